@@ -1,0 +1,207 @@
+//! Directory entries (`extend_dentry` of DirectFS III-F): 128-byte slots, one to three each.
+//!
+//! Word 0, the *life word*, is the only one that ever changes: valid bit and nanoseconds, which
+//! are also the parent's modification time that this change of the entry gave. Everything else is
+//! written once, before the entry is named by its directory's log, and is under the checksum.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::SLOT_BYTES;
+use crate::checksum::checksum;
+use crate::inode::FileKind;
+
+/// Longest name, in bytes.
+pub const NAME_MAX: usize = 255;
+/// Most metadata slots an entry takes.
+pub const ENTRY_MAX_SLOTS: u64 = 3;
+
+/// Everything of an entry but its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct EntryHead {
+    /// [`LifeWord`]; not under the checksum because it changes by one 8-byte store.
+    pub life: u64,
+    /// [`TargetWord`].
+    pub target: u64,
+    /// Cookie, unique in the directory; at least 3 (1 and 2 are `.` and `..`).
+    pub cookie: u64,
+    /// Inode slot of the directory.
+    pub parent: u64,
+    /// Generation of the inode named.
+    pub generation: u32,
+    /// CRC-32C of bytes 8.. of the entry (this field as zero) to the end of the name.
+    pub checksum: u32,
+    /// Low half of the seeded XXH3-64 of the name.
+    pub name_hash: u32,
+    /// Bytes of the name, 1 to 255.
+    pub name_len: u16,
+    /// Reserved, zero.
+    pub flags: u16,
+}
+
+const _: () = assert!(size_of::<EntryHead>() == 48);
+
+/// An entry with its name, as it lies on the pool (tail of the last slot undefined but zero).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The fixed part.
+    pub head: EntryHead,
+    /// The name.
+    pub name: Vec<u8>,
+}
+
+impl Entry {
+    /// Offset of the life word.
+    pub const LIFE: u64 = 0;
+    /// Offset of the target word.
+    pub const TARGET: u64 = 8;
+    /// Offset of the cookie.
+    pub const COOKIE: u64 = 16;
+    /// Offset of the parent's inode slot.
+    pub const PARENT: u64 = 24;
+    /// Offset of generation (low half) and checksum (high half).
+    pub const CHECK: u64 = 32;
+    /// Offset of name hash (low half), name length (16 bits) and flags.
+    pub const NAME_WORD: u64 = 40;
+    /// Offset of the name.
+    pub const NAME: u64 = 48;
+
+    /// Metadata slots that an entry with a name of `len` bytes takes.
+    pub const fn slots_for(len: usize) -> u64 {
+        (Self::NAME + len as u64).div_ceil(SLOT_BYTES)
+    }
+
+    /// Writes the entry's bytes, checksum included, into `buffer`; gives how many (a multiple of
+    /// the slot size, the rest of the last slot zeroed).
+    pub fn encode(head: &EntryHead, name: &[u8], buffer: &mut [u8; 384]) -> usize {
+        let used = Self::NAME as usize + name.len();
+        let total = Self::slots_for(name.len()) as usize * SLOT_BYTES as usize;
+        let mut sealed = *head;
+        sealed.checksum = 0;
+        buffer[..48].copy_from_slice(sealed.as_bytes());
+        buffer[48..used].copy_from_slice(name);
+        buffer[used..total].fill(0);
+        sealed.checksum = checksum(&buffer[8..used]);
+        buffer[..48].copy_from_slice(sealed.as_bytes());
+        total
+    }
+
+    /// Whether `bytes` (at least `NAME + name_len` of them) hold a sound entry.
+    pub fn is_sound(bytes: &[u8]) -> bool {
+        let Ok((head, _)) = EntryHead::read_from_prefix(bytes) else {
+            return false;
+        };
+        let used = Self::NAME as usize + usize::from(head.name_len);
+        if head.name_len == 0 || usize::from(head.name_len) > NAME_MAX || bytes.len() < used {
+            return false;
+        }
+        let mut copy = [0; 48 + NAME_MAX];
+        copy[..used].copy_from_slice(&bytes[..used]);
+        copy[36..40].fill(0);
+        checksum(&copy[8..used]) == head.checksum
+    }
+}
+
+/// Valid bit (63) and nanoseconds since 1970 (0..63).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LifeWord(pub u64);
+
+impl LifeWord {
+    const VALID: u64 = 1 << 63;
+
+    /// An entry that exists since `ns`.
+    pub fn alive(ns: i64) -> Self {
+        Self(Self::VALID | (ns.max(0) as u64))
+    }
+
+    /// An entry that was removed at `ns`.
+    pub fn dead(ns: i64) -> Self {
+        Self(ns.max(0) as u64)
+    }
+
+    /// Whether the entry exists.
+    pub fn is_alive(self) -> bool {
+        self.0 & Self::VALID != 0
+    }
+
+    /// When it came or went, in nanoseconds since 1970.
+    pub fn ns(self) -> i64 {
+        (self.0 & !Self::VALID) as i64
+    }
+}
+
+/// What an entry names: inode slot (bits 0..48) and file kind (48..56).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetWord(pub u64);
+
+impl TargetWord {
+    /// Names inode slot `ino` of kind `kind`.
+    pub fn new(ino: u64, kind: FileKind) -> Self {
+        Self(ino & ((1 << 48) - 1) | (kind as u64) << 48)
+    }
+
+    /// The inode's slot.
+    pub fn ino(self) -> u64 {
+        self.0 & ((1 << 48) - 1)
+    }
+
+    /// The kind, if it is one.
+    pub fn kind(self) -> Option<FileKind> {
+        FileKind::from_u8((self.0 >> 48) as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_those_of_the_struct() {
+        use std::mem::offset_of;
+        assert_eq!(offset_of!(EntryHead, life) as u64, Entry::LIFE);
+        assert_eq!(offset_of!(EntryHead, target) as u64, Entry::TARGET);
+        assert_eq!(offset_of!(EntryHead, cookie) as u64, Entry::COOKIE);
+        assert_eq!(offset_of!(EntryHead, parent) as u64, Entry::PARENT);
+        assert_eq!(offset_of!(EntryHead, generation) as u64, Entry::CHECK);
+        assert_eq!(offset_of!(EntryHead, name_hash) as u64, Entry::NAME_WORD);
+    }
+
+    #[test]
+    fn every_name_length_seals_and_every_flipped_bit_is_found() {
+        let head = EntryHead {
+            life: LifeWord::alive(5).0,
+            target: TargetWord::new(9, FileKind::File).0,
+            cookie: 3,
+            parent: 1,
+            generation: 2,
+            checksum: 0,
+            name_hash: 77,
+            name_len: 0,
+            flags: 0,
+        };
+        for len in 1..=NAME_MAX {
+            let name = vec![b'x'; len];
+            let mut buffer = [0; 384];
+            let total = Entry::encode(
+                &EntryHead {
+                    name_len: len as u16,
+                    ..head
+                },
+                &name,
+                &mut buffer,
+            );
+            assert_eq!(total as u64, Entry::slots_for(len) * SLOT_BYTES);
+            assert!(Entry::is_sound(&buffer));
+            for at in 8..48 + len {
+                buffer[at] ^= 4;
+                assert!(!Entry::is_sound(&buffer), "byte {at} of {len}");
+                buffer[at] ^= 4;
+            }
+            buffer[3] ^= 1;
+            assert!(
+                Entry::is_sound(&buffer),
+                "the life word is not under the checksum"
+            );
+        }
+    }
+}

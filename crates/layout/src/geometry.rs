@@ -1,0 +1,272 @@
+//! Where everything lies in a pool of a given size.
+
+use thiserror::Error;
+
+use crate::{BLOCK_BYTES, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES};
+
+/// Smallest pool, in bytes.
+pub const POOL_MIN_BYTES: u64 = 1 << 20;
+
+/// What the maker of a pool asks for; `None` takes the default for the size.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GeometryRequest {
+    /// Bytes of the pool.
+    pub pool_bytes: u64,
+    /// Bytes of the metadata region.
+    pub metadata_bytes: Option<u64>,
+    /// Thread slots: how many operations can be under way at once.
+    pub thread_slots: Option<u32>,
+}
+
+/// Why a pool cannot be laid out.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum GeometryError {
+    /// The pool is below the minimum.
+    #[error("a pool needs at least {POOL_MIN_BYTES} bytes (1 MiB), not {0}")]
+    TooSmall(u64),
+    /// Metadata would leave no room for data.
+    #[error(
+        "{metadata_bytes} bytes of metadata leave no room for data in a pool of {pool_bytes} bytes"
+    )]
+    NoRoomForData {
+        /// Bytes of metadata asked for.
+        metadata_bytes: u64,
+        /// Bytes of the pool.
+        pool_bytes: u64,
+    },
+    /// The data would not fit one zone.
+    #[error("a zone holds at most 2^30 blocks (4 TiB); a pool of {0} bytes needs more")]
+    ZoneTooLarge(u64),
+    /// Thread slots out of range.
+    #[error("thread slots must be between 2 and 1024, not {0}")]
+    ThreadSlots(u32),
+}
+
+/// Where everything lies. All offsets and sizes in bytes unless the name says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of the pool.
+    pub pool_bytes: u64,
+    /// Bytes of a metadata chunk, a power of two.
+    pub chunk_bytes: u64,
+    /// Thread slots.
+    pub thread_slots: u32,
+    /// The state block.
+    pub state_at: u64,
+    /// The thread slots.
+    pub slots_at: u64,
+    /// The chunk table: one word a chunk.
+    pub chunk_table_at: u64,
+    /// The live map saved at clean close: one bit a metadata slot.
+    pub live_map_at: u64,
+    /// The metadata region.
+    pub meta_at: u64,
+    /// Chunks in the metadata region.
+    pub meta_chunks: u64,
+    /// The mapping table of zone 0.
+    pub table_at: u64,
+    /// The data blocks of zone 0.
+    pub data_at: u64,
+    /// Data blocks in zone 0, a multiple of [`RUN_BLOCKS`].
+    pub zone_blocks: u64,
+    /// The last replica of the superblock.
+    pub replica_at: u64,
+}
+
+impl Geometry {
+    /// Lays out a pool.
+    ///
+    /// # Errors
+    /// The request cannot be met.
+    pub fn plan(request: &GeometryRequest) -> Result<Self, GeometryError> {
+        let pool_bytes = request.pool_bytes / BLOCK_BYTES * BLOCK_BYTES;
+        if pool_bytes < POOL_MIN_BYTES {
+            return Err(GeometryError::TooSmall(request.pool_bytes));
+        }
+        let chunk_bytes = (1 << (pool_bytes / 512).ilog2()).clamp(BLOCK_BYTES, 2 << 20);
+        let thread_slots = request.thread_slots.unwrap_or(match pool_bytes >> 20 {
+            ..16 => 4,
+            16..256 => 16,
+            _ => 64,
+        });
+        if !(2..=1024).contains(&thread_slots) {
+            return Err(GeometryError::ThreadSlots(thread_slots));
+        }
+        let metadata_bytes = request.metadata_bytes.unwrap_or(if pool_bytes < 64 << 20 {
+            pool_bytes / 4
+        } else {
+            pool_bytes / 16
+        });
+        let meta_chunks = (metadata_bytes / chunk_bytes).max(8);
+        let meta_bytes = meta_chunks * chunk_bytes;
+        let no_room = GeometryError::NoRoomForData {
+            metadata_bytes: meta_bytes,
+            pool_bytes,
+        };
+
+        let block_up = |at: u64| at.next_multiple_of(BLOCK_BYTES);
+        let large = chunk_bytes.min(pool_bytes / 64).max(BLOCK_BYTES);
+        let large = 1 << large.ilog2();
+        let state_at = 2 * BLOCK_BYTES;
+        let slots_at = state_at + BLOCK_BYTES;
+        let chunk_table_at = block_up(slots_at + u64::from(thread_slots) * THREAD_SLOT_BYTES);
+        let live_map_at = block_up(chunk_table_at + meta_chunks * 8);
+        let meta_at =
+            block_up(live_map_at + meta_bytes / SLOT_BYTES / 8).next_multiple_of(chunk_bytes);
+        let table_at = meta_at + meta_bytes;
+        let replica_at = pool_bytes - BLOCK_BYTES;
+        let room = replica_at.checked_sub(table_at).ok_or(no_room)?;
+        let mut zone_blocks = room / (BLOCK_BYTES + 8) / RUN_BLOCKS * RUN_BLOCKS;
+        let data_at = loop {
+            let data_at = (table_at + zone_blocks * 8).next_multiple_of(large);
+            if data_at + zone_blocks * BLOCK_BYTES <= replica_at {
+                break data_at;
+            }
+            zone_blocks = zone_blocks.checked_sub(RUN_BLOCKS).ok_or(no_room)?;
+        };
+        if zone_blocks < 2 * RUN_BLOCKS {
+            return Err(no_room);
+        }
+        if zone_blocks > 1 << 30 {
+            return Err(GeometryError::ZoneTooLarge(pool_bytes));
+        }
+        Ok(Self {
+            pool_bytes,
+            chunk_bytes,
+            thread_slots,
+            state_at,
+            slots_at,
+            chunk_table_at,
+            live_map_at,
+            meta_at,
+            meta_chunks,
+            table_at,
+            data_at,
+            zone_blocks,
+            replica_at,
+        })
+    }
+
+    /// Whether every part lies inside the pool, in order and without overlap.
+    pub fn is_sound(&self) -> bool {
+        let meta_bytes = self.meta_chunks.checked_mul(self.chunk_bytes);
+        let parts = [
+            (0, Some(2 * BLOCK_BYTES)),
+            (self.state_at, Some(BLOCK_BYTES)),
+            (
+                self.slots_at,
+                u64::from(self.thread_slots).checked_mul(THREAD_SLOT_BYTES),
+            ),
+            (self.chunk_table_at, self.meta_chunks.checked_mul(8)),
+            (
+                self.live_map_at,
+                meta_bytes.map(|bytes| bytes / SLOT_BYTES / 8),
+            ),
+            (self.meta_at, meta_bytes),
+            (self.table_at, self.zone_blocks.checked_mul(8)),
+            (self.data_at, self.zone_blocks.checked_mul(BLOCK_BYTES)),
+            (self.replica_at, Some(BLOCK_BYTES)),
+        ];
+        let mut end = 0u64;
+        for (at, bytes) in parts {
+            let Some(next) = bytes.and_then(|bytes| at.checked_add(bytes)) else {
+                return false;
+            };
+            if at < end || !at.is_multiple_of(BLOCK_BYTES) {
+                return false;
+            }
+            end = next;
+        }
+        end <= self.pool_bytes
+            && self.chunk_bytes.is_power_of_two()
+            && self.chunk_bytes >= BLOCK_BYTES
+            && (2..=1024).contains(&self.thread_slots)
+            && self.meta_chunks > 0
+            && self.zone_blocks.is_multiple_of(RUN_BLOCKS)
+            && (1..=1 << 30).contains(&self.zone_blocks)
+    }
+
+    /// Metadata slots in the pool; slot numbers are below this.
+    pub fn meta_slots(&self) -> u64 {
+        self.meta_chunks * self.chunk_bytes / SLOT_BYTES
+    }
+
+    /// Metadata slots in a chunk.
+    pub fn slots_per_chunk(&self) -> u64 {
+        self.chunk_bytes / SLOT_BYTES
+    }
+
+    /// Pool offset of a metadata slot. The caller has checked the number.
+    pub fn slot_at(&self, slot: u64) -> u64 {
+        self.meta_at + slot * SLOT_BYTES
+    }
+
+    /// Pool offset of a thread slot.
+    pub fn thread_slot_at(&self, slot: u32) -> u64 {
+        self.slots_at + u64::from(slot) * THREAD_SLOT_BYTES
+    }
+
+    /// Cache lines in the mapping table.
+    pub fn table_lines(&self) -> u64 {
+        self.zone_blocks / RUN_BLOCKS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan(pool_bytes: u64) -> Geometry {
+        Geometry::plan(&GeometryRequest {
+            pool_bytes,
+            ..Default::default()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_one_mebibyte_pool_works() {
+        let small = plan(1 << 20);
+        assert!(small.is_sound());
+        assert_eq!(small.chunk_bytes, 4096);
+        assert!(small.zone_blocks >= 128, "{small:?}");
+        assert!(small.meta_slots() >= 1024);
+    }
+
+    #[test]
+    fn large_pools_align_data_to_large_pages() {
+        let large = plan(4 << 30);
+        assert_eq!(large.chunk_bytes, 2 << 20);
+        assert!(large.data_at.is_multiple_of(2 << 20));
+        assert!(large.meta_slots() >= 2_000_000);
+    }
+
+    #[test]
+    fn impossible_requests_say_why() {
+        let ask = |pool_bytes, metadata_bytes| {
+            Geometry::plan(&GeometryRequest {
+                pool_bytes,
+                metadata_bytes,
+                thread_slots: None,
+            })
+        };
+        assert_eq!(ask(1000, None), Err(GeometryError::TooSmall(1000)));
+        assert!(matches!(
+            ask(1 << 20, Some(1 << 20)),
+            Err(GeometryError::NoRoomForData { .. })
+        ));
+        assert!(matches!(
+            ask(1 << 43, Some(1 << 30)),
+            Err(GeometryError::ZoneTooLarge(_))
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn every_size_is_sound(pool_bytes in POOL_MIN_BYTES..(1u64 << 42)) {
+            let geometry = plan(pool_bytes);
+            prop_assert!(geometry.is_sound(), "{:?}", geometry);
+        }
+    }
+}

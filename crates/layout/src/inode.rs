@@ -1,0 +1,322 @@
+//! Inodes: one metadata slot, two cache lines.
+//!
+//! Line 0 holds what `chmod`, `chown` and `link` change, line 1 what reads and writes change, so a
+//! size-extending write commits with one line. Every mutable field is one 8-byte word.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::checksum::checksum_words;
+
+/// What an inode is. The numbers are on the media and are `d_type`'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FileKind {
+    /// A named pipe.
+    Fifo = 1,
+    /// A character device.
+    CharDevice = 2,
+    /// A directory.
+    Directory = 4,
+    /// A block device.
+    BlockDevice = 6,
+    /// A regular file.
+    File = 8,
+    /// A symbolic link.
+    Symlink = 10,
+    /// A local socket.
+    Socket = 12,
+}
+
+impl FileKind {
+    /// The kind with this number.
+    pub fn from_u8(value: u8) -> Option<Self> {
+        Some(match value {
+            1 => Self::Fifo,
+            2 => Self::CharDevice,
+            4 => Self::Directory,
+            6 => Self::BlockDevice,
+            8 => Self::File,
+            10 => Self::Symlink,
+            12 => Self::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The kind's bits of `st_mode`.
+    pub fn mode_bits(self) -> u32 {
+        u32::from(self as u8) << 12
+    }
+}
+
+/// Whether an inode slot is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum InodeState {
+    /// Not in use.
+    Free = 0,
+    /// In use.
+    Live = 1,
+    /// Without a name, kept while it is open (the persistent orphan record); freed by recovery.
+    Orphan = 2,
+}
+
+/// An inode as it lies on the pool.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
+#[repr(C)]
+pub struct Inode {
+    /// [`IdentityWord`]: state, kind, permission bits, generation.
+    pub identity: u64,
+    /// [`OwnerWord`]: user and group.
+    pub owner: u64,
+    /// [`LinksWord`]: link count and flags.
+    pub links: u64,
+    /// Time of birth, nanoseconds since 1970.
+    pub btime: i64,
+    /// Directories: inode slot of the parent. Devices: the device number. Else 0.
+    pub parent: u64,
+    /// Reserved for the root of extended attributes; 0.
+    pub xattr_root: u64,
+    /// Reserved for the root of access control lists; 0.
+    pub acl_root: u64,
+    /// Project id (reserved, 0).
+    pub project: u32,
+    /// CRC-32C of slot number, kind, generation and birth time: what never changes in a life.
+    pub checksum: u32,
+    /// Bytes of a file or of a symlink's target.
+    pub size: u64,
+    /// Time of last modification, nanoseconds since 1970.
+    pub mtime: i64,
+    /// Time of last status change.
+    pub ctime: i64,
+    /// Time of last access.
+    pub atime: i64,
+    /// Files: [`MapRoot`]. Directories: slot of the first log extent. Symlinks: slot of the text.
+    pub root: u64,
+    /// Reserved for further mapping roots (files of several zones) and the redirect table; 0.
+    pub more_roots: u64,
+    /// `nv_pointer` (DirectFS III-D): cachelet in bits 0..40, pool epoch in 40..64. Volatile
+    /// meaning: stale unless the epoch is the present one.
+    pub cachelet: u64,
+    /// Reserved for the access pattern remembered at close; 0.
+    pub pattern: u64,
+}
+
+const _: () = assert!(size_of::<Inode>() == 128);
+
+macro_rules! word_offsets {
+    ($($(#[$doc:meta])* $name:ident = $field:ident;)*) => {
+        $($(#[$doc])* pub const $name: u64 = std::mem::offset_of!(Inode, $field) as u64;)*
+    };
+}
+
+impl Inode {
+    word_offsets! {
+        /// Offset of [`IdentityWord`].
+        IDENTITY = identity;
+        /// Offset of [`OwnerWord`].
+        OWNER = owner;
+        /// Offset of [`LinksWord`].
+        LINKS = links;
+        /// Offset of the birth time.
+        BTIME = btime;
+        /// Offset of the parent.
+        PARENT = parent;
+        /// Offset of the project id (low half) and the checksum (high half).
+        CHECK = project;
+        /// Offset of the size.
+        SIZE = size;
+        /// Offset of the modification time.
+        MTIME = mtime;
+        /// Offset of the change time.
+        CTIME = ctime;
+        /// Offset of the access time.
+        ATIME = atime;
+        /// Offset of the root.
+        ROOT = root;
+        /// Offset of the nv_pointer.
+        CACHELET = cachelet;
+    }
+
+    /// The checksum this inode must carry at metadata slot `slot`.
+    pub fn expected_checksum(&self, slot: u64) -> u32 {
+        let identity = IdentityWord(self.identity);
+        checksum_words(&[
+            slot,
+            identity.0 & IdentityWord::IMMUTABLE,
+            self.btime as u64,
+        ])
+    }
+
+    /// Whether an inode in use is sound at metadata slot `slot`.
+    pub fn is_sound(&self, slot: u64) -> bool {
+        let identity = IdentityWord(self.identity);
+        identity
+            .state()
+            .is_some_and(|state| state != InodeState::Free)
+            && identity.kind().is_some()
+            && self.checksum == self.expected_checksum(slot)
+    }
+}
+
+/// State (bits 0..8), kind (8..16), permission bits (16..32), generation (32..64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdentityWord(pub u64);
+
+impl IdentityWord {
+    const IMMUTABLE: u64 = 0xFFFF_FFFF_0000_FF00;
+
+    /// Packs the word; `mode` keeps its low 12 bits.
+    pub fn new(state: InodeState, kind: FileKind, mode: u16, generation: u32) -> Self {
+        Self(
+            state as u64
+                | (kind as u64) << 8
+                | u64::from(mode & 0o7777) << 16
+                | u64::from(generation) << 32,
+        )
+    }
+
+    /// Whether the inode is in use, if the number is known.
+    pub fn state(self) -> Option<InodeState> {
+        match self.0 as u8 {
+            0 => Some(InodeState::Free),
+            1 => Some(InodeState::Live),
+            2 => Some(InodeState::Orphan),
+            _ => None,
+        }
+    }
+
+    /// The kind, if the number is known.
+    pub fn kind(self) -> Option<FileKind> {
+        FileKind::from_u8((self.0 >> 8) as u8)
+    }
+
+    /// Permission bits, set-id bits and the sticky bit.
+    pub fn mode(self) -> u16 {
+        (self.0 >> 16) as u16 & 0o7777
+    }
+
+    /// The generation: changes whenever the slot is reused.
+    pub fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The same inode with other permission bits.
+    pub fn with_mode(self, mode: u16) -> Self {
+        Self(self.0 & !(0xFFFF << 16) | u64::from(mode & 0o7777) << 16)
+    }
+
+    /// The same inode in another state.
+    pub fn with_state(self, state: InodeState) -> Self {
+        Self(self.0 & !0xFF | state as u64)
+    }
+}
+
+/// User (low half) and group (high half).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerWord(pub u64);
+
+impl OwnerWord {
+    /// Packs the word.
+    pub fn new(uid: u32, gid: u32) -> Self {
+        Self(u64::from(uid) | u64::from(gid) << 32)
+    }
+
+    /// The user.
+    pub fn uid(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The group.
+    pub fn gid(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Link count (low half) and flags (high half, reserved). Directories keep the number of their
+/// subdirectories plus two, as of the last write-back; recovery recounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinksWord(pub u64);
+
+impl LinksWord {
+    /// Flag: a redirect table is consulted before the mapping (shared or relocated blocks).
+    /// Reserved: this version refuses inodes that carry it.
+    pub const REDIRECT: u32 = 1;
+
+    /// Packs the word.
+    pub fn new(links: u32, flags: u32) -> Self {
+        Self(u64::from(links) | u64::from(flags) << 32)
+    }
+
+    /// The link count.
+    pub fn links(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The flags.
+    pub fn flags(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// A file's mapping: id (bits 0..30), zone (32..48), valid (63). Zero: no block was ever mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRoot(pub u64);
+
+impl MapRoot {
+    /// A root in `zone` under `id` (30 bits).
+    pub fn new(zone: u16, id: u32) -> Self {
+        Self(1 << 63 | u64::from(zone) << 32 | u64::from(id & 0x3FFF_FFFF))
+    }
+
+    /// Zone and mapping id, if there is a mapping.
+    pub fn get(self) -> Option<(u16, u32)> {
+        (self.0 >> 63 == 1).then_some(((self.0 >> 32) as u16, self.0 as u32 & 0x3FFF_FFFF))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hot_words_share_the_second_line() {
+        for at in [
+            Inode::SIZE,
+            Inode::MTIME,
+            Inode::CTIME,
+            Inode::ATIME,
+            Inode::ROOT,
+        ] {
+            assert_eq!(at / 64, 1);
+        }
+    }
+
+    #[test]
+    fn checksum_covers_what_never_changes_and_only_that() {
+        let mut inode = Inode {
+            identity: IdentityWord::new(InodeState::Live, FileKind::File, 0o644, 7).0,
+            btime: 99,
+            ..Inode::default()
+        };
+        inode.checksum = inode.expected_checksum(5);
+        assert!(inode.is_sound(5));
+        assert!(!inode.is_sound(6));
+        inode.identity = IdentityWord(inode.identity).with_mode(0o4755).0;
+        inode.size = 1;
+        assert!(inode.is_sound(5));
+        inode.identity ^= 1 << 40;
+        assert!(!inode.is_sound(5));
+    }
+
+    #[test]
+    fn words_give_back_what_was_packed() {
+        let word = IdentityWord::new(InodeState::Orphan, FileKind::Symlink, 0o7777, u32::MAX);
+        assert_eq!(word.state(), Some(InodeState::Orphan));
+        assert_eq!(word.kind(), Some(FileKind::Symlink));
+        assert_eq!((word.mode(), word.generation()), (0o7777, u32::MAX));
+        assert_eq!(MapRoot::new(3, 0x3FFF_FFFF).get(), Some((3, 0x3FFF_FFFF)));
+        assert_eq!(MapRoot(0).get(), None);
+    }
+}

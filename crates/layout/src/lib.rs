@@ -1,0 +1,52 @@
+//! Every structure on a Vellum pool: sizes, offsets, packed words, checksums. No I/O.
+//!
+//! A pool is, in order of address: superblock and its replica, state block, slot journals, chunk
+//! table, live map, metadata region (chunks of 128-byte slots), data zones (mapping table, then
+//! blocks), last replica of the superblock. `docs/FORMAT.md` gives every byte; a test holds it
+//! against this crate.
+//!
+//! Structures that change while mounted are described by *word offsets* and packed 8-byte words,
+//! because the engine commits with single 8-byte stores; structures that are written once are
+//! `zerocopy` structs.
+#![forbid(unsafe_code)]
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("Vellum's media format is little-endian and read in place");
+
+mod checksum;
+mod chunk;
+mod dirlog;
+mod entry;
+mod geometry;
+mod inode;
+mod journal;
+mod state;
+mod superblock;
+mod text;
+mod zone;
+
+pub use checksum::{checksum, checksum_words, mix, name_hash};
+pub use chunk::{ChunkKind, ChunkWord};
+pub use dirlog::{LogExtentHead, LogExtentKind, LogWord};
+pub use entry::{ENTRY_MAX_SLOTS, Entry, EntryHead, LifeWord, NAME_MAX, TargetWord};
+pub use geometry::{Geometry, GeometryError, GeometryRequest, POOL_MIN_BYTES};
+pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
+pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
+pub use state::{PoolPhase, PoolState, StateWord};
+pub use superblock::{
+    FS_MAX, FsRecord, MAGIC, MappingKind, NamespaceKind, REGION_MAX, RegionRecord, Superblock,
+    SuperblockError, VERSION, ZONE_MAX, ZoneRecord, features,
+};
+pub use text::{TEXT_BLOCK_MAX, TEXT_SLOT_MAX, TextHead};
+pub use zone::{MapState, MapWord, RUN_BLOCKS, home_line};
+
+/// Bytes of a metadata slot: the unit in which inodes and entries are placed and numbered.
+pub const SLOT_BYTES: u64 = 128;
+/// Bytes of a metadata or data block.
+pub const BLOCK_BYTES: u64 = vellum_media::BLOCK_BYTES;
+/// Metadata slots in a block.
+pub const SLOTS_PER_BLOCK: u64 = BLOCK_BYTES / SLOT_BYTES;
+/// Bytes of one thread slot in the pool (journal and reserve).
+pub const THREAD_SLOT_BYTES: u64 = 1024;
+/// The metadata slot of the root directory's inode.
+pub const ROOT_SLOT: u64 = 1;

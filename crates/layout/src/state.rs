@@ -1,0 +1,59 @@
+//! The state block: whether the pool was closed cleanly, by whom it is open, and its epoch.
+
+/// Whether the pool was closed in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolPhase {
+    /// Closed in order: saved maps are valid.
+    Clean,
+    /// Open, or not closed in order.
+    Dirty,
+}
+
+/// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty), epoch (8..32).
+/// The epoch grows by one at every opening for writing and tags `nv_pointer`s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateWord(pub u64);
+
+impl StateWord {
+    /// Packs the word; the epoch keeps 24 bits.
+    pub fn new(phase: PoolPhase, epoch: u32) -> Self {
+        let phase = match phase {
+            PoolPhase::Clean => 1,
+            PoolPhase::Dirty => 2,
+        };
+        Self(phase | u64::from(epoch & 0xFF_FFFF) << 8)
+    }
+
+    /// Phase and epoch, if the word is sound.
+    pub fn get(self) -> Option<(PoolPhase, u32)> {
+        let epoch = (self.0 >> 8) as u32 & 0xFF_FFFF;
+        match (self.0 & 0xFF, self.0 >> 32) {
+            (1, 0) => Some((PoolPhase::Clean, epoch)),
+            (2, 0) => Some((PoolPhase::Dirty, epoch)),
+            _ => None,
+        }
+    }
+}
+
+/// Word offsets of the state block.
+#[derive(Debug)]
+pub struct PoolState;
+
+impl PoolState {
+    /// [`StateWord`].
+    pub const WORD: u64 = 0;
+    /// Boot id of the last opener for writing (16 bytes).
+    pub const BOOT_ID: u64 = 8;
+    /// Process id of the last opener for writing.
+    pub const PID: u64 = 24;
+    /// When it was opened, nanoseconds since 1970.
+    pub const OPENED: u64 = 32;
+    /// Second line, valid when clean: CRC-32C of the saved live map.
+    pub const LIVE_MAP_CHECK: u64 = 64;
+    /// Inodes in use, as of the last clean close.
+    pub const INODES: u64 = 72;
+    /// Data blocks in use, as of the last clean close.
+    pub const BLOCKS: u64 = 80;
+    /// CRC-32C of the two words before and the live map's check.
+    pub const SAVED_CHECK: u64 = 88;
+}

@@ -1,0 +1,404 @@
+//! The superblock: the fixed entrance to a pool (blocks 0 and 1, and a copy in the last block).
+//!
+//! It is written by mkfs and changed only offline; what changes while mounted is in the state
+//! block. The tables of metadata regions, zones and file systems have room to grow.
+
+use thiserror::Error;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::checksum::checksum;
+use crate::geometry::Geometry;
+use crate::{BLOCK_BYTES, ROOT_SLOT};
+
+/// First eight bytes of a pool.
+pub const MAGIC: [u8; 8] = *b"VELLUMFS";
+/// Version of the format.
+pub const VERSION: u32 = 1;
+/// Metadata regions a pool can grow to.
+pub const REGION_MAX: usize = 8;
+/// File systems in a pool.
+pub const FS_MAX: usize = 8;
+/// Zones in a pool.
+pub const ZONE_MAX: usize = 32;
+
+/// Feature bits. An unknown incompatible bit refuses the pool, an unknown read-only-compatible one
+/// allows reading only.
+pub mod features {
+    /// Compatible features known to this version.
+    pub const COMPATIBLE: u64 = 0;
+    /// Read-only-compatible features known to this version.
+    pub const READ_ONLY_COMPATIBLE: u64 = 0;
+    /// Incompatible features known to this version.
+    pub const INCOMPATIBLE: u64 = 0;
+}
+
+/// Which namespace a file system has. The numbers are on the media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum NamespaceKind {
+    /// DirectFS: a log per directory, one global index.
+    Direct = 1,
+}
+
+/// Which file mapping a zone has. The numbers are on the media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MappingKind {
+    /// HashFS: a hash table that is also the block allocator.
+    HashFs = 1,
+}
+
+/// A file system of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct FsRecord {
+    /// 1: in use.
+    pub in_use: u32,
+    /// [`NamespaceKind`].
+    pub namespace: u32,
+    /// Inode slot of the root directory.
+    pub root: u64,
+    /// Name, zero-padded.
+    pub name: [u8; 64],
+    /// Reserved, zero.
+    pub reserved: [u64; 6],
+}
+
+/// A run of metadata chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct RegionRecord {
+    /// Pool offset of the first chunk.
+    pub at: u64,
+    /// Chunks; 0: not in use.
+    pub chunks: u64,
+    /// Pool offset of the region's part of the chunk table.
+    pub chunk_table_at: u64,
+    /// Pool offset of the region's part of the live map.
+    pub live_map_at: u64,
+}
+
+/// A zone: mapping table and data blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct ZoneRecord {
+    /// Pool offset of the mapping table.
+    pub table_at: u64,
+    /// Offset of the data on its medium.
+    pub data_at: u64,
+    /// Data blocks; 0: not in use.
+    pub blocks: u64,
+    /// [`MappingKind`].
+    pub mapping: u32,
+    /// Medium of the data: 0 is the pool itself.
+    pub medium: u16,
+    /// File system it belongs to.
+    pub fs: u16,
+    /// Blocks that share a home line.
+    pub run_blocks: u32,
+    /// Reserved, zero.
+    pub reserved: [u32; 7],
+}
+
+/// The superblock.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: u32,
+    /// Bytes of a block, 4096.
+    pub block_bytes: u32,
+    /// Random, unique to the pool.
+    pub uuid: [u8; 16],
+    /// Compatible features.
+    pub compatible: u64,
+    /// Read-only-compatible features.
+    pub read_only_compatible: u64,
+    /// Incompatible features.
+    pub incompatible: u64,
+    /// Grows with every rewrite; the highest sound copy counts.
+    pub sequence: u64,
+    /// When the pool was made, nanoseconds since 1970.
+    pub created: i64,
+    /// Seed of every hash on the media.
+    pub hash_seed: u64,
+    /// Bytes of the pool.
+    pub pool_bytes: u64,
+    /// Bytes of a metadata chunk.
+    pub chunk_bytes: u64,
+    /// Thread slots.
+    pub thread_slots: u32,
+    /// Bytes of a thread slot, 1024.
+    pub thread_slot_bytes: u32,
+    /// Pool offset of the state block.
+    pub state_at: u64,
+    /// Pool offset of the thread slots.
+    pub slots_at: u64,
+    /// Pool offset of the last replica.
+    pub replica_at: u64,
+    /// Label, zero-padded UTF-8.
+    pub label: [u8; 64],
+    /// Reserved, zero.
+    pub reserved_head: [u64; 8],
+    /// Metadata regions.
+    pub regions: [RegionRecord; REGION_MAX],
+    /// File systems.
+    pub file_systems: [FsRecord; FS_MAX],
+    /// Zones.
+    pub zones: [ZoneRecord; ZONE_MAX],
+    /// Reserved, zero.
+    pub reserved_tail: [u64; 63],
+    /// Reserved, zero.
+    pub reserved_check: u32,
+    /// CRC-32C of everything before.
+    pub checksum: u32,
+}
+
+const _: () = assert!(size_of::<Superblock>() as u64 == BLOCK_BYTES);
+const _: () = assert!(size_of::<FsRecord>() == 128);
+const _: () = assert!(size_of::<ZoneRecord>() == 64);
+const _: () = assert!(std::mem::offset_of!(Superblock, regions) == 256);
+const _: () = assert!(std::mem::offset_of!(Superblock, file_systems) == 512);
+const _: () = assert!(std::mem::offset_of!(Superblock, zones) == 1536);
+
+/// Why a superblock is refused.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SuperblockError {
+    /// The magic is missing.
+    #[error("not a Vellum pool (no magic number at its start)")]
+    NotVellum,
+    /// The checksum does not fit in any copy.
+    #[error("every copy of the superblock is damaged")]
+    Damaged,
+    /// A newer format.
+    #[error("format version {0} is not known to this release (which knows {VERSION})")]
+    Version(u32),
+    /// Features this release does not know.
+    #[error("incompatible features {0:#x} are not known to this release")]
+    Features(u64),
+    /// A sound checksum over nonsense.
+    #[error("the superblock's {0} is impossible")]
+    Field(&'static str),
+    /// The file is shorter than the pool.
+    #[error("the pool says it has {expected} bytes but its file has {actual}: it was cut short")]
+    Truncated {
+        /// Bytes by the superblock.
+        expected: u64,
+        /// Bytes of the file.
+        actual: u64,
+    },
+}
+
+impl Superblock {
+    /// The superblock of a new pool with one file system in one zone.
+    pub fn new(
+        geometry: &Geometry,
+        uuid: [u8; 16],
+        hash_seed: u64,
+        created: i64,
+        label: &str,
+        namespace: NamespaceKind,
+        mapping: MappingKind,
+    ) -> Self {
+        let mut new = Self::new_zeroed();
+        new.magic = MAGIC;
+        new.version = VERSION;
+        new.block_bytes = BLOCK_BYTES as u32;
+        new.uuid = uuid;
+        new.created = created;
+        new.hash_seed = hash_seed;
+        new.pool_bytes = geometry.pool_bytes;
+        new.chunk_bytes = geometry.chunk_bytes;
+        new.thread_slots = geometry.thread_slots;
+        new.thread_slot_bytes = crate::THREAD_SLOT_BYTES as u32;
+        new.state_at = geometry.state_at;
+        new.slots_at = geometry.slots_at;
+        new.replica_at = geometry.replica_at;
+        let len = label.len().min(new.label.len());
+        new.label[..len].copy_from_slice(&label.as_bytes()[..len]);
+        new.regions[0] = RegionRecord {
+            at: geometry.meta_at,
+            chunks: geometry.meta_chunks,
+            chunk_table_at: geometry.chunk_table_at,
+            live_map_at: geometry.live_map_at,
+        };
+        new.file_systems[0].in_use = 1;
+        new.file_systems[0].namespace = namespace as u32;
+        new.file_systems[0].root = ROOT_SLOT;
+        new.file_systems[0].name[..4].copy_from_slice(b"main");
+        new.zones[0] = ZoneRecord {
+            table_at: geometry.table_at,
+            data_at: geometry.data_at,
+            blocks: geometry.zone_blocks,
+            mapping: mapping as u32,
+            medium: 0,
+            fs: 0,
+            run_blocks: crate::RUN_BLOCKS as u32,
+            reserved: [0; 7],
+        };
+        new.seal();
+        new
+    }
+
+    /// Computes the checksum.
+    pub fn seal(&mut self) {
+        let bytes = self.as_bytes();
+        self.checksum = checksum(&bytes[..BLOCK_BYTES as usize - 4]);
+    }
+
+    /// Reads one copy.
+    ///
+    /// # Errors
+    /// The copy is not a sound superblock that this release can use.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockError> {
+        let (new, _) = Self::read_from_prefix(bytes).map_err(|_| SuperblockError::NotVellum)?;
+        if new.magic != MAGIC {
+            return Err(SuperblockError::NotVellum);
+        }
+        if new.version != VERSION {
+            return Err(SuperblockError::Version(new.version));
+        }
+        if checksum(&bytes[..BLOCK_BYTES as usize - 4]) != new.checksum {
+            return Err(SuperblockError::Damaged);
+        }
+        let unknown = new.incompatible & !features::INCOMPATIBLE;
+        if unknown != 0 {
+            return Err(SuperblockError::Features(unknown));
+        }
+        new.check_fields()?;
+        Ok(new)
+    }
+
+    fn check_fields(&self) -> Result<(), SuperblockError> {
+        let field = |sound, name| {
+            if sound {
+                Ok(())
+            } else {
+                Err(SuperblockError::Field(name))
+            }
+        };
+        field(u64::from(self.block_bytes) == BLOCK_BYTES, "block size")?;
+        field(
+            u64::from(self.thread_slot_bytes) == crate::THREAD_SLOT_BYTES,
+            "thread slot size",
+        )?;
+        field(
+            self.regions[1..].iter().all(|region| region.chunks == 0),
+            "region table",
+        )?;
+        field(
+            self.zones[1..].iter().all(|zone| zone.blocks == 0),
+            "zone table",
+        )?;
+        field(
+            self.zones[0].mapping == MappingKind::HashFs as u32,
+            "mapping",
+        )?;
+        field(
+            u64::from(self.zones[0].run_blocks) == crate::RUN_BLOCKS,
+            "run length",
+        )?;
+        field(self.file_systems[0].in_use == 1, "file system table")?;
+        field(
+            self.file_systems[0].namespace == NamespaceKind::Direct as u32,
+            "namespace",
+        )?;
+        field(self.file_systems[0].root == ROOT_SLOT, "root directory")?;
+        field(self.geometry().is_sound(), "geometry")
+    }
+
+    /// Where everything lies.
+    pub fn geometry(&self) -> Geometry {
+        Geometry {
+            pool_bytes: self.pool_bytes,
+            chunk_bytes: self.chunk_bytes,
+            thread_slots: self.thread_slots,
+            state_at: self.state_at,
+            slots_at: self.slots_at,
+            chunk_table_at: self.regions[0].chunk_table_at,
+            live_map_at: self.regions[0].live_map_at,
+            meta_at: self.regions[0].at,
+            meta_chunks: self.regions[0].chunks,
+            table_at: self.zones[0].table_at,
+            data_at: self.zones[0].data_at,
+            zone_blocks: self.zones[0].blocks,
+            replica_at: self.replica_at,
+        }
+    }
+
+    /// The label as text.
+    pub fn label_text(&self) -> String {
+        let end = self
+            .label
+            .iter()
+            .position(|&b| b == 0)
+            .unwrap_or(self.label.len());
+        String::from_utf8_lossy(&self.label[..end]).into_owned()
+    }
+
+    /// The pool's identity in the usual hexadecimal form.
+    pub fn uuid_text(&self) -> String {
+        let hex: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ]
+        .join("-")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GeometryRequest;
+
+    fn sample() -> Superblock {
+        let request = GeometryRequest {
+            pool_bytes: 1 << 20,
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        Superblock::new(
+            &geometry,
+            [7; 16],
+            1,
+            2,
+            "x",
+            NamespaceKind::Direct,
+            MappingKind::HashFs,
+        )
+    }
+
+    #[test]
+    fn decodes_what_was_sealed() {
+        let sample = sample();
+        assert_eq!(Superblock::decode(sample.as_bytes()).unwrap(), sample);
+        assert_eq!(sample.label_text(), "x");
+    }
+
+    #[test]
+    fn every_flipped_byte_is_refused() {
+        let mut bytes = sample().as_bytes().to_vec();
+        for at in 0..bytes.len() {
+            bytes[at] ^= 0x10;
+            assert!(Superblock::decode(&bytes).is_err(), "byte {at}");
+            bytes[at] ^= 0x10;
+        }
+    }
+
+    #[test]
+    fn unknown_features_are_refused_by_name() {
+        let mut sample = sample();
+        sample.incompatible = 4;
+        sample.seal();
+        assert_eq!(
+            Superblock::decode(sample.as_bytes()),
+            Err(SuperblockError::Features(4))
+        );
+    }
+}

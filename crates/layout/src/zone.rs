@@ -1,0 +1,99 @@
+//! The HashFS mapping table of a zone: entry `i` tells what data block `i` holds.
+
+use crate::checksum::mix;
+
+/// Blocks of a file that share a home line (`R` of the format; the paper's placement is 1).
+pub const RUN_BLOCKS: u64 = 8;
+
+/// What a data block is to its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum MapState {
+    /// Nobody's.
+    Free = 0,
+    /// Reserved for the file, reads as zeros.
+    Unwritten = 1,
+    /// Holds the file's bytes.
+    Mapped = 2,
+    /// Given up; nobody's once no reader can be in it. Recovery treats it as free.
+    Limbo = 3,
+}
+
+/// An entry: logical block (bits 0..32), mapping id (32..62), state (62..64). Free is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapWord(pub u64);
+
+impl MapWord {
+    /// The word of a free block.
+    pub const FREE: Self = Self(0);
+    /// Selects mapping id and logical block.
+    pub const KEY_MASK: u64 = (1 << 62) - 1;
+    /// Selects mapping id and the number of the run of [`RUN_BLOCKS`].
+    pub const RUN_MASK: u64 = Self::KEY_MASK & !(RUN_BLOCKS - 1);
+
+    /// Packs the word; `id` keeps 30 bits.
+    pub fn new(state: MapState, id: u32, logical: u32) -> Self {
+        if state == MapState::Free {
+            return Self::FREE;
+        }
+        Self((state as u64) << 62 | Self::key(id, logical))
+    }
+
+    /// Mapping id and logical block as they stand in a word.
+    pub fn key(id: u32, logical: u32) -> u64 {
+        u64::from(id & 0x3FFF_FFFF) << 32 | u64::from(logical)
+    }
+
+    /// The state.
+    pub fn state(self) -> MapState {
+        match self.0 >> 62 {
+            0 => MapState::Free,
+            1 => MapState::Unwritten,
+            2 => MapState::Mapped,
+            _ => MapState::Limbo,
+        }
+    }
+
+    /// The mapping id.
+    pub fn id(self) -> u32 {
+        (self.0 >> 32) as u32 & 0x3FFF_FFFF
+    }
+
+    /// The logical block.
+    pub fn logical(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The same block in another state.
+    pub fn with_state(self, state: MapState) -> Self {
+        Self::new(state, self.id(), self.logical())
+    }
+}
+
+/// The home line of a run of blocks: which line of a table of `lines` lines to look in first.
+pub fn home_line(seed: u64, id: u32, run: u32, lines: u64) -> u64 {
+    let hash = mix(seed ^ (u64::from(id) << 32 | u64::from(run)));
+    ((u128::from(hash) * u128::from(lines)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_give_back_what_was_packed() {
+        let word = MapWord::new(MapState::Limbo, 0x3FFF_FFFF, u32::MAX);
+        assert_eq!(word.state(), MapState::Limbo);
+        assert_eq!((word.id(), word.logical()), (0x3FFF_FFFF, u32::MAX));
+        assert_eq!(word.with_state(MapState::Free), MapWord::FREE);
+    }
+
+    #[test]
+    fn home_lines_spread() {
+        let mut load = [0u32; 64];
+        for run in 0..6400 {
+            load[home_line(1, 5, run, 64) as usize] += 1;
+        }
+        assert!(load.iter().all(|&n| (50..160).contains(&n)), "{load:?}");
+    }
+}
