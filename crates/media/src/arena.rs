@@ -1,0 +1,62 @@
+//! The arena in shared memory: volatile, sparse, mapped anywhere.
+
+use crate::MediaError;
+use crate::mapping::{Mapping, MappingError, memory_of_mapping};
+use rustix::fs::MemfdFlags;
+use rustix::mm::MapFlags;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Shared volatile memory. Pages are taken from the system when they are first written.
+pub struct MappedArena {
+    mapping: Mapping,
+    memory: Arc<OwnedFd>,
+}
+
+impl MappedArena {
+    /// An arena of `len` zero bytes.
+    ///
+    /// # Errors
+    /// If the system has no memory, descriptor or address range left for it.
+    pub fn new(len: u64) -> Result<Self, MediaError> {
+        Self::map(Arc::new(memory_file("vellum-arena", len)?), len)
+    }
+
+    /// The same bytes, mapped once more at another address.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn again(&self) -> Result<Self, MediaError> {
+        Self::map(Arc::clone(&self.memory), self.mapping.len())
+    }
+
+    fn map(memory: Arc<OwnedFd>, len: u64) -> Result<Self, MediaError> {
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        let page = rustix::param::page_size();
+        match Mapping::new(memory.as_fd(), len, flags, page) {
+            Ok(mapping) => Ok(Self { mapping, memory }),
+            Err(MappingError::Full(full)) => Err(full),
+            Err(MappingError::System(source)) => Err(MediaError::OutOfMemory {
+                len_bytes: len,
+                source,
+            }),
+        }
+    }
+
+    /// The arena's stores are not counted: they cost the medium nothing.
+    #[inline(always)]
+    fn wrote(&self, _bytes: u64) {}
+}
+
+memory_of_mapping!(MappedArena);
+
+/// An anonymous file of `len` zero bytes.
+pub(crate) fn memory_file(name: &str, len: u64) -> Result<OwnedFd, MediaError> {
+    let failed = |errno: rustix::io::Errno| MediaError::OutOfMemory {
+        len_bytes: len,
+        source: errno.into(),
+    };
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map_err(failed)?;
+    rustix::fs::ftruncate(&file, len).map_err(failed)?;
+    Ok(file)
+}

@@ -1,0 +1,351 @@
+//! What lies behind a pool: opening it, locking it, giving it its blocks, telling what it is.
+
+use crate::{MediaError, MediaKind};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// File system numbers of memory, from `linux/magic.h`.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+/// Bytes written at once where blocks can only be had by writing.
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// What kind of file a pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    /// A regular file.
+    File,
+    /// A block device.
+    Block,
+    /// A device-DAX node.
+    Dax,
+}
+
+/// An open, locked pool file.
+pub(crate) struct Backing {
+    pub(crate) fd: OwnedFd,
+    pub(crate) path: PathBuf,
+    pub(crate) node: Node,
+    /// Bytes of the file or device.
+    pub(crate) len: u64,
+    /// Bytes that the kernel maps at once.
+    pub(crate) page_bytes: usize,
+    /// Whether all bytes were just made, as zeros.
+    pub(crate) known_zero: bool,
+}
+
+/// Which files `create` accepts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// There must be none.
+    Refused,
+    /// A file is emptied, a device is taken as it is.
+    Replaced,
+}
+
+impl Backing {
+    /// Opens and locks an existing pool.
+    pub(crate) fn open(path: &Path, read_only: bool) -> Result<Self, MediaError> {
+        let access = if read_only {
+            OFlags::RDONLY
+        } else {
+            OFlags::RDWR
+        };
+        // NONBLOCK: a FIFO in the pool's place must not make us wait.
+        let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|e| failed("open", path, e))?;
+        let lock = if read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        let backing = Self::locked(fd, path, lock)?;
+        if backing.len == 0 {
+            return Err(MediaError::Empty { path: backing.path });
+        }
+        if read_only && backing.node == Node::Dax {
+            return Err(MediaError::ReadOnlyDevice { path: backing.path });
+        }
+        Ok(backing)
+    }
+
+    /// Creates and locks a pool of `len` bytes, all of them allocated. A `len` of 0 takes all of a
+    /// device.
+    pub(crate) fn create(path: &Path, len: u64, existing: Existing) -> Result<Self, MediaError> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let new = flags | OFlags::CREATE | OFlags::EXCL;
+        let (fd, is_new) = match rustix::fs::open(path, new, Mode::RUSR | Mode::WUSR) {
+            Ok(fd) => (fd, true),
+            Err(Errno::EXIST) if existing == Existing::Refused => {
+                return Err(MediaError::Exists {
+                    path: path.to_owned(),
+                });
+            }
+            Err(Errno::EXIST) => {
+                let fd = rustix::fs::open(path, flags, Mode::empty());
+                (fd.map_err(|e| failed("open", path, e))?, false)
+            }
+            Err(errno) => return Err(failed("create", path, errno)),
+        };
+        let made = Self::locked(fd, path, FlockOperation::NonBlockingLockExclusive)
+            .and_then(|backing| backing.sized(len));
+        if made.is_err() && is_new {
+            // The file is ours and useless; whether it goes cannot change the answer.
+            let _ = rustix::fs::unlink(path);
+        }
+        made
+    }
+
+    /// Takes the lock, then looks at what was opened.
+    fn locked(fd: OwnedFd, path: &Path, lock: FlockOperation) -> Result<Self, MediaError> {
+        let stat = rustix::fs::fstat(&fd).map_err(|e| failed("examine", path, e))?;
+        let node = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Node::File,
+            FileType::BlockDevice => Node::Block,
+            FileType::CharacterDevice if is_dax(stat.st_rdev) => Node::Dax,
+            other => {
+                return Err(MediaError::NotAPool {
+                    path: path.to_owned(),
+                    found: name_of(other),
+                });
+            }
+        };
+        match rustix::fs::flock(&fd, lock) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let owner_pid = lock_owner(stat.st_dev, stat.st_ino);
+                return Err(MediaError::Busy {
+                    path: path.to_owned(),
+                    owner_pid,
+                });
+            }
+            Err(errno) => return Err(failed("lock", path, errno)),
+        }
+        let mut page_bytes = rustix::param::page_size();
+        let len = match node {
+            Node::File => {
+                if fs_type(&fd) == Some(HUGETLBFS_MAGIC) {
+                    page_bytes = usize::try_from(stat.st_blksize).unwrap_or(page_bytes);
+                }
+                // The size seen before the lock may be old.
+                rustix::fs::fstat(&fd)
+                    .map_err(|e| failed("examine", path, e))?
+                    .st_size as u64
+            }
+            Node::Block => rustix::fs::seek(&fd, rustix::fs::SeekFrom::End(0))
+                .map_err(|e| failed("find the size of", path, e))?,
+            Node::Dax => {
+                page_bytes = dax_attribute(stat.st_rdev, "align")
+                    .and_then(|bytes| usize::try_from(bytes).ok())
+                    .filter(|bytes| bytes.is_power_of_two())
+                    .unwrap_or(2 << 20);
+                dax_attribute(stat.st_rdev, "size").unwrap_or(0)
+            }
+        };
+        Ok(Self {
+            fd,
+            path: path.to_owned(),
+            node,
+            len,
+            page_bytes,
+            known_zero: false,
+        })
+    }
+
+    /// Makes the file `len` bytes long, with every block allocated: a store into a hole of a full
+    /// disk would be a SIGBUS.
+    fn sized(mut self, len: u64) -> Result<Self, MediaError> {
+        if self.node != Node::File {
+            if len > self.len {
+                let available_bytes = self.len;
+                return Err(MediaError::TooLarge {
+                    path: self.path,
+                    len_bytes: len,
+                    available_bytes,
+                });
+            }
+            self.len = if len == 0 { self.len } else { len };
+            return Ok(self);
+        }
+        if len == 0 {
+            return Err(MediaError::Empty { path: self.path });
+        }
+        let done = self.allocate(len);
+        if let Err(errno) = done {
+            let path = self.path;
+            return Err(match errno {
+                Errno::NOSPC | Errno::DQUOT => MediaError::NoSpace {
+                    path,
+                    len_bytes: len,
+                },
+                Errno::FBIG => MediaError::TooLarge {
+                    path,
+                    len_bytes: len,
+                    available_bytes: 0,
+                },
+                _ => failed("allocate", &path, errno),
+            });
+        }
+        self.len = len;
+        self.known_zero = true;
+        self.make_name_durable()?;
+        Ok(self)
+    }
+
+    fn allocate(&self, len: u64) -> Result<(), Errno> {
+        rustix::fs::ftruncate(&self.fd, 0)?;
+        rustix::fs::ftruncate(&self.fd, len)?;
+        loop {
+            match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, len) {
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return self.write_zeros(len),
+                done => return done,
+            }
+        }
+    }
+
+    fn write_zeros(&self, len: u64) -> Result<(), Errno> {
+        let zeros = vec![0; ZEROS_BYTES];
+        let mut at = 0;
+        while at < len {
+            let bytes = (len - at).min(ZEROS_BYTES as u64) as usize;
+            match rustix::io::pwrite(&self.fd, &zeros[..bytes], at) {
+                Ok(0) => return Err(Errno::NOSPC),
+                Ok(written) => at += written as u64,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// A pool that was created is there after a power cut.
+    fn make_name_durable(&self) -> Result<(), MediaError> {
+        rustix::fs::fsync(&self.fd).map_err(|e| failed("write back", &self.path, e))?;
+        let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // A directory that cannot be read, or a file system that cannot sync one, is no reason to
+        // refuse the pool.
+        if let Ok(directory) = rustix::fs::open(parent, flags, Mode::empty()) {
+            let _ = rustix::fs::fsync(directory);
+        }
+        Ok(())
+    }
+
+    /// What the pool lies on, when it is not DAX.
+    pub(crate) fn plain_kind(&self) -> MediaKind {
+        match (self.node, fs_type(&self.fd)) {
+            (Node::File, Some(TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC)) => MediaKind::Memory,
+            _ => MediaKind::File,
+        }
+    }
+}
+
+/// An [`MediaError::Io`].
+pub(crate) fn failed(action: &'static str, path: &Path, errno: Errno) -> MediaError {
+    MediaError::Io {
+        action,
+        path: path.to_owned(),
+        source: io::Error::from(errno),
+    }
+}
+
+fn fs_type(fd: impl AsFd) -> Option<u64> {
+    // The kernel's magic numbers have 32 bits; a signed field may have extended them.
+    rustix::fs::fstatfs(fd)
+        .ok()
+        .map(|stat| u64::from(stat.f_type as u32))
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Directory => "directory",
+        FileType::Fifo => "FIFO",
+        FileType::Socket => "socket",
+        FileType::Symlink => "symbolic link",
+        FileType::CharacterDevice => "character device",
+        _ => "file of unknown type",
+    }
+}
+
+/// Where sysfs describes a character device.
+fn sysfs_of(device: u64) -> PathBuf {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    PathBuf::from(format!("/sys/dev/char/{major}:{minor}"))
+}
+
+fn is_dax(device: u64) -> bool {
+    std::fs::canonicalize(sysfs_of(device).join("subsystem"))
+        .is_ok_and(|subsystem| subsystem.file_name().is_some_and(|name| name == "dax"))
+}
+
+/// A number from sysfs, decimal or hexadecimal with `0x`.
+fn dax_attribute(device: u64, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(sysfs_of(device).join(name)).ok()?;
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// The process that holds a `flock` on the file, as far as `/proc/locks` tells.
+fn lock_owner(device: u64, inode: u64) -> Option<u32> {
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| owner_in(line, device, inode))
+}
+
+/// The owner in a line such as `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`, if it is about
+/// this file. Waiting locks have `->` after the number.
+fn owner_in(line: &str, device: u64, inode: u64) -> Option<u32> {
+    let mut words = line.split_whitespace().skip(1);
+    if words.next()? != "FLOCK" {
+        return None;
+    }
+    let pid = words.nth(2)?.parse::<i64>().ok()?;
+    let mut file = words.next()?.split(':');
+    let major = u32::from_str_radix(file.next()?, 16).ok()?;
+    let minor = u32::from_str_radix(file.next()?, 16).ok()?;
+    let same = (major, minor) == (rustix::fs::major(device), rustix::fs::minor(device))
+        && file.next()?.parse() == Ok(inode);
+    // The kernel shows 0 or -1 for owners in other process namespaces.
+    same.then(|| u32::try_from(pid).ok().filter(|&pid| pid > 0))
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock_lines() {
+        let device = rustix::fs::makedev(8, 0x1f);
+        let line = "1: FLOCK  ADVISORY  WRITE 1234 08:1f:5678 0 EOF";
+        assert_eq!(owner_in(line, device, 5678), Some(1234));
+        assert_eq!(owner_in(line, device, 5679), None);
+        assert_eq!(owner_in(line, device + 1, 5678), None);
+        assert_eq!(
+            owner_in(
+                "1: -> FLOCK ADVISORY WRITE 7 08:1f:5678 0 EOF",
+                device,
+                5678
+            ),
+            None
+        );
+        assert_eq!(
+            owner_in("1: POSIX ADVISORY WRITE 7 08:1f:5678 0 EOF", device, 5678),
+            None
+        );
+        assert_eq!(
+            owner_in("2: FLOCK ADVISORY READ 0 08:1f:5678 0 EOF", device, 5678),
+            None
+        );
+        assert_eq!(owner_in("", device, 5678), None);
+    }
+}

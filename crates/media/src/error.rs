@@ -1,0 +1,117 @@
+//! What can go wrong with a medium: what, where, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a pool or an arena could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MediaError {
+    /// Somebody else has the pool open.
+    #[error("{} is in use{}: close it there, or open it read-only after it is closed", path.display(), owner(*owner_pid))]
+    Busy {
+        /// The pool.
+        path: PathBuf,
+        /// The process that holds the lock, when the kernel tells.
+        owner_pid: Option<u32>,
+    },
+    /// A new pool was asked for and the file is there already.
+    #[error("{} exists already: choose another name, or ask for it to be overwritten", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Neither a regular file, nor a block device, nor a device-DAX node.
+    #[error("{} is a {found}: a pool is a regular file, a block device or a device-DAX node", path.display())]
+    NotAPool {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// The size asked for cannot be had.
+    #[error("{} cannot hold a pool of {len_bytes} bytes (it has {available_bytes}): choose a size within it", path.display())]
+    TooLarge {
+        /// The file or device.
+        path: PathBuf,
+        /// Bytes asked for.
+        len_bytes: u64,
+        /// Bytes there are.
+        available_bytes: u64,
+    },
+    /// A pool of no bytes.
+    #[error("{} has no bytes: a pool must be created first", path.display())]
+    Empty {
+        /// The file or device.
+        path: PathBuf,
+    },
+    /// The file system of the pool is full.
+    #[error("no space for the {len_bytes} bytes of {}: free some space, or choose a smaller pool", path.display())]
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+        /// Bytes asked for.
+        len_bytes: u64,
+    },
+    /// DAX was required and the medium has none.
+    #[error("{} is not on persistent memory (MAP_SYNC is refused): mount its file system with -o dax, or do not ask for dax", path.display())]
+    NotDax {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A device-DAX node cannot be mapped copy-on-write.
+    #[error("{} is a device-DAX node, which cannot be opened read-only: open it read-write", path.display())]
+    ReadOnlyDevice {
+        /// The node.
+        path: PathBuf,
+    },
+    /// Too many pools and arenas mapped in this process.
+    #[error("more than {limit} pools and arenas are mapped in this process: close some")]
+    TooManyMappings {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// Anonymous memory could not be had.
+    #[error(
+        "cannot get {len_bytes} bytes of shared memory: {source}; ask for less, or raise the memory limit"
+    )]
+    OutOfMemory {
+        /// Bytes asked for.
+        len_bytes: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The operating system refused something else.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, to be read after "cannot".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+impl MediaError {
+    /// The errno for callers that can be told nothing else.
+    pub fn to_errno(&self) -> i32 {
+        match self {
+            Self::Busy { .. } => libc::EBUSY,
+            Self::Exists { .. } => libc::EEXIST,
+            Self::NotAPool { found, .. } if *found == "directory" => libc::EISDIR,
+            Self::NotAPool { .. } | Self::Empty { .. } => libc::EINVAL,
+            Self::TooLarge { .. } => libc::EFBIG,
+            Self::NoSpace { .. } => libc::ENOSPC,
+            Self::NotDax { .. } => libc::EOPNOTSUPP,
+            Self::ReadOnlyDevice { .. } => libc::EROFS,
+            Self::TooManyMappings { .. } => libc::ENFILE,
+            Self::OutOfMemory { source, .. } => source.raw_os_error().unwrap_or(libc::ENOMEM),
+            Self::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+fn owner(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" by process {pid}"))
+}

@@ -1,0 +1,204 @@
+//! SIGBUS on a mapped page becomes zeros and a recorded offset, not the end of the program.
+//!
+//! A mapped page can vanish: the file is truncated, its disk is full or fails, a line of persistent
+//! memory is poisoned. The kernel then sends SIGBUS. The handler here looks the address up in a
+//! fixed table of registered mappings, puts a zero page in the place of the lost one, records the
+//! offset, and returns, so that the access is repeated and gives zeros. Addresses that are not ours
+//! go to the handler that was there before.
+//!
+//! The handler uses only atomics and `mmap`; it takes no lock and allocates nothing.
+
+use crate::MediaError;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
+
+/// How many mappings one process may have.
+const SLOTS: usize = 4096;
+/// [`Slot::damaged`] while nothing failed.
+const UNHARMED: u64 = u64::MAX;
+
+/// One registered mapping.
+pub(crate) struct Slot {
+    /// Odd while the slot is in use. Raised by one at every change, so that the handler can tell
+    /// whether it read one mapping's values.
+    version: AtomicU64,
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Bytes that are replaced when one of them fails: a power of two.
+    page_bytes: AtomicUsize,
+    damaged: AtomicU64,
+}
+
+static TABLE: [Slot; SLOTS] = [const { Slot::unused() }; SLOTS];
+/// No slot at or after this index was ever used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+/// The action that SIGBUS had before ours.
+static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+static REGISTERING: Mutex<()> = Mutex::new(());
+static INSTALL: Once = Once::new();
+
+impl Slot {
+    const fn unused() -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            page_bytes: AtomicUsize::new(0),
+            damaged: AtomicU64::new(UNHARMED),
+        }
+    }
+
+    /// The offset of the first access that failed.
+    #[inline]
+    pub(crate) fn damaged(&self) -> Option<u64> {
+        Some(self.damaged.load(Ordering::Relaxed)).filter(|&at| at != UNHARMED)
+    }
+
+    /// Records the offset of an access that failed, unless one was recorded already.
+    #[cold]
+    pub(crate) fn record(&self, at: u64) {
+        let at = at.min(UNHARMED - 1);
+        let _ = self
+            .damaged
+            .compare_exchange(UNHARMED, at, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Ends the registration; to be called before the mapping is removed.
+    pub(crate) fn release(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The page that holds `address`, if it is in this slot's mapping.
+    fn page_of(&self, address: usize) -> Option<Page> {
+        let version = self.version.load(Ordering::Acquire);
+        let start = self.start.load(Ordering::Relaxed);
+        let end = self.end.load(Ordering::Relaxed);
+        let bytes = self.page_bytes.load(Ordering::Relaxed);
+        std::sync::atomic::fence(Ordering::Acquire);
+        let unchanged = version % 2 == 1 && self.version.load(Ordering::Relaxed) == version;
+        (unchanged && (start..end).contains(&address)).then(|| Page {
+            start: address & !(bytes - 1),
+            bytes,
+            offset: (address - start) as u64,
+        })
+    }
+}
+
+struct Page {
+    start: usize,
+    bytes: usize,
+    offset: u64,
+}
+
+/// Registers the mapping `[start, start + len_bytes)`, made of pages of `page_bytes`.
+pub(crate) fn register(
+    start: usize,
+    len_bytes: usize,
+    page_bytes: usize,
+) -> Result<&'static Slot, MediaError> {
+    INSTALL.call_once(install);
+    let _one_at_a_time = REGISTERING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let free = TABLE
+        .iter()
+        .position(|slot| slot.version.load(Ordering::Acquire) % 2 == 0);
+    let index = free.ok_or(MediaError::TooManyMappings { limit: SLOTS })?;
+    let slot = &TABLE[index];
+    slot.start.store(start, Ordering::Relaxed);
+    slot.end.store(start + len_bytes, Ordering::Relaxed);
+    slot.page_bytes.store(page_bytes, Ordering::Relaxed);
+    slot.damaged.store(UNHARMED, Ordering::Relaxed);
+    USED.fetch_max(index + 1, Ordering::Relaxed);
+    slot.version.fetch_add(1, Ordering::Release);
+    Ok(slot)
+}
+
+/// Makes [`on_sigbus`] the process's handler and remembers the one before.
+fn install() {
+    // SAFETY: a zeroed `sigaction` is a valid one (default action, empty mask); both calls get
+    // pointers to live, initialised structures. The box given to PREVIOUS is never freed, so the
+    // handler may read it at any time; it is in place before the handler can run.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut before);
+        PREVIOUS.store(Box::into_raw(Box::new(before)), Ordering::Release);
+        let mut ours: libc::sigaction = std::mem::zeroed();
+        ours.sa_sigaction = on_sigbus as *const () as usize;
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        libc::sigaction(libc::SIGBUS, &raw const ours, ptr::null_mut());
+    }
+}
+
+extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel calls a SA_SIGINFO handler with a valid `info`; `si_code` is always
+    // there, and `si_addr` is where a positive code (a fault, not a `kill`) says there is one.
+    let fault = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr() as usize) };
+    if fault.is_some_and(replace_page) {
+        return;
+    }
+    pass_on(signal, info, context);
+}
+
+/// Puts a zero page under `address` and records the damage, if the address is ours.
+fn replace_page(address: usize) -> bool {
+    let used = USED.load(Ordering::Relaxed);
+    let Some((slot, page)) = TABLE[..used]
+        .iter()
+        .find_map(|slot| Some((slot, slot.page_of(address)?)))
+    else {
+        return false;
+    };
+    // SAFETY: errno is this thread's own; it is put back so that interrupted code does not see
+    // the change. The page lies in a registered mapping that the faulting access keeps alive, so
+    // nothing but bytes of that mapping (lost ones) is replaced.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let fresh = libc::mmap(
+            page.start as *mut libc::c_void,
+            page.bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            -1,
+            0,
+        );
+        *libc::__errno_location() = errno;
+        if fresh == libc::MAP_FAILED {
+            return false;
+        }
+    }
+    slot.record(page.offset);
+    true
+}
+
+/// Does what SIGBUS did before we came.
+fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: PREVIOUS holds a leaked, initialised `sigaction` since before the handler was
+    // installed. Its function pointer was accepted by the kernel with the flag that tells its
+    // type, so calling it as that type is what the kernel would have done.
+    unsafe {
+        let previous = &*PREVIOUS.load(Ordering::Acquire);
+        let function = previous.sa_sigaction;
+        let sent = (*info).si_code <= 0;
+        if function == libc::SIG_IGN && sent {
+            return;
+        }
+        if function == libc::SIG_DFL || function == libc::SIG_IGN {
+            // The default ends the process: at once for a signal that was sent, and when the
+            // access is repeated for a fault.
+            let mut default: libc::sigaction = std::mem::zeroed();
+            default.sa_sigaction = libc::SIG_DFL;
+            libc::sigaction(signal, &raw const default, ptr::null_mut());
+            if sent {
+                libc::raise(signal);
+            }
+        } else if previous.sa_flags & libc::SA_SIGINFO != 0 {
+            type Full = extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void);
+            std::mem::transmute::<usize, Full>(function)(signal, info, context);
+        } else {
+            std::mem::transmute::<usize, extern "C" fn(c_int)>(function)(signal);
+        }
+    }
+}

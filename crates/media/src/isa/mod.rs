@@ -1,0 +1,374 @@
+//! What the processor offers for moving lines, chosen once at run time.
+//!
+//! One file per instruction set; all answer the same. A mapping keeps its [`Isa`] in a plain field,
+//! so choosing costs a predicted branch. The environment can force a choice, for tests and
+//! experiments: `VELLUM_FLUSH` (`clwb`, `clflushopt`, `clflush`, `generic`) and `VELLUM_VECTOR`
+//! (`avx512`, `avx2`, `sse2`, `generic`); what the processor lacks, and a name that is not known, is
+//! ignored.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod cache;
+mod generic;
+#[cfg(target_arch = "x86_64")]
+mod sse2;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+
+/// How lines are written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushVariant {
+    /// Written back and kept in the cache.
+    Clwb,
+    /// Written back and dropped, in any order.
+    ClflushOpt,
+    /// Written back and dropped, one after the other.
+    Clflush,
+    /// No instruction: for media that need none, and processors without one.
+    Generic,
+}
+
+/// How lines are copied, zeroed and searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VectorVariant {
+    /// 64 bytes at once.
+    Avx512,
+    /// 32 bytes at once.
+    Avx2,
+    /// 16 bytes at once.
+    Sse2,
+    /// Words; streaming stores become stores and flushes.
+    Generic,
+}
+
+impl FlushVariant {
+    /// All variants, the best first.
+    pub const ALL: [Self; 4] = [Self::Clwb, Self::ClflushOpt, Self::Clflush, Self::Generic];
+
+    /// The name in `VELLUM_FLUSH`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clwb => "clwb",
+            Self::ClflushOpt => "clflushopt",
+            Self::Clflush => "clflush",
+            Self::Generic => "generic",
+        }
+    }
+
+    /// Whether this processor has it.
+    pub fn is_supported(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{__cpuid, __cpuid_count};
+            // SDM volume 2, CPUID leaf 7: which bit of EBX tells.
+            let leaf_7 = |bit: u32| __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx >> bit & 1 == 1;
+            match self {
+                Self::Clwb => leaf_7(24),
+                Self::ClflushOpt => leaf_7(23),
+                Self::Clflush | Self::Generic => true,
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Self::Generic
+        }
+    }
+}
+
+impl VectorVariant {
+    /// All variants, the best first.
+    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Sse2, Self::Generic];
+
+    /// The name in `VELLUM_VECTOR`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Avx512 => "avx512",
+            Self::Avx2 => "avx2",
+            Self::Sse2 => "sse2",
+            Self::Generic => "generic",
+        }
+    }
+
+    /// Whether this processor has it.
+    pub fn is_supported(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            match self {
+                Self::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
+                Self::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
+                Self::Sse2 | Self::Generic => true,
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Self::Generic
+        }
+    }
+}
+
+/// A choice of variants that this processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isa {
+    // Private: that both are supported is what the unsafe code relies on.
+    flush: FlushVariant,
+    vector: VectorVariant,
+}
+
+impl Isa {
+    /// These variants, if the processor has both.
+    pub fn new(flush: FlushVariant, vector: VectorVariant) -> Option<Self> {
+        (flush.is_supported() && vector.is_supported()).then_some(Self { flush, vector })
+    }
+
+    /// What every processor has.
+    pub fn generic() -> Self {
+        Self {
+            flush: FlushVariant::Generic,
+            vector: VectorVariant::Generic,
+        }
+    }
+
+    /// The best this processor has, unless the environment asks for another. Found out once.
+    pub fn chosen() -> Self {
+        static CHOSEN: OnceLock<Isa> = OnceLock::new();
+        *CHOSEN.get_or_init(|| {
+            let flush = std::env::var("VELLUM_FLUSH").unwrap_or_default();
+            let vector = std::env::var("VELLUM_VECTOR").unwrap_or_default();
+            let flushes = FlushVariant::ALL.into_iter().filter(|v| v.is_supported());
+            let vectors = VectorVariant::ALL.into_iter().filter(|v| v.is_supported());
+            Self {
+                flush: (flushes.clone().find(|v| v.name() == flush))
+                    .or_else(|| flushes.clone().next())
+                    .unwrap_or(FlushVariant::Generic),
+                vector: (vectors.clone().find(|v| v.name() == vector))
+                    .or_else(|| vectors.clone().next())
+                    .unwrap_or(VectorVariant::Generic),
+            }
+        })
+    }
+
+    /// How lines are written back.
+    pub fn flush_variant(self) -> FlushVariant {
+        self.flush
+    }
+
+    /// How lines are copied, zeroed and searched.
+    pub fn vector_variant(self) -> VectorVariant {
+        self.vector
+    }
+}
+
+impl Default for Isa {
+    fn default() -> Self {
+        Self::chosen()
+    }
+}
+
+/// Shorter copies go word by word, without asking which variant is chosen.
+#[cfg(target_arch = "x86_64")]
+const SHORT_BYTES: usize = 64;
+
+#[cfg(target_arch = "x86_64")]
+impl Isa {
+    /// Starts writing back `lines` lines from `first`.
+    ///
+    /// # Safety
+    /// The lines must be mapped.
+    #[inline(always)]
+    pub(crate) unsafe fn flush_lines(self, first: *const u8, lines: usize) {
+        // SAFETY: the caller vouches for the lines; `self` holds supported variants only.
+        unsafe {
+            match self.flush {
+                FlushVariant::Clwb => cache::clwb(first, lines),
+                FlushVariant::ClflushOpt => cache::clflushopt(first, lines),
+                FlushVariant::Clflush => cache::clflush(first, lines),
+                FlushVariant::Generic => generic::fence(),
+            }
+        }
+    }
+
+    /// Waits for this thread's write-backs and streaming stores.
+    #[inline(always)]
+    pub(crate) fn fence(self) {
+        cache::sfence();
+    }
+
+    /// Copies lines into memory, past the cache where there is a way.
+    ///
+    /// # Safety
+    /// `to` must be 64-byte aligned and writable for `lines` lines, `from` readable for as many
+    /// bytes; they do not overlap.
+    #[inline]
+    pub(crate) unsafe fn copy_through(self, from: *const u8, to: *mut u8, lines: usize) {
+        // SAFETY: the caller's promise is each variant's demand; `self` holds supported ones only.
+        unsafe {
+            match self.vector {
+                VectorVariant::Avx512 => avx512::copy_through(from, to, lines),
+                VectorVariant::Avx2 => avx2::copy_through(from, to, lines),
+                VectorVariant::Sse2 => sse2::copy_through(from, to, lines),
+                VectorVariant::Generic => {
+                    generic::copy_in(from, to, lines * 64);
+                    self.flush_lines(to, lines);
+                }
+            }
+        }
+    }
+
+    /// Zeroes lines, past the cache where there is a way.
+    ///
+    /// # Safety
+    /// `to` must be 64-byte aligned and writable for `lines` lines.
+    #[inline]
+    pub(crate) unsafe fn zero_through(self, to: *mut u8, lines: usize) {
+        // SAFETY: the caller's promise is each variant's demand; `self` holds supported ones only.
+        unsafe {
+            match self.vector {
+                VectorVariant::Avx512 => avx512::zero_through(to, lines),
+                VectorVariant::Avx2 => avx2::zero_through(to, lines),
+                VectorVariant::Sse2 => sse2::zero_through(to, lines),
+                VectorVariant::Generic => {
+                    generic::zero(to, lines * 64);
+                    self.flush_lines(to, lines);
+                }
+            }
+        }
+    }
+
+    /// Copies out of memory that others may change meanwhile; aligned words are read whole.
+    ///
+    /// # Safety
+    /// `from` must be mapped for `len` bytes; `to` must be the caller's own for as many.
+    #[inline]
+    pub(crate) unsafe fn copy_out(self, mut from: *const u8, mut to: *mut u8, mut len: usize) {
+        // SAFETY: `head` and `whole` are at most `len`, so every part lies within what the caller
+        // vouches for; `self` holds supported variants only.
+        unsafe {
+            if len >= SHORT_BYTES {
+                let head = from.align_offset(8);
+                generic::copy_out(from, to, head);
+                (from, to, len) = (from.add(head), to.add(head), len - head);
+                let lines = len / 64;
+                self.copy_lines(from, to, lines);
+                let whole = lines * 64;
+                (from, to, len) = (from.add(whole), to.add(whole), len - whole);
+            }
+            generic::copy_out(from, to, len);
+        }
+    }
+
+    /// Copies into memory that others may read meanwhile; aligned words are stored whole.
+    ///
+    /// # Safety
+    /// `to` must be mapped and writable for `len` bytes; `from` must be readable for as many.
+    #[inline]
+    pub(crate) unsafe fn copy_in(self, mut from: *const u8, mut to: *mut u8, mut len: usize) {
+        // SAFETY: as in `copy_out`, with the sides exchanged.
+        unsafe {
+            if len >= SHORT_BYTES {
+                let head = to.align_offset(8);
+                generic::copy_in(from, to, head);
+                (from, to, len) = (from.add(head), to.add(head), len - head);
+                let lines = len / 64;
+                self.copy_lines(from, to, lines);
+                let whole = lines * 64;
+                (from, to, len) = (from.add(whole), to.add(whole), len - whole);
+            }
+            generic::copy_in(from, to, len);
+        }
+    }
+
+    /// Copies whole lines' worth of bytes.
+    ///
+    /// # Safety
+    /// `from` must be readable and `to` writable for `lines * 64` bytes; they do not overlap.
+    #[inline(always)]
+    unsafe fn copy_lines(self, from: *const u8, to: *mut u8, lines: usize) {
+        // SAFETY: the caller's promise is each variant's demand; `self` holds supported ones only.
+        unsafe {
+            match self.vector {
+                VectorVariant::Avx512 => avx512::copy(from, to, lines),
+                VectorVariant::Avx2 | VectorVariant::Sse2 => sse2::copy(from, to, lines),
+                VectorVariant::Generic => generic::copy_in(from, to, lines * 64),
+            }
+        }
+    }
+
+    /// Which of the eight words at `line` equal `want` under `mask`.
+    ///
+    /// # Safety
+    /// `line` must be 64-byte aligned and mapped.
+    #[inline(always)]
+    pub(crate) unsafe fn match_line(self, line: *const u8, mask: u64, want: u64) -> u8 {
+        // SAFETY: the caller's promise is each variant's demand; `self` holds supported ones only.
+        unsafe {
+            match self.vector {
+                VectorVariant::Avx512 => avx512::match_line(line, mask, want),
+                VectorVariant::Avx2 => avx2::match_line(line, mask, want),
+                VectorVariant::Sse2 | VectorVariant::Generic => {
+                    generic::match_line(line, mask, want)
+                }
+            }
+        }
+    }
+
+    /// Asks for the line at `address`. Any address will do.
+    #[inline(always)]
+    pub(crate) fn prefetch(self, address: *const u8) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program can see and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Isa {
+    pub(crate) unsafe fn flush_lines(self, _first: *const u8, _lines: usize) {
+        generic::fence();
+    }
+
+    pub(crate) fn fence(self) {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+
+    pub(crate) unsafe fn copy_through(self, from: *const u8, to: *mut u8, lines: usize) {
+        // SAFETY: the caller vouches for whole lines on both sides.
+        unsafe { generic::copy_in(from, to, lines * 64) };
+    }
+
+    pub(crate) unsafe fn zero_through(self, to: *mut u8, lines: usize) {
+        // SAFETY: the caller vouches for the lines.
+        unsafe { generic::zero(to, lines * 64) };
+    }
+
+    pub(crate) unsafe fn copy_out(self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise is what is asked for.
+        unsafe { generic::copy_out(from, to, len) };
+    }
+
+    pub(crate) unsafe fn copy_in(self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise is what is asked for.
+        unsafe { generic::copy_in(from, to, len) };
+    }
+
+    pub(crate) unsafe fn match_line(self, line: *const u8, mask: u64, want: u64) -> u8 {
+        // SAFETY: the caller's promise is what is asked for.
+        unsafe { generic::match_line(line, mask, want) }
+    }
+
+    pub(crate) fn prefetch(self, _address: *const u8) {}
+}
+
+/// Whether the bytes at `run` equal `expected`; aligned words are compared whole.
+///
+/// # Safety
+/// `run` must be mapped for the length of `expected`.
+#[inline]
+pub(crate) unsafe fn bytes_equal(run: *const u8, expected: &[u8]) -> bool {
+    // SAFETY: the caller vouches for the run.
+    unsafe { generic::bytes_equal(run, expected.as_ptr(), expected.len()) }
+}

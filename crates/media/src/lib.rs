@@ -1,0 +1,48 @@
+//! One door to memory: pools, the arena, stores, flushes and fences.
+//!
+//! | | pool ([`Persistent`]) | arena ([`Memory`]) |
+//! |---|---|---|
+//! | [`Real`] | [`MappedPool`]: a file, a device or anonymous memory | [`MappedArena`]: shared memory |
+//! | [`Simulated`] | [`SimPool`]: records stores, flushes and fences | [`HeapMemory`]: ordinary atomics |
+//!
+//! This is the only crate that may use `unsafe`: no reference to shared bytes leaves it.
+//! [`count`] counts what everybody does to memory.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod arena;
+mod backing;
+pub mod count;
+mod error;
+mod fault;
+mod heap;
+mod isa;
+mod mapped;
+mod mapping;
+mod memory;
+mod sim;
+
+pub use arena::MappedArena;
+pub use error::MediaError;
+pub use heap::HeapMemory;
+pub use isa::{FlushVariant, Isa, VectorVariant};
+pub use mapped::{MappedPool, MediaChoice, OpenMode};
+pub use memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
+pub use sim::{Event, LatencyModel, Op, SimPool};
+
+/// The memories of production: a mapped pool and a mapped arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Real;
+
+impl Memories for Real {
+    type Pool = MappedPool;
+    type Arena = MappedArena;
+}
+
+/// The memories of tests: a simulated pool and an arena on the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Simulated;
+
+impl Memories for Simulated {
+    type Pool = SimPool;
+    type Arena = HeapMemory;
+}

@@ -1,0 +1,294 @@
+//! A pool that is mapped: a file, a device, or anonymous memory.
+
+use crate::arena::memory_file;
+use crate::backing::{Backing, Existing};
+use crate::isa::Isa;
+use crate::mapping::{Mapping, MappingError, memory_of_mapping};
+use crate::memory::{MediaKind, Persistent};
+use crate::{MediaError, count};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// What to take the medium for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MediaChoice {
+    /// Whatever it turns out to be: DAX if the kernel grants `MAP_SYNC`, memory on tmpfs, ramfs and
+    /// hugetlbfs, otherwise a file.
+    #[default]
+    Auto,
+    /// Persistent memory, or an error.
+    Dax,
+    /// A file through the page cache, whatever it is.
+    File,
+    /// Memory that need not survive, whatever it is: `sync` does nothing.
+    Memory,
+}
+
+/// How to open a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    /// Leave the file alone. The pool is mapped copy-on-write, so the engine may still store into
+    /// it (to replay a journal, say): what it stores is seen by this mapping alone and forgotten
+    /// when it is dropped. Several may read, none while somebody writes.
+    pub read_only: bool,
+    /// What to take the medium for.
+    pub media: MediaChoice,
+    /// Fault in every page before returning.
+    pub populate: bool,
+}
+
+/// A pool in mapped memory. While it lives the file carries a kernel lock, so that nobody else
+/// opens it.
+pub struct MappedPool {
+    mapping: Mapping,
+    kind: MediaKind,
+    read_only: bool,
+    known_zero: bool,
+    fd: OwnedFd,
+    path: Option<PathBuf>,
+}
+
+impl MappedPool {
+    /// Opens an existing pool.
+    ///
+    /// # Errors
+    /// If there is none, somebody has it open, it is not of the medium required, or it cannot be
+    /// mapped.
+    pub fn open(path: &Path, mode: OpenMode) -> Result<Self, MediaError> {
+        let pool = Self::of(
+            Backing::open(path, mode.read_only)?,
+            mode.media,
+            mode.read_only,
+        )?;
+        if mode.populate {
+            pool.populate();
+        }
+        Ok(pool)
+    }
+
+    /// Creates a pool file of `len` bytes, every block of it allocated. The bytes are zero.
+    ///
+    /// # Errors
+    /// If the name is taken, space is short, or as for [`open`](Self::open). No file is left behind.
+    pub fn create(path: &Path, len: u64, media: MediaChoice) -> Result<Self, MediaError> {
+        let backing = Backing::create(path, len, Existing::Refused)?;
+        let made = Self::of(backing, media, false);
+        if made.is_err() {
+            // The file is ours and useless; whether it goes cannot change the answer.
+            let _ = rustix::fs::unlink(path);
+        }
+        made
+    }
+
+    /// Creates a pool where something may be already: a file loses its bytes and gets `len` zero
+    /// ones, a device is taken as it is ([`known_zero`](Self::known_zero) tells). A `len` of 0 takes
+    /// all of a device.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create), but the name may be taken.
+    pub fn overwrite(path: &Path, len: u64, media: MediaChoice) -> Result<Self, MediaError> {
+        Self::of(
+            Backing::create(path, len, Existing::Replaced)?,
+            media,
+            false,
+        )
+    }
+
+    /// A pool of `len` zero bytes that nobody else can open, gone when it is dropped.
+    ///
+    /// # Errors
+    /// If the system has no memory, descriptor or address range left for it.
+    pub fn anonymous(len: u64) -> Result<Self, MediaError> {
+        let fd = memory_file("vellum-pool", len)?;
+        let page = rustix::param::page_size();
+        match Mapping::new(fd.as_fd(), len, MapFlags::SHARED, page) {
+            Ok(mapping) => {
+                let pool = Self {
+                    mapping,
+                    kind: MediaKind::Memory,
+                    read_only: false,
+                    known_zero: true,
+                    fd,
+                    path: None,
+                };
+                pool.ask_for_large_pages();
+                Ok(pool)
+            }
+            Err(MappingError::Full(full)) => Err(full),
+            Err(MappingError::System(source)) => Err(MediaError::OutOfMemory {
+                len_bytes: len,
+                source,
+            }),
+        }
+    }
+
+    /// The same pool with other instructions, for tests and experiments.
+    #[must_use]
+    pub fn with_isa(mut self, isa: Isa) -> Self {
+        self.mapping.isa = isa;
+        self
+    }
+
+    /// The instructions in use.
+    pub fn isa(&self) -> Isa {
+        self.mapping.isa
+    }
+
+    /// The file, unless the pool is anonymous.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Whether stores are forgotten when the pool is dropped.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether the pool was just created and all its bytes are known to be zero.
+    pub fn known_zero(&self) -> bool {
+        self.known_zero
+    }
+
+    /// Faults in every page, so that no later access waits for one. Failures are not reported: a
+    /// page that cannot be had is found out at its first access.
+    pub fn populate(&self) {
+        let (base, bytes) = self.mapping.whole();
+        // Writing would copy every page of a private mapping.
+        let advice = if self.read_only {
+            Advice::LinuxPopulateRead
+        } else {
+            Advice::LinuxPopulateWrite
+        };
+        // SAFETY: populating changes no byte; the range is our mapping.
+        if unsafe { rustix::mm::madvise(base, bytes, advice) }.is_err() {
+            self.touch_every_page();
+        }
+    }
+
+    fn touch_every_page(&self) {
+        for at in (0..self.mapping.len() & !7).step_by(rustix::param::page_size()) {
+            if self.read_only {
+                self.mapping.load(at, Ordering::Relaxed);
+            } else {
+                self.mapping.fetch_or(at, 0);
+            }
+        }
+    }
+
+    fn ask_for_large_pages(&self) {
+        let (base, bytes) = self.mapping.whole();
+        // SAFETY: changes no byte, only how the kernel backs them; the range is our mapping.
+        let _refusal_is_fine = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
+    }
+
+    /// Maps what was opened.
+    fn of(backing: Backing, media: MediaChoice, read_only: bool) -> Result<Self, MediaError> {
+        let may_be_dax = matches!(media, MediaChoice::Auto | MediaChoice::Dax);
+        let is_dax = may_be_dax && grants_sync(&backing);
+        let kind = match media {
+            _ if is_dax => MediaKind::Dax,
+            MediaChoice::Auto => backing.plain_kind(),
+            MediaChoice::Dax => return Err(MediaError::NotDax { path: backing.path }),
+            MediaChoice::File => MediaKind::File,
+            MediaChoice::Memory => MediaKind::Memory,
+        };
+        let flags = match (read_only, is_dax) {
+            (true, _) => MapFlags::PRIVATE | MapFlags::NORESERVE,
+            (false, true) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            (false, false) => MapFlags::SHARED,
+        };
+        let mapping = map(&backing, flags)?;
+        let pool = Self {
+            mapping,
+            kind,
+            read_only,
+            known_zero: backing.known_zero,
+            fd: backing.fd,
+            path: Some(backing.path),
+        };
+        if kind != MediaKind::File {
+            pool.ask_for_large_pages();
+        }
+        Ok(pool)
+    }
+
+    #[inline(always)]
+    fn wrote(&self, bytes: u64) {
+        count::wrote(bytes);
+    }
+}
+
+memory_of_mapping!(MappedPool);
+
+impl Persistent for MappedPool {
+    #[inline(always)]
+    fn flush(&self, at: u64, len: u64) {
+        self.mapping.flush(at, len);
+    }
+
+    #[inline(always)]
+    fn fence(&self) {
+        self.mapping.fence();
+    }
+
+    fn write_through(&self, at: u64, data: &[u8]) {
+        self.mapping.write_through(at, data);
+    }
+
+    fn zero_through(&self, at: u64, len: u64) {
+        self.mapping.zero_through(at, len);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.kind != MediaKind::File || self.read_only {
+            return Ok(());
+        }
+        count::synced();
+        loop {
+            match rustix::fs::fdatasync(&self.fd) {
+                Err(Errno::INTR) => {}
+                done => return done.map_err(Into::into),
+            }
+        }
+    }
+
+    fn kind(&self) -> MediaKind {
+        self.kind
+    }
+}
+
+/// Whether the kernel grants `MAP_SYNC`: a flushed line is then a durable line.
+fn grants_sync(backing: &Backing) -> bool {
+    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+    let bytes = backing.page_bytes;
+    // SAFETY: the kernel chooses a free range, which is given back unseen.
+    unsafe {
+        let granted = rustix::mm::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            ProtFlags::READ,
+            flags,
+            backing.fd.as_fd(),
+            0,
+        );
+        granted
+            .and_then(|base| rustix::mm::munmap(base, bytes))
+            .is_ok()
+    }
+}
+
+fn map(backing: &Backing, flags: MapFlags) -> Result<Mapping, MediaError> {
+    match Mapping::new(backing.fd.as_fd(), backing.len, flags, backing.page_bytes) {
+        Ok(mapping) => Ok(mapping),
+        Err(MappingError::Full(full)) => Err(full),
+        Err(MappingError::System(source)) => Err(MediaError::Io {
+            action: "map",
+            path: backing.path.clone(),
+            source,
+        }),
+    }
+}

@@ -1,0 +1,406 @@
+//! A mapped run of bytes, every access checked against its bounds.
+
+use crate::fault::{self, Slot};
+use crate::heap::outside;
+use crate::isa::Isa;
+use crate::memory::LINE_BYTES;
+use crate::{MediaError, count};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a cell.
+const CELL: u64 = 8;
+
+/// Why a mapping could not be made.
+pub(crate) enum MappingError {
+    /// The system call failed.
+    System(io::Error),
+    /// Our table of mappings is full.
+    Full(MediaError),
+}
+
+/// Shared bytes at some address, until dropped.
+pub(crate) struct Mapping {
+    /// Start of `len` mapped, readable and writable bytes; page-aligned.
+    base: *mut u8,
+    /// Bytes that may be accessed.
+    len: u64,
+    /// The instructions to use.
+    pub(crate) isa: Isa,
+    /// Bytes mapped: `len` rounded up to pages.
+    mapped_bytes: usize,
+    /// Where damage is recorded.
+    slot: &'static Slot,
+}
+
+// SAFETY: the bytes are accessed through atomics or code the compiler cannot see into, from any
+// thread; everything else is immutable until the drop, which has the mapping to itself.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `fd`, readable and writable.
+    pub(crate) fn new(
+        fd: BorrowedFd<'_>,
+        len: u64,
+        flags: MapFlags,
+        page_bytes: usize,
+    ) -> Result<Self, MappingError> {
+        let mapped_bytes = usize::try_from(len)
+            .ok()
+            .and_then(|len| len.checked_next_multiple_of(page_bytes))
+            .ok_or_else(|| MappingError::System(io::ErrorKind::OutOfMemory.into()))?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses a free address range, so no existing memory is touched. The
+        // bytes may be changed by others; they are only accessed in ways that allow for it.
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), mapped_bytes, protection, flags, fd, 0)
+        }
+        .map_err(|errno| MappingError::System(errno.into()))?;
+        match fault::register(base as usize, mapped_bytes, page_bytes) {
+            Ok(slot) => Ok(Self {
+                base: base.cast(),
+                len,
+                isa: Isa::chosen(),
+                mapped_bytes,
+                slot,
+            }),
+            Err(full) => {
+                // SAFETY: just mapped, and nobody has seen the address.
+                let _ = unsafe { rustix::mm::munmap(base, mapped_bytes) };
+                Err(MappingError::Full(full))
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn damaged(&self) -> Option<u64> {
+        self.slot.damaged()
+    }
+
+    /// Start and size for `madvise`.
+    pub(crate) fn whole(&self) -> (*mut std::ffi::c_void, usize) {
+        (self.base.cast(), self.mapped_bytes)
+    }
+
+    /// The cell at `at`; `None`, recorded, if it is outside or misaligned.
+    #[inline(always)]
+    fn cell(&self, at: u64) -> Option<&AtomicU64> {
+        if at.is_multiple_of(CELL) && at < self.len & !(CELL - 1) {
+            // SAFETY: inside the mapping (a whole cell begins before the rounded end), aligned
+            // because the base is page-aligned; only atomics and opaque code touch these bytes.
+            return Some(unsafe { &*self.base.add(at as usize).cast::<AtomicU64>() });
+        }
+        self.slot.record(at);
+        None
+    }
+
+    /// The address of `[at, at + len)`; `None`, recorded, if any of it is outside.
+    #[inline(always)]
+    fn run(&self, at: u64, len: u64) -> Option<*mut u8> {
+        if at <= self.len && len <= self.len - at {
+            // SAFETY: `at` is at most `len`, within the mapping or one past its end.
+            return Some(unsafe { self.base.add(at as usize) });
+        }
+        self.slot.record(at);
+        None
+    }
+
+    /// The address of the line at `at`; `None`, recorded, if it is outside or misaligned.
+    #[inline(always)]
+    fn line(&self, at: u64) -> Option<*const u8> {
+        if at.is_multiple_of(LINE_BYTES) && at < self.len & !(LINE_BYTES - 1) {
+            // SAFETY: a whole line begins before the rounded end.
+            return Some(unsafe { self.base.add(at as usize) });
+        }
+        self.slot.record(at);
+        None
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(&self, at: u64, order: Ordering) -> u64 {
+        self.cell(at).map_or(0, |cell| cell.load(order))
+    }
+
+    #[inline(always)]
+    pub(crate) fn store(&self, at: u64, value: u64, order: Ordering) {
+        if let Some(cell) = self.cell(at) {
+            cell.store(value, order);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        match self.cell(at) {
+            Some(cell) => cell.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst),
+            None => outside(current),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        self.cell(at)
+            .map_or(0, |cell| cell.fetch_add(value, Ordering::SeqCst))
+    }
+
+    #[inline(always)]
+    pub(crate) fn fetch_or(&self, at: u64, bits: u64) -> u64 {
+        self.cell(at)
+            .map_or(0, |cell| cell.fetch_or(bits, Ordering::SeqCst))
+    }
+
+    #[inline(always)]
+    pub(crate) fn fetch_and(&self, at: u64, bits: u64) -> u64 {
+        self.cell(at)
+            .map_or(0, |cell| cell.fetch_and(bits, Ordering::SeqCst))
+    }
+
+    #[inline]
+    pub(crate) fn read(&self, at: u64, out: &mut [u8]) {
+        match self.run(at, out.len() as u64) {
+            // SAFETY: the run is mapped; `out` is exclusively ours and cannot overlap a mapping
+            // that hands out no references to bytes.
+            Some(from) => unsafe { self.isa.copy_out(from, out.as_mut_ptr(), out.len()) },
+            None => out.fill(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write(&self, at: u64, data: &[u8]) {
+        if let Some(to) = self.run(at, data.len() as u64) {
+            // SAFETY: the run is mapped and writable; `data` cannot overlap it.
+            unsafe { self.isa.copy_in(data.as_ptr(), to, data.len()) };
+        }
+    }
+
+    pub(crate) fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {
+        let Some(run) = self.run(at, expected.len() as u64) else {
+            return false;
+        };
+        // SAFETY: the run is mapped for the length of `expected`.
+        unsafe { crate::isa::bytes_equal(run, expected) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn match_line(&self, at: u64, mask: u64, want: u64) -> u8 {
+        // SAFETY: `line` gives aligned, mapped lines only.
+        self.line(at)
+            .map_or(0, |line| unsafe { self.isa.match_line(line, mask, want) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn load_line(&self, at: u64) -> [u64; 8] {
+        self.line(at).map_or([0; 8], |line| {
+            let cells = line.cast::<AtomicU64>();
+            // SAFETY: eight aligned cells of a mapped line.
+            std::array::from_fn(|i| unsafe { (*cells.add(i)).load(Ordering::Acquire) })
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, at: u64) {
+        self.isa.prefetch(self.base.wrapping_add(at as usize));
+    }
+
+    #[inline(always)]
+    pub(crate) fn flush(&self, at: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let Some(run) = self.run(at, len) else { return };
+        let within = at % LINE_BYTES;
+        let lines = (within + len).div_ceil(LINE_BYTES);
+        count::flushed(lines);
+        // SAFETY: the base is page-aligned, so the line that holds `at` begins inside the mapping;
+        // the last one lies in a mapped page.
+        unsafe {
+            self.isa
+                .flush_lines(run.sub(within as usize), lines as usize)
+        };
+    }
+
+    #[inline(always)]
+    pub(crate) fn fence(&self) {
+        count::fenced();
+        self.isa.fence();
+    }
+
+    pub(crate) fn write_through(&self, at: u64, data: &[u8]) {
+        let Some(to) = self.run(at, data.len() as u64) else {
+            return;
+        };
+        let cut = Cut::new(at, data.len());
+        let from = data.as_ptr();
+        // SAFETY: the three parts make up the run and the data, one after the other; the middle
+        // begins on a line.
+        unsafe {
+            if cut.head > 0 {
+                self.isa.copy_in(from, to, cut.head);
+                self.isa.flush_lines(line_of(to), 1);
+            }
+            self.isa
+                .copy_through(from.add(cut.head), to.add(cut.head), cut.lines);
+            if cut.tail > 0 {
+                let done = cut.head + cut.lines * LINE_BYTES as usize;
+                self.isa.copy_in(from.add(done), to.add(done), cut.tail);
+                self.isa.flush_lines(to.add(done), 1);
+            }
+        }
+        count::wrote_through(data.len() as u64, cut.touched());
+    }
+
+    pub(crate) fn zero_through(&self, at: u64, len: u64) {
+        const ZEROS: [u8; LINE_BYTES as usize] = [0; LINE_BYTES as usize];
+        let Some(to) = self.run(at, len) else { return };
+        let cut = Cut::new(at, len as usize);
+        let from = ZEROS.as_ptr();
+        // SAFETY: as in `write_through`; head and tail are shorter than a line of zeros.
+        unsafe {
+            if cut.head > 0 {
+                self.isa.copy_in(from, to, cut.head);
+                self.isa.flush_lines(line_of(to), 1);
+            }
+            self.isa.zero_through(to.add(cut.head), cut.lines);
+            if cut.tail > 0 {
+                let done = cut.head + cut.lines * LINE_BYTES as usize;
+                self.isa.copy_in(from, to.add(done), cut.tail);
+                self.isa.flush_lines(to.add(done), 1);
+            }
+        }
+        count::wrote_through(len, cut.touched());
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.slot.release();
+        // SAFETY: this mapping's own range; no reference into it outlives a method call.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped_bytes) };
+    }
+}
+
+/// The start of the line that holds `address`.
+fn line_of(address: *mut u8) -> *const u8 {
+    address.wrapping_sub(address as usize % LINE_BYTES as usize)
+}
+
+/// A run cut at line boundaries.
+struct Cut {
+    /// Bytes before the first whole line, all in one line.
+    head: usize,
+    /// Whole lines.
+    lines: usize,
+    /// Bytes after the last whole line.
+    tail: usize,
+}
+
+impl Cut {
+    fn new(at: u64, len: usize) -> Self {
+        let line = LINE_BYTES as usize;
+        let head = (at.next_multiple_of(LINE_BYTES) - at) as usize;
+        let head = head.min(len);
+        Self {
+            head,
+            lines: (len - head) / line,
+            tail: (len - head) % line,
+        }
+    }
+
+    /// Lines the run touches.
+    fn touched(&self) -> u64 {
+        self.lines as u64 + u64::from(self.head > 0) + u64::from(self.tail > 0)
+    }
+}
+
+/// Implements [`Memory`](crate::Memory) for a type by its field `mapping`.
+macro_rules! memory_of_mapping {
+    ($type:ty) => {
+        impl $crate::Memory for $type {
+            #[inline(always)]
+            fn len(&self) -> u64 {
+                self.mapping.len()
+            }
+
+            fn damaged(&self) -> Option<u64> {
+                self.mapping.damaged()
+            }
+
+            #[inline(always)]
+            fn load(&self, at: u64, order: std::sync::atomic::Ordering) -> u64 {
+                self.mapping.load(at, order)
+            }
+
+            #[inline(always)]
+            fn store(&self, at: u64, value: u64, order: std::sync::atomic::Ordering) {
+                self.wrote(8);
+                self.mapping.store(at, value, order);
+            }
+
+            #[inline(always)]
+            fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+                let result = self.mapping.compare_exchange(at, current, new);
+                if result.is_ok() {
+                    self.wrote(8);
+                }
+                result
+            }
+
+            #[inline(always)]
+            fn fetch_add(&self, at: u64, value: u64) -> u64 {
+                self.wrote(8);
+                self.mapping.fetch_add(at, value)
+            }
+
+            #[inline(always)]
+            fn fetch_or(&self, at: u64, bits: u64) -> u64 {
+                self.wrote(8);
+                self.mapping.fetch_or(at, bits)
+            }
+
+            #[inline(always)]
+            fn fetch_and(&self, at: u64, bits: u64) -> u64 {
+                self.wrote(8);
+                self.mapping.fetch_and(at, bits)
+            }
+
+            #[inline]
+            fn read(&self, at: u64, out: &mut [u8]) {
+                self.mapping.read(at, out);
+            }
+
+            #[inline]
+            fn write(&self, at: u64, data: &[u8]) {
+                self.wrote(data.len() as u64);
+                self.mapping.write(at, data);
+            }
+
+            #[inline]
+            fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {
+                self.mapping.bytes_equal(at, expected)
+            }
+
+            #[inline(always)]
+            fn match_line(&self, at: u64, mask: u64, want: u64) -> u8 {
+                self.mapping.match_line(at, mask, want)
+            }
+
+            #[inline(always)]
+            fn load_line(&self, at: u64) -> [u64; 8] {
+                self.mapping.load_line(at)
+            }
+
+            #[inline(always)]
+            fn prefetch(&self, at: u64) {
+                self.mapping.prefetch(at);
+            }
+        }
+    };
+}
+pub(crate) use memory_of_mapping;

@@ -1,0 +1,146 @@
+//! The doors: what the file system may do to shared memory, and nothing else.
+//!
+//! Two kinds of memory are addressed by byte offsets and never by pointers: the *pool* (persistent)
+//! and the *arena* (shared, volatile). [`Memory`] is what both can do; [`Persistent`] adds what
+//! makes stores survive. The engine is generic over both, so the code that ships is the code that
+//! is recorded, scheduled and model-checked.
+//!
+//! Contract for every implementation:
+//! * An access outside the memory never panics and never touches foreign bytes: loads give zeros,
+//!   stores are dropped, comparisons (`bytes_equal`, `match_line`) find nothing, and
+//!   [`Memory::damaged`] answers with the offset from then on. A compare-and-swap outside finds
+//!   zero, so that loops retrying with the value found end.
+//! * Cells are 8 bytes, 8-byte aligned. A misaligned cell access counts as outside.
+//! * `read` and `write` move bytes without a promise about tearing beyond aligned 8-byte words.
+
+use std::sync::atomic::Ordering;
+
+/// Bytes in a cache line: the unit of flushing.
+pub const LINE_BYTES: u64 = 64;
+/// Bytes in a block: the unit of file data.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// Shared memory, addressed by byte offset.
+pub trait Memory: Send + Sync + 'static {
+    /// Bytes of the memory.
+    fn len(&self) -> u64;
+
+    /// Whether the memory has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The offset of the first access that failed (out of bounds, or a poisoned line), if any did.
+    fn damaged(&self) -> Option<u64>;
+
+    /// Loads the cell at `at`.
+    fn load(&self, at: u64, order: Ordering) -> u64;
+
+    /// Stores `value` into the cell at `at`.
+    fn store(&self, at: u64, value: u64, order: Ordering);
+
+    /// Stores `new` if the cell holds `current`; gives what the cell held.
+    ///
+    /// # Errors
+    /// The value found, if it was another.
+    fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64>;
+
+    /// Adds to the cell, wrapping; gives the value before. Sequentially consistent.
+    fn fetch_add(&self, at: u64, value: u64) -> u64;
+
+    /// Sets bits of the cell; gives the value before. Sequentially consistent.
+    fn fetch_or(&self, at: u64, bits: u64) -> u64;
+
+    /// Keeps only `bits` of the cell; gives the value before. Sequentially consistent.
+    fn fetch_and(&self, at: u64, bits: u64) -> u64;
+
+    /// Raises the cell to `value` if it is lower (unsigned); gives the value before.
+    fn fetch_max(&self, at: u64, value: u64) -> u64 {
+        let mut seen = self.load(at, Ordering::Relaxed);
+        while seen < value {
+            match self.compare_exchange(at, seen, value) {
+                Ok(before) => return before,
+                Err(now) => seen = now,
+            }
+        }
+        seen
+    }
+
+    /// Copies bytes out.
+    fn read(&self, at: u64, out: &mut [u8]);
+
+    /// Copies bytes in with ordinary stores.
+    fn write(&self, at: u64, data: &[u8]);
+
+    /// Whether the bytes at `at` equal `expected`.
+    fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool;
+
+    /// Compares the eight cells of the line at `at` (64-byte aligned): bit `i` of the answer says
+    /// whether `cell[i] & mask == want`.
+    fn match_line(&self, at: u64, mask: u64, want: u64) -> u8;
+
+    /// The eight cells of the line at `at` (64-byte aligned), each loaded atomically.
+    fn load_line(&self, at: u64) -> [u64; 8];
+
+    /// Asks the processor to bring the line of `at` near.
+    fn prefetch(&self, at: u64);
+}
+
+/// Memory whose stores survive a power cut once flushed and fenced.
+pub trait Persistent: Memory {
+    /// Starts writing back every line that `[at, at + len)` touches.
+    fn flush(&self, at: u64, len: u64);
+
+    /// Waits until everything flushed or written through by this thread is durable.
+    fn fence(&self);
+
+    /// Copies bytes in past the cache (non-temporal stores): durable at the next fence.
+    /// Partial lines at either end are stored and flushed.
+    fn write_through(&self, at: u64, data: &[u8]);
+
+    /// Zeroes bytes past the cache: durable at the next fence.
+    fn zero_through(&self, at: u64, len: u64);
+
+    /// Makes everything fenced so far survive what the medium can survive at all (a file's
+    /// `fdatasync`; nothing to do on persistent memory).
+    ///
+    /// # Errors
+    /// What the operating system said.
+    fn sync(&self) -> std::io::Result<()>;
+
+    /// What the bytes lie on.
+    fn kind(&self) -> MediaKind;
+}
+
+/// The two memories of one attached file system.
+pub trait Memories: Send + Sync + 'static {
+    /// Persistent bytes.
+    type Pool: Persistent;
+    /// Shared volatile bytes.
+    type Arena: Memory;
+}
+
+/// What the bytes of a pool lie on, and therefore what survives what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaKind {
+    /// Persistent memory mapped with `MAP_SYNC`, or a device-DAX node.
+    Dax,
+    /// An ordinary file through the page cache.
+    File,
+    /// Anonymous memory or a tmpfs file: gone at reboot.
+    Memory,
+    /// Simulated: every store, flush and fence recorded.
+    Sim,
+}
+
+impl MediaKind {
+    /// The name used on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dax => "dax",
+            Self::File => "file",
+            Self::Memory => "memory",
+            Self::Sim => "sim",
+        }
+    }
+}

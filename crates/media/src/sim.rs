@@ -1,0 +1,416 @@
+//! A simulated pool: it can record every store, flush and fence, and take its time.
+
+use crate::count;
+use crate::heap::{HeapMemory, outside, parts, store_part};
+use crate::memory::{LINE_BYTES, MediaKind, Memory, Persistent};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Something that happened to a simulated pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Which thread did it: a number of its own for each thread of the process.
+    pub thread: u32,
+    /// What it did.
+    pub op: Op,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A cell changed, or was stored with the value it had. Longer stores are one event a cell.
+    Store {
+        /// Offset of the cell, 8-byte aligned.
+        at: u64,
+        /// What the cell held.
+        before: u64,
+        /// What it holds.
+        after: u64,
+        /// Past the cache: a store and a flush at once.
+        non_temporal: bool,
+    },
+    /// A line is being written back.
+    Flush {
+        /// Offset of the line, 64-byte aligned.
+        line: u64,
+    },
+    /// What the thread flushed or wrote past the cache is durable.
+    Fence,
+    /// The test says where it is, see [`SimPool::marker`].
+    Marker(u64),
+}
+
+/// How long a simulated medium takes, beyond what the memory under it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyModel {
+    /// A flushed or non-temporally written line.
+    pub flush_ns: u32,
+    /// A fence.
+    pub fence_ns: u32,
+    /// A line touched by a load, read or comparison.
+    pub read_ns_per_line: u32,
+}
+
+/// Persistent memory that only pretends.
+pub struct SimPool {
+    memory: HeapMemory,
+    recording: AtomicBool,
+    tracking: AtomicBool,
+    slow: AtomicBool,
+    log: Mutex<Vec<Event>>,
+    lines_read: Mutex<BTreeSet<u64>>,
+    flush_ns: AtomicU32,
+    fence_ns: AtomicU32,
+    read_ns: AtomicU32,
+}
+
+impl SimPool {
+    /// A pool of `len` zero bytes that records nothing and takes no extra time.
+    pub fn new(len: u64) -> Self {
+        Self {
+            memory: HeapMemory::new(len),
+            recording: AtomicBool::new(false),
+            tracking: AtomicBool::new(false),
+            slow: AtomicBool::new(false),
+            log: Mutex::default(),
+            lines_read: Mutex::default(),
+            flush_ns: AtomicU32::new(0),
+            fence_ns: AtomicU32::new(0),
+            read_ns: AtomicU32::new(0),
+        }
+    }
+
+    /// A pool that holds `image`.
+    pub fn from_image(image: Vec<u8>) -> Self {
+        let pool = Self::new(image.len() as u64);
+        pool.memory.write(0, &image);
+        pool
+    }
+
+    /// Forgets what was recorded and records from now on.
+    pub fn start_recording(&self) {
+        let mut log = lock(&self.log);
+        log.clear();
+        self.recording.store(true, Ordering::SeqCst);
+    }
+
+    /// Stops recording; gives what was recorded.
+    pub fn take_log(&self) -> Vec<Event> {
+        let mut log = lock(&self.log);
+        self.recording.store(false, Ordering::SeqCst);
+        std::mem::take(&mut log)
+    }
+
+    /// Puts a marker into the log, for a test to tell its operations apart.
+    pub fn marker(&self, value: u64) {
+        self.record(Op::Marker(value));
+    }
+
+    /// What the pool holds, as its threads see it.
+    pub fn image(&self) -> Vec<u8> {
+        let mut image = vec![0; self.memory.len() as usize];
+        self.memory.read(0, &mut image);
+        image
+    }
+
+    /// Makes accesses take longer from now on.
+    pub fn set_latency(&self, model: LatencyModel) {
+        self.flush_ns.store(model.flush_ns, Ordering::Relaxed);
+        self.fence_ns.store(model.fence_ns, Ordering::Relaxed);
+        self.read_ns
+            .store(model.read_ns_per_line, Ordering::Relaxed);
+        self.slow
+            .store(model != LatencyModel::default(), Ordering::Release);
+    }
+
+    /// Collects, or stops collecting, which lines are read. Starting forgets what was collected.
+    pub fn track_reads(&self, on: bool) {
+        if on {
+            lock(&self.lines_read).clear();
+        }
+        self.tracking.store(on, Ordering::SeqCst);
+    }
+
+    /// The offsets of the lines read while tracking, in order.
+    pub fn lines_read(&self) -> Vec<u64> {
+        lock(&self.lines_read).iter().copied().collect()
+    }
+
+    fn record(&self, op: Op) {
+        if self.recording.load(Ordering::Relaxed) {
+            let mut log = lock(&self.log);
+            // Recording may have ended while we waited.
+            if self.recording.load(Ordering::Relaxed) {
+                log.push(Event {
+                    thread: thread_number(),
+                    op,
+                });
+            }
+        }
+    }
+
+    /// Does `change` to a cell and records it. While recording, one change at a time: the log's
+    /// order is the memory's.
+    fn change<T>(
+        &self,
+        at: u64,
+        cell: &AtomicU64,
+        change: impl FnOnce(&AtomicU64) -> (T, Option<(u64, u64)>),
+        non_temporal: bool,
+    ) -> T {
+        if !self.recording.load(Ordering::Relaxed) {
+            return change(cell).0;
+        }
+        let mut log = lock(&self.log);
+        let (result, stored) = change(cell);
+        if let (Some((before, after)), true) = (stored, self.recording.load(Ordering::Relaxed)) {
+            let op = Op::Store {
+                at,
+                before,
+                after,
+                non_temporal,
+            };
+            log.push(Event {
+                thread: thread_number(),
+                op,
+            });
+        }
+        result
+    }
+
+    /// A read-modify-write; gives the value before.
+    fn modify(&self, at: u64, new: impl Fn(u64) -> u64) -> u64 {
+        let Some(cell) = self.memory.cell(at) else {
+            return 0;
+        };
+        count::wrote(8);
+        self.change(
+            at,
+            cell,
+            |cell| {
+                let order = Ordering::SeqCst;
+                let before = cell.fetch_update(order, order, |now| Some(new(now)));
+                let before = before.unwrap_or_else(|now| now);
+                (before, Some((before, new(before))))
+            },
+            false,
+        )
+    }
+
+    fn put(&self, at: u64, data: &[u8], non_temporal: bool) {
+        for part in parts(at, data.len()) {
+            let cell = &self.memory.cells()[part.cell];
+            let store = |cell: &AtomicU64| ((), Some(store_part(cell, part, data)));
+            self.change(part.cell as u64 * 8, cell, store, non_temporal);
+        }
+    }
+
+    /// Stores as non-temporal stores do: whole lines past the cache, the ends stored and flushed.
+    fn put_through(&self, at: u64, data: &[u8]) {
+        let mut done = 0;
+        while done < data.len() {
+            let here = at + done as u64;
+            let line = here - here % LINE_BYTES;
+            let bytes = ((line + LINE_BYTES - here) as usize).min(data.len() - done);
+            let is_whole = bytes as u64 == LINE_BYTES;
+            self.put(here, &data[done..done + bytes], is_whole);
+            if !is_whole {
+                self.record(Op::Flush { line });
+            }
+            done += bytes;
+        }
+        let lines = lines_of(at, data.len() as u64);
+        count::wrote_through(data.len() as u64, lines);
+        self.spin(&self.flush_ns, lines);
+    }
+
+    /// Accounts for a read.
+    #[inline]
+    fn seen(&self, at: u64, len: u64) {
+        if self.tracking.load(Ordering::Relaxed) && len > 0 {
+            let first = at - at % LINE_BYTES;
+            let lines = (first..at.saturating_add(len)).step_by(LINE_BYTES as usize);
+            lock(&self.lines_read).extend(lines);
+        }
+        if self.slow.load(Ordering::Relaxed) {
+            self.spin(&self.read_ns, lines_of(at, len));
+        }
+    }
+
+    /// Takes the time of `lines` lines.
+    #[inline]
+    fn spin(&self, ns_per_line: &AtomicU32, lines: u64) {
+        if self.slow.load(Ordering::Relaxed) {
+            let ns = u64::from(ns_per_line.load(Ordering::Relaxed)) * lines;
+            let end = Instant::now() + Duration::from_nanos(ns);
+            while ns > 0 && Instant::now() < end {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+/// How many lines `[at, at + len)` touches.
+fn lines_of(at: u64, len: u64) -> u64 {
+    if len == 0 {
+        0
+    } else {
+        (at % LINE_BYTES).saturating_add(len).div_ceil(LINE_BYTES)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A small number of the calling thread's own.
+fn thread_number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    thread_local! {
+        static MINE: u32 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    MINE.with(|number| *number)
+}
+
+impl Memory for SimPool {
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    fn damaged(&self) -> Option<u64> {
+        self.memory.damaged()
+    }
+
+    fn load(&self, at: u64, order: Ordering) -> u64 {
+        self.seen(at, 8);
+        self.memory.load(at, order)
+    }
+
+    fn store(&self, at: u64, value: u64, order: Ordering) {
+        let Some(cell) = self.memory.cell(at) else {
+            return;
+        };
+        count::wrote(8);
+        if !self.recording.load(Ordering::Relaxed) {
+            cell.store(value, order);
+            return;
+        }
+        let swap = |cell: &AtomicU64| ((), Some((cell.swap(value, Ordering::SeqCst), value)));
+        self.change(at, cell, swap, false);
+    }
+
+    fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        let Some(cell) = self.memory.cell(at) else {
+            return outside(current);
+        };
+        self.seen(at, 8);
+        let swap = |cell: &AtomicU64| {
+            let order = Ordering::SeqCst;
+            let result = cell.compare_exchange(current, new, order, order);
+            (result, result.ok().map(|before| (before, new)))
+        };
+        let result = self.change(at, cell, swap, false);
+        if result.is_ok() {
+            count::wrote(8);
+        }
+        result
+    }
+
+    fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        self.modify(at, |now| now.wrapping_add(value))
+    }
+
+    fn fetch_or(&self, at: u64, bits: u64) -> u64 {
+        self.modify(at, |now| now | bits)
+    }
+
+    fn fetch_and(&self, at: u64, bits: u64) -> u64 {
+        self.modify(at, |now| now & bits)
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) {
+        self.seen(at, out.len() as u64);
+        self.memory.read(at, out);
+    }
+
+    fn write(&self, at: u64, data: &[u8]) {
+        if self.memory.checked(at, data.len() as u64) {
+            count::wrote(data.len() as u64);
+            self.put(at, data, false);
+        }
+    }
+
+    fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {
+        self.seen(at, expected.len() as u64);
+        self.memory.bytes_equal(at, expected)
+    }
+
+    fn match_line(&self, at: u64, mask: u64, want: u64) -> u8 {
+        self.seen(at, LINE_BYTES);
+        self.memory.match_line(at, mask, want)
+    }
+
+    fn load_line(&self, at: u64) -> [u64; 8] {
+        self.seen(at, LINE_BYTES);
+        self.memory.load_line(at)
+    }
+
+    fn prefetch(&self, _at: u64) {}
+}
+
+impl Persistent for SimPool {
+    fn flush(&self, at: u64, len: u64) {
+        if len == 0 || !self.memory.checked(at, len) {
+            return;
+        }
+        let lines = lines_of(at, len);
+        count::flushed(lines);
+        if self.recording.load(Ordering::Relaxed) {
+            let first = at - at % LINE_BYTES;
+            (0..lines).for_each(|i| {
+                self.record(Op::Flush {
+                    line: first + i * LINE_BYTES,
+                })
+            });
+        }
+        self.spin(&self.flush_ns, lines);
+    }
+
+    fn fence(&self) {
+        count::fenced();
+        self.record(Op::Fence);
+        self.spin(&self.fence_ns, 1);
+    }
+
+    fn write_through(&self, at: u64, data: &[u8]) {
+        if self.memory.checked(at, data.len() as u64) {
+            self.put_through(at, data);
+        }
+    }
+
+    fn zero_through(&self, at: u64, len: u64) {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        if !self.memory.checked(at, len) {
+            return;
+        }
+        let mut here = at;
+        while here < at + len {
+            // Pieces end on lines, so that cutting makes no partial line of a whole one.
+            let end = (here - here % LINE_BYTES + ZEROS.len() as u64).min(at + len);
+            self.put_through(here, &ZEROS[..(end - here) as usize]);
+            here = end;
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        count::synced();
+        Ok(())
+    }
+
+    fn kind(&self) -> MediaKind {
+        MediaKind::Sim
+    }
+}
