@@ -1,0 +1,77 @@
+//! A small in-memory POSIX tree: the reference that Vellum's engine is compared with.
+//!
+//! [`Model`] answers as ext4 on Linux does: the same results, the same errno, and the same errno first where several apply.
+//! It is written to be read: one `BTreeMap` of nodes, one of open handles, sparse files as maps of 4 KiB blocks, and each
+//! operation a list of checks in the order in which the kernel makes them. `tests/against_kernel.rs` runs random
+//! operations on the model and on the kernel's own file system and compares every outcome.
+//!
+//! Three layers:
+//! * by inode number, as a FUSE file system is called: [`Model::lookup`], [`Model::mkdir`], [`Model::rename`], ...
+//! * by path relative to a directory, as the system calls are: [`Model::resolve`], [`Model::open_at`], [`Model::mkdir_at`], ...
+//! * by description: an [`Op`] says what to do, [`apply`] does it, and the [`Outcome`] holds nothing that an
+//!   implementation may choose, so that outcomes of two implementations are equal or one of them is wrong.
+//!
+//! Where the model deliberately departs from ext4:
+//! * following a symbolic link during path resolution does not change its access time (`readlink` does);
+//! * the kernel's hardening settings `fs.protected_*` are off, unless [`Model::protect_hardlinks`] turns the one on;
+//! * a directory's size is always [`DIRECTORY_SIZE`] and a symbolic link has no blocks;
+//! * a file may be [`FILE_SIZE_MAX`] bytes (ext4: one block less), and a directory has at most [`LINK_MAX`] links;
+//! * space never runs out.
+//!
+//! ```
+//! use vellum_model::{Cred, Model, Op, Outcome, Payload, apply};
+//!
+//! let mut model = Model::new(0);
+//! let root = Cred::superuser();
+//! let steps = ["mkdir d 755", "write d/f 0 7 10", "create d/f 644 -", "write d/f 0 7 10"];
+//! let outcomes: Vec<String> = steps
+//!     .iter()
+//!     .map(|line| apply(&mut model, &line.parse::<Op>().unwrap(), &root, 1).to_string())
+//!     .collect();
+//! assert_eq!(outcomes, ["done", "ENOENT", "done", "count 10"]);
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod apply;
+mod at;
+mod attr;
+mod content;
+mod errno;
+mod file;
+mod namespace;
+mod ops;
+mod path;
+mod rename;
+mod show;
+mod snapshot;
+#[cfg(feature = "proptest")]
+pub mod strategy;
+mod text;
+mod tree;
+
+pub use apply::apply;
+pub use attr::{SetAttr, TimeSet};
+pub use content::{Block, Content};
+pub use errno::{Errno, Result};
+pub use file::{Handle, Range};
+pub use ops::{Op, Outcome, Payload, StatView, Step, pattern};
+pub use rename::{RENAME_EXCHANGE, RENAME_NOREPLACE};
+pub use snapshot::{NodeSnapshot, Snapshot, SnapshotBody, Times, diff};
+pub use text::ParseError;
+pub use tree::{AtimePolicy, Attr, Cred, DirEntry, Ino, Kind, Model};
+
+/// Bytes in a block: the unit of allocation, and of `SEEK_DATA` and `SEEK_HOLE`.
+pub const BLOCK_SIZE: usize = 4096;
+/// Longest name, in bytes.
+pub const NAME_MAX: usize = 255;
+/// A path, and the target of a symbolic link, must be shorter than this many bytes.
+pub const PATH_MAX: usize = 4096;
+/// Symbolic links followed in one resolution before `ELOOP`.
+pub const SYMLINK_FOLLOW_MAX: u32 = 40;
+/// Most links of one inode: names of a file, or sub-directories of a directory plus two.
+pub const LINK_MAX: u32 = 65_000;
+/// Largest file, in bytes.
+pub const FILE_SIZE_MAX: u64 = 1 << 44;
+/// The size that every directory reports, in bytes.
+pub const DIRECTORY_SIZE: u64 = 4096;

@@ -1,0 +1,211 @@
+//! Operations as data, and their outcomes.
+
+use crate::{Attr, Cred, Errno, Kind, Range, TimeSet};
+use std::collections::BTreeMap;
+
+/// An operation on paths relative to the root directory, or on a numbered slot that holds an open handle.
+///
+/// Bytes to write are described by a seed and a length ([`pattern`]). `Display` and `FromStr` turn an operation into
+/// one line of text and back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    missing_docs,
+    reason = "the fields are the arguments of the system calls that the variants name"
+)]
+pub enum Op {
+    /// Open for writing with `O_CREAT`, and `O_EXCL` if exclusive; close.
+    Create {
+        path: Vec<u8>,
+        mode: u32,
+        exclusive: bool,
+    },
+    /// `mkdir`.
+    Mkdir { path: Vec<u8>, mode: u32 },
+    /// `symlink`: makes `path`, which points to `target`.
+    Symlink { target: Vec<u8>, path: Vec<u8> },
+    /// `link`: gives `from` the further name `to`, without following a symbolic link.
+    Link { from: Vec<u8>, to: Vec<u8> },
+    /// `unlink`.
+    Unlink { path: Vec<u8> },
+    /// `rmdir`.
+    Rmdir { path: Vec<u8> },
+    /// `renameat2`.
+    Rename {
+        from: Vec<u8>,
+        to: Vec<u8>,
+        flags: u32,
+    },
+    /// `readlink`.
+    Readlink { path: Vec<u8> },
+    /// Open for writing, `pwrite`, close.
+    Write {
+        path: Vec<u8>,
+        offset: u64,
+        seed: u64,
+        len: u64,
+    },
+    /// Open for writing with `O_APPEND`, `write`, close.
+    Append { path: Vec<u8>, seed: u64, len: u64 },
+    /// Open for reading, `pread`, close.
+    Read { path: Vec<u8>, range: Range },
+    /// `truncate`.
+    Truncate { path: Vec<u8>, size: u64 },
+    /// Open for writing, `fallocate`, close.
+    Fallocate {
+        path: Vec<u8>,
+        mode: i32,
+        range: Range,
+    },
+    /// Open for reading, `lseek(SEEK_DATA)`, close; a directory is `EISDIR`.
+    SeekData { path: Vec<u8>, offset: u64 },
+    /// Open for reading, `lseek(SEEK_HOLE)`, close; a directory is `EISDIR`.
+    SeekHole { path: Vec<u8>, offset: u64 },
+    /// Open for reading, `fsync`, close.
+    Fsync { path: Vec<u8> },
+    /// `sync` of the whole file system.
+    Sync,
+    /// `chmod`.
+    Chmod { path: Vec<u8>, mode: u32 },
+    /// `chown`, or `lchown` if not to follow.
+    Chown {
+        path: Vec<u8>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        follow: bool,
+    },
+    /// `utimensat`; `None` is `UTIME_OMIT`.
+    Utimens {
+        path: Vec<u8>,
+        atime: Option<TimeSet>,
+        mtime: Option<TimeSet>,
+        follow: bool,
+    },
+    /// `stat`, or `lstat` if not to follow; everything but times and inode number.
+    Stat { path: Vec<u8>, follow: bool },
+    /// `lstat`: the three times, for comparison of implementations that were given the same clock.
+    Times { path: Vec<u8> },
+    /// `faccessat2` with `AT_EACCESS`; the mask is of `R_OK`, `W_OK`, `X_OK`.
+    Access { path: Vec<u8>, mask: u32 },
+    /// Open with `O_DIRECTORY`, read all entries, close.
+    Readdir { path: Vec<u8> },
+    /// `open`, with flags of `O_*`; on success the slot's earlier handle, if any, is closed.
+    Open {
+        slot: u8,
+        path: Vec<u8>,
+        flags: i32,
+        mode: u32,
+    },
+    /// `close`.
+    CloseSlot { slot: u8 },
+    /// `pread`.
+    ReadSlot { slot: u8, range: Range },
+    /// `pwrite`, which appends if the slot was opened with `O_APPEND`.
+    WriteSlot {
+        slot: u8,
+        offset: u64,
+        seed: u64,
+        len: u64,
+    },
+    /// `ftruncate`.
+    TruncateSlot { slot: u8, size: u64 },
+    /// `fallocate`.
+    FallocateSlot { slot: u8, mode: i32, range: Range },
+    /// `fstat`.
+    StatSlot { slot: u8 },
+    /// Rewind and read all entries; `ENOTDIR` if the slot is a file.
+    ReaddirSlot { slot: u8 },
+    /// `fsync`.
+    FsyncSlot { slot: u8 },
+}
+
+/// An operation and who asks for it: a line of a test case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// Who asks.
+    pub cred: Cred,
+    /// For what.
+    pub op: Op,
+}
+
+/// What an operation answered.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It succeeded.
+    Ok(Payload),
+    /// It failed and changed nothing.
+    Err(Errno),
+}
+
+/// The part of an answer that every implementation must agree on.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// Nothing but success.
+    Done,
+    /// Bytes written.
+    Count(u64),
+    /// Bytes read, or the target of a symbolic link.
+    Bytes(Vec<u8>),
+    /// A file offset.
+    Offset(u64),
+    /// Attributes.
+    Stat(StatView),
+    /// Access, modification and change time; after `Utimens`, only those that were set explicitly.
+    Times([Option<i64>; 3]),
+    /// The names in a directory, with `.` and `..`.
+    Names(BTreeMap<Vec<u8>, Kind>),
+}
+
+/// Attributes without those that an implementation may choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatView {
+    /// What it is.
+    pub kind: Kind,
+    /// The low 12 bits of `st_mode`.
+    pub mode: u32,
+    /// Link count.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size in bytes; 0 for a directory.
+    pub size: u64,
+    /// Allocated blocks of a file in units of 512 bytes; 0 for anything else.
+    pub blocks: u64,
+}
+
+impl From<Attr> for StatView {
+    fn from(attr: Attr) -> StatView {
+        StatView {
+            kind: attr.kind,
+            mode: attr.mode,
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            size: if attr.kind == Kind::Dir { 0 } else { attr.size },
+            blocks: if attr.kind == Kind::File {
+                attr.blocks
+            } else {
+                0
+            },
+        }
+    }
+}
+
+/// The bytes that a seed stands for (splitmix64, little-endian); seed 0 stands for zeros.
+pub fn pattern(seed: u64, len: u64) -> Vec<u8> {
+    if seed == 0 {
+        return vec![0; len as usize];
+    }
+    let words = len.div_ceil(8);
+    let mut bytes: Vec<u8> = (1..=words)
+        .flat_map(|index| {
+            let mut word = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            (word ^ (word >> 31)).to_le_bytes()
+        })
+        .collect();
+    bytes.truncate(len as usize);
+    bytes
+}

@@ -1,0 +1,79 @@
+//! Outcomes as text, in the words of `text`.
+
+use crate::text::{Maybe, Path};
+use crate::{Kind, Outcome, Payload, StatView};
+use std::fmt::{self, Display, Formatter, Write};
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::File => "file",
+            Kind::Dir => "dir",
+            Kind::Symlink => "symlink",
+        })
+    }
+}
+
+impl Display for StatView {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let StatView {
+            kind,
+            mode,
+            nlink,
+            uid,
+            gid,
+            size,
+            blocks,
+        } = self;
+        write!(f, "{kind} {mode:o} {nlink} {uid}:{gid} {size} {blocks}")
+    }
+}
+
+impl Display for Outcome {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Err(errno) => write!(f, "{errno}"),
+            Outcome::Ok(Payload::Done) => f.write_str("done"),
+            Outcome::Ok(Payload::Count(count)) => write!(f, "count {count}"),
+            Outcome::Ok(Payload::Bytes(bytes)) => {
+                write!(f, "bytes {} {}", bytes.len(), Path(bytes))
+            }
+            Outcome::Ok(Payload::Offset(offset)) => write!(f, "offset {offset}"),
+            Outcome::Ok(Payload::Stat(view)) => write!(f, "stat {view}"),
+            Outcome::Ok(Payload::Times([atime, mtime, ctime])) => {
+                write!(
+                    f,
+                    "times {} {} {}",
+                    Maybe(*atime),
+                    Maybe(*mtime),
+                    Maybe(*ctime)
+                )
+            }
+            Outcome::Ok(Payload::Names(names)) => {
+                f.write_str("names")?;
+                names
+                    .iter()
+                    .try_for_each(|(name, kind)| write!(f, " {}:{kind}", Path(name)))
+            }
+        }
+    }
+}
+
+/// Longest outcome that `Debug` prints in full, in characters.
+const DEBUG_MAX: usize = 400;
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let text = self.to_string();
+        if text.len() <= DEBUG_MAX {
+            return f.write_str(&text);
+        }
+        write!(f, "{}... ({} characters)", &text[..DEBUG_MAX], text.len())
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&Outcome::Ok(self.clone()), f)
+    }
+}

@@ -1,0 +1,257 @@
+//! Random operations over a small namespace, for `proptest`.
+
+use crate::{BLOCK_SIZE, Cred, FILE_SIZE_MAX, NAME_MAX, Op, Range, Step, TimeSet};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+/// The users of random steps: the superuser, two users that share group 30, and one that shares nothing.
+pub fn creds() -> Vec<Cred> {
+    vec![
+        Cred::superuser(),
+        Cred::user(1001, 10, &[30]),
+        Cred::user(1002, 20, &[30]),
+        Cred::user(1003, 40, &[]),
+    ]
+}
+
+/// A user, the superuser half of the time.
+pub fn cred() -> impl Strategy<Value = Cred> {
+    let all = creds();
+    prop_oneof![Just(all[0].clone()), prop::sample::select(all)]
+}
+
+/// An operation by some user.
+pub fn step() -> impl Strategy<Value = Step> {
+    (cred(), op()).prop_map(|(cred, op)| Step { cred, op })
+}
+
+/// A name: mostly `a` to `d`, sometimes one of two of the longest, one of 100 bytes, or one that is too long.
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    let long = |byte: u8, len: usize| Just([vec![byte; len - 1], vec![b'z']].concat());
+    prop_oneof![
+        40 => prop::sample::select(vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec(), b"d".to_vec()]),
+        2 => long(b'x', NAME_MAX),
+        2 => long(b'y', NAME_MAX),
+        2 => long(b'w', 100),
+        2 => prop::sample::select(vec![b".".to_vec(), b"..".to_vec()]),
+        1 => long(b'v', NAME_MAX + 1),
+    ]
+}
+
+/// A path of one to three names, sometimes absolute, with doubled or trailing slashes, or empty.
+pub fn path() -> impl Strategy<Value = Vec<u8>> {
+    let names = prop_oneof![
+        5 => vec(name(), 1),
+        4 => vec(name(), 2),
+        3 => vec(name(), 3),
+    ];
+    let dress = prop_oneof![
+        60 => Just(("", "/", "")),
+        3 => Just(("/", "/", "")),
+        4 => Just(("", "/", "/")),
+        1 => Just(("//", "//", "//")),
+    ];
+    let plain = (names, dress).prop_map(|(names, (before, between, after))| {
+        [
+            before.as_bytes(),
+            &names.join(between.as_bytes()),
+            after.as_bytes(),
+        ]
+        .concat()
+    });
+    prop_oneof![
+        300 => plain,
+        1 => Just(Vec::new()),
+        1 => Just(b"/".to_vec()),
+        1 => Just([b"a/".repeat(2047), b"a".to_vec()].concat()),
+        1 => Just(b"a/".repeat(2048)),
+    ]
+}
+
+/// A length in bytes, small or near a multiple of a block or of 32 KiB.
+fn len() -> impl Strategy<Value = u64> {
+    let block = BLOCK_SIZE as u64;
+    prop_oneof![
+        1 => Just(0),
+        3 => 1..200u64,
+        4 => near(block, 4),
+        3 => near(8 * block, 2),
+    ]
+}
+
+/// An offset in bytes, small or near a multiple of a block or of 32 KiB, up to 256 KiB.
+fn offset() -> impl Strategy<Value = u64> {
+    let block = BLOCK_SIZE as u64;
+    prop_oneof![
+        3 => Just(0),
+        2 => 0..200u64,
+        5 => near(block, 20),
+        3 => near(8 * block, 8),
+    ]
+}
+
+/// An offset or size that is rarely too large.
+fn size() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        60 => offset(),
+        1 => Just(FILE_SIZE_MAX * 2),
+        1 => Just(1 << 40),
+    ]
+}
+
+fn near(unit: u64, units: u64) -> impl Strategy<Value = u64> {
+    (1..=units, -2..=2i64)
+        .prop_map(move |(count, shift)| (count * unit).saturating_add_signed(shift))
+}
+
+fn range() -> impl Strategy<Value = Range> {
+    (offset(), len()).prop_map(|(offset, len)| Range { offset, len })
+}
+
+fn allocation() -> impl Strategy<Value = (i32, Range)> {
+    let mode = prop_oneof![
+        6 => Just(0),
+        6 => Just(libc::FALLOC_FL_KEEP_SIZE),
+        10 => Just(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
+        1 => Just(libc::FALLOC_FL_PUNCH_HOLE),
+    ];
+    (mode, range())
+}
+
+/// Permission bits for a new file or for `chmod`: mostly permissive, sometimes any.
+fn mode() -> impl Strategy<Value = u32> {
+    let usual = vec![
+        0o644, 0o666, 0o755, 0o777, 0o1777, 0o2775, 0o4755, 0o6777, 0o2666, 0o700, 0o070, 0o007,
+    ];
+    prop_oneof![6 => prop::sample::select(usual), 1 => 0..0o10000u32]
+}
+
+fn uid() -> impl Strategy<Value = Option<u32>> {
+    option::of(prop::sample::select(vec![0, 1001, 1002, 1003]))
+}
+
+fn gid() -> impl Strategy<Value = Option<u32>> {
+    option::of(prop::sample::select(vec![0, 10, 20, 30, 40]))
+}
+
+/// Whole microseconds between 1930 and 2200, which every medium can hold.
+fn time() -> impl Strategy<Value = Option<TimeSet>> {
+    option::of(prop_oneof![
+        Just(TimeSet::Now),
+        (-1_262_000_000_000_000..7_258_000_000_000_000i64)
+            .prop_map(|micros| TimeSet::At(micros * 1000)),
+    ])
+}
+
+fn open_flags() -> impl Strategy<Value = i32> {
+    let extra = |bit: i32, weight: f64| {
+        prop::bool::weighted(weight).prop_map(move |set| if set { bit } else { 0 })
+    };
+    (
+        prop::sample::select(vec![
+            libc::O_RDONLY,
+            libc::O_WRONLY,
+            libc::O_RDWR,
+            libc::O_RDWR,
+        ]),
+        extra(libc::O_CREAT, 0.5),
+        extra(libc::O_EXCL, 0.2),
+        extra(libc::O_TRUNC, 0.2),
+        extra(libc::O_APPEND, 0.2),
+        extra(libc::O_DIRECTORY, 0.1),
+        extra(libc::O_NOFOLLOW, 0.1),
+    )
+        .prop_map(
+            |(access, create, exclusive, truncate, append, directory, nofollow)| {
+                // O_EXCL without O_CREAT is undefined.
+                let exclusive = if create == 0 { 0 } else { exclusive };
+                access | create | exclusive | truncate | append | directory | nofollow
+            },
+        )
+}
+
+/// Any operation except `Times`, whose outcome depends on the implementation's clock.
+pub fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        30 => namespace_op(),
+        22 => content_op(),
+        12 => attribute_op(),
+        14 => slot_op(),
+    ]
+}
+
+/// An operation that makes, moves, removes or lists names.
+pub fn namespace_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        5 => (path(), mode(), any::<bool>()).prop_map(|(path, mode, exclusive)| Op::Create { path, mode, exclusive }),
+        5 => (path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }),
+        2 => (path(), path()).prop_map(|(target, path)| Op::Symlink { target, path }),
+        3 => (path(), path()).prop_map(|(from, to)| Op::Link { from, to }),
+        3 => path().prop_map(|path| Op::Unlink { path }),
+        2 => path().prop_map(|path| Op::Rmdir { path }),
+        8 => (path(), path(), prop::sample::select(vec![0, 0, 0, 1, 2, 2, 3]))
+            .prop_map(|(from, to, flags)| Op::Rename { from, to, flags }),
+        1 => path().prop_map(|path| Op::Readlink { path }),
+        2 => path().prop_map(|path| Op::Readdir { path }),
+        3 => (path(), any::<bool>()).prop_map(|(path, follow)| Op::Stat { path, follow }),
+    ]
+}
+
+/// An operation on the bytes of a file, by path.
+pub fn content_op() -> impl Strategy<Value = Op> {
+    let seed = || 0..1000u64;
+    prop_oneof![
+        6 => (path(), size(), seed(), len())
+            .prop_map(|(path, offset, seed, len)| Op::Write { path, offset, seed, len }),
+        3 => (path(), seed(), len()).prop_map(|(path, seed, len)| Op::Append { path, seed, len }),
+        4 => (path(), range()).prop_map(|(path, range)| Op::Read { path, range }),
+        3 => (path(), size()).prop_map(|(path, size)| Op::Truncate { path, size }),
+        4 => (path(), allocation()).prop_map(|(path, (mode, range))| Op::Fallocate { path, mode, range }),
+        2 => (path(), offset()).prop_map(|(path, offset)| Op::SeekData { path, offset }),
+        2 => (path(), offset()).prop_map(|(path, offset)| Op::SeekHole { path, offset }),
+        1 => path().prop_map(|path| Op::Fsync { path }),
+    ]
+}
+
+/// An operation on attributes, by path.
+pub fn attribute_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (path(), mode()).prop_map(|(path, mode)| Op::Chmod { path, mode }),
+        4 => (path(), uid(), gid(), any::<bool>())
+            .prop_map(|(path, uid, gid, follow)| Op::Chown { path, uid, gid, follow }),
+        3 => (path(), time(), time(), any::<bool>())
+            .prop_map(|(path, atime, mtime, follow)| Op::Utimens { path, atime, mtime, follow }),
+        2 => (path(), 0..8u32).prop_map(|(path, mask)| Op::Access { path, mask }),
+    ]
+}
+
+/// An operation on one of four slots of open handles.
+pub fn slot_op() -> impl Strategy<Value = Op> {
+    let slot = || 0..4u8;
+    prop_oneof![
+        6 => (slot(), path(), open_flags(), mode())
+            .prop_map(|(slot, path, flags, mode)| Op::Open { slot, path, flags, mode }),
+        2 => slot().prop_map(|slot| Op::CloseSlot { slot }),
+        3 => (slot(), range()).prop_map(|(slot, range)| Op::ReadSlot { slot, range }),
+        4 => (slot(), offset(), 0..1000u64, len())
+            .prop_map(|(slot, offset, seed, len)| Op::WriteSlot { slot, offset, seed, len }),
+        2 => (slot(), size()).prop_map(|(slot, size)| Op::TruncateSlot { slot, size }),
+        2 => (slot(), allocation()).prop_map(|(slot, (mode, range))| Op::FallocateSlot { slot, mode, range }),
+        2 => slot().prop_map(|slot| Op::StatSlot { slot }),
+        1 => slot().prop_map(|slot| Op::ReaddirSlot { slot }),
+        1 => slot().prop_map(|slot| Op::FsyncSlot { slot }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_step_is_a_line(step in step()) {
+            prop_assert_eq!(step.to_string().parse::<Step>(), Ok(step));
+        }
+    }
+}
