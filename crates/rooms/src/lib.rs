@@ -1,0 +1,102 @@
+//! Rules that the compiler doesn't hold, for a test to hold.
+//!
+//! [`plan`] compares the crates' dependencies with the plan of the rooms, [`style`] reads the Rust
+//! sources, and [`documents`] the Markdown files. Each rule is a function from text to
+//! [`Finding`]s; `tests/house.rs` applies them all to this repository.
+#![forbid(unsafe_code)]
+
+pub mod documents;
+pub mod plan;
+pub mod style;
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// A place where the repository breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, relative to the repository's root.
+    pub path: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The rule's name.
+    pub rule: &'static str,
+    /// What was found, and what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}:{}: {}: {}",
+            self.path, self.line, self.rule, self.message
+        )
+    }
+}
+
+/// A text file of the repository.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The path relative to the repository's root, with `/` between its parts.
+    pub path: String,
+    /// The whole text.
+    pub text: String,
+}
+
+/// The root of the repository that this crate was built in.
+pub fn repository_root() -> PathBuf {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_root
+        .ancestors()
+        .nth(2)
+        .expect("crates/rooms lies two levels below the root")
+        .to_owned()
+}
+
+/// The paths below `root` that git tracks, or would track if they were added: sorted, relative,
+/// and only those that are there.
+pub fn list_files(root: &Path) -> io::Result<Vec<String>> {
+    let output = Command::new("git")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .current_dir(root)
+        .output()?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("git ls-files: {}", reason.trim())));
+    }
+    let listed = String::from_utf8(output.stdout).map_err(io::Error::other)?;
+    let mut paths: Vec<String> = listed
+        .split_terminator('\0')
+        .filter(|path| root.join(path).is_file())
+        .map(str::to_owned)
+        .collect();
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+/// Reads those of `paths` whose name ends in `suffix`.
+pub fn read_sources(root: &Path, paths: &[String], suffix: &str) -> io::Result<Vec<Source>> {
+    paths
+        .iter()
+        .filter(|path| path.ends_with(suffix))
+        .map(|path| {
+            let text = fs::read_to_string(root.join(path))
+                .map_err(|error| io::Error::other(format!("{path}: {error}")))?;
+            Ok(Source {
+                path: path.clone(),
+                text,
+            })
+        })
+        .collect()
+}

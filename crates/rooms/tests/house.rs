@@ -1,0 +1,67 @@
+//! Applies the house rules to this repository.
+
+use std::{env, fs, path::Path, process::Command};
+use vellum_rooms::{Finding, documents, list_files, plan, read_sources, repository_root, style};
+
+fn assert_kept(findings: Vec<Finding>) {
+    let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
+    assert!(
+        lines.is_empty(),
+        "the house rules are broken:\n  {}\n",
+        lines.join("\n  ")
+    );
+}
+
+#[test]
+fn dependencies_follow_the_plan() {
+    let root = repository_root();
+    let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
+        .current_dir(&root)
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo metadata: {errors}");
+    let metadata = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    assert_kept(plan::check_rooms(&metadata, &root, read));
+}
+
+#[test]
+fn rust_sources_keep_the_style() {
+    let root = repository_root();
+    let paths = list_files(&root).expect("git lists the files");
+    let sources = read_sources(&root, &paths, ".rs").expect("the sources can be read");
+    assert!(
+        !sources.is_empty(),
+        "no Rust file was found below {}",
+        root.display()
+    );
+    assert_kept(sources.iter().flat_map(style::check_style).collect());
+}
+
+#[test]
+fn links_in_documents_resolve() {
+    let root = repository_root();
+    let paths = list_files(&root).expect("git lists the files");
+    let documents = read_sources(&root, &paths, ".md").expect("the documents can be read");
+    let exists = |path: &str| root.join(path).exists();
+    assert_kept(
+        documents
+            .iter()
+            .flat_map(|d| documents::check_links(d, exists))
+            .collect(),
+    );
+}
+
+#[test]
+fn decision_records_are_numbered() {
+    let paths = list_files(&repository_root()).expect("git lists the files");
+    assert_kept(documents::check_records(&paths));
+}
