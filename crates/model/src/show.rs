@@ -2,7 +2,7 @@
 
 use crate::text::{Maybe, Path};
 use crate::{Kind, Outcome, Payload, StatView};
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::{self, Display, Formatter};
 
 impl Display for Kind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

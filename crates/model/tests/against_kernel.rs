@@ -1,0 +1,353 @@
+//! Random operations on the model and on the kernel's own file system, as several users, with every outcome compared.
+//!
+//! The tests need the superuser (to become others, and to make a temporary directory the root of a thread) and a temporary
+//! directory on ext4; elsewhere they say so and pass. `VELLUM_REPLAY=file` replays the steps of a file, a line each.
+
+mod kernel;
+
+use kernel::Kernel;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use vellum_model::{
+    Block, Cred, Ino, Kind, Model, Op, Outcome, Payload, Step, Times, apply, diff, strategy,
+};
+
+const EXT4_MAGIC: u64 = 0xEF53;
+
+/// Units of 512 bytes that ext4 may add to a file's blocks for its extent tree.
+const EXTENT_TREE_SLACK: u64 = 24;
+
+/// Longer than a tick of the kernel's coarse clock, by which it sets access times.
+const TICK: Duration = Duration::from_millis(12);
+
+/// Whether the temporary directory can serve; says so if not.
+fn usable() -> bool {
+    let dir = std::env::temp_dir();
+    let magic = rustix::fs::statfs(&dir)
+        .map(|fs| fs.f_type as u64)
+        .unwrap_or_default();
+    let usable = magic == EXT4_MAGIC && rustix::process::geteuid().is_root();
+    if !usable {
+        println!("skipped: needs the superuser and ext4 at {}", dir.display());
+    }
+    usable
+}
+
+/// The model and the kernel, side by side.
+struct Pair {
+    model: Model,
+    kernel: Kernel,
+    now: i64,
+}
+
+impl Pair {
+    fn new(root: &Path) -> Pair {
+        let mut model = Model::new(0);
+        let setting =
+            std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap_or_default();
+        model.protect_hardlinks = setting.trim() == "1";
+        Pair {
+            model,
+            kernel: Kernel::enter(root).expect("the superuser changes its root"),
+            now: 0,
+        }
+    }
+
+    /// Applies a step to both and says how they differ.
+    fn step(&mut self, step: &Step) -> Result<(), String> {
+        self.now += 1;
+        let preallocated = self.is_preallocated(&step.op);
+        let expected = apply(&mut self.model, &step.op, &step.cred, self.now);
+        let found = self.kernel.apply(&step.op, &step.cred);
+        if agree(&step.op, &expected, &found, preallocated) {
+            return Ok(());
+        }
+        Err(format!(
+            "{step}\n  model:  {expected:?}\n  kernel: {found:?}"
+        ))
+    }
+
+    fn compare_trees(&self) -> Result<(), String> {
+        let differences = diff(&self.model.snapshot(false), &self.kernel.snapshot());
+        if differences.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("trees differ:\n{}", differences.join("\n")))
+        }
+    }
+
+    /// Whether the file that a seek is about has unwritten blocks.
+    fn is_preallocated(&self, op: &Op) -> bool {
+        let (Op::SeekData { path, .. } | Op::SeekHole { path, .. }) = op else {
+            return false;
+        };
+        self.model
+            .resolve(Ino::ROOT, path, true, &Cred::superuser())
+            .and_then(|ino| self.model.content(ino))
+            .is_ok_and(|content| {
+                content
+                    .blocks()
+                    .values()
+                    .any(|block| *block == Block::Unwritten)
+            })
+    }
+}
+
+/// Whether the outcomes are equal, but for what ext4 is free to choose: blocks of its extent tree in a file's blocks, and
+/// preallocated blocks reported as data once they are zeroed or cached.
+fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> bool {
+    match (op, model, kernel) {
+        (_, Outcome::Ok(Payload::Stat(model)), Outcome::Ok(Payload::Stat(kernel))) => {
+            let mut same = kernel.clone();
+            same.blocks = model.blocks;
+            same == *model
+                && (model.blocks..=model.blocks + EXTENT_TREE_SLACK).contains(&kernel.blocks)
+        }
+        (Op::SeekData { .. }, Outcome::Err(_), Outcome::Ok(_)) if preallocated => true,
+        (
+            Op::SeekData { .. },
+            Outcome::Ok(Payload::Offset(model)),
+            Outcome::Ok(Payload::Offset(kernel)),
+        ) if preallocated => kernel <= model,
+        (
+            Op::SeekHole { .. },
+            Outcome::Ok(Payload::Offset(model)),
+            Outcome::Ok(Payload::Offset(kernel)),
+        ) if preallocated => kernel >= model,
+        _ => model == kernel,
+    }
+}
+
+/// Runs a body on its own thread with a pair in a new directory.
+fn with_pair<T: Send>(body: impl FnOnce(&mut Pair) -> T + Send) -> T {
+    let dir = tempfile::Builder::new()
+        .prefix("vellum-model-")
+        .tempdir()
+        .expect("a temporary directory");
+    let path = dir.path();
+    std::thread::scope(|scope| {
+        scope
+            .spawn(move || body(&mut Pair::new(path)))
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Runs steps and compares the trees at the end; a failure lists the steps up to it.
+fn run(steps: &[Step]) -> Result<(), String> {
+    with_pair(|pair| {
+        for (index, step) in steps.iter().enumerate() {
+            pair.step(step).map_err(|difference| {
+                let lines: Vec<String> = steps[..=index].iter().map(Step::to_string).collect();
+                format!("{}\n\nstep {index}: {difference}", lines.join("\n"))
+            })?;
+        }
+        pair.compare_trees().map_err(|difference| {
+            let lines: Vec<String> = steps.iter().map(Step::to_string).collect();
+            format!("{}\n\n{difference}", lines.join("\n"))
+        })
+    })
+}
+
+/// First step of a sequence: who may do what in the root directory.
+fn opening() -> impl Strategy<Value = Step> {
+    proptest::sample::select(vec!["777", "1777", "755", "2777"])
+        .prop_map(|mode| format!("0:0 chmod . {mode}").parse().expect("a step"))
+}
+
+fn sequence(longest: usize) -> impl Strategy<Value = Vec<Step>> {
+    (
+        opening(),
+        proptest::collection::vec(strategy::step(), 1..longest),
+    )
+        .prop_map(|(first, rest)| {
+            let mut steps = vec![first];
+            steps.extend(rest);
+            steps
+        })
+}
+
+/// A runner whose values depend on the seed alone.
+fn seeded(seed: u8) -> TestRunner {
+    TestRunner::new_with_rng(
+        Config::default(),
+        TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]),
+    )
+}
+
+fn draw<T>(strategy: &impl Strategy<Value = T>, runner: &mut TestRunner) -> T {
+    strategy
+        .new_tree(runner)
+        .expect("the strategy never rejects")
+        .current()
+}
+
+#[test]
+fn fixed_seeds_agree() {
+    if !usable() {
+        return;
+    }
+    for seed in 0..24 {
+        let mut runner = seeded(seed);
+        let mut steps = vec![draw(&opening(), &mut runner)];
+        steps.extend((0..500).map(|_| draw(&strategy::step(), &mut runner)));
+        if let Err(difference) = run(&steps) {
+            panic!("seed {seed}\n{difference}");
+        }
+    }
+}
+
+#[test]
+fn random_sequences_agree() {
+    if !usable() {
+        return;
+    }
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(150);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 4000,
+        ..Config::default()
+    };
+    let result = TestRunner::new(config).run(&sequence(60), |steps| {
+        run(&steps).map_err(TestCaseError::fail)
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn recorded_steps_agree() {
+    if !usable() {
+        return;
+    }
+    let recorded = include_str!("kernel/cases.txt").to_owned();
+    let text = std::env::var("VELLUM_REPLAY")
+        .map(|path| std::fs::read_to_string(path).expect("a file of steps"));
+    for case in text.unwrap_or(recorded).split("\n\n") {
+        let lines = case
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let steps: Vec<Step> = lines.map(|line| line.parse().expect("a step")).collect();
+        if let Err(difference) = run(&steps) {
+            panic!("{difference}");
+        }
+    }
+}
+
+/// Times by inode number, for the kernel and for the model, of every path of the model.
+type Clocks = (BTreeMap<u64, Times>, BTreeMap<u64, Times>);
+
+fn clocks(pair: &Pair) -> Clocks {
+    let mut clocks = Clocks::default();
+    for (path, node) in pair.model.snapshot(true) {
+        let ino = pair
+            .model
+            .resolve(Ino::ROOT, &path, false, &Cred::superuser())
+            .expect("the model knows its paths");
+        let (number, times) = pair
+            .kernel
+            .times_of(&path)
+            .expect("the kernel has the same paths");
+        // The model does not count the following of a link as reading it.
+        let still = |times: Times| {
+            if node.body.kind() == Kind::Symlink {
+                Times { atime: 0, ..times }
+            } else {
+                times
+            }
+        };
+        clocks.0.insert(number, still(times));
+        clocks
+            .1
+            .insert(ino.0, still(node.times.expect("asked for")));
+    }
+    clocks
+}
+
+/// Which of access, modification and change time of each path's inode changed, for inodes that were there before.
+fn changes(pair: &Pair, before: &Clocks, after: &Clocks) -> Vec<(String, [bool; 3], [bool; 3])> {
+    let changed = |before: Times, after: Times| {
+        [
+            before.atime != after.atime,
+            before.mtime != after.mtime,
+            before.ctime != after.ctime,
+        ]
+    };
+    let mut changes = Vec::new();
+    for path in pair.model.snapshot(false).into_keys() {
+        let ino = pair
+            .model
+            .resolve(Ino::ROOT, &path, false, &Cred::superuser())
+            .expect("the model knows its paths");
+        let (number, _) = pair
+            .kernel
+            .times_of(&path)
+            .expect("the kernel has the same paths");
+        if let (Some(&model), Some(&kernel)) = (before.1.get(&ino.0), before.0.get(&number)) {
+            let name = path.escape_ascii().to_string();
+            changes.push((
+                name,
+                changed(model, after.1[&ino.0]),
+                changed(kernel, after.0[&number]),
+            ));
+        }
+    }
+    changes
+}
+
+/// Compares which times change at each step; access times only if `pause` lets the coarse clock tick in between.
+fn compare_times(seed: u8, count: usize, pause: Option<Duration>) {
+    let mut runner = seeded(seed);
+    let mut steps = vec![draw(&opening(), &mut runner)];
+    steps.extend((0..count).map(|_| draw(&strategy::step(), &mut runner)));
+    with_pair(|pair| {
+        let mut before = clocks(pair);
+        for (index, step) in steps.iter().enumerate() {
+            if let Some(pause) = pause {
+                std::thread::sleep(pause);
+            }
+            pair.step(step)
+                .unwrap_or_else(|difference| panic!("{difference}"));
+            let after = clocks(pair);
+            for (path, mut model, mut kernel) in changes(pair, &before, &after) {
+                if pause.is_none() {
+                    (model[0], kernel[0]) = (false, false);
+                }
+                let so_far: Vec<String> = steps[..=index].iter().map(Step::to_string).collect();
+                assert_eq!(
+                    model,
+                    kernel,
+                    "{path}: atime, mtime, ctime of model and kernel\n{}",
+                    so_far.join("\n")
+                );
+            }
+            before = after;
+        }
+    });
+}
+
+#[test]
+fn the_same_times_change() {
+    if !usable() {
+        return;
+    }
+    for seed in 100..106 {
+        compare_times(seed, 400, None);
+    }
+}
+
+#[test]
+fn the_same_access_times_change() {
+    if !usable() {
+        return;
+    }
+    compare_times(200, 400, Some(TICK));
+}

@@ -1,0 +1,429 @@
+//! The kernel's file system behind the same operations as the model.
+
+#![expect(unreachable_pub, reason = "a module of a test has no outside")]
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, Stat};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::io;
+use rustix::thread;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use vellum_model::{
+    Cred, Errno, Kind, NodeSnapshot, Op, Outcome, Payload, Range, Snapshot, SnapshotBody, StatView,
+    TimeSet, Times, pattern,
+};
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// The kernel's tree below a directory, which is the root of the calling thread.
+pub struct Kernel {
+    slots: BTreeMap<u8, OwnedFd>,
+}
+
+type Answer = io::Result<Payload>;
+
+fn done(_: ()) -> Payload {
+    Payload::Done
+}
+
+fn mode_bits(mode: u32) -> Mode {
+    Mode::from_bits_retain(mode)
+}
+
+fn kind(file_type: FileType) -> Kind {
+    match file_type {
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink,
+        _ => Kind::File,
+    }
+}
+
+fn nofollow(follow: bool) -> AtFlags {
+    if follow {
+        AtFlags::empty()
+    } else {
+        AtFlags::SYMLINK_NOFOLLOW
+    }
+}
+
+fn nanos(seconds: i64, nanos: u64) -> i64 {
+    seconds * NANOS_PER_SECOND + nanos as i64
+}
+
+fn times(stat: &Stat) -> Times {
+    Times {
+        atime: nanos(stat.st_atime, stat.st_atime_nsec),
+        mtime: nanos(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: nanos(stat.st_ctime, stat.st_ctime_nsec),
+    }
+}
+
+fn timespec(time: Option<TimeSet>) -> Timespec {
+    let special = |nsec| Timespec {
+        tv_sec: 0,
+        tv_nsec: nsec,
+    };
+    match time {
+        None => special(UTIME_OMIT),
+        Some(TimeSet::Now) => special(UTIME_NOW),
+        Some(TimeSet::At(time)) => Timespec {
+            tv_sec: time.div_euclid(NANOS_PER_SECOND),
+            tv_nsec: time.rem_euclid(NANOS_PER_SECOND),
+        },
+    }
+}
+
+fn view(stat: &Stat) -> Payload {
+    let kind = kind(FileType::from_raw_mode(stat.st_mode));
+    Payload::Stat(StatView {
+        kind,
+        mode: stat.st_mode & 0o7777,
+        nlink: stat.st_nlink as u32,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size: if kind == Kind::Dir {
+            0
+        } else {
+            stat.st_size as u64
+        },
+        blocks: if kind == Kind::File {
+            stat.st_blocks as u64
+        } else {
+            0
+        },
+    })
+}
+
+impl Kernel {
+    /// Makes `root` the root directory of the calling thread, and of no other.
+    pub fn enter(root: &Path) -> io::Result<Kernel> {
+        // SAFETY: unsharing the root, the working directory and the umask affects no descriptor and no memory.
+        unsafe { thread::unshare_unsafe(thread::UnshareFlags::FS)? };
+        rustix::process::umask(Mode::empty());
+        rustix::process::chroot(root)?;
+        rustix::process::chdir("/")?;
+        fs::chmodat(CWD, ".", mode_bits(0o755), AtFlags::empty())?;
+        Ok(Kernel {
+            slots: BTreeMap::new(),
+        })
+    }
+
+    /// Applies one operation as the user.
+    pub fn apply(&mut self, op: &Op, cred: &Cred) -> Outcome {
+        become_user(cred).expect("the superuser becomes anyone");
+        let answer = self.run(op);
+        become_user(&Cred::superuser()).expect("the saved user is the superuser");
+        match answer {
+            Ok(payload) => Outcome::Ok(payload),
+            Err(errno) => Outcome::Err(Errno(errno.raw_os_error())),
+        }
+    }
+
+    fn run(&mut self, op: &Op) -> Answer {
+        match op {
+            Op::Create {
+                path,
+                mode,
+                exclusive,
+            } => {
+                let exclusive = if *exclusive {
+                    OFlags::EXCL
+                } else {
+                    OFlags::empty()
+                };
+                open(path, OFlags::CREATE | OFlags::WRONLY | exclusive, *mode)
+                    .map(|_| Payload::Done)
+            }
+            Op::Mkdir { path, mode } => fs::mkdirat(CWD, &path[..], mode_bits(*mode)).map(done),
+            Op::Symlink { target, path } => fs::symlinkat(&target[..], CWD, &path[..]).map(done),
+            Op::Link { from, to } => {
+                fs::linkat(CWD, &from[..], CWD, &to[..], AtFlags::empty()).map(done)
+            }
+            Op::Unlink { path } => fs::unlinkat(CWD, &path[..], AtFlags::empty()).map(done),
+            Op::Rmdir { path } => fs::unlinkat(CWD, &path[..], AtFlags::REMOVEDIR).map(done),
+            Op::Rename { from, to, flags } => {
+                let flags = RenameFlags::from_bits_retain(*flags);
+                fs::renameat_with(CWD, &from[..], CWD, &to[..], flags).map(done)
+            }
+            Op::Readlink { path } => fs::readlinkat(CWD, &path[..], Vec::new())
+                .map(|target| Payload::Bytes(target.into_bytes())),
+            Op::Truncate { path, size } => truncate(path, *size).map(done),
+            Op::Sync => Ok(Payload::Done),
+            Op::Chmod { path, mode } => {
+                fs::chmodat(CWD, &path[..], mode_bits(*mode), AtFlags::empty()).map(done)
+            }
+            Op::Chown {
+                path,
+                uid,
+                gid,
+                follow,
+            } => {
+                let (uid, gid) = (uid.map(fs::Uid::from_raw), gid.map(fs::Gid::from_raw));
+                fs::chownat(CWD, &path[..], uid, gid, nofollow(*follow)).map(done)
+            }
+            Op::Utimens {
+                path,
+                atime,
+                mtime,
+                follow,
+            } => set_times(path, *atime, *mtime, *follow),
+            Op::Stat { path, follow } => {
+                fs::statat(CWD, &path[..], nofollow(*follow)).map(|stat| view(&stat))
+            }
+            Op::Times { path } => {
+                let stat = fs::statat(CWD, &path[..], AtFlags::SYMLINK_NOFOLLOW)?;
+                let Times {
+                    atime,
+                    mtime,
+                    ctime,
+                } = times(&stat);
+                Ok(Payload::Times([Some(atime), Some(mtime), Some(ctime)]))
+            }
+            Op::Access { path, mask } => {
+                let access = fs::Access::from_bits_retain(*mask);
+                fs::accessat(CWD, &path[..], access, AtFlags::empty()).map(done)
+            }
+            Op::Write { path, .. } | Op::Fallocate { path, .. } => {
+                with_fd(&open(path, OFlags::WRONLY, 0)?, op)
+            }
+            Op::Append { path, .. } => {
+                with_fd(&open(path, OFlags::WRONLY | OFlags::APPEND, 0)?, op)
+            }
+            Op::Readdir { path } => with_fd(&open(path, OFlags::DIRECTORY, 0)?, op),
+            Op::Read { path, .. }
+            | Op::SeekData { path, .. }
+            | Op::SeekHole { path, .. }
+            | Op::Fsync { path } => with_fd(&open(path, OFlags::empty(), 0)?, op),
+            Op::Open {
+                slot,
+                path,
+                flags,
+                mode,
+            } => {
+                let fd = open(path, OFlags::from_bits_retain(*flags as u32), *mode)?;
+                self.slots.insert(*slot, fd);
+                Ok(Payload::Done)
+            }
+            Op::CloseSlot { slot } => self
+                .slots
+                .remove(slot)
+                .map(|_| Payload::Done)
+                .ok_or(io::Errno::BADF),
+            Op::ReadSlot { slot, .. }
+            | Op::WriteSlot { slot, .. }
+            | Op::TruncateSlot { slot, .. }
+            | Op::FallocateSlot { slot, .. }
+            | Op::StatSlot { slot }
+            | Op::ReaddirSlot { slot }
+            | Op::FsyncSlot { slot } => with_fd(self.slots.get(slot).ok_or(io::Errno::BADF)?, op),
+        }
+    }
+
+    /// The whole tree, as the superuser sees it.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut found = BTreeMap::new();
+        let root = fs::statat(CWD, "/", AtFlags::empty()).expect("the root has attributes");
+        found.insert(b"/".to_vec(), root);
+        find_below(b"", &mut found).expect("the superuser reads everything");
+        let mut identities = BTreeMap::new();
+        for (path, stat) in &found {
+            identities
+                .entry(stat.st_ino)
+                .or_insert_with(|| path.clone());
+        }
+        let node = |path: &[u8], stat: &Stat| NodeSnapshot {
+            body: body(path, stat).expect("the superuser reads everything"),
+            mode: stat.st_mode & 0o7777,
+            nlink: stat.st_nlink as u32,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            identity: identities[&stat.st_ino].clone(),
+            times: None,
+        };
+        found
+            .iter()
+            .map(|(path, stat)| (path.clone(), node(path, stat)))
+            .collect()
+    }
+
+    /// Inode number and times of what a path names, without following it.
+    pub fn times_of(&self, path: &[u8]) -> io::Result<(u64, Times)> {
+        let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((stat.st_ino, times(&stat)))
+    }
+}
+
+/// Real and effective user and group, and supplementary groups, of the calling thread; the superuser stays saved.
+fn become_user(cred: &Cred) -> io::Result<()> {
+    let root = fs::Uid::ROOT;
+    thread::set_thread_res_uid(root, root, root)?;
+    let groups: Vec<fs::Gid> = cred
+        .groups
+        .iter()
+        .map(|&gid| fs::Gid::from_raw(gid))
+        .collect();
+    thread::set_thread_groups(&groups)?;
+    let gid = fs::Gid::from_raw(cred.gid);
+    thread::set_thread_res_gid(gid, gid, fs::Gid::ROOT)?;
+    let uid = fs::Uid::from_raw(cred.uid);
+    thread::set_thread_res_uid(uid, uid, root)
+}
+
+fn open(path: &[u8], flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+    fs::openat(CWD, path, flags | OFlags::CLOEXEC, mode_bits(mode))
+}
+
+fn truncate(path: &[u8], size: u64) -> io::Result<()> {
+    let path = CString::new(path).map_err(|_| io::Errno::INVAL)?;
+    // SAFETY: `path` ends with a zero byte and lives until the call returns.
+    let result = unsafe { libc::truncate(path.as_ptr(), size as i64) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(last_error())
+    }
+}
+
+fn last_error() -> io::Errno {
+    io::Errno::from_io_error(&std::io::Error::last_os_error()).expect("the call failed")
+}
+
+fn set_times(path: &[u8], atime: Option<TimeSet>, mtime: Option<TimeSet>, follow: bool) -> Answer {
+    let both = Timestamps {
+        last_access: timespec(atime),
+        last_modification: timespec(mtime),
+    };
+    fs::utimensat(CWD, path, &both, nofollow(follow))?;
+    if atime.is_none() && mtime.is_none() {
+        return Ok(Payload::Done);
+    }
+    let after = times(&fs::statat(CWD, path, nofollow(follow))?);
+    let explicit =
+        |set: Option<TimeSet>, value| matches!(set, Some(TimeSet::At(_))).then_some(value);
+    Ok(Payload::Times([
+        explicit(atime, after.atime),
+        explicit(mtime, after.mtime),
+        None,
+    ]))
+}
+
+fn with_fd(fd: &OwnedFd, op: &Op) -> Answer {
+    let fd = fd.as_fd();
+    match op {
+        Op::Write {
+            offset, seed, len, ..
+        }
+        | Op::WriteSlot {
+            offset, seed, len, ..
+        } => {
+            io::pwrite(fd, &pattern(*seed, *len), *offset).map(|count| Payload::Count(count as u64))
+        }
+        Op::Append { seed, len, .. } => {
+            io::write(fd, &pattern(*seed, *len)).map(|count| Payload::Count(count as u64))
+        }
+        Op::Read { range, .. } | Op::ReadSlot { range, .. } => {
+            pread(fd, *range).map(Payload::Bytes)
+        }
+        Op::Fallocate { mode, range, .. } | Op::FallocateSlot { mode, range, .. } => {
+            // SAFETY: the call takes a descriptor and numbers; the descriptor is open.
+            let result = unsafe {
+                libc::fallocate(fd.as_raw_fd(), *mode, range.offset as i64, range.len as i64)
+            };
+            if result == 0 {
+                Ok(Payload::Done)
+            } else {
+                Err(last_error())
+            }
+        }
+        Op::TruncateSlot { size, .. } => fs::ftruncate(fd, *size).map(done),
+        Op::SeekData { offset, .. } => seek(fd, SeekFrom::Data(*offset)),
+        Op::SeekHole { offset, .. } => seek(fd, SeekFrom::Hole(*offset)),
+        Op::StatSlot { .. } => fs::fstat(fd).map(|stat| view(&stat)),
+        Op::Readdir { .. } | Op::ReaddirSlot { .. } => names(fd).map(Payload::Names),
+        Op::Fsync { .. } | Op::FsyncSlot { .. } => fs::fsync(fd).map(done),
+        _ => unreachable!("the caller sends only operations on handles"),
+    }
+}
+
+fn pread(fd: BorrowedFd<'_>, range: Range) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; range.len as usize];
+    let count = io::pread(fd, &mut bytes[..], range.offset)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+fn seek(fd: BorrowedFd<'_>, to: SeekFrom) -> Answer {
+    if FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::Directory {
+        return Err(io::Errno::ISDIR);
+    }
+    fs::seek(fd, to).map(Payload::Offset)
+}
+
+fn names(fd: BorrowedFd<'_>) -> io::Result<BTreeMap<Vec<u8>, Kind>> {
+    if FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::Directory {
+        fs::seek(fd, SeekFrom::Start(0))?;
+    }
+    let mut buffer = [MaybeUninit::uninit(); 8192];
+    let mut entries = fs::RawDir::new(fd, &mut buffer);
+    let mut names = BTreeMap::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        names.insert(
+            entry.file_name().to_bytes().to_vec(),
+            kind(entry.file_type()),
+        );
+    }
+    Ok(names)
+}
+
+fn find_below(prefix: &[u8], found: &mut BTreeMap<Vec<u8>, Stat>) -> io::Result<()> {
+    let path = |name: &[u8]| [prefix, b"/", name].concat();
+    let fd = open(&path(b""), OFlags::DIRECTORY, 0)?;
+    for name in names(fd.as_fd())?
+        .into_keys()
+        .filter(|name| !matches!(&name[..], b"." | b".."))
+    {
+        let path = path(&name);
+        let stat = fs::statat(CWD, &path[..], AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            find_below(&path, found)?;
+        }
+        found.insert(path, stat);
+    }
+    Ok(())
+}
+
+fn body(path: &[u8], stat: &Stat) -> io::Result<SnapshotBody> {
+    match kind(FileType::from_raw_mode(stat.st_mode)) {
+        Kind::Dir => Ok(SnapshotBody::Dir),
+        Kind::Symlink => Ok(SnapshotBody::Symlink(
+            fs::readlinkat(CWD, path, Vec::new())?.into_bytes(),
+        )),
+        Kind::File => {
+            let fd = open(path, OFlags::empty(), 0)?;
+            let size = stat.st_size as u64;
+            let mut extents = Vec::new();
+            let mut offset = 0;
+            while let Ok(start) = fs::seek(&fd, SeekFrom::Data(offset)) {
+                offset = fs::seek(&fd, SeekFrom::Hole(start))?;
+                extents.push((
+                    start,
+                    pread(
+                        fd.as_fd(),
+                        Range {
+                            offset: start,
+                            len: offset - start,
+                        },
+                    )?,
+                ));
+            }
+            Ok(SnapshotBody::from_extents(
+                size,
+                extents.iter().map(|(start, bytes)| (*start, &bytes[..])),
+            ))
+        }
+    }
+}
