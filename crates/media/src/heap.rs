@@ -77,6 +77,17 @@ impl HeapMemory {
         }
     }
 
+    /// Memory that holds `bytes`.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        let memory = Self::new(bytes.len() as u64);
+        for (cell, part) in memory.cells.iter().zip(bytes.chunks(CELL as usize)) {
+            let mut padded = [0; CELL as usize];
+            padded[..part.len()].copy_from_slice(part);
+            cell.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
+        }
+        memory
+    }
+
     /// The cell at `at`, or a recorded failure.
     #[inline]
     pub(crate) fn cell(&self, at: u64) -> Option<&AtomicU64> {
@@ -194,15 +205,23 @@ impl Memory for HeapMemory {
         }
         for part in parts(at, out.len()) {
             let bytes = self.cells[part.cell].load(Ordering::Relaxed).to_ne_bytes();
-            out[part.from..part.from + part.bytes]
-                .copy_from_slice(&bytes[part.first..part.first + part.bytes]);
+            let target = &mut out[part.from..part.from + part.bytes];
+            match <&mut [u8; CELL as usize]>::try_from(&mut *target) {
+                Ok(whole) => *whole = bytes,
+                Err(_) => target.copy_from_slice(&bytes[part.first..part.first + part.bytes]),
+            }
         }
     }
 
     fn write(&self, at: u64, data: &[u8]) {
         if self.checked(at, data.len() as u64) {
             for part in parts(at, data.len()) {
-                store_part(&self.cells[part.cell], part, data);
+                let cell = &self.cells[part.cell];
+                if part.is_whole() {
+                    cell.store(part.blend(0, data), Ordering::Relaxed);
+                } else {
+                    store_part(cell, part, data);
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ mod isa;
 mod mapped;
 mod mapping;
 mod memory;
+mod persistence;
 mod sim;
 
 pub use arena::MappedArena;
@@ -27,6 +28,7 @@ pub use heap::HeapMemory;
 pub use isa::{FlushVariant, Isa, VectorVariant};
 pub use mapped::{MappedPool, MediaChoice, OpenMode};
 pub use memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
+pub use persistence::{CrashPoint, CrashPoints, CrashState, LineBytes, LineState};
 pub use sim::{Event, LatencyModel, Op, SimPool};
 
 /// The memories of production: a mapped pool and a mapped arena.

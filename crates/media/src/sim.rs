@@ -70,8 +70,17 @@ pub struct SimPool {
 impl SimPool {
     /// A pool of `len` zero bytes that records nothing and takes no extra time.
     pub fn new(len: u64) -> Self {
+        Self::of(HeapMemory::new(len))
+    }
+
+    /// A pool that holds `image`.
+    pub fn from_image(image: Vec<u8>) -> Self {
+        Self::of(HeapMemory::from_bytes(&image))
+    }
+
+    fn of(memory: HeapMemory) -> Self {
         Self {
-            memory: HeapMemory::new(len),
+            memory,
             recording: AtomicBool::new(false),
             tracking: AtomicBool::new(false),
             slow: AtomicBool::new(false),
@@ -81,13 +90,6 @@ impl SimPool {
             fence_ns: AtomicU32::new(0),
             read_ns: AtomicU32::new(0),
         }
-    }
-
-    /// A pool that holds `image`.
-    pub fn from_image(image: Vec<u8>) -> Self {
-        let pool = Self::new(image.len() as u64);
-        pool.memory.write(0, &image);
-        pool
     }
 
     /// Forgets what was recorded and records from now on.
@@ -111,8 +113,11 @@ impl SimPool {
 
     /// What the pool holds, as its threads see it.
     pub fn image(&self) -> Vec<u8> {
-        let mut image = vec![0; self.memory.len() as usize];
-        self.memory.read(0, &mut image);
+        let cells = self.memory.cells().iter();
+        let mut image: Vec<u8> = cells
+            .flat_map(|cell| cell.load(Ordering::Relaxed).to_ne_bytes())
+            .collect();
+        image.truncate(self.memory.len() as usize);
         image
     }
 

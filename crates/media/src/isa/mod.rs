@@ -15,13 +15,11 @@ mod cache;
 mod generic;
 #[cfg(target_arch = "x86_64")]
 mod sse2;
-#[cfg(test)]
-mod tests;
 
 use std::sync::OnceLock;
 
-/// How lines are written back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How lines are written back; the best is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlushVariant {
     /// Written back and kept in the cache.
     Clwb,
@@ -33,8 +31,8 @@ pub enum FlushVariant {
     Generic,
 }
 
-/// How lines are copied, zeroed and searched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How lines are copied, zeroed and searched; the best is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VectorVariant {
     /// 64 bytes at once.
     Avx512,
@@ -137,19 +135,31 @@ impl Isa {
     pub fn chosen() -> Self {
         static CHOSEN: OnceLock<Isa> = OnceLock::new();
         *CHOSEN.get_or_init(|| {
-            let flush = std::env::var("VELLUM_FLUSH").unwrap_or_default();
-            let vector = std::env::var("VELLUM_VECTOR").unwrap_or_default();
-            let flushes = FlushVariant::ALL.into_iter().filter(|v| v.is_supported());
-            let vectors = VectorVariant::ALL.into_iter().filter(|v| v.is_supported());
-            Self {
-                flush: (flushes.clone().find(|v| v.name() == flush))
-                    .or_else(|| flushes.clone().next())
-                    .unwrap_or(FlushVariant::Generic),
-                vector: (vectors.clone().find(|v| v.name() == vector))
-                    .or_else(|| vectors.clone().next())
-                    .unwrap_or(VectorVariant::Generic),
-            }
+            let asked = |name| std::env::var(name).unwrap_or_default();
+            Self::choose(&asked("VELLUM_FLUSH"), &asked("VELLUM_VECTOR"))
         })
+    }
+
+    /// The variants of these names, or the best, as far as the processor has them.
+    fn choose(flush: &str, vector: &str) -> Self {
+        let flushes = FlushVariant::ALL
+            .into_iter()
+            .filter(|variant| variant.is_supported());
+        let vectors = VectorVariant::ALL
+            .into_iter()
+            .filter(|variant| variant.is_supported());
+        let mut named_flush = flushes.clone().filter(|variant| variant.name() == flush);
+        let mut named_vector = vectors.clone().filter(|variant| variant.name() == vector);
+        Self {
+            flush: named_flush
+                .next()
+                .or(flushes.min())
+                .unwrap_or(FlushVariant::Generic),
+            vector: named_vector
+                .next()
+                .or(vectors.min())
+                .unwrap_or(VectorVariant::Generic),
+        }
     }
 
     /// How lines are written back.
@@ -371,4 +381,39 @@ impl Isa {
 pub(crate) unsafe fn bytes_equal(run: *const u8, expected: &[u8]) -> bool {
     // SAFETY: the caller vouches for the run.
     unsafe { generic::bytes_equal(run, expected.as_ptr(), expected.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_choose_what_the_processor_has() {
+        let best = Isa::choose("", "");
+        assert_eq!(Isa::choose("generic", "generic"), Isa::generic());
+        assert_eq!(Isa::choose("no such", "thing"), best);
+        for flush in FlushVariant::ALL {
+            let got = Isa::choose(flush.name(), "").flush_variant();
+            assert_eq!(
+                got,
+                if flush.is_supported() {
+                    flush
+                } else {
+                    best.flush_variant()
+                }
+            );
+        }
+        for vector in VectorVariant::ALL {
+            let got = Isa::choose("", vector.name()).vector_variant();
+            assert_eq!(
+                got,
+                if vector.is_supported() {
+                    vector
+                } else {
+                    best.vector_variant()
+                }
+            );
+        }
+        eprintln!("this processor: {best:?}");
+    }
 }

@@ -1,0 +1,312 @@
+//! The persistency model against cases computed by hand.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+use vellum_media::{CrashPoint, CrashPoints, Event, Memory, Op, Persistent, SimPool};
+
+/// The first cells of lines 0 and 1, and the second cell of line 0.
+const A: u64 = 0;
+const B: u64 = 64;
+const A2: u64 = 8;
+
+/// The values of (A, A2, B) that a crash at this point may leave.
+fn outcomes(point: &CrashPoint<'_>) -> BTreeSet<(u64, u64, u64)> {
+    let cell = |image: &[u8], at: u64| {
+        let at = at as usize;
+        u64::from_ne_bytes(image[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let states = point.states(1000, 0);
+    assert_eq!(states.len() as u128, point.combinations());
+    states
+        .iter()
+        .map(|state| point.image(state))
+        .map(|image| (cell(&image, A), cell(&image, A2), cell(&image, B)))
+        .collect()
+}
+
+/// Runs on a pool of zeros; the outcomes at every crash point.
+fn crashes(run: impl FnOnce(&SimPool)) -> Vec<BTreeSet<(u64, u64, u64)>> {
+    let (base, log) = record(run);
+    let mut points = CrashPoints::new(base, &log);
+    let mut all = Vec::new();
+    while let Some(point) = points.next_point() {
+        all.push(outcomes(&point));
+    }
+    all
+}
+
+fn record(run: impl FnOnce(&SimPool)) -> (Vec<u8>, Vec<Event>) {
+    let pool = SimPool::new(256);
+    let base = pool.image();
+    pool.start_recording();
+    run(&pool);
+    (base, pool.take_log())
+}
+
+#[test]
+fn lines_arrive_independently_and_prefixes_in_order() {
+    let found = crashes(|pool| {
+        pool.store(A, 1, Relaxed);
+        pool.store(A2, 2, Relaxed);
+        pool.store(B, 3, Relaxed);
+    });
+    assert_eq!(found.len(), 3);
+    assert_eq!(found[0], [(0, 0, 0), (1, 0, 0)].into());
+    // A2 never without A: they share a line.
+    assert_eq!(found[1], [(0, 0, 0), (1, 0, 0), (1, 2, 0)].into());
+    assert_eq!(
+        found[2],
+        [
+            (0, 0, 0),
+            (1, 0, 0),
+            (1, 2, 0),
+            (0, 0, 3),
+            (1, 0, 3),
+            (1, 2, 3)
+        ]
+        .into()
+    );
+}
+
+#[test]
+fn a_flush_without_a_fence_promises_nothing() {
+    let found = crashes(|pool| {
+        pool.store(A, 1, Relaxed);
+        pool.flush(A, 8);
+        pool.store(B, 3, Relaxed);
+    });
+    assert_eq!(
+        found[1],
+        [(0, 0, 0), (1, 0, 0), (0, 0, 3), (1, 0, 3)].into()
+    );
+}
+
+#[test]
+fn a_fence_without_a_flush_promises_nothing() {
+    let found = crashes(|pool| {
+        pool.store(A, 1, Relaxed);
+        pool.fence();
+        pool.store(B, 3, Relaxed);
+    });
+    assert_eq!(found.len(), 2, "the fence changed nothing");
+    assert_eq!(
+        found[1],
+        [(0, 0, 0), (1, 0, 0), (0, 0, 3), (1, 0, 3)].into()
+    );
+}
+
+#[test]
+fn flush_and_fence_make_durable() {
+    let found = crashes(|pool| {
+        pool.store(A, 1, Relaxed);
+        pool.flush(A, 8);
+        pool.fence();
+        pool.store(B, 3, Relaxed);
+    });
+    assert_eq!(found[1], [(1, 0, 0)].into());
+    assert_eq!(found[2], [(1, 0, 0), (1, 0, 3)].into());
+}
+
+#[test]
+fn a_store_after_the_flush_is_not_covered() {
+    let found = crashes(|pool| {
+        pool.store(A, 1, Relaxed);
+        pool.flush(A, 8);
+        pool.store(A2, 2, Relaxed);
+        pool.fence();
+    });
+    assert_eq!(found[1], [(0, 0, 0), (1, 0, 0), (1, 2, 0)].into());
+    assert_eq!(found[2], [(1, 0, 0), (1, 2, 0)].into());
+}
+
+#[test]
+fn the_flush_covers_its_line_only() {
+    let found = crashes(|pool| {
+        pool.store(A, 1, Relaxed);
+        pool.store(B, 3, Relaxed);
+        pool.flush(B, 8);
+        pool.fence();
+    });
+    assert_eq!(found[2], [(0, 0, 3), (1, 0, 3)].into());
+}
+
+#[test]
+fn non_temporal_lines_need_only_a_fence() {
+    let line = |value: u64| {
+        let mut bytes = [0; 64];
+        bytes[..8].copy_from_slice(&value.to_ne_bytes());
+        bytes
+    };
+    let found = crashes(|pool| {
+        pool.write_through(B, &line(3));
+        pool.store(A, 1, Relaxed);
+        pool.fence();
+    });
+    assert_eq!(found[0], [(0, 0, 0), (0, 0, 3)].into());
+    assert_eq!(
+        found[1],
+        [(0, 0, 0), (0, 0, 3), (1, 0, 0), (1, 0, 3)].into()
+    );
+    assert_eq!(found[2], [(0, 0, 3), (1, 0, 3)].into());
+}
+
+#[test]
+fn the_ends_of_a_run_written_through_are_flushed() {
+    let found = crashes(|pool| {
+        pool.write_through(A2, &2_u64.to_ne_bytes());
+        pool.fence();
+    });
+    assert_eq!(found, [[(0, 0, 0), (0, 2, 0)].into(), [(0, 2, 0)].into()]);
+}
+
+#[test]
+fn another_threads_fence_does_not_help() {
+    let store = |thread, at, before, after| Event {
+        thread,
+        op: Op::Store {
+            at,
+            before,
+            after,
+            non_temporal: false,
+        },
+    };
+    let log = [
+        store(1, A, 0, 1),
+        Event {
+            thread: 1,
+            op: Op::Flush { line: 0 },
+        },
+        Event {
+            thread: 2,
+            op: Op::Fence,
+        },
+        store(2, A2, 0, 2),
+        // Thread 2's flush covers what thread 1 stored.
+        Event {
+            thread: 2,
+            op: Op::Flush { line: 0 },
+        },
+        Event {
+            thread: 2,
+            op: Op::Fence,
+        },
+        store(1, A, 1, 5),
+        // Completes a flush older than what is durable, and not the store just made.
+        Event {
+            thread: 1,
+            op: Op::Fence,
+        },
+    ];
+    let mut points = CrashPoints::new(vec![0; 256], &log);
+    let mut found = Vec::new();
+    while let Some(point) = points.next_point() {
+        found.push((point.events_done(), outcomes(&point)));
+    }
+    let expected: [(usize, BTreeSet<_>); 4] = [
+        (1, [(0, 0, 0), (1, 0, 0)].into()),
+        (4, [(0, 0, 0), (1, 0, 0), (1, 2, 0)].into()),
+        (6, [(1, 2, 0)].into()),
+        (7, [(1, 2, 0), (5, 2, 0)].into()),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn surviving_caches_leave_program_order() {
+    let (base, log) = record(|pool| {
+        pool.store(A, 1, Relaxed);
+        pool.store(B, 3, Relaxed);
+        pool.fence();
+        pool.store(A, 4, Relaxed);
+    });
+    let mut points = CrashPoints::new(base, &log).eadr();
+    let mut found = Vec::new();
+    while let Some(point) = points.next_point() {
+        found.push(outcomes(&point));
+    }
+    assert_eq!(
+        found,
+        [[(1, 0, 0)].into(), [(1, 0, 3)].into(), [(4, 0, 3)].into()]
+    );
+}
+
+#[test]
+fn markers_are_points() {
+    let (base, log) = record(|pool| {
+        pool.store(A, 1, Relaxed);
+        pool.marker(42);
+    });
+    let mut points = CrashPoints::new(base, &log);
+    assert_eq!(points.here().combinations(), 1);
+    assert_eq!(points.next_point().expect("store").marker(), None);
+    let at_marker = points.next_point().expect("marker");
+    assert_eq!(
+        (at_marker.marker(), at_marker.combinations()),
+        (Some(42), 2)
+    );
+    assert!(points.next_point().is_none());
+}
+
+#[test]
+fn atomics_are_stores_and_equal_values_change_nothing() {
+    let (_, log) = record(|pool| {
+        pool.compare_exchange(A, 9, 1).expect_err("A holds 0");
+        pool.compare_exchange(A, 0, 1).expect("A holds 0");
+        pool.fetch_add(A, 2);
+        pool.fetch_or(A, 4);
+        pool.fetch_and(A, 6);
+        pool.write(A2 + 2, &[0xff]);
+        pool.store(A, 6, Relaxed);
+    });
+    let values: Vec<_> = log
+        .iter()
+        .map(|event| match event.op {
+            Op::Store {
+                before,
+                after,
+                non_temporal: false,
+                ..
+            } => (before, after),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        values,
+        [(0, 1), (1, 3), (3, 7), (7, 6), (0, 0xff_0000), (6, 6)]
+    );
+    let mut points = CrashPoints::new(vec![0; 256], &log);
+    assert_eq!(
+        std::iter::from_fn(|| points.next_point().map(|_| ())).count(),
+        5
+    );
+}
+
+#[test]
+fn too_many_combinations_are_sampled() {
+    let (base, log) = record(|pool| {
+        for at in (0..256).step_by(8) {
+            pool.store(at, 1 + at, Relaxed);
+        }
+    });
+    let mut points = CrashPoints::new(base, &log);
+    while points.next_point().is_some() {}
+    let last = points.here();
+    assert_eq!(last.combinations(), 9 * 9 * 9 * 9);
+    assert_eq!(last.states(9 * 9 * 9 * 9, 0).len(), 9 * 9 * 9 * 9);
+    let some = last.states(100, 7);
+    assert_eq!(some.len(), 100);
+    assert_eq!(some, last.states(100, 7), "the seed decides");
+    assert_ne!(some, last.states(100, 8));
+    let images: BTreeSet<_> = some.iter().map(|state| last.image(state)).collect();
+    assert_eq!(images.len(), 100);
+    assert_eq!(last.image(&some[0]), last.durable());
+    assert!(last.image(&some[1]).chunks(8).all(|cell| cell != [0; 8]));
+    assert_eq!(last.arrived(&some[2]).count(), 1);
+}
+
+#[test]
+#[should_panic(expected = "does not continue the base image")]
+fn the_base_must_be_the_right_one() {
+    let (_, log) = record(|pool| pool.store(A, 1, Relaxed));
+    CrashPoints::new(vec![1; 256], &log).next_point();
+}
