@@ -1,0 +1,206 @@
+//! The mapping table: what every data block is to which file.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use vellum_layout::{BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord, mix};
+
+use crate::image::{View, for_each_word};
+use crate::inodes::Nodes;
+use crate::report::{Class, Place, Sink, Summary};
+
+/// Largest file: 2^32 blocks of 4 KiB.
+const SIZE_MAX: u64 = 1 << 44;
+/// Most keys that are held at once to find blocks mapped twice; larger tables take several passes.
+const KEYS_MAX: u64 = 1 << 26;
+
+/// Hashes ids by the format's mixer.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = mix(self.0 ^ u64::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.0 = mix(u64::from(value));
+    }
+}
+
+/// The inode of every mapping id, and its size in blocks.
+type Owners = HashMap<u32, (u64, u64), BuildHasherDefault<Mixer>>;
+
+/// Judges sizes and mapping roots of the files, then the table.
+pub(crate) fn judge(
+    view: &View,
+    geometry: &Geometry,
+    nodes: &Nodes,
+    summary: &mut Summary,
+    sink: &mut Sink,
+    mut tick: impl FnMut(u64),
+) {
+    let owners = owners(nodes, sink);
+    let mut owned = Vec::new();
+    let mut owned_count = 0;
+    for_each_word(
+        view,
+        geometry.table_at,
+        geometry.zone_blocks,
+        |block, word| {
+            if word == 0 {
+                return;
+            }
+            if block % (1 << 16) == 0 {
+                tick(block);
+            }
+            if judge_word(block, MapWord(word), &owners, summary, sink) {
+                owned_count += 1;
+                if owned_count <= KEYS_MAX {
+                    owned.push(word & MapWord::KEY_MASK);
+                }
+            }
+        },
+    );
+    let passes = owned_count.div_ceil(KEYS_MAX);
+    if passes <= 1 {
+        judge_twice(view, geometry, &mut owned, &owners, sink);
+        return;
+    }
+    for pass in 0..passes {
+        owned.clear();
+        for_each_word(view, geometry.table_at, geometry.zone_blocks, |_, word| {
+            let key = word & MapWord::KEY_MASK;
+            let word = MapWord(word);
+            let held = matches!(word.state(), MapState::Mapped | MapState::Unwritten);
+            if held && mix(key) % passes == pass && owners.contains_key(&word.id()) {
+                owned.push(key);
+            }
+        });
+        judge_twice(view, geometry, &mut owned, &owners, sink);
+    }
+}
+
+/// Sizes and mapping roots.
+fn owners(nodes: &Nodes, sink: &mut Sink) -> Owners {
+    let mut owners = Owners::default();
+    for node in nodes.list.iter().filter(|node| node.kept) {
+        let place = Place::Inode(node.slot);
+        if let Some(field) = node.reserved {
+            sink.damage(Class::Reserved, place, field);
+        }
+        if node.kind != FileKind::File {
+            continue;
+        }
+        if node.size > SIZE_MAX {
+            let detail = format_args!("{} bytes, of at most {SIZE_MAX}", node.size);
+            sink.damage(Class::Size, place, detail);
+        }
+        let Some((zone, id)) = MapRoot(node.root).get() else {
+            if node.root != 0 {
+                let detail = format_args!("{:#x} is no root", node.root);
+                sink.damage(Class::MapZone, place, detail);
+            }
+            continue;
+        };
+        if zone != 0 || MapRoot::new(zone, id).0 != node.root {
+            let detail = format_args!("{:#x} is in no zone of the pool", node.root);
+            sink.damage(Class::MapZone, place, detail);
+            continue;
+        }
+        let blocks = node.size.min(SIZE_MAX).div_ceil(BLOCK_BYTES);
+        if let Some((other, _)) = owners.insert(id, (node.slot, blocks)) {
+            let detail = format_args!("id {id} is inode {other}'s too");
+            sink.damage(Class::MapShared, place, detail);
+        }
+    }
+    owners
+}
+
+/// Judges one entry; `true` if it is an inode's.
+fn judge_word(
+    block: u64,
+    word: MapWord,
+    owners: &Owners,
+    summary: &mut Summary,
+    sink: &mut Sink,
+) -> bool {
+    let place = Place::Block(block);
+    let state = word.state();
+    match state {
+        MapState::Free => {
+            let detail = format_args!("{:#x} is free but not zero", word.0);
+            sink.damage(Class::MapWord, place, detail);
+            return false;
+        }
+        MapState::Limbo => {
+            summary.blocks_limbo += 1;
+            let detail = format_args!("was block {} of id {}", word.logical(), word.id());
+            sink.residue(Class::Limbo, place, detail);
+            return false;
+        }
+        MapState::Mapped => summary.blocks_mapped += 1,
+        MapState::Unwritten => summary.blocks_unwritten += 1,
+    }
+    let Some(&(inode, blocks)) = owners.get(&word.id()) else {
+        let detail = format_args!("{state:?} as block {} of id {}", word.logical(), word.id());
+        sink.residue(Class::MapNobody, place, detail);
+        return false;
+    };
+    if state == MapState::Mapped && u64::from(word.logical()) >= blocks {
+        let detail = format_args!(
+            "block {} of inode {inode}, which has {blocks}",
+            word.logical()
+        );
+        sink.residue(Class::MapPastEnd, place, detail);
+    }
+    true
+}
+
+/// Finds keys that occur twice, and where.
+fn judge_twice(
+    view: &View,
+    geometry: &Geometry,
+    keys: &mut [u64],
+    owners: &Owners,
+    sink: &mut Sink,
+) {
+    keys.sort_unstable();
+    let mut twice: Vec<_> = keys
+        .windows(2)
+        .filter(|pair| pair[0] == pair[1])
+        .map(|pair| pair[0])
+        .collect();
+    twice.dedup();
+    if twice.is_empty() {
+        return;
+    }
+    let mut first = HashMap::new();
+    for_each_word(
+        view,
+        geometry.table_at,
+        geometry.zone_blocks,
+        |block, word| {
+            let key = word & MapWord::KEY_MASK;
+            let word = MapWord(word);
+            let held = matches!(word.state(), MapState::Mapped | MapState::Unwritten);
+            if !held || twice.binary_search(&key).is_err() {
+                return;
+            }
+            if let Some(before) = first.insert(key, block) {
+                let inode = owners.get(&word.id()).map_or(0, |owner| owner.0);
+                let detail = format_args!(
+                    "block {} of inode {inode} is at block {before} too",
+                    word.logical()
+                );
+                sink.damage(Class::MapTwice, Place::Block(block), detail);
+            }
+        },
+    );
+}

@@ -1,0 +1,226 @@
+//! Superblock, state block, chunk table: what has to be known before anything else.
+
+use vellum_layout::{
+    BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, SLOT_BYTES, SLOTS_PER_BLOCK,
+    StateWord, Superblock, SuperblockError,
+};
+use zerocopy::IntoBytes;
+
+use crate::image::{View, for_each_word};
+use crate::report::{Class, Place, Sink};
+
+/// The superblock that counts, if the image has one.
+pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<Superblock> {
+    let last = (view.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
+    let mut copies = vec![("first copy", 0), ("second copy", BLOCK_BYTES)];
+    if last > BLOCK_BYTES {
+        copies.push(("last copy", last));
+    }
+    let decoded: Vec<_> = copies
+        .iter()
+        .map(|&(name, at)| (name, at, read_copy(view, at)))
+        .collect();
+    let mut best: Option<&Superblock> = None;
+    for (_, _, copy) in &decoded {
+        if let Ok(copy) = copy
+            && best.is_none_or(|best| copy.sequence > best.sequence)
+        {
+            best = Some(copy);
+        }
+    }
+    let Some(best) = best.cloned() else {
+        sink.incomplete = true;
+        let reason = decoded
+            .into_iter()
+            .filter_map(|(_, _, copy)| copy.err())
+            .max_by_key(|error| match error {
+                SuperblockError::NotVellum => 0,
+                SuperblockError::Damaged => 1,
+                SuperblockError::Field(_) | SuperblockError::Truncated { .. } => 2,
+                SuperblockError::Version(_) | SuperblockError::Features(_) => 3,
+            })
+            .unwrap_or(SuperblockError::NotVellum);
+        sink.damage(Class::NotAPool, Place::Superblock("every copy"), reason);
+        return None;
+    };
+    let truncated = best.pool_bytes > view.len();
+    for (name, at, copy) in decoded {
+        // The last copy lies where the pool ends, which need not be where the image ends.
+        if at > BLOCK_BYTES && at != best.replica_at {
+            continue;
+        }
+        judge_copy(name, copy, &best, sink);
+    }
+    if best.replica_at != last && !truncated {
+        judge_copy("last copy", read_copy(view, best.replica_at), &best, sink);
+    }
+    if truncated {
+        sink.incomplete = true;
+        let error = SuperblockError::Truncated {
+            expected: best.pool_bytes,
+            actual: view.len(),
+        };
+        sink.damage(Class::Geometry, Place::Superblock("counting copy"), error);
+        return None;
+    }
+    Some(best)
+}
+
+fn read_copy(view: &View, at: u64) -> Result<Superblock, SuperblockError> {
+    if at
+        .checked_add(BLOCK_BYTES)
+        .is_none_or(|end| end > view.len())
+    {
+        return Err(SuperblockError::NotVellum);
+    }
+    Superblock::decode(&view.bytes::<{ BLOCK_BYTES as usize }>(at))
+}
+
+fn judge_copy(
+    name: &'static str,
+    copy: Result<Superblock, SuperblockError>,
+    best: &Superblock,
+    sink: &mut Sink,
+) {
+    let place = Place::Superblock(name);
+    match copy {
+        Err(error) => {
+            sink.damage(Class::SuperblockCopy, place, error);
+        }
+        Ok(copy) if copy.uuid != best.uuid => {
+            sink.damage(Class::SuperblockCopy, place, "is of another pool");
+        }
+        // The copies are rewritten one after the other, so a crash leaves older ones.
+        Ok(copy) if copy.sequence != best.sequence => sink.residue(
+            Class::SuperblockCopy,
+            place,
+            format_args!(
+                "has sequence {} but another has {}",
+                copy.sequence, best.sequence
+            ),
+        ),
+        Ok(copy) if copy.as_bytes() != best.as_bytes() => {
+            sink.damage(Class::SuperblockCopy, place, "differs at the same sequence");
+        }
+        Ok(_) => {}
+    }
+}
+
+/// Phase and epoch by the state word.
+pub(crate) fn state(view: &View, geometry: &Geometry, sink: &mut Sink) -> Option<(PoolPhase, u32)> {
+    let word = StateWord(view.word(geometry.state_at + PoolState::WORD));
+    let state = word.get();
+    if state.is_none() {
+        let detail = format_args!("{:#x} is no state; the pool counts as not closed", word.0);
+        sink.damage(Class::StateWord, Place::State, detail);
+    }
+    state
+}
+
+/// What this checker relies on beyond what `layout` decodes.
+pub(crate) fn geometry(superblock: &Superblock, sink: &mut Sink) -> bool {
+    let geometry = superblock.geometry();
+    let zone = &superblock.zones[0];
+    let place = Place::Superblock("counting copy");
+    let complaints = [
+        (
+            zone.medium != 0,
+            "zone 0 is on a medium other than the pool",
+        ),
+        (
+            zone.fs != 0,
+            "zone 0 belongs to a file system that does not exist",
+        ),
+        (
+            !geometry.meta_at.is_multiple_of(SLOT_BYTES),
+            "the metadata region is not aligned",
+        ),
+        (
+            geometry.meta_slots() >= 1 << 48,
+            "more metadata slots than an entry can name",
+        ),
+        (
+            geometry.slots_per_chunk() < SLOTS_PER_BLOCK,
+            "chunks smaller than a block",
+        ),
+    ];
+    let mut sound = true;
+    for (bad, text) in complaints {
+        if bad {
+            sink.damage(Class::Geometry, place, text);
+            sound = false;
+        }
+    }
+    sink.incomplete |= !sound;
+    sound
+}
+
+/// What every chunk holds.
+pub(crate) struct Chunks {
+    kinds: Vec<Option<ChunkKind>>,
+    slots_per_chunk: u64,
+}
+
+impl Chunks {
+    /// Reads the chunk table.
+    pub(crate) fn read(view: &View, geometry: &Geometry, sink: &mut Sink) -> Self {
+        let mut kinds = Vec::with_capacity(geometry.meta_chunks as usize);
+        for_each_word(
+            view,
+            geometry.chunk_table_at,
+            geometry.meta_chunks,
+            |index, word| {
+                let decoded = match ChunkWord(word).decode(index) {
+                    Some((kind, 0)) => Some(kind),
+                    Some((_, fs)) => {
+                        let detail = format_args!("belongs to file system {fs}, which is not");
+                        sink.damage(Class::ChunkWord, Place::Chunk(index), detail);
+                        None
+                    }
+                    None => {
+                        let detail = format_args!("{word:#018x} is not sound for this chunk");
+                        sink.damage(Class::ChunkWord, Place::Chunk(index), detail);
+                        None
+                    }
+                };
+                kinds.push(decoded);
+            },
+        );
+        Self {
+            kinds,
+            slots_per_chunk: geometry.slots_per_chunk(),
+        }
+    }
+
+    /// What the chunk of `slot` holds; `None` where the slot does not exist or its chunk's word is
+    /// unsound.
+    pub(crate) fn kind_of(&self, slot: u64) -> Option<ChunkKind> {
+        let index = usize::try_from(slot / self.slots_per_chunk).ok()?;
+        self.kinds.get(index).copied().flatten()
+    }
+
+    /// Whether `slot` and the `count - 1` after it lie in one chunk that holds `kind`.
+    pub(crate) fn holds(&self, slot: u64, count: u64, kind: ChunkKind) -> bool {
+        self.kind_of(slot) == Some(kind)
+            && slot % self.slots_per_chunk + count <= self.slots_per_chunk
+    }
+
+    /// Chunks that hold `kind`.
+    pub(crate) fn of(&self, kind: ChunkKind) -> impl Iterator<Item = u64> {
+        self.kinds
+            .iter()
+            .enumerate()
+            .filter(move |(_, found)| **found == Some(kind))
+            .map(|(index, _)| index as u64)
+    }
+
+    /// How many chunks hold `kind`.
+    pub(crate) fn count(&self, kind: ChunkKind) -> u64 {
+        self.of(kind).count() as u64
+    }
+
+    /// Metadata slots in a chunk.
+    pub(crate) fn slots_per_chunk(&self) -> u64 {
+        self.slots_per_chunk
+    }
+}

@@ -1,0 +1,247 @@
+//! What is checked: anything that bytes can be read from, with the stores of committed journal
+//! records laid over it, read in windows so that sorted accesses become sequential ones.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+use vellum_layout::BLOCK_BYTES;
+use vellum_media::Memory;
+
+/// Bytes to check. Nothing outside `len()` is ever asked for.
+pub trait Image {
+    /// Bytes of the image.
+    fn len(&self) -> u64;
+
+    /// Whether the image has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `out` with the bytes from `at` on.
+    ///
+    /// # Errors
+    /// The bytes cannot be read: outside the image, or a medium that failed.
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
+}
+
+impl Image for [u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(at).ok();
+        let bytes = from.and_then(|from| self.get(from..from.checked_add(out.len())?));
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+impl Image for Vec<u8> {
+    fn len(&self) -> u64 {
+        Image::len(self.as_slice())
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        Image::read(self.as_slice(), at, out)
+    }
+}
+
+impl Image for File {
+    fn len(&self) -> u64 {
+        match self.metadata() {
+            Ok(data) if data.is_file() => data.len(),
+            // A block device says its length only to a seek.
+            _ => {
+                let mut file = self;
+                file.seek(SeekFrom::End(0)).unwrap_or(0)
+            }
+        }
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(out, at)
+    }
+}
+
+impl<T: Image + ?Sized> Image for &T {
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        (**self).read(at, out)
+    }
+}
+
+/// A [`Memory`] (a mapped pool, a simulated one) as an image.
+#[derive(Debug)]
+pub struct MemoryImage<'a, M: ?Sized>(pub &'a M);
+
+impl<M: Memory + ?Sized> Image for MemoryImage<'_, M> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let end = at.checked_add(out.len() as u64);
+        if end.is_none_or(|end| end > self.0.len()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let before = self.0.damaged();
+        self.0.read(at, out);
+        if before.is_none() && self.0.damaged().is_some() {
+            return Err(io::Error::other("the memory is damaged here"));
+        }
+        Ok(())
+    }
+}
+
+/// A range that could not be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) at: u64,
+    pub(crate) reason: String,
+}
+
+/// Most unreadable places that are remembered.
+const UNREADABLE_MAX: usize = 64;
+
+/// An image with words laid over it.
+pub(crate) struct View<'a> {
+    image: &'a dyn Image,
+    overlay: BTreeMap<u64, u64>,
+    unreadable: RefCell<Vec<Unreadable>>,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(image: &'a dyn Image) -> Self {
+        Self {
+            image,
+            overlay: BTreeMap::new(),
+            unreadable: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.image.len()
+    }
+
+    /// Lays `value` over the word at `at`; gives what was laid there before.
+    pub(crate) fn lay(&mut self, at: u64, value: u64) -> Option<u64> {
+        self.overlay.insert(at, value)
+    }
+
+    /// Ranges that could not be read so far.
+    pub(crate) fn take_unreadable(&self) -> Vec<Unreadable> {
+        std::mem::take(&mut self.unreadable.borrow_mut())
+    }
+
+    /// Fills `out`; what cannot be read is zero and remembered, block by block.
+    pub(crate) fn read(&self, at: u64, out: &mut [u8]) {
+        if self.image.read(at, out).is_err() {
+            self.read_blocks(at, out);
+        }
+        if self.overlay.is_empty() || out.is_empty() {
+            return;
+        }
+        let end = at.saturating_add(out.len() as u64);
+        for (&place, value) in self.overlay.range(at.saturating_sub(7)..end) {
+            for (i, &byte) in value.to_le_bytes().iter().enumerate() {
+                let target = (place + i as u64).checked_sub(at);
+                if let Some(to) = target.and_then(|offset| out.get_mut(offset as usize)) {
+                    *to = byte;
+                }
+            }
+        }
+    }
+
+    fn read_blocks(&self, at: u64, out: &mut [u8]) {
+        let mut done = 0;
+        while done < out.len() {
+            let from = at.saturating_add(done as u64);
+            let part = (BLOCK_BYTES - from % BLOCK_BYTES).min((out.len() - done) as u64) as usize;
+            let to = &mut out[done..done + part];
+            if let Err(error) = self.image.read(from, to) {
+                to.fill(0);
+                let mut list = self.unreadable.borrow_mut();
+                if list.len() < UNREADABLE_MAX && list.iter().all(|known| known.at != from) {
+                    list.push(Unreadable {
+                        at: from,
+                        reason: error.to_string(),
+                    });
+                }
+            }
+            done += part;
+        }
+    }
+
+    pub(crate) fn bytes<const N: usize>(&self, at: u64) -> [u8; N] {
+        let mut out = [0; N];
+        self.read(at, &mut out);
+        out
+    }
+
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        u64::from_le_bytes(self.bytes(at))
+    }
+}
+
+/// Most bytes a window holds.
+const WINDOW_BYTES: u64 = 64 << 10;
+
+/// A moving window over a part of a view.
+pub(crate) struct Window<'v, 'a> {
+    view: &'v View<'a>,
+    start: u64,
+    end: u64,
+    held_at: u64,
+    held: Vec<u8>,
+}
+
+impl<'v, 'a> Window<'v, 'a> {
+    /// A window over `[start, end)`, which lies inside the image.
+    pub(crate) fn new(view: &'v View<'a>, start: u64, end: u64) -> Self {
+        Self {
+            view,
+            start,
+            end,
+            held_at: start,
+            held: Vec::new(),
+        }
+    }
+
+    /// The `len` bytes at `at`; `None` if they are not inside the window's range.
+    pub(crate) fn get(&mut self, at: u64, len: usize) -> Option<&[u8]> {
+        let end = at.checked_add(len as u64)?;
+        if at < self.start || end > self.end || len as u64 > WINDOW_BYTES / 2 {
+            return None;
+        }
+        if at < self.held_at || end > self.held_at + self.held.len() as u64 {
+            self.held_at = (at / BLOCK_BYTES * BLOCK_BYTES).max(self.start);
+            let size = WINDOW_BYTES.min(self.end - self.held_at);
+            self.held.resize(size as usize, 0);
+            self.view.read(self.held_at, &mut self.held);
+        }
+        let from = (at - self.held_at) as usize;
+        self.held.get(from..from + len)
+    }
+}
+
+/// Gives the words of `[at, at + 8 * count)` to `each`, with their index.
+pub(crate) fn for_each_word(view: &View, at: u64, count: u64, mut each: impl FnMut(u64, u64)) {
+    let mut buffer = vec![0; WINDOW_BYTES.min(count.saturating_mul(8)) as usize];
+    let mut index = 0;
+    while index < count {
+        let words = (buffer.len() as u64 / 8).min(count - index);
+        let part = &mut buffer[..words as usize * 8];
+        view.read(at + index * 8, part);
+        for (i, word) in part.as_chunks::<8>().0.iter().enumerate() {
+            each(index + i as u64, u64::from_le_bytes(*word));
+        }
+        index += words;
+    }
+}

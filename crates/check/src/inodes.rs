@@ -1,0 +1,213 @@
+//! The inodes: one pass over the chunks that hold them.
+
+use vellum_layout::{
+    ChunkKind, FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, ROOT_SLOT,
+    SLOT_BYTES,
+};
+use zerocopy::FromBytes;
+
+use crate::entrance::Chunks;
+use crate::image::{View, Window};
+use crate::report::Class;
+
+/// What is kept of an inode in use, and what the walk finds about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) slot: u64,
+    pub(crate) identity: IdentityWord,
+    pub(crate) kind: FileKind,
+    pub(crate) orphan: bool,
+    pub(crate) links: u32,
+    pub(crate) parent: u64,
+    pub(crate) size: u64,
+    pub(crate) ctime: i64,
+    pub(crate) root: u64,
+    /// Reserved fields that are set.
+    pub(crate) reserved: Option<&'static str>,
+    /// Valid entries that name it.
+    pub(crate) names: u32,
+    /// The node of the directory whose entry was found first.
+    pub(crate) named_by: u32,
+    /// Directories: valid entries that name directories.
+    pub(crate) subdirectories: u32,
+    /// Directories: valid entries of any kind.
+    pub(crate) children: u32,
+    /// Directories: the latest life of its entries.
+    pub(crate) latest: i64,
+    /// Directories: whether the root reaches it.
+    pub(crate) reached: bool,
+    /// Whether it is in use for good: named, or not judged leniently.
+    pub(crate) kept: bool,
+}
+
+/// An inode slot that is not free and holds no sound inode.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    pub(crate) slot: u64,
+    pub(crate) class: Class,
+    pub(crate) detail: String,
+    pub(crate) named: bool,
+}
+
+/// What an inode number names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No inode slot.
+    Nowhere,
+    /// A slot not in use.
+    Free,
+    /// A slot with an unsound inode: its number in [`Nodes::broken`].
+    Broken(u32),
+    /// A node.
+    Node(u32),
+}
+
+const FREE: u32 = u32::MAX;
+const BROKEN: u32 = 1 << 31;
+
+/// Every inode in use.
+pub(crate) struct Nodes {
+    pub(crate) list: Vec<Node>,
+    pub(crate) broken: Vec<Broken>,
+    /// For each chunk of inodes, in order of chunk: what each of its slots holds.
+    index: Vec<u32>,
+    /// Where each chunk's part of `index` begins.
+    base: Vec<u32>,
+    slots_per_chunk: u64,
+}
+
+impl Nodes {
+    /// Reads every chunk of inodes.
+    pub(crate) fn read(
+        view: &View,
+        geometry: &Geometry,
+        chunks: &Chunks,
+        mut tick: impl FnMut(u64),
+    ) -> Self {
+        let per_chunk = chunks.slots_per_chunk();
+        let mut nodes = Self {
+            list: Vec::new(),
+            broken: Vec::new(),
+            index: Vec::new(),
+            base: vec![FREE; geometry.meta_chunks as usize],
+            slots_per_chunk: per_chunk,
+        };
+        for (done, chunk) in chunks.of(ChunkKind::Inodes).enumerate() {
+            tick(done as u64);
+            nodes.base[chunk as usize] = nodes.index.len() as u32;
+            let first = chunk * per_chunk;
+            let start = geometry.slot_at(first);
+            let mut window = Window::new(view, start, start + geometry.chunk_bytes);
+            for slot in first..first + per_chunk {
+                let at = geometry.slot_at(slot);
+                let found = window
+                    .get(at, SLOT_BYTES as usize)
+                    .map_or(FREE, |bytes| nodes.take(slot, bytes));
+                nodes.index.push(found);
+            }
+        }
+        nodes
+    }
+
+    fn take(&mut self, slot: u64, bytes: &[u8]) -> u32 {
+        // Slot 0 is no inode: 0 means none everywhere.
+        if bytes[0] == InodeState::Free as u8 || slot == 0 {
+            return FREE;
+        }
+        let Ok(inode) = Inode::read_from_bytes(bytes) else {
+            return FREE;
+        };
+        match Node::new(slot, &inode) {
+            Ok(node) => {
+                self.list.push(node);
+                self.list.len() as u32 - 1
+            }
+            Err((class, detail)) => {
+                self.broken.push(Broken {
+                    slot,
+                    class,
+                    detail,
+                    named: false,
+                });
+                BROKEN | (self.broken.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// What `slot` holds.
+    pub(crate) fn find(&self, slot: u64) -> Found {
+        let base = usize::try_from(slot / self.slots_per_chunk)
+            .ok()
+            .and_then(|chunk| self.base.get(chunk));
+        let Some(&base) = base.filter(|base| **base != FREE) else {
+            return Found::Nowhere;
+        };
+        match self.index[base as usize + (slot % self.slots_per_chunk) as usize] {
+            FREE => Found::Free,
+            word if word & BROKEN != 0 => Found::Broken(word & !BROKEN),
+            word => Found::Node(word),
+        }
+    }
+
+    /// The root directory's node.
+    pub(crate) fn root(&self) -> Option<u32> {
+        match self.find(ROOT_SLOT) {
+            Found::Node(node) if self.list[node as usize].kind == FileKind::Directory => Some(node),
+            _ => None,
+        }
+    }
+}
+
+impl Node {
+    fn new(slot: u64, inode: &Inode) -> Result<Self, (Class, String)> {
+        let identity = IdentityWord(inode.identity);
+        let state = identity.state().ok_or_else(|| {
+            let detail = format!("state {} is not known", identity.0 as u8);
+            (Class::InodeState, detail)
+        })?;
+        let expected = inode.expected_checksum(slot);
+        if inode.checksum != expected {
+            let detail = format!("has {:#010x}, needs {expected:#010x}", inode.checksum);
+            return Err((Class::InodeChecksum, detail));
+        }
+        let kind = identity.kind().ok_or_else(|| {
+            let detail = format!("kind {} is not known", (identity.0 >> 8) as u8);
+            (Class::InodeKind, detail)
+        })?;
+        Ok(Self {
+            slot,
+            identity,
+            kind,
+            orphan: state == InodeState::Orphan,
+            links: LinksWord(inode.links).links(),
+            parent: inode.parent,
+            size: inode.size,
+            ctime: inode.ctime,
+            root: inode.root,
+            reserved: reserved(inode),
+            names: 0,
+            named_by: 0,
+            subdirectories: 0,
+            children: 0,
+            latest: 0,
+            reached: false,
+            kept: true,
+        })
+    }
+}
+
+/// The first reserved field of `inode` that is set.
+fn reserved(inode: &Inode) -> Option<&'static str> {
+    let fields = [
+        (
+            LinksWord(inode.links).flags() != 0,
+            "flags this release does not know",
+        ),
+        (inode.xattr_root != 0, "the root of extended attributes"),
+        (inode.acl_root != 0, "the root of access control lists"),
+        (inode.project != 0, "the project"),
+        (inode.more_roots != 0, "further mapping roots"),
+        (inode.pattern != 0, "the access pattern"),
+    ];
+    fields.iter().find(|(set, _)| *set).map(|(_, name)| *name)
+}

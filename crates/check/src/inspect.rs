@@ -1,0 +1,1 @@
+//! Single structures in words, for people.

@@ -1,0 +1,141 @@
+//! The thread slots' journals: which records are committed, and their stores laid over the image.
+
+use vellum_layout::{
+    Entry, EntryHead, Geometry, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, SLOT_BYTES,
+};
+use zerocopy::FromBytes;
+
+use crate::image::View;
+use crate::report::{Class, Place, Sink};
+
+/// What a thread slot's journal holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// Nothing: retired, or never used.
+    Retired,
+    /// A head that no writer produces.
+    Unsound,
+    /// A record that never committed: why, and its pairs.
+    Torn(&'static str),
+    /// A committed record.
+    Committed(Vec<JournalPair>),
+}
+
+/// Reads the journal of thread slot `slot`.
+pub(crate) fn read(view: &View, geometry: &Geometry, slot: u32) -> (JournalHead, Record) {
+    let bytes: [u8; 16 + 16 * JOURNAL_MAX_PAIRS] = view.bytes(geometry.thread_slot_at(slot));
+    let mut words = bytes
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|word| u64::from_le_bytes(*word));
+    let mut next = || words.next().unwrap_or(0);
+    let head = JournalHead(next());
+    let check = next();
+    if head == JournalHead::RETIRED {
+        return (head, Record::Retired);
+    }
+    let count = head.count();
+    if !(1..=JOURNAL_MAX_PAIRS).contains(&count) {
+        return (head, Record::Unsound);
+    }
+    let pairs: Vec<_> = (0..count)
+        .map(|_| JournalPair {
+            at: next(),
+            value: next(),
+        })
+        .collect();
+    let record = if head.seal(u64::from(slot), &pairs) != check {
+        Record::Torn("the checksum does not fit")
+    } else if pairs
+        .iter()
+        .all(|pair| witness_holds(view, geometry, *pair))
+    {
+        Record::Committed(pairs)
+    } else {
+        Record::Torn("a witness does not hold")
+    };
+    (head, record)
+}
+
+/// Whether `pair` is no witness, or one that holds.
+fn witness_holds(view: &View, geometry: &Geometry, pair: JournalPair) -> bool {
+    let Some(at) = pair.witnessed() else {
+        return true;
+    };
+    let end = geometry.meta_at + geometry.meta_slots() * SLOT_BYTES;
+    let aligned = at
+        .checked_sub(geometry.meta_at)
+        .is_some_and(|offset| offset.is_multiple_of(SLOT_BYTES));
+    if !aligned || at >= end {
+        return false;
+    }
+    let mut bytes = [0; 384];
+    let len = (end - at).min(384) as usize;
+    view.read(at, &mut bytes[..len]);
+    let Ok((head, _)) = EntryHead::read_from_prefix(&bytes) else {
+        return false;
+    };
+    Entry::is_sound(&bytes[..len]) && u64::from(head.checksum) == pair.value
+}
+
+/// Whether a committed record may store at `at`: an aligned word of the metadata region.
+fn may_store(geometry: &Geometry, at: u64) -> bool {
+    at.is_multiple_of(8)
+        && at >= geometry.meta_at
+        && at < geometry.meta_at + geometry.meta_slots() * SLOT_BYTES
+}
+
+/// Judges every journal; when `apply`, lays the stores of committed records over the view, as
+/// recovery would. Gives how many were committed.
+pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: &mut Sink) -> u64 {
+    let mut committed = Vec::new();
+    for slot in 0..geometry.thread_slots {
+        let place = Place::ThreadSlot(slot);
+        match read(view, geometry, slot) {
+            (_, Record::Retired) => {}
+            (head, Record::Unsound) => sink.damage(
+                Class::JournalUnsound,
+                place,
+                format_args!("no record has {} pairs", head.count()),
+            ),
+            (head, Record::Torn(why)) => sink.residue(
+                Class::JournalPending,
+                place,
+                format_args!("record {} never committed: {why}", head.sequence()),
+            ),
+            (head, Record::Committed(pairs)) => {
+                sink.residue(
+                    Class::JournalPending,
+                    place,
+                    format_args!("record {} is committed and not retired", head.sequence()),
+                );
+                committed.push((slot, pairs));
+            }
+        }
+    }
+    let count = committed.len() as u64;
+    for (slot, pairs) in committed {
+        let mut laid = Vec::new();
+        for pair in pairs.iter().filter(|pair| pair.witnessed().is_none()) {
+            if !may_store(geometry, pair.at) {
+                sink.damage(
+                    Class::JournalUnsound,
+                    Place::ThreadSlot(slot),
+                    format_args!("its record stores at {:#x}, outside the metadata", pair.at),
+                );
+            } else if apply {
+                let before = view.lay(pair.at, pair.value);
+                if before.is_some() && !laid.contains(&pair.at) {
+                    sink.damage(
+                        Class::JournalConflict,
+                        Place::ThreadSlot(slot),
+                        format_args!("its record and another store at {:#x}", pair.at),
+                    );
+                }
+                laid.push(pair.at);
+            }
+        }
+    }
+    count
+}

@@ -1,0 +1,208 @@
+//! The read-only checker and inspector of Vellum pools.
+//!
+//! It shares the format (`vellum-layout`) with the engine and not a line of code, so that a mistake
+//! of the engine is not repeated here. [`check`] reads anything that bytes can be read from and
+//! tells what is wrong, as *damage*, or as *residue*: what a crash legitimately leaves on a pool
+//! that was not closed, and recovery mends. [`inspect`] prints single structures.
+//!
+//! Whatever the bytes say, the checker neither panics nor loops nor asks for more memory than a
+//! few times what the image has.
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod entrance;
+mod image;
+mod inodes;
+pub mod inspect;
+mod journal;
+mod logs;
+mod report;
+mod slots;
+mod tree;
+
+use std::fmt;
+
+use vellum_layout::{ChunkKind, FileKind, PoolPhase, Superblock};
+
+use crate::image::View;
+use crate::report::{Place, Sink};
+
+pub use image::{Image, MemoryImage};
+pub use report::{Class, Finding, Phase, Report, Severity, Summary};
+
+/// The parts of a check, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Reading inodes; counted in chunks.
+    Inodes,
+    /// Reading directory logs, then entries; counted in entries.
+    Directories,
+    /// Reading the mapping table; counted in blocks.
+    Blocks,
+}
+
+/// Told while a check is under way: the stage, how much is done, and of how much (0: unknown).
+pub type Progress<'a> = &'a dyn Fn(Stage, u64, u64);
+
+/// How to check.
+#[derive(Clone, Copy, Default)]
+pub struct Options<'a> {
+    /// Residue is damage even where the pool was not closed: what a pool that has just been
+    /// recovered is held to.
+    pub strict_clean: bool,
+    /// Called now and then.
+    pub progress: Option<Progress<'a>>,
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("strict_clean", &self.strict_clean)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checks `image`. Nothing is written.
+pub fn check(image: &(impl Image + ?Sized), options: Options) -> Report {
+    run(&image, options)
+}
+
+fn run(image: &dyn Image, options: Options) -> Report {
+    let mut view = View::new(image);
+    let mut sink = Sink::default();
+    let mut summary = Summary::default();
+    let mut phase = Phase::Unknown;
+    if let Some(superblock) = entrance::superblock(&view, &mut sink) {
+        phase = walk(&mut view, &superblock, options, &mut summary, &mut sink);
+    }
+    for range in view.take_unreadable() {
+        sink.incomplete = true;
+        sink.damage(Class::Unreadable, Place::Offset(range.at), range.reason);
+    }
+    sink.finish(summary, phase)
+}
+
+fn walk(
+    view: &mut View,
+    superblock: &Superblock,
+    options: Options,
+    summary: &mut Summary,
+    sink: &mut Sink,
+) -> Phase {
+    let geometry = superblock.geometry();
+    summary.pool_bytes = geometry.pool_bytes;
+    if !entrance::geometry(superblock, sink) {
+        return Phase::Unknown;
+    }
+    let state = entrance::state(view, &geometry, sink);
+    let phase = state.map_or(Phase::Unknown, |(phase, _)| phase.into());
+    let clean = matches!(state, Some((PoolPhase::Clean, _)));
+    sink.lenient = !clean && !options.strict_clean;
+    let tell = |stage, done, of| {
+        if let Some(progress) = options.progress {
+            progress(stage, done, of);
+        }
+    };
+
+    let records = journal::evaluate(view, &geometry, !clean, sink);
+    summary.journal_records = if clean { 0 } else { records };
+    let view = &*view;
+    let chunks = entrance::Chunks::read(view, &geometry, sink);
+    summary.slots = geometry.meta_slots();
+    summary.blocks = geometry.zone_blocks;
+    summary.chunks_inodes = chunks.count(ChunkKind::Inodes);
+    summary.chunks_entries = chunks.count(ChunkKind::Entries);
+    summary.chunks_blocks = chunks.count(ChunkKind::Blocks);
+    summary.chunks_free = chunks.count(ChunkKind::Free);
+
+    let of = summary.chunks_inodes;
+    let mut nodes = inodes::Nodes::read(view, &geometry, &chunks, |done| {
+        tell(Stage::Inodes, done, of);
+    });
+    let mut logs = logs::Logs::read(
+        view,
+        &geometry,
+        &chunks,
+        &nodes,
+        superblock.hash_seed,
+        |entries| tell(Stage::Directories, 0, entries),
+    );
+    logs::link(&mut logs, &mut nodes);
+    tree::judge(view, &geometry, &mut nodes, &mut logs, sink);
+    let slots = slots::Slots::claim(view, &geometry, &chunks, &nodes, &logs, sink);
+    let of = geometry.zone_blocks;
+    blocks::judge(view, &geometry, &nodes, summary, sink, |done| {
+        tell(Stage::Blocks, done, of);
+    });
+    count(&nodes, &logs, summary);
+    summary.slots_used = slots.used;
+    if clean {
+        judge_saved(view, &geometry, &slots, summary, sink);
+    }
+    phase
+}
+
+/// What a clean close saved. The live map and the counters are compared only where all else is
+/// sound, because every other damage shows in them again.
+fn judge_saved(
+    view: &View,
+    geometry: &vellum_layout::Geometry,
+    slots: &slots::Slots,
+    summary: &Summary,
+    sink: &mut Sink,
+) {
+    let sound = sink.is_sound_inside();
+    let saved = slots::Saved::read(view, geometry);
+    if !saved.is_sound() {
+        let detail = "the line saved at close does not fit its checksum";
+        sink.damage(Class::SavedCounters, Place::State, detail);
+        return;
+    }
+    if saved.live_map_check != slots::live_map_checksum(view, geometry) {
+        let detail = "does not fit the checksum saved at close";
+        sink.damage(Class::LiveMap, Place::LiveMap, detail);
+    } else if sound {
+        slots.judge_live_map(view, geometry, sink);
+    }
+    let blocks = summary.blocks_mapped + summary.blocks_unwritten;
+    for (what, saved, found) in [
+        ("inodes", saved.inodes, summary.inodes),
+        ("data blocks", saved.blocks, blocks),
+    ] {
+        if sound && saved != found {
+            let detail = format_args!("{saved} {what} in use were saved, {found} are");
+            sink.damage(Class::SavedCounters, Place::State, detail);
+        }
+    }
+}
+
+fn count(nodes: &inodes::Nodes, logs: &logs::Logs, summary: &mut Summary) {
+    for node in &nodes.list {
+        let named = node.names > 0 || node.slot == vellum_layout::ROOT_SLOT;
+        summary.unnamed += u64::from(!named);
+        if !node.kept {
+            continue;
+        }
+        summary.inodes += 1;
+        *match node.kind {
+            FileKind::Directory => &mut summary.directories,
+            FileKind::File => &mut summary.files,
+            FileKind::Symlink => &mut summary.symlinks,
+            _ => &mut summary.specials,
+        } += 1;
+    }
+    for name in &logs.names {
+        if nodes.list[name.directory as usize].kept {
+            *if name.alive {
+                &mut summary.entries
+            } else {
+                &mut summary.entries_dead
+            } += 1;
+        }
+    }
+    summary.log_extents = logs
+        .extents
+        .iter()
+        .filter(|extent| nodes.list[extent.directory as usize].kept)
+        .count() as u64;
+}

@@ -1,0 +1,439 @@
+//! The directories' logs: every extent, then every entry that they name.
+//!
+//! All directories are walked together, extent by extent in rounds, and the entries are then read
+//! in order of place: accesses are sequential however the directories are mixed on the pool.
+//! What is wrong is kept with its directory, because whether it matters depends on whether anything
+//! names the directory.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use vellum_layout::{
+    ChunkKind, Entry, EntryHead, FileKind, Geometry, LifeWord, LogExtentHead, LogExtentKind,
+    LogWord, SLOTS_PER_BLOCK, TargetWord, name_hash,
+};
+use zerocopy::FromBytes;
+
+use crate::entrance::Chunks;
+use crate::image::{View, Window};
+use crate::inodes::{Found, Nodes};
+use crate::report::{Class, Place};
+
+/// Something wrong in a directory.
+#[derive(Debug)]
+pub(crate) struct Issue {
+    pub(crate) directory: u32,
+    pub(crate) class: Class,
+    pub(crate) place: Place,
+    pub(crate) detail: String,
+    /// A crash may leave it.
+    pub(crate) residue: bool,
+}
+
+/// An extent found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) directory: u32,
+    pub(crate) slot: u64,
+    pub(crate) slots: u64,
+}
+
+/// A log word that names an entry.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    entry: u64,
+    directory: u32,
+    sequence: u32,
+    /// The cookie by its place; in a compacted extent the least it may have.
+    cookie: u64,
+    exact: bool,
+}
+
+/// An entry found sound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name {
+    pub(crate) slot: u64,
+    pub(crate) slots: u8,
+    pub(crate) kind: FileKind,
+    pub(crate) alive: bool,
+    pub(crate) directory: u32,
+    pub(crate) sequence: u32,
+    pub(crate) ino: u64,
+    pub(crate) generation: u32,
+    pub(crate) cookie: u64,
+    pub(crate) hash: u64,
+    pub(crate) ns: i64,
+}
+
+/// Most issues that are kept; more of them would tell nothing new.
+const ISSUES_MAX: usize = 20_000;
+/// Least cookie of an entry: 1 and 2 are `.` and `..`.
+const COOKIE_MIN: u64 = 3;
+/// Most that a directory listing can carry.
+const COOKIE_MAX: u64 = i64::MAX as u64;
+
+/// What the logs hold.
+#[derive(Debug, Default)]
+pub(crate) struct Logs {
+    pub(crate) extents: Vec<Extent>,
+    pub(crate) names: Vec<Name>,
+    pub(crate) issues: Vec<Issue>,
+    words: Vec<Word>,
+}
+
+struct Job {
+    directory: u32,
+    slot: u64,
+    sequence: u32,
+    base: u64,
+}
+
+impl Logs {
+    /// Reads the logs of all directories in `nodes`.
+    pub(crate) fn read(
+        view: &View,
+        geometry: &Geometry,
+        chunks: &Chunks,
+        nodes: &Nodes,
+        seed: u64,
+        mut tick: impl FnMut(u64),
+    ) -> Self {
+        let mut logs = Self::default();
+        logs.read_extents(view, geometry, chunks, nodes);
+        tick(logs.words.len() as u64);
+        logs.read_entries(view, geometry, chunks, nodes, seed);
+        logs
+    }
+
+    fn issue(&mut self, directory: u32, class: Class, place: Place, detail: impl fmt::Display) {
+        self.push(directory, class, place, &detail, false);
+    }
+
+    fn push(
+        &mut self,
+        directory: u32,
+        class: Class,
+        place: Place,
+        detail: &dyn fmt::Display,
+        residue: bool,
+    ) {
+        if self.issues.len() < ISSUES_MAX {
+            self.issues.push(Issue {
+                directory,
+                class,
+                place,
+                detail: detail.to_string(),
+                residue,
+            });
+        }
+    }
+
+    fn read_extents(&mut self, view: &View, geometry: &Geometry, chunks: &Chunks, nodes: &Nodes) {
+        let mut jobs: Vec<Job> = nodes
+            .list
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| node.kind == FileKind::Directory && node.root != 0)
+            .map(|(directory, node)| Job {
+                directory: directory as u32,
+                slot: node.root,
+                sequence: 0,
+                base: COOKIE_MIN,
+            })
+            .collect();
+        let mut visited = HashSet::new();
+        let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
+        let mut buffer = Vec::new();
+        while !jobs.is_empty() {
+            jobs.sort_unstable_by_key(|job| job.slot);
+            jobs = jobs
+                .into_iter()
+                .filter_map(|job| {
+                    let kind = self.find_extent(&job, chunks, nodes)?;
+                    let bytes = window.get(geometry.slot_at(job.slot), kind.bytes() as usize)?;
+                    buffer.clear();
+                    buffer.extend_from_slice(bytes);
+                    self.read_extent(job, kind, &buffer, nodes, &mut visited)
+                })
+                .collect();
+        }
+    }
+
+    /// Which kind of extent may lie where `job` looks, if any.
+    fn find_extent(&mut self, job: &Job, chunks: &Chunks, nodes: &Nodes) -> Option<LogExtentKind> {
+        let owner = Place::Inode(nodes.list[job.directory as usize].slot);
+        match chunks.kind_of(job.slot) {
+            Some(ChunkKind::Entries) => Some(LogExtentKind::Small),
+            Some(ChunkKind::Blocks) if job.slot.is_multiple_of(SLOTS_PER_BLOCK) => {
+                Some(LogExtentKind::Large)
+            }
+            Some(ChunkKind::Blocks) => {
+                let detail = format_args!("slot {} begins no metadata block", job.slot);
+                self.issue(job.directory, Class::LogUnsound, owner, detail);
+                None
+            }
+            Some(kind) => {
+                let detail = format_args!("slot {} is in a chunk of {kind:?}", job.slot);
+                self.issue(job.directory, Class::LogChunk, owner, detail);
+                None
+            }
+            None => {
+                let detail = format_args!("slot {} is in no chunk", job.slot);
+                self.issue(job.directory, Class::LogUnsound, owner, detail);
+                None
+            }
+        }
+    }
+
+    /// Takes one extent; gives where the log goes on.
+    fn read_extent(
+        &mut self,
+        job: Job,
+        kind: LogExtentKind,
+        bytes: &[u8],
+        nodes: &Nodes,
+        visited: &mut HashSet<u64>,
+    ) -> Option<Job> {
+        let Job {
+            directory, slot, ..
+        } = job;
+        let owner = nodes.list[directory as usize].slot;
+        let place = Place::Inode(owner);
+        let (head, _) = LogExtentHead::read_from_prefix(bytes).ok()?;
+        if !head.is_sound(slot, owner) {
+            if head.owner != owner && head.is_sound(slot, head.owner) {
+                let detail = format_args!("the extent at slot {slot} is inode {}'s", head.owner);
+                self.issue(directory, Class::LogShared, place, detail);
+            } else {
+                let detail = format_args!("the head at slot {slot} does not fit its checksum");
+                self.issue(directory, Class::LogUnsound, place, detail);
+            }
+            return None;
+        }
+        if head.kind() != kind {
+            let detail = format_args!("slot {slot} holds an extent of the other size");
+            self.issue(directory, Class::LogChunk, place, detail);
+            return None;
+        }
+        // A sound head names its owner, so an extent seen before was seen in this very log.
+        if !visited.insert(slot) {
+            let detail = format_args!("it comes back to the extent at slot {slot}");
+            self.issue(directory, Class::LogLoop, place, detail);
+            return None;
+        }
+        if head.base_cookie < job.base || head.base_cookie > COOKIE_MAX - kind.words() {
+            let detail = format_args!(
+                "the extent at slot {slot} begins with cookie {} after {}",
+                head.base_cookie, job.base
+            );
+            self.issue(directory, Class::Cookies, place, detail);
+        }
+        self.extents.push(Extent {
+            directory,
+            slot,
+            slots: kind.slots(),
+        });
+        let sequence = self.read_words(&job, &head, &bytes[kind.words_at() as usize..], place);
+        (head.next != 0).then_some(Job {
+            directory,
+            slot: head.next,
+            sequence,
+            base: head.base_cookie,
+        })
+    }
+
+    fn read_words(&mut self, job: &Job, head: &LogExtentHead, bytes: &[u8], place: Place) -> u32 {
+        let exact = !head.is_compacted();
+        let mut sequence = job.sequence;
+        for (i, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            let word = LogWord(u64::from_le_bytes(*word));
+            if word.0 == 0 {
+                continue;
+            }
+            if word.is_pending() {
+                let detail = format_args!("word {i} of the extent at slot {}", job.slot);
+                self.push(job.directory, Class::LogPending, place, &detail, true);
+            }
+            if word.entry() == 0 {
+                continue;
+            }
+            let offset = if exact { i as u64 } else { 0 };
+            self.words.push(Word {
+                entry: word.entry(),
+                directory: job.directory,
+                sequence,
+                cookie: head.base_cookie.saturating_add(offset),
+                exact,
+            });
+            sequence = sequence.saturating_add(1);
+        }
+        sequence
+    }
+
+    fn read_entries(
+        &mut self,
+        view: &View,
+        geometry: &Geometry,
+        chunks: &Chunks,
+        nodes: &Nodes,
+        seed: u64,
+    ) {
+        let mut words = std::mem::take(&mut self.words);
+        words.sort_unstable_by_key(|word| (word.entry, word.directory, word.sequence));
+        self.names.reserve(words.len());
+        let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
+        for word in words {
+            match read_entry(&mut window, geometry, chunks, nodes, seed, &word) {
+                Ok(name) => {
+                    let fits = if word.exact {
+                        name.cookie == word.cookie
+                    } else {
+                        name.cookie >= word.cookie
+                    };
+                    if !fits || !(COOKIE_MIN..=COOKIE_MAX).contains(&name.cookie) {
+                        let detail = format_args!(
+                            "has cookie {}, its place gives {}",
+                            name.cookie, word.cookie
+                        );
+                        let place = Place::Slot(word.entry);
+                        self.issue(word.directory, Class::Cookies, place, detail);
+                    }
+                    self.names.push(name);
+                }
+                Err((class, detail)) => {
+                    self.issue(word.directory, class, Place::Slot(word.entry), detail);
+                }
+            }
+        }
+    }
+}
+
+fn read_entry(
+    window: &mut Window,
+    geometry: &Geometry,
+    chunks: &Chunks,
+    nodes: &Nodes,
+    seed: u64,
+    word: &Word,
+) -> Result<Name, (Class, String)> {
+    let directory = nodes.list[word.directory as usize].slot;
+    let unsound = |what: &str| {
+        let detail = format!("named by the log of inode {directory}, but {what}");
+        (Class::EntryUnsound, detail)
+    };
+    let nowhere = || unsound("not in a chunk of entries");
+    if !chunks.holds(word.entry, 1, ChunkKind::Entries) {
+        return Err(nowhere());
+    }
+    let at = geometry.slot_at(word.entry);
+    let bytes = window.get(at, Entry::NAME as usize).ok_or_else(nowhere)?;
+    let (head, _) = EntryHead::read_from_prefix(bytes).map_err(|_| nowhere())?;
+    let slots = Entry::slots_for(usize::from(head.name_len));
+    if !chunks.holds(word.entry, slots, ChunkKind::Entries) {
+        return Err(unsound("it reaches out of its chunk"));
+    }
+    let used = Entry::NAME as usize + usize::from(head.name_len);
+    let bytes = window.get(at, used).ok_or_else(nowhere)?;
+    if !Entry::is_sound(bytes) {
+        return Err(unsound("it does not fit its checksum"));
+    }
+    let name = &bytes[Entry::NAME as usize..];
+    if head.name_hash != name_hash(seed, name) {
+        return Err(unsound("its hash is not that of its name"));
+    }
+    let target = TargetWord(head.target);
+    let kind = target
+        .kind()
+        .filter(|_| target.0 >> 56 == 0)
+        .ok_or_else(|| unsound("it names a file of no kind"))?;
+    if head.flags != 0 {
+        return Err(unsound("it has unknown flags"));
+    }
+    if head.parent != directory {
+        let detail = format!("in the log of inode {directory}, of inode {}", head.parent);
+        return Err((Class::EntryParent, detail));
+    }
+    if name == b"." || name == b".." || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Err((
+            Class::EntryName,
+            format!("{:?}", name.escape_ascii().to_string()),
+        ));
+    }
+    let life = LifeWord(head.life);
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    Ok(Name {
+        slot: word.entry,
+        slots: slots as u8,
+        kind,
+        alive: life.is_alive(),
+        directory: word.directory,
+        sequence: word.sequence,
+        ino: target.ino(),
+        generation: head.generation,
+        cookie: head.cookie,
+        hash: hasher.finish(),
+        ns: life.ns(),
+    })
+}
+
+/// Ties every valid entry to the inode it names: counts links, and finds entries that name nothing.
+pub(crate) fn link(logs: &mut Logs, nodes: &mut Nodes) {
+    let names = std::mem::take(&mut logs.names);
+    for name in &names {
+        let directory = &mut nodes.list[name.directory as usize];
+        directory.latest = directory.latest.max(name.ns);
+        if !name.alive {
+            continue;
+        }
+        directory.children += 1;
+        if let Err((class, detail)) = link_one(name, nodes) {
+            logs.issue(name.directory, class, Place::Slot(name.slot), detail);
+        }
+    }
+    logs.names = names;
+}
+
+fn link_one(name: &Name, nodes: &mut Nodes) -> Result<(), (Class, String)> {
+    let node = match nodes.find(name.ino) {
+        Found::Node(node) => node,
+        Found::Broken(broken) => {
+            nodes.broken[broken as usize].named = true;
+            return Ok(());
+        }
+        Found::Free | Found::Nowhere => {
+            let detail = format!("names inode {}, which is not in use", name.ino);
+            return Err((Class::EntryToFree, detail));
+        }
+    };
+    let target = &mut nodes.list[node as usize];
+    if target.identity.generation() != name.generation {
+        let detail = format!(
+            "names generation {} of inode {}, which is in generation {}",
+            name.generation,
+            name.ino,
+            target.identity.generation()
+        );
+        return Err((Class::EntryGeneration, detail));
+    }
+    if target.kind != name.kind {
+        let detail = format!(
+            "says {:?}, but inode {} is {:?}",
+            name.kind, name.ino, target.kind
+        );
+        return Err((Class::EntryKind, detail));
+    }
+    if target.names == 0 {
+        target.named_by = name.directory;
+    }
+    target.names = target.names.saturating_add(1);
+    let (orphan, kind) = (target.orphan, target.kind);
+    if kind == FileKind::Directory {
+        nodes.list[name.directory as usize].subdirectories += 1;
+    }
+    if orphan {
+        return Err((Class::NamedOrphan, format!("names inode {}", name.ino)));
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Who holds each metadata slot; the texts of symlinks; the live map saved at clean close.
+
+use vellum_layout::{
+    ChunkKind, FileKind, Geometry, PoolState, SLOTS_PER_BLOCK, TEXT_BLOCK_MAX, TEXT_SLOT_MAX,
+    TextHead, checksum,
+};
+use zerocopy::FromBytes;
+
+use crate::entrance::Chunks;
+use crate::image::{View, Window, for_each_word};
+use crate::inodes::Nodes;
+use crate::logs::Logs;
+use crate::report::{Class, Place, Sink};
+
+/// One bit for each metadata slot in use.
+pub(crate) struct Slots {
+    bits: Vec<u64>,
+    /// Slots in use.
+    pub(crate) used: u64,
+}
+
+impl Slots {
+    /// Takes every slot that an inode, an extent, an entry or a text holds.
+    pub(crate) fn claim(
+        view: &View,
+        geometry: &Geometry,
+        chunks: &Chunks,
+        nodes: &Nodes,
+        logs: &Logs,
+        sink: &mut Sink,
+    ) -> Self {
+        let mut slots = Self {
+            bits: vec![0; geometry.meta_slots().div_ceil(64) as usize],
+            used: 0,
+        };
+        for node in &nodes.list {
+            slots.take(node.slot, 1);
+        }
+        for broken in &nodes.broken {
+            slots.take(broken.slot, 1);
+        }
+        let kept = |directory: u32| nodes.list[directory as usize].kept;
+        for extent in logs.extents.iter().filter(|extent| kept(extent.directory)) {
+            if !slots.take(extent.slot, extent.slots) {
+                let owner = nodes.list[extent.directory as usize].slot;
+                let detail = format_args!("the log extent of inode {owner}, and another");
+                sink.damage(Class::SlotShared, Place::Slot(extent.slot), detail);
+            }
+        }
+        for name in logs.names.iter().filter(|name| kept(name.directory)) {
+            if !slots.take(name.slot, u64::from(name.slots)) {
+                let owner = nodes.list[name.directory as usize].slot;
+                let detail = format_args!("an entry of inode {owner}, and another");
+                sink.damage(Class::SlotShared, Place::Slot(name.slot), detail);
+            }
+        }
+        slots.claim_texts(view, geometry, chunks, nodes, sink);
+        slots
+    }
+
+    fn claim_texts(
+        &mut self,
+        view: &View,
+        geometry: &Geometry,
+        chunks: &Chunks,
+        nodes: &Nodes,
+        sink: &mut Sink,
+    ) {
+        let mut links: Vec<_> = nodes
+            .list
+            .iter()
+            .filter(|node| node.kept && node.kind == FileKind::Symlink)
+            .collect();
+        links.sort_unstable_by_key(|node| node.root);
+        let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
+        for node in links {
+            let place = Place::Inode(node.slot);
+            match read_text(&mut window, geometry, chunks, node.root, node.slot) {
+                Err(why) => {
+                    let detail = format_args!("the text at slot {} {why}", node.root);
+                    sink.damage(Class::TextUnsound, place, detail);
+                }
+                Ok((text, slots)) => {
+                    if text.len() as u64 != node.size {
+                        let detail =
+                            format_args!("is {}, but its text has {}", node.size, text.len());
+                        sink.damage(Class::Size, place, detail);
+                    }
+                    if !self.take(node.root, slots) {
+                        let detail =
+                            format_args!("the text of inode {}, and something else", node.slot);
+                        sink.damage(Class::SlotShared, Place::Slot(node.root), detail);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes `count` slots from `slot` on; `false` if one of them was taken.
+    fn take(&mut self, slot: u64, count: u64) -> bool {
+        let mut free = true;
+        for slot in slot..slot.saturating_add(count) {
+            let Some(word) = self.bits.get_mut((slot / 64) as usize) else {
+                return free;
+            };
+            let bit = 1 << (slot % 64);
+            free &= *word & bit == 0;
+            self.used += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+        free
+    }
+
+    /// Compares the live map that a clean close saved with what is in use.
+    pub(crate) fn judge_live_map(&self, view: &View, geometry: &Geometry, sink: &mut Sink) {
+        let slots = geometry.meta_slots();
+        let mut leaked = Runs::default();
+        let mut lost = Runs::default();
+        for_each_word(view, geometry.live_map_at, slots / 64, |index, word| {
+            // Slot 0 is nobody's and may be marked either way.
+            let ours = self.bits[index as usize] & !u64::from(index == 0);
+            let saved = word & !u64::from(index == 0);
+            let mut differ = ours ^ saved;
+            while differ != 0 {
+                let bit = differ.trailing_zeros();
+                differ &= differ - 1;
+                let runs = if saved >> bit & 1 == 1 {
+                    &mut leaked
+                } else {
+                    &mut lost
+                };
+                runs.add(index * 64 + u64::from(bit));
+            }
+        });
+        for (runs, what) in [
+            (leaked, "marked in use, but nobody's"),
+            (lost, "in use, but marked free"),
+        ] {
+            for (first, last) in runs.0 {
+                let detail = format_args!("slots {first} to {last} are {what}");
+                sink.damage(Class::LiveMap, Place::LiveMap, detail);
+            }
+        }
+    }
+}
+
+/// Most runs that are kept.
+const RUNS_MAX: usize = 1000;
+
+#[derive(Default)]
+struct Runs(Vec<(u64, u64)>);
+
+impl Runs {
+    fn add(&mut self, slot: u64) {
+        if let Some((_, last)) = self.0.last_mut().filter(|run| run.1 + 1 == slot) {
+            *last = slot;
+        } else if self.0.len() < RUNS_MAX {
+            self.0.push((slot, slot));
+        }
+    }
+}
+
+/// The text of the symlink `owner` at `slot`, and how many slots it takes.
+pub(crate) fn read_text(
+    window: &mut Window,
+    geometry: &Geometry,
+    chunks: &Chunks,
+    slot: u64,
+    owner: u64,
+) -> Result<(Vec<u8>, u64), &'static str> {
+    let (max, slots) = match chunks.kind_of(slot) {
+        Some(ChunkKind::Entries) if slot != 0 => (TEXT_SLOT_MAX, 1),
+        Some(ChunkKind::Blocks) if slot.is_multiple_of(SLOTS_PER_BLOCK) => {
+            (TEXT_BLOCK_MAX, SLOTS_PER_BLOCK)
+        }
+        _ => return Err("lies in no place for texts"),
+    };
+    let head_len = size_of::<TextHead>();
+    let bytes = window
+        .get(geometry.slot_at(slot), head_len + max)
+        .ok_or("lies in no place for texts")?;
+    let (head, rest) = TextHead::read_from_prefix(bytes).map_err(|_| "lies in no place")?;
+    if head.owner != owner {
+        return Err("is another inode's");
+    }
+    let text = usize::try_from(head.len)
+        .ok()
+        .filter(|len| *len > 0)
+        .and_then(|len| rest.get(..len))
+        .ok_or("has an impossible length")?;
+    if !head.is_sound(owner, text) {
+        return Err("does not fit its checksum");
+    }
+    if text.contains(&0) {
+        return Err("has a zero byte in it");
+    }
+    Ok((text.to_vec(), slots))
+}
+
+/// The second line of the state block, valid when clean.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Saved {
+    pub(crate) live_map_check: u64,
+    pub(crate) inodes: u64,
+    pub(crate) blocks: u64,
+    check: u64,
+}
+
+impl Saved {
+    pub(crate) fn read(view: &View, geometry: &Geometry) -> Self {
+        let word = |offset| view.word(geometry.state_at + offset);
+        Self {
+            live_map_check: word(PoolState::LIVE_MAP_CHECK),
+            inodes: word(PoolState::INODES),
+            blocks: word(PoolState::BLOCKS),
+            check: word(PoolState::SAVED_CHECK),
+        }
+    }
+
+    /// Whether the line fits its checksum: that of the three words before, in order of address.
+    pub(crate) fn is_sound(&self) -> bool {
+        let words = [self.live_map_check, self.inodes, self.blocks];
+        self.check == u64::from(vellum_layout::checksum_words(&words))
+    }
+}
+
+/// CRC-32C of the saved live map.
+pub(crate) fn live_map_checksum(view: &View, geometry: &Geometry) -> u64 {
+    let mut map = vec![0; (geometry.meta_slots() / 8) as usize];
+    view.read(geometry.live_map_at, &mut map);
+    u64::from(checksum(&map))
+}

@@ -1,0 +1,293 @@
+//! The tree that the entries make: what the root reaches, which inodes count, names, links.
+
+use vellum_layout::{Entry, EntryHead, FileKind, Geometry, ROOT_SLOT};
+use zerocopy::FromBytes;
+
+use crate::image::View;
+use crate::inodes::{Found, Nodes};
+use crate::logs::{Logs, Name};
+use crate::report::{Class, Place, Sink};
+
+/// Judges the tree. Whatever is wrong with a directory that nothing names and that holds nothing
+/// is what a crash left of a half-made or half-removed one, where `sink` is lenient.
+pub(crate) fn judge(
+    view: &View,
+    geometry: &Geometry,
+    nodes: &mut Nodes,
+    logs: &mut Logs,
+    sink: &mut Sink,
+) {
+    let root = judge_root(nodes, sink);
+    reach(nodes, logs, root);
+    judge_broken(nodes, sink);
+    keep(nodes, root, sink);
+    if root.is_some() {
+        judge_unreached(nodes, logs, root, sink);
+    }
+    logs.issues
+        .sort_by_key(|issue| (issue.directory, issue.class));
+    for issue in &logs.issues {
+        if !nodes.list[issue.directory as usize].kept {
+            continue;
+        }
+        if issue.residue {
+            sink.residue(issue.class, issue.place, &issue.detail);
+        } else {
+            sink.damage(issue.class, issue.place, &issue.detail);
+        }
+    }
+    judge_cookies(nodes, logs, sink);
+    judge_names(view, geometry, nodes, logs, sink);
+    for (number, node) in nodes.list.iter().enumerate() {
+        if node.kept {
+            judge_links(nodes, number as u32, root, sink);
+        }
+    }
+}
+
+fn judge_root(nodes: &Nodes, sink: &mut Sink) -> Option<u32> {
+    let root = nodes.root();
+    let place = Place::Inode(ROOT_SLOT);
+    match (root, nodes.find(ROOT_SLOT)) {
+        (Some(number), _) => {
+            if nodes.list[number as usize].orphan {
+                sink.damage(Class::Root, place, "is an orphan");
+            }
+        }
+        (None, Found::Node(_)) => sink.damage(Class::Root, place, "is no directory"),
+        (None, Found::Broken(_)) => sink.damage(Class::Root, place, "is unsound"),
+        (None, _) => sink.damage(Class::Root, place, "is not in use"),
+    }
+    root
+}
+
+/// The node that a valid, fitting entry names.
+fn target(nodes: &Nodes, name: &Name) -> Option<u32> {
+    let Found::Node(number) = nodes.find(name.ino) else {
+        return None;
+    };
+    let node = &nodes.list[number as usize];
+    let fits =
+        name.alive && node.identity.generation() == name.generation && node.kind == name.kind;
+    fits.then_some(number)
+}
+
+/// Marks the directories that the root reaches.
+fn reach(nodes: &mut Nodes, logs: &Logs, root: Option<u32>) {
+    let Some(root) = root else {
+        return;
+    };
+    let mut edges: Vec<(u32, u32)> = logs
+        .names
+        .iter()
+        .filter(|name| name.kind == FileKind::Directory)
+        .filter_map(|name| Some((name.directory, target(nodes, name)?)))
+        .collect();
+    edges.sort_unstable();
+    let mut ready = vec![root];
+    nodes.list[root as usize].reached = true;
+    while let Some(directory) = ready.pop() {
+        let from = edges.partition_point(|edge| edge.0 < directory);
+        let children = edges[from..].iter().take_while(|edge| edge.0 == directory);
+        for &(_, child) in children {
+            let node = &mut nodes.list[child as usize];
+            if !node.reached {
+                node.reached = true;
+                ready.push(child);
+            }
+        }
+    }
+}
+
+/// An unsound inode that nothing names is what a crash leaves of a creation whose lines were
+/// written back in part.
+fn judge_broken(nodes: &Nodes, sink: &mut Sink) {
+    for broken in &nodes.broken {
+        let place = Place::Inode(broken.slot);
+        if broken.named || broken.slot == ROOT_SLOT {
+            sink.damage(broken.class, place, &broken.detail);
+        } else {
+            sink.residue(
+                broken.class,
+                place,
+                format_args!("{}; unnamed", broken.detail),
+            );
+        }
+    }
+}
+
+/// Decides which inodes count: those with a name, and where nothing is forgiven all others too.
+fn keep(nodes: &mut Nodes, root: Option<u32>, sink: &mut Sink) {
+    for (number, node) in nodes.list.iter_mut().enumerate() {
+        if node.names > 0 || root == Some(number as u32) {
+            continue;
+        }
+        let full = node.kind == FileKind::Directory && node.children > 0;
+        node.kept = full || !sink.lenient;
+        if full {
+            // Judged with the directories that the root does not reach.
+            continue;
+        }
+        let place = Place::Inode(node.slot);
+        let kind = node.kind;
+        if node.orphan {
+            let detail = format_args!("{kind:?} was open without a name");
+            sink.residue(Class::Orphan, place, detail);
+        } else {
+            sink.residue(Class::Unnamed, place, format_args!("{kind:?} has no entry"));
+        }
+    }
+}
+
+/// Directories with names or contents that the root does not reach.
+fn judge_unreached(nodes: &Nodes, logs: &Logs, root: Option<u32>, sink: &mut Sink) {
+    // 0: not seen; else the number of the walk that saw it.
+    let mut seen = vec![0u32; nodes.list.len()];
+    let mut walk = 0;
+    for start in 0..nodes.list.len() as u32 {
+        let node = &nodes.list[start as usize];
+        let held = node.names > 0 || node.children > 0;
+        if node.kind != FileKind::Directory || node.reached || !held {
+            continue;
+        }
+        let detail = format_args!("holds {} entries", node.children);
+        sink.damage(Class::Unreachable, Place::Inode(node.slot), detail);
+        walk += 1;
+        let mut at = start;
+        while seen[at as usize] == 0 && nodes.list[at as usize].names > 0 {
+            seen[at as usize] = walk;
+            at = nodes.list[at as usize].named_by;
+        }
+        if seen[at as usize] == walk {
+            let slot = nodes.list[at as usize].slot;
+            sink.damage(Class::Cycle, Place::Inode(slot), "contains itself");
+        }
+    }
+    if let Some(name) = logs
+        .names
+        .iter()
+        .find(|name| name.ino == ROOT_SLOT && target(nodes, name) == root)
+    {
+        let detail = format_args!(
+            "inode {} has an entry that names the root",
+            nodes.list[name.directory as usize].slot
+        );
+        sink.damage(Class::Cycle, Place::Inode(ROOT_SLOT), detail);
+    }
+}
+
+/// Cookies ascend along each log.
+fn judge_cookies(nodes: &Nodes, logs: &mut Logs, sink: &mut Sink) {
+    logs.names
+        .sort_unstable_by_key(|name| (name.directory, name.sequence));
+    for pair in logs.names.windows(2) {
+        let [before, name] = pair else { continue };
+        let directory = &nodes.list[name.directory as usize];
+        if before.directory == name.directory && before.cookie >= name.cookie && directory.kept {
+            sink.damage(
+                Class::Cookies,
+                Place::Inode(directory.slot),
+                format_args!(
+                    "cookie {} (slot {}) follows cookie {} (slot {})",
+                    name.cookie, name.slot, before.cookie, before.slot
+                ),
+            );
+        }
+    }
+}
+
+/// No directory has two valid entries of one name.
+fn judge_names(view: &View, geometry: &Geometry, nodes: &Nodes, logs: &Logs, sink: &mut Sink) {
+    let mut hashes: Vec<(u32, u64, u64)> = logs
+        .names
+        .iter()
+        .filter(|name| name.alive && nodes.list[name.directory as usize].kept)
+        .map(|name| (name.directory, name.hash, name.slot))
+        .collect();
+    hashes.sort_unstable();
+    // One entry named twice by a log is told as a slot owned twice.
+    hashes.dedup();
+    let mut rest = hashes.as_slice();
+    while let Some(&(directory, hash, _)) = rest.first() {
+        let same = rest
+            .iter()
+            .take_while(|next| (next.0, next.1) == (directory, hash))
+            .count();
+        let (group, after) = rest.split_at(same);
+        rest = after;
+        if group.len() < 2 {
+            continue;
+        }
+        let mut texts: Vec<_> = group
+            .iter()
+            .map(|&(_, _, slot)| (name_at(view, geometry, slot), slot))
+            .collect();
+        texts.sort();
+        for pair in texts.windows(2) {
+            if pair[0].0 == pair[1].0 {
+                sink.damage(
+                    Class::DuplicateName,
+                    Place::Inode(nodes.list[directory as usize].slot),
+                    format_args!(
+                        "{:?} at slots {} and {}",
+                        pair[0].0.escape_ascii().to_string(),
+                        pair[0].1,
+                        pair[1].1
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// The name of the entry at `slot`, which was found sound.
+fn name_at(view: &View, geometry: &Geometry, slot: u64) -> Vec<u8> {
+    let at = geometry.slot_at(slot);
+    let head: [u8; Entry::NAME as usize] = view.bytes(at);
+    let len = EntryHead::read_from_bytes(&head).map_or(0, |head| head.name_len);
+    let mut name = vec![0; usize::from(len)];
+    view.read(at + Entry::NAME, &mut name);
+    name
+}
+
+/// Links, parent and times of one inode.
+fn judge_links(nodes: &Nodes, number: u32, root: Option<u32>, sink: &mut Sink) {
+    let node = &nodes.list[number as usize];
+    let place = Place::Inode(node.slot);
+    let is_root = root == Some(number);
+    if node.kind != FileKind::Directory {
+        if node.names > 0 && node.names != node.links {
+            let detail = format_args!("is {}, but {} entries name it", node.links, node.names);
+            sink.residue(Class::LinkCount, place, detail);
+        }
+        return;
+    }
+    if node.names > 1 {
+        let detail = format_args!("{} entries name it", node.names);
+        sink.damage(Class::DirectoryNames, place, detail);
+    }
+    let links = node.subdirectories + 2;
+    if node.links != links && (is_root || node.names > 0) {
+        let detail = format_args!(
+            "is {}, but with {} directories in it it is {links}",
+            node.links, node.subdirectories
+        );
+        sink.residue(Class::LinkCount, place, detail);
+    }
+    let parent = if is_root {
+        ROOT_SLOT
+    } else {
+        nodes.list[node.named_by as usize].slot
+    };
+    if (is_root || node.names == 1) && node.parent != parent {
+        let detail = format_args!("says inode {}, but lies in inode {parent}", node.parent);
+        sink.damage(Class::ParentWrong, place, detail);
+    }
+    if node.latest > node.ctime {
+        let detail = format_args!(
+            "changed at {} ns, but an entry changed at {} ns",
+            node.ctime, node.latest
+        );
+        sink.residue(Class::DirectoryTimes, place, detail);
+    }
+}

@@ -1,0 +1,464 @@
+//! Pools laid out by hand from the structures of `layout`, for the checker's tests.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::collections::BTreeMap;
+
+use vellum_layout::{
+    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry, GeometryRequest,
+    IdentityWord, Inode, InodeState, JournalHead, JournalPair, LifeWord, LinksWord, LogExtentHead,
+    LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind, NamespaceKind, PoolPhase,
+    PoolState, SLOT_BYTES, SLOTS_PER_BLOCK, StateWord, Superblock, TEXT_SLOT_MAX, TargetWord,
+    TextHead, checksum, checksum_words, name_hash,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Seed of the pools' hashes.
+pub(crate) const SEED: u64 = 0x5EED;
+/// A time, later than which nothing in a pool is.
+pub(crate) const NOW: i64 = 1_700_000_000_000_000_000;
+
+#[derive(Default)]
+struct Log {
+    at: u64,
+    kind: Option<LogExtentKind>,
+    used: u64,
+    base: u64,
+}
+
+/// A pool under construction.
+pub(crate) struct TestImage {
+    /// Its bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// Its superblock.
+    pub(crate) superblock: Superblock,
+    /// Where everything lies.
+    pub(crate) geometry: Geometry,
+    logs: BTreeMap<u64, Log>,
+    used: Vec<bool>,
+    next_chunk: u64,
+    free: BTreeMap<u8, Vec<(u64, u64)>>,
+    next_block: u64,
+    time: i64,
+    inodes: u64,
+    data_blocks: u64,
+}
+
+impl TestImage {
+    /// An empty pool of 1 MiB, not closed.
+    pub(crate) fn empty() -> Self {
+        Self::of_size(1 << 20, None)
+    }
+
+    /// An empty pool, not closed.
+    pub(crate) fn of_size(pool_bytes: u64, metadata_bytes: Option<u64>) -> Self {
+        let geometry = Geometry::plan(&GeometryRequest {
+            pool_bytes,
+            metadata_bytes,
+            thread_slots: None,
+        })
+        .unwrap();
+        let superblock = Superblock::new(
+            &geometry,
+            [9; 16],
+            SEED,
+            NOW,
+            "test",
+            NamespaceKind::Direct,
+            MappingKind::HashFs,
+        );
+        let mut new = Self {
+            bytes: vec![0; geometry.pool_bytes as usize],
+            superblock,
+            geometry,
+            logs: BTreeMap::new(),
+            used: vec![false; geometry.meta_slots() as usize],
+            next_chunk: 0,
+            free: BTreeMap::new(),
+            next_block: 0,
+            time: NOW - 1_000_000_000,
+            inodes: 0,
+            data_blocks: 0,
+        };
+        new.write_superblocks();
+        new.set_word(geometry.state_at, StateWord::new(PoolPhase::Dirty, 1).0);
+        let reserved = new.take(ChunkKind::Inodes, 1);
+        new.used[reserved as usize] = false;
+        let root = new.inode(FileKind::Directory, 0o755);
+        assert_eq!(root, vellum_layout::ROOT_SLOT);
+        new.edit_inode(root, |inode| {
+            inode.parent = root;
+            inode.links = LinksWord::new(2, 0).0;
+        });
+        new
+    }
+
+    /// Writes every copy of the superblock.
+    pub(crate) fn write_superblocks(&mut self) {
+        let copy = self.superblock.clone();
+        for at in [0, BLOCK_BYTES, self.geometry.replica_at] {
+            self.set_bytes(at, copy.as_bytes());
+        }
+    }
+
+    /// Stores bytes.
+    pub(crate) fn set_bytes(&mut self, at: u64, data: &[u8]) {
+        self.bytes[at as usize..at as usize + data.len()].copy_from_slice(data);
+    }
+
+    /// Stores a word.
+    pub(crate) fn set_word(&mut self, at: u64, word: u64) {
+        self.set_bytes(at, &word.to_le_bytes());
+    }
+
+    /// Loads a word.
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        u64::read_from_bytes(&self.bytes[at as usize..at as usize + 8]).unwrap()
+    }
+
+    /// Takes metadata slots.
+    pub(crate) fn take(&mut self, kind: ChunkKind, slots: u64) -> u64 {
+        let per_chunk = self.geometry.slots_per_chunk();
+        let runs = self.free.entry(kind as u8).or_default();
+        let mut found = runs.iter().position(|run| run.1 >= slots);
+        if found.is_none() {
+            let chunk = self.next_chunk;
+            assert!(chunk < self.geometry.meta_chunks, "the test pool is full");
+            self.next_chunk += 1;
+            runs.push((chunk * per_chunk, per_chunk));
+            found = Some(runs.len() - 1);
+            let at = self.geometry.chunk_table_at + chunk * 8;
+            self.set_word(at, ChunkWord::new(chunk, kind, 0).0);
+        }
+        let runs = self.free.get_mut(&(kind as u8)).unwrap();
+        let run = &mut runs[found.unwrap()];
+        let slot = run.0;
+        *run = (run.0 + slots, run.1 - slots);
+        self.used[slot as usize..(slot + slots) as usize].fill(true);
+        slot
+    }
+
+    /// A new live inode without a name.
+    pub(crate) fn inode(&mut self, kind: FileKind, mode: u16) -> u64 {
+        let slot = self.take(ChunkKind::Inodes, 1);
+        let links = if kind == FileKind::Directory { 2 } else { 0 };
+        let inode = Inode {
+            identity: IdentityWord::new(InodeState::Live, kind, mode, 3).0,
+            links: LinksWord::new(links, 0).0,
+            btime: self.time,
+            ctime: NOW,
+            mtime: NOW,
+            atime: NOW,
+            ..Inode::default()
+        };
+        self.put_inode(slot, inode);
+        self.inodes += 1;
+        slot
+    }
+
+    /// Writes an inode, its checksum made to fit.
+    pub(crate) fn put_inode(&mut self, slot: u64, mut inode: Inode) {
+        inode.checksum = inode.expected_checksum(slot);
+        self.set_bytes(self.geometry.slot_at(slot), inode.as_bytes());
+    }
+
+    /// Reads an inode.
+    pub(crate) fn get_inode(&self, slot: u64) -> Inode {
+        let at = self.geometry.slot_at(slot) as usize;
+        Inode::read_from_bytes(&self.bytes[at..at + 128]).unwrap()
+    }
+
+    /// Changes an inode, its checksum made to fit.
+    pub(crate) fn edit_inode(&mut self, slot: u64, edit: impl FnOnce(&mut Inode)) {
+        let mut inode = self.get_inode(slot);
+        edit(&mut inode);
+        self.put_inode(slot, inode);
+    }
+
+    /// Pool offset of the log word that comes next in `directory`, and the cookie of its entry.
+    pub(crate) fn next_word(&mut self, directory: u64) -> (u64, u64) {
+        let mut log = self.logs.remove(&directory).unwrap_or_default();
+        if log.kind.is_none_or(|kind| log.used == kind.words()) {
+            let (kind, chunk) = match log.kind {
+                None => (LogExtentKind::Small, ChunkKind::Entries),
+                Some(_) => (LogExtentKind::Large, ChunkKind::Blocks),
+            };
+            let at = self.take(chunk, kind.slots());
+            let base = log.kind.map_or(3, |kind| log.base + kind.words());
+            let head = LogExtentHead::new(at, directory, base, kind, false);
+            self.set_bytes(self.geometry.slot_at(at), head.as_bytes());
+            if log.kind.is_some() {
+                let before = self.geometry.slot_at(log.at);
+                self.set_word(before + LogExtentHead::NEXT, at);
+            } else {
+                self.edit_inode(directory, |inode| inode.root = at);
+            }
+            log = Log {
+                at,
+                kind: Some(kind),
+                used: 0,
+                base,
+            };
+        }
+        let place = self.geometry.slot_at(log.at) + log.kind.unwrap().words_at() + log.used * 8;
+        let cookie = log.base + log.used;
+        log.used += 1;
+        self.logs.insert(directory, log);
+        (place, cookie)
+    }
+
+    /// Writes an entry that no log names; gives its slot and checksum.
+    pub(crate) fn unlogged(
+        &mut self,
+        directory: u64,
+        name: &[u8],
+        ino: u64,
+        cookie: u64,
+    ) -> (u64, u32) {
+        let identity = IdentityWord(self.get_inode(ino).identity);
+        self.time += 1;
+        let head = EntryHead {
+            life: LifeWord::alive(self.time).0,
+            target: TargetWord::new(ino, identity.kind().unwrap()).0,
+            cookie,
+            parent: directory,
+            generation: identity.generation(),
+            checksum: 0,
+            name_hash: name_hash(SEED, name),
+            name_len: name.len() as u16,
+            flags: 0,
+        };
+        let slot = self.take(ChunkKind::Entries, Entry::slots_for(name.len()));
+        self.put_entry(slot, &head, name);
+        (slot, self.get_entry(slot).0.checksum)
+    }
+
+    /// Writes an entry at `slot`, its checksum made to fit.
+    pub(crate) fn put_entry(&mut self, slot: u64, head: &EntryHead, name: &[u8]) {
+        let mut buffer = [0; 384];
+        let len = Entry::encode(head, name, &mut buffer);
+        self.set_bytes(self.geometry.slot_at(slot), &buffer[..len]);
+    }
+
+    /// Reads an entry.
+    pub(crate) fn get_entry(&self, slot: u64) -> (EntryHead, Vec<u8>) {
+        let at = self.geometry.slot_at(slot) as usize;
+        let (head, rest) = EntryHead::read_from_prefix(&self.bytes[at..]).unwrap();
+        (head, rest[..usize::from(head.name_len)].to_vec())
+    }
+
+    /// Changes an entry's head, its checksum made to fit.
+    pub(crate) fn edit_entry(&mut self, slot: u64, edit: impl FnOnce(&mut EntryHead)) {
+        let (mut head, name) = self.get_entry(slot);
+        edit(&mut head);
+        self.put_entry(slot, &head, &name);
+    }
+
+    /// Names `ino` in `directory`; gives the entry's slot. Counts no link.
+    pub(crate) fn name(&mut self, directory: u64, name: &[u8], ino: u64) -> u64 {
+        let (word, cookie) = self.next_word(directory);
+        let (slot, _) = self.unlogged(directory, name, ino, cookie);
+        self.set_word(word, LogWord::settled(slot).0);
+        slot
+    }
+
+    /// Names `ino` in `directory` and counts the link; gives the entry's slot.
+    pub(crate) fn link(&mut self, directory: u64, name: &[u8], ino: u64) -> u64 {
+        let is_directory =
+            IdentityWord(self.get_inode(ino).identity).kind() == Some(FileKind::Directory);
+        if is_directory {
+            self.edit_inode(directory, |inode| inode.links += 1);
+            self.edit_inode(ino, |inode| inode.parent = directory);
+        } else {
+            self.edit_inode(ino, |inode| inode.links += 1);
+        }
+        self.name(directory, name, ino)
+    }
+
+    /// Removes an entry: its life ends.
+    pub(crate) fn kill(&mut self, entry: u64) {
+        self.time += 1;
+        let at = self.geometry.slot_at(entry) + Entry::LIFE;
+        self.set_word(at, LifeWord::dead(self.time).0);
+    }
+
+    /// A directory.
+    pub(crate) fn directory(&mut self, parent: u64, name: &[u8]) -> u64 {
+        let ino = self.inode(FileKind::Directory, 0o755);
+        self.link(parent, name, ino);
+        ino
+    }
+
+    /// A file of `blocks` mapped blocks.
+    pub(crate) fn file(&mut self, parent: u64, name: &[u8], blocks: u32) -> u64 {
+        let ino = self.inode(FileKind::File, 0o644);
+        self.edit_inode(ino, |inode| {
+            inode.size = u64::from(blocks) * BLOCK_BYTES - u64::from(blocks > 0) * 7;
+            if blocks > 0 {
+                inode.root = MapRoot::new(0, ino as u32).0;
+            }
+        });
+        for logical in 0..blocks {
+            self.map(MapState::Mapped, ino as u32, logical);
+        }
+        self.link(parent, name, ino);
+        ino
+    }
+
+    /// Takes a data block; gives its number.
+    pub(crate) fn map(&mut self, state: MapState, id: u32, logical: u32) -> u64 {
+        let block = self.next_block;
+        self.next_block += 1;
+        self.set_map(block, MapWord::new(state, id, logical));
+        if state != MapState::Limbo {
+            self.data_blocks += 1;
+        }
+        block
+    }
+
+    /// Stores a table entry.
+    pub(crate) fn set_map(&mut self, block: u64, word: MapWord) {
+        self.set_word(self.geometry.table_at + block * 8, word.0);
+    }
+
+    /// A symlink.
+    pub(crate) fn symlink(&mut self, parent: u64, name: &[u8], text: &[u8]) -> u64 {
+        let ino = self.inode(FileKind::Symlink, 0o777);
+        let at = if text.len() <= TEXT_SLOT_MAX {
+            self.take(ChunkKind::Entries, 1)
+        } else {
+            self.take(ChunkKind::Blocks, SLOTS_PER_BLOCK)
+        };
+        let offset = self.geometry.slot_at(at);
+        self.set_bytes(offset, TextHead::new(ino, text).as_bytes());
+        self.set_bytes(offset + size_of::<TextHead>() as u64, text);
+        self.edit_inode(ino, |inode| {
+            inode.root = at;
+            inode.size = text.len() as u64;
+        });
+        self.link(parent, name, ino);
+        ino
+    }
+
+    /// Writes a record into a thread slot's journal.
+    pub(crate) fn journal(&mut self, thread_slot: u32, pairs: &[JournalPair]) {
+        let at = self.geometry.thread_slot_at(thread_slot);
+        let head = JournalHead::new(5, pairs.len());
+        self.set_word(at + JournalHead::AT, head.0);
+        let check = head.seal(u64::from(thread_slot), pairs);
+        self.set_word(at + JournalHead::CHECK, check);
+        for (pair, to) in pairs.iter().zip((at + JournalHead::PAIRS..).step_by(16)) {
+            self.set_word(to, pair.at);
+            self.set_word(to + 8, pair.value);
+        }
+    }
+
+    /// Saves the live map and counters, and marks the pool as closed.
+    pub(crate) fn close(&mut self) {
+        let mut map = vec![0u8; (self.geometry.meta_slots() / 8) as usize];
+        for (slot, used) in self.used.iter().enumerate() {
+            map[slot / 8] |= u8::from(*used) << (slot % 8);
+        }
+        self.set_bytes(self.geometry.live_map_at, &map);
+        let saved = [u64::from(checksum(&map)), self.inodes, self.data_blocks];
+        let at = self.geometry.state_at;
+        self.set_word(at + PoolState::LIVE_MAP_CHECK, saved[0]);
+        self.set_word(at + PoolState::INODES, saved[1]);
+        self.set_word(at + PoolState::BLOCKS, saved[2]);
+        self.set_word(at + PoolState::SAVED_CHECK, checksum_words(&saved).into());
+        self.set_word(at, StateWord::new(PoolPhase::Clean, 1).0);
+    }
+
+    /// Marks the pool as not closed.
+    pub(crate) fn reopen(&mut self) {
+        let at = self.geometry.state_at;
+        self.set_word(at, StateWord::new(PoolPhase::Dirty, 2).0);
+    }
+
+    /// Pool offset of metadata slot `slot`.
+    pub(crate) fn at(&self, slot: u64) -> u64 {
+        self.geometry.slot_at(slot)
+    }
+
+    /// Bytes of the metadata region.
+    pub(crate) fn metadata(&self) -> std::ops::Range<u64> {
+        let bytes = self.geometry.meta_slots() * SLOT_BYTES;
+        self.geometry.meta_at..self.geometry.meta_at + bytes
+    }
+}
+
+/// The parts of [`sample`] that tests change.
+pub(crate) struct Sample {
+    /// The pool.
+    pub(crate) image: TestImage,
+    /// A directory in the root, with two log extents.
+    pub(crate) dir: u64,
+    /// Its entry.
+    pub(crate) dir_entry: u64,
+    /// An empty directory in `dir`.
+    pub(crate) sub: u64,
+    /// A file in the root with three blocks and two names.
+    pub(crate) file: u64,
+    /// Its first entry.
+    pub(crate) file_entry: u64,
+    /// A file in `dir` with one block.
+    pub(crate) other: u64,
+    /// A symlink in the root with a short text.
+    pub(crate) short: u64,
+    /// A symlink in the root with a long text.
+    pub(crate) long: u64,
+    /// A dead entry of the root.
+    pub(crate) dead: u64,
+    /// Entries of `dir`, in order of cookie.
+    pub(crate) entries: Vec<u64>,
+}
+
+/// A pool with something of everything, not closed.
+pub(crate) fn sample() -> Sample {
+    let mut image = TestImage::empty();
+    let dir = image.inode(FileKind::Directory, 0o755);
+    let dir_entry = image.link(1, b"dir", dir);
+    let file = image.inode(FileKind::File, 0o600);
+    image.edit_inode(file, |inode| {
+        inode.root = MapRoot::new(0, file as u32).0;
+        inode.size = 3 * BLOCK_BYTES - 100;
+    });
+    for logical in 0..3 {
+        image.map(MapState::Mapped, file as u32, logical);
+    }
+    image.map(MapState::Unwritten, file as u32, 7);
+    let file_entry = image.link(1, b"file", file);
+    image.link(dir, b"hard link", file);
+    let short = image.symlink(1, b"short", b"dir/file 3");
+    let long = image.symlink(1, b"long", &[b'y'; 3000]);
+    let dead = image.name(1, b"gone", file);
+    image.kill(dead);
+    let sub = image.directory(dir, b"sub");
+    let fifo = image.inode(FileKind::Fifo, 0o600);
+    image.link(dir, &[b'n'; 255], fifo);
+    let other = image.file(dir, b"other", 1);
+    let mut entries = Vec::new();
+    for i in 0..20 {
+        let ino = image.inode(FileKind::File, 0o644);
+        entries.push(image.link(dir, format!("file {i}").as_bytes(), ino));
+    }
+    Sample {
+        image,
+        dir,
+        dir_entry,
+        sub,
+        file,
+        file_entry,
+        other,
+        short,
+        long,
+        dead,
+        entries,
+    }
+}
+
+/// [`sample`], closed.
+pub(crate) fn closed() -> Sample {
+    let mut sample = sample();
+    sample.image.close();
+    sample
+}
