@@ -60,10 +60,13 @@ impl Model {
                 Some(_) if exclusive => return Err(Errno::EEXIST),
                 Some(ino) => match &self.node(ino)?.body {
                     Body::Symlink(target) if flags & libc::O_NOFOLLOW == 0 => {
-                        walk.follow(target)?
+                        walk.follow_last(dir, ino, target)?
                     }
                     Body::Dir { .. } => return Err(Errno::EISDIR),
-                    _ => return self.open(ino, flags, cred, now),
+                    _ => {
+                        self.may_open_existing(dir, ino, cred)?;
+                        return self.open(ino, flags, cred, now);
+                    }
                 },
             }
         };

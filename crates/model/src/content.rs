@@ -96,29 +96,30 @@ impl Content {
         }
     }
 
-    /// Frees the whole blocks in the range and zeroes the rest of it; the size stays. As on ext4, preallocation past
-    /// the block that holds the end of file is out of reach.
+    /// Frees the whole blocks in the range and zeroes the rest of it; the size stays. As on ext4, a range that reaches
+    /// the end of file takes its last block whole, and preallocation past that block is out of reach.
     pub fn punch(&mut self, offset: u64, len: u64) {
-        let reach = self.size.next_multiple_of(BLOCK_SIZE as u64);
         if offset >= self.size {
             return;
         }
-        let end = (offset + len).min(reach);
-        let touched: Vec<Piece> = {
-            let unit = BLOCK_SIZE as u64;
-            let blocks = self.blocks.range(offset / unit..end.div_ceil(unit));
-            blocks
-                .flat_map(|(&index, _)| {
-                    let from = offset.max(index * unit);
-                    pieces(from, end.min((index + 1) * unit) - from)
-                })
-                .collect()
+        let unit = BLOCK_SIZE as u64;
+        let end = if offset + len < self.size {
+            offset + len
+        } else {
+            self.size.next_multiple_of(unit)
         };
-        for piece in touched {
-            if piece.to - piece.from == BLOCK_SIZE {
-                self.blocks.remove(&piece.index);
-            } else if let Some(Block::Data(data)) = self.blocks.get_mut(&piece.index) {
-                Arc::make_mut(data)[piece.from..piece.to].fill(0);
+        let allocated: Vec<u64> = self
+            .blocks
+            .range(offset / unit..end.div_ceil(unit))
+            .map(|(&index, _)| index)
+            .collect();
+        for index in allocated {
+            let from = (offset.max(index * unit) - index * unit) as usize;
+            let to = (end.min((index + 1) * unit) - index * unit) as usize;
+            if to - from == BLOCK_SIZE {
+                self.blocks.remove(&index);
+            } else if let Some(Block::Data(data)) = self.blocks.get_mut(&index) {
+                Arc::make_mut(data)[from..to].fill(0);
             }
         }
     }

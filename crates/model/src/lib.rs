@@ -13,7 +13,7 @@
 //!
 //! Where the model deliberately departs from ext4:
 //! * following a symbolic link during path resolution does not change its access time (`readlink` does);
-//! * the kernel's hardening settings `fs.protected_*` are off, unless [`Model::protect_hardlinks`] turns the one on;
+//! * the kernel's hardening settings `fs.protected_*` are off, unless [`Model::hardening`] says otherwise;
 //! * a directory's size is always [`DIRECTORY_SIZE`] and a symbolic link has no blocks;
 //! * a file may be [`FILE_SIZE_MAX`] bytes (ext4: one block less), and a directory has at most [`LINK_MAX`] links;
 //! * space never runs out.
@@ -59,7 +59,7 @@ pub use ops::{Op, Outcome, Payload, StatView, Step, pattern};
 pub use rename::{RENAME_EXCHANGE, RENAME_NOREPLACE};
 pub use snapshot::{NodeSnapshot, Snapshot, SnapshotBody, Times, diff};
 pub use text::ParseError;
-pub use tree::{AtimePolicy, Attr, Cred, DirEntry, Ino, Kind, Model};
+pub use tree::{AtimePolicy, Attr, Cred, DirEntry, Hardening, Ino, Kind, Model};
 
 /// Bytes in a block: the unit of allocation, and of `SEEK_DATA` and `SEEK_HOLE`.
 pub const BLOCK_SIZE: usize = 4096;

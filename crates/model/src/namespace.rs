@@ -135,7 +135,7 @@ impl Model {
         let node = self.node(ino)?;
         self.search(entry.dir, cred)?;
         self.check_absent(entry)?;
-        if self.protect_hardlinks && !cred.owns(node) && !self.is_safe_link_source(ino, cred) {
+        if self.hardening.hardlinks && !cred.owns(node) && !self.is_safe_link_source(ino, cred) {
             return Err(Errno::EPERM);
         }
         self.may_create(entry.dir, cred)?;

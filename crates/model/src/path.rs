@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes on with a link's target in place of the component that was returned or walked last.
-    pub(crate) fn follow(&mut self, target: &[u8]) -> Result<()> {
+    fn follow(&mut self, target: &[u8]) -> Result<()> {
         self.links += 1;
         if self.links > SYMLINK_FOLLOW_MAX {
             return Err(Errno::ELOOP);
@@ -105,6 +105,12 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Goes on with the target of the last component, which is the link `ino` in `dir`.
+    pub(crate) fn follow_last(&mut self, dir: Ino, ino: Ino, target: &[u8]) -> Result<()> {
+        self.follow(target)?;
+        self.model.may_follow(dir, ino, self.cred)
+    }
+
     /// Walks to the end. The last component is followed if `follow_last` or if slashes come after it.
     pub(crate) fn reach_end(&mut self, follow_last: bool) -> Result<Ino> {
         loop {
@@ -113,7 +119,9 @@ impl<'a> Walk<'a> {
             };
             let ino = self.model.find(dir, &name)?.ok_or(Errno::ENOENT)?;
             match &self.model.node(ino)?.body {
-                Body::Symlink(target) if follow_last || slash => self.follow(target)?,
+                Body::Symlink(target) if follow_last || slash => {
+                    self.follow_last(dir, ino, target)?
+                }
                 Body::Dir { .. } => return Ok(ino),
                 _ if slash => return Err(Errno::ENOTDIR),
                 _ => return Ok(ino),
@@ -187,6 +195,38 @@ mod tests {
         assert_eq!(at(b"closed/in", true), Err(Errno::EACCES));
         assert_eq!(at(b"closed/.", true), Err(Errno::EACCES));
         assert!(at(b"closed/", true).is_ok());
+    }
+
+    #[test]
+    fn planted_links_are_not_followed_if_the_kernel_is_hardened() {
+        let mut model = Model::new(0);
+        let (root, user) = (Cred::superuser(), Cred::user(5, 5, &[]));
+        model.node_mut(Ino::ROOT).unwrap().mode = 0o1777;
+        model.symlink_at(b".", Ino::ROOT, b"l", &user, 1).unwrap();
+        let file = model
+            .create(Ino::ROOT, b"f", 0o666, true, &user, 1)
+            .unwrap();
+        model.open(file, libc::O_RDONLY, &user, 1).unwrap();
+        let open = |model: &mut Model, path: &[u8], flags| {
+            model.open_at(Ino::ROOT, path, flags, 0, &root, 1).err()
+        };
+        let (create, nofollow) = (libc::O_CREAT, libc::O_CREAT | libc::O_NOFOLLOW);
+        assert_eq!(model.resolve(Ino::ROOT, b"l", true, &root), Ok(Ino::ROOT));
+        assert_eq!(open(&mut model, b"f", create), None);
+        assert_eq!(open(&mut model, b"l", nofollow), Some(Errno::EACCES));
+        model.hardening = crate::Hardening {
+            hardlinks: true,
+            symlinks: true,
+            regular: 1,
+        };
+        assert_eq!(
+            model.resolve(Ino::ROOT, b"l", true, &root),
+            Err(Errno::EACCES)
+        );
+        assert_eq!(model.resolve(Ino::ROOT, b"l/.", true, &root), Ok(Ino::ROOT));
+        assert_eq!(model.resolve(Ino::ROOT, b"l", true, &user), Ok(Ino::ROOT));
+        assert_eq!(open(&mut model, b"f", create), Some(Errno::EACCES));
+        assert_eq!(open(&mut model, b"f", libc::O_RDONLY), None);
     }
 
     #[test]

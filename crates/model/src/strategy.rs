@@ -21,11 +21,6 @@ pub fn cred() -> impl Strategy<Value = Cred> {
     prop_oneof![Just(all[0].clone()), prop::sample::select(all)]
 }
 
-/// An operation by some user.
-pub fn step() -> impl Strategy<Value = Step> {
-    (cred(), op()).prop_map(|(cred, op)| Step { cred, op })
-}
-
 /// A name: mostly `a` to `d`, sometimes one of two of the longest, one of 100 bytes, or one that is too long.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let long = |byte: u8, len: usize| Just([vec![byte; len - 1], vec![b'z']].concat());
@@ -39,12 +34,15 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// Where operations get their paths from.
+pub type Paths = BoxedStrategy<Vec<u8>>;
+
 /// A path of one to three names, sometimes absolute, with doubled or trailing slashes, or empty.
-pub fn path() -> impl Strategy<Value = Vec<u8>> {
+pub fn path() -> Paths {
     let names = prop_oneof![
-        5 => vec(name(), 1),
+        6 => vec(name(), 1),
         4 => vec(name(), 2),
-        3 => vec(name(), 3),
+        1 => vec(name(), 3),
     ];
     let dress = prop_oneof![
         60 => Just(("", "/", "")),
@@ -67,6 +65,20 @@ pub fn path() -> impl Strategy<Value = Vec<u8>> {
         1 => Just([b"a/".repeat(2047), b"a".to_vec()].concat()),
         1 => Just(b"a/".repeat(2048)),
     ]
+    .boxed()
+}
+
+/// A path of one or two of two names: so few that most operations find what they need.
+pub fn few_paths() -> Paths {
+    let name = || prop::sample::select(vec!["a", "b"]);
+    prop_oneof![
+        10 => name().prop_map(str::to_owned),
+        5 => (name(), name()).prop_map(|(dir, name)| format!("{dir}/{name}")),
+        1 => name().prop_map(|name| format!("{name}/")),
+        1 => Just(".".to_owned()),
+    ]
+    .prop_map(String::into_bytes)
+    .boxed()
 }
 
 /// A length in bytes, small or near a multiple of a block or of 32 KiB.
@@ -171,18 +183,48 @@ fn open_flags() -> impl Strategy<Value = i32> {
         )
 }
 
-/// Any operation except `Times`, whose outcome depends on the implementation's clock.
+/// Any operation, on any path, except `Times`, whose outcome depends on the implementation's clock.
 pub fn op() -> impl Strategy<Value = Op> {
+    op_over(&path())
+}
+
+/// Any operation but `Times` on these paths.
+pub fn op_over(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
     prop_oneof![
-        30 => namespace_op(),
-        22 => content_op(),
-        12 => attribute_op(),
-        14 => slot_op(),
+        30 => namespace_op(paths),
+        22 => content_op(paths),
+        12 => attribute_op(paths),
+        14 => slot_op(paths),
+    ]
+}
+
+/// An operation of one of these by some user.
+pub fn step(ops: impl Strategy<Value = Op>) -> impl Strategy<Value = Step> {
+    (cred(), ops).prop_map(|(cred, op)| Step { cred, op })
+}
+
+/// Steps that go together: of all kinds over many or few paths, or only names, or only the content of two files.
+pub fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
+    let (many, few) = (path(), few_paths());
+    let two = prop::sample::select(vec![b"a".to_vec(), b"b".to_vec()]).boxed();
+    let create = (two.clone(), mode()).prop_map(|(path, mode)| Op::Create {
+        path,
+        mode,
+        exclusive: false,
+    });
+    let content = prop_oneof![6 => content_op(&two), 4 => slot_op(&two), 1 => attribute_op(&two), 1 => create];
+    let names = prop_oneof![12 => namespace_op(&few), 1 => attribute_op(&few)];
+    prop_oneof![
+        vec(step(op_over(&many)), 1..longest),
+        vec(step(op_over(&few)), 1..longest),
+        vec(step(names), 1..longest),
+        vec(step(content), 1..longest),
     ]
 }
 
 /// An operation that makes, moves, removes or lists names.
-pub fn namespace_op() -> impl Strategy<Value = Op> {
+pub fn namespace_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
+    let path = || paths.clone();
     prop_oneof![
         5 => (path(), mode(), any::<bool>()).prop_map(|(path, mode, exclusive)| Op::Create { path, mode, exclusive }),
         5 => (path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }),
@@ -199,7 +241,8 @@ pub fn namespace_op() -> impl Strategy<Value = Op> {
 }
 
 /// An operation on the bytes of a file, by path.
-pub fn content_op() -> impl Strategy<Value = Op> {
+pub fn content_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
+    let path = || paths.clone();
     let seed = || 0..1000u64;
     prop_oneof![
         6 => (path(), size(), seed(), len())
@@ -215,7 +258,8 @@ pub fn content_op() -> impl Strategy<Value = Op> {
 }
 
 /// An operation on attributes, by path.
-pub fn attribute_op() -> impl Strategy<Value = Op> {
+pub fn attribute_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
+    let path = || paths.clone();
     prop_oneof![
         4 => (path(), mode()).prop_map(|(path, mode)| Op::Chmod { path, mode }),
         4 => (path(), uid(), gid(), any::<bool>())
@@ -227,8 +271,9 @@ pub fn attribute_op() -> impl Strategy<Value = Op> {
 }
 
 /// An operation on one of four slots of open handles.
-pub fn slot_op() -> impl Strategy<Value = Op> {
-    let slot = || 0..4u8;
+pub fn slot_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
+    let path = || paths.clone();
+    let slot = || 0..3u8;
     prop_oneof![
         6 => (slot(), path(), open_flags(), mode())
             .prop_map(|(slot, path, flags, mode)| Op::Open { slot, path, flags, mode }),
@@ -250,7 +295,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_step_is_a_line(step in step()) {
+        fn every_step_is_a_line(step in step(op())) {
             prop_assert_eq!(step.to_string().parse::<Step>(), Ok(step));
         }
     }

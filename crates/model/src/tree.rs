@@ -93,6 +93,20 @@ pub enum AtimePolicy {
     Never,
 }
 
+/// The kernel's `fs.protected_*` settings, which forbid more than POSIX does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hardening {
+    /// `protected_hardlinks`: only the owner, or who may read and write a regular file that is neither set-user-id nor
+    /// executable set-group-id, may link to it.
+    pub hardlinks: bool,
+    /// `protected_symlinks`: in a sticky directory that anyone may write, the last component is followed only if the link
+    /// belongs to the caller or to the directory's owner.
+    pub symlinks: bool,
+    /// `protected_regular`: in a sticky directory that anyone may write (2: or its group), `O_CREAT` opens an existing
+    /// file only if it belongs to the caller or to the directory's owner.
+    pub regular: u8,
+}
+
 /// Attributes of an inode. Times are nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
@@ -186,6 +200,8 @@ pub(crate) const SET_UID: u32 = 0o4000;
 pub(crate) const SET_GID: u32 = 0o2000;
 pub(crate) const STICKY: u32 = 0o1000;
 pub(crate) const GROUP_EXEC: u32 = 0o010;
+const GROUP_WRITE: u32 = 0o020;
+const OTHER_WRITE: u32 = 0o002;
 
 /// How long a relative access time may be out of date, in nanoseconds.
 const DAY: i64 = 86_400_000_000_000;
@@ -201,9 +217,8 @@ pub struct Model {
     pub(crate) slots: BTreeMap<u8, Handle>,
     /// When reading changes access times.
     pub atime_policy: AtimePolicy,
-    /// Whether the kernel's `fs.protected_hardlinks` is imitated: only the owner, or who may read and write a regular
-    /// file that is not set-user-id or executable set-group-id, may link to it. Off in a new model.
-    pub protect_hardlinks: bool,
+    /// The kernel's settings of `fs.protected_*`; all off in a new model.
+    pub hardening: Hardening,
 }
 
 impl Model {
@@ -216,7 +231,7 @@ impl Model {
             next_handle: 1,
             slots: BTreeMap::new(),
             atime_policy: AtimePolicy::default(),
-            protect_hardlinks: false,
+            hardening: Hardening::default(),
         };
         let body = Body::Dir {
             entries: BTreeMap::new(),
@@ -330,6 +345,34 @@ impl Model {
             _ if name.contains(&b'/') || name.contains(&0) => Err(Errno::EINVAL),
             _ if name.len() > NAME_MAX => Err(Errno::ENAMETOOLONG),
             _ => Ok(self.entries(dir)?.get(name).copied()),
+        }
+    }
+
+    /// Whether someone else may have put `ino` into the sticky directory `dir` to trap the caller.
+    fn is_planted(&self, dir: Ino, ino: Ino, writable: u32, cred: &Cred) -> Result<bool> {
+        let (parent, node) = (self.node(dir)?, self.node(ino)?);
+        let exposed = parent.mode & STICKY != 0 && parent.mode & writable != 0;
+        Ok(exposed && node.uid != parent.uid && node.uid != cred.uid)
+    }
+
+    /// Checks `fs.protected_symlinks` for a link that is the last component of a path.
+    pub(crate) fn may_follow(&self, dir: Ino, link: Ino, cred: &Cred) -> Result<()> {
+        let refused = self.hardening.symlinks && self.is_planted(dir, link, OTHER_WRITE, cred)?;
+        if refused { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    /// Checks what the kernel does before `O_CREAT` opens something that exists; a symbolic link, which is there only
+    /// with `O_NOFOLLOW`, is checked whatever the settings.
+    pub(crate) fn may_open_existing(&self, dir: Ino, ino: Ino, cred: &Cred) -> Result<()> {
+        let writable = match (self.node(ino)?.kind(), self.hardening.regular) {
+            (Kind::File, 0) => return Ok(()),
+            (Kind::File, 2..) => OTHER_WRITE | GROUP_WRITE,
+            _ => OTHER_WRITE,
+        };
+        if self.is_planted(dir, ino, writable, cred)? {
+            Err(Errno::EACCES)
+        } else {
+            Ok(())
         }
     }
 
