@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use vellum_layout::{BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord, mix};
 
 use crate::image::{View, for_each_word};
-use crate::inodes::Nodes;
+use crate::inodes::{Found, Nodes};
 use crate::report::{Class, Place, Sink, Summary};
 
 /// Largest file: 2^32 blocks of 4 KiB.
@@ -90,6 +90,12 @@ pub(crate) fn judge(
 /// Sizes and mapping roots.
 fn owners(nodes: &Nodes, sink: &mut Sink) -> Owners {
     let mut owners = Owners::default();
+    // Blocks of an unsound inode are not nobody's, but nothing more is known of them.
+    for broken in nodes.broken.iter().filter(|broken| broken.named) {
+        if let Some((0, id)) = MapRoot(broken.root).get() {
+            owners.insert(id, (broken.slot, u64::MAX));
+        }
+    }
     for node in nodes.list.iter().filter(|node| node.kept) {
         let place = Place::Inode(node.slot);
         if let Some(field) = node.reserved {
@@ -115,7 +121,9 @@ fn owners(nodes: &Nodes, sink: &mut Sink) -> Owners {
             continue;
         }
         let blocks = node.size.min(SIZE_MAX).div_ceil(BLOCK_BYTES);
-        if let Some((other, _)) = owners.insert(id, (node.slot, blocks)) {
+        if let Some((other, _)) = owners.insert(id, (node.slot, blocks))
+            && !matches!(nodes.find(other), Found::Broken(_))
+        {
             let detail = format_args!("id {id} is inode {other}'s too");
             sink.damage(Class::MapShared, place, detail);
         }

@@ -9,8 +9,25 @@ use zerocopy::IntoBytes;
 use crate::image::{View, for_each_word};
 use crate::report::{Class, Place, Sink};
 
-/// The superblock that counts, if the image has one.
-pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<Superblock> {
+/// A copy of the superblock that is older than the one that counts.
+pub(crate) struct Stale {
+    name: &'static str,
+    sequence: u64,
+}
+
+/// The copies are rewritten one after the other, so a crash leaves older ones.
+pub(crate) fn judge_stale(stale: &[Stale], superblock: &Superblock, sink: &mut Sink) {
+    for copy in stale {
+        let detail = format_args!(
+            "has sequence {} but another has {}",
+            copy.sequence, superblock.sequence
+        );
+        sink.residue(Class::SuperblockCopy, Place::Superblock(copy.name), detail);
+    }
+}
+
+/// The superblock that counts, if the image has one, and the older copies.
+pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Vec<Stale>)> {
     let last = (view.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     let mut copies = vec![("first copy", 0), ("second copy", BLOCK_BYTES)];
     if last > BLOCK_BYTES {
@@ -44,15 +61,17 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<Superblock> {
         return None;
     };
     let truncated = best.pool_bytes > view.len();
+    let mut stale = Vec::new();
     for (name, at, copy) in decoded {
         // The last copy lies where the pool ends, which need not be where the image ends.
         if at > BLOCK_BYTES && at != best.replica_at {
             continue;
         }
-        judge_copy(name, copy, &best, sink);
+        stale.extend(judge_copy(name, copy, &best, sink));
     }
     if best.replica_at != last && !truncated {
-        judge_copy("last copy", read_copy(view, best.replica_at), &best, sink);
+        let copy = read_copy(view, best.replica_at);
+        stale.extend(judge_copy("last copy", copy, &best, sink));
     }
     if truncated {
         sink.incomplete = true;
@@ -63,7 +82,7 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<Superblock> {
         sink.damage(Class::Geometry, Place::Superblock("counting copy"), error);
         return None;
     }
-    Some(best)
+    Some((best, stale))
 }
 
 fn read_copy(view: &View, at: u64) -> Result<Superblock, SuperblockError> {
@@ -81,29 +100,23 @@ fn judge_copy(
     copy: Result<Superblock, SuperblockError>,
     best: &Superblock,
     sink: &mut Sink,
-) {
+) -> Option<Stale> {
     let place = Place::Superblock(name);
     match copy {
-        Err(error) => {
-            sink.damage(Class::SuperblockCopy, place, error);
-        }
+        Err(error) => sink.damage(Class::SuperblockCopy, place, error),
         Ok(copy) if copy.uuid != best.uuid => {
             sink.damage(Class::SuperblockCopy, place, "is of another pool");
         }
-        // The copies are rewritten one after the other, so a crash leaves older ones.
-        Ok(copy) if copy.sequence != best.sequence => sink.residue(
-            Class::SuperblockCopy,
-            place,
-            format_args!(
-                "has sequence {} but another has {}",
-                copy.sequence, best.sequence
-            ),
-        ),
+        Ok(copy) if copy.sequence != best.sequence => {
+            let sequence = copy.sequence;
+            return Some(Stale { name, sequence });
+        }
         Ok(copy) if copy.as_bytes() != best.as_bytes() => {
             sink.damage(Class::SuperblockCopy, place, "differs at the same sequence");
         }
         Ok(_) => {}
     }
+    None
 }
 
 /// Phase and epoch by the state word.

@@ -46,6 +46,8 @@ pub(crate) struct Broken {
     pub(crate) slot: u64,
     pub(crate) class: Class,
     pub(crate) detail: String,
+    /// Its root, which may be a mapping root.
+    pub(crate) root: u64,
     pub(crate) named: bool,
 }
 
@@ -127,6 +129,7 @@ impl Nodes {
                     slot,
                     class,
                     detail,
+                    root: inode.root,
                     named: false,
                 });
                 BROKEN | (self.broken.len() as u32 - 1)

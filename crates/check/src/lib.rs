@@ -72,8 +72,9 @@ fn run(image: &dyn Image, options: Options) -> Report {
     let mut sink = Sink::default();
     let mut summary = Summary::default();
     let mut phase = Phase::Unknown;
-    if let Some(superblock) = entrance::superblock(&view, &mut sink) {
+    if let Some((superblock, stale)) = entrance::superblock(&view, &mut sink) {
         phase = walk(&mut view, &superblock, options, &mut summary, &mut sink);
+        entrance::judge_stale(&stale, &superblock, &mut sink);
     }
     for range in view.take_unreadable() {
         sink.incomplete = true;

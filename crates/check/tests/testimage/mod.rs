@@ -368,6 +368,20 @@ impl TestImage {
         self.set_word(at, StateWord::new(PoolPhase::Clean, 1).0);
     }
 
+    /// Makes the counter of inodes (0) or of blocks (1) wrong.
+    pub(crate) fn miscount(&mut self, which: usize, delta: i64) {
+        let counter = [&mut self.inodes, &mut self.data_blocks]
+            .into_iter()
+            .nth(which)
+            .unwrap();
+        *counter = counter.wrapping_add_signed(delta);
+    }
+
+    /// Leaves a slot out of the live map.
+    pub(crate) fn forget(&mut self, slot: u64) {
+        self.used[slot as usize] = false;
+    }
+
     /// Marks the pool as not closed.
     pub(crate) fn reopen(&mut self) {
         let at = self.geometry.state_at;
