@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum MediaError {
     /// Somebody else has the pool open.
-    #[error("{} is in use{}: close it there, or open it read-only after it is closed", path.display(), owner(*owner_pid))]
+    #[error("{} is in use{}: close it there first", path.display(), owner(*owner_pid))]
     Busy {
         /// The pool.
         path: PathBuf,

@@ -115,7 +115,7 @@ impl MappedPool {
                     fd,
                     path: None,
                 };
-                pool.ask_for_large_pages();
+                pool.mapping.prefer_large_pages();
                 Ok(pool)
             }
             Err(MappingError::Full(full)) => Err(full),
@@ -179,12 +179,6 @@ impl MappedPool {
         }
     }
 
-    fn ask_for_large_pages(&self) {
-        let (base, bytes) = self.mapping.whole();
-        // SAFETY: changes no byte, only how the kernel backs them; the range is our mapping.
-        let _refusal_is_fine = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
-    }
-
     /// Maps what was opened.
     fn of(backing: Backing, media: MediaChoice, read_only: bool) -> Result<Self, MediaError> {
         let may_be_dax = matches!(media, MediaChoice::Auto | MediaChoice::Dax);
@@ -211,7 +205,7 @@ impl MappedPool {
             path: Some(backing.path),
         };
         if kind != MediaKind::File {
-            pool.ask_for_large_pages();
+            pool.mapping.prefer_large_pages();
         }
         Ok(pool)
     }

@@ -5,7 +5,7 @@ use crate::heap::outside;
 use crate::isa::Isa;
 use crate::memory::LINE_BYTES;
 use crate::{MediaError, count};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,6 +88,13 @@ impl Mapping {
     /// Start and size for `madvise`.
     pub(crate) fn whole(&self) -> (*mut std::ffi::c_void, usize) {
         (self.base.cast(), self.mapped_bytes)
+    }
+
+    /// Asks for large pages; the kernel may decline.
+    pub(crate) fn prefer_large_pages(&self) {
+        let (base, bytes) = self.whole();
+        // SAFETY: changes no byte, only how the kernel backs them; the range is our mapping.
+        let _refusal_is_fine = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
     }
 
     /// The cell at `at`; `None`, recorded, if it is outside or misaligned.

@@ -92,7 +92,8 @@ impl SimPool {
         }
     }
 
-    /// Forgets what was recorded and records from now on.
+    /// Forgets what was recorded and records from now on. Stores that other threads are in the
+    /// middle of may escape: start before they run.
     pub fn start_recording(&self) {
         let mut log = lock(&self.log);
         log.clear();
@@ -191,6 +192,7 @@ impl SimPool {
         let Some(cell) = self.memory.cell(at) else {
             return 0;
         };
+        self.seen(at, 8);
         count::wrote(8);
         self.change(
             at,

@@ -7,7 +7,7 @@ use vellum_media::{
     VectorVariant,
 };
 
-const LEN: u64 = 16 << 10;
+const LEN: u64 = 80 << 10;
 
 /// Every combination of variants, and whether the processor has it.
 fn variants() -> impl Iterator<Item = (String, Option<Isa>)> {
@@ -221,23 +221,34 @@ fn two_mappings_of_one_arena() {
 
 #[test]
 fn words_are_never_torn() {
-    let pool = MappedPool::anonymous(LEN).expect("anonymous pool");
-    let done = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for round in 0..20_000_u64 {
-                let word = (round % 251) * 0x0101_0101_0101_0101;
-                let bytes = word.to_le_bytes().repeat(24);
-                pool.write(8, &bytes);
-            }
-            done.store(true, Relaxed);
-        });
-        let mut out = [0; 200];
-        while !done.load(Relaxed) {
-            pool.read(3, &mut out);
-            for word in out[5..197].chunks(8) {
-                assert!(word.iter().all(|byte| *byte == word[0]), "{word:?}");
-            }
+    const WORDS: usize = 5000;
+    let copy_bytes = [3 * 8, 24 * 8, 100 * 8, WORDS * 8];
+    for (name, isa) in variants().filter_map(|(name, isa)| Some((name, isa?))) {
+        if isa.flush_variant() != FlushVariant::Generic {
+            continue;
         }
-    });
+        let pool = anonymous().with_isa(isa);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..2000_u64 {
+                    let word = (round % 251) * 0x0101_0101_0101_0101;
+                    let bytes = word.to_le_bytes().repeat(WORDS);
+                    let len = copy_bytes[round as usize % copy_bytes.len()];
+                    // Misaligned in our memory, aligned in the pool.
+                    pool.write(8, &bytes[round as usize % 8..][..len - 8]);
+                }
+                done.store(true, Relaxed);
+            });
+            let mut out = vec![0; 5 + WORDS * 8];
+            while !done.load(Relaxed) {
+                for len in copy_bytes {
+                    pool.read(3, &mut out[..5 + len]);
+                    for word in out[5..5 + len].chunks(8) {
+                        assert!(word.iter().all(|byte| *byte == word[0]), "{name}: {word:?}");
+                    }
+                }
+            }
+        });
+    }
 }

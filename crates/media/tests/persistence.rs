@@ -1,5 +1,6 @@
 //! The persistency model against cases computed by hand.
 
+use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use vellum_media::{CrashPoint, CrashPoints, Event, Memory, Op, Persistent, SimPool};
@@ -309,4 +310,96 @@ fn too_many_combinations_are_sampled() {
 fn the_base_must_be_the_right_one() {
     let (_, log) = record(|pool| pool.store(A, 1, Relaxed));
     CrashPoints::new(vec![1; 256], &log).next_point();
+}
+
+/// What a line may hold after `done` events, straight from the definition: any prefix of its stores
+/// that is no shorter than what a flush saw whose thread has fenced since.
+fn by_definition(log: &[Event], done: usize, line: u64) -> BTreeSet<(u64, u64)> {
+    let is_here = |at: u64| at - at % 64 == line;
+    let mut held = vec![(0, 0)];
+    let mut least = 0;
+    for (i, event) in log[..done].iter().enumerate() {
+        let fenced = || {
+            let later = &log[i + 1..done];
+            later
+                .iter()
+                .any(|other| other.thread == event.thread && other.op == Op::Fence)
+        };
+        let flushed = match event.op {
+            Op::Store {
+                at,
+                after,
+                non_temporal,
+                ..
+            } if is_here(at) => {
+                let mut cells = held[held.len() - 1];
+                *(if at % 64 == 0 {
+                    &mut cells.0
+                } else {
+                    &mut cells.1
+                }) = after;
+                held.push(cells);
+                non_temporal
+            }
+            Op::Flush { line: flushed } => flushed == line,
+            _ => false,
+        };
+        if flushed && fenced() {
+            least = held.len() - 1;
+        }
+    }
+    held[least..].iter().copied().collect()
+}
+
+proptest! {
+    #[test]
+    fn the_walk_agrees_with_the_definition(
+        steps in prop::collection::vec((0..3_u32, 0..8_u8, 0..4_usize, 0..3_u64), 0..40),
+    ) {
+        let mut cells = [0; 4];
+        let places = [A, A2, B, B + 8];
+        let log: Vec<_> = steps
+            .into_iter()
+            .map(|(thread, what, cell, after)| {
+                let op = match what {
+                    0..4 => {
+                        let before = std::mem::replace(&mut cells[cell], after);
+                        Op::Store { at: places[cell], before, after, non_temporal: what == 3 }
+                    }
+                    4 | 5 => Op::Flush { line: places[cell] - places[cell] % 64 },
+                    6 => Op::Fence,
+                    _ => Op::Marker(after),
+                };
+                Event { thread, op }
+            })
+            .collect();
+        let mut points = CrashPoints::new(vec![0; 256], &log);
+        let mut stopped = vec![0];
+        loop {
+            let point = points.here();
+            for line in [A, B] {
+                let pair = |bytes: &[u8]| {
+                    let cell = |at: usize| bytes[at..at + 8].try_into().expect("eight bytes");
+                    (u64::from_ne_bytes(cell(0)), u64::from_ne_bytes(cell(8)))
+                };
+                let state = point.in_flight().iter().find(|state| state.line == line);
+                let found = match state {
+                    Some(state) => state.contents.iter().map(|bytes| pair(bytes)).collect(),
+                    None => BTreeSet::from([pair(&point.durable()[line as usize..])]),
+                };
+                prop_assert_eq!(found, by_definition(&log, point.events_done(), line));
+            }
+            match points.next_point() {
+                Some(point) => stopped.push(point.events_done()),
+                None => break,
+            }
+        }
+        // Between two points nothing changed.
+        for done in 0..=log.len() {
+            let last = stopped.iter().rev().find(|&&stop| stop <= done).expect("0 is a stop");
+            for line in [A, B] {
+                prop_assert_eq!(by_definition(&log, *last, line), by_definition(&log, done, line));
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What every processor can do: no cache instructions, words through relaxed atomics.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 /// Bytes of a word.
 const WORD: usize = 8;
@@ -13,11 +13,13 @@ pub(super) fn fence() {
 /// Copies `len` bytes out of shared memory, whole aligned words at once.
 ///
 /// # Safety
-/// `from` must be readable for `len` bytes through atomics, `to` writable and the caller's own.
+/// `from` must be readable for `len` bytes through atomics, and so must the page that holds the last
+/// of them; `to` must be writable for `len` bytes and the caller's own.
 #[inline]
 pub(super) unsafe fn copy_out(mut from: *const u8, mut to: *mut u8, mut len: usize) {
     // SAFETY: every pointer below is `from` or `to` advanced by less than the `len` bytes the caller
-    // vouches for; a word is read only where it is aligned and whole. `to` needs no alignment.
+    // vouches for. Words are read only where they are aligned; the last may not be whole, but lies in
+    // the page of its first byte, which is mapped. `to` needs no alignment.
     unsafe {
         while len > 0 && !from.cast::<u64>().is_aligned() {
             *to = (*from.cast::<AtomicU8>()).load(Ordering::Relaxed);
@@ -28,9 +30,9 @@ pub(super) unsafe fn copy_out(mut from: *const u8, mut to: *mut u8, mut len: usi
             to.cast::<u64>().write_unaligned(word);
             (from, to, len) = (from.add(WORD), to.add(WORD), len - WORD);
         }
-        while len > 0 {
-            *to = (*from.cast::<AtomicU8>()).load(Ordering::Relaxed);
-            (from, to, len) = (from.add(1), to.add(1), len - 1);
+        if len > 0 {
+            let word = (*from.cast::<AtomicU64>()).load(Ordering::Relaxed);
+            put_short(word.to_le(), to, len);
         }
     }
 }
@@ -41,7 +43,8 @@ pub(super) unsafe fn copy_out(mut from: *const u8, mut to: *mut u8, mut len: usi
 /// `from` must be readable for `len` bytes and the caller's own, `to` writable through atomics.
 #[inline]
 pub(super) unsafe fn copy_in(mut from: *const u8, mut to: *mut u8, mut len: usize) {
-    // SAFETY: as in `copy_out`, with the sides exchanged.
+    // SAFETY: every pointer is `from` or `to` advanced by less than `len`. Words are stored only where
+    // they are aligned and whole; after them `to` is aligned to 8, so its halves and quarters are.
     unsafe {
         while len > 0 && !to.cast::<u64>().is_aligned() {
             (*to.cast::<AtomicU8>()).store(*from, Ordering::Relaxed);
@@ -52,9 +55,18 @@ pub(super) unsafe fn copy_in(mut from: *const u8, mut to: *mut u8, mut len: usiz
             (*to.cast::<AtomicU64>()).store(word, Ordering::Relaxed);
             (from, to, len) = (from.add(WORD), to.add(WORD), len - WORD);
         }
-        while len > 0 {
+        if len & 4 != 0 {
+            let four = from.cast::<u32>().read_unaligned();
+            (*to.cast::<AtomicU32>()).store(four, Ordering::Relaxed);
+            (from, to) = (from.add(4), to.add(4));
+        }
+        if len & 2 != 0 {
+            let two = from.cast::<u16>().read_unaligned();
+            (*to.cast::<AtomicU16>()).store(two, Ordering::Relaxed);
+            (from, to) = (from.add(2), to.add(2));
+        }
+        if len & 1 != 0 {
             (*to.cast::<AtomicU8>()).store(*from, Ordering::Relaxed);
-            (from, to, len) = (from.add(1), to.add(1), len - 1);
         }
     }
 }
@@ -126,6 +138,28 @@ pub(super) unsafe fn bytes_equal(
             .load(Ordering::Relaxed)
             .to_le();
         word & ((1 << (8 * len)) - 1) == short_word(own, len)
+    }
+}
+
+/// Stores the lowest 1 to 7 bytes of `word` at `own`.
+///
+/// # Safety
+/// `own` must be writable for `len` bytes.
+#[inline]
+unsafe fn put_short(mut word: u64, mut own: *mut u8, len: usize) {
+    // SAFETY: `own` moves by what was written, within `len`, whose bits say what is left.
+    unsafe {
+        if len & 4 != 0 {
+            own.cast::<u32>().write_unaligned((word as u32).to_le());
+            (own, word) = (own.add(4), word >> 32);
+        }
+        if len & 2 != 0 {
+            own.cast::<u16>().write_unaligned((word as u16).to_le());
+            (own, word) = (own.add(2), word >> 16);
+        }
+        if len & 1 != 0 {
+            *own = word as u8;
+        }
     }
 }
 
