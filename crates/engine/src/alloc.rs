@@ -1,0 +1,283 @@
+//! Metadata slots: who uses which, known to the arena only (the pool's truth is what the logs
+//! reach). One bit a slot says *in use or held by a thread slot*.
+//!
+//! A thread slot takes a *group* (32 slots, one block's worth) at a time and serves its operations
+//! from the mask it holds, so creation shares no line with other threads. Chunks are given a kind
+//! when slots of that kind run low.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{ChunkKind, ChunkWord, SLOTS_PER_BLOCK};
+use vellum_media::{Memories, Memory, Persistent};
+
+use crate::core::{Core, header};
+use crate::error::{Error, Result};
+use crate::slots::{Op, field};
+
+/// Slots in a group.
+const GROUP: u64 = SLOTS_PER_BLOCK;
+const ALL: u32 = u32::MAX;
+/// Arena mark of a chunk whose table word is being made durable.
+const TAKING: u64 = 0xFF;
+
+impl<M: Memories> Core<M> {
+    fn chunk_cell(&self, chunk: u64) -> u64 {
+        self.map.chunks + chunk * 8
+    }
+
+    /// The kind of chunk that `slot` lies in.
+    pub(crate) fn kind_of_slot(&self, slot: u64) -> Option<ChunkKind> {
+        if slot == 0 || slot >= self.geometry.meta_slots() {
+            return None;
+        }
+        let chunk = slot / self.geometry.slots_per_chunk();
+        match self.arena.load(self.chunk_cell(chunk), Ordering::Acquire) {
+            1 => Some(ChunkKind::Inodes),
+            2 => Some(ChunkKind::Entries),
+            3 => Some(ChunkKind::Blocks),
+            _ => None,
+        }
+    }
+
+    /// Whether `ino` can be an inode's number.
+    pub(crate) fn is_inode_slot(&self, ino: u64) -> bool {
+        self.kind_of_slot(ino) == Some(ChunkKind::Inodes)
+    }
+
+    /// Notes a chunk's kind when a pool is opened.
+    pub(crate) fn note_chunk(&self, chunk: u64, kind: ChunkKind) {
+        self.arena.store(self.chunk_cell(chunk), kind as u64, Ordering::Release);
+        let slots = self.geometry.slots_per_chunk();
+        let count = if kind == ChunkKind::Free { 1 } else { slots };
+        self.arena.fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
+    }
+
+    /// Marks slots as used when a pool is opened; gives whether all of them were free.
+    pub(crate) fn note_used(&self, slot: u64, count: u64) -> bool {
+        let mut all_free = true;
+        for slot in slot..slot + count {
+            let bit = 1 << (slot % 64);
+            all_free &= self.arena.fetch_or(self.used_cell(slot), bit) & bit == 0;
+        }
+        if let Some(kind) = self.kind_of_slot(slot) {
+            let at = header::FREE_SLOTS + kind as u64 * 8;
+            self.arena.fetch_add(at, count.wrapping_neg());
+        }
+        all_free
+    }
+
+    /// Whether a slot is used (or held by a thread slot).
+    pub(crate) fn is_used(&self, slot: u64) -> bool {
+        self.arena.load(self.used_cell(slot), Ordering::Relaxed) >> (slot % 64) & 1 == 1
+    }
+
+    fn used_cell(&self, slot: u64) -> u64 {
+        self.map.used + slot / 64 * 8
+    }
+
+    /// Gives `count` slots from `slot` back. Nobody may reach them any more.
+    pub(crate) fn free_slots(&self, slot: u64, count: u64) {
+        let Some(kind) = self.kind_of_slot(slot) else { return };
+        debug_assert!(slot % 64 + count <= 64);
+        let mask = (u64::MAX >> (64 - count)) << (slot % 64);
+        self.arena.fetch_and(self.used_cell(slot), !mask);
+        self.arena.fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
+    }
+
+    /// Claims what is free of some group of `kind` (all of it, where `whole` is asked).
+    fn claim_group(&self, kind: ChunkKind, whole: bool) -> Option<(u64, u32)> {
+        let groups = self.geometry.meta_slots() / GROUP;
+        let per_chunk = self.geometry.slots_per_chunk() / GROUP;
+        let cursor_at = header::GROUP_CURSOR + kind as u64 * 8;
+        let start = self.arena.load(cursor_at, Ordering::Relaxed) % groups;
+        let mut seen = 0;
+        while seen < groups {
+            let group = (start + seen) % groups;
+            if self.kind_of_slot((group * GROUP).max(1)) != Some(kind) {
+                seen += per_chunk - group % per_chunk;
+                continue;
+            }
+            if let Some(mask) = self.claim_in(group, whole) {
+                self.arena.store(cursor_at, group, Ordering::Relaxed);
+                let count = u64::from(mask.count_ones());
+                let at = header::FREE_SLOTS + kind as u64 * 8;
+                self.arena.fetch_add(at, count.wrapping_neg());
+                return Some((group, mask));
+            }
+            seen += 1;
+        }
+        None
+    }
+
+    fn claim_in(&self, group: u64, whole: bool) -> Option<u32> {
+        let at = self.used_cell(group * GROUP);
+        let shift = group % 2 * GROUP;
+        let mut word = self.arena.load(at, Ordering::Relaxed);
+        loop {
+            let free = !((word >> shift) as u32);
+            if free == 0 || whole && free != ALL {
+                return None;
+            }
+            match self.arena.compare_exchange(at, word, word | u64::from(free) << shift) {
+                Ok(_) => return Some(free),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Gives a free chunk a kind, durably; whether there was one.
+    fn take_chunk(&self, kind: ChunkKind) -> bool {
+        for chunk in 0..self.geometry.meta_chunks {
+            let cell = self.chunk_cell(chunk);
+            let free = ChunkKind::Free as u64;
+            if self.arena.load(cell, Ordering::Relaxed) != free
+                || self.arena.compare_exchange(cell, free, TAKING).is_err()
+            {
+                continue;
+            }
+            let at = self.geometry.chunk_table_at + chunk * 8;
+            self.set_word(at, ChunkWord::new(chunk, kind, 0).0);
+            self.pool.flush(at, 8);
+            self.pool.fence();
+            self.arena.fetch_add(header::FREE_SLOTS, u64::MAX);
+            self.note_chunk(chunk, kind);
+            let first = chunk * self.geometry.slots_per_chunk() / GROUP;
+            self.arena.store(header::GROUP_CURSOR + kind as u64 * 8, first, Ordering::Relaxed);
+            return true;
+        }
+        false
+    }
+
+    /// Claims a group, taking a new chunk when slots of the kind run low.
+    fn refill(&self, kind: ChunkKind, whole: bool) -> Option<(u64, u32)> {
+        let free_at = header::FREE_SLOTS + kind as u64 * 8;
+        let low = self.geometry.slots_per_chunk() / 8;
+        let has_chunks = || self.arena.load(header::FREE_SLOTS, Ordering::Relaxed) > 0;
+        if self.arena.load(free_at, Ordering::Relaxed) <= low && has_chunks() {
+            self.take_chunk(kind);
+        }
+        loop {
+            if let Some(claimed) = self.claim_group(kind, whole) {
+                return Some(claimed);
+            }
+            if !has_chunks() || !self.take_chunk(kind) {
+                return None;
+            }
+        }
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Takes `count` adjoining slots (1 to 3) of inodes or entries.
+    pub(crate) fn alloc(&self, kind: ChunkKind, count: u64) -> Result<u64> {
+        let cache = if kind == ChunkKind::Inodes { field::INODES } else { field::ENTRIES };
+        loop {
+            let word = self.own(cache);
+            let (group, mask) = (word >> 32, word as u32);
+            if let Some(first) = find_run(mask, count) {
+                let taken = ((1u64 << count) - 1) << first;
+                self.set_own(cache, word & !taken);
+                return Ok(group * GROUP + u64::from(first));
+            }
+            self.return_held(group, mask);
+            self.set_own(cache, 0);
+            let Some((group, mask)) = self.core.refill(kind, false).or_else(|| self.steal(cache))
+            else {
+                return Err(Error::NoSpace("metadata region full"));
+            };
+            self.set_own(cache, group << 32 | u64::from(mask));
+            if find_run(mask, count).is_none() {
+                self.alloc_elsewhere(kind, cache, count)?;
+            }
+        }
+    }
+
+    /// The group just claimed is too fragmented for a run: looks on, bounded by the region.
+    fn alloc_elsewhere(&self, kind: ChunkKind, cache: u64, count: u64) -> Result<()> {
+        let mut held = Vec::new();
+        let found = loop {
+            let word = self.own(cache);
+            if find_run(word as u32, count).is_some() {
+                break Ok(());
+            }
+            held.push(word);
+            let Some((group, mask)) = self.core.refill(kind, false) else {
+                self.set_own(cache, 0);
+                break Err(Error::NoSpace("metadata region too fragmented for a long name"));
+            };
+            self.set_own(cache, group << 32 | u64::from(mask));
+        };
+        for word in held {
+            self.return_held(word >> 32, word as u32);
+        }
+        found
+    }
+
+    fn return_held(&self, group: u64, mask: u32) {
+        for bit in 0..GROUP {
+            if mask >> bit & 1 == 1 {
+                self.core.free_slots(group * GROUP + bit, 1);
+            }
+        }
+    }
+
+    /// Takes what an idle thread slot holds, when the region has nothing else.
+    fn steal(&self, cache: u64) -> Option<(u64, u32)> {
+        for slot in (0..self.core.geometry.thread_slots).filter(|&slot| slot != self.slot) {
+            if let Some(other) = self.core.enter_idle(slot) {
+                let word = other.own(cache);
+                if word as u32 != 0 {
+                    other.set_own(cache, 0);
+                    return Some((word >> 32, word as u32));
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a metadata block (32 slots); gives its first slot.
+    pub(crate) fn alloc_block(&self) -> Result<u64> {
+        let (group, _) = self
+            .core
+            .refill(ChunkKind::Blocks, true)
+            .ok_or(Error::NoSpace("metadata region full"))?;
+        Ok(group * GROUP)
+    }
+}
+
+impl<M: Memories> Core<M> {
+    /// Gives back what idle thread slots hold, before a clean close saves the map.
+    pub(crate) fn return_all_held(&self) {
+        for slot in 0..self.geometry.thread_slots {
+            let Some(op) = self.enter_idle(slot) else { continue };
+            for cache in [field::INODES, field::ENTRIES] {
+                let word = op.own(cache);
+                op.return_held(word >> 32, word as u32);
+                op.set_own(cache, 0);
+            }
+        }
+    }
+}
+
+/// The lowest position of `count` adjoining set bits.
+fn find_run(mask: u32, count: u64) -> Option<u32> {
+    let mut runs = mask;
+    for shift in 1..count as u32 {
+        runs &= mask >> shift;
+    }
+    (runs != 0).then(|| runs.trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_run;
+
+    #[test]
+    fn runs_are_found_at_the_lowest_place() {
+        assert_eq!(find_run(0b1011_0100, 1), Some(2));
+        assert_eq!(find_run(0b1011_0100, 2), Some(4));
+        assert_eq!(find_run(0b1011_0100, 3), None);
+        assert_eq!(find_run(1 << 31, 2), None);
+        assert_eq!(find_run(0, 1), None);
+    }
+}

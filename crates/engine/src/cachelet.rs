@@ -1,0 +1,309 @@
+//! Cachelets (DirectFS III-B): 128 bytes of read-mostly state per file in the arena. Everything
+//! else is read from the pool.
+//!
+//! A cachelet is found through the global index, or through the `nv_pointer` in its inode, so that
+//! hard links share one (III-D). The pointer carries the pool's epoch; a crash makes it stale.
+//!
+//! Life: taken from the free list or fresh; filled; published by compare-and-swap on the inode's
+//! `nv_pointer`; counted by `refs` (handles, nodes) and `names` (index entries that point here).
+//! At zero of both it may be evicted: pointer cleared, and after a grace period it is free.
+//!
+//! Deviation from the paper: the readable, delete and rename flags are in the index entry, not
+//! here, because they belong to a name, and hard links share the cachelet.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
+use vellum_media::{Memories, Memory};
+
+use crate::core::{Core, header};
+use crate::error::{Error, Place, Result};
+use crate::slots::{Op, pause};
+
+/// Bytes of a cachelet.
+pub(crate) const CACHELET_BYTES: u64 = 128;
+
+/// Word offsets within a cachelet. The first line is what lookups and `stat` of a file read.
+pub(crate) mod field {
+    /// Inode number; 0 while free (then [`NEXT`] links the free list).
+    pub(crate) const INO: u64 = 0;
+    /// `IdentityWord`: kind, permission bits, generation, state.
+    pub(crate) const IDENTITY: u64 = 8;
+    /// `OwnerWord`.
+    pub(crate) const OWNER: u64 = 16;
+    /// Link count (files: names; directories: 2 + subdirectories).
+    pub(crate) const LINKS: u64 = 24;
+    /// Size in bytes.
+    pub(crate) const SIZE: u64 = 32;
+    /// Modification time.
+    pub(crate) const MTIME: u64 = 40;
+    /// Change time.
+    pub(crate) const CTIME: u64 = 48;
+    /// Access time.
+    pub(crate) const ATIME: u64 = 56;
+    /// References: handles and nodes in bits 0..32, index entries in 32..64.
+    pub(crate) const REFS: u64 = 64;
+    /// Flags; see [`super::flag`].
+    pub(crate) const FLAGS: u64 = 72;
+    /// Writer's lock (files: allocate, extend, truncate; directories: log growth): 0 or the holder.
+    pub(crate) const LOCK: u64 = 80;
+    /// Files: `MapRoot`. Directories: slot of the first log extent. Symlinks: slot of the text.
+    pub(crate) const ROOT: u64 = 88;
+    /// Directories: (children << 1 | dying). Files: blocks in use (errs upward).
+    pub(crate) const CHILDREN: u64 = 96;
+    /// See [`CHILDREN`].
+    pub(crate) const BLOCKS: u64 = 96;
+    /// Directories: log tail. Files: mapping version, raised whenever a translation may go stale.
+    pub(crate) const TAIL: u64 = 104;
+    /// See [`TAIL`].
+    pub(crate) const VERSION: u64 = 104;
+    /// Directories: dead log words (low half), log generation (high half).
+    pub(crate) const DEAD: u64 = 112;
+    /// Next in the free list, the work stack or the eviction queue.
+    pub(crate) const NEXT: u64 = 120;
+}
+
+/// Bits of [`field::FLAGS`].
+pub(crate) mod flag {
+    /// Directories: every valid entry is in the index, so a miss means there is no such name.
+    pub(crate) const INDEXED: u64 = 1;
+    /// Directories: an operation is filling the index.
+    pub(crate) const BUILDING: u64 = 2;
+    /// On the work stack.
+    pub(crate) const QUEUED: u64 = 4;
+    /// Directories: times or link count are newer than the inode's.
+    pub(crate) const DIRTY: u64 = 8;
+    /// No name is left; the inode dies with the last reference.
+    pub(crate) const UNLINKED: u64 = 16;
+    /// Used since the eviction queue last looked (second chance).
+    pub(crate) const TOUCHED: u64 = 32;
+    /// In the eviction queue.
+    pub(crate) const EVICTABLE: u64 = 64;
+}
+
+/// One reference in [`field::REFS`].
+pub(crate) const REF_ONE: u64 = 1;
+/// One index entry in [`field::REFS`].
+pub(crate) const NAME_ONE: u64 = 1 << 32;
+
+/// A cachelet by number. Valid inside the operation that found it, or while a reference is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Cachelet(pub(crate) u32);
+
+const POINTER_BITS: u32 = 40;
+
+impl<M: Memories> Core<M> {
+    /// Arena offset of a word of `cachelet`.
+    pub(crate) fn cachelet_at(&self, cachelet: Cachelet, field: u64) -> u64 {
+        self.map.cachelets + u64::from(cachelet.0) * CACHELET_BYTES + field
+    }
+
+    /// Loads a word of `cachelet`.
+    pub(crate) fn get(&self, cachelet: Cachelet, field: u64) -> u64 {
+        self.arena.load(self.cachelet_at(cachelet, field), Ordering::Acquire)
+    }
+
+    /// Stores a word of `cachelet`.
+    pub(crate) fn set(&self, cachelet: Cachelet, field: u64, value: u64) {
+        self.arena.store(self.cachelet_at(cachelet, field), value, Ordering::Release);
+    }
+
+    /// The inode number.
+    pub(crate) fn ino(&self, cachelet: Cachelet) -> u64 {
+        self.get(cachelet, field::INO)
+    }
+
+    /// Pool offset of the inode.
+    pub(crate) fn inode_at(&self, cachelet: Cachelet) -> u64 {
+        self.geometry.slot_at(self.ino(cachelet))
+    }
+
+    /// Kind, permission bits and generation.
+    pub(crate) fn identity(&self, cachelet: Cachelet) -> IdentityWord {
+        IdentityWord(self.get(cachelet, field::IDENTITY))
+    }
+
+    /// The kind of file.
+    pub(crate) fn kind(&self, cachelet: Cachelet) -> FileKind {
+        self.identity(cachelet).kind().unwrap_or(FileKind::File)
+    }
+
+    /// User and group.
+    pub(crate) fn owner(&self, cachelet: Cachelet) -> OwnerWord {
+        OwnerWord(self.get(cachelet, field::OWNER))
+    }
+
+    /// A file's mapping.
+    pub(crate) fn map_root(&self, cachelet: Cachelet) -> MapRoot {
+        MapRoot(self.get(cachelet, field::ROOT))
+    }
+
+    /// Whether all of `flags` are set.
+    pub(crate) fn has_flag(&self, cachelet: Cachelet, flags: u64) -> bool {
+        self.get(cachelet, field::FLAGS) & flags == flags
+    }
+
+    /// Sets flags; gives those before.
+    pub(crate) fn raise_flag(&self, cachelet: Cachelet, flags: u64) -> u64 {
+        self.arena.fetch_or(self.cachelet_at(cachelet, field::FLAGS), flags)
+    }
+
+    /// Clears flags; gives those before.
+    pub(crate) fn clear_flag(&self, cachelet: Cachelet, flags: u64) -> u64 {
+        self.arena.fetch_and(self.cachelet_at(cachelet, field::FLAGS), !flags)
+    }
+
+    /// Adds `count` (of [`REF_ONE`] or [`NAME_ONE`]) to the references.
+    pub(crate) fn add_refs(&self, cachelet: Cachelet, count: u64) -> u64 {
+        self.arena.fetch_add(self.cachelet_at(cachelet, field::REFS), count)
+    }
+
+    /// Takes `count` from the references; gives what is left.
+    pub(crate) fn drop_refs(&self, cachelet: Cachelet, count: u64) -> u64 {
+        let at = self.cachelet_at(cachelet, field::REFS);
+        self.arena.fetch_add(at, count.wrapping_neg()).wrapping_sub(count)
+    }
+
+    /// A cachelet that belongs to nobody, all words zero.
+    pub(crate) fn take_cachelet(&self) -> Result<Cachelet> {
+        let taken = self.pop_free_cachelet().or_else(|| self.fresh_cachelet());
+        let taken = taken.ok_or(Error::OutOfMemory("cachelets"))?;
+        for word in 0..CACHELET_BYTES / 8 {
+            self.arena.store(self.cachelet_at(taken, word * 8), 0, Ordering::Relaxed);
+        }
+        self.arena.fetch_add(header::CACHELETS_USED, 1);
+        Ok(taken)
+    }
+
+    fn fresh_cachelet(&self) -> Option<Cachelet> {
+        let at = header::CACHELET_FRESH;
+        let mut fresh = self.arena.load(at, Ordering::Relaxed);
+        loop {
+            if fresh + 1 >= self.map.cachelet_count {
+                return None;
+            }
+            match self.arena.compare_exchange(at, fresh, fresh + 1) {
+                Ok(_) => return Some(Cachelet(fresh as u32 + 1)),
+                Err(now) => fresh = now,
+            }
+        }
+    }
+
+    /// Pops the free list; its head carries a tag in the upper half against ABA.
+    fn pop_free_cachelet(&self) -> Option<Cachelet> {
+        let mut head = self.arena.load(header::CACHELET_FREE, Ordering::Acquire);
+        loop {
+            let first = Cachelet(head as u32);
+            if first.0 == 0 {
+                return None;
+            }
+            let next = self.get(first, field::NEXT) & 0xFFFF_FFFF;
+            let tag = (head >> 32).wrapping_add(1) << 32;
+            match self.arena.compare_exchange(header::CACHELET_FREE, head, tag | next) {
+                Ok(_) => return Some(first),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Gives back a cachelet that nobody can reach any more.
+    pub(crate) fn free_cachelet(&self, cachelet: Cachelet) {
+        self.set(cachelet, field::INO, 0);
+        self.arena.fetch_add(header::CACHELETS_USED, u64::MAX);
+        let mut head = self.arena.load(header::CACHELET_FREE, Ordering::Acquire);
+        loop {
+            self.set(cachelet, field::NEXT, head & 0xFFFF_FFFF);
+            let new = (head >> 32).wrapping_add(1) << 32 | u64::from(cachelet.0);
+            match self.arena.compare_exchange(header::CACHELET_FREE, head, new) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// The cachelet that the inode's `nv_pointer` names, if it is of this mount.
+    pub(crate) fn nv_pointer(&self, inode_at: u64) -> Option<Cachelet> {
+        let word = self.word(inode_at + Inode::CACHELET);
+        let cachelet = word & ((1 << POINTER_BITS) - 1);
+        let fresh = word >> POINTER_BITS == u64::from(self.pool_epoch);
+        (fresh && cachelet != 0 && cachelet < self.map.cachelet_count)
+            .then_some(Cachelet(cachelet as u32))
+    }
+
+    /// The `nv_pointer` word that names `cachelet` in this mount.
+    pub(crate) fn nv_pointer_to(&self, cachelet: Cachelet) -> u64 {
+        u64::from(cachelet.0) | u64::from(self.pool_epoch) << POINTER_BITS
+    }
+
+    /// Finds or makes the cachelet of a live inode.
+    pub(crate) fn load_cachelet(&self, ino: u64) -> Result<Cachelet> {
+        let inode_at = self.slot_at(ino)?;
+        if !self.is_inode_slot(ino) {
+            return Err(Error::Stale);
+        }
+        loop {
+            if let Some(found) = self.nv_pointer(inode_at) {
+                if self.ino(found) == ino {
+                    return Ok(found);
+                }
+            }
+            let stale = self.word(inode_at + Inode::CACHELET);
+            let made = self.fill_cachelet(ino, inode_at)?;
+            let word = self.nv_pointer_to(made);
+            match self.pool.compare_exchange(inode_at + Inode::CACHELET, stale, word) {
+                Ok(_) => return Ok(made),
+                Err(_) => self.free_cachelet(made),
+            }
+        }
+    }
+
+    fn fill_cachelet(&self, ino: u64, inode_at: u64) -> Result<Cachelet> {
+        let mut inode = Inode::default();
+        self.pool.read(inode_at, zerocopy::IntoBytes::as_mut_bytes(&mut inode));
+        match IdentityWord(inode.identity).state() {
+            Some(InodeState::Live | InodeState::Orphan) => {}
+            Some(InodeState::Free) => return Err(Error::Stale),
+            None => return Err(Error::damaged("inode state unknown", Place::Inode(ino))),
+        }
+        if !inode.is_sound(ino) {
+            return Err(Error::damaged("inode checksum", Place::Inode(ino)));
+        }
+        let links = LinksWord(inode.links);
+        if links.flags() != 0 {
+            return Err(Error::Unsupported("an inode flag of a later release"));
+        }
+        let made = self.take_cachelet()?;
+        self.set(made, field::IDENTITY, inode.identity);
+        self.set(made, field::OWNER, inode.owner);
+        self.set(made, field::LINKS, u64::from(links.links()));
+        self.set(made, field::SIZE, inode.size);
+        self.set(made, field::MTIME, inode.mtime as u64);
+        self.set(made, field::CTIME, inode.ctime as u64);
+        self.set(made, field::ATIME, inode.atime as u64);
+        self.set(made, field::ROOT, inode.root);
+        self.set(made, field::INO, ino);
+        Ok(made)
+    }
+
+    /// Locks a file's writers (or a directory's log growth) out; waits for the holder.
+    pub(crate) fn lock<'a>(&'a self, op: &Op<'_, M>, cachelet: Cachelet) -> LockGuard<'a, M> {
+        let at = self.cachelet_at(cachelet, field::LOCK);
+        let mut tries = 0;
+        while self.arena.compare_exchange(at, 0, op.holder()).is_err() {
+            pause(&mut tries);
+        }
+        LockGuard { core: self, at }
+    }
+}
+
+/// Holds a cachelet's lock until dropped.
+pub(crate) struct LockGuard<'a, M: Memories> {
+    core: &'a Core<M>,
+    at: u64,
+}
+
+impl<M: Memories> Drop for LockGuard<'_, M> {
+    fn drop(&mut self) {
+        self.core.arena.store(self.at, 0, Ordering::Release);
+    }
+}

@@ -1,0 +1,173 @@
+//! What every room of the engine works on: the two memories, the geometry, the clock, and where
+//! each structure of the arena lies.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use vellum_layout::{Geometry, SLOT_BYTES};
+use vellum_media::{Memories, Memory};
+
+use crate::error::{Error, Place, Result};
+
+/// Where the structures of the arena lie (offsets in bytes).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArenaMap {
+    /// One line per thread slot and purpose; see `slots`.
+    pub(crate) slots: u64,
+    /// One bit a metadata slot: set when in use or held by a thread slot; see `alloc`.
+    pub(crate) used: u64,
+    /// One word a metadata chunk: its kind; see `alloc`.
+    pub(crate) chunks: u64,
+    /// Home buckets of the global index; see `namespace::direct::index`.
+    pub(crate) buckets: u64,
+    /// Home buckets, a power of two.
+    pub(crate) bucket_count: u64,
+    /// Overflow buckets.
+    pub(crate) overflow_buckets: u64,
+    /// How many overflow buckets there are.
+    pub(crate) overflow_count: u64,
+    /// Cachelets, 128 bytes each; number 0 is never used.
+    pub(crate) cachelets: u64,
+    /// How many cachelets there are.
+    pub(crate) cachelet_count: u64,
+    /// The mapping's own structures.
+    pub(crate) mapping: u64,
+    /// Bytes of the arena.
+    pub(crate) bytes: u64,
+}
+
+/// Words of the arena's first page.
+pub(crate) mod header {
+    /// Global reclamation epoch.
+    pub(crate) const EPOCH: u64 = 0;
+    /// Head of the stack of cachelets with background work.
+    pub(crate) const WORK: u64 = 64;
+    /// Rename lock for moving directories between parents.
+    pub(crate) const RENAME_LOCK: u64 = 128;
+    /// Lease of the background worker.
+    pub(crate) const LEASE: u64 = 136;
+    /// First cachelet never used.
+    pub(crate) const CACHELET_FRESH: u64 = 192;
+    /// Head of the list of free cachelets (tagged).
+    pub(crate) const CACHELET_FREE: u64 = 200;
+    /// Cachelets in use.
+    pub(crate) const CACHELETS_USED: u64 = 208;
+    /// First overflow bucket never used.
+    pub(crate) const OVERFLOW_FRESH: u64 = 256;
+    /// Entries in the index.
+    pub(crate) const INDEX_USED: u64 = 264;
+    /// Search position for each kind of metadata chunk (4 words).
+    pub(crate) const GROUP_CURSOR: u64 = 320;
+    /// Free metadata slots for each kind of chunk (4 words; word 0: free chunks).
+    pub(crate) const FREE_SLOTS: u64 = 384;
+    /// Inodes in use.
+    pub(crate) const INODES: u64 = 448;
+    /// First in, first out queue of directories that may be evicted: head and tail.
+    pub(crate) const EVICT_HEAD: u64 = 512;
+    /// See [`EVICT_HEAD`].
+    pub(crate) const EVICT_TAIL: u64 = 520;
+    /// Bytes of the first page.
+    pub(crate) const BYTES: u64 = 4096;
+}
+
+impl ArenaMap {
+    /// Lays out an arena for a pool: the index and the cachelets can hold every entry and inode
+    /// that the pool can, up to `cache_entries`; untouched parts cost no memory.
+    pub(crate) fn plan(geometry: &Geometry, cache_entries: u64, mapping_bytes: u64) -> Self {
+        let page = |at: u64| at.next_multiple_of(4096);
+        let entries = geometry.meta_slots().min(cache_entries).max(64);
+        let slots = header::BYTES;
+        let used = page(slots + u64::from(geometry.thread_slots) * crate::slots::ARENA_SLOT_BYTES);
+        let chunks = page(used + geometry.meta_slots().div_ceil(64) * 8);
+        let buckets = page(chunks + geometry.meta_chunks * 8);
+        let bucket_count = (entries / 4).next_power_of_two().max(16);
+        let overflow_buckets = buckets + bucket_count * 64;
+        let overflow_count = (entries / 3).max(16);
+        let cachelets = page(overflow_buckets + overflow_count * 64);
+        let cachelet_count = entries + 2;
+        let mapping = page(cachelets + cachelet_count * 128);
+        Self {
+            slots,
+            used,
+            chunks,
+            buckets,
+            bucket_count,
+            overflow_buckets,
+            overflow_count,
+            cachelets,
+            cachelet_count,
+            mapping,
+            bytes: page(mapping + mapping_bytes),
+        }
+    }
+}
+
+/// Where the time comes from.
+#[derive(Debug)]
+pub enum Clock {
+    /// The system's real-time clock.
+    System,
+    /// A counter that grows by one at each look: for simulations that must repeat exactly.
+    Counter(AtomicI64),
+}
+
+impl Clock {
+    /// Nanoseconds since 1970.
+    pub fn now(&self) -> i64 {
+        match self {
+            Self::System => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+                now.tv_sec * 1_000_000_000 + now.tv_nsec
+            }
+            Self::Counter(counter) => counter.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+/// What every room works on.
+pub(crate) struct Core<M: Memories> {
+    pub(crate) pool: M::Pool,
+    pub(crate) arena: M::Arena,
+    pub(crate) geometry: Geometry,
+    pub(crate) map: ArenaMap,
+    /// Seed of the hashes on the media.
+    pub(crate) seed: u64,
+    /// The pool's epoch (24 bits): tags `nv_pointer`s.
+    pub(crate) pool_epoch: u32,
+    pub(crate) clock: Clock,
+    pub(crate) read_only: bool,
+}
+
+impl<M: Memories> Core<M> {
+    /// Pool offset of metadata slot `slot`, if there is such a slot.
+    pub(crate) fn slot_at(&self, slot: u64) -> Result<u64> {
+        if slot == 0 || slot >= self.geometry.meta_slots() {
+            return Err(Error::damaged("metadata slot out of range", Place::Slot(slot)));
+        }
+        Ok(self.geometry.meta_at + slot * SLOT_BYTES)
+    }
+
+    /// Fails if an access since the last look went wrong (bad offset, poisoned line).
+    pub(crate) fn check_media(&self) -> Result<()> {
+        use vellum_media::Persistent as _;
+        let _ = self.pool.kind();
+        match self.pool.damaged() {
+            None => Ok(()),
+            Some(at) => Err(Error::damaged("unreadable or impossible address", Place::Offset(at))),
+        }
+    }
+
+    /// Fails if nothing may be changed.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Loads a word of the pool.
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        self.pool.load(at, Ordering::Acquire)
+    }
+
+    /// Stores a word of the pool.
+    pub(crate) fn set_word(&self, at: u64, value: u64) {
+        self.pool.store(at, value, Ordering::Release);
+    }
+}

@@ -1,0 +1,146 @@
+//! Data media: how the bytes of data blocks move. In this release data lies in the pool itself,
+//! byte-addressed: reads are one copy, writes go past the cache and are durable at the next fence.
+//!
+//! Blocks with consecutive numbers lie one behind the other, so neighbours move as one piece.
+
+use vellum_layout::BLOCK_BYTES;
+use vellum_media::{Memories, Memory, Persistent};
+
+use crate::core::Core;
+use crate::mapping::{BlockNo, Found, Mapping};
+
+/// Bytes of a range of a file that lie in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    /// The first block; `None`: nothing is there.
+    block: Option<BlockNo>,
+    /// First byte within the block.
+    skip: u64,
+    /// First byte within the range.
+    from: usize,
+    len: usize,
+}
+
+/// Cuts a range of `len` bytes that begins `skip` bytes into the first of `found` into pieces.
+fn pieces(
+    found: &[Found],
+    skip: u64,
+    len: usize,
+    block_of: impl Fn(Found) -> Option<BlockNo>,
+) -> impl Iterator<Item = Piece> {
+    let (mut next, mut from, mut skip) = (0, 0, skip);
+    std::iter::from_fn(move || {
+        if from >= len {
+            return None;
+        }
+        let first = block_of(*found.get(next)?);
+        let start = next;
+        next += 1;
+        while let Some(&more) = found.get(next)
+            && block_of(more) == first.map(|first| BlockNo(first.0 + (next - start) as u32))
+        {
+            next += 1;
+        }
+        let bytes = (next - start) as u64 * BLOCK_BYTES - skip;
+        let piece = Piece {
+            block: first,
+            skip,
+            from,
+            len: (len - from).min(bytes as usize),
+        };
+        from += piece.len;
+        skip = 0;
+        Some(piece)
+    })
+}
+
+/// Copies bytes of a file out, beginning `skip` bytes into the first block; what holds no bytes
+/// reads as zeros.
+pub(crate) fn read<M: Memories>(
+    core: &Core<M>,
+    mapping: &dyn Mapping<M>,
+    found: &[Found],
+    skip: u64,
+    out: &mut [u8],
+) {
+    let mapped = |found| match found {
+        Found::Mapped(block) => Some(block),
+        _ => None,
+    };
+    for piece in pieces(found, skip, out.len(), mapped) {
+        let out = &mut out[piece.from..piece.from + piece.len];
+        match piece.block {
+            Some(block) => core.pool.read(mapping.data_at(block) + piece.skip, out),
+            None => out.fill(0),
+        }
+    }
+}
+
+/// Copies bytes past the cache into blocks that are all there, beginning `skip` bytes into the
+/// first. Durable at the next fence.
+pub(crate) fn write<M: Memories>(
+    core: &Core<M>,
+    mapping: &dyn Mapping<M>,
+    found: &[Found],
+    skip: u64,
+    data: &[u8],
+) {
+    for piece in pieces(found, skip, data.len(), Found::block) {
+        if let Some(block) = piece.block {
+            let at = mapping.data_at(block) + piece.skip;
+            core.pool
+                .write_through(at, &data[piece.from..piece.from + piece.len]);
+        }
+    }
+}
+
+/// Zeroes bytes `[from, to)` of a block past the cache. Durable at the next fence.
+pub(crate) fn zero<M: Memories>(
+    core: &Core<M>,
+    mapping: &dyn Mapping<M>,
+    block: BlockNo,
+    from: u64,
+    to: u64,
+) {
+    if from < to {
+        core.pool
+            .zero_through(mapping.data_at(block) + from, to - from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_make_one_piece() {
+        let mapped = |n| Found::Mapped(BlockNo(n));
+        let found = [
+            mapped(7),
+            mapped(8),
+            Found::Hole,
+            Found::Hole,
+            mapped(3),
+            mapped(9),
+        ];
+        let got: Vec<_> = pieces(&found, 100, 5 * 4096, Found::block)
+            .map(|piece| {
+                (
+                    piece.block.map(|block| block.0),
+                    piece.skip,
+                    piece.from,
+                    piece.len,
+                )
+            })
+            .collect();
+        assert_eq!(
+            got,
+            [
+                (Some(7), 100, 0, 8092),
+                (None, 0, 8092, 8192),
+                (Some(3), 0, 16284, 4096),
+                (Some(9), 0, 20380, 100),
+            ]
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! What goes wrong, precisely; errno only at the edge.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+use vellum_layout::{GeometryError, SuperblockError};
+use vellum_media::MediaError;
+
+/// The result of an operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// No entry of that name.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name exists.
+    #[error("the name exists already")]
+    Exists,
+    /// A component is not a directory.
+    #[error("not a directory")]
+    NotDirectory,
+    /// The operation is not for directories.
+    #[error("is a directory")]
+    IsDirectory,
+    /// The directory has entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// Permission bits forbid it.
+    #[error("permission denied")]
+    Access,
+    /// Only the owner or a privileged user may.
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// A name has more than 255 bytes or a path 4096 or more.
+    #[error("the name or path is too long")]
+    NameTooLong,
+    /// More than 40 symbolic links on the way.
+    #[error("too many levels of symbolic links")]
+    Loop,
+    /// An argument makes no sense.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// No room left.
+    #[error("no space left in the pool ({0})")]
+    NoSpace(&'static str),
+    /// The file would be too large.
+    #[error("the file would be too large")]
+    TooLarge,
+    /// The link count is at its limit.
+    #[error("too many links")]
+    TooManyLinks,
+    /// A symlink or special file where a regular file is needed.
+    #[error("the file is not of the kind this needs")]
+    WrongKind,
+    /// Beyond the end in a seek for data or a hole.
+    #[error("no data or hole at or after that offset")]
+    NoData,
+    /// The handle's inode is gone.
+    #[error("the file no longer exists (stale handle)")]
+    Stale,
+    /// The handle was not opened for this.
+    #[error("the file is not open for that")]
+    BadHandle,
+    /// The file system is mounted for reading only.
+    #[error("the file system is open for reading only")]
+    ReadOnly,
+    /// In use: a root directory, a mount point.
+    #[error("in use")]
+    Busy,
+    /// The medium or this release cannot.
+    #[error("not supported: {0}")]
+    Unsupported(&'static str),
+    /// A table of the arena is full and nothing can be evicted.
+    #[error("out of shared memory for {0}")]
+    OutOfMemory(&'static str),
+    /// The pool's bytes contradict each other.
+    #[error("damaged: {what} at {place}; run `vellum check`")]
+    Damaged {
+        /// What is wrong.
+        what: &'static str,
+        /// Where.
+        place: Place,
+    },
+    /// The pool was not closed in order, under another boot, and is damaged.
+    #[error("{path}: the pool was not closed in order and is damaged ({first}); it can be read with `vellum mount -o ro` or examined with `vellum check`")]
+    Refused {
+        /// The pool.
+        path: PathBuf,
+        /// The first damage found.
+        first: String,
+    },
+    /// The superblock is refused.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// The pool cannot be laid out.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The medium failed.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// The operating system failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// A place in the pool, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An inode by number.
+    Inode(u64),
+    /// A metadata slot.
+    Slot(u64),
+    /// A metadata chunk.
+    Chunk(u64),
+    /// A data block.
+    Block(u64),
+    /// A pool offset.
+    Offset(u64),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Inode(n) => write!(f, "inode {n}"),
+            Self::Slot(n) => write!(f, "metadata slot {n}"),
+            Self::Chunk(n) => write!(f, "metadata chunk {n}"),
+            Self::Block(n) => write!(f, "data block {n}"),
+            Self::Offset(n) => write!(f, "pool offset {n:#x}"),
+        }
+    }
+}
+
+impl Error {
+    /// Damage of `what` at `place`.
+    pub(crate) fn damaged(what: &'static str, place: Place) -> Self {
+        Self::Damaged { what, place }
+    }
+
+    /// The errno a POSIX call gives for this.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotFound => libc::ENOENT,
+            Self::Exists => libc::EEXIST,
+            Self::NotDirectory => libc::ENOTDIR,
+            Self::IsDirectory => libc::EISDIR,
+            Self::NotEmpty => libc::ENOTEMPTY,
+            Self::Access => libc::EACCES,
+            Self::NotPermitted => libc::EPERM,
+            Self::NameTooLong => libc::ENAMETOOLONG,
+            Self::Loop => libc::ELOOP,
+            Self::Invalid(_) | Self::WrongKind => libc::EINVAL,
+            Self::NoSpace(_) => libc::ENOSPC,
+            Self::TooLarge => libc::EFBIG,
+            Self::TooManyLinks => libc::EMLINK,
+            Self::NoData => libc::ENXIO,
+            Self::Stale => libc::ESTALE,
+            Self::BadHandle => libc::EBADF,
+            Self::ReadOnly => libc::EROFS,
+            Self::Busy => libc::EBUSY,
+            Self::Unsupported(_) => libc::EOPNOTSUPP,
+            Self::OutOfMemory(_) => libc::ENOMEM,
+            Self::Damaged { .. } | Self::Refused { .. } | Self::Superblock(_) => libc::EUCLEAN,
+            Self::Geometry(_) => libc::EINVAL,
+            Self::Media(error) => error.to_errno(),
+            Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Io(error) => error,
+            other => {
+                let kind = std::io::Error::from_raw_os_error(other.errno()).kind();
+                Self::new(kind, other)
+            }
+        }
+    }
+}

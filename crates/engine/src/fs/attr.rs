@@ -1,0 +1,355 @@
+//! Attributes: `stat`, `chmod`, `chown`, `utimens`, `statfs`.
+
+use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord};
+use vellum_media::{Memories, Memory};
+
+use crate::cachelet::{Cachelet, REF_ONE, field};
+use crate::core::{Core, header};
+use crate::error::{Error, Result};
+use crate::fs::path::Follow;
+use crate::fs::{Access, Cred, Fs, Node};
+use crate::journal::Record;
+use crate::slots::Op;
+
+/// Stands for a number of blocks that was not counted yet; more than a file can have.
+const UNCOUNTED: u64 = 1 << 50;
+const SET_UID: u16 = 0o4000;
+const SET_GID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o010;
+
+/// What `stat` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: u64,
+    /// Generation of the inode.
+    pub generation: u32,
+    /// Kind of file.
+    pub kind: FileKind,
+    /// Permission bits, set-id bits and the sticky bit.
+    pub mode: u16,
+    /// Names (directories: 2 and one for each subdirectory).
+    pub nlink: u32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, for device files.
+    pub device: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space in use, in units of 512 bytes.
+    pub blocks_512: u64,
+    /// Last access, in nanoseconds since 1970.
+    pub atime_ns: i64,
+    /// Last modification, in nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// Last status change, in nanoseconds since 1970.
+    pub ctime_ns: i64,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The present time.
+    Now,
+    /// Nanoseconds since 1970.
+    At(i64),
+}
+
+/// Attributes to change; `None` stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission bits.
+    pub mode: Option<u16>,
+    /// User.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in bytes.
+    pub size: Option<u64>,
+    /// Time of last access.
+    pub atime: Option<SetTime>,
+    /// Time of last modification.
+    pub mtime: Option<SetTime>,
+}
+
+/// What `statfs` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Data blocks of 4 KiB.
+    pub blocks: u64,
+    /// Free data blocks.
+    pub blocks_free: u64,
+    /// Inodes that the metadata region can hold beside as many entries.
+    pub files: u64,
+    /// Inodes that can still be made.
+    pub files_free: u64,
+}
+
+impl<M: Memories> Fs<M> {
+    /// The attributes as of this operation. Blocks that were never counted in this mount are
+    /// counted by [`Self::counted`], outside.
+    pub(crate) fn attr_of(&self, op: &Op<'_, M>, file: Cachelet) -> Attr {
+        let core = op.core;
+        let identity = core.identity(file);
+        let kind = identity.kind().unwrap_or(FileKind::File);
+        let owner = core.owner(file);
+        let word = |field| core.get(file, field);
+        let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
+        Attr {
+            ino: core.ino(file),
+            generation: identity.generation(),
+            kind,
+            mode: identity.mode(),
+            nlink: word(field::LINKS) as u32,
+            uid: owner.uid(),
+            gid: owner.gid(),
+            device: if is_device { core.word(core.inode_at(file) + Inode::PARENT) } else { 0 },
+            size: if kind == FileKind::Directory { 4096 } else { word(field::SIZE) },
+            blocks_512: match kind {
+                FileKind::File => self.files().blocks_if_known(file).unwrap_or(UNCOUNTED) * 8,
+                FileKind::Directory => 8,
+                _ => 0,
+            },
+            atime_ns: word(field::ATIME) as i64,
+            mtime_ns: word(field::MTIME) as i64,
+            ctime_ns: word(field::CTIME) as i64,
+        }
+    }
+
+    /// The attributes of a file.
+    ///
+    /// # Errors
+    /// Damaged media.
+    pub fn attr(&self, node: &Node<M>) -> Result<Attr> {
+        let attr = self.with_op(|op| Ok(self.attr_of(op, node.cachelet)))?;
+        self.counted(attr, node.cachelet)
+    }
+
+    /// The attributes of what a path names, without holding it.
+    ///
+    /// # Errors
+    /// Those of `stat(2)`.
+    pub fn stat(&self, cred: &Cred, start: &Node<M>, path: &[u8], follow: bool) -> Result<Attr> {
+        self.stat_at(cred, start.cachelet, path, follow)
+    }
+
+    fn stat_at(&self, cred: &Cred, start: Cachelet, path: &[u8], follow: bool) -> Result<Attr> {
+        let follow = if follow { Follow::Last } else { Follow::AllButLast };
+        let (attr, uncounted) = self.with_op(|op| {
+            let found = self.resolve(op, cred, start, path, follow)?;
+            let attr = self.attr_of(op, found);
+            let uncounted = attr.blocks_512 == UNCOUNTED * 8;
+            if uncounted {
+                self.core.add_refs(found, REF_ONE);
+            }
+            Ok((attr, uncounted.then_some(found)))
+        })?;
+        let Some(file) = uncounted else { return Ok(attr) };
+        let attr = self.counted(attr, file);
+        self.release_ref(file);
+        attr
+    }
+
+    /// Counts the blocks of a file where that was not done yet. Outside any operation.
+    fn counted(&self, mut attr: Attr, file: Cachelet) -> Result<Attr> {
+        if attr.blocks_512 == UNCOUNTED * 8 {
+            attr.blocks_512 = self.files().blocks(file)? * 8;
+        }
+        Ok(attr)
+    }
+
+    /// The attributes of what a path names, starting at the root.
+    ///
+    /// # Errors
+    /// Those of `stat(2)`.
+    pub fn stat_from_root(&self, cred: &Cred, path: &[u8], follow: bool) -> Result<Attr> {
+        self.stat_at(cred, self.root, path, follow)
+    }
+
+    /// Checks whether `want` is permitted.
+    ///
+    /// # Errors
+    /// [`Error::Access`], or [`Error::ReadOnly`] for writing.
+    pub fn access(&self, cred: &Cred, node: &Node<M>, want: Access) -> Result<()> {
+        if want.contains(Access::WRITE) {
+            self.core.check_writable()?;
+        }
+        self.with_op(|op| op.core.check_access(cred, node.cachelet, want))
+    }
+
+    /// Changes attributes.
+    ///
+    /// # Errors
+    /// Those of `chmod(2)`, `chown(2)`, `utimensat(2)` and `truncate(2)`.
+    pub fn set_attr(&self, cred: &Cred, node: &Node<M>, set: &SetAttr) -> Result<Attr> {
+        self.core.check_writable()?;
+        let file = node.cachelet;
+        self.with_op(|op| self.check_set(op.core, cred, file, set))?;
+        if let Some(size) = set.size {
+            self.files().truncate(file, size)?;
+            self.drop_set_ids(cred, file)?;
+        }
+        let attr = self.with_room(|op| {
+            self.apply_set(op, cred, file, set);
+            Ok(self.attr_of(op, file))
+        })?;
+        self.counted(attr, file)
+    }
+
+    fn check_set(&self, core: &Core<M>, cred: &Cred, file: Cachelet, set: &SetAttr) -> Result<()> {
+        let owns = core.owns(cred, file);
+        let owner = core.owner(file);
+        if set.mode.is_some() && !owns {
+            return Err(Error::NotPermitted);
+        }
+        if !cred.privileged {
+            let keeps_user = set.uid.is_none_or(|uid| uid == owner.uid() && owns);
+            let own_group =
+                set.gid.is_none_or(|gid| owns && (gid == owner.gid() || cred.in_group(gid)));
+            if !keeps_user || !own_group {
+                return Err(Error::NotPermitted);
+            }
+        }
+        let times = [set.atime, set.mtime];
+        if times.iter().flatten().any(|time| matches!(time, SetTime::At(_))) && !owns {
+            return Err(Error::NotPermitted);
+        }
+        if times.iter().flatten().next().is_some() && !owns {
+            core.check_access(cred, file, Access::WRITE)?;
+        }
+        if set.size.is_some() {
+            match core.kind(file) {
+                FileKind::File => {}
+                FileKind::Directory => return Err(Error::IsDirectory),
+                _ => return Err(Error::WrongKind),
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes everything but the size, through one journal record under the file's lock.
+    fn apply_set(&self, op: &Op<'_, M>, cred: &Cred, file: Cachelet, set: &SetAttr) {
+        let core = op.core;
+        let SetAttr { mode, uid, gid, atime, mtime, size: _ } = *set;
+        if (mode, uid, gid, atime, mtime) == (None, None, None, None, None) {
+            return;
+        }
+        let _lock = core.lock(op, file);
+        let now = core.clock.now().max(core.get(file, field::CTIME) as i64);
+        let at = |time: SetTime| match time {
+            SetTime::Now => now,
+            SetTime::At(ns) => ns,
+        };
+        let old = core.owner(file);
+        let owner = OwnerWord::new(uid.unwrap_or(old.uid()), gid.unwrap_or(old.gid()));
+        let identity = core.identity(file);
+        let new_mode = self.mode_after(core, cred, file, set, owner);
+        let words = [
+            (Inode::IDENTITY, field::IDENTITY, new_mode.map(|mode| identity.with_mode(mode).0)),
+            (Inode::OWNER, field::OWNER, (owner != old).then_some(owner.0)),
+            (Inode::ATIME, field::ATIME, atime.map(|time| at(time) as u64)),
+            (Inode::MTIME, field::MTIME, Some(mtime.map_or(core.get(file, field::MTIME), |time| at(time) as u64))),
+            (Inode::CTIME, field::CTIME, Some(now as u64)),
+        ];
+        let inode_at = core.inode_at(file);
+        let mut record = Record::new();
+        for (offset, _, value) in words {
+            if let Some(value) = value {
+                record.store(inode_at + offset, value);
+            }
+        }
+        op.journal_commit(&record);
+        op.journal_apply(&record);
+        op.journal_retire();
+        for (_, field, value) in words {
+            if let Some(value) = value {
+                core.set(file, field, value);
+            }
+        }
+    }
+
+    /// The permission bits after `set`, if they change: a new owner or group drops the set-id bits
+    /// of files, and a mode set by somebody outside the group cannot carry set-gid.
+    fn mode_after(
+        &self,
+        core: &Core<M>,
+        cred: &Cred,
+        file: Cachelet,
+        set: &SetAttr,
+        owner: OwnerWord,
+    ) -> Option<u16> {
+        let old = core.identity(file).mode();
+        if let Some(mode) = set.mode {
+            let outside = !cred.privileged && !cred.in_group(owner.gid());
+            return Some(if outside { mode & 0o7777 & !SET_GID } else { mode & 0o7777 });
+        }
+        let changes_owner = set.uid.is_some() || set.gid.is_some();
+        let is_dir = core.kind(file) == FileKind::Directory;
+        (changes_owner && !is_dir).then(|| without_set_ids(old)).filter(|&mode| mode != old)
+    }
+
+    /// A write by an ordinary user drops the set-id bits.
+    pub(crate) fn drop_set_ids(&self, cred: &Cred, file: Cachelet) -> Result<()> {
+        let mode = self.core.identity(file).mode();
+        let dropped = without_set_ids(mode);
+        if cred.privileged || dropped == mode {
+            return Ok(());
+        }
+        let set = SetAttr { mode: Some(dropped), ..SetAttr::default() };
+        self.with_room(|op| {
+            self.apply_set(op, &Cred::root(), file, &set);
+            Ok(())
+        })
+    }
+
+    /// Space, counted.
+    pub fn stat_fs(&self) -> StatFs {
+        let usage = self.mapping.usage(&self.core);
+        let word = |at| self.core.arena.load(at, std::sync::atomic::Ordering::Relaxed);
+        let chunk = self.core.geometry.slots_per_chunk();
+        let free = |kind: u64| word(header::FREE_SLOTS + 8 * kind);
+        let (chunks, inodes, entries) = (free(0) * chunk, free(1), free(2));
+        // New chunks serve inodes and entries alike.
+        let files_free = (chunks + inodes + entries).div_ceil(2).min(chunks + inodes);
+        let used = word(header::INODES);
+        StatFs {
+            blocks: usage.total,
+            blocks_free: usage.free,
+            files: used + files_free,
+            files_free,
+        }
+    }
+}
+
+/// What is left of permission bits when set-id must go: set-gid without group execution marks
+/// mandatory locking and stays.
+fn without_set_ids(mode: u16) -> u16 {
+    let set_gid = if mode & GROUP_EXECUTE != 0 { SET_GID } else { 0 };
+    mode & !(SET_UID | set_gid)
+}
+
+impl<M: Memories> Core<M> {
+    /// Writes a file's change time, or a directory's times and link count, from its cachelet to
+    /// its inode. Flushed, not fenced. The change time goes last, because recovery takes the
+    /// modification time for valid as of it.
+    pub(crate) fn write_back_times(&self, file: Cachelet) {
+        use vellum_media::Persistent;
+        let at = self.inode_at(file);
+        if self.kind(file) == FileKind::Directory {
+            self.clear_flag(file, crate::cachelet::flag::DIRTY);
+            let links = vellum_layout::LinksWord::new(self.get(file, field::LINKS) as u32, 0);
+            self.set_word(at + Inode::LINKS, links.0);
+            self.pool.flush(at + Inode::LINKS, 8);
+        }
+        self.set_word(at + Inode::MTIME, self.get(file, field::MTIME));
+        self.set_word(at + Inode::CTIME, self.get(file, field::CTIME));
+        self.pool.flush(at + Inode::MTIME, 16);
+    }
+
+    /// Whether the identity word of an inode on the pool says that it is in use.
+    pub(crate) fn identity_on_pool(&self, ino: u64) -> IdentityWord {
+        IdentityWord(self.word(self.geometry.slot_at(ino)))
+    }
+}

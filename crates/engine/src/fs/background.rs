@@ -1,0 +1,176 @@
+//! Background work: freeing removed files, recycling directories. It runs under a lease in the
+//! arena, outside operations; whoever holds the lease may wait for grace periods.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{ChunkKind, FileKind, Inode, InodeState, SLOTS_PER_BLOCK};
+use vellum_media::{Memories, Memory, Persistent};
+
+use crate::cachelet::{Cachelet, field, flag};
+use crate::core::{Core, header};
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::slots::pause;
+
+impl<M: Memories> Core<M> {
+    /// Puts a cachelet on the work stack, once.
+    pub(crate) fn queue_work(&self, cachelet: Cachelet) {
+        if self.raise_flag(cachelet, flag::QUEUED) & flag::QUEUED != 0 {
+            return;
+        }
+        let mut head = self.arena.load(header::WORK, Ordering::Acquire);
+        loop {
+            self.set(cachelet, field::NEXT, head);
+            match self.arena.compare_exchange(header::WORK, head, u64::from(cachelet.0)) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes the whole work stack.
+    fn take_work(&self) -> Vec<Cachelet> {
+        let mut head = self.arena.load(header::WORK, Ordering::Acquire);
+        while head != 0 {
+            match self.arena.compare_exchange(header::WORK, head, 0) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+        let mut taken = Vec::new();
+        while head != 0 {
+            let cachelet = Cachelet(head as u32);
+            taken.push(cachelet);
+            head = self.get(cachelet, field::NEXT);
+        }
+        taken
+    }
+}
+
+/// Holds the background lease.
+struct Lease<'a, M: Memories>(&'a Core<M>);
+
+impl<'a, M: Memories> Lease<'a, M> {
+    fn try_take(core: &'a Core<M>) -> Option<Self> {
+        core.arena.compare_exchange(header::LEASE, 0, 1).is_ok().then_some(Self(core))
+    }
+}
+
+impl<M: Memories> Drop for Lease<'_, M> {
+    fn drop(&mut self) {
+        self.0.arena.store(header::LEASE, 0, Ordering::Release);
+    }
+}
+
+impl<M: Memories> Fs<M> {
+    /// Does the background work there is, if nobody else is at it; gives how many files and
+    /// directories it dealt with. Production calls it from a thread; simulations call it where
+    /// they want it.
+    ///
+    /// # Errors
+    /// Damaged media.
+    pub fn maintain(&self) -> Result<usize> {
+        match Lease::try_take(&self.core) {
+            Some(_lease) => self.maintain_leased(),
+            None => Ok(0),
+        }
+    }
+
+    /// Makes room: waits for the lease and does all the work there is. Outside any operation.
+    pub(crate) fn reclaim_now(&self) {
+        let mut tries = 0;
+        let lease = loop {
+            match Lease::try_take(&self.core) {
+                Some(lease) => break lease,
+                None => pause(&mut tries),
+            }
+        };
+        while matches!(self.maintain_leased(), Ok(1..)) {}
+        self.core.wait_for_readers();
+        self.mapping.reclaim(&self.core);
+        drop(lease);
+    }
+
+    fn maintain_leased(&self) -> Result<usize> {
+        let core = &self.core;
+        let work = core.take_work();
+        let mut doomed = Vec::new();
+        for &cachelet in &work {
+            if core.has_flag(cachelet, flag::UNLINKED) {
+                doomed.push(cachelet);
+            } else {
+                core.clear_flag(cachelet, flag::QUEUED);
+                self.namespace.recycle(core, cachelet)?;
+            }
+        }
+        if !doomed.is_empty() {
+            self.bury_all(doomed)?;
+        }
+        core.try_advance();
+        self.mapping.reclaim(core);
+        Ok(work.len())
+    }
+
+    /// Frees files without names that nobody has open, all under the same few fences.
+    fn bury_all(&self, mut doomed: Vec<Cachelet>) -> Result<()> {
+        let core = &self.core;
+        // Operations that found a file before its name went may still take a reference.
+        core.wait_for_readers();
+        doomed.retain(|&cachelet| {
+            if core.get(cachelet, field::REFS) == 0 {
+                return true;
+            }
+            core.clear_flag(cachelet, flag::QUEUED);
+            if core.get(cachelet, field::REFS) == 0 {
+                core.queue_work(cachelet);
+            }
+            false
+        });
+        self.kill_inodes(&doomed);
+        for &cachelet in &doomed {
+            self.free_contents(cachelet)?;
+        }
+        core.wait_for_readers();
+        for &cachelet in &doomed {
+            core.arena.fetch_add(header::INODES, u64::MAX);
+            core.free_slots(core.ino(cachelet), 1);
+            core.free_cachelet(cachelet);
+        }
+        Ok(())
+    }
+
+    /// Inodes dead durably, then their blocks in limbo durably.
+    fn kill_inodes(&self, doomed: &[Cachelet]) {
+        let op = self.core.op_begin();
+        let core = op.core;
+        for &cachelet in doomed {
+            let at = core.inode_at(cachelet);
+            let dead = core.identity_on_pool(core.ino(cachelet)).with_state(InodeState::Free);
+            core.set_word(at, dead.0);
+            core.pool.flush(at, 8);
+            core.set_word(at + Inode::CACHELET, 0);
+        }
+        core.pool.fence();
+        for &cachelet in doomed {
+            if core.kind(cachelet) == FileKind::File {
+                self.files().release_all(&op, cachelet);
+            }
+        }
+        core.pool.fence();
+    }
+
+    /// Frees the metadata slots that a dead inode still holds.
+    fn free_contents(&self, cachelet: Cachelet) -> Result<()> {
+        let core = &self.core;
+        match core.kind(cachelet) {
+            FileKind::Directory => self.namespace.dissolve(core, cachelet)?,
+            FileKind::Symlink => {
+                let text = core.get(cachelet, field::ROOT);
+                let whole = core.kind_of_slot(text) == Some(ChunkKind::Blocks);
+                core.free_slots(text, if whole { SLOTS_PER_BLOCK } else { 1 });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

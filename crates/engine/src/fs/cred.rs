@@ -1,0 +1,106 @@
+//! Who asks, and what permission bits let them do.
+
+use bitflags::bitflags;
+use vellum_layout::FileKind;
+use vellum_media::Memories;
+
+use crate::cachelet::Cachelet;
+use crate::core::Core;
+use crate::error::{Error, Result};
+
+bitflags! {
+    /// What is asked of a file. The numbers are those of `access(2)`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Access: u8 {
+        /// Reading, or listing a directory.
+        const READ = 4;
+        /// Writing, or changing names in a directory.
+        const WRITE = 2;
+        /// Executing, or searching a directory.
+        const EXECUTE = 1;
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cred {
+    /// User.
+    pub uid: u32,
+    /// Group; new files get it.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+    /// Not subject to permission bits or ownership (user 0, or checks done by somebody else, as
+    /// the kernel does for a mount).
+    pub privileged: bool,
+}
+
+impl Cred {
+    /// The superuser.
+    pub fn root() -> Self {
+        Self { uid: 0, gid: 0, groups: Vec::new(), privileged: true }
+    }
+
+    /// An ordinary user (or the superuser, for 0).
+    pub fn user(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, groups: Vec::new(), privileged: uid == 0 }
+    }
+
+    /// The effective user and groups of this process.
+    pub fn current() -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        let groups = rustix::process::getgroups().unwrap_or_default();
+        Self {
+            uid,
+            gid: rustix::process::getegid().as_raw(),
+            groups: groups.into_iter().map(rustix::process::Gid::as_raw).collect(),
+            privileged: uid == 0,
+        }
+    }
+
+    /// Whether this is a member of `gid`.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+impl<M: Memories> Core<M> {
+    /// Checks permission bits.
+    ///
+    /// # Errors
+    /// [`Error::Access`].
+    pub(crate) fn check_access(&self, cred: &Cred, file: Cachelet, want: Access) -> Result<()> {
+        let identity = self.identity(file);
+        let mode = identity.mode();
+        if cred.privileged {
+            let executable = mode & 0o111 != 0 || identity.kind() == Some(FileKind::Directory);
+            let fine = !want.contains(Access::EXECUTE) || executable;
+            return if fine { Ok(()) } else { Err(Error::Access) };
+        }
+        let owner = self.owner(file);
+        let shift = match () {
+            () if owner.uid() == cred.uid => 6,
+            () if cred.in_group(owner.gid()) => 3,
+            () => 0,
+        };
+        let granted = Access::from_bits_truncate((mode >> shift) as u8 & 7);
+        if granted.contains(want) { Ok(()) } else { Err(Error::Access) }
+    }
+
+    /// Whether `cred` owns the file or is above ownership.
+    pub(crate) fn owns(&self, cred: &Cred, file: Cachelet) -> bool {
+        cred.privileged || self.owner(file).uid() == cred.uid
+    }
+
+    /// The sticky bit: in such a directory only the owner of the file or of the directory may
+    /// remove or rename the file.
+    pub(crate) fn check_sticky(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
+        const STICKY: u16 = 0o1000;
+        let sticky = self.identity(dir).mode() & STICKY != 0;
+        if !sticky || self.owns(cred, dir) || self.owns(cred, file) {
+            Ok(())
+        } else {
+            Err(Error::NotPermitted)
+        }
+    }
+}

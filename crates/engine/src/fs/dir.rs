@@ -1,0 +1,313 @@
+//! Names: making, linking, removing, renaming, listing.
+
+use std::sync::Arc;
+
+use vellum_layout::{FileKind, NAME_MAX};
+use vellum_media::{Memories, Memory};
+
+use crate::cachelet::{Cachelet, field};
+use crate::core::header;
+use crate::error::{Error, Result};
+use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
+use crate::namespace::{DirEntry, ListHint, NewInode, Removal, Rename};
+use crate::slots::Op;
+
+const SET_GID: u16 = 0o2000;
+/// Longest symlink target, in bytes.
+const TARGET_MAX: usize = 4095;
+
+/// Where a listing stands; keep it between calls of [`Fs::list`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListPosition {
+    hint: ListHint,
+}
+
+impl<M: Memories> Fs<M> {
+    /// Checks that a name can be made or removed in `dir`.
+    fn check_dir(&self, op: &Op<'_, M>, cred: &Cred, dir: Cachelet) -> Result<()> {
+        if op.core.kind(dir) != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        op.core.check_access(cred, dir, Access::WRITE | Access::EXECUTE)
+    }
+
+    /// Makes a file of any kind; the caller has checked the name against `.` and `..`.
+    pub(crate) fn make(
+        &self,
+        op: &Op<'_, M>,
+        cred: &Cred,
+        dir: Cachelet,
+        name: &[u8],
+        kind: FileKind,
+        mode: u16,
+        extra: (u64, &[u8]),
+    ) -> Result<Cachelet> {
+        if op.core.kind(dir) != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        // An existing name is told before a missing permission, as Linux does.
+        match self.namespace.lookup(op, dir, name) {
+            Ok(_) => return Err(Error::Exists),
+            Err(Error::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        self.check_dir(op, cred, dir)?;
+        let above = op.core.identity(dir).mode();
+        let inherits = above & SET_GID != 0;
+        let gid = if inherits { op.core.owner(dir).gid() } else { cred.gid };
+        let mode = if inherits && kind == FileKind::Directory { mode | SET_GID } else { mode };
+        let mode = match kind {
+            FileKind::Symlink => 0o777,
+            // A file cannot be made set-gid to a group that its maker is not in.
+            FileKind::File if inherits && mode & 0o2010 == 0o2010 && !cred.privileged && !cred.in_group(gid) => {
+                mode & !SET_GID
+            }
+            _ => mode & 0o7777,
+        };
+        let new = NewInode { kind, mode, uid: cred.uid, gid, device: extra.0, target: extra.1 };
+        let made = self.namespace.create(op, dir, name, &new)?;
+        op.core.arena.fetch_add(header::INODES, 1);
+        Ok(made)
+    }
+
+    fn make_node(
+        self: &Arc<Self>,
+        cred: &Cred,
+        dir: &Node<M>,
+        name: &[u8],
+        kind: FileKind,
+        mode: u16,
+        extra: (u64, &[u8]),
+    ) -> Result<Node<M>> {
+        check_new_name(name)?;
+        self.with_room(|op| {
+            let made = self.make(op, cred, dir.cachelet, name, kind, mode, extra)?;
+            Ok(Node::hold(self, made))
+        })
+    }
+
+    /// Makes a directory. The caller has applied the umask to `mode`.
+    ///
+    /// # Errors
+    /// Those of `mkdir(2)`.
+    pub fn mkdir(self: &Arc<Self>, cred: &Cred, dir: &Node<M>, name: &[u8], mode: u16) -> Result<Node<M>> {
+        self.make_node(cred, dir, name, FileKind::Directory, mode & 0o1777, (0, b""))
+    }
+
+    /// Makes a regular file, device, pipe or socket.
+    ///
+    /// # Errors
+    /// Those of `mknod(2)`.
+    pub fn mknod(
+        self: &Arc<Self>,
+        cred: &Cred,
+        dir: &Node<M>,
+        name: &[u8],
+        kind: FileKind,
+        mode: u16,
+        device: u64,
+    ) -> Result<Node<M>> {
+        match kind {
+            FileKind::Directory | FileKind::Symlink => return Err(Error::WrongKind),
+            FileKind::CharDevice | FileKind::BlockDevice if !cred.privileged => {
+                return Err(Error::NotPermitted);
+            }
+            _ => {}
+        }
+        self.make_node(cred, dir, name, kind, mode, (device, b""))
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// Those of `symlink(2)`.
+    pub fn symlink(self: &Arc<Self>, cred: &Cred, dir: &Node<M>, name: &[u8], target: &[u8]) -> Result<Node<M>> {
+        match target.len() {
+            0 => return Err(Error::NotFound),
+            1..=TARGET_MAX => {}
+            _ => return Err(Error::NameTooLong),
+        }
+        self.make_node(cred, dir, name, FileKind::Symlink, 0o777, (0, target))
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// Those of `link(2)`.
+    pub fn link(&self, cred: &Cred, file: &Node<M>, dir: &Node<M>, name: &[u8]) -> Result<()> {
+        check_new_name(name)?;
+        self.with_room(|op| {
+            if op.core.kind(dir.cachelet) != FileKind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            match self.namespace.lookup(op, dir.cachelet, name) {
+                Ok(_) => return Err(Error::Exists),
+                Err(Error::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+            self.check_dir(op, cred, dir.cachelet)?;
+            if op.core.kind(file.cachelet) == FileKind::Directory {
+                return Err(Error::NotPermitted);
+            }
+            self.namespace.link(op, dir.cachelet, name, file.cachelet)
+        })
+    }
+
+    fn remove(&self, cred: &Cred, dir: &Node<M>, name: &[u8], removal: Removal) -> Result<()> {
+        if name.len() > NAME_MAX {
+            return Err(Error::NameTooLong);
+        }
+        self.with_room(|op| {
+            if op.core.kind(dir.cachelet) != FileKind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            op.core.check_access(cred, dir.cachelet, Access::EXECUTE)?;
+            let mut allow = |victim| {
+                self.check_dir(op, cred, dir.cachelet)?;
+                op.core.check_sticky(cred, dir.cachelet, victim)
+            };
+            self.namespace.remove(op, dir.cachelet, name, removal, &mut allow)
+        })
+    }
+
+    /// Removes a name of a file that is not a directory.
+    ///
+    /// # Errors
+    /// Those of `unlink(2)`.
+    pub fn unlink(&self, cred: &Cred, dir: &Node<M>, name: &[u8]) -> Result<()> {
+        match name {
+            b"." | b".." => Err(Error::IsDirectory),
+            _ => self.remove(cred, dir, name, Removal::File),
+        }
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Those of `rmdir(2)`.
+    pub fn rmdir(&self, cred: &Cred, dir: &Node<M>, name: &[u8]) -> Result<()> {
+        match name {
+            b"." => Err(Error::Invalid("the last component is `.`")),
+            b".." => Err(Error::NotEmpty),
+            _ => self.remove(cred, dir, name, Removal::Directory),
+        }
+    }
+
+    /// Renames, replacing what has the new name, or exchanges two names.
+    ///
+    /// # Errors
+    /// Those of `renameat2(2)`.
+    pub fn rename(
+        &self,
+        cred: &Cred,
+        from_dir: &Node<M>,
+        from_name: &[u8],
+        to_dir: &Node<M>,
+        to_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<()> {
+        if from_name.len() > NAME_MAX || to_name.len() > NAME_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if flags.contains(RenameFlags::NO_REPLACE | RenameFlags::EXCHANGE) {
+            return Err(Error::Invalid("both NO_REPLACE and EXCHANGE"));
+        }
+        if [from_name, to_name].iter().any(|name| matches!(*name, b"." | b"..")) {
+            return Err(Error::Busy);
+        }
+        let rename = Rename {
+            from_dir: from_dir.cachelet,
+            from_name,
+            to_dir: to_dir.cachelet,
+            to_name,
+            no_replace: flags.contains(RenameFlags::NO_REPLACE),
+            exchange: flags.contains(RenameFlags::EXCHANGE),
+        };
+        self.with_room(|op| {
+            for dir in [rename.from_dir, rename.to_dir] {
+                if op.core.kind(dir) != FileKind::Directory {
+                    return Err(Error::NotDirectory);
+                }
+                op.core.check_access(cred, dir, Access::EXECUTE)?;
+            }
+            let mut allow = |source, target: Option<Cachelet>| {
+                self.allow_rename(op, cred, &rename, source, target)
+            };
+            self.namespace.rename(op, &rename, &mut allow)
+        })
+    }
+
+    fn allow_rename(
+        &self,
+        op: &Op<'_, M>,
+        cred: &Cred,
+        rename: &Rename<'_>,
+        source: Cachelet,
+        target: Option<Cachelet>,
+    ) -> Result<()> {
+        let core = op.core;
+        self.check_dir(op, cred, rename.from_dir)?;
+        core.check_sticky(cred, rename.from_dir, source)?;
+        self.check_dir(op, cred, rename.to_dir)?;
+        if let Some(target) = target {
+            core.check_sticky(cred, rename.to_dir, target)?;
+        }
+        // Moving a directory changes its `..`, which takes permission to write to it.
+        let across = rename.from_dir != rename.to_dir;
+        let moved = [Some(source), target.filter(|_| rename.exchange)];
+        for moved in moved.into_iter().flatten() {
+            if across && core.kind(moved) == FileKind::Directory {
+                core.check_access(cred, moved, Access::WRITE)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists a directory: entries with cookies above `after`, ascending, without `.` and `..`,
+    /// until `each` says false (that entry is not consumed). The name is borrowed.
+    ///
+    /// # Errors
+    /// Not a directory, damaged media. Permission to read is checked at opening.
+    pub fn list(
+        &self,
+        dir: &Node<M>,
+        after: u64,
+        position: &mut ListPosition,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        self.with_op(|op| {
+            if op.core.kind(dir.cachelet) != FileKind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            self.namespace.list(op, dir.cachelet, after, &mut position.hint, each)
+        })
+    }
+
+    /// The inode number of the directory above `dir` (its own, for the root).
+    ///
+    /// # Errors
+    /// Damaged media.
+    pub fn parent_ino(&self, dir: &Node<M>) -> Result<u64> {
+        self.with_op(|op| Ok(op.core.ino(self.parent_of(op, dir.cachelet)?)))
+    }
+
+    /// Names in a directory, if they were counted.
+    pub fn children(&self, dir: &Node<M>) -> Result<u64> {
+        self.with_op(|op| {
+            self.namespace.settle(op, dir.cachelet)?;
+            Ok(op.core.get(dir.cachelet, field::CHILDREN) >> 1)
+        })
+    }
+}
+
+fn check_new_name(name: &[u8]) -> Result<()> {
+    match name {
+        b"" => Err(Error::NotFound),
+        b"." | b".." => Err(Error::Exists),
+        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
+        _ if name.contains(&b'/') || name.contains(&0) => {
+            Err(Error::Invalid("a name cannot contain `/` or a zero byte"))
+        }
+        _ => Ok(()),
+    }
+}

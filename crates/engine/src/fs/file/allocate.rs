@@ -1,0 +1,203 @@
+//! Allocating ahead and punching holes (`fallocate`).
+
+use vellum_layout::{BLOCK_BYTES, Inode, MapState};
+use vellum_media::{Memories, Persistent};
+
+use super::write::next_holes;
+use super::{BEYOND, Files, PIECE_BLOCKS, Root, SIZE_MAX_BYTES, Stop};
+use crate::cachelet::{Cachelet, field};
+use crate::data;
+use crate::error::{Error, Result};
+use crate::mapping::{BlockNo, Found, MapId};
+use crate::slots::Op;
+
+/// What [`Files::allocate`] does with its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Every block gets space; the size grows to cover the range.
+    Grow,
+    /// Every block gets space; the size stays (`FALLOC_FL_KEEP_SIZE`).
+    KeepSize,
+    /// Whole blocks are given up, the rest is zeroed; the size stays (`FALLOC_FL_PUNCH_HOLE`).
+    PunchHole,
+}
+
+impl<M: Memories> Files<'_, M> {
+    /// Allocates or gives up the range. Without enough space nothing is allocated, unless others
+    /// take the space meanwhile; what is allocated then stays.
+    pub(crate) fn allocate(
+        &self,
+        cachelet: Cachelet,
+        mode: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        self.core.check_writable()?;
+        if len == 0 {
+            return Err(Error::Invalid("an empty range"));
+        }
+        let end = offset.checked_add(len).filter(|&end| end <= SIZE_MAX_BYTES);
+        match (mode, end) {
+            (Allocate::PunchHole, _) => self.punch(cachelet, offset, end.unwrap_or(SIZE_MAX_BYTES)),
+            (_, None) => Err(Error::TooLarge),
+            (_, Some(end)) => self.preallocate(cachelet, mode, offset, end),
+        }
+    }
+
+    fn preallocate(&self, cachelet: Cachelet, mode: Allocate, offset: u64, end: u64) -> Result<()> {
+        let (first, last) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        let piece = PIECE_BLOCKS as u64;
+        if last - first > piece {
+            self.check_room(cachelet, first, last)?;
+        }
+        for start in (first..last).step_by(PIECE_BLOCKS) {
+            self.with_room(|| self.allocate_piece(cachelet, start, (start + piece).min(last)))?;
+        }
+        let op = self.core.op_begin();
+        let _lock = self.core.lock(&op, cachelet);
+        let size = self.size(cachelet);
+        if mode == Allocate::Grow && end > size {
+            let root = self.root(cachelet);
+            self.extend(&op, cachelet, root, size, end);
+        } else {
+            let now = self.core.clock.now();
+            let inode_at = self.core.inode_at(cachelet);
+            self.core.set_word(inode_at + Inode::CTIME, now as u64);
+            self.flush_hot_line(inode_at);
+            self.core.pool.fence();
+            self.core.set(cachelet, field::CTIME, now as u64);
+        }
+        self.core.check_media()
+    }
+
+    /// Fails if the holes of a long range are more than the space there is. A long range of holes
+    /// costs no more than the zone is large.
+    fn check_room(&self, cachelet: Cachelet, first: u64, last: u64) -> Result<()> {
+        let usage = self.mapping.usage(self.core);
+        if last - first > usage.total {
+            return Err(Error::NoSpace("data blocks"));
+        }
+        let mut holes = 0;
+        for start in (first..last).step_by(PIECE_BLOCKS) {
+            let op = self.core.op_begin();
+            let mut found = [Found::Hole; PIECE_BLOCKS];
+            let found = &mut found[..(last - start).min(PIECE_BLOCKS as u64) as usize];
+            let root = self.root(cachelet);
+            if root.old != 0 {
+                self.mapping.lookup(&op, root.id, start as u32, found);
+            }
+            holes += found.iter().filter(|found| **found == Found::Hole).count() as u64;
+        }
+        if holes > usage.free {
+            Err(Error::NoSpace("data blocks"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Gives the holes of `[first, last)` UNWRITTEN blocks, durably.
+    fn allocate_piece(
+        &self,
+        cachelet: Cachelet,
+        first: u64,
+        last: u64,
+    ) -> std::result::Result<(), Stop> {
+        let core = self.core;
+        let op = core.op_begin();
+        let _lock = core.lock(&op, cachelet);
+        let mut found = [Found::Hole; PIECE_BLOCKS];
+        let found = &mut found[..(last - first) as usize];
+        let root = self.root(cachelet);
+        if root.old != 0 {
+            self.mapping.lookup(&op, root.id, first as u32, found);
+        }
+        let holes = found.iter().filter(|found| **found == Found::Hole).count() as u64;
+        if holes == 0 {
+            return Ok(());
+        }
+        let mut room = match self.mapping.reserve(&op, holes) {
+            Err(Error::NoSpace(_)) => return Err(Stop::Short(holes)),
+            other => other?,
+        };
+        self.announce(cachelet, root, last);
+        self.raise_blocks(cachelet, root, holes);
+        let mut result = Ok(());
+        let mut next = 0;
+        while let Some((start, len)) = next_holes(found, next).filter(|_| result.is_ok()) {
+            next = start + len;
+            let mut blocks = [BlockNo(0); PIECE_BLOCKS];
+            let (logical, state) = (first as u32 + start as u32, MapState::Unwritten);
+            let blocks = &mut blocks[..len];
+            result = self
+                .mapping
+                .claim_many(&op, root.id, logical, state, &mut room, blocks);
+        }
+        self.mapping.unreserve(&op, room);
+        core.pool.fence();
+        result?;
+        Ok(core.check_media()?)
+    }
+
+    /// Makes a first root, and the flag that blocks may lie beyond the end, durable before such
+    /// blocks are claimed.
+    fn announce(&self, cachelet: Cachelet, root: Root, last: u64) {
+        let core = self.core;
+        let beyond = last > self.size(cachelet).div_ceil(BLOCK_BYTES);
+        let new = root.new | if beyond { BEYOND } else { 0 };
+        if new != root.old {
+            let inode_at = core.inode_at(cachelet);
+            core.set_word(inode_at + Inode::ROOT, new);
+            self.flush_hot_line(inode_at);
+            core.pool.fence();
+            if root.old == 0 {
+                self.raise_blocks(cachelet, root, 0);
+            }
+            core.set(cachelet, field::ROOT, new);
+        }
+    }
+
+    fn punch(&self, cachelet: Cachelet, offset: u64, end: u64) -> Result<()> {
+        let core = self.core;
+        let op = core.op_begin();
+        let _lock = core.lock(&op, cachelet);
+        let root = self.root(cachelet);
+        let size = self.size(cachelet);
+        let limit = Self::blocks_end(root.old, size) * BLOCK_BYTES;
+        // Nothing of the file lies behind the end of its last block.
+        let end = if end >= size {
+            end.max(size).next_multiple_of(BLOCK_BYTES)
+        } else {
+            end
+        };
+        let end = end.min(limit);
+        if root.old != 0 && offset < end {
+            let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
+            if offset / BLOCK_BYTES == end / BLOCK_BYTES {
+                self.zero_part(&op, root.id, offset, end);
+            } else {
+                self.zero_part(&op, root.id, offset, first * BLOCK_BYTES);
+                self.zero_part(&op, root.id, last * BLOCK_BYTES, end);
+            }
+            if first < last {
+                self.give_up(&op, cachelet, root.id, first, last);
+            }
+        }
+        let now = core.clock.now();
+        let inode_at = core.inode_at(cachelet);
+        self.store_times(inode_at, now);
+        self.flush_hot_line(inode_at);
+        core.pool.fence();
+        self.publish_times(cachelet, now);
+        core.check_media()
+    }
+
+    /// Zeroes bytes `[offset, end)` of one block, if it holds bytes.
+    fn zero_part(&self, op: &Op<'_, M>, id: MapId, offset: u64, end: u64) {
+        if offset < end
+            && let Found::Mapped(block) = self.find_one(op, id, offset / BLOCK_BYTES)
+        {
+            let from = offset % BLOCK_BYTES;
+            data::zero(self.core, self.mapping, block, from, from + end - offset);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Reading.
+
+use std::sync::atomic::{Ordering, fence};
+
+use vellum_layout::{BLOCK_BYTES, Inode, MapRoot, RUN_BLOCKS};
+use vellum_media::{Memories, Persistent};
+
+use super::{Files, Translation};
+use crate::cachelet::{Cachelet, field};
+use crate::data;
+use crate::error::Result;
+use crate::mapping::{Found, MapId};
+use crate::slots::{Op, pause};
+
+/// Blocks looked up together by large reads.
+const LOOKUP_BLOCKS: usize = 64;
+/// An access time older than this is renewed by a read even if the file has not changed.
+const ATIME_STALE_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+impl<M: Memories> Files<'_, M> {
+    /// Reads from `offset`; gives how many bytes, fewer than asked for only at the end of file.
+    pub(crate) fn read_at(
+        &self,
+        cachelet: Cachelet,
+        translation: &Translation,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let op = self.core.op_begin();
+        let mut tries = 0;
+        let len = loop {
+            // The version first: a size seen after it is of that version or a later one.
+            let version = self.core.get(cachelet, field::VERSION);
+            let size = self.core.get(cachelet, field::SIZE);
+            let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
+            if len > 0 {
+                self.copy_out(&op, cachelet, translation, version, offset, &mut out[..len]);
+            }
+            fence(Ordering::Acquire);
+            if self.core.get(cachelet, field::VERSION) == version {
+                break len;
+            }
+            pause(&mut tries);
+        };
+        if len > 0 && !translation.is_noatime() {
+            self.touch(cachelet);
+        }
+        self.core.check_media()?;
+        Ok(len)
+    }
+
+    fn copy_out(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        translation: &Translation,
+        version: u64,
+        offset: u64,
+        out: &mut [u8],
+    ) {
+        let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() else {
+            out.fill(0);
+            return;
+        };
+        let mut first = offset / BLOCK_BYTES;
+        let mut skip = offset % BLOCK_BYTES;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let blocks = (skip + rest.len() as u64).div_ceil(BLOCK_BYTES);
+            let mut found = [Found::Hole; LOOKUP_BLOCKS];
+            let found = &mut found[..blocks.min(LOOKUP_BLOCKS as u64) as usize];
+            self.find(op, id, translation, version, first, found);
+            let bytes = found.len() as u64 * BLOCK_BYTES - skip;
+            let (now, later) = rest.split_at_mut(rest.len().min(bytes as usize));
+            data::read(self.core, self.mapping, found, skip, now);
+            first += found.len() as u64;
+            skip = 0;
+            rest = later;
+        }
+    }
+
+    /// What blocks from `first` on map to: by the handle's translations if they lie in one run, by
+    /// the mapping else.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        translation: &Translation,
+        version: u64,
+        first: u64,
+        found: &mut [Found],
+    ) {
+        let run = first / RUN_BLOCKS;
+        let place = (first % RUN_BLOCKS) as usize;
+        if place + found.len() > RUN_BLOCKS as usize {
+            self.mapping.lookup(op, id, first as u32, found);
+        } else if translation.get(version, run, place, found) {
+        } else if translation.wants(run, place) {
+            let mut whole = [Found::Hole; RUN_BLOCKS as usize];
+            self.mapping
+                .lookup(op, id, (run * RUN_BLOCKS) as u32, &mut whole);
+            found.copy_from_slice(&whole[place..place + found.len()]);
+            translation.keep(version, run, &whole);
+        } else {
+            self.mapping.lookup(op, id, first as u32, found);
+        }
+    }
+
+    /// Renews the access time if the file changed since, or once a day (relatime). Flushed without
+    /// a fence: it is durable with whatever is fenced next.
+    fn touch(&self, cachelet: Cachelet) {
+        let core = self.core;
+        let time = |field| core.get(cachelet, field) as i64;
+        let atime = time(field::ATIME);
+        let now = core.clock.now();
+        let fresh = atime > time(field::MTIME)
+            && atime > time(field::CTIME)
+            && now.saturating_sub(atime) < ATIME_STALE_NS;
+        if fresh || core.read_only {
+            return;
+        }
+        core.set(cachelet, field::ATIME, now as u64);
+        let at = core.inode_at(cachelet) + Inode::ATIME;
+        core.set_word(at, now as u64);
+        core.pool.flush(at, 8);
+    }
+}

@@ -1,0 +1,91 @@
+//! Changing the size.
+
+use vellum_layout::{BLOCK_BYTES, Inode};
+use vellum_media::{Memories, Persistent};
+
+use super::{BEYOND, Files, Root, SIZE_MAX_BYTES};
+use crate::cachelet::{Cachelet, field};
+use crate::error::{Error, Result};
+use crate::slots::Op;
+
+impl<M: Memories> Files<'_, M> {
+    /// Cuts or extends a file to `new_size` bytes; what is new reads as zeros. Blocks beyond the
+    /// new size are given up, preallocated ones too.
+    pub(crate) fn truncate(&self, cachelet: Cachelet, new_size: u64) -> Result<()> {
+        self.core.check_writable()?;
+        if new_size > SIZE_MAX_BYTES {
+            return Err(Error::TooLarge);
+        }
+        let op = self.core.op_begin();
+        let _lock = self.core.lock(&op, cachelet);
+        let size = self.size(cachelet);
+        let root = self.root(cachelet);
+        if new_size > size {
+            self.extend(&op, cachelet, root, size, new_size);
+        } else {
+            self.cut(&op, cachelet, root, size, new_size);
+        }
+        self.core.check_media()
+    }
+
+    /// Moves the size up. The caller holds the lock.
+    pub(super) fn extend(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        root: Root,
+        size: u64,
+        new_size: u64,
+    ) {
+        if self.zero_tail(op, root, size, new_size) {
+            self.core.pool.fence();
+        }
+        let now = self.core.clock.now();
+        self.commit_size(cachelet, root.old, new_size, now);
+    }
+
+    /// Times, root and size in one line, durable, then shown. The caller holds the lock.
+    pub(super) fn commit_size(&self, cachelet: Cachelet, root: u64, size: u64, now: i64) {
+        let core = self.core;
+        let inode_at = core.inode_at(cachelet);
+        self.store_times(inode_at, now);
+        core.set_word(inode_at + Inode::ROOT, root);
+        core.set_word(inode_at + Inode::SIZE, size);
+        self.flush_hot_line(inode_at);
+        core.pool.fence();
+        self.publish_times(cachelet, now);
+        core.set(cachelet, field::ROOT, root);
+        core.set(cachelet, field::SIZE, size);
+    }
+
+    /// Moves the size down, or leaves it, and gives up what lies beyond.
+    ///
+    /// A crash in between leaves blocks beyond the end, of which recovery frees the MAPPED ones:
+    /// so the root says so from the moment of the new size until all are durably in limbo.
+    fn cut(&self, op: &Op<'_, M>, cachelet: Cachelet, root: Root, size: u64, new_size: u64) {
+        let core = self.core;
+        let now = core.clock.now();
+        let first = new_size.div_ceil(BLOCK_BYTES);
+        let end = Self::blocks_end(root.old, size);
+        if root.old == 0 || first >= end {
+            self.commit_size(cachelet, root.old, new_size, now);
+            self.forget_translations(cachelet);
+            return;
+        }
+        self.commit_size(cachelet, root.old | BEYOND, new_size, now);
+        self.give_up(op, cachelet, root.id, first, end);
+        core.pool.fence();
+        // Unfenced: if the clear flag is lost, the next cut looks further than it must.
+        let clear = root.old & !BEYOND;
+        let inode_at = core.inode_at(cachelet);
+        core.set_word(inode_at + Inode::ROOT, clear);
+        self.flush_hot_line(inode_at);
+        core.set(cachelet, field::ROOT, clear);
+    }
+
+    /// Makes readers who saw the old size look again.
+    fn forget_translations(&self, cachelet: Cachelet) {
+        let version = self.core.get(cachelet, field::VERSION) | 1;
+        self.core.set(cachelet, field::VERSION, version + 1);
+    }
+}

@@ -1,0 +1,343 @@
+//! Writing: one operation for each mebibyte.
+//!
+//! The order, for bytes that may lie inside the size, fill holes and extend the file at once
+//! (`docs/CRASH.md`): blocks are claimed (holes inside the size UNWRITTEN, those beyond it MAPPED);
+//! data goes past the cache, what new blocks keep of their last owner is zeroed, and so is what lies
+//! between the old end and the new bytes; fence. Then UNWRITTEN becomes MAPPED, and times, root and
+//! size are stored in this order in one line; fence. Only then the arena shows the new size.
+
+use vellum_layout::{BLOCK_BYTES, Inode, MapState};
+use vellum_media::{Memories, Persistent};
+
+use super::{Files, PIECE_BLOCKS, PIECE_BYTES, Root, SIZE_MAX_BYTES, Stop, Translation};
+use crate::cachelet::{Cachelet, field};
+use crate::data;
+use crate::error::{Error, Result};
+use crate::mapping::{BlockNo, Found, MapId};
+use crate::slots::Op;
+
+/// Blocks that a short write touches at most; such writes keep a small stack frame.
+const FEW_BLOCKS: usize = 9;
+
+/// A write of `len` bytes at `offset` into a file of `size` bytes.
+#[derive(Clone, Copy)]
+struct Span {
+    offset: u64,
+    len: u64,
+    size: u64,
+}
+
+impl Span {
+    fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+
+    /// The first logical block written.
+    fn first(&self) -> u64 {
+        self.offset / BLOCK_BYTES
+    }
+
+    fn blocks(&self) -> usize {
+        (self.end().div_ceil(BLOCK_BYTES) - self.first()) as usize
+    }
+
+    /// How many of the blocks begin inside the size.
+    fn inside(&self) -> usize {
+        let end = self.size.div_ceil(BLOCK_BYTES);
+        end.saturating_sub(self.first()).min(self.blocks() as u64) as usize
+    }
+
+    fn grows(&self) -> bool {
+        self.end() > self.size
+    }
+}
+
+impl<M: Memories> Files<'_, M> {
+    /// Writes at `offset`; gives how many bytes. Writes of up to 1 MiB are complete or fail; a
+    /// longer one may be short when the space runs out or the file reaches its largest size.
+    pub(crate) fn write_at(
+        &self,
+        cachelet: Cachelet,
+        translation: &Translation,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.core.check_writable()?;
+        let mut done = 0;
+        for piece in data.chunks(PIECE_BYTES as usize) {
+            let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
+            let written = self.with_room(|| {
+                let op = self.core.op_begin();
+                let _lock = self.core.lock(&op, cachelet);
+                self.put(&op, cachelet, translation, at, piece)
+            });
+            match written {
+                Ok(bytes) => done += bytes,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes at the end of file; gives where, and how many bytes. As [`Self::write_at`]; short
+    /// too if somebody else appends in the middle of a write longer than 1 MiB.
+    pub(crate) fn append(
+        &self,
+        cachelet: Cachelet,
+        translation: &Translation,
+        data: &[u8],
+    ) -> Result<(u64, usize)> {
+        self.core.check_writable()?;
+        let mut start = None;
+        let mut done = 0;
+        for piece in data.chunks(PIECE_BYTES as usize) {
+            let written = self.with_room(|| {
+                let op = self.core.op_begin();
+                let _lock = self.core.lock(&op, cachelet);
+                let at = self.size(cachelet);
+                if at != *start.get_or_insert(at) + done as u64 {
+                    return Ok(0);
+                }
+                let written = self.put(&op, cachelet, translation, at, piece);
+                if written.is_err() && done == 0 {
+                    start = None;
+                }
+                written
+            });
+            match written {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok((start.unwrap_or_else(|| self.size(cachelet)), done))
+    }
+
+    /// One piece. The caller holds the lock.
+    fn put(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        translation: &Translation,
+        offset: u64,
+        data: &[u8],
+    ) -> std::result::Result<usize, Stop> {
+        let room = SIZE_MAX_BYTES.saturating_sub(offset);
+        if room == 0 {
+            return Err(Error::TooLarge.into());
+        }
+        let len = room.min(data.len() as u64);
+        let span = Span {
+            offset,
+            len,
+            size: self.size(cachelet),
+        };
+        let data = &data[..len as usize];
+        if span.blocks() <= FEW_BLOCKS {
+            let found = &mut [Found::Hole; FEW_BLOCKS][..span.blocks()];
+            self.put_span(op, cachelet, translation, span, data, found)?;
+        } else {
+            let found = &mut [Found::Hole; PIECE_BLOCKS][..span.blocks()];
+            self.put_span(op, cachelet, translation, span, data, found)?;
+        }
+        Ok(data.len())
+    }
+
+    fn put_span(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        translation: &Translation,
+        span: Span,
+        data: &[u8],
+        found: &mut [Found],
+    ) -> std::result::Result<(), Stop> {
+        let root = self.root(cachelet);
+        let known = if root.is_beyond() {
+            found.len()
+        } else {
+            span.inside()
+        };
+        if known > 0 && root.old != 0 {
+            let version = self.core.get(cachelet, field::VERSION);
+            self.find(
+                op,
+                root.id,
+                translation,
+                version,
+                span.first(),
+                &mut found[..known],
+            );
+        }
+        let head_is_new = !matches!(found[0], Found::Mapped(_));
+        let tail_is_new = !matches!(found[found.len() - 1], Found::Mapped(_));
+        self.claim_holes(op, cachelet, root, span, found)?;
+        self.map_beyond(op, root.id, span, found);
+        self.zero_edges(op, root, span, found, head_is_new, tail_is_new);
+        data::write(
+            self.core,
+            self.mapping,
+            found,
+            span.offset % BLOCK_BYTES,
+            data,
+        );
+        self.commit(op, cachelet, root, span, found);
+        Ok(self.core.check_media()?)
+    }
+
+    /// Gives every hole a block: MAPPED beyond the size, which makes it the file's, UNWRITTEN
+    /// inside.
+    fn claim_holes(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        root: Root,
+        span: Span,
+        found: &mut [Found],
+    ) -> std::result::Result<(), Stop> {
+        let holes = found.iter().filter(|found| **found == Found::Hole).count() as u64;
+        if holes == 0 {
+            return Ok(());
+        }
+        let mut room = match self.mapping.reserve(op, holes) {
+            Err(Error::NoSpace(_)) => return Err(Stop::Short(holes)),
+            other => other?,
+        };
+        self.raise_blocks(cachelet, root, holes);
+        let mut failed = None;
+        let mut claimed = [0u64; PIECE_BLOCKS.div_ceil(64)];
+        let (inside, beyond) = found.split_at_mut(span.inside());
+        let parts = [
+            (0, inside, MapState::Unwritten),
+            (span.inside(), beyond, MapState::Mapped),
+        ];
+        'parts: for (base, part, state) in parts {
+            let mut next = 0;
+            while let Some((start, len)) = next_holes(part, next) {
+                next = start + len;
+                let mut blocks = [BlockNo(0); PIECE_BLOCKS];
+                let blocks = &mut blocks[..len];
+                (base + start..base + next).for_each(|i| claimed[i / 64] |= 1 << (i % 64));
+                let logical = span.first() as u32 + (base + start) as u32;
+                failed = self
+                    .mapping
+                    .claim_many(op, root.id, logical, state, &mut room, blocks)
+                    .err();
+                if failed.is_some() {
+                    break 'parts;
+                }
+                for (found, &mut block) in part[start..next].iter_mut().zip(blocks) {
+                    *found = match state {
+                        MapState::Mapped => Found::Mapped(block),
+                        _ => Found::Unwritten(block),
+                    };
+                }
+            }
+        }
+        self.mapping.unreserve(op, room);
+        let Some(error) = failed else {
+            return Ok(());
+        };
+        for i in (0..found.len()).filter(|i| claimed[i / 64] >> (i % 64) & 1 == 1) {
+            let logical = span.first() + i as u64;
+            self.give_up(op, cachelet, root.id, logical, logical + 1);
+        }
+        self.core.pool.fence();
+        Err(error.into())
+    }
+
+    /// Preallocated blocks beyond the size become MAPPED before the size covers them.
+    fn map_beyond(&self, op: &Op<'_, M>, id: MapId, span: Span, found: &mut [Found]) {
+        for (i, found) in found.iter_mut().enumerate().skip(span.inside()) {
+            if let Found::Unwritten(block) = *found {
+                let logical = span.first() as u32 + i as u32;
+                self.mapping
+                    .set_state(op, id, logical, block, MapState::Mapped);
+                *found = Found::Mapped(block);
+            }
+        }
+    }
+
+    /// Zeroes what new blocks hold around the data, and what lies between the old end of file and
+    /// the data in the old last block.
+    fn zero_edges(
+        &self,
+        op: &Op<'_, M>,
+        root: Root,
+        span: Span,
+        found: &[Found],
+        head_is_new: bool,
+        tail_is_new: bool,
+    ) {
+        if let Some(block) = found[0].block().filter(|_| head_is_new) {
+            data::zero(self.core, self.mapping, block, 0, span.offset % BLOCK_BYTES);
+        }
+        let end = span.end() % BLOCK_BYTES;
+        if let Some(block) = found[found.len() - 1]
+            .block()
+            .filter(|_| tail_is_new && end != 0)
+        {
+            data::zero(self.core, self.mapping, block, end, BLOCK_BYTES);
+        }
+        let gap_in_head = span.size / BLOCK_BYTES == span.first();
+        if span.offset > span.size && !(gap_in_head && head_is_new) {
+            self.zero_tail(op, root, span.size, span.offset);
+        }
+    }
+
+    /// Makes the data durable, then the file's.
+    fn commit(&self, op: &Op<'_, M>, cachelet: Cachelet, root: Root, span: Span, found: &[Found]) {
+        let core = self.core;
+        let inode_at = core.inode_at(cachelet);
+        let now = core.clock.now();
+        let fills = found
+            .iter()
+            .any(|found| matches!(found, Found::Unwritten(_)));
+        if fills || !span.grows() {
+            self.store_times(inode_at, now);
+            core.set_word(inode_at + Inode::ROOT, root.new);
+            self.flush_hot_line(inode_at);
+        }
+        core.pool.fence();
+        if fills {
+            for (logical, found) in (span.first()..).zip(found) {
+                if let Found::Unwritten(block) = *found {
+                    self.mapping
+                        .set_state(op, root.id, logical as u32, block, MapState::Mapped);
+                }
+            }
+        }
+        if span.grows() {
+            // One line, so these become durable in this order; the size commits them all.
+            self.store_times(inode_at, now);
+            core.set_word(inode_at + Inode::ROOT, root.new);
+            core.set_word(inode_at + Inode::SIZE, span.end());
+            self.flush_hot_line(inode_at);
+        }
+        if fills || span.grows() {
+            core.pool.fence();
+        }
+        self.publish_times(cachelet, now);
+        if root.new != root.old {
+            core.set(cachelet, field::ROOT, root.new);
+        }
+        if span.grows() {
+            core.set(cachelet, field::SIZE, span.end());
+        }
+    }
+}
+
+/// The next run of holes at or after `from`: where, and how many.
+pub(super) fn next_holes(found: &[Found], from: usize) -> Option<(usize, usize)> {
+    let start = from
+        + found[from..]
+            .iter()
+            .position(|found| *found == Found::Hole)?;
+    let len = found[start..]
+        .iter()
+        .take_while(|found| **found == Found::Hole)
+        .count();
+    Some((start, len))
+}

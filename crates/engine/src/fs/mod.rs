@@ -1,0 +1,131 @@
+//! POSIX operations: one file per family. This room joins the namespace and the mapping; neither
+//! knows the other.
+//!
+//! Every public operation is one bracket (`op_begin` to `op_end`). Where the pool has no room, the
+//! operation is ended, the background's work is done in place, and it is tried once more
+//! ([`Fs::with_room`]), so that `ENOSPC` means full.
+
+mod attr;
+mod background;
+mod cred;
+mod dir;
+pub(crate) mod file;
+mod node;
+mod open;
+mod path;
+
+use std::sync::Arc;
+
+use vellum_media::{Memories, Memory, Persistent};
+
+pub use attr::{Attr, SetAttr, SetTime, StatFs};
+pub use cred::{Access, Cred};
+pub use dir::ListPosition;
+pub use file::Allocate;
+pub use node::Node;
+pub use open::{Handle, OpenOptions, RenameFlags};
+
+use crate::cachelet::Cachelet;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::mapping::Mapping;
+use crate::namespace::Namespace;
+use crate::slots::Op;
+
+/// A mounted file system.
+pub struct Fs<M: Memories> {
+    pub(crate) core: Core<M>,
+    pub(crate) namespace: Box<dyn Namespace<M>>,
+    pub(crate) mapping: Box<dyn Mapping<M>>,
+    pub(crate) superblock: vellum_layout::Superblock,
+    /// Held by a reference of its own for as long as the file system is mounted.
+    pub(crate) root: Cachelet,
+}
+
+impl<M: Memories> std::fmt::Debug for Fs<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fs").field("uuid", &self.superblock.uuid_text()).finish_non_exhaustive()
+    }
+}
+
+impl<M: Memories> Fs<M> {
+    /// Runs a modifying operation in a bracket; if there is no room, does the background's work
+    /// and tries once more.
+    fn with_room<T>(&self, mut run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
+        self.core.check_writable()?;
+        let first = self.bracket(&mut run);
+        match first {
+            Err(Error::NoSpace(_) | Error::OutOfMemory(_)) => {
+                self.reclaim_now();
+                self.bracket(&mut run)
+            }
+            other => other,
+        }
+    }
+
+    /// Runs an operation in a bracket.
+    fn bracket<T>(&self, run: &mut dyn FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
+        let result = run(&self.core.op_begin());
+        self.core.check_media()?;
+        result
+    }
+
+    /// The root directory.
+    pub fn root(self: &Arc<Self>) -> Node<M> {
+        Node::hold(self, self.root)
+    }
+
+    /// Makes everything that was done before survive what the medium can survive.
+    ///
+    /// # Errors
+    /// What the medium said.
+    pub fn sync(&self) -> Result<()> {
+        self.core.pool.fence();
+        Ok(self.core.pool.sync()?)
+    }
+
+    /// The superblock of the pool.
+    pub fn superblock(&self) -> &vellum_layout::Superblock {
+        &self.superblock
+    }
+
+    /// What the pool's bytes lie on.
+    pub fn media_kind(&self) -> vellum_media::MediaKind {
+        self.core.pool.kind()
+    }
+
+    /// Whether nothing may be changed.
+    pub fn is_read_only(&self) -> bool {
+        self.core.read_only
+    }
+
+    /// The pool's memory, for simulations that record and for inspection.
+    pub fn pool(&self) -> &M::Pool {
+        &self.core.pool
+    }
+
+    /// Bytes of DRAM that cached files take, and how many files are cached.
+    pub fn cache_usage(&self) -> CacheUsage {
+        use crate::core::header;
+        let word = |at| self.core.arena.load(at, std::sync::atomic::Ordering::Relaxed);
+        CacheUsage {
+            cachelets: word(header::CACHELETS_USED),
+            index_entries: word(header::INDEX_USED),
+            index_buckets: self.core.map.bucket_count + word(header::OVERFLOW_FRESH),
+            arena_bytes: self.core.map.bytes,
+        }
+    }
+}
+
+/// What the arena holds of a file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUsage {
+    /// Files with a cachelet (128 bytes each).
+    pub cachelets: u64,
+    /// Names in the index.
+    pub index_entries: u64,
+    /// Buckets of the index (64 bytes each).
+    pub index_buckets: u64,
+    /// Bytes of the arena; what was never touched costs no memory.
+    pub arena_bytes: u64,
+}

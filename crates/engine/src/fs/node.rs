@@ -1,0 +1,98 @@
+//! Nodes: references to files that keep them alive whatever happens to their names.
+
+use std::sync::Arc;
+
+use vellum_layout::FileKind;
+use vellum_media::Memories;
+
+use crate::cachelet::{Cachelet, REF_ONE, flag};
+use crate::fs::Fs;
+use crate::slots::Op;
+
+/// A reference to a file or directory, counted in its cachelet. An unlinked file lives until its
+/// last node is dropped.
+pub struct Node<M: Memories> {
+    pub(crate) fs: Arc<Fs<M>>,
+    pub(crate) cachelet: Cachelet,
+}
+
+impl<M: Memories> Node<M> {
+    /// Takes a reference. The caller is in the operation that found the cachelet, or holds another
+    /// reference.
+    pub(crate) fn hold(fs: &Arc<Fs<M>>, cachelet: Cachelet) -> Self {
+        fs.core.add_refs(cachelet, REF_ONE);
+        Self { fs: Arc::clone(fs), cachelet }
+    }
+
+    /// The inode number.
+    pub fn ino(&self) -> u64 {
+        self.fs.core.ino(self.cachelet)
+    }
+
+    /// The generation: with the inode number it names this file for ever.
+    pub fn generation(&self) -> u32 {
+        self.fs.core.identity(self.cachelet).generation()
+    }
+
+    /// The kind of file.
+    pub fn kind(&self) -> FileKind {
+        self.fs.core.kind(self.cachelet)
+    }
+
+    /// The file system it belongs to.
+    pub fn fs(&self) -> &Arc<Fs<M>> {
+        &self.fs
+    }
+}
+
+impl<M: Memories> Clone for Node<M> {
+    fn clone(&self) -> Self {
+        Self::hold(&self.fs, self.cachelet)
+    }
+}
+
+impl<M: Memories> Drop for Node<M> {
+    fn drop(&mut self) {
+        self.fs.release_ref(self.cachelet);
+    }
+}
+
+impl<M: Memories> std::fmt::Debug for Node<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Node({}:{})", self.ino(), self.generation())
+    }
+}
+
+impl<M: Memories> Fs<M> {
+    /// Gives a reference back; the last one of an unlinked file hands it to the background.
+    pub(crate) fn release_ref(&self, cachelet: Cachelet) {
+        let unlinked = self.core.has_flag(cachelet, flag::UNLINKED);
+        if self.core.drop_refs(cachelet, REF_ONE) == 0
+            && (unlinked || self.core.has_flag(cachelet, flag::UNLINKED))
+        {
+            self.core.queue_work(cachelet);
+        }
+    }
+
+    /// The file with this inode number and generation, if it still exists.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stale`] if it is gone or another file has its number.
+    pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::Result<Node<M>> {
+        self.with_op(|op| {
+            let cachelet = op.core.load_cachelet(ino)?;
+            let identity = op.core.identity(cachelet);
+            if identity.generation() != generation || op.core.has_flag(cachelet, flag::UNLINKED) {
+                return Err(crate::Error::Stale);
+            }
+            Ok(Node::hold(self, cachelet))
+        })
+    }
+
+    /// Runs an operation that changes nothing.
+    pub(crate) fn with_op<T>(&self, run: impl FnOnce(&Op<'_, M>) -> crate::Result<T>) -> crate::Result<T> {
+        let result = run(&self.core.op_begin());
+        self.core.check_media()?;
+        result
+    }
+}

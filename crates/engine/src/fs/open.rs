@@ -1,0 +1,348 @@
+//! Opening files, and what an open file can do.
+
+use std::sync::Arc;
+
+use bitflags::bitflags;
+use vellum_layout::FileKind;
+use vellum_media::Memories;
+
+use crate::cachelet::Cachelet;
+use crate::error::{Error, Result};
+use crate::fs::file::{Allocate, Files, Translation};
+use crate::fs::path::Follow;
+use crate::fs::{Access, Attr, Cred, Fs, Node};
+use crate::slots::Op;
+
+bitflags! {
+    /// Flags of a rename; the numbers are those of `renameat2(2)`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RenameFlags: u32 {
+        /// Fail if the new name exists.
+        const NO_REPLACE = 1;
+        /// Swap the two names.
+        const EXCHANGE = 2;
+    }
+}
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// Every write goes to the end, atomically.
+    pub append: bool,
+    /// Cut the file to nothing.
+    pub truncate: bool,
+    /// Make the file if there is none.
+    pub create: bool,
+    /// Make the file; fail if there is one.
+    pub create_new: bool,
+    /// Fail if the last component is a symbolic link.
+    pub no_follow: bool,
+    /// Fail if it is no directory.
+    pub directory: bool,
+    /// Leave the access time alone.
+    pub no_atime: bool,
+    /// Permission bits of a new file, umask applied.
+    pub mode: u16,
+}
+
+impl OpenOptions {
+    fn wants(&self) -> Access {
+        let read = if self.read { Access::READ } else { Access::empty() };
+        let write = self.write || self.append || self.truncate;
+        read | if write { Access::WRITE } else { Access::empty() }
+    }
+}
+
+/// An open file: a node, how it was opened, and a cache of translations.
+pub struct Handle<M: Memories> {
+    node: Node<M>,
+    options: OpenOptions,
+    cred: Cred,
+    translation: Translation,
+}
+
+impl<M: Memories> Fs<M> {
+    /// Opens what a path names, making it where that is asked.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn open(
+        self: &Arc<Self>,
+        cred: &Cred,
+        start: &Node<M>,
+        path: &[u8],
+        options: &OpenOptions,
+    ) -> Result<Handle<M>> {
+        if options.wants().contains(Access::WRITE) || options.create || options.create_new {
+            self.core.check_writable()?;
+        }
+        let node = if options.create || options.create_new {
+            self.with_room(|op| {
+                let file = self.open_or_make(op, cred, start.cachelet, path, options, 0)?;
+                Ok(Node::hold(self, file))
+            })?
+        } else {
+            self.with_op(|op| {
+                let follow = if options.no_follow { Follow::AllButLast } else { Follow::Last };
+                let found = self.resolve(op, cred, start.cachelet, path, follow)?;
+                self.check_open(op, cred, found, options)?;
+                Ok(Node::hold(self, found))
+            })?
+        };
+        self.finish_open(cred, node, options)
+    }
+
+    /// Opens a node that was found before.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn open_node(self: &Arc<Self>, cred: &Cred, node: &Node<M>, options: &OpenOptions) -> Result<Handle<M>> {
+        if options.wants().contains(Access::WRITE) {
+            self.core.check_writable()?;
+        }
+        self.with_op(|op| self.check_open(op, cred, node.cachelet, options))?;
+        self.finish_open(cred, node.clone(), options)
+    }
+
+    /// Makes a regular file in a directory and opens it (`O_CREAT | O_EXCL`).
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn create(
+        self: &Arc<Self>,
+        cred: &Cred,
+        dir: &Node<M>,
+        name: &[u8],
+        options: &OpenOptions,
+    ) -> Result<Handle<M>> {
+        let node = self.mknod(cred, dir, name, FileKind::File, options.mode, 0)?;
+        let translation = Translation::new(options.no_atime);
+        Ok(Handle { node, options: *options, cred: cred.clone(), translation })
+    }
+
+    fn finish_open(&self, cred: &Cred, node: Node<M>, options: &OpenOptions) -> Result<Handle<M>> {
+        if options.truncate && node.kind() == FileKind::File {
+            self.files().truncate(node.cachelet, 0)?;
+            self.drop_set_ids(cred, node.cachelet)?;
+        }
+        let translation = Translation::new(options.no_atime);
+        Ok(Handle { node, options: *options, cred: cred.clone(), translation })
+    }
+
+    fn check_open(&self, op: &Op<'_, M>, cred: &Cred, file: Cachelet, options: &OpenOptions) -> Result<()> {
+        let kind = op.core.kind(file);
+        if kind == FileKind::Symlink {
+            return Err(Error::Loop);
+        }
+        if options.directory && kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let wants = options.wants();
+        if kind == FileKind::Directory && wants.contains(Access::WRITE) {
+            return Err(Error::IsDirectory);
+        }
+        op.core.check_access(cred, file, wants)?;
+        if options.no_atime && !op.core.owns(cred, file) {
+            return Err(Error::NotPermitted);
+        }
+        Ok(())
+    }
+
+    fn open_or_make(
+        &self,
+        op: &Op<'_, M>,
+        cred: &Cred,
+        start: Cachelet,
+        path: &[u8],
+        options: &OpenOptions,
+        links: u32,
+    ) -> Result<Cachelet> {
+        let parent = self.resolve_parent(op, cred, start, path)?;
+        if !parent.is_plain() {
+            if options.create_new {
+                return Err(Error::Exists);
+            }
+            return Err(Error::IsDirectory);
+        }
+        if parent.wants_dir {
+            return Err(Error::IsDirectory);
+        }
+        let found = match self.namespace.lookup(op, parent.dir, parent.name) {
+            Ok(found) if options.create_new => {
+                let _ = found;
+                return Err(Error::Exists);
+            }
+            Ok(found) => found,
+            Err(Error::NotFound) => {
+                let extra = (0, &b""[..]);
+                match self.make(op, cred, parent.dir, parent.name, FileKind::File, options.mode, extra) {
+                    Err(Error::Exists) if !options.create_new && links < 40 => {
+                        return self.open_or_make(op, cred, start, path, options, links + 1);
+                    }
+                    made => return made,
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        if op.core.kind(found) == FileKind::Symlink && !options.no_follow {
+            if links >= 40 {
+                return Err(Error::Loop);
+            }
+            let target = self.read_text(op, found)?;
+            return self.open_or_make(op, cred, parent.dir, &target, options, links + 1);
+        }
+        if op.core.kind(found) == FileKind::Directory {
+            return Err(Error::IsDirectory);
+        }
+        self.check_open(op, cred, found, options)?;
+        Ok(found)
+    }
+}
+
+impl<M: Memories> Handle<M> {
+    /// The file.
+    pub fn node(&self) -> &Node<M> {
+        &self.node
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> &OpenOptions {
+        &self.options
+    }
+
+    fn fs(&self) -> &Fs<M> {
+        self.node.fs()
+    }
+
+    /// Runs a write; if there is no room, does the background's work and tries once more.
+    fn retry<T>(&self, run: impl Fn(Files<'_, M>) -> Result<T>) -> Result<T> {
+        match run(self.fs().files()) {
+            Err(Error::NoSpace(_)) => {
+                self.fs().reclaim_now();
+                run(self.fs().files())
+            }
+            other => other,
+        }
+    }
+
+    fn check_read(&self) -> Result<()> {
+        match self.node.kind() {
+            FileKind::Directory => Err(Error::IsDirectory),
+            FileKind::File if self.options.read => Ok(()),
+            FileKind::File => Err(Error::BadHandle),
+            _ => Err(Error::WrongKind),
+        }
+    }
+
+    fn check_write(&self) -> Result<()> {
+        if !(self.options.write || self.options.append) {
+            return Err(Error::BadHandle);
+        }
+        match self.node.kind() {
+            FileKind::File => self.fs().core.check_writable(),
+            _ => Err(Error::WrongKind),
+        }
+    }
+
+    /// Reads at an offset; fewer bytes than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// Not open for reading, damaged media.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        self.check_read()?;
+        self.fs().files().read_at(self.node.cachelet, &self.translation, offset, out)
+    }
+
+    /// Writes at an offset (at the end, if opened for appending, as Linux does); gives how many
+    /// bytes.
+    ///
+    /// # Errors
+    /// Not open for writing, no space, too large, damaged media.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        if self.options.append {
+            return self.append(data).map(|(_, len)| len);
+        }
+        self.check_write()?;
+        if !data.is_empty() {
+            self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
+        }
+        self.retry(|files| files.write_at(self.node.cachelet, &self.translation, offset, data))
+    }
+
+    /// Writes at the end, atomically; gives where, and how many bytes.
+    ///
+    /// # Errors
+    /// As for [`Self::write_at`].
+    pub fn append(&self, data: &[u8]) -> Result<(u64, usize)> {
+        self.check_write()?;
+        if !data.is_empty() {
+            self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
+        }
+        self.retry(|files| files.append(self.node.cachelet, &self.translation, data))
+    }
+
+    /// Cuts or extends the file.
+    ///
+    /// # Errors
+    /// As for [`Self::write_at`].
+    pub fn truncate(&self, size: u64) -> Result<()> {
+        if !self.options.write && !self.options.append {
+            return Err(Error::Invalid("the file is not open for writing"));
+        }
+        self.check_write()?;
+        self.fs().files().truncate(self.node.cachelet, size)?;
+        self.fs().drop_set_ids(&self.cred, self.node.cachelet)
+    }
+
+    /// Allocates or frees space.
+    ///
+    /// # Errors
+    /// As for [`Self::write_at`].
+    pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.check_write()?;
+        self.retry(|files| files.allocate(self.node.cachelet, mode, offset, len))?;
+        self.fs().drop_set_ids(&self.cred, self.node.cachelet)
+    }
+
+    /// The first offset at or after `offset` that holds data.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] beyond the last data.
+    pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        self.fs().files().seek_data(self.node.cachelet, offset)
+    }
+
+    /// The first offset at or after `offset` that is a hole; the end of the file is one.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] at or beyond the end.
+    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        self.fs().files().seek_hole(self.node.cachelet, offset)
+    }
+
+    /// Makes everything done to this file survive what the medium can survive.
+    ///
+    /// # Errors
+    /// What the medium said.
+    pub fn sync(&self) -> Result<()> {
+        self.fs().sync()
+    }
+
+    /// The file's attributes.
+    ///
+    /// # Errors
+    /// Damaged media.
+    pub fn attr(&self) -> Result<Attr> {
+        self.fs().attr(&self.node)
+    }
+}
+
+impl<M: Memories> std::fmt::Debug for Handle<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("node", &self.node).field("options", &self.options).finish()
+    }
+}

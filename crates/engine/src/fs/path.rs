@@ -1,0 +1,254 @@
+//! Paths: `.`, `..`, symbolic links, limits, search permission.
+
+use std::sync::Arc;
+
+use vellum_layout::{FileKind, Inode, ROOT_SLOT, TEXT_BLOCK_MAX, TEXT_SLOT_MAX, TextHead};
+use vellum_media::{Memories, Memory};
+use zerocopy::IntoBytes;
+
+use crate::cachelet::{Cachelet, field};
+use crate::error::{Error, Place, Result};
+use crate::fs::{Access, Cred, Fs, Node};
+use crate::slots::Op;
+
+/// Paths have fewer bytes than this.
+pub(crate) const PATH_MAX: usize = 4096;
+/// Symbolic links followed in one resolution.
+const LINKS_MAX: u32 = 40;
+
+/// Whether a symbolic link at the end of a path is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    Last,
+    AllButLast,
+}
+
+/// A path up to its last component.
+pub(crate) struct Parent<'p> {
+    pub(crate) dir: Cachelet,
+    /// The last component: a plain name, or `.` or `..`, or empty for the root itself.
+    pub(crate) name: &'p [u8],
+    /// The path ended in a slash, so it must name a directory.
+    pub(crate) wants_dir: bool,
+}
+
+impl Parent<'_> {
+    /// Whether the last component is a name that can be made or removed.
+    pub(crate) fn is_plain(&self) -> bool {
+        !matches!(self.name, b"" | b"." | b"..")
+    }
+}
+
+impl<M: Memories> Fs<M> {
+    /// Resolves a path from `start` (from the root, if it begins with a slash).
+    pub(crate) fn resolve(
+        &self,
+        op: &Op<'_, M>,
+        cred: &Cred,
+        start: Cachelet,
+        path: &[u8],
+        follow: Follow,
+    ) -> Result<Cachelet> {
+        let mut links = 0;
+        self.resolve_counting(op, cred, start, path, follow, &mut links)
+    }
+
+    fn resolve_counting(
+        &self,
+        op: &Op<'_, M>,
+        cred: &Cred,
+        start: Cachelet,
+        path: &[u8],
+        follow: Follow,
+        links: &mut u32,
+    ) -> Result<Cachelet> {
+        check_path(path)?;
+        let mut at = if path[0] == b'/' { self.root } else { start };
+        let mut owned: Vec<u8>;
+        let mut rest = path;
+        loop {
+            let walked = self.namespace.walk(op, at, rest, &mut |dir| {
+                op.core.check_access(cred, dir, Access::EXECUTE)
+            })?;
+            at = walked.at;
+            let after = &rest[walked.used..];
+            let wants_dir = rest.ends_with(b"/");
+            if op.core.kind(at) == FileKind::Symlink && walked.at != walked.parent {
+                let is_last = after.iter().all(|&b| b == b'/');
+                if is_last && !wants_dir && follow == Follow::AllButLast {
+                    return Ok(at);
+                }
+                *links += 1;
+                if *links > LINKS_MAX {
+                    return Err(Error::Loop);
+                }
+                let mut target = self.read_text(op, at)?;
+                target.extend_from_slice(after);
+                if target.len() >= 2 * PATH_MAX {
+                    return Err(Error::NameTooLong);
+                }
+                at = if target[0] == b'/' { self.root } else { walked.parent };
+                owned = target;
+                rest = &owned;
+                continue;
+            }
+            if after.is_empty() {
+                if wants_dir && op.core.kind(at) != FileKind::Directory {
+                    return Err(Error::NotDirectory);
+                }
+                return Ok(at);
+            }
+            let dots = if after.starts_with(b"..") { 2 } else { 1 };
+            if op.core.kind(at) != FileKind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            op.core.check_access(cred, at, Access::EXECUTE)?;
+            if dots == 2 {
+                at = self.parent_of(op, at)?;
+            }
+            rest = &after[dots..];
+            if rest.is_empty() {
+                return Ok(at);
+            }
+        }
+    }
+
+    /// Resolves everything but the last component of a path.
+    pub(crate) fn resolve_parent<'p>(
+        &self,
+        op: &Op<'_, M>,
+        cred: &Cred,
+        start: Cachelet,
+        path: &'p [u8],
+    ) -> Result<Parent<'p>> {
+        check_path(path)?;
+        let end = path.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
+        let wants_dir = end < path.len();
+        let cut = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+        let name = &path[cut..end];
+        let dir = match &path[..cut] {
+            b"" if path[0] == b'/' => self.root,
+            b"" => start,
+            prefix => self.resolve(op, cred, start, prefix, Follow::Last)?,
+        };
+        if op.core.kind(dir) != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        op.core.check_access(cred, dir, Access::EXECUTE)?;
+        if name.len() > vellum_layout::NAME_MAX {
+            return Err(Error::NameTooLong);
+        }
+        Ok(Parent { dir, name, wants_dir })
+    }
+
+    /// The directory above a directory; the root is above itself.
+    pub(crate) fn parent_of(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<Cachelet> {
+        let core = op.core;
+        if core.ino(dir) == ROOT_SLOT {
+            return Ok(self.root);
+        }
+        core.load_cachelet(core.word(core.inode_at(dir) + Inode::PARENT))
+    }
+
+    /// The target of a symbolic link.
+    pub(crate) fn read_text(&self, op: &Op<'_, M>, link: Cachelet) -> Result<Vec<u8>> {
+        let core = op.core;
+        let ino = core.ino(link);
+        let damaged = || Error::damaged("symlink text", Place::Inode(ino));
+        let len = usize::try_from(core.get(link, field::SIZE)).map_err(|_| damaged())?;
+        let at = core.slot_at(core.get(link, field::ROOT)).map_err(|_| damaged())?;
+        if len == 0 || len > TEXT_BLOCK_MAX || len >= PATH_MAX {
+            return Err(damaged());
+        }
+        debug_assert!(len <= TEXT_SLOT_MAX || at.is_multiple_of(4096));
+        let mut head = TextHead::new(0, b"");
+        core.pool.read(at, head.as_mut_bytes());
+        let mut text = vec![0; len];
+        core.pool.read(at + size_of::<TextHead>() as u64, &mut text);
+        if head.is_sound(ino, &text) { Ok(text) } else { Err(damaged()) }
+    }
+
+    /// Resolves a path to a node.
+    ///
+    /// # Errors
+    /// Those of `open(2)` for paths.
+    pub fn find(
+        self: &Arc<Self>,
+        cred: &Cred,
+        start: &Node<M>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<Node<M>> {
+        let follow = if follow { Follow::Last } else { Follow::AllButLast };
+        self.with_op(|op| {
+            let found = self.resolve(op, cred, start.cachelet, path, follow)?;
+            Ok(Node::hold(self, found))
+        })
+    }
+
+    /// Looks one name up in a directory (`.` and `..` included).
+    ///
+    /// # Errors
+    /// Not found, not a directory, no permission to search, name too long.
+    pub fn lookup(self: &Arc<Self>, cred: &Cred, dir: &Node<M>, name: &[u8]) -> Result<Node<M>> {
+        self.with_op(|op| {
+            if op.core.kind(dir.cachelet) != FileKind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            op.core.check_access(cred, dir.cachelet, Access::EXECUTE)?;
+            let found = match name {
+                b"." => dir.cachelet,
+                b".." => self.parent_of(op, dir.cachelet)?,
+                _ => self.namespace.lookup(op, dir.cachelet, name)?,
+            };
+            Ok(Node::hold(self, found))
+        })
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::WrongKind`] if it is none.
+    pub fn read_link(&self, link: &Node<M>) -> Result<Vec<u8>> {
+        self.with_op(|op| {
+            if op.core.kind(link.cachelet) != FileKind::Symlink {
+                return Err(Error::WrongKind);
+            }
+            self.read_text(op, link.cachelet)
+        })
+    }
+
+    /// The absolute path of a directory, by walking up (DirectFS III-D, `getcwd`).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the directory was removed.
+    pub fn path_of(&self, dir: &Node<M>) -> Result<Vec<u8>> {
+        self.with_op(|op| {
+            let mut names = Vec::new();
+            let mut at = dir.cachelet;
+            while op.core.ino(at) != ROOT_SLOT {
+                let above = self.parent_of(op, at)?;
+                names.push(self.namespace.name_of(op, above, op.core.ino(at))?);
+                at = above;
+            }
+            if names.is_empty() {
+                return Ok(b"/".to_vec());
+            }
+            let mut path = Vec::new();
+            for name in names.iter().rev() {
+                path.push(b'/');
+                path.extend_from_slice(name);
+            }
+            Ok(path)
+        })
+    }
+}
+
+fn check_path(path: &[u8]) -> Result<()> {
+    match path.len() {
+        0 => Err(Error::NotFound),
+        PATH_MAX.. => Err(Error::NameTooLong),
+        _ if path.contains(&0) => Err(Error::Invalid("a path cannot contain a zero byte")),
+        _ => Ok(()),
+    }
+}

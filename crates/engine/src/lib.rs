@@ -1,0 +1,44 @@
+//! Vellum: a file system for persistent memory that runs inside the process that uses it.
+//!
+//! ```
+//! let pool = vellum::Pool::memory(16 << 20)?;
+//! let volume = pool.volume();
+//! volume.write("/greeting", b"hello")?;
+//! assert_eq!(volume.read("/greeting")?, b"hello");
+//! # Ok::<(), vellum::Error>(())
+//! ```
+//!
+//! [`Volume`] works by paths, like `std::fs`. [`Fs`] works by nodes and names, for adapters. Both
+//! may be used by any number of threads. An operation that returned is durable as far as the
+//! medium goes; `docs/SEMANTICS.md` says how far that is.
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod cachelet;
+mod core;
+mod data;
+mod error;
+mod fs;
+mod journal;
+mod mapping;
+mod mount;
+mod namespace;
+mod pool;
+mod slots;
+mod volume;
+
+pub use crate::core::Clock;
+pub use error::{Error, Place, Result};
+pub use fs::{
+    Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions, RenameFlags,
+    SetAttr, SetTime, StatFs,
+};
+pub use mount::{FormatOptions, MountOptions, Opened, attach, format};
+pub use namespace::DirEntry;
+pub use pool::{CreateOptions, Pool, PoolOptions, RealFs};
+pub use volume::{Entry, File, ReadDir, Volume};
+pub use vellum_layout::FileKind;
+pub use vellum_media as media;
+
+/// Most names of one file.
+pub const LINK_MAX: u64 = 65_000;

@@ -1,0 +1,207 @@
+//! The free bitmap: which data blocks are free, with summaries above it, so that the next free
+//! block is found in a few loads however full the zone is.
+//!
+//! The table is the truth and the bitmap follows it. When nothing is under way:
+//! * a FREE block's bit in level 0 is set. A taken block's bit may be set too (a reclaimer was
+//!   overtaken); whoever tries that block clears it;
+//! * a bit of level `k + 1` is set exactly if its word of level `k` is not zero.
+
+use std::sync::atomic::Ordering;
+
+use vellum_media::Memory;
+
+/// Levels at most: 64^5 is the largest zone, 2^30 blocks.
+const LEVELS: usize = 5;
+
+/// Where the levels lie in the arena.
+#[derive(Debug)]
+pub(super) struct FreeBitmap {
+    at: [u64; LEVELS],
+    words: [u64; LEVELS],
+    depth: usize,
+}
+
+impl FreeBitmap {
+    /// A bitmap of `blocks` bits at arena offset `at`.
+    pub(super) fn new(at: u64, blocks: u64) -> Self {
+        let mut made = Self {
+            at: [at; LEVELS],
+            words: [0; LEVELS],
+            depth: 0,
+        };
+        let (mut at, mut bits) = (at, blocks);
+        while made.depth < LEVELS {
+            let words = bits.div_ceil(64);
+            made.at[made.depth] = at;
+            made.words[made.depth] = words;
+            made.depth += 1;
+            if words <= 1 {
+                break;
+            }
+            at += words.next_multiple_of(8) * 8;
+            bits = words;
+        }
+        made
+    }
+
+    /// First byte of the arena behind the bitmap.
+    pub(super) fn end(&self) -> u64 {
+        let top = self.depth - 1;
+        self.at[top] + self.words[top].next_multiple_of(8) * 8
+    }
+
+    fn word_at(&self, level: usize, bit: u64) -> u64 {
+        self.at[level] + bit / 64 * 8
+    }
+
+    /// Says that a block is free.
+    pub(super) fn set<A: Memory>(&self, arena: &A, block: u64) {
+        self.set_from(arena, 0, block);
+    }
+
+    fn set_from<A: Memory>(&self, arena: &A, from: usize, bit: u64) {
+        let mut bit = bit;
+        for level in from..self.depth {
+            // Whoever made the word nonzero sets the bit above it.
+            if arena.fetch_or(self.word_at(level, bit), 1 << (bit % 64)) != 0 {
+                return;
+            }
+            bit /= 64;
+        }
+    }
+
+    /// Says that a block is taken.
+    pub(super) fn clear<A: Memory>(&self, arena: &A, block: u64) {
+        self.clear_from(arena, 0, block);
+    }
+
+    fn clear_from<A: Memory>(&self, arena: &A, level: usize, bit: u64) {
+        let at = self.word_at(level, bit);
+        let mask = 1 << (bit % 64);
+        let before = arena.fetch_and(at, !mask);
+        if before & mask == 0 || before & !mask != 0 || level + 1 == self.depth {
+            return;
+        }
+        self.clear_from(arena, level + 1, bit / 64);
+        // A setter between the two clears found the bit above still set, or set it in vain.
+        if arena.load(at, Ordering::SeqCst) != 0 {
+            self.set_from(arena, level + 1, bit / 64);
+        }
+    }
+
+    /// The free bits of the 64 blocks that `block` is among.
+    pub(super) fn word<A: Memory>(&self, arena: &A, block: u64) -> u64 {
+        arena.load(self.word_at(0, block), Ordering::Acquire)
+    }
+
+    /// The first free block at or after `from`, then from the start; looks at no more words than
+    /// twice the levels, but for summaries that are being changed.
+    pub(super) fn next<A: Memory>(&self, arena: &A, from: u64) -> Option<u64> {
+        self.at_or_after(arena, from)
+            .or_else(|| self.at_or_after(arena, 0))
+    }
+
+    fn at_or_after<A: Memory>(&self, arena: &A, from: u64) -> Option<u64> {
+        let (mut level, mut bit) = (0, from);
+        loop {
+            if bit / 64 >= self.words[level] {
+                return None;
+            }
+            let word = arena.load(self.word_at(level, bit), Ordering::Acquire);
+            let rest = word & (u64::MAX << (bit % 64));
+            if rest == 0 {
+                if level + 1 == self.depth {
+                    return None;
+                }
+                level += 1;
+                bit = bit / 64 + 1;
+            } else {
+                bit = bit / 64 * 64 + u64::from(rest.trailing_zeros());
+                if level == 0 {
+                    return Some(bit);
+                }
+                level -= 1;
+                bit *= 64;
+            }
+        }
+    }
+
+    /// Stores 64 bits of level 0; [`Self::summarise`] must follow before anyone searches.
+    pub(super) fn fill<A: Memory>(&self, arena: &A, block: u64, word: u64) {
+        arena.store(self.word_at(0, block), word, Ordering::Relaxed);
+    }
+
+    /// Makes the upper levels fit level 0. Nobody else is at work.
+    pub(super) fn summarise<A: Memory>(&self, arena: &A) {
+        for level in 1..self.depth {
+            for index in 0..self.words[level] {
+                let below = self.at[level - 1] + index * 64 * 8;
+                let count = (self.words[level - 1] - index * 64).min(64);
+                let word = (0..count).fold(0, |word, i| {
+                    let nonzero = arena.load(below + i * 8, Ordering::Relaxed) != 0;
+                    word | u64::from(nonzero) << i
+                });
+                arena.store(self.at[level] + index * 8, word, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vellum_media::HeapMemory;
+
+    #[test]
+    fn finds_the_next_and_wraps() {
+        for blocks in [1, 64, 65, 4096, 4097, 300_000] {
+            let bitmap = FreeBitmap::new(64, blocks);
+            let arena = HeapMemory::new(bitmap.end());
+            assert_eq!(bitmap.next(&arena, 0), None);
+            let last = blocks - 1;
+            bitmap.set(&arena, last);
+            assert_eq!(bitmap.next(&arena, 0), Some(last));
+            bitmap.set(&arena, 0);
+            assert_eq!(bitmap.next(&arena, 0), Some(0));
+            assert_eq!(bitmap.next(&arena, blocks), Some(0), "wraps");
+            bitmap.clear(&arena, 0);
+            bitmap.clear(&arena, last);
+            assert_eq!(bitmap.next(&arena, 0), None);
+            assert_eq!(arena.damaged(), None);
+        }
+    }
+
+    #[test]
+    fn summaries_follow_a_fill() {
+        let bitmap = FreeBitmap::new(0, 100_000);
+        let arena = HeapMemory::new(bitmap.end());
+        bitmap.fill(&arena, 70_016, 1 << 5);
+        bitmap.summarise(&arena);
+        assert_eq!(bitmap.next(&arena, 3), Some(70_016 + 5));
+        bitmap.clear(&arena, 70_021);
+        assert_eq!(bitmap.next(&arena, 0), None);
+    }
+
+    #[test]
+    fn two_threads_leave_summaries_right() {
+        let bitmap = FreeBitmap::new(0, 4096);
+        let arena = HeapMemory::new(bitmap.end());
+        std::thread::scope(|scope| {
+            for bit in [7, 9] {
+                let (bitmap, arena) = (&bitmap, &arena);
+                scope.spawn(move || {
+                    for _ in 0..20_000 {
+                        bitmap.set(arena, bit);
+                        bitmap.clear(arena, bit);
+                    }
+                    bitmap.set(arena, bit);
+                });
+            }
+        });
+        assert_eq!(bitmap.next(&arena, 0), Some(7));
+        bitmap.clear(&arena, 7);
+        assert_eq!(bitmap.next(&arena, 0), Some(9));
+        bitmap.clear(&arena, 9);
+        assert_eq!(bitmap.next(&arena, 0), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! A core with a mapping and nothing else: an arena on the heap, a simulated pool, inodes made by
+//! hand.
+
+use std::sync::atomic::AtomicI64;
+
+use vellum_layout::{
+    FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState, LinksWord,
+};
+use vellum_media::{HeapMemory, Memory, SimPool, Simulated};
+use zerocopy::IntoBytes;
+
+use super::HashFs;
+use super::rebuild::Judge;
+use crate::cachelet::{Cachelet, field};
+use crate::core::{ArenaMap, Clock, Core};
+use crate::mapping::{Mapping, Verdict};
+
+const SEED: u64 = 0x5EED;
+
+pub(crate) struct Harness {
+    pub(crate) core: Core<Simulated>,
+    pub(crate) map: HashFs,
+}
+
+impl Harness {
+    /// An empty pool.
+    pub(crate) fn new(pool_bytes: u64) -> Self {
+        let request = GeometryRequest {
+            pool_bytes,
+            thread_slots: Some(4),
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        Self::attach(SimPool::new(pool_bytes), geometry, &|_, _, _, _| {
+            Verdict::Keep
+        })
+    }
+
+    fn attach(pool: SimPool, geometry: Geometry, judge: Judge<'_>) -> Self {
+        let map = ArenaMap::plan(&geometry, 4096, HashFs::arena_bytes(&geometry));
+        let core = Core {
+            pool,
+            arena: HeapMemory::new(map.bytes),
+            geometry,
+            map,
+            seed: SEED,
+            pool_epoch: 1,
+            clock: Clock::Counter(AtomicI64::new(1)),
+            read_only: false,
+        };
+        let mapping = HashFs::new(map.mapping, &geometry, SEED);
+        mapping.rebuild(&core, judge).unwrap();
+        Self { core, map: mapping }
+    }
+
+    /// The same pool, attached again with an arena of zeros.
+    pub(crate) fn reattach(self) -> Self {
+        self.reattach_judged(&|_, _, _, _| Verdict::Keep)
+    }
+
+    /// The same, as after a crash.
+    pub(crate) fn reattach_judged(self, judge: Judge<'_>) -> Self {
+        Self::attach(
+            SimPool::from_image(self.core.pool.image()),
+            self.core.geometry,
+            judge,
+        )
+    }
+
+    /// Makes an empty file's inode in metadata slot `ino`.
+    pub(crate) fn make_file(&self, ino: u64) -> Cachelet {
+        let mut inode = Inode {
+            identity: IdentityWord::new(InodeState::Live, FileKind::File, 0o644, 1).0,
+            links: LinksWord::new(1, 0).0,
+            ..Inode::default()
+        };
+        inode.checksum = inode.expected_checksum(ino);
+        self.core
+            .pool
+            .write(self.core.geometry.slot_at(ino), inode.as_bytes());
+        self.open_file(ino)
+    }
+
+    /// A cachelet filled from the inode in metadata slot `ino`.
+    pub(crate) fn open_file(&self, ino: u64) -> Cachelet {
+        let mut inode = Inode::default();
+        self.core
+            .pool
+            .read(self.core.geometry.slot_at(ino), inode.as_mut_bytes());
+        assert!(inode.is_sound(ino));
+        let made = self.core.take_cachelet().unwrap();
+        self.core.set(made, field::INO, ino);
+        self.core.set(made, field::IDENTITY, inode.identity);
+        self.core.set(made, field::SIZE, inode.size);
+        self.core.set(made, field::MTIME, inode.mtime as u64);
+        self.core.set(made, field::CTIME, inode.ctime as u64);
+        self.core.set(made, field::ATIME, inode.atime as u64);
+        self.core.set(made, field::ROOT, inode.root);
+        made
+    }
+
+    /// Lets every grace period pass and reclaims.
+    pub(crate) fn settle(&self) -> u64 {
+        self.core.wait_for_readers();
+        self.map.reclaim(&self.core)
+    }
+
+    /// Blocks that could be reserved.
+    pub(crate) fn free(&self) -> u64 {
+        self.map.usage(&self.core).free
+    }
+}

@@ -1,0 +1,130 @@
+//! Limbo: blocks that were given up and may still be read by operations that found them before.
+//!
+//! Four lists, chosen by the epoch in which blocks were given up. A list's tag is the latest epoch
+//! of any block on it, so that an old list that is reused waits a little longer, never too short.
+//! Lists only grow at their head or are taken as a whole, which needs no guard against ABA.
+
+use std::sync::atomic::{Ordering, fence};
+
+use vellum_media::{Memories, Memory};
+
+use super::overflow::Overflow;
+use crate::core::Core;
+use crate::slots::GRACE;
+
+/// Lists; more than [`GRACE`], so that the present epoch's list has usually been emptied.
+const LISTS: u64 = 4;
+/// Bytes of the lists' heads: a line each, so that pushes and looks do not share more than needed.
+pub(super) const LIMBO_BYTES: u64 = LISTS * 64;
+
+/// A head: the first block plus one in the low 31 bits (a zone has 2^30 blocks), the tag above.
+const BLOCK_BITS: u32 = 31;
+const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
+const TAG_MASK: u64 = u64::MAX >> BLOCK_BITS;
+
+/// Blocks that one operation gives up, linked to each other and to be pushed at once.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    first: u32,
+    last: u32,
+    pub(super) blocks: u64,
+}
+
+impl Batch {
+    /// Adds a block whose table entry is in LIMBO and which is on no chain.
+    pub(super) fn add<A: Memory>(&mut self, arena: &A, links: &Overflow, block: u32) {
+        links.set_limbo_link(arena, block, self.first);
+        if self.blocks == 0 {
+            self.last = block;
+        }
+        self.first = block + 1;
+        self.blocks += 1;
+    }
+}
+
+/// Where the lists' heads lie.
+#[derive(Debug)]
+pub(super) struct Limbo {
+    pub(super) at: u64,
+}
+
+/// Whether blocks tagged `tag` may be reused at `epoch`. Tags wrap; one that is half the range old
+/// counts as young, which only delays.
+fn is_over(epoch: u64, tag: u64) -> bool {
+    let age = epoch.wrapping_sub(tag) & TAG_MASK;
+    (GRACE..=TAG_MASK / 2).contains(&age)
+}
+
+impl Limbo {
+    /// Puts a batch into the present epoch's list. The epoch is read after the blocks' entries
+    /// went to LIMBO, so whoever can still find them runs in this epoch or an earlier one.
+    pub(super) fn push<M: Memories>(&self, core: &Core<M>, links: &Overflow, batch: &Batch) {
+        if batch.blocks == 0 {
+            return;
+        }
+        // Entries in LIMBO first, then the epoch: no store waits behind this load.
+        fence(Ordering::SeqCst);
+        let epoch = core.epoch();
+        let at = self.at + epoch % LISTS * 64;
+        let mut head = core.arena.load(at, Ordering::Acquire);
+        loop {
+            links.set_limbo_link(&core.arena, batch.last, (head & BLOCK_MASK) as u32);
+            let new = (epoch & TAG_MASK) << BLOCK_BITS | u64::from(batch.first);
+            // An emptier list keeps a later tag if another thread was in a later epoch.
+            let newer = head & BLOCK_MASK != 0
+                && (head >> BLOCK_BITS).wrapping_sub(epoch) & TAG_MASK <= TAG_MASK / 2;
+            let new = if newer {
+                new & BLOCK_MASK | head & !BLOCK_MASK
+            } else {
+                new
+            };
+            match core.arena.compare_exchange(at, head, new) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes every block whose grace period is over.
+    pub(super) fn take<M: Memories>(
+        &self,
+        core: &Core<M>,
+        links: &Overflow,
+        mut each: impl FnMut(u32),
+    ) {
+        let epoch = core.epoch();
+        for list in 0..LISTS {
+            let at = self.at + list * 64;
+            let head = core.arena.load(at, Ordering::Acquire);
+            let mut next = (head & BLOCK_MASK) as u32;
+            let due = next != 0 && is_over(epoch, head >> BLOCK_BITS);
+            if !due
+                || core
+                    .arena
+                    .compare_exchange(at, head, head & !BLOCK_MASK)
+                    .is_err()
+            {
+                continue;
+            }
+            while let Some(block) = next.checked_sub(1) {
+                next = links.limbo_link(&core.arena, block);
+                each(block);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grace_is_two_epochs_and_survives_wrapping() {
+        assert!(!is_over(5, 5));
+        assert!(!is_over(6, 5));
+        assert!(is_over(7, 5));
+        assert!(!is_over(5, 6), "a tag of a later epoch is young");
+        assert!(is_over(TAG_MASK + 2, TAG_MASK));
+        assert!(!is_over(TAG_MASK + 1, TAG_MASK));
+    }
+}

@@ -1,0 +1,284 @@
+//! HashFS (the file-mapping study, 3.2.2), made safe: one table of 8-byte entries whose index is
+//! the data block, so that inserting a mapping is allocating a block.
+//!
+//! * The *home line* of a run of 8 logical blocks is one cache line of the table; a block prefers
+//!   the place `logical % 8` in it, so a run is usually 32 KiB in one piece and found by one
+//!   comparison of one line.
+//! * A block whose home line is full takes a free entry near by and is *displaced*: the
+//!   [overflow index](overflow) in the arena remembers it. A line from which nothing is displaced
+//!   ends a miss. FREE never ends a search, so there are no tombstones and churn costs nothing.
+//! * Compare-and-swap from FREE settles who gets a block. Entries never move.
+//! * Space is reserved before it is searched for; a [free bitmap](bitmap) bounds the search.
+//! * A block given up is in [limbo] until no operation can still be reading it.
+//!
+//! The arena's part is aids only, rebuilt from the table; the table alone is the truth.
+//!
+//! Deviations from the paper, and why: (1) state bits in the entry, because an entry must be
+//! durable before the bytes are, without exposing what the block held before; (2) a line with an
+//! overflow index instead of linear probing, whose deletions need tombstones that lengthen every
+//! later miss; (3) runs of 8 share a hash, so that large I/O costs a hash and a line for 32 KiB
+//! where the paper vectorises one hash a block. Several runs are still hashed together, eight at a
+//! time, see [`search`].
+
+mod bitmap;
+mod limbo;
+mod overflow;
+mod place;
+mod rebuild;
+mod search;
+
+#[cfg(test)]
+pub(crate) mod harness;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{BLOCK_BYTES, Geometry, MapState, MapWord, RUN_BLOCKS};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, count};
+
+use self::bitmap::FreeBitmap;
+use self::limbo::{Batch, LIMBO_BYTES, Limbo};
+use self::overflow::Overflow;
+use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Verdict};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::slots::{Op, field};
+
+/// Blocks in limbo from which on giving up more also looks whether some have become free.
+const LIMBO_MANY: u64 = 4096;
+
+/// The mapping of zone 0.
+#[derive(Debug)]
+pub(crate) struct HashFs {
+    table_at: u64,
+    data_at: u64,
+    blocks: u64,
+    lines: u64,
+    seed: u64,
+    /// Arena word: FREE blocks that are not reserved. What the table has FREE is this plus what
+    /// is reserved, so a reservation can always be claimed.
+    free_at: u64,
+    /// Arena word: blocks in limbo.
+    in_limbo_at: u64,
+    limbo: Limbo,
+    overflow: Overflow,
+    bitmap: FreeBitmap,
+}
+
+impl HashFs {
+    /// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`]) is at
+    /// `arena_at`. `seed` is the seed of the hashes on the media.
+    pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64) -> Self {
+        let lines = geometry.table_lines();
+        let limbo_at = arena_at + 2 * LINE_BYTES;
+        let overflow = Overflow::new(limbo_at + LIMBO_BYTES, lines);
+        let bitmap = FreeBitmap::new(overflow.end(), geometry.zone_blocks);
+        Self {
+            table_at: geometry.table_at,
+            data_at: geometry.data_at,
+            blocks: geometry.zone_blocks,
+            lines,
+            seed,
+            free_at: arena_at,
+            in_limbo_at: arena_at + LINE_BYTES,
+            limbo: Limbo { at: limbo_at },
+            overflow,
+            bitmap,
+        }
+    }
+
+    /// Bytes of the arena that [`Self::new`] needs.
+    pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
+        Self::new(0, geometry, 0).bitmap.end()
+    }
+
+    fn line_at(&self, line: u64) -> u64 {
+        self.table_at + line * LINE_BYTES
+    }
+
+    fn entry_at(&self, block: u32) -> u64 {
+        self.table_at + u64::from(block) * 8
+    }
+
+    /// The table entry of a block.
+    fn entry<M: Memories>(&self, core: &Core<M>, block: u32) -> MapWord {
+        MapWord(core.word(self.entry_at(block)))
+    }
+
+    /// Takes `blocks` from the free count, if there are as many.
+    fn take_free<M: Memories>(&self, core: &Core<M>, blocks: u64) -> bool {
+        let mut free = core.arena.load(self.free_at, Ordering::Relaxed);
+        while free >= blocks {
+            match core
+                .arena
+                .compare_exchange(self.free_at, free, free - blocks)
+            {
+                Ok(_) => return true,
+                Err(now) => free = now,
+            }
+        }
+        false
+    }
+
+    /// Puts a block of `id` into LIMBO and off its chain. The flush is the caller's.
+    fn give_up<M: Memories>(&self, op: &Op<'_, M>, run: &search::Run, block: u32, to: &mut Batch) {
+        let core = op.core;
+        let at = self.entry_at(block);
+        let word = MapWord(core.word(at));
+        core.set_word(at, word.with_state(MapState::Limbo).0);
+        if u64::from(block) / RUN_BLOCKS != run.home {
+            self.overflow
+                .unlink(&core.arena, op.holder(), run.hash, block);
+            self.overflow.lower(&core.arena, run.home);
+        }
+        to.add(&core.arena, &self.overflow, block);
+    }
+}
+
+impl<M: Memories> Mapping<M> for HashFs {
+    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) {
+        out.fill(Found::Hole);
+        let start = u64::from(first);
+        let end = start + out.len() as u64;
+        self.each_run(op.core, id, start, end, |run| {
+            self.find_run(op.core, run, |logical, block, state| {
+                if let Some(out) = out.get_mut((logical - start) as usize) {
+                    *out = match state {
+                        MapState::Mapped => Found::Mapped(block),
+                        _ => Found::Unwritten(block),
+                    };
+                }
+            });
+            true
+        });
+    }
+
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        if blocks > 0 && !self.take_free(op.core, blocks) {
+            op.core.try_advance();
+            Mapping::<M>::reclaim(self, op.core);
+            if !self.take_free(op.core, blocks) {
+                return Err(Error::NoSpace("data blocks"));
+            }
+        }
+        op.set_own(field::RESERVED, op.own(field::RESERVED) + blocks);
+        Ok(Reservation { blocks })
+    }
+
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
+        if rest.blocks > 0 {
+            op.set_own(
+                field::RESERVED,
+                op.own(field::RESERVED).saturating_sub(rest.blocks),
+            );
+            op.core.arena.fetch_add(self.free_at, rest.blocks);
+        }
+    }
+
+    fn claim(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        logical: u32,
+        state: MapState,
+        from: &mut Reservation,
+    ) -> Result<BlockNo> {
+        let mut block = [BlockNo(0)];
+        self.claim_blocks(op, id, logical, state, from, &mut block)?;
+        Ok(block[0])
+    }
+
+    fn claim_many(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        state: MapState,
+        from: &mut Reservation,
+        out: &mut [BlockNo],
+    ) -> Result<()> {
+        self.claim_blocks(op, id, first, state, from, out)
+    }
+
+    fn set_state(&self, op: &Op<'_, M>, id: MapId, logical: u32, block: BlockNo, state: MapState) {
+        let at = self.entry_at(block.0);
+        op.core.set_word(at, MapWord::new(state, id, logical).0);
+        op.core.pool.flush(at, 8);
+    }
+
+    fn release(&self, op: &Op<'_, M>, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
+        let core = op.core;
+        let mut batch = Batch::default();
+        self.search(core, id, first, end, in_use, |run, found| {
+            let mut unflushed = None;
+            for &(_, block, _) in found {
+                self.give_up(op, run, block.0, &mut batch);
+                self.flush_late(core, &mut unflushed, Some(block.0));
+            }
+            self.flush_late(core, &mut unflushed, None);
+        });
+        core.arena.fetch_add(self.in_limbo_at, batch.blocks);
+        self.limbo.push(core, &self.overflow, &batch);
+        if core.arena.load(self.in_limbo_at, Ordering::Relaxed) > LIMBO_MANY {
+            core.try_advance();
+            Mapping::<M>::reclaim(self, core);
+        }
+        batch.blocks
+    }
+
+    fn reclaim(&self, core: &Core<M>) -> u64 {
+        let mut freed = 0;
+        self.limbo.take(core, &self.overflow, |block| {
+            // The bit follows the word: a set bit whose block is taken already corrects itself.
+            core.set_word(self.entry_at(block), MapWord::FREE.0);
+            self.bitmap.set(&core.arena, u64::from(block));
+            freed += 1;
+        });
+        if freed > 0 {
+            core.arena
+                .fetch_add(self.in_limbo_at, 0u64.wrapping_sub(freed));
+            core.arena.fetch_add(self.free_at, freed);
+        }
+        freed
+    }
+
+    fn seek(&self, op: &Op<'_, M>, id: MapId, first: u64, end: u64, what: Seek) -> Option<u64> {
+        match what {
+            Seek::Data => self.seek_data(op.core, id, first, end),
+            Seek::Hole => self.seek_hole(op.core, id, first, end),
+        }
+    }
+
+    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> u64 {
+        self.search(op.core, id, 0, end, u64::MAX, |_, _| {})
+    }
+
+    fn data_at(&self, block: BlockNo) -> u64 {
+        self.data_at + u64::from(block.0) * BLOCK_BYTES
+    }
+
+    fn usage(&self, core: &Core<M>) -> BlockUsage {
+        let free = core.arena.load(self.free_at, Ordering::Relaxed);
+        let limbo = core.arena.load(self.in_limbo_at, Ordering::Relaxed);
+        BlockUsage {
+            total: self.blocks,
+            free: (free + limbo).min(self.blocks),
+        }
+    }
+
+    fn rebuild(
+        &self,
+        core: &Core<M>,
+        judge: &(dyn Fn(MapId, u32, MapState, BlockNo) -> Verdict + Sync),
+    ) -> Result<()> {
+        self.rebuild_aids(core, judge)
+    }
+}
+
+/// Counts a block taken.
+fn claimed<M: Memories>(op: &Op<'_, M>, from: &mut Reservation) {
+    from.blocks -= 1;
+    op.set_own(field::RESERVED, op.own(field::RESERVED).saturating_sub(1));
+    count::allocation();
+}

@@ -1,0 +1,179 @@
+//! Rebuilding the arena's aids by reading the table, in parallel where that pays.
+
+use std::num::NonZero;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use vellum_layout::{MapState, MapWord, RUN_BLOCKS};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
+
+use super::HashFs;
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::mapping::{BlockNo, MapId, Verdict};
+
+/// Tables below this are read by one thread, so that simulations repeat exactly.
+const PARALLEL_MIN_BLOCKS: u64 = 64 << 10;
+/// Threads at most.
+const WORKERS_MAX: u64 = 8;
+/// Parts of the table are multiples of this, so that no two threads share a bitmap word.
+const PART_BLOCKS: u64 = 4096;
+
+/// What recovery decides about entries.
+pub(super) type Judge<'a> = &'a (dyn Fn(MapId, u32, MapState, BlockNo) -> Verdict + Sync);
+
+/// What reading a part of the table found.
+#[derive(Default)]
+struct Scan {
+    free: u64,
+    displaced: Vec<u32>,
+}
+
+impl HashFs {
+    /// See [`crate::mapping::Mapping::rebuild`].
+    pub(super) fn rebuild_aids<M: Memories>(&self, core: &Core<M>, judge: Judge<'_>) -> Result<()> {
+        let workers = self.workers();
+        let part = self.blocks.div_ceil(workers).next_multiple_of(PART_BLOCKS);
+        let scans = in_parallel(workers, |worker| {
+            let start = (worker * part).min(self.blocks);
+            self.scan_part(core, judge, start, (start + part).min(self.blocks))
+        })?;
+        // Displaced entries come second: each is looked for in its home line and on its chain, and
+        // by now every entry there has been judged.
+        in_parallel(workers, |worker| {
+            let displaced = scans
+                .get(worker as usize)
+                .map_or(&[][..], |scan| &scan.displaced);
+            self.link_part(core, worker + 1, displaced)
+        })?;
+        self.bitmap.summarise(&core.arena);
+        let free = scans.iter().map(|scan| scan.free).sum();
+        core.arena.store(self.free_at, free, Ordering::SeqCst);
+        core.check_media()
+    }
+
+    fn workers(&self) -> u64 {
+        if self.blocks < PARALLEL_MIN_BLOCKS {
+            return 1;
+        }
+        let processors = thread::available_parallelism().map_or(1, NonZero::get) as u64;
+        processors.clamp(1, WORKERS_MAX)
+    }
+
+    /// Judges the entries of `[start, end)` and fills their part of the bitmap.
+    fn scan_part<M: Memories>(
+        &self,
+        core: &Core<M>,
+        judge: Judge<'_>,
+        start: u64,
+        end: u64,
+    ) -> Result<Scan> {
+        let mut scan = Scan::default();
+        let mut freed = false;
+        let mut bits = 0;
+        for line in start / RUN_BLOCKS..end / RUN_BLOCKS {
+            let before = core.pool.load_line(self.line_at(line));
+            let mut words = before.map(MapWord);
+            for (block, word) in (line * RUN_BLOCKS..).zip(&mut words) {
+                if *word != MapWord::FREE && is_to_free(judge, *word, block as u32) {
+                    *word = MapWord::FREE;
+                    core.set_word(self.entry_at(block as u32), word.0);
+                }
+            }
+            if before != words.map(|word| word.0) {
+                core.pool.flush(self.line_at(line), LINE_BYTES);
+                freed = true;
+            }
+            let free = self.sort_line(line, &words, &mut scan)?;
+            let shift = line % RUN_BLOCKS * RUN_BLOCKS;
+            bits |= u64::from(free) << shift;
+            if shift == 56 || (line + 1) * RUN_BLOCKS == end {
+                self.bitmap.fill(&core.arena, line * RUN_BLOCKS, bits);
+                bits = 0;
+            }
+        }
+        if freed {
+            core.pool.fence();
+        }
+        Ok(scan)
+    }
+
+    /// Notes a line's displaced entries; gives the bits of its free ones.
+    fn sort_line(&self, line: u64, words: &[MapWord; 8], scan: &mut Scan) -> Result<u8> {
+        let mut free = 0u8;
+        for (i, &word) in words.iter().enumerate() {
+            let block = line * RUN_BLOCKS + i as u64;
+            if word == MapWord::FREE {
+                free |= 1 << i;
+                continue;
+            }
+            let key = word.0 & MapWord::KEY_MASK;
+            if words[..i]
+                .iter()
+                .any(|other| other.0 & MapWord::KEY_MASK == key)
+            {
+                return Err(twice(block as u32));
+            }
+            if self.run_of(word.id(), word.logical()).home != line {
+                scan.displaced.push(block as u32);
+            }
+        }
+        scan.free += u64::from(free.count_ones());
+        Ok(free)
+    }
+
+    /// Links displaced blocks into the overflow index.
+    fn link_part<M: Memories>(&self, core: &Core<M>, holder: u64, blocks: &[u32]) -> Result<()> {
+        for &block in blocks {
+            let word = self.entry(core, block);
+            let run = self.run_of(word.id(), word.logical());
+            let key = word.0 & MapWord::KEY_MASK;
+            let home_at = self.line_at(run.home);
+            let at_home = core.pool.match_line(home_at, MapWord::KEY_MASK, key) != 0;
+            self.overflow.raise(&core.arena, run.home);
+            self.overflow.link(&core.arena, holder, run.hash, block);
+            // Of two threads that link one key, the second sees the first's.
+            let same = self.overflow.chain(&core.arena, run.hash).filter(|&other| {
+                other != block && self.entry(core, other).0 & MapWord::KEY_MASK == key
+            });
+            if at_home || same.count() > 0 {
+                return Err(twice(block));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// LIMBO was left by a close or a crash before the grace period was over; nobody reads it now.
+fn is_to_free(judge: Judge<'_>, word: MapWord, block: u32) -> bool {
+    let state = word.state();
+    state == MapState::Limbo
+        || state == MapState::Free
+        || judge(word.id(), word.logical(), state, BlockNo(block)) == Verdict::Free
+}
+
+fn twice(block: u32) -> Error {
+    Error::damaged(
+        "two table entries of one block of a file",
+        Place::Block(u64::from(block)),
+    )
+}
+
+/// Runs `work` for each of `workers`, the only one on this thread.
+fn in_parallel<T: Send>(workers: u64, work: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
+    if workers == 1 {
+        return Ok(vec![work(0)?]);
+    }
+    thread::scope(|scope| {
+        let work = &work;
+        let spawned: Vec<_> = (0..workers)
+            .map(|worker| scope.spawn(move || work(worker)))
+            .collect();
+        let joined = spawned.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        joined.collect()
+    })
+}

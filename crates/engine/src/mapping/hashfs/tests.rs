@@ -1,0 +1,535 @@
+//! The mapping against a model: a map from (id, logical) to state.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use vellum_layout::{MapState, MapWord};
+use vellum_media::{Memory, Persistent, count};
+
+use super::harness::Harness;
+use super::*;
+use crate::mapping::{Found, Mapping, Seek, Verdict};
+
+const MIB: u64 = 1 << 20;
+
+/// A small generator of numbers, for repeatable churn.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(0x5851_F42D_4C95_7F2D)
+            .wrapping_add(0x1405_7B7E_F767_814F);
+        (self.0 >> 33) % end
+    }
+}
+
+fn claim(h: &Harness, id: MapId, first: u32, blocks: usize, state: MapState) -> Vec<BlockNo> {
+    let op = h.core.op_begin();
+    let mut room = h.map.reserve(&op, blocks as u64).unwrap();
+    let mut out = vec![BlockNo(0); blocks];
+    h.map
+        .claim_many(&op, id, first, state, &mut room, &mut out)
+        .unwrap();
+    h.map.unreserve(&op, room);
+    h.core.pool.fence();
+    out
+}
+
+fn release(h: &Harness, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
+    let op = h.core.op_begin();
+    let gone = h.map.release(&op, id, first, end, in_use);
+    h.core.pool.fence();
+    gone
+}
+
+fn find(h: &Harness, id: MapId, first: u32, blocks: usize) -> Vec<Found> {
+    let op = h.core.op_begin();
+    let mut found = vec![Found::Hole; blocks];
+    h.map.lookup(&op, id, first, &mut found);
+    found
+}
+
+fn table(h: &Harness) -> Vec<MapWord> {
+    (0..h.map.blocks as u32)
+        .map(|block| h.map.entry(&h.core, block))
+        .collect()
+}
+
+/// The aids agree with the table, nobody being at work.
+fn check_aids(h: &Harness) {
+    let words = table(h);
+    let arena = &h.core.arena;
+    let mut free = 0;
+    let mut displaced = vec![0u64; h.map.lines as usize];
+    for (block, word) in words.iter().enumerate() {
+        let bit = h.map.bitmap.word(arena, block as u64) >> (block % 64) & 1 == 1;
+        match word.state() {
+            MapState::Free => {
+                assert!(bit, "block {block} is free and its bit is not set");
+                free += 1;
+            }
+            MapState::Limbo => {}
+            MapState::Unwritten | MapState::Mapped => {
+                let run = h.map.run_of(word.id(), word.logical());
+                let linked = h
+                    .map
+                    .overflow
+                    .chain(arena, run.hash)
+                    .any(|on| on as usize == block);
+                let away = run.home != block as u64 / RUN_BLOCKS;
+                assert_eq!(linked, away, "block {block}");
+                displaced[run.home as usize] += u64::from(away);
+            }
+        }
+    }
+    assert_eq!(arena.load(h.map.free_at, Ordering::Relaxed), free);
+    for (line, &count) in displaced.iter().enumerate() {
+        let shown = h.map.overflow.displaced(arena, line as u64);
+        assert!(
+            shown == count || shown == 255,
+            "line {line}: {shown} for {count}"
+        );
+    }
+}
+
+#[test]
+fn a_run_is_one_line_and_one_probe() {
+    let h = Harness::new(16 * MIB);
+    let blocks = claim(&h, 5, 16, 8, MapState::Mapped);
+    let first = blocks[0].0;
+    assert_eq!(blocks, (first..first + 8).map(BlockNo).collect::<Vec<_>>());
+    assert!(first.is_multiple_of(8));
+    let before = count::of_this_thread();
+    let found = find(&h, 5, 16, 8);
+    assert_eq!((count::of_this_thread() - before).probes, 1);
+    assert_eq!(
+        found,
+        blocks.iter().map(|&b| Found::Mapped(b)).collect::<Vec<_>>()
+    );
+    let before = count::of_this_thread();
+    assert_eq!(find(&h, 5, 24, 8), [Found::Hole; 8]);
+    assert_eq!(
+        (count::of_this_thread() - before).probes,
+        1,
+        "a miss ends at the home line"
+    );
+}
+
+#[test]
+fn a_run_costs_one_flush() {
+    let h = Harness::new(16 * MIB);
+    let before = count::of_this_thread();
+    claim(&h, 5, 0, 64, MapState::Mapped);
+    assert_eq!((count::of_this_thread() - before).lines_flushed, 8);
+    let before = count::of_this_thread();
+    release(&h, 5, 0, 64, 64);
+    assert_eq!((count::of_this_thread() - before).lines_flushed, 8);
+}
+
+#[test]
+fn every_block_can_be_used_and_comes_back() {
+    for pool in [MIB, 24 * MIB] {
+        let h = Harness::new(pool);
+        let total = h.map.blocks;
+        assert_eq!(h.free(), total);
+        let mut taken = std::collections::HashSet::new();
+        for id in 1..=total {
+            taken.extend(claim(&h, id as u32, 0, 1, MapState::Mapped));
+        }
+        assert_eq!(taken.len() as u64, total);
+        let op = h.core.op_begin();
+        assert!(matches!(h.map.reserve(&op, 1), Err(Error::NoSpace(_))));
+        drop(op);
+        for id in 1..=total {
+            assert!(
+                matches!(find(&h, id as u32, 0, 1)[0], Found::Mapped(_)),
+                "{id}"
+            );
+            assert_eq!(release(&h, id as u32, 0, 1, 1), 1);
+        }
+        h.settle();
+        assert_eq!(h.free(), total);
+        assert!(table(&h).iter().all(|&word| word == MapWord::FREE));
+        check_aids(&h);
+        for line in 0..h.map.lines {
+            assert_eq!(h.map.overflow.displaced(&h.core.arena, line), 0);
+        }
+        assert_eq!(h.core.arena.damaged(), None);
+    }
+}
+
+#[test]
+fn reservations_never_exceed_what_is_free() {
+    let h = Harness::new(MIB);
+    let total = h.map.blocks;
+    let op = h.core.op_begin();
+    let most = h.map.reserve(&op, total - 1).unwrap();
+    assert!(h.map.reserve(&op, 2).is_err());
+    let last = h.map.reserve(&op, 1).unwrap();
+    assert_eq!(h.map.usage(&h.core).free, 0);
+    h.map.unreserve(&op, most);
+    h.map.unreserve(&op, last);
+    assert_eq!(h.map.usage(&h.core).free, total);
+    assert_eq!(op.own(field::RESERVED), 0);
+}
+
+#[test]
+fn limbo_waits_for_operations_that_may_read() {
+    let h = Harness::new(MIB);
+    let total = h.map.blocks;
+    claim(&h, 1, 0, total as usize, MapState::Mapped);
+    std::thread::scope(|scope| {
+        let reader = h.core.op_begin();
+        let block = {
+            let mut found = [Found::Hole];
+            h.map.lookup(&reader, 1, 3, &mut found);
+            found[0].block().unwrap()
+        };
+        let other = scope.spawn(|| {
+            assert_eq!(release(&h, 1, 0, total, total), total);
+            for _ in 0..10 {
+                h.core.try_advance();
+                assert_eq!(h.map.reclaim(&h.core), 0);
+            }
+            let op = h.core.op_begin();
+            assert!(h.map.reserve(&op, 1).is_err());
+            assert_eq!(
+                h.map.usage(&h.core).free,
+                total,
+                "but it could be reclaimed"
+            );
+        });
+        other.join().unwrap();
+        assert_eq!(h.map.entry(&h.core, block.0).state(), MapState::Limbo);
+        drop(reader);
+    });
+    assert_eq!(h.settle(), total);
+    check_aids(&h);
+}
+
+#[test]
+fn reserve_reclaims_what_is_over() {
+    let h = Harness::new(MIB);
+    let total = h.map.blocks;
+    claim(&h, 1, 0, total as usize, MapState::Mapped);
+    release(&h, 1, 0, total, total);
+    h.core.try_advance();
+    let op = h.core.op_begin();
+    let room = h.map.reserve(&op, total).unwrap();
+    assert_eq!(room.blocks, total);
+    h.map.unreserve(&op, room);
+}
+
+#[test]
+fn an_entry_in_limbo_is_not_found() {
+    let h = Harness::new(MIB);
+    claim(&h, 1, 0, 8, MapState::Unwritten);
+    release(&h, 1, 2, 3, u64::MAX);
+    let found = find(&h, 1, 0, 8);
+    assert_eq!(found.iter().filter(|f| **f == Found::Hole).count(), 1);
+    assert_eq!(found[2], Found::Hole);
+    assert!(matches!(found[3], Found::Unwritten(_)));
+    let op = h.core.op_begin();
+    assert_eq!(h.map.count(&op, 1, 1 << 32), 7);
+}
+
+/// Fills to 95 %, churns, and looks at what searches cost.
+#[test]
+fn churn_at_95_percent_does_not_lengthen_searches() {
+    let h = Harness::new(64 * MIB);
+    let files = h.map.blocks * 95 / 100 / 8;
+    let mut numbers = Numbers(7);
+    let mut live: Vec<u32> = (1..=files as u32).collect();
+    for &id in &live {
+        claim(&h, id, 0, 8, MapState::Mapped);
+    }
+    let cost = |h: &Harness, ids: &mut dyn Iterator<Item = u32>| {
+        let before = count::of_this_thread();
+        let mut n = 0;
+        for id in ids {
+            find(h, id, 0, 8);
+            n += 1;
+        }
+        (count::of_this_thread() - before).probes as f64 / f64::from(n)
+    };
+    let young = (
+        cost(&h, &mut live.iter().copied()),
+        cost(&h, &mut (1 << 20..(1 << 20) + 4000)),
+    );
+    let mut next = files as u32 + 1;
+    for _ in 0..10 * files {
+        let at = numbers.below(files) as usize;
+        assert_eq!(release(&h, live[at], 0, 8, 8), 8);
+        h.settle();
+        live[at] = next;
+        claim(&h, next, 0, 8, MapState::Mapped);
+        next += 1;
+    }
+    let old = (
+        cost(&h, &mut live.iter().copied()),
+        cost(&h, &mut (1 << 20..(1 << 20) + 4000)),
+    );
+    assert!(
+        old.0 < 2.6 && old.1 < 2.6,
+        "hits and misses: {young:?}, then {old:?}"
+    );
+    check_aids(&h);
+    for id in live {
+        release(&h, id, 0, 8, 8);
+    }
+    h.settle();
+    for line in 0..h.map.lines {
+        assert_eq!(h.map.overflow.displaced(&h.core.arena, line), 0);
+    }
+}
+
+#[test]
+fn a_full_zone_is_not_searched_word_by_word() {
+    let h = Harness::new(64 * MIB);
+    let total = h.map.blocks;
+    claim(&h, 1, 0, total as usize, MapState::Mapped);
+    release(&h, 1, 77, 78, u64::MAX);
+    h.settle();
+    let before = count::of_this_thread();
+    claim(&h, 2, 0, 1, MapState::Mapped);
+    assert!((count::of_this_thread() - before).probes < 20);
+}
+
+#[test]
+fn two_threads_claim_and_release_without_loss() {
+    let h = Harness::new(2 * MIB);
+    let total = h.map.blocks;
+    std::thread::scope(|scope| {
+        for thread in 0..2u32 {
+            let h = &h;
+            scope.spawn(move || {
+                let mut numbers = Numbers(u64::from(thread));
+                for round in 0..300 {
+                    let id = 1 + thread + 2 * (round % 3);
+                    let blocks = 1 + numbers.below(total / 2 - 16);
+                    let mine = claim(h, id, 0, blocks as usize, MapState::Mapped);
+                    for (found, block) in find(h, id, 0, blocks as usize).iter().zip(&mine) {
+                        assert_eq!(*found, Found::Mapped(*block));
+                    }
+                    assert_eq!(release(h, id, 0, blocks, blocks), blocks);
+                    while h.free() < total / 2
+                        || h.core.arena.load(h.map.free_at, Ordering::SeqCst) < total / 2
+                    {
+                        h.settle();
+                    }
+                }
+            });
+        }
+    });
+    h.settle();
+    assert_eq!(h.free(), total);
+    check_aids(&h);
+}
+
+#[test]
+fn readers_beside_churn_find_what_stays() {
+    let h = Harness::new(MIB);
+    let total = h.map.blocks as u32;
+    let stay = claim(&h, 1, 0, total as usize / 4, MapState::Mapped);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..400 {
+                claim(
+                    &h,
+                    2 + round % 2,
+                    round * 8,
+                    total as usize / 2,
+                    MapState::Mapped,
+                );
+                release(&h, 2 + round % 2, 0, 1 << 32, u64::MAX);
+                h.settle();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            for (found, block) in find(&h, 1, 0, stay.len()).iter().zip(&stay) {
+                assert_eq!(*found, Found::Mapped(*block));
+            }
+        }
+    });
+}
+
+#[test]
+fn rebuild_finds_the_same_and_frees_what_is_judged() {
+    for pool in [4 * MIB, 400 * MIB] {
+        let h = Harness::new(pool);
+        let blocks = h.map.blocks * 9 / 10 / 4;
+        for id in 1..=4 {
+            claim(&h, id, 0, blocks as usize, MapState::Mapped);
+        }
+        release(&h, 2, 10, 20, u64::MAX);
+        let before: Vec<_> = (1..=4).map(|id| find(&h, id, 0, blocks as usize)).collect();
+        let h = h.reattach();
+        check_aids(&h);
+        for (id, before) in (1..).zip(&before) {
+            assert_eq!(&find(&h, id, 0, blocks as usize), before);
+        }
+        assert_eq!(h.free(), h.map.blocks - 4 * blocks + 10, "limbo is free");
+
+        let judge = |id, _, _, _| {
+            if id == 3 {
+                Verdict::Free
+            } else {
+                Verdict::Keep
+            }
+        };
+        let h = h.reattach_judged(&judge);
+        check_aids(&h);
+        assert_eq!(
+            find(&h, 3, 0, blocks as usize),
+            vec![Found::Hole; blocks as usize]
+        );
+        assert_eq!(find(&h, 4, 0, blocks as usize), before[3]);
+    }
+}
+
+#[test]
+fn two_entries_of_one_block_are_damage() {
+    for (first, second) in [(0, 1), (0, 100), (8, 100)] {
+        let h = Harness::new(4 * MIB);
+        let word = MapWord::new(MapState::Mapped, 7, 3).0;
+        h.core.set_word(h.map.entry_at(first), word);
+        h.core.set_word(h.map.entry_at(second), word);
+        let arena = h.core.map.mapping;
+        let map = HashFs::new(arena, &h.core.geometry, h.core.seed);
+        let result = map.rebuild(&h.core, &|_, _, _, _| Verdict::Keep);
+        assert!(matches!(result, Err(Error::Damaged { .. })), "{result:?}");
+    }
+}
+
+#[test]
+fn long_ranges_are_scanned_not_probed() {
+    let h = Harness::new(16 * MIB);
+    for logical in [0, 5_000_000, u32::MAX] {
+        claim(&h, 3, logical, 1, MapState::Mapped);
+    }
+    claim(&h, 4, 9, 1, MapState::Mapped);
+    let op = h.core.op_begin();
+    let before = count::of_this_thread();
+    assert_eq!(h.map.count(&op, 3, 1 << 32), 3);
+    assert_eq!(h.map.seek(&op, 3, 1, 1 << 32, Seek::Data), Some(5_000_000));
+    assert_eq!(
+        h.map.seek(&op, 3, 5_000_001, 1 << 32, Seek::Data),
+        Some(u64::from(u32::MAX))
+    );
+    assert_eq!(h.map.seek(&op, 3, 0, 1 << 32, Seek::Hole), Some(1));
+    drop(op);
+    assert_eq!(release(&h, 3, 0, 1 << 32, u64::MAX), 3);
+    assert!((count::of_this_thread() - before).probes < 6 * h.map.lines);
+    h.settle();
+    assert_eq!(h.free(), h.map.blocks - 1);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Claim {
+        id: u32,
+        first: u32,
+        blocks: u32,
+        written: bool,
+    },
+    Release {
+        id: u32,
+        first: u64,
+        end: u64,
+    },
+    Convert {
+        id: u32,
+        logical: u32,
+    },
+    Settle,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let id = 1..4u32;
+    let logical = prop_oneof![0..64u32, (u32::MAX - 40)..=u32::MAX];
+    prop_oneof![
+        4 => (id.clone(), logical.clone(), 1..40u32, any::<bool>())
+            .prop_map(|(id, first, blocks, written)| Step::Claim { id, first, blocks, written }),
+        2 => (id.clone(), logical.clone(), 1..70u64, any::<bool>()).prop_map(
+            |(id, first, blocks, all)| {
+                let first = u64::from(first);
+                Step::Release { id, first, end: if all { 1 << 32 } else { first + blocks } }
+            }
+        ),
+        1 => (id, logical).prop_map(|(id, logical)| Step::Convert { id, logical }),
+        1 => Just(Step::Settle),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn behaves_as_a_map(steps in prop::collection::vec(step(), 1..60), seed in any::<u64>()) {
+        let h = Harness::new(MIB);
+        let _ = seed;
+        let mut model: HashMap<(u32, u32), MapState> = HashMap::new();
+        for step in steps {
+            match step {
+                Step::Claim { id, first, blocks, written } => {
+                    let state = if written { MapState::Mapped } else { MapState::Unwritten };
+                    for logical in first..=first.saturating_add(blocks - 1) {
+                        if !model.contains_key(&(id, logical)) && (model.len() as u64) < h.map.blocks {
+                            if h.core.arena.load(h.map.free_at, Ordering::Relaxed) == 0 {
+                                h.settle();
+                            }
+                            claim(&h, id, logical, 1, state);
+                            model.insert((id, logical), state);
+                        }
+                    }
+                }
+                Step::Release { id, first, end } => {
+                    let gone = release(&h, id, first, end.min(1 << 32), u64::MAX);
+                    let before = model.len();
+                    model.retain(|&(of, logical), _| of != id || !(first..end).contains(&u64::from(logical)));
+                    prop_assert_eq!(gone, (before - model.len()) as u64);
+                }
+                Step::Convert { id, logical } => {
+                    if let Some(block) = find(&h, id, logical, 1)[0].block() {
+                        let op = h.core.op_begin();
+                        h.map.set_state(&op, id, logical, block, MapState::Mapped);
+                        model.insert((id, logical), MapState::Mapped);
+                    }
+                }
+                Step::Settle => { h.settle(); }
+            }
+        }
+        for id in 1..4 {
+            for first in [0, u32::MAX - 127] {
+                for (i, found) in (0..).zip(find(&h, id, first, 127)) {
+                    let logical = first + i;
+                    let expected = model.get(&(id, logical)).copied();
+                    let got = match found {
+                        Found::Hole => None,
+                        Found::Unwritten(_) => Some(MapState::Unwritten),
+                        Found::Mapped(_) => Some(MapState::Mapped),
+                    };
+                    prop_assert_eq!(got, expected, "{} {}", id, logical);
+                }
+            }
+            let op = h.core.op_begin();
+            let count = model.keys().filter(|key| key.0 == id).count() as u64;
+            prop_assert_eq!(h.map.count(&op, id, 1 << 32), count);
+            let data = |from: u64| model.iter()
+                .filter(|(key, state)| key.0 == id && **state == MapState::Mapped && u64::from(key.1) >= from)
+                .map(|(key, _)| u64::from(key.1)).min();
+            for from in [0, 7, 30, u64::from(u32::MAX) - 10] {
+                prop_assert_eq!(h.map.seek(&op, id, from, 1 << 32, Seek::Data), data(from));
+                let hole = (from..1 << 32).find(|&logical| model.get(&(id, logical as u32)) != Some(&MapState::Mapped));
+                prop_assert_eq!(h.map.seek(&op, id, from, 1 << 32, Seek::Hole), hole);
+            }
+        }
+        check_aids(&h);
+        let h = h.reattach();
+        check_aids(&h);
+        prop_assert_eq!(h.free(), h.map.blocks - model.len() as u64);
+    }
+}

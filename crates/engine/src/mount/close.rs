@@ -1,0 +1,81 @@
+//! Closing in order: everything written back, the live map saved, the state word set to clean.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{PoolPhase, PoolState, StateWord};
+use vellum_media::{Memories, Memory, Persistent};
+
+use crate::cachelet::{Cachelet, flag};
+use crate::core::header;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::mount::open::{live_map_check, saved_check};
+
+impl<M: Memories> Fs<M> {
+    /// Closes in order. Nothing may run on this file system any more, and nothing may be open.
+    ///
+    /// # Errors
+    /// Still in use, or the medium failed; the pool is then as after a crash, which loses nothing.
+    pub fn close(&self) -> Result<()> {
+        let core = &self.core;
+        if core.read_only {
+            return Ok(());
+        }
+        self.reclaim_now();
+        self.write_back_directories()?;
+        self.reclaim_now();
+        core.return_all_held();
+        self.save_live_map();
+        core.pool.fence();
+        core.check_media()?;
+        core.pool.sync()?;
+        let at = core.geometry.state_at + PoolState::WORD;
+        core.set_word(at, StateWord::new(PoolPhase::Clean, core.pool_epoch).0);
+        core.pool.flush(at, 8);
+        core.pool.fence();
+        core.pool.sync()?;
+        Ok(())
+    }
+
+    fn write_back_directories(&self) -> Result<()> {
+        let core = &self.core;
+        let last = core.arena.load(header::CACHELET_FRESH, Ordering::Acquire);
+        for number in 1..=last {
+            let cachelet = Cachelet(number as u32);
+            if core.ino(cachelet) == 0 {
+                continue;
+            }
+            if core.has_flag(cachelet, flag::UNLINKED) {
+                // Still open: what a crash would leave is what recovery expects.
+                return Err(Error::Busy);
+            }
+            if core.has_flag(cachelet, flag::DIRTY) {
+                core.write_back_times(cachelet);
+            }
+        }
+        core.pool.fence();
+        Ok(())
+    }
+
+    fn save_live_map(&self) {
+        let core = &self.core;
+        let words = core.geometry.meta_slots().div_ceil(64);
+        for index in 0..words {
+            let word = core.arena.load(core.map.used + index * 8, Ordering::Acquire);
+            core.set_word(core.geometry.live_map_at + index * 8, word);
+        }
+        core.pool.flush(core.geometry.live_map_at, words * 8);
+        core.pool.fence();
+        let usage = self.mapping.usage(core);
+        let inodes = core.arena.load(header::INODES, Ordering::Acquire);
+        let blocks = usage.total - usage.free;
+        let map_check = live_map_check(core);
+        let at = core.geometry.state_at;
+        core.set_word(at + PoolState::LIVE_MAP_CHECK, map_check);
+        core.set_word(at + PoolState::INODES, inodes);
+        core.set_word(at + PoolState::BLOCKS, blocks);
+        core.set_word(at + PoolState::SAVED_CHECK, saved_check(map_check, inodes, blocks));
+        core.pool.flush(at + 64, 64);
+        core.pool.fence();
+    }
+}

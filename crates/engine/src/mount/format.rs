@@ -1,0 +1,100 @@
+//! Making a pool: superblock, empty tables, a root directory.
+
+use vellum_layout::{
+    ChunkKind, ChunkWord, FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState,
+    LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_SLOT, StateWord,
+    Superblock,
+};
+use vellum_media::Persistent;
+use zerocopy::IntoBytes;
+
+use crate::error::{Error, Result};
+
+/// What a new pool is to be like.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    /// Bytes of metadata; by default a sixteenth of the pool.
+    pub metadata_bytes: Option<u64>,
+    /// Operations that can be under way at once.
+    pub thread_slots: Option<u32>,
+    /// Label, at most 64 bytes.
+    pub label: String,
+    /// Identity of the pool.
+    pub uuid: [u8; 16],
+    /// Seed of the hashes on the media.
+    pub hash_seed: u64,
+    /// Time of making, nanoseconds since 1970.
+    pub now_ns: i64,
+    /// Owner of the root directory.
+    pub owner: (u32, u32),
+    /// The pool's bytes are known to be zero (a new file).
+    pub known_zero: bool,
+}
+
+/// Makes a pool in `pool`. Whatever it held is gone.
+///
+/// # Errors
+/// The size or the options are impossible; the medium failed.
+pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superblock> {
+    if options.label.len() > 64 {
+        return Err(Error::Invalid("a label has at most 64 bytes"));
+    }
+    let geometry = Geometry::plan(&GeometryRequest {
+        pool_bytes: pool.len(),
+        metadata_bytes: options.metadata_bytes,
+        thread_slots: options.thread_slots,
+    })?;
+    // An interrupted mkfs must not leave the pool that was there before half alive.
+    pool.zero_through(0, 2 * vellum_layout::BLOCK_BYTES);
+    pool.zero_through(geometry.replica_at, vellum_layout::BLOCK_BYTES);
+    pool.fence();
+    if !options.known_zero {
+        pool.zero_through(geometry.state_at, geometry.data_at - geometry.state_at);
+        pool.fence();
+    }
+    write_root(pool, &geometry, options);
+    pool.store(
+        geometry.state_at + PoolState::WORD,
+        StateWord::new(PoolPhase::Dirty, 0).0,
+        std::sync::atomic::Ordering::Release,
+    );
+    pool.flush(geometry.state_at, 64);
+    pool.fence();
+    let superblock = Superblock::new(
+        &geometry,
+        options.uuid,
+        options.hash_seed,
+        options.now_ns,
+        &options.label,
+        NamespaceKind::Direct,
+        MappingKind::HashFs,
+    );
+    for at in [geometry.replica_at, vellum_layout::BLOCK_BYTES, 0] {
+        pool.write_through(at, superblock.as_bytes());
+        pool.fence();
+    }
+    pool.sync()?;
+    Ok(superblock)
+}
+
+fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
+    let mut root = Inode {
+        identity: IdentityWord::new(InodeState::Live, FileKind::Directory, 0o755, 1).0,
+        owner: OwnerWord::new(options.owner.0, options.owner.1).0,
+        links: LinksWord::new(2, 0).0,
+        btime: options.now_ns,
+        parent: ROOT_SLOT,
+        mtime: options.now_ns,
+        ctime: options.now_ns,
+        atime: options.now_ns,
+        ..Inode::default()
+    };
+    root.checksum = root.expected_checksum(ROOT_SLOT);
+    let at = geometry.slot_at(ROOT_SLOT);
+    pool.write(at, root.as_bytes());
+    pool.flush(at, vellum_layout::SLOT_BYTES);
+    let word = ChunkWord::new(0, ChunkKind::Inodes, 0).0;
+    pool.store(geometry.chunk_table_at, word, std::sync::atomic::Ordering::Release);
+    pool.flush(geometry.chunk_table_at, 8);
+    pool.fence();
+}

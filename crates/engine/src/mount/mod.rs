@@ -1,0 +1,9 @@
+//! Making pools, opening them, recovering after a crash, closing.
+
+mod close;
+mod format;
+mod open;
+mod recover;
+
+pub use format::{FormatOptions, format};
+pub use open::{MountOptions, Opened, attach};

@@ -1,0 +1,215 @@
+//! Opening a pool: superblock, state, live map or recovery, arena.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{
+    BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, ROOT_SLOT, StateWord,
+    Superblock, SuperblockError, checksum_words,
+};
+use vellum_media::{Memories, Memory, Persistent};
+
+use crate::cachelet::REF_ONE;
+use crate::core::{ArenaMap, Clock, Core, header};
+use crate::error::{Error, Place, Result};
+use crate::fs::Fs;
+use crate::journal;
+use crate::mapping::hashfs::HashFs;
+use crate::mapping::{Mapping, Verdict};
+use crate::mount::recover;
+use crate::namespace::direct::Direct;
+use crate::slots::GRACE;
+
+/// How to open a pool.
+#[derive(Debug)]
+pub struct MountOptions {
+    /// Nothing is changed.
+    pub read_only: bool,
+    /// Names and files that the arena can hold at once.
+    pub cache_entries: u64,
+    /// Threads that recovery may use.
+    pub recovery_threads: usize,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// Identity of this boot, remembered in the pool.
+    pub boot_id: [u8; 16],
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            cache_entries: 1 << 24,
+            recovery_threads: 1,
+            clock: Clock::System,
+            boot_id: [0; 16],
+        }
+    }
+}
+
+/// How a pool was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// It had been closed in order.
+    pub was_clean: bool,
+    /// It was last open under another boot (a power cut or kernel crash, if it was not clean).
+    pub other_boot: bool,
+    /// Journal records that were applied.
+    pub records_applied: u64,
+    /// Files without names that were freed.
+    pub orphans_freed: u64,
+}
+
+/// Reads the superblock from whichever copy is sound.
+pub(crate) fn read_superblock<P: Memory>(pool: &P) -> Result<Superblock> {
+    let last = (pool.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
+    let mut failure = SuperblockError::NotVellum;
+    let mut best: Option<Superblock> = None;
+    for at in [0, BLOCK_BYTES, last] {
+        let mut bytes = [0; BLOCK_BYTES as usize];
+        pool.read(at, &mut bytes);
+        match Superblock::decode(&bytes) {
+            Ok(found) if best.as_ref().is_none_or(|best| found.sequence > best.sequence) => {
+                best = Some(found);
+            }
+            Ok(_) => {}
+            Err(error) if failure == SuperblockError::NotVellum => failure = error,
+            Err(_) => {}
+        }
+    }
+    let best = best.ok_or(failure)?;
+    if best.pool_bytes > pool.len() {
+        let (expected, actual) = (best.pool_bytes, pool.len());
+        return Err(SuperblockError::Truncated { expected, actual }.into());
+    }
+    Ok(best)
+}
+
+/// Opens a pool: replays what was under way, recovers if it was not closed in order, and builds
+/// the arena that `make_arena` provides.
+///
+/// # Errors
+/// Not a pool, a later format, damage, no memory.
+pub fn attach<M: Memories>(
+    pool: M::Pool,
+    make_arena: impl FnOnce(u64) -> Result<M::Arena>,
+    options: MountOptions,
+) -> Result<(Arc<Fs<M>>, Opened)> {
+    let superblock = read_superblock(&pool)?;
+    let geometry = superblock.geometry();
+    let state_word = pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire);
+    let (phase, epoch) = StateWord(state_word)
+        .get()
+        .ok_or(Error::damaged("state word", Place::Offset(geometry.state_at)))?;
+    let mut last_boot = [0; 16];
+    pool.read(geometry.state_at + PoolState::BOOT_ID, &mut last_boot);
+    let pool_epoch = epoch.wrapping_add(1) & 0xFF_FFFF;
+
+    let map = ArenaMap::plan(&geometry, options.cache_entries, HashFs::arena_bytes(&geometry));
+    let arena = make_arena(map.bytes)?;
+    let core: Core<M> = Core {
+        pool,
+        arena,
+        geometry,
+        map,
+        seed: superblock.hash_seed,
+        pool_epoch,
+        clock: options.clock,
+        read_only: options.read_only,
+    };
+    core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
+    note_chunks(&core)?;
+    let mapping: Box<dyn Mapping<M>> = Box::new(HashFs::new(map.mapping, &geometry, core.seed));
+
+    let mut opened = Opened {
+        was_clean: phase == PoolPhase::Clean,
+        other_boot: last_boot != options.boot_id,
+        records_applied: 0,
+        orphans_freed: 0,
+    };
+    // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
+    mark_open(&core, options.boot_id, pool_epoch);
+    if opened.was_clean && load_live_map(&core) {
+        mapping.rebuild(&core, &|_, _, _, _| Verdict::Keep)?;
+    } else {
+        for slot in 0..geometry.thread_slots {
+            opened.records_applied += u64::from(journal::recover_slot(&core, slot)?);
+        }
+        opened.orphans_freed = recover::recover(&core, &*mapping, options.recovery_threads)?;
+    }
+    core.check_media()?;
+    let root = core.load_cachelet(ROOT_SLOT)?;
+    core.add_refs(root, REF_ONE);
+    let fs = Fs { core, namespace: Box::new(Direct), mapping, superblock, root };
+    Ok((Arc::new(fs), opened))
+}
+
+/// Reads the chunk table into the arena.
+fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
+    for chunk in 0..core.geometry.meta_chunks {
+        let word = ChunkWord(core.word(core.geometry.chunk_table_at + chunk * 8));
+        let (kind, _) =
+            word.decode(chunk).ok_or(Error::damaged("chunk table word", Place::Chunk(chunk)))?;
+        core.note_chunk(chunk, kind);
+    }
+    if core.kind_of_slot(ROOT_SLOT) != Some(ChunkKind::Inodes) {
+        return Err(Error::damaged("the root directory's chunk", Place::Chunk(0)));
+    }
+    core.note_used(0, 1);
+    Ok(())
+}
+
+/// Says durably that the pool is open, by whom, and that the saved live map is void.
+fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) {
+    let at = core.geometry.state_at;
+    core.pool.write(at + PoolState::BOOT_ID, &boot_id);
+    core.set_word(at + PoolState::PID, u64::from(std::process::id()));
+    core.set_word(at + PoolState::OPENED, core.clock.now() as u64);
+    core.pool.flush(at, 64);
+    core.pool.fence();
+    core.set_word(at + PoolState::WORD, StateWord::new(PoolPhase::Dirty, epoch).0);
+    core.pool.flush(at, 8);
+    core.pool.fence();
+}
+
+/// The check of what a clean close saved beside the live map.
+pub(crate) fn saved_check(map_check: u64, inodes: u64, blocks: u64) -> u64 {
+    u64::from(checksum_words(&[map_check, inodes, blocks]))
+}
+
+/// CRC-32C of the live map in the pool.
+pub(crate) fn live_map_check<M: Memories>(core: &Core<M>) -> u64 {
+    let geometry: &Geometry = &core.geometry;
+    let mut words = vec![0u64; geometry.meta_slots().div_ceil(64) as usize];
+    core.pool.read(geometry.live_map_at, zerocopy::IntoBytes::as_mut_bytes(&mut words[..]));
+    u64::from(checksum_words(&words))
+}
+
+/// Takes the live map that a clean close saved; `false` if it is not sound.
+fn load_live_map<M: Memories>(core: &Core<M>) -> bool {
+    let state_at = core.geometry.state_at;
+    let word = |field| core.word(state_at + field);
+    let (map_check, inodes, blocks) =
+        (word(PoolState::LIVE_MAP_CHECK), word(PoolState::INODES), word(PoolState::BLOCKS));
+    if word(PoolState::SAVED_CHECK) != saved_check(map_check, inodes, blocks)
+        || map_check != live_map_check(core)
+    {
+        return false;
+    }
+    for index in 0..core.geometry.meta_slots().div_ceil(64) {
+        let saved = core.word(core.geometry.live_map_at + index * 8);
+        let at = core.map.used + index * 8;
+        let fresh = saved & !core.arena.fetch_or(at, saved);
+        // A word may span chunks of two kinds where chunks are small.
+        for half in 0..2 {
+            let count = u64::from(((fresh >> (32 * half)) as u32).count_ones());
+            let slot = (index * 64 + 32 * half).max(1);
+            if let (1.., Some(kind)) = (count, core.kind_of_slot(slot)) {
+                let free_at = header::FREE_SLOTS + kind as u64 * 8;
+                core.arena.fetch_add(free_at, count.wrapping_neg());
+            }
+        }
+    }
+    core.arena.store(header::INODES, inodes, Ordering::Relaxed);
+    true
+}

@@ -1,0 +1,338 @@
+//! Recovery after a crash: what is in use is derived from what the root reaches.
+//!
+//! Two passes over the inode chunks, each shared out to threads by chunk (DirectFS III-H). The
+//! first reads every directory's log and counts names; the second settles every inode by that
+//! count and marks slots as used. Then the mapping table is judged. What cannot be explained by a
+//! crash is damage, and the pool is not opened (nothing but journal replay has been written then).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use vellum_layout::{
+    ChunkKind, Entry, FileKind, IdentityWord, Inode, InodeState, LifeWord, LinksWord, MapRoot,
+    MapState, ROOT_SLOT, SLOTS_PER_BLOCK, TargetWord,
+};
+use vellum_media::{Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
+
+use crate::core::{Core, header};
+use crate::error::{Error, Place, Result};
+use crate::mapping::{MapId, Mapping, Verdict};
+use crate::namespace::direct::{EntryBuffer, log_extents, scan_log};
+
+/// What the first pass learns about the inodes of one chunk.
+struct Tally {
+    /// Valid entries that name the inode.
+    names: Vec<AtomicU32>,
+    /// Directories: subdirectories.
+    subdirectories: Vec<AtomicU32>,
+    /// Directories: time of the latest change that an entry tells of.
+    latest: Vec<AtomicI64>,
+}
+
+impl Tally {
+    fn new(slots: u64) -> Self {
+        let count = 0..slots;
+        Self {
+            names: count.clone().map(|_| AtomicU32::new(0)).collect(),
+            subdirectories: count.clone().map(|_| AtomicU32::new(0)).collect(),
+            latest: count.map(|_| AtomicI64::new(0)).collect(),
+        }
+    }
+}
+
+struct Recovery<'a, M: Memories> {
+    core: &'a Core<M>,
+    /// One tally for each chunk of inodes.
+    tallies: HashMap<u64, Tally>,
+    /// Owners of mapping ids that are not the owner's own number.
+    foreign_ids: Mutex<HashMap<MapId, u64>>,
+    inodes: AtomicU64,
+    freed: AtomicU64,
+}
+
+/// Recovers; gives how many inodes without names were freed.
+pub(super) fn recover<M: Memories>(
+    core: &Core<M>,
+    mapping: &dyn Mapping<M>,
+    threads: usize,
+) -> Result<u64> {
+    let chunks: Vec<u64> = (0..core.geometry.meta_chunks)
+        .filter(|&chunk| core.is_inode_slot((chunk * core.geometry.slots_per_chunk()).max(1)))
+        .collect();
+    let slots = core.geometry.slots_per_chunk();
+    let recovery = Recovery {
+        core,
+        tallies: chunks.iter().map(|&chunk| (chunk, Tally::new(slots))).collect(),
+        foreign_ids: Mutex::default(),
+        inodes: AtomicU64::new(0),
+        freed: AtomicU64::new(0),
+    };
+    recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.count_names(ino, inode))?;
+    recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.check(ino, inode))?;
+    recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.settle(ino, inode))?;
+    core.pool.fence();
+    core.arena.store(header::INODES, recovery.inodes.load(Ordering::Relaxed), Ordering::Relaxed);
+    mapping.rebuild(core, &|id, logical, state, _| recovery.judge(id, logical, state))?;
+    Ok(recovery.freed.load(Ordering::Relaxed))
+}
+
+impl<M: Memories> Recovery<'_, M> {
+    fn tally(&self, ino: u64) -> Option<(&Tally, usize)> {
+        let slots = self.core.geometry.slots_per_chunk();
+        self.tallies.get(&(ino / slots)).map(|tally| (tally, (ino % slots) as usize))
+    }
+
+    fn names(&self, ino: u64) -> u32 {
+        let names = self.tally(ino).map_or(0, |(t, i)| t.names[i].load(Ordering::Relaxed));
+        names + u32::from(ino == ROOT_SLOT)
+    }
+
+    /// Calls `each` for every inode in use, on several threads where there is more than one chunk.
+    fn for_each_inode(
+        &self,
+        chunks: &[u64],
+        threads: usize,
+        each: &(dyn Fn(u64, &Inode) -> Result<()> + Sync),
+    ) -> Result<()> {
+        let threads = threads.clamp(1, chunks.len().max(1));
+        if threads == 1 {
+            return chunks.iter().try_for_each(|&chunk| self.chunk_inodes(chunk, each));
+        }
+        let next = AtomicU64::new(0);
+        let run = || loop {
+            let index = next.fetch_add(1, Ordering::Relaxed) as usize;
+            let Some(&chunk) = chunks.get(index) else { return Ok(()) };
+            self.chunk_inodes(chunk, each)?;
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
+            let mut result = run();
+            for other in others {
+                let done = other.join().unwrap_or(Err(Error::Invalid("recovery thread failed")));
+                result = result.and(done);
+            }
+            result
+        })
+    }
+
+    fn chunk_inodes(&self, chunk: u64, each: &dyn Fn(u64, &Inode) -> Result<()>) -> Result<()> {
+        let slots = self.core.geometry.slots_per_chunk();
+        for ino in (chunk * slots).max(1)..(chunk + 1) * slots {
+            let at = self.core.geometry.slot_at(ino);
+            if self.core.word(at) as u8 == InodeState::Free as u8 {
+                continue;
+            }
+            let mut inode = Inode::default();
+            self.core.pool.read(at, inode.as_mut_bytes());
+            if !inode.is_sound(ino) {
+                return Err(Error::damaged("inode unsound", Place::Inode(ino)));
+            }
+            each(ino, &inode)?;
+        }
+        Ok(())
+    }
+
+    /// First pass: a directory's valid entries name inodes.
+    fn count_names(&self, ino: u64, inode: &Inode) -> Result<()> {
+        if kind_of(inode) != FileKind::Directory {
+            return Ok(());
+        }
+        let core = self.core;
+        let (tally, own) = self.tally(ino).ok_or(Error::damaged("inode", Place::Inode(ino)))?;
+        let mut buffer = EntryBuffer::new();
+        let mut last_cookie = 0;
+        scan_log(core, ino, inode.root, &mut |logged| {
+            let entry = logged.word.entry();
+            let damaged = |what| Error::damaged(what, Place::Slot(entry));
+            let head = *buffer.read(core, entry, ino)?;
+            let life = LifeWord(head.life);
+            tally.latest[own].fetch_max(life.ns(), Ordering::Relaxed);
+            if head.cookie <= last_cookie {
+                return Err(damaged("directory cookies out of order"));
+            }
+            last_cookie = head.cookie;
+            if !life.is_alive() {
+                return Ok(());
+            }
+            let target = TargetWord(head.target);
+            let (there, index) =
+                self.tally(target.ino()).ok_or(damaged("entry names no inode"))?;
+            let identity = core.identity_on_pool(target.ino());
+            if identity.state() == Some(InodeState::Free)
+                || identity.generation() != head.generation
+                || identity.kind() != target.kind()
+            {
+                return Err(damaged("entry names another inode than there is"));
+            }
+            there.names[index].fetch_add(1, Ordering::Relaxed);
+            if identity.kind() == Some(FileKind::Directory) {
+                tally.subdirectories[own].fetch_add(1, Ordering::Relaxed);
+                let parent = core.word(core.geometry.slot_at(target.ino()) + Inode::PARENT);
+                if parent != ino {
+                    return Err(damaged("directory names another parent"));
+                }
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Second pass: everything is explicable; nothing has been written yet.
+    fn check(&self, ino: u64, inode: &Inode) -> Result<()> {
+        let damaged = |what| Error::damaged(what, Place::Inode(ino));
+        if kind_of(inode) != FileKind::Directory {
+            return Ok(());
+        }
+        match self.names(ino) {
+            0 => {
+                // Residue of a creation or a removal: it can hold no names.
+                let core = self.core;
+                scan_log(core, ino, inode.root, &mut |logged| {
+                    let at = core.slot_at(logged.word.entry())? + Entry::LIFE;
+                    if LifeWord(core.word(at)).is_alive() {
+                        return Err(damaged("directory without a name has entries"));
+                    }
+                    Ok(())
+                })?;
+                Ok(())
+            }
+            1 => self.check_reached(ino),
+            _ => Err(damaged("directory has two names")),
+        }
+    }
+
+    /// The root must be reached by going up.
+    fn check_reached(&self, ino: u64) -> Result<()> {
+        let mut at = ino;
+        for _ in 0..=self.core.geometry.meta_slots() {
+            if at == ROOT_SLOT {
+                return Ok(());
+            }
+            at = self.core.word(self.core.slot_at(at)? + Inode::PARENT);
+        }
+        Err(Error::damaged("directories form a circle", Place::Inode(ino)))
+    }
+
+    /// Third pass: frees inodes without names, mends counts and times, marks slots as used.
+    fn settle(&self, ino: u64, inode: &Inode) -> Result<()> {
+        let core = self.core;
+        let at = core.geometry.slot_at(ino);
+        let names = self.names(ino);
+        if names == 0 {
+            let dead = IdentityWord(inode.identity).with_state(InodeState::Free);
+            core.set_word(at, dead.0);
+            core.pool.flush(at, 8);
+            self.freed.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.inodes.fetch_add(1, Ordering::Relaxed);
+        self.claim(ino, 1)?;
+        let links = match kind_of(inode) {
+            FileKind::Directory => {
+                self.settle_directory(ino, inode)?;
+                let (tally, own) = self.tally(ino).ok_or(Error::Stale)?;
+                2 + tally.subdirectories[own].load(Ordering::Relaxed)
+            }
+            FileKind::Symlink => {
+                let whole = core.kind_of_slot(inode.root) == Some(ChunkKind::Blocks);
+                self.claim(inode.root, if whole { SLOTS_PER_BLOCK } else { 1 })?;
+                names
+            }
+            FileKind::File => {
+                self.note_mapping(ino, inode);
+                names
+            }
+            _ => names,
+        };
+        let live = IdentityWord(inode.identity).with_state(InodeState::Live);
+        for (offset, old, new) in [
+            (Inode::IDENTITY, inode.identity, live.0),
+            (Inode::LINKS, inode.links, LinksWord::new(links, 0).0),
+        ] {
+            if old != new {
+                core.set_word(at + offset, new);
+                core.pool.flush(at + offset, 8);
+            }
+        }
+        Ok(())
+    }
+
+    fn claim(&self, slot: u64, count: u64) -> Result<()> {
+        self.core.slot_at(slot)?;
+        self.core.slot_at(slot + count - 1)?;
+        if self.core.note_used(slot, count) {
+            Ok(())
+        } else {
+            Err(Error::damaged("metadata slot in use twice", Place::Slot(slot)))
+        }
+    }
+
+    /// A named directory's entries and log extents are in use; its times may be newer than its
+    /// inode's.
+    fn settle_directory(&self, ino: u64, inode: &Inode) -> Result<()> {
+        let core = self.core;
+        let mut buffer = EntryBuffer::new();
+        scan_log(core, ino, inode.root, &mut |logged| {
+            let entry = logged.word.entry();
+            let head = buffer.read_unsealed(core, entry, ino)?;
+            self.claim(entry, Entry::slots_for(usize::from(head.name_len)))?;
+            // A word that was being made durable is durable now.
+            if logged.word.is_pending() {
+                core.set_word(logged.at, vellum_layout::LogWord::settled(entry).0);
+                core.pool.flush(logged.at, 8);
+            }
+            Ok(())
+        })?;
+        for (extent, head) in log_extents(core, ino, inode.root)? {
+            self.claim(extent, head.kind().slots())?;
+        }
+        let (tally, own) = self.tally(ino).ok_or(Error::Stale)?;
+        let latest = tally.latest[own].load(Ordering::Relaxed);
+        if latest > inode.ctime {
+            let at = core.geometry.slot_at(ino);
+            core.set_word(at + Inode::MTIME, latest as u64);
+            core.set_word(at + Inode::CTIME, latest as u64);
+            core.pool.flush(at + Inode::MTIME, 16);
+        }
+        Ok(())
+    }
+
+    fn note_mapping(&self, ino: u64, inode: &Inode) {
+        if let Some((_, id)) = MapRoot(inode.root).get() {
+            if u64::from(id) != ino {
+                if let Ok(mut foreign) = self.foreign_ids.lock() {
+                    foreign.insert(id, ino);
+                }
+            }
+        }
+    }
+
+    /// Whether a table entry is worth keeping: its file exists and reaches that far.
+    fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict {
+        let core = self.core;
+        let own = u64::from(id);
+        let foreign = || self.foreign_ids.lock().ok().and_then(|ids| ids.get(&id).copied());
+        let is_owner = |ino: u64| {
+            core.is_inode_slot(ino)
+                && core.identity_on_pool(ino).state() == Some(InodeState::Live)
+                && core.identity_on_pool(ino).kind() == Some(FileKind::File)
+                && MapRoot(core.word(core.geometry.slot_at(ino) + Inode::ROOT)).get()
+                    == Some((0, id))
+        };
+        let owner = Some(own).filter(|&ino| is_owner(ino)).or_else(|| foreign().filter(|&ino| is_owner(ino)));
+        let Some(owner) = owner else { return Verdict::Free };
+        let size = core.word(core.geometry.slot_at(owner) + Inode::SIZE);
+        let beyond = u64::from(logical) >= size.div_ceil(vellum_layout::BLOCK_BYTES);
+        match state {
+            MapState::Mapped if beyond => Verdict::Free,
+            MapState::Mapped | MapState::Unwritten => Verdict::Keep,
+            MapState::Free | MapState::Limbo => Verdict::Free,
+        }
+    }
+}
+
+fn kind_of(inode: &Inode) -> FileKind {
+    IdentityWord(inode.identity).kind().unwrap_or(FileKind::File)
+}

@@ -1,0 +1,174 @@
+//! Building a directory's part of the index at its first access, by reading its log
+//! (DirectFS III-C: rebuilt lazily, a million entries in tens of milliseconds).
+
+use vellum_layout::{ChunkKind, Entry, EntryHead, LifeWord, LogWord, TargetWord};
+use vellum_media::{Memories, Memory};
+
+use super::index::ValueWord;
+use super::log::Tail;
+use crate::cachelet::{Cachelet, field, flag};
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::slots::{Op, pause};
+
+/// An entry read from the pool, with a buffer for its name.
+pub(crate) struct EntryBuffer {
+    bytes: [u8; 384],
+    head: EntryHead,
+}
+
+impl EntryBuffer {
+    pub(crate) fn new() -> Self {
+        let head = zerocopy::FromZeros::new_zeroed();
+        Self { bytes: [0; 384], head }
+    }
+
+    /// Reads the entry at metadata slot `entry`; fails if it is not a sound entry of `parent`.
+    pub(crate) fn read<M: Memories>(
+        &mut self,
+        core: &Core<M>,
+        entry: u64,
+        parent: u64,
+    ) -> Result<&EntryHead> {
+        self.read_unsealed(core, entry, parent)?;
+        if !Entry::is_sound(&self.bytes) {
+            return Err(Error::damaged("directory entry checksum", Place::Slot(entry)));
+        }
+        Ok(&self.head)
+    }
+
+    /// The same without verifying the checksum: for entries whose checksum was verified when the
+    /// directory was first read in this mount.
+    pub(crate) fn read_unsealed<M: Memories>(
+        &mut self,
+        core: &Core<M>,
+        entry: u64,
+        parent: u64,
+    ) -> Result<&EntryHead> {
+        let damaged = |what| Error::damaged(what, Place::Slot(entry));
+        let at = core.slot_at(entry)?;
+        if core.kind_of_slot(entry) != Some(ChunkKind::Entries) {
+            return Err(damaged("directory entry in a wrong chunk"));
+        }
+        core.pool.read(at, &mut self.bytes[..128]);
+        let Ok((head, _)) = zerocopy::FromBytes::read_from_prefix(&self.bytes) else {
+            return Err(damaged("directory entry"));
+        };
+        self.head = head;
+        let used = Entry::NAME as usize + usize::from(self.head.name_len);
+        if self.head.parent != parent
+            || self.head.name_len == 0
+            || self.head.name_len > 255
+            || TargetWord(self.head.target).kind().is_none()
+        {
+            return Err(damaged("directory entry unsound"));
+        }
+        if used > 128 {
+            core.pool.read(at + 128, &mut self.bytes[128..used]);
+        }
+        Ok(&self.head)
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        let start = Entry::NAME as usize;
+        &self.bytes[start..start + usize::from(self.head.name_len)]
+    }
+}
+
+/// A nonzero word of a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logged {
+    /// Pool offset of the word.
+    pub(crate) at: u64,
+    pub(crate) word: LogWord,
+}
+
+/// Calls `each` for every nonzero word of a directory's log, in order; gives the tail.
+pub(crate) fn scan_log<M: Memories>(
+    core: &Core<M>,
+    owner: u64,
+    root: u64,
+    each: &mut dyn FnMut(Logged) -> Result<()>,
+) -> Result<Tail> {
+    let (mut extent, mut tail, mut seen) = (root, Tail(0), 0);
+    while extent != 0 {
+        let head = core.log_head(extent, owner)?;
+        let at = core.geometry.slot_at(extent) + head.kind().words_at();
+        let mut end = 0;
+        for index in 0..head.kind().words() {
+            let word = LogWord(core.word(at + 8 * index));
+            if word.entry() != 0 {
+                end = index + 1;
+                each(Logged { at: at + 8 * index, word })?;
+            }
+        }
+        if head.is_compacted() {
+            end = head.kind().words();
+        }
+        tail = Tail::new(extent, head.kind(), end);
+        extent = head.next;
+        seen += 1;
+        if seen > core.geometry.meta_slots() {
+            return Err(Error::damaged("directory log runs in a circle", Place::Inode(owner)));
+        }
+    }
+    Ok(tail)
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Makes sure that every entry of `dir` is in the index; one operation builds, others wait.
+    pub(crate) fn ensure_indexed(&self, dir: Cachelet) -> Result<()> {
+        let core = self.core;
+        let mut tries = 0;
+        while !core.has_flag(dir, flag::INDEXED) {
+            if core.raise_flag(dir, flag::BUILDING) & flag::BUILDING != 0 {
+                pause(&mut tries);
+                continue;
+            }
+            if core.has_flag(dir, flag::INDEXED) {
+                core.clear_flag(dir, flag::BUILDING);
+                return Ok(());
+            }
+            let built = self.build_index(dir);
+            if built.is_ok() {
+                core.raise_flag(dir, flag::INDEXED);
+            }
+            core.clear_flag(dir, flag::BUILDING);
+            built?;
+        }
+        Ok(())
+    }
+
+    fn build_index(&self, dir: Cachelet) -> Result<()> {
+        let core = self.core;
+        let owner = core.ino(dir);
+        let (mut children, mut subdirectories, mut dead) = (0, 0, 0);
+        let mut buffer = EntryBuffer::new();
+        let root = core.get(dir, field::ROOT);
+        let tail = scan_log(core, owner, root, &mut |logged| {
+            let entry = logged.word.entry();
+            let head = *buffer.read(core, entry, owner)?;
+            if !LifeWord(head.life).is_alive() {
+                dead += 1;
+                return Ok(());
+            }
+            children += 1;
+            let target = TargetWord(head.target);
+            let kind = target.kind().ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
+            subdirectories += u64::from(kind == vellum_layout::FileKind::Directory);
+            let value = ValueWord::of_inode(target.ino(), kind);
+            let name = buffer.name();
+            match core.index_insert(self, owner, name, head.name_hash, entry, value)? {
+                Err(there) if there.entry.entry() != entry => {
+                    Err(Error::damaged("two entries of one name", Place::Slot(entry)))
+                }
+                _ => Ok(()),
+            }
+        })?;
+        core.set(dir, field::TAIL, tail.0);
+        core.set(dir, field::DEAD, dead);
+        core.set(dir, field::LINKS, 2 + subdirectories);
+        core.set(dir, field::CHILDREN, children << 1);
+        Ok(())
+    }
+}

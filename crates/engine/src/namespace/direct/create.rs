@@ -1,0 +1,305 @@
+//! Creation (DirectFS III-E, Algorithm 1) and hard links.
+
+use vellum_layout::{
+    ChunkKind, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord, LinksWord,
+    LogWord, OwnerWord, SLOT_BYTES, TEXT_SLOT_MAX, TargetWord, TextHead,
+};
+use vellum_media::{Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
+
+use super::Name;
+use super::index::{Pair, ValueWord};
+use super::log::Claim;
+use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
+use crate::error::{Error, Result};
+use crate::namespace::NewInode;
+use crate::slots::{Op, pause};
+
+/// An entry written to the pool but not yet named by a log.
+pub(crate) struct Draft {
+    /// Its metadata slot.
+    pub(crate) entry: u64,
+    pub(crate) checksum: u32,
+    pub(crate) claim: Claim,
+    slots: u64,
+}
+
+/// Gives everything back if creation ends early.
+struct Undo<'o, 'a, M: Memories> {
+    op: &'o Op<'a, M>,
+    dir: Cachelet,
+    inode: Option<u64>,
+    text: Option<(u64, u64)>,
+    entry: Option<(u64, u64)>,
+    cachelet: Option<Cachelet>,
+}
+
+impl<M: Memories> Drop for Undo<'_, '_, M> {
+    fn drop(&mut self) {
+        let core = self.op.core;
+        if let Some(ino) = self.inode {
+            let at = core.geometry.slot_at(ino);
+            let freed = IdentityWord(core.word(at)).with_state(InodeState::Free);
+            core.set_word(at, freed.0);
+            core.pool.flush(at, 8);
+            core.free_slots(ino, 1);
+        }
+        for (slot, count) in self.text.into_iter().chain(self.entry) {
+            core.free_slots(slot, count);
+        }
+        if let Some(cachelet) = self.cachelet {
+            core.free_cachelet(cachelet);
+        }
+        self.op.leave_children(self.dir);
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Makes an inode called `name` in `dir`.
+    pub(crate) fn create(&self, dir: Cachelet, name: Name<'_>, new: &NewInode<'_>) -> Result<Cachelet> {
+        let core = self.core;
+        self.ensure_indexed(dir)?;
+        self.wait_absent(dir, name)?;
+        self.enter_children(dir)?;
+        let mut undo =
+            Undo { op: self, dir, inode: None, text: None, entry: None, cachelet: None };
+        let cachelet = core.take_cachelet()?;
+        undo.cachelet = Some(cachelet);
+        let ino = self.alloc(ChunkKind::Inodes, 1)?;
+        let text = self.write_text(ino, new)?;
+        undo.text = text;
+        let now = self.change_time(dir);
+        let generation = self.write_inode(ino, dir, new, now, cachelet, text);
+        undo.inode = Some(ino);
+        let target = TargetWord::new(ino, new.kind);
+        let draft = self.draft_entry(dir, name, target, generation, now)?;
+        undo.entry = Some((draft.entry, draft.slots));
+
+        let value = ValueWord::of_cachelet(cachelet, new.kind);
+        let pair = match core.index_insert(self, core.ino(dir), name.bytes, name.hash, draft.entry, value)? {
+            Ok(pair) => pair,
+            Err(_) => {
+                drop(undo);
+                self.wait_absent(dir, name)?;
+                return self.create(dir, name, new);
+            }
+        };
+        std::mem::forget(undo);
+        core.pool.fence();
+        self.log_write(&draft);
+        self.note_change(dir, now, i64::from(new.kind == FileKind::Directory));
+        core.index_set(pair, pair.entry, value.with(ValueWord::READABLE));
+        Ok(cachelet)
+    }
+
+    /// Waits until no creation or rename of `name` is under way.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if the name exists.
+    fn wait_absent(&self, dir: Cachelet, name: Name<'_>) -> Result<()> {
+        let core = self.core;
+        let mut tries = 0;
+        loop {
+            match core.index_find(core.ino(dir), name.bytes, name.hash) {
+                None => return Ok(()),
+                Some(pair)
+                    if pair.value.has(ValueWord::READABLE)
+                        && !pair.value.has(ValueWord::RENAMING | ValueWord::DELETING) =>
+                {
+                    return Err(Error::Exists);
+                }
+                Some(_) => pause(&mut tries),
+            }
+        }
+    }
+
+    /// Writes the text of a symlink. Flushed, not fenced.
+    fn write_text(&self, ino: u64, new: &NewInode<'_>) -> Result<Option<(u64, u64)>> {
+        if new.kind != FileKind::Symlink {
+            return Ok(None);
+        }
+        let core = self.core;
+        let (slot, count) = if new.target.len() <= TEXT_SLOT_MAX {
+            (self.alloc(ChunkKind::Entries, 1)?, 1)
+        } else {
+            (self.alloc_block()?, vellum_layout::SLOTS_PER_BLOCK)
+        };
+        let at = core.geometry.slot_at(slot);
+        core.pool.write(at, TextHead::new(ino, new.target).as_bytes());
+        core.pool.write(at + size_of::<TextHead>() as u64, new.target);
+        core.pool.flush(at, (size_of::<TextHead>() + new.target.len()) as u64);
+        Ok(Some((slot, count)))
+    }
+
+    /// Writes the inode and fills its cachelet; gives the generation. Flushed, not fenced.
+    fn write_inode(
+        &self,
+        ino: u64,
+        dir: Cachelet,
+        new: &NewInode<'_>,
+        now: i64,
+        cachelet: Cachelet,
+        text: Option<(u64, u64)>,
+    ) -> u32 {
+        let core = self.core;
+        let at = core.geometry.slot_at(ino);
+        let is_dir = new.kind == FileKind::Directory;
+        let generation = IdentityWord(core.word(at)).generation().wrapping_add(1);
+        let mut inode = Inode {
+            identity: IdentityWord::new(InodeState::Live, new.kind, new.mode, generation).0,
+            owner: OwnerWord::new(new.uid, new.gid).0,
+            links: LinksWord::new(if is_dir { 2 } else { 1 }, 0).0,
+            btime: now,
+            parent: if is_dir { core.ino(dir) } else { new.device },
+            size: new.target.len() as u64,
+            mtime: now,
+            ctime: now,
+            atime: now,
+            root: text.map_or(0, |(slot, _)| slot),
+            cachelet: core.nv_pointer_to(cachelet),
+            ..Inode::default()
+        };
+        inode.checksum = inode.expected_checksum(ino);
+        core.pool.write(at, inode.as_bytes());
+        core.pool.flush(at, SLOT_BYTES);
+        core.set(cachelet, field::IDENTITY, inode.identity);
+        core.set(cachelet, field::OWNER, inode.owner);
+        core.set(cachelet, field::LINKS, if is_dir { 2 } else { 1 });
+        core.set(cachelet, field::SIZE, inode.size);
+        for word in [field::MTIME, field::CTIME, field::ATIME] {
+            core.set(cachelet, word, now as u64);
+        }
+        core.set(cachelet, field::ROOT, inode.root);
+        core.set(cachelet, field::REFS, NAME_ONE);
+        core.set(cachelet, field::FLAGS, if is_dir { flag::INDEXED } else { 0 });
+        core.set(cachelet, field::INO, ino);
+        generation
+    }
+
+    /// Claims a log word in `dir` and writes an entry for it. Flushed, not fenced.
+    pub(crate) fn draft_entry(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+        target: TargetWord,
+        generation: u32,
+        now: i64,
+    ) -> Result<Draft> {
+        let core = self.core;
+        let slots = Entry::slots_for(name.bytes.len());
+        let entry = self.alloc(ChunkKind::Entries, slots)?;
+        let claim = self.log_claim(dir).inspect_err(|_| core.free_slots(entry, slots))?;
+        let head = EntryHead {
+            life: LifeWord::alive(now).0,
+            target: target.0,
+            cookie: claim.cookie,
+            parent: core.ino(dir),
+            generation,
+            checksum: 0,
+            name_hash: name.hash,
+            name_len: name.bytes.len() as u16,
+            flags: 0,
+        };
+        let mut buffer = [0; 384];
+        let total = Entry::encode(&head, name.bytes, &mut buffer);
+        let at = core.geometry.slot_at(entry);
+        core.pool.write(at, &buffer[..total]);
+        core.pool.flush(at, total as u64);
+        let check = buffer[36..40].try_into().map(u32::from_le_bytes).unwrap_or(0);
+        Ok(Draft { entry, checksum: check, claim, slots })
+    }
+
+    /// Frees a draft that no log will name.
+    pub(crate) fn discard(&self, draft: &Draft) {
+        self.core.free_slots(draft.entry, draft.slots);
+    }
+
+    /// Names a durable entry in the log: the commit point of creation. The word is marked as
+    /// pending until it is durable, so that listings do not show what may not survive.
+    fn log_write(&self, draft: &Draft) {
+        let core = self.core;
+        core.set_word(draft.claim.at, LogWord::pending(draft.entry).0);
+        core.pool.flush(draft.claim.at, 8);
+        core.pool.fence();
+        core.set_word(draft.claim.at, LogWord::settled(draft.entry).0);
+    }
+
+    /// Gives `target` the further name `name` in `dir`. The caller holds a reference.
+    pub(crate) fn link(&self, dir: Cachelet, name: Name<'_>, target: Cachelet) -> Result<()> {
+        let core = self.core;
+        self.ensure_indexed(dir)?;
+        self.wait_absent(dir, name)?;
+        self.enter_children(dir)?;
+        let mut undo =
+            Undo { op: self, dir, inode: None, text: None, entry: None, cachelet: None };
+        let identity = core.identity(target);
+        let kind = core.kind(target);
+        let now = self.change_time(dir);
+        let word = TargetWord::new(core.ino(target), kind);
+        let draft = self.draft_entry(dir, name, word, identity.generation(), now)?;
+        undo.entry = Some((draft.entry, draft.slots));
+        self.raise_links(target)?;
+        core.add_refs(target, NAME_ONE);
+        let value = ValueWord::of_cachelet(target, kind);
+        let inserted =
+            core.index_insert(self, core.ino(dir), name.bytes, name.hash, draft.entry, value);
+        let pair: Pair = match inserted {
+            Ok(Ok(pair)) => pair,
+            other => {
+                core.drop_refs(target, NAME_ONE);
+                self.lower_links(target);
+                drop(undo);
+                return other.and(Err(Error::Exists));
+            }
+        };
+        std::mem::forget(undo);
+        core.pool.fence();
+        self.log_write(&draft);
+        self.note_change(dir, now, 0);
+        self.store_links(target, now);
+        core.index_set(pair, pair.entry, value.with(ValueWord::READABLE));
+        Ok(())
+    }
+
+    /// One more name, unless there is none any more or there are too many.
+    fn raise_links(&self, target: Cachelet) -> Result<()> {
+        let core = self.core;
+        let at = core.cachelet_at(target, field::LINKS);
+        let mut links = core.get(target, field::LINKS);
+        loop {
+            match links {
+                0 => return Err(Error::NotFound),
+                crate::LINK_MAX.. => return Err(Error::TooManyLinks),
+                _ => {}
+            }
+            match core.arena.compare_exchange(at, links, links + 1) {
+                Ok(_) => return Ok(()),
+                Err(now) => links = now,
+            }
+        }
+    }
+
+    /// One name fewer; gives how many are left.
+    pub(crate) fn lower_links(&self, target: Cachelet) -> u64 {
+        let at = self.core.cachelet_at(target, field::LINKS);
+        self.core.arena.fetch_add(at, u64::MAX).wrapping_sub(1)
+    }
+
+    /// Writes the link count and change time of a file to its inode. Flushed; the next fence makes
+    /// them durable, and recovery recounts links anyway.
+    pub(crate) fn store_links(&self, target: Cachelet, now: i64) {
+        let core = self.core;
+        core.arena.fetch_max(core.cachelet_at(target, field::CTIME), now as u64);
+        let at = core.inode_at(target);
+        core.set_word(at + Inode::CTIME, core.get(target, field::CTIME));
+        loop {
+            // Until the count stored is the count there is: whoever stores last has looked last.
+            let links = core.get(target, field::LINKS);
+            core.set_word(at + Inode::LINKS, LinksWord::new(links as u32, 0).0);
+            if core.get(target, field::LINKS) == links {
+                break;
+            }
+        }
+        core.pool.flush(at, SLOT_BYTES);
+    }
+}

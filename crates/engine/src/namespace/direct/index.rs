@@ -1,0 +1,264 @@
+//! The global hash index (DirectFS III-C): (parent inode, name) to (entry, cachelet or inode).
+//!
+//! One table for all directories, in the arena. A bucket is one cache line: three pairs of words,
+//! a link to an overflow bucket, and a lock for inserters that names its holder. Readers take no
+//! lock: they load the entry word, the value word, and the entry word again. An entry word is
+//! unique while an epoch is pinned, because entries are recycled only after a grace period, so
+//! an unchanged entry word means that the value belongs to it.
+//!
+//! The inode quick path (III-D): the value holds the cachelet (whose first words are what lookups
+//! need) or, before the first access, the inode itself; an inode table is never searched.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{Entry, FileKind, mix};
+use vellum_media::{Memories, Memory, count};
+
+use crate::cachelet::Cachelet;
+use crate::core::{Core, header};
+use crate::error::{Error, Result};
+use crate::slots::{Op, pause};
+
+const PAIRS: u64 = 3;
+const NEXT: u64 = 48;
+const LOCK: u64 = 56;
+const BUCKET_BYTES: u64 = 64;
+
+/// The key of a name: where its home bucket is, and a tag of 24 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    pub(crate) fn new(parent: u64, name_hash: u32) -> Self {
+        Self(mix(parent << 32 ^ u64::from(name_hash)))
+    }
+
+    fn tag(self) -> u64 {
+        self.0 >> 40
+    }
+}
+
+/// Word 0 of a pair: the entry's slot in bits 0..40, the key's tag in 40..64. 0: empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryWord(pub(crate) u64);
+
+impl EntryWord {
+    pub(crate) fn new(key: Key, entry: u64) -> Self {
+        Self(key.tag() << 40 | entry)
+    }
+
+    /// Metadata slot of the entry.
+    pub(crate) fn entry(self) -> u64 {
+        self.0 & ((1 << 40) - 1)
+    }
+}
+
+/// Word 1 of a pair: inode or cachelet (bits 0..40), what it is, flags, kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueWord(pub(crate) u64);
+
+impl ValueWord {
+    const CACHELET: u64 = 1 << 40;
+    /// The name exists for lookups (Algorithm 1, line 15).
+    pub(crate) const READABLE: u64 = 1 << 41;
+    /// Being removed.
+    pub(crate) const DELETING: u64 = 1 << 42;
+    /// Being renamed, exchanged or replaced.
+    pub(crate) const RENAMING: u64 = 1 << 43;
+
+    /// A readable name of an inode that has no cachelet yet.
+    pub(crate) fn of_inode(ino: u64, kind: FileKind) -> Self {
+        Self(ino | Self::READABLE | (kind as u64) << 56)
+    }
+
+    /// A name whose inode has a cachelet; not readable.
+    pub(crate) fn of_cachelet(cachelet: Cachelet, kind: FileKind) -> Self {
+        Self(u64::from(cachelet.0) | Self::CACHELET | (kind as u64) << 56)
+    }
+
+    /// The cachelet, or the inode number.
+    pub(crate) fn target(self) -> std::result::Result<Cachelet, u64> {
+        let low = self.0 & (Self::CACHELET - 1);
+        if self.0 & Self::CACHELET != 0 { Ok(Cachelet(low as u32)) } else { Err(low) }
+    }
+
+    pub(crate) fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    pub(crate) fn with(self, flag: u64) -> Self {
+        Self(self.0 | flag)
+    }
+
+    pub(crate) fn without(self, flag: u64) -> Self {
+        Self(self.0 & !flag)
+    }
+}
+
+/// A pair as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    /// Arena offset.
+    pub(crate) at: u64,
+    pub(crate) entry: EntryWord,
+    pub(crate) value: ValueWord,
+}
+
+impl<M: Memories> Core<M> {
+    fn home(&self, key: Key) -> u64 {
+        self.map.buckets + (key.0 & (self.map.bucket_count - 1)) * BUCKET_BYTES
+    }
+
+    fn arena_word(&self, at: u64) -> u64 {
+        self.arena.load(at, Ordering::Acquire)
+    }
+
+    /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
+    fn entry_is(&self, entry: u64, parent: u64, name: &[u8], name_hash: u32) -> bool {
+        let at = self.geometry.slot_at(entry);
+        let word = self.pool.load(at + Entry::NAME_WORD, Ordering::Relaxed);
+        word & 0xFFFF_FFFF_FFFF == u64::from(name_hash) | (name.len() as u64) << 32
+            && self.pool.load(at + Entry::PARENT, Ordering::Relaxed) == parent
+            && self.pool.bytes_equal(at + Entry::NAME, name)
+    }
+
+    /// Finds the pair of a name, in whatever state it is.
+    pub(crate) fn index_find(&self, parent: u64, name: &[u8], name_hash: u32) -> Option<Pair> {
+        let key = Key::new(parent, name_hash);
+        let mut bucket = self.home(key);
+        loop {
+            count::probe();
+            for at in (bucket..bucket + PAIRS * 16).step_by(16) {
+                if let Some(pair) = self.pair_of_tag(at, key.tag()) {
+                    if self.entry_is(pair.entry.entry(), parent, name, name_hash) {
+                        return Some(pair);
+                    }
+                }
+            }
+            bucket = self.arena_word(bucket + NEXT);
+            if bucket == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// The pair at `at`, loaded consistently, if it has the tag.
+    fn pair_of_tag(&self, at: u64, tag: u64) -> Option<Pair> {
+        loop {
+            let entry = EntryWord(self.arena_word(at));
+            if entry.0 == 0 || entry.0 >> 40 != tag {
+                return None;
+            }
+            let value = ValueWord(self.arena_word(at + 8));
+            if self.arena_word(at) == entry.0 {
+                return Some(Pair { at, entry, value });
+            }
+        }
+    }
+
+    /// Loads a pair again; `None` if it is another's now.
+    pub(crate) fn index_reload(&self, pair: Pair) -> Option<Pair> {
+        let value = ValueWord(self.arena_word(pair.at + 8));
+        (self.arena_word(pair.at) == pair.entry.0).then_some(Pair { value, ..pair })
+    }
+
+    /// Inserts a pair whose name is not there yet.
+    ///
+    /// # Errors
+    /// `Ok(Err(pair))`: the name is there.
+    pub(crate) fn index_insert(
+        &self,
+        op: &Op<'_, M>,
+        parent: u64,
+        name: &[u8],
+        name_hash: u32,
+        entry: u64,
+        value: ValueWord,
+    ) -> Result<std::result::Result<Pair, Pair>> {
+        let key = Key::new(parent, name_hash);
+        let home = self.home(key);
+        let mut tries = 0;
+        while self.arena.compare_exchange(home + LOCK, 0, op.holder()).is_err() {
+            pause(&mut tries);
+        }
+        let result = self.insert_locked(home, key, parent, name, name_hash, entry, value);
+        self.arena.store(home + LOCK, 0, Ordering::Release);
+        result
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn insert_locked(
+        &self,
+        home: u64,
+        key: Key,
+        parent: u64,
+        name: &[u8],
+        name_hash: u32,
+        entry: u64,
+        value: ValueWord,
+    ) -> Result<std::result::Result<Pair, Pair>> {
+        let (mut bucket, mut free) = (home, None);
+        loop {
+            for at in (bucket..bucket + PAIRS * 16).step_by(16) {
+                if self.arena_word(at) == 0 {
+                    free = free.or(Some(at));
+                } else if let Some(pair) = self.pair_of_tag(at, key.tag()) {
+                    if self.entry_is(pair.entry.entry(), parent, name, name_hash) {
+                        return Ok(Err(pair));
+                    }
+                }
+            }
+            match self.arena_word(bucket + NEXT) {
+                0 => break,
+                next => bucket = next,
+            }
+        }
+        let at = match free {
+            Some(at) => at,
+            None => self.append_bucket(bucket)?,
+        };
+        let pair = Pair { at, entry: EntryWord::new(key, entry), value };
+        self.arena.store(at + 8, value.0, Ordering::Release);
+        self.arena.store(at, pair.entry.0, Ordering::Release);
+        self.arena.fetch_add(header::INDEX_USED, 1);
+        Ok(Ok(pair))
+    }
+
+    /// Chains an overflow bucket behind `last`; gives its first pair.
+    fn append_bucket(&self, last: u64) -> Result<u64> {
+        let number = self.arena.fetch_add(header::OVERFLOW_FRESH, 1);
+        if number >= self.map.overflow_count {
+            self.arena.fetch_add(header::OVERFLOW_FRESH, u64::MAX);
+            return Err(Error::OutOfMemory("the index"));
+        }
+        let bucket = self.map.overflow_buckets + number * BUCKET_BYTES;
+        self.arena.store(last + NEXT, bucket, Ordering::Release);
+        Ok(bucket)
+    }
+
+    /// Replaces the value of a pair, if both words are still as found.
+    pub(crate) fn index_update(&self, pair: Pair, value: ValueWord) -> Option<Pair> {
+        let swapped = self.arena.compare_exchange(pair.at + 8, pair.value.0, value.0).is_ok();
+        if !swapped {
+            return None;
+        }
+        if self.arena_word(pair.at) == pair.entry.0 {
+            return Some(Pair { value, ..pair });
+        }
+        // The pair was removed and given to another name whose value had the same bits: undo.
+        let _ = self.arena.compare_exchange(pair.at + 8, value.0, pair.value.0);
+        None
+    }
+
+    /// Stores a value into a pair that the caller's flag protects.
+    pub(crate) fn index_set(&self, pair: Pair, entry: EntryWord, value: ValueWord) {
+        self.arena.store(pair.at + 8, value.0, Ordering::Release);
+        self.arena.store(pair.at, entry.0, Ordering::Release);
+    }
+
+    /// Removes a pair that the caller's flag protects.
+    pub(crate) fn index_remove(&self, pair: Pair) {
+        self.arena.store(pair.at, 0, Ordering::Release);
+        self.arena.fetch_add(header::INDEX_USED, u64::MAX);
+    }
+}

@@ -1,0 +1,197 @@
+//! Directory logs at run time: claiming words, growing (DirectFS III-F, Algorithm 1 lines 4 to 12).
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{ChunkKind, Inode, LogExtentHead, LogExtentKind, LogWord};
+use vellum_media::{Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
+
+use crate::cachelet::{Cachelet, field};
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::slots::Op;
+
+/// Cookie of the first entry ever made in a directory (1 and 2 are `.` and `..`).
+pub(crate) const FIRST_COOKIE: u64 = 3;
+
+/// The tail of a log, as the directory's cachelet holds it: extent slot in bits 16.., large in bit
+/// 15, next word in bits 0..15. 0: the log has no extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tail(pub(crate) u64);
+
+impl Tail {
+    pub(crate) fn new(extent: u64, kind: LogExtentKind, index: u64) -> Self {
+        Self(extent << 16 | u64::from(kind == LogExtentKind::Large) << 15 | index)
+    }
+
+    pub(crate) fn extent(self) -> u64 {
+        self.0 >> 16
+    }
+
+    pub(crate) fn kind(self) -> LogExtentKind {
+        if self.0 >> 15 & 1 == 1 { LogExtentKind::Large } else { LogExtentKind::Small }
+    }
+
+    pub(crate) fn index(self) -> u64 {
+        self.0 & 0x7FFF
+    }
+
+    fn is_full(self) -> bool {
+        self.0 == 0 || self.index() >= self.kind().words()
+    }
+}
+
+/// A word of a log that this operation may write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    /// Pool offset.
+    pub(crate) at: u64,
+    /// Cookie of the entry to be named there.
+    pub(crate) cookie: u64,
+}
+
+impl<M: Memories> Core<M> {
+    /// Reads and checks the head of a log extent of directory `owner`.
+    pub(crate) fn log_head(&self, extent: u64, owner: u64) -> Result<LogExtentHead> {
+        let place = Place::Slot(extent);
+        let at = self.slot_at(extent)?;
+        let mut head = LogExtentHead::new(0, 0, 0, LogExtentKind::Small, false);
+        self.pool.read(at, head.as_mut_bytes());
+        if !head.is_sound(extent, owner) {
+            return Err(Error::damaged("directory log extent unsound", place));
+        }
+        let wanted = match head.kind() {
+            LogExtentKind::Small => ChunkKind::Entries,
+            LogExtentKind::Large => ChunkKind::Blocks,
+        };
+        if self.kind_of_slot(extent) != Some(wanted)
+            || head.kind() == LogExtentKind::Large && !extent.is_multiple_of(32)
+        {
+            return Err(Error::damaged("directory log extent in a wrong chunk", place));
+        }
+        Ok(head)
+    }
+
+    /// Writes the head of a new extent and zeroes its words. Flushed, not fenced.
+    pub(crate) fn write_extent(
+        &self,
+        extent: u64,
+        owner: u64,
+        base_cookie: u64,
+        kind: LogExtentKind,
+        compacted: bool,
+    ) {
+        let at = self.geometry.slot_at(extent);
+        let head = LogExtentHead::new(extent, owner, base_cookie, kind, compacted);
+        match kind {
+            LogExtentKind::Small => {
+                let mut bytes = [0; LogExtentKind::Small.bytes() as usize];
+                bytes[..32].copy_from_slice(head.as_bytes());
+                self.pool.write(at, &bytes);
+                self.pool.flush(at, kind.bytes());
+            }
+            LogExtentKind::Large => {
+                self.pool.zero_through(at + 64, kind.bytes() - 64);
+                let mut line = [0; 64];
+                line[..32].copy_from_slice(head.as_bytes());
+                self.pool.write(at, &line);
+                self.pool.flush(at, 64);
+            }
+        }
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Claims the next word of a directory's log, by compare-and-swap on its tail.
+    pub(crate) fn log_claim(&self, dir: Cachelet) -> Result<Claim> {
+        let core = self.core;
+        let cell = core.cachelet_at(dir, field::TAIL);
+        loop {
+            let tail = Tail(core.arena.load(cell, Ordering::Acquire));
+            if tail.is_full() {
+                self.log_grow(dir, tail)?;
+                continue;
+            }
+            if core.arena.compare_exchange(cell, tail.0, tail.0 + 1).is_ok() {
+                let at = core.geometry.slot_at(tail.extent());
+                let base = core.word(at + std::mem::offset_of!(LogExtentHead, base_cookie) as u64);
+                return Ok(Claim {
+                    at: at + tail.kind().words_at() + 8 * tail.index(),
+                    cookie: base + tail.index(),
+                });
+            }
+        }
+    }
+
+    /// Adds an extent behind `full`, under the directory's growth lock.
+    fn log_grow(&self, dir: Cachelet, full: Tail) -> Result<()> {
+        let core = self.core;
+        let _lock = core.lock(self, dir);
+        if core.get(dir, field::TAIL) != full.0 {
+            return Ok(());
+        }
+        let owner = core.ino(dir);
+        if full.0 == 0 {
+            let extent = self.alloc(ChunkKind::Entries, 1)?;
+            core.write_extent(extent, owner, FIRST_COOKIE, LogExtentKind::Small, false);
+            core.pool.fence();
+            self.log_set_root(dir, extent);
+            core.set(dir, field::TAIL, Tail::new(extent, LogExtentKind::Small, 0).0);
+            return Ok(());
+        }
+        self.log_append(dir, full).map(|_| ())
+    }
+
+    /// Adds a fresh extent behind the tail, full or not; gives its slot.
+    pub(crate) fn log_append_fresh(&self, dir: Cachelet) -> Result<u64> {
+        let _lock = self.core.lock(self, dir);
+        // Claims race with this: what they claim in the old extent stays theirs.
+        self.log_append(dir, Tail(self.core.get(dir, field::TAIL)))
+    }
+
+    /// Adds an extent behind that of `last`. The caller holds the growth lock.
+    fn log_append(&self, dir: Cachelet, last: Tail) -> Result<u64> {
+        let core = self.core;
+        let owner = core.ino(dir);
+        let base = self.log_next_base(dir, last)?;
+        let extent = self.alloc_block()?;
+        core.write_extent(extent, owner, base, LogExtentKind::Large, false);
+        core.pool.fence();
+        let link = core.geometry.slot_at(last.extent()) + LogExtentHead::NEXT;
+        core.set_word(link, extent);
+        core.pool.flush(link, 8);
+        core.pool.fence();
+        core.set(dir, field::TAIL, Tail::new(extent, LogExtentKind::Large, 0).0);
+        Ok(extent)
+    }
+
+    /// The cookie that the extent after `full` starts with.
+    fn log_next_base(&self, dir: Cachelet, full: Tail) -> Result<u64> {
+        let core = self.core;
+        let head = core.log_head(full.extent(), core.ino(dir))?;
+        if !head.is_compacted() {
+            return Ok(head.base_cookie + full.kind().words());
+        }
+        // Compaction leaves no room at its end, so the last word names the highest cookie.
+        let at = core.geometry.slot_at(full.extent()) + full.kind().words_at();
+        let mut highest = head.base_cookie;
+        for index in 0..full.kind().words() {
+            let entry = LogWord(core.word(at + 8 * index)).entry();
+            if entry != 0 {
+                let cookie = core.word(core.slot_at(entry)? + vellum_layout::Entry::COOKIE);
+                highest = highest.max(cookie);
+            }
+        }
+        Ok(highest + 1)
+    }
+
+    /// Makes `extent` the first of the directory's log, durably.
+    pub(crate) fn log_set_root(&self, dir: Cachelet, extent: u64) {
+        let core = self.core;
+        let at = core.inode_at(dir) + Inode::ROOT;
+        core.set_word(at, extent);
+        core.pool.flush(at, 8);
+        core.pool.fence();
+        core.set(dir, field::ROOT, extent);
+    }
+}

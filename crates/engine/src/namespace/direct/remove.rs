@@ -1,0 +1,132 @@
+//! Removal (DirectFS III-E): delete flag, one atomic persistent write, then invalid; the rest is
+//! recycled in the background.
+
+use vellum_layout::{Entry, FileKind, IdentityWord, InodeState, LifeWord};
+use vellum_media::{Memories, Memory, Persistent};
+
+use super::Name;
+use super::index::{Pair, ValueWord};
+use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
+use crate::error::{Error, Result};
+use crate::namespace::Removal;
+use crate::slots::{Op, pause};
+
+/// Dead log words of a directory from which recycling starts (DirectFS III-G).
+const RECYCLE_AT_LEAST: u64 = 100;
+
+impl<M: Memories> Op<'_, M> {
+    /// Removes `name` from `dir`.
+    pub(crate) fn remove(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+        removal: Removal,
+        allow: &mut dyn FnMut(Cachelet) -> Result<()>,
+    ) -> Result<()> {
+        let core = self.core;
+        let mut tries = 0;
+        loop {
+            let pair = self.find_pair(dir, name)?.ok_or(Error::NotFound)?;
+            if pair.value.has(ValueWord::DELETING) {
+                pause(&mut tries);
+                continue;
+            }
+            let Some(victim) = self.cachelet_of(pair)? else { continue };
+            let Some(pair) = core.index_reload(pair) else { continue };
+            let is_dir = core.kind(victim) == FileKind::Directory;
+            allow(victim)?;
+            match removal {
+                Removal::File if is_dir => return Err(Error::IsDirectory),
+                Removal::Directory if !is_dir => return Err(Error::NotDirectory),
+                _ => {}
+            }
+            if is_dir {
+                self.ensure_indexed(victim)?;
+            }
+            if pair.value.has(ValueWord::DELETING | ValueWord::RENAMING) {
+                continue;
+            }
+            let Some(flagged) = core.index_update(pair, pair.value.with(ValueWord::DELETING))
+            else {
+                continue;
+            };
+            if is_dir && !self.begin_dying(victim) {
+                core.index_update(flagged, pair.value);
+                return Err(Error::NotEmpty);
+            }
+            self.bury(dir, flagged, victim);
+            return Ok(());
+        }
+    }
+
+    /// Marks an empty directory as dying, so that nothing more is created in it.
+    pub(crate) fn begin_dying(&self, dir: Cachelet) -> bool {
+        let at = self.core.cachelet_at(dir, field::CHILDREN);
+        self.core.arena.compare_exchange(at, 0, 1).is_ok()
+    }
+
+    /// Takes back [`Self::begin_dying`].
+    pub(crate) fn stop_dying(&self, dir: Cachelet) {
+        self.core.set(dir, field::CHILDREN, 0);
+    }
+
+    /// Commits the removal of a flagged name, and invalidates it.
+    fn bury(&self, dir: Cachelet, pair: Pair, victim: Cachelet) {
+        let core = self.core;
+        let now = self.change_time(dir);
+        let life = core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
+        core.set_word(life, LifeWord::dead(now).0);
+        core.pool.flush(life, 8);
+        core.pool.fence();
+        core.index_remove(pair);
+        self.entry_died(dir, now, core.kind(victim));
+        self.name_gone(victim, now);
+    }
+
+    /// Accounts for an entry of `dir` that was durably removed.
+    pub(crate) fn entry_died(&self, dir: Cachelet, now: i64, kind: FileKind) {
+        let core = self.core;
+        self.note_change(dir, now, -i64::from(kind == FileKind::Directory));
+        self.leave_children(dir);
+        let dead = core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1) as u32 + 1;
+        let children = core.get(dir, field::CHILDREN) >> 1;
+        if u64::from(dead) >= RECYCLE_AT_LEAST.max(children / 4) {
+            core.queue_work(dir);
+        }
+    }
+
+    /// A name of `victim` is gone: lowers its link count and, at zero, leaves the rest to the
+    /// background (or, while it is open, to the last close).
+    pub(crate) fn name_gone(&self, victim: Cachelet, now: i64) {
+        let core = self.core;
+        let left = match core.kind(victim) {
+            FileKind::Directory => {
+                core.set(victim, field::LINKS, 0);
+                0
+            }
+            _ => self.lower_links(victim),
+        };
+        if left > 0 {
+            self.store_links(victim, now);
+            core.drop_refs(victim, NAME_ONE);
+            return;
+        }
+        core.arena.fetch_max(core.cachelet_at(victim, field::CTIME), now as u64);
+        core.raise_flag(victim, flag::UNLINKED);
+        if core.drop_refs(victim, NAME_ONE) == 0 {
+            core.queue_work(victim);
+        } else {
+            self.make_orphan(victim);
+        }
+    }
+
+    /// Records durably that an open file has no name left.
+    fn make_orphan(&self, victim: Cachelet) {
+        let core = self.core;
+        let at = core.inode_at(victim);
+        let orphan = IdentityWord(core.word(at)).with_state(InodeState::Orphan);
+        core.set_word(at, orphan.0);
+        core.pool.flush(at, 8);
+        core.pool.fence();
+    }
+}

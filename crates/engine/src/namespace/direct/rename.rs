@@ -1,0 +1,394 @@
+//! Rename and exchange (DirectFS III-E, III-F): the new entry is prepared without disturbing
+//! anybody; the rename flags stand only while the journal record is committed and applied.
+
+use vellum_layout::{Entry, FileKind, Inode, LifeWord, LogWord, TargetWord};
+use vellum_media::{Memories, Memory, Persistent};
+
+use super::Name;
+use super::create::Draft;
+use super::index::{EntryWord, Key, Pair, ValueWord};
+use crate::cachelet::{Cachelet, field};
+use crate::core::{Core, header};
+use crate::error::{Error, Result};
+use crate::journal::Record;
+use crate::namespace::Rename;
+use crate::slots::{Op, pause};
+
+type Allow<'a> = &'a mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>;
+
+/// Holds the lock for moving directories between parents.
+struct RenameLock<'a, M: Memories>(&'a Core<M>);
+
+impl<M: Memories> Drop for RenameLock<'_, M> {
+    fn drop(&mut self) {
+        self.0.arena.store(header::RENAME_LOCK, 0, std::sync::atomic::Ordering::Release);
+    }
+}
+
+/// The two names of a rename, found.
+struct Ends {
+    from: Pair,
+    source: Cachelet,
+    to: Option<(Pair, Cachelet)>,
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Renames, replaces or exchanges.
+    pub(crate) fn rename(&self, rename: &Rename<'_>, allow: Allow<'_>) -> Result<()> {
+        let from = Name::new(self.core, rename.from_name)?;
+        let to = Name::new(self.core, rename.to_name)?;
+        self.ensure_indexed(rename.from_dir)?;
+        self.ensure_indexed(rename.to_dir)?;
+        let mut tries = 0;
+        loop {
+            if self.try_rename(rename, from, to, allow)? {
+                return Ok(());
+            }
+            pause(&mut tries);
+        }
+    }
+
+    /// One attempt; `false`: a name changed meanwhile, look again.
+    fn try_rename(
+        &self,
+        rename: &Rename<'_>,
+        from: Name<'_>,
+        to: Name<'_>,
+        allow: Allow<'_>,
+    ) -> Result<bool> {
+        let core = self.core;
+        let Some(ends) = self.find_ends(rename, from, to)? else { return Ok(false) };
+        let source_is_dir = core.kind(ends.source) == FileKind::Directory;
+        let moves_dir = rename.from_dir != rename.to_dir
+            && (source_is_dir
+                || rename.exchange
+                    && ends.to.is_some_and(|(_, c)| core.kind(c) == FileKind::Directory));
+        let _lock = moves_dir.then(|| self.lock_renames());
+        if !self.check_rename(rename, &ends, allow)? {
+            return Ok(true);
+        }
+        if rename.exchange {
+            let (to_pair, target) = ends.to.ok_or(Error::NotFound)?;
+            return self.try_exchange(rename, from, to, (ends.from, ends.source), (to_pair, target));
+        }
+        match ends.to {
+            Some((pair, victim)) => self.try_replace(rename, to, &ends, pair, victim),
+            None => self.try_move(rename, to, &ends),
+        }
+    }
+
+    fn find_ends(&self, rename: &Rename<'_>, from: Name<'_>, to: Name<'_>) -> Result<Option<Ends>> {
+        let Some((from, source)) = self.find_end(rename.from_dir, from)? else {
+            return Err(Error::NotFound);
+        };
+        let to = self.find_end(rename.to_dir, to)?;
+        let busy = |pair: Pair| pair.value.has(ValueWord::DELETING | ValueWord::RENAMING);
+        if busy(from) || to.is_some_and(|(pair, _)| busy(pair)) {
+            return Ok(None);
+        }
+        Ok(Some(Ends { from, source, to }))
+    }
+
+    fn find_end(&self, dir: Cachelet, name: Name<'_>) -> Result<Option<(Pair, Cachelet)>> {
+        loop {
+            let Some(pair) = self.find_pair(dir, name)? else { return Ok(None) };
+            let Some(cachelet) = self.cachelet_of(pair)? else { continue };
+            if let Some(pair) = self.core.index_reload(pair) {
+                return Ok(Some((pair, cachelet)));
+            }
+        }
+    }
+
+    /// Checks everything POSIX asks; `false`: nothing to do.
+    fn check_rename(&self, rename: &Rename<'_>, ends: &Ends, allow: Allow<'_>) -> Result<bool> {
+        let core = self.core;
+        let is_dir = |cachelet| core.kind(cachelet) == FileKind::Directory;
+        if rename.no_replace && ends.to.is_some() {
+            return Err(Error::Exists);
+        }
+        if rename.exchange && ends.to.is_none() {
+            return Err(Error::NotFound);
+        }
+        let across = rename.from_dir != rename.to_dir;
+        if across && is_dir(ends.source) && self.is_within(rename.to_dir, ends.source)? {
+            return Err(Error::Invalid("a directory cannot move into itself"));
+        }
+        let target = ends.to.map(|(_, cachelet)| cachelet);
+        if let Some(target) = target {
+            if across && is_dir(target) && self.is_within(rename.from_dir, target)? {
+                return Err(if rename.exchange {
+                    Error::Invalid("a directory cannot change places with its ancestor")
+                } else {
+                    Error::NotEmpty
+                });
+            }
+            if target == ends.source {
+                return Ok(false);
+            }
+        }
+        allow(ends.source, target)?;
+        if let (Some(target), false) = (target, rename.exchange) {
+            match (is_dir(ends.source), is_dir(target)) {
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether `dir` is `ancestor` or lies below it.
+    fn is_within(&self, dir: Cachelet, ancestor: Cachelet) -> Result<bool> {
+        let core = self.core;
+        let wanted = core.ino(ancestor);
+        let mut ino = core.ino(dir);
+        for _ in 0..core.geometry.meta_slots() {
+            if ino == wanted {
+                return Ok(true);
+            }
+            if ino == vellum_layout::ROOT_SLOT {
+                return Ok(false);
+            }
+            ino = core.word(core.slot_at(ino)? + Inode::PARENT);
+        }
+        Err(Error::damaged("directories form a circle", crate::error::Place::Inode(wanted)))
+    }
+
+    fn lock_renames(&self) -> RenameLock<'_, M> {
+        let core = self.core;
+        let mut tries = 0;
+        while core.arena.compare_exchange(header::RENAME_LOCK, 0, self.holder()).is_err() {
+            pause(&mut tries);
+        }
+        RenameLock(core)
+    }
+
+    fn flag(&self, pair: Pair) -> Option<Pair> {
+        self.core.index_update(pair, pair.value.with(ValueWord::RENAMING))
+    }
+
+    fn unflag(&self, flagged: Pair) {
+        self.core.index_update(flagged, flagged.value.without(ValueWord::RENAMING));
+    }
+
+    fn target_word(&self, cachelet: Cachelet) -> (TargetWord, u32) {
+        let core = self.core;
+        let word = TargetWord::new(core.ino(cachelet), core.kind(cachelet));
+        (word, core.identity(cachelet).generation())
+    }
+
+    fn draft_for(&self, dir: Cachelet, name: Name<'_>, of: Cachelet, now: i64) -> Result<Draft> {
+        let (target, generation) = self.target_word(of);
+        self.draft_entry(dir, name, target, generation, now)
+    }
+
+    /// The time of a change in both directories.
+    fn both_times(&self, rename: &Rename<'_>) -> i64 {
+        self.change_time(rename.from_dir).max(self.change_time(rename.to_dir))
+    }
+
+    /// Moves to a name that does not exist.
+    fn try_move(&self, rename: &Rename<'_>, to: Name<'_>, ends: &Ends) -> Result<bool> {
+        let core = self.core;
+        self.enter_children(rename.to_dir)?;
+        let now = self.both_times(rename);
+        let draft = match self.draft_for(rename.to_dir, to, ends.source, now) {
+            Ok(draft) => draft,
+            Err(error) => {
+                self.leave_children(rename.to_dir);
+                return Err(error);
+            }
+        };
+        let value = ends.from.value.without(ValueWord::READABLE);
+        let parent = core.ino(rename.to_dir);
+        let inserted = core.index_insert(self, parent, to.bytes, to.hash, draft.entry, value);
+        let flagged = match inserted {
+            Ok(Ok(new)) => match self.flag(ends.from) {
+                Some(from) => Ok((new, from)),
+                None => {
+                    core.index_remove(new);
+                    Err(Ok(false))
+                }
+            },
+            Ok(Err(_)) => Err(Ok(false)),
+            Err(error) => Err(Err(error)),
+        };
+        let (new, from) = match flagged {
+            Ok(pairs) => pairs,
+            Err(outcome) => {
+                self.discard_later(rename.to_dir, &draft, now);
+                self.leave_children(rename.to_dir);
+                return outcome;
+            }
+        };
+        let mut record = Record::new();
+        self.record_draft(&mut record, &draft);
+        self.record_death(&mut record, from, now);
+        self.record_parent(&mut record, rename, ends.source);
+        self.journal_commit(&record);
+        self.finish_moved(ends.source, now);
+        self.journal_apply(&record);
+        self.journal_retire();
+        core.index_remove(from);
+        core.index_set(new, new.entry, value.with(ValueWord::READABLE));
+        let kind = core.kind(ends.source);
+        self.note_change(rename.to_dir, now, i64::from(kind == FileKind::Directory));
+        self.entry_died(rename.from_dir, now, kind);
+        Ok(true)
+    }
+
+    /// Moves onto a name that exists.
+    fn try_replace(
+        &self,
+        rename: &Rename<'_>,
+        to: Name<'_>,
+        ends: &Ends,
+        to_pair: Pair,
+        victim: Cachelet,
+    ) -> Result<bool> {
+        let core = self.core;
+        let kind = core.kind(ends.source);
+        let victim_is_dir = core.kind(victim) == FileKind::Directory;
+        if victim_is_dir {
+            self.ensure_indexed(victim)?;
+        }
+        let now = self.both_times(rename);
+        let draft = self.draft_for(rename.to_dir, to, ends.source, now)?;
+        let Some((from, old)) = self.flag_both(ends.from, to_pair) else {
+            self.discard(&draft);
+            return Ok(false);
+        };
+        if victim_is_dir && !self.begin_dying(victim) {
+            self.unflag(from);
+            self.unflag(old);
+            self.discard(&draft);
+            return Err(Error::NotEmpty);
+        }
+        let mut record = Record::new();
+        self.record_draft(&mut record, &draft);
+        self.record_death(&mut record, from, now);
+        self.record_death(&mut record, old, now);
+        self.record_parent(&mut record, rename, ends.source);
+        self.journal_commit(&record);
+        self.finish_moved(ends.source, now);
+        self.journal_apply(&record);
+        self.journal_retire();
+        core.index_remove(from);
+        let key = Key::new(core.ino(rename.to_dir), to.hash);
+        let value = from.value.without(ValueWord::RENAMING);
+        core.index_set(old, EntryWord::new(key, draft.entry), value.with(ValueWord::RENAMING));
+        core.index_set(old, EntryWord::new(key, draft.entry), value);
+        self.entry_died(rename.from_dir, now, kind);
+        // One entry came and one went in the new directory.
+        self.core.arena.fetch_add(core.cachelet_at(rename.to_dir, field::CHILDREN), 2);
+        self.note_change(rename.to_dir, now, i64::from(kind == FileKind::Directory));
+        self.entry_died(rename.to_dir, now, core.kind(victim));
+        self.name_gone(victim, now);
+        Ok(true)
+    }
+
+    /// Swaps what two names stand for.
+    fn try_exchange(
+        &self,
+        rename: &Rename<'_>,
+        from: Name<'_>,
+        to: Name<'_>,
+        (from_pair, source): (Pair, Cachelet),
+        (to_pair, target): (Pair, Cachelet),
+    ) -> Result<bool> {
+        let core = self.core;
+        let now = self.both_times(rename);
+        let at_from = self.draft_for(rename.from_dir, from, target, now)?;
+        let at_to = match self.draft_for(rename.to_dir, to, source, now) {
+            Ok(draft) => draft,
+            Err(error) => {
+                self.discard(&at_from);
+                return Err(error);
+            }
+        };
+        let Some((first, second)) = self.flag_both(from_pair, to_pair) else {
+            self.discard(&at_from);
+            self.discard(&at_to);
+            return Ok(false);
+        };
+        let mut record = Record::new();
+        self.record_draft(&mut record, &at_from).record_draft(&mut record, &at_to);
+        self.record_death(&mut record, first, now);
+        self.record_death(&mut record, second, now);
+        self.record_parent(&mut record, rename, source);
+        let back = Rename { from_dir: rename.to_dir, to_dir: rename.from_dir, ..*rename };
+        self.record_parent(&mut record, &back, target);
+        self.journal_commit(&record);
+        self.finish_moved(source, now);
+        self.finish_moved(target, now);
+        self.journal_apply(&record);
+        self.journal_retire();
+        let clear = |pair: Pair| pair.value.without(ValueWord::RENAMING);
+        let first_word = EntryWord::new(Key::new(core.ino(rename.from_dir), from.hash), at_from.entry);
+        let second_word = EntryWord::new(Key::new(core.ino(rename.to_dir), to.hash), at_to.entry);
+        // Both keep the flag until both are set, so that nobody sees one file under both names.
+        core.index_set(first, first_word, second.value);
+        core.index_set(second, second_word, first.value);
+        core.index_set(first, first_word, clear(second));
+        core.index_set(second, second_word, clear(first));
+        for (dir, came, went) in
+            [(rename.from_dir, target, source), (rename.to_dir, source, target)]
+        {
+            core.arena.fetch_add(core.cachelet_at(dir, field::CHILDREN), 2);
+            self.note_change(dir, now, i64::from(core.kind(came) == FileKind::Directory));
+            self.entry_died(dir, now, core.kind(went));
+        }
+        Ok(true)
+    }
+
+    /// Flags two names in the order of their places, so that two renames cannot wait for each
+    /// other.
+    fn flag_both(&self, a: Pair, b: Pair) -> Option<(Pair, Pair)> {
+        let (low, high) = if a.at < b.at { (a, b) } else { (b, a) };
+        let low = self.flag(low)?;
+        let Some(high) = self.flag(high) else {
+            self.unflag(low);
+            return None;
+        };
+        Some(if a.at < b.at { (low, high) } else { (high, low) })
+    }
+
+    fn record_draft(&self, record: &mut Record, draft: &Draft) -> &Self {
+        record.witness(self.core.geometry.slot_at(draft.entry), draft.checksum);
+        record.store(draft.claim.at, LogWord::settled(draft.entry).0);
+        self
+    }
+
+    fn record_death(&self, record: &mut Record, pair: Pair, now: i64) {
+        let at = self.core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
+        record.store(at, LifeWord::dead(now).0);
+    }
+
+    /// A directory that changes parents names the new one.
+    fn record_parent(&self, record: &mut Record, rename: &Rename<'_>, moved: Cachelet) {
+        let core = self.core;
+        if core.kind(moved) == FileKind::Directory && rename.from_dir != rename.to_dir {
+            record.store(core.inode_at(moved) + Inode::PARENT, core.ino(rename.to_dir));
+        }
+    }
+
+    /// The inode moved has changed, too. Flushed; the record's next fence makes it durable.
+    fn finish_moved(&self, moved: Cachelet, now: i64) {
+        let core = self.core;
+        core.arena.fetch_max(core.cachelet_at(moved, field::CTIME), now as u64);
+        core.write_back_times(moved);
+    }
+
+    /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing
+    /// with it, to recycling: as a dead entry.
+    fn discard_later(&self, dir: Cachelet, draft: &Draft, now: i64) {
+        let core = self.core;
+        let life = core.geometry.slot_at(draft.entry) + Entry::LIFE;
+        core.set_word(life, LifeWord::dead(now).0);
+        core.pool.flush(life, 8);
+        core.pool.fence();
+        core.set_word(draft.claim.at, LogWord::settled(draft.entry).0);
+        core.pool.flush(draft.claim.at, 8);
+        core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1);
+    }
+}

@@ -1,0 +1,158 @@
+//! Namespaces: from names to inodes.
+//!
+//! One trait for designs that look up a component at a time (`direct`, `tree`) and for designs
+//! that resolve a whole path in one or two probes (`adaptive`). The caller (`fs::path`) deals with
+//! `.`, `..`, symlinks and limits; a namespace sees plain names. Permission is the caller's too:
+//! it is asked through `enter` before a directory is searched, so that a full-path design may ask
+//! once for a prefix that it knows to be unrestricted.
+
+pub(crate) mod direct;
+
+use vellum_layout::FileKind;
+use vellum_media::Memories;
+
+use crate::cachelet::Cachelet;
+use crate::core::Core;
+use crate::error::Result;
+use crate::slots::Op;
+
+/// How far a walk came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walked {
+    /// What was reached.
+    pub(crate) at: Cachelet,
+    /// The directory that holds it.
+    pub(crate) parent: Cachelet,
+    /// Bytes of the path that were used, separators included.
+    pub(crate) used: usize,
+}
+
+/// What to make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewInode<'a> {
+    pub(crate) kind: FileKind,
+    pub(crate) mode: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Device number.
+    pub(crate) device: u64,
+    /// Target of a symlink.
+    pub(crate) target: &'a [u8],
+}
+
+/// What a removal is willing to remove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// Anything but a directory.
+    File,
+    /// An empty directory.
+    Directory,
+}
+
+/// A change of names.
+pub(crate) struct Rename<'a> {
+    pub(crate) from_dir: Cachelet,
+    pub(crate) from_name: &'a [u8],
+    pub(crate) to_dir: Cachelet,
+    pub(crate) to_name: &'a [u8],
+    /// Fail if the new name exists.
+    pub(crate) no_replace: bool,
+    /// Swap the two names' targets.
+    pub(crate) exchange: bool,
+}
+
+/// An entry as a listing gives it; the name is borrowed from a buffer of the listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// Inode number.
+    pub ino: u64,
+    /// Position: a listing from here starts with the next entry.
+    pub cookie: u64,
+    /// The kind of file.
+    pub kind: FileKind,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+/// Where a listing is, so that the next call need not search. Only a hint: the cookie rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ListHint {
+    /// Log generation the hint is of.
+    pub(crate) generation: u64,
+    /// Log extent.
+    pub(crate) extent: u64,
+    /// Word within it.
+    pub(crate) index: u64,
+    /// Cookie after which the hint continues.
+    pub(crate) cookie: u64,
+}
+
+/// A design of namespace.
+pub(crate) trait Namespace<M: Memories>: Send + Sync {
+    /// Looks up one name.
+    fn lookup(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8]) -> Result<Cachelet>;
+
+    /// Walks plain components of `path` (separated by `/`, possibly several) from `start` until
+    /// its end, the first symlink (included), or a component `.` or `..` (excluded). `enter` is
+    /// asked for every directory that is searched. Empty components are skipped.
+    fn walk(
+        &self,
+        op: &Op<'_, M>,
+        start: Cachelet,
+        path: &[u8],
+        enter: &mut dyn FnMut(Cachelet) -> Result<()>,
+    ) -> Result<Walked>;
+
+    /// Makes an inode with a name.
+    fn create(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<Cachelet>;
+
+    /// Gives an inode another name.
+    fn link(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8], target: Cachelet) -> Result<()>;
+
+    /// Removes a name; `allow` is asked about the inode first.
+    fn remove(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: &[u8],
+        removal: Removal,
+        allow: &mut dyn FnMut(Cachelet) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Renames or exchanges; `allow` is asked about the inode moved and the one replaced.
+    fn rename(
+        &self,
+        op: &Op<'_, M>,
+        rename: &Rename<'_>,
+        allow: &mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Lists entries with cookies above `after`, ascending, until `each` says false.
+    fn list(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        after: u64,
+        hint: &mut ListHint,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()>;
+
+    /// The name of `child` in `dir` (for `getcwd`).
+    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: u64) -> Result<Vec<u8>>;
+
+    /// Makes sure that link count and times of a directory are known.
+    fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()>;
+
+    /// Recycles dead entries of `dir` and compacts its log where that is due. Called by the holder
+    /// of the background lease, outside any operation.
+    fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
+
+    /// Frees everything a removed directory still holds (log, dead entries). Same rules.
+    fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
+}

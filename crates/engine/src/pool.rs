@@ -1,0 +1,285 @@
+//! Pools as users meet them: made, opened, closed; with a thread for the background's work.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use vellum_layout::Superblock;
+use vellum_media::{MappedArena, MappedPool, MediaChoice, OpenMode, Real};
+
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::mount::{FormatOptions, MountOptions, Opened, attach, format};
+use crate::volume::Volume;
+
+/// The file system of production: on mapped memory.
+pub type RealFs = Fs<Real>;
+
+/// Shortest and longest rest of the background thread.
+const REST: std::ops::Range<Duration> = Duration::from_millis(5)..Duration::from_millis(200);
+
+/// What a new pool is to be like.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Bytes of the pool.
+    pub size_bytes: u64,
+    /// Label, at most 64 bytes.
+    pub label: String,
+    /// Bytes of metadata; by default a sixteenth of the pool.
+    pub metadata_bytes: Option<u64>,
+    /// Operations that can be under way at once.
+    pub thread_slots: Option<u32>,
+    /// What the pool lies on.
+    pub media: MediaChoice,
+    /// Use a file or device that exists, whatever it holds.
+    pub overwrite: bool,
+    /// Owner of the root directory.
+    pub owner: (u32, u32),
+}
+
+impl CreateOptions {
+    /// Defaults for a pool of `size_bytes`, owned by the caller.
+    pub fn new(size_bytes: u64) -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        Self {
+            size_bytes,
+            label: String::new(),
+            metadata_bytes: None,
+            thread_slots: None,
+            media: MediaChoice::Auto,
+            overwrite: false,
+            owner: (uid, gid),
+        }
+    }
+}
+
+/// How to open a pool.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// Nothing is changed.
+    pub read_only: bool,
+    /// What the pool lies on.
+    pub media: MediaChoice,
+    /// Touch every page first, so that no operation pays for it.
+    pub populate: bool,
+    /// Threads that recovery may use.
+    pub recovery_threads: usize,
+    /// Names and files that the caches can hold at once.
+    pub cache_entries: u64,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            media: MediaChoice::Auto,
+            populate: false,
+            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            cache_entries: 1 << 24,
+        }
+    }
+}
+
+/// An open pool.
+///
+/// Dropping it closes it in order; [`Pool::close`] also says whether that went well.
+#[derive(Debug)]
+pub struct Pool {
+    fs: Option<Arc<RealFs>>,
+    opened: Opened,
+    keeper: Option<Keeper>,
+}
+
+impl Pool {
+    /// Makes a pool in a file or on a device, and opens it.
+    ///
+    /// # Errors
+    /// The path exists, the size is impossible, the medium failed.
+    pub fn create(path: impl AsRef<Path>, options: &CreateOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let make = if options.overwrite { MappedPool::overwrite } else { MappedPool::create };
+        let memory = make(path, options.size_bytes, options.media)?;
+        Self::format(memory, options)
+    }
+
+    /// Makes a pool of `size_bytes` in anonymous memory: gone with the process.
+    ///
+    /// # Errors
+    /// The size is impossible, no memory.
+    pub fn memory(size_bytes: u64) -> Result<Self> {
+        let memory = MappedPool::anonymous(size_bytes)?;
+        Self::format(memory, &CreateOptions::new(size_bytes))
+    }
+
+    fn format(memory: MappedPool, options: &CreateOptions) -> Result<Self> {
+        let mut random = [0; 24];
+        fill_random(&mut random)?;
+        let (uuid, seed) = random.split_at(16);
+        let array = |bytes: &[u8]| bytes.try_into().map_err(|_| Error::Invalid("random bytes"));
+        let format_options = FormatOptions {
+            metadata_bytes: options.metadata_bytes,
+            thread_slots: options.thread_slots,
+            label: options.label.clone(),
+            uuid: uuid.try_into().map_err(|_| Error::Invalid("random bytes"))?,
+            hash_seed: u64::from_le_bytes(array(seed)?),
+            now_ns: crate::Clock::System.now(),
+            owner: options.owner,
+            known_zero: memory.known_zero(),
+        };
+        format(&memory, &format_options)?;
+        Self::start(memory, &PoolOptions::default())
+    }
+
+    /// Opens a pool; recovers it if it was not closed in order.
+    ///
+    /// # Errors
+    /// Not a pool, a later format, in use, damaged.
+    pub fn open(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let mode = OpenMode {
+            read_only: options.read_only,
+            media: options.media,
+            populate: options.populate,
+        };
+        let memory = MappedPool::open(path, mode)?;
+        Self::start(memory, options).map_err(|error| match error {
+            Error::Damaged { .. } if !options.read_only => {
+                Error::Refused { path: path.to_owned(), first: error.to_string() }
+            }
+            other => other,
+        })
+    }
+
+    fn start(memory: MappedPool, options: &PoolOptions) -> Result<Self> {
+        let mount = MountOptions {
+            read_only: options.read_only,
+            cache_entries: options.cache_entries,
+            recovery_threads: options.recovery_threads,
+            clock: crate::Clock::System,
+            boot_id: boot_id(),
+        };
+        let arena = |bytes| Ok(MappedArena::new(bytes)?);
+        let (fs, opened) = attach::<Real>(memory, arena, mount)?;
+        let keeper = (!options.read_only).then(|| Keeper::start(Arc::clone(&fs)));
+        Ok(Self { fs: Some(fs), opened, keeper })
+    }
+
+    /// The file system, by nodes and names: what adapters build on.
+    pub fn fs(&self) -> Arc<RealFs> {
+        match &self.fs {
+            Some(fs) => Arc::clone(fs),
+            None => unreachable!("the file system is taken only by close and drop"),
+        }
+    }
+
+    /// The file system, by paths, as this process's user: like `std::fs`.
+    pub fn volume(&self) -> Volume {
+        Volume::new(self.fs())
+    }
+
+    /// How the pool was found when it was opened.
+    pub fn opened(&self) -> Opened {
+        self.opened
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> Superblock {
+        self.fs().superblock().clone()
+    }
+
+    /// Closes in order.
+    ///
+    /// # Errors
+    /// Unlinked files are still open ([`Error::Busy`]), or the medium failed; the next opening
+    /// then recovers, which loses nothing that was promised.
+    pub fn close(mut self) -> Result<()> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<()> {
+        drop(self.keeper.take());
+        match self.fs.take() {
+            Some(fs) => fs.close(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Err(error) = self.shut() {
+            tracing::warn!(%error, "the pool could not be closed in order; the next opening recovers it");
+        }
+    }
+}
+
+/// The thread that does the background's work; ends when dropped.
+#[derive(Debug)]
+struct Keeper {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    fn start(fs: Arc<RealFs>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("vellum-keeper".into())
+            .spawn(move || keep(&fs, &told))
+            .inspect_err(|error| tracing::warn!(%error, "no thread for background work"))
+            .ok();
+        Self { stop, thread }
+    }
+}
+
+fn keep(fs: &RealFs, stop: &AtomicBool) {
+    let mut rest = REST.start;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::park_timeout(rest);
+        rest = match fs.maintain() {
+            Ok(0) => (rest * 2).min(REST.end),
+            Ok(_) => REST.start,
+            Err(error) => {
+                tracing::error!(%error, "background work failed");
+                REST.end
+            }
+        };
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                tracing::error!("the background thread had failed");
+            }
+        }
+    }
+}
+
+fn fill_random(bytes: &mut [u8]) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())
+            .map_err(std::io::Error::from)?;
+    }
+    Ok(())
+}
+
+/// The kernel's identity of this boot; zero where it cannot be known.
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: Vec<u8> =
+        text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    id
+}

@@ -1,0 +1,160 @@
+//! Thread slots and epochs: every operation runs between `op_begin` and `op_end`.
+//!
+//! The bracket does three things with one compare-and-swap on a line of its own: it gives the
+//! thread exclusive use of a slot (journal, preallocated inodes and entries), it pins the
+//! reclamation epoch, and it marks where an operation starts and ends. A thread comes back to the
+//! slot it used last; when all slots are taken it waits for one.
+//!
+//! Deviation from DirectFS, which preallocates per core: user space cannot stay on a core, so the
+//! unit is the slot, leased for one operation.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use vellum_media::{Memories, Memory};
+
+use crate::core::{Core, header};
+
+/// Bytes of one thread slot in the arena.
+pub(crate) const ARENA_SLOT_BYTES: u64 = 256;
+
+/// Word offsets within a thread slot in the arena.
+pub(crate) mod field {
+    /// 0: idle; else epoch << 1 | 1.
+    pub(crate) const STATE: u64 = 0;
+    /// Sequence number of the last journal record.
+    pub(crate) const SEQUENCE: u64 = 8;
+    /// Preallocated inodes: group << 32 | mask of slots left.
+    pub(crate) const INODES: u64 = 64;
+    /// Preallocated entries: group << 32 | mask of slots left.
+    pub(crate) const ENTRIES: u64 = 72;
+    /// Data blocks reserved but not yet claimed.
+    pub(crate) const RESERVED: u64 = 80;
+    /// Where this slot last found a free data block.
+    pub(crate) const BLOCK_HINT: u64 = 88;
+}
+
+/// Epochs that must pass before a retired object may be reused.
+pub(crate) const GRACE: u64 = 2;
+
+thread_local! {
+    static HINT: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+static NEXT_HINT: AtomicU32 = AtomicU32::new(0);
+
+/// A running operation: exclusive use of a slot and a pinned epoch, until dropped.
+pub(crate) struct Op<'a, M: Memories> {
+    pub(crate) core: &'a Core<M>,
+    pub(crate) slot: u32,
+}
+
+impl<M: Memories> Core<M> {
+    fn slot_word(&self, slot: u32, field: u64) -> u64 {
+        self.map.slots + u64::from(slot) * ARENA_SLOT_BYTES + field
+    }
+
+    /// Begins an operation.
+    pub(crate) fn op_begin(&self) -> Op<'_, M> {
+        let count = self.geometry.thread_slots;
+        let mut hint = HINT.get();
+        if hint == u32::MAX {
+            hint = NEXT_HINT.fetch_add(1, Ordering::Relaxed);
+            HINT.set(hint);
+        }
+        let mut slot = hint % count;
+        let mut tried = 0u32;
+        loop {
+            if self.try_enter(slot) {
+                if tried > 0 {
+                    HINT.set(slot);
+                }
+                return Op { core: self, slot };
+            }
+            slot = (slot + 1) % count;
+            tried += 1;
+            if tried.is_multiple_of(count) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn try_enter(&self, slot: u32) -> bool {
+        let epoch = self.arena.load(header::EPOCH, Ordering::Acquire);
+        let at = self.slot_word(slot, field::STATE);
+        self.arena.compare_exchange(at, 0, epoch << 1 | 1).is_ok()
+    }
+
+    /// Begins an operation on an idle slot of another thread (to take what it holds).
+    pub(crate) fn enter_idle(&self, slot: u32) -> Option<Op<'_, M>> {
+        self.try_enter(slot).then_some(Op { core: self, slot })
+    }
+
+    /// The present epoch: what is retired now may be reused [`GRACE`] epochs later.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.arena.load(header::EPOCH, Ordering::SeqCst)
+    }
+
+    /// Moves the epoch on if every running operation has seen the present one; gives the epoch.
+    pub(crate) fn try_advance(&self) -> u64 {
+        let epoch = self.epoch();
+        for slot in 0..self.geometry.thread_slots {
+            let state = self.arena.load(self.slot_word(slot, field::STATE), Ordering::SeqCst);
+            if state != 0 && state >> 1 != epoch {
+                return epoch;
+            }
+        }
+        match self.arena.compare_exchange(header::EPOCH, epoch, epoch + 1) {
+            Ok(_) => epoch + 1,
+            Err(now) => now,
+        }
+    }
+
+    /// Waits until everything that ran when this was called has ended. The caller is in no
+    /// operation itself.
+    pub(crate) fn wait_for_readers(&self) {
+        let until = self.epoch() + GRACE;
+        let mut tries = 0u32;
+        while self.try_advance() < until {
+            tries += 1;
+            if tries > 64 {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Reads a word of this operation's slot.
+    pub(crate) fn own(&self, field: u64) -> u64 {
+        self.core.arena.load(self.core.slot_word(self.slot, field), Ordering::Relaxed)
+    }
+
+    /// Sets a word of this operation's slot.
+    pub(crate) fn set_own(&self, field: u64, value: u64) {
+        self.core.arena.store(self.core.slot_word(self.slot, field), value, Ordering::Relaxed);
+    }
+
+    /// How locks and flags name this slot (never 0).
+    pub(crate) fn holder(&self) -> u64 {
+        u64::from(self.slot) + 1
+    }
+}
+
+impl<M: Memories> Drop for Op<'_, M> {
+    fn drop(&mut self) {
+        let at = self.core.slot_word(self.slot, field::STATE);
+        self.core.arena.store(at, 0, Ordering::Release);
+    }
+}
+
+/// Waits a little for another operation's short critical step.
+pub(crate) fn pause(tries: &mut u32) {
+    *tries += 1;
+    if *tries > 100 {
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
