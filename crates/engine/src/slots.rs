@@ -86,7 +86,7 @@ impl<M: Memories> Core<M> {
 
     /// Begins an operation on an idle slot of another thread (to take what it holds).
     pub(crate) fn enter_idle(&self, slot: u32) -> Option<Op<'_, M>> {
-        self.try_enter(slot).then_some(Op { core: self, slot })
+        self.try_enter(slot).then(|| Op { core: self, slot })
     }
 
     /// The present epoch: what is retired now may be reused [`GRACE`] epochs later.

@@ -52,7 +52,7 @@ struct Lease<'a, M: Memories>(&'a Core<M>);
 
 impl<'a, M: Memories> Lease<'a, M> {
     fn try_take(core: &'a Core<M>) -> Option<Self> {
-        core.arena.compare_exchange(header::LEASE, 0, 1).is_ok().then_some(Self(core))
+        core.arena.compare_exchange(header::LEASE, 0, 1).is_ok().then(|| Self(core))
     }
 }
 
@@ -77,7 +77,7 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Makes room: waits for the lease and does all the work there is. Outside any operation.
-    pub(crate) fn reclaim_now(&self) {
+    pub(crate) fn reclaim_now(&self) -> Result<()> {
         let mut tries = 0;
         let lease = loop {
             match Lease::try_take(&self.core) {
@@ -85,10 +85,11 @@ impl<M: Memories> Fs<M> {
                 None => pause(&mut tries),
             }
         };
-        while matches!(self.maintain_leased(), Ok(1..)) {}
+        while self.maintain_leased()? > 0 {}
         self.core.wait_for_readers();
         self.mapping.reclaim(&self.core);
         drop(lease);
+        Ok(())
     }
 
     fn maintain_leased(&self) -> Result<usize> {

@@ -56,7 +56,7 @@ impl<M: Memories> Fs<M> {
         let first = self.bracket(&mut run);
         match first {
             Err(Error::NoSpace(_) | Error::OutOfMemory(_)) => {
-                self.reclaim_now();
+                self.reclaim_now()?;
                 self.bracket(&mut run)
             }
             other => other,

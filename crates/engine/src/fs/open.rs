@@ -222,7 +222,7 @@ impl<M: Memories> Handle<M> {
     fn retry<T>(&self, run: impl Fn(Files<'_, M>) -> Result<T>) -> Result<T> {
         match run(self.fs().files()) {
             Err(Error::NoSpace(_)) => {
-                self.fs().reclaim_now();
+                self.fs().reclaim_now()?;
                 run(self.fs().files())
             }
             other => other,

@@ -21,9 +21,9 @@ impl<M: Memories> Fs<M> {
         if core.read_only {
             return Ok(());
         }
-        self.reclaim_now();
+        self.reclaim_now()?;
         self.write_back_directories()?;
-        self.reclaim_now();
+        self.reclaim_now()?;
         core.return_all_held();
         self.save_live_map();
         core.pool.fence();

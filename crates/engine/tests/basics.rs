@@ -1,0 +1,117 @@
+//! The first things a user does, on a pool in memory and in a file.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+
+use vellum::{CreateOptions, Error, Pool, PoolOptions};
+
+fn pool() -> Pool {
+    Pool::memory(8 << 20).unwrap()
+}
+
+#[test]
+fn files_keep_what_was_written() {
+    let pool = pool();
+    let volume = pool.volume();
+    volume.create_dir("/a").unwrap();
+    volume.write("/a/f", b"hello").unwrap();
+    assert_eq!(volume.read("/a/f").unwrap(), b"hello");
+    let mut file = volume.create("/a/g").unwrap();
+    file.write_all(&[7; 100_000]).unwrap();
+    file.seek(SeekFrom::Start(99_990)).unwrap();
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail).unwrap();
+    assert_eq!(tail, [7; 10]);
+    let names: Vec<_> = volume.read_dir("/a").unwrap().map(|entry| entry.unwrap().name).collect();
+    assert_eq!(names, ["f", "g"]);
+}
+
+#[test]
+fn names_come_and_go() {
+    let pool = pool();
+    let volume = pool.volume();
+    volume.write("/f", b"1").unwrap();
+    assert!(matches!(volume.create_dir("/f"), Err(Error::Exists)));
+    volume.hard_link("/f", "/g").unwrap();
+    assert_eq!(volume.metadata("/g").unwrap().nlink, 2);
+    volume.remove_file("/f").unwrap();
+    assert!(matches!(volume.metadata("/f"), Err(Error::NotFound)));
+    assert_eq!(volume.metadata("/g").unwrap().nlink, 1);
+    volume.symlink("g", "/s").unwrap();
+    assert_eq!(volume.read("/s").unwrap(), b"1");
+    volume.create_dir("/d").unwrap();
+    volume.rename("/g", "/d/h").unwrap();
+    assert!(matches!(volume.read("/s"), Err(Error::NotFound)));
+    assert!(matches!(volume.remove_dir("/d"), Err(Error::NotEmpty)));
+    volume.remove_file("/d/h").unwrap();
+    volume.remove_dir("/d").unwrap();
+    volume.remove_file("/s").unwrap();
+    assert_eq!(volume.read_dir("/").unwrap().count(), 0);
+    pool.close().unwrap();
+}
+
+#[test]
+fn a_pool_in_a_file_is_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::create(&path, &CreateOptions::new(8 << 20)).unwrap();
+    let volume = pool.volume();
+    for d in 0..20 {
+        volume.create_dir(format!("/d{d}")).unwrap();
+        for f in 0..40 {
+            let content = vec![f as u8; f * 97];
+            volume.write(format!("/d{d}/{}{f}", "n".repeat(f * 6)), &content).unwrap();
+        }
+    }
+    assert!(matches!(Pool::open(&path, &PoolOptions::default()), Err(Error::Media(_))));
+    drop(volume);
+    pool.close().unwrap();
+    for round in 0..3 {
+        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        assert!(pool.opened().was_clean, "round {round}");
+        let volume = pool.volume();
+        for d in 0..20 {
+            for f in 0..40 {
+                let name = format!("/d{d}/{}{f}", "n".repeat(f * 6));
+                assert_eq!(volume.read(&name).unwrap(), vec![f as u8; f * 97], "{name}");
+            }
+        }
+        let count = volume.read_dir("/d3").unwrap().count();
+        assert_eq!(count, 40);
+        assert_eq!(volume.metadata("/").unwrap().nlink, 22);
+    }
+}
+
+#[test]
+fn an_unlinked_file_lives_until_its_last_handle() {
+    let pool = pool();
+    let volume = pool.volume();
+    volume.write("/f", &[3; 9000]).unwrap();
+    let file = volume.open("/f").unwrap();
+    volume.remove_file("/f").unwrap();
+    pool.fs().maintain().unwrap();
+    let mut content = vec![0; 9000];
+    assert_eq!(file.read_at(0, &mut content).unwrap(), 9000);
+    assert_eq!(content, [3; 9000]);
+    assert_eq!(file.attr().unwrap().nlink, 0);
+    let free = pool.fs().stat_fs().blocks_free;
+    drop(file);
+    volume.write("/again", b"x").unwrap();
+    while pool.fs().maintain().unwrap() > 0 {}
+    assert!(pool.fs().stat_fs().blocks_free >= free);
+}
+
+#[test]
+fn a_million_creates_and_removes_leave_nothing_behind() {
+    let pool = pool();
+    let volume = pool.volume();
+    for round in 0..50 {
+        for f in 0..400 {
+            volume.write(format!("/file-{f}"), &[round; 5000]).unwrap();
+        }
+        for f in 0..400 {
+            volume.remove_file(format!("/file-{f}")).unwrap();
+        }
+    }
+    assert_eq!(volume.read_dir("/").unwrap().count(), 0);
+    pool.close().unwrap();
+}
