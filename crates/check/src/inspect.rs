@@ -1,1 +1,436 @@
-//! Single structures in words, for people.
+//! Single structures in words, for people. What is shown is what stands on the pool: journals are
+//! not applied, and unsound structures are shown with what is wrong.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use thiserror::Error;
+use vellum_layout::{
+    ChunkKind, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode, InodeState, LifeWord,
+    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, OwnerWord,
+    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, home_line,
+};
+use zerocopy::FromBytes;
+
+use crate::entrance::{self, Chunks};
+use crate::image::{Image, View, Window};
+use crate::journal::{self, Record};
+use crate::report::{Class, Sink, Summary};
+use crate::slots::read_text;
+
+/// Why something cannot be shown.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum InspectError {
+    /// The image has no superblock that can be used.
+    #[error("{0}")]
+    NotAPool(String),
+    /// The number is beyond what the pool has.
+    #[error("there is no {what} {number}: the pool has {count}")]
+    NoSuch {
+        /// What was asked for.
+        what: &'static str,
+        /// Its number.
+        number: u64,
+        /// How many there are.
+        count: u64,
+    },
+    /// The inode is no directory.
+    #[error("inode {0} is no directory in use")]
+    NoDirectory(u64),
+}
+
+struct Pool<'a> {
+    view: View<'a>,
+    superblock: Superblock,
+    geometry: Geometry,
+    chunks: Chunks,
+}
+
+impl<'a> Pool<'a> {
+    fn open(image: &'a dyn Image) -> Result<Self, InspectError> {
+        let view = View::new(image);
+        let mut sink = Sink::default();
+        let found = entrance::superblock(&view, &mut sink);
+        let usable = found.filter(|(superblock, _)| entrance::geometry(superblock, &mut sink));
+        let Some((superblock, _)) = usable else {
+            let report = sink.finish(Summary::default(), crate::Phase::Unknown);
+            let mut reasons = report.of(Class::NotAPool).chain(report.of(Class::Geometry));
+            let reason = reasons.next().map(|found| found.detail.clone());
+            return Err(InspectError::NotAPool(reason.unwrap_or_default()));
+        };
+        let geometry = superblock.geometry();
+        let chunks = Chunks::read(&view, &geometry, &mut sink);
+        Ok(Self {
+            view,
+            superblock,
+            geometry,
+            chunks,
+        })
+    }
+
+    fn has(what: &'static str, number: u64, count: u64) -> Result<(), InspectError> {
+        if number < count {
+            Ok(())
+        } else {
+            Err(InspectError::NoSuch {
+                what,
+                number,
+                count,
+            })
+        }
+    }
+
+    fn inode(&self, number: u64) -> Result<Inode, InspectError> {
+        Self::has("inode", number, self.geometry.meta_slots())?;
+        let at = self.geometry.slot_at(number);
+        let bytes = self.view.bytes::<{ SLOT_BYTES as usize }>(at);
+        Ok(Inode::read_from_bytes(&bytes).unwrap_or_default())
+    }
+
+    fn window(&self) -> Window<'_, 'a> {
+        Window::new(&self.view, self.geometry.meta_at, self.geometry.table_at)
+    }
+}
+
+/// Lines of `name: value`.
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, value: impl std::fmt::Display) -> &mut Self {
+        let _ = writeln!(self.0, "{name:<24}{value}");
+        self
+    }
+}
+
+/// The superblock, the state block and what the chunks hold.
+///
+/// # Errors
+/// The image has no usable superblock.
+pub fn superblock(image: &(impl Image + ?Sized)) -> Result<String, InspectError> {
+    let pool = Pool::open(&image)?;
+    let (sb, g) = (&pool.superblock, &pool.geometry);
+    let mut out = Lines(String::new());
+    out.add("uuid", sb.uuid_text())
+        .add("label", format_args!("{:?}", sb.label_text()))
+        .add("version", sb.version)
+        .add("compatible", format_args!("{:#x}", sb.compatible))
+        .add(
+            "read-only-compatible",
+            format_args!("{:#x}", sb.read_only_compatible),
+        )
+        .add("incompatible", format_args!("{:#x}", sb.incompatible))
+        .add("sequence", sb.sequence)
+        .add("created_ns", sb.created)
+        .add("hash_seed", format_args!("{:#018x}", sb.hash_seed))
+        .add("pool_bytes", g.pool_bytes)
+        .add("chunk_bytes", g.chunk_bytes)
+        .add("state_at", g.state_at)
+        .add(
+            "thread_slots",
+            format_args!("{} at {}", g.thread_slots, g.slots_at),
+        )
+        .add("chunk_table_at", g.chunk_table_at)
+        .add("live_map_at", g.live_map_at)
+        .add(
+            "metadata",
+            format_args!("{} chunks at {}", g.meta_chunks, g.meta_at),
+        );
+    for kind in [
+        ChunkKind::Inodes,
+        ChunkKind::Entries,
+        ChunkKind::Blocks,
+        ChunkKind::Free,
+    ] {
+        let name = format!("  {kind:?}").to_lowercase();
+        out.add(&name, format_args!("{} chunks", pool.chunks.count(kind)));
+    }
+    out.add(
+        "zone 0",
+        format_args!(
+            "{} blocks, table at {}, data at {}",
+            g.zone_blocks, g.table_at, g.data_at
+        ),
+    )
+    .add("last copy at", g.replica_at);
+    let word = |offset| pool.view.word(g.state_at + offset);
+    match StateWord(word(PoolState::WORD)).get() {
+        Some((PoolPhase::Clean, epoch)) => {
+            out.add("state", format_args!("closed in order, epoch {epoch}"))
+                .add("inodes saved", word(PoolState::INODES))
+                .add("data blocks saved", word(PoolState::BLOCKS));
+        }
+        Some((PoolPhase::Dirty, epoch)) => {
+            out.add(
+                "state",
+                format_args!("open, or not closed in order; epoch {epoch}"),
+            );
+        }
+        None => {
+            let state = word(PoolState::WORD);
+            out.add("state", format_args!("unsound: {state:#x}"));
+        }
+    }
+    out.add("last opener's process", word(PoolState::PID))
+        .add("opened_ns", word(PoolState::OPENED));
+    Ok(out.0)
+}
+
+/// Inode `number`.
+///
+/// # Errors
+/// The pool is unusable or has no such slot.
+pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, InspectError> {
+    let pool = Pool::open(&image)?;
+    let inode = pool.inode(number)?;
+    let identity = IdentityWord(inode.identity);
+    let owner = OwnerWord(inode.owner);
+    let links = LinksWord(inode.links);
+    let mut out = Lines(String::new());
+    out.add(
+        "chunk",
+        match pool.chunks.kind_of(number) {
+            Some(kind) => format!("{kind:?}").to_lowercase(),
+            None => "unsound".to_owned(),
+        },
+    )
+    .add(
+        "state",
+        match identity.state() {
+            Some(InodeState::Free) => "free".to_owned(),
+            Some(InodeState::Live) => "live".to_owned(),
+            Some(InodeState::Orphan) => "orphan".to_owned(),
+            None => format!("unknown: {}", identity.0 as u8),
+        },
+    )
+    .add(
+        "kind",
+        identity
+            .kind()
+            .map_or_else(|| "none".to_owned(), |kind| format!("{kind:?}")),
+    )
+    .add("mode", format_args!("{:04o}", identity.mode()))
+    .add("generation", identity.generation())
+    .add("owner", format_args!("{}:{}", owner.uid(), owner.gid()))
+    .add("links", links.links())
+    .add("flags", format_args!("{:#x}", links.flags()))
+    .add("size", inode.size)
+    .add("btime_ns", inode.btime)
+    .add("mtime_ns", inode.mtime)
+    .add("ctime_ns", inode.ctime)
+    .add("atime_ns", inode.atime)
+    .add("parent or device", inode.parent);
+    let expected = inode.expected_checksum(number);
+    let fits = if inode.checksum == expected {
+        "fits".to_owned()
+    } else {
+        format!("does not fit, needs {expected:#010x}")
+    };
+    out.add("checksum", format_args!("{:#010x}, {fits}", inode.checksum));
+    match (identity.kind(), MapRoot(inode.root).get()) {
+        (Some(FileKind::Directory), _) => {
+            out.add("first log extent", format_args!("slot {}", inode.root));
+        }
+        (Some(FileKind::Symlink), _) => {
+            out.add("text", format_args!("slot {}", inode.root));
+            let text = read_text(
+                &mut pool.window(),
+                &pool.geometry,
+                &pool.chunks,
+                inode.root,
+                number,
+            );
+            match text {
+                Ok((text, _)) => out.add("target", text.escape_ascii()),
+                Err(why) => out.add("target", why),
+            };
+        }
+        (_, Some((zone, id))) => {
+            out.add("mapping", format_args!("zone {zone}, id {id}"));
+        }
+        (_, None) if inode.root == 0 => {
+            out.add("mapping", "none");
+        }
+        (_, None) => {
+            out.add("mapping", format_args!("unsound: {:#x}", inode.root));
+        }
+    }
+    Ok(out.0)
+}
+
+/// The log of directory `number`: its extents, and every word with its entry.
+///
+/// # Errors
+/// The pool is unusable, or the inode is no directory.
+pub fn directory(image: &(impl Image + ?Sized), number: u64) -> Result<String, InspectError> {
+    let pool = Pool::open(&image)?;
+    let inode = pool.inode(number)?;
+    if !inode.is_sound(number) || IdentityWord(inode.identity).kind() != Some(FileKind::Directory) {
+        return Err(InspectError::NoDirectory(number));
+    }
+    let mut out = String::new();
+    let mut window = pool.window();
+    let mut visited = HashSet::new();
+    let mut slot = inode.root;
+    while slot != 0 {
+        let kind = match pool.chunks.kind_of(slot) {
+            Some(ChunkKind::Entries) => LogExtentKind::Small,
+            Some(ChunkKind::Blocks) => LogExtentKind::Large,
+            _ => {
+                let _ = writeln!(out, "slot {slot}: no place for an extent");
+                break;
+            }
+        };
+        let at = pool.geometry.slot_at(slot);
+        let Some(bytes) = window.get(at, kind.bytes() as usize).map(<[u8]>::to_vec) else {
+            let _ = writeln!(out, "slot {slot}: reaches out of the metadata");
+            break;
+        };
+        let Ok((head, _)) = LogExtentHead::read_from_prefix(&bytes) else {
+            break;
+        };
+        let sound = if head.is_sound(slot, number) && head.kind() == kind {
+            ""
+        } else {
+            ", UNSOUND"
+        };
+        let compacted = if head.is_compacted() {
+            ", compacted"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            out,
+            "extent at slot {slot}: {kind:?}, from cookie {}{compacted}, next {}{sound}",
+            head.base_cookie, head.next
+        );
+        if !sound.is_empty() {
+            break;
+        }
+        if !visited.insert(slot) {
+            let _ = writeln!(out, "  the log comes back to this extent");
+            break;
+        }
+        for (i, word) in bytes[kind.words_at() as usize..]
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .enumerate()
+        {
+            let word = LogWord(u64::from_le_bytes(*word));
+            if word.0 != 0 {
+                let pending = if word.is_pending() { ", pending" } else { "" };
+                let entry = entry_line(&pool, &mut window, word.entry());
+                let _ = writeln!(out, "  {i:>3}: slot {}{pending}: {entry}", word.entry());
+            }
+        }
+        slot = head.next;
+    }
+    Ok(out)
+}
+
+fn entry_line(pool: &Pool, window: &mut Window, slot: u64) -> String {
+    if pool.chunks.kind_of(slot) != Some(ChunkKind::Entries) {
+        return "not in a chunk of entries".to_owned();
+    }
+    let at = pool.geometry.slot_at(slot);
+    let head = window
+        .get(at, Entry::NAME as usize)
+        .and_then(|bytes| EntryHead::read_from_bytes(bytes).ok());
+    let Some(head) = head else {
+        return "reaches out of the metadata".to_owned();
+    };
+    let used = Entry::NAME as usize + usize::from(head.name_len);
+    let Some(bytes) = window.get(at, used).filter(|bytes| Entry::is_sound(bytes)) else {
+        return "UNSOUND".to_owned();
+    };
+    let life = LifeWord(head.life);
+    let target = TargetWord(head.target);
+    format!(
+        "\"{}\" cookie {}, {} since {} ns, names inode {} generation {} ({:?}), parent {}",
+        bytes[Entry::NAME as usize..].escape_ascii(),
+        head.cookie,
+        if life.is_alive() { "alive" } else { "dead" },
+        life.ns(),
+        target.ino(),
+        head.generation,
+        target.kind(),
+        head.parent,
+    )
+}
+
+/// The entry at metadata slot `slot`.
+///
+/// # Errors
+/// The pool is unusable or has no such slot.
+pub fn entry(image: &(impl Image + ?Sized), slot: u64) -> Result<String, InspectError> {
+    let pool = Pool::open(&image)?;
+    Pool::has("slot", slot, pool.geometry.meta_slots())?;
+    let line = entry_line(&pool, &mut pool.window(), slot);
+    Ok(format!("slot {slot}: {line}\n"))
+}
+
+/// The mapping table's entry of data block `block`.
+///
+/// # Errors
+/// The pool is unusable or has no such block.
+pub fn block(image: &(impl Image + ?Sized), block: u64) -> Result<String, InspectError> {
+    let pool = Pool::open(&image)?;
+    let geometry = &pool.geometry;
+    Pool::has("block", block, geometry.zone_blocks)?;
+    let word = MapWord(pool.view.word(geometry.table_at + block * 8));
+    let mut out = Lines(String::new());
+    out.add("state", format!("{:?}", word.state()).to_lowercase());
+    if word.state() != MapState::Free {
+        let lines = geometry.table_lines();
+        let run = word.logical() / vellum_layout::RUN_BLOCKS as u32;
+        let home = home_line(pool.superblock.hash_seed, word.id(), run, lines);
+        out.add("mapping id", word.id())
+            .add("logical block", word.logical())
+            .add("line", block / vellum_layout::RUN_BLOCKS)
+            .add("home line", home);
+    }
+    out.add(
+        "data at",
+        geometry.data_at + block * vellum_layout::BLOCK_BYTES,
+    );
+    Ok(out.0)
+}
+
+/// Every thread slot's journal that is not retired.
+///
+/// # Errors
+/// The pool is unusable.
+pub fn journals(image: &(impl Image + ?Sized)) -> Result<String, InspectError> {
+    let pool = Pool::open(&image)?;
+    let mut out = String::new();
+    for slot in 0..pool.geometry.thread_slots {
+        let (head, record) = journal::read(&pool.view, &pool.geometry, slot);
+        let _ = match record {
+            Record::Retired => continue,
+            Record::Unsound => writeln!(out, "thread slot {slot}: unsound head {:#x}", head.0),
+            Record::Torn(why) => writeln!(
+                out,
+                "thread slot {slot}: record {} of {} pairs never committed: {why}",
+                head.sequence(),
+                head.count()
+            ),
+            Record::Committed(_) => writeln!(
+                out,
+                "thread slot {slot}: record {} is committed:",
+                head.sequence()
+            ),
+        };
+        if let Record::Committed(pairs) = record {
+            for pair in pairs {
+                let _ = match pair.witnessed() {
+                    Some(at) => writeln!(out, "  witness {at:#x}: checksum {:#x}", pair.value),
+                    None => writeln!(out, "  store   {:#x}: {:#018x}", pair.at, pair.value),
+                };
+            }
+        }
+    }
+    if out.is_empty() {
+        out.push_str("every journal is retired\n");
+    }
+    Ok(out)
+}

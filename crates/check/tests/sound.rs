@@ -3,10 +3,12 @@
 mod testimage;
 
 use std::cell::Cell;
-use std::io::Write;
+use std::io::{self, Write};
+use std::time::Instant;
 
 use testimage::{TestImage, closed, sample};
-use vellum_check::{Options, Phase, Stage, check};
+use vellum_check::{Class, Image, MemoryImage, Options, Phase, Stage, check};
+use vellum_media::{HeapMemory, Memory};
 
 #[test]
 fn an_empty_pool_is_sound() {
@@ -83,4 +85,70 @@ fn progress_is_told() {
     };
     check(&closed().image.bytes, options);
     assert!(told.get() > 1);
+}
+
+/// An image with a block that cannot be read.
+struct Poisoned {
+    bytes: Vec<u8>,
+    at: u64,
+}
+
+impl Image for Poisoned {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        if at < self.at + 4096 && self.at < at + out.len() as u64 {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        Image::read(&self.bytes, at, out)
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let sample = closed();
+    let at = sample.image.geometry.meta_at / 4096 * 4096;
+    for at in [0, 4096, sample.image.geometry.table_at, at] {
+        let poisoned = Poisoned {
+            bytes: sample.image.bytes.clone(),
+            at,
+        };
+        let report = check(&poisoned, Options::default());
+        let found: Vec<_> = report.of(Class::Unreadable).collect();
+        assert_eq!(found.len(), 1, "{report}");
+        assert_eq!(found[0].place, format!("offset {at}"));
+        assert_eq!(report.exit_code() & 8, 8);
+    }
+}
+
+#[test]
+fn memories_are_read_as_well() {
+    let sample = closed();
+    let pool = HeapMemory::new(sample.image.bytes.len() as u64);
+    pool.write(0, &sample.image.bytes);
+    let report = check(&MemoryImage(&pool), Options::default());
+    assert_eq!(report, check(&sample.image.bytes, Options::default()));
+    assert_eq!(pool.damaged(), None);
+}
+
+/// A pool with a million files in a thousand directories.
+#[test]
+#[ignore = "long: lays out 1.5 GiB"]
+fn a_million_files() {
+    let mut image = TestImage::of_size(3 << 29, Some(512 << 20));
+    for d in 0..1000 {
+        let directory = image.directory(1, format!("directory {d}").as_bytes());
+        for f in 0..1000 {
+            let blocks = u32::from((d * 1000 + f) % 8 == 0);
+            image.file(directory, format!("file {f}").as_bytes(), blocks);
+        }
+    }
+    image.close();
+    let start = Instant::now();
+    let report = check(&image.bytes, Options::default());
+    let took = start.elapsed();
+    assert_eq!(report.findings, [], "{report}");
+    println!("{report}\nchecked in {took:?}");
 }
