@@ -10,6 +10,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod arena;
+mod ask;
 mod backing;
 pub mod count;
 mod error;
@@ -23,6 +24,7 @@ mod persistence;
 mod sim;
 
 pub use arena::MappedArena;
+pub use ask::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
 pub use error::MediaError;
 pub use heap::HeapMemory;
 pub use isa::{FlushVariant, Isa, VectorVariant};

@@ -1,0 +1,66 @@
+//! What a mount is to be like.
+
+use std::sync::Arc;
+
+use crate::ask::Information;
+
+/// How to mount.
+#[derive(Clone)]
+pub struct MountConfig {
+    /// The kernel refuses every change.
+    pub read_only: bool,
+    /// What the mount table shows as the source: the pool's path, by which a mount is found again.
+    pub fs_name: String,
+    /// Users other than the one who mounts may use it; the kernel checks permission bits in any
+    /// case.
+    pub allow_other: bool,
+    /// Threads that serve requests, at least one.
+    pub threads: usize,
+    /// Ask for every `open` and `close` (off: the first `open` is answered "not needed", and the
+    /// kernel opens files without a request from then on). For measurements.
+    pub open_requests: bool,
+    /// Further options of the mount.
+    pub flags: MountFlags,
+    /// What an information request through the root is answered with.
+    pub information: Option<Arc<Information>>,
+}
+
+/// Options of any mount, as in mount(8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountFlags {
+    /// Set-id bits count.
+    pub suid: bool,
+    /// Device files work.
+    pub dev: bool,
+    /// Programs cannot be run.
+    pub no_exec: bool,
+    /// Access times stay.
+    pub no_atime: bool,
+}
+
+impl Default for MountConfig {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            fs_name: "vellum".into(),
+            allow_other: rustix::process::geteuid().is_root(),
+            threads: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 16),
+            open_requests: false,
+            flags: MountFlags::default(),
+            information: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for MountConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MountConfig")
+            .field("read_only", &self.read_only)
+            .field("fs_name", &self.fs_name)
+            .field("allow_other", &self.allow_other)
+            .field("threads", &self.threads)
+            .field("open_requests", &self.open_requests)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,24 @@
+//! Mounts a Vellum file system, for programs that need a kernel path.
+//!
+//! The mount is one more user of the engine in its own process: requests of the kernel come in
+//! through `/dev/fuse` and are answered by the same code that a linked program runs. The kernel
+//! checks permissions and caches names, attributes and contents for as long as it likes, because a
+//! mounted pool has no other user.
+//!
+//! * [`mount`] mounts; the [`Session`] waits for the end, or brings it about.
+//! * [`mounts`] reads the kernel's table of mounts.
+//! * [`ask_information`] asks a mount from outside, through an ioctl on its root.
+#![forbid(unsafe_code)]
+
+mod adapter;
+mod ask;
+mod config;
+mod convert;
+pub mod mounts;
+mod server;
+mod session;
+mod table;
+
+pub use ask::{Information, ask_information};
+pub use config::{MountConfig, MountFlags};
+pub use session::{End, Error, Session, Stopper, mount};

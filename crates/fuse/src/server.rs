@@ -1,0 +1,411 @@
+//! What the kernel asks, answered by the engine. Nothing here knows how requests and answers
+//! travel; the adapter does.
+
+use std::cell::RefCell;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use fuser::Errno;
+use vellum::media::Real;
+use vellum::{Allocate, Attr, Cred, DirEntry, Error, FileKind, Node, RealFs, RenameFlags, SetAttr, StatFs};
+
+use crate::convert::errno;
+use crate::table::{Known, Table};
+
+/// The outcome of a request.
+pub(crate) type Answer<T> = Result<T, Errno>;
+
+/// Bytes that one request to copy copies at most, so that it can be interrupted between requests.
+const COPY_BYTES: u64 = 16 << 20;
+/// Bytes copied at once.
+const COPY_PIECE_BYTES: usize = 1 << 20;
+/// Entries whose attributes are got at once.
+const LIST_BATCH: usize = 16;
+/// Cookies of the entries that every directory has; those of names are above.
+const COOKIE_DOT: u64 = 1;
+/// See [`COOKIE_DOT`].
+const COOKIE_DOT_DOT: u64 = 2;
+
+/// An entry of a directory that was put aside.
+struct Listed {
+    ino: u64,
+    cookie: u64,
+    kind: FileKind,
+    name: Vec<u8>,
+}
+
+impl Listed {
+    fn entry(&self) -> DirEntry<'_> {
+        let Self { ino, cookie, kind, ref name } = *self;
+        DirEntry { ino, cookie, kind, name }
+    }
+}
+
+/// Which end of data a seek looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seek {
+    Data,
+    Hole,
+}
+
+/// One mounted file system.
+pub(crate) struct Server {
+    pub(crate) fs: Arc<RealFs>,
+    table: Table,
+    /// Held for reading by every request; true: no request is answered any more.
+    closed: RwLock<bool>,
+}
+
+impl Server {
+    pub(crate) fn new(fs: Arc<RealFs>) -> Self {
+        let table = Table::new(fs.root());
+        Self { fs, table, closed: RwLock::new(false) }
+    }
+
+    /// Lets a request in.
+    fn enter(&self) -> Answer<RwLockReadGuard<'_, bool>> {
+        let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
+        if *closed { Err(Errno::ENODEV) } else { Ok(closed) }
+    }
+
+    /// Waits for the requests under way, answers no further ones, and lets every file go.
+    pub(crate) fn close(&self) {
+        let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
+        *closed = true;
+        self.table.clear();
+    }
+
+    /// Files that the kernel knows.
+    pub(crate) fn known_files(&self) -> usize {
+        self.table.len()
+    }
+
+    fn known(&self, ino: u64) -> Answer<Arc<Known>> {
+        self.table.get(ino).ok_or(Errno::ESTALE)
+    }
+
+    /// Counts a lookup, and gives the attributes that go with it.
+    fn entry(&self, node: Node<Real>) -> Answer<Attr> {
+        let attr = self.fs.attr(&node).map_err(|e| errno(&e))?;
+        self.table.count(node);
+        Ok(attr)
+    }
+
+    /// `None`: there is no such name.
+    pub(crate) fn lookup(&self, dir: u64, name: &[u8]) -> Answer<Option<Attr>> {
+        let _open = self.enter()?;
+        let dir = self.known(dir)?;
+        match self.fs.lookup(&Cred::root(), &dir.node, name) {
+            Ok(node) => self.entry(node).map(Some),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(errno(&error)),
+        }
+    }
+
+    pub(crate) fn forget(&self, ino: u64, lookups: u64) {
+        if let Ok(_open) = self.enter() {
+            self.table.forget(ino, lookups);
+        }
+    }
+
+    pub(crate) fn attr(&self, ino: u64) -> Answer<Attr> {
+        let _open = self.enter()?;
+        self.fs.attr(&self.known(ino)?.node).map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn set_attr(&self, ino: u64, set: &SetAttr) -> Answer<Attr> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        self.fs.set_attr(&Cred::root(), &known.node, set).map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn read_link(&self, ino: u64) -> Answer<Vec<u8>> {
+        let _open = self.enter()?;
+        self.fs.read_link(&self.known(ino)?.node).map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn mknod(
+        &self,
+        cred: &Cred,
+        dir: u64,
+        name: &[u8],
+        kind: FileKind,
+        mode: u32,
+        device: u32,
+    ) -> Answer<Attr> {
+        let _open = self.enter()?;
+        let dir = self.known(dir)?;
+        let mode = (mode & 0o7777) as u16;
+        let node = self.fs.mknod(cred, &dir.node, name, kind, mode, u64::from(device));
+        self.entry(node.map_err(|e| errno(&e))?)
+    }
+
+    pub(crate) fn mkdir(&self, cred: &Cred, dir: u64, name: &[u8], mode: u32) -> Answer<Attr> {
+        let _open = self.enter()?;
+        let dir = self.known(dir)?;
+        let node = self.fs.mkdir(cred, &dir.node, name, (mode & 0o7777) as u16);
+        self.entry(node.map_err(|e| errno(&e))?)
+    }
+
+    pub(crate) fn symlink(
+        &self,
+        cred: &Cred,
+        dir: u64,
+        name: &[u8],
+        target: &[u8],
+    ) -> Answer<Attr> {
+        let _open = self.enter()?;
+        let dir = self.known(dir)?;
+        let node = self.fs.symlink(cred, &dir.node, name, target);
+        self.entry(node.map_err(|e| errno(&e))?)
+    }
+
+    pub(crate) fn link(&self, cred: &Cred, ino: u64, dir: u64, name: &[u8]) -> Answer<Attr> {
+        let _open = self.enter()?;
+        let (known, dir) = (self.known(ino)?, self.known(dir)?);
+        self.fs.link(cred, &known.node, &dir.node, name).map_err(|e| errno(&e))?;
+        self.entry(known.node.clone())
+    }
+
+    pub(crate) fn unlink(&self, cred: &Cred, dir: u64, name: &[u8]) -> Answer<()> {
+        let _open = self.enter()?;
+        self.fs.unlink(cred, &self.known(dir)?.node, name).map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn rmdir(&self, cred: &Cred, dir: u64, name: &[u8]) -> Answer<()> {
+        let _open = self.enter()?;
+        self.fs.rmdir(cred, &self.known(dir)?.node, name).map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn rename(
+        &self,
+        cred: &Cred,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        flags: u32,
+    ) -> Answer<()> {
+        let _open = self.enter()?;
+        let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+        let (from_dir, to_dir) = (self.known(from.0)?, self.known(to.0)?);
+        let done = self.fs.rename(cred, &from_dir.node, from.1, &to_dir.node, to.1, flags);
+        done.map_err(|e| errno(&e))
+    }
+
+    /// Reads, and gives the bytes to `reply`: they stay in a buffer of this thread.
+    pub(crate) fn read<T>(
+        &self,
+        ino: u64,
+        offset: u64,
+        size: u32,
+        no_atime: bool,
+        reply: impl FnOnce(Answer<&[u8]>) -> T,
+    ) -> T {
+        thread_local! {
+            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            let read = self.read_into(ino, offset, &mut buffer[..size], no_atime);
+            reply(read.map(|len| &buffer[..len]))
+        })
+    }
+
+    fn read_into(&self, ino: u64, offset: u64, out: &mut [u8], no_atime: bool) -> Answer<usize> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        let handle = known.handle(&self.fs, no_atime).map_err(|e| errno(&e))?;
+        handle.read_at(offset, out).map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Answer<u32> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        let handle = known.handle(&self.fs, false).map_err(|e| errno(&e))?;
+        let len = handle.write_at(offset, data).map_err(|e| errno(&e))?;
+        Ok(len as u32)
+    }
+
+    pub(crate) fn sync(&self) -> Answer<()> {
+        let _open = self.enter()?;
+        self.fs.sync().map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn allocate(&self, ino: u64, mode: i32, offset: u64, len: u64) -> Answer<()> {
+        const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let _open = self.enter()?;
+        let mode = match mode {
+            0 => Allocate::Grow,
+            libc::FALLOC_FL_KEEP_SIZE => Allocate::KeepSize,
+            PUNCH_HOLE => Allocate::PunchHole,
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        let known = self.known(ino)?;
+        let handle = known.handle(&self.fs, false).map_err(|e| errno(&e))?;
+        handle.allocate(mode, offset, len).map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn seek(&self, ino: u64, offset: u64, seek: Seek) -> Answer<u64> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        let handle = known.handle(&self.fs, false).map_err(|e| errno(&e))?;
+        let found = match seek {
+            Seek::Data => handle.seek_data(offset),
+            Seek::Hole => handle.seek_hole(offset),
+        };
+        found.map_err(|e| errno(&e))
+    }
+
+    /// Copies without a way through the kernel; gives how many bytes, perhaps fewer than asked.
+    pub(crate) fn copy_range(
+        &self,
+        from: (u64, u64),
+        to: (u64, u64),
+        len: u64,
+    ) -> Answer<u32> {
+        let _open = self.enter()?;
+        let (source, target) = (self.known(from.0)?, self.known(to.0)?);
+        let source = source.handle(&self.fs, false).map_err(|e| errno(&e))?;
+        let target = target.handle(&self.fs, false).map_err(|e| errno(&e))?;
+        let len = len.min(COPY_BYTES);
+        let mut buffer = vec![0; COPY_PIECE_BYTES.min(len as usize)];
+        let mut done = 0;
+        while done < len {
+            let want = buffer.len().min((len - done) as usize);
+            let copied = source.read_at(from.1 + done, &mut buffer[..want]);
+            let copied = copied.and_then(|got| match got {
+                0 => Ok(0),
+                got => target.write_at(to.1 + done, &buffer[..got]),
+            });
+            match copied {
+                Ok(0) => break,
+                Ok(copied) => done += copied as u64,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(errno(&error)),
+            }
+        }
+        Ok(done as u32)
+    }
+
+    /// Gives entries of a directory after a cookie, with `.` and `..`, until `add` says that there
+    /// is no room; that entry is not consumed.
+    pub(crate) fn list(
+        &self,
+        ino: u64,
+        after: u64,
+        add: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Answer<()> {
+        let _open = self.enter()?;
+        let dir = self.known(ino)?;
+        for dot in self.dots(ino, &dir, after)?.into_iter().flatten() {
+            if !add(dot) {
+                return Ok(());
+            }
+        }
+        let mut position = dir.position();
+        let after = after.max(COOKIE_DOT_DOT);
+        let done = self.fs.list(&dir.node, after, &mut position, add);
+        dir.set_position(position);
+        done.map_err(|e| errno(&e))
+    }
+
+    /// The same with attributes; every name but `.` and `..` that is taken counts as looked up.
+    pub(crate) fn list_plus(
+        &self,
+        ino: u64,
+        after: u64,
+        add: &mut dyn FnMut(DirEntry<'_>, &Attr) -> bool,
+    ) -> Answer<()> {
+        let _open = self.enter()?;
+        let dir = self.known(ino)?;
+        for dot in self.dots(ino, &dir, after)?.into_iter().flatten() {
+            // The kernel looks only at the number and the kind of these two.
+            let attr = self.fs.attr(&dir.node).map_err(|e| errno(&e))?;
+            if !add(dot, &Attr { ino: dot.ino, ..attr }) {
+                return Ok(());
+            }
+        }
+        let mut after = after.max(COOKIE_DOT_DOT);
+        let mut batch = Vec::with_capacity(LIST_BATCH);
+        loop {
+            let before = dir.position();
+            self.collect(&dir, after, &mut batch)?;
+            for listed in &batch {
+                if !self.add_with_attr(&dir, listed, add)? {
+                    // So that the next request finds where it goes on.
+                    let mut position = before;
+                    let stop = listed.cookie;
+                    let mut skip = |entry: DirEntry<'_>| entry.cookie < stop;
+                    let done = self.fs.list(&dir.node, after, &mut position, &mut skip);
+                    dir.set_position(position);
+                    return done.map_err(|e| errno(&e));
+                }
+            }
+            match batch.last() {
+                Some(last) if batch.len() == LIST_BATCH => after = last.cookie,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Up to [`LIST_BATCH`] entries: a look-up cannot run inside a listing.
+    fn collect(&self, dir: &Known, after: u64, batch: &mut Vec<Listed>) -> Answer<()> {
+        batch.clear();
+        let mut position = dir.position();
+        let done = self.fs.list(&dir.node, after, &mut position, &mut |entry| {
+            let room = batch.len() < LIST_BATCH;
+            if room {
+                let DirEntry { ino, cookie, kind, name } = entry;
+                batch.push(Listed { ino, cookie, kind, name: name.to_vec() });
+            }
+            room
+        });
+        dir.set_position(position);
+        done.map_err(|e| errno(&e))
+    }
+
+    fn add_with_attr(
+        &self,
+        dir: &Known,
+        listed: &Listed,
+        add: &mut dyn FnMut(DirEntry<'_>, &Attr) -> bool,
+    ) -> Answer<bool> {
+        let node = match self.fs.lookup(&Cred::root(), &dir.node, &listed.name) {
+            Ok(node) => node,
+            // Removed since it was listed.
+            Err(Error::NotFound) => return Ok(true),
+            Err(error) => return Err(errno(&error)),
+        };
+        let attr = self.fs.attr(&node).map_err(|e| errno(&e))?;
+        let added = add(listed.entry(), &attr);
+        if added {
+            self.table.count(node);
+        }
+        Ok(added)
+    }
+
+    /// Those of `.` and `..` that come after a cookie.
+    fn dots(&self, ino: u64, dir: &Known, after: u64) -> Answer<[Option<DirEntry<'static>>; 2]> {
+        let dot = |ino, cookie, name| {
+            let kind = FileKind::Directory;
+            (after < cookie).then_some(DirEntry { ino, cookie, kind, name })
+        };
+        if after >= COOKIE_DOT_DOT {
+            return Ok([None, None]);
+        }
+        let above = self.fs.parent_ino(&dir.node).map_err(|e| errno(&e))?;
+        Ok([dot(ino, COOKIE_DOT, b"."), dot(above, COOKIE_DOT_DOT, b"..")])
+    }
+
+    pub(crate) fn stat_fs(&self) -> Answer<StatFs> {
+        let _open = self.enter()?;
+        Ok(self.fs.stat_fs())
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("known_files", &self.known_files()).finish_non_exhaustive()
+    }
+}

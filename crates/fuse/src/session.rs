@@ -1,0 +1,250 @@
+//! From mounting to the end of a mount.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use fuser::{Config, MountOption, SessionACL};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::MountFlags as KernelFlags;
+use thiserror::Error;
+use vellum::RealFs;
+
+use crate::adapter::Adapter;
+use crate::config::MountConfig;
+use crate::mounts;
+use crate::server::Server;
+
+/// How long users of a mount that is to end may finish, before they are cut off.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Why a directory could not be mounted on.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The directory cannot be used.
+    #[error("cannot mount on {}: {source}", dir.display())]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A pool is mounted there.
+    #[error("{} is mounted on {} already: unmount it first, or choose another directory", pool.display(), dir.display())]
+    Mounted {
+        /// The directory.
+        dir: PathBuf,
+        /// The pool.
+        pool: PathBuf,
+    },
+    /// No FUSE in this kernel, or no permission to use it.
+    #[error("cannot open /dev/fuse ({0}): the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)")]
+    Device(io::Error),
+    /// The kernel refused the mount.
+    #[error("the kernel refuses to mount on {}: {source}", dir.display())]
+    Refused {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The session with the kernel could not be started or broke.
+    #[error("the session with the kernel failed: {0}")]
+    Session(io::Error),
+}
+
+/// How a mount ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was unmounted, and every user had finished.
+    Finished,
+    /// It was asked to end, and users that did not finish in time were cut off.
+    CutOff,
+}
+
+enum Event {
+    /// The kernel has no more requests.
+    Over(io::Result<()>),
+    /// Somebody wants the end.
+    Stop,
+}
+
+/// A mounted file system, served by threads of this process.
+#[derive(Debug)]
+pub struct Session {
+    server: Arc<Server>,
+    dir: PathBuf,
+    events: Receiver<Event>,
+    stopper: Stopper,
+}
+
+/// Brings the end of a mount about, from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper(Sender<Event>);
+
+impl Stopper {
+    /// Asks for the end: the mount goes from the tree of names, its users may finish for ten
+    /// seconds, and are then cut off. Asking twice cuts them off at once.
+    pub fn stop(&self) {
+        // No receiver: it has ended.
+        let _ = self.0.send(Event::Stop);
+    }
+}
+
+/// Mounts a file system on a directory and serves it until [`Session::wait`] returns.
+///
+/// # Errors
+/// See [`Error`].
+pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Session, Error> {
+    let unusable = |source| Error::Directory { dir: dir.to_owned(), source };
+    let dir = dir.canonicalize().map_err(unusable)?;
+    if !dir.is_dir() {
+        return Err(unusable(io::ErrorKind::NotADirectory.into()));
+    }
+    if let Ok(Some(mounted)) = mounts::at(&dir) {
+        return Err(Error::Mounted { dir, pool: mounted.pool });
+    }
+    let server = Arc::new(Server::new(fs));
+    let adapter = Adapter {
+        server: Arc::clone(&server),
+        open_requests: config.open_requests,
+        information: config.information.clone(),
+    };
+    let session = match mount_directly(&dir, config)? {
+        Some(device) => {
+            fuser::Session::from_fd(adapter, device, access(config), session_config(config))
+                .inspect_err(|_| drop(mounts::unmount(&dir, true)))
+        }
+        None => fuser::Session::new(adapter, &dir, &session_config(config)),
+    };
+    let session = session.map_err(|source| Error::Refused { dir: dir.clone(), source })?;
+    let (sender, events) = channel();
+    let stopper = Stopper(sender.clone());
+    std::thread::Builder::new()
+        .name("vellum-session".into())
+        .spawn(move || {
+            // Nobody may be waiting any more.
+            let _ = sender.send(Event::Over(session.run()));
+        })
+        .map_err(Error::Session)?;
+    Ok(Session { server, dir, events, stopper })
+}
+
+/// Mounts by the system call, which root may; gives nothing if somebody else asks.
+fn mount_directly(dir: &Path, config: &MountConfig) -> Result<Option<OwnedFd>, Error> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let device = rustix::fs::open("/dev/fuse", flags, Mode::empty())
+        .map_err(|errno| Error::Device(errno.into()))?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    if config.allow_other {
+        data.push_str(",allow_other");
+    }
+    let refused = |source| Error::Refused { dir: dir.to_owned(), source };
+    let data = CString::new(data).map_err(|error| refused(error.into()))?;
+    let mut flags = KernelFlags::empty();
+    flags.set(KernelFlags::RDONLY, config.read_only);
+    flags.set(KernelFlags::NOSUID, !config.flags.suid);
+    flags.set(KernelFlags::NODEV, !config.flags.dev);
+    flags.set(KernelFlags::NOEXEC, config.flags.no_exec);
+    flags.set(KernelFlags::NOATIME, config.flags.no_atime);
+    let name = config.fs_name.as_str();
+    match rustix::mount::mount(name, dir, mounts::FS_TYPE, flags, data.as_c_str()) {
+        Ok(()) => Ok(Some(device)),
+        Err(Errno::PERM) => Ok(None),
+        Err(errno) => Err(refused(errno.into())),
+    }
+}
+
+fn access(config: &MountConfig) -> SessionACL {
+    if config.allow_other { SessionACL::All } else { SessionACL::Owner }
+}
+
+/// The same for the way through `fusermount3`.
+fn session_config(config: &MountConfig) -> Config {
+    let mut options = vec![
+        MountOption::FSName(config.fs_name.replace('\\', "\\\\").replace(',', "\\,")),
+        MountOption::Subtype("vellum".into()),
+        MountOption::DefaultPermissions,
+    ];
+    let flags = config.flags;
+    for (wanted, option) in [
+        (config.read_only, MountOption::RO),
+        (flags.suid, MountOption::Suid),
+        (flags.dev, MountOption::Dev),
+        (flags.no_exec, MountOption::NoExec),
+        (flags.no_atime, MountOption::NoAtime),
+    ] {
+        if wanted {
+            options.push(option);
+        }
+    }
+    let mut session = Config::default();
+    session.mount_options = options;
+    session.acl = access(config);
+    session.n_threads = Some(config.threads.max(1));
+    session.clone_fd = true;
+    session
+}
+
+impl Session {
+    /// Where it is mounted.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A way to end it from elsewhere.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Files that the kernel knows.
+    pub fn known_files(&self) -> usize {
+        self.server.known_files()
+    }
+
+    /// Waits until the mount has ended: unmounted by somebody, or stopped. When this returns, no
+    /// request is under way and no file is held, so that the pool can be closed.
+    ///
+    /// # Errors
+    /// The session with the kernel broke.
+    pub fn wait(self) -> Result<End, Error> {
+        let over = match self.events.recv() {
+            Ok(Event::Over(result)) => Some(result),
+            Ok(Event::Stop) => self.end(),
+            // Both senders live in `self` and the session's thread.
+            Err(_) => None,
+        };
+        self.server.close();
+        match over {
+            Some(Ok(())) => Ok(End::Finished),
+            Some(Err(source)) => Err(Error::Session(source)),
+            None => Ok(End::CutOff),
+        }
+    }
+
+    /// Unmounts; gives nothing if users had to be cut off.
+    fn end(&self) -> Option<io::Result<()>> {
+        if mounts::at(&self.dir).is_ok_and(|mounted| mounted.is_some())
+            && let Err(error) = mounts::unmount(&self.dir, true)
+        {
+            tracing::warn!(%error, dir = %self.dir.display(), "cannot unmount");
+        }
+        match self.events.recv_timeout(GRACE) {
+            Ok(Event::Over(result)) => Some(result),
+            Ok(Event::Stop) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                tracing::warn!(dir = %self.dir.display(), "files are still in use: cut off");
+                None
+            }
+        }
+    }
+}

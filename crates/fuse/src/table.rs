@@ -1,0 +1,142 @@
+//! The nodes that the kernel knows, by inode number.
+//!
+//! The kernel counts how often each inode was looked up and forgets that many; until then it may
+//! ask about the inode, whatever happened to its names. So a node is held for as long as the kernel
+//! knows it, which is also as long as any file of it is open. Requests therefore need no file
+//! handles: the inode number is enough.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use vellum::media::Real;
+use vellum::{Cred, Handle, ListPosition, Node, OpenOptions, RealFs, Result};
+
+/// Parts of the table, each with its own lock.
+const SHARDS: usize = 64;
+
+/// A file that the kernel knows.
+pub(crate) struct Known {
+    pub(crate) node: Node<Real>,
+    /// For reading and writing; made when it is first needed.
+    handle: OnceLock<Handle<Real>>,
+    /// The same, for files opened with `O_NOATIME`.
+    quiet: OnceLock<Handle<Real>>,
+    /// Where the latest listing stopped. Only a hint, so listings may share it.
+    position: Mutex<ListPosition>,
+}
+
+impl Known {
+    fn new(node: Node<Real>) -> Self {
+        Self {
+            node,
+            handle: OnceLock::new(),
+            quiet: OnceLock::new(),
+            position: Mutex::default(),
+        }
+    }
+
+    /// The file, open. The kernel has checked how each of its own files was opened.
+    pub(crate) fn handle(&self, fs: &Arc<RealFs>, no_atime: bool) -> Result<&Handle<Real>> {
+        let slot = if no_atime { &self.quiet } else { &self.handle };
+        if let Some(handle) = slot.get() {
+            return Ok(handle);
+        }
+        let options = OpenOptions {
+            read: true,
+            write: !fs.is_read_only(),
+            no_atime,
+            ..OpenOptions::default()
+        };
+        let opened = fs.open_node(&Cred::root(), &self.node, &options)?;
+        Ok(slot.get_or_init(|| opened))
+    }
+
+    /// A copy of the listing hint.
+    pub(crate) fn position(&self) -> ListPosition {
+        *locked(&self.position)
+    }
+
+    /// Remembers where a listing stopped.
+    pub(crate) fn set_position(&self, position: ListPosition) {
+        *locked(&self.position) = position;
+    }
+}
+
+struct Counted {
+    known: Arc<Known>,
+    lookups: u64,
+}
+
+type Shard = HashMap<u64, Counted>;
+
+/// The table.
+pub(crate) struct Table {
+    shards: Vec<Mutex<Shard>>,
+}
+
+impl Table {
+    /// A table that knows the root, for ever.
+    pub(crate) fn new(root: Node<Real>) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let table = Self { shards };
+        table.count(root);
+        table
+    }
+
+    fn shard(&self, ino: u64) -> MutexGuard<'_, Shard> {
+        locked(&self.shards[ino as usize % SHARDS])
+    }
+
+    /// The file with this number, if the kernel may know it.
+    pub(crate) fn get(&self, ino: u64) -> Option<Arc<Known>> {
+        self.shard(ino).get(&ino).map(|counted| Arc::clone(&counted.known))
+    }
+
+    /// Counts one lookup of a file.
+    pub(crate) fn count(&self, node: Node<Real>) -> Arc<Known> {
+        let ino = node.ino();
+        let mut shard = self.shard(ino);
+        if let Some(counted) = shard.get_mut(&ino) {
+            counted.lookups += 1;
+            return Arc::clone(&counted.known);
+        }
+        let known = Arc::new(Known::new(node));
+        shard.insert(ino, Counted { known: Arc::clone(&known), lookups: 1 });
+        known
+    }
+
+    /// Takes `lookups` back; the file is let go when none is left.
+    pub(crate) fn forget(&self, ino: u64, lookups: u64) {
+        if ino == fuser::INodeNo::ROOT.0 {
+            return;
+        }
+        let mut shard = self.shard(ino);
+        let Some(counted) = shard.get_mut(&ino) else {
+            tracing::warn!(ino, "the kernel forgets a file it did not know");
+            return;
+        };
+        counted.lookups = counted.lookups.saturating_sub(lookups);
+        let gone = if counted.lookups == 0 { shard.remove(&ino) } else { None };
+        drop(shard);
+        // Dropping the last node of a file runs the engine, so not under the lock.
+        drop(gone);
+    }
+
+    /// Lets everything go.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let taken = std::mem::take(&mut *locked(shard));
+            drop(taken);
+        }
+    }
+
+    /// Files that the kernel knows.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| locked(shard).len()).sum()
+    }
+}
+
+/// A panic elsewhere leaves these maps whole: they change by single insertions and removals.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
