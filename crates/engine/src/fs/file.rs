@@ -46,6 +46,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Blocks that a piece touches at most.
 const PIECE_BLOCKS: usize = (PIECE_BYTES / BLOCK_BYTES) as usize + 1;
 
+/// How often an operation waits for blocks in limbo before it says that there is no space.
+const ROOM_TRIES: u32 = 16;
+
 /// Flag in a mapping root: blocks may lie beyond the end of file.
 pub(crate) const BEYOND: u64 = 1 << 62;
 /// Flag in the cachelet's `BLOCKS`: the count is known.
@@ -105,19 +108,21 @@ impl Root {
 }
 
 impl<M: Memories> Files<'_, M> {
-    /// Makes an attempt, which is one operation; if it lacks space that blocks in limbo could give,
-    /// waits for their readers between operations and makes it once more.
+    /// Makes an attempt, which is one operation; while it lacks space that blocks in limbo could
+    /// give, waits for their readers between operations and makes it again. Others may take what
+    /// was reclaimed, so a few times.
     fn with_room<T>(&self, mut attempt: impl FnMut() -> std::result::Result<T, Stop>) -> Result<T> {
-        let mut first = true;
+        let mut tries = 0;
         loop {
             match attempt() {
                 Ok(done) => return Ok(done),
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Short(blocks)) => {
-                    if !first || self.mapping.usage(self.core).free < blocks {
+                    let hopeless = self.mapping.usage(self.core).free < blocks;
+                    if hopeless || tries == ROOM_TRIES {
                         return Err(Error::NoSpace("data blocks"));
                     }
-                    first = false;
+                    tries += 1;
                     self.core.wait_for_readers();
                     self.mapping.reclaim(self.core);
                 }

@@ -258,14 +258,13 @@ fn churn_at_95_percent_does_not_lengthen_searches() {
         cost(&h, &mut live.iter().copied()),
         cost(&h, &mut (1 << 20..(1 << 20) + 4000)),
     );
-    let mut next = files as u32 + 1;
-    for _ in 0..10 * files {
+    let first = files as u32 + 1;
+    for next in first..first + 10 * files as u32 {
         let at = numbers.below(files) as usize;
         assert_eq!(release(&h, live[at], 0, 8, 8), 8);
         h.settle();
         live[at] = next;
         claim(&h, next, 0, 8, MapState::Mapped);
-        next += 1;
     }
     let old = (
         cost(&h, &mut live.iter().copied()),
