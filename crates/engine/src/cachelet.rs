@@ -75,10 +75,18 @@ pub(crate) mod flag {
     pub(crate) const DIRTY: u64 = 8;
     /// No name is left; the inode dies with the last reference.
     pub(crate) const UNLINKED: u64 = 16;
-    /// Used since the eviction queue last looked (second chance).
+    /// Directories: searched since eviction last came by (second chance).
     pub(crate) const TOUCHED: u64 = 32;
-    /// In the eviction queue.
-    pub(crate) const EVICTABLE: u64 = 64;
+    /// Directories: children, dead entries, subdirectories and log tail are known; building the
+    /// index again leaves them alone.
+    pub(crate) const COUNTED: u64 = 64;
+    /// Being evicted; whoever finds the cachelet through its inode clears this and so keeps it.
+    pub(crate) const EVICTING: u64 = 128;
+    /// Evicted: nobody may use it any more, a new one is made.
+    pub(crate) const EVICTED: u64 = 256;
+    /// Directories: counts evictions from bit 32 on. A miss in the index counts only if this and
+    /// [`INDEXED`] were the same before and after.
+    pub(crate) const GENERATION: u64 = 1 << 32;
 }
 
 /// One reference in [`field::REFS`].
@@ -221,9 +229,25 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The cachelet that the inode's `nv_pointer` names, if it is of this mount.
-    pub(crate) fn nv_pointer(&self, inode_at: u64) -> Option<Cachelet> {
-        let word = self.word(inode_at + Inode::CACHELET);
+    /// Takes a cachelet out of an eviction that is under way; `false`: it is too late.
+    fn keep_from_eviction(&self, cachelet: Cachelet) -> bool {
+        let mut flags = self.get(cachelet, field::FLAGS);
+        loop {
+            match flags & (flag::EVICTING | flag::EVICTED) {
+                0 => return true,
+                flag::EVICTING => {}
+                _ => return false,
+            }
+            let at = self.cachelet_at(cachelet, field::FLAGS);
+            match self.arena.compare_exchange(at, flags, flags & !flag::EVICTING) {
+                Ok(_) => return true,
+                Err(now) => flags = now,
+            }
+        }
+    }
+
+    /// The cachelet that an `nv_pointer` names, if it is of this mount.
+    fn nv_pointer(&self, word: u64) -> Option<Cachelet> {
         let cachelet = word & ((1 << POINTER_BITS) - 1);
         let fresh = word >> POINTER_BITS == u64::from(self.pool_epoch);
         (fresh && cachelet != 0 && cachelet < self.map.cachelet_count)
@@ -242,12 +266,12 @@ impl<M: Memories> Core<M> {
             return Err(Error::Stale);
         }
         loop {
-            if let Some(found) = self.nv_pointer(inode_at) {
-                if self.ino(found) == ino {
+            let stale = self.word(inode_at + Inode::CACHELET);
+            if let Some(found) = self.nv_pointer(stale) {
+                if self.ino(found) == ino && self.keep_from_eviction(found) {
                     return Ok(found);
                 }
             }
-            let stale = self.word(inode_at + Inode::CACHELET);
             let made = self.fill_cachelet(ino, inode_at)?;
             let word = self.nv_pointer_to(made);
             match self.pool.compare_exchange(inode_at + Inode::CACHELET, stale, word) {

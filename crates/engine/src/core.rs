@@ -29,6 +29,8 @@ pub(crate) struct ArenaMap {
     pub(crate) cachelets: u64,
     /// How many cachelets there are.
     pub(crate) cachelet_count: u64,
+    /// Names from which on eviction starts.
+    pub(crate) index_limit: u64,
     /// The mapping's own structures.
     pub(crate) mapping: u64,
     /// Bytes of the arena.
@@ -53,6 +55,10 @@ pub(crate) mod header {
     pub(crate) const CACHELETS_USED: u64 = 208;
     /// First overflow bucket never used.
     pub(crate) const OVERFLOW_FRESH: u64 = 256;
+    /// Head of the list of free overflow buckets (tagged).
+    pub(crate) const OVERFLOW_FREE: u64 = 272;
+    /// Overflow buckets in use.
+    pub(crate) const OVERFLOW_USED: u64 = 280;
     /// Entries in the index.
     pub(crate) const INDEX_USED: u64 = 264;
     /// Search position for each kind of metadata chunk (4 words).
@@ -61,10 +67,8 @@ pub(crate) mod header {
     pub(crate) const FREE_SLOTS: u64 = 384;
     /// Inodes in use.
     pub(crate) const INODES: u64 = 448;
-    /// First in, first out queue of directories that may be evicted: head and tail.
-    pub(crate) const EVICT_HEAD: u64 = 512;
-    /// See [`EVICT_HEAD`].
-    pub(crate) const EVICT_TAIL: u64 = 520;
+    /// The hand of eviction: the cachelet it looks at next.
+    pub(crate) const EVICT_HAND: u64 = 512;
     /// Bytes of the first page.
     pub(crate) const BYTES: u64 = 4096;
 }
@@ -95,6 +99,7 @@ impl ArenaMap {
             overflow_count,
             cachelets,
             cachelet_count,
+            index_limit: entries / 8 * 7,
             mapping,
             bytes: page(mapping + mapping_bytes),
         }

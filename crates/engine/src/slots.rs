@@ -30,8 +30,6 @@ pub(crate) mod field {
     pub(crate) const ENTRIES: u64 = 72;
     /// Data blocks reserved but not yet claimed.
     pub(crate) const RESERVED: u64 = 80;
-    /// Where this slot last found a free data block.
-    pub(crate) const BLOCK_HINT: u64 = 88;
 }
 
 /// Epochs that must pass before a retired object may be reused.

@@ -86,6 +86,7 @@ impl<M: Memories> Fs<M> {
             }
         };
         while self.maintain_leased()? > 0 {}
+        self.namespace.evict(&self.core, true)?;
         self.core.wait_for_readers();
         self.mapping.reclaim(&self.core);
         drop(lease);
@@ -107,9 +108,10 @@ impl<M: Memories> Fs<M> {
         if !doomed.is_empty() {
             self.bury_all(doomed)?;
         }
+        let evicted = self.namespace.evict(core, false)?;
         core.try_advance();
         self.mapping.reclaim(core);
-        Ok(work.len())
+        Ok(work.len() + evicted as usize)
     }
 
     /// Frees files without names that nobody has open, all under the same few fences.

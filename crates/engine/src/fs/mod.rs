@@ -49,12 +49,16 @@ impl<M: Memories> std::fmt::Debug for Fs<M> {
 }
 
 impl<M: Memories> Fs<M> {
-    /// Runs a modifying operation in a bracket; if there is no room, does the background's work
-    /// and tries once more.
-    fn with_room<T>(&self, mut run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
+    /// Runs a modifying operation in a bracket.
+    fn with_room<T>(&self, run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
         self.core.check_writable()?;
-        let first = self.bracket(&mut run);
-        match first {
+        self.with_op(run)
+    }
+
+    /// Runs an operation in a bracket; if there is no room (reading needs some in the arena), does
+    /// the background's work and tries once more.
+    pub(crate) fn with_op<T>(&self, mut run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
+        match self.bracket(&mut run) {
             Err(Error::NoSpace(_) | Error::OutOfMemory(_)) => {
                 self.reclaim_now()?;
                 self.bracket(&mut run)
@@ -63,7 +67,6 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Runs an operation in a bracket.
     fn bracket<T>(&self, run: &mut dyn FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
         let result = run(&self.core.op_begin());
         self.core.check_media()?;
@@ -111,7 +114,7 @@ impl<M: Memories> Fs<M> {
         CacheUsage {
             cachelets: word(header::CACHELETS_USED),
             index_entries: word(header::INDEX_USED),
-            index_buckets: self.core.map.bucket_count + word(header::OVERFLOW_FRESH),
+            index_buckets: self.core.map.bucket_count + word(header::OVERFLOW_USED),
             arena_bytes: self.core.map.bytes,
         }
     }

@@ -66,6 +66,8 @@ impl<M: Memories> std::fmt::Debug for Node<M> {
 impl<M: Memories> Fs<M> {
     /// Gives a reference back; the last one of an unlinked file hands it to the background.
     pub(crate) fn release_ref(&self, cachelet: Cachelet) {
+        // Without references the cachelet may be evicted, but not before this operation ends.
+        let _op = self.core.op_begin();
         let unlinked = self.core.has_flag(cachelet, flag::UNLINKED);
         if self.core.drop_refs(cachelet, REF_ONE) == 0
             && (unlinked || self.core.has_flag(cachelet, flag::UNLINKED))
@@ -87,12 +89,5 @@ impl<M: Memories> Fs<M> {
             }
             Ok(Node::hold(self, cachelet))
         })
-    }
-
-    /// Runs an operation that changes nothing.
-    pub(crate) fn with_op<T>(&self, run: impl FnOnce(&Op<'_, M>) -> crate::Result<T>) -> crate::Result<T> {
-        let result = run(&self.core.op_begin());
-        self.core.check_media()?;
-        result
     }
 }

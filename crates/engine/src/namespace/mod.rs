@@ -153,6 +153,10 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// of the background lease, outside any operation.
     fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
 
+    /// Evicts names and cachelets that were not used lately, where they are many or it is urgent;
+    /// gives how many cachelets. Same rules.
+    fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64>;
+
     /// Frees everything a removed directory still holds (log, dead entries). Same rules.
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
 }

@@ -139,9 +139,15 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
+    fn is_alive(&self, entry: u64) -> bool {
+        let at = self.core.geometry.slot_at(entry) + Entry::LIFE;
+        LifeWord(self.core.word(at)).is_alive()
+    }
+
     fn build_index(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
         let owner = core.ino(dir);
+        let counted = core.has_flag(dir, flag::COUNTED);
         let (mut children, mut subdirectories, mut dead) = (0, 0, 0);
         let mut buffer = EntryBuffer::new();
         let root = core.get(dir, field::ROOT);
@@ -159,12 +165,23 @@ impl<M: Memories> Op<'_, M> {
             let value = ValueWord::of_inode(target.ino(), kind);
             let name = buffer.name();
             match core.index_insert(self, owner, name, head.name_hash, entry, value)? {
-                Err(there) if there.entry.entry() != entry => {
+                Err(there) if there.entry.entry() != entry && !counted => {
                     Err(Error::damaged("two entries of one name", Place::Slot(entry)))
+                }
+                Ok(new) if counted && !self.is_alive(entry) => {
+                    // A removal that had found the name before its eviction has just ended.
+                    if let Some(new) = core.index_update(new, ValueWord(0)) {
+                        core.index_remove(new);
+                    }
+                    Ok(())
                 }
                 _ => Ok(()),
             }
         })?;
+        if counted {
+            return Ok(());
+        }
+        core.raise_flag(dir, flag::COUNTED);
         core.set(dir, field::TAIL, tail.0);
         core.set(dir, field::DEAD, dead);
         core.set(dir, field::LINKS, 2 + subdirectories);

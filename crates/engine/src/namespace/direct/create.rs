@@ -58,8 +58,7 @@ impl<M: Memories> Op<'_, M> {
     /// Makes an inode called `name` in `dir`.
     pub(crate) fn create(&self, dir: Cachelet, name: Name<'_>, new: &NewInode<'_>) -> Result<Cachelet> {
         let core = self.core;
-        self.ensure_indexed(dir)?;
-        self.wait_absent(dir, name)?;
+        let token = self.wait_absent(dir, name)?;
         self.enter_children(dir)?;
         let mut undo =
             Undo { op: self, dir, inode: None, text: None, entry: None, cachelet: None };
@@ -76,13 +75,9 @@ impl<M: Memories> Op<'_, M> {
         undo.entry = Some((draft.entry, draft.slots));
 
         let value = ValueWord::of_cachelet(cachelet, new.kind);
-        let pair = match core.index_insert(self, core.ino(dir), name.bytes, name.hash, draft.entry, value)? {
-            Ok(pair) => pair,
-            Err(_) => {
-                drop(undo);
-                self.wait_absent(dir, name)?;
-                return self.create(dir, name, new);
-            }
+        let Some(pair) = self.insert_new(dir, name, token, draft.entry, value)? else {
+            drop(undo);
+            return self.create(dir, name, new);
         };
         std::mem::forget(undo);
         core.pool.fence();
@@ -92,16 +87,44 @@ impl<M: Memories> Op<'_, M> {
         Ok(cachelet)
     }
 
-    /// Waits until no creation or rename of `name` is under way.
+    /// Inserts an unreadable pair, if the name is still absent and the directory's part of the
+    /// index was complete all the time since `token`.
+    pub(crate) fn insert_new(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+        token: u64,
+        entry: u64,
+        value: ValueWord,
+    ) -> Result<Option<Pair>> {
+        let core = self.core;
+        let inserted = core.index_insert(self, core.ino(dir), name.bytes, name.hash, entry, value)?;
+        let Ok(pair) = inserted else { return Ok(None) };
+        if self.index_token(dir) == Some(token) {
+            return Ok(Some(pair));
+        }
+        core.index_remove(pair);
+        Ok(None)
+    }
+
+    /// Waits until no creation or rename of `name` is under way; gives the token of its absence.
     ///
     /// # Errors
     /// [`Error::Exists`] if the name exists.
-    fn wait_absent(&self, dir: Cachelet, name: Name<'_>) -> Result<()> {
+    fn wait_absent(&self, dir: Cachelet, name: Name<'_>) -> Result<u64> {
         let core = self.core;
         let mut tries = 0;
         loop {
+            let token = match self.index_token(dir) {
+                Some(token) => token,
+                None => {
+                    self.ensure_indexed(dir)?;
+                    continue;
+                }
+            };
             match core.index_find(core.ino(dir), name.bytes, name.hash) {
-                None => return Ok(()),
+                None if self.index_token(dir) == Some(token) => return Ok(token),
+                None => {}
                 Some(pair)
                     if pair.value.has(ValueWord::READABLE)
                         && !pair.value.has(ValueWord::RENAMING | ValueWord::DELETING) =>
@@ -171,7 +194,8 @@ impl<M: Memories> Op<'_, M> {
         }
         core.set(cachelet, field::ROOT, inode.root);
         core.set(cachelet, field::REFS, NAME_ONE);
-        core.set(cachelet, field::FLAGS, if is_dir { flag::INDEXED } else { 0 });
+        let known = flag::INDEXED | flag::COUNTED;
+        core.set(cachelet, field::FLAGS, if is_dir { known } else { 0 });
         core.set(cachelet, field::INO, ino);
         generation
     }
@@ -227,8 +251,7 @@ impl<M: Memories> Op<'_, M> {
     /// Gives `target` the further name `name` in `dir`. The caller holds a reference.
     pub(crate) fn link(&self, dir: Cachelet, name: Name<'_>, target: Cachelet) -> Result<()> {
         let core = self.core;
-        self.ensure_indexed(dir)?;
-        self.wait_absent(dir, name)?;
+        let token = self.wait_absent(dir, name)?;
         self.enter_children(dir)?;
         let mut undo =
             Undo { op: self, dir, inode: None, text: None, entry: None, cachelet: None };
@@ -241,15 +264,14 @@ impl<M: Memories> Op<'_, M> {
         self.raise_links(target)?;
         core.add_refs(target, NAME_ONE);
         let value = ValueWord::of_cachelet(target, kind);
-        let inserted =
-            core.index_insert(self, core.ino(dir), name.bytes, name.hash, draft.entry, value);
-        let pair: Pair = match inserted {
-            Ok(Ok(pair)) => pair,
+        let pair = match self.insert_new(dir, name, token, draft.entry, value) {
+            Ok(Some(pair)) => pair,
             other => {
                 core.drop_refs(target, NAME_ONE);
                 self.lower_links(target);
                 drop(undo);
-                return other.and(Err(Error::Exists));
+                other?;
+                return self.link(dir, name, target);
             }
         };
         std::mem::forget(undo);

@@ -177,10 +177,7 @@ impl<M: Memories> Core<M> {
     ) -> Result<std::result::Result<Pair, Pair>> {
         let key = Key::new(parent, name_hash);
         let home = self.home(key);
-        let mut tries = 0;
-        while self.arena.compare_exchange(home + LOCK, 0, op.holder()).is_err() {
-            pause(&mut tries);
-        }
+        self.lock_bucket(op, home);
         let result = self.insert_locked(home, key, parent, name, name_hash, entry, value);
         self.arena.store(home + LOCK, 0, Ordering::Release);
         result
@@ -226,14 +223,85 @@ impl<M: Memories> Core<M> {
 
     /// Chains an overflow bucket behind `last`; gives its first pair.
     fn append_bucket(&self, last: u64) -> Result<u64> {
+        let bucket = self
+            .pop_free_bucket()
+            .or_else(|| self.fresh_bucket())
+            .ok_or(Error::OutOfMemory("the index"))?;
+        self.arena.fetch_add(header::OVERFLOW_USED, 1);
+        self.arena.store(bucket + NEXT, 0, Ordering::Relaxed);
+        self.arena.store(last + NEXT, bucket, Ordering::Release);
+        Ok(bucket)
+    }
+
+    fn fresh_bucket(&self) -> Option<u64> {
         let number = self.arena.fetch_add(header::OVERFLOW_FRESH, 1);
         if number >= self.map.overflow_count {
             self.arena.fetch_add(header::OVERFLOW_FRESH, u64::MAX);
-            return Err(Error::OutOfMemory("the index"));
+            return None;
         }
-        let bucket = self.map.overflow_buckets + number * BUCKET_BYTES;
-        self.arena.store(last + NEXT, bucket, Ordering::Release);
-        Ok(bucket)
+        Some(self.map.overflow_buckets + number * BUCKET_BYTES)
+    }
+
+    /// Pops the free list; its head is a bucket's number plus one under a tag against ABA.
+    fn pop_free_bucket(&self) -> Option<u64> {
+        let mut head = self.arena_word(header::OVERFLOW_FREE);
+        loop {
+            let number = (head & 0xFFFF_FFFF).checked_sub(1)?;
+            let bucket = self.map.overflow_buckets + number * BUCKET_BYTES;
+            let next = self.arena_word(bucket + NEXT) & 0xFFFF_FFFF;
+            let new = (head >> 32).wrapping_add(1) << 32 | next;
+            match self.arena.compare_exchange(header::OVERFLOW_FREE, head, new) {
+                Ok(_) => return Some(bucket),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Gives an overflow bucket back that no chain and no reader can reach.
+    pub(crate) fn free_bucket(&self, bucket: u64) {
+        let number = (bucket - self.map.overflow_buckets) / BUCKET_BYTES + 1;
+        self.arena.fetch_add(header::OVERFLOW_USED, u64::MAX);
+        let mut head = self.arena_word(header::OVERFLOW_FREE);
+        loop {
+            self.arena.store(bucket + NEXT, head & 0xFFFF_FFFF, Ordering::Release);
+            let new = (head >> 32).wrapping_add(1) << 32 | number;
+            match self.arena.compare_exchange(header::OVERFLOW_FREE, head, new) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes empty overflow buckets out of all chains; they may be freed after a grace period.
+    pub(crate) fn index_trim(&self, op: &Op<'_, M>) -> Vec<u64> {
+        let mut trimmed = Vec::new();
+        for number in 0..self.map.bucket_count {
+            let home = self.map.buckets + number * BUCKET_BYTES;
+            if self.arena_word(home + NEXT) == 0 {
+                continue;
+            }
+            self.lock_bucket(op, home);
+            let mut before = home;
+            while let bucket @ 1.. = self.arena_word(before + NEXT) {
+                let empty = (0..PAIRS).all(|i| self.arena_word(bucket + 16 * i) == 0);
+                if empty {
+                    let next = self.arena_word(bucket + NEXT);
+                    self.arena.store(before + NEXT, next, Ordering::Release);
+                    trimmed.push(bucket);
+                } else {
+                    before = bucket;
+                }
+            }
+            self.arena.store(home + LOCK, 0, Ordering::Release);
+        }
+        trimmed
+    }
+
+    fn lock_bucket(&self, op: &Op<'_, M>, home: u64) {
+        let mut tries = 0;
+        while self.arena.compare_exchange(home + LOCK, 0, op.holder()).is_err() {
+            pause(&mut tries);
+        }
     }
 
     /// Replaces the value of a pair, if both words are still as found.

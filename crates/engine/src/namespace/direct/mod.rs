@@ -15,6 +15,7 @@
 
 mod build;
 mod create;
+mod evict;
 pub(crate) mod index;
 mod list;
 pub(crate) mod log;
@@ -63,15 +64,25 @@ impl<M: Memories> Op<'_, M> {
         let parent = core.ino(dir);
         let mut tries = 0;
         loop {
-            let indexed = core.has_flag(dir, flag::INDEXED);
+            let token = self.index_token(dir);
             match core.index_find(parent, name.bytes, name.hash) {
                 Some(pair) if pair.value.has(ValueWord::RENAMING) => pause(&mut tries),
                 Some(pair) if pair.value.has(ValueWord::READABLE) => return Ok(Some(pair)),
                 Some(_) => return Ok(None),
-                None if indexed => return Ok(None),
+                None if token.is_some() && self.index_token(dir) == token => return Ok(None),
                 None => self.ensure_indexed(dir)?,
             }
         }
+    }
+
+    /// The generation of a directory's part of the index, if that part is complete. A miss between
+    /// two equal tokens means that there is no such name.
+    pub(crate) fn index_token(&self, dir: Cachelet) -> Option<u64> {
+        let flags = self.core.get(dir, field::FLAGS);
+        if flags & flag::TOUCHED == 0 {
+            self.core.raise_flag(dir, flag::TOUCHED);
+        }
+        (flags & flag::INDEXED != 0).then_some(flags / flag::GENERATION)
     }
 
     /// The cachelet of a pair; loads it at the first access. `None`: the pair changed, look again.
@@ -246,6 +257,10 @@ impl<M: Memories> Namespace<M> for Direct {
 
     fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
         recycle::recycle(core, dir)
+    }
+
+    fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
+        evict::evict(core, urgent)
     }
 
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {

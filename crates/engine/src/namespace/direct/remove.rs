@@ -65,11 +65,6 @@ impl<M: Memories> Op<'_, M> {
         self.core.arena.compare_exchange(at, 0, 1).is_ok()
     }
 
-    /// Takes back [`Self::begin_dying`].
-    pub(crate) fn stop_dying(&self, dir: Cachelet) {
-        self.core.set(dir, field::CHILDREN, 0);
-    }
-
     /// Commits the removal of a flagged name, and invalidates it.
     fn bury(&self, dir: Cachelet, pair: Pair, victim: Cachelet) {
         let core = self.core;

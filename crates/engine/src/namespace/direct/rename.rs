@@ -30,6 +30,8 @@ struct Ends {
     from: Pair,
     source: Cachelet,
     to: Option<(Pair, Cachelet)>,
+    /// Under which `to` was looked up.
+    token: u64,
 }
 
 impl<M: Memories> Op<'_, M> {
@@ -81,12 +83,16 @@ impl<M: Memories> Op<'_, M> {
         let Some((from, source)) = self.find_end(rename.from_dir, from)? else {
             return Err(Error::NotFound);
         };
+        let Some(token) = self.index_token(rename.to_dir) else {
+            self.ensure_indexed(rename.to_dir)?;
+            return Ok(None);
+        };
         let to = self.find_end(rename.to_dir, to)?;
         let busy = |pair: Pair| pair.value.has(ValueWord::DELETING | ValueWord::RENAMING);
         if busy(from) || to.is_some_and(|(pair, _)| busy(pair)) {
             return Ok(None);
         }
-        Ok(Some(Ends { from, source, to }))
+        Ok(Some(Ends { from, source, to, token }))
     }
 
     fn find_end(&self, dir: Cachelet, name: Name<'_>) -> Result<Option<(Pair, Cachelet)>> {
@@ -200,17 +206,15 @@ impl<M: Memories> Op<'_, M> {
             }
         };
         let value = ends.from.value.without(ValueWord::READABLE);
-        let parent = core.ino(rename.to_dir);
-        let inserted = core.index_insert(self, parent, to.bytes, to.hash, draft.entry, value);
-        let flagged = match inserted {
-            Ok(Ok(new)) => match self.flag(ends.from) {
+        let flagged = match self.insert_new(rename.to_dir, to, ends.token, draft.entry, value) {
+            Ok(Some(new)) => match self.flag(ends.from) {
                 Some(from) => Ok((new, from)),
                 None => {
                     core.index_remove(new);
                     Err(Ok(false))
                 }
             },
-            Ok(Err(_)) => Err(Ok(false)),
+            Ok(None) => Err(Ok(false)),
             Err(error) => Err(Err(error)),
         };
         let (new, from) = match flagged {

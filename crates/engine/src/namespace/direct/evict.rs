@@ -1,0 +1,164 @@
+//! Eviction (DirectFS III-G): names and cachelets that were not used lately leave the arena.
+//!
+//! A hand goes round all cachelets (first in, first out with a second chance): a directory that was
+//! searched since the hand last came by is passed over once, any other loses its part of the
+//! index; a cachelet that nothing refers to is given back. Runs under the background lease,
+//! outside any operation, and only when names or cachelets become scarce.
+//!
+//! Why no operation is misled:
+//! * A directory stops being *indexed*, and its generation grows, before its first pair goes. A
+//!   miss counts only between two equal tokens, and a creation's pair is taken back if the token
+//!   changed (`index_token`, `insert_new`).
+//! * Pairs that an operation has flagged, and those not readable yet, stay.
+//! * A cachelet is found through pairs (gone), through references (none) or through its inode:
+//!   finding it that way clears *evicting*. If the flag still stands after a grace period, nobody
+//!   used the cachelet since, and *evicted* makes that final in one compare-and-swap.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{EntryHead, FileKind, Inode, LifeWord};
+use vellum_media::{Memories, Memory, Persistent};
+
+use super::build::{EntryBuffer, scan_log};
+use super::index::ValueWord;
+use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
+use crate::core::{Core, header};
+use crate::error::Result;
+use crate::slots::Op;
+
+/// Cachelets that the hand passes in one round.
+const ROUND: u64 = 4096;
+
+/// Evicts one round's worth if names or cachelets are scarce, or if it is urgent; gives how many
+/// cachelets were given back.
+pub(super) fn evict<M: Memories>(core: &Core<M>, urgent: bool) -> Result<u64> {
+    if core.read_only && !urgent || !(urgent || is_scarce(core)) {
+        return Ok(0);
+    }
+    let last = core.arena.load(header::CACHELET_FRESH, Ordering::Acquire);
+    if last == 0 {
+        return Ok(0);
+    }
+    // An urgent caller may need the second chances of all to run out.
+    let rounds = if urgent { 2 * last.div_ceil(ROUND) } else { 1 };
+    let mut given_back = 0;
+    for _ in 0..rounds {
+        given_back += evict_round(core, last)?;
+        if urgent && !is_scarce(core) {
+            break;
+        }
+    }
+    Ok(given_back)
+}
+
+fn is_scarce<M: Memories>(core: &Core<M>) -> bool {
+    let word = |at| core.arena.load(at, Ordering::Relaxed);
+    word(header::INDEX_USED) > core.map.index_limit
+        || word(header::CACHELETS_USED) > core.map.cachelet_count / 8 * 7
+        || word(header::OVERFLOW_USED) > core.map.overflow_count / 8 * 7
+}
+
+fn evict_round<M: Memories>(core: &Core<M>, last: u64) -> Result<u64> {
+    let hand = core.arena.load(header::EVICT_HAND, Ordering::Relaxed);
+    let count = ROUND.min(last);
+    let candidates: Vec<_> =
+        (0..count).map(|step| Cachelet(((hand + step) % last + 1) as u32)).collect();
+    core.arena.store(header::EVICT_HAND, (hand + count) % last, Ordering::Relaxed);
+    for &dir in &candidates {
+        if is_cold_directory(core, dir) {
+            unindex(&core.op_begin(), dir)?;
+        }
+    }
+    let trimmed = core.index_trim(&core.op_begin());
+    let mut doomed: Vec<_> =
+        candidates.into_iter().filter(|&cachelet| begin_evicting(core, cachelet)).collect();
+    if doomed.is_empty() && trimmed.is_empty() {
+        return Ok(0);
+    }
+    core.wait_for_readers();
+    trimmed.into_iter().for_each(|bucket| core.free_bucket(bucket));
+    doomed.retain(|&cachelet| finish_evicting(core, cachelet));
+    core.pool.fence();
+    core.wait_for_readers();
+    doomed.iter().for_each(|&cachelet| core.free_cachelet(cachelet));
+    Ok(doomed.len() as u64)
+}
+
+/// Whether a cachelet is that of an indexed directory without a second chance left.
+fn is_cold_directory<M: Memories>(core: &Core<M>, dir: Cachelet) -> bool {
+    core.ino(dir) != 0
+        && core.kind(dir) == FileKind::Directory
+        && core.has_flag(dir, flag::INDEXED)
+        && core.clear_flag(dir, flag::TOUCHED) & (flag::TOUCHED | flag::UNLINKED) == 0
+}
+
+/// Takes a directory's pairs out of the index.
+fn unindex<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
+    let core = op.core;
+    if core.raise_flag(dir, flag::BUILDING) & flag::BUILDING != 0 {
+        return Ok(());
+    }
+    core.clear_flag(dir, flag::INDEXED);
+    core.arena.fetch_add(core.cachelet_at(dir, field::FLAGS), flag::GENERATION);
+    let mut buffer = EntryBuffer::new();
+    let owner = core.ino(dir);
+    let scanned = scan_log(core, owner, core.get(dir, field::ROOT), &mut |logged| {
+        let head = *buffer.read_unsealed(core, logged.word.entry(), owner)?;
+        if LifeWord(head.life).is_alive() {
+            drop_pair(core, owner, buffer.name(), &head);
+        }
+        Ok(())
+    });
+    core.clear_flag(dir, flag::BUILDING);
+    scanned.map(drop)
+}
+
+/// Removes one pair, unless an operation is at work on the name.
+fn drop_pair<M: Memories>(core: &Core<M>, parent: u64, name: &[u8], head: &EntryHead) {
+    let Some(pair) = core.index_find(parent, name, head.name_hash) else { return };
+    let busy = ValueWord::DELETING | ValueWord::RENAMING;
+    if !pair.value.has(ValueWord::READABLE) || pair.value.has(busy) {
+        return;
+    }
+    let Some(flagged) = core.index_update(pair, pair.value.with(ValueWord::DELETING)) else {
+        return;
+    };
+    core.index_remove(flagged);
+    if let Ok(cachelet) = pair.value.target() {
+        core.drop_refs(cachelet, NAME_ONE);
+    }
+}
+
+/// Marks a cachelet that nothing refers to.
+fn begin_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> bool {
+    let keep = flag::UNLINKED | flag::QUEUED | flag::INDEXED | flag::BUILDING;
+    core.ino(cachelet) != 0
+        && core.get(cachelet, field::REFS) == 0
+        && core.get(cachelet, field::FLAGS) & keep == 0
+        && core.raise_flag(cachelet, flag::EVICTING) & keep == 0
+}
+
+/// Makes an eviction final, if nobody used the cachelet since it began; what it knew better than
+/// the inode is written back before.
+fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> bool {
+    let flags = core.get(cachelet, field::FLAGS);
+    if flags & flag::EVICTING == 0 {
+        return false;
+    }
+    if core.get(cachelet, field::REFS) != 0 {
+        core.clear_flag(cachelet, flag::EVICTING);
+        return false;
+    }
+    if flags & flag::DIRTY != 0 {
+        core.write_back_times(cachelet);
+    }
+    let at = core.cachelet_at(cachelet, field::FLAGS);
+    let quiet = flags & !flag::DIRTY;
+    if core.arena.compare_exchange(at, quiet, quiet & !flag::EVICTING | flag::EVICTED).is_err() {
+        core.clear_flag(cachelet, flag::EVICTING);
+        return false;
+    }
+    let pointer = core.inode_at(cachelet) + Inode::CACHELET;
+    let _ = core.pool.compare_exchange(pointer, core.nv_pointer_to(cachelet), 0);
+    true
+}
