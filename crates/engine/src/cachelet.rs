@@ -18,7 +18,7 @@ use vellum_media::{Memories, Memory};
 
 use crate::core::{Core, header};
 use crate::error::{Error, Place, Result};
-use crate::slots::{Op, pause};
+use crate::slots::{self, Op, pause};
 
 /// Bytes of a cachelet.
 pub(crate) const CACHELET_BYTES: u64 = 128;
@@ -98,6 +98,8 @@ pub(crate) const NAME_ONE: u64 = 1 << 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cachelet(pub(crate) u32);
 
+/// Fresh cachelets that a thread slot takes at once.
+const FRESH_BATCH: u64 = 16;
 const POINTER_BITS: u32 = 40;
 
 impl<M: Memories> Core<M> {
@@ -173,28 +175,35 @@ impl<M: Memories> Core<M> {
     }
 
     /// A cachelet that belongs to nobody, all words zero.
-    pub(crate) fn take_cachelet(&self) -> Result<Cachelet> {
-        let taken = self.pop_free_cachelet().or_else(|| self.fresh_cachelet());
+    pub(crate) fn take_cachelet(&self, op: &Op<'_, M>) -> Result<Cachelet> {
+        let taken = self.pop_free_cachelet().or_else(|| self.fresh_cachelet(op));
         let taken = taken.ok_or(Error::OutOfMemory("cachelets"))?;
         for word in 0..CACHELET_BYTES / 8 {
             self.arena.store(self.cachelet_at(taken, word * 8), 0, Ordering::Relaxed);
         }
-        self.arena.fetch_add(header::CACHELETS_USED, 1);
         Ok(taken)
     }
 
-    fn fresh_cachelet(&self) -> Option<Cachelet> {
-        let at = header::CACHELET_FRESH;
-        let mut fresh = self.arena.load(at, Ordering::Relaxed);
-        loop {
-            if fresh + 1 >= self.map.cachelet_count {
-                return None;
+    /// The next cachelet that was never used; thread slots take them in batches.
+    fn fresh_cachelet(&self, op: &Op<'_, M>) -> Option<Cachelet> {
+        let mut held = op.own(slots::field::CACHELETS);
+        if held as u32 == 0 {
+            let first = self.arena.fetch_add(header::CACHELET_FRESH, FRESH_BATCH) + 1;
+            let count = self.map.cachelet_count.saturating_sub(first).min(FRESH_BATCH);
+            if count < FRESH_BATCH {
+                self.arena.fetch_add(header::CACHELET_FRESH, FRESH_BATCH.wrapping_neg() + count);
             }
-            match self.arena.compare_exchange(at, fresh, fresh + 1) {
-                Ok(_) => return Some(Cachelet(fresh as u32 + 1)),
-                Err(now) => fresh = now,
-            }
+            held = first << 32 | count;
         }
+        let some = held as u32 != 0;
+        op.set_own(slots::field::CACHELETS, if some { held + (1 << 32) - 1 } else { 0 });
+        some.then_some(Cachelet((held >> 32) as u32))
+    }
+
+    /// Cachelets in use or held by thread slots.
+    pub(crate) fn cachelets_used(&self) -> u64 {
+        let load = |at| self.arena.load(at, Ordering::Relaxed);
+        load(header::CACHELET_FRESH).saturating_sub(load(header::CACHELETS_FREE))
     }
 
     /// Pops the free list; its head carries a tag in the upper half against ABA.
@@ -208,7 +217,10 @@ impl<M: Memories> Core<M> {
             let next = self.get(first, field::NEXT) & 0xFFFF_FFFF;
             let tag = (head >> 32).wrapping_add(1) << 32;
             match self.arena.compare_exchange(header::CACHELET_FREE, head, tag | next) {
-                Ok(_) => return Some(first),
+                Ok(_) => {
+                    self.arena.fetch_add(header::CACHELETS_FREE, u64::MAX);
+                    return Some(first);
+                }
                 Err(now) => head = now,
             }
         }
@@ -217,7 +229,7 @@ impl<M: Memories> Core<M> {
     /// Gives back a cachelet that nobody can reach any more.
     pub(crate) fn free_cachelet(&self, cachelet: Cachelet) {
         self.set(cachelet, field::INO, 0);
-        self.arena.fetch_add(header::CACHELETS_USED, u64::MAX);
+        self.arena.fetch_add(header::CACHELETS_FREE, 1);
         let mut head = self.arena.load(header::CACHELET_FREE, Ordering::Acquire);
         loop {
             self.set(cachelet, field::NEXT, head & 0xFFFF_FFFF);
@@ -260,7 +272,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Finds or makes the cachelet of a live inode.
-    pub(crate) fn load_cachelet(&self, ino: u64) -> Result<Cachelet> {
+    pub(crate) fn load_cachelet(&self, op: &Op<'_, M>, ino: u64) -> Result<Cachelet> {
         let inode_at = self.slot_at(ino)?;
         if !self.is_inode_slot(ino) {
             return Err(Error::Stale);
@@ -272,7 +284,7 @@ impl<M: Memories> Core<M> {
                     return Ok(found);
                 }
             }
-            let made = self.fill_cachelet(ino, inode_at)?;
+            let made = self.fill_cachelet(op, ino, inode_at)?;
             let word = self.nv_pointer_to(made);
             match self.pool.compare_exchange(inode_at + Inode::CACHELET, stale, word) {
                 Ok(_) => return Ok(made),
@@ -281,7 +293,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    fn fill_cachelet(&self, ino: u64, inode_at: u64) -> Result<Cachelet> {
+    fn fill_cachelet(&self, op: &Op<'_, M>, ino: u64, inode_at: u64) -> Result<Cachelet> {
         let mut inode = Inode::default();
         self.pool.read(inode_at, zerocopy::IntoBytes::as_mut_bytes(&mut inode));
         match IdentityWord(inode.identity).state() {
@@ -296,7 +308,7 @@ impl<M: Memories> Core<M> {
         if links.flags() != 0 {
             return Err(Error::Unsupported("an inode flag of a later release"));
         }
-        let made = self.take_cachelet()?;
+        let made = self.take_cachelet(op)?;
         self.set(made, field::IDENTITY, inode.identity);
         self.set(made, field::OWNER, inode.owner);
         self.set(made, field::LINKS, u64::from(links.links()));

@@ -51,21 +51,21 @@ pub(crate) mod header {
     pub(crate) const CACHELET_FRESH: u64 = 192;
     /// Head of the list of free cachelets (tagged).
     pub(crate) const CACHELET_FREE: u64 = 200;
-    /// Cachelets in use.
-    pub(crate) const CACHELETS_USED: u64 = 208;
+    /// Cachelets in the list of free ones.
+    pub(crate) const CACHELETS_FREE: u64 = 208;
     /// First overflow bucket never used.
     pub(crate) const OVERFLOW_FRESH: u64 = 256;
     /// Head of the list of free overflow buckets (tagged).
     pub(crate) const OVERFLOW_FREE: u64 = 272;
     /// Overflow buckets in use.
     pub(crate) const OVERFLOW_USED: u64 = 280;
-    /// Entries in the index.
-    pub(crate) const INDEX_USED: u64 = 264;
+    /// Names in the index, beside what thread slots count.
+    pub(crate) const NAMES: u64 = 264;
     /// Search position for each kind of metadata chunk (4 words).
     pub(crate) const GROUP_CURSOR: u64 = 320;
     /// Free metadata slots for each kind of chunk (4 words; word 0: free chunks).
     pub(crate) const FREE_SLOTS: u64 = 384;
-    /// Inodes in use.
+    /// Inodes in use, beside what thread slots count.
     pub(crate) const INODES: u64 = 448;
     /// The hand of eviction: the cachelet it looks at next.
     pub(crate) const EVICT_HAND: u64 = 512;

@@ -28,8 +28,33 @@ pub(crate) mod field {
     pub(crate) const INODES: u64 = 64;
     /// Preallocated entries: group << 32 | mask of slots left.
     pub(crate) const ENTRIES: u64 = 72;
+    /// Cachelets never used that this slot holds: next << 32 | count.
+    pub(crate) const CACHELETS: u64 = 96;
+    /// [`super::Tally::Inodes`].
+    pub(crate) const TALLY_INODES: u64 = 104;
+    /// [`super::Tally::Names`].
+    pub(crate) const TALLY_NAMES: u64 = 112;
     /// Data blocks reserved but not yet claimed.
     pub(crate) const RESERVED: u64 = 80;
+}
+
+/// What is counted in thread slots, so that counting shares no line; the sum over all slots and
+/// the arena's header is the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tally {
+    /// Inodes in use.
+    Inodes,
+    /// Names in the index.
+    Names,
+}
+
+impl Tally {
+    fn places(self) -> (u64, u64) {
+        match self {
+            Self::Inodes => (header::INODES, field::TALLY_INODES),
+            Self::Names => (header::NAMES, field::TALLY_NAMES),
+        }
+    }
 }
 
 /// Epochs that must pass before a retired object may be reused.
@@ -87,6 +112,19 @@ impl<M: Memories> Core<M> {
         self.try_enter(slot).then(|| Op { core: self, slot })
     }
 
+    /// What a tally has come to.
+    pub(crate) fn total(&self, tally: Tally) -> u64 {
+        let (base, field) = tally.places();
+        let load = |at| self.arena.load(at, Ordering::Relaxed);
+        let slots = (0..self.geometry.thread_slots).map(|slot| load(self.slot_word(slot, field)));
+        slots.fold(load(base), u64::wrapping_add)
+    }
+
+    /// Sets a tally where nothing is counted in slots yet.
+    pub(crate) fn set_total(&self, tally: Tally, count: u64) {
+        self.arena.store(tally.places().0, count, Ordering::Relaxed);
+    }
+
     /// The present epoch: what is retired now may be reused [`GRACE`] epochs later.
     pub(crate) fn epoch(&self) -> u64 {
         self.arena.load(header::EPOCH, Ordering::SeqCst)
@@ -132,6 +170,12 @@ impl<M: Memories> Op<'_, M> {
     /// Sets a word of this operation's slot.
     pub(crate) fn set_own(&self, field: u64, value: u64) {
         self.core.arena.store(self.core.slot_word(self.slot, field), value, Ordering::Relaxed);
+    }
+
+    /// Adds to a tally.
+    pub(crate) fn count(&self, tally: Tally, more: i64) {
+        let (_, field) = tally.places();
+        self.set_own(field, self.own(field).wrapping_add_signed(more));
     }
 
     /// How locks and flags name this slot (never 0).

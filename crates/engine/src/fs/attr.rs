@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
 use crate::journal::Record;
-use crate::slots::Op;
+use crate::slots::{Op, Tally};
 
 /// Stands for a number of blocks that was not counted yet; more than a file can have.
 const UNCOUNTED: u64 = 1 << 50;
@@ -313,7 +313,7 @@ impl<M: Memories> Fs<M> {
         let (chunks, inodes, entries) = (free(0) * chunk, free(1), free(2));
         // New chunks serve inodes and entries alike.
         let files_free = (chunks + inodes + entries).div_ceil(2).min(chunks + inodes);
-        let used = word(header::INODES);
+        let used = self.core.total(Tally::Inodes);
         StatFs {
             blocks: usage.total,
             blocks_free: usage.free,

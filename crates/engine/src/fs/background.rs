@@ -10,7 +10,7 @@ use crate::cachelet::{Cachelet, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::slots::pause;
+use crate::slots::{Tally, pause};
 
 impl<M: Memories> Core<M> {
     /// Puts a cachelet on the work stack, once.
@@ -134,8 +134,9 @@ impl<M: Memories> Fs<M> {
             self.free_contents(cachelet)?;
         }
         core.wait_for_readers();
+        let op = core.op_begin();
         for &cachelet in &doomed {
-            core.arena.fetch_add(header::INODES, u64::MAX);
+            op.count(Tally::Inodes, -1);
             core.free_slots(core.ino(cachelet), 1);
             core.free_cachelet(cachelet);
         }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use vellum_layout::{FileKind, NAME_MAX};
-use vellum_media::{Memories, Memory};
+use vellum_media::Memories;
 
 use crate::cachelet::{Cachelet, field};
-use crate::core::header;
 use crate::error::{Error, Result};
 use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
 use crate::namespace::{DirEntry, ListHint, NewInode, Removal, Rename};
-use crate::slots::Op;
+use crate::slots::{Op, Tally};
 
 const SET_GID: u16 = 0o2000;
 /// Longest symlink target, in bytes.
@@ -45,13 +44,9 @@ impl<M: Memories> Fs<M> {
         if op.core.kind(dir) != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        // An existing name is told before a missing permission, as Linux does.
-        match self.namespace.lookup(op, dir, name) {
-            Ok(_) => return Err(Error::Exists),
-            Err(Error::NotFound) => {}
-            Err(error) => return Err(error),
+        if let Err(denied) = self.check_dir(op, cred, dir) {
+            return Err(self.exists_or(op, dir, name, denied));
         }
-        self.check_dir(op, cred, dir)?;
         let above = op.core.identity(dir).mode();
         let inherits = above & SET_GID != 0;
         let gid = if inherits { op.core.owner(dir).gid() } else { cred.gid };
@@ -66,8 +61,17 @@ impl<M: Memories> Fs<M> {
         };
         let new = NewInode { kind, mode, uid: cred.uid, gid, device: extra.0, target: extra.1 };
         let made = self.namespace.create(op, dir, name, &new)?;
-        op.core.arena.fetch_add(header::INODES, 1);
+        op.count(Tally::Inodes, 1);
         Ok(made)
+    }
+
+    /// Linux tells that a name exists before it tells that making it is not permitted.
+    fn exists_or(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8], denied: Error) -> Error {
+        match self.namespace.lookup(op, dir, name) {
+            Ok(_) => Error::Exists,
+            Err(Error::NotFound) => denied,
+            Err(error) => error,
+        }
     }
 
     fn make_node(
@@ -140,14 +144,15 @@ impl<M: Memories> Fs<M> {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
-            match self.namespace.lookup(op, dir.cachelet, name) {
-                Ok(_) => return Err(Error::Exists),
-                Err(Error::NotFound) => {}
-                Err(error) => return Err(error),
-            }
-            self.check_dir(op, cred, dir.cachelet)?;
-            if op.core.kind(file.cachelet) == FileKind::Directory {
-                return Err(Error::NotPermitted);
+            let denied = match self.check_dir(op, cred, dir.cachelet) {
+                Err(denied) => Some(denied),
+                Ok(()) if op.core.kind(file.cachelet) == FileKind::Directory => {
+                    Some(Error::NotPermitted)
+                }
+                Ok(()) => None,
+            };
+            if let Some(denied) = denied {
+                return Err(self.exists_or(op, dir.cachelet, name, denied));
             }
             self.namespace.link(op, dir.cachelet, name, file.cachelet)
         })

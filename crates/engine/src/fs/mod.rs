@@ -30,7 +30,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use crate::namespace::Namespace;
-use crate::slots::Op;
+use crate::slots::{Op, Tally};
 
 /// A mounted file system.
 pub struct Fs<M: Memories> {
@@ -112,8 +112,8 @@ impl<M: Memories> Fs<M> {
         use crate::core::header;
         let word = |at| self.core.arena.load(at, std::sync::atomic::Ordering::Relaxed);
         CacheUsage {
-            cachelets: word(header::CACHELETS_USED),
-            index_entries: word(header::INDEX_USED),
+            cachelets: self.core.cachelets_used(),
+            index_entries: self.core.total(Tally::Names),
             index_buckets: self.core.map.bucket_count + word(header::OVERFLOW_USED),
             arena_bytes: self.core.map.bytes,
         }

@@ -7,7 +7,6 @@ use vellum_media::Memories;
 
 use crate::cachelet::{Cachelet, REF_ONE, flag};
 use crate::fs::Fs;
-use crate::slots::Op;
 
 /// A reference to a file or directory, counted in its cachelet. An unlinked file lives until its
 /// last node is dropped.
@@ -82,7 +81,7 @@ impl<M: Memories> Fs<M> {
     /// [`crate::Error::Stale`] if it is gone or another file has its number.
     pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::Result<Node<M>> {
         self.with_op(|op| {
-            let cachelet = op.core.load_cachelet(ino)?;
+            let cachelet = op.core.load_cachelet(op, ino)?;
             let identity = op.core.identity(cachelet);
             if identity.generation() != generation || op.core.has_flag(cachelet, flag::UNLINKED) {
                 return Err(crate::Error::Stale);

@@ -171,21 +171,21 @@ impl<M: Memories> Fs<M> {
         if parent.wants_dir {
             return Err(Error::IsDirectory);
         }
+        let make = || {
+            let (kind, extra) = (FileKind::File, (0, &b""[..]));
+            self.make(op, cred, parent.dir, parent.name, kind, options.mode, extra)
+        };
+        if options.create_new {
+            return make();
+        }
         let found = match self.namespace.lookup(op, parent.dir, parent.name) {
-            Ok(found) if options.create_new => {
-                let _ = found;
-                return Err(Error::Exists);
-            }
             Ok(found) => found,
-            Err(Error::NotFound) => {
-                let extra = (0, &b""[..]);
-                match self.make(op, cred, parent.dir, parent.name, FileKind::File, options.mode, extra) {
-                    Err(Error::Exists) if !options.create_new && links < 40 => {
-                        return self.open_or_make(op, cred, start, path, options, links + 1);
-                    }
-                    made => return made,
+            Err(Error::NotFound) => match make() {
+                Err(Error::Exists) if links < 40 => {
+                    return self.open_or_make(op, cred, start, path, options, links + 1);
                 }
-            }
+                made => return made,
+            },
             Err(error) => return Err(error),
         };
         if op.core.kind(found) == FileKind::Symlink && !options.no_follow {

@@ -147,7 +147,7 @@ impl<M: Memories> Fs<M> {
         if core.ino(dir) == ROOT_SLOT {
             return Ok(self.root);
         }
-        core.load_cachelet(core.word(core.inode_at(dir) + Inode::PARENT))
+        core.load_cachelet(op, core.word(core.inode_at(dir) + Inode::PARENT))
     }
 
     /// The target of a symbolic link.

@@ -9,6 +9,7 @@ use crate::cachelet::{Cachelet, flag};
 use crate::core::header;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::slots::Tally;
 use crate::mount::open::{live_map_check, saved_check};
 
 impl<M: Memories> Fs<M> {
@@ -67,7 +68,7 @@ impl<M: Memories> Fs<M> {
         core.pool.flush(core.geometry.live_map_at, words * 8);
         core.pool.fence();
         let usage = self.mapping.usage(core);
-        let inodes = core.arena.load(header::INODES, Ordering::Acquire);
+        let inodes = core.total(Tally::Inodes);
         let blocks = usage.total - usage.free;
         let map_check = live_map_check(core);
         let at = core.geometry.state_at;

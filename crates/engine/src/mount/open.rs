@@ -18,7 +18,7 @@ use crate::mapping::hashfs::HashFs;
 use crate::mapping::{Mapping, Verdict};
 use crate::mount::recover;
 use crate::namespace::direct::Direct;
-use crate::slots::GRACE;
+use crate::slots::{GRACE, Tally};
 
 /// How to open a pool.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ pub fn attach<M: Memories>(
         opened.orphans_freed = recover::recover(&core, &*mapping, options.recovery_threads)?;
     }
     core.check_media()?;
-    let root = core.load_cachelet(ROOT_SLOT)?;
+    let root = core.load_cachelet(&core.op_begin(), ROOT_SLOT)?;
     core.add_refs(root, REF_ONE);
     let fs = Fs { core, namespace: Box::new(Direct), mapping, superblock, root };
     Ok((Arc::new(fs), opened))
@@ -210,6 +210,6 @@ fn load_live_map<M: Memories>(core: &Core<M>) -> bool {
             }
         }
     }
-    core.arena.store(header::INODES, inodes, Ordering::Relaxed);
+    core.set_total(Tally::Inodes, inodes);
     true
 }

@@ -16,13 +16,14 @@ use vellum_layout::{
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
-use crate::core::{Core, header};
+use crate::core::Core;
 use crate::error::{Error, Place, Result};
+use crate::slots::Tally;
 use crate::mapping::{MapId, Mapping, Verdict};
 use crate::namespace::direct::{EntryBuffer, log_extents, scan_log};
 
 /// What the first pass learns about the inodes of one chunk.
-struct Tally {
+struct ChunkTally {
     /// Valid entries that name the inode.
     names: Vec<AtomicU32>,
     /// Directories: subdirectories.
@@ -31,7 +32,7 @@ struct Tally {
     latest: Vec<AtomicI64>,
 }
 
-impl Tally {
+impl ChunkTally {
     fn new(slots: u64) -> Self {
         let count = 0..slots;
         Self {
@@ -45,7 +46,7 @@ impl Tally {
 struct Recovery<'a, M: Memories> {
     core: &'a Core<M>,
     /// One tally for each chunk of inodes.
-    tallies: HashMap<u64, Tally>,
+    tallies: HashMap<u64, ChunkTally>,
     /// Owners of mapping ids that are not the owner's own number.
     foreign_ids: Mutex<HashMap<MapId, u64>>,
     inodes: AtomicU64,
@@ -64,7 +65,7 @@ pub(super) fn recover<M: Memories>(
     let slots = core.geometry.slots_per_chunk();
     let recovery = Recovery {
         core,
-        tallies: chunks.iter().map(|&chunk| (chunk, Tally::new(slots))).collect(),
+        tallies: chunks.iter().map(|&chunk| (chunk, ChunkTally::new(slots))).collect(),
         foreign_ids: Mutex::default(),
         inodes: AtomicU64::new(0),
         freed: AtomicU64::new(0),
@@ -73,13 +74,13 @@ pub(super) fn recover<M: Memories>(
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.check(ino, inode))?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.settle(ino, inode))?;
     core.pool.fence();
-    core.arena.store(header::INODES, recovery.inodes.load(Ordering::Relaxed), Ordering::Relaxed);
+    core.set_total(Tally::Inodes, recovery.inodes.load(Ordering::Relaxed));
     mapping.rebuild(core, &|id, logical, state, _| recovery.judge(id, logical, state))?;
     Ok(recovery.freed.load(Ordering::Relaxed))
 }
 
 impl<M: Memories> Recovery<'_, M> {
-    fn tally(&self, ino: u64) -> Option<(&Tally, usize)> {
+    fn tally(&self, ino: u64) -> Option<(&ChunkTally, usize)> {
         let slots = self.core.geometry.slots_per_chunk();
         self.tallies.get(&(ino / slots)).map(|tally| (tally, (ino % slots) as usize))
     }

@@ -88,7 +88,7 @@ impl Harness {
             .pool
             .read(self.core.geometry.slot_at(ino), inode.as_mut_bytes());
         assert!(inode.is_sound(ino));
-        let made = self.core.take_cachelet().unwrap();
+        let made = self.core.take_cachelet(&self.core.op_begin()).unwrap();
         self.core.set(made, field::INO, ino);
         self.core.set(made, field::IDENTITY, inode.identity);
         self.core.set(made, field::SIZE, inode.size);

@@ -171,7 +171,7 @@ impl<M: Memories> Op<'_, M> {
                 Ok(new) if counted && !self.is_alive(entry) => {
                     // A removal that had found the name before its eviction has just ended.
                     if let Some(new) = core.index_update(new, ValueWord(0)) {
-                        core.index_remove(new);
+                        self.index_remove(new);
                     }
                     Ok(())
                 }

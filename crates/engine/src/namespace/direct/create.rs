@@ -62,7 +62,7 @@ impl<M: Memories> Op<'_, M> {
         self.enter_children(dir)?;
         let mut undo =
             Undo { op: self, dir, inode: None, text: None, entry: None, cachelet: None };
-        let cachelet = core.take_cachelet()?;
+        let cachelet = core.take_cachelet(self)?;
         undo.cachelet = Some(cachelet);
         let ino = self.alloc(ChunkKind::Inodes, 1)?;
         let text = self.write_text(ino, new)?;
@@ -103,7 +103,7 @@ impl<M: Memories> Op<'_, M> {
         if self.index_token(dir) == Some(token) {
             return Ok(Some(pair));
         }
-        core.index_remove(pair);
+        self.index_remove(pair);
         Ok(None)
     }
 

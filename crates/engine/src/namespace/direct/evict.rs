@@ -24,7 +24,7 @@ use super::index::ValueWord;
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
-use crate::slots::Op;
+use crate::slots::{Op, Tally};
 
 /// Cachelets that the hand passes in one round.
 const ROUND: u64 = 4096;
@@ -53,8 +53,8 @@ pub(super) fn evict<M: Memories>(core: &Core<M>, urgent: bool) -> Result<u64> {
 
 fn is_scarce<M: Memories>(core: &Core<M>) -> bool {
     let word = |at| core.arena.load(at, Ordering::Relaxed);
-    word(header::INDEX_USED) > core.map.index_limit
-        || word(header::CACHELETS_USED) > core.map.cachelet_count / 8 * 7
+    core.total(Tally::Names) > core.map.index_limit
+        || core.cachelets_used() > core.map.cachelet_count / 8 * 7
         || word(header::OVERFLOW_USED) > core.map.overflow_count / 8 * 7
 }
 
@@ -105,7 +105,7 @@ fn unindex<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
     let scanned = scan_log(core, owner, core.get(dir, field::ROOT), &mut |logged| {
         let head = *buffer.read_unsealed(core, logged.word.entry(), owner)?;
         if LifeWord(head.life).is_alive() {
-            drop_pair(core, owner, buffer.name(), &head);
+            drop_pair(op, owner, buffer.name(), &head);
         }
         Ok(())
     });
@@ -114,7 +114,8 @@ fn unindex<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
 }
 
 /// Removes one pair, unless an operation is at work on the name.
-fn drop_pair<M: Memories>(core: &Core<M>, parent: u64, name: &[u8], head: &EntryHead) {
+fn drop_pair<M: Memories>(op: &Op<'_, M>, parent: u64, name: &[u8], head: &EntryHead) {
+    let core = op.core;
     let Some(pair) = core.index_find(parent, name, head.name_hash) else { return };
     let busy = ValueWord::DELETING | ValueWord::RENAMING;
     if !pair.value.has(ValueWord::READABLE) || pair.value.has(busy) {
@@ -123,7 +124,7 @@ fn drop_pair<M: Memories>(core: &Core<M>, parent: u64, name: &[u8], head: &Entry
     let Some(flagged) = core.index_update(pair, pair.value.with(ValueWord::DELETING)) else {
         return;
     };
-    core.index_remove(flagged);
+    op.index_remove(flagged);
     if let Ok(cachelet) = pair.value.target() {
         core.drop_refs(cachelet, NAME_ONE);
     }

@@ -17,7 +17,7 @@ use vellum_media::{Memories, Memory, count};
 use crate::cachelet::Cachelet;
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
-use crate::slots::{Op, pause};
+use crate::slots::{Op, Tally, pause};
 
 const PAIRS: u64 = 3;
 const NEXT: u64 = 48;
@@ -180,6 +180,9 @@ impl<M: Memories> Core<M> {
         self.lock_bucket(op, home);
         let result = self.insert_locked(home, key, parent, name, name_hash, entry, value);
         self.arena.store(home + LOCK, 0, Ordering::Release);
+        if let Ok(Ok(_)) = result {
+            op.count(Tally::Names, 1);
+        }
         result
     }
 
@@ -217,7 +220,6 @@ impl<M: Memories> Core<M> {
         let pair = Pair { at, entry: EntryWord::new(key, entry), value };
         self.arena.store(at + 8, value.0, Ordering::Release);
         self.arena.store(at, pair.entry.0, Ordering::Release);
-        self.arena.fetch_add(header::INDEX_USED, 1);
         Ok(Ok(pair))
     }
 
@@ -323,10 +325,12 @@ impl<M: Memories> Core<M> {
         self.arena.store(pair.at + 8, value.0, Ordering::Release);
         self.arena.store(pair.at, entry.0, Ordering::Release);
     }
+}
 
+impl<M: Memories> Op<'_, M> {
     /// Removes a pair that the caller's flag protects.
     pub(crate) fn index_remove(&self, pair: Pair) {
-        self.arena.store(pair.at, 0, Ordering::Release);
-        self.arena.fetch_add(header::INDEX_USED, u64::MAX);
+        self.core.arena.store(pair.at, 0, Ordering::Release);
+        self.count(Tally::Names, -1);
     }
 }

@@ -96,7 +96,7 @@ impl<M: Memories> Op<'_, M> {
     #[cold]
     fn attach_cachelet(&self, pair: Pair, ino: u64) -> Result<Option<Cachelet>> {
         let core = self.core;
-        let cachelet = core.load_cachelet(ino)?;
+        let cachelet = core.load_cachelet(self, ino)?;
         core.add_refs(cachelet, NAME_ONE);
         let kind = core.kind(cachelet);
         let value = ValueWord::of_cachelet(cachelet, kind).with(pair.value.0 & ValueWord::FLAGS);

@@ -73,7 +73,7 @@ impl<M: Memories> Op<'_, M> {
         core.set_word(life, LifeWord::dead(now).0);
         core.pool.flush(life, 8);
         core.pool.fence();
-        core.index_remove(pair);
+        self.index_remove(pair);
         self.entry_died(dir, now, core.kind(victim));
         self.name_gone(victim, now);
     }

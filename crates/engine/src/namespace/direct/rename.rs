@@ -210,7 +210,7 @@ impl<M: Memories> Op<'_, M> {
             Ok(Some(new)) => match self.flag(ends.from) {
                 Some(from) => Ok((new, from)),
                 None => {
-                    core.index_remove(new);
+                    self.index_remove(new);
                     Err(Ok(false))
                 }
             },
@@ -233,7 +233,7 @@ impl<M: Memories> Op<'_, M> {
         self.finish_moved(ends.source, now);
         self.journal_apply(&record);
         self.journal_retire();
-        core.index_remove(from);
+        self.index_remove(from);
         core.index_set(new, new.entry, value.with(ValueWord::READABLE));
         let kind = core.kind(ends.source);
         self.note_change(rename.to_dir, now, i64::from(kind == FileKind::Directory));
@@ -277,7 +277,7 @@ impl<M: Memories> Op<'_, M> {
         self.finish_moved(ends.source, now);
         self.journal_apply(&record);
         self.journal_retire();
-        core.index_remove(from);
+        self.index_remove(from);
         let key = Key::new(core.ino(rename.to_dir), to.hash);
         let value = from.value.without(ValueWord::RENAMING);
         core.index_set(old, EntryWord::new(key, draft.entry), value.with(ValueWord::RENAMING));

@@ -1,0 +1,137 @@
+//! Pools to test on: mapped memory as in production, and the simulated pool, behind one trait.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use vellum::media::{
+    HeapMemory, MappedArena, MappedPool, Memories, Memory, Persistent, Real, SimPool, Simulated,
+};
+use vellum::{Clock, FormatOptions, Fs, MountOptions, Opened, Result, attach, format};
+use vellum_check::{MemoryImage, Options, Severity};
+
+/// Where the clock of tests starts: 2026-01-01 in nanoseconds since 1970.
+pub const CLOCK_START: i64 = 1_767_225_600_000_000_000;
+/// The clock of tests stays below this: a time in the range was given by a clock.
+pub const CLOCK_END: i64 = CLOCK_START + 1_000_000_000;
+
+/// What a pool is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub pool_bytes: u64,
+    pub thread_slots: u32,
+    /// Names and files that the arena can hold.
+    pub cache_entries: u64,
+    pub metadata_bytes: Option<u64>,
+}
+
+impl Shape {
+    pub const fn new(pool_bytes: u64, thread_slots: u32, cache_entries: u64) -> Self {
+        Self { pool_bytes, thread_slots, cache_entries, metadata_bytes: None }
+    }
+
+    fn format_options(&self) -> FormatOptions {
+        FormatOptions {
+            metadata_bytes: self.metadata_bytes,
+            thread_slots: Some(self.thread_slots),
+            label: "test".into(),
+            uuid: [7; 16],
+            hash_seed: 0x5EED,
+            now_ns: CLOCK_START,
+            owner: (0, 0),
+            known_zero: true,
+        }
+    }
+
+    fn mount_options(&self) -> MountOptions {
+        MountOptions {
+            cache_entries: self.cache_entries,
+            clock: Clock::Counter(AtomicI64::new(CLOCK_START)),
+            ..MountOptions::default()
+        }
+    }
+}
+
+/// Memories that tests can make pools of.
+pub trait Kit: Memories + Sized {
+    /// A pool of zeros.
+    fn pool(len: u64) -> Self::Pool;
+
+    /// An arena of zeros.
+    fn arena(len: u64) -> Result<Self::Arena>;
+
+    /// A new file system.
+    fn make(shape: &Shape) -> Arc<Fs<Self>> {
+        let pool = Self::pool(shape.pool_bytes);
+        format(&pool, &shape.format_options()).expect("the shape is possible");
+        let (fs, opened) = Self::mount(pool, shape).expect("a new pool opens");
+        assert_eq!((opened.records_applied, opened.orphans_freed), (0, 0));
+        fs
+    }
+
+    /// Opens what an image holds.
+    fn open(image: &[u8], shape: &Shape) -> Result<(Arc<Fs<Self>>, Opened)> {
+        let pool = Self::pool(image.len() as u64);
+        pool.write(0, image);
+        pool.flush(0, image.len() as u64);
+        pool.fence();
+        Self::mount(pool, shape)
+    }
+
+    fn mount(pool: Self::Pool, shape: &Shape) -> Result<(Arc<Fs<Self>>, Opened)> {
+        attach::<Self>(pool, Self::arena, shape.mount_options())
+    }
+}
+
+impl Kit for Real {
+    fn pool(len: u64) -> MappedPool {
+        MappedPool::anonymous(len).expect("there is memory")
+    }
+
+    fn arena(len: u64) -> Result<MappedArena> {
+        Ok(MappedArena::new(len)?)
+    }
+}
+
+impl Kit for Simulated {
+    fn pool(len: u64) -> SimPool {
+        SimPool::new(len)
+    }
+
+    fn arena(len: u64) -> Result<HeapMemory> {
+        Ok(HeapMemory::new(len))
+    }
+}
+
+/// Every byte of a file system's pool, as a crash with everything persisted leaves it.
+pub fn image_of<M: Memories>(fs: &Fs<M>) -> Vec<u8> {
+    let mut image = vec![0; fs.pool().len() as usize];
+    fs.pool().read(0, &mut image);
+    image
+}
+
+/// How sound an image must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Soundness {
+    /// In use: residue is fine, damage is not.
+    InUse,
+    /// Just recovered: nothing but the state word tells it from one that was closed.
+    Recovered,
+    /// Closed in order.
+    Closed,
+}
+
+/// Checks an image; gives what is wrong, a line each.
+pub fn check(image: &[u8], soundness: Soundness) -> std::result::Result<(), String> {
+    let options = Options { strict_clean: soundness == Soundness::Recovered, ..Options::default() };
+    let report = vellum_check::check(image, options);
+    let fine = |severity| soundness == Soundness::InUse && severity == Severity::Residue;
+    let bad: Vec<_> =
+        report.findings.iter().filter(|f| !fine(f.severity)).map(|f| format!("{f:?}")).collect();
+    if bad.is_empty() { Ok(()) } else { Err(format!("{soundness:?}:\n{}", bad.join("\n"))) }
+}
+
+/// The same for a file system that is open: of its pool as it is now, without a copy.
+pub fn check_open<M: Memories>(fs: &Fs<M>, soundness: Soundness) -> std::result::Result<(), String> {
+    let _ = MemoryImage::<M::Pool>::new;
+    check(&image_of(fs), soundness)
+}
