@@ -13,7 +13,7 @@ use crate::slots::{Op, Tally};
 
 const SET_GID: u16 = 0o2000;
 /// Longest symlink target, in bytes.
-const TARGET_MAX: usize = 4095;
+const TARGET_MAX: usize = vellum_layout::TEXT_BLOCK_MAX;
 
 /// Where a listing stands; keep it between calls of [`Fs::list`].
 #[derive(Clone, Copy, Debug, Default)]
