@@ -1,2 +1,93 @@
-//! The command.
-fn main() {}
+//! The command `vellum`: makes, mounts, checks and looks into pools.
+//!
+//! Each command has a module; `args` holds the command line, `place` what all of them need to get
+//! at a pool, `failure` what they say when they cannot.
+#![forbid(unsafe_code)]
+
+mod args;
+mod check;
+mod failure;
+mod files;
+mod info;
+mod manual;
+mod mkfs;
+mod mount;
+mod place;
+mod transfer;
+mod umount;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::args::{Cli, Command};
+use crate::failure::{Outcome, status};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
+    start_logging();
+    match run(cli.command) {
+        Ok(status) => status,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+/// Help and version are no misuse; `check` has its own status for it.
+fn misused(error: &clap::Error) -> ExitCode {
+    // Nowhere to say that standard error is closed.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ if std::env::args_os().nth(1).is_some_and(|command| command == "check") => {
+            ExitCode::from(status::CHECK_USAGE)
+        }
+        _ => ExitCode::from(status::USAGE),
+    }
+}
+
+fn start_logging() {
+    use tracing_subscriber::filter::LevelFilter;
+    let level = std::env::var("VELLUM_LOG").ok().and_then(|text| text.parse().ok());
+    tracing_subscriber::fmt()
+        .with_max_level(level.unwrap_or(LevelFilter::WARN))
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+fn run(command: Command) -> Outcome<ExitCode> {
+    match command {
+        Command::Check(args) => return check::run(&args),
+        Command::Mkfs(args) => mkfs::run(&args),
+        Command::Mount(args) => return mount::run(&args),
+        Command::Umount(args) => umount::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Ls(args) => files::ls(&args),
+        Command::Stat(args) => files::stat(&args),
+        Command::Cat(args) => files::cat(&args),
+        Command::Put(args) => files::put(&args),
+        Command::Get(args) => files::get(&args),
+        Command::Mkdir(args) => files::mkdir(&args),
+        Command::Rm(args) => files::rm(&args),
+        Command::Mv(args) => files::mv(&args),
+        Command::Import(args) => transfer::import(&args),
+        Command::Export(args) => transfer::export(&args),
+        Command::Version => {
+            println!("vellum {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        Command::Man(args) => manual::pages(&args),
+        Command::Completions { shell } => {
+            manual::completions(shell);
+            Ok(())
+        }
+    }
+    .map(|()| ExitCode::SUCCESS)
+}

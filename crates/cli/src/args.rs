@@ -1,0 +1,460 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::place::Place;
+use crate::units::parse_size;
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  done
+  1  something failed; the message says what
+  2  wrong usage
+  3  the pool or the mount is in use
+  `check` has the exit status of fsck(8), see `vellum check --help`.
+
+Environment:
+  VELLUM_LOG  what is logged to standard error: error, warn (default), info, debug, trace";
+
+/// A file system for persistent memory.
+///
+/// A pool is an ordinary file, a block device or a device-DAX node. It is used linked into a
+/// program, mounted, or with the commands below, which take `POOL:/path` for a path in a pool.
+#[derive(Debug, Parser)]
+#[command(name = "vellum", version, after_long_help = EXIT_STATUS, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a pool
+    Mkfs(Mkfs),
+    /// Mount a pool on a directory
+    Mount(Mount),
+    /// Unmount a pool, and wait until it is closed
+    Umount(Umount),
+    /// Show what a pool is, what it holds, and what survives what
+    Info(Info),
+    /// Check a pool, without changing it
+    Check(Check),
+    /// List a directory in a pool
+    Ls(Ls),
+    /// Show the attributes of a file in a pool
+    Stat(Stat),
+    /// Write the contents of files in a pool to standard output
+    Cat(Cat),
+    /// Copy a file into a pool
+    Put(Put),
+    /// Copy a file out of a pool
+    Get(Get),
+    /// Make directories in a pool
+    Mkdir(Mkdir),
+    /// Remove files in a pool
+    Rm(Rm),
+    /// Rename within a pool
+    Mv(Mv),
+    /// Copy a directory tree into a pool
+    Import(Import),
+    /// Copy a directory tree out of a pool
+    Export(Export),
+    /// Show the version
+    Version,
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(Man),
+    /// Write completions for a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What to take the medium for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Media {
+    /// What it turns out to be
+    #[default]
+    Auto,
+    /// Persistent memory, or fail
+    Dax,
+    /// A file through the page cache
+    File,
+    /// Memory that need not survive a reboot
+    Memory,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Namespace {
+    /// A log for each directory, and one index of all names
+    #[default]
+    Direct,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mapping {
+    /// A hash table that is also the block allocator
+    #[default]
+    Hashfs,
+}
+
+/// How to open the pool.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// What to take the medium for
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) media: Media,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum mkfs pool.img --size 4G
+  vellum mkfs /mnt/pmem/pool --size 64G --media dax --label build-cache
+  vellum mkfs /dev/dax0.0")]
+pub(crate) struct Mkfs {
+    /// The pool: a new file, or a device
+    pub(crate) pool: PathBuf,
+    /// Bytes of the pool, with K, M, G or T (binary); a device is taken whole without it
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// How names are kept
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) namespace: Namespace,
+    /// How file blocks are found
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) mapping: Mapping,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+    /// A name for people, at most 64 bytes
+    #[arg(long, default_value = "")]
+    pub(crate) label: String,
+    /// Bytes for names and inodes [default: a sixteenth of the pool]
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub(crate) metadata: Option<u64>,
+    /// Operations that can be under way at once, 2 to 1024 [default: by size]
+    #[arg(long, value_name = "N")]
+    pub(crate) thread_slots: Option<u32>,
+    /// Overwrite what is there, a pool or anything else
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Say nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The command returns once the directory can be used; the mount goes on in the background. SIGTERM
+and SIGINT end it in order, as `vellum umount DIR` does.
+
+Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
+nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests. Set-id bits and device files do
+not count unless asked for. The kernel always checks permission bits; root's mounts are open to
+everybody whom these let in, other users' to themselves unless allow_other.
+
+Examples:
+  vellum mount pool.img /mnt
+  vellum mount -o ro pool.img /mnt
+  vellum mount --foreground pool.img ~/mnt & ... ; kill %1")]
+pub(crate) struct Mount {
+    /// The pool
+    pub(crate) pool: PathBuf,
+    /// The directory
+    pub(crate) dir: PathBuf,
+    /// Options, see below
+    #[arg(short = 'o', value_delimiter = ',', value_name = "OPTION")]
+    pub(crate) options: Vec<String>,
+    /// Change nothing (-o ro)
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Stay in the foreground until unmounted
+    #[arg(long, short)]
+    pub(crate) foreground: bool,
+    /// Write a line to this file descriptor once the directory can be used
+    #[arg(long, value_name = "N")]
+    pub(crate) ready_fd: Option<u32>,
+    /// Threads that serve requests [default: one a CPU, at least 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// Touch every page of the pool first, so that no operation pays for it
+    #[arg(long)]
+    pub(crate) populate: bool,
+    /// Append messages of the background process to a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+    /// This is the background process: report to the command through standard output
+    #[arg(long, hide = true)]
+    pub(crate) background_child: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum umount /mnt
+  vellum umount --lazy /mnt")]
+pub(crate) struct Umount {
+    /// The directory, or the pool that is mounted
+    pub(crate) dir: PathBuf,
+    /// Take the mount from the tree of names at once; it ends when its last user has finished
+    #[arg(long, short)]
+    pub(crate) lazy: bool,
+    /// Seconds to wait until the pool is closed
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+On a mounted pool the mount is asked, so that the numbers are current.
+
+Examples:
+  vellum info pool.img
+  vellum info --json pool.img | jq .space.free_bytes")]
+pub(crate) struct Info {
+    /// The pool, or the directory it is mounted on
+    pub(crate) pool: PathBuf,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The check shares the format with the file system and no code. It changes nothing; a pool that was
+not closed in order is judged by what recovery would make of it.
+
+Exit status, as fsck(8):
+  0   no damage
+  4   damage found (nothing is corrected)
+  8   the check could not be carried out, or not of everything
+  16  wrong usage
+Sums are possible.
+
+Examples:
+  vellum check pool.img
+  vellum check --json pool.img | jq '.findings[].place'")]
+pub(crate) struct Check {
+    /// The pool
+    pub(crate) pool: PathBuf,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Count what a crash leaves behind as damage too
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Show no progress and no summary, only findings
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum ls pool.img:/
+  vellum ls -la pool.img:/src
+  vellum ls --json pool.img:/src | jq '.[].name'")]
+pub(crate) struct Ls {
+    /// Directories or files
+    #[arg(required = true)]
+    pub(crate) places: Vec<Place>,
+    /// Show kinds, modes, owners, sizes and times
+    #[arg(long, short)]
+    pub(crate) long: bool,
+    /// Show names that begin with a dot
+    #[arg(long, short)]
+    pub(crate) all: bool,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum stat pool.img:/src/main.rs
+  vellum stat --json pool.img:/src")]
+pub(crate) struct Stat {
+    /// Files
+    #[arg(required = true)]
+    pub(crate) places: Vec<Place>,
+    /// Follow a symbolic link at the end
+    #[arg(long, short = 'L')]
+    pub(crate) dereference: bool,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum cat pool.img:/etc/motd
+  vellum cat pool.img:/a pool.img:/b > both")]
+pub(crate) struct Cat {
+    /// Files
+    #[arg(required = true)]
+    pub(crate) places: Vec<Place>,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An existing file gets the new contents; into an existing directory the file goes under its own name.
+
+Examples:
+  vellum put notes.txt pool.img:/notes.txt
+  vellum put photo.jpg pool.img:/pictures/
+  date | vellum put - pool.img:/date")]
+pub(crate) struct Put {
+    /// The file; - is standard input
+    pub(crate) file: PathBuf,
+    /// Where to
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum get pool.img:/notes.txt notes.txt
+  vellum get pool.img:/notes.txt .
+  vellum get pool.img:/notes.txt - | wc")]
+pub(crate) struct Get {
+    /// The file in the pool
+    pub(crate) place: Place,
+    /// Where to; - is standard output
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum mkdir pool.img:/src
+  vellum mkdir -p pool.img:/a/b/c")]
+pub(crate) struct Mkdir {
+    /// Directories
+    #[arg(required = true)]
+    pub(crate) places: Vec<Place>,
+    /// Make missing directories above too; an existing one is no error
+    #[arg(long, short)]
+    pub(crate) parents: bool,
+    /// Permission bits, octal [default: 777 less the umask]
+    #[arg(long, short, value_parser = parse_mode)]
+    pub(crate) mode: Option<u16>,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum rm pool.img:/notes.txt
+  vellum rm -r pool.img:/src")]
+pub(crate) struct Rm {
+    /// Files
+    #[arg(required = true)]
+    pub(crate) places: Vec<Place>,
+    /// Directories too, with all that is in them
+    #[arg(long, short)]
+    pub(crate) recursive: bool,
+    /// A missing file is no error
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An existing file is replaced; into an existing directory the file goes under its own name.
+
+Examples:
+  vellum mv pool.img:/a pool.img:/b
+  vellum mv pool.img:/notes.txt pool.img:/old/")]
+pub(crate) struct Mv {
+    /// The file
+    pub(crate) from: Place,
+    /// Its new name, in the same pool
+    pub(crate) to: Place,
+    /// Fail if the new name exists
+    #[arg(long, short)]
+    pub(crate) no_clobber: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is in DIR goes into the directory in the pool, which is made if there is none. Permission
+bits, times, symbolic links, hard links, holes and special files are kept, and owners if root
+imports. What could not be carried is reported, and makes the exit status 1.
+
+Examples:
+  vellum import ~/src pool.img:/src")]
+pub(crate) struct Import {
+    /// The directory
+    pub(crate) dir: PathBuf,
+    /// Where to
+    pub(crate) place: Place,
+    /// Replace files that exist
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Show no progress and no summary
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The contrary of `vellum import`: what is in the directory in the pool goes into DIR.
+
+Examples:
+  vellum export pool.img:/src /tmp/src")]
+pub(crate) struct Export {
+    /// The directory in the pool
+    pub(crate) place: Place,
+    /// Where to
+    pub(crate) dir: PathBuf,
+    /// Replace files that exist
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Show no progress and no summary
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Write a page for every command to this directory, instead of the main page to standard
+    /// output
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+fn parse_mode(text: &str) -> Result<u16, String> {
+    match u16::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => Err(format!("`{text}` is no mode: write octal digits such as 755")),
+    }
+}

@@ -1,0 +1,83 @@
+//! `vellum check`.
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use vellum_check::{Options, Stage};
+
+use crate::args::Check;
+use crate::failure::{Failure, Outcome, status};
+use crate::place;
+
+/// Checks a pool; the exit status is that of fsck(8).
+pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
+    let operational = |failure: Failure| failure.with_status(status::CHECK_OPERATION);
+    let image = open(args).map_err(operational)?;
+    let bar = progress(args);
+    let tell = |stage, done, of| {
+        bar.set_message(match stage {
+            Stage::Inodes => "inodes",
+            Stage::Directories => "directories",
+            Stage::Blocks => "blocks",
+        });
+        bar.set_length(of);
+        bar.set_position(done);
+    };
+    let options = Options { strict_clean: args.strict, progress: Some(&tell) };
+    let report = vellum_check::check(&image, options);
+    bar.finish_and_clear();
+    if args.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| operational(Failure::new(error.to_string())))?;
+        println!("{text}");
+    } else if args.quiet {
+        for finding in &report.findings {
+            println!("{finding}");
+        }
+    } else {
+        println!("{report}");
+    }
+    Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(status::CHECK_OPERATION)))
+}
+
+/// Opens the pool, locked against writers for as long as it is open.
+fn open(args: &Check) -> Outcome<File> {
+    let pool = &args.pool;
+    let image = File::open(pool).map_err(|e| Failure::io(pool.display(), &e))?;
+    let is_dir = image.metadata().is_ok_and(|found| found.is_dir());
+    if is_dir {
+        return Err(Failure::new(format!("{} is a directory, not a pool", pool.display()))
+            .advise("give the pool's file; a mounted pool must be unmounted first"));
+    }
+    match rustix::fs::flock(&image, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(image),
+        Err(Errno::WOULDBLOCK) => Err(place::busy(pool, owner(pool))),
+        Err(errno) => Err(Failure::io(pool.display(), &errno.into())),
+    }
+}
+
+/// The process that has the pool open, as the engine finds it out.
+fn owner(pool: &std::path::Path) -> Option<u32> {
+    let options = vellum::PoolOptions { read_only: true, ..vellum::PoolOptions::default() };
+    match vellum::Pool::open(pool, &options) {
+        Err(vellum::Error::Media(vellum::media::MediaError::Busy { owner_pid, .. })) => owner_pid,
+        _ => None,
+    }
+}
+
+fn progress(args: &Check) -> ProgressBar {
+    if args.quiet || args.json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{msg:12} {wide_bar} {human_pos}/{human_len}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

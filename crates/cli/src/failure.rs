@@ -1,0 +1,88 @@
+//! Failures as users meet them: what, where, what to do; and the exit status.
+
+use std::fmt;
+use std::io;
+
+/// The outcome of a command.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Exit statuses. `check` has those of fsck(8) instead.
+pub(crate) mod status {
+    /// Something failed.
+    pub(crate) const FAILED: u8 = 1;
+    /// The command was used wrongly.
+    pub(crate) const USAGE: u8 = 2;
+    /// The pool or the mount is in use.
+    pub(crate) const BUSY: u8 = 3;
+    /// `check`: it could not be carried out.
+    pub(crate) const CHECK_OPERATION: u8 = 8;
+    /// `check`: used wrongly.
+    pub(crate) const CHECK_USAGE: u8 = 16;
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    /// What can be done about it.
+    advice: Option<String>,
+    pub(crate) status: u8,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), advice: None, status: status::FAILED }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { status: status::USAGE, ..Self::new(message) }
+    }
+
+    #[must_use]
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn with_status(mut self, status: u8) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// A failure of the operating system, at a place.
+    pub(crate) fn io(place: impl fmt::Display, error: &io::Error) -> Self {
+        Self::new(format!("{place}: {}", plain(error)))
+    }
+
+    /// A failure of the engine, at a place.
+    pub(crate) fn at(place: impl fmt::Display, error: &vellum::Error) -> Self {
+        let failure = Self::new(format!("{place}: {error}"));
+        match error {
+            vellum::Error::NoSpace(_) => failure.advise("remove files, or make a larger pool"),
+            vellum::Error::Busy => failure.with_status(status::BUSY),
+            _ => failure,
+        }
+    }
+}
+
+/// The words for an error, without the number that `std` adds.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "vellum: {}", self.message)?;
+        match &self.advice {
+            Some(advice) => write!(f, "\n  {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,561 @@
+//! Commands on files in a pool that is not mounted: `ls`, `stat`, `cat`, `put`, `get`, `mkdir`,
+//! `rm`, `mv`.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use vellum::media::Real;
+use vellum::{
+    Attr, Cred, Error, FileKind, Handle, Node, OpenOptions, Pool, RealFs, RenameFlags, Volume,
+};
+
+use crate::args::{Cat, Get, Ls, Mkdir, Mv, Opening, Put, Rm, Stat};
+use crate::failure::{Failure, Outcome};
+use crate::place::{self, Place};
+use crate::units::time;
+
+/// Bytes copied at once.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
+
+/// Opens the pool of `places`, which must be one, runs a command, and closes it.
+fn with_pool(
+    places: &[&Place],
+    opening: Opening,
+    read_only: bool,
+    run: impl FnOnce(&Session) -> Outcome,
+) -> Outcome {
+    let Some((first, others)) = places.split_first() else {
+        return Err(Failure::usage("no path given"));
+    };
+    if let Some(other) = others.iter().find(|other| other.pool != first.pool) {
+        return Err(Failure::usage(format!("{other} is in another pool than {first}"))
+            .advise("use `vellum get` and `vellum put` between pools"));
+    }
+    if let Some(bare) = others.iter().find(|other| other.path.as_os_str().is_empty()) {
+        return Err(Failure::usage(format!("`{bare}` names no path: write POOL:/path")));
+    }
+    let pool = first.open(opening, read_only)?;
+    let done = run(&Session::new(&pool));
+    let closed = place::close(pool, &first.pool);
+    done.and(closed)
+}
+
+/// An open pool, and who uses it.
+struct Session {
+    fs: Arc<RealFs>,
+    volume: Volume,
+    cred: Cred,
+    umask: u16,
+}
+
+impl Session {
+    fn new(pool: &Pool) -> Self {
+        let umask = umask();
+        Self {
+            fs: pool.fs(),
+            volume: pool.volume().with_umask(umask),
+            cred: Cred::current(),
+            umask,
+        }
+    }
+
+    fn find(&self, place: &Place, follow: bool) -> Outcome<Node<Real>> {
+        let root = self.fs.root();
+        self.fs.find(&self.cred, &root, place.bytes(), follow).map_err(|e| place.failed(&e))
+    }
+
+    fn attr(&self, place: &Place, follow: bool) -> Outcome<Attr> {
+        let node = self.find(place, follow)?;
+        self.fs.attr(&node).map_err(|e| place.failed(&e))
+    }
+
+    fn open(&self, place: &Place, options: &OpenOptions) -> Outcome<Handle<Real>> {
+        let options = OpenOptions { mode: options.mode & !self.umask, ..*options };
+        let root = self.fs.root();
+        self.fs.open(&self.cred, &root, place.bytes(), &options).map_err(|e| place.failed(&e))
+    }
+
+    /// The place itself, or one of `name` in it if it is a directory.
+    fn into_directory(&self, place: &Place, name: Option<&OsStr>) -> Outcome<Place> {
+        let is_dir = match self.volume.metadata(&place.path) {
+            Ok(attr) => attr.kind == FileKind::Directory,
+            Err(_) => place.bytes().ends_with(b"/"),
+        };
+        match name {
+            _ if !is_dir => Ok(place.clone()),
+            Some(name) => Ok(place.with_path(place.path.join(name))),
+            None => Err(Failure::usage(format!("{place} is a directory: add a name"))),
+        }
+    }
+}
+
+/// The process's file mode creation mask, which can only be read by setting it.
+pub(crate) fn umask() -> u16 {
+    let old = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(old);
+    (old.bits() & 0o777) as u16
+}
+
+/// A file as JSON tells it.
+#[derive(Serialize)]
+struct Told<'a> {
+    name: String,
+    kind: &'a str,
+    ino: u64,
+    generation: u32,
+    mode: String,
+    nlink: u32,
+    uid: u32,
+    gid: u32,
+    size_bytes: u64,
+    allocated_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<[u32; 2]>,
+    atime_ns: i64,
+    mtime_ns: i64,
+    ctime_ns: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+}
+
+impl Session {
+    fn told(&self, name: &[u8], attr: &Attr, node: &Node<Real>) -> Outcome<Told<'static>> {
+        let is_device = matches!(attr.kind, FileKind::CharDevice | FileKind::BlockDevice);
+        let target = match attr.kind {
+            FileKind::Symlink => {
+                let target = self.fs.read_link(node);
+                Some(target.map_err(|e| Failure::at(String::from_utf8_lossy(name), &e))?)
+            }
+            _ => None,
+        };
+        Ok(Told {
+            name: String::from_utf8_lossy(name).into_owned(),
+            kind: kind_name(attr.kind),
+            ino: attr.ino,
+            generation: attr.generation,
+            mode: format!("{:04o}", attr.mode),
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            size_bytes: attr.size,
+            allocated_bytes: attr.blocks_512 * 512,
+            device: is_device
+                .then(|| [rustix::fs::major(attr.device), rustix::fs::minor(attr.device)]),
+            atime_ns: attr.atime_ns,
+            mtime_ns: attr.mtime_ns,
+            ctime_ns: attr.ctime_ns,
+            target: target.map(|target| String::from_utf8_lossy(&target).into_owned()),
+        })
+    }
+}
+
+fn kind_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::CharDevice => "character device",
+        FileKind::BlockDevice => "block device",
+    }
+}
+
+/// `-rwxr-xr-x`.
+fn mode_text(kind: FileKind, mode: u16) -> String {
+    let letter = match kind {
+        FileKind::File => '-',
+        FileKind::Directory => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+        FileKind::CharDevice => 'c',
+        FileKind::BlockDevice => 'b',
+    };
+    let mut text = String::from(letter);
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = mode >> shift;
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (bits & 1 != 0, mode & special != 0) {
+            (true, false) => 'x',
+            (true, true) => letter,
+            (false, true) => letter.to_ascii_uppercase(),
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+/// Standard output; that its reader went away is no failure.
+fn print(text: &[u8]) -> Outcome {
+    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("standard output", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn print_json(value: &impl Serialize) -> Outcome {
+    let mut text =
+        serde_json::to_vec_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
+    text.push(b'\n');
+    print(&text)
+}
+
+/// `vellum ls`.
+pub(crate) fn ls(args: &Ls) -> Outcome {
+    let places: Vec<&Place> = args.places.iter().collect();
+    with_pool(&places, args.opening, true, |session| {
+        let mut told = Vec::new();
+        for place in &places {
+            let heading = places.len() > 1 && !args.json;
+            told.extend(list(session, place, args, heading)?);
+        }
+        if args.json { print_json(&told) } else { Ok(()) }
+    })
+}
+
+fn list(
+    session: &Session,
+    place: &Place,
+    args: &Ls,
+    heading: bool,
+) -> Outcome<Vec<Told<'static>>> {
+    let node = session.find(place, true)?;
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    if node.kind() == FileKind::Directory {
+        let entries = session.volume.read_dir(&place.path).map_err(|e| place.failed(&e))?;
+        for entry in entries {
+            let name = entry.map_err(|e| place.failed(&e))?.name;
+            if args.all || !name.as_bytes().starts_with(b".") {
+                names.push(name.as_bytes().to_vec());
+            }
+        }
+        names.sort();
+    }
+    let mut told = Vec::new();
+    let mut text = Vec::new();
+    if heading {
+        text.extend_from_slice(format!("{place}:\n").as_bytes());
+    }
+    let mut one = |name: &[u8], node: &Node<Real>| -> Outcome {
+        let attr = session.fs.attr(node).map_err(|e| place.failed(&e))?;
+        let file = session.told(name, &attr, node)?;
+        if args.long {
+            text.extend_from_slice(long_line(&attr, &file).as_bytes());
+        }
+        text.extend_from_slice(name);
+        if let Some(target) = file.target.as_ref().filter(|_| args.long) {
+            text.extend_from_slice(format!(" -> {target}").as_bytes());
+        }
+        text.push(b'\n');
+        told.push(file);
+        Ok(())
+    };
+    if node.kind() == FileKind::Directory {
+        for name in &names {
+            match session.fs.lookup(&session.cred, &node, name) {
+                Ok(found) => one(name, &found)?,
+                Err(error) => {
+                    let path = place.path.join(OsStr::from_bytes(name));
+                    return Err(place.with_path(path).failed(&error));
+                }
+            }
+        }
+    } else {
+        one(place.bytes(), &session.find(place, false)?)?;
+    }
+    if !args.json {
+        print(&text)?;
+    }
+    Ok(told)
+}
+
+fn long_line(attr: &Attr, file: &Told<'_>) -> String {
+    let size = match file.device {
+        Some([major, minor]) => format!("{major}, {minor}"),
+        None => attr.size.to_string(),
+    };
+    format!(
+        "{} {:>3} {:>5} {:>5} {:>12} {} ",
+        mode_text(attr.kind, attr.mode),
+        attr.nlink,
+        attr.uid,
+        attr.gid,
+        size,
+        time(attr.mtime_ns)
+    )
+}
+
+/// `vellum stat`.
+pub(crate) fn stat(args: &Stat) -> Outcome {
+    let places: Vec<&Place> = args.places.iter().collect();
+    with_pool(&places, args.opening, true, |session| {
+        let mut all = Vec::new();
+        for place in &places {
+            let node = session.find(place, args.dereference)?;
+            let attr = session.fs.attr(&node).map_err(|e| place.failed(&e))?;
+            let told = session.told(place.bytes(), &attr, &node)?;
+            if !args.json {
+                print(stat_text(place, &attr, &told).as_bytes())?;
+            }
+            all.push(told);
+        }
+        if args.json { print_json(&all) } else { Ok(()) }
+    })
+}
+
+fn stat_text(place: &Place, attr: &Attr, told: &Told<'_>) -> String {
+    let arrow = told.target.as_ref().map(|target| format!(" -> {target}")).unwrap_or_default();
+    let device = told.device.map(|[major, minor]| format!(", device {major}, {minor}"));
+    format!(
+        "file    {}{arrow}\nkind    {}{}\nsize    {} bytes, {} bytes allocated\n\
+         inode   {} generation {}, {} links\nmode    {} {}\nowner   {} group {}\n\
+         access  {}\nmodify  {}\nchange  {}\n",
+        place.path.display(),
+        told.kind,
+        device.unwrap_or_default(),
+        attr.size,
+        told.allocated_bytes,
+        attr.ino,
+        attr.generation,
+        attr.nlink,
+        told.mode,
+        mode_text(attr.kind, attr.mode),
+        attr.uid,
+        attr.gid,
+        time(attr.atime_ns),
+        time(attr.mtime_ns),
+        time(attr.ctime_ns),
+    )
+}
+
+/// `vellum cat`.
+pub(crate) fn cat(args: &Cat) -> Outcome {
+    let places: Vec<&Place> = args.places.iter().collect();
+    with_pool(&places, args.opening, true, |session| {
+        for place in &places {
+            let options = OpenOptions { read: true, ..OpenOptions::default() };
+            let handle = session.open(place, &options)?;
+            match copy_out(&handle, place, &mut io::stdout().lock()) {
+                Err(Some(failure)) => return Err(failure),
+                // Whoever reads has enough.
+                Err(None) => return Ok(()),
+                Ok(()) => {}
+            }
+        }
+        print(b"")
+    })
+}
+
+/// Copies a file's bytes; no failure in the error: the reader went away.
+fn copy_out(
+    handle: &Handle<Real>,
+    place: &Place,
+    to: &mut dyn Write,
+) -> Result<(), Option<Failure>> {
+    let mut buffer = vec![0; PIECE_BYTES];
+    let mut at = 0;
+    loop {
+        let len = handle.read_at(at, &mut buffer).map_err(|e| place.failed(&e))?;
+        if len == 0 {
+            return Ok(());
+        }
+        match to.write_all(&buffer[..len]) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(None),
+            Err(error) => return Err(Some(Failure::io("writing", &error))),
+        }
+        at += len as u64;
+    }
+}
+
+/// `vellum put`.
+pub(crate) fn put(args: &Put) -> Outcome {
+    let from_stdin = args.file == Path::new("-");
+    let mut source: Box<dyn Read> = if from_stdin {
+        Box::new(io::stdin())
+    } else {
+        let open = File::open(&args.file).and_then(|file| {
+            if file.metadata()?.is_dir() {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            Ok(file)
+        });
+        Box::new(open.map_err(|e| Failure::io(args.file.display(), &e))?)
+    };
+    with_pool(&[&args.place], args.opening, false, |session| {
+        let name = args.file.file_name().filter(|_| !from_stdin);
+        let place = session.into_directory(&args.place, name)?;
+        let options = OpenOptions {
+            write: true,
+            create: true,
+            truncate: true,
+            mode: 0o666,
+            ..OpenOptions::default()
+        };
+        let handle = session.open(&place, &options)?;
+        let mut buffer = vec![0; PIECE_BYTES];
+        let mut at = 0;
+        loop {
+            let len = match source.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::io(args.file.display(), &error)),
+            };
+            write_all(&handle, at, &buffer[..len]).map_err(|e| place.failed(&e))?;
+            at += len as u64;
+        }
+    })
+}
+
+/// Writes all of `data`.
+pub(crate) fn write_all(handle: &Handle<Real>, at: u64, data: &[u8]) -> vellum::Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        match handle.write_at(at + done as u64, &data[done..])? {
+            0 => return Err(Error::Io(io::ErrorKind::WriteZero.into())),
+            len => done += len,
+        }
+    }
+    Ok(())
+}
+
+/// `vellum get`.
+pub(crate) fn get(args: &Get) -> Outcome {
+    with_pool(&[&args.place], args.opening, true, |session| {
+        let place = &args.place;
+        if session.attr(place, true)?.kind == FileKind::Directory {
+            return Err(Failure::new(format!("{place} is a directory"))
+                .advise(format!("vellum export {place} {}", args.file.display())));
+        }
+        let handle =
+            session.open(place, &OpenOptions { read: true, ..OpenOptions::default() })?;
+        if args.file == Path::new("-") {
+            return match copy_out(&handle, place, &mut io::stdout().lock()) {
+                Err(Some(failure)) => Err(failure),
+                _ => Ok(()),
+            };
+        }
+        let mut path = args.file.clone();
+        if path.is_dir() {
+            path.push(place.path.file_name().unwrap_or_else(|| OsStr::new("file")));
+        }
+        let mut file =
+            File::create(&path).map_err(|e| Failure::io(path.display(), &e))?;
+        match copy_out(&handle, place, &mut file) {
+            Err(Some(failure)) => Err(failure),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// `vellum mkdir`.
+pub(crate) fn mkdir(args: &Mkdir) -> Outcome {
+    let places: Vec<&Place> = args.places.iter().collect();
+    with_pool(&places, args.opening, false, |session| {
+        for place in &places {
+            if args.parents {
+                session.volume.create_dir_all(&place.path).map_err(|e| place.failed(&e))?;
+                if session.attr(place, true)?.kind != FileKind::Directory {
+                    return Err(place.failed(&Error::NotDirectory));
+                }
+            } else {
+                session.volume.create_dir(&place.path).map_err(|e| place.failed(&e))?;
+            }
+            if args.mode.is_some() {
+                let set = vellum::SetAttr { mode: args.mode, ..vellum::SetAttr::default() };
+                session.volume.set_attr(&place.path, &set).map_err(|e| place.failed(&e))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `vellum rm`.
+pub(crate) fn rm(args: &Rm) -> Outcome {
+    let places: Vec<&Place> = args.places.iter().collect();
+    with_pool(&places, args.opening, false, |session| {
+        for place in &places {
+            match remove(session, place, args.recursive) {
+                Err((_, Error::NotFound)) if args.force => {}
+                Err((place, Error::IsDirectory)) if !args.recursive => {
+                    return Err(place.failed(&Error::IsDirectory)
+                        .advise(format!("vellum rm -r {place}")));
+                }
+                Err((place, error)) => return Err(place.failed(&error)),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Removes a file, or a tree from its leaves up.
+fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Place, Error)> {
+    let at = |error| (place.clone(), error);
+    if session.volume.symlink_metadata(&place.path).map_err(at)?.kind != FileKind::Directory {
+        return session.volume.remove_file(&place.path).map_err(at);
+    }
+    if !recursive {
+        return Err(at(Error::IsDirectory));
+    }
+    // The root stays; what is in it goes.
+    let mut stack = vec![(place.path.clone(), false)];
+    while let Some((path, emptied)) = stack.pop() {
+        let at = |error| (place.with_path(&path), error);
+        if emptied {
+            match session.volume.remove_dir(&path) {
+                Err(Error::Busy) if path == Path::new("/") => {}
+                done => done.map_err(at)?,
+            }
+            continue;
+        }
+        let entries = session.volume.read_dir(&path).map_err(at)?;
+        let entries: Vec<_> = entries.collect::<Result<_, _>>().map_err(at)?;
+        stack.push((path.clone(), true));
+        for entry in entries {
+            let below = path.join(&entry.name);
+            if entry.kind == FileKind::Directory {
+                stack.push((below, false));
+            } else {
+                session.volume.remove_file(&below).map_err(|e| (place.with_path(&below), e))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `vellum mv`.
+pub(crate) fn mv(args: &Mv) -> Outcome {
+    with_pool(&[&args.from, &args.to], args.opening, false, |session| {
+        let to = session.into_directory(&args.to, args.from.path.file_name())?;
+        let flags =
+            if args.no_clobber { RenameFlags::NO_REPLACE } else { RenameFlags::empty() };
+        let done = session.volume.rename_with(&args.from.path, &to.path, flags);
+        done.map_err(|error| {
+            Failure::at(format_args!("{} to {}", args.from, to.path.display()), &error)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_in_letters() {
+        assert_eq!(mode_text(FileKind::File, 0o644), "-rw-r--r--");
+        assert_eq!(mode_text(FileKind::Directory, 0o1777), "drwxrwxrwt");
+        assert_eq!(mode_text(FileKind::File, 0o6755), "-rwsr-sr-x");
+        assert_eq!(mode_text(FileKind::File, 0o4644), "-rwSr--r--");
+    }
+}

@@ -1,0 +1,327 @@
+//! `vellum info`: what a pool is, what it holds, and what survives what.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use vellum::RealFs;
+use vellum::media::{MediaError, MediaKind, count};
+use vellum_fuse::mounts;
+
+use crate::args::Info;
+use crate::failure::{Failure, Outcome};
+use crate::place;
+use crate::units::{percent, size, time};
+
+/// First bytes of a pool.
+pub(crate) const MAGIC: &[u8] = b"VELLUMFS";
+
+/// Everything `info` tells. The names are those of the JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Information {
+    pub(crate) pool: PoolPart,
+    pub(crate) media: MediaPart,
+    pub(crate) space: SpacePart,
+    pub(crate) cache: CachePart,
+    pub(crate) counters: CountersPart,
+    /// How the pool was found when it was opened.
+    pub(crate) opened: Option<OpenedPart>,
+    /// The mount that answered.
+    pub(crate) mount: Option<MountPart>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolPart {
+    pub(crate) path: PathBuf,
+    pub(crate) uuid: String,
+    pub(crate) label: String,
+    pub(crate) format_version: u32,
+    pub(crate) created_ns: i64,
+    pub(crate) bytes: u64,
+    pub(crate) block_bytes: u32,
+    pub(crate) metadata_bytes: u64,
+    pub(crate) metadata_chunk_bytes: u64,
+    pub(crate) thread_slots: u32,
+    pub(crate) namespace: String,
+    pub(crate) mapping: String,
+    pub(crate) mapping_run_blocks: u32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MediaPart {
+    pub(crate) kind: String,
+    pub(crate) flush: String,
+    pub(crate) survives: Survives,
+}
+
+/// What is left after what, in words.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Survives {
+    pub(crate) killed_process: String,
+    pub(crate) kernel_crash: String,
+    pub(crate) power_cut: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SpacePart {
+    pub(crate) data_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) files_free: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CachePart {
+    pub(crate) files: u64,
+    pub(crate) names: u64,
+    pub(crate) arena_bytes: u64,
+}
+
+/// Counted by the process that has the pool open, since it started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CountersPart {
+    pub(crate) lines_flushed: u64,
+    pub(crate) fences: u64,
+    pub(crate) pool_bytes_written: u64,
+    pub(crate) probes: u64,
+    pub(crate) allocations: u64,
+    pub(crate) syncs: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OpenedPart {
+    pub(crate) was_clean: bool,
+    pub(crate) journal_records_applied: u64,
+    pub(crate) orphans_freed: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MountPart {
+    pub(crate) dir: PathBuf,
+    pub(crate) pid: u32,
+    pub(crate) read_only: bool,
+}
+
+impl Information {
+    /// What is known of an open file system.
+    pub(crate) fn of(fs: &RealFs, pool: &Path) -> Self {
+        let superblock = fs.superblock();
+        let geometry = superblock.geometry();
+        let space = fs.stat_fs();
+        let cache = fs.cache_usage();
+        let counts = count::snapshot();
+        let media = fs.media_kind();
+        let label_len = superblock.label.iter().position(|&b| b == 0).unwrap_or(64);
+        Self {
+            pool: PoolPart {
+                path: pool.canonicalize().unwrap_or_else(|_| pool.to_owned()),
+                uuid: uuid(&superblock.uuid),
+                label: String::from_utf8_lossy(&superblock.label[..label_len]).into_owned(),
+                format_version: superblock.version,
+                created_ns: superblock.created,
+                bytes: superblock.pool_bytes,
+                block_bytes: superblock.block_bytes,
+                metadata_bytes: geometry.meta_chunks * geometry.chunk_bytes,
+                metadata_chunk_bytes: geometry.chunk_bytes,
+                thread_slots: geometry.thread_slots,
+                namespace: name(superblock.file_systems[0].namespace, &["direct"]),
+                mapping: name(superblock.zones[0].mapping, &["hashfs"]),
+                mapping_run_blocks: superblock.zones[0].run_blocks,
+            },
+            media: MediaPart {
+                kind: media.name().into(),
+                flush: format!("{:?}", fs.pool().isa()),
+                survives: survives(media),
+            },
+            space: SpacePart {
+                data_bytes: space.blocks * 4096,
+                free_bytes: space.blocks_free * 4096,
+                files: space.files - space.files_free,
+                files_free: space.files_free,
+            },
+            cache: CachePart {
+                files: cache.cachelets,
+                names: cache.index_entries,
+                arena_bytes: cache.arena_bytes,
+            },
+            counters: CountersPart {
+                lines_flushed: counts.lines_flushed,
+                fences: counts.fences,
+                pool_bytes_written: counts.pool_bytes_written,
+                probes: counts.probes,
+                allocations: counts.allocations,
+                syncs: counts.syncs,
+            },
+            opened: None,
+            mount: None,
+        }
+    }
+
+    /// With how the pool was found.
+    pub(crate) fn opened(mut self, opened: vellum::Opened) -> Self {
+        self.opened = Some(OpenedPart {
+            was_clean: opened.was_clean,
+            journal_records_applied: opened.records_applied,
+            orphans_freed: opened.orphans_freed,
+        });
+        self
+    }
+}
+
+/// What the medium promises, and nothing more.
+fn survives(media: MediaKind) -> Survives {
+    let words = |killed: &str, crash: &str, cut: &str| Survives {
+        killed_process: killed.into(),
+        kernel_crash: crash.into(),
+        power_cut: cut.into(),
+    };
+    let nothing_lost = "every operation that returned";
+    match media {
+        MediaKind::Dax => words(nothing_lost, nothing_lost, nothing_lost),
+        MediaKind::File => {
+            let written_back = "what fsync or unmounting wrote back, and perhaps newer changes in \
+                                no promised order; the pool is checked as a whole before it is \
+                                opened for writing, and refused if damaged";
+            words(nothing_lost, written_back, written_back)
+        }
+        MediaKind::Memory => {
+            let nothing = "nothing: the medium is ordinary memory";
+            words("every operation that returned, while the memory is kept", nothing, nothing)
+        }
+        MediaKind::Sim => words("simulated", "simulated", "simulated"),
+    }
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn name(number: u32, names: &[&str]) -> String {
+    let known = (number as usize).checked_sub(1).and_then(|index| names.get(index));
+    known.map_or_else(|| format!("unknown ({number})"), |&name| name.into())
+}
+
+/// Shows a pool; asks its mount if it has one.
+pub(crate) fn run(args: &Info) -> Outcome {
+    let information = match mount_of(&args.pool) {
+        Some(mounted) => ask(&mounted)?,
+        None => look(args)?,
+    };
+    if args.json {
+        let text = serde_json::to_string_pretty(&information)
+            .map_err(|error| Failure::new(error.to_string()))?;
+        println!("{text}");
+    } else {
+        print!("{}", text(&information));
+    }
+    Ok(())
+}
+
+/// The mount of a pool, or at a directory.
+fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
+    let path = pool.canonicalize().ok()?;
+    let mounted = if path.is_dir() { mounts::at(&path) } else { mounts::of_pool(&path) };
+    mounted.ok()?
+}
+
+fn ask(mounted: &mounts::Mounted) -> Outcome<Information> {
+    let dir = mounted.dir.display();
+    let text = vellum_fuse::ask_information(&mounted.dir)
+        .map_err(|e| Failure::io(format_args!("{dir}: asking the mount"), &e))?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::new(format!("{dir}: the mount's answer is not understood ({error})"))
+            .advise("the mount is served by another release of vellum")
+    })
+}
+
+fn look(args: &Info) -> Outcome<Information> {
+    let pool = &args.pool;
+    let open = |read_only| {
+        let options = vellum::PoolOptions {
+            read_only,
+            media: args.opening.media.into(),
+            ..vellum::PoolOptions::default()
+        };
+        vellum::Pool::open(pool, &options)
+    };
+    let opened = match open(true) {
+        // Such a node cannot be mapped for reading only.
+        Err(vellum::Error::Media(MediaError::ReadOnlyDevice { .. })) => open(false),
+        opened => opened,
+    };
+    let opened = opened.map_err(|error| place::refused(pool, &error))?;
+    let information = Information::of(&opened.fs(), pool).opened(opened.opened());
+    place::close(opened, pool)?;
+    Ok(information)
+}
+
+fn text(information: &Information) -> String {
+    let Information { pool, media, space, cache, opened, mount, .. } = information;
+    let mut lines = Vec::new();
+    let mut line = |key: &str, value: String| lines.push(format!("{key:<12}{value}\n"));
+    line("pool", pool.path.display().to_string());
+    line("uuid", pool.uuid.clone());
+    if !pool.label.is_empty() {
+        line("label", pool.label.clone());
+    }
+    line("made", format!("{} UTC, format version {}", time(pool.created_ns), pool.format_version));
+    line("size", format!("{} ({} bytes)", size(pool.bytes), pool.bytes));
+    line("namespace", pool.namespace.clone());
+    line("mapping", format!("{}, {} blocks a line", pool.mapping, pool.mapping_run_blocks));
+    let used = space.data_bytes - space.free_bytes;
+    line(
+        "data",
+        format!(
+            "{}, {} used ({}), {} free",
+            size(space.data_bytes),
+            size(used),
+            percent(used, space.data_bytes),
+            size(space.free_bytes)
+        ),
+    );
+    line(
+        "metadata",
+        format!("{}, {} files, room for {}", size(pool.metadata_bytes), space.files, space.files_free),
+    );
+    line("slots", format!("{} operations at once", pool.thread_slots));
+    line("cache", format!("{} files, {} names", cache.files, cache.names));
+    if let Some(opened) = opened {
+        let found = if opened.was_clean { "closed in order" } else { "not closed in order" };
+        line("found", found.into());
+    }
+    if let Some(mount) = mount {
+        let only = if mount.read_only { ", read-only" } else { "" };
+        line("mounted", format!("on {} by process {}{only}", mount.dir.display(), mount.pid));
+    }
+    line("medium", media.kind.clone());
+    line("survives", format!("a killed process: {}", media.survives.killed_process));
+    line("", format!("a kernel crash: {}", media.survives.kernel_crash));
+    line("", format!("a power cut: {}", media.survives.power_cut));
+    lines.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_promises_more_than_its_medium_holds() {
+        assert!(survives(MediaKind::Memory).power_cut.starts_with("nothing"));
+        assert!(survives(MediaKind::File).power_cut.contains("fsync"));
+        assert_eq!(survives(MediaKind::Dax).power_cut, survives(MediaKind::Dax).killed_process);
+    }
+
+    #[test]
+    fn uuids_have_their_hyphens() {
+        let bytes = std::array::from_fn(|index| index as u8);
+        assert_eq!(uuid(&bytes), "00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+}

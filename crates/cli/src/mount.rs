@@ -1,0 +1,220 @@
+//! `vellum mount`: in the foreground, or in a process of its own that reports when the directory
+//! can be used.
+//!
+//! The background process is this program started anew, with `--foreground --background-child`: a
+//! fork of a running program is nothing the compiler can prove. It says a line on its standard
+//! output, which is a pipe to the command, and then lets go of its standard streams.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use vellum::{Pool, PoolOptions};
+use vellum_fuse::{MountConfig, Session};
+
+use crate::args::Mount;
+use crate::failure::{Failure, Outcome, status};
+use crate::info::{Information, MountPart};
+use crate::place;
+
+const READY: &str = "ready";
+
+/// Mounts.
+pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
+    let config = config(args)?;
+    if args.foreground {
+        serve(args, config).map(|()| ExitCode::SUCCESS)
+    } else {
+        start_background(args)
+    }
+}
+
+fn config(args: &Mount) -> Outcome<MountConfig> {
+    let mut config = MountConfig { read_only: args.read_only, ..MountConfig::default() };
+    for option in &args.options {
+        match option.as_str() {
+            "ro" => config.read_only = true,
+            "rw" => config.read_only = false,
+            "allow_other" => config.allow_other = true,
+            "noallow_other" => config.allow_other = false,
+            "suid" => config.flags.suid = true,
+            "nosuid" => config.flags.suid = false,
+            "dev" => config.flags.dev = true,
+            "nodev" => config.flags.dev = false,
+            "exec" => config.flags.no_exec = false,
+            "noexec" => config.flags.no_exec = true,
+            "atime" | "relatime" => config.flags.no_atime = false,
+            "noatime" => config.flags.no_atime = true,
+            "open_requests" => config.open_requests = true,
+            // What mount(8) and fstab add, and is so in any case.
+            "defaults" | "default_permissions" | "_netdev" | "auto" | "noauto" | "user"
+            | "nofail" | "" => {}
+            other => {
+                return Err(Failure::usage(format!("mount option `{other}` is not known"))
+                    .advise("`vellum mount --help` lists the options"));
+            }
+        }
+    }
+    if let Some(threads) = args.threads {
+        config.threads = usize::from(threads);
+    }
+    Ok(config)
+}
+
+/// Mounts, reports, and serves until the mount ends.
+fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
+    let path = args.pool.canonicalize().unwrap_or_else(|_| args.pool.clone());
+    let log = args.log.as_deref().map(open_log).transpose()?;
+    // Before there is a mount, so that no signal can leave one behind.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|e| Failure::io("catching signals", &e))?;
+    let options = PoolOptions {
+        read_only: config.read_only,
+        media: args.opening.media.into(),
+        populate: args.populate,
+        ..PoolOptions::default()
+    };
+    let pool = place::open_with(&path, &options)?;
+    config.fs_name = path.display().to_string();
+    let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
+    config.information = Some(information(&pool, &path, &dir, config.read_only));
+    let session = match vellum_fuse::mount(pool.fs(), &dir, &config) {
+        Ok(session) => session,
+        Err(error) => {
+            let failure = cannot_mount(&error);
+            place::close(pool, &path)?;
+            return Err(failure);
+        }
+    };
+    stop_on_signals(signals, &session);
+    if args.background_child {
+        detach();
+    }
+    if let Err(error) = report_ready(args, log) {
+        session.stopper().stop();
+        tracing::error!(%error, "nobody could be told that the mount is ready");
+    }
+    let end = session.wait();
+    drop(config);
+    place::close(pool, &path)?;
+    end.map(drop).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn cannot_mount(error: &vellum_fuse::Error) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error {
+        vellum_fuse::Error::Mounted { .. } => failure.with_status(status::BUSY),
+        vellum_fuse::Error::Directory { dir, source }
+            if source.kind() == io::ErrorKind::NotFound =>
+        {
+            failure.advise(format!("mkdir -p {}", dir.display()))
+        }
+        _ => failure,
+    }
+}
+
+fn open_log(path: &Path) -> Outcome<File> {
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened.map_err(|e| Failure::io(path.display(), &e))
+}
+
+/// What the mount answers about itself.
+fn information(
+    pool: &Pool,
+    path: &Path,
+    dir: &Path,
+    read_only: bool,
+) -> Arc<vellum_fuse::Information> {
+    // Weak: the answers must not keep the file system from being closed.
+    let fs = Arc::downgrade(&pool.fs());
+    let opened = pool.opened();
+    let path = path.to_owned();
+    let mount = MountPart { dir: dir.to_owned(), pid: std::process::id(), read_only };
+    Arc::new(move || {
+        let Some(fs) = fs.upgrade() else {
+            return String::new();
+        };
+        let mut answer = Information::of(&fs, &path).opened(opened);
+        answer.mount = Some(mount.clone());
+        serde_json::to_string(&answer).unwrap_or_default()
+    })
+}
+
+fn stop_on_signals(mut signals: Signals, session: &Session) {
+    let stopper = session.stopper();
+    let watch = move || {
+        for _ in signals.forever() {
+            stopper.stop();
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("vellum-signals".into()).spawn(watch) {
+        tracing::warn!(%error, "signals are not watched: end the mount with `vellum umount`");
+    }
+}
+
+/// Tells whoever waits that the directory can be used.
+fn report_ready(args: &Mount, log: Option<File>) -> io::Result<()> {
+    if args.background_child {
+        println!("{READY}");
+        io::stdout().flush()?;
+        let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stdout(&nowhere)?;
+        rustix::stdio::dup2_stderr(log.as_ref().unwrap_or(&nowhere))?;
+        return Ok(());
+    }
+    if let Some(log) = log {
+        rustix::stdio::dup2_stderr(&log)?;
+    }
+    write_ready_fd(args)
+}
+
+fn write_ready_fd(args: &Mount) -> io::Result<()> {
+    match args.ready_fd {
+        Some(fd) => OpenOptions::new()
+            .write(true)
+            .open(format!("/proc/self/fd/{fd}"))?
+            .write_all(format!("{READY}\n").as_bytes()),
+        None => Ok(()),
+    }
+}
+
+/// Starts the background process and waits until it reports, or fails with what it said.
+fn start_background(args: &Mount) -> Outcome<ExitCode> {
+    let failed = |e: io::Error| Failure::io("starting the background process", &e);
+    let mut given: Vec<OsString> = std::env::args_os().skip(1).collect();
+    for flag in ["--background-child", "--foreground"] {
+        given.insert(1.min(given.len()), flag.into());
+    }
+    let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+        .args(given)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut said = String::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output).read_line(&mut said).map_err(failed)?;
+    }
+    if said.trim_end() == READY {
+        write_ready_fd(args).map_err(|e| Failure::io("--ready-fd", &e))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // It has said why on standard error, which it shares with us.
+    let ended = child.wait().map_err(failed)?;
+    match ended.code() {
+        Some(0) | None => Err(Failure::new(format!("the background process ended: {ended}"))),
+        Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(status::FAILED))),
+    }
+}
+
+/// Makes this process one of its own: no terminal, no directory held.
+fn detach() {
+    // It fails where we lead a session already, which is as good.
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+}

@@ -1,0 +1,177 @@
+//! `POOL:/path`, opening the pool, and what to say when it is in use.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use vellum::media::{MediaChoice, MediaError};
+use vellum::{Pool, PoolOptions};
+use vellum_fuse::mounts;
+
+use crate::args::{Media, Opening};
+use crate::failure::{Failure, Outcome, plain, status};
+
+/// A path in a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) pool: PathBuf,
+    /// Absolute.
+    pub(crate) path: PathBuf,
+}
+
+impl From<OsString> for Place {
+    /// The path begins after the first `:/` (or a `:` at the end, which is the root). Where there
+    /// is none the path stays empty, and opening says so.
+    fn from(text: OsString) -> Self {
+        let bytes = text.into_vec();
+        let split = bytes.windows(2).position(|pair| pair == b":/");
+        let split = split.or_else(|| bytes.ends_with(b":").then(|| bytes.len() - 1));
+        let (pool, path) = match split {
+            Some(at) => (&bytes[..at], &bytes[at + 1..]),
+            None => (&bytes[..], &b""[..]),
+        };
+        let path = if path.is_empty() && split.is_some() { &b"/"[..] } else { path };
+        let owned = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        Self { pool: owned(pool), path: owned(path) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.pool.display(), self.path.display())
+    }
+}
+
+impl Place {
+    /// The path, as the engine takes it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.path.as_os_str().as_bytes()
+    }
+
+    /// Another path in the same pool.
+    pub(crate) fn with_path(&self, path: impl Into<PathBuf>) -> Self {
+        Self { pool: self.pool.clone(), path: path.into() }
+    }
+
+    /// A failure here.
+    pub(crate) fn failed(&self, error: &vellum::Error) -> Failure {
+        Failure::at(self, error)
+    }
+
+    /// Opens the pool.
+    pub(crate) fn open(&self, opening: Opening, read_only: bool) -> Outcome<Pool> {
+        if self.path.as_os_str().is_empty() {
+            let pool = self.pool.display();
+            return Err(Failure::usage(format!("`{pool}` names no path in a pool"))
+                .advise(format!("write POOL:/path, for example {pool}:/")));
+        }
+        open(&self.pool, opening, read_only)
+    }
+}
+
+impl From<Media> for MediaChoice {
+    fn from(media: Media) -> Self {
+        match media {
+            Media::Auto => Self::Auto,
+            Media::Dax => Self::Dax,
+            Media::File => Self::File,
+            Media::Memory => Self::Memory,
+        }
+    }
+}
+
+/// Opens a pool for a command.
+pub(crate) fn open(pool: &Path, opening: Opening, read_only: bool) -> Outcome<Pool> {
+    let options =
+        PoolOptions { read_only, media: opening.media.into(), ..PoolOptions::default() };
+    open_with(pool, &options)
+}
+
+/// Opens a pool.
+pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
+    Pool::open(pool, options).map_err(|error| refused(pool, &error))
+}
+
+/// Closes a pool: what was done is safe only then.
+pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
+    pool.close().map_err(|error| {
+        Failure::at(format_args!("{}: closing", path.display()), &error)
+            .advise("nothing is lost: the next opening recovers the pool")
+    })
+}
+
+/// Why a pool could not be opened, and what to do.
+pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
+    let place = pool.display();
+    match error {
+        vellum::Error::Media(MediaError::Busy { owner_pid, .. }) => busy(pool, *owner_pid),
+        vellum::Error::Superblock(why) => Failure::new(format!("{place}: {why}"))
+            .advise(format!("`vellum mkfs {place} --size 4G` makes a pool; see `vellum check {place}`")),
+        vellum::Error::Media(MediaError::Io { source, action, .. }) => {
+            let failure = Failure::new(format!("cannot {action} {place}: {}", plain(source)));
+            match source.kind() {
+                io::ErrorKind::NotFound => {
+                    failure.advise(format!("`vellum mkfs {place} --size 4G` makes a pool"))
+                }
+                _ => failure,
+            }
+        }
+        // These name the pool themselves.
+        vellum::Error::Media(_) | vellum::Error::Refused { .. } => Failure::new(error.to_string()),
+        error => Failure::new(format!("{place}: {error}")),
+    }
+}
+
+/// Somebody else has the pool: who, and what can be done.
+pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
+    let place = pool.display();
+    let owner = match owner {
+        Some(pid) => format!("process {pid}{}", command_of(pid)),
+        None => "another process".into(),
+    };
+    let failure = match mounted(pool) {
+        Some(dir) => Failure::new(format!(
+            "{place} is in use (EBUSY): {owner} has it mounted on {}",
+            dir.display()
+        ))
+        .advise(format!("use the files there, or unmount it: vellum umount {}", dir.display())),
+        None => Failure::new(format!("{place} is in use (EBUSY) by {owner}"))
+            .advise("a pool has one user at a time: close it there first"),
+    };
+    failure.with_status(status::BUSY)
+}
+
+/// Where a pool is mounted.
+pub(crate) fn mounted(pool: &Path) -> Option<PathBuf> {
+    let pool = pool.canonicalize().ok()?;
+    mounts::of_pool(&pool).ok()?.map(|mounted| mounted.dir)
+}
+
+fn command_of(pid: u32) -> String {
+    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!(" ({})", name.trim()),
+        Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places() {
+        for (text, pool, path) in [
+            ("p.img:/a/b", "p.img", "/a/b"),
+            ("/x/p.img:/", "/x/p.img", "/"),
+            ("p.img:", "p.img", "/"),
+            ("a:b.img:/c", "a:b.img", "/c"),
+            ("p.img", "p.img", ""),
+            ("p:/a:/b", "p", "/a:/b"),
+        ] {
+            let place = Place::from(OsString::from(text));
+            assert_eq!((place.pool.to_str(), place.path.to_str()), (Some(pool), Some(path)));
+        }
+    }
+}

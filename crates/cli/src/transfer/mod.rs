@@ -1,0 +1,53 @@
+//! `vellum import` and `vellum export`: whole trees, with owners, times, links and holes.
+
+mod export;
+mod import;
+mod progress;
+
+use std::fmt;
+
+use crate::failure::{Failure, Outcome};
+
+pub(crate) use export::run as export;
+pub(crate) use import::run as import;
+
+/// Lines of the report at the end.
+const REPORT_LINES: usize = 20;
+
+/// What could not be carried.
+#[derive(Debug, Default)]
+struct Losses {
+    lines: Vec<String>,
+    count: u64,
+}
+
+impl Losses {
+    fn add(&mut self, place: impl fmt::Display, what: impl fmt::Display) {
+        self.count += 1;
+        if self.lines.len() < REPORT_LINES {
+            self.lines.push(format!("{place}: {what}"));
+        }
+    }
+
+    /// Says what was lost; it is a failure if anything was.
+    fn report(self) -> Outcome {
+        if self.count == 0 {
+            return Ok(());
+        }
+        for line in &self.lines {
+            eprintln!("vellum: {line}");
+        }
+        let more = self.count - self.lines.len() as u64;
+        if more > 0 {
+            eprintln!("vellum: and {more} more");
+        }
+        Err(Failure::new(format!("{} things could not be carried", self.count)))
+    }
+}
+
+/// What was carried.
+#[derive(Clone, Copy, Debug, Default)]
+struct Carried {
+    files: u64,
+    bytes: u64,
+}

@@ -1,0 +1,88 @@
+//! `vellum umount`: ends a mount and waits until its pool is closed.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use vellum_fuse::mounts::{self, Mounted};
+
+use crate::args::Umount;
+use crate::failure::{Failure, Outcome, status};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Unmounts.
+pub(crate) fn run(args: &Umount) -> Outcome {
+    let dir = args.dir.display();
+    let mounted = find(&args.dir).map_err(|e| Failure::io(&dir, &e))?.ok_or_else(|| {
+        Failure::new(format!("nothing of Vellum is mounted on {dir}"))
+            .advise("`mount -t fuse.vellum` lists what is mounted")
+    })?;
+    mounts::unmount(&mounted.dir, args.lazy).map_err(|error| {
+        let failure = Failure::io(mounted.dir.display(), &error);
+        match error.kind() {
+            io::ErrorKind::ResourceBusy => failure.with_status(status::BUSY).advise(format!(
+                "files there are in use, or it is somebody's directory: `fuser -vm {0}` shows by \
+                 whom; `vellum umount --lazy {0}` lets them finish",
+                mounted.dir.display()
+            )),
+            _ => failure,
+        }
+    })?;
+    if args.lazy {
+        return Ok(());
+    }
+    wait_until_closed(&mounted.pool, Duration::from_secs(args.timeout))
+}
+
+/// The mount at a directory, or of a pool. The directory itself is not looked at: a mount whose
+/// process died cannot be.
+fn find(dir: &Path) -> io::Result<Option<Mounted>> {
+    if let Some(mounted) = mounts::at(&resolved(dir)?)? {
+        return Ok(Some(mounted));
+    }
+    match dir.canonicalize() {
+        Ok(pool) => mounts::of_pool(&pool),
+        Err(_) => Ok(None),
+    }
+}
+
+fn resolved(dir: &Path) -> io::Result<PathBuf> {
+    let Some(name) = dir.file_name() else {
+        return dir.canonicalize();
+    };
+    if dir.is_symlink() {
+        return dir.canonicalize();
+    }
+    let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+    Ok(above.unwrap_or(Path::new(".")).canonicalize()?.join(name))
+}
+
+/// Waits until nobody holds the pool's lock.
+fn wait_until_closed(pool: &Path, limit: Duration) -> Outcome {
+    // A pool that cannot be opened here cannot be waited for.
+    let Ok(file) = File::open(pool) else {
+        return Ok(());
+    };
+    let began = Instant::now();
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) if began.elapsed() < limit => {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Failure::new(format!(
+                    "{} is still in use {} s after it was unmounted",
+                    pool.display(),
+                    limit.as_secs()
+                ))
+                .with_status(status::BUSY)
+                .advise("it is being written back, or somebody else has opened it since"));
+            }
+            _ => return Ok(()),
+        }
+    }
+}

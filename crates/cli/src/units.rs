@@ -1,0 +1,117 @@
+//! Sizes and times as people write them.
+
+/// Reads `64M`, `4G`, `1.5G`, `4096`, `4GiB`: binary units.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no size: write 64M, 4G, 1.5T or a number of bytes");
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim().trim_end_matches(['B', 'b']).trim_end_matches(['i', 'I']);
+    let shift = match unit {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        "P" | "p" => 50,
+        _ => return Err(wrong()),
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let mut bytes = whole.checked_mul(1 << shift).ok_or_else(wrong)?;
+    let mut worth = 1_u64 << shift;
+    for digit in part.chars() {
+        worth /= 10;
+        bytes += u64::from(digit.to_digit(10).ok_or_else(wrong)?) * worth;
+    }
+    Ok(bytes)
+}
+
+/// Writes bytes with a binary unit: `4.0 GiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A share in percent.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "0 %".into();
+    }
+    format!("{:.0} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// Writes a time as `2026-05-01 12:34:56` (UTC).
+pub(crate) fn time(ns: i64) -> String {
+    let seconds = ns.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// Year, month and day of a number of days since 1970, in the Gregorian calendar: counted from a
+/// first of March, so that the leap day is the last of its year.
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary() {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64M", 64 << 20),
+            ("4G", 4 << 30),
+            ("1.5G", 3 << 29),
+            ("0.5k", 512),
+            ("2 GiB", 2 << 30),
+            ("1TB", 1 << 40),
+        ] {
+            let got = parse_size(text);
+            assert!(got.as_ref().is_ok_and(|got| got.abs_diff(bytes) < 2), "{text}: {got:?}");
+        }
+        for text in ["", "G", "4X", "-1", "4.x", "1..5G", "99999999999P"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_short() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(4 << 30), "4.0 GiB");
+        assert_eq!(size((1 << 20) - 1), "1.0 MiB");
+        assert_eq!(size(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn times_follow_the_calendar() {
+        assert_eq!(time(0), "1970-01-01 00:00:00");
+        assert_eq!(time(951_782_400_000_000_000), "2000-02-29 00:00:00");
+        assert_eq!(time(-1), "1969-12-31 23:59:59");
+        assert_eq!(time(1_709_251_199_000_000_000), "2024-02-29 23:59:59");
+        assert_eq!(time(4_107_542_399_000_000_000), "2100-02-28 23:59:59");
+    }
+}
