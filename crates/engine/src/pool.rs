@@ -63,7 +63,7 @@ pub struct PoolOptions {
     pub read_only: bool,
     /// What the pool lies on.
     pub media: MediaChoice,
-    /// Touch every page first, so that no operation pays for it.
+    /// Touch every page of pool and arena first, so that no operation pays for it.
     pub populate: bool,
     /// Threads that recovery may use.
     pub recovery_threads: usize,
@@ -161,7 +161,13 @@ impl Pool {
             clock: crate::Clock::System,
             boot_id: boot_id(),
         };
-        let arena = |bytes| Ok(MappedArena::new(bytes)?);
+        let arena = |bytes| {
+            let arena = MappedArena::new(bytes)?;
+            if options.populate {
+                arena.populate();
+            }
+            Ok(arena)
+        };
         let (fs, opened) = attach::<Real>(memory, arena, mount)?;
         let keeper = (!options.read_only).then(|| Keeper::start(Arc::clone(&fs)));
         Ok(Self { fs: Some(fs), opened, keeper })

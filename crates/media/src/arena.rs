@@ -3,7 +3,7 @@
 use crate::MediaError;
 use crate::mapping::{Mapping, MappingError, memory_of_mapping};
 use rustix::fs::MemfdFlags;
-use rustix::mm::MapFlags;
+use rustix::mm::{Advice, MapFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -34,6 +34,14 @@ impl MappedArena {
     /// 2 MiB at a time. The kernel may decline.
     pub fn prefer_large_pages(&self) {
         self.mapping.prefer_large_pages();
+    }
+
+    /// Takes every page from the system now, so that no later access waits for one. The kernel may
+    /// decline; pages then come at their first access.
+    pub fn populate(&self) {
+        let (base, bytes) = self.mapping.whole();
+        // SAFETY: populating changes no byte; the range is our mapping.
+        let _ = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxPopulateWrite) };
     }
 
     fn map(memory: Arc<OwnedFd>, len: u64) -> Result<Self, MediaError> {
