@@ -16,6 +16,8 @@
 //! cutting a file or deleting it searches no further than its end.
 
 mod allocate;
+#[cfg(test)]
+mod crash;
 mod read;
 mod seek;
 #[cfg(test)]

@@ -85,6 +85,12 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// stays allocated until the operation ends (blocks given up meanwhile are in limbo).
     fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]);
 
+    /// Asks the processor for the bytes from `skip` on of the block that `logical` probably maps
+    /// to, if the mapping has a guess before it has looked.
+    fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, skip: u64) {
+        let _ = (core, id, logical, skip);
+    }
+
     /// Sets blocks aside, so that claiming them cannot fail.
     ///
     /// # Errors

@@ -72,6 +72,9 @@ impl<M: Memories> Files<'_, M> {
             let blocks = (skip + rest.len() as u64).div_ceil(BLOCK_BYTES);
             let mut found = [Found::Hole; LOOKUP_BLOCKS];
             let found = &mut found[..blocks.min(LOOKUP_BLOCKS as u64) as usize];
+            if !translation.is_about(first / RUN_BLOCKS) {
+                self.mapping.prefetch(self.core, id, first as u32, skip);
+            }
             self.find(op, id, translation, version, first, found);
             let bytes = found.len() as u64 * BLOCK_BYTES - skip;
             let (now, later) = rest.split_at_mut(rest.len().min(bytes as usize));

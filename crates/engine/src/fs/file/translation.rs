@@ -46,6 +46,12 @@ impl Translation {
         self.noatime
     }
 
+    /// Whether `run` is the one that is kept, under whatever version.
+    #[inline]
+    pub(super) fn is_about(&self, run: u64) -> bool {
+        self.run.load(Ordering::Relaxed) == run + 1
+    }
+
     /// Fills `found` with the blocks from `place` on of `run`, if they are all known under
     /// `version`.
     #[inline]

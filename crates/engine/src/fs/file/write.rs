@@ -3,8 +3,9 @@
 //! The order, for bytes that may lie inside the size, fill holes and extend the file at once
 //! (`docs/CRASH.md`): blocks are claimed (holes inside the size UNWRITTEN, those beyond it MAPPED);
 //! data goes past the cache, what new blocks keep of their last owner is zeroed, and so is what lies
-//! between the old end and the new bytes; fence. Then UNWRITTEN becomes MAPPED, and times, root and
-//! size are stored in this order in one line; fence. Only then the arena shows the new size.
+//! between the old end and the new bytes; fence. Then UNWRITTEN becomes MAPPED; fence. Then times,
+//! root and size are stored in this order in one line; fence. Only then the arena shows the new size.
+//! Steps that have nothing to do are left out with their fence.
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapState};
 use vellum_media::{Memories, Persistent};
@@ -304,10 +305,13 @@ impl<M: Memories> Files<'_, M> {
         if fills {
             for (logical, found) in (span.first()..).zip(found) {
                 if let Found::Unwritten(block) = *found {
+                    let state = MapState::Mapped;
                     self.mapping
-                        .set_state(op, root.id, logical as u32, block, MapState::Mapped);
+                        .set_state(op, root.id, logical as u32, block, state);
                 }
             }
+            // The old last block may be among them: the size must not cover it while it is zeros.
+            core.pool.fence();
         }
         if span.grows() {
             // One line, so these become durable in this order; the size commits them all.
@@ -315,8 +319,6 @@ impl<M: Memories> Files<'_, M> {
             core.set_word(inode_at + Inode::ROOT, root.new);
             core.set_word(inode_at + Inode::SIZE, span.end());
             self.flush_hot_line(inode_at);
-        }
-        if fills || span.grows() {
             core.pool.fence();
         }
         self.publish_times(cachelet, now);

@@ -36,6 +36,11 @@ impl Harness {
         })
     }
 
+    /// A pool with these bytes, as after a crash.
+    pub(crate) fn recovered(image: Vec<u8>, geometry: Geometry, judge: Judge<'_>) -> Self {
+        Self::attach(SimPool::from_image(image), geometry, judge)
+    }
+
     fn attach(pool: SimPool, geometry: Geometry, judge: Judge<'_>) -> Self {
         let map = ArenaMap::plan(&geometry, 4096, HashFs::arena_bytes(&geometry));
         let core = Core {

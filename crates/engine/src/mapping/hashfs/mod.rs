@@ -48,6 +48,9 @@ use crate::slots::{Op, field};
 /// Blocks in limbo from which on giving up more also looks whether some have become free.
 const LIMBO_MANY: u64 = 4096;
 
+/// Lines of data asked for before it is known where they are.
+const PREFETCH_LINES: u64 = 4;
+
 /// The mapping of zone 0.
 #[derive(Debug)]
 pub(crate) struct HashFs {
@@ -152,6 +155,19 @@ impl<M: Memories> Mapping<M> for HashFs {
             });
             true
         });
+    }
+
+    /// The preferred place follows from the hash alone: the miss on the data overlaps the miss on
+    /// the table.
+    #[inline]
+    fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, skip: u64) {
+        let run = self.run_of(id, logical);
+        core.pool.prefetch(self.line_at(run.home));
+        let block = BlockNo((run.home * RUN_BLOCKS) as u32 + logical % RUN_BLOCKS as u32);
+        let at = Mapping::<M>::data_at(self, block) + skip;
+        for line in 0..PREFETCH_LINES {
+            core.pool.prefetch(at + line * LINE_BYTES);
+        }
     }
 
     fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
