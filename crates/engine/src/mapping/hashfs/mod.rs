@@ -228,7 +228,8 @@ impl<M: Memories> Mapping<M> for HashFs {
         let mut batch = Batch::default();
         self.search(core, id, first, end, in_use, |run, found| {
             let mut unflushed = None;
-            for &(_, block, _) in found {
+            // Backwards, because the latest block of a run is the first on its chain.
+            for &(_, block, _) in found.iter().rev() {
                 self.give_up(op, run, block.0, &mut batch);
                 self.flush_late(core, &mut unflushed, Some(block.0));
             }

@@ -1,9 +1,10 @@
 //! Finding blocks: one run, many runs with their hashes computed together, or the whole table.
 //!
-//! Hashing (H2): eight runs are hashed at once as arrays of eight, in steps without branches or
-//! wide multiplications, which the compiler turns into vector instructions of the target. The home
-//! lines of all eight are prefetched before the first is compared; lanes that the request does not
-//! fill prefetch what follows it.
+//! Hashing (H2): eight runs are hashed at once, as arrays of eight in steps without branches. Where
+//! the build targets AVX2 or AVX-512 the compiler makes vectors of them; on baseline x86-64 the
+//! eight chains of multiplications overlap in the pipeline. The home lines of all eight are
+//! prefetched before the first is compared; lanes that the request does not fill prefetch what
+//! follows it.
 
 use std::array;
 
@@ -49,6 +50,8 @@ impl Run {
 /// A block that was found: logical block, block, state (UNWRITTEN or MAPPED).
 pub(super) type Hit = (u64, BlockNo, MapState);
 
+const NO_HIT: Hit = (0, BlockNo(0), MapState::Free);
+
 impl HashFs {
     pub(super) fn hash(&self, id: MapId, run: u32) -> u64 {
         mix(self.seed ^ (u64::from(id) << 32 | u64::from(run)))
@@ -59,6 +62,13 @@ impl HashFs {
     pub(super) fn home(&self, hash: u64) -> u64 {
         let low = ((hash & 0xFFFF_FFFF) * self.lines) >> 32;
         ((hash >> 32) * self.lines + low) >> 32
+    }
+
+    /// Hashes and home lines of [`LANES`] runs from `run` on.
+    #[inline]
+    fn hash_lanes(&self, id: MapId, run: u32) -> ([u64; LANES], [u64; LANES]) {
+        let hashes: [u64; LANES] = array::from_fn(|i| self.hash(id, run.wrapping_add(i as u32)));
+        (hashes, hashes.map(|hash| self.home(hash)))
     }
 
     /// The run that a logical block is in, that block asked for.
@@ -104,8 +114,7 @@ impl HashFs {
             return;
         }
         while run <= last {
-            let hashes: [u64; LANES] = array::from_fn(|i| self.hash(id, run as u32 + i as u32));
-            let homes = hashes.map(|hash| self.home(hash));
+            let (hashes, homes) = self.hash_lanes(id, run as u32);
             homes
                 .iter()
                 .for_each(|&home| core.pool.prefetch(self.line_at(home)));
@@ -201,7 +210,7 @@ impl HashFs {
         };
         if in_use > 0 {
             self.each_run(core, id, first, to_probe.min(end), |run| {
-                let mut hits = [(0, BlockNo(0), MapState::Free); RUN_BLOCKS as usize];
+                let mut hits = [NO_HIT; RUN_BLOCKS as usize];
                 let mut count = 0;
                 self.find_run(core, run, |logical, block, state| {
                     hits[count] = (logical, block, state);
@@ -213,15 +222,17 @@ impl HashFs {
             });
         }
         if found < in_use && to_probe < end {
-            found += self.scan(core, id, to_probe, end, in_use - found, |hit| {
-                visit(&self.run_of(id, hit.0 as u32), &[hit]);
+            found += self.scan(core, id, to_probe, end, in_use - found, |hits| {
+                for run in hits.chunk_by(|a, b| a.0 / RUN_BLOCKS == b.0 / RUN_BLOCKS) {
+                    visit(&self.run_of(id, run[0].0 as u32), run);
+                }
             });
         }
         found
     }
 
-    /// Reads the table in order and calls `visit` with every block of the file in `[first, end)`
-    /// until `most` were found; gives how many.
+    /// Reads the table in order and calls `visit` with the blocks of the file in `[first, end)`,
+    /// those of a line together, until at least `most` were found; gives how many.
     fn scan<M: Memories>(
         &self,
         core: &Core<M>,
@@ -229,7 +240,7 @@ impl HashFs {
         first: u64,
         end: u64,
         most: u64,
-        mut visit: impl FnMut(Hit),
+        mut visit: impl FnMut(&[Hit]),
     ) -> u64 {
         let id_mask = MapWord::key(u32::MAX, 0);
         let key = MapWord::key(id, 0);
@@ -237,23 +248,26 @@ impl HashFs {
         for line in 0..self.lines {
             count::probe();
             let line_at = self.line_at(line);
-            let mut hits = core.pool.match_line(line_at, id_mask, key);
-            while hits != 0 {
-                let place = u64::from(hits.trailing_zeros());
-                hits &= hits - 1;
+            let mut matches = core.pool.match_line(line_at, id_mask, key);
+            let mut hits = [NO_HIT; RUN_BLOCKS as usize];
+            let mut count = 0;
+            while matches != 0 {
+                let place = u64::from(matches.trailing_zeros());
+                matches &= matches - 1;
                 let word = MapWord(core.word(line_at + place * 8));
                 let logical = u64::from(word.logical());
                 let live = matches!(word.state(), MapState::Unwritten | MapState::Mapped);
                 if live && word.0 & id_mask == key && (first..end).contains(&logical) {
-                    visit((
-                        logical,
-                        BlockNo((line * RUN_BLOCKS + place) as u32),
-                        word.state(),
-                    ));
-                    found += 1;
-                    if found == most {
-                        return found;
-                    }
+                    let block = BlockNo((line * RUN_BLOCKS + place) as u32);
+                    hits[count] = (logical, block, word.state());
+                    count += 1;
+                }
+            }
+            if count > 0 {
+                visit(&hits[..count]);
+                found += count as u64;
+                if found >= most {
+                    break;
                 }
             }
         }
@@ -281,9 +295,11 @@ impl HashFs {
             nearest == u64::MAX
         });
         if nearest == u64::MAX && to_probe < end {
-            self.scan(core, id, to_probe, end, u64::MAX, |(logical, _, state)| {
-                if state == MapState::Mapped {
-                    nearest = nearest.min(logical);
+            self.scan(core, id, to_probe, end, u64::MAX, |hits| {
+                for &(logical, _, state) in hits {
+                    if state == MapState::Mapped {
+                        nearest = nearest.min(logical);
+                    }
                 }
             });
         }

@@ -129,6 +129,20 @@ fn a_run_costs_one_flush() {
 }
 
 #[test]
+fn giving_up_much_costs_a_flush_a_line_and_short_walks() {
+    let h = Harness::new(64 * MIB);
+    let blocks = h.map.blocks / 2 / 8 * 8;
+    let mine = claim(&h, 5, 0, blocks as usize, MapState::Mapped);
+    let lines: std::collections::HashSet<u32> = mine.iter().map(|block| block.0 / 8).collect();
+    let before = count::of_this_thread();
+    assert_eq!(release(&h, 5, 0, blocks, blocks), blocks);
+    let cost = count::of_this_thread() - before;
+    assert_eq!(cost.lines_flushed, lines.len() as u64);
+    assert!(cost.probes < 2 * h.map.lines, "{}", cost.probes);
+    check_aids(&h);
+}
+
+#[test]
 fn every_block_can_be_used_and_comes_back() {
     for pool in [MIB, 24 * MIB] {
         let h = Harness::new(pool);
