@@ -455,6 +455,8 @@ pub(crate) struct Man {
 fn parse_mode(text: &str) -> Result<u16, String> {
     match u16::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o7777 => Ok(mode),
-        _ => Err(format!("`{text}` is no mode: write octal digits such as 755")),
+        _ => Err(format!(
+            "`{text}` is no mode: write octal digits such as 755"
+        )),
     }
 }

@@ -28,7 +28,10 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         bar.set_length(of);
         bar.set_position(done);
     };
-    let options = Options { strict_clean: args.strict, progress: Some(&tell) };
+    let options = Options {
+        strict_clean: args.strict,
+        progress: Some(&tell),
+    };
     let report = vellum_check::check(&image, options);
     bar.finish_and_clear();
     if args.json {
@@ -42,7 +45,9 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     } else {
         println!("{report}");
     }
-    Ok(ExitCode::from(u8::try_from(report.exit_code()).unwrap_or(status::CHECK_OPERATION)))
+    Ok(ExitCode::from(
+        u8::try_from(report.exit_code()).unwrap_or(status::CHECK_OPERATION),
+    ))
 }
 
 /// Opens the pool, locked against writers for as long as it is open.
@@ -51,8 +56,10 @@ fn open(args: &Check) -> Outcome<File> {
     let image = File::open(pool).map_err(|e| Failure::io(pool.display(), &e))?;
     let is_dir = image.metadata().is_ok_and(|found| found.is_dir());
     if is_dir {
-        return Err(Failure::new(format!("{} is a directory, not a pool", pool.display()))
-            .advise("give the pool's file; a mounted pool must be unmounted first"));
+        return Err(
+            Failure::new(format!("{} is a directory, not a pool", pool.display()))
+                .advise("give the pool's file; a mounted pool must be unmounted first"),
+        );
     }
     match rustix::fs::flock(&image, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(image),
@@ -63,7 +70,10 @@ fn open(args: &Check) -> Outcome<File> {
 
 /// The process that has the pool open, as the engine finds it out.
 fn owner(pool: &std::path::Path) -> Option<u32> {
-    let options = vellum::PoolOptions { read_only: true, ..vellum::PoolOptions::default() };
+    let options = vellum::PoolOptions {
+        read_only: true,
+        ..vellum::PoolOptions::default()
+    };
     match vellum::Pool::open(pool, &options) {
         Err(vellum::Error::Media(vellum::media::MediaError::Busy { owner_pid, .. })) => owner_pid,
         _ => None,

@@ -31,11 +31,18 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), advice: None, status: status::FAILED }
+        Self {
+            message: message.into(),
+            advice: None,
+            status: status::FAILED,
+        }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { status: status::USAGE, ..Self::new(message) }
+        Self {
+            status: status::USAGE,
+            ..Self::new(message)
+        }
     }
 
     #[must_use]

@@ -33,11 +33,18 @@ fn with_pool(
         return Err(Failure::usage("no path given"));
     };
     if let Some(other) = others.iter().find(|other| other.pool != first.pool) {
-        return Err(Failure::usage(format!("{other} is in another pool than {first}"))
-            .advise("use `vellum get` and `vellum put` between pools"));
+        return Err(
+            Failure::usage(format!("{other} is in another pool than {first}"))
+                .advise("use `vellum get` and `vellum put` between pools"),
+        );
     }
-    if let Some(bare) = others.iter().find(|other| other.path.as_os_str().is_empty()) {
-        return Err(Failure::usage(format!("`{bare}` names no path: write POOL:/path")));
+    if let Some(bare) = others
+        .iter()
+        .find(|other| other.path.as_os_str().is_empty())
+    {
+        return Err(Failure::usage(format!(
+            "`{bare}` names no path: write POOL:/path"
+        )));
     }
     let pool = first.open(opening, read_only)?;
     let done = run(&Session::new(&pool));
@@ -66,7 +73,9 @@ impl Session {
 
     fn find(&self, place: &Place, follow: bool) -> Outcome<Node<Real>> {
         let root = self.fs.root();
-        self.fs.find(&self.cred, &root, place.bytes(), follow).map_err(|e| place.failed(&e))
+        self.fs
+            .find(&self.cred, &root, place.bytes(), follow)
+            .map_err(|e| place.failed(&e))
     }
 
     fn attr(&self, place: &Place, follow: bool) -> Outcome<Attr> {
@@ -75,9 +84,14 @@ impl Session {
     }
 
     fn open(&self, place: &Place, options: &OpenOptions) -> Outcome<Handle<Real>> {
-        let options = OpenOptions { mode: options.mode & !self.umask, ..*options };
+        let options = OpenOptions {
+            mode: options.mode & !self.umask,
+            ..*options
+        };
         let root = self.fs.root();
-        self.fs.open(&self.cred, &root, place.bytes(), &options).map_err(|e| place.failed(&e))
+        self.fs
+            .open(&self.cred, &root, place.bytes(), &options)
+            .map_err(|e| place.failed(&e))
     }
 
     /// The place itself, or one of `name` in it if it is a directory.
@@ -89,7 +103,9 @@ impl Session {
         match name {
             _ if !is_dir => Ok(place.clone()),
             Some(name) => Ok(place.with_path(place.path.join(name))),
-            None => Err(Failure::usage(format!("{place} is a directory: add a name"))),
+            None => Err(Failure::usage(format!(
+                "{place} is a directory: add a name"
+            ))),
         }
     }
 }
@@ -144,8 +160,12 @@ impl Session {
             gid: attr.gid,
             size_bytes: attr.size,
             allocated_bytes: attr.blocks_512 * 512,
-            device: is_device
-                .then(|| [rustix::fs::major(attr.device), rustix::fs::minor(attr.device)]),
+            device: is_device.then(|| {
+                [
+                    rustix::fs::major(attr.device),
+                    rustix::fs::minor(attr.device),
+                ]
+            }),
             atime_ns: attr.atime_ns,
             mtime_ns: attr.mtime_ns,
             ctime_ns: attr.ctime_ns,
@@ -194,7 +214,10 @@ fn mode_text(kind: FileKind, mode: u16) -> String {
 
 /// Standard output; that its reader went away is no failure.
 fn print(text: &[u8]) -> Outcome {
-    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
+    match io::stdout()
+        .write_all(text)
+        .and_then(|()| io::stdout().flush())
+    {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::io("standard output", &error))
         }
@@ -222,16 +245,14 @@ pub(crate) fn ls(args: &Ls) -> Outcome {
     })
 }
 
-fn list(
-    session: &Session,
-    place: &Place,
-    args: &Ls,
-    heading: bool,
-) -> Outcome<Vec<Told<'static>>> {
+fn list(session: &Session, place: &Place, args: &Ls, heading: bool) -> Outcome<Vec<Told<'static>>> {
     let node = session.find(place, true)?;
     let mut names: Vec<Vec<u8>> = Vec::new();
     if node.kind() == FileKind::Directory {
-        let entries = session.volume.read_dir(&place.path).map_err(|e| place.failed(&e))?;
+        let entries = session
+            .volume
+            .read_dir(&place.path)
+            .map_err(|e| place.failed(&e))?;
         for entry in entries {
             let name = entry.map_err(|e| place.failed(&e))?.name;
             if args.all || !name.as_bytes().starts_with(b".") {
@@ -313,8 +334,14 @@ pub(crate) fn stat(args: &Stat) -> Outcome {
 }
 
 fn stat_text(place: &Place, attr: &Attr, told: &Told<'_>) -> String {
-    let arrow = told.target.as_ref().map(|target| format!(" -> {target}")).unwrap_or_default();
-    let device = told.device.map(|[major, minor]| format!(", device {major}, {minor}"));
+    let arrow = told
+        .target
+        .as_ref()
+        .map(|target| format!(" -> {target}"))
+        .unwrap_or_default();
+    let device = told
+        .device
+        .map(|[major, minor]| format!(", device {major}, {minor}"));
     format!(
         "file    {}{arrow}\nkind    {}{}\nsize    {} bytes, {} bytes allocated\n\
          inode   {} generation {}, {} links\nmode    {} {}\nowner   {} group {}\n\
@@ -342,7 +369,10 @@ pub(crate) fn cat(args: &Cat) -> Outcome {
     let places: Vec<&Place> = args.places.iter().collect();
     with_pool(&places, args.opening, true, |session| {
         for place in &places {
-            let options = OpenOptions { read: true, ..OpenOptions::default() };
+            let options = OpenOptions {
+                read: true,
+                ..OpenOptions::default()
+            };
             let handle = session.open(place, &options)?;
             match copy_out(&handle, place, &mut io::stdout().lock()) {
                 Err(Some(failure)) => return Err(failure),
@@ -364,7 +394,9 @@ fn copy_out(
     let mut buffer = vec![0; PIECE_BYTES];
     let mut at = 0;
     loop {
-        let len = handle.read_at(at, &mut buffer).map_err(|e| place.failed(&e))?;
+        let len = handle
+            .read_at(at, &mut buffer)
+            .map_err(|e| place.failed(&e))?;
         if len == 0 {
             return Ok(());
         }
@@ -437,8 +469,13 @@ pub(crate) fn get(args: &Get) -> Outcome {
             return Err(Failure::new(format!("{place} is a directory"))
                 .advise(format!("vellum export {place} {}", args.file.display())));
         }
-        let handle =
-            session.open(place, &OpenOptions { read: true, ..OpenOptions::default() })?;
+        let handle = session.open(
+            place,
+            &OpenOptions {
+                read: true,
+                ..OpenOptions::default()
+            },
+        )?;
         if args.file == Path::new("-") {
             return match copy_out(&handle, place, &mut io::stdout().lock()) {
                 Err(Some(failure)) => Err(failure),
@@ -449,8 +486,7 @@ pub(crate) fn get(args: &Get) -> Outcome {
         if path.is_dir() {
             path.push(place.path.file_name().unwrap_or_else(|| OsStr::new("file")));
         }
-        let mut file =
-            File::create(&path).map_err(|e| Failure::io(path.display(), &e))?;
+        let mut file = File::create(&path).map_err(|e| Failure::io(path.display(), &e))?;
         match copy_out(&handle, place, &mut file) {
             Err(Some(failure)) => Err(failure),
             _ => Ok(()),
@@ -464,16 +500,28 @@ pub(crate) fn mkdir(args: &Mkdir) -> Outcome {
     with_pool(&places, args.opening, false, |session| {
         for place in &places {
             if args.parents {
-                session.volume.create_dir_all(&place.path).map_err(|e| place.failed(&e))?;
+                session
+                    .volume
+                    .create_dir_all(&place.path)
+                    .map_err(|e| place.failed(&e))?;
                 if session.attr(place, true)?.kind != FileKind::Directory {
                     return Err(place.failed(&Error::NotDirectory));
                 }
             } else {
-                session.volume.create_dir(&place.path).map_err(|e| place.failed(&e))?;
+                session
+                    .volume
+                    .create_dir(&place.path)
+                    .map_err(|e| place.failed(&e))?;
             }
             if args.mode.is_some() {
-                let set = vellum::SetAttr { mode: args.mode, ..vellum::SetAttr::default() };
-                session.volume.set_attr(&place.path, &set).map_err(|e| place.failed(&e))?;
+                let set = vellum::SetAttr {
+                    mode: args.mode,
+                    ..vellum::SetAttr::default()
+                };
+                session
+                    .volume
+                    .set_attr(&place.path, &set)
+                    .map_err(|e| place.failed(&e))?;
             }
         }
         Ok(())
@@ -488,7 +536,8 @@ pub(crate) fn rm(args: &Rm) -> Outcome {
             match remove(session, place, args.recursive) {
                 Err((_, Error::NotFound)) if args.force => {}
                 Err((place, Error::IsDirectory)) if !args.recursive => {
-                    return Err(place.failed(&Error::IsDirectory)
+                    return Err(place
+                        .failed(&Error::IsDirectory)
                         .advise(format!("vellum rm -r {place}")));
                 }
                 Err((place, error)) => return Err(place.failed(&error)),
@@ -502,7 +551,13 @@ pub(crate) fn rm(args: &Rm) -> Outcome {
 /// Removes a file, or a tree from its leaves up.
 fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Place, Error)> {
     let at = |error| (place.clone(), error);
-    if session.volume.symlink_metadata(&place.path).map_err(at)?.kind != FileKind::Directory {
+    if session
+        .volume
+        .symlink_metadata(&place.path)
+        .map_err(at)?
+        .kind
+        != FileKind::Directory
+    {
         return session.volume.remove_file(&place.path).map_err(at);
     }
     if !recursive {
@@ -527,7 +582,10 @@ fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Plac
             if entry.kind == FileKind::Directory {
                 stack.push((below, false));
             } else {
-                session.volume.remove_file(&below).map_err(|e| (place.with_path(&below), e))?;
+                session
+                    .volume
+                    .remove_file(&below)
+                    .map_err(|e| (place.with_path(&below), e))?;
             }
         }
     }
@@ -538,11 +596,17 @@ fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Plac
 pub(crate) fn mv(args: &Mv) -> Outcome {
     with_pool(&[&args.from, &args.to], args.opening, false, |session| {
         let to = session.into_directory(&args.to, args.from.path.file_name())?;
-        let flags =
-            if args.no_clobber { RenameFlags::NO_REPLACE } else { RenameFlags::empty() };
+        let flags = if args.no_clobber {
+            RenameFlags::NO_REPLACE
+        } else {
+            RenameFlags::empty()
+        };
         let done = session.volume.rename_with(&args.from.path, &to.path, flags);
         done.map_err(|error| {
-            Failure::at(format_args!("{} to {}", args.from, to.path.display()), &error)
+            Failure::at(
+                format_args!("{} to {}", args.from, to.path.display()),
+                &error,
+            )
         })
     })
 }

@@ -186,7 +186,11 @@ fn survives(media: MediaKind) -> Survives {
         }
         MediaKind::Memory => {
             let nothing = "nothing: the medium is ordinary memory";
-            words("every operation that returned, while the memory is kept", nothing, nothing)
+            words(
+                "every operation that returned, while the memory is kept",
+                nothing,
+                nothing,
+            )
         }
         MediaKind::Sim => words("simulated", "simulated", "simulated"),
     }
@@ -205,7 +209,9 @@ fn uuid(bytes: &[u8; 16]) -> String {
 }
 
 fn name(number: u32, names: &[&str]) -> String {
-    let known = (number as usize).checked_sub(1).and_then(|index| names.get(index));
+    let known = (number as usize)
+        .checked_sub(1)
+        .and_then(|index| names.get(index));
     known.map_or_else(|| format!("unknown ({number})"), |&name| name.into())
 }
 
@@ -228,7 +234,11 @@ pub(crate) fn run(args: &Info) -> Outcome {
 /// The mount of a pool, or at a directory.
 fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
     let path = pool.canonicalize().ok()?;
-    let mounted = if path.is_dir() { mounts::at(&path) } else { mounts::of_pool(&path) };
+    let mounted = if path.is_dir() {
+        mounts::at(&path)
+    } else {
+        mounts::of_pool(&path)
+    };
     mounted.ok()?
 }
 
@@ -237,8 +247,10 @@ fn ask(mounted: &mounts::Mounted) -> Outcome<Information> {
     let text = vellum_fuse::ask_information(&mounted.dir)
         .map_err(|e| Failure::io(format_args!("{dir}: asking the mount"), &e))?;
     serde_json::from_str(&text).map_err(|error| {
-        Failure::new(format!("{dir}: the mount's answer is not understood ({error})"))
-            .advise("the mount is served by another release of vellum")
+        Failure::new(format!(
+            "{dir}: the mount's answer is not understood ({error})"
+        ))
+        .advise("the mount is served by another release of vellum")
     })
 }
 
@@ -264,7 +276,15 @@ fn look(args: &Info) -> Outcome<Information> {
 }
 
 fn text(information: &Information) -> String {
-    let Information { pool, media, space, cache, opened, mount, .. } = information;
+    let Information {
+        pool,
+        media,
+        space,
+        cache,
+        opened,
+        mount,
+        ..
+    } = information;
     let mut lines = Vec::new();
     let mut line = |key: &str, value: String| lines.push(format!("{key:<12}{value}\n"));
     line("pool", pool.path.display().to_string());
@@ -272,10 +292,26 @@ fn text(information: &Information) -> String {
     if !pool.label.is_empty() {
         line("label", pool.label.clone());
     }
-    line("made", format!("{} UTC, format version {}", time(pool.created_ns), pool.format_version));
-    line("size", format!("{} ({} bytes)", size(pool.bytes), pool.bytes));
+    line(
+        "made",
+        format!(
+            "{} UTC, format version {}",
+            time(pool.created_ns),
+            pool.format_version
+        ),
+    );
+    line(
+        "size",
+        format!("{} ({} bytes)", size(pool.bytes), pool.bytes),
+    );
     line("namespace", pool.namespace.clone());
-    line("mapping", format!("{}, {} blocks a line", pool.mapping, pool.mapping_run_blocks));
+    line(
+        "mapping",
+        format!(
+            "{}, {} blocks a line",
+            pool.mapping, pool.mapping_run_blocks
+        ),
+    );
     let used = space.data_bytes - space.free_bytes;
     line(
         "data",
@@ -289,21 +325,42 @@ fn text(information: &Information) -> String {
     );
     line(
         "metadata",
-        format!("{}, {} files, room for {}", size(pool.metadata_bytes), space.files, space.files_free),
+        format!(
+            "{}, {} files, room for {}",
+            size(pool.metadata_bytes),
+            space.files,
+            space.files_free
+        ),
     );
     line("slots", format!("{} operations at once", pool.thread_slots));
-    line("cache", format!("{} files, {} names", cache.files, cache.names));
+    line(
+        "cache",
+        format!("{} files, {} names", cache.files, cache.names),
+    );
     if let Some(opened) = opened {
-        let found = if opened.was_clean { "closed in order" } else { "not closed in order" };
+        let found = if opened.was_clean {
+            "closed in order"
+        } else {
+            "not closed in order"
+        };
         line("found", found.into());
     }
     if let Some(mount) = mount {
         let only = if mount.read_only { ", read-only" } else { "" };
-        line("mounted", format!("on {} by process {}{only}", mount.dir.display(), mount.pid));
+        line(
+            "mounted",
+            format!("on {} by process {}{only}", mount.dir.display(), mount.pid),
+        );
     }
     line("medium", media.kind.clone());
-    line("survives", format!("a killed process: {}", media.survives.killed_process));
-    line("", format!("a kernel crash: {}", media.survives.kernel_crash));
+    line(
+        "survives",
+        format!("a killed process: {}", media.survives.killed_process),
+    );
+    line(
+        "",
+        format!("a kernel crash: {}", media.survives.kernel_crash),
+    );
     line("", format!("a power cut: {}", media.survives.power_cut));
     lines.concat()
 }
@@ -316,7 +373,10 @@ mod tests {
     fn nothing_promises_more_than_its_medium_holds() {
         assert!(survives(MediaKind::Memory).power_cut.starts_with("nothing"));
         assert!(survives(MediaKind::File).power_cut.contains("fsync"));
-        assert_eq!(survives(MediaKind::Dax).power_cut, survives(MediaKind::Dax).killed_process);
+        assert_eq!(
+            survives(MediaKind::Dax).power_cut,
+            survives(MediaKind::Dax).killed_process
+        );
     }
 
     #[test]

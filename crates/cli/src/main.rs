@@ -46,7 +46,10 @@ fn misused(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ if std::env::args_os().nth(1).is_some_and(|command| command == "check") => {
+        _ if std::env::args_os()
+            .nth(1)
+            .is_some_and(|command| command == "check") =>
+        {
             ExitCode::from(status::CHECK_USAGE)
         }
         _ => ExitCode::from(status::USAGE),
@@ -55,7 +58,9 @@ fn misused(error: &clap::Error) -> ExitCode {
 
 fn start_logging() {
     use tracing_subscriber::filter::LevelFilter;
-    let level = std::env::var("VELLUM_LOG").ok().and_then(|text| text.parse().ok());
+    let level = std::env::var("VELLUM_LOG")
+        .ok()
+        .and_then(|text| text.parse().ok());
     tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LevelFilter::WARN))
         .with_writer(std::io::stderr)

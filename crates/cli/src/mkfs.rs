@@ -99,18 +99,32 @@ fn refuse_to_overwrite(args: &Mkfs, present: &Present) -> Outcome {
 
 fn head(args: &Mkfs) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    File::open(&args.pool)?.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    File::open(&args.pool)?
+        .take(HEAD_BYTES as u64)
+        .read_to_end(&mut head)?;
     Ok(head)
 }
 
 fn describe(head: &[u8]) -> &'static str {
-    let is_pool = [0, 4096].iter().any(|&at| head[at.min(head.len())..].starts_with(info::MAGIC));
-    if is_pool { "is a pool already" } else { "is not empty" }
+    let is_pool = [0, 4096]
+        .iter()
+        .any(|&at| head[at.min(head.len())..].starts_with(info::MAGIC));
+    if is_pool {
+        "is a pool already"
+    } else {
+        "is not empty"
+    }
 }
 
 fn summary(args: &Mkfs, information: &Information) {
-    let Information { pool, space, media, .. } = information;
-    println!("made a pool of {} in {}", crate::units::size(pool.bytes), args.pool.display());
+    let Information {
+        pool, space, media, ..
+    } = information;
+    println!(
+        "made a pool of {} in {}",
+        crate::units::size(pool.bytes),
+        args.pool.display()
+    );
     println!("  uuid      {}", pool.uuid);
     println!(
         "  data      {} in blocks of 4 KiB",

@@ -35,7 +35,10 @@ pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
 }
 
 fn config(args: &Mount) -> Outcome<MountConfig> {
-    let mut config = MountConfig { read_only: args.read_only, ..MountConfig::default() };
+    let mut config = MountConfig {
+        read_only: args.read_only,
+        ..MountConfig::default()
+    };
     for option in &args.options {
         match option.as_str() {
             "ro" => config.read_only = true,
@@ -52,11 +55,19 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "noatime" => config.flags.no_atime = true,
             "open_requests" => config.open_requests = true,
             // What mount(8) and fstab add, and is so in any case.
-            "defaults" | "default_permissions" | "_netdev" | "auto" | "noauto" | "user"
-            | "nofail" | "" => {}
+            "defaults"
+            | "default_permissions"
+            | "_netdev"
+            | "auto"
+            | "noauto"
+            | "user"
+            | "nofail"
+            | "" => {}
             other => {
-                return Err(Failure::usage(format!("mount option `{other}` is not known"))
-                    .advise("`vellum mount --help` lists the options"));
+                return Err(
+                    Failure::usage(format!("mount option `{other}` is not known"))
+                        .advise("`vellum mount --help` lists the options"),
+                );
             }
         }
     }
@@ -68,11 +79,14 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
 
 /// Mounts, reports, and serves until the mount ends.
 fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
-    let path = args.pool.canonicalize().unwrap_or_else(|_| args.pool.clone());
+    let path = args
+        .pool
+        .canonicalize()
+        .unwrap_or_else(|_| args.pool.clone());
     let log = args.log.as_deref().map(open_log).transpose()?;
     // Before there is a mount, so that no signal can leave one behind.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|e| Failure::io("catching signals", &e))?;
+    let signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| Failure::io("catching signals", &e))?;
     let options = PoolOptions {
         read_only: config.read_only,
         media: args.opening.media.into(),
@@ -102,7 +116,8 @@ fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
     let end = session.wait();
     drop(config);
     place::close(pool, &path)?;
-    end.map(drop).map_err(|error| Failure::new(error.to_string()))
+    end.map(drop)
+        .map_err(|error| Failure::new(error.to_string()))
 }
 
 fn cannot_mount(error: &vellum_fuse::Error) -> Failure {
@@ -134,7 +149,11 @@ fn information(
     let fs = Arc::downgrade(&pool.fs());
     let opened = pool.opened();
     let path = path.to_owned();
-    let mount = MountPart { dir: dir.to_owned(), pid: std::process::id(), read_only };
+    let mount = MountPart {
+        dir: dir.to_owned(),
+        pid: std::process::id(),
+        read_only,
+    };
     Arc::new(move || {
         let Some(fs) = fs.upgrade() else {
             return String::new();
@@ -152,7 +171,10 @@ fn stop_on_signals(mut signals: Signals, session: &Session) {
             stopper.stop();
         }
     };
-    if let Err(error) = std::thread::Builder::new().name("vellum-signals".into()).spawn(watch) {
+    if let Err(error) = std::thread::Builder::new()
+        .name("vellum-signals".into())
+        .spawn(watch)
+    {
         tracing::warn!(%error, "signals are not watched: end the mount with `vellum umount`");
     }
 }
@@ -162,7 +184,10 @@ fn report_ready(args: &Mount, log: Option<File>) -> io::Result<()> {
     if args.background_child {
         println!("{READY}");
         io::stdout().flush()?;
-        let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        let nowhere = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/null")?;
         rustix::stdio::dup2_stdout(&nowhere)?;
         rustix::stdio::dup2_stderr(log.as_ref().unwrap_or(&nowhere))?;
         return Ok(());
@@ -198,7 +223,9 @@ fn start_background(args: &Mount) -> Outcome<ExitCode> {
         .map_err(failed)?;
     let mut said = String::new();
     if let Some(output) = child.stdout.take() {
-        BufReader::new(output).read_line(&mut said).map_err(failed)?;
+        BufReader::new(output)
+            .read_line(&mut said)
+            .map_err(failed)?;
     }
     if said.trim_end() == READY {
         write_ready_fd(args).map_err(|e| Failure::io("--ready-fd", &e))?;
@@ -207,7 +234,9 @@ fn start_background(args: &Mount) -> Outcome<ExitCode> {
     // It has said why on standard error, which it shares with us.
     let ended = child.wait().map_err(failed)?;
     match ended.code() {
-        Some(0) | None => Err(Failure::new(format!("the background process ended: {ended}"))),
+        Some(0) | None => Err(Failure::new(format!(
+            "the background process ended: {ended}"
+        ))),
         Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(status::FAILED))),
     }
 }

@@ -32,9 +32,16 @@ impl From<OsString> for Place {
             Some(at) => (&bytes[..at], &bytes[at + 1..]),
             None => (&bytes[..], &b""[..]),
         };
-        let path = if path.is_empty() && split.is_some() { &b"/"[..] } else { path };
+        let path = if path.is_empty() && split.is_some() {
+            &b"/"[..]
+        } else {
+            path
+        };
         let owned = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-        Self { pool: owned(pool), path: owned(path) }
+        Self {
+            pool: owned(pool),
+            path: owned(path),
+        }
     }
 }
 
@@ -52,7 +59,10 @@ impl Place {
 
     /// Another path in the same pool.
     pub(crate) fn with_path(&self, path: impl Into<PathBuf>) -> Self {
-        Self { pool: self.pool.clone(), path: path.into() }
+        Self {
+            pool: self.pool.clone(),
+            path: path.into(),
+        }
     }
 
     /// A failure here.
@@ -84,8 +94,11 @@ impl From<Media> for MediaChoice {
 
 /// Opens a pool for a command.
 pub(crate) fn open(pool: &Path, opening: Opening, read_only: bool) -> Outcome<Pool> {
-    let options =
-        PoolOptions { read_only, media: opening.media.into(), ..PoolOptions::default() };
+    let options = PoolOptions {
+        read_only,
+        media: opening.media.into(),
+        ..PoolOptions::default()
+    };
     open_with(pool, &options)
 }
 
@@ -107,8 +120,9 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
     let place = pool.display();
     match error {
         vellum::Error::Media(MediaError::Busy { owner_pid, .. }) => busy(pool, *owner_pid),
-        vellum::Error::Superblock(why) => Failure::new(format!("{place}: {why}"))
-            .advise(format!("`vellum mkfs {place} --size 4G` makes a pool; see `vellum check {place}`")),
+        vellum::Error::Superblock(why) => Failure::new(format!("{place}: {why}")).advise(format!(
+            "`vellum mkfs {place} --size 4G` makes a pool; see `vellum check {place}`"
+        )),
         vellum::Error::Media(MediaError::Io { source, action, .. }) => {
             let failure = Failure::new(format!("cannot {action} {place}: {}", plain(source)));
             match source.kind() {
@@ -136,7 +150,10 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
             "{place} is in use (EBUSY): {owner} has it mounted on {}",
             dir.display()
         ))
-        .advise(format!("use the files there, or unmount it: vellum umount {}", dir.display())),
+        .advise(format!(
+            "use the files there, or unmount it: vellum umount {}",
+            dir.display()
+        )),
         None => Failure::new(format!("{place} is in use (EBUSY) by {owner}"))
             .advise("a pool has one user at a time: close it there first"),
     };
@@ -171,7 +188,10 @@ mod tests {
             ("p:/a:/b", "p", "/a:/b"),
         ] {
             let place = Place::from(OsString::from(text));
-            assert_eq!((place.pool.to_str(), place.path.to_str()), (Some(pool), Some(path)));
+            assert_eq!(
+                (place.pool.to_str(), place.path.to_str()),
+                (Some(pool), Some(path))
+            );
         }
     }
 }

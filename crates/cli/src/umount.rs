@@ -13,29 +13,49 @@ use crate::args::Umount;
 use crate::failure::{Failure, Outcome, status};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long a mount may be busy before that is said: users that are just ending take a moment.
+const BUSY_FOR: Duration = Duration::from_millis(500);
 
 /// Unmounts.
 pub(crate) fn run(args: &Umount) -> Outcome {
     let dir = args.dir.display();
-    let mounted = find(&args.dir).map_err(|e| Failure::io(&dir, &e))?.ok_or_else(|| {
-        Failure::new(format!("nothing of Vellum is mounted on {dir}"))
-            .advise("`mount -t fuse.vellum` lists what is mounted")
-    })?;
-    mounts::unmount(&mounted.dir, args.lazy).map_err(|error| {
-        let failure = Failure::io(mounted.dir.display(), &error);
-        match error.kind() {
-            io::ErrorKind::ResourceBusy => failure.with_status(status::BUSY).advise(format!(
-                "files there are in use, or it is somebody's directory: `fuser -vm {0}` shows by \
-                 whom; `vellum umount --lazy {0}` lets them finish",
-                mounted.dir.display()
-            )),
-            _ => failure,
-        }
-    })?;
+    let mounted = find(&args.dir)
+        .map_err(|e| Failure::io(&dir, &e))?
+        .ok_or_else(|| {
+            Failure::new(format!("nothing of Vellum is mounted on {dir}"))
+                .advise("`mount -t fuse.vellum` lists what is mounted")
+        })?;
+    unmount(&mounted.dir, args.lazy).map_err(|error| cannot(&mounted.dir, &error))?;
     if args.lazy {
         return Ok(());
     }
     wait_until_closed(&mounted.pool, Duration::from_secs(args.timeout))
+}
+
+fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match mounts::unmount(dir, lazy) {
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy && began.elapsed() < BUSY_FOR =>
+            {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn cannot(dir: &Path, error: &io::Error) -> Failure {
+    let failure = Failure::io(dir.display(), error);
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => failure.with_status(status::BUSY).advise(format!(
+            "files there are in use, or it is somebody's directory: `fuser -vm {0}` shows by \
+             whom; `vellum umount --lazy {0}` lets them finish",
+            dir.display()
+        )),
+        _ => failure,
+    }
 }
 
 /// The mount at a directory, or of a pool. The directory itself is not looked at: a mount whose

@@ -35,8 +35,10 @@ const BACKGROUND: u16 = 64;
 ///
 /// Not asked for: `ATOMIC_O_TRUNC` (truncation comes as a change of size, so that opening needs no
 /// request), `AUTO_INVAL_DATA` (only this mount writes), `HANDLE_KILLPRIV` (the kernel then clears
-/// set-id bits by a change of mode, under its own locks), locks (the kernel keeps them itself),
-/// `WRITEBACK_CACHE` (times and sizes would be the kernel's, and data late in the pool).
+/// set-id bits by a change of mode, under its own locks), locks (the kernel keeps them itself).
+/// Nor `WRITEBACK_CACHE`: a write would return before its bytes are in the pool, and be lost with
+/// this process, which is less than is promised. (Measured: 4 KiB appended to an open file 2 us
+/// instead of 15, but a small file opened, written and closed 37 us instead of 20.)
 const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -63,13 +65,22 @@ fn guard(run: impl FnOnce()) {
 
 /// The kernel checks permissions; the user and group of a request own what it makes.
 fn caller(request: &Request) -> Cred {
-    Cred { uid: request.uid(), gid: request.gid(), groups: Vec::new(), privileged: true }
+    Cred {
+        uid: request.uid(),
+        gid: request.gid(),
+        groups: Vec::new(),
+        privileged: true,
+    }
 }
 
 fn reply_entry(reply: ReplyEntry, answer: Answer<Attr>) {
     match answer {
         Ok(attr) => {
-            reply.entry(&TTL, &file_attr(&attr), Generation(u64::from(attr.generation)));
+            reply.entry(
+                &TTL,
+                &file_attr(&attr),
+                Generation(u64::from(attr.generation)),
+            );
         }
         Err(errno) => reply.error(errno),
     }
@@ -170,7 +181,14 @@ impl fuser::Filesystem for Adapter {
     ) {
         guard(|| {
             let made = kind_of_mode(mode).ok_or(Errno::EINVAL).and_then(|kind| {
-                self.server.mknod(&caller(request), parent.0, name.as_bytes(), kind, mode, rdev)
+                self.server.mknod(
+                    &caller(request),
+                    parent.0,
+                    name.as_bytes(),
+                    kind,
+                    mode,
+                    rdev,
+                )
             });
             reply_entry(reply, made);
         });
@@ -186,20 +204,30 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         guard(|| {
-            let made = self.server.mkdir(&caller(request), parent.0, name.as_bytes(), mode);
+            let made = self
+                .server
+                .mkdir(&caller(request), parent.0, name.as_bytes(), mode);
             reply_entry(reply, made);
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         guard(|| {
-            reply_empty(reply, self.server.unlink(&caller(request), parent.0, name.as_bytes()));
+            reply_empty(
+                reply,
+                self.server
+                    .unlink(&caller(request), parent.0, name.as_bytes()),
+            );
         });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         guard(|| {
-            reply_empty(reply, self.server.rmdir(&caller(request), parent.0, name.as_bytes()));
+            reply_empty(
+                reply,
+                self.server
+                    .rmdir(&caller(request), parent.0, name.as_bytes()),
+            );
         });
     }
 
@@ -214,7 +242,11 @@ impl fuser::Filesystem for Adapter {
         guard(|| {
             let target = target.as_os_str().as_bytes();
             let cred = caller(request);
-            reply_entry(reply, self.server.symlink(&cred, parent.0, name.as_bytes(), target));
+            reply_entry(
+                reply,
+                self.server
+                    .symlink(&cred, parent.0, name.as_bytes(), target),
+            );
         });
     }
 
@@ -229,8 +261,14 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         guard(|| {
-            let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
-            reply_empty(reply, self.server.rename(&caller(request), from, to, flags.bits()));
+            let (from, to) = (
+                (parent.0, name.as_bytes()),
+                (new_parent.0, new_name.as_bytes()),
+            );
+            reply_empty(
+                reply,
+                self.server.rename(&caller(request), from, to, flags.bits()),
+            );
         });
     }
 
@@ -243,7 +281,9 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         guard(|| {
-            let made = self.server.link(&caller(request), ino.0, parent.0, name.as_bytes());
+            let made = self
+                .server
+                .link(&caller(request), ino.0, parent.0, name.as_bytes());
             reply_entry(reply, made);
         });
     }
@@ -270,7 +310,10 @@ impl fuser::Filesystem for Adapter {
     ) {
         guard(|| {
             let (cred, name) = (caller(request), name.as_bytes());
-            match self.server.mknod(&cred, parent.0, name, FileKind::File, mode, 0) {
+            match self
+                .server
+                .mknod(&cred, parent.0, name, FileKind::File, mode, 0)
+            {
                 Ok(attr) => reply.created(
                     &TTL,
                     &file_attr(&attr),
@@ -296,10 +339,11 @@ impl fuser::Filesystem for Adapter {
     ) {
         guard(|| {
             let no_atime = flags.0 & libc::O_NOATIME != 0;
-            self.server.read(ino.0, offset, size, no_atime, |read| match read {
-                Ok(bytes) => reply.data(bytes),
-                Err(errno) => reply.error(errno),
-            });
+            self.server
+                .read(ino.0, offset, size, no_atime, |read| match read {
+                    Ok(bytes) => reply.data(bytes),
+                    Err(errno) => reply.error(errno),
+                });
         });
     }
 
@@ -321,14 +365,7 @@ impl fuser::Filesystem for Adapter {
         });
     }
 
-    fn flush(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: LockOwner,
-        reply: ReplyEmpty,
-    ) {
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         // Nothing waits for a close here, and the kernel need not ask again.
         reply.error(Errno::ENOSYS);
     }
@@ -352,7 +389,10 @@ impl fuser::Filesystem for Adapter {
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         if self.open_requests {
-            reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);
+            reply.opened(
+                FileHandle(0),
+                FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE,
+            );
         } else {
             reply.error(Errno::ENOSYS);
         }
@@ -369,7 +409,12 @@ impl fuser::Filesystem for Adapter {
         guard(|| {
             let done = self.server.list(ino.0, offset, &mut |entry| {
                 let name = OsStr::from_bytes(entry.name);
-                !reply.add(INodeNo(entry.ino), entry.cookie, file_type(entry.kind), name)
+                !reply.add(
+                    INodeNo(entry.ino),
+                    entry.cookie,
+                    file_type(entry.kind),
+                    name,
+                )
             });
             match done {
                 Ok(()) => reply.ok(),
@@ -400,14 +445,7 @@ impl fuser::Filesystem for Adapter {
         });
     }
 
-    fn releasedir(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
+    fn releasedir(&self, _: &Request, _: INodeNo, _: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
         reply.ok();
     }
 

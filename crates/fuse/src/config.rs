@@ -44,7 +44,9 @@ impl Default for MountConfig {
             read_only: false,
             fs_name: "vellum".into(),
             allow_other: rustix::process::geteuid().is_root(),
-            threads: std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 16),
+            threads: std::thread::available_parallelism()
+                .map_or(2, usize::from)
+                .clamp(2, 16),
             open_requests: false,
             flags: MountFlags::default(),
             information: None,

@@ -100,7 +100,9 @@ pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
 
 fn nanos(seconds: u64, forward_ns: u32, sign: i64) -> i64 {
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-    seconds.saturating_mul(NANOS * sign).saturating_add(i64::from(forward_ns))
+    seconds
+        .saturating_mul(NANOS * sign)
+        .saturating_add(i64::from(forward_ns))
 }
 
 /// An errno, for the kernel.
@@ -122,7 +124,10 @@ mod tests {
         }
         // One and a half seconds before 1970 is -2 s and 500 000 000 ns to the kernel.
         let given = UNIX_EPOCH - Duration::new(2, 500_000_000);
-        assert_eq!(set_time(TimeOrNow::SpecificTime(given)), SetTime::At(-1_500_000_000));
+        assert_eq!(
+            set_time(TimeOrNow::SpecificTime(given)),
+            SetTime::At(-1_500_000_000)
+        );
         assert_eq!(set_time(TimeOrNow::Now), SetTime::Now);
     }
 

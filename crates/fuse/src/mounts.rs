@@ -45,7 +45,10 @@ pub fn at(dir: &Path) -> io::Result<Option<Mounted>> {
 /// # Errors
 /// As for [`list`].
 pub fn of_pool(pool: &Path) -> io::Result<Option<Mounted>> {
-    Ok(list()?.into_iter().rev().find(|mounted| mounted.pool == pool))
+    Ok(list()?
+        .into_iter()
+        .rev()
+        .find(|mounted| mounted.pool == pool))
 }
 
 /// Ends a mount; with `detach` at once from the tree of names, and otherwise once nobody uses it.
@@ -53,7 +56,11 @@ pub fn of_pool(pool: &Path) -> io::Result<Option<Mounted>> {
 /// # Errors
 /// It is in use (EBUSY), nothing is mounted, no permission.
 pub fn unmount(dir: &Path, detach: bool) -> io::Result<()> {
-    let flags = if detach { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let flags = if detach {
+        UnmountFlags::DETACH
+    } else {
+        UnmountFlags::empty()
+    };
     match rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         // Only root may; fusermount3 lets the owner of a mount.
@@ -64,14 +71,22 @@ pub fn unmount(dir: &Path, detach: bool) -> io::Result<()> {
 
 fn unmount_as_user(dir: &Path, detach: bool) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
-    command.arg("-u").args(detach.then_some("-z")).arg("--").arg(dir);
+    command
+        .arg("-u")
+        .args(detach.then_some("-z"))
+        .arg("--")
+        .arg(dir);
     let output = command.output()?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     let busy = said.contains("busy");
-    let kind = if busy { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other };
+    let kind = if busy {
+        io::ErrorKind::ResourceBusy
+    } else {
+        io::ErrorKind::Other
+    };
     Err(io::Error::new(kind, said))
 }
 
@@ -87,7 +102,11 @@ fn parse(line: &[u8]) -> Option<Mounted> {
     }
     let pool = path(words.next()?);
     let read_only = options.split(|&b| b == b',').any(|option| option == b"ro");
-    Some(Mounted { dir, pool, read_only })
+    Some(Mounted {
+        dir,
+        pool,
+        read_only,
+    })
 }
 
 /// Puts back what the table writes as a backslash and three octal digits.

@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use fuser::Errno;
 use vellum::media::Real;
-use vellum::{Allocate, Attr, Cred, DirEntry, Error, FileKind, Node, RealFs, RenameFlags, SetAttr, StatFs};
+use vellum::{
+    Allocate, Attr, Cred, DirEntry, Error, FileKind, Node, RealFs, RenameFlags, SetAttr, StatFs,
+};
 
 use crate::convert::errno;
 use crate::table::{Known, Table};
@@ -35,8 +37,18 @@ struct Listed {
 
 impl Listed {
     fn entry(&self) -> DirEntry<'_> {
-        let Self { ino, cookie, kind, ref name } = *self;
-        DirEntry { ino, cookie, kind, name }
+        let Self {
+            ino,
+            cookie,
+            kind,
+            ref name,
+        } = *self;
+        DirEntry {
+            ino,
+            cookie,
+            kind,
+            name,
+        }
     }
 }
 
@@ -58,13 +70,21 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(fs: Arc<RealFs>) -> Self {
         let table = Table::new(fs.root());
-        Self { fs, table, closed: RwLock::new(false) }
+        Self {
+            fs,
+            table,
+            closed: RwLock::new(false),
+        }
     }
 
     /// Lets a request in.
     fn enter(&self) -> Answer<RwLockReadGuard<'_, bool>> {
         let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
-        if *closed { Err(Errno::ENODEV) } else { Ok(closed) }
+        if *closed {
+            Err(Errno::ENODEV)
+        } else {
+            Ok(closed)
+        }
     }
 
     /// Waits for the requests under way, answers no further ones, and lets every file go.
@@ -115,12 +135,16 @@ impl Server {
     pub(crate) fn set_attr(&self, ino: u64, set: &SetAttr) -> Answer<Attr> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
-        self.fs.set_attr(&Cred::root(), &known.node, set).map_err(|e| errno(&e))
+        self.fs
+            .set_attr(&Cred::root(), &known.node, set)
+            .map_err(|e| errno(&e))
     }
 
     pub(crate) fn read_link(&self, ino: u64) -> Answer<Vec<u8>> {
         let _open = self.enter()?;
-        self.fs.read_link(&self.known(ino)?.node).map_err(|e| errno(&e))
+        self.fs
+            .read_link(&self.known(ino)?.node)
+            .map_err(|e| errno(&e))
     }
 
     pub(crate) fn mknod(
@@ -135,7 +159,9 @@ impl Server {
         let _open = self.enter()?;
         let dir = self.known(dir)?;
         let mode = (mode & 0o7777) as u16;
-        let node = self.fs.mknod(cred, &dir.node, name, kind, mode, u64::from(device));
+        let node = self
+            .fs
+            .mknod(cred, &dir.node, name, kind, mode, u64::from(device));
         self.entry(node.map_err(|e| errno(&e))?)
     }
 
@@ -162,18 +188,24 @@ impl Server {
     pub(crate) fn link(&self, cred: &Cred, ino: u64, dir: u64, name: &[u8]) -> Answer<Attr> {
         let _open = self.enter()?;
         let (known, dir) = (self.known(ino)?, self.known(dir)?);
-        self.fs.link(cred, &known.node, &dir.node, name).map_err(|e| errno(&e))?;
+        self.fs
+            .link(cred, &known.node, &dir.node, name)
+            .map_err(|e| errno(&e))?;
         self.entry(known.node.clone())
     }
 
     pub(crate) fn unlink(&self, cred: &Cred, dir: u64, name: &[u8]) -> Answer<()> {
         let _open = self.enter()?;
-        self.fs.unlink(cred, &self.known(dir)?.node, name).map_err(|e| errno(&e))
+        self.fs
+            .unlink(cred, &self.known(dir)?.node, name)
+            .map_err(|e| errno(&e))
     }
 
     pub(crate) fn rmdir(&self, cred: &Cred, dir: u64, name: &[u8]) -> Answer<()> {
         let _open = self.enter()?;
-        self.fs.rmdir(cred, &self.known(dir)?.node, name).map_err(|e| errno(&e))
+        self.fs
+            .rmdir(cred, &self.known(dir)?.node, name)
+            .map_err(|e| errno(&e))
     }
 
     pub(crate) fn rename(
@@ -186,7 +218,9 @@ impl Server {
         let _open = self.enter()?;
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
         let (from_dir, to_dir) = (self.known(from.0)?, self.known(to.0)?);
-        let done = self.fs.rename(cred, &from_dir.node, from.1, &to_dir.node, to.1, flags);
+        let done = self
+            .fs
+            .rename(cred, &from_dir.node, from.1, &to_dir.node, to.1, flags);
         done.map_err(|e| errno(&e))
     }
 
@@ -258,12 +292,7 @@ impl Server {
     }
 
     /// Copies without a way through the kernel; gives how many bytes, perhaps fewer than asked.
-    pub(crate) fn copy_range(
-        &self,
-        from: (u64, u64),
-        to: (u64, u64),
-        len: u64,
-    ) -> Answer<u32> {
+    pub(crate) fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Answer<u32> {
         let _open = self.enter()?;
         let (source, target) = (self.known(from.0)?, self.known(to.0)?);
         let source = source.handle(&self.fs, false).map_err(|e| errno(&e))?;
@@ -322,7 +351,13 @@ impl Server {
         for dot in self.dots(ino, &dir, after)?.into_iter().flatten() {
             // The kernel looks only at the number and the kind of these two.
             let attr = self.fs.attr(&dir.node).map_err(|e| errno(&e))?;
-            if !add(dot, &Attr { ino: dot.ino, ..attr }) {
+            if !add(
+                dot,
+                &Attr {
+                    ino: dot.ino,
+                    ..attr
+                },
+            ) {
                 return Ok(());
             }
         }
@@ -356,8 +391,18 @@ impl Server {
         let done = self.fs.list(&dir.node, after, &mut position, &mut |entry| {
             let room = batch.len() < LIST_BATCH;
             if room {
-                let DirEntry { ino, cookie, kind, name } = entry;
-                batch.push(Listed { ino, cookie, kind, name: name.to_vec() });
+                let DirEntry {
+                    ino,
+                    cookie,
+                    kind,
+                    name,
+                } = entry;
+                batch.push(Listed {
+                    ino,
+                    cookie,
+                    kind,
+                    name: name.to_vec(),
+                });
             }
             room
         });
@@ -389,13 +434,21 @@ impl Server {
     fn dots(&self, ino: u64, dir: &Known, after: u64) -> Answer<[Option<DirEntry<'static>>; 2]> {
         let dot = |ino, cookie, name| {
             let kind = FileKind::Directory;
-            (after < cookie).then_some(DirEntry { ino, cookie, kind, name })
+            (after < cookie).then_some(DirEntry {
+                ino,
+                cookie,
+                kind,
+                name,
+            })
         };
         if after >= COOKIE_DOT_DOT {
             return Ok([None, None]);
         }
         let above = self.fs.parent_ino(&dir.node).map_err(|e| errno(&e))?;
-        Ok([dot(ino, COOKIE_DOT, b"."), dot(above, COOKIE_DOT_DOT, b"..")])
+        Ok([
+            dot(ino, COOKIE_DOT, b"."),
+            dot(above, COOKIE_DOT_DOT, b".."),
+        ])
     }
 
     pub(crate) fn stat_fs(&self) -> Answer<StatFs> {
@@ -406,6 +459,8 @@ impl Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("known_files", &self.known_files()).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("known_files", &self.known_files())
+            .finish_non_exhaustive()
     }
 }

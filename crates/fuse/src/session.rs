@@ -43,7 +43,9 @@ pub enum Error {
         pool: PathBuf,
     },
     /// No FUSE in this kernel, or no permission to use it.
-    #[error("cannot open /dev/fuse ({0}): the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)")]
+    #[error(
+        "cannot open /dev/fuse ({0}): the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
+    )]
     Device(io::Error),
     /// The kernel refused the mount.
     #[error("the kernel refuses to mount on {}: {source}", dir.display())]
@@ -101,13 +103,19 @@ impl Stopper {
 /// # Errors
 /// See [`Error`].
 pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Session, Error> {
-    let unusable = |source| Error::Directory { dir: dir.to_owned(), source };
+    let unusable = |source| Error::Directory {
+        dir: dir.to_owned(),
+        source,
+    };
     let dir = dir.canonicalize().map_err(unusable)?;
     if !dir.is_dir() {
         return Err(unusable(io::ErrorKind::NotADirectory.into()));
     }
     if let Ok(Some(mounted)) = mounts::at(&dir) {
-        return Err(Error::Mounted { dir, pool: mounted.pool });
+        return Err(Error::Mounted {
+            dir,
+            pool: mounted.pool,
+        });
     }
     let server = Arc::new(Server::new(fs));
     let adapter = Adapter {
@@ -122,7 +130,10 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         }
         None => fuser::Session::new(adapter, &dir, &session_config(config)),
     };
-    let session = session.map_err(|source| Error::Refused { dir: dir.clone(), source })?;
+    let session = session.map_err(|source| Error::Refused {
+        dir: dir.clone(),
+        source,
+    })?;
     let (sender, events) = channel();
     let stopper = Stopper(sender.clone());
     std::thread::Builder::new()
@@ -132,7 +143,12 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
             let _ = sender.send(Event::Over(session.run()));
         })
         .map_err(Error::Session)?;
-    Ok(Session { server, dir, events, stopper })
+    Ok(Session {
+        server,
+        dir,
+        events,
+        stopper,
+    })
 }
 
 /// Mounts by the system call, which root may; gives nothing if somebody else asks.
@@ -149,7 +165,10 @@ fn mount_directly(dir: &Path, config: &MountConfig) -> Result<Option<OwnedFd>, E
     if config.allow_other {
         data.push_str(",allow_other");
     }
-    let refused = |source| Error::Refused { dir: dir.to_owned(), source };
+    let refused = |source| Error::Refused {
+        dir: dir.to_owned(),
+        source,
+    };
     let data = CString::new(data).map_err(|error| refused(error.into()))?;
     let mut flags = KernelFlags::empty();
     flags.set(KernelFlags::RDONLY, config.read_only);
@@ -166,7 +185,11 @@ fn mount_directly(dir: &Path, config: &MountConfig) -> Result<Option<OwnedFd>, E
 }
 
 fn access(config: &MountConfig) -> SessionACL {
-    if config.allow_other { SessionACL::All } else { SessionACL::Owner }
+    if config.allow_other {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
+    }
 }
 
 /// The same for the way through `fusermount3`.

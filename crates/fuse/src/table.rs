@@ -89,7 +89,9 @@ impl Table {
 
     /// The file with this number, if the kernel may know it.
     pub(crate) fn get(&self, ino: u64) -> Option<Arc<Known>> {
-        self.shard(ino).get(&ino).map(|counted| Arc::clone(&counted.known))
+        self.shard(ino)
+            .get(&ino)
+            .map(|counted| Arc::clone(&counted.known))
     }
 
     /// Counts one lookup of a file.
@@ -101,7 +103,13 @@ impl Table {
             return Arc::clone(&counted.known);
         }
         let known = Arc::new(Known::new(node));
-        shard.insert(ino, Counted { known: Arc::clone(&known), lookups: 1 });
+        shard.insert(
+            ino,
+            Counted {
+                known: Arc::clone(&known),
+                lookups: 1,
+            },
+        );
         known
     }
 
@@ -116,7 +124,11 @@ impl Table {
             return;
         };
         counted.lookups = counted.lookups.saturating_sub(lookups);
-        let gone = if counted.lookups == 0 { shard.remove(&ino) } else { None };
+        let gone = if counted.lookups == 0 {
+            shard.remove(&ino)
+        } else {
+            None
+        };
         drop(shard);
         // Dropping the last node of a file runs the engine, so not under the lock.
         drop(gone);

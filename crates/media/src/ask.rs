@@ -9,9 +9,8 @@ use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 /// Bytes of an answer at most; an ioctl number has 14 bits for the size.
 pub const ASK_MOUNT_BYTES: usize = 8192;
 /// The number of the ioctl: reads [`ASK_MOUNT_BYTES`] bytes, group `v`, number 1.
-pub const ASK_MOUNT_NUMBER: u32 = NUMBER as u32;
+pub const ASK_MOUNT_NUMBER: Opcode = opcode::read::<[u8; ASK_MOUNT_BYTES]>(b'v', 1);
 
-const NUMBER: Opcode = opcode::read::<[u8; ASK_MOUNT_BYTES]>(b'v', 1);
 /// File system number of FUSE, from `linux/magic.h`.
 const FUSE_SUPER_MAGIC: u32 = 0x6573_5546;
 
@@ -26,9 +25,9 @@ pub fn ask_mount(file: impl AsFd) -> io::Result<Vec<u8>> {
     }
     let mut answer = [0; ASK_MOUNT_BYTES];
     // SAFETY: `file` is on FUSE, whose ioctls on files and directories are restricted: the kernel
-    // itself copies at most as many bytes as the number says, and `NUMBER` says those of `answer`.
+    // itself copies at most as many bytes as the number says, and that is what `answer` has.
     // The kernel gives no number of group `v` another meaning before FUSE sees it.
-    unsafe { ioctl(&file, Updater::<NUMBER, _>::new(&mut answer))? };
+    unsafe { ioctl(&file, Updater::<ASK_MOUNT_NUMBER, _>::new(&mut answer))? };
     let len = answer.iter().position(|&b| b == 0).unwrap_or(answer.len());
     Ok(answer[..len].to_vec())
 }

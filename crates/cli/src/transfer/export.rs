@@ -34,16 +34,22 @@ fn export(args: &Export, fs: &Arc<RealFs>) -> Outcome<Losses> {
     let place = &args.place;
     let cred = Cred::current();
     let root = fs.root();
-    let from =
-        fs.find(&cred, &root, place.bytes(), true).map_err(|e| place.failed(&e))?;
+    let from = fs
+        .find(&cred, &root, place.bytes(), true)
+        .map_err(|e| place.failed(&e))?;
     if from.kind() != FileKind::Directory {
-        return Err(place.failed(&Error::NotDirectory)
+        return Err(place
+            .failed(&Error::NotDirectory)
             .advise(format!("vellum get {place} {}", args.dir.display())));
     }
     std::fs::create_dir_all(&args.dir).map_err(|e| Failure::io(args.dir.display(), &e))?;
     let stat = fs.stat_fs();
     // More than the tree can hold, if it is not the whole pool.
-    let total = if Progress::is_wanted(args.quiet) { (stat.blocks - stat.blocks_free) * 4096 } else { 0 };
+    let total = if Progress::is_wanted(args.quiet) {
+        (stat.blocks - stat.blocks_free) * 4096
+    } else {
+        0
+    };
     let progress = Progress::new(args.quiet, total);
     let mut exporter = Exporter {
         fs,
@@ -137,14 +143,18 @@ impl Exporter<'_> {
 
     fn fill(&mut self, from: &Node<Real>, dir: &Path) -> Result<Vec<Step>, Trouble> {
         let mut names = Vec::new();
-        self.fs.list(from, 0, &mut ListPosition::default(), &mut |entry| {
-            names.push(entry.name.to_vec());
-            true
-        })?;
+        self.fs
+            .list(from, 0, &mut ListPosition::default(), &mut |entry| {
+                names.push(entry.name.to_vec());
+                true
+            })?;
         let mut below = Vec::new();
         for name in names {
             let path = dir.join(OsStr::from_bytes(&name));
-            let carried = self.fs.lookup(&self.cred, from, &name).map_err(Trouble::Pool);
+            let carried = self
+                .fs
+                .lookup(&self.cred, from, &name)
+                .map_err(Trouble::Pool);
             let carried = carried.and_then(|node| self.entry(node, &path));
             match carried {
                 Ok(step) => below.extend(step),
@@ -194,7 +204,11 @@ impl Exporter<'_> {
     }
 
     fn file(&mut self, node: &Node<Real>, path: &Path, size: u64) -> Result<(), Trouble> {
-        let options = OpenOptions { read: true, no_atime: false, ..OpenOptions::default() };
+        let options = OpenOptions {
+            read: true,
+            no_atime: false,
+            ..OpenOptions::default()
+        };
         let handle = self.fs.open_node(&self.cred, node, &options)?;
         let file = File::create_new(path)?;
         file.set_len(size)?;

@@ -37,7 +37,11 @@ pub(crate) fn run(args: &Import) -> Outcome {
 }
 
 fn import(args: &Import, fs: &Arc<RealFs>) -> Outcome<Losses> {
-    let total = if Progress::is_wanted(args.quiet) { bytes_below(&args.dir) } else { 0 };
+    let total = if Progress::is_wanted(args.quiet) {
+        bytes_below(&args.dir)
+    } else {
+        0
+    };
     let progress = Progress::new(args.quiet, total);
     let cred = Cred::current();
     let target = make_target(args, fs, &cred)?;
@@ -72,7 +76,11 @@ fn make_target(args: &Import, fs: &Arc<RealFs>, cred: &Cred) -> Outcome<Node<Rea
         };
         at = next.map_err(|e| place.failed(&e))?;
     }
-    if at.kind() == FileKind::Directory { Ok(at) } else { Err(place.failed(&Error::NotDirectory)) }
+    if at.kind() == FileKind::Directory {
+        Ok(at)
+    } else {
+        Err(place.failed(&Error::NotDirectory))
+    }
 }
 
 fn bytes_below(dir: &Path) -> u64 {
@@ -180,7 +188,11 @@ impl Importer<'_> {
             }
         }
         let identity = (found.dev(), found.ino());
-        let known = if found.nlink() > 1 { self.known.get(&identity).cloned() } else { None };
+        let known = if found.nlink() > 1 {
+            self.known.get(&identity).cloned()
+        } else {
+            None
+        };
         if let Some(known) = known {
             self.fs.link(&self.cred, &known, dir, name)?;
             self.carried.files += 1;
@@ -205,7 +217,11 @@ impl Importer<'_> {
             }
         }
         let there = self.fs.lookup(&self.cred, dir, name)?;
-        if there.kind() == FileKind::Directory { Ok(there) } else { Err(Error::Exists.into()) }
+        if there.kind() == FileKind::Directory {
+            Ok(there)
+        } else {
+            Err(Error::Exists.into())
+        }
     }
 
     fn make(
@@ -219,10 +235,14 @@ impl Importer<'_> {
         match kind {
             FileKind::Symlink => {
                 let target = std::fs::read_link(path)?;
-                Ok(self.fs.symlink(&self.cred, dir, name, target.as_os_str().as_bytes())?)
+                Ok(self
+                    .fs
+                    .symlink(&self.cred, dir, name, target.as_os_str().as_bytes())?)
             }
             FileKind::File => self.file(path, name, dir, found.len()),
-            _ => Ok(self.fs.mknod(&self.cred, dir, name, kind, 0o600, found.rdev())?),
+            _ => Ok(self
+                .fs
+                .mknod(&self.cred, dir, name, kind, 0o600, found.rdev())?),
         }
     }
 
@@ -234,8 +254,12 @@ impl Importer<'_> {
         size: u64,
     ) -> Result<Node<Real>, Trouble> {
         let source = File::open(path)?;
-        let options =
-            OpenOptions { read: true, write: true, mode: 0o600, ..OpenOptions::default() };
+        let options = OpenOptions {
+            read: true,
+            write: true,
+            mode: 0o600,
+            ..OpenOptions::default()
+        };
         let handle = self.fs.create(&self.cred, dir, name, &options)?;
         let mut at = 0;
         while let Some((from, to)) = next_data(&source, at, size)? {
@@ -277,10 +301,14 @@ impl Importer<'_> {
     fn attributes(&mut self, path: &Path, node: &Node<Real>, found: &Metadata) {
         let ns = |s: i64, ns: i64| SetTime::At(s.saturating_mul(1_000_000_000).saturating_add(ns));
         if self.cred.privileged {
-            let owner =
-                SetAttr { uid: Some(found.uid()), gid: Some(found.gid()), ..SetAttr::default() };
+            let owner = SetAttr {
+                uid: Some(found.uid()),
+                gid: Some(found.gid()),
+                ..SetAttr::default()
+            };
             if let Err(error) = self.fs.set_attr(&self.cred, node, &owner) {
-                self.losses.add(path.display(), format_args!("owner: {error}"));
+                self.losses
+                    .add(path.display(), format_args!("owner: {error}"));
             }
         }
         let set = SetAttr {
@@ -290,13 +318,15 @@ impl Importer<'_> {
             ..SetAttr::default()
         };
         if let Err(error) = self.fs.set_attr(&self.cred, node, &set) {
-            self.losses.add(path.display(), format_args!("attributes: {error}"));
+            self.losses
+                .add(path.display(), format_args!("attributes: {error}"));
         }
         let mut names = [0; 4096];
         match rustix::fs::llistxattr(path, &mut names) {
             Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Ok(_) | Err(Errno::RANGE) => {
-                self.losses.add(path.display(), "extended attributes are not carried");
+                self.losses
+                    .add(path.display(), "extended attributes are not carried");
             }
             Err(errno) => self.losses.add(path.display(), plain(&errno.into())),
         }

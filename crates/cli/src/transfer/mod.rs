@@ -41,7 +41,10 @@ impl Losses {
         if more > 0 {
             eprintln!("vellum: and {more} more");
         }
-        Err(Failure::new(format!("{} things could not be carried", self.count)))
+        Err(Failure::new(format!(
+            "{} things could not be carried",
+            self.count
+        )))
     }
 }
 

@@ -34,7 +34,11 @@ impl Progress {
         } else {
             ProgressBar::hidden()
         };
-        Self { bar, began: Instant::now(), quiet }
+        Self {
+            bar,
+            began: Instant::now(),
+            quiet,
+        }
     }
 
     pub(super) fn show(&self, carried: Carried) {

@@ -1,0 +1,286 @@
+//! The commands that work without a mount: what they do, what they say, how they exit.
+
+mod support;
+
+use serde_json::Value;
+use support::{Bench, run};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn mkfs_says_what_it_made() {
+    let bench = Bench::empty();
+    let did = bench
+        .run(&["mkfs", "p.img", "--size", "16M", "--label", "first"])
+        .ok();
+    assert!(did.out.contains("16.0 MiB"), "{}", did.out);
+    assert_eq!(
+        std::fs::metadata(bench.join("p.img"))
+            .expect("a pool")
+            .len(),
+        16 << 20
+    );
+    bench.sound();
+    let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
+    assert_eq!(info["pool"]["label"], "first");
+    assert_eq!(info["pool"]["bytes"], 16 << 20);
+    assert_eq!(info["pool"]["namespace"], "direct");
+    assert_eq!(info["pool"]["mapping"], "hashfs");
+    assert_eq!(info["opened"]["was_clean"], true);
+    assert!(info["media"]["survives"]["power_cut"].is_string());
+    assert!(info["mount"].is_null());
+}
+
+#[test]
+fn two_pools_are_told_apart() {
+    let bench = Bench::empty();
+    let uuid = |pool| {
+        bench.run(&["mkfs", pool, "--size", "4M"]).ok();
+        json(&bench.run(&["info", "--json", pool]).ok().out)["pool"]["uuid"].clone()
+    };
+    assert_ne!(uuid("a.img"), uuid("b.img"));
+}
+
+#[test]
+fn mkfs_overwrites_only_by_force() {
+    let bench = Bench::with_pool("4M");
+    bench
+        .run(&["mkfs", "p.img", "--size", "4M"])
+        .failed(1, &["is a pool already", "--force"]);
+    bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
+    bench.run(&["mkfs", "p.img", "--force"]).ok();
+    bench
+        .run(&["cat", "p.img:/a"])
+        .failed(1, &["p.img:/a", "no such file"]);
+    std::fs::write(bench.join("text"), "something").expect("written");
+    bench
+        .run(&["mkfs", "text", "--size", "4M"])
+        .failed(1, &["not empty", "--force"]);
+    std::fs::write(bench.join("none"), "").expect("written");
+    bench.run(&["mkfs", "none", "--size", "4M"]).ok();
+    bench
+        .run(&["mkfs", ".", "--size", "4M"])
+        .failed(2, &["is a directory"]);
+}
+
+#[test]
+fn mkfs_that_fails_leaves_nothing() {
+    let bench = Bench::empty();
+    bench
+        .run(&["mkfs", "p.img"])
+        .failed(2, &["how large", "--size 4G"]);
+    bench
+        .run(&["mkfs", "p.img", "--size", "100K"])
+        .failed(1, &["p.img", "1 MiB"]);
+    bench
+        .run(&["mkfs", "p.img", "--size", "4M", "--thread-slots", "1"])
+        .failed(1, &["slots"]);
+    bench
+        .run(&["mkfs", "p.img", "--size", "4X"])
+        .failed(2, &["4X"]);
+    bench
+        .run(&["mkfs", "no/p.img", "--size", "4M"])
+        .failed(1, &["no/p.img", "No such file"]);
+    assert!(!bench.join("p.img").exists());
+}
+
+#[test]
+fn files_go_in_and_come_out() {
+    let bench = Bench::with_pool("16M");
+    let content: Vec<u8> = (0..300_000_u32).map(|i| (i * 7 % 251) as u8).collect();
+    std::fs::write(bench.join("in"), &content).expect("written");
+    bench.run(&["put", "in", "p.img:/file"]).ok();
+    bench.run(&["get", "p.img:/file", "out"]).ok();
+    assert_eq!(std::fs::read(bench.join("out")).expect("read"), content);
+    bench
+        .run_with_input(&["put", "-", "p.img:/file"], b"shorter\n")
+        .ok();
+    assert_eq!(bench.run(&["cat", "p.img:/file"]).ok().out, "shorter\n");
+    assert_eq!(
+        bench.run(&["get", "p.img:/file", "-"]).ok().out,
+        "shorter\n"
+    );
+
+    bench.run(&["mkdir", "-p", "p.img:/a/b/c"]).ok();
+    bench.run(&["mkdir", "-p", "p.img:/a/b/c"]).ok();
+    bench.run(&["put", "in", "p.img:/a"]).ok();
+    bench.run(&["mv", "p.img:/a/in", "p.img:/a/b/"]).ok();
+    bench.run(&["mv", "p.img:/a/b/in", "p.img:/a/b/moved"]).ok();
+    assert_eq!(bench.run(&["ls", "p.img:/a/b"]).ok().out, "c\nmoved\n");
+    assert_eq!(
+        bench.run(&["cat", "p.img:/file", "p.img:/file"]).ok().out,
+        "shorter\nshorter\n"
+    );
+    bench
+        .run(&["mv", "-n", "p.img:/file", "p.img:/a/b/moved"])
+        .failed(1, &["exists"]);
+
+    bench.run(&["rm", "p.img:/file"]).ok();
+    bench
+        .run(&["rm", "p.img:/file"])
+        .failed(1, &["p.img:/file", "no such file"]);
+    bench.run(&["rm", "-f", "p.img:/file"]).ok();
+    bench
+        .run(&["rm", "p.img:/a"])
+        .failed(1, &["is a directory", "rm -r"]);
+    bench.run(&["rm", "-r", "p.img:/a"]).ok();
+    assert_eq!(bench.run(&["ls", "-a", "p.img:/"]).ok().out, "");
+    bench.sound();
+}
+
+#[test]
+fn listings_and_attributes() {
+    let bench = Bench::with_pool("16M");
+    bench.run(&["mkdir", "-m", "1750", "p.img:/dir"]).ok();
+    bench
+        .run_with_input(&["put", "-", "p.img:/dir/file"], b"12345")
+        .ok();
+    bench
+        .run_with_input(&["put", "-", "p.img:/dir/.hidden"], b"")
+        .ok();
+    assert_eq!(bench.run(&["ls", "p.img:/dir"]).ok().out, "file\n");
+    assert_eq!(
+        bench.run(&["ls", "-a", "p.img:/dir"]).ok().out,
+        ".hidden\nfile\n"
+    );
+    let long = bench.run(&["ls", "-l", "p.img:"]).ok().out;
+    assert!(long.starts_with("drwxr-x--T"), "{long}");
+    let listed = json(&bench.run(&["ls", "--json", "p.img:/dir"]).ok().out);
+    assert_eq!(listed[0]["name"], "file");
+    assert_eq!(listed[0]["kind"], "file");
+    assert_eq!(listed[0]["size_bytes"], 5);
+    let told = json(&bench.run(&["stat", "--json", "p.img:/dir"]).ok().out);
+    assert_eq!(told[0]["mode"], "1750");
+    assert_eq!(told[0]["nlink"], 2);
+    let text = bench.run(&["stat", "p.img:/dir/file"]).ok().out;
+    assert!(text.contains("5 bytes"), "{text}");
+}
+
+#[test]
+fn wrong_places_are_named() {
+    let bench = Bench::with_pool("4M");
+    bench.run(&["ls", "p.img"]).failed(2, &["POOL:/path"]);
+    bench
+        .run(&["ls", "none.img:/"])
+        .failed(1, &["none.img", "No such file", "vellum mkfs"]);
+    bench
+        .run(&["mv", "p.img:/a", "q.img:/a"])
+        .failed(2, &["another pool"]);
+    bench.run(&["cat", "p.img:/"]).failed(1, &["directory"]);
+    bench
+        .run(&["get", "p.img:/", "x"])
+        .failed(1, &["directory", "vellum export"]);
+    bench
+        .run(&["put", ".", "p.img:/x"])
+        .failed(1, &["directory"]);
+    std::fs::write(bench.join("junk"), vec![7; 1 << 20]).expect("written");
+    bench
+        .run(&["ls", "junk:/"])
+        .failed(1, &["not a Vellum pool"]);
+    bench
+        .run(&["info", "junk"])
+        .failed(1, &["not a Vellum pool"]);
+    run(["frobnicate"]).failed(2, &["frobnicate"]);
+}
+
+#[test]
+fn check_exits_as_fsck_does() {
+    let bench = Bench::with_pool("4M");
+    bench.sound();
+    let report = json(&bench.run(&["check", "--json", "p.img"]).ok().out);
+    assert_eq!(report["damage"], 0);
+    assert_eq!(report["summary"]["directories"], 1);
+    bench.run(&["check"]).failed(16, &[]);
+    bench
+        .run(&["check", "none.img"])
+        .failed(8, &["none.img", "No such file"]);
+    bench.run(&["check", "."]).failed(8, &["directory"]);
+    std::fs::write(bench.join("junk"), vec![7; 1 << 20]).expect("written");
+    let code = bench.run(&["check", "junk"]).code;
+    assert_eq!(code & 8, 8, "{code}");
+}
+
+#[test]
+fn check_finds_damage() {
+    use std::os::unix::fs::FileExt;
+    let bench = Bench::with_pool("4M");
+    bench
+        .run_with_input(&["put", "-", "p.img:/victim"], b"content")
+        .ok();
+    let mut image = std::fs::read(bench.join("p.img")).expect("read");
+    let at = image
+        .windows(6)
+        .position(|bytes| bytes == b"victim")
+        .expect("the name is there");
+    image[at] ^= 1;
+    let file = std::fs::File::options()
+        .write(true)
+        .open(bench.join("p.img"))
+        .expect("opened");
+    file.write_all_at(&image[at..=at], at as u64)
+        .expect("written");
+    let did = bench.run(&["check", "p.img"]);
+    assert_eq!(did.code, 4, "{}", did.out);
+    assert!(did.out.contains("damage"), "{}", did.out);
+}
+
+#[test]
+fn a_pool_in_use_is_busy() {
+    let bench = Bench::with_pool("4M");
+    let pool = vellum::Pool::open(bench.join("p.img"), &vellum::PoolOptions::default());
+    let pool = pool.expect("opened");
+    let me = std::process::id().to_string();
+    for args in [
+        &["ls", "p.img:/"][..],
+        &["put", "p.img", "p.img:/x"],
+        &["mkfs", "p.img", "--force"],
+        &["info", "p.img"],
+        &["mount", "p.img", "."],
+    ] {
+        bench.run(args).failed(3, &["p.img", "in use", &me]);
+    }
+    bench.run(&["check", "p.img"]).failed(8, &["in use", &me]);
+    pool.close().expect("closed");
+    bench.run(&["ls", "p.img:/"]).ok();
+}
+
+#[test]
+fn help_has_examples_and_pages_are_written() {
+    for command in ["mkfs", "mount", "umount", "info", "check", "ls", "import"] {
+        let help = run([command, "--help"]).ok().out;
+        assert!(help.contains("Examples:"), "{command}: {help}");
+    }
+    assert!(run(["--help"]).ok().out.contains("Exit status"));
+    assert!(run(["version"]).ok().out.starts_with("vellum "));
+    assert!(run(["man"]).ok().out.contains(".TH"));
+    let bench = Bench::empty();
+    bench.run(&["man", "--dir", "pages"]).ok();
+    for page in [
+        "vellum.1",
+        "vellum-mkfs.1",
+        "vellum-mount.1",
+        "vellum-check.1",
+    ] {
+        assert!(bench.join("pages").join(page).exists(), "{page}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(["completions", shell]).ok().out.contains("vellum"));
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let bench = Bench::with_pool("16M");
+    std::fs::write(bench.join("big"), vec![b'x'; 4 << 20]).expect("written");
+    bench.run(&["put", "big", "p.img:/big"]).ok();
+    let mut child = support::vellum()
+        .args(["cat", "p.img:/big"])
+        .current_dir(bench.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+}
