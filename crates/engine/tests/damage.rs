@@ -1,0 +1,168 @@
+//! Damaged media: whatever the bytes are, opening and using a pool gives answers or errors, never
+//! a panic, never an endless loop.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use vellum::media::{HeapMemory, SimPool, Simulated};
+use vellum::{
+    Clock, Cred, FormatOptions, Fs, ListPosition, MountOptions, OpenOptions, RenameFlags, attach,
+    format,
+};
+
+fn mount(image: Vec<u8>) -> vellum::Result<Arc<Fs<Simulated>>> {
+    let options =
+        MountOptions { clock: Clock::Counter(1_000_000.into()), ..MountOptions::default() };
+    let pool = SimPool::from_image(image);
+    Ok(attach::<Simulated>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)?.0)
+}
+
+/// A pool with something of everything; closed in order or not.
+fn sample(clean: bool) -> Vec<u8> {
+    let pool = SimPool::new(1 << 20);
+    let options = FormatOptions {
+        metadata_bytes: None,
+        thread_slots: None,
+        label: "sample".into(),
+        uuid: [3; 16],
+        hash_seed: 5,
+        now_ns: 1,
+        owner: (0, 0),
+        known_zero: true,
+    };
+    format(&pool, &options).unwrap();
+    let fs = mount(pool.image()).unwrap();
+    let root = Cred::root();
+    let write = OpenOptions { read: true, write: true, mode: 0o644, ..OpenOptions::default() };
+    for d in 0..3 {
+        let dir = fs.mkdir(&root, &fs.root(), format!("d{d}").as_bytes(), 0o755).unwrap();
+        for f in 0..20 {
+            let name = format!("{f}{}", "n".repeat(f * 12));
+            let file = fs.create(&root, &dir, name.as_bytes(), &write).unwrap();
+            file.write_at((f * 1000) as u64, &vec![f as u8; f * 300]).unwrap();
+        }
+        fs.symlink(&root, &dir, b"short", b"0").unwrap();
+        fs.symlink(&root, &dir, b"long", &[b'x'; 900]).unwrap();
+        fs.unlink(&root, &dir, b"0").unwrap();
+        fs.rename(&root, &dir, b"1nnnnnnnnnnnn", &fs.root(), b"moved", RenameFlags::empty()).ok();
+    }
+    if clean {
+        fs.close().unwrap();
+    }
+    fs.pool().image()
+}
+
+/// Does some of everything; only that it ends matters.
+fn use_all(fs: &Arc<Fs<Simulated>>) {
+    let root = Cred::root();
+    let mut dirs = vec![fs.root()];
+    let mut seen = 0;
+    while let Some(dir) = dirs.pop() {
+        let mut names = Vec::new();
+        let _ = fs.list(&dir, 0, &mut ListPosition::default(), &mut |entry| {
+            names.push(entry.name.to_vec());
+            names.len() < 200
+        });
+        for name in names {
+            seen += 1;
+            let Ok(node) = fs.lookup(&root, &dir, &name) else { continue };
+            let _ = fs.attr(&node);
+            let _ = fs.read_link(&node);
+            let read = OpenOptions { read: true, ..OpenOptions::default() };
+            if let Ok(file) = fs.open_node(&root, &node, &read) {
+                let _ = file.read_at(100, &mut [0; 9000]);
+                let _ = file.seek_data(0);
+            }
+            if node.kind() == vellum::FileKind::Directory && seen < 500 {
+                dirs.push(node);
+            }
+        }
+        let write = OpenOptions { write: true, mode: 0o600, ..OpenOptions::default() };
+        if let Ok(file) = fs.create(&root, &dir, b"new", &write) {
+            let _ = file.append(&[9; 5000]);
+            let _ = file.truncate(100);
+        }
+        let _ = fs.rename(&root, &dir, b"new", &fs.root(), b"newer", RenameFlags::empty());
+        let _ = fs.unlink(&root, &dir, b"short");
+        let _ = fs.path_of(&dir);
+    }
+    let _ = fs.rmdir(&root, &fs.root(), b"d1");
+    let _ = fs.maintain();
+    let _ = fs.close();
+}
+
+/// A change of the image.
+#[derive(Clone, Debug)]
+enum Hurt {
+    Bit(usize, u8),
+    Word(usize, u64),
+    Swap(usize, usize),
+    Zero(usize, usize),
+}
+
+fn hurt() -> impl Strategy<Value = Hurt> {
+    // Most of what matters lies in the first 300 KiB: superblock, slots, tables, metadata.
+    let at = prop_oneof![8 => 0usize..300 << 10, 1 => 0usize..(1 << 20) - 64];
+    let value = prop_oneof![
+        Just(0u64),
+        Just(u64::MAX),
+        any::<u64>(),
+        0u64..5000,
+        (0u64..5000).prop_map(|slot| slot << 1)
+    ];
+    prop_oneof![
+        (at.clone(), any::<u8>()).prop_map(|(at, bit)| Hurt::Bit(at, bit)),
+        (at.clone(), value).prop_map(|(at, value)| Hurt::Word(at & !7, value)),
+        (at.clone(), at.clone()).prop_map(|(a, b)| Hurt::Swap(a & !63, b & !63)),
+        (at, 1usize..4096).prop_map(|(at, len)| Hurt::Zero(at, len)),
+    ]
+}
+
+fn apply(image: &mut [u8], hurt: &Hurt) {
+    match *hurt {
+        Hurt::Bit(at, bit) => image[at] ^= 1 << (bit % 8),
+        Hurt::Word(at, value) => image[at..at + 8].copy_from_slice(&value.to_le_bytes()),
+        Hurt::Swap(a, b) => {
+            for i in 0..64 {
+                image.swap(a + i, b + i);
+            }
+        }
+        Hurt::Zero(at, len) => {
+            let end = (at + len).min(image.len());
+            image[at..end].fill(0);
+        }
+    }
+}
+
+fn cases() -> u32 {
+    std::env::var("VELLUM_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(600)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    #[test]
+    fn damaged_pools_never_panic(clean: bool, hurts in prop::collection::vec(hurt(), 1..12)) {
+        let mut image = sample(clean);
+        for hurt in &hurts {
+            apply(&mut image, hurt);
+        }
+        if let Ok(fs) = mount(image) {
+            use_all(&fs);
+        }
+    }
+
+    #[test]
+    fn live_word_damage_never_panics(hurts in prop::collection::vec((0usize..2048, 0usize..16, any::<u64>()), 1..6)) {
+        // Whole words of metadata slots, which reaches deeper than random bytes do.
+        let mut image = sample(false);
+        let slots_at = 8 << 12;
+        for &(slot, word, value) in &hurts {
+            let at = slots_at + slot * 128 + word * 8;
+            image[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        if let Ok(fs) = mount(image) {
+            use_all(&fs);
+        }
+    }
+}
