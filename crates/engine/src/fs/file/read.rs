@@ -45,7 +45,8 @@ impl<M: Memories> Files<'_, M> {
             }
             pause(&mut tries);
         };
-        if len > 0 && !translation.is_noatime() {
+        // A read at the end of file is a read.
+        if !translation.is_noatime() {
             self.touch(cachelet);
         }
         self.core.check_media()?;
@@ -119,13 +120,15 @@ impl<M: Memories> Files<'_, M> {
         let core = self.core;
         let time = |field| core.get(cachelet, field) as i64;
         let atime = time(field::ATIME);
-        let now = core.clock.now();
+        let now = core.clock.now_coarse();
         let fresh = atime > time(field::MTIME)
             && atime > time(field::CTIME)
             && now.saturating_sub(atime) < ATIME_STALE_NS;
         if fresh || core.read_only {
             return;
         }
+        // The coarse clock may lag behind the change that this read follows.
+        let now = now.max(time(field::MTIME).max(time(field::CTIME)).saturating_add(1));
         core.set(cachelet, field::ATIME, now as u64);
         let at = core.inode_at(cachelet) + Inode::ATIME;
         core.set_word(at, now as u64);

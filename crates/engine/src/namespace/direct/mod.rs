@@ -126,19 +126,35 @@ impl<M: Memories> Op<'_, M> {
 
     /// The time of a change in `dir`: now, but later than any earlier change of the directory.
     pub(crate) fn change_time(&self, dir: Cachelet) -> i64 {
-        self.core.clock.now().max(self.core.get(dir, field::CTIME) as i64 + 1)
+        self.core.clock.now().max((self.core.get(dir, field::CTIME) as i64).saturating_add(1))
     }
 
     /// Notes a change of `dir` at `ns`: its times, and `subdirectories` more or fewer.
     pub(crate) fn note_change(&self, dir: Cachelet, ns: i64, subdirectories: i64) {
         let core = self.core;
-        core.arena.fetch_max(core.cachelet_at(dir, field::MTIME), ns as u64);
         core.arena.fetch_max(core.cachelet_at(dir, field::CTIME), ns as u64);
+        self.raise_modified(dir, ns);
         if subdirectories != 0 {
             core.arena.fetch_add(core.cachelet_at(dir, field::LINKS), subdirectories as u64);
         }
         if !core.has_flag(dir, flag::DIRTY) {
             core.raise_flag(dir, flag::DIRTY);
+        }
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Sets the modification time of `dir` to `ns`, unless a later change has set it. The change
+    /// time tells such a change from a time that somebody set, which may be any.
+    fn raise_modified(&self, dir: Cachelet, ns: i64) {
+        let core = self.core;
+        let at = core.cachelet_at(dir, field::MTIME);
+        let mut now = core.get(dir, field::MTIME);
+        while !(ns..=core.get(dir, field::CTIME) as i64).contains(&(now as i64)) {
+            match core.arena.compare_exchange(at, now, ns as u64) {
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
         }
     }
 }
