@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Real trees: through tar and rsync into the mount, compared byte for byte and attribute for attribute.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
+need tar rsync
+
+# The larger of the two that is not too large for a quick test.
+readonly TREE_MAX_KIB=$((500 << 10))
+tree=/usr/share
+[[ "$(du -sk --one-file-system "$tree" | cut -f 1)" -le "$TREE_MAX_KIB" ]] || tree=/usr/share/doc
+readonly tree
+
+# Differences in contents, kinds, modes, owners, times, links; as root all of them can be kept.
+differences() { rsync -aHnic --delete "$tree/" "$1/"; }
+
+same() {
+    local found
+    found="$(differences "$1")"
+    [[ -z "$found" ]] || die "$1 differs from $tree:"$'\n'"$(head -n 20 <<<"$found")"
+    diff -r --no-dereference "$tree" "$1" >"$WORK/diff" || die "$(head -n 20 "$WORK/diff")"
+}
+
+verify() {
+    same tar
+    same rsync
+    [[ "$(find tar | wc -l)" -eq "$(find "$tree" | wc -l)" ]] || die "another number of files"
+}
+
+begin 3G
+mkdir tar
+tar -C "$tree" -cf - . | tar -C tar -xpf -
+say "tar: $(find tar | wc -l) files, $(du -sm tar | cut -f 1) MiB"
+rsync -aH "$tree/" rsync/
+verify
+
+# And out again, and away.
+tar -C tar -cf "$WORK/back.tar" .
+mkdir "$WORK/back"
+tar -C "$WORK/back" -xpf "$WORK/back.tar"
+diff -r --no-dereference "$tree" "$WORK/back" >/dev/null || die "what came out of the mount differs"
+cp -a tar removed
+mv removed moved
+rm -r moved
+[[ ! -e moved ]] || die "rm left something"
+finish verify

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# pjdfstest: what POSIX says of every system call on names and attributes.
+#
+# Skipped by the suite itself: read-only remounts and other file systems (they need an fstab entry), and LINK_MAX, which
+# it asks pathconf for. What is skipped must stay these.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
+need pjdfstest
+
+readonly MAY_SKIP='::(lchown::)?(erofs_named|erofs_new_file|exdev_target|link_count_max) '
+
+if [[ "$(id -u)" -ne 0 ]]; then
+    say "SKIPPED: only root can act as several users"
+    printf 'ok %s\n' "$NAME"
+    exit 0
+fi
+
+verify() { [[ -z "$(ls -A suite)" ]] || die "the suite left files"; }
+
+cat >"$WORK/config.toml" <<'EOF'
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utimensat = {}
+utime_now = {}
+[settings]
+naptime = 0.02
+allow_remount = false
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+EOF
+chmod 755 "$WORK"
+begin 256M -o suid,dev
+chmod 777 .
+mkdir -m 777 suite
+pjdfstest -c "$WORK/config.toml" -p "$MNT/suite" >"$WORK/log" 2>&1 ||
+    die "$(grep -vE ' (ok|skipped)$' "$WORK/log" | tail -n 60)"
+skipped="$(grep -E ' skipped$' "$WORK/log" | grep -vE "$MAY_SKIP" || true)"
+[[ -z "$skipped" ]] || die "skipped, though they need not be:"$'\n'"$skipped"
+say "$(grep '^Summary' "$WORK/log")"
+finish verify

@@ -1,0 +1,74 @@
+# What the tests through a mount share. Each makes a pool in a directory of its own, mounts it on $MNT, does its work
+# there, and calls `finish VERIFY`: unmount, check, mount again, run VERIFY, unmount, check, "ok NAME".
+# Whatever happens, the mount and the directory are gone at the end.
+set -euo pipefail
+export LC_ALL=C
+
+NAME="$(basename "$0" .sh)"
+NAME="${NAME#[0-9][0-9]-}"
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+WORK="$(mktemp -d "${TMPDIR:-/tmp}/vellum-$NAME.XXXXXX")"
+POOL="$WORK/pool.img"
+MNT="$WORK/mnt"
+readonly NAME ROOT WORK POOL MNT
+PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+
+clean_up() {
+    local status=$?
+    trap - EXIT
+    cd /
+    if mountpoint -q "$MNT"; then
+        vellum umount "$MNT" || vellum umount --lazy "$MNT" || umount -l "$MNT" || true
+    fi
+    rm -rf --one-file-system "$WORK"
+    exit "$status"
+}
+trap clean_up EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+say() { printf '%s: %s\n' "$NAME" "$*"; }
+
+die() {
+    printf '%s: error: %s\n' "$NAME" "$*" >&2
+    exit 1
+}
+
+need() {
+    local tool
+    for tool in "$@"; do
+        command -v "$tool" >/dev/null || die "$tool is missing: run scripts/install test"
+    done
+}
+
+# begin SIZE [MOUNT OPTIONS...]
+begin() {
+    local size="$1"
+    shift
+    MOUNT_OPTIONS=("$@")
+    mkdir "$MNT"
+    vellum mkfs "$POOL" --size "$size" --quiet
+    vellum mount "$@" "$POOL" "$MNT"
+    cd "$MNT"
+}
+
+check() {
+    local report
+    report="$(vellum check --strict "$POOL")" || die "$report"
+    grep -q 'is sound; it was closed in order' <<<"$report" || die "$report"
+}
+
+# finish VERIFY: everything must be there again after a mount anew.
+finish() {
+    cd /
+    vellum umount "$MNT"
+    check
+    vellum mount "${MOUNT_OPTIONS[@]}" "$POOL" "$MNT"
+    cd "$MNT"
+    "$1"
+    cd /
+    vellum umount "$MNT"
+    check
+    printf 'ok %s\n' "$NAME"
+}
