@@ -95,7 +95,7 @@ impl Session {
     }
 
     /// The place itself, or one of `name` in it if it is a directory.
-    fn into_directory(&self, place: &Place, name: Option<&OsStr>) -> Outcome<Place> {
+    fn in_directory(&self, place: &Place, name: Option<&OsStr>) -> Outcome<Place> {
         let is_dir = match self.volume.metadata(&place.path) {
             Ok(attr) => attr.kind == FileKind::Directory,
             Err(_) => place.bytes().ends_with(b"/"),
@@ -425,7 +425,7 @@ pub(crate) fn put(args: &Put) -> Outcome {
     };
     with_pool(&[&args.place], args.opening, false, |session| {
         let name = args.file.file_name().filter(|_| !from_stdin);
-        let place = session.into_directory(&args.place, name)?;
+        let place = session.in_directory(&args.place, name)?;
         let options = OpenOptions {
             write: true,
             create: true,
@@ -595,7 +595,7 @@ fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Plac
 /// `vellum mv`.
 pub(crate) fn mv(args: &Mv) -> Outcome {
     with_pool(&[&args.from, &args.to], args.opening, false, |session| {
-        let to = session.into_directory(&args.to, args.from.path.file_name())?;
+        let to = session.in_directory(&args.to, args.from.path.file_name())?;
         let flags = if args.no_clobber {
             RenameFlags::NO_REPLACE
         } else {
