@@ -79,13 +79,15 @@ impl ArenaMap {
     pub(crate) fn plan(geometry: &Geometry, cache_entries: u64, mapping_bytes: u64) -> Self {
         let page = |at: u64| at.next_multiple_of(4096);
         let entries = geometry.meta_slots().min(cache_entries).max(64);
+        // A file takes an inode and an entry, so there are half as many names as slots; a bucket
+        // holds three.
         let slots = header::BYTES;
         let used = page(slots + u64::from(geometry.thread_slots) * crate::slots::ARENA_SLOT_BYTES);
         let chunks = page(used + geometry.meta_slots().div_ceil(64) * 8);
         let buckets = page(chunks + geometry.meta_chunks * 8);
-        let bucket_count = (entries / 4).next_power_of_two().max(16);
+let bucket_count = (entries / 6).next_power_of_two().max(16);
         let overflow_buckets = buckets + bucket_count * 64;
-        let overflow_count = (entries / 3).max(16);
+        let overflow_count = (entries / 2).max(16);
         let cachelets = page(overflow_buckets + overflow_count * 64);
         let cachelet_count = entries + 2;
         let mapping = page(cachelets + cachelet_count * 128);

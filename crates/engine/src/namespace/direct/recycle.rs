@@ -22,6 +22,7 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
     core.write_back_times(dir);
     core.pool.fence();
     let mut dead = Vec::new();
+    let mut clearing = Clearing::default();
     let mut live = 0;
     let mut buffer = EntryBuffer::new();
     let (owner, root) = (core.ino(dir), core.get(dir, field::ROOT));
@@ -31,10 +32,11 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
             live += 1;
         } else if !logged.word.is_pending() {
             dead.push((logged.word.entry(), slots_of(&head)));
-            clear_word(core, logged);
+            clearing.clear(core, logged);
         }
         Ok(())
     })?;
+    clearing.flush(core);
     core.pool.fence();
     lower_dead(core, dir, dead.len() as u64);
     drop(op);
@@ -65,9 +67,28 @@ fn slots_of(head: &EntryHead) -> u64 {
     Entry::slots_for(usize::from(head.name_len))
 }
 
-fn clear_word<M: Memories>(core: &Core<M>, logged: Logged) {
-    core.set_word(logged.at, 0);
-    core.pool.flush(logged.at / LINE_BYTES * LINE_BYTES, LINE_BYTES);
+/// Clears log words, flushing each line once.
+#[derive(Default)]
+struct Clearing {
+    /// Line with cleared words that is not flushed yet.
+    line: Option<u64>,
+}
+
+impl Clearing {
+    fn clear<M: Memories>(&mut self, core: &Core<M>, logged: Logged) {
+        let line = logged.at / LINE_BYTES;
+        if self.line != Some(line) {
+            self.flush(core);
+        }
+        core.set_word(logged.at, 0);
+        self.line = Some(line);
+    }
+
+    fn flush<M: Memories>(&mut self, core: &Core<M>) {
+        if let Some(line) = self.line.take() {
+            core.pool.flush(line * LINE_BYTES, LINE_BYTES);
+        }
+    }
 }
 
 /// Log words before the tail that name nothing.
