@@ -83,7 +83,14 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// What the medium said.
     pub fn sync(&self) -> Result<()> {
+        // Access times and link counts are flushed but not waited for by the operations.
         self.core.pool.fence();
+        Ok(self.core.pool.sync()?)
+    }
+
+    /// Makes what was done to files survive what the medium can survive. What operations promise
+    /// was fenced when they returned.
+    pub(crate) fn sync_files(&self) -> Result<()> {
         Ok(self.core.pool.sync()?)
     }
 

@@ -9,7 +9,7 @@ use vellum_media::Memories;
 use crate::cachelet::Cachelet;
 use crate::error::{Error, Result};
 use crate::fs::file::{Allocate, Files, Translation};
-use crate::fs::path::Follow;
+use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node};
 use crate::slots::Op;
 
@@ -65,6 +65,13 @@ pub struct Handle<M: Memories> {
     translation: Translation,
 }
 
+/// What opening came to.
+struct OpenedFile {
+    file: Cachelet,
+    /// It was made by this opening: whatever its mode, its maker may use it.
+    is_new: bool,
+}
+
 impl<M: Memories> Fs<M> {
     /// Opens what a path names, making it where that is asked.
     ///
@@ -80,19 +87,22 @@ impl<M: Memories> Fs<M> {
         if options.wants().contains(Access::WRITE) || options.create || options.create_new {
             self.core.check_writable()?;
         }
-        let node = if options.create || options.create_new {
-            self.with_room(|op| {
-                let file = self.open_or_make(op, cred, start.cachelet, path, options, 0)?;
-                Ok(Node::hold(self, file))
-            })?
-        } else {
-            self.with_op(|op| {
-                let follow = if options.no_follow { Follow::AllButLast } else { Follow::Last };
-                let found = self.resolve(op, cred, start.cachelet, path, follow)?;
-                self.check_open(op, cred, found, options)?;
-                Ok(Node::hold(self, found))
-            })?
-        };
+        if options.create || options.create_new {
+            let (node, is_new) = self.with_room(|op| {
+                let found = self.open_or_make(op, cred, start.cachelet, path, options, &mut 0)?;
+                Ok((Node::hold(self, found.file), found.is_new))
+            })?;
+            if is_new {
+                return Ok(Handle::new(cred, node, options));
+            }
+            return self.finish_open(cred, node, options);
+        }
+        let node = self.with_op(|op| {
+            let follow = if options.no_follow { Follow::AllButLast } else { Follow::Last };
+            let found = self.resolve(op, cred, start.cachelet, path, follow)?;
+            self.check_open(op, cred, found, options)?;
+            Ok(Node::hold(self, found))
+        })?;
         self.finish_open(cred, node, options)
     }
 
@@ -120,8 +130,7 @@ impl<M: Memories> Fs<M> {
         options: &OpenOptions,
     ) -> Result<Handle<M>> {
         let node = self.mknod(cred, dir, name, FileKind::File, options.mode, 0)?;
-        let translation = Translation::new(options.no_atime);
-        Ok(Handle { node, options: *options, cred: cred.clone(), translation })
+        Ok(Handle::new(cred, node, options))
     }
 
     fn finish_open(&self, cred: &Cred, node: Node<M>, options: &OpenOptions) -> Result<Handle<M>> {
@@ -129,8 +138,7 @@ impl<M: Memories> Fs<M> {
             self.files().truncate(node.cachelet, 0)?;
             self.drop_set_ids(cred, node.cachelet)?;
         }
-        let translation = Translation::new(options.no_atime);
-        Ok(Handle { node, options: *options, cred: cred.clone(), translation })
+        Ok(Handle::new(cred, node, options))
     }
 
     fn check_open(&self, op: &Op<'_, M>, cred: &Cred, file: Cachelet, options: &OpenOptions) -> Result<()> {
@@ -159,51 +167,53 @@ impl<M: Memories> Fs<M> {
         start: Cachelet,
         path: &[u8],
         options: &OpenOptions,
-        links: u32,
-    ) -> Result<Cachelet> {
-        let parent = self.resolve_parent(op, cred, start, path)?;
+        links: &mut u32,
+    ) -> Result<OpenedFile> {
+        let parent = self.resolve_parent(op, cred, start, path, links)?;
         if !parent.is_plain() {
-            if options.create_new {
-                return Err(Error::Exists);
-            }
-            return Err(Error::IsDirectory);
+            return Err(if options.create_new { Error::Exists } else { Error::IsDirectory });
         }
         if parent.wants_dir {
             return Err(Error::IsDirectory);
         }
         let make = || {
             let (kind, extra) = (FileKind::File, (0, &b""[..]));
-            self.make(op, cred, parent.dir, parent.name, kind, options.mode, extra)
+            let made = self.make(op, cred, parent.dir, parent.name, kind, options.mode, extra);
+            made.map(|file| OpenedFile { file, is_new: true })
         };
         if options.create_new {
             return make();
         }
-        let found = match self.namespace.lookup(op, parent.dir, parent.name) {
-            Ok(found) => found,
-            Err(Error::NotFound) => match make() {
-                Err(Error::Exists) if links < 40 => {
-                    return self.open_or_make(op, cred, start, path, options, links + 1);
-                }
-                made => return made,
-            },
-            Err(error) => return Err(error),
+        let found = loop {
+            match self.namespace.lookup(op, parent.dir, parent.name) {
+                Ok(found) => break found,
+                Err(Error::NotFound) => match make() {
+                    // Somebody else made it meanwhile.
+                    Err(Error::Exists) => {}
+                    made => return made,
+                },
+                Err(error) => return Err(error),
+            }
         };
         if op.core.kind(found) == FileKind::Symlink && !options.no_follow {
-            if links >= 40 {
-                return Err(Error::Loop);
-            }
+            follow_one(links)?;
             let target = self.read_text(op, found)?;
-            return self.open_or_make(op, cred, parent.dir, &target, options, links + 1);
+            return self.open_or_make(op, cred, parent.dir, &target, options, links);
         }
         if op.core.kind(found) == FileKind::Directory {
             return Err(Error::IsDirectory);
         }
         self.check_open(op, cred, found, options)?;
-        Ok(found)
+        Ok(OpenedFile { file: found, is_new: false })
     }
 }
 
 impl<M: Memories> Handle<M> {
+    fn new(cred: &Cred, node: Node<M>, options: &OpenOptions) -> Self {
+        let translation = Translation::new(options.no_atime);
+        Self { node, options: *options, cred: cred.clone(), translation }
+    }
+
     /// The file.
     pub fn node(&self) -> &Node<M> {
         &self.node
@@ -234,6 +244,14 @@ impl<M: Memories> Handle<M> {
             FileKind::Directory => Err(Error::IsDirectory),
             FileKind::File if self.options.read => Ok(()),
             FileKind::File => Err(Error::BadHandle),
+            _ => Err(Error::WrongKind),
+        }
+    }
+
+    fn check_seek(&self) -> Result<()> {
+        match self.node.kind() {
+            FileKind::Directory => Err(Error::IsDirectory),
+            FileKind::File => Ok(()),
             _ => Err(Error::WrongKind),
         }
     }
@@ -311,16 +329,18 @@ impl<M: Memories> Handle<M> {
     /// The first offset at or after `offset` that holds data.
     ///
     /// # Errors
-    /// [`Error::NoData`] beyond the last data.
+    /// [`Error::NoData`] beyond the last data; not a regular file.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        self.check_seek()?;
         self.fs().files().seek_data(self.node.cachelet, offset)
     }
 
     /// The first offset at or after `offset` that is a hole; the end of the file is one.
     ///
     /// # Errors
-    /// [`Error::NoData`] at or beyond the end.
+    /// [`Error::NoData`] at or beyond the end; not a regular file.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        self.check_seek()?;
         self.fs().files().seek_hole(self.node.cachelet, offset)
     }
 
@@ -329,7 +349,7 @@ impl<M: Memories> Handle<M> {
     /// # Errors
     /// What the medium said.
     pub fn sync(&self) -> Result<()> {
-        self.fs().sync()
+        self.fs().sync_files()
     }
 
     /// The file's attributes.
