@@ -162,7 +162,7 @@ impl Pool {
             boot_id: boot_id(),
         };
         let arena = |bytes| {
-            let arena = MappedArena::new(bytes)?;
+            let arena = MappedArena::private(bytes)?;
             if options.populate {
                 arena.populate();
             }

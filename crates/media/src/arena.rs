@@ -10,7 +10,8 @@ use std::sync::Arc;
 /// Shared volatile memory. Pages are taken from the system when they are first written.
 pub struct MappedArena {
     mapping: Mapping,
-    memory: Arc<OwnedFd>,
+    /// `None`: memory of this process alone.
+    memory: Option<Arc<OwnedFd>>,
 }
 
 impl MappedArena {
@@ -22,12 +23,28 @@ impl MappedArena {
         Self::map(Arc::new(memory_file("vellum-arena", len)?), len)
     }
 
-    /// The same bytes, mapped once more at another address.
+    /// An arena of `len` zero bytes for a single process: it cannot be mapped again, but lies on
+    /// large pages where the kernel has them, which makes random accesses faster by a third.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
+    pub fn private(len: u64) -> Result<Self, MediaError> {
+        Self::of(Mapping::private(len), None, len)
+    }
+
+    /// The same bytes, mapped once more at another address.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new); a [`private`](Self::private) arena refuses.
     pub fn again(&self) -> Result<Self, MediaError> {
-        Self::map(Arc::clone(&self.memory), self.mapping.len())
+        let len_bytes = self.mapping.len();
+        match &self.memory {
+            Some(memory) => Self::map(Arc::clone(memory), len_bytes),
+            None => {
+                let source = std::io::ErrorKind::Unsupported.into();
+                Err(MediaError::OutOfMemory { len_bytes, source })
+            }
+        }
     }
 
     /// Asks the kernel for large pages: random accesses get faster by a third, and memory is taken
@@ -47,7 +64,15 @@ impl MappedArena {
     fn map(memory: Arc<OwnedFd>, len: u64) -> Result<Self, MediaError> {
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         let page = rustix::param::page_size();
-        match Mapping::new(memory.as_fd(), len, flags, page) {
+        Self::of(Mapping::new(memory.as_fd(), len, flags, page), Some(memory), len)
+    }
+
+    fn of(
+        mapping: Result<Mapping, MappingError>,
+        memory: Option<Arc<OwnedFd>>,
+        len: u64,
+    ) -> Result<Self, MediaError> {
+        match mapping {
             Ok(mapping) => Ok(Self { mapping, memory }),
             Err(MappingError::Full(full)) => Err(full),
             Err(MappingError::System(source)) => Err(MediaError::OutOfMemory {

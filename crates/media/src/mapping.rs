@@ -60,6 +60,35 @@ impl Mapping {
             rustix::mm::mmap(std::ptr::null_mut(), mapped_bytes, protection, flags, fd, 0)
         }
         .map_err(|errno| MappingError::System(errno.into()))?;
+        Self::registered(base, len, mapped_bytes, page_bytes)
+    }
+
+    /// Maps `len` zero bytes that belong to this process alone, on large pages where the kernel
+    /// has them.
+    pub(crate) fn private(len: u64) -> Result<Self, MappingError> {
+        let page_bytes = rustix::param::page_size();
+        let mapped_bytes = usize::try_from(len)
+            .ok()
+            .and_then(|len| len.checked_next_multiple_of(page_bytes))
+            .ok_or_else(|| MappingError::System(io::ErrorKind::OutOfMemory.into()))?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: the kernel chooses a free address range, so no existing memory is touched.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped_bytes, protection, flags)
+        }
+        .map_err(|errno| MappingError::System(errno.into()))?;
+        let mapping = Self::registered(base, len, mapped_bytes, page_bytes)?;
+        mapping.prefer_large_pages();
+        Ok(mapping)
+    }
+
+    fn registered(
+        base: *mut std::ffi::c_void,
+        len: u64,
+        mapped_bytes: usize,
+        page_bytes: usize,
+    ) -> Result<Self, MappingError> {
         match fault::register(base as usize, mapped_bytes, page_bytes) {
             Ok(slot) => Ok(Self {
                 base: base.cast(),
