@@ -1,0 +1,23 @@
+//! The benchmark room: what operations cost, beside the same operations of other file systems in
+//! the same run.
+//!
+//! Counts come first, because they don't depend on the machine: lines flushed, fences, bytes
+//! stored, probes. Times are medians of rounds in which the sides take turns, so that what disturbs
+//! one disturbs all; only ratios taken in one run mean anything.
+//!
+//! * [`ops`] measures single operations and prints them beside their budgets.
+#![forbid(unsafe_code)]
+
+mod error;
+mod interrupt;
+mod kernel;
+mod library;
+mod machine;
+pub mod ops;
+mod order;
+mod peer;
+mod side;
+mod stopwatch;
+
+pub use error::{Error, Result};
+pub use machine::Machine;

@@ -1,0 +1,309 @@
+//! Vellum, linked: a pool of the measurement's own.
+
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use vellum::media::count::{self, Counts};
+use vellum::{
+    CreateOptions, Cred, Handle, ListPosition, Node, OpenOptions, Pool, PoolOptions, RealFs,
+    RenameFlags, Volume, media::Real,
+};
+
+use crate::error::Error;
+use crate::side::{For, Side};
+use crate::{Result, error::doing};
+
+/// The background has nothing left when nothing happened in this many looks ...
+const QUIET_LOOKS: u32 = 5;
+/// ... with this time between them.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// A pool in a file that goes away with it.
+pub(crate) struct Library {
+    open: Option<Open>,
+    path: PathBuf,
+    populate: bool,
+}
+
+struct Open {
+    pool: Pool,
+    fs: Arc<RealFs>,
+    volume: Volume,
+    cred: Cred,
+}
+
+impl Library {
+    /// Makes a pool of `size_bytes` at `path`, and opens it; if `populate`, with every page of pool
+    /// and arena present.
+    pub(crate) fn create(path: PathBuf, size_bytes: u64, populate: bool) -> Result<Self> {
+        let pool = Pool::create(&path, &CreateOptions::new(size_bytes))?;
+        let mut library = Self {
+            open: None,
+            path,
+            populate,
+        };
+        pool.close()?;
+        library.reopen()?;
+        Ok(library)
+    }
+
+    /// Closes the pool in order and opens it again, with every cache empty.
+    pub(crate) fn reopen(&mut self) -> Result<()> {
+        if let Some(open) = self.open.take() {
+            let Open {
+                pool, fs, volume, ..
+            } = open;
+            drop((fs, volume));
+            pool.close()?;
+        }
+        let options = PoolOptions {
+            populate: self.populate,
+            ..PoolOptions::default()
+        };
+        let pool = Pool::open(&self.path, &options)?;
+        let (fs, volume) = (pool.fs(), pool.volume());
+        let cred = Cred::current();
+        self.open = Some(Open {
+            pool,
+            fs,
+            volume,
+            cred,
+        });
+        Ok(())
+    }
+
+    fn parts(&self) -> (&Arc<RealFs>, &Cred) {
+        let open = self.opened();
+        (&open.fs, &open.cred)
+    }
+
+    fn opened(&self) -> &Open {
+        match &self.open {
+            Some(open) => open,
+            None => unreachable!("only a reopening that failed leaves no pool, and ends the run"),
+        }
+    }
+
+    /// The file system.
+    pub(crate) fn fs(&self) -> &Arc<RealFs> {
+        &self.opened().fs
+    }
+
+    /// Bytes of the pool.
+    pub(crate) fn size_bytes(&self) -> Result<u64> {
+        let metadata = std::fs::metadata(&self.path).map_err(doing("look at the pool"))?;
+        Ok(metadata.len())
+    }
+
+    /// Bytes of the arena that are in memory.
+    pub(crate) fn arena_resident_bytes() -> Result<u64> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").map_err(doing("read smaps"))?;
+        let mut in_arena = false;
+        let mut kib = 0;
+        for line in maps.lines() {
+            let mut words = line.split_whitespace();
+            match words.next() {
+                Some("Rss:") if in_arena => {
+                    kib += words
+                        .next()
+                        .and_then(|n| n.parse::<u64>().ok())
+                        .unwrap_or(0);
+                }
+                Some(first) if !first.ends_with(':') => in_arena = line.contains("vellum-arena"),
+                _ => {}
+            }
+        }
+        Ok(kib * 1024)
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        if let Some(Open {
+            pool, fs, volume, ..
+        }) = self.open.take()
+        {
+            drop((fs, volume));
+            // The pool is thrown away: how it was closed matters to nobody.
+            drop(pool);
+        }
+        // It may be gone already.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// An open directory of the library.
+pub(crate) struct LibraryDir {
+    node: Node<Real>,
+    path: PathBuf,
+}
+
+const READ: OpenOptions = OpenOptions {
+    read: true,
+    write: false,
+    append: false,
+    truncate: false,
+    create: false,
+    create_new: false,
+    no_follow: false,
+    directory: false,
+    no_atime: false,
+    mode: 0,
+};
+const CREATE: OpenOptions = OpenOptions {
+    read: false,
+    write: true,
+    create_new: true,
+    mode: 0o644,
+    ..READ
+};
+const APPEND: OpenOptions = OpenOptions {
+    read: false,
+    write: true,
+    append: true,
+    ..READ
+};
+
+impl Side for Library {
+    type Dir = LibraryDir;
+    type File = Handle<Real>;
+
+    fn dir(&self, path: &str) -> Result<LibraryDir> {
+        let (fs, cred) = self.parts();
+        let path = format!("/{path}");
+        let node = fs.find(cred, &fs.root(), path.as_bytes(), true)?;
+        Ok(LibraryDir {
+            node,
+            path: path.into(),
+        })
+    }
+
+    fn make_dir(&self, path: &str) -> Result<()> {
+        Ok(self.opened().volume.create_dir(Path::new("/").join(path))?)
+    }
+
+    fn stat(&self, at: &LibraryDir, path: &CStr) -> Result<u64> {
+        let (fs, cred) = self.parts();
+        Ok(fs.stat(cred, &at.node, path.to_bytes(), true)?.ino)
+    }
+
+    fn size(&self, at: &LibraryDir, path: &CStr) -> Result<u64> {
+        let (fs, cred) = self.parts();
+        Ok(fs.stat(cred, &at.node, path.to_bytes(), true)?.size)
+    }
+
+    fn open_close(&self, at: &LibraryDir, path: &CStr) -> Result<()> {
+        let (fs, cred) = self.parts();
+        drop(fs.open(cred, &at.node, path.to_bytes(), &READ)?);
+        Ok(())
+    }
+
+    fn create(&self, at: &LibraryDir, name: &CStr) -> Result<()> {
+        let (fs, cred) = self.parts();
+        drop(fs.open(cred, &at.node, name.to_bytes(), &CREATE)?);
+        Ok(())
+    }
+
+    fn create_write_sync(&self, at: &LibraryDir, name: &CStr, data: &[u8]) -> Result<()> {
+        let (fs, cred) = self.parts();
+        let file = fs.open(cred, &at.node, name.to_bytes(), &CREATE)?;
+        let written = file.write_at(0, data)?;
+        file.sync()?;
+        if written == data.len() {
+            Ok(())
+        } else {
+            Err(Error::Wrong(format!("{written} bytes written")))
+        }
+    }
+
+    fn unlink(&self, at: &LibraryDir, name: &CStr) -> Result<()> {
+        let (fs, cred) = self.parts();
+        Ok(fs.unlink(cred, &at.node, name.to_bytes())?)
+    }
+
+    fn mkdir(&self, at: &LibraryDir, name: &CStr) -> Result<()> {
+        let (fs, cred) = self.parts();
+        drop(fs.mkdir(cred, &at.node, name.to_bytes(), 0o755)?);
+        Ok(())
+    }
+
+    fn rmdir(&self, at: &LibraryDir, name: &CStr) -> Result<()> {
+        let (fs, cred) = self.parts();
+        Ok(fs.rmdir(cred, &at.node, name.to_bytes())?)
+    }
+
+    fn rename(&self, from: &LibraryDir, old: &CStr, to: &LibraryDir, new: &CStr) -> Result<()> {
+        let (fs, cred) = self.parts();
+        let flags = RenameFlags::empty();
+        Ok(fs.rename(
+            cred,
+            &from.node,
+            old.to_bytes(),
+            &to.node,
+            new.to_bytes(),
+            flags,
+        )?)
+    }
+
+    fn list(&self, dir: &LibraryDir) -> Result<u64> {
+        let mut position = ListPosition::default();
+        let mut entries = 0;
+        self.fs().list(&dir.node, 0, &mut position, &mut |entry| {
+            entries += 1;
+            std::hint::black_box(entry);
+            true
+        })?;
+        Ok(entries)
+    }
+
+    fn list_owned(&self, dir: &LibraryDir) -> Result<u64> {
+        let mut entries = 0;
+        for entry in self.opened().volume.read_dir(&dir.path)? {
+            std::hint::black_box(entry?);
+            entries += 1;
+        }
+        Ok(entries)
+    }
+
+    fn open(&self, at: &LibraryDir, path: &CStr, purpose: For) -> Result<Handle<Real>> {
+        let (fs, cred) = self.parts();
+        let options = match purpose {
+            For::Reading => READ,
+            For::Appending => APPEND,
+        };
+        Ok(fs.open(cred, &at.node, path.to_bytes(), &options)?)
+    }
+
+    fn read_at(&self, file: &Handle<Real>, offset: u64, out: &mut [u8]) -> Result<usize> {
+        Ok(file.read_at(offset, out)?)
+    }
+
+    fn append(&self, file: &Handle<Real>, data: &[u8]) -> Result<usize> {
+        Ok(file.append(data)?.1)
+    }
+
+    /// Does the background's work beside the pool's own thread, which may hold the lease meanwhile:
+    /// quiet is when several looks in a row find nothing to do and nothing counted.
+    fn settle(&self) -> Result<()> {
+        let mut quiet = 0;
+        let mut before = count::snapshot();
+        while quiet < QUIET_LOOKS {
+            let done = self.fs().maintain()?;
+            let now = count::snapshot();
+            if done == 0 && now == before {
+                quiet += 1;
+                std::thread::sleep(LOOK_EVERY);
+            } else {
+                quiet = 0;
+            }
+            before = now;
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        count::snapshot()
+    }
+}

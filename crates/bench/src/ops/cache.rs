@@ -1,0 +1,60 @@
+//! DRAM that cached files take, in a pool that is as full of files as its caches are planned for.
+
+use std::path::Path;
+
+use super::budget::CACHE_BYTES_PER_FILE;
+use super::report::CacheReport;
+use crate::Result;
+use crate::error::expect;
+use crate::library::Library;
+use crate::order::names;
+use crate::side::Side;
+
+/// Metadata slots of a file: an inode and an entry, each of 128 bytes.
+const METADATA_BYTES_PER_FILE: u64 = 2 * 128;
+/// Pool bytes for a byte of metadata.
+const POOL_PER_METADATA: u64 = 16;
+/// Part of the metadata that files fill.
+const FULL: (u64, u64) = (3, 4);
+/// Directories; each holds as many files as those of the other measurements.
+const DIRECTORIES: usize = 10;
+
+/// Fills a pool with files, reopens it, visits every file, and looks at what is in memory.
+pub(crate) fn measure(dir: &Path, files: usize) -> Result<CacheReport> {
+    let total = (DIRECTORIES * files) as u64;
+    let metadata = total * METADATA_BYTES_PER_FILE * FULL.1 / FULL.0;
+    let pool_bytes = (metadata * POOL_PER_METADATA).next_multiple_of(16 << 20);
+    let mut library = Library::create(dir.join("cache"), pool_bytes.max(64 << 20), false)?;
+    let names = names("file-", files);
+    let directories: Vec<String> = (0..DIRECTORIES).map(|n| format!("cache-{n}")).collect();
+    for path in &directories {
+        library.make_dir(path)?;
+        let dir = library.dir(path)?;
+        for name in &names {
+            library.create(&dir, name)?;
+        }
+    }
+    library.reopen()?;
+    let empty_bytes = Library::arena_resident_bytes()?;
+    for path in &directories {
+        let dir = library.dir(path)?;
+        for name in &names {
+            library.stat(&dir, name)?;
+        }
+    }
+    let usage = library.fs().cache_usage();
+    expect("every file is cached", usage.cachelets >= total, true)?;
+    let resident_bytes = Library::arena_resident_bytes()?;
+    let per_file = resident_bytes as f64 / usage.cachelets as f64;
+    Ok(CacheReport {
+        files: usage.cachelets,
+        index_entries: usage.index_entries,
+        index_buckets: usage.index_buckets,
+        arena_bytes: usage.arena_bytes,
+        arena_resident_bytes: resident_bytes,
+        arena_resident_bytes_before: empty_bytes,
+        dram_bytes_per_file: (per_file * 10.0).round() / 10.0,
+        budget_bytes_per_file: CACHE_BYTES_PER_FILE,
+        missed: per_file > CACHE_BYTES_PER_FILE,
+    })
+}

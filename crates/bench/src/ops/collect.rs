@@ -1,0 +1,204 @@
+//! From laps to rows: medians, spreads, ratios, and what missed its budget.
+
+use vellum::media::count::Counts;
+
+use super::budget::{Budget, SHARED_TO_PRIVATE, budget_of};
+use super::report::Row;
+use super::workload::{Laps, Part};
+use crate::peer::Peer;
+
+/// What the rounds of one workload gave.
+pub(crate) struct Collected {
+    parts: Vec<Of>,
+}
+
+/// What the rounds of one part gave.
+struct Of {
+    part: Part,
+    library: Vec<f64>,
+    cold: Vec<f64>,
+    peers: Vec<Vec<f64>>,
+    counts: Counts,
+    ops: u64,
+}
+
+impl Collected {
+    pub(crate) fn new(parts: &[Part], peers: usize) -> Self {
+        let of = |&part: &Part| Of {
+            part,
+            library: Vec::new(),
+            cold: Vec::new(),
+            peers: vec![Vec::new(); peers],
+            counts: Counts::default(),
+            ops: 0,
+        };
+        Self {
+            parts: parts.iter().map(of).collect(),
+        }
+    }
+
+    pub(crate) fn add_cold(&mut self, laps: &Laps) {
+        for (of, lap) in self.parts.iter_mut().zip(laps.iter()) {
+            of.cold.extend(lap.map(|lap| lap.ns));
+        }
+    }
+
+    pub(crate) fn add_library(&mut self, laps: &Laps) {
+        for (of, lap) in self.parts.iter_mut().zip(laps.iter()) {
+            if let Some(lap) = lap {
+                of.library.push(lap.ns);
+                of.counts += lap.counts;
+                of.ops += lap.ops;
+            }
+        }
+    }
+
+    pub(crate) fn add_peer(&mut self, number: usize, laps: &Laps) {
+        for (of, lap) in self.parts.iter_mut().zip(laps.iter()) {
+            of.peers[number].extend(lap.map(|lap| lap.ns));
+        }
+    }
+}
+
+/// The rows, peer by peer within an operation.
+pub(crate) fn rows(collected: &[Collected], peers: &[Peer]) -> Vec<Row> {
+    let all: Vec<&Of> = collected.iter().flat_map(|one| &one.parts).collect();
+    let mut rows = Vec::new();
+    for of in &all {
+        for (number, peer) in peers.iter().enumerate() {
+            let mut row = row(of, number, peer);
+            if of.part.threads > 1 {
+                add_scaling(&mut row, of, &all);
+            } else if let Some(budget) = budget_of(of.part.op) {
+                hold_to(&mut row, budget);
+            }
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn row(of: &Of, number: usize, peer: &Peer) -> Row {
+    let vellum_ns = median(&of.library);
+    let peer_ns = median(&of.peers[number]);
+    let per_op = |count: u64| round(count as f64 / of.ops.max(1) as f64, 3);
+    Row {
+        op: of.part.op.into(),
+        path: "library".into(),
+        threads: of.part.threads,
+        directories: of.part.directories.map(Into::into),
+        order: of.part.order.into(),
+        vellum_ns: round(vellum_ns, 1),
+        cold_ns: (!of.cold.is_empty()).then(|| round(median(&of.cold), 1)),
+        peer: peer.name.clone(),
+        peer_kind: peer.kind.into(),
+        peer_ns: round(peer_ns, 1),
+        ratio: round(peer_ns / vellum_ns, 2),
+        lines_flushed: per_op(of.counts.lines_flushed),
+        fences: per_op(of.counts.fences),
+        pool_bytes_written: per_op(of.counts.pool_bytes_written),
+        probes: per_op(of.counts.probes),
+        allocations: per_op(of.counts.allocations),
+        spread: round(spread(&of.library), 3),
+        peer_spread: round(spread(&of.peers[number]), 3),
+        scaling: None,
+        shared_to_private: None,
+        budget_ratio: None,
+        budget_lines_flushed: None,
+        budget_fences: None,
+        budget_shared_to_private: None,
+        missed: Vec::new(),
+    }
+}
+
+/// Compares a row with its budget.
+fn hold_to(row: &mut Row, budget: &Budget) {
+    row.budget_lines_flushed = Some(budget.lines);
+    row.budget_fences = Some(budget.fences);
+    let mut miss = |what: &str, is_missed: bool| {
+        if is_missed {
+            row.missed.push(what.into());
+        }
+    };
+    // Half a hundredth is how far rounding goes.
+    miss("lines_flushed", row.lines_flushed > budget.lines + 0.005);
+    miss("fences", row.fences > budget.fences + 0.005);
+    if row.peer_kind == budget.against.kind() {
+        miss("ratio", row.ratio < budget.ratio);
+        row.budget_ratio = Some(budget.ratio);
+    }
+}
+
+/// How much faster two threads are than one, and in one directory than in two.
+fn add_scaling(row: &mut Row, of: &Of, all: &[&Of]) {
+    let single = |other: &&&Of| {
+        let op = other.part.op;
+        other.part.threads == 1 && (op == of.part.op || (of.part.op == "stat" && op == "stat_d1"))
+    };
+    if let Some(single) = all.iter().find(single) {
+        let scaling = of.part.threads as f64 * median(&single.library) / median(&of.library);
+        row.scaling = Some(round(scaling, 2));
+    }
+    let private = |other: &&&Of| {
+        other.part.op == of.part.op
+            && other.part.threads == of.part.threads
+            && other.part.directories == Some("private")
+    };
+    if of.part.directories != Some("shared") {
+        return;
+    }
+    if let Some(private) = all.iter().find(private) {
+        let pairs = private.library.iter().zip(&of.library);
+        let of_rounds: Vec<f64> = pairs.map(|(private, shared)| private / shared).collect();
+        let shared_to_private = round(median(&of_rounds), 3);
+        row.shared_to_private = Some(shared_to_private);
+        row.budget_shared_to_private = Some(SHARED_TO_PRIVATE);
+        if shared_to_private < SHARED_TO_PRIVATE {
+            row.missed.push("shared_to_private".into());
+        }
+    }
+}
+
+/// The middle value; 0 of nothing.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => sorted[len / 2],
+        len => f64::midpoint(sorted[len / 2 - 1], sorted[len / 2]),
+    }
+}
+
+/// From the smallest to the largest value, as a part of the median.
+fn spread(values: &[f64]) -> f64 {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    match median(values) {
+        middle if middle > 0.0 => (most - least) / middle,
+        _ => 0.0,
+    }
+}
+
+/// Rounds to `digits` after the point; what is no number becomes 0.
+fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    let rounded = (value * scale).round() / scale;
+    if rounded.is_finite() { rounded } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_spreads() {
+        assert_eq!(median(&[]), 0.0);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(spread(&[]), 0.0);
+        assert_eq!(spread(&[9.0, 10.0, 12.0]), 0.3);
+        assert_eq!(round(f64::NAN, 1), 0.0);
+        assert_eq!(round(1.25, 1), 1.3);
+    }
+}

@@ -1,0 +1,168 @@
+//! Workloads: what is done in a round, the same on every side, and how it is timed.
+
+use std::time::Duration;
+
+use vellum::media::count::Counts;
+
+use crate::Result;
+use crate::kernel::Kernel;
+use crate::library::Library;
+use crate::side::Side;
+use crate::stopwatch::Stopwatch;
+
+/// An operation that a workload times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) op: &'static str,
+    pub(crate) threads: usize,
+    /// For two threads: `shared` or `private`.
+    pub(crate) directories: Option<&'static str>,
+    /// In which order things are visited.
+    pub(crate) order: &'static str,
+}
+
+impl Part {
+    /// An operation of one thread.
+    pub(crate) const fn single(op: &'static str, order: &'static str) -> Self {
+        Self {
+            op,
+            threads: 1,
+            directories: None,
+            order,
+        }
+    }
+}
+
+/// Something to measure.
+pub(crate) trait Workload {
+    /// What it times.
+    fn parts(&self) -> &[Part];
+
+    /// Makes what is there before the first round.
+    fn fill<S: Side>(&self, side: &S) -> Result<()>;
+
+    /// Does everything once, times it, checks it, and leaves things as they were.
+    fn round<S: Side>(&self, side: &S, laps: &mut Laps) -> Result<()>;
+
+    /// Whether a round right after reopening shows what a first access costs.
+    fn has_first_access(&self) -> bool {
+        false
+    }
+}
+
+/// Workloads of any type.
+pub(crate) trait AnyWorkload {
+    fn parts(&self) -> &[Part];
+    fn has_first_access(&self) -> bool;
+    fn fill_library(&self, library: &Library) -> Result<()>;
+    fn fill_kernel(&self, kernel: &Kernel) -> Result<()>;
+    fn round_library(&self, library: &Library, laps: &mut Laps) -> Result<()>;
+    fn round_kernel(&self, kernel: &Kernel, laps: &mut Laps) -> Result<()>;
+}
+
+impl<W: Workload> AnyWorkload for W {
+    fn parts(&self) -> &[Part] {
+        Workload::parts(self)
+    }
+
+    fn has_first_access(&self) -> bool {
+        Workload::has_first_access(self)
+    }
+
+    fn fill_library(&self, library: &Library) -> Result<()> {
+        self.fill(library)
+    }
+
+    fn fill_kernel(&self, kernel: &Kernel) -> Result<()> {
+        self.fill(kernel)
+    }
+
+    fn round_library(&self, library: &Library, laps: &mut Laps) -> Result<()> {
+        self.round(library, laps)
+    }
+
+    fn round_kernel(&self, kernel: &Kernel, laps: &mut Laps) -> Result<()> {
+        self.round(kernel, laps)
+    }
+}
+
+/// What one part cost in one round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lap {
+    /// Time of an operation as its thread sees it.
+    pub(crate) ns: f64,
+    /// Operations of all threads.
+    pub(crate) ops: u64,
+    /// What all of them counted, the background's work included.
+    pub(crate) counts: Counts,
+}
+
+/// The laps of one side in one round.
+#[derive(Debug)]
+pub(crate) struct Laps {
+    laps: Vec<Option<Lap>>,
+    is_first_access: bool,
+}
+
+impl Laps {
+    pub(crate) fn warm(parts: usize) -> Self {
+        Self {
+            laps: vec![None; parts],
+            is_first_access: false,
+        }
+    }
+
+    pub(crate) fn first_access(parts: usize) -> Self {
+        Self {
+            is_first_access: true,
+            ..Self::warm(parts)
+        }
+    }
+
+    /// How often to visit everything: once if it is to be for the first time.
+    pub(crate) fn passes(&self, warm: usize) -> usize {
+        if self.is_first_access { 1 } else { warm }
+    }
+
+    /// Times `ops` operations of one thread.
+    pub(crate) fn time<S: Side>(
+        &mut self,
+        side: &S,
+        part: usize,
+        ops: usize,
+        run: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.time_threads(side, part, ops, 1, || {
+            let watch = Stopwatch::start();
+            run()?;
+            Ok(watch.elapsed())
+        })
+    }
+
+    /// Times `ops` operations of each of `threads` threads; `run` gives the time that the
+    /// slowest one took.
+    pub(crate) fn time_threads<S: Side>(
+        &mut self,
+        side: &S,
+        part: usize,
+        ops: usize,
+        threads: usize,
+        run: impl FnOnce() -> Result<Duration>,
+    ) -> Result<()> {
+        side.settle()?;
+        let before = side.counts();
+        let elapsed = run()?;
+        side.settle()?;
+        self.laps[part] = Some(Lap {
+            ns: elapsed.as_nanos() as f64 / ops as f64,
+            ops: (ops * threads) as u64,
+            counts: side.counts() - before,
+        });
+        Ok(())
+    }
+
+    /// The laps by part.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Option<&Lap>> {
+        self.laps.iter().map(Option::as_ref)
+    }
+}

@@ -1,0 +1,162 @@
+//! Peers: directories of other file systems, and an ext4 in memory that is made for the run.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::Result;
+use crate::error::{Error, doing};
+use crate::kernel::Kernel;
+
+/// Names the ext4 in memory among the peers' directories.
+pub(crate) const EXT4_RAM: &str = "ext4-ram";
+
+/// Where the ext4 in memory keeps its bytes.
+const MEMORY_DIR: &str = "/dev/shm";
+
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const EXT4_MAGIC: u64 = 0xEF53;
+const XFS_MAGIC: u64 = 0x5846_5342;
+const BTRFS_MAGIC: u64 = 0x9123_683E;
+const OVERLAY_MAGIC: u64 = 0x794C_7630;
+const FUSE_MAGIC: u64 = 0x6573_5546;
+/// Device number of loop devices.
+const LOOP_MAJOR: u32 = 7;
+
+/// A file system to compare with.
+pub(crate) struct Peer {
+    /// As the user named it.
+    pub(crate) name: String,
+    /// Type of file system; `ext4 on loop` is told from `ext4`.
+    pub(crate) kind: &'static str,
+    pub(crate) kernel: Kernel,
+    // Order matters: the directory goes before the file system that holds it.
+    _dir: TempDir,
+    _ext4: Option<Ext4Ram>,
+}
+
+impl Peer {
+    /// Makes a directory of its own in the directory `name`, or in an ext4 in memory of
+    /// `image_bytes`.
+    pub(crate) fn new(name: &str, image_bytes: u64) -> Result<Self> {
+        let ext4 = (name == EXT4_RAM)
+            .then(|| Ext4Ram::new(image_bytes))
+            .transpose()?;
+        let parent = ext4.as_ref().map_or(Path::new(name), Ext4Ram::dir);
+        let dir = tempfile::Builder::new()
+            .prefix("vellum-bench-")
+            .tempdir_in(parent)
+            .map_err(doing(format!("make a directory in {name}")))?;
+        let kind = kind_of(dir.path())?;
+        Ok(Self {
+            name: name.to_owned(),
+            kind,
+            kernel: Kernel::new(dir.path().to_owned()),
+            _dir: dir,
+            _ext4: ext4,
+        })
+    }
+}
+
+fn kind_of(dir: &Path) -> Result<&'static str> {
+    let what = || format!("look at {}", dir.display());
+    let stat = rustix::fs::stat(dir).map_err(doing(what()))?;
+    let magic = rustix::fs::statfs(dir).map_err(doing(what()))?.f_type as u64;
+    Ok(match magic {
+        TMPFS_MAGIC => "tmpfs",
+        EXT4_MAGIC if rustix::fs::major(stat.st_dev) == LOOP_MAJOR => "ext4 on loop",
+        EXT4_MAGIC => "ext4",
+        XFS_MAGIC => "xfs",
+        BTRFS_MAGIC => "btrfs",
+        OVERLAY_MAGIC => "overlay",
+        FUSE_MAGIC => "fuse",
+        _ => "other",
+    })
+}
+
+/// An ext4 on a loop device on a file in memory. Each step is undone when it is dropped, however
+/// far it came.
+struct Ext4Ram {
+    image: PathBuf,
+    device: Option<String>,
+    mount: PathBuf,
+    is_mounted: bool,
+}
+
+impl Ext4Ram {
+    fn new(image_bytes: u64) -> Result<Self> {
+        let stem = format!("{MEMORY_DIR}/vellum-bench-ext4-{}", std::process::id());
+        let mut ext4 = Self {
+            image: format!("{stem}.img").into(),
+            device: None,
+            mount: stem.into(),
+            is_mounted: false,
+        };
+        ext4.set_up(image_bytes)?;
+        Ok(ext4)
+    }
+
+    fn set_up(&mut self, image_bytes: u64) -> Result<()> {
+        let image = self.image.display().to_string();
+        let file = File::create_new(&self.image).map_err(doing(format!("make {image}")))?;
+        // Every page is there before anything is timed.
+        let flags = rustix::fs::FallocateFlags::empty();
+        rustix::fs::fallocate(&file, flags, 0, image_bytes)
+            .map_err(doing(format!("allocate {image_bytes} bytes for {image}")))?;
+        drop(file);
+        let at_once = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+        tool("mkfs.ext4", &["-q", "-F", "-E", at_once, &image])?;
+        let device = tool("losetup", &["--find", "--show", &image])?;
+        self.device = Some(device.clone());
+        std::fs::create_dir(&self.mount).map_err(doing("make a mount point"))?;
+        let mount = self.mount.display().to_string();
+        tool("mount", &["-t", "ext4", &device, &mount])?;
+        self.is_mounted = true;
+        Ok(())
+    }
+
+    fn dir(&self) -> &Path {
+        &self.mount
+    }
+}
+
+impl Drop for Ext4Ram {
+    fn drop(&mut self) {
+        let complain = |done: Result<String>| {
+            if let Err(error) = done {
+                eprintln!("vellum bench: {error}");
+            }
+        };
+        if self.is_mounted {
+            complain(tool("umount", &[&self.mount.display().to_string()]));
+        }
+        if let Some(device) = &self.device {
+            complain(tool("losetup", &["--detach", device]));
+        }
+        // What was never made cannot be removed.
+        let _ = std::fs::remove_dir(&self.mount);
+        let _ = std::fs::remove_file(&self.image);
+    }
+}
+
+/// Runs a program of the system; gives what it said, trimmed.
+fn tool(program: &str, arguments: &[&str]) -> Result<String> {
+    let command = || format!("{program} {}", arguments.join(" "));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new(program)
+        .args(arguments)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin"))
+        .output()
+        .map_err(doing(command()))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(Error::Tool {
+            command: command(),
+            said: text(&output.stderr),
+        })
+    }
+}
