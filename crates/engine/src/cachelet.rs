@@ -326,7 +326,7 @@ impl<M: Memories> Core<M> {
         let at = self.cachelet_at(cachelet, field::LOCK);
         let mut tries = 0;
         while self.arena.compare_exchange(at, 0, op.holder()).is_err() {
-            pause(&mut tries);
+            pause(&self.arena, &mut tries);
         }
         LockGuard { core: self, at }
     }

@@ -96,7 +96,7 @@ impl<M: Memories> Core<M> {
             slot = (slot + 1) % count;
             tried += 1;
             if tried.is_multiple_of(count) {
-                std::thread::yield_now();
+                self.arena.relax(u32::MAX);
             }
         }
     }
@@ -151,12 +151,7 @@ impl<M: Memories> Core<M> {
         let until = self.epoch() + GRACE;
         let mut tries = 0u32;
         while self.try_advance() < until {
-            tries += 1;
-            if tries > 64 {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
+            pause(&self.arena, &mut tries);
         }
     }
 }
@@ -192,11 +187,7 @@ impl<M: Memories> Drop for Op<'_, M> {
 }
 
 /// Waits a little for another operation's short critical step.
-pub(crate) fn pause(tries: &mut u32) {
+pub(crate) fn pause<A: Memory>(arena: &A, tries: &mut u32) {
     *tries += 1;
-    if *tries > 100 {
-        std::thread::yield_now();
-    } else {
-        std::hint::spin_loop();
-    }
+    arena.relax(*tries);
 }

@@ -84,6 +84,21 @@ pub trait Memory: Send + Sync + 'static {
 
     /// Asks the processor to bring the line of `at` near.
     fn prefetch(&self, at: u64);
+
+    /// Waits a little for a short step of another thread; `tries` is how often the caller has
+    /// waited for it already. Model checkers let another thread run.
+    fn relax(&self, tries: u32) {
+        if tries > 100 {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Lets no access of this thread, to any memory, pass this point in either direction.
+    fn barrier(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
 }
 
 /// Memory whose stores survive a power cut once flushed and fenced.

@@ -82,7 +82,7 @@ impl<M: Memories> Fs<M> {
         let lease = loop {
             match Lease::try_take(&self.core) {
                 Some(lease) => break lease,
-                None => pause(&mut tries),
+                None => pause(&self.core.arena, &mut tries),
             }
         };
         while self.maintain_leased()? > 0 {}

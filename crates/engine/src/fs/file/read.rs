@@ -43,7 +43,7 @@ impl<M: Memories> Files<'_, M> {
             if self.core.get(cachelet, field::VERSION) == version {
                 break len;
             }
-            pause(&mut tries);
+            pause(&self.core.arena, &mut tries);
         };
         // A read at the end of file is a read.
         if !translation.is_noatime() {

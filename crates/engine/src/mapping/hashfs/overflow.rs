@@ -80,7 +80,7 @@ impl Overflow {
             if head >> BLOCK_BITS == 0 && arena.compare_exchange(head_at, head, locked).is_ok() {
                 return head;
             }
-            pause(&mut tries);
+            pause(arena, &mut tries);
         }
     }
 

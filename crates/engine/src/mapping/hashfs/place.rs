@@ -194,7 +194,7 @@ impl HashFs {
                     return Ok(block);
                 }
             }
-            pause(&mut tries);
+            pause(&core.arena, &mut tries);
         }
         Err(Error::damaged(
             "count of free blocks",

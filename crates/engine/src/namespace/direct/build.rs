@@ -122,7 +122,7 @@ impl<M: Memories> Op<'_, M> {
         let mut tries = 0;
         while !core.has_flag(dir, flag::INDEXED) {
             if core.raise_flag(dir, flag::BUILDING) & flag::BUILDING != 0 {
-                pause(&mut tries);
+                pause(&core.arena, &mut tries);
                 continue;
             }
             if core.has_flag(dir, flag::INDEXED) {

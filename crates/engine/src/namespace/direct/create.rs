@@ -131,7 +131,7 @@ impl<M: Memories> Op<'_, M> {
                 {
                     return Err(Error::Exists);
                 }
-                Some(_) => pause(&mut tries),
+                Some(_) => pause(&core.arena, &mut tries),
             }
         }
     }

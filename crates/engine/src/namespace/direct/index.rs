@@ -302,7 +302,7 @@ impl<M: Memories> Core<M> {
     fn lock_bucket(&self, op: &Op<'_, M>, home: u64) {
         let mut tries = 0;
         while self.arena.compare_exchange(home + LOCK, 0, op.holder()).is_err() {
-            pause(&mut tries);
+            pause(&self.arena, &mut tries);
         }
     }
 

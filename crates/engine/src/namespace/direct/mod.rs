@@ -66,7 +66,7 @@ impl<M: Memories> Op<'_, M> {
         loop {
             let token = self.index_token(dir);
             match core.index_find(parent, name.bytes, name.hash) {
-                Some(pair) if pair.value.has(ValueWord::RENAMING) => pause(&mut tries),
+                Some(pair) if pair.value.has(ValueWord::RENAMING) => pause(&core.arena, &mut tries),
                 Some(pair) if pair.value.has(ValueWord::READABLE) => return Ok(Some(pair)),
                 Some(_) => return Ok(None),
                 None if token.is_some() && self.index_token(dir) == token => return Ok(None),

@@ -28,7 +28,7 @@ impl<M: Memories> Op<'_, M> {
         loop {
             let pair = self.find_pair(dir, name)?.ok_or(Error::NotFound)?;
             if pair.value.has(ValueWord::DELETING) {
-                pause(&mut tries);
+                pause(&core.arena, &mut tries);
                 continue;
             }
             let Some(victim) = self.cachelet_of(pair)? else { continue };

@@ -46,7 +46,7 @@ impl<M: Memories> Op<'_, M> {
             if self.try_rename(rename, from, to, allow)? {
                 return Ok(());
             }
-            pause(&mut tries);
+            pause(&self.core.arena, &mut tries);
         }
     }
 
@@ -164,7 +164,7 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let mut tries = 0;
         while core.arena.compare_exchange(header::RENAME_LOCK, 0, self.holder()).is_err() {
-            pause(&mut tries);
+            pause(&core.arena, &mut tries);
         }
         RenameLock(core)
     }
