@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # git: this repository cloned into the mount, commits, branches, a merge, gc, fsck.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need git
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SQLite: rollback journals and the write-ahead log, several writers, and the integrity check.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need sqlite3
 

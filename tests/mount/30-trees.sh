@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Real trees: through tar and rsync into the mount, compared byte for byte and attribute for attribute.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need tar rsync
 

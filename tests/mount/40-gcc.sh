@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # gcc: sources, objects, a static and a shared library and a program in the mount; built in parallel, run from there.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need gcc ar make
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # fsx: random reads, writes, mapped reads and writes, truncation, holes, allocation and copies, checked byte by byte.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need fsx
 

@@ -3,6 +3,7 @@
 #
 # Skipped by the suite itself: read-only remounts and other file systems (they need an fstab entry), and LINK_MAX, which
 # it asks pathconf for. What is skipped must stay these.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need pjdfstest
 
