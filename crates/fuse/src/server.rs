@@ -1,6 +1,9 @@
 //! What the kernel asks, answered by the engine. Nothing here knows how requests and answers
 //! travel; the adapter does.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 

@@ -1,0 +1,180 @@
+//! The server without a kernel: what it answers, and what it holds for how long.
+
+use vellum::{Cred, Pool, SetAttr};
+
+use super::{Answer, Seek, Server};
+
+const ROOT: u64 = 1;
+
+fn pool() -> Pool {
+    Pool::memory(16 << 20).expect("a pool")
+}
+
+fn make(server: &Server, dir: u64, name: &str) -> u64 {
+    let cred = Cred {
+        uid: 7,
+        gid: 8,
+        groups: Vec::new(),
+        privileged: true,
+    };
+    let kind = vellum::FileKind::File;
+    server
+        .mknod(&cred, dir, name.as_bytes(), kind, 0o640, 0)
+        .expect("made")
+        .ino
+}
+
+fn read(server: &Server, ino: u64) -> Answer<Vec<u8>> {
+    server.read(ino, 0, 100, false, |bytes| bytes.map(<[u8]>::to_vec))
+}
+
+/// Names after a cookie, at most `room`, and the cookie of the last.
+fn list(server: &Server, after: u64, room: usize, plus: bool) -> (Vec<String>, u64) {
+    let mut names = Vec::new();
+    let mut last = after;
+    let mut add = |name: &[u8], cookie| {
+        if names.len() == room {
+            return false;
+        }
+        names.push(String::from_utf8_lossy(name).into_owned());
+        last = cookie;
+        true
+    };
+    if plus {
+        let done = server.list_plus(ROOT, after, &mut |entry, attr| {
+            assert_eq!(entry.ino, attr.ino);
+            add(entry.name, entry.cookie)
+        });
+        done.expect("listed");
+    } else {
+        server
+            .list(ROOT, after, &mut |entry| add(entry.name, entry.cookie))
+            .expect("listed");
+    }
+    (names, last)
+}
+
+#[test]
+fn an_unlinked_file_is_kept_until_it_is_forgotten() {
+    let pool = pool();
+    let server = Server::new(pool.fs());
+    let ino = make(&server, ROOT, "file");
+    assert_eq!(
+        server
+            .lookup(ROOT, b"file")
+            .expect("found")
+            .map(|attr| attr.ino),
+        Some(ino)
+    );
+    assert_eq!(server.write(ino, 0, b"content"), Ok(7));
+    server
+        .unlink(&Cred::root(), ROOT, b"file")
+        .expect("removed");
+    assert_eq!(server.lookup(ROOT, b"file").expect("looked up"), None);
+    assert_eq!(read(&server, ino), Ok(b"content".to_vec()));
+    server.forget(ino, 1);
+    assert_eq!(read(&server, ino), Ok(b"content".to_vec()));
+    server.forget(ino, 1);
+    assert_eq!(read(&server, ino), Err(fuser::Errno::ESTALE));
+    assert_eq!(server.known_files(), 1);
+    server.close();
+    drop(server);
+    pool.close().expect("nothing is held any more");
+}
+
+#[test]
+fn what_is_made_belongs_to_who_asked() {
+    let pool = pool();
+    let server = Server::new(pool.fs());
+    let attr = server
+        .attr(make(&server, ROOT, "file"))
+        .expect("attributes");
+    assert_eq!((attr.uid, attr.gid, attr.mode), (7, 8, 0o640));
+    let set = SetAttr {
+        mode: Some(0o4711),
+        size: Some(9),
+        ..SetAttr::default()
+    };
+    let attr = server.set_attr(attr.ino, &set).expect("set");
+    assert_eq!((attr.mode, attr.size), (0o4711, 9));
+}
+
+#[test]
+fn a_listing_goes_on_where_it_stopped() {
+    let pool = pool();
+    let server = Server::new(pool.fs());
+    let made: Vec<String> = (0..100).map(|index| format!("file-{index}")).collect();
+    for name in &made {
+        server.forget(make(&server, ROOT, name), 1);
+    }
+    assert_eq!(server.known_files(), 1);
+    let mut expected = vec![".".to_owned(), "..".to_owned()];
+    expected.extend(made);
+    for plus in [false, true] {
+        for room in [1, 7, 16, 17, 1000] {
+            let (mut all, mut after) = (Vec::new(), 0);
+            loop {
+                let (names, last) = list(&server, after, room, plus);
+                if names.is_empty() {
+                    break;
+                }
+                all.extend(names);
+                after = last;
+            }
+            assert_eq!(all, expected, "room for {room}, with attributes: {plus}");
+        }
+    }
+    // Every listing with attributes counted every name once.
+    assert_eq!(server.known_files(), 101);
+    let ino = server
+        .lookup(ROOT, b"file-3")
+        .expect("found")
+        .expect("there")
+        .ino;
+    server.forget(ino, 6);
+    assert_eq!(server.known_files(), 100);
+}
+
+#[test]
+fn copies_stay_inside() {
+    let pool = pool();
+    let server = Server::new(pool.fs());
+    let (from, to) = (make(&server, ROOT, "from"), make(&server, ROOT, "to"));
+    server.write(from, 100, b"content").expect("written");
+    assert_eq!(server.copy_range((from, 102), (to, 1), 1 << 30), Ok(5));
+    assert_eq!(read(&server, to), Ok(b"\0ntent".to_vec()));
+    assert_eq!(server.copy_range((from, 500), (to, 0), 10), Ok(0));
+    assert_eq!(server.seek(to, 0, Seek::Hole), Ok(6));
+    assert_eq!(server.seek(to, 7, Seek::Data), Err(fuser::Errno::ENXIO));
+}
+
+#[test]
+fn a_closed_server_answers_nothing() {
+    let pool = pool();
+    let server = Server::new(pool.fs());
+    let ino = make(&server, ROOT, "file");
+    server.close();
+    assert_eq!(read(&server, ino), Err(fuser::Errno::ENODEV));
+    assert_eq!(server.stat_fs().map(drop), Err(fuser::Errno::ENODEV));
+    server.forget(ino, 1);
+}
+
+#[test]
+fn kinds_and_modes_that_do_not_exist_are_refused() {
+    let pool = pool();
+    let server = Server::new(pool.fs());
+    let ino = make(&server, ROOT, "file");
+    let cred = Cred::root();
+    let whiteout = 4;
+    let done = server.rename(&cred, (ROOT, b"file"), (ROOT, b"other"), whiteout);
+    assert_eq!(done, Err(fuser::Errno::EINVAL));
+    let zero_range = libc::FALLOC_FL_ZERO_RANGE;
+    assert_eq!(
+        server.allocate(ino, zero_range, 0, 4096),
+        Err(fuser::Errno::EOPNOTSUPP)
+    );
+    assert_eq!(
+        server.mkdir(&cred, ino, b"x", 0o755).map(drop),
+        Err(fuser::Errno::ENOTDIR)
+    );
+}
