@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug, Error)]
 pub enum Error {
     /// The directory cannot be used.
-    #[error("cannot mount on {}: {source}", dir.display())]
+    #[error("cannot mount on {}: {}", dir.display(), plain(source))]
     Directory {
         /// The directory.
         dir: PathBuf,
@@ -44,11 +44,12 @@ pub enum Error {
     },
     /// No FUSE in this kernel, or no permission to use it.
     #[error(
-        "cannot open /dev/fuse ({0}): the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
+        "cannot open /dev/fuse ({}): the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)",
+        plain(.0)
     )]
     Device(io::Error),
     /// The kernel refused the mount.
-    #[error("the kernel refuses to mount on {}: {source}", dir.display())]
+    #[error("the kernel refuses to mount on {}: {}", dir.display(), plain(source))]
     Refused {
         /// The directory.
         dir: PathBuf,
@@ -58,6 +59,12 @@ pub enum Error {
     /// The session with the kernel could not be started or broke.
     #[error("the session with the kernel failed: {0}")]
     Session(io::Error),
+}
+
+/// The words for an error, without the number that `std` adds.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error ").next().unwrap_or(&text).to_owned()
 }
 
 /// How a mount ended.
