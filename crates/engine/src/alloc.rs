@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{ChunkKind, ChunkWord, SLOTS_PER_BLOCK};
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
@@ -17,6 +17,8 @@ use crate::slots::{Op, field};
 /// Slots in a group.
 const GROUP: u64 = SLOTS_PER_BLOCK;
 const ALL: u32 = u32::MAX;
+/// How many slots ahead of the one taken the next ones are prefetched.
+const AHEAD: u64 = 3;
 /// Arena mark of a chunk whose table word is being made durable.
 const TAKING: u64 = 0xFF;
 
@@ -172,6 +174,7 @@ impl<M: Memories> Op<'_, M> {
             if let Some(first) = find_run(mask, count) {
                 let taken = ((1u64 << count) - 1) << first;
                 self.set_own(cache, word & !taken);
+                self.prefetch_slot(group * GROUP + u64::from(first) + AHEAD);
                 return Ok(group * GROUP + u64::from(first));
             }
             self.return_held(group, mask);
@@ -185,6 +188,13 @@ impl<M: Memories> Op<'_, M> {
                 self.alloc_elsewhere(kind, cache, count)?;
             }
         }
+    }
+
+    /// Brings near what will be written when this slot comes up.
+    fn prefetch_slot(&self, slot: u64) {
+        let at = self.core.geometry.slot_at(slot);
+        self.core.pool.prefetch(at);
+        self.core.pool.prefetch(at + LINE_BYTES);
     }
 
     /// The group just claimed is too fragmented for a run: looks on, bounded by the region.

@@ -24,6 +24,14 @@ pub(crate) struct Draft {
     slots: u64,
 }
 
+/// Where an entry will be.
+#[derive(Clone, Copy)]
+struct Place {
+    entry: u64,
+    slots: u64,
+    claim: Claim,
+}
+
 /// Gives everything back if creation ends early.
 struct Undo<'o, 'a, M: Memories> {
     op: &'o Op<'a, M>,
@@ -65,14 +73,16 @@ impl<M: Memories> Op<'_, M> {
         let cachelet = core.take_cachelet(self)?;
         undo.cachelet = Some(cachelet);
         let ino = self.alloc(ChunkKind::Inodes, 1)?;
+        undo.inode = Some(ino);
+        // Claims come before the first store to the pool: a locked instruction would wait for it.
+        let place = self.place_entry(dir, name)?;
+        undo.entry = Some((place.entry, place.slots));
         let text = self.write_text(ino, new)?;
         undo.text = text;
         let now = self.change_time(dir);
         let generation = self.write_inode(ino, dir, new, now, cachelet, text);
-        undo.inode = Some(ino);
         let target = TargetWord::new(ino, new.kind);
-        let draft = self.draft_entry(dir, name, target, generation, now)?;
-        undo.entry = Some((draft.entry, draft.slots));
+        let draft = self.write_entry(dir, name, place, target, generation, now);
 
         let value = ValueWord::of_cachelet(cachelet, new.kind);
         let Some(pair) = self.insert_new(dir, name, token, draft.entry, value)? else {
@@ -209,10 +219,30 @@ impl<M: Memories> Op<'_, M> {
         generation: u32,
         now: i64,
     ) -> Result<Draft> {
-        let core = self.core;
+        let place = self.place_entry(dir, name)?;
+        Ok(self.write_entry(dir, name, place, target, generation, now))
+    }
+
+    /// Takes slots for an entry called `name`, and a log word in `dir`.
+    fn place_entry(&self, dir: Cachelet, name: Name<'_>) -> Result<Place> {
         let slots = Entry::slots_for(name.bytes.len());
         let entry = self.alloc(ChunkKind::Entries, slots)?;
-        let claim = self.log_claim(dir).inspect_err(|_| core.free_slots(entry, slots))?;
+        let claim = self.log_claim(dir).inspect_err(|_| self.core.free_slots(entry, slots))?;
+        Ok(Place { entry, slots, claim })
+    }
+
+    /// Writes the entry for which there is `place`. Flushed, not fenced.
+    fn write_entry(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+        place: Place,
+        target: TargetWord,
+        generation: u32,
+        now: i64,
+    ) -> Draft {
+        let core = self.core;
+        let Place { entry, slots, claim } = place;
         let head = EntryHead {
             life: LifeWord::alive(now).0,
             target: target.0,
@@ -230,7 +260,7 @@ impl<M: Memories> Op<'_, M> {
         core.pool.write(at, &buffer[..total]);
         core.pool.flush(at, total as u64);
         let check = buffer[36..40].try_into().map(u32::from_le_bytes).unwrap_or(0);
-        Ok(Draft { entry, checksum: check, claim, slots })
+        Draft { entry, checksum: check, claim, slots }
     }
 
     /// Frees a draft that no log will name.
