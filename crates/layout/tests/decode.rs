@@ -1,0 +1,215 @@
+//! Decoders take any bytes: no panic, and what is packed is unpacked.
+
+use proptest::prelude::*;
+use vellum_layout::*;
+use zerocopy::{FromBytes, IntoBytes};
+
+fn kind() -> impl Strategy<Value = FileKind> {
+    prop::sample::select(vec![
+        FileKind::Fifo,
+        FileKind::CharDevice,
+        FileKind::Directory,
+        FileKind::BlockDevice,
+        FileKind::File,
+        FileKind::Symlink,
+        FileKind::Socket,
+    ])
+}
+
+fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..=max)
+}
+
+fn sample(request: &GeometryRequest) -> Option<Superblock> {
+    let geometry = Geometry::plan(request).ok()?;
+    let (namespace, mapping) = (NamespaceKind::Direct, MappingKind::HashFs);
+    Some(Superblock::new(
+        &geometry, [7; 16], 1, 2, "label", namespace, mapping,
+    ))
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_as_structures(bytes in bytes(5000), slot: u64, owner: u64) {
+        let _ = Superblock::decode(&bytes);
+        prop_assert!(!Entry::is_sound(&bytes) || bytes.len() > 48);
+        if let Ok((inode, _)) = Inode::read_from_prefix(&bytes) {
+            let _ = inode.is_sound(slot);
+        }
+        if let Ok((head, rest)) = TextHead::read_from_prefix(&bytes) {
+            let _ = head.is_sound(owner, rest);
+        }
+        if let Ok((head, _)) = LogExtentHead::read_from_prefix(&bytes) {
+            let _ = (head.is_sound(slot, owner), head.kind().words(), head.is_compacted());
+        }
+        let _ = (checksum(&bytes), name_hash(owner, &bytes));
+    }
+
+    /// With a checksum that fits, only the fields stand between a superblock and its reader.
+    #[test]
+    fn sealed_superblocks(changes in prop::collection::vec((0usize..511, any::<u64>()), 1..5)) {
+        let request = GeometryRequest { pool_bytes: 1 << 20, ..Default::default() };
+        let mut bytes = sample(&request).unwrap().as_bytes().to_vec();
+        for (word, value) in changes {
+            bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        let mut changed = Superblock::read_from_bytes(&bytes).unwrap();
+        changed.seal();
+        if let Ok(decoded) = Superblock::decode(changed.as_bytes()) {
+            let geometry = decoded.geometry();
+            prop_assert!(geometry.is_sound());
+            let end = geometry.meta_at + geometry.meta_slots() * SLOT_BYTES;
+            prop_assert!(end <= geometry.table_at);
+            prop_assert!(geometry.replica_at + BLOCK_BYTES <= geometry.pool_bytes);
+            let _ = (decoded.label_text(), decoded.uuid_text(), geometry.table_lines());
+        }
+    }
+
+    #[test]
+    fn any_request_for_a_pool(
+        pool_bytes in prop_oneof![0u64..1 << 24, 0u64..1 << 43],
+        metadata_bytes in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
+        thread_slots in prop::option::of(0u32..2000),
+    ) {
+        let request = GeometryRequest { pool_bytes, metadata_bytes, thread_slots };
+        if let Ok(geometry) = Geometry::plan(&request) {
+            prop_assert!(geometry.is_sound(), "{geometry:?}");
+            let sealed = sample(&request).unwrap();
+            prop_assert_eq!(Superblock::decode(sealed.as_bytes()), Ok(sealed));
+        }
+    }
+
+    #[test]
+    fn any_word(word: u64, index: u64) {
+        if let Some((kind, fs)) = ChunkWord(word).decode(index) {
+            prop_assert_eq!(ChunkWord::new(index, kind, fs), ChunkWord(word));
+        }
+        if let Some((phase, epoch)) = StateWord(word).get() {
+            prop_assert_eq!(StateWord::new(phase, epoch), StateWord(word));
+        }
+        let identity = IdentityWord(word);
+        if let (Some(state), Some(kind)) = (identity.state(), identity.kind()) {
+            let again = IdentityWord::new(state, kind, identity.mode(), identity.generation());
+            prop_assert_eq!(again.0, word & !(0xF << 28));
+        }
+        let target = TargetWord(word);
+        if let Some(kind) = target.kind() {
+            prop_assert_eq!(TargetWord::new(target.ino(), kind).0, word & !(0xFF << 56));
+        }
+        let life = LifeWord(word);
+        let again = if life.is_alive() { LifeWord::alive(life.ns()) } else { LifeWord::dead(life.ns()) };
+        prop_assert_eq!(again, life);
+        let owner = OwnerWord(word);
+        prop_assert_eq!(OwnerWord::new(owner.uid(), owner.gid()), owner);
+        let links = LinksWord(word);
+        prop_assert_eq!(LinksWord::new(links.links(), links.flags()), links);
+        let log = LogWord(word);
+        let again = if log.is_pending() { LogWord::pending(log.entry()) } else { LogWord::settled(log.entry()) };
+        prop_assert_eq!(again, log);
+        let map = MapWord(word);
+        if map.state() != MapState::Free {
+            prop_assert_eq!(MapWord::new(map.state(), map.id(), map.logical()), map);
+        }
+        if let Some((zone, id)) = MapRoot(word).get() {
+            prop_assert_eq!(MapRoot::new(zone, id).get(), Some((zone, id)));
+        }
+        let head = JournalHead(word);
+        let again = JournalHead::new(head.sequence(), head.count());
+        prop_assert_eq!(again.0, word & !0xFFFF_0000);
+        let pair = JournalPair { at: word, value: index };
+        prop_assert_eq!(pair.witnessed(), (word & 1 == 1).then_some(word - (word & 1)));
+    }
+
+    #[test]
+    fn packed_words(ino in 0u64..1 << 48, mode: u16, generation: u32, kind in kind(), id: u32, logical: u32) {
+        let identity = IdentityWord::new(InodeState::Live, kind, mode, generation);
+        prop_assert_eq!(identity.kind(), Some(kind));
+        prop_assert_eq!((identity.mode(), identity.generation()), (mode & 0o7777, generation));
+        prop_assert_eq!(identity.with_mode(0).with_mode(mode), identity);
+        let target = TargetWord::new(ino, kind);
+        prop_assert_eq!((target.ino(), target.kind()), (ino, Some(kind)));
+        let word = MapWord::new(MapState::Unwritten, id, logical);
+        prop_assert_eq!((word.id(), word.logical()), (id & 0x3FFF_FFFF, logical));
+        prop_assert_eq!(word.0 & MapWord::KEY_MASK, MapWord::key(id, logical));
+        prop_assert_eq!(MapRoot::new(3, id).get(), Some((3, id & 0x3FFF_FFFF)));
+    }
+
+    #[test]
+    fn entries(head: [u64; 6], name in prop::collection::vec(any::<u8>(), 1..=NAME_MAX), life: u64, flip in 64usize..) {
+        let mut head: EntryHead = zerocopy::transmute!(head);
+        head.name_len = name.len() as u16;
+        let mut buffer = [0xAA; 384];
+        let total = Entry::encode(&head, &name, &mut buffer);
+        prop_assert_eq!(total as u64, Entry::slots_for(name.len()) * SLOT_BYTES);
+        prop_assert!(Entry::is_sound(&buffer[..total]));
+        prop_assert_eq!(&buffer[48..48 + name.len()], &name[..]);
+        buffer[..8].copy_from_slice(&life.to_le_bytes());
+        prop_assert!(Entry::is_sound(&buffer));
+        let bit = flip % ((48 + name.len()) * 8 - 64) + 64;
+        buffer[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(!Entry::is_sound(&buffer), "bit {bit}");
+    }
+
+    #[test]
+    fn log_extents(at: u64, owner: u64, base: u64, large: bool, compacted: bool, next: u64, bit in 0usize..256) {
+        let kind = if large { LogExtentKind::Large } else { LogExtentKind::Small };
+        let mut head = LogExtentHead::new(at, owner, base, kind, compacted);
+        head.next = next;
+        prop_assert!(head.is_sound(at, owner));
+        prop_assert_eq!((head.kind(), head.is_compacted()), (kind, compacted));
+        prop_assert!(!head.is_sound(at.wrapping_add(1), owner));
+        prop_assert!(!head.is_sound(at, owner ^ 1));
+        let mut bytes: [u8; 32] = zerocopy::transmute!(head);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let flipped: LogExtentHead = zerocopy::transmute!(bytes);
+        prop_assert_eq!(flipped.is_sound(at, owner), (64..128).contains(&bit));
+    }
+
+    #[test]
+    fn journals(
+        slot in 0u64..1024,
+        sequence: u32,
+        pairs in prop::collection::vec((any::<u64>(), any::<u64>()), 0..=JOURNAL_MAX_PAIRS),
+        which: prop::sample::Index,
+        flip in 1u64..,
+    ) {
+        let mut pairs: Vec<_> = pairs.into_iter().map(|(at, value)| JournalPair { at, value }).collect();
+        let head = JournalHead::new(sequence, pairs.len());
+        prop_assert_eq!((head.count(), head.sequence()), (pairs.len(), sequence));
+        let seal = head.seal(slot, &pairs);
+        prop_assert_ne!(seal, 0);
+        prop_assert_ne!(seal, head.seal(slot + 1, &pairs));
+        prop_assert_ne!(seal, JournalHead::new(sequence ^ 1, pairs.len()).seal(slot, &pairs));
+        if !pairs.is_empty() {
+            // A burst of at most 32 bits is always found.
+            let index = which.index(pairs.len());
+            pairs[index].value ^= flip & 0xFFFF_FFFF | 1;
+            prop_assert_ne!(seal, head.seal(slot, &pairs));
+        }
+    }
+
+    #[test]
+    fn texts(owner: u64, text in prop::collection::vec(any::<u8>(), 0..=300), cut in 1usize..300) {
+        let head = TextHead::new(owner, &text);
+        prop_assert!(head.is_sound(owner, &text));
+        prop_assert!(!head.is_sound(owner ^ 1, &text));
+        if cut <= text.len() {
+            prop_assert!(!head.is_sound(owner, &text[..text.len() - cut]));
+        }
+    }
+
+    #[test]
+    fn home_lines_are_lines(seed: u64, id: u32, run: u32, lines in 1u64..1 << 27) {
+        prop_assert!(home_line(seed, id, run, lines) < lines);
+    }
+
+    #[test]
+    fn any_inode(words: [u64; 16], slot: u64) {
+        let mut inode: Inode = zerocopy::transmute!(words);
+        inode.checksum = inode.expected_checksum(slot);
+        let identity = IdentityWord(inode.identity);
+        let sound = matches!(identity.state(), Some(InodeState::Live | InodeState::Orphan))
+            && identity.kind().is_some();
+        prop_assert_eq!(inode.is_sound(slot), sound);
+    }
+}
