@@ -116,22 +116,27 @@ impl Slots {
         let slots = geometry.meta_slots();
         let mut leaked = Runs::default();
         let mut lost = Runs::default();
-        for_each_word(view, geometry.live_map_at, slots / 64, |index, word| {
-            // Slot 0 is nobody's and may be marked either way.
-            let ours = self.bits[index as usize] & !u64::from(index == 0);
-            let saved = word & !u64::from(index == 0);
-            let mut differ = ours ^ saved;
-            while differ != 0 {
-                let bit = differ.trailing_zeros();
-                differ &= differ - 1;
-                let runs = if saved >> bit & 1 == 1 {
-                    &mut leaked
-                } else {
-                    &mut lost
-                };
-                runs.add(index * 64 + u64::from(bit));
-            }
-        });
+        for_each_word(
+            view,
+            geometry.live_map_at,
+            slots.div_ceil(64),
+            |index, word| {
+                // Slot 0 is nobody's and may be marked either way.
+                let ours = self.bits[index as usize] & !u64::from(index == 0);
+                let saved = word & !u64::from(index == 0);
+                let mut differ = ours ^ saved;
+                while differ != 0 {
+                    let bit = differ.trailing_zeros();
+                    differ &= differ - 1;
+                    let runs = if saved >> bit & 1 == 1 {
+                        &mut leaked
+                    } else {
+                        &mut lost
+                    };
+                    runs.add(index * 64 + u64::from(bit));
+                }
+            },
+        );
         for (runs, what) in [
             (leaked, "marked in use, but nobody's"),
             (lost, "in use, but marked free"),
@@ -224,9 +229,9 @@ impl Saved {
     }
 }
 
-/// CRC-32C of the saved live map.
+/// CRC-32C of the saved live map, which ends with a whole word.
 pub(crate) fn live_map_checksum(view: &View, geometry: &Geometry) -> u64 {
-    let mut map = vec![0; (geometry.meta_slots() / 8) as usize];
+    let mut map = vec![0; (geometry.meta_slots().div_ceil(64) * 8) as usize];
     view.read(geometry.live_map_at, &mut map);
     u64::from(checksum(&map))
 }

@@ -50,6 +50,22 @@ fn a_pool_with_something_of_everything_is_sound() {
 }
 
 #[test]
+fn a_live_map_ends_with_a_whole_word() {
+    // 65 chunks of 32 slots.
+    let mut image = TestImage::of_size(1 << 20, Some(65 << 12));
+    assert_eq!(image.geometry.meta_slots() % 64, 32);
+    image.close();
+    let report = check(&image.bytes, Options::default());
+    assert_eq!(report.findings, [], "{report}");
+    // The last slot, marked and nobody's, with a checksum that fits.
+    let last = image.geometry.meta_slots() as usize - 1;
+    image.leak(last);
+    image.close();
+    let report = check(&image.bytes, Options::default());
+    assert!(report.has(Class::LiveMap), "{report}");
+}
+
+#[test]
 fn files_are_read_as_well() {
     let sample = closed();
     let mut file = tempfile::tempfile().unwrap();

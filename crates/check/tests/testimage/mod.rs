@@ -354,7 +354,7 @@ impl TestImage {
 
     /// Saves the live map and counters, and marks the pool as closed.
     pub(crate) fn close(&mut self) {
-        let mut map = vec![0u8; (self.geometry.meta_slots() / 8) as usize];
+        let mut map = vec![0u8; (self.geometry.meta_slots().div_ceil(64) * 8) as usize];
         for (slot, used) in self.used.iter().enumerate() {
             map[slot / 8] |= u8::from(*used) << (slot % 8);
         }
@@ -375,6 +375,11 @@ impl TestImage {
             .nth(which)
             .unwrap();
         *counter = counter.wrapping_add_signed(delta);
+    }
+
+    /// Marks a slot in the live map that nobody holds.
+    pub(crate) fn leak(&mut self, slot: usize) {
+        self.used[slot] = true;
     }
 
     /// Leaves a slot out of the live map.
