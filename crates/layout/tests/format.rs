@@ -1,0 +1,460 @@
+//! Holds every table of `docs/FORMAT.md` against the code.
+
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+
+use vellum_layout::*;
+
+const FORMAT: &str = include_str!("../../../docs/FORMAT.md");
+
+/// The tables of the document by what their comment says, each row split into cells.
+fn tables() -> BTreeMap<String, Vec<Vec<String>>> {
+    let mut tables = BTreeMap::new();
+    let mut lines = FORMAT.lines();
+    while let Some(line) = lines.next() {
+        let Some(title) = line
+            .strip_prefix("<!-- ")
+            .and_then(|line| line.strip_suffix(" -->"))
+        else {
+            continue;
+        };
+        let rows: Vec<Vec<String>> = lines
+            .by_ref()
+            .take_while(|line| line.starts_with('|'))
+            .skip(2)
+            .map(|line| {
+                let cells = line.trim_matches('|').split(" | ");
+                cells
+                    .map(|cell| cell.trim().trim_matches('`').to_owned())
+                    .collect()
+            })
+            .collect();
+        assert!(!rows.is_empty(), "no table under {title:?}");
+        let before = tables.insert(title.to_owned(), rows);
+        assert!(before.is_none(), "two tables under {title:?}");
+    }
+    tables
+}
+
+#[track_caller]
+fn table(title: &str) -> Vec<Vec<String>> {
+    let found = tables().remove(title);
+    found.unwrap_or_else(|| panic!("docs/FORMAT.md has no table {title:?}"))
+}
+
+fn number(text: &str) -> u64 {
+    text.parse()
+        .unwrap_or_else(|_| panic!("{text:?} is no number"))
+}
+
+fn size_of_field<T, F>(_: impl Fn(&T) -> &F) -> u64 {
+    size_of::<F>() as u64
+}
+
+/// Offset, size and name of every field of a struct.
+macro_rules! fields {
+    ($type:ident: $($field:ident)*) => {
+        vec![$((
+            offset_of!($type, $field) as u64,
+            size_of_field(|it: &$type| &it.$field),
+            stringify!($field),
+        )),*]
+    };
+}
+
+/// Holds the table of a struct: every field, at its place, of its size, in order, without a gap.
+#[track_caller]
+fn assert_struct(name: &str, size: usize, fields: Vec<(u64, u64, &str)>) {
+    let rows = table(&format!("struct {name} {size}"));
+    let documented: Vec<_> = rows
+        .iter()
+        .map(|row| (number(&row[0]), number(&row[1]), row[2].as_str()))
+        .collect();
+    assert_eq!(documented, fields, "{name}");
+    let mut end = 0;
+    for (offset, bytes, field) in fields {
+        assert_eq!(offset, end, "{name}.{field} leaves a gap before it");
+        end = offset + bytes;
+    }
+    assert_eq!(end, size as u64, "{name}");
+}
+
+macro_rules! assert_struct {
+    ($type:ident: $($field:ident)*) => {
+        assert_struct(stringify!($type), size_of::<$type>(), fields!($type: $($field)*));
+    };
+}
+
+#[test]
+fn structs() {
+    assert_struct!(Superblock: magic version block_bytes uuid compatible read_only_compatible
+        incompatible sequence created hash_seed pool_bytes chunk_bytes thread_slots
+        thread_slot_bytes state_at slots_at replica_at label reserved_head regions file_systems
+        zones reserved_tail reserved_check checksum);
+    assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
+    assert_struct!(FsRecord: in_use namespace root name reserved);
+    assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks reserved);
+    assert_struct!(Inode: identity owner links btime parent xattr_root acl_root project checksum
+        size mtime ctime atime root more_roots cachelet pattern);
+    assert_struct!(EntryHead: life target cookie parent generation checksum name_hash name_len
+        flags);
+    assert_struct!(LogExtentHead: owner next base_cookie flags checksum);
+    assert_struct!(TextHead: owner len checksum);
+}
+
+#[test]
+fn word_offsets_are_those_of_the_structs() {
+    let at = |rows: &[Vec<String>], field: &str| {
+        let row = rows.iter().find(|row| row[2] == field).unwrap();
+        number(&row[0])
+    };
+    let inode = table("struct Inode 128");
+    for (offset, field) in [
+        (Inode::IDENTITY, "identity"),
+        (Inode::OWNER, "owner"),
+        (Inode::LINKS, "links"),
+        (Inode::BTIME, "btime"),
+        (Inode::PARENT, "parent"),
+        (Inode::CHECK, "project"),
+        (Inode::SIZE, "size"),
+        (Inode::MTIME, "mtime"),
+        (Inode::CTIME, "ctime"),
+        (Inode::ATIME, "atime"),
+        (Inode::ROOT, "root"),
+        (Inode::CACHELET, "cachelet"),
+    ] {
+        assert_eq!(offset, at(&inode, field), "{field}");
+    }
+    let entry = table("struct EntryHead 48");
+    for (offset, field) in [
+        (Entry::LIFE, "life"),
+        (Entry::TARGET, "target"),
+        (Entry::COOKIE, "cookie"),
+        (Entry::PARENT, "parent"),
+        (Entry::CHECK, "generation"),
+        (Entry::NAME_WORD, "name_hash"),
+    ] {
+        assert_eq!(offset, at(&entry, field), "{field}");
+    }
+    assert_eq!(Entry::NAME, 48);
+    let extent = table("struct LogExtentHead 32");
+    assert_eq!(LogExtentHead::NEXT, at(&extent, "next"));
+    for (kind, bytes, words_at, words) in [
+        (LogExtentKind::Small, SLOT_BYTES, 32, 12),
+        (LogExtentKind::Large, BLOCK_BYTES, 64, 504),
+    ] {
+        assert_eq!(
+            (kind.bytes(), kind.words_at(), kind.words()),
+            (bytes, words_at, words)
+        );
+    }
+}
+
+#[test]
+fn offsets_without_a_struct() {
+    let check = |name: &str, expected: &[(&str, u64)]| {
+        let rows = table(&format!("offsets {name}"));
+        let documented: Vec<_> = rows
+            .iter()
+            .map(|row| (row[2].as_str(), number(&row[0])))
+            .collect();
+        assert_eq!(documented, expected, "{name}");
+        for pair in rows.windows(2) {
+            assert!(number(&pair[0][0]) + number(&pair[0][1]) <= number(&pair[1][0]));
+        }
+    };
+    check(
+        "PoolState",
+        &[
+            ("WORD", PoolState::WORD),
+            ("BOOT_ID", PoolState::BOOT_ID),
+            ("PID", PoolState::PID),
+            ("OPENED", PoolState::OPENED),
+            ("LIVE_MAP_CHECK", PoolState::LIVE_MAP_CHECK),
+            ("INODES", PoolState::INODES),
+            ("BLOCKS", PoolState::BLOCKS),
+            ("SAVED_CHECK", PoolState::SAVED_CHECK),
+        ],
+    );
+    check(
+        "JournalHead",
+        &[
+            ("AT", JournalHead::AT),
+            ("CHECK", JournalHead::CHECK),
+            ("PAIRS", JournalHead::PAIRS),
+        ],
+    );
+    let pairs = &table("offsets JournalHead")[2];
+    assert_eq!(number(&pairs[1]), 16 * JOURNAL_MAX_PAIRS as u64);
+}
+
+#[test]
+fn constants() {
+    let rows = table("constants");
+    macro_rules! expect {
+        ($($name:ident)*) => {
+            vec![$((stringify!($name).to_owned(), u64::try_from($name).unwrap())),*]
+        };
+    }
+    #[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)]
+    let expected = expect!(VERSION BLOCK_BYTES SLOT_BYTES SLOTS_PER_BLOCK THREAD_SLOT_BYTES
+        ROOT_SLOT POOL_MIN_BYTES REGION_MAX FS_MAX ZONE_MAX NAME_MAX ENTRY_MAX_SLOTS
+        JOURNAL_MAX_PAIRS RUN_BLOCKS TEXT_SLOT_MAX TEXT_BLOCK_MAX);
+    let documented: Vec<_> = rows
+        .iter()
+        .map(|row| (row[0].clone(), number(&row[1])))
+        .collect();
+    assert_eq!(documented, expected);
+    assert_eq!(&MAGIC, b"VELLUMFS");
+    assert!(table("struct Superblock 4096")[0][3].contains("VELLUMFS"));
+    assert_eq!(
+        (
+            features::COMPATIBLE,
+            features::READ_ONLY_COMPATIBLE,
+            features::INCOMPATIBLE
+        ),
+        (0, 0, 0),
+        "the document says that no feature is defined"
+    );
+}
+
+/// Holds the table of a word: its fields cover all bits in order, and each named field has the
+/// bits that change with it in `fields`; the others are reserved.
+#[track_caller]
+fn assert_word(name: &str, fields: &[(&str, u64)]) {
+    let mut end = 0;
+    let mut named = Vec::new();
+    for row in table(&format!("word {name}")) {
+        let (from, to) = row[0].split_once("..").expect("bits are a..b");
+        let (from, to) = (number(from), number(to));
+        assert_eq!(from, end, "{name}: bits before {}", row[1]);
+        assert!(to > from && to <= 64, "{name}: {}", row[1]);
+        end = to;
+        let mask = (u64::MAX >> (64 - (to - from))) << from;
+        if row[1] != "reserved" {
+            named.push((row[1].clone(), mask));
+        }
+    }
+    assert_eq!(end, 64, "{name}");
+    let expected: Vec<_> = fields
+        .iter()
+        .map(|(field, mask)| ((*field).to_owned(), *mask))
+        .collect();
+    assert_eq!(named, expected, "{name}");
+}
+
+#[test]
+fn words() {
+    let byte = |at: u32| 0xFFu64 << at;
+    let zero = StateWord::new(PoolPhase::Clean, 0).0 & !0xFF;
+    assert_word(
+        "StateWord",
+        &[
+            ("phase", byte(0)),
+            (
+                "epoch",
+                zero ^ (StateWord::new(PoolPhase::Clean, u32::MAX).0 & !0xFF),
+            ),
+        ],
+    );
+    assert_eq!(StateWord::new(PoolPhase::Clean, 0).0, 1);
+    assert_eq!(StateWord::new(PoolPhase::Dirty, 0).0, 2);
+    assert_word(
+        "JournalHead",
+        &[
+            ("count", JournalHead::new(0, 0xFFFF).0),
+            ("sequence", JournalHead::new(u32::MAX, 0).0),
+        ],
+    );
+    let chunk = ChunkWord::new(3, ChunkKind::Inodes, 0xFF).0;
+    assert_eq!(chunk & 0xFFFF_FFFF, 0xFF01);
+    assert_eq!(chunk >> 32, u64::from(checksum_words(&[3, 0xFF01])));
+    assert_word(
+        "ChunkWord",
+        &[
+            ("kind", byte(0)),
+            ("file system", byte(8)),
+            ("check", !0xFFFF_FFFF),
+        ],
+    );
+    let identity = IdentityWord::new(InodeState::Free, FileKind::Fifo, 0, 0);
+    assert_eq!(identity.0, 1 << 8);
+    let full = IdentityWord::new(InodeState::Free, FileKind::Fifo, u16::MAX, 0);
+    let aged = IdentityWord::new(InodeState::Free, FileKind::Fifo, 0, u32::MAX);
+    assert_word(
+        "IdentityWord",
+        &[
+            ("state", byte(0)),
+            ("kind", byte(8)),
+            ("mode", full.0 ^ identity.0),
+            ("generation", aged.0 ^ identity.0),
+        ],
+    );
+    assert_word(
+        "OwnerWord",
+        &[
+            ("user", OwnerWord::new(u32::MAX, 0).0),
+            ("group", OwnerWord::new(0, u32::MAX).0),
+        ],
+    );
+    assert_word(
+        "LinksWord",
+        &[
+            ("links", LinksWord::new(u32::MAX, 0).0),
+            ("flags", LinksWord::new(0, u32::MAX).0),
+        ],
+    );
+    let valid = MapRoot::new(0, 0).0;
+    assert_word(
+        "MapRoot",
+        &[
+            ("id", MapRoot::new(0, u32::MAX).0 ^ valid),
+            ("zone", MapRoot::new(u16::MAX, 0).0 ^ valid),
+            ("beyond", 1 << 62),
+            ("valid", valid),
+        ],
+    );
+    assert_word(
+        "LifeWord",
+        &[
+            ("time", LifeWord::dead(i64::MAX).0),
+            ("valid", LifeWord::alive(0).0),
+        ],
+    );
+    assert_word(
+        "TargetWord",
+        &[
+            (
+                "inode",
+                TargetWord::new(u64::MAX, FileKind::Fifo).0 ^ 1 << 48,
+            ),
+            ("kind", byte(48)),
+        ],
+    );
+    assert_word(
+        "LogWord",
+        &[
+            ("pending", LogWord::pending(0).0),
+            ("entry", LogWord::settled(u64::MAX >> 1).0),
+        ],
+    );
+    assert_word(
+        "MapWord",
+        &[
+            ("logical", MapWord::key(0, u32::MAX)),
+            ("id", MapWord::key(u32::MAX, 0)),
+            ("state", MapWord::new(MapState::Limbo, 0, 0).0),
+        ],
+    );
+}
+
+/// Holds the table of an enum: `name_of` gives the name of each number that is one.
+#[track_caller]
+fn assert_enum(name: &str, name_of: impl Fn(u8) -> Option<String>) {
+    let rows = table(&format!("enum {name}"));
+    let documented: Vec<_> = rows
+        .iter()
+        .map(|row| (number(&row[0]), row[1].clone()))
+        .collect();
+    let expected: Vec<_> = (0..=u8::MAX)
+        .filter_map(|number| Some((u64::from(number), name_of(number)?)))
+        .collect();
+    assert_eq!(documented, expected, "{name}");
+}
+
+fn debug(value: impl std::fmt::Debug) -> String {
+    format!("{value:?}")
+}
+
+#[test]
+fn enums() {
+    assert_enum("FileKind", |n| FileKind::from_u8(n).map(debug));
+    assert_enum("InodeState", |n| IdentityWord(n.into()).state().map(debug));
+    assert_enum("MapState", |n| {
+        (n < 4).then(|| debug(MapWord(u64::from(n) << 62).state()))
+    });
+    assert_enum("ChunkKind", |n| {
+        let low = u64::from(n);
+        let check = u64::from(checksum_words(&[5, low])) << 32;
+        let word = ChunkWord(if n == 0 { 0 } else { low | check });
+        word.decode(5).map(|(kind, _)| debug(kind))
+    });
+    assert_enum("NamespaceKind", |n| {
+        (u32::from(n) == NamespaceKind::Direct as u32).then(|| debug(NamespaceKind::Direct))
+    });
+    assert_enum("MappingKind", |n| {
+        (u32::from(n) == MappingKind::HashFs as u32).then(|| debug(MappingKind::HashFs))
+    });
+}
+
+#[test]
+fn values() {
+    let inode = Inode {
+        identity: IdentityWord::new(InodeState::Live, FileKind::File, 0o644, 7).0,
+        btime: 99,
+        ..Inode::default()
+    };
+    let pairs = [JournalPair::store(4096, 77)];
+    let expected = [
+        ("checksum(\"123456789\")", checksum(b"123456789").into()),
+        ("checksum_words(1, 2)", checksum_words(&[1, 2]).into()),
+        ("mix(1)", mix(1)),
+        (
+            "name_hash(24301, \"file\")",
+            name_hash(24301, b"file").into(),
+        ),
+        ("home_line(24301, 5, 3, 64)", home_line(24301, 5, 3, 64)),
+        (
+            "home_line(24301, 1073741823, 4294967295, 134217728)",
+            home_line(24301, 0x3FFF_FFFF, u32::MAX, 1 << 27),
+        ),
+        (
+            "chunk_word(7, Entries)",
+            ChunkWord::new(7, ChunkKind::Entries, 0).0,
+        ),
+        (
+            "journal_check(2, 5, 4096, 77)",
+            JournalHead::new(5, 1).seal(2, &pairs),
+        ),
+        (
+            "inode_checksum(5, Live, File, 7, 99)",
+            inode.expected_checksum(5).into(),
+        ),
+    ];
+    let expected = expected.map(|(text, value)| (text.to_owned(), format!("{value:#x}")));
+    let documented: Vec<_> = table("values")
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1].clone()))
+        .collect();
+    assert_eq!(documented, expected);
+}
+
+#[test]
+fn every_marked_table_is_held() {
+    let known = ["struct ", "word ", "enum ", "offsets "];
+    let held = |title: &str| {
+        title == "constants"
+            || title == "values"
+            || known.iter().any(|kind| title.starts_with(kind))
+    };
+    let count = |kind: &str| {
+        tables()
+            .keys()
+            .filter(|title| title.starts_with(kind))
+            .count()
+    };
+    assert!(
+        tables().keys().all(|title| held(title)),
+        "{:?}",
+        tables().keys()
+    );
+    assert_eq!(
+        (
+            count("struct"),
+            count("word"),
+            count("enum"),
+            count("offsets")
+        ),
+        (8, 11, 6, 2)
+    );
+}
