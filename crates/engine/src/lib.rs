@@ -15,6 +15,8 @@
 
 mod alloc;
 mod cachelet;
+#[cfg(test)]
+mod checking;
 mod core;
 mod data;
 mod error;

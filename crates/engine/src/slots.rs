@@ -65,6 +65,12 @@ thread_local! {
 }
 static NEXT_HINT: AtomicU32 = AtomicU32::new(0);
 
+/// Lets this thread choose its slot anew, so that schedules can be repeated.
+#[cfg(test)]
+pub(crate) fn forget_hint() {
+    HINT.set(0);
+}
+
 /// A running operation: exclusive use of a slot and a pinned epoch, until dropped.
 pub(crate) struct Op<'a, M: Memories> {
     pub(crate) core: &'a Core<M>,

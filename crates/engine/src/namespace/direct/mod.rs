@@ -15,7 +15,7 @@
 
 mod build;
 mod create;
-mod evict;
+pub(crate) mod evict;
 pub(crate) mod index;
 mod list;
 pub(crate) mod log;

@@ -1,0 +1,158 @@
+//! Whole operations beside each other.
+
+use super::world::{World, explore};
+use crate::Error;
+use crate::fs::RenameFlags;
+
+macro_rules! together {
+    ($world:expr, $($job:expr),+ $(,)?) => {
+        $world.together(vec![$(Box::new($job)),+])
+    };
+}
+
+#[test]
+fn one_of_two_creations_of_a_name_wins() {
+    explore(2000, |world| {
+        let made = together!(world, |w: World| w.file("/n").is_ok(), |w: World| w
+            .mkdir("/n")
+            .is_ok());
+        assert_eq!(made.into_iter().filter(|&made| made).count(), 1);
+    });
+}
+
+#[test]
+fn a_directory_is_removed_or_filled_but_not_both() {
+    explore(2000, |world| {
+        drop(world.mkdir("/d").unwrap());
+        let done = together!(
+            world,
+            |w: World| w.file("/d/f").is_ok(),
+            |w: World| w.rmdir("/d").is_ok(),
+            |w: World| {
+                w.squeeze();
+                true
+            }
+        );
+        assert!(done[0] != done[1], "{done:?}");
+        assert_eq!(world.see("/d/f").is_some(), done[0]);
+        assert_eq!(world.see("/d").is_some(), done[0]);
+    });
+}
+
+#[test]
+fn links_made_beside_the_last_unlink_keep_the_file_or_fail() {
+    explore(2000, |world| {
+        let file = world.file("/a").unwrap();
+        let done = together!(
+            world,
+            |w: World| w.unlink("/a").is_ok(),
+            move |w: World| w.link(&file, "/b").is_ok(),
+            |w: World| w.see("/a").is_none_or(|seen| seen.nlink > 0)
+        );
+        assert!(done[0]);
+        assert_eq!(world.see("/b").is_some(), done[1]);
+    });
+}
+
+#[test]
+fn renames_that_cross_lose_nothing() {
+    explore(2000, |world| {
+        let (a, b) = (world.mkdir("/a").unwrap(), world.mkdir("/b").unwrap());
+        let inner = world.file("/a/f").unwrap().ino();
+        drop((a, b));
+        let done = together!(
+            world,
+            |w: World| w.rename("/a/f", "/b/f", RenameFlags::empty()).is_ok(),
+            |w: World| w.rename("/b", "/a/b", RenameFlags::empty()).is_ok(),
+            |w: World| w.rename("/a", "/b/a", RenameFlags::empty()).is_ok(),
+        );
+        assert!(!(done[1] && done[2]), "a loop");
+        let places = ["/a/f", "/b/f", "/a/b/f", "/b/a/f", "/a/b/a/f"];
+        let found: Vec<_> = places.iter().filter_map(|path| world.see(path)).collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].ino, inner);
+    });
+}
+
+#[test]
+fn a_replaced_name_is_there_all_the_time() {
+    explore(2000, |world| {
+        drop((world.file("/old").unwrap(), world.file("/new").unwrap()));
+        together!(
+            world,
+            |w: World| w.rename("/old", "/new", RenameFlags::empty()).unwrap(),
+            |w: World| assert!(w.see("/new").is_some()),
+            |w: World| assert!(matches!(w.file("/new"), Err(Error::Exists)))
+        );
+    });
+}
+
+#[test]
+fn eviction_hides_no_name() {
+    explore(2000, |world| {
+        drop((world.mkdir("/d").unwrap(), world.file("/d/stays").unwrap()));
+        together!(
+            world,
+            |w: World| w.squeeze(),
+            |w: World| assert!(w.see("/d/stays").is_some()),
+            |w: World| assert!(matches!(w.mkdir("/d/stays"), Err(Error::Exists)))
+        );
+    });
+}
+
+#[test]
+fn names_removed_beside_eviction_stay_removed() {
+    explore(3000, |world| {
+        drop((world.mkdir("/d").unwrap(), world.file("/d/f").unwrap()));
+        together!(
+            world,
+            |w: World| {
+                w.unlink("/d/f").unwrap();
+                assert!(w.see("/d/f").is_none());
+            },
+            |w: World| w.squeeze(),
+            |w: World| w.glance("/d/f")
+        );
+        assert!(world.see("/d/f").is_none());
+    });
+}
+
+#[test]
+fn names_exchanged_are_there_all_the_time() {
+    explore(2000, |world| {
+        drop((world.file("/a").unwrap(), world.file("/b").unwrap()));
+        together!(
+            world,
+            |w: World| drop(w.rename("/a", "/b", RenameFlags::EXCHANGE)),
+            |w: World| assert!(w.see("/a").is_some()),
+            |w: World| w.unlink("/b").unwrap()
+        );
+        assert!(world.see("/a").is_some() && world.see("/b").is_none());
+    });
+}
+
+#[test]
+fn a_listing_beside_recycling_and_compaction_gives_each_name_once() {
+    explore(100, |world| {
+        drop(world.mkdir("/d").unwrap());
+        drop(world.file("/d/first").unwrap());
+        for _ in 0..600 {
+            drop(world.file("/d/f").unwrap());
+            world.unlink("/d/f").unwrap();
+        }
+        drop(world.file("/d/last").unwrap());
+        together!(
+            world,
+            |w: World| w.maintain(),
+            |w: World| drop(w.file("/d/new").unwrap()),
+            |w: World| {
+                let listed = w.list("/d").unwrap();
+                let names: Vec<_> = listed.iter().map(|(name, _)| &name[..]).collect();
+                assert!(
+                    names == ["first", "last"] || names == ["first", "last", "new"],
+                    "{names:?}"
+                );
+            }
+        );
+    });
+}

@@ -1,0 +1,138 @@
+//! Memory every access of which lets another thread go first.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use shuttle::sync::atomic::AtomicU64;
+use vellum_media::{HeapMemory, MediaKind, Memories, Memory, Persistent};
+
+/// Memory for [`shuttle`]: sequentially consistent, scheduled before each access once it is armed.
+pub(super) struct ShuttleMemory {
+    heap: HeapMemory,
+    armed: AtomicBool,
+    point: AtomicU64,
+}
+
+/// Pool and arena of [`ShuttleMemory`].
+pub(super) struct Shuttled;
+
+impl Memories for Shuttled {
+    type Pool = ShuttleMemory;
+    type Arena = ShuttleMemory;
+}
+
+impl ShuttleMemory {
+    /// Zeroed memory that is not yet armed.
+    pub(super) fn new(len: u64) -> Self {
+        Self {
+            heap: HeapMemory::new(len),
+            armed: AtomicBool::new(false),
+            point: AtomicU64::new(0),
+        }
+    }
+
+    /// From now on accesses are points of scheduling.
+    pub(super) fn arm(&self, armed: bool) {
+        self.armed.store(armed, Ordering::Relaxed);
+    }
+
+    /// The memory behind.
+    fn at_point(&self) -> &HeapMemory {
+        if self.armed.load(Ordering::Relaxed) {
+            self.point.load(Ordering::SeqCst);
+        }
+        &self.heap
+    }
+}
+
+/// Bytes moved without a point of scheduling between them.
+const PIECE: usize = 64;
+
+impl Memory for ShuttleMemory {
+    fn len(&self) -> u64 {
+        self.heap.len()
+    }
+
+    fn damaged(&self) -> Option<u64> {
+        self.heap.damaged()
+    }
+
+    fn load(&self, at: u64, order: Ordering) -> u64 {
+        self.at_point().load(at, order)
+    }
+
+    fn store(&self, at: u64, value: u64, order: Ordering) {
+        self.at_point().store(at, value, order);
+    }
+
+    fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.at_point().compare_exchange(at, current, new)
+    }
+
+    fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        self.at_point().fetch_add(at, value)
+    }
+
+    fn fetch_or(&self, at: u64, bits: u64) -> u64 {
+        self.at_point().fetch_or(at, bits)
+    }
+
+    fn fetch_and(&self, at: u64, bits: u64) -> u64 {
+        self.at_point().fetch_and(at, bits)
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) {
+        for (piece, from) in out.chunks_mut(PIECE).zip((at..).step_by(PIECE)) {
+            self.at_point().read(from, piece);
+        }
+    }
+
+    fn write(&self, at: u64, data: &[u8]) {
+        for (piece, to) in data.chunks(PIECE).zip((at..).step_by(PIECE)) {
+            self.at_point().write(to, piece);
+        }
+    }
+
+    fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {
+        self.at_point().bytes_equal(at, expected)
+    }
+
+    fn match_line(&self, at: u64, mask: u64, want: u64) -> u8 {
+        self.at_point().match_line(at, mask, want)
+    }
+
+    fn load_line(&self, at: u64) -> [u64; 8] {
+        self.at_point().load_line(at)
+    }
+
+    fn prefetch(&self, _at: u64) {}
+
+    fn relax(&self, tries: u32) {
+        if self.armed.load(Ordering::Relaxed) {
+            shuttle::thread::yield_now();
+        } else {
+            assert!(tries < 1000, "nobody is left that could end this wait");
+        }
+    }
+}
+
+impl Persistent for ShuttleMemory {
+    fn flush(&self, _at: u64, _len: u64) {}
+
+    fn fence(&self) {}
+
+    fn write_through(&self, at: u64, data: &[u8]) {
+        self.write(at, data);
+    }
+
+    fn zero_through(&self, at: u64, len: u64) {
+        self.write(at, &vec![0; len as usize]);
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn kind(&self) -> MediaKind {
+        MediaKind::Memory
+    }
+}

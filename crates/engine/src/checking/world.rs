@@ -1,0 +1,274 @@
+//! A tiny file system for scenarios: by paths, with everything looked over at the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, Runner};
+use vellum_layout::FileKind;
+
+use super::shuttle_memory::{ShuttleMemory, Shuttled};
+use crate::cachelet::{Cachelet, field};
+use crate::core::header;
+use crate::fs::{Cred, Fs, ListPosition, Node, RenameFlags};
+use crate::mount::{FormatOptions, MountOptions, attach, format};
+use crate::namespace::direct::evict;
+use crate::slots::{self, Tally};
+use crate::{Clock, Error, Result};
+use vellum_media::Memory;
+
+const POOL_BYTES: u64 = 1 << 20;
+const SEED: u64 = 0x5EED_0F5C_4ED5;
+/// Preemptions that the scheduler of probabilistic concurrency testing chooses.
+const PCT_DEPTH: usize = 3;
+
+/// A file system that any number of the model's threads use.
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) fs: Arc<Fs<Shuttled>>,
+}
+
+/// What stands under a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) ino: u64,
+    pub(super) nlink: u32,
+    pub(super) kind: FileKind,
+}
+
+/// Runs `scenario` under `count` schedules drawn at random and as many that probabilistic
+/// concurrency testing chooses.
+pub(super) fn explore(count: usize, scenario: fn(World)) {
+    let count = count * super::long_factor().unwrap_or(1);
+    run(RandomScheduler::new_from_seed(SEED, count), scenario);
+    run(
+        PctScheduler::new_from_seed(SEED, PCT_DEPTH, count),
+        scenario,
+    );
+}
+
+fn run(scheduler: impl Scheduler + 'static, scenario: fn(World)) {
+    let mut config = Config::new();
+    config.failure_persistence = shuttle::FailurePersistence::Print;
+    config.stack_size = 1 << 20;
+    Runner::new(scheduler, config).run(move || {
+        slots::forget_hint();
+        let world = World::new();
+        scenario(world.clone());
+        world.look_over();
+    });
+}
+
+impl World {
+    fn new() -> Self {
+        let pool = ShuttleMemory::new(POOL_BYTES);
+        let options = FormatOptions {
+            metadata_bytes: None,
+            thread_slots: Some(4),
+            label: String::new(),
+            uuid: [1; 16],
+            hash_seed: 7,
+            now_ns: 1,
+            owner: (0, 0),
+            known_zero: true,
+        };
+        format(&pool, &options).unwrap();
+        let options = MountOptions {
+            cache_entries: 64,
+            clock: Clock::Counter(AtomicI64::new(10)),
+            ..MountOptions::default()
+        };
+        let (fs, _) = attach::<Shuttled>(pool, |len| Ok(ShuttleMemory::new(len)), options).unwrap();
+        Self { fs }
+    }
+
+    /// From now on other threads may go first at every access.
+    fn arm(&self, armed: bool) {
+        self.fs.core.pool.arm(armed);
+        self.fs.core.arena.arm(armed);
+    }
+
+    /// Runs jobs beside each other; gives what they gave.
+    pub(super) fn together<T: Send + 'static>(
+        &self,
+        jobs: Vec<Box<dyn FnOnce(World) -> T + Send>>,
+    ) -> Vec<T> {
+        self.arm(true);
+        let spawn = |job: Box<dyn FnOnce(World) -> T + Send>| {
+            let world = self.clone();
+            shuttle::thread::spawn(move || job(world))
+        };
+        let threads: Vec<_> = jobs.into_iter().map(spawn).collect();
+        let given = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        self.arm(false);
+        given
+    }
+
+    fn split<'p>(&self, path: &'p str) -> Result<(Node<Shuttled>, &'p [u8])> {
+        let (dir, name) = path.rsplit_once('/').unwrap();
+        let dir = self.node(if dir.is_empty() { "/" } else { dir })?;
+        Ok((dir, name.as_bytes()))
+    }
+
+    pub(super) fn node(&self, path: &str) -> Result<Node<Shuttled>> {
+        self.fs
+            .find(&Cred::root(), &self.fs.root(), path.as_bytes(), false)
+    }
+
+    pub(super) fn mkdir(&self, path: &str) -> Result<Node<Shuttled>> {
+        let (dir, name) = self.split(path)?;
+        self.fs.mkdir(&Cred::root(), &dir, name, 0o755)
+    }
+
+    pub(super) fn file(&self, path: &str) -> Result<Node<Shuttled>> {
+        let (dir, name) = self.split(path)?;
+        self.fs
+            .mknod(&Cred::root(), &dir, name, FileKind::File, 0o644, 0)
+    }
+
+    pub(super) fn see(&self, path: &str) -> Option<Seen> {
+        match self
+            .fs
+            .stat(&Cred::root(), &self.fs.root(), path.as_bytes(), false)
+        {
+            Ok(attr) => Some(Seen {
+                ino: attr.ino,
+                nlink: attr.nlink,
+                kind: attr.kind,
+            }),
+            Err(Error::NotFound | Error::NotDirectory) => None,
+            Err(error) => panic!("{path}: {error:?}"),
+        }
+    }
+
+    /// Looks a path up, whatever comes of it.
+    pub(super) fn glance(&self, path: &str) {
+        self.see(path);
+    }
+
+    pub(super) fn unlink(&self, path: &str) -> Result<()> {
+        let (dir, name) = self.split(path)?;
+        self.fs.unlink(&Cred::root(), &dir, name)
+    }
+
+    pub(super) fn rmdir(&self, path: &str) -> Result<()> {
+        let (dir, name) = self.split(path)?;
+        self.fs.rmdir(&Cred::root(), &dir, name)
+    }
+
+    pub(super) fn link(&self, file: &Node<Shuttled>, path: &str) -> Result<()> {
+        let (dir, name) = self.split(path)?;
+        self.fs.link(&Cred::root(), file, &dir, name)
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
+        let (from_dir, from) = self.split(from)?;
+        let (to_dir, to) = self.split(to)?;
+        self.fs
+            .rename(&Cred::root(), &from_dir, from, &to_dir, to, flags)
+    }
+
+    pub(super) fn list(&self, path: &str) -> Result<Vec<(String, u64)>> {
+        let mut names = Vec::new();
+        let dir = self.node(path)?;
+        self.fs
+            .list(&dir, 0, &mut ListPosition::default(), &mut |entry| {
+                names.push((String::from_utf8(entry.name.to_vec()).unwrap(), entry.ino));
+                true
+            })?;
+        Ok(names)
+    }
+
+    /// Does the background work that is due.
+    pub(super) fn maintain(&self) {
+        self.fs.maintain().unwrap();
+    }
+
+    /// Does all background work, evicting whatever can be.
+    pub(super) fn squeeze(&self) {
+        self.fs.reclaim_now().unwrap();
+    }
+
+    /// Takes the names in a directory out of the index.
+    pub(super) fn forget(&self, path: &str) {
+        if let Ok(dir) = self.node(path) {
+            evict::forget_names(&self.fs.core, dir.cachelet);
+        }
+    }
+
+    /// Looks the whole tree and the arena over, closes, and opens again.
+    fn look_over(&self) {
+        let mut names = BTreeMap::new();
+        let inodes = self.walk("/", &mut names);
+        for (ino, (count, nlink)) in names {
+            assert_eq!(count, nlink, "names of inode {ino}");
+        }
+        self.squeeze();
+        let core = &self.fs.core;
+        assert_eq!(core.total(Tally::Inodes), inodes, "inodes in use");
+        self.check_free_cachelets();
+        self.fs.close().unwrap();
+        let used = core.cachelets_used();
+        assert!(used < core.map.cachelet_count);
+    }
+
+    /// Counts the inodes below `path`; notes files' names and link counts.
+    fn walk(&self, path: &str, names: &mut BTreeMap<u64, (u32, u32)>) -> u64 {
+        let mut inodes = 1;
+        let listed = self.list(path).unwrap();
+        let dir = self.node(path).unwrap();
+        assert_eq!(
+            self.fs.children(&dir).unwrap(),
+            listed.len() as u64,
+            "children of {path}"
+        );
+        let mut subdirectories = 0;
+        for (name, ino) in listed {
+            let child = format!("{}/{name}", path.trim_end_matches('/'));
+            let seen = self
+                .see(&child)
+                .unwrap_or_else(|| panic!("{child} listed, not found"));
+            assert_eq!(seen.ino, ino, "{child}");
+            if seen.kind == FileKind::Directory {
+                subdirectories += 1;
+                inodes += self.walk(&child, names);
+            } else {
+                let entry = names.entry(ino).or_insert((0, seen.nlink));
+                entry.0 += 1;
+                inodes += u64::from(entry.0 == 1);
+            }
+        }
+        assert_eq!(
+            self.see(path).unwrap().nlink,
+            2 + subdirectories,
+            "links of {path}"
+        );
+        inodes
+    }
+
+    fn check_free_cachelets(&self) {
+        let core = &self.fs.core;
+        let word = |at| core.arena.load(at, Ordering::Relaxed);
+        let mut next = word(header::CACHELET_FREE) & 0xFFFF_FFFF;
+        let mut count = 0;
+        while next != 0 {
+            let cachelet = Cachelet(next as u32);
+            assert_eq!(core.ino(cachelet), 0, "a free cachelet is in use");
+            count += 1;
+            assert!(
+                count <= core.map.cachelet_count,
+                "the free cachelets run in a circle"
+            );
+            next = core.get(cachelet, field::NEXT) & 0xFFFF_FFFF;
+        }
+        assert_eq!(
+            word(header::CACHELETS_FREE),
+            count,
+            "free cachelets counted"
+        );
+    }
+}
