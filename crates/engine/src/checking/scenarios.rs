@@ -156,3 +156,53 @@ fn a_listing_beside_recycling_and_compaction_gives_each_name_once() {
         );
     });
 }
+
+#[test]
+fn a_name_removed_as_soon_as_it_is_made_stays_removed() {
+    explore(2000, |world| {
+        let done = together!(
+            world,
+            |w: World| w.file("/n").is_ok(),
+            |w: World| w.unlink("/n").is_ok(),
+            |w: World| w.rename("/n", "/m", RenameFlags::empty()).is_ok(),
+        );
+        assert_eq!(world.see("/n").is_some(), !done[1] && !done[2]);
+        assert_eq!(
+            world.see("/m").is_some(),
+            done[2] && world.see("/n").is_none()
+        );
+    });
+}
+
+#[test]
+fn a_name_evicted_while_it_is_first_looked_up_holds_nothing() {
+    explore(2000, |world| {
+        drop((
+            world.mkdir("/d").unwrap(),
+            world.file("/d/f").unwrap(),
+            world.file("/d/g").unwrap(),
+        ));
+        world.squeeze();
+        world.squeeze();
+        assert!(world.see("/d/g").is_some());
+        together!(world, |w: World| w.forget("/d"), |w: World| assert!(
+            w.see("/d/f").is_some()
+        ));
+        world.unlink("/d/f").unwrap();
+    });
+}
+
+#[test]
+fn a_removal_overtaken_by_eviction_drops_only_what_it_holds() {
+    explore(3000, |world| {
+        drop((
+            world.mkdir("/d").unwrap(),
+            world.file("/d/f").unwrap(),
+            world.file("/d/g").unwrap(),
+        ));
+        together!(world, |w: World| w.unlink("/d/f").unwrap(), |w: World| {
+            w.forget("/d");
+            assert!(w.see("/d/g").is_some());
+        });
+    });
+}

@@ -93,7 +93,7 @@ impl<M: Memories> Op<'_, M> {
         core.pool.fence();
         self.log_write(&draft);
         self.note_change(dir, now, i64::from(new.kind == FileKind::Directory));
-        core.index_set(pair, pair.entry, value.with(ValueWord::READABLE));
+        core.index_release(pair, value.with(ValueWord::READABLE));
         Ok(cachelet)
     }
 
@@ -309,7 +309,7 @@ impl<M: Memories> Op<'_, M> {
         self.log_write(&draft);
         self.note_change(dir, now, 0);
         self.store_links(target, now);
-        core.index_set(pair, pair.entry, value.with(ValueWord::READABLE));
+        core.index_release(pair, value.with(ValueWord::READABLE));
         Ok(())
     }
 

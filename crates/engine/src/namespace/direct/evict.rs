@@ -127,7 +127,8 @@ fn drop_pair<M: Memories>(op: &Op<'_, M>, parent: u64, name: &[u8], head: &Entry
     if !pair.value.has(ValueWord::READABLE) || pair.value.has(busy) {
         return;
     }
-    let Some(flagged) = core.index_update(pair, pair.value.with(ValueWord::DELETING)) else {
+    // Not as one being deleted: lookups may give such a one a cachelet.
+    let Some(flagged) = core.index_update(pair, pair.value.with(ValueWord::RENAMING)) else {
         return;
     };
     op.index_remove(flagged);

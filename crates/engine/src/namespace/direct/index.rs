@@ -320,10 +320,18 @@ impl<M: Memories> Core<M> {
         None
     }
 
-    /// Stores a value into a pair that the caller's flag protects.
+    /// Gives a pair that the caller's flag protects another entry. `value` still has the flag:
+    /// without it the pair could be anybody's before the entry is stored.
     pub(crate) fn index_set(&self, pair: Pair, entry: EntryWord, value: ValueWord) {
+        debug_assert!(value.has(ValueWord::RENAMING));
         self.arena.store(pair.at + 8, value.0, Ordering::Release);
         self.arena.store(pair.at, entry.0, Ordering::Release);
+    }
+
+    /// Gives a pair that the caller's flag protects another value, by a single store: with it the
+    /// protection ends.
+    pub(crate) fn index_release(&self, pair: Pair, value: ValueWord) {
+        self.arena.store(pair.at + 8, value.0, Ordering::Release);
     }
 }
 

@@ -96,15 +96,34 @@ impl<M: Memories> Op<'_, M> {
     #[cold]
     fn attach_cachelet(&self, pair: Pair, ino: u64) -> Result<Option<Cachelet>> {
         let core = self.core;
-        let cachelet = core.load_cachelet(self, ino)?;
-        core.add_refs(cachelet, NAME_ONE);
-        let kind = core.kind(cachelet);
-        let value = ValueWord::of_cachelet(cachelet, kind).with(pair.value.0 & ValueWord::FLAGS);
-        if core.index_update(pair, value).is_some() {
-            return Ok(Some(cachelet));
+        // While the flag stands nobody else changes the pair or takes it away, so the reference is
+        // counted exactly once.
+        let flagged = core.index_update(pair, pair.value.with(ValueWord::RENAMING));
+        let Some(flagged) = flagged else { return Ok(None) };
+        let loaded = core.load_cachelet(self, ino).inspect(|&cachelet| {
+            core.add_refs(cachelet, NAME_ONE);
+        });
+        let value = loaded.as_ref().map_or(pair.value, |&cachelet| {
+            let flags = pair.value.0 & ValueWord::FLAGS;
+            ValueWord::of_cachelet(cachelet, core.kind(cachelet)).with(flags)
+        });
+        core.index_release(flagged, value);
+        loaded.map(Some)
+    }
+
+    /// Finds a name that exists, and its cachelet.
+    pub(crate) fn find_target(&self, dir: Cachelet, name: Name<'_>) -> Result<Option<(Pair, Cachelet)>> {
+        loop {
+            let Some(pair) = self.find_pair(dir, name)? else { return Ok(None) };
+            let Some(cachelet) = self.cachelet_of(pair)? else { continue };
+            // Eviction may have taken the pair away, and put it back without a cachelet.
+            match self.core.index_reload(pair) {
+                Some(pair) if pair.value.target() == Ok(cachelet) => {
+                    return Ok(Some((pair, cachelet)));
+                }
+                _ => {}
+            }
         }
-        core.drop_refs(cachelet, NAME_ONE);
-        Ok(None)
     }
 
     /// Counts a child of `dir` in, unless the directory is being removed.

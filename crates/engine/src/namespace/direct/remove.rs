@@ -25,8 +25,13 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<()> {
         let core = self.core;
         let mut tries = 0;
+        if !core.has_flag(dir, flag::COUNTED) {
+            // Names may be in the index whose directory is not counted: they were being made when
+            // the others were evicted.
+            self.ensure_indexed(dir)?;
+        }
         loop {
-            let pair = self.find_pair(dir, name)?.ok_or(Error::NotFound)?;
+            let (pair, victim) = self.find_target(dir, name)?.ok_or(Error::NotFound)?;
             if pair.value.has(ValueWord::DELETING) {
                 pause(&core.arena, &mut tries);
                 continue;

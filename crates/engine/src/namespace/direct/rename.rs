@@ -80,29 +80,19 @@ impl<M: Memories> Op<'_, M> {
     }
 
     fn find_ends(&self, rename: &Rename<'_>, from: Name<'_>, to: Name<'_>) -> Result<Option<Ends>> {
-        let Some((from, source)) = self.find_end(rename.from_dir, from)? else {
+        let Some((from, source)) = self.find_target(rename.from_dir, from)? else {
             return Err(Error::NotFound);
         };
         let Some(token) = self.index_token(rename.to_dir) else {
             self.ensure_indexed(rename.to_dir)?;
             return Ok(None);
         };
-        let to = self.find_end(rename.to_dir, to)?;
+        let to = self.find_target(rename.to_dir, to)?;
         let busy = |pair: Pair| pair.value.has(ValueWord::DELETING | ValueWord::RENAMING);
         if busy(from) || to.is_some_and(|(pair, _)| busy(pair)) {
             return Ok(None);
         }
         Ok(Some(Ends { from, source, to, token }))
-    }
-
-    fn find_end(&self, dir: Cachelet, name: Name<'_>) -> Result<Option<(Pair, Cachelet)>> {
-        loop {
-            let Some(pair) = self.find_pair(dir, name)? else { return Ok(None) };
-            let Some(cachelet) = self.cachelet_of(pair)? else { continue };
-            if let Some(pair) = self.core.index_reload(pair) {
-                return Ok(Some((pair, cachelet)));
-            }
-        }
     }
 
     /// Checks everything POSIX asks; `false`: nothing to do.
@@ -281,7 +271,7 @@ impl<M: Memories> Op<'_, M> {
         let key = Key::new(core.ino(rename.to_dir), to.hash);
         let value = from.value.without(ValueWord::RENAMING);
         core.index_set(old, EntryWord::new(key, draft.entry), value.with(ValueWord::RENAMING));
-        core.index_set(old, EntryWord::new(key, draft.entry), value);
+        core.index_release(old, value);
         self.entry_died(rename.from_dir, now, kind);
         // One entry came and one went in the new directory.
         self.core.arena.fetch_add(core.cachelet_at(rename.to_dir, field::CHILDREN), 2);
@@ -333,8 +323,8 @@ impl<M: Memories> Op<'_, M> {
         // Both keep the flag until both are set, so that nobody sees one file under both names.
         core.index_set(first, first_word, second.value);
         core.index_set(second, second_word, first.value);
-        core.index_set(first, first_word, clear(second));
-        core.index_set(second, second_word, clear(first));
+        core.index_release(first, clear(second));
+        core.index_release(second, clear(first));
         for (dir, came, went) in
             [(rename.from_dir, target, source), (rename.to_dir, source, target)]
         {
