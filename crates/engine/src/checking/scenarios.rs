@@ -206,3 +206,56 @@ fn a_removal_overtaken_by_eviction_drops_only_what_it_holds() {
         });
     });
 }
+
+#[test]
+fn a_removed_name_does_not_come_back_with_the_index() {
+    explore(2000, |world| {
+        drop((world.mkdir("/d").unwrap(), world.file("/d/f").unwrap()));
+        together!(
+            world,
+            |w: World| {
+                w.unlink("/d/f").unwrap();
+                assert!(w.see("/d/f").is_none());
+            },
+            |w: World| {
+                w.forget("/d");
+                w.glance("/d/f");
+            },
+            |w: World| w.glance("/d/f")
+        );
+        assert!(world.see("/d/f").is_none());
+    });
+}
+
+#[test]
+fn a_creation_taken_back_hides_no_name() {
+    explore(4000, |world| {
+        drop(world.mkdir("/d").unwrap());
+        let made = together!(world, |w: World| w.file("/d/n").is_ok(), |w: World| {
+            let made = w.file("/d/n").map(drop);
+            w.forget("/d");
+            assert!(w.see("/d/n").is_some(), "{made:?}");
+            made.is_ok()
+        });
+        assert!(made[0] != made[1], "{made:?}");
+    });
+}
+
+#[test]
+fn names_that_outlive_their_directorys_index_are_counted() {
+    explore(3000, |world| {
+        drop((world.mkdir("/d").unwrap(), world.file("/d/g").unwrap()));
+        together!(
+            world,
+            |w: World| drop(w.file("/d/f").unwrap()),
+            |w: World| w.forget("/d")
+        );
+        world.squeeze();
+        world.squeeze();
+        together!(
+            world,
+            |w: World| w.unlink("/d/f").unwrap(),
+            |w: World| assert!(w.see("/d/g").is_some())
+        );
+    });
+}

@@ -4,6 +4,7 @@
 use vellum_layout::{ChunkKind, Entry, EntryHead, LifeWord, LogWord, TargetWord};
 use vellum_media::{Memories, Memory};
 
+use super::Name;
 use super::index::ValueWord;
 use super::log::Tail;
 use crate::cachelet::{Cachelet, field, flag};
@@ -163,29 +164,55 @@ impl<M: Memories> Op<'_, M> {
             let kind = target.kind().ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
             subdirectories += u64::from(kind == vellum_layout::FileKind::Directory);
             let value = ValueWord::of_inode(target.ino(), kind);
-            let name = buffer.name();
-            match core.index_insert(self, owner, name, head.name_hash, entry, value)? {
-                Err(there) if there.entry.entry() != entry && !counted => {
-                    Err(Error::damaged("two entries of one name", Place::Slot(entry)))
-                }
-                Ok(new) if counted && !self.is_alive(entry) => {
-                    // A removal that had found the name before its eviction has just ended.
-                    if let Some(new) = core.index_update(new, ValueWord(0)) {
-                        self.index_remove(new);
-                    }
-                    Ok(())
-                }
-                _ => Ok(()),
-            }
+            let name = Name { bytes: buffer.name(), hash: head.name_hash };
+            self.index_entry(owner, name, entry, value, counted)
         })?;
         if counted {
             return Ok(());
         }
-        core.raise_flag(dir, flag::COUNTED);
         core.set(dir, field::TAIL, tail.0);
         core.set(dir, field::DEAD, dead);
         core.set(dir, field::LINKS, 2 + subdirectories);
         core.set(dir, field::CHILDREN, children << 1);
+        core.raise_flag(dir, flag::COUNTED);
         Ok(())
+    }
+
+    /// Puts the name of an entry that was alive into the index. `again`: the directory was indexed
+    /// before, so operations that began then may still be at work on its names.
+    fn index_entry(
+        &self,
+        owner: u64,
+        name: Name<'_>,
+        entry: u64,
+        value: ValueWord,
+        again: bool,
+    ) -> Result<()> {
+        let core = self.core;
+        // A removal that had found the name before its eviction may just have ended: until it is
+        // known that none has, lookups wait.
+        let first = if again { value.with(ValueWord::RENAMING) } else { value };
+        let mut tries = 0;
+        loop {
+            match core.index_insert(self, owner, name.bytes, name.hash, entry, first)? {
+                Ok(new) if again && !self.is_alive(entry) => {
+                    self.index_remove(new);
+                    return Ok(());
+                }
+                Ok(new) if again => {
+                    core.index_release(new, value);
+                    return Ok(());
+                }
+                Ok(_) => return Ok(()),
+                Err(there) if there.entry.entry() == entry => return Ok(()),
+                // Replaced, or removed and made anew.
+                Err(_) if again && !self.is_alive(entry) => return Ok(()),
+                Err(there) if again && !there.value.is_settled() => {
+                    // A creation that will be taken back, because the index was incomplete.
+                    pause(&core.arena, &mut tries);
+                }
+                Err(_) => return Err(Error::damaged("two entries of one name", Place::Slot(entry))),
+            }
+        }
     }
 }

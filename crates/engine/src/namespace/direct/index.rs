@@ -86,6 +86,11 @@ impl ValueWord {
         self.0 & flag != 0
     }
 
+    /// Whether the name exists and no operation is changing it.
+    pub(crate) fn is_settled(self) -> bool {
+        self.0 & (Self::READABLE | Self::DELETING | Self::RENAMING) == Self::READABLE
+    }
+
     pub(crate) fn with(self, flag: u64) -> Self {
         Self(self.0 | flag)
     }

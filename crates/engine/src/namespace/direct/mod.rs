@@ -68,9 +68,10 @@ impl<M: Memories> Op<'_, M> {
             match core.index_find(parent, name.bytes, name.hash) {
                 Some(pair) if pair.value.has(ValueWord::RENAMING) => pause(&core.arena, &mut tries),
                 Some(pair) if pair.value.has(ValueWord::READABLE) => return Ok(Some(pair)),
-                Some(_) => return Ok(None),
-                None if token.is_some() && self.index_token(dir) == token => return Ok(None),
-                None => self.ensure_indexed(dir)?,
+                // One that is not readable stands for a miss: it may be a creation that will be taken
+                // back, because the name exists and only its pair was evicted.
+                _ if token.is_some() && self.index_token(dir) == token => return Ok(None),
+                _ => self.ensure_indexed(dir)?,
             }
         }
     }
