@@ -259,3 +259,19 @@ fn names_that_outlive_their_directorys_index_are_counted() {
         );
     });
 }
+
+#[test]
+fn a_file_whose_old_name_is_gone_has_its_new_one() {
+    explore(3000, |world| {
+        drop(world.file("/old").unwrap());
+        together!(
+            world,
+            |w: World| w.rename("/old", "/new", RenameFlags::empty()).unwrap(),
+            |w: World| {
+                if w.see("/old").is_none() {
+                    assert!(w.see("/new").is_some(), "neither name is there");
+                }
+            }
+        );
+    });
+}

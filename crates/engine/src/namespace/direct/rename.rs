@@ -223,8 +223,11 @@ impl<M: Memories> Op<'_, M> {
         self.finish_moved(ends.source, now);
         self.journal_apply(&record);
         self.journal_retire();
+        // Lookups wait for both names until the old one is gone and the new one is there.
+        let there = value.with(ValueWord::READABLE);
+        core.index_release(new, there.with(ValueWord::RENAMING));
         self.index_remove(from);
-        core.index_set(new, new.entry, value.with(ValueWord::READABLE));
+        core.index_release(new, there);
         let kind = core.kind(ends.source);
         self.note_change(rename.to_dir, now, i64::from(kind == FileKind::Directory));
         self.entry_died(rename.from_dir, now, kind);
