@@ -163,9 +163,13 @@ impl<M: Memories> Core<M> {
         self.arena.fetch_and(self.cachelet_at(cachelet, field::FLAGS), !flags)
     }
 
-    /// Adds `count` (of [`REF_ONE`] or [`NAME_ONE`]) to the references.
-    pub(crate) fn add_refs(&self, cachelet: Cachelet, count: u64) -> u64 {
-        self.arena.fetch_add(self.cachelet_at(cachelet, field::REFS), count)
+    /// Adds `count` (of [`REF_ONE`] or [`NAME_ONE`]) to the references. The first one ends an
+    /// eviction that began while there was none; references come and go, but that lasts.
+    pub(crate) fn add_refs(&self, cachelet: Cachelet, count: u64) {
+        let before = self.arena.fetch_add(self.cachelet_at(cachelet, field::REFS), count);
+        if before == 0 && self.has_flag(cachelet, flag::EVICTING) {
+            self.clear_flag(cachelet, flag::EVICTING);
+        }
     }
 
     /// Takes `count` from the references; gives what is left.
@@ -198,6 +202,13 @@ impl<M: Memories> Core<M> {
         let some = held as u32 != 0;
         op.set_own(slots::field::CACHELETS, if some { held + (1 << 32) - 1 } else { 0 });
         some.then_some(Cachelet((held >> 32) as u32))
+    }
+
+    /// The highest number of a cachelet that may have been used. Takers of batches overshoot the
+    /// last there is for a moment.
+    pub(crate) fn last_cachelet(&self) -> u64 {
+        let fresh = self.arena.load(header::CACHELET_FRESH, Ordering::Acquire);
+        fresh.min(self.map.cachelet_count - 1)
     }
 
     /// Cachelets in use or held by thread slots.

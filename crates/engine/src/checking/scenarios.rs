@@ -275,3 +275,40 @@ fn a_file_whose_old_name_is_gone_has_its_new_one() {
         );
     });
 }
+
+#[test]
+fn cachelets_come_and_go_beside_lookups_and_removals() {
+    explore(2000, |world| {
+        let file = world.file("/a").unwrap();
+        world.link(&file, "/b").unwrap();
+        drop(file);
+        world.squeeze();
+        world.squeeze();
+        together!(
+            world,
+            |w: World| drop(w.node("/a")),
+            |w: World| {
+                drop(w.node("/b"));
+                w.unlink("/b").unwrap();
+            },
+            |w: World| w.squeeze()
+        );
+        assert_eq!(world.see("/a").unwrap().nlink, 1);
+    });
+}
+
+#[test]
+fn a_directory_with_work_to_do_is_not_evicted() {
+    explore(500, |world| {
+        drop(world.mkdir("/d").unwrap());
+        for _ in 0..99 {
+            drop(world.file("/d/f").unwrap());
+            world.unlink("/d/f").unwrap();
+        }
+        drop(world.file("/d/f").unwrap());
+        world.squeeze();
+        together!(world, |w: World| w.unlink("/d/f").unwrap(), |w: World| w
+            .squeeze());
+        drop(world.file("/e").unwrap());
+    });
+}

@@ -6,7 +6,6 @@ use vellum_layout::{PoolPhase, PoolState, StateWord};
 use vellum_media::{Memories, Memory, Persistent};
 
 use crate::cachelet::{Cachelet, flag};
-use crate::core::header;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::slots::Tally;
@@ -40,7 +39,7 @@ impl<M: Memories> Fs<M> {
 
     fn write_back_directories(&self) -> Result<()> {
         let core = &self.core;
-        let last = core.arena.load(header::CACHELET_FRESH, Ordering::Acquire);
+        let last = core.last_cachelet();
         for number in 1..=last {
             let cachelet = Cachelet(number as u32);
             if core.ino(cachelet) == 0 {

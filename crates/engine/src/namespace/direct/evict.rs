@@ -29,13 +29,16 @@ use crate::slots::{Op, Tally};
 /// Cachelets that the hand passes in one round.
 const ROUND: u64 = 4096;
 
+/// Flags of a cachelet that somebody still needs.
+const KEEP: u64 = flag::UNLINKED | flag::QUEUED | flag::INDEXED | flag::BUILDING;
+
 /// Evicts one round's worth if names or cachelets are scarce, or if it is urgent; gives how many
 /// cachelets were given back.
 pub(super) fn evict<M: Memories>(core: &Core<M>, urgent: bool) -> Result<u64> {
     if core.read_only && !urgent || !(urgent || is_scarce(core)) {
         return Ok(0);
     }
-    let last = core.arena.load(header::CACHELET_FRESH, Ordering::Acquire);
+    let last = core.last_cachelet();
     if last == 0 {
         return Ok(0);
     }
@@ -139,11 +142,10 @@ fn drop_pair<M: Memories>(op: &Op<'_, M>, parent: u64, name: &[u8], head: &Entry
 
 /// Marks a cachelet that nothing refers to.
 fn begin_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> bool {
-    let keep = flag::UNLINKED | flag::QUEUED | flag::INDEXED | flag::BUILDING;
     core.ino(cachelet) != 0
         && core.get(cachelet, field::REFS) == 0
-        && core.get(cachelet, field::FLAGS) & keep == 0
-        && core.raise_flag(cachelet, flag::EVICTING) & keep == 0
+        && core.get(cachelet, field::FLAGS) & KEEP == 0
+        && core.raise_flag(cachelet, flag::EVICTING) & KEEP == 0
 }
 
 /// Makes an eviction final, if nobody used the cachelet since it began; what it knew better than
@@ -153,7 +155,10 @@ fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> bool {
     if flags & flag::EVICTING == 0 {
         return false;
     }
-    if core.get(cachelet, field::REFS) != 0 {
+    // One that was filled in vain (`load_cachelet`) has been given back already; one that an
+    // operation came to while the eviction began may have got work to do.
+    let is_free = core.ino(cachelet) == 0;
+    if is_free || flags & KEEP != 0 || core.get(cachelet, field::REFS) != 0 {
         core.clear_flag(cachelet, flag::EVICTING);
         return false;
     }
