@@ -312,3 +312,45 @@ fn a_directory_with_work_to_do_is_not_evicted() {
         drop(world.file("/e").unwrap());
     });
 }
+
+#[test]
+fn a_link_taken_back_is_the_last_name_too() {
+    explore(2000, |world| {
+        let file = world.file("/a").unwrap();
+        together!(
+            world,
+            |w: World| w.unlink("/a").unwrap(),
+            move |w: World| drop(w.link(&file, "/b")),
+            |w: World| drop(w.mkdir("/b"))
+        );
+    });
+}
+
+#[test]
+fn a_file_whose_names_go_at_once_is_freed() {
+    explore(2000, |world| {
+        let file = world.file("/a").unwrap();
+        world.link(&file, "/b").unwrap();
+        drop(file);
+        together!(
+            world,
+            |w: World| w.unlink("/a").unwrap(),
+            |w: World| w.unlink("/b").unwrap(),
+            |w: World| drop(w.node("/a"))
+        );
+    });
+}
+
+#[test]
+fn a_directory_removed_while_it_waits_for_recycling_is_freed() {
+    explore(500, |world| {
+        drop(world.mkdir("/d").unwrap());
+        for _ in 0..100 {
+            drop(world.file("/d/f").unwrap());
+            world.unlink("/d/f").unwrap();
+        }
+        together!(world, |w: World| w.maintain(), |w: World| w
+            .rmdir("/d")
+            .unwrap());
+    });
+}

@@ -28,6 +28,20 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// Says that a cachelet from the work stack is not on it any more, unless it has no name left:
+    /// such a one stays marked, so that nobody queues it again. Gives whether it is unmarked.
+    fn unqueue(&self, cachelet: Cachelet) -> bool {
+        let at = self.cachelet_at(cachelet, field::FLAGS);
+        let mut flags = self.get(cachelet, field::FLAGS);
+        while flags & flag::UNLINKED == 0 {
+            match self.arena.compare_exchange(at, flags, flags & !flag::QUEUED) {
+                Ok(_) => return true,
+                Err(now) => flags = now,
+            }
+        }
+        false
+    }
+
     /// Takes the whole work stack.
     fn take_work(&self) -> Vec<Cachelet> {
         let mut head = self.arena.load(header::WORK, Ordering::Acquire);
@@ -98,11 +112,10 @@ impl<M: Memories> Fs<M> {
         let work = core.take_work();
         let mut doomed = Vec::new();
         for &cachelet in &work {
-            if core.has_flag(cachelet, flag::UNLINKED) {
-                doomed.push(cachelet);
-            } else {
-                core.clear_flag(cachelet, flag::QUEUED);
+            if core.unqueue(cachelet) {
                 self.namespace.recycle(core, cachelet)?;
+            } else {
+                doomed.push(cachelet);
             }
         }
         if !doomed.is_empty() {

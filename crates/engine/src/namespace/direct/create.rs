@@ -297,8 +297,8 @@ impl<M: Memories> Op<'_, M> {
         let pair = match self.insert_new(dir, name, token, draft.entry, value) {
             Ok(Some(pair)) => pair,
             other => {
-                core.drop_refs(target, NAME_ONE);
-                self.lower_links(target);
+                // All other names may have been removed meanwhile.
+                self.name_gone(target, core.get(target, field::CTIME) as i64);
                 drop(undo);
                 other?;
                 return self.link(dir, name, target);

@@ -36,8 +36,6 @@ impl<M: Memories> Op<'_, M> {
                 pause(&core.arena, &mut tries);
                 continue;
             }
-            let Some(victim) = self.cachelet_of(pair)? else { continue };
-            let Some(pair) = core.index_reload(pair) else { continue };
             let is_dir = core.kind(victim) == FileKind::Directory;
             allow(victim)?;
             match removal {
@@ -108,7 +106,10 @@ impl<M: Memories> Op<'_, M> {
         };
         if left > 0 {
             self.store_links(victim, now);
-            core.drop_refs(victim, NAME_ONE);
+            // Whoever took the last name away may have seen this one still counted.
+            if core.drop_refs(victim, NAME_ONE) == 0 && core.has_flag(victim, flag::UNLINKED) {
+                core.queue_work(victim);
+            }
             return;
         }
         core.arena.fetch_max(core.cachelet_at(victim, field::CTIME), now as u64);
