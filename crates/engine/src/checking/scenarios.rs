@@ -354,3 +354,40 @@ fn a_directory_removed_while_it_waits_for_recycling_is_freed() {
             .unwrap());
     });
 }
+
+#[test]
+fn an_inode_being_made_has_one_cachelet() {
+    explore(2000, |world| {
+        let ino = world.file("/a").unwrap().ino() + 1;
+        together!(
+            world,
+            |w: World| drop(w.file("/b").unwrap()),
+            move |w: World| assert!(w.fs.node(ino, 77).is_err())
+        );
+        let by_name = world.node("/b").unwrap();
+        let by_number = world.fs.node(by_name.ino(), by_name.generation()).unwrap();
+        assert_eq!(by_name.cachelet, by_number.cachelet);
+    });
+}
+
+#[test]
+fn the_directory_above_a_removed_one_is_there_or_is_not() {
+    explore(2000, |world| {
+        drop(world.mkdir("/p").unwrap());
+        let inner = world.mkdir("/p/q").unwrap();
+        world.rmdir("/p/q").unwrap();
+        together!(
+            world,
+            move |w: World| {
+                if let Ok(above) = w.fs.lookup(&crate::Cred::root(), &inner, b"..") {
+                    drop(w.mkdir("/other"));
+                    drop(above);
+                }
+            },
+            |w: World| {
+                w.rmdir("/p").unwrap();
+                w.squeeze();
+            }
+        );
+    });
+}

@@ -81,6 +81,11 @@ impl<M: Memories> Fs<M> {
     /// [`crate::Error::Stale`] if it is gone or another file has its number.
     pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::Result<Node<M>> {
         self.with_op(|op| {
+            // An inode that is being made anew under this number is not looked at more closely.
+            let found = op.core.is_inode_slot(ino).then(|| op.core.identity_on_pool(ino));
+            if found.is_none_or(|found| found.generation() != generation) {
+                return Err(crate::Error::Stale);
+            }
             let cachelet = op.core.load_cachelet(op, ino)?;
             let identity = op.core.identity(cachelet);
             if identity.generation() != generation || op.core.has_flag(cachelet, flag::UNLINKED) {

@@ -6,7 +6,7 @@ use vellum_layout::{FileKind, Inode, ROOT_SLOT, TEXT_BLOCK_MAX, TEXT_SLOT_MAX, T
 use vellum_media::{Memories, Memory};
 use zerocopy::IntoBytes;
 
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, field, flag};
 use crate::error::{Error, Place, Result};
 use crate::fs::{Access, Cred, Fs, Node};
 use crate::slots::Op;
@@ -147,7 +147,12 @@ impl<M: Memories> Fs<M> {
         if core.ino(dir) == ROOT_SLOT {
             return Ok(self.root);
         }
-        core.load_cachelet(op, core.word(core.inode_at(dir) + Inode::PARENT))
+        let above = core.load_cachelet(op, core.word(core.inode_at(dir) + Inode::PARENT))?;
+        // Above a removed directory there may be another one, or something else with its number.
+        if core.kind(above) != FileKind::Directory || core.has_flag(above, flag::UNLINKED) {
+            return Err(Error::NotFound);
+        }
+        Ok(above)
     }
 
     /// The target of a symbolic link.

@@ -193,8 +193,8 @@ impl<M: Memories> Op<'_, M> {
             ..Inode::default()
         };
         inode.checksum = inode.expected_checksum(ino);
-        core.pool.write(at, inode.as_bytes());
-        core.pool.flush(at, SLOT_BYTES);
+        // The cachelet is whole before the inode names it: whoever comes by the inode's number finds
+        // this one and makes no other.
         core.set(cachelet, field::IDENTITY, inode.identity);
         core.set(cachelet, field::OWNER, inode.owner);
         core.set(cachelet, field::LINKS, if is_dir { 2 } else { 1 });
@@ -207,6 +207,8 @@ impl<M: Memories> Op<'_, M> {
         let known = flag::INDEXED | flag::COUNTED;
         core.set(cachelet, field::FLAGS, if is_dir { known } else { 0 });
         core.set(cachelet, field::INO, ino);
+        core.pool.write(at, inode.as_bytes());
+        core.pool.flush(at, SLOT_BYTES);
         generation
     }
 
