@@ -110,7 +110,13 @@ impl<M: Memories> Core<M> {
     fn try_enter(&self, slot: u32) -> bool {
         let epoch = self.arena.load(header::EPOCH, Ordering::Acquire);
         let at = self.slot_word(slot, field::STATE);
-        self.arena.compare_exchange(at, 0, epoch << 1 | 1).is_ok()
+        let entered = self.arena.compare_exchange(at, 0, epoch << 1 | 1).is_ok();
+        if cfg!(not(target_arch = "x86_64")) {
+            // Nothing is looked at before the epoch is seen to be pinned. Locked instructions of
+            // x86 keep that order by themselves.
+            self.arena.barrier();
+        }
+        entered
     }
 
     /// Begins an operation on an idle slot of another thread (to take what it holds).
@@ -154,6 +160,8 @@ impl<M: Memories> Core<M> {
     /// Waits until everything that ran when this was called has ended. The caller is in no
     /// operation itself.
     pub(crate) fn wait_for_readers(&self) {
+        // What the caller took out of others' reach is out of it before the epoch is read.
+        self.arena.barrier();
         let until = self.epoch() + GRACE;
         let mut tries = 0u32;
         while self.try_advance() < until {
