@@ -49,8 +49,8 @@ impl Library {
         Ok(library)
     }
 
-    /// Closes the pool in order and opens it again, with every cache empty.
-    pub(crate) fn reopen(&mut self) -> Result<()> {
+    /// Closes the pool in order.
+    pub(crate) fn close(&mut self) -> Result<()> {
         if let Some(open) = self.open.take() {
             let Open {
                 pool, fs, volume, ..
@@ -58,6 +58,12 @@ impl Library {
             drop((fs, volume));
             pool.close()?;
         }
+        Ok(())
+    }
+
+    /// Closes the pool in order, if it is open, and opens it again, with every cache empty.
+    pub(crate) fn reopen(&mut self) -> Result<()> {
+        self.close()?;
         let options = PoolOptions {
             populate: self.populate,
             ..PoolOptions::default()
@@ -82,7 +88,7 @@ impl Library {
     fn opened(&self) -> &Open {
         match &self.open {
             Some(open) => open,
-            None => unreachable!("only a reopening that failed leaves no pool, and ends the run"),
+            None => unreachable!("whoever closes the pool opens it again"),
         }
     }
 
@@ -97,26 +103,30 @@ impl Library {
         Ok(metadata.len())
     }
 
-    /// Bytes of the arena that are in memory.
-    pub(crate) fn arena_resident_bytes() -> Result<u64> {
-        let maps = std::fs::read_to_string("/proc/self/smaps").map_err(doing("read smaps"))?;
-        let mut in_arena = false;
-        let mut kib = 0;
+    /// Bytes of memory that this process has to itself, and of arenas that it could share.
+    pub(crate) fn resident_bytes() -> Result<u64> {
+        let status = std::fs::read_to_string("/proc/self/status")
+            .map_err(doing("read the process's status"))?;
+        let own = status.lines().find_map(|line| kib(line, "RssAnon:"));
+        let maps = std::fs::read_to_string("/proc/self/smaps")
+            .map_err(doing("read the process's mappings"))?;
+        let (mut in_arena, mut shared) = (false, 0);
         for line in maps.lines() {
-            let mut words = line.split_whitespace();
-            match words.next() {
-                Some("Rss:") if in_arena => {
-                    kib += words
-                        .next()
-                        .and_then(|n| n.parse::<u64>().ok())
-                        .unwrap_or(0);
-                }
-                Some(first) if !first.ends_with(':') => in_arena = line.contains("vellum-arena"),
-                _ => {}
+            let first = line.split(' ').next().unwrap_or_default();
+            if !first.ends_with(':') {
+                in_arena = line.contains("vellum-arena");
+            } else if in_arena {
+                shared += kib(line, "Rss:").unwrap_or(0);
             }
         }
-        Ok(kib * 1024)
+        Ok((own.unwrap_or(0) + shared) * 1024)
     }
+}
+
+/// The number in a line `name: number kB`.
+fn kib(line: &str, name: &str) -> Option<u64> {
+    let number = line.strip_prefix(name)?.trim().split(' ').next();
+    number?.parse().ok()
 }
 
 impl Drop for Library {

@@ -34,8 +34,10 @@ pub(crate) fn measure(dir: &Path, files: usize) -> Result<CacheReport> {
             library.create(&dir, name)?;
         }
     }
+    library.close()?;
+    let without = Library::resident_bytes()?;
     library.reopen()?;
-    let empty_bytes = Library::arena_resident_bytes()?;
+    let empty_bytes = Library::resident_bytes()?.saturating_sub(without);
     for path in &directories {
         let dir = library.dir(path)?;
         for name in &names {
@@ -44,7 +46,7 @@ pub(crate) fn measure(dir: &Path, files: usize) -> Result<CacheReport> {
     }
     let usage = library.fs().cache_usage();
     expect("every file is cached", usage.cachelets >= total, true)?;
-    let resident_bytes = Library::arena_resident_bytes()?;
+    let resident_bytes = Library::resident_bytes()?.saturating_sub(without);
     let per_file = resident_bytes as f64 / usage.cachelets as f64;
     Ok(CacheReport {
         files: usage.cachelets,

@@ -83,7 +83,8 @@ pub struct CacheReport {
     pub index_buckets: u64,
     /// Bytes of the arena, most of which may never have been touched.
     pub arena_bytes: u64,
-    /// Bytes of the arena in memory.
+    /// Bytes of memory that opening the pool and looking at the files took: the arena's pages in
+    /// use, and a little of the heap.
     pub arena_resident_bytes: u64,
     /// The same before the first file was looked at.
     pub arena_resident_bytes_before: u64,
@@ -196,7 +197,7 @@ impl Row {
             format!("{:.0}", self.vellum_ns),
             percent(self.spread),
             self.cold_ns.map_or("-".into(), |ns| format!("{ns:.0}")),
-            format!("{}", self.peer_label()),
+            self.peer_label(),
             format!("{:.0}", self.peer_ns),
             percent(self.peer_spread),
             format!("{:.2}", self.ratio),
