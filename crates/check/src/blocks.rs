@@ -34,8 +34,18 @@ impl Hasher for Mixer {
     }
 }
 
-/// The inode of every mapping id, and its size in blocks.
-type Owners = HashMap<u32, (u64, u64), BuildHasherDefault<Mixer>>;
+/// Whose a mapping id is.
+#[derive(Clone, Copy)]
+struct Owner {
+    inode: u64,
+    /// Its size in blocks.
+    blocks: u64,
+    /// Preallocated blocks may lie beyond.
+    beyond: bool,
+}
+
+/// The inode of every mapping id.
+type Owners = HashMap<u32, Owner, BuildHasherDefault<Mixer>>;
 
 /// Judges sizes and mapping roots of the files, then the table.
 pub(crate) fn judge(
@@ -93,7 +103,8 @@ fn owners(nodes: &Nodes, sink: &mut Sink) -> Owners {
     // Blocks of an unsound inode are not nobody's, but nothing more is known of them.
     for broken in nodes.broken.iter().filter(|broken| broken.named) {
         if let Some((0, id)) = MapRoot(broken.root).get() {
-            owners.insert(id, (broken.slot, u64::MAX));
+            let (inode, blocks) = (broken.slot, u64::MAX);
+            owners.insert(id, Owner { inode, blocks, beyond: true });
         }
     }
     for node in nodes.list.iter().filter(|node| node.kept) {
@@ -108,23 +119,25 @@ fn owners(nodes: &Nodes, sink: &mut Sink) -> Owners {
             let detail = format_args!("{} bytes, of at most {SIZE_MAX}", node.size);
             sink.damage(Class::Size, place, detail);
         }
-        let Some((zone, id)) = MapRoot(node.root).get() else {
+        let root = MapRoot(node.root);
+        let Some((zone, id)) = root.get() else {
             if node.root != 0 {
                 let detail = format_args!("{:#x} is no root", node.root);
                 sink.damage(Class::MapZone, place, detail);
             }
             continue;
         };
-        if zone != 0 || MapRoot::new(zone, id).0 != node.root {
+        if zone != 0 || MapRoot::new(zone, id).0 != root.0 & !MapRoot::BEYOND {
             let detail = format_args!("{:#x} is in no zone of the pool", node.root);
             sink.damage(Class::MapZone, place, detail);
             continue;
         }
         let blocks = node.size.min(SIZE_MAX).div_ceil(BLOCK_BYTES);
-        if let Some((other, _)) = owners.insert(id, (node.slot, blocks))
-            && !matches!(nodes.find(other), Found::Broken(_))
+        let owner = Owner { inode: node.slot, blocks, beyond: root.is_beyond() };
+        if let Some(other) = owners.insert(id, owner)
+            && !matches!(nodes.find(other.inode), Found::Broken(_))
         {
-            let detail = format_args!("id {id} is inode {other}'s too");
+            let detail = format_args!("id {id} is inode {}'s too", other.inode);
             sink.damage(Class::MapShared, place, detail);
         }
     }
@@ -156,17 +169,20 @@ fn judge_word(
         MapState::Mapped => summary.blocks_mapped += 1,
         MapState::Unwritten => summary.blocks_unwritten += 1,
     }
-    let Some(&(inode, blocks)) = owners.get(&word.id()) else {
+    let Some(&Owner { inode, blocks, beyond }) = owners.get(&word.id()) else {
         let detail = format_args!("{state:?} as block {} of id {}", word.logical(), word.id());
         sink.residue(Class::MapNobody, place, detail);
         return false;
     };
-    if state == MapState::Mapped && u64::from(word.logical()) >= blocks {
-        let detail = format_args!(
-            "block {} of inode {inode}, which has {blocks}",
-            word.logical()
-        );
-        sink.residue(Class::MapPastEnd, place, detail);
+    let logical = u64::from(word.logical());
+    if logical >= blocks {
+        let detail = format_args!("block {logical} of inode {inode}, which has {blocks}");
+        match state {
+            MapState::Mapped => sink.residue(Class::MapPastEnd, place, detail),
+            // The root's flag is durable before any such block is.
+            _ if !beyond => sink.damage(Class::MapPastEnd, place, detail),
+            _ => {}
+        }
     }
     true
 }
@@ -202,7 +218,7 @@ fn judge_twice(
                 return;
             }
             if let Some(before) = first.insert(key, block) {
-                let inode = owners.get(&word.id()).map_or(0, |owner| owner.0);
+                let inode = owners.get(&word.id()).map_or(0, |owner| owner.inode);
                 let detail = format_args!(
                     "block {} of inode {inode} is at block {before} too",
                     word.logical()

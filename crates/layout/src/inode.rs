@@ -260,11 +260,15 @@ impl LinksWord {
     }
 }
 
-/// A file's mapping: id (bits 0..30), zone (32..48), valid (63). Zero: no block was ever mapped.
+/// A file's mapping: id (bits 0..30), zone (32..48), blocks beyond the end (62), valid (63). Zero:
+/// no block was ever mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRoot(pub u64);
 
 impl MapRoot {
+    /// Flag: preallocated blocks may lie beyond the end of file. While it is clear there are none.
+    pub const BEYOND: u64 = 1 << 62;
+
     /// A root in `zone` under `id` (30 bits).
     pub fn new(zone: u16, id: u32) -> Self {
         Self(1 << 63 | u64::from(zone) << 32 | u64::from(id & 0x3FFF_FFFF))
@@ -273,6 +277,11 @@ impl MapRoot {
     /// Zone and mapping id, if there is a mapping.
     pub fn get(self) -> Option<(u16, u32)> {
         (self.0 >> 63 == 1).then_some(((self.0 >> 32) as u16, self.0 as u32 & 0x3FFF_FFFF))
+    }
+
+    /// Whether blocks may lie beyond the end of file.
+    pub fn is_beyond(self) -> bool {
+        self.0 & Self::BEYOND != 0
     }
 }
 

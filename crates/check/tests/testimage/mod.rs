@@ -438,7 +438,7 @@ pub(crate) fn sample() -> Sample {
     let dir_entry = image.link(1, b"dir", dir);
     let file = image.inode(FileKind::File, 0o600);
     image.edit_inode(file, |inode| {
-        inode.root = MapRoot::new(0, file as u32).0;
+        inode.root = MapRoot::new(0, file as u32).0 | MapRoot::BEYOND;
         inode.size = 3 * BLOCK_BYTES - 100;
     });
     for logical in 0..3 {

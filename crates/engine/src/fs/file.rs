@@ -52,7 +52,7 @@ const PIECE_BLOCKS: usize = (PIECE_BYTES / BLOCK_BYTES) as usize + 1;
 const ROOM_TRIES: u32 = 16;
 
 /// Flag in a mapping root: blocks may lie beyond the end of file.
-pub(crate) const BEYOND: u64 = 1 << 62;
+pub(crate) const BEYOND: u64 = MapRoot::BEYOND;
 /// Flag in the cachelet's `BLOCKS`: the count is known.
 const BLOCKS_KNOWN: u64 = 1 << 63;
 
