@@ -201,6 +201,16 @@ impl<M: Memories> Fs<M> {
     fn check_set(&self, core: &Core<M>, cred: &Cred, file: Cachelet, set: &SetAttr) -> Result<()> {
         let owns = core.owns(cred, file);
         let owner = core.owner(file);
+        if set.size.is_some() {
+            match core.kind(file) {
+                FileKind::File => core.check_access(cred, file, Access::WRITE)?,
+                FileKind::Directory => return Err(Error::IsDirectory),
+                _ => return Err(Error::WrongKind),
+            }
+        }
+        if set.mode.is_some() && core.kind(file) == FileKind::Symlink {
+            return Err(Error::Unsupported("permission bits of a symbolic link"));
+        }
         if set.mode.is_some() && !owns {
             return Err(Error::NotPermitted);
         }
@@ -212,19 +222,14 @@ impl<M: Memories> Fs<M> {
                 return Err(Error::NotPermitted);
             }
         }
-        let times = [set.atime, set.mtime];
-        if times.iter().flatten().any(|time| matches!(time, SetTime::At(_))) && !owns {
-            return Err(Error::NotPermitted);
-        }
-        if times.iter().flatten().next().is_some() && !owns {
-            core.check_access(cred, file, Access::WRITE)?;
-        }
-        if set.size.is_some() {
-            match core.kind(file) {
-                FileKind::File => {}
-                FileKind::Directory => return Err(Error::IsDirectory),
-                _ => return Err(Error::WrongKind),
+        match (set.atime, set.mtime) {
+            (None, None) => {}
+            // Whoever may write may say that it was just now; only the owner may say anything else.
+            (Some(SetTime::Now), Some(SetTime::Now)) if !owns => {
+                core.check_access(cred, file, Access::WRITE)?;
             }
+            _ if owns => {}
+            _ => return Err(Error::NotPermitted),
         }
         Ok(())
     }
@@ -264,14 +269,20 @@ impl<M: Memories> Fs<M> {
         op.journal_apply(&record);
         op.journal_retire();
         for (_, field, value) in words {
-            if let Some(value) = value {
-                core.set(file, field, value);
+            match (field, value) {
+                // Names that came or went meanwhile may have given a directory later times.
+                (field::MTIME, Some(_)) if mtime.is_none() => {}
+                (field::CTIME, Some(value)) => {
+                    core.arena.fetch_max(core.cachelet_at(file, field), value);
+                }
+                (_, Some(value)) => core.set(file, field, value),
+                (_, None) => {}
             }
         }
     }
 
-    /// The permission bits after `set`, if they change: a new owner or group drops the set-id bits
-    /// of files, and a mode set by somebody outside the group cannot carry set-gid.
+    /// The permission bits after `set`, if they change: naming an owner or group drops the set-id
+    /// bits of files, and a mode set by somebody outside the group cannot carry set-gid.
     fn mode_after(
         &self,
         core: &Core<M>,
@@ -281,19 +292,21 @@ impl<M: Memories> Fs<M> {
         owner: OwnerWord,
     ) -> Option<u16> {
         let old = core.identity(file).mode();
-        if let Some(mode) = set.mode {
-            let outside = !cred.privileged && !cred.in_group(owner.gid());
-            return Some(if outside { mode & 0o7777 & !SET_GID } else { mode & 0o7777 });
-        }
         let changes_owner = set.uid.is_some() || set.gid.is_some();
-        let is_dir = core.kind(file) == FileKind::Directory;
-        (changes_owner && !is_dir).then(|| without_set_ids(old)).filter(|&mode| mode != old)
+        let mut new = set.mode.map(|mode| mode & 0o7777);
+        if changes_owner && core.kind(file) != FileKind::Directory {
+            let kept = old & !droppable(core, cred, file);
+            let asked = new.map(|mode| mode & (kept | !(SET_UID | SET_GID)));
+            new = asked.or((kept != old).then_some(kept));
+        }
+        let outside = !cred.privileged && !cred.in_group(owner.gid());
+        new.map(|mode| if outside { mode & !SET_GID } else { mode })
     }
 
-    /// A write by an ordinary user drops the set-id bits.
+    /// A change of content by an ordinary user drops the set-id bits.
     pub(crate) fn drop_set_ids(&self, cred: &Cred, file: Cachelet) -> Result<()> {
         let mode = self.core.identity(file).mode();
-        let dropped = without_set_ids(mode);
+        let dropped = mode & !droppable(&self.core, cred, file);
         if cred.privileged || dropped == mode {
             return Ok(());
         }
@@ -323,11 +336,12 @@ impl<M: Memories> Fs<M> {
     }
 }
 
-/// What is left of permission bits when set-id must go: set-gid without group execution marks
-/// mandatory locking and stays.
-fn without_set_ids(mode: u16) -> u16 {
-    let set_gid = if mode & GROUP_EXECUTE != 0 { SET_GID } else { 0 };
-    mode & !(SET_UID | set_gid)
+/// The set-id bits that a change by `cred` drops: set-gid without group execution marks mandatory
+/// locking, which members of the group leave alone.
+fn droppable<M: Memories>(core: &Core<M>, cred: &Cred, file: Cachelet) -> u16 {
+    let stranger = !cred.privileged && !cred.in_group(core.owner(file).gid());
+    let executable = core.identity(file).mode() & GROUP_EXECUTE != 0;
+    if executable || stranger { SET_UID | SET_GID } else { SET_UID }
 }
 
 impl<M: Memories> Core<M> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vellum_layout::{FileKind, NAME_MAX};
+use vellum_layout::FileKind;
 use vellum_media::Memories;
 
 use crate::cachelet::{Cachelet, field};
@@ -45,7 +45,7 @@ impl<M: Memories> Fs<M> {
             return Err(Error::NotDirectory);
         }
         if let Err(denied) = self.check_dir(op, cred, dir) {
-            return Err(self.exists_or(op, dir, name, denied));
+            return Err(self.exists_or(op, cred, dir, name, denied));
         }
         let above = op.core.identity(dir).mode();
         let inherits = above & SET_GID != 0;
@@ -65,8 +65,19 @@ impl<M: Memories> Fs<M> {
         Ok(made)
     }
 
-    /// Linux tells that a name exists before it tells that making it is not permitted.
-    fn exists_or(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8], denied: Error) -> Error {
+    /// Linux tells that a name exists before it tells that making it is not permitted; but not to
+    /// those who may not search the directory.
+    fn exists_or(
+        &self,
+        op: &Op<'_, M>,
+        cred: &Cred,
+        dir: Cachelet,
+        name: &[u8],
+        denied: Error,
+    ) -> Error {
+        if let Err(hidden) = op.core.check_access(cred, dir, Access::EXECUTE) {
+            return hidden;
+        }
         match self.namespace.lookup(op, dir, name) {
             Ok(_) => Error::Exists,
             Err(Error::NotFound) => denied,
@@ -152,16 +163,13 @@ impl<M: Memories> Fs<M> {
                 Ok(()) => None,
             };
             if let Some(denied) = denied {
-                return Err(self.exists_or(op, dir.cachelet, name, denied));
+                return Err(self.exists_or(op, cred, dir.cachelet, name, denied));
             }
             self.namespace.link(op, dir.cachelet, name, file.cachelet)
         })
     }
 
     fn remove(&self, cred: &Cred, dir: &Node<M>, name: &[u8], removal: Removal) -> Result<()> {
-        if name.len() > NAME_MAX {
-            return Err(Error::NameTooLong);
-        }
         self.with_room(|op| {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
@@ -211,14 +219,16 @@ impl<M: Memories> Fs<M> {
         to_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        if from_name.len() > NAME_MAX || to_name.len() > NAME_MAX {
-            return Err(Error::NameTooLong);
-        }
         if flags.contains(RenameFlags::NO_REPLACE | RenameFlags::EXCHANGE) {
             return Err(Error::Invalid("both NO_REPLACE and EXCHANGE"));
         }
-        if [from_name, to_name].iter().any(|name| matches!(*name, b"." | b"..")) {
+        let is_dots = |name: &[u8]| matches!(name, b"." | b"..");
+        if is_dots(from_name) {
             return Err(Error::Busy);
+        }
+        if is_dots(to_name) {
+            let no_replace = flags.contains(RenameFlags::NO_REPLACE);
+            return Err(if no_replace { Error::Exists } else { Error::Busy });
         }
         let rename = Rename {
             from_dir: from_dir.cachelet,
@@ -256,6 +266,13 @@ impl<M: Memories> Fs<M> {
         self.check_dir(op, cred, rename.to_dir)?;
         if let Some(target) = target {
             core.check_sticky(cred, rename.to_dir, target)?;
+        }
+        if let (Some(target), false) = (target, rename.exchange) {
+            match [source, target].map(|file| core.kind(file) == FileKind::Directory) {
+                [true, false] => return Err(Error::NotDirectory),
+                [false, true] => return Err(Error::IsDirectory),
+                _ => {}
+            }
         }
         // Moving a directory changes its `..`, which takes permission to write to it.
         let across = rename.from_dir != rename.to_dir;
@@ -305,11 +322,11 @@ impl<M: Memories> Fs<M> {
     }
 }
 
+/// What can be told from a name alone; its length is told after missing permissions.
 fn check_new_name(name: &[u8]) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),
         b"." | b".." => Err(Error::Exists),
-        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
         _ if name.contains(&b'/') || name.contains(&0) => {
             Err(Error::Invalid("a name cannot contain `/` or a zero byte"))
         }

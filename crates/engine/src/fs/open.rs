@@ -8,7 +8,7 @@ use vellum_media::Memories;
 
 use crate::cachelet::Cachelet;
 use crate::error::{Error, Result};
-use crate::fs::file::{Allocate, Files, Translation};
+use crate::fs::file::{Allocate, Files, SIZE_MAX_BYTES, Translation};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node};
 use crate::slots::Op;
@@ -143,11 +143,11 @@ impl<M: Memories> Fs<M> {
 
     fn check_open(&self, op: &Op<'_, M>, cred: &Cred, file: Cachelet, options: &OpenOptions) -> Result<()> {
         let kind = op.core.kind(file);
-        if kind == FileKind::Symlink {
-            return Err(Error::Loop);
-        }
         if options.directory && kind != FileKind::Directory {
             return Err(Error::NotDirectory);
+        }
+        if kind == FileKind::Symlink {
+            return Err(Error::Loop);
         }
         let wants = options.wants();
         if kind == FileKind::Directory && wants.contains(Access::WRITE) {
@@ -286,6 +286,9 @@ impl<M: Memories> Handle<M> {
         }
         self.check_write()?;
         if !data.is_empty() {
+            if offset >= SIZE_MAX_BYTES {
+                return Err(Error::TooLarge);
+            }
             self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
         }
         self.retry(|files| files.write_at(self.node.cachelet, &self.translation, offset, data))

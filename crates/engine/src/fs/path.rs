@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vellum_layout::{FileKind, Inode, ROOT_SLOT, TEXT_BLOCK_MAX, TEXT_SLOT_MAX, TextHead};
+use vellum_layout::{ChunkKind, FileKind, Inode, ROOT_SLOT, TEXT_BLOCK_MAX, TEXT_SLOT_MAX, TextHead};
 use vellum_media::{Memories, Memory};
 use zerocopy::IntoBytes;
 
@@ -78,15 +78,9 @@ impl<M: Memories> Fs<M> {
                 if is_last && !wants_dir && follow == Follow::AllButLast {
                     return Ok(at);
                 }
-                *links += 1;
-                if *links > LINKS_MAX {
-                    return Err(Error::Loop);
-                }
+                follow_one(links)?;
                 let mut target = self.read_text(op, at)?;
                 target.extend_from_slice(after);
-                if target.len() >= 2 * PATH_MAX {
-                    return Err(Error::NameTooLong);
-                }
                 at = if target[0] == b'/' { self.root } else { walked.parent };
                 owned = target;
                 rest = &owned;
@@ -113,13 +107,14 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Resolves everything but the last component of a path.
+    /// Resolves everything but the last component of a path; `links` counts those followed.
     pub(crate) fn resolve_parent<'p>(
         &self,
         op: &Op<'_, M>,
         cred: &Cred,
         start: Cachelet,
         path: &'p [u8],
+        links: &mut u32,
     ) -> Result<Parent<'p>> {
         check_path(path)?;
         let end = path.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
@@ -129,14 +124,13 @@ impl<M: Memories> Fs<M> {
         let dir = match &path[..cut] {
             b"" if path[0] == b'/' => self.root,
             b"" => start,
-            prefix => self.resolve(op, cred, start, prefix, Follow::Last)?,
+            prefix => self.resolve_counting(op, cred, start, prefix, Follow::Last, links)?,
         };
         if op.core.kind(dir) != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        op.core.check_access(cred, dir, Access::EXECUTE)?;
-        if name.len() > vellum_layout::NAME_MAX {
-            return Err(Error::NameTooLong);
+        if !name.is_empty() {
+            op.core.check_access(cred, dir, Access::EXECUTE)?;
         }
         Ok(Parent { dir, name, wants_dir })
     }
@@ -165,7 +159,9 @@ impl<M: Memories> Fs<M> {
         if len == 0 || len > TEXT_BLOCK_MAX || len >= PATH_MAX {
             return Err(damaged());
         }
-        debug_assert!(len <= TEXT_SLOT_MAX || at.is_multiple_of(4096));
+        if len > TEXT_SLOT_MAX && core.kind_of_slot(core.get(link, field::ROOT)) != Some(ChunkKind::Blocks) {
+            return Err(damaged());
+        }
         let mut head = TextHead::new(0, b"");
         core.pool.read(at, head.as_mut_bytes());
         let mut text = vec![0; len];
@@ -247,6 +243,12 @@ impl<M: Memories> Fs<M> {
             Ok(path)
         })
     }
+}
+
+/// Counts one more symbolic link followed.
+pub(crate) fn follow_one(links: &mut u32) -> Result<()> {
+    *links += 1;
+    if *links > LINKS_MAX { Err(Error::Loop) } else { Ok(()) }
 }
 
 fn check_path(path: &[u8]) -> Result<()> {

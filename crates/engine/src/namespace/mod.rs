@@ -125,7 +125,8 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         allow: &mut dyn FnMut(Cachelet) -> Result<()>,
     ) -> Result<()>;
 
-    /// Renames or exchanges; `allow` is asked about the inode moved and the one replaced.
+    /// Renames or exchanges; `allow` is asked about the inode moved and the one replaced, and
+    /// whether their kinds go together.
     fn rename(
         &self,
         op: &Op<'_, M>,

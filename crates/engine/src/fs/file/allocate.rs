@@ -62,10 +62,10 @@ impl<M: Memories> Files<'_, M> {
         } else {
             let now = self.core.clock.now();
             let inode_at = self.core.inode_at(cachelet);
-            self.core.set_word(inode_at + Inode::CTIME, now as u64);
+            self.store_times(inode_at, now);
             self.flush_hot_line(inode_at);
             self.core.pool.fence();
-            self.core.set(cachelet, field::CTIME, now as u64);
+            self.publish_times(cachelet, now);
         }
         self.core.check_media()
     }

@@ -124,11 +124,12 @@ impl<M: Memories> Files<'_, M> {
         let fresh = atime > time(field::MTIME)
             && atime > time(field::CTIME)
             && now.saturating_sub(atime) < ATIME_STALE_NS;
-        if fresh || core.read_only {
+        // The coarse clock may lag behind the change that this read follows; the modification time
+        // says nothing of that, because somebody may have set it to any.
+        let now = now.max(time(field::CTIME).saturating_add(1));
+        if fresh || now == atime || core.read_only {
             return;
         }
-        // The coarse clock may lag behind the change that this read follows.
-        let now = now.max(time(field::MTIME).max(time(field::CTIME)).saturating_add(1));
         core.set(cachelet, field::ATIME, now as u64);
         let at = core.inode_at(cachelet) + Inode::ATIME;
         core.set_word(at, now as u64);

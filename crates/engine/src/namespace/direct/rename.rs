@@ -38,7 +38,14 @@ impl<M: Memories> Op<'_, M> {
     /// Renames, replaces or exchanges.
     pub(crate) fn rename(&self, rename: &Rename<'_>, allow: Allow<'_>) -> Result<()> {
         let from = Name::new(self.core, rename.from_name)?;
-        let to = Name::new(self.core, rename.to_name)?;
+        let to = match Name::new(self.core, rename.to_name) {
+            Ok(to) => to,
+            // That the old name does not exist is told first.
+            Err(error) => {
+                let found = self.find_pair(rename.from_dir, from)?;
+                return Err(found.map_or(Error::NotFound, |_| error));
+            }
+        };
         self.ensure_indexed(rename.from_dir)?;
         self.ensure_indexed(rename.to_dir)?;
         let mut tries = 0;
@@ -123,13 +130,6 @@ impl<M: Memories> Op<'_, M> {
             }
         }
         allow(ends.source, target)?;
-        if let (Some(target), false) = (target, rename.exchange) {
-            match (is_dir(ends.source), is_dir(target)) {
-                (true, false) => return Err(Error::NotDirectory),
-                (false, true) => return Err(Error::IsDirectory),
-                _ => {}
-            }
-        }
         Ok(true)
     }
 
@@ -350,8 +350,12 @@ impl<M: Memories> Op<'_, M> {
         Some(if a.at < b.at { (low, high) } else { (high, low) })
     }
 
+    /// The life word is not under the entry's checksum, so it is stored as well: the slot may still
+    /// hold a dead entry that is otherwise the same.
     fn record_draft(&self, record: &mut Record, draft: &Draft) -> &Self {
-        record.witness(self.core.geometry.slot_at(draft.entry), draft.checksum);
+        let entry_at = self.core.geometry.slot_at(draft.entry);
+        record.witness(entry_at, draft.checksum);
+        record.store(entry_at + Entry::LIFE, self.core.word(entry_at + Entry::LIFE));
         record.store(draft.claim.at, LogWord::settled(draft.entry).0);
         self
     }
