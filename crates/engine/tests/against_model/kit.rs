@@ -7,25 +7,25 @@ use vellum::media::{
     HeapMemory, MappedArena, MappedPool, Memories, Memory, Persistent, Real, SimPool, Simulated,
 };
 use vellum::{Clock, FormatOptions, Fs, MountOptions, Opened, Result, attach, format};
-use vellum_check::{MemoryImage, Options, Severity};
+use vellum_check::{Image, MemoryImage, Options, Severity};
 
 /// Where the clock of tests starts: 2026-01-01 in nanoseconds since 1970.
-pub const CLOCK_START: i64 = 1_767_225_600_000_000_000;
+pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
 /// The clock of tests stays below this: a time in the range was given by a clock.
-pub const CLOCK_END: i64 = CLOCK_START + 1_000_000_000;
+pub(crate) const CLOCK_END: i64 = CLOCK_START + 1_000_000_000;
 
 /// What a pool is to be like.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    pub pool_bytes: u64,
-    pub thread_slots: u32,
+pub(crate) struct Shape {
+    pub(crate) pool_bytes: u64,
+    pub(crate) thread_slots: u32,
     /// Names and files that the arena can hold.
-    pub cache_entries: u64,
-    pub metadata_bytes: Option<u64>,
+    pub(crate) cache_entries: u64,
+    pub(crate) metadata_bytes: Option<u64>,
 }
 
 impl Shape {
-    pub const fn new(pool_bytes: u64, thread_slots: u32, cache_entries: u64) -> Self {
+    pub(crate) const fn new(pool_bytes: u64, thread_slots: u32, cache_entries: u64) -> Self {
         Self { pool_bytes, thread_slots, cache_entries, metadata_bytes: None }
     }
 
@@ -52,7 +52,7 @@ impl Shape {
 }
 
 /// Memories that tests can make pools of.
-pub trait Kit: Memories + Sized {
+pub(crate) trait Kit: Memories + Sized {
     /// A pool of zeros.
     fn pool(len: u64) -> Self::Pool;
 
@@ -103,7 +103,7 @@ impl Kit for Simulated {
 }
 
 /// Every byte of a file system's pool, as a crash with everything persisted leaves it.
-pub fn image_of<M: Memories>(fs: &Fs<M>) -> Vec<u8> {
+pub(crate) fn image_of<M: Memories>(fs: &Fs<M>) -> Vec<u8> {
     let mut image = vec![0; fs.pool().len() as usize];
     fs.pool().read(0, &mut image);
     image
@@ -111,7 +111,7 @@ pub fn image_of<M: Memories>(fs: &Fs<M>) -> Vec<u8> {
 
 /// How sound an image must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Soundness {
+pub(crate) enum Soundness {
     /// In use: residue is fine, damage is not.
     InUse,
     /// Just recovered: nothing but the state word tells it from one that was closed.
@@ -121,7 +121,10 @@ pub enum Soundness {
 }
 
 /// Checks an image; gives what is wrong, a line each.
-pub fn check(image: &[u8], soundness: Soundness) -> std::result::Result<(), String> {
+pub(crate) fn check(
+    image: &(impl Image + ?Sized),
+    soundness: Soundness,
+) -> std::result::Result<(), String> {
     let options = Options { strict_clean: soundness == Soundness::Recovered, ..Options::default() };
     let report = vellum_check::check(image, options);
     let fine = |severity| soundness == Soundness::InUse && severity == Severity::Residue;
@@ -130,8 +133,10 @@ pub fn check(image: &[u8], soundness: Soundness) -> std::result::Result<(), Stri
     if bad.is_empty() { Ok(()) } else { Err(format!("{soundness:?}:\n{}", bad.join("\n"))) }
 }
 
-/// The same for a file system that is open: of its pool as it is now, without a copy.
-pub fn check_open<M: Memories>(fs: &Fs<M>, soundness: Soundness) -> std::result::Result<(), String> {
-    let _ = MemoryImage::<M::Pool>::new;
-    check(&image_of(fs), soundness)
+/// Checks the pool of a file system that is open.
+pub(crate) fn check_open<M: Memories>(
+    fs: &Fs<M>,
+    soundness: Soundness,
+) -> std::result::Result<(), String> {
+    check(&MemoryImage(fs.pool()), soundness)
 }

@@ -1,0 +1,13 @@
+//! The engine against the reference model: the same operations must have the same outcomes and
+//! leave the same tree.
+//!
+//! `VELLUM_CASES` says how many random cases each test runs, `VELLUM_SEED` (0 to 255) which.
+
+#[path = "against_model/kit.rs"]
+mod kit;
+#[path = "against_model/sequences.rs"]
+mod sequences;
+#[path = "against_model/subject.rs"]
+mod subject;
+#[path = "against_model/tree.rs"]
+mod tree;

@@ -1,0 +1,353 @@
+//! Random sequences of operations by several users, on the engine and on the model: every outcome
+//! is compared, and the trees after background work, after a crash that lost nothing, and after a
+//! clean close.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use vellum::Fs;
+use vellum::media::{Memory, Real, Simulated};
+use vellum_model::{Cred, Model, Op, Outcome, Step, apply, strategy};
+
+use super::kit::{CLOCK_START, Kit, Shape, Soundness, check, check_open, image_of};
+use super::subject::{Came, Subject};
+use super::tree;
+
+/// What happens between steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Between {
+    Nothing,
+    /// The background's work.
+    Maintain,
+    /// A crash that lost nothing, with whatever was open.
+    Crash,
+    /// A clean close.
+    Reopen,
+}
+
+fn between() -> impl Strategy<Value = Between> {
+    prop_oneof![
+        60 => Just(Between::Nothing),
+        4 => Just(Between::Maintain),
+        1 => Just(Between::Crash),
+        1 => Just(Between::Reopen),
+    ]
+}
+
+type Case = (Shape, Vec<(Step, Between)>);
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    prop::sample::select(vec![
+        Shape::new(1 << 20, 2, 1 << 20),
+        Shape::new(2 << 20, 3, 1 << 20),
+        Shape::new(2 << 20, 2, 64),
+        Shape { metadata_bytes: Some(64 << 10), ..Shape::new(1 << 20, 2, 1 << 20) },
+    ])
+}
+
+fn cases(longest: usize) -> impl Strategy<Value = Case> {
+    let opening = prop::sample::select(vec!["777", "1777", "755", "2777"])
+        .prop_map(|mode| format!("0:0 chmod . {mode}").parse::<Step>().expect("a step"));
+    let steps = strategy::steps(longest);
+    (shapes(), opening, steps, vec(between(), longest + 1)).prop_map(
+        |(shape, opening, steps, between)| {
+            let steps = std::iter::once(opening).chain(steps).zip(between).collect();
+            (shape, steps)
+        },
+    )
+}
+
+struct Pair<M: Kit> {
+    shape: Shape,
+    model: Model,
+    subject: Subject<M>,
+    now: i64,
+    /// Who opened the handles: the engine asks nobody else about them.
+    openers: BTreeMap<u8, Cred>,
+}
+
+type Verdict = Result<(), String>;
+
+impl<M: Kit> Pair<M> {
+    fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            model: Model::new(CLOCK_START),
+            subject: Subject::new(M::make(&shape)),
+            now: CLOCK_START,
+            openers: BTreeMap::new(),
+        }
+    }
+
+    fn fs(&self) -> &Arc<Fs<M>> {
+        &self.subject.fs
+    }
+
+    fn step(&mut self, step: &Step) -> Verdict {
+        if !is_expressible(&step.op) {
+            return Ok(());
+        }
+        self.now += 1;
+        let cred = opened_slot(&step.op).and_then(|slot| self.openers.get(&slot));
+        let cred = cred.unwrap_or(&step.cred).clone();
+        let found = match self.subject.apply(&step.op, &cred) {
+            Came::To(found) => found,
+            Came::NoSpace => return self.nothing_changed(step),
+        };
+        let expected = apply(&mut self.model, &step.op, &cred, self.now);
+        if let (Op::Open { slot, .. }, Outcome::Ok(_)) = (&step.op, &expected) {
+            self.openers.insert(*slot, cred);
+        }
+        if expected == found {
+            return Ok(());
+        }
+        Err(format!("{step}\n  model:  {expected:?}\n  engine: {found:?}"))
+    }
+
+    /// The engine had no space: its tree is what it was, but that a write drops set-id bits first.
+    fn nothing_changed(&mut self, step: &Step) -> Verdict {
+        if is_change_of_content(&step.op) {
+            self.take_over_modes();
+        }
+        tree::compare(&self.model, self.fs()).map_err(|text| format!("{step}: no space, but {text}"))
+    }
+
+    /// Gives files of the model the modes that the engine's have.
+    fn take_over_modes(&mut self) {
+        let root = Cred::superuser();
+        let model = self.model.snapshot(false);
+        for (path, node) in tree::snapshot(self.fs()).expect("the tree can be listed") {
+            let there = model.get(&path).map(|node| node.mode);
+            if there.is_some_and(|mode| mode != node.mode && mode & !0o6000 == node.mode & !0o6000) {
+                let op = Op::Chmod { path, mode: node.mode };
+                let outcome = apply(&mut self.model, &op, &root, self.now);
+                assert!(matches!(outcome, Outcome::Ok(_)), "{op}: {outcome}");
+            }
+        }
+    }
+
+    fn compare(&self, when: &str) -> Verdict {
+        tree::compare(&self.model, self.fs()).map_err(|text| format!("{when}: {text}"))
+    }
+
+    fn between(&mut self, what: Between) -> Verdict {
+        match what {
+            Between::Nothing => Ok(()),
+            Between::Maintain => {
+                self.fs().maintain().map_err(|error| format!("maintain: {error:?}"))?;
+                Ok(())
+            }
+            Between::Crash => self.crash(),
+            Between::Reopen => self.reopen(),
+        }
+    }
+
+    /// Everything stored is there, nothing was closed; the tree is the same.
+    fn crash(&mut self) -> Verdict {
+        let image = image_of(self.fs());
+        check(&image, Soundness::InUse)?;
+        let (fs, opened) =
+            M::open(&image, &self.shape).map_err(|error| format!("recovery: {error:?}"))?;
+        if opened.was_clean {
+            return Err("a pool that was not closed is clean".into());
+        }
+        self.model.close_all();
+        self.subject = Subject::new(fs);
+        self.compare("after a crash")?;
+        check_open(self.fs(), Soundness::Recovered)
+    }
+
+    /// Closes in order and opens again; as much is free as after a crash.
+    fn reopen(&mut self) -> Verdict {
+        self.model.close_all();
+        self.subject.close_all();
+        let crashed = image_of(self.fs());
+        self.fs().close().map_err(|error| format!("close: {error:?}"))?;
+        let image = image_of(self.fs());
+        check(&image, Soundness::Closed)?;
+        let open = |image: &[u8]| {
+            M::open(image, &self.shape).map_err(|error| format!("opening: {error:?}"))
+        };
+        let (fs, opened) = open(&image)?;
+        if !opened.was_clean {
+            return Err("a pool that was closed is not clean".into());
+        }
+        let (recovered, _) = open(&crashed)?;
+        if (fs.stat_fs().blocks_free, fs.stat_fs().files)
+            != (recovered.stat_fs().blocks_free, recovered.stat_fs().files)
+        {
+            return Err(format!(
+                "space after a close {:?}, after a crash {:?}",
+                fs.stat_fs(),
+                recovered.stat_fs()
+            ));
+        }
+        self.subject = Subject::new(fs);
+        self.compare("after a clean close")
+    }
+
+    fn end(&mut self) -> Verdict {
+        self.compare("at the end")?;
+        self.crash_aside()?;
+        self.model.close_all();
+        self.subject.close_all();
+        while self.fs().maintain().map_err(|error| format!("maintain: {error:?}"))? > 0 {}
+        self.compare("after background work")?;
+        check_open(self.fs(), Soundness::InUse)?;
+        self.reopen()?;
+        self.crash()
+    }
+
+    /// A crash of which this file system learns nothing; handles are open.
+    fn crash_aside(&mut self) -> Verdict {
+        let image = image_of(self.fs());
+        check(&image, Soundness::InUse)?;
+        let (fs, _) = <Simulated as Kit>::open(&image, &self.shape)
+            .map_err(|error| format!("recovery beside open handles: {error:?}"))?;
+        tree::compare(&self.model, &fs).map_err(|text| format!("beside open handles: {text}"))?;
+        check_open(&fs, Soundness::Recovered)
+    }
+}
+
+/// Longest target of a symbolic link, in bytes (`docs/SEMANTICS.md`); the model's is the kernel's.
+const TARGET_MAX: usize = 4079;
+
+/// `chown` of nothing reaches no file system.
+fn is_expressible(op: &Op) -> bool {
+    match op {
+        Op::Chown { uid: None, gid: None, .. } | Op::Times { .. } => false,
+        Op::Symlink { target, .. } => target.len() <= TARGET_MAX,
+        _ => true,
+    }
+}
+
+/// The slot whose handle an operation uses.
+fn opened_slot(op: &Op) -> Option<u8> {
+    match op {
+        Op::ReadSlot { slot, .. }
+        | Op::WriteSlot { slot, .. }
+        | Op::TruncateSlot { slot, .. }
+        | Op::FallocateSlot { slot, .. } => Some(*slot),
+        _ => None,
+    }
+}
+
+fn is_change_of_content(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Write { .. }
+            | Op::Append { .. }
+            | Op::WriteSlot { .. }
+            | Op::Fallocate { .. }
+            | Op::FallocateSlot { .. }
+            | Op::Truncate { .. }
+            | Op::TruncateSlot { .. }
+    )
+}
+
+fn run<M: Kit>((shape, steps): &Case) -> Verdict {
+    let mut pair = Pair::<M>::new(*shape);
+    let story = |upto: usize, what: String| {
+        let lines: Vec<_> = steps[..upto]
+            .iter()
+            .map(|(step, between)| match between {
+                Between::Nothing => step.to_string(),
+                other => format!("{step}\n  {other:?}"),
+            })
+            .collect();
+        format!("{shape:?}\n{}\n\n{what}", lines.join("\n"))
+    };
+    for (index, (step, between)) in steps.iter().enumerate() {
+        pair.step(step)
+            .and_then(|()| pair.between(*between))
+            .map_err(|what| story(index + 1, what))?;
+    }
+    let verdict = pair.end().map_err(|what| story(steps.len(), what));
+    assert_eq!(pair.fs().pool().damaged(), None);
+    verdict
+}
+
+/// How many cases to run: the default, or what `VELLUM_CASES` says.
+pub(crate) fn case_count(default: u32) -> u32 {
+    let asked = std::env::var("VELLUM_CASES").ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or(default)
+}
+
+/// The seed of all random choices: fixed, or what `VELLUM_SEED` says.
+pub(crate) fn seed() -> u8 {
+    std::env::var("VELLUM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// Runs a case; a panic is a failure like any other.
+fn fails<M: Kit>(case: &Case) -> Option<String> {
+    let run = std::panic::AssertUnwindSafe(|| run::<M>(case));
+    match std::panic::catch_unwind(run) {
+        Ok(verdict) => verdict.err(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+            let lines: Vec<_> = case.1.iter().map(|(step, b)| format!("{step} {b:?}")).collect();
+            Some(format!("{:?}\n{}\n\npanic: {text:?}", case.0, lines.join("\n")))
+        }
+    }
+}
+
+/// Leaves out steps, ever fewer at a time, as long as the case goes on failing; gives the last
+/// failure.
+fn shrink<M: Kit>((shape, mut steps): Case, mut failure: String) -> String {
+    let mut chunk = steps.len().div_ceil(2);
+    while chunk > 0 {
+        let mut at = 0;
+        while at < steps.len() {
+            let mut fewer = steps.clone();
+            fewer.drain(at..(at + chunk).min(steps.len()));
+            match fails::<M>(&(shape, fewer.clone())) {
+                Some(text) => (steps, failure) = (fewer, text),
+                None => at += chunk,
+            }
+        }
+        chunk = if chunk == 1 { 0 } else { chunk.div_ceil(2) };
+    }
+    for at in 0..steps.len() {
+        let mut plainer = steps.clone();
+        plainer[at].1 = Between::Nothing;
+        if plainer != steps
+            && let Some(text) = fails::<M>(&(shape, plainer.clone()))
+        {
+            (steps, failure) = (plainer, text);
+        }
+    }
+    failure
+}
+
+/// Runs random cases; the first that fails is told in as few steps as still fail.
+fn explore<M: Kit>(cases_wanted: u32, longest: usize) {
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed(); 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let strategy = cases(longest);
+    for number in 0..case_count(cases_wanted) {
+        let case = strategy.new_tree(&mut runner).expect("the strategy never rejects").current();
+        if let Some(failure) = fails::<M>(&case) {
+            panic!("case {number}: {}", shrink::<M>(case, failure));
+        }
+    }
+}
+
+#[test]
+fn short_sequences_agree_on_the_simulated_pool() {
+    explore::<Simulated>(120, 40);
+}
+
+#[test]
+fn long_sequences_agree_on_the_simulated_pool() {
+    explore::<Simulated>(30, 400);
+}
+
+#[test]
+fn sequences_agree_on_mapped_memory() {
+    explore::<Real>(60, 150);
+}

@@ -1,0 +1,140 @@
+//! The whole tree of an engine as a value, to be compared with the model's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use vellum::media::Memories;
+use vellum::{Attr, Cred, Error, FileKind, Fs, ListPosition, Node, OpenOptions, Result};
+use vellum_model::{Model, NodeSnapshot, Snapshot, SnapshotBody, Times};
+
+use super::kit::{CLOCK_END, CLOCK_START};
+
+const READ: OpenOptions = OpenOptions {
+    read: true,
+    write: false,
+    append: false,
+    truncate: false,
+    create: false,
+    create_new: false,
+    no_follow: false,
+    directory: false,
+    no_atime: true,
+    mode: 0,
+};
+
+/// Names in a directory with inode number and kind, in the order of a listing.
+pub(crate) fn names<M: Memories>(fs: &Fs<M>, dir: &Node<M>) -> Result<Vec<(Vec<u8>, u64, FileKind)>> {
+    let mut names = Vec::new();
+    fs.list(dir, 0, &mut ListPosition::default(), &mut |entry| {
+        names.push((entry.name.to_vec(), entry.ino, entry.kind));
+        true
+    })?;
+    Ok(names)
+}
+
+/// Everything that can be seen.
+pub(crate) fn snapshot<M: Memories>(fs: &Arc<Fs<M>>) -> Result<Snapshot> {
+    let mut found = BTreeMap::new();
+    let root = fs.root();
+    let attr = fs.attr(&root)?;
+    found.insert(b"/".to_vec(), (attr.ino, node_of(fs, &root, &attr)?));
+    below(fs, &root, b"", &mut found)?;
+    let mut identities = BTreeMap::new();
+    for (path, (ino, _)) in &found {
+        identities.entry(*ino).or_insert_with(|| path.clone());
+    }
+    let named = |(path, (ino, mut node)): (Vec<u8>, (u64, NodeSnapshot))| {
+        node.identity = identities[&ino].clone();
+        (path, node)
+    };
+    Ok(found.into_iter().map(named).collect())
+}
+
+type Found = BTreeMap<Vec<u8>, (u64, NodeSnapshot)>;
+
+fn below<M: Memories>(fs: &Arc<Fs<M>>, dir: &Node<M>, prefix: &[u8], found: &mut Found) -> Result<()> {
+    for (name, ino, kind) in names(fs, dir)? {
+        let path = [prefix, b"/", &name[..]].concat();
+        let node = fs.lookup(&Cred::root(), dir, &name)?;
+        let attr = fs.attr(&node)?;
+        assert_eq!((ino, kind), (attr.ino, attr.kind), "{}", path.escape_ascii());
+        if kind == FileKind::Directory {
+            assert_eq!(fs.parent_ino(&node)?, dir.ino(), "{}", path.escape_ascii());
+            below(fs, &node, &path, found)?;
+        }
+        let before = found.insert(path, (ino, node_of(fs, &node, &attr)?));
+        assert!(before.is_none(), "a name was listed twice: {}", name.escape_ascii());
+    }
+    Ok(())
+}
+
+fn node_of<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, attr: &Attr) -> Result<NodeSnapshot> {
+    let body = match attr.kind {
+        FileKind::Directory => SnapshotBody::Dir,
+        FileKind::Symlink => SnapshotBody::Symlink(fs.read_link(node)?),
+        _ => file_body(fs, node, attr.size)?,
+    };
+    Ok(NodeSnapshot {
+        body,
+        mode: attr.mode.into(),
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        identity: Vec::new(),
+        times: Some(Times { atime: attr.atime_ns, mtime: attr.mtime_ns, ctime: attr.ctime_ns }),
+    })
+}
+
+/// Content by what the engine says is data; files may be far larger than memory.
+fn file_body<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, size: u64) -> Result<SnapshotBody> {
+    let handle = fs.open_node(&Cred::root(), node, &READ)?;
+    let mut extents = Vec::new();
+    let mut at = 0;
+    loop {
+        let start = match handle.seek_data(at) {
+            Ok(start) => start,
+            Err(Error::NoData) => break,
+            Err(error) => return Err(error),
+        };
+        at = handle.seek_hole(start)?;
+        let mut bytes = vec![0; (at - start) as usize];
+        let len = handle.read_at(start, &mut bytes)?;
+        assert_eq!(len, bytes.len(), "data ends with the file or before");
+        extents.push((start, bytes));
+    }
+    Ok(SnapshotBody::from_extents(size, extents.iter().map(|(at, bytes)| (*at, &bytes[..]))))
+}
+
+/// Whether a clock gave this time; else somebody set it.
+fn is_of_clock(time: i64) -> bool {
+    (CLOCK_START..CLOCK_END).contains(&time)
+}
+
+/// Leaves of a tree what engine and model must agree on: times only where they were set
+/// explicitly. Neither moves the access time of a directory that is listed alike, and following a
+/// link reads it in the engine only, so access times are compared for files alone.
+pub(crate) fn comparable(tree: Snapshot) -> Snapshot {
+    let explicit = |time: i64| if is_of_clock(time) { CLOCK_START } else { time };
+    let strip = |(path, mut node): (Vec<u8>, NodeSnapshot)| {
+        let is_file = matches!(node.body, SnapshotBody::File { .. });
+        node.times = node.times.map(|times| Times {
+            atime: if is_file { explicit(times.atime) } else { 0 },
+            mtime: explicit(times.mtime),
+            ctime: explicit(times.ctime),
+        });
+        (path, node)
+    };
+    tree.into_iter().map(strip).collect()
+}
+
+/// How the trees of model and engine differ.
+pub(crate) fn compare<M: Memories>(model: &Model, fs: &Arc<Fs<M>>) -> std::result::Result<(), String> {
+    let engine = snapshot(fs).map_err(|error| format!("the engine cannot be listed: {error:?}"))?;
+    let differences =
+        vellum_model::diff(&comparable(model.snapshot(true)), &comparable(engine));
+    if differences.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("trees differ (model / engine):\n{}", differences.join("\n")))
+    }
+}
