@@ -163,7 +163,7 @@ fn judge_word(
         MapState::Limbo => {
             summary.blocks_limbo += 1;
             let detail = format_args!("was block {} of id {}", word.logical(), word.id());
-            sink.residue(Class::Limbo, place, detail);
+            sink.remainder(Class::Limbo, place, detail);
             return false;
         }
         MapState::Mapped => summary.blocks_mapped += 1,

@@ -99,6 +99,7 @@ fn walk(
     let phase = state.map_or(Phase::Unknown, |(phase, _)| phase.into());
     let clean = matches!(state, Some((PoolPhase::Clean, _)));
     sink.lenient = !clean && !options.strict_clean;
+    sink.closed = clean;
     let tell = |stage, done, of| {
         if let Some(progress) = options.progress {
             progress(stage, done, of);

@@ -372,6 +372,8 @@ const CLASS_MAX: u64 = 1000;
 pub(crate) struct Sink {
     /// Residue is residue (else it is damage).
     pub(crate) lenient: bool,
+    /// The pool was closed in order.
+    pub(crate) closed: bool,
     findings: Vec<Finding>,
     counts: BTreeMap<Class, u64>,
     damage: u64,
@@ -393,6 +395,15 @@ impl Sink {
             Severity::Damage
         };
         self.add(class, severity, place, &detail);
+    }
+
+    /// What a close in order leaves too, because it is stored but not flushed.
+    pub(crate) fn remainder(&mut self, class: Class, place: Place, detail: impl fmt::Display) {
+        if self.closed {
+            self.add(class, Severity::Residue, place, &detail);
+        } else {
+            self.residue(class, place, detail);
+        }
     }
 
     fn add(&mut self, class: Class, severity: Severity, place: Place, detail: &dyn fmt::Display) {

@@ -7,6 +7,9 @@ use crate::{BLOCK_BYTES, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES};
 /// Smallest pool, in bytes.
 pub const POOL_MIN_BYTES: u64 = 1 << 20;
 
+/// Most metadata, in bytes: mapping ids are 30 bits and drawn from metadata slots.
+pub const METADATA_MAX_BYTES: u64 = SLOT_BYTES << 30;
+
 /// What the maker of a pool asks for; `None` takes the default for the size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GeometryRequest {
@@ -34,6 +37,9 @@ pub enum GeometryError {
         /// Bytes of the pool.
         pool_bytes: u64,
     },
+    /// More metadata than inode numbers can name.
+    #[error("metadata is limited to {METADATA_MAX_BYTES} bytes (128 GiB), not {0}")]
+    MetadataTooLarge(u64),
     /// The data would not fit one zone.
     #[error("a zone holds at most 2^30 blocks (4 TiB); a pool of {0} bytes needs more")]
     ZoneTooLarge(u64),
@@ -92,11 +98,11 @@ impl Geometry {
         if !(2..=1024).contains(&thread_slots) {
             return Err(GeometryError::ThreadSlots(thread_slots));
         }
-        let metadata_bytes = request.metadata_bytes.unwrap_or(if pool_bytes < 64 << 20 {
-            pool_bytes / 4
-        } else {
-            pool_bytes / 16
-        });
+        let default = if pool_bytes < 64 << 20 { pool_bytes / 4 } else { pool_bytes / 16 };
+        let metadata_bytes = request.metadata_bytes.unwrap_or(default.min(METADATA_MAX_BYTES));
+        if metadata_bytes > METADATA_MAX_BYTES {
+            return Err(GeometryError::MetadataTooLarge(metadata_bytes));
+        }
         let meta_chunks = (metadata_bytes / chunk_bytes).max(8);
         let meta_bytes = meta_chunks * chunk_bytes;
         let no_room = GeometryError::NoRoomForData {
@@ -251,6 +257,8 @@ mod tests {
                 thread_slots: None,
             })
         };
+        let endless = ask(1 << 30, Some(u64::MAX));
+        assert_eq!(endless, Err(GeometryError::MetadataTooLarge(u64::MAX)));
         assert_eq!(ask(1000, None), Err(GeometryError::TooSmall(1000)));
         assert!(matches!(
             ask(1 << 20, Some(1 << 20)),

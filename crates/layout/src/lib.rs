@@ -29,7 +29,7 @@ pub use checksum::{checksum, checksum_words, mix, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
 pub use dirlog::{LogExtentHead, LogExtentKind, LogWord};
 pub use entry::{ENTRY_MAX_SLOTS, Entry, EntryHead, LifeWord, NAME_MAX, TargetWord};
-pub use geometry::{Geometry, GeometryError, GeometryRequest, POOL_MIN_BYTES};
+pub use geometry::{Geometry, GeometryError, GeometryRequest, METADATA_MAX_BYTES, POOL_MIN_BYTES};
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
 pub use state::{PoolPhase, PoolState, StateWord};

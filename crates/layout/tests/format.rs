@@ -310,7 +310,7 @@ fn words() {
         &[
             ("id", MapRoot::new(0, u32::MAX).0 ^ valid),
             ("zone", MapRoot::new(u16::MAX, 0).0 ^ valid),
-            ("beyond", 1 << 62),
+            ("beyond", MapRoot::BEYOND),
             ("valid", valid),
         ],
     );

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::slots::Tally;
 use crate::mount::open::{live_map_check, saved_check};
+use crate::namespace::direct::flush_log;
 
 impl<M: Memories> Fs<M> {
     /// Closes in order. Nothing may run on this file system any more, and nothing may be open.
@@ -51,6 +52,9 @@ impl<M: Memories> Fs<M> {
             }
             if core.has_flag(cachelet, flag::DIRTY) {
                 core.write_back_times(cachelet);
+            }
+            if core.has_flag(cachelet, flag::COUNTED) {
+                flush_log(core, cachelet)?;
             }
         }
         core.pool.fence();

@@ -6,7 +6,7 @@
 //! crash is damage, and the pool is not opened (nothing but journal replay has been written then).
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use vellum_layout::{
@@ -30,6 +30,9 @@ struct ChunkTally {
     subdirectories: Vec<AtomicU32>,
     /// Directories: time of the latest change that an entry tells of.
     latest: Vec<AtomicI64>,
+    /// Why inodes cannot be read: damage if they have a name, else what a creation left that did
+    /// not get as far as the log word.
+    troubles: Mutex<HashMap<usize, Error>>,
 }
 
 impl ChunkTally {
@@ -39,6 +42,7 @@ impl ChunkTally {
             names: count.clone().map(|_| AtomicU32::new(0)).collect(),
             subdirectories: count.clone().map(|_| AtomicU32::new(0)).collect(),
             latest: count.map(|_| AtomicI64::new(0)).collect(),
+            troubles: Mutex::default(),
         }
     }
 }
@@ -70,7 +74,10 @@ pub(super) fn recover<M: Memories>(
         inodes: AtomicU64::new(0),
         freed: AtomicU64::new(0),
     };
-    recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.count_names(ino, inode))?;
+    recovery.for_each_inode(&chunks, threads, &|ino, inode| {
+        let read = recovery.count_names(ino, inode);
+        recovery.suspend(ino, read)
+    })?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.check(ino, inode))?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.settle(ino, inode))?;
     core.pool.fence();
@@ -88,6 +95,21 @@ impl<M: Memories> Recovery<'_, M> {
     fn names(&self, ino: u64) -> u32 {
         let names = self.tally(ino).map_or(0, |(t, i)| t.names[i].load(Ordering::Relaxed));
         names + u32::from(ino == ROOT_SLOT)
+    }
+
+    /// Keeps what is wrong with an inode until it is known whether it has a name: a creation that
+    /// did not commit leaves any part of one (`docs/CRASH.md`).
+    fn suspend(&self, ino: u64, read: Result<()>) -> Result<()> {
+        let (Err(error), Some((tally, own))) = (read, self.tally(ino)) else { return Ok(()) };
+        let troubles = tally.troubles.lock();
+        troubles.unwrap_or_else(PoisonError::into_inner).insert(own, error);
+        Ok(())
+    }
+
+    /// What was wrong with an inode that turned out to have a name.
+    fn trouble(&self, ino: u64) -> Option<Error> {
+        let (tally, own) = self.tally(ino)?;
+        tally.troubles.lock().unwrap_or_else(PoisonError::into_inner).remove(&own)
     }
 
     /// Calls `each` for every inode in use, on several threads where there is more than one chunk.
@@ -127,9 +149,6 @@ impl<M: Memories> Recovery<'_, M> {
             }
             let mut inode = Inode::default();
             self.core.pool.read(at, inode.as_mut_bytes());
-            if !inode.is_sound(ino) {
-                return Err(Error::damaged("inode unsound", Place::Inode(ino)));
-            }
             each(ino, &inode)?;
         }
         Ok(())
@@ -137,6 +156,9 @@ impl<M: Memories> Recovery<'_, M> {
 
     /// First pass: a directory's valid entries name inodes.
     fn count_names(&self, ino: u64, inode: &Inode) -> Result<()> {
+        if !inode.is_sound(ino) {
+            return Err(Error::damaged("inode unsound", Place::Inode(ino)));
+        }
         if kind_of(inode) != FileKind::Directory {
             return Ok(());
         }
@@ -183,10 +205,15 @@ impl<M: Memories> Recovery<'_, M> {
     /// Second pass: everything is explicable; nothing has been written yet.
     fn check(&self, ino: u64, inode: &Inode) -> Result<()> {
         let damaged = |what| Error::damaged(what, Place::Inode(ino));
-        if kind_of(inode) != FileKind::Directory {
-            return Ok(());
+        let trouble = self.trouble(ino);
+        let names = self.names(ino);
+        match trouble {
+            Some(error) if names > 0 => return Err(error),
+            Some(_) => return Ok(()),
+            None if kind_of(inode) != FileKind::Directory => return Ok(()),
+            None => {}
         }
-        match self.names(ino) {
+        match names {
             0 => {
                 // Residue of a creation or a removal: it can hold no names.
                 let core = self.core;

@@ -21,6 +21,7 @@ use vellum_media::{Memories, Memory, Persistent};
 
 use super::build::{EntryBuffer, scan_log};
 use super::index::ValueWord;
+use super::log::flush_log;
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
@@ -80,11 +81,17 @@ fn evict_round<M: Memories>(core: &Core<M>, last: u64) -> Result<u64> {
     }
     core.wait_for_readers();
     trimmed.into_iter().for_each(|bucket| core.free_bucket(bucket));
-    doomed.retain(|&cachelet| finish_evicting(core, cachelet));
+    let mut read = Ok(());
+    doomed.retain(|&cachelet| {
+        finish_evicting(core, cachelet).unwrap_or_else(|error| {
+            read = Err(error);
+            false
+        })
+    });
     core.pool.fence();
     core.wait_for_readers();
     doomed.iter().for_each(|&cachelet| core.free_cachelet(cachelet));
-    Ok(doomed.len() as u64)
+    read.map(|()| doomed.len() as u64)
 }
 
 /// Whether a cachelet is that of an indexed directory without a second chance left.
@@ -149,29 +156,32 @@ fn begin_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> bool {
 }
 
 /// Makes an eviction final, if nobody used the cachelet since it began; what it knew better than
-/// the inode is written back before.
-fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> bool {
+/// the pool is written back before.
+fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bool> {
     let flags = core.get(cachelet, field::FLAGS);
     if flags & flag::EVICTING == 0 {
-        return false;
+        return Ok(false);
     }
     // One that was filled in vain (`load_cachelet`) has been given back already; one that an
     // operation came to while the eviction began may have got work to do.
     let is_free = core.ino(cachelet) == 0;
     if is_free || flags & KEEP != 0 || core.get(cachelet, field::REFS) != 0 {
         core.clear_flag(cachelet, flag::EVICTING);
-        return false;
+        return Ok(false);
     }
     if flags & flag::DIRTY != 0 {
         core.write_back_times(cachelet);
+    }
+    if flags & flag::COUNTED != 0 {
+        flush_log(core, cachelet)?;
     }
     let at = core.cachelet_at(cachelet, field::FLAGS);
     let quiet = flags & !flag::DIRTY;
     if core.arena.compare_exchange(at, quiet, quiet & !flag::EVICTING | flag::EVICTED).is_err() {
         core.clear_flag(cachelet, flag::EVICTING);
-        return false;
+        return Ok(false);
     }
     let pointer = core.inode_at(cachelet) + Inode::CACHELET;
     let _ = core.pool.compare_exchange(pointer, core.nv_pointer_to(cachelet), 0);
-    true
+    Ok(true)
 }

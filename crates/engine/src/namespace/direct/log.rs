@@ -6,6 +6,7 @@ use vellum_layout::{ChunkKind, Inode, LogExtentHead, LogExtentKind, LogWord};
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
+use super::recycle::log_extents;
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -99,6 +100,15 @@ impl<M: Memories> Core<M> {
             }
         }
     }
+}
+
+/// Writes a directory's log back, because settling a word is a plain store (`log_write`): after a
+/// clean close nobody looks for words that a cache lost. Flushed, not fenced.
+pub(crate) fn flush_log<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
+    for (extent, head) in log_extents(core, core.ino(dir), core.get(dir, field::ROOT))? {
+        core.pool.flush(core.geometry.slot_at(extent), head.kind().bytes());
+    }
+    Ok(())
 }
 
 impl<M: Memories> Op<'_, M> {

@@ -33,6 +33,7 @@ use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, Walked};
 use crate::slots::{Op, pause};
 pub(crate) use build::{EntryBuffer, scan_log};
 use index::{Pair, ValueWord};
+pub(crate) use log::flush_log;
 pub(crate) use recycle::log_extents;
 
 /// The namespace of DirectFS. Its state is all in pool and arena.

@@ -19,11 +19,9 @@ const COMPACT_AT: u64 = 512;
 /// Frees the dead entries of `dir`; compacts its log where 4 KiB of it is dead.
 pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     let op = core.op_begin();
-    core.write_back_times(dir);
-    core.pool.fence();
     let mut dead = Vec::new();
-    let mut clearing = Clearing::default();
-    let mut live = 0;
+    let mut words = Vec::new();
+    let (mut live, mut latest) = (0, 0);
     let mut buffer = EntryBuffer::new();
     let (owner, root) = (core.ino(dir), core.get(dir, field::ROOT));
     scan_log(core, owner, root, &mut |logged| {
@@ -32,10 +30,17 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
             live += 1;
         } else if !logged.word.is_pending() {
             dead.push((logged.word.entry(), slots_of(&head)));
-            clearing.clear(core, logged);
+            words.push(logged);
+            latest = latest.max(LifeWord(head.life).ns());
         }
         Ok(())
     })?;
+    // The times that the dead entries tell must be on the pool before nothing names them any more.
+    op.note_change(dir, latest, 0);
+    core.write_back_times(dir);
+    core.pool.fence();
+    let mut clearing = Clearing::default();
+    words.into_iter().for_each(|logged| clearing.clear(core, logged));
     clearing.flush(core);
     core.pool.fence();
     lower_dead(core, dir, dead.len() as u64);

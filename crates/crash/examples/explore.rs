@@ -1,0 +1,29 @@
+//! Explores the workloads whose names contain one of the words given, or repeats a crash:
+//! `explore [--states N] [--mode x86|lazy|eadr] [WORD...]`, `explore --replay ID`.
+
+use vellum_crash::{Mode, Options, replay, run};
+
+fn main() {
+    let mut options = Options::default();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().unwrap_or_default();
+        match word.as_str() {
+            "--states" => options.states_per_point = value().parse().expect("a number"),
+            "--threads" => options.threads = value().parse().expect("a number"),
+            "--mode" => {
+                let name = value();
+                options.modes.retain(|mode: &Mode| mode.name() == name);
+            }
+            "--replay" => {
+                match replay(&value()) {
+                    Ok(replay) => println!("{replay}"),
+                    Err(error) => println!("{error}"),
+                }
+                return;
+            }
+            _ => options.only.push(word),
+        }
+    }
+    print!("{}", run(&options));
+}

@@ -1,0 +1,250 @@
+//! What recovery may show: the tree before the step that was under way, or after it.
+
+use vellum_model::{NodeSnapshot, Op, Snapshot, SnapshotBody, Times, diff};
+
+use crate::record::Recorded;
+use crate::tree::Tree;
+use crate::workload::Step;
+
+const WORD: usize = 8;
+
+/// Whether `tree` may be found when `returned` explored steps had returned; if not, why.
+pub(crate) fn judge_tree(
+    recorded: &Recorded,
+    tree: &Snapshot,
+    returned: usize,
+) -> Result<(), String> {
+    let before = &recorded.stages[returned];
+    if tree == before {
+        return Ok(());
+    }
+    let Some(after) = recorded.stages.get(returned + 1) else {
+        return Err(format!(
+            "not as it was when the step returned: {}",
+            text(before, tree)
+        ));
+    };
+    if tree == after {
+        return Ok(());
+    }
+    let may_tear = recorded.workload.explored[returned].changes_bytes();
+    if may_tear && is_torn(tree, before, after) {
+        return Ok(());
+    }
+    let (since_before, since_after) = (text(before, tree), text(after, tree));
+    Err(format!(
+        "neither as before the step ({since_before}) nor as after it ({since_after})"
+    ))
+}
+
+fn text(expected: &Snapshot, found: &Snapshot) -> String {
+    let mut lines = diff(expected, found);
+    let more = lines.len().saturating_sub(6);
+    lines.truncate(6);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    format!("expected / found: {}", lines.join("; "))
+}
+
+/// Whether only bytes inside the old size differ from `before`, by words that are as `after` has
+/// them. A size that grew vouches for everything below it.
+fn is_torn(tree: &Snapshot, before: &Snapshot, after: &Snapshot) -> bool {
+    tree.len() == before.len()
+        && tree.iter().all(|(path, node)| {
+            let (Some(before), Some(after)) = (before.get(path), after.get(path)) else {
+                return false;
+            };
+            node == before || node == after || is_torn_node(node, before, after)
+        })
+}
+
+fn is_torn_node(node: &NodeSnapshot, before: &NodeSnapshot, after: &NodeSnapshot) -> bool {
+    let as_body = |of: &NodeSnapshot| NodeSnapshot {
+        body: node.body.clone(),
+        ..of.clone()
+    };
+    if *node != as_body(before) && *node != as_body(after) {
+        return false;
+    }
+    let (
+        SnapshotBody::File { size, blocks },
+        SnapshotBody::File {
+            size: old_size,
+            blocks: old,
+        },
+        SnapshotBody::File {
+            size: new_size,
+            blocks: new,
+        },
+    ) = (&node.body, &before.body, &after.body)
+    else {
+        return false;
+    };
+    if size != old_size || new_size < old_size {
+        return false;
+    }
+    let zeros = vec![0; vellum_model::BLOCK_SIZE];
+    blocks.keys().chain(old.keys()).all(|index| {
+        let of = |blocks: &std::collections::BTreeMap<u64, Vec<u8>>| {
+            blocks.get(index).unwrap_or(&zeros).clone()
+        };
+        let start = index * vellum_model::BLOCK_SIZE as u64;
+        let inside = size
+            .saturating_sub(start)
+            .min(vellum_model::BLOCK_SIZE as u64) as usize;
+        let (found, old, new) = (of(blocks), of(old), of(new));
+        (0..inside).step_by(WORD).all(|at| {
+            let word = at..(at + WORD).min(inside);
+            found[word.clone()] == old[word.clone()] || found[word.clone()] == new[word]
+        })
+    })
+}
+
+/// Whether the times of `tree`, which [`judge_tree`] allows, fit; if not, why.
+///
+/// * Attributes of an inode change at once, with its times.
+/// * Otherwise times may be newer than the tree, but not older, unless bytes inside the old size
+///   changed. The change time of an inode whose names changed may be older: a lost name or a new
+///   one shows, its trace in the inode follows by the next fence (`docs/CRASH.md`).
+pub(crate) fn judge_times(recorded: &Recorded, tree: &Tree, returned: usize) -> Result<(), String> {
+    let step = recorded.workload.explored.get(returned);
+    if step.is_some_and(changes_attributes) {
+        let fits = |stage: usize| Stages::only(recorded, tree, returned, stage).judge();
+        return match (fits(returned), fits(returned + 1)) {
+            (Err(before), Err(after)) => Err(format!("{before}, and {after}")),
+            _ => Ok(()),
+        };
+    }
+    Stages::of(recorded, tree, returned).judge()
+}
+
+/// A time's name, the first stage that it may be of, and the time.
+type Field = (&'static str, usize, fn(&Times) -> i64);
+
+/// From which stages times may be.
+struct Stages<'a> {
+    recorded: &'a Recorded,
+    tree: &'a Tree,
+    returned: usize,
+    first: usize,
+    last: usize,
+    /// The tree is that of after the step, so times must be.
+    is_after: bool,
+}
+
+impl<'a> Stages<'a> {
+    fn of(recorded: &'a Recorded, tree: &'a Tree, returned: usize) -> Self {
+        let last = (returned + 1).min(recorded.stages.len() - 1);
+        let [before, after] = [returned, last].map(|stage| &recorded.stages[stage]);
+        let is_after = before != after && tree.nodes == *after;
+        Self {
+            recorded,
+            tree,
+            returned,
+            first: returned,
+            last,
+            is_after,
+        }
+    }
+
+    /// The tree and all its times are of one stage.
+    fn only(recorded: &'a Recorded, tree: &'a Tree, returned: usize, stage: usize) -> Self {
+        let is_after = stage > returned;
+        Self {
+            recorded,
+            tree,
+            returned,
+            first: stage,
+            last: stage,
+            is_after,
+        }
+    }
+
+    fn judge(&self) -> Result<(), String> {
+        let Self {
+            recorded,
+            tree,
+            first,
+            last,
+            ..
+        } = *self;
+        if first == last && tree.nodes != recorded.stages[first] {
+            return Err("a tree and times of different moments".to_owned());
+        }
+        for (path, (ino, found)) in &tree.times {
+            let fields: [Field; 3] = [
+                ("access", first, |times| times.atime),
+                ("modification", self.first_modified(*ino), |times| {
+                    times.mtime
+                }),
+                ("change", self.first_changed(*ino), |times| times.ctime),
+            ];
+            for (name, first, of) in fields {
+                let trees = recorded.trees[first.min(last)..=last].iter();
+                let allowed: Vec<_> = trees.filter_map(|tree| tree.times_of(*ino)).collect();
+                let unknown = name == "change" && self.is_unknown(*ino);
+                if !unknown && allowed.iter().all(|times| of(times) != of(found)) {
+                    let expected: Vec<_> = allowed.iter().map(of).collect();
+                    let (path, found) = (path.escape_ascii(), of(found));
+                    return Err(format!(
+                        "{path}: {name} time {found}, expected one of {expected:?}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn at(&self, stage: usize, ino: u64) -> Option<&NodeSnapshot> {
+        self.recorded.trees.get(stage)?.find(ino)
+    }
+
+    fn first_modified(&self, ino: u64) -> usize {
+        let size = |stage| self.at(stage, ino).map(|node| node.body.size());
+        let step = self.recorded.workload.explored.get(self.returned);
+        let overwrites =
+            step.is_some_and(Step::changes_bytes) && size(self.first) == size(self.last);
+        if self.is_after && !overwrites {
+            self.last
+        } else {
+            self.first
+        }
+    }
+
+    fn first_changed(&self, ino: u64) -> usize {
+        let links = |stage| self.at(stage, ino).map(|node| node.nlink);
+        let explored = &self.recorded.workload.explored;
+        let lagged = self.returned > 0 && links(self.returned - 1) != links(self.returned);
+        if explored.get(self.returned).is_some_and(changes_names) || lagged {
+            return self.returned - usize::from(lagged);
+        }
+        self.first_modified(ino)
+    }
+
+    /// What the setup's last steps left behind, no tree tells.
+    fn is_unknown(&self, ino: u64) -> bool {
+        let workload = &self.recorded.workload;
+        let explored = &workload.explored[..self.returned];
+        let mut so_far = workload.setup.last().into_iter().chain(explored);
+        let is_dir = self
+            .tree
+            .find(ino)
+            .is_some_and(|node| node.body == SnapshotBody::Dir);
+        !workload.setup.is_empty() && !is_dir && so_far.all(changes_names)
+    }
+}
+
+fn changes_attributes(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::Op(Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. })
+    )
+}
+
+fn changes_names(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::Op(Op::Link { .. } | Op::Unlink { .. } | Op::Rename { .. }) | Step::Maintain
+    )
+}

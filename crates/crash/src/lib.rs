@@ -1,0 +1,49 @@
+//! The crash explorer: what a power cut may leave of every operation, and whether recovery mends
+//! it.
+//!
+//! A [`Workload`] runs once on a simulated pool that writes every store, flush and fence down. At
+//! every point of that log at which the power may fail, the x86 persistency model
+//! ([`vellum_media::CrashPoints`]) says what the medium may hold. Each of these images
+//!
+//! 1. must look to the checker like something that a crash may leave;
+//! 2. must open: recovery succeeds;
+//! 3. must hold the model's tree of before the step that was under way, or of after it (bytes
+//!    inside the old size of a file may be either, by words), with times of before or after;
+//! 4. must be usable;
+//! 5. must close in order, after which the checker finds nothing at all.
+//!
+//! Images that were seen before are not judged again. A violation carries an identifier, with which
+//! [`replay`] repeats it.
+//!
+//! ```
+//! let options = vellum_crash::Options { only: vec!["create-second".into()], ..Default::default() };
+//! let report = vellum_crash::run(&options);
+//! assert_eq!(report.totals().violations, 0, "{report}");
+//! ```
+#![forbid(unsafe_code)]
+
+mod catalog;
+mod compare;
+mod exercise;
+mod explore;
+mod id;
+mod judge;
+mod memories;
+mod pairs;
+mod plan;
+mod record;
+mod replay;
+mod report;
+mod run;
+mod session;
+mod tree;
+mod workload;
+
+pub use catalog::{single_operations, workloads};
+pub use id::Mode;
+pub use record::{RecordError, Recorded, record};
+pub use replay::{Replay, ReplayError, replay};
+pub use report::{Counts, Kind, Report, Violation, WorkloadReport};
+pub(crate) use run::Subject;
+pub use run::{Options, explore_log, run, run_workloads};
+pub use workload::{Step, Workload};

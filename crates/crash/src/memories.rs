@@ -1,0 +1,120 @@
+//! The memories that explored file systems live on: a simulated pool that outlives the file
+//! system, so that thousands of crashed images can be tried in the same bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vellum_media::{Event, HeapMemory, MediaKind, Memories, Memory, Op, Persistent, SimPool};
+
+/// A simulated pool and an arena on the heap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Explored;
+
+impl Memories for Explored {
+    type Pool = Shared;
+    type Arena = HeapMemory;
+}
+
+/// A simulated pool that several owners see.
+#[derive(Clone)]
+pub(crate) struct Shared(pub(crate) Arc<SimPool>);
+
+impl Shared {
+    /// A pool that holds `image`.
+    pub(crate) fn of(image: Vec<u8>) -> Self {
+        Self(Arc::new(SimPool::from_image(image)))
+    }
+
+    /// Takes back every store in `log`, newest first. Nothing is recorded.
+    pub(crate) fn undo(&self, log: &[Event]) {
+        for event in log.iter().rev() {
+            if let Op::Store { at, before, .. } = event.op {
+                self.0.store(at, before, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Memory for Shared {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn damaged(&self) -> Option<u64> {
+        self.0.damaged()
+    }
+
+    fn load(&self, at: u64, order: Ordering) -> u64 {
+        self.0.load(at, order)
+    }
+
+    fn store(&self, at: u64, value: u64, order: Ordering) {
+        self.0.store(at, value, order);
+    }
+
+    fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.0.compare_exchange(at, current, new)
+    }
+
+    fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        self.0.fetch_add(at, value)
+    }
+
+    fn fetch_or(&self, at: u64, bits: u64) -> u64 {
+        self.0.fetch_or(at, bits)
+    }
+
+    fn fetch_and(&self, at: u64, bits: u64) -> u64 {
+        self.0.fetch_and(at, bits)
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) {
+        self.0.read(at, out);
+    }
+
+    fn write(&self, at: u64, data: &[u8]) {
+        self.0.write(at, data);
+    }
+
+    fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {
+        self.0.bytes_equal(at, expected)
+    }
+
+    fn match_line(&self, at: u64, mask: u64, want: u64) -> u8 {
+        self.0.match_line(at, mask, want)
+    }
+
+    fn load_line(&self, at: u64) -> [u64; 8] {
+        self.0.load_line(at)
+    }
+
+    fn prefetch(&self, at: u64) {
+        self.0.prefetch(at);
+    }
+}
+
+impl Persistent for Shared {
+    fn flush(&self, at: u64, len: u64) {
+        self.0.flush(at, len);
+    }
+
+    fn fence(&self) {
+        self.0.fence();
+    }
+
+    fn write_through(&self, at: u64, data: &[u8]) {
+        self.0.write_through(at, data);
+    }
+
+    fn zero_through(&self, at: u64, len: u64) {
+        self.0.zero_through(at, len);
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.0.sync()
+    }
+
+    fn kind(&self) -> MediaKind {
+        self.0.kind()
+    }
+}

@@ -1,0 +1,196 @@
+//! Exploring many workloads on several threads.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use vellum_media::{Event, Op};
+
+use crate::explore::explore;
+use crate::id::Mode;
+use crate::record::{Recorded, record};
+use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
+use crate::workload::Workload;
+
+/// How to explore.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Crash models.
+    pub modes: Vec<Mode>,
+    /// States tried at a crash point: all, if there are no more, else a sample of so many.
+    pub states_per_point: usize,
+    /// The same under [`Mode::Lazy`], which always samples.
+    pub lazy_states: usize,
+    /// The same for crashes of recovery.
+    pub nested_states: usize,
+    /// Recoveries of a workload whose crashes are explored, at most.
+    pub nested_recoveries: usize,
+    /// Wrong states after which a workload is left.
+    pub wrong_states: u64,
+    /// Seed of the samples.
+    pub seed: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Workloads whose name contains one of these; all, if there are none.
+    pub only: Vec<String>,
+    /// No workload is begun after this time.
+    pub time: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            modes: Mode::ALL.to_vec(),
+            states_per_point: 512,
+            lazy_states: 32,
+            nested_states: 64,
+            nested_recoveries: 16,
+            wrong_states: 2000,
+            seed: 1,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            only: Vec::new(),
+            time: None,
+        }
+    }
+}
+
+/// A log to explore.
+pub(crate) struct Subject<'a> {
+    pub(crate) mode: Mode,
+    /// What is durable before the log.
+    pub(crate) base: Vec<u8>,
+    pub(crate) log: &'a [Event],
+    /// Events after which exploring begins.
+    pub(crate) skip: usize,
+}
+
+impl Recorded {
+    /// What the explored steps did: from marker 0 to the last.
+    pub fn explored_log(&self) -> &[Event] {
+        &self.log[self.begin..]
+    }
+
+    /// The pool before the explored steps, as its threads saw it.
+    pub(crate) fn image_before(&self) -> Vec<u8> {
+        let mut image = self.base.clone();
+        for event in &self.log[..self.begin] {
+            if let Op::Store { at, after, .. } = event.op {
+                image[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
+            }
+        }
+        image
+    }
+
+    /// What is explored under `mode`.
+    pub(crate) fn subject(&self, mode: Mode) -> Subject<'_> {
+        match mode {
+            Mode::Lazy => Subject {
+                mode,
+                base: self.base.clone(),
+                log: &self.log,
+                skip: self.begin,
+            },
+            _ => Subject {
+                mode,
+                base: self.image_before(),
+                log: self.explored_log(),
+                skip: 0,
+            },
+        }
+    }
+}
+
+/// Explores the catalog.
+pub fn run(options: &Options) -> Report {
+    run_workloads(&crate::workloads(), options)
+}
+
+/// Explores `workloads`, as far as the options choose them.
+pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
+    let start = Instant::now();
+    let chosen = |workload: &&Workload| {
+        let only = &options.only;
+        only.is_empty()
+            || only
+                .iter()
+                .any(|part| workload.name.contains(part.as_str()))
+    };
+    let chosen: Vec<_> = workloads.iter().filter(chosen).collect();
+    let next = AtomicUsize::new(0);
+    let left_out = AtomicUsize::new(0);
+    let reports = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(workload) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if options.time.is_some_and(|time| start.elapsed() > time) {
+                left_out.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            let done = explore_workload(workload, options);
+            let mut reports = reports
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            reports.extend(done);
+        }
+    };
+    std::thread::scope(|scope| {
+        (1..options.threads.max(1)).for_each(|_| {
+            scope.spawn(work);
+        });
+        work();
+    });
+    let mut workloads = reports
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let place = |report: &WorkloadReport| {
+        chosen
+            .iter()
+            .position(|workload| workload.name == report.workload)
+    };
+    workloads.sort_by_key(|report| (place(report), report.mode.clone()));
+    Report {
+        workloads,
+        left_out: left_out.into_inner() as u64,
+        seconds: start.elapsed().as_secs_f64(),
+    }
+}
+
+fn explore_workload(workload: &Workload, options: &Options) -> Vec<WorkloadReport> {
+    match record(workload) {
+        Ok(recorded) => {
+            let modes = options.modes.iter();
+            modes
+                .map(|&mode| explore(&recorded, &recorded.subject(mode), options))
+                .collect()
+        }
+        Err(error) => {
+            let violation = Violation {
+                id: workload.name.clone(),
+                kind: Kind::Outcome,
+                detail: error.to_string(),
+                states: 0,
+            };
+            vec![WorkloadReport {
+                workload: workload.name.clone(),
+                mode: Mode::X86.name().to_owned(),
+                counts: Counts {
+                    violations: 1,
+                    ..Counts::default()
+                },
+                violations: vec![violation],
+                ..WorkloadReport::default()
+            }]
+        }
+    }
+}
+
+/// Explores, under the x86 model, a log that is not quite what `recorded` did: to see whether the
+/// explorer notices. It must continue [`Recorded::explored_log`]'s base.
+pub fn explore_log(recorded: &Recorded, log: &[Event], options: &Options) -> WorkloadReport {
+    let subject = Subject {
+        mode: Mode::X86,
+        base: recorded.image_before(),
+        log,
+        skip: 0,
+    };
+    explore(recorded, &subject, options)
+}

@@ -1,0 +1,281 @@
+//! A file system under a workload: it does what the model's operations say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use vellum::{
+    Allocate, Clock, Cred, Error, FormatOptions, Fs, Handle, MountOptions, Node, OpenOptions,
+    RenameFlags, SetAttr, SetTime, attach, format,
+};
+use vellum_media::{HeapMemory, SimPool};
+use vellum_model::{Op, Range, TimeSet, pattern};
+
+use crate::memories::{Explored, Shared};
+use crate::workload::Step;
+
+/// Bytes of the pools that workloads run on.
+pub(crate) const POOL_BYTES: u64 = 1 << 20;
+/// Where the clock of workloads starts: 2026-01-01 in nanoseconds since 1970.
+pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
+/// Where the clock starts after a crash.
+pub(crate) const CLOCK_AFTER: i64 = CLOCK_START + 1_000_000_000;
+
+/// What engine operations give here.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// A file system of the explorer.
+pub(crate) type ExploredFs = Arc<Fs<Explored>>;
+
+/// A file system that may be open, with the handles that the workload holds.
+pub(crate) struct Session {
+    pool: Shared,
+    fs: Option<ExploredFs>,
+    slots: BTreeMap<u8, Handle<Explored>>,
+    cache_entries: u64,
+    cred: Cred,
+}
+
+/// A formatted pool whose every other byte is what earlier owners left.
+pub(crate) fn blank_image() -> Vec<u8> {
+    let stale: Vec<u8> = (0..POOL_BYTES / 8)
+        .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
+        .collect();
+    let pool = SimPool::from_image(stale);
+    let options = FormatOptions {
+        metadata_bytes: None,
+        thread_slots: Some(2),
+        label: String::new(),
+        uuid: [7; 16],
+        hash_seed: 0x5EED,
+        now_ns: CLOCK_START,
+        owner: (0, 0),
+        known_zero: false,
+    };
+    format(&pool, &options).expect("the smallest pool can be made");
+    pool.image()
+}
+
+/// Opens what `pool` holds, as another boot does.
+pub(crate) fn mount(pool: &Shared, cache_entries: u64, clock: i64) -> Result<ExploredFs> {
+    let options = MountOptions {
+        cache_entries,
+        clock: Clock::Counter(AtomicI64::new(clock)),
+        boot_id: clock.to_le_bytes().repeat(2).try_into().unwrap_or_default(),
+        ..MountOptions::default()
+    };
+    let arena = |bytes| Ok(HeapMemory::new(bytes));
+    attach::<Explored>(pool.clone(), arena, options).map(|(fs, _)| fs)
+}
+
+impl Session {
+    /// A session on a pool that is closed.
+    pub(crate) fn new(pool: Shared, cache_entries: u64) -> Self {
+        Self {
+            pool,
+            fs: None,
+            slots: BTreeMap::new(),
+            cache_entries,
+            cred: Cred::root(),
+        }
+    }
+
+    /// The file system, if it is open.
+    pub(crate) fn fs(&self) -> Option<&ExploredFs> {
+        self.fs.as_ref()
+    }
+
+    /// Does a step.
+    pub(crate) fn step(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Op(op) => self.apply(op),
+            Step::Maintain => {
+                let fs = self.open_fs()?;
+                while fs.maintain()? > 0 {}
+                Ok(())
+            }
+            Step::Close => {
+                self.slots.clear();
+                self.fs.take().map_or(Ok(()), |fs| fs.close())
+            }
+            Step::Open => {
+                self.fs = Some(mount(&self.pool, self.cache_entries, CLOCK_START + 1000)?);
+                Ok(())
+            }
+        }
+    }
+
+    fn open_fs(&self) -> Result<&ExploredFs> {
+        self.fs
+            .as_ref()
+            .ok_or(Error::Invalid("the pool is not open"))
+    }
+
+    fn slot(&self, slot: u8) -> Result<&Handle<Explored>> {
+        self.slots.get(&slot).ok_or(Error::BadHandle)
+    }
+
+    /// Does what `op` says, as the superuser. Operations that only ask are not needed here.
+    pub(crate) fn apply(&mut self, op: &Op) -> Result<()> {
+        let fs = Arc::clone(self.open_fs()?);
+        let cred = self.cred.clone();
+        let root = fs.root();
+        match op {
+            Op::Create {
+                path,
+                mode,
+                exclusive,
+            } => {
+                let options = OpenOptions {
+                    write: true,
+                    create: true,
+                    create_new: *exclusive,
+                    mode: *mode as u16,
+                    ..OpenOptions::default()
+                };
+                fs.open(&cred, &root, path, &options).map(drop)
+            }
+            Op::Mkdir { path, mode } => {
+                let (dir, name) = self.parent(path)?;
+                fs.mkdir(&cred, &dir, name, *mode as u16).map(drop)
+            }
+            Op::Symlink { target, path } => {
+                let (dir, name) = self.parent(path)?;
+                fs.symlink(&cred, &dir, name, target).map(drop)
+            }
+            Op::Link { from, to } => {
+                let file = fs.find(&cred, &root, from, false)?;
+                let (dir, name) = self.parent(to)?;
+                fs.link(&cred, &file, &dir, name)
+            }
+            Op::Unlink { path } => {
+                let (dir, name) = self.parent(path)?;
+                fs.unlink(&cred, &dir, name)
+            }
+            Op::Rmdir { path } => {
+                let (dir, name) = self.parent(path)?;
+                fs.rmdir(&cred, &dir, name)
+            }
+            Op::Rename { from, to, flags } => {
+                let (from_dir, from_name) = self.parent(from)?;
+                let (to_dir, to_name) = self.parent(to)?;
+                let flags = RenameFlags::from_bits_truncate(*flags);
+                fs.rename(&cred, &from_dir, from_name, &to_dir, to_name, flags)
+            }
+            Op::Truncate { path, size } => self.set(path, true, |set| set.size = Some(*size)),
+            Op::Chmod { path, mode } => self.set(path, true, |set| set.mode = Some(*mode as u16)),
+            Op::Chown {
+                path,
+                uid,
+                gid,
+                follow,
+            } => self.set(path, *follow, |set| (set.uid, set.gid) = (*uid, *gid)),
+            Op::Utimens {
+                path,
+                atime,
+                mtime,
+                follow,
+            } => self.set(path, *follow, |set| {
+                (set.atime, set.mtime) = (atime.map(time), mtime.map(time));
+            }),
+            Op::Open {
+                slot,
+                path,
+                flags,
+                mode,
+            } => {
+                let handle = fs.open(&cred, &root, path, &open_options(*flags, *mode))?;
+                self.slots.insert(*slot, handle);
+                Ok(())
+            }
+            Op::CloseSlot { slot } => self.slots.remove(slot).map(drop).ok_or(Error::BadHandle),
+            Op::Write { path, .. } | Op::Append { path, .. } | Op::Fallocate { path, .. } => {
+                let options = OpenOptions {
+                    write: true,
+                    append: matches!(op, Op::Append { .. }),
+                    ..OpenOptions::default()
+                };
+                let handle = fs.open(&cred, &root, path, &options)?;
+                on_handle(&handle, op)
+            }
+            Op::WriteSlot { slot, .. }
+            | Op::TruncateSlot { slot, .. }
+            | Op::FallocateSlot { slot, .. }
+            | Op::FsyncSlot { slot } => on_handle(self.slot(*slot)?, op),
+            Op::Sync | Op::Fsync { .. } => fs.sync(),
+            _ => Ok(()),
+        }
+    }
+
+    fn parent<'p>(&self, path: &'p [u8]) -> Result<(Node<Explored>, &'p [u8])> {
+        let fs = self.open_fs()?;
+        match path.iter().rposition(|&byte| byte == b'/') {
+            None | Some(0) => Ok((fs.root(), path.strip_prefix(b"/").unwrap_or(path))),
+            Some(cut) => {
+                let dir = fs.find(&self.cred, &fs.root(), &path[..cut], true)?;
+                Ok((dir, &path[cut + 1..]))
+            }
+        }
+    }
+
+    fn set(&self, path: &[u8], follow: bool, change: impl FnOnce(&mut SetAttr)) -> Result<()> {
+        let fs = self.open_fs()?;
+        let node = fs.find(&self.cred, &fs.root(), path, follow)?;
+        let mut set = SetAttr::default();
+        change(&mut set);
+        fs.set_attr(&self.cred, &node, &set).map(drop)
+    }
+}
+
+fn time(time: TimeSet) -> SetTime {
+    match time {
+        TimeSet::Now => SetTime::Now,
+        TimeSet::At(ns) => SetTime::At(ns),
+    }
+}
+
+fn open_options(flags: i32, mode: u32) -> OpenOptions {
+    let has = |flag| flags & flag != 0;
+    let access = flags & libc::O_ACCMODE;
+    OpenOptions {
+        read: access != libc::O_WRONLY,
+        write: access != libc::O_RDONLY,
+        append: has(libc::O_APPEND),
+        truncate: has(libc::O_TRUNC),
+        create: has(libc::O_CREAT),
+        create_new: has(libc::O_CREAT) && has(libc::O_EXCL),
+        no_follow: has(libc::O_NOFOLLOW),
+        directory: has(libc::O_DIRECTORY),
+        no_atime: false,
+        mode: mode as u16,
+    }
+}
+
+fn on_handle(handle: &Handle<Explored>, op: &Op) -> Result<()> {
+    match op {
+        Op::Write {
+            offset, seed, len, ..
+        }
+        | Op::WriteSlot {
+            offset, seed, len, ..
+        } => handle.write_at(*offset, &pattern(*seed, *len)).map(drop),
+        Op::Append { seed, len, .. } => handle.append(&pattern(*seed, *len)).map(drop),
+        Op::TruncateSlot { size, .. } => handle.truncate(*size),
+        Op::Fallocate { mode, range, .. } | Op::FallocateSlot { mode, range, .. } => {
+            let Range { offset, len } = *range;
+            handle.allocate(allocate_mode(*mode)?, offset, len)
+        }
+        _ => handle.sync(),
+    }
+}
+
+fn allocate_mode(mode: i32) -> Result<Allocate> {
+    const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
+    const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
+    match mode {
+        0 => Ok(Allocate::Grow),
+        KEEP => Ok(Allocate::KeepSize),
+        PUNCH => Ok(Allocate::PunchHole),
+        _ => Err(Error::Unsupported("this mode of fallocate")),
+    }
+}

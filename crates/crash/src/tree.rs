@@ -1,0 +1,139 @@
+//! The whole visible tree of an explored file system, as the model's snapshots have it.
+
+use std::collections::BTreeMap;
+
+use vellum::{Cred, Error, FileKind, ListPosition, Node, OpenOptions};
+use vellum_model::{NodeSnapshot, Snapshot, SnapshotBody, Times};
+
+use crate::memories::Explored;
+use crate::session::{ExploredFs, Result};
+
+/// A tree and, apart from it, its times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// Everything but times.
+    pub(crate) nodes: Snapshot,
+    /// Inode number and times of every path.
+    pub(crate) times: BTreeMap<Vec<u8>, (u64, Times)>,
+}
+
+impl Tree {
+    /// The times of an inode, if it has a name.
+    pub(crate) fn times_of(&self, ino: u64) -> Option<Times> {
+        let mut all = self.times.values();
+        all.find(|(number, _)| *number == ino)
+            .map(|(_, times)| *times)
+    }
+
+    /// What is known of an inode, if it has a name.
+    pub(crate) fn find(&self, ino: u64) -> Option<&NodeSnapshot> {
+        let mut all = self.times.iter();
+        let (path, _) = all.find(|(_, (number, _))| *number == ino)?;
+        self.nodes.get(path)
+    }
+}
+
+/// Reads everything that the root reaches.
+pub(crate) fn read_tree(fs: &ExploredFs) -> Result<Tree> {
+    let mut reader = Reader {
+        fs,
+        tree: Tree::default(),
+    };
+    let root = fs.root();
+    reader.add(b"/".to_vec(), &root)?;
+    reader.below(&root, b"")?;
+    Ok(reader.finish())
+}
+
+struct Reader<'a> {
+    fs: &'a ExploredFs,
+    tree: Tree,
+}
+
+impl Reader<'_> {
+    fn below(&mut self, dir: &Node<Explored>, prefix: &[u8]) -> Result<()> {
+        let mut names = Vec::new();
+        self.fs
+            .list(dir, 0, &mut ListPosition::default(), &mut |entry| {
+                names.push((entry.name.to_vec(), entry.ino, entry.kind));
+                true
+            })?;
+        for (name, ino, kind) in names {
+            let node = self.fs.lookup(&Cred::root(), dir, &name)?;
+            if node.ino() != ino || node.kind() != kind {
+                return Err(Error::Invalid("a listing and a lookup disagree"));
+            }
+            let path = [prefix, b"/", &name].concat();
+            self.add(path.clone(), &node)?;
+            if kind == FileKind::Directory {
+                if self.tree.times.len() > 1 << 16 {
+                    return Err(Error::Invalid("the tree has no end"));
+                }
+                self.below(&node, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: Vec<u8>, node: &Node<Explored>) -> Result<()> {
+        let attr = self.fs.attr(node)?;
+        let body = match attr.kind {
+            FileKind::Directory => SnapshotBody::Dir,
+            FileKind::Symlink => SnapshotBody::Symlink(self.fs.read_link(node)?),
+            FileKind::File => SnapshotBody::from_bytes(&read_all(self.fs, node, attr.size)?),
+            _ => return Err(Error::Invalid("a kind of file that no workload makes")),
+        };
+        let times = Times {
+            atime: attr.atime_ns,
+            mtime: attr.mtime_ns,
+            ctime: attr.ctime_ns,
+        };
+        let snapshot = NodeSnapshot {
+            body,
+            mode: u32::from(attr.mode),
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            identity: Vec::new(),
+            times: None,
+        };
+        self.tree.times.insert(path.clone(), (attr.ino, times));
+        if self.tree.nodes.insert(path, snapshot).is_some() {
+            return Err(Error::Invalid("a directory lists a name twice"));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Tree {
+        let mut first = BTreeMap::new();
+        for (path, (ino, _)) in &self.tree.times {
+            first.entry(*ino).or_insert(path);
+        }
+        for (path, node) in &mut self.tree.nodes {
+            node.identity = first[&self.tree.times[path].0].clone();
+        }
+        self.tree
+    }
+}
+
+/// The bytes of a file, without touching its access time.
+pub(crate) fn read_all(fs: &ExploredFs, node: &Node<Explored>, size: u64) -> Result<Vec<u8>> {
+    const SIZE_SANE: u64 = 64 << 20;
+    if size > SIZE_SANE {
+        return Err(Error::Invalid(
+            "a file is larger than any workload makes it",
+        ));
+    }
+    let options = OpenOptions {
+        read: true,
+        no_atime: true,
+        ..OpenOptions::default()
+    };
+    let handle = fs.open_node(&Cred::root(), node, &options)?;
+    let mut bytes = vec![0; size as usize];
+    if handle.read_at(0, &mut bytes)? as u64 == size {
+        Ok(bytes)
+    } else {
+        Err(Error::Invalid("a read ended before the end of the file"))
+    }
+}

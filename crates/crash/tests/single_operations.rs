@@ -1,0 +1,54 @@
+//! Every single operation under every crash model, with a budget that fits a test run.
+
+use vellum_crash::{Options, run_workloads, single_operations, workloads};
+
+fn explore(workloads: &[vellum_crash::Workload], options: &Options) {
+    let report = run_workloads(workloads, options);
+    assert_eq!(report.violations().count(), 0, "{report}");
+    let totals = report.totals();
+    assert!(
+        totals.distinct > 0 && totals.checked >= totals.distinct,
+        "{report}"
+    );
+    assert_eq!(report.left_out, 0);
+    println!("{report}");
+}
+
+#[test]
+fn no_crash_of_a_single_operation_loses_anything() {
+    let options = Options {
+        states_per_point: 64,
+        lazy_states: 8,
+        nested_recoveries: 4,
+        ..Options::default()
+    };
+    explore(&single_operations(), &options);
+}
+
+#[test]
+fn no_crash_of_a_pair_of_operations_loses_anything() {
+    let pairs: Vec<_> = workloads()
+        .into_iter()
+        .filter(|w| w.explored.len() == 2)
+        .collect();
+    let options = Options {
+        states_per_point: 64,
+        lazy_states: 8,
+        nested_recoveries: 4,
+        ..Options::default()
+    };
+    explore(&pairs, &options);
+}
+
+#[test]
+fn reports_survive_json() {
+    let options = Options {
+        only: vec!["create-first".into()],
+        ..Options::default()
+    };
+    let report = vellum_crash::run(&options);
+    let text = serde_json::to_string(&report).unwrap();
+    let back: vellum_crash::Report = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.workloads.len(), report.workloads.len());
+    assert_eq!(back.totals(), report.totals());
+}
