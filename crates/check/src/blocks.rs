@@ -104,7 +104,14 @@ fn owners(nodes: &Nodes, sink: &mut Sink) -> Owners {
     for broken in nodes.broken.iter().filter(|broken| broken.named) {
         if let Some((0, id)) = MapRoot(broken.root).get() {
             let (inode, blocks) = (broken.slot, u64::MAX);
-            owners.insert(id, Owner { inode, blocks, beyond: true });
+            owners.insert(
+                id,
+                Owner {
+                    inode,
+                    blocks,
+                    beyond: true,
+                },
+            );
         }
     }
     for node in nodes.list.iter().filter(|node| node.kept) {
@@ -133,7 +140,11 @@ fn owners(nodes: &Nodes, sink: &mut Sink) -> Owners {
             continue;
         }
         let blocks = node.size.min(SIZE_MAX).div_ceil(BLOCK_BYTES);
-        let owner = Owner { inode: node.slot, blocks, beyond: root.is_beyond() };
+        let owner = Owner {
+            inode: node.slot,
+            blocks,
+            beyond: root.is_beyond(),
+        };
         if let Some(other) = owners.insert(id, owner)
             && !matches!(nodes.find(other.inode), Found::Broken(_))
         {
@@ -169,7 +180,12 @@ fn judge_word(
         MapState::Mapped => summary.blocks_mapped += 1,
         MapState::Unwritten => summary.blocks_unwritten += 1,
     }
-    let Some(&Owner { inode, blocks, beyond }) = owners.get(&word.id()) else {
+    let Some(&Owner {
+        inode,
+        blocks,
+        beyond,
+    }) = owners.get(&word.id())
+    else {
         let detail = format_args!("{state:?} as block {} of id {}", word.logical(), word.id());
         sink.residue(Class::MapNobody, place, detail);
         return false;

@@ -447,13 +447,22 @@ fn residue(class: Class, place: &str, leave: impl Fn(&mut Sample)) {
 
 #[test]
 fn a_block_in_limbo_may_outlive_a_close_but_not_a_recovery() {
-    for (mut sample, strict_clean, damage) in
-        [(sample(), false, 0), (closed(), false, 0), (sample(), true, 1)]
-    {
+    for (mut sample, strict_clean, damage) in [
+        (sample(), false, 0),
+        (closed(), false, 0),
+        (sample(), true, 1),
+    ] {
         sample.image.map(MapState::Limbo, 3, 99);
-        let options = Options { strict_clean, progress: None };
+        let options = Options {
+            strict_clean,
+            progress: None,
+        };
         let report = check(&sample.image.bytes, options);
-        assert_eq!((report.of(Class::Limbo).count(), report.damage), (1, damage), "{report}");
+        assert_eq!(
+            (report.of(Class::Limbo).count(), report.damage),
+            (1, damage),
+            "{report}"
+        );
     }
 }
 

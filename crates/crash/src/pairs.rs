@@ -54,7 +54,7 @@ pub(crate) fn pairs() -> Vec<Workload> {
         two(
             "unlink-append-other",
             &full,
-            ["unlink g", "append f 7 300000"],
+            ["unlink g", "append f 7 80000"],
         ),
         two(
             "punch-write",

@@ -48,10 +48,12 @@ impl<M: Memories> Core<M> {
 
     /// Notes a chunk's kind when a pool is opened.
     pub(crate) fn note_chunk(&self, chunk: u64, kind: ChunkKind) {
-        self.arena.store(self.chunk_cell(chunk), kind as u64, Ordering::Release);
+        self.arena
+            .store(self.chunk_cell(chunk), kind as u64, Ordering::Release);
         let slots = self.geometry.slots_per_chunk();
         let count = if kind == ChunkKind::Free { 1 } else { slots };
-        self.arena.fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
+        self.arena
+            .fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
     }
 
     /// Marks slots as used when a pool is opened; gives whether all of them were free.
@@ -74,11 +76,14 @@ impl<M: Memories> Core<M> {
 
     /// Gives `count` slots from `slot` back. Nobody may reach them any more.
     pub(crate) fn free_slots(&self, slot: u64, count: u64) {
-        let Some(kind) = self.kind_of_slot(slot) else { return };
+        let Some(kind) = self.kind_of_slot(slot) else {
+            return;
+        };
         debug_assert!(slot % 64 + count <= 64);
         let mask = (u64::MAX >> (64 - count)) << (slot % 64);
         self.arena.fetch_and(self.used_cell(slot), !mask);
-        self.arena.fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
+        self.arena
+            .fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
     }
 
     /// Claims what is free of some group of `kind` (all of it, where `whole` is asked).
@@ -115,7 +120,10 @@ impl<M: Memories> Core<M> {
             if free == 0 || whole && free != ALL {
                 return None;
             }
-            match self.arena.compare_exchange(at, word, word | u64::from(free) << shift) {
+            match self
+                .arena
+                .compare_exchange(at, word, word | u64::from(free) << shift)
+            {
                 Ok(_) => return Some(free),
                 Err(now) => word = now,
             }
@@ -139,7 +147,11 @@ impl<M: Memories> Core<M> {
             self.arena.fetch_add(header::FREE_SLOTS, u64::MAX);
             self.note_chunk(chunk, kind);
             let first = chunk * self.geometry.slots_per_chunk() / GROUP;
-            self.arena.store(header::GROUP_CURSOR + kind as u64 * 8, first, Ordering::Relaxed);
+            self.arena.store(
+                header::GROUP_CURSOR + kind as u64 * 8,
+                first,
+                Ordering::Relaxed,
+            );
             return true;
         }
         false
@@ -167,7 +179,11 @@ impl<M: Memories> Core<M> {
 impl<M: Memories> Op<'_, M> {
     /// Takes `count` adjoining slots (1 to 3) of inodes or entries.
     pub(crate) fn alloc(&self, kind: ChunkKind, count: u64) -> Result<u64> {
-        let cache = if kind == ChunkKind::Inodes { field::INODES } else { field::ENTRIES };
+        let cache = if kind == ChunkKind::Inodes {
+            field::INODES
+        } else {
+            field::ENTRIES
+        };
         loop {
             let word = self.own(cache);
             let (group, mask) = (word >> 32, word as u32);
@@ -208,7 +224,9 @@ impl<M: Memories> Op<'_, M> {
             held.push(word);
             let Some((group, mask)) = self.core.refill(kind, false) else {
                 self.set_own(cache, 0);
-                break Err(Error::NoSpace("metadata region too fragmented for a long name"));
+                break Err(Error::NoSpace(
+                    "metadata region too fragmented for a long name",
+                ));
             };
             self.set_own(cache, group << 32 | u64::from(mask));
         };
@@ -254,7 +272,9 @@ impl<M: Memories> Core<M> {
     /// Gives back what idle thread slots hold, before a clean close saves the map.
     pub(crate) fn return_all_held(&self) {
         for slot in 0..self.geometry.thread_slots {
-            let Some(op) = self.enter_idle(slot) else { continue };
+            let Some(op) = self.enter_idle(slot) else {
+                continue;
+            };
             for cache in [field::INODES, field::ENTRIES] {
                 let word = op.own(cache);
                 op.return_held(word >> 32, word as u32);

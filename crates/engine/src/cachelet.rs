@@ -110,12 +110,14 @@ impl<M: Memories> Core<M> {
 
     /// Loads a word of `cachelet`.
     pub(crate) fn get(&self, cachelet: Cachelet, field: u64) -> u64 {
-        self.arena.load(self.cachelet_at(cachelet, field), Ordering::Acquire)
+        self.arena
+            .load(self.cachelet_at(cachelet, field), Ordering::Acquire)
     }
 
     /// Stores a word of `cachelet`.
     pub(crate) fn set(&self, cachelet: Cachelet, field: u64, value: u64) {
-        self.arena.store(self.cachelet_at(cachelet, field), value, Ordering::Release);
+        self.arena
+            .store(self.cachelet_at(cachelet, field), value, Ordering::Release);
     }
 
     /// The inode number.
@@ -155,18 +157,22 @@ impl<M: Memories> Core<M> {
 
     /// Sets flags; gives those before.
     pub(crate) fn raise_flag(&self, cachelet: Cachelet, flags: u64) -> u64 {
-        self.arena.fetch_or(self.cachelet_at(cachelet, field::FLAGS), flags)
+        self.arena
+            .fetch_or(self.cachelet_at(cachelet, field::FLAGS), flags)
     }
 
     /// Clears flags; gives those before.
     pub(crate) fn clear_flag(&self, cachelet: Cachelet, flags: u64) -> u64 {
-        self.arena.fetch_and(self.cachelet_at(cachelet, field::FLAGS), !flags)
+        self.arena
+            .fetch_and(self.cachelet_at(cachelet, field::FLAGS), !flags)
     }
 
     /// Adds `count` (of [`REF_ONE`] or [`NAME_ONE`]) to the references. The first one ends an
     /// eviction that began while there was none; references come and go, but that lasts.
     pub(crate) fn add_refs(&self, cachelet: Cachelet, count: u64) {
-        let before = self.arena.fetch_add(self.cachelet_at(cachelet, field::REFS), count);
+        let before = self
+            .arena
+            .fetch_add(self.cachelet_at(cachelet, field::REFS), count);
         if before == 0 && self.has_flag(cachelet, flag::EVICTING) {
             self.clear_flag(cachelet, flag::EVICTING);
         }
@@ -175,7 +181,9 @@ impl<M: Memories> Core<M> {
     /// Takes `count` from the references; gives what is left.
     pub(crate) fn drop_refs(&self, cachelet: Cachelet, count: u64) -> u64 {
         let at = self.cachelet_at(cachelet, field::REFS);
-        self.arena.fetch_add(at, count.wrapping_neg()).wrapping_sub(count)
+        self.arena
+            .fetch_add(at, count.wrapping_neg())
+            .wrapping_sub(count)
     }
 
     /// A cachelet that belongs to nobody, all words zero.
@@ -183,7 +191,8 @@ impl<M: Memories> Core<M> {
         let taken = self.pop_free_cachelet().or_else(|| self.fresh_cachelet(op));
         let taken = taken.ok_or(Error::OutOfMemory("cachelets"))?;
         for word in 0..CACHELET_BYTES / 8 {
-            self.arena.store(self.cachelet_at(taken, word * 8), 0, Ordering::Relaxed);
+            self.arena
+                .store(self.cachelet_at(taken, word * 8), 0, Ordering::Relaxed);
         }
         Ok(taken)
     }
@@ -193,14 +202,22 @@ impl<M: Memories> Core<M> {
         let mut held = op.own(slots::field::CACHELETS);
         if held as u32 == 0 {
             let first = self.arena.fetch_add(header::CACHELET_FRESH, FRESH_BATCH) + 1;
-            let count = self.map.cachelet_count.saturating_sub(first).min(FRESH_BATCH);
+            let count = self
+                .map
+                .cachelet_count
+                .saturating_sub(first)
+                .min(FRESH_BATCH);
             if count < FRESH_BATCH {
-                self.arena.fetch_add(header::CACHELET_FRESH, FRESH_BATCH.wrapping_neg() + count);
+                self.arena
+                    .fetch_add(header::CACHELET_FRESH, FRESH_BATCH.wrapping_neg() + count);
             }
             held = first << 32 | count;
         }
         let some = held as u32 != 0;
-        op.set_own(slots::field::CACHELETS, if some { held + (1 << 32) - 1 } else { 0 });
+        op.set_own(
+            slots::field::CACHELETS,
+            if some { held + (1 << 32) - 1 } else { 0 },
+        );
         some.then_some(Cachelet((held >> 32) as u32))
     }
 
@@ -227,7 +244,10 @@ impl<M: Memories> Core<M> {
             }
             let next = self.get(first, field::NEXT) & 0xFFFF_FFFF;
             let tag = (head >> 32).wrapping_add(1) << 32;
-            match self.arena.compare_exchange(header::CACHELET_FREE, head, tag | next) {
+            match self
+                .arena
+                .compare_exchange(header::CACHELET_FREE, head, tag | next)
+            {
                 Ok(_) => {
                     self.arena.fetch_add(header::CACHELETS_FREE, u64::MAX);
                     return Some(first);
@@ -245,7 +265,10 @@ impl<M: Memories> Core<M> {
         loop {
             self.set(cachelet, field::NEXT, head & 0xFFFF_FFFF);
             let new = (head >> 32).wrapping_add(1) << 32 | u64::from(cachelet.0);
-            match self.arena.compare_exchange(header::CACHELET_FREE, head, new) {
+            match self
+                .arena
+                .compare_exchange(header::CACHELET_FREE, head, new)
+            {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -262,7 +285,10 @@ impl<M: Memories> Core<M> {
                 _ => return false,
             }
             let at = self.cachelet_at(cachelet, field::FLAGS);
-            match self.arena.compare_exchange(at, flags, flags & !flag::EVICTING) {
+            match self
+                .arena
+                .compare_exchange(at, flags, flags & !flag::EVICTING)
+            {
                 Ok(_) => return true,
                 Err(now) => flags = now,
             }
@@ -297,7 +323,10 @@ impl<M: Memories> Core<M> {
             }
             let made = self.fill_cachelet(op, ino, inode_at)?;
             let word = self.nv_pointer_to(made);
-            match self.pool.compare_exchange(inode_at + Inode::CACHELET, stale, word) {
+            match self
+                .pool
+                .compare_exchange(inode_at + Inode::CACHELET, stale, word)
+            {
                 Ok(_) => return Ok(made),
                 Err(_) => self.free_cachelet(made),
             }
@@ -306,7 +335,8 @@ impl<M: Memories> Core<M> {
 
     fn fill_cachelet(&self, op: &Op<'_, M>, ino: u64, inode_at: u64) -> Result<Cachelet> {
         let mut inode = Inode::default();
-        self.pool.read(inode_at, zerocopy::IntoBytes::as_mut_bytes(&mut inode));
+        self.pool
+            .read(inode_at, zerocopy::IntoBytes::as_mut_bytes(&mut inode));
         match IdentityWord(inode.identity).state() {
             Some(InodeState::Live | InodeState::Orphan) => {}
             Some(InodeState::Free) => return Err(Error::Stale),

@@ -85,7 +85,7 @@ impl ArenaMap {
         let used = page(slots + u64::from(geometry.thread_slots) * crate::slots::ARENA_SLOT_BYTES);
         let chunks = page(used + geometry.meta_slots().div_ceil(64) * 8);
         let buckets = page(chunks + geometry.meta_chunks * 8);
-let bucket_count = (entries / 6).next_power_of_two().max(16);
+        let bucket_count = (entries / 6).next_power_of_two().max(16);
         let overflow_buckets = buckets + bucket_count * 64;
         let overflow_count = (entries / 2).max(16);
         let cachelets = page(overflow_buckets + overflow_count * 64);
@@ -159,7 +159,10 @@ impl<M: Memories> Core<M> {
     /// Pool offset of metadata slot `slot`, if there is such a slot.
     pub(crate) fn slot_at(&self, slot: u64) -> Result<u64> {
         if slot == 0 || slot >= self.geometry.meta_slots() {
-            return Err(Error::damaged("metadata slot out of range", Place::Slot(slot)));
+            return Err(Error::damaged(
+                "metadata slot out of range",
+                Place::Slot(slot),
+            ));
         }
         Ok(self.geometry.meta_at + slot * SLOT_BYTES)
     }
@@ -170,13 +173,20 @@ impl<M: Memories> Core<M> {
         let _ = self.pool.kind();
         match self.pool.damaged() {
             None => Ok(()),
-            Some(at) => Err(Error::damaged("unreadable or impossible address", Place::Offset(at))),
+            Some(at) => Err(Error::damaged(
+                "unreadable or impossible address",
+                Place::Offset(at),
+            )),
         }
     }
 
     /// Fails if nothing may be changed.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+        if self.read_only {
+            Err(Error::ReadOnly)
+        } else {
+            Ok(())
+        }
     }
 
     /// Loads a word of the pool.

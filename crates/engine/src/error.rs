@@ -84,7 +84,9 @@ pub enum Error {
         place: Place,
     },
     /// The pool was not closed in order, under another boot, and is damaged.
-    #[error("{path}: the pool was not closed in order and is damaged ({first}); it can be read with `vellum mount -o ro` or examined with `vellum check`")]
+    #[error(
+        "{path}: the pool was not closed in order and is damaged ({first}); it can be read with `vellum mount -o ro` or examined with `vellum check`"
+    )]
     Refused {
         /// The pool.
         path: PathBuf,

@@ -23,7 +23,10 @@ pub(crate) struct Record {
 impl Record {
     /// A record without pairs.
     pub(crate) fn new() -> Self {
-        Self { pairs: [JournalPair { at: 0, value: 0 }; JOURNAL_MAX_PAIRS], count: 0 }
+        Self {
+            pairs: [JournalPair { at: 0, value: 0 }; JOURNAL_MAX_PAIRS],
+            count: 0,
+        }
     }
 
     /// Adds a store of `value` at pool offset `at`.
@@ -59,13 +62,21 @@ impl<M: Memories> Op<'_, M> {
         let sequence = self.own(field::SEQUENCE).wrapping_add(1);
         self.set_own(field::SEQUENCE, sequence);
         let head = JournalHead::new(sequence as u32, record.count);
-        for (pair, to) in record.pairs().iter().zip((at + JournalHead::PAIRS..).step_by(16)) {
+        for (pair, to) in record
+            .pairs()
+            .iter()
+            .zip((at + JournalHead::PAIRS..).step_by(16))
+        {
             core.set_word(to, pair.at);
             core.set_word(to + 8, pair.value);
         }
-        core.set_word(at + JournalHead::CHECK, head.seal(u64::from(self.slot), record.pairs()));
+        core.set_word(
+            at + JournalHead::CHECK,
+            head.seal(u64::from(self.slot), record.pairs()),
+        );
         core.set_word(at + JournalHead::AT, head.0);
-        core.pool.flush(at, JournalHead::PAIRS + 16 * record.count as u64);
+        core.pool
+            .flush(at, JournalHead::PAIRS + 16 * record.count as u64);
         core.pool.fence();
     }
 
@@ -115,7 +126,10 @@ pub(crate) fn recover_slot<M: Memories>(core: &Core<M>, slot: u32) -> Result<boo
     if let Some(pairs) = &committed {
         for pair in pairs.iter().filter(|pair| pair.witnessed().is_none()) {
             if !pair.at.is_multiple_of(8) || !in_metadata(core, pair.at) {
-                return Err(Error::damaged("journal names an impossible place", Place::Offset(at)));
+                return Err(Error::damaged(
+                    "journal names an impossible place",
+                    Place::Offset(at),
+                ));
             }
         }
         apply(core, pairs);
@@ -140,7 +154,10 @@ fn read_committed<M: Memories>(
     let at = core.geometry.thread_slot_at(slot);
     let pairs: Vec<_> = (0..head.count() as u64)
         .map(|i| at + JournalHead::PAIRS + 16 * i)
-        .map(|at| JournalPair { at: core.word(at), value: core.word(at + 8) })
+        .map(|at| JournalPair {
+            at: core.word(at),
+            value: core.word(at + 8),
+        })
         .collect();
     let sealed = core.word(at + JournalHead::CHECK) == head.seal(u64::from(slot), &pairs);
     let witnessed = |pair: &JournalPair| {
@@ -161,7 +178,8 @@ pub(crate) fn read_entry<M: Memories>(core: &Core<M>, entry_at: u64) -> Option<E
     let head: EntryHead = zerocopy::FromBytes::read_from_prefix(&bytes).ok()?.0;
     let used = Entry::NAME as usize + usize::from(head.name_len).min(NAME_MAX);
     if used > first {
-        core.pool.read(entry_at + first as u64, &mut bytes[first..used]);
+        core.pool
+            .read(entry_at + first as u64, &mut bytes[first..used]);
     }
     Entry::is_sound(&bytes).then_some(head)
 }

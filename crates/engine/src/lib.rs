@@ -32,15 +32,15 @@ mod volume;
 pub use crate::core::Clock;
 pub use error::{Error, Place, Result};
 pub use fs::{
-    Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions, RenameFlags,
-    SetAttr, SetTime, StatFs,
+    Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,
+    RenameFlags, SetAttr, SetTime, StatFs,
 };
 pub use mount::{FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::DirEntry;
 pub use pool::{CreateOptions, Pool, PoolOptions, RealFs};
-pub use volume::{Entry, File, ReadDir, Volume};
 pub use vellum_layout::FileKind;
 pub use vellum_media as media;
+pub use volume::{Entry, File, ReadDir, Volume};
 
 /// Most names of one file.
 pub const LINK_MAX: u64 = 65_000;

@@ -100,7 +100,11 @@ impl Pool {
     /// The path exists, the size is impossible, the medium failed.
     pub fn create(path: impl AsRef<Path>, options: &CreateOptions) -> Result<Self> {
         let path = path.as_ref();
-        let make = if options.overwrite { MappedPool::overwrite } else { MappedPool::create };
+        let make = if options.overwrite {
+            MappedPool::overwrite
+        } else {
+            MappedPool::create
+        };
         let memory = make(path, options.size_bytes, options.media)?;
         Self::format(memory, options)
     }
@@ -123,7 +127,9 @@ impl Pool {
             metadata_bytes: options.metadata_bytes,
             thread_slots: options.thread_slots,
             label: options.label.clone(),
-            uuid: uuid.try_into().map_err(|_| Error::Invalid("random bytes"))?,
+            uuid: uuid
+                .try_into()
+                .map_err(|_| Error::Invalid("random bytes"))?,
             hash_seed: u64::from_le_bytes(array(seed)?),
             now_ns: crate::Clock::System.now(),
             owner: options.owner,
@@ -146,9 +152,10 @@ impl Pool {
         };
         let memory = MappedPool::open(path, mode)?;
         Self::start(memory, options).map_err(|error| match error {
-            Error::Damaged { .. } if !options.read_only => {
-                Error::Refused { path: path.to_owned(), first: error.to_string() }
-            }
+            Error::Damaged { .. } if !options.read_only => Error::Refused {
+                path: path.to_owned(),
+                first: error.to_string(),
+            },
             other => other,
         })
     }
@@ -170,7 +177,11 @@ impl Pool {
         };
         let (fs, opened) = attach::<Real>(memory, arena, mount)?;
         let keeper = (!options.read_only).then(|| Keeper::start(Arc::clone(&fs)));
-        Ok(Self { fs: Some(fs), opened, keeper })
+        Ok(Self {
+            fs: Some(fs),
+            opened,
+            keeper,
+        })
     }
 
     /// The file system, by nodes and names: what adapters build on.
@@ -281,8 +292,11 @@ fn fill_random(bytes: &mut [u8]) -> Result<()> {
 /// The kernel's identity of this boot; zero where it cannot be known.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: Vec<u8> =
-        text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
     let mut id = [0; 16];
     for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
         *byte = pair[0] << 4 | pair[1];

@@ -146,7 +146,9 @@ impl<M: Memories> Core<M> {
     pub(crate) fn try_advance(&self) -> u64 {
         let epoch = self.epoch();
         for slot in 0..self.geometry.thread_slots {
-            let state = self.arena.load(self.slot_word(slot, field::STATE), Ordering::SeqCst);
+            let state = self
+                .arena
+                .load(self.slot_word(slot, field::STATE), Ordering::SeqCst);
             if state != 0 && state >> 1 != epoch {
                 return epoch;
             }
@@ -173,12 +175,18 @@ impl<M: Memories> Core<M> {
 impl<M: Memories> Op<'_, M> {
     /// Reads a word of this operation's slot.
     pub(crate) fn own(&self, field: u64) -> u64 {
-        self.core.arena.load(self.core.slot_word(self.slot, field), Ordering::Relaxed)
+        self.core
+            .arena
+            .load(self.core.slot_word(self.slot, field), Ordering::Relaxed)
     }
 
     /// Sets a word of this operation's slot.
     pub(crate) fn set_own(&self, field: u64, value: u64) {
-        self.core.arena.store(self.core.slot_word(self.slot, field), value, Ordering::Relaxed);
+        self.core.arena.store(
+            self.core.slot_word(self.slot, field),
+            value,
+            Ordering::Relaxed,
+        );
     }
 
     /// Adds to a tally.

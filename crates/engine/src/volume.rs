@@ -40,19 +40,29 @@ pub struct Entry {
 
 impl Volume {
     pub(crate) fn new(fs: Arc<RealFs>) -> Self {
-        Self { fs, cred: Cred::current(), umask: 0o022 }
+        Self {
+            fs,
+            cred: Cred::current(),
+            umask: 0o022,
+        }
     }
 
     /// The same file system, used as somebody else.
     #[must_use]
     pub fn with_cred(&self, cred: Cred) -> Self {
-        Self { cred, ..self.clone() }
+        Self {
+            cred,
+            ..self.clone()
+        }
     }
 
     /// The same file system with another file mode creation mask (022 by default).
     #[must_use]
     pub fn with_umask(&self, umask: u16) -> Self {
-        Self { umask, ..self.clone() }
+        Self {
+            umask,
+            ..self.clone()
+        }
     }
 
     /// The file system, by nodes and names.
@@ -62,8 +72,14 @@ impl Volume {
 
     fn parent_and_name<'p>(&self, path: &'p Path) -> Result<(Node<Real>, &'p [u8])> {
         let bytes = path.as_os_str().as_bytes();
-        let end = bytes.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
-        let cut = bytes[..end].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+        let end = bytes
+            .iter()
+            .rposition(|&b| b != b'/')
+            .map_or(0, |at| at + 1);
+        let cut = bytes[..end]
+            .iter()
+            .rposition(|&b| b == b'/')
+            .map_or(0, |at| at + 1);
         let dir = if cut == 0 { &b"/"[..] } else { &bytes[..cut] };
         match &bytes[cut..end] {
             b"" if bytes.is_empty() => Err(Error::NotFound),
@@ -77,10 +93,16 @@ impl Volume {
     /// # Errors
     /// Those of `open(2)`.
     pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<File> {
-        let masked = OpenOptions { mode: options.mode & !self.umask, ..*options };
+        let masked = OpenOptions {
+            mode: options.mode & !self.umask,
+            ..*options
+        };
         let bytes = path.as_ref().as_os_str().as_bytes();
         let handle = self.fs.open(&self.cred, &self.fs.root(), bytes, &masked)?;
-        Ok(File { handle, position: AtomicU64::new(0) })
+        Ok(File {
+            handle,
+            position: AtomicU64::new(0),
+        })
     }
 
     /// Opens a file for reading.
@@ -88,7 +110,13 @@ impl Volume {
     /// # Errors
     /// Those of `open(2)`.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
-        self.open_with(path, &OpenOptions { read: true, ..OpenOptions::default() })
+        self.open_with(
+            path,
+            &OpenOptions {
+                read: true,
+                ..OpenOptions::default()
+            },
+        )
     }
 
     /// Opens a file for reading and writing, made if there is none, cut to nothing if there is.
@@ -150,7 +178,8 @@ impl Volume {
     }
 
     fn stat(&self, path: &Path, follow: bool) -> Result<Attr> {
-        self.fs.stat_from_root(&self.cred, path.as_os_str().as_bytes(), follow)
+        self.fs
+            .stat_from_root(&self.cred, path.as_os_str().as_bytes(), follow)
     }
 
     /// Changes attributes of what a path names, through symbolic links.
@@ -169,7 +198,9 @@ impl Volume {
     /// Those of `mkdir(2)`.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let (dir, name) = self.parent_and_name(path.as_ref())?;
-        self.fs.mkdir(&self.cred, &dir, name, 0o777 & !self.umask).map(drop)
+        self.fs
+            .mkdir(&self.cred, &dir, name, 0o777 & !self.umask)
+            .map(drop)
     }
 
     /// Makes a directory and those above it that are missing.
@@ -226,7 +257,8 @@ impl Volume {
     ) -> Result<()> {
         let (from_dir, from_name) = self.parent_and_name(from.as_ref())?;
         let (to_dir, to_name) = self.parent_and_name(to.as_ref())?;
-        self.fs.rename(&self.cred, &from_dir, from_name, &to_dir, to_name, flags)
+        self.fs
+            .rename(&self.cred, &from_dir, from_name, &to_dir, to_name, flags)
     }
 
     /// Gives a file another name.
@@ -265,7 +297,11 @@ impl Volume {
     /// # Errors
     /// Those of `opendir(3)`; the iterator gives those of reading on.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
-        let options = OpenOptions { read: true, directory: true, ..OpenOptions::default() };
+        let options = OpenOptions {
+            read: true,
+            directory: true,
+            ..OpenOptions::default()
+        };
         let dir = self.open_with(path, &options)?;
         Ok(ReadDir {
             fs: Arc::clone(&self.fs),
@@ -309,14 +345,21 @@ impl Iterator for ReadDir {
             return None;
         }
         let mut batch = Vec::with_capacity(LIST_BATCH);
-        let listed = self.fs.list(&self.dir, self.after, &mut self.position, &mut |entry| {
-            if batch.len() == LIST_BATCH {
-                return false;
-            }
-            let name = OsString::from_vec(entry.name.to_vec());
-            batch.push(Entry { name, kind: entry.kind, ino: entry.ino, cookie: entry.cookie });
-            true
-        });
+        let listed = self
+            .fs
+            .list(&self.dir, self.after, &mut self.position, &mut |entry| {
+                if batch.len() == LIST_BATCH {
+                    return false;
+                }
+                let name = OsString::from_vec(entry.name.to_vec());
+                batch.push(Entry {
+                    name,
+                    kind: entry.kind,
+                    ino: entry.ino,
+                    cookie: entry.cookie,
+                });
+                true
+            });
         if let Err(error) = listed {
             self.done = true;
             return Some(Err(error));

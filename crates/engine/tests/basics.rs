@@ -21,7 +21,11 @@ fn files_keep_what_was_written() {
     let mut tail = Vec::new();
     file.read_to_end(&mut tail).unwrap();
     assert_eq!(tail, [7; 10]);
-    let names: Vec<_> = volume.read_dir("/a").unwrap().map(|entry| entry.unwrap().name).collect();
+    let names: Vec<_> = volume
+        .read_dir("/a")
+        .unwrap()
+        .map(|entry| entry.unwrap().name)
+        .collect();
     assert_eq!(names, ["f", "g"]);
 }
 
@@ -59,10 +63,15 @@ fn a_pool_in_a_file_is_found_again() {
         volume.create_dir(format!("/d{d}")).unwrap();
         for f in 0..40 {
             let content = vec![f as u8; f * 97];
-            volume.write(format!("/d{d}/{}{f}", "n".repeat(f * 6)), &content).unwrap();
+            volume
+                .write(format!("/d{d}/{}{f}", "n".repeat(f * 6)), &content)
+                .unwrap();
         }
     }
-    assert!(matches!(Pool::open(&path, &PoolOptions::default()), Err(Error::Media(_))));
+    assert!(matches!(
+        Pool::open(&path, &PoolOptions::default()),
+        Err(Error::Media(_))
+    ));
     drop(volume);
     pool.close().unwrap();
     for round in 0..3 {

@@ -11,8 +11,10 @@ use vellum::{
 };
 
 fn mount(image: Vec<u8>) -> vellum::Result<Arc<Fs<Simulated>>> {
-    let options =
-        MountOptions { clock: Clock::Counter(1_000_000.into()), ..MountOptions::default() };
+    let options = MountOptions {
+        clock: Clock::Counter(1_000_000.into()),
+        ..MountOptions::default()
+    };
     let pool = SimPool::from_image(image);
     Ok(attach::<Simulated>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)?.0)
 }
@@ -33,18 +35,34 @@ fn sample(clean: bool) -> Vec<u8> {
     format(&pool, &options).unwrap();
     let fs = mount(pool.image()).unwrap();
     let root = Cred::root();
-    let write = OpenOptions { read: true, write: true, mode: 0o644, ..OpenOptions::default() };
+    let write = OpenOptions {
+        read: true,
+        write: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
     for d in 0..3 {
-        let dir = fs.mkdir(&root, &fs.root(), format!("d{d}").as_bytes(), 0o755).unwrap();
+        let dir = fs
+            .mkdir(&root, &fs.root(), format!("d{d}").as_bytes(), 0o755)
+            .unwrap();
         for f in 0..20 {
             let name = format!("{f}{}", "n".repeat(f * 12));
             let file = fs.create(&root, &dir, name.as_bytes(), &write).unwrap();
-            file.write_at((f * 1000) as u64, &vec![f as u8; f * 300]).unwrap();
+            file.write_at((f * 1000) as u64, &vec![f as u8; f * 300])
+                .unwrap();
         }
         fs.symlink(&root, &dir, b"short", b"0").unwrap();
         fs.symlink(&root, &dir, b"long", &[b'x'; 900]).unwrap();
         fs.unlink(&root, &dir, b"0").unwrap();
-        fs.rename(&root, &dir, b"1nnnnnnnnnnnn", &fs.root(), b"moved", RenameFlags::empty()).ok();
+        fs.rename(
+            &root,
+            &dir,
+            b"1nnnnnnnnnnnn",
+            &fs.root(),
+            b"moved",
+            RenameFlags::empty(),
+        )
+        .ok();
     }
     if clean {
         fs.close().unwrap();
@@ -65,10 +83,15 @@ fn use_all(fs: &Arc<Fs<Simulated>>) {
         });
         for name in names {
             seen += 1;
-            let Ok(node) = fs.lookup(&root, &dir, &name) else { continue };
+            let Ok(node) = fs.lookup(&root, &dir, &name) else {
+                continue;
+            };
             let _ = fs.attr(&node);
             let _ = fs.read_link(&node);
-            let read = OpenOptions { read: true, ..OpenOptions::default() };
+            let read = OpenOptions {
+                read: true,
+                ..OpenOptions::default()
+            };
             if let Ok(file) = fs.open_node(&root, &node, &read) {
                 let _ = file.read_at(100, &mut [0; 9000]);
                 let _ = file.seek_data(0);
@@ -77,12 +100,23 @@ fn use_all(fs: &Arc<Fs<Simulated>>) {
                 dirs.push(node);
             }
         }
-        let write = OpenOptions { write: true, mode: 0o600, ..OpenOptions::default() };
+        let write = OpenOptions {
+            write: true,
+            mode: 0o600,
+            ..OpenOptions::default()
+        };
         if let Ok(file) = fs.create(&root, &dir, b"new", &write) {
             let _ = file.append(&[9; 5000]);
             let _ = file.truncate(100);
         }
-        let _ = fs.rename(&root, &dir, b"new", &fs.root(), b"newer", RenameFlags::empty());
+        let _ = fs.rename(
+            &root,
+            &dir,
+            b"new",
+            &fs.root(),
+            b"newer",
+            RenameFlags::empty(),
+        );
         let _ = fs.unlink(&root, &dir, b"short");
         let _ = fs.path_of(&dir);
     }
@@ -135,7 +169,10 @@ fn apply(image: &mut [u8], hurt: &Hurt) {
 }
 
 fn cases() -> u32 {
-    std::env::var("VELLUM_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(600)
+    std::env::var("VELLUM_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(600)
 }
 
 proptest! {

@@ -25,12 +25,19 @@ fn small_cache(pool_bytes: u64, cache_entries: u64) -> Arc<Fs<Simulated>> {
         clock: Clock::Counter(10.into()),
         ..MountOptions::default()
     };
-    attach::<Simulated>(pool, |bytes| Ok(HeapMemory::new(bytes)), options).unwrap().0
+    attach::<Simulated>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)
+        .unwrap()
+        .0
 }
 
 fn file(fs: &Arc<Fs<Simulated>>, dir: &Node<Simulated>, name: &str) {
-    let options = OpenOptions { write: true, mode: 0o644, ..OpenOptions::default() };
-    fs.create(&Cred::root(), dir, name.as_bytes(), &options).unwrap();
+    let options = OpenOptions {
+        write: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
+    fs.create(&Cred::root(), dir, name.as_bytes(), &options)
+        .unwrap();
 }
 
 #[test]
@@ -38,7 +45,9 @@ fn many_directories_pass_through_a_small_cache() {
     let fs = small_cache(4 << 20, 256);
     let root = Cred::root();
     for d in 0..60 {
-        let dir = fs.mkdir(&root, &fs.root(), format!("d{d}").as_bytes(), 0o755).unwrap();
+        let dir = fs
+            .mkdir(&root, &fs.root(), format!("d{d}").as_bytes(), 0o755)
+            .unwrap();
         for f in 0..50 {
             file(&fs, &dir, &format!("f{f}"));
         }
@@ -58,11 +67,14 @@ fn many_directories_pass_through_a_small_cache() {
         fs.maintain().unwrap();
     }
     for d in 0..60 {
-        let dir = fs.find(&root, &fs.root(), format!("/d{d}").as_bytes(), true).unwrap();
+        let dir = fs
+            .find(&root, &fs.root(), format!("/d{d}").as_bytes(), true)
+            .unwrap();
         for f in 0..50 {
             fs.unlink(&root, &dir, format!("f{f}").as_bytes()).unwrap();
         }
-        fs.rmdir(&root, &fs.root(), format!("d{d}").as_bytes()).unwrap();
+        fs.rmdir(&root, &fs.root(), format!("d{d}").as_bytes())
+            .unwrap();
         fs.maintain().unwrap();
     }
     assert_eq!(fs.children(&fs.root()).unwrap(), 0);
@@ -74,7 +86,9 @@ fn operations_beside_eviction_see_every_name() {
     let fs = small_cache(8 << 20, 200);
     let root = Cred::root();
     for d in 0..8 {
-        let dir = fs.mkdir(&root, &fs.root(), format!("d{d}").as_bytes(), 0o755).unwrap();
+        let dir = fs
+            .mkdir(&root, &fs.root(), format!("d{d}").as_bytes(), 0o755)
+            .unwrap();
         for f in 0..20 {
             file(&fs, &dir, &format!("stays{f}"));
         }
@@ -86,7 +100,9 @@ fn operations_beside_eviction_see_every_name() {
                 let root = Cred::root();
                 for round in 0..2000 {
                     let d = (round * 5 + worker) % 8;
-                    let dir = fs.find(&root, &fs.root(), format!("/d{d}").as_bytes(), true).unwrap();
+                    let dir = fs
+                        .find(&root, &fs.root(), format!("/d{d}").as_bytes(), true)
+                        .unwrap();
                     let name = format!("stays{}", round % 20);
                     fs.lookup(&root, &dir, name.as_bytes()).unwrap();
                     let twice = fs.mkdir(&root, &dir, name.as_bytes(), 0o755);
@@ -95,7 +111,8 @@ fn operations_beside_eviction_see_every_name() {
                     file(fs, &dir, &own);
                     let moved = format!("moved{worker}");
                     let flags = vellum::RenameFlags::empty();
-                    fs.rename(&root, &dir, own.as_bytes(), &dir, moved.as_bytes(), flags).unwrap();
+                    fs.rename(&root, &dir, own.as_bytes(), &dir, moved.as_bytes(), flags)
+                        .unwrap();
                     fs.unlink(&root, &dir, moved.as_bytes()).unwrap();
                 }
             });
@@ -103,7 +120,9 @@ fn operations_beside_eviction_see_every_name() {
         scope.spawn(|| (0..3000).for_each(|_| drop(fs.maintain().unwrap())));
     });
     for d in 0..8 {
-        let dir = fs.find(&root, &fs.root(), format!("/d{d}").as_bytes(), true).unwrap();
+        let dir = fs
+            .find(&root, &fs.root(), format!("/d{d}").as_bytes(), true)
+            .unwrap();
         assert_eq!(fs.children(&dir).unwrap(), 20);
     }
     fs.close().unwrap();

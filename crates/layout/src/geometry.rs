@@ -98,8 +98,14 @@ impl Geometry {
         if !(2..=1024).contains(&thread_slots) {
             return Err(GeometryError::ThreadSlots(thread_slots));
         }
-        let default = if pool_bytes < 64 << 20 { pool_bytes / 4 } else { pool_bytes / 16 };
-        let metadata_bytes = request.metadata_bytes.unwrap_or(default.min(METADATA_MAX_BYTES));
+        let default = if pool_bytes < 64 << 20 {
+            pool_bytes / 4
+        } else {
+            pool_bytes / 16
+        };
+        let metadata_bytes = request
+            .metadata_bytes
+            .unwrap_or(default.min(METADATA_MAX_BYTES));
         if metadata_bytes > METADATA_MAX_BYTES {
             return Err(GeometryError::MetadataTooLarge(metadata_bytes));
         }

@@ -64,7 +64,11 @@ impl MappedArena {
     fn map(memory: Arc<OwnedFd>, len: u64) -> Result<Self, MediaError> {
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         let page = rustix::param::page_size();
-        Self::of(Mapping::new(memory.as_fd(), len, flags, page), Some(memory), len)
+        Self::of(
+            Mapping::new(memory.as_fd(), len, flags, page),
+            Some(memory),
+            len,
+        )
     }
 
     fn of(

@@ -105,8 +105,16 @@ impl<M: Memories> Fs<M> {
             nlink: word(field::LINKS) as u32,
             uid: owner.uid(),
             gid: owner.gid(),
-            device: if is_device { core.word(core.inode_at(file) + Inode::PARENT) } else { 0 },
-            size: if kind == FileKind::Directory { 4096 } else { word(field::SIZE) },
+            device: if is_device {
+                core.word(core.inode_at(file) + Inode::PARENT)
+            } else {
+                0
+            },
+            size: if kind == FileKind::Directory {
+                4096
+            } else {
+                word(field::SIZE)
+            },
             blocks_512: match kind {
                 FileKind::File => self.files().blocks_if_known(file).unwrap_or(UNCOUNTED) * 8,
                 FileKind::Directory => 8,
@@ -136,7 +144,11 @@ impl<M: Memories> Fs<M> {
     }
 
     fn stat_at(&self, cred: &Cred, start: Cachelet, path: &[u8], follow: bool) -> Result<Attr> {
-        let follow = if follow { Follow::Last } else { Follow::AllButLast };
+        let follow = if follow {
+            Follow::Last
+        } else {
+            Follow::AllButLast
+        };
         let (attr, uncounted) = self.with_op(|op| {
             let found = self.resolve(op, cred, start, path, follow)?;
             let attr = self.attr_of(op, found);
@@ -146,7 +158,9 @@ impl<M: Memories> Fs<M> {
             }
             Ok((attr, uncounted.then_some(found)))
         })?;
-        let Some(file) = uncounted else { return Ok(attr) };
+        let Some(file) = uncounted else {
+            return Ok(attr);
+        };
         let attr = self.counted(attr, file);
         self.release_ref(file);
         attr
@@ -216,8 +230,9 @@ impl<M: Memories> Fs<M> {
         }
         if !cred.privileged {
             let keeps_user = set.uid.is_none_or(|uid| uid == owner.uid() && owns);
-            let own_group =
-                set.gid.is_none_or(|gid| owns && (gid == owner.gid() || cred.in_group(gid)));
+            let own_group = set
+                .gid
+                .is_none_or(|gid| owns && (gid == owner.gid() || cred.in_group(gid)));
             if !keeps_user || !own_group {
                 return Err(Error::NotPermitted);
             }
@@ -237,7 +252,14 @@ impl<M: Memories> Fs<M> {
     /// Changes everything but the size, through one journal record under the file's lock.
     fn apply_set(&self, op: &Op<'_, M>, cred: &Cred, file: Cachelet, set: &SetAttr) {
         let core = op.core;
-        let SetAttr { mode, uid, gid, atime, mtime, size: _ } = *set;
+        let SetAttr {
+            mode,
+            uid,
+            gid,
+            atime,
+            mtime,
+            size: _,
+        } = *set;
         if (mode, uid, gid, atime, mtime) == (None, None, None, None, None) {
             return;
         }
@@ -252,10 +274,26 @@ impl<M: Memories> Fs<M> {
         let identity = core.identity(file);
         let new_mode = self.mode_after(core, cred, file, set, owner);
         let words = [
-            (Inode::IDENTITY, field::IDENTITY, new_mode.map(|mode| identity.with_mode(mode).0)),
-            (Inode::OWNER, field::OWNER, (owner != old).then_some(owner.0)),
-            (Inode::ATIME, field::ATIME, atime.map(|time| at(time) as u64)),
-            (Inode::MTIME, field::MTIME, Some(mtime.map_or(core.get(file, field::MTIME), |time| at(time) as u64))),
+            (
+                Inode::IDENTITY,
+                field::IDENTITY,
+                new_mode.map(|mode| identity.with_mode(mode).0),
+            ),
+            (
+                Inode::OWNER,
+                field::OWNER,
+                (owner != old).then_some(owner.0),
+            ),
+            (
+                Inode::ATIME,
+                field::ATIME,
+                atime.map(|time| at(time) as u64),
+            ),
+            (
+                Inode::MTIME,
+                field::MTIME,
+                Some(mtime.map_or(core.get(file, field::MTIME), |time| at(time) as u64)),
+            ),
             (Inode::CTIME, field::CTIME, Some(now as u64)),
         ];
         let inode_at = core.inode_at(file);
@@ -310,7 +348,10 @@ impl<M: Memories> Fs<M> {
         if cred.privileged || dropped == mode {
             return Ok(());
         }
-        let set = SetAttr { mode: Some(dropped), ..SetAttr::default() };
+        let set = SetAttr {
+            mode: Some(dropped),
+            ..SetAttr::default()
+        };
         self.with_room(|op| {
             self.apply_set(op, &Cred::root(), file, &set);
             Ok(())
@@ -320,7 +361,11 @@ impl<M: Memories> Fs<M> {
     /// Space, counted.
     pub fn stat_fs(&self) -> StatFs {
         let usage = self.mapping.usage(&self.core);
-        let word = |at| self.core.arena.load(at, std::sync::atomic::Ordering::Relaxed);
+        let word = |at| {
+            self.core
+                .arena
+                .load(at, std::sync::atomic::Ordering::Relaxed)
+        };
         let chunk = self.core.geometry.slots_per_chunk();
         let free = |kind: u64| word(header::FREE_SLOTS + 8 * kind);
         let (chunks, inodes, entries) = (free(0) * chunk, free(1), free(2));
@@ -341,7 +386,11 @@ impl<M: Memories> Fs<M> {
 fn droppable<M: Memories>(core: &Core<M>, cred: &Cred, file: Cachelet) -> u16 {
     let stranger = !cred.privileged && !cred.in_group(core.owner(file).gid());
     let executable = core.identity(file).mode() & GROUP_EXECUTE != 0;
-    if executable || stranger { SET_UID | SET_GID } else { SET_UID }
+    if executable || stranger {
+        SET_UID | SET_GID
+    } else {
+        SET_UID
+    }
 }
 
 impl<M: Memories> Core<M> {

@@ -21,7 +21,10 @@ impl<M: Memories> Core<M> {
         let mut head = self.arena.load(header::WORK, Ordering::Acquire);
         loop {
             self.set(cachelet, field::NEXT, head);
-            match self.arena.compare_exchange(header::WORK, head, u64::from(cachelet.0)) {
+            match self
+                .arena
+                .compare_exchange(header::WORK, head, u64::from(cachelet.0))
+            {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -34,7 +37,10 @@ impl<M: Memories> Core<M> {
         let at = self.cachelet_at(cachelet, field::FLAGS);
         let mut flags = self.get(cachelet, field::FLAGS);
         while flags & flag::UNLINKED == 0 {
-            match self.arena.compare_exchange(at, flags, flags & !flag::QUEUED) {
+            match self
+                .arena
+                .compare_exchange(at, flags, flags & !flag::QUEUED)
+            {
                 Ok(_) => return true,
                 Err(now) => flags = now,
             }
@@ -66,7 +72,10 @@ struct Lease<'a, M: Memories>(&'a Core<M>);
 
 impl<'a, M: Memories> Lease<'a, M> {
     fn try_take(core: &'a Core<M>) -> Option<Self> {
-        core.arena.compare_exchange(header::LEASE, 0, 1).is_ok().then(|| Self(core))
+        core.arena
+            .compare_exchange(header::LEASE, 0, 1)
+            .is_ok()
+            .then(|| Self(core))
     }
 }
 
@@ -162,7 +171,9 @@ impl<M: Memories> Fs<M> {
         let core = op.core;
         for &cachelet in doomed {
             let at = core.inode_at(cachelet);
-            let dead = core.identity_on_pool(core.ino(cachelet)).with_state(InodeState::Free);
+            let dead = core
+                .identity_on_pool(core.ino(cachelet))
+                .with_state(InodeState::Free);
             core.set_word(at, dead.0);
             core.pool.flush(at, 8);
             core.set_word(at + Inode::CACHELET, 0);

@@ -38,12 +38,22 @@ pub struct Cred {
 impl Cred {
     /// The superuser.
     pub fn root() -> Self {
-        Self { uid: 0, gid: 0, groups: Vec::new(), privileged: true }
+        Self {
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+            privileged: true,
+        }
     }
 
     /// An ordinary user (or the superuser, for 0).
     pub fn user(uid: u32, gid: u32) -> Self {
-        Self { uid, gid, groups: Vec::new(), privileged: uid == 0 }
+        Self {
+            uid,
+            gid,
+            groups: Vec::new(),
+            privileged: uid == 0,
+        }
     }
 
     /// The effective user and groups of this process.
@@ -53,7 +63,10 @@ impl Cred {
         Self {
             uid,
             gid: rustix::process::getegid().as_raw(),
-            groups: groups.into_iter().map(rustix::process::Gid::as_raw).collect(),
+            groups: groups
+                .into_iter()
+                .map(rustix::process::Gid::as_raw)
+                .collect(),
             privileged: uid == 0,
         }
     }
@@ -84,7 +97,11 @@ impl<M: Memories> Core<M> {
             () => 0,
         };
         let granted = Access::from_bits_truncate((mode >> shift) as u8 & 7);
-        if granted.contains(want) { Ok(()) } else { Err(Error::Access) }
+        if granted.contains(want) {
+            Ok(())
+        } else {
+            Err(Error::Access)
+        }
     }
 
     /// Whether `cred` owns the file or is above ownership.

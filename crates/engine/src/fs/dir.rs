@@ -27,7 +27,8 @@ impl<M: Memories> Fs<M> {
         if op.core.kind(dir) != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        op.core.check_access(cred, dir, Access::WRITE | Access::EXECUTE)
+        op.core
+            .check_access(cred, dir, Access::WRITE | Access::EXECUTE)
     }
 
     /// Makes a file of any kind; the caller has checked the name against `.` and `..`.
@@ -49,17 +50,37 @@ impl<M: Memories> Fs<M> {
         }
         let above = op.core.identity(dir).mode();
         let inherits = above & SET_GID != 0;
-        let gid = if inherits { op.core.owner(dir).gid() } else { cred.gid };
-        let mode = if inherits && kind == FileKind::Directory { mode | SET_GID } else { mode };
+        let gid = if inherits {
+            op.core.owner(dir).gid()
+        } else {
+            cred.gid
+        };
+        let mode = if inherits && kind == FileKind::Directory {
+            mode | SET_GID
+        } else {
+            mode
+        };
         let mode = match kind {
             FileKind::Symlink => 0o777,
             // A file cannot be made set-gid to a group that its maker is not in.
-            FileKind::File if inherits && mode & 0o2010 == 0o2010 && !cred.privileged && !cred.in_group(gid) => {
+            FileKind::File
+                if inherits
+                    && mode & 0o2010 == 0o2010
+                    && !cred.privileged
+                    && !cred.in_group(gid) =>
+            {
                 mode & !SET_GID
             }
             _ => mode & 0o7777,
         };
-        let new = NewInode { kind, mode, uid: cred.uid, gid, device: extra.0, target: extra.1 };
+        let new = NewInode {
+            kind,
+            mode,
+            uid: cred.uid,
+            gid,
+            device: extra.0,
+            target: extra.1,
+        };
         let made = self.namespace.create(op, dir, name, &new)?;
         op.count(Tally::Inodes, 1);
         Ok(made)
@@ -105,8 +126,21 @@ impl<M: Memories> Fs<M> {
     ///
     /// # Errors
     /// Those of `mkdir(2)`.
-    pub fn mkdir(self: &Arc<Self>, cred: &Cred, dir: &Node<M>, name: &[u8], mode: u16) -> Result<Node<M>> {
-        self.make_node(cred, dir, name, FileKind::Directory, mode & 0o1777, (0, b""))
+    pub fn mkdir(
+        self: &Arc<Self>,
+        cred: &Cred,
+        dir: &Node<M>,
+        name: &[u8],
+        mode: u16,
+    ) -> Result<Node<M>> {
+        self.make_node(
+            cred,
+            dir,
+            name,
+            FileKind::Directory,
+            mode & 0o1777,
+            (0, b""),
+        )
     }
 
     /// Makes a regular file, device, pipe or socket.
@@ -136,7 +170,13 @@ impl<M: Memories> Fs<M> {
     ///
     /// # Errors
     /// Those of `symlink(2)`.
-    pub fn symlink(self: &Arc<Self>, cred: &Cred, dir: &Node<M>, name: &[u8], target: &[u8]) -> Result<Node<M>> {
+    pub fn symlink(
+        self: &Arc<Self>,
+        cred: &Cred,
+        dir: &Node<M>,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Node<M>> {
         match target.len() {
             0 => return Err(Error::NotFound),
             1..=TARGET_MAX => {}
@@ -179,7 +219,8 @@ impl<M: Memories> Fs<M> {
                 self.check_dir(op, cred, dir.cachelet)?;
                 op.core.check_sticky(cred, dir.cachelet, victim)
             };
-            self.namespace.remove(op, dir.cachelet, name, removal, &mut allow)
+            self.namespace
+                .remove(op, dir.cachelet, name, removal, &mut allow)
         })
     }
 
@@ -228,7 +269,11 @@ impl<M: Memories> Fs<M> {
         }
         if is_dots(to_name) {
             let no_replace = flags.contains(RenameFlags::NO_REPLACE);
-            return Err(if no_replace { Error::Exists } else { Error::Busy });
+            return Err(if no_replace {
+                Error::Exists
+            } else {
+                Error::Busy
+            });
         }
         let rename = Rename {
             from_dir: from_dir.cachelet,
@@ -301,7 +346,8 @@ impl<M: Memories> Fs<M> {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
-            self.namespace.list(op, dir.cachelet, after, &mut position.hint, each)
+            self.namespace
+                .list(op, dir.cachelet, after, &mut position.hint, each)
         })
     }
 

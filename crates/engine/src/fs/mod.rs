@@ -44,7 +44,9 @@ pub struct Fs<M: Memories> {
 
 impl<M: Memories> std::fmt::Debug for Fs<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fs").field("uuid", &self.superblock.uuid_text()).finish_non_exhaustive()
+        f.debug_struct("Fs")
+            .field("uuid", &self.superblock.uuid_text())
+            .finish_non_exhaustive()
     }
 }
 
@@ -117,7 +119,11 @@ impl<M: Memories> Fs<M> {
     /// Bytes of DRAM that cached files take, and how many files are cached.
     pub fn cache_usage(&self) -> CacheUsage {
         use crate::core::header;
-        let word = |at| self.core.arena.load(at, std::sync::atomic::Ordering::Relaxed);
+        let word = |at| {
+            self.core
+                .arena
+                .load(at, std::sync::atomic::Ordering::Relaxed)
+        };
         CacheUsage {
             cachelets: self.core.cachelets_used(),
             index_entries: self.core.total(Tally::Names),

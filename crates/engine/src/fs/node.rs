@@ -20,7 +20,10 @@ impl<M: Memories> Node<M> {
     /// reference.
     pub(crate) fn hold(fs: &Arc<Fs<M>>, cachelet: Cachelet) -> Self {
         fs.core.add_refs(cachelet, REF_ONE);
-        Self { fs: Arc::clone(fs), cachelet }
+        Self {
+            fs: Arc::clone(fs),
+            cachelet,
+        }
     }
 
     /// The inode number.
@@ -82,7 +85,10 @@ impl<M: Memories> Fs<M> {
     pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::Result<Node<M>> {
         self.with_op(|op| {
             // An inode that is being made anew under this number is not looked at more closely.
-            let found = op.core.is_inode_slot(ino).then(|| op.core.identity_on_pool(ino));
+            let found = op
+                .core
+                .is_inode_slot(ino)
+                .then(|| op.core.identity_on_pool(ino));
             if found.is_none_or(|found| found.generation() != generation) {
                 return Err(crate::Error::Stale);
             }

@@ -51,9 +51,17 @@ pub struct OpenOptions {
 
 impl OpenOptions {
     fn wants(&self) -> Access {
-        let read = if self.read { Access::READ } else { Access::empty() };
+        let read = if self.read {
+            Access::READ
+        } else {
+            Access::empty()
+        };
         let write = self.write || self.append || self.truncate;
-        read | if write { Access::WRITE } else { Access::empty() }
+        read | if write {
+            Access::WRITE
+        } else {
+            Access::empty()
+        }
     }
 }
 
@@ -98,7 +106,11 @@ impl<M: Memories> Fs<M> {
             return self.finish_open(cred, node, options);
         }
         let node = self.with_op(|op| {
-            let follow = if options.no_follow { Follow::AllButLast } else { Follow::Last };
+            let follow = if options.no_follow {
+                Follow::AllButLast
+            } else {
+                Follow::Last
+            };
             let found = self.resolve(op, cred, start.cachelet, path, follow)?;
             self.check_open(op, cred, found, options)?;
             Ok(Node::hold(self, found))
@@ -110,7 +122,12 @@ impl<M: Memories> Fs<M> {
     ///
     /// # Errors
     /// Those of `open(2)`.
-    pub fn open_node(self: &Arc<Self>, cred: &Cred, node: &Node<M>, options: &OpenOptions) -> Result<Handle<M>> {
+    pub fn open_node(
+        self: &Arc<Self>,
+        cred: &Cred,
+        node: &Node<M>,
+        options: &OpenOptions,
+    ) -> Result<Handle<M>> {
         if options.wants().contains(Access::WRITE) {
             self.core.check_writable()?;
         }
@@ -141,7 +158,13 @@ impl<M: Memories> Fs<M> {
         Ok(Handle::new(cred, node, options))
     }
 
-    fn check_open(&self, op: &Op<'_, M>, cred: &Cred, file: Cachelet, options: &OpenOptions) -> Result<()> {
+    fn check_open(
+        &self,
+        op: &Op<'_, M>,
+        cred: &Cred,
+        file: Cachelet,
+        options: &OpenOptions,
+    ) -> Result<()> {
         let kind = op.core.kind(file);
         if options.directory && kind != FileKind::Directory {
             return Err(Error::NotDirectory);
@@ -171,7 +194,11 @@ impl<M: Memories> Fs<M> {
     ) -> Result<OpenedFile> {
         let parent = self.resolve_parent(op, cred, start, path, links)?;
         if !parent.is_plain() {
-            return Err(if options.create_new { Error::Exists } else { Error::IsDirectory });
+            return Err(if options.create_new {
+                Error::Exists
+            } else {
+                Error::IsDirectory
+            });
         }
         if parent.wants_dir {
             return Err(Error::IsDirectory);
@@ -204,14 +231,22 @@ impl<M: Memories> Fs<M> {
             return Err(Error::IsDirectory);
         }
         self.check_open(op, cred, found, options)?;
-        Ok(OpenedFile { file: found, is_new: false })
+        Ok(OpenedFile {
+            file: found,
+            is_new: false,
+        })
     }
 }
 
 impl<M: Memories> Handle<M> {
     fn new(cred: &Cred, node: Node<M>, options: &OpenOptions) -> Self {
         let translation = Translation::new(options.no_atime);
-        Self { node, options: *options, cred: cred.clone(), translation }
+        Self {
+            node,
+            options: *options,
+            cred: cred.clone(),
+            translation,
+        }
     }
 
     /// The file.
@@ -272,7 +307,9 @@ impl<M: Memories> Handle<M> {
     /// Not open for reading, damaged media.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.check_read()?;
-        self.fs().files().read_at(self.node.cachelet, &self.translation, offset, out)
+        self.fs()
+            .files()
+            .read_at(self.node.cachelet, &self.translation, offset, out)
     }
 
     /// Writes at an offset (at the end, if opened for appending, as Linux does); gives how many
@@ -366,6 +403,9 @@ impl<M: Memories> Handle<M> {
 
 impl<M: Memories> std::fmt::Debug for Handle<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("node", &self.node).field("options", &self.options).finish()
+        f.debug_struct("Handle")
+            .field("node", &self.node)
+            .field("options", &self.options)
+            .finish()
     }
 }

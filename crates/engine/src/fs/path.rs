@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use vellum_layout::{ChunkKind, FileKind, Inode, ROOT_SLOT, TEXT_BLOCK_MAX, TEXT_SLOT_MAX, TextHead};
+use vellum_layout::{
+    ChunkKind, FileKind, Inode, ROOT_SLOT, TEXT_BLOCK_MAX, TEXT_SLOT_MAX, TextHead,
+};
 use vellum_media::{Memories, Memory};
 use zerocopy::IntoBytes;
 
@@ -81,7 +83,11 @@ impl<M: Memories> Fs<M> {
                 follow_one(links)?;
                 let mut target = self.read_text(op, at)?;
                 target.extend_from_slice(after);
-                at = if target[0] == b'/' { self.root } else { walked.parent };
+                at = if target[0] == b'/' {
+                    self.root
+                } else {
+                    walked.parent
+                };
                 owned = target;
                 rest = &owned;
                 continue;
@@ -119,7 +125,10 @@ impl<M: Memories> Fs<M> {
         check_path(path)?;
         let end = path.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
         let wants_dir = end < path.len();
-        let cut = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+        let cut = path[..end]
+            .iter()
+            .rposition(|&b| b == b'/')
+            .map_or(0, |at| at + 1);
         let name = &path[cut..end];
         let dir = match &path[..cut] {
             b"" if path[0] == b'/' => self.root,
@@ -132,7 +141,11 @@ impl<M: Memories> Fs<M> {
         if !name.is_empty() {
             op.core.check_access(cred, dir, Access::EXECUTE)?;
         }
-        Ok(Parent { dir, name, wants_dir })
+        Ok(Parent {
+            dir,
+            name,
+            wants_dir,
+        })
     }
 
     /// The directory above a directory; the root is above itself.
@@ -155,18 +168,26 @@ impl<M: Memories> Fs<M> {
         let ino = core.ino(link);
         let damaged = || Error::damaged("symlink text", Place::Inode(ino));
         let len = usize::try_from(core.get(link, field::SIZE)).map_err(|_| damaged())?;
-        let at = core.slot_at(core.get(link, field::ROOT)).map_err(|_| damaged())?;
+        let at = core
+            .slot_at(core.get(link, field::ROOT))
+            .map_err(|_| damaged())?;
         if len == 0 || len > TEXT_BLOCK_MAX || len >= PATH_MAX {
             return Err(damaged());
         }
-        if len > TEXT_SLOT_MAX && core.kind_of_slot(core.get(link, field::ROOT)) != Some(ChunkKind::Blocks) {
+        if len > TEXT_SLOT_MAX
+            && core.kind_of_slot(core.get(link, field::ROOT)) != Some(ChunkKind::Blocks)
+        {
             return Err(damaged());
         }
         let mut head = TextHead::new(0, b"");
         core.pool.read(at, head.as_mut_bytes());
         let mut text = vec![0; len];
         core.pool.read(at + size_of::<TextHead>() as u64, &mut text);
-        if head.is_sound(ino, &text) { Ok(text) } else { Err(damaged()) }
+        if head.is_sound(ino, &text) {
+            Ok(text)
+        } else {
+            Err(damaged())
+        }
     }
 
     /// Resolves a path to a node.
@@ -180,7 +201,11 @@ impl<M: Memories> Fs<M> {
         path: &[u8],
         follow: bool,
     ) -> Result<Node<M>> {
-        let follow = if follow { Follow::Last } else { Follow::AllButLast };
+        let follow = if follow {
+            Follow::Last
+        } else {
+            Follow::AllButLast
+        };
         self.with_op(|op| {
             let found = self.resolve(op, cred, start.cachelet, path, follow)?;
             Ok(Node::hold(self, found))
@@ -248,7 +273,11 @@ impl<M: Memories> Fs<M> {
 /// Counts one more symbolic link followed.
 pub(crate) fn follow_one(links: &mut u32) -> Result<()> {
     *links += 1;
-    if *links > LINKS_MAX { Err(Error::Loop) } else { Ok(()) }
+    if *links > LINKS_MAX {
+        Err(Error::Loop)
+    } else {
+        Ok(())
+    }
 }
 
 fn check_path(path: &[u8]) -> Result<()> {

@@ -8,9 +8,9 @@ use vellum_media::{Memories, Memory, Persistent};
 use crate::cachelet::{Cachelet, flag};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::slots::Tally;
 use crate::mount::open::{live_map_check, saved_check};
 use crate::namespace::direct::flush_log;
+use crate::slots::Tally;
 
 impl<M: Memories> Fs<M> {
     /// Closes in order. Nothing may run on this file system any more, and nothing may be open.
@@ -65,7 +65,9 @@ impl<M: Memories> Fs<M> {
         let core = &self.core;
         let words = core.geometry.meta_slots().div_ceil(64);
         for index in 0..words {
-            let word = core.arena.load(core.map.used + index * 8, Ordering::Acquire);
+            let word = core
+                .arena
+                .load(core.map.used + index * 8, Ordering::Acquire);
             core.set_word(core.geometry.live_map_at + index * 8, word);
         }
         core.pool.flush(core.geometry.live_map_at, words * 8);
@@ -78,7 +80,10 @@ impl<M: Memories> Fs<M> {
         core.set_word(at + PoolState::LIVE_MAP_CHECK, map_check);
         core.set_word(at + PoolState::INODES, inodes);
         core.set_word(at + PoolState::BLOCKS, blocks);
-        core.set_word(at + PoolState::SAVED_CHECK, saved_check(map_check, inodes, blocks));
+        core.set_word(
+            at + PoolState::SAVED_CHECK,
+            saved_check(map_check, inodes, blocks),
+        );
         core.pool.flush(at + 64, 64);
         core.pool.fence();
     }

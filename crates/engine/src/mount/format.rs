@@ -94,7 +94,11 @@ fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOpti
     pool.write(at, root.as_bytes());
     pool.flush(at, vellum_layout::SLOT_BYTES);
     let word = ChunkWord::new(0, ChunkKind::Inodes, 0).0;
-    pool.store(geometry.chunk_table_at, word, std::sync::atomic::Ordering::Release);
+    pool.store(
+        geometry.chunk_table_at,
+        word,
+        std::sync::atomic::Ordering::Release,
+    );
     pool.flush(geometry.chunk_table_at, 8);
     pool.fence();
 }

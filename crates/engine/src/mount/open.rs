@@ -69,7 +69,11 @@ pub(crate) fn read_superblock<P: Memory>(pool: &P) -> Result<Superblock> {
         let mut bytes = [0; BLOCK_BYTES as usize];
         pool.read(at, &mut bytes);
         match Superblock::decode(&bytes) {
-            Ok(found) if best.as_ref().is_none_or(|best| found.sequence > best.sequence) => {
+            Ok(found)
+                if best
+                    .as_ref()
+                    .is_none_or(|best| found.sequence > best.sequence) =>
+            {
                 best = Some(found);
             }
             Ok(_) => {}
@@ -98,14 +102,19 @@ pub fn attach<M: Memories>(
     let superblock = read_superblock(&pool)?;
     let geometry = superblock.geometry();
     let state_word = pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire);
-    let (phase, epoch) = StateWord(state_word)
-        .get()
-        .ok_or(Error::damaged("state word", Place::Offset(geometry.state_at)))?;
+    let (phase, epoch) = StateWord(state_word).get().ok_or(Error::damaged(
+        "state word",
+        Place::Offset(geometry.state_at),
+    ))?;
     let mut last_boot = [0; 16];
     pool.read(geometry.state_at + PoolState::BOOT_ID, &mut last_boot);
     let pool_epoch = epoch.wrapping_add(1) & 0xFF_FFFF;
 
-    let map = ArenaMap::plan(&geometry, options.cache_entries, HashFs::arena_bytes(&geometry));
+    let map = ArenaMap::plan(
+        &geometry,
+        options.cache_entries,
+        HashFs::arena_bytes(&geometry),
+    );
     let arena = make_arena(map.bytes)?;
     let core: Core<M> = Core {
         pool,
@@ -140,7 +149,13 @@ pub fn attach<M: Memories>(
     core.check_media()?;
     let root = core.load_cachelet(&core.op_begin(), ROOT_SLOT)?;
     core.add_refs(root, REF_ONE);
-    let fs = Fs { core, namespace: Box::new(Direct), mapping, superblock, root };
+    let fs = Fs {
+        core,
+        namespace: Box::new(Direct),
+        mapping,
+        superblock,
+        root,
+    };
     Ok((Arc::new(fs), opened))
 }
 
@@ -148,12 +163,16 @@ pub fn attach<M: Memories>(
 fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
     for chunk in 0..core.geometry.meta_chunks {
         let word = ChunkWord(core.word(core.geometry.chunk_table_at + chunk * 8));
-        let (kind, _) =
-            word.decode(chunk).ok_or(Error::damaged("chunk table word", Place::Chunk(chunk)))?;
+        let (kind, _) = word
+            .decode(chunk)
+            .ok_or(Error::damaged("chunk table word", Place::Chunk(chunk)))?;
         core.note_chunk(chunk, kind);
     }
     if core.kind_of_slot(ROOT_SLOT) != Some(ChunkKind::Inodes) {
-        return Err(Error::damaged("the root directory's chunk", Place::Chunk(0)));
+        return Err(Error::damaged(
+            "the root directory's chunk",
+            Place::Chunk(0),
+        ));
     }
     core.note_used(0, 1);
     Ok(())
@@ -167,7 +186,10 @@ fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) {
     core.set_word(at + PoolState::OPENED, core.clock.now() as u64);
     core.pool.flush(at, 64);
     core.pool.fence();
-    core.set_word(at + PoolState::WORD, StateWord::new(PoolPhase::Dirty, epoch).0);
+    core.set_word(
+        at + PoolState::WORD,
+        StateWord::new(PoolPhase::Dirty, epoch).0,
+    );
     core.pool.flush(at, 8);
     core.pool.fence();
 }
@@ -181,7 +203,10 @@ pub(crate) fn saved_check(map_check: u64, inodes: u64, blocks: u64) -> u64 {
 pub(crate) fn live_map_check<M: Memories>(core: &Core<M>) -> u64 {
     let geometry: &Geometry = &core.geometry;
     let mut words = vec![0u64; geometry.meta_slots().div_ceil(64) as usize];
-    core.pool.read(geometry.live_map_at, zerocopy::IntoBytes::as_mut_bytes(&mut words[..]));
+    core.pool.read(
+        geometry.live_map_at,
+        zerocopy::IntoBytes::as_mut_bytes(&mut words[..]),
+    );
     u64::from(checksum_words(&words))
 }
 
@@ -189,8 +214,11 @@ pub(crate) fn live_map_check<M: Memories>(core: &Core<M>) -> u64 {
 fn load_live_map<M: Memories>(core: &Core<M>) -> bool {
     let state_at = core.geometry.state_at;
     let word = |field| core.word(state_at + field);
-    let (map_check, inodes, blocks) =
-        (word(PoolState::LIVE_MAP_CHECK), word(PoolState::INODES), word(PoolState::BLOCKS));
+    let (map_check, inodes, blocks) = (
+        word(PoolState::LIVE_MAP_CHECK),
+        word(PoolState::INODES),
+        word(PoolState::BLOCKS),
+    );
     if word(PoolState::SAVED_CHECK) != saved_check(map_check, inodes, blocks)
         || map_check != live_map_check(core)
     {

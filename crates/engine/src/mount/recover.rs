@@ -6,8 +6,8 @@
 //! crash is damage, and the pool is not opened (nothing but journal replay has been written then).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use vellum_layout::{
     ChunkKind, Entry, FileKind, IdentityWord, Inode, InodeState, LifeWord, LinksWord, MapRoot,
@@ -18,9 +18,9 @@ use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
-use crate::slots::Tally;
 use crate::mapping::{MapId, Mapping, Verdict};
 use crate::namespace::direct::{EntryBuffer, log_extents, scan_log};
+use crate::slots::Tally;
 
 /// What the first pass learns about the inodes of one chunk.
 struct ChunkTally {
@@ -69,7 +69,10 @@ pub(super) fn recover<M: Memories>(
     let slots = core.geometry.slots_per_chunk();
     let recovery = Recovery {
         core,
-        tallies: chunks.iter().map(|&chunk| (chunk, ChunkTally::new(slots))).collect(),
+        tallies: chunks
+            .iter()
+            .map(|&chunk| (chunk, ChunkTally::new(slots)))
+            .collect(),
         foreign_ids: Mutex::default(),
         inodes: AtomicU64::new(0),
         freed: AtomicU64::new(0),
@@ -82,34 +85,48 @@ pub(super) fn recover<M: Memories>(
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.settle(ino, inode))?;
     core.pool.fence();
     core.set_total(Tally::Inodes, recovery.inodes.load(Ordering::Relaxed));
-    mapping.rebuild(core, &|id, logical, state, _| recovery.judge(id, logical, state))?;
+    mapping.rebuild(core, &|id, logical, state, _| {
+        recovery.judge(id, logical, state)
+    })?;
     Ok(recovery.freed.load(Ordering::Relaxed))
 }
 
 impl<M: Memories> Recovery<'_, M> {
     fn tally(&self, ino: u64) -> Option<(&ChunkTally, usize)> {
         let slots = self.core.geometry.slots_per_chunk();
-        self.tallies.get(&(ino / slots)).map(|tally| (tally, (ino % slots) as usize))
+        self.tallies
+            .get(&(ino / slots))
+            .map(|tally| (tally, (ino % slots) as usize))
     }
 
     fn names(&self, ino: u64) -> u32 {
-        let names = self.tally(ino).map_or(0, |(t, i)| t.names[i].load(Ordering::Relaxed));
+        let names = self
+            .tally(ino)
+            .map_or(0, |(t, i)| t.names[i].load(Ordering::Relaxed));
         names + u32::from(ino == ROOT_SLOT)
     }
 
     /// Keeps what is wrong with an inode until it is known whether it has a name: a creation that
     /// did not commit leaves any part of one (`docs/CRASH.md`).
     fn suspend(&self, ino: u64, read: Result<()>) -> Result<()> {
-        let (Err(error), Some((tally, own))) = (read, self.tally(ino)) else { return Ok(()) };
+        let (Err(error), Some((tally, own))) = (read, self.tally(ino)) else {
+            return Ok(());
+        };
         let troubles = tally.troubles.lock();
-        troubles.unwrap_or_else(PoisonError::into_inner).insert(own, error);
+        troubles
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(own, error);
         Ok(())
     }
 
     /// What was wrong with an inode that turned out to have a name.
     fn trouble(&self, ino: u64) -> Option<Error> {
         let (tally, own) = self.tally(ino)?;
-        tally.troubles.lock().unwrap_or_else(PoisonError::into_inner).remove(&own)
+        tally
+            .troubles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&own)
     }
 
     /// Calls `each` for every inode in use, on several threads where there is more than one chunk.
@@ -121,19 +138,25 @@ impl<M: Memories> Recovery<'_, M> {
     ) -> Result<()> {
         let threads = threads.clamp(1, chunks.len().max(1));
         if threads == 1 {
-            return chunks.iter().try_for_each(|&chunk| self.chunk_inodes(chunk, each));
+            return chunks
+                .iter()
+                .try_for_each(|&chunk| self.chunk_inodes(chunk, each));
         }
         let next = AtomicU64::new(0);
         let run = || loop {
             let index = next.fetch_add(1, Ordering::Relaxed) as usize;
-            let Some(&chunk) = chunks.get(index) else { return Ok(()) };
+            let Some(&chunk) = chunks.get(index) else {
+                return Ok(());
+            };
             self.chunk_inodes(chunk, each)?;
         };
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
             let mut result = run();
             for other in others {
-                let done = other.join().unwrap_or(Err(Error::Invalid("recovery thread failed")));
+                let done = other
+                    .join()
+                    .unwrap_or(Err(Error::Invalid("recovery thread failed")));
                 result = result.and(done);
             }
             result
@@ -163,7 +186,9 @@ impl<M: Memories> Recovery<'_, M> {
             return Ok(());
         }
         let core = self.core;
-        let (tally, own) = self.tally(ino).ok_or(Error::damaged("inode", Place::Inode(ino)))?;
+        let (tally, own) = self
+            .tally(ino)
+            .ok_or(Error::damaged("inode", Place::Inode(ino)))?;
         let mut buffer = EntryBuffer::new();
         let mut last_cookie = 0;
         scan_log(core, ino, inode.root, &mut |logged| {
@@ -180,8 +205,9 @@ impl<M: Memories> Recovery<'_, M> {
                 return Ok(());
             }
             let target = TargetWord(head.target);
-            let (there, index) =
-                self.tally(target.ino()).ok_or(damaged("entry names no inode"))?;
+            let (there, index) = self
+                .tally(target.ino())
+                .ok_or(damaged("entry names no inode"))?;
             let identity = core.identity_on_pool(target.ino());
             if identity.state() == Some(InodeState::Free)
                 || identity.generation() != head.generation
@@ -240,7 +266,10 @@ impl<M: Memories> Recovery<'_, M> {
             }
             at = self.core.word(self.core.slot_at(at)? + Inode::PARENT);
         }
-        Err(Error::damaged("directories form a circle", Place::Inode(ino)))
+        Err(Error::damaged(
+            "directories form a circle",
+            Place::Inode(ino),
+        ))
     }
 
     /// Third pass: frees inodes without names, mends counts and times, marks slots as used.
@@ -293,7 +322,10 @@ impl<M: Memories> Recovery<'_, M> {
         if self.core.note_used(slot, count) {
             Ok(())
         } else {
-            Err(Error::damaged("metadata slot in use twice", Place::Slot(slot)))
+            Err(Error::damaged(
+                "metadata slot in use twice",
+                Place::Slot(slot),
+            ))
         }
     }
 
@@ -341,7 +373,12 @@ impl<M: Memories> Recovery<'_, M> {
     fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict {
         let core = self.core;
         let own = u64::from(id);
-        let foreign = || self.foreign_ids.lock().ok().and_then(|ids| ids.get(&id).copied());
+        let foreign = || {
+            self.foreign_ids
+                .lock()
+                .ok()
+                .and_then(|ids| ids.get(&id).copied())
+        };
         let is_owner = |ino: u64| {
             core.is_inode_slot(ino)
                 && core.identity_on_pool(ino).state() == Some(InodeState::Live)
@@ -349,8 +386,12 @@ impl<M: Memories> Recovery<'_, M> {
                 && MapRoot(core.word(core.geometry.slot_at(ino) + Inode::ROOT)).get()
                     == Some((0, id))
         };
-        let owner = Some(own).filter(|&ino| is_owner(ino)).or_else(|| foreign().filter(|&ino| is_owner(ino)));
-        let Some(owner) = owner else { return Verdict::Free };
+        let owner = Some(own)
+            .filter(|&ino| is_owner(ino))
+            .or_else(|| foreign().filter(|&ino| is_owner(ino)));
+        let Some(owner) = owner else {
+            return Verdict::Free;
+        };
         let size = core.word(core.geometry.slot_at(owner) + Inode::SIZE);
         let beyond = u64::from(logical) >= size.div_ceil(vellum_layout::BLOCK_BYTES);
         match state {
@@ -362,5 +403,7 @@ impl<M: Memories> Recovery<'_, M> {
 }
 
 fn kind_of(inode: &Inode) -> FileKind {
-    IdentityWord(inode.identity).kind().unwrap_or(FileKind::File)
+    IdentityWord(inode.identity)
+        .kind()
+        .unwrap_or(FileKind::File)
 }

@@ -26,7 +26,12 @@ pub(crate) struct Shape {
 
 impl Shape {
     pub(crate) const fn new(pool_bytes: u64, thread_slots: u32, cache_entries: u64) -> Self {
-        Self { pool_bytes, thread_slots, cache_entries, metadata_bytes: None }
+        Self {
+            pool_bytes,
+            thread_slots,
+            cache_entries,
+            metadata_bytes: None,
+        }
     }
 
     fn format_options(&self) -> FormatOptions {
@@ -125,12 +130,23 @@ pub(crate) fn check(
     image: &(impl Image + ?Sized),
     soundness: Soundness,
 ) -> std::result::Result<(), String> {
-    let options = Options { strict_clean: soundness == Soundness::Recovered, ..Options::default() };
+    let options = Options {
+        strict_clean: soundness == Soundness::Recovered,
+        ..Options::default()
+    };
     let report = vellum_check::check(image, options);
     let fine = |severity| soundness == Soundness::InUse && severity == Severity::Residue;
-    let bad: Vec<_> =
-        report.findings.iter().filter(|f| !fine(f.severity)).map(|f| format!("{f:?}")).collect();
-    if bad.is_empty() { Ok(()) } else { Err(format!("{soundness:?}:\n{}", bad.join("\n"))) }
+    let bad: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|f| !fine(f.severity))
+        .map(|f| format!("{f:?}"))
+        .collect();
+    if bad.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{soundness:?}:\n{}", bad.join("\n")))
+    }
 }
 
 /// Checks the pool of a file system that is open.

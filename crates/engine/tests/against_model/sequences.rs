@@ -45,13 +45,19 @@ fn shapes() -> impl Strategy<Value = Shape> {
         Shape::new(1 << 20, 2, 1 << 20),
         Shape::new(2 << 20, 3, 1 << 20),
         Shape::new(2 << 20, 2, 64),
-        Shape { metadata_bytes: Some(64 << 10), ..Shape::new(1 << 20, 2, 1 << 20) },
+        Shape {
+            metadata_bytes: Some(64 << 10),
+            ..Shape::new(1 << 20, 2, 1 << 20)
+        },
     ])
 }
 
 fn cases(longest: usize) -> impl Strategy<Value = Case> {
-    let opening = prop::sample::select(vec!["777", "1777", "755", "2777"])
-        .prop_map(|mode| format!("0:0 chmod . {mode}").parse::<Step>().expect("a step"));
+    let opening = prop::sample::select(vec!["777", "1777", "755", "2777"]).prop_map(|mode| {
+        format!("0:0 chmod . {mode}")
+            .parse::<Step>()
+            .expect("a step")
+    });
     let steps = strategy::steps(longest);
     (shapes(), opening, steps, vec(between(), longest + 1)).prop_map(
         |(shape, opening, steps, between)| {
@@ -105,7 +111,9 @@ impl<M: Kit> Pair<M> {
         if expected == found {
             return Ok(());
         }
-        Err(format!("{step}\n  model:  {expected:?}\n  engine: {found:?}"))
+        Err(format!(
+            "{step}\n  model:  {expected:?}\n  engine: {found:?}"
+        ))
     }
 
     /// The engine had no space: its tree is what it was, but that a write drops set-id bits first.
@@ -113,7 +121,8 @@ impl<M: Kit> Pair<M> {
         if is_change_of_content(&step.op) {
             self.take_over_modes();
         }
-        tree::compare(&self.model, self.fs()).map_err(|text| format!("{step}: no space, but {text}"))
+        tree::compare(&self.model, self.fs())
+            .map_err(|text| format!("{step}: no space, but {text}"))
     }
 
     /// Gives files of the model the modes that the engine's have.
@@ -122,8 +131,12 @@ impl<M: Kit> Pair<M> {
         let model = self.model.snapshot(false);
         for (path, node) in tree::snapshot(self.fs()).expect("the tree can be listed") {
             let there = model.get(&path).map(|node| node.mode);
-            if there.is_some_and(|mode| mode != node.mode && mode & !0o6000 == node.mode & !0o6000) {
-                let op = Op::Chmod { path, mode: node.mode };
+            if there.is_some_and(|mode| mode != node.mode && mode & !0o6000 == node.mode & !0o6000)
+            {
+                let op = Op::Chmod {
+                    path,
+                    mode: node.mode,
+                };
                 let outcome = apply(&mut self.model, &op, &root, self.now);
                 assert!(matches!(outcome, Outcome::Ok(_)), "{op}: {outcome}");
             }
@@ -138,7 +151,9 @@ impl<M: Kit> Pair<M> {
         match what {
             Between::Nothing => Ok(()),
             Between::Maintain => {
-                self.fs().maintain().map_err(|error| format!("maintain: {error:?}"))?;
+                self.fs()
+                    .maintain()
+                    .map_err(|error| format!("maintain: {error:?}"))?;
                 Ok(())
             }
             Between::Crash => self.crash(),
@@ -166,7 +181,9 @@ impl<M: Kit> Pair<M> {
         self.model.close_all();
         self.subject.close_all();
         let crashed = image_of(self.fs());
-        self.fs().close().map_err(|error| format!("close: {error:?}"))?;
+        self.fs()
+            .close()
+            .map_err(|error| format!("close: {error:?}"))?;
         let image = image_of(self.fs());
         check(&image, Soundness::Closed)?;
         let open = |image: &[u8]| {
@@ -195,7 +212,12 @@ impl<M: Kit> Pair<M> {
         self.crash_aside()?;
         self.model.close_all();
         self.subject.close_all();
-        while self.fs().maintain().map_err(|error| format!("maintain: {error:?}"))? > 0 {}
+        while self
+            .fs()
+            .maintain()
+            .map_err(|error| format!("maintain: {error:?}"))?
+            > 0
+        {}
         self.compare("after background work")?;
         check_open(self.fs(), Soundness::InUse)?;
         self.reopen()?;
@@ -219,7 +241,12 @@ const TARGET_MAX: usize = 4079;
 /// `chown` of nothing reaches no file system.
 fn is_expressible(op: &Op) -> bool {
     match op {
-        Op::Chown { uid: None, gid: None, .. } | Op::Times { .. } => false,
+        Op::Chown {
+            uid: None,
+            gid: None,
+            ..
+        }
+        | Op::Times { .. } => false,
         Op::Symlink { target, .. } => target.len() <= TARGET_MAX,
         _ => true,
     }
@@ -273,13 +300,18 @@ fn run<M: Kit>((shape, steps): &Case) -> Verdict {
 
 /// How many cases to run: the default, or what `VELLUM_CASES` says.
 pub(crate) fn case_count(default: u32) -> u32 {
-    let asked = std::env::var("VELLUM_CASES").ok().and_then(|text| text.parse().ok());
+    let asked = std::env::var("VELLUM_CASES")
+        .ok()
+        .and_then(|text| text.parse().ok());
     asked.unwrap_or(default)
 }
 
 /// The seed of all random choices: fixed, or what `VELLUM_SEED` says.
 pub(crate) fn seed() -> u8 {
-    std::env::var("VELLUM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    std::env::var("VELLUM_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1)
 }
 
 /// Runs a case; a panic is a failure like any other.
@@ -290,8 +322,16 @@ fn fails<M: Kit>(case: &Case) -> Option<String> {
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-            let lines: Vec<_> = case.1.iter().map(|(step, b)| format!("{step} {b:?}")).collect();
-            Some(format!("{:?}\n{}\n\npanic: {text:?}", case.0, lines.join("\n")))
+            let lines: Vec<_> = case
+                .1
+                .iter()
+                .map(|(step, b)| format!("{step} {b:?}"))
+                .collect();
+            Some(format!(
+                "{:?}\n{}\n\npanic: {text:?}",
+                case.0,
+                lines.join("\n")
+            ))
         }
     }
 }
@@ -330,7 +370,10 @@ fn explore<M: Kit>(cases_wanted: u32, longest: usize) {
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let strategy = cases(longest);
     for number in 0..case_count(cases_wanted) {
-        let case = strategy.new_tree(&mut runner).expect("the strategy never rejects").current();
+        let case = strategy
+            .new_tree(&mut runner)
+            .expect("the strategy never rejects")
+            .current();
         if let Some(failure) = fails::<M>(&case) {
             panic!("case {number}: {}", shrink::<M>(case, failure));
         }

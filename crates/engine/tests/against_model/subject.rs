@@ -9,7 +9,9 @@ use vellum::{
     Access, Allocate, Attr, Cred, Error, FileKind, Fs, Handle, ListPosition, Node, OpenOptions,
     RenameFlags, Result, SetAttr, SetTime,
 };
-use vellum_model::{Errno, Kind, Op, Outcome, PATH_MAX, Payload, Range, StatView, TimeSet, pattern};
+use vellum_model::{
+    Errno, Kind, Op, Outcome, PATH_MAX, Payload, Range, StatView, TimeSet, pattern,
+};
 
 /// A file system with numbered handles.
 pub(crate) struct Subject<M: Memories> {
@@ -72,7 +74,11 @@ fn view(attr: &Attr) -> Payload {
         uid: attr.uid,
         gid: attr.gid,
         size: if kind == Kind::Dir { 0 } else { attr.size },
-        blocks: if kind == Kind::File { attr.blocks_512 } else { 0 },
+        blocks: if kind == Kind::File {
+            attr.blocks_512
+        } else {
+            0
+        },
     })
 }
 
@@ -122,7 +128,10 @@ fn allocate_mode(mode: i32) -> Answer<Allocate> {
 
 impl<M: Memories> Subject<M> {
     pub(crate) fn new(fs: Arc<Fs<M>>) -> Self {
-        Self { fs, slots: BTreeMap::new() }
+        Self {
+            fs,
+            slots: BTreeMap::new(),
+        }
     }
 
     /// Closes every handle.
@@ -153,7 +162,10 @@ impl<M: Memories> Subject<M> {
         let Some(end) = path.iter().rposition(|&b| b != b'/').map(|at| at + 1) else {
             return Ok(None);
         };
-        let cut = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+        let cut = path[..end]
+            .iter()
+            .rposition(|&b| b == b'/')
+            .map_or(0, |at| at + 1);
         let dir = match &path[..cut] {
             b"" => self.fs.root(),
             prefix => self.find(cred, prefix, true)?,
@@ -162,7 +174,11 @@ impl<M: Memories> Subject<M> {
         if matches!(name, b"." | b"..") {
             self.fs.access(cred, &dir, Access::EXECUTE)?;
         }
-        Ok(Some(Last { dir, name, slash: end < path.len() }))
+        Ok(Some(Last {
+            dir,
+            name,
+            slash: end < path.len(),
+        }))
     }
 
     fn last_or<'p>(&self, cred: &Cred, path: &'p [u8], at_root: i32) -> Answer<Last<'p, M>> {
@@ -175,14 +191,25 @@ impl<M: Memories> Subject<M> {
             return Ok(());
         }
         let found = self.fs.lookup(cred, &last.dir, last.name);
-        Err(Failure::Kernel(found.map_or_else(|error| error.errno(), |_| libc::EEXIST)))
+        Err(Failure::Kernel(
+            found.map_or_else(|error| error.errno(), |_| libc::EEXIST),
+        ))
     }
 
     fn run(&mut self, op: &Op, cred: &Cred) -> Answer {
         match op {
-            Op::Create { path, mode, exclusive } => {
+            Op::Create {
+                path,
+                mode,
+                exclusive,
+            } => {
                 let exclusive = if *exclusive { libc::O_EXCL } else { 0 };
-                self.open(cred, path, libc::O_CREAT | libc::O_WRONLY | exclusive, *mode)?;
+                self.open(
+                    cred,
+                    path,
+                    libc::O_CREAT | libc::O_WRONLY | exclusive,
+                    *mode,
+                )?;
             }
             Op::Mkdir { path, mode } => {
                 let last = self.last_or(cred, path, libc::EEXIST)?;
@@ -215,7 +242,10 @@ impl<M: Memories> Subject<M> {
                     return Err(Failure::Kernel(libc::EINVAL));
                 }
                 let node = self.find(cred, path, true)?;
-                let set = SetAttr { size: Some(*size), ..SetAttr::default() };
+                let set = SetAttr {
+                    size: Some(*size),
+                    ..SetAttr::default()
+                };
                 self.fs.set_attr(cred, &node, &set)?;
             }
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
@@ -227,11 +257,14 @@ impl<M: Memories> Subject<M> {
             }
             Op::Times { path } => {
                 let attr = self.fs.stat_from_root(cred, path, false)?;
-                return Ok(Payload::Times([attr.atime_ns, attr.mtime_ns, attr.ctime_ns].map(Some)));
+                return Ok(Payload::Times(
+                    [attr.atime_ns, attr.mtime_ns, attr.ctime_ns].map(Some),
+                ));
             }
             Op::Access { path, mask } => {
                 let node = self.find(cred, path, true)?;
-                self.fs.access(cred, &node, Access::from_bits_truncate(*mask as u8))?;
+                self.fs
+                    .access(cred, &node, Access::from_bits_truncate(*mask as u8))?;
             }
             Op::Sync => self.fs.sync()?,
             Op::Write { .. }
@@ -242,7 +275,12 @@ impl<M: Memories> Subject<M> {
             | Op::SeekHole { .. }
             | Op::Fsync { .. }
             | Op::Readdir { .. } => return self.open_and(op, cred),
-            Op::Open { slot, path, flags, mode } => {
+            Op::Open {
+                slot,
+                path,
+                flags,
+                mode,
+            } => {
                 let handle = self.open(cred, path, *flags, *mode)?;
                 self.slots.insert(*slot, handle);
             }
@@ -267,7 +305,9 @@ impl<M: Memories> Subject<M> {
         if flags & libc::O_CREAT != 0 && flags & libc::O_DIRECTORY != 0 {
             return Err(Failure::Kernel(libc::EINVAL));
         }
-        Ok(self.fs.open(cred, &self.fs.root(), path, &open_options(flags, mode))?)
+        Ok(self
+            .fs
+            .open(cred, &self.fs.root(), path, &open_options(flags, mode))?)
     }
 
     fn unlink(&self, cred: &Cred, path: &[u8]) -> Answer<()> {
@@ -275,7 +315,11 @@ impl<M: Memories> Subject<M> {
         if last.slash && !matches!(last.name, b"." | b"..") {
             let kind = self.fs.lookup(cred, &last.dir, last.name)?.kind();
             let is_dir = kind == FileKind::Directory;
-            return Err(Failure::Kernel(if is_dir { libc::EISDIR } else { libc::ENOTDIR }));
+            return Err(Failure::Kernel(if is_dir {
+                libc::EISDIR
+            } else {
+                libc::ENOTDIR
+            }));
         }
         Ok(self.fs.unlink(cred, &last.dir, last.name)?)
     }
@@ -285,7 +329,11 @@ impl<M: Memories> Subject<M> {
         if flags == RenameFlags::NO_REPLACE | RenameFlags::EXCHANGE {
             return Err(Failure::Kernel(libc::EINVAL));
         }
-        let root = || Last { dir: self.fs.root(), name: b"..", slash: false };
+        let root = || Last {
+            dir: self.fs.root(),
+            name: b"..",
+            slash: false,
+        };
         let from = self.last(cred, from)?.unwrap_or_else(root);
         self.fs.access(cred, &from.dir, Access::EXECUTE)?;
         let to = self.last(cred, to)?.unwrap_or_else(root);
@@ -294,7 +342,9 @@ impl<M: Memories> Subject<M> {
         if (from.slash || to.slash) && !is_dots(&from) && !is_dots(&to) {
             self.refuse_slashes(cred, &from, &to, flags)?;
         }
-        Ok(self.fs.rename(cred, &from.dir, from.name, &to.dir, to.name, flags)?)
+        Ok(self
+            .fs
+            .rename(cred, &from.dir, from.name, &to.dir, to.name, flags)?)
     }
 
     fn refuse_slashes(
@@ -317,21 +367,58 @@ impl<M: Memories> Subject<M> {
         let is_dir = |kind| kind == FileKind::Directory;
         let target_fits = !exchange || !to.slash || target.is_some_and(is_dir);
         let source_fits = is_dir(source) || !from.slash && (exchange || !to.slash);
-        if target_fits && source_fits { Ok(()) } else { Err(Failure::Kernel(libc::ENOTDIR)) }
+        if target_fits && source_fits {
+            Ok(())
+        } else {
+            Err(Failure::Kernel(libc::ENOTDIR))
+        }
     }
 
     fn set_attributes(&self, op: &Op, cred: &Cred) -> Answer {
         let (path, follow, set) = match op {
-            Op::Utimens { atime: None, mtime: None, .. } => return Ok(Payload::Done),
-            Op::Chmod { path, mode } => {
-                (path, true, SetAttr { mode: Some(*mode as u16), ..SetAttr::default() })
-            }
-            Op::Chown { path, uid, gid, follow } => {
-                (path, *follow, SetAttr { uid: *uid, gid: *gid, ..SetAttr::default() })
-            }
-            Op::Utimens { path, atime, mtime, follow } => {
+            Op::Utimens {
+                atime: None,
+                mtime: None,
+                ..
+            } => return Ok(Payload::Done),
+            Op::Chmod { path, mode } => (
+                path,
+                true,
+                SetAttr {
+                    mode: Some(*mode as u16),
+                    ..SetAttr::default()
+                },
+            ),
+            Op::Chown {
+                path,
+                uid,
+                gid,
+                follow,
+            } => (
+                path,
+                *follow,
+                SetAttr {
+                    uid: *uid,
+                    gid: *gid,
+                    ..SetAttr::default()
+                },
+            ),
+            Op::Utimens {
+                path,
+                atime,
+                mtime,
+                follow,
+            } => {
                 let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
-                (path, *follow, SetAttr { atime, mtime, ..SetAttr::default() })
+                (
+                    path,
+                    *follow,
+                    SetAttr {
+                        atime,
+                        mtime,
+                        ..SetAttr::default()
+                    },
+                )
             }
             _ => unreachable!("the caller sends only changes of attributes"),
         };
@@ -342,7 +429,11 @@ impl<M: Memories> Subject<M> {
         }
         let explicit =
             |set: Option<SetTime>, value| matches!(set, Some(SetTime::At(_))).then_some(value);
-        let times = [explicit(set.atime, attr.atime_ns), explicit(set.mtime, attr.mtime_ns), None];
+        let times = [
+            explicit(set.atime, attr.atime_ns),
+            explicit(set.mtime, attr.mtime_ns),
+            None,
+        ];
         Ok(Payload::Times(times))
     }
 
@@ -363,9 +454,12 @@ impl<M: Memories> Subject<M> {
 
     fn with_handle(&self, handle: &Handle<M>, op: &Op) -> Answer {
         Ok(match op {
-            Op::Write { offset, seed, len, .. } | Op::WriteSlot { offset, seed, len, .. } => {
-                Payload::Count(handle.write_at(*offset, &pattern(*seed, *len))? as u64)
+            Op::Write {
+                offset, seed, len, ..
             }
+            | Op::WriteSlot {
+                offset, seed, len, ..
+            } => Payload::Count(handle.write_at(*offset, &pattern(*seed, *len))? as u64),
             Op::Append { seed, len, .. } => {
                 Payload::Count(handle.append(&pattern(*seed, *len))?.1 as u64)
             }
@@ -404,11 +498,12 @@ impl<M: Memories> Subject<M> {
 
     fn list(&self, dir: &Node<M>) -> Answer {
         let mut names = BTreeMap::new();
-        self.fs.list(dir, 0, &mut ListPosition::default(), &mut |entry| {
-            let before = names.insert(entry.name.to_vec(), kind_of(entry.kind));
-            assert!(before.is_none(), "a name was listed twice");
-            true
-        })?;
+        self.fs
+            .list(dir, 0, &mut ListPosition::default(), &mut |entry| {
+                let before = names.insert(entry.name.to_vec(), kind_of(entry.kind));
+                assert!(before.is_none(), "a name was listed twice");
+                true
+            })?;
         if self.fs.attr(dir)?.nlink == 0 {
             // The kernel lists no directory that was removed.
             return Err(Failure::Kernel(libc::ENOENT));

@@ -23,7 +23,10 @@ const READ: OpenOptions = OpenOptions {
 };
 
 /// Names in a directory with inode number and kind, in the order of a listing.
-pub(crate) fn names<M: Memories>(fs: &Fs<M>, dir: &Node<M>) -> Result<Vec<(Vec<u8>, u64, FileKind)>> {
+pub(crate) fn names<M: Memories>(
+    fs: &Fs<M>,
+    dir: &Node<M>,
+) -> Result<Vec<(Vec<u8>, u64, FileKind)>> {
     let mut names = Vec::new();
     fs.list(dir, 0, &mut ListPosition::default(), &mut |entry| {
         names.push((entry.name.to_vec(), entry.ino, entry.kind));
@@ -52,18 +55,32 @@ pub(crate) fn snapshot<M: Memories>(fs: &Arc<Fs<M>>) -> Result<Snapshot> {
 
 type Found = BTreeMap<Vec<u8>, (u64, NodeSnapshot)>;
 
-fn below<M: Memories>(fs: &Arc<Fs<M>>, dir: &Node<M>, prefix: &[u8], found: &mut Found) -> Result<()> {
+fn below<M: Memories>(
+    fs: &Arc<Fs<M>>,
+    dir: &Node<M>,
+    prefix: &[u8],
+    found: &mut Found,
+) -> Result<()> {
     for (name, ino, kind) in names(fs, dir)? {
         let path = [prefix, b"/", &name[..]].concat();
         let node = fs.lookup(&Cred::root(), dir, &name)?;
         let attr = fs.attr(&node)?;
-        assert_eq!((ino, kind), (attr.ino, attr.kind), "{}", path.escape_ascii());
+        assert_eq!(
+            (ino, kind),
+            (attr.ino, attr.kind),
+            "{}",
+            path.escape_ascii()
+        );
         if kind == FileKind::Directory {
             assert_eq!(fs.parent_ino(&node)?, dir.ino(), "{}", path.escape_ascii());
             below(fs, &node, &path, found)?;
         }
         let before = found.insert(path, (ino, node_of(fs, &node, &attr)?));
-        assert!(before.is_none(), "a name was listed twice: {}", name.escape_ascii());
+        assert!(
+            before.is_none(),
+            "a name was listed twice: {}",
+            name.escape_ascii()
+        );
     }
     Ok(())
 }
@@ -81,7 +98,11 @@ fn node_of<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, attr: &Attr) -> Result<
         uid: attr.uid,
         gid: attr.gid,
         identity: Vec::new(),
-        times: Some(Times { atime: attr.atime_ns, mtime: attr.mtime_ns, ctime: attr.ctime_ns }),
+        times: Some(Times {
+            atime: attr.atime_ns,
+            mtime: attr.mtime_ns,
+            ctime: attr.ctime_ns,
+        }),
     })
 }
 
@@ -102,7 +123,10 @@ fn file_body<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, size: u64) -> Result<
         assert_eq!(len, bytes.len(), "data ends with the file or before");
         extents.push((start, bytes));
     }
-    Ok(SnapshotBody::from_extents(size, extents.iter().map(|(at, bytes)| (*at, &bytes[..]))))
+    Ok(SnapshotBody::from_extents(
+        size,
+        extents.iter().map(|(at, bytes)| (*at, &bytes[..])),
+    ))
 }
 
 /// Whether a clock gave this time; else somebody set it.
@@ -128,13 +152,18 @@ pub(crate) fn comparable(tree: Snapshot) -> Snapshot {
 }
 
 /// How the trees of model and engine differ.
-pub(crate) fn compare<M: Memories>(model: &Model, fs: &Arc<Fs<M>>) -> std::result::Result<(), String> {
+pub(crate) fn compare<M: Memories>(
+    model: &Model,
+    fs: &Arc<Fs<M>>,
+) -> std::result::Result<(), String> {
     let engine = snapshot(fs).map_err(|error| format!("the engine cannot be listed: {error:?}"))?;
-    let differences =
-        vellum_model::diff(&comparable(model.snapshot(true)), &comparable(engine));
+    let differences = vellum_model::diff(&comparable(model.snapshot(true)), &comparable(engine));
     if differences.is_empty() {
         Ok(())
     } else {
-        Err(format!("trees differ (model / engine):\n{}", differences.join("\n")))
+        Err(format!(
+            "trees differ (model / engine):\n{}",
+            differences.join("\n")
+        ))
     }
 }

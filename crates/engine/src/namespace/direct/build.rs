@@ -21,7 +21,10 @@ pub(crate) struct EntryBuffer {
 impl EntryBuffer {
     pub(crate) fn new() -> Self {
         let head = zerocopy::FromZeros::new_zeroed();
-        Self { bytes: [0; 384], head }
+        Self {
+            bytes: [0; 384],
+            head,
+        }
     }
 
     /// Reads the entry at metadata slot `entry`; fails if it is not a sound entry of `parent`.
@@ -33,7 +36,10 @@ impl EntryBuffer {
     ) -> Result<&EntryHead> {
         self.read_unsealed(core, entry, parent)?;
         if !Entry::is_sound(&self.bytes) {
-            return Err(Error::damaged("directory entry checksum", Place::Slot(entry)));
+            return Err(Error::damaged(
+                "directory entry checksum",
+                Place::Slot(entry),
+            ));
         }
         Ok(&self.head)
     }
@@ -100,7 +106,10 @@ pub(crate) fn scan_log<M: Memories>(
             let word = LogWord(core.word(at + 8 * index));
             if word.entry() != 0 {
                 end = index + 1;
-                each(Logged { at: at + 8 * index, word })?;
+                each(Logged {
+                    at: at + 8 * index,
+                    word,
+                })?;
             }
         }
         if head.is_compacted() {
@@ -110,7 +119,10 @@ pub(crate) fn scan_log<M: Memories>(
         extent = head.next;
         seen += 1;
         if seen > core.geometry.meta_slots() {
-            return Err(Error::damaged("directory log runs in a circle", Place::Inode(owner)));
+            return Err(Error::damaged(
+                "directory log runs in a circle",
+                Place::Inode(owner),
+            ));
         }
     }
     Ok(tail)
@@ -161,10 +173,15 @@ impl<M: Memories> Op<'_, M> {
             }
             children += 1;
             let target = TargetWord(head.target);
-            let kind = target.kind().ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
+            let kind = target
+                .kind()
+                .ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
             subdirectories += u64::from(kind == vellum_layout::FileKind::Directory);
             let value = ValueWord::of_inode(target.ino(), kind);
-            let name = Name { bytes: buffer.name(), hash: head.name_hash };
+            let name = Name {
+                bytes: buffer.name(),
+                hash: head.name_hash,
+            };
             self.index_entry(owner, name, entry, value, counted)
         })?;
         if counted {
@@ -191,7 +208,11 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         // A removal that had found the name before its eviction may just have ended: until it is
         // known that none has, lookups wait.
-        let first = if again { value.with(ValueWord::RENAMING) } else { value };
+        let first = if again {
+            value.with(ValueWord::RENAMING)
+        } else {
+            value
+        };
         let mut tries = 0;
         loop {
             match core.index_insert(self, owner, name.bytes, name.hash, entry, first)? {
@@ -211,7 +232,12 @@ impl<M: Memories> Op<'_, M> {
                     // A creation that will be taken back, because the index was incomplete.
                     pause(&core.arena, &mut tries);
                 }
-                Err(_) => return Err(Error::damaged("two entries of one name", Place::Slot(entry))),
+                Err(_) => {
+                    return Err(Error::damaged(
+                        "two entries of one name",
+                        Place::Slot(entry),
+                    ));
+                }
             }
         }
     }

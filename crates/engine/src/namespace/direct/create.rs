@@ -64,12 +64,23 @@ impl<M: Memories> Drop for Undo<'_, '_, M> {
 
 impl<M: Memories> Op<'_, M> {
     /// Makes an inode called `name` in `dir`.
-    pub(crate) fn create(&self, dir: Cachelet, name: Name<'_>, new: &NewInode<'_>) -> Result<Cachelet> {
+    pub(crate) fn create(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+        new: &NewInode<'_>,
+    ) -> Result<Cachelet> {
         let core = self.core;
         let token = self.wait_absent(dir, name)?;
         self.enter_children(dir)?;
-        let mut undo =
-            Undo { op: self, dir, inode: None, text: None, entry: None, cachelet: None };
+        let mut undo = Undo {
+            op: self,
+            dir,
+            inode: None,
+            text: None,
+            entry: None,
+            cachelet: None,
+        };
         let cachelet = core.take_cachelet(self)?;
         undo.cachelet = Some(cachelet);
         let ino = self.alloc(ChunkKind::Inodes, 1)?;
@@ -108,7 +119,8 @@ impl<M: Memories> Op<'_, M> {
         value: ValueWord,
     ) -> Result<Option<Pair>> {
         let core = self.core;
-        let inserted = core.index_insert(self, core.ino(dir), name.bytes, name.hash, entry, value)?;
+        let inserted =
+            core.index_insert(self, core.ino(dir), name.bytes, name.hash, entry, value)?;
         let Ok(pair) = inserted else { return Ok(None) };
         if self.index_token(dir) == Some(token) {
             return Ok(Some(pair));
@@ -158,9 +170,12 @@ impl<M: Memories> Op<'_, M> {
             (self.alloc_block()?, vellum_layout::SLOTS_PER_BLOCK)
         };
         let at = core.geometry.slot_at(slot);
-        core.pool.write(at, TextHead::new(ino, new.target).as_bytes());
-        core.pool.write(at + size_of::<TextHead>() as u64, new.target);
-        core.pool.flush(at, (size_of::<TextHead>() + new.target.len()) as u64);
+        core.pool
+            .write(at, TextHead::new(ino, new.target).as_bytes());
+        core.pool
+            .write(at + size_of::<TextHead>() as u64, new.target);
+        core.pool
+            .flush(at, (size_of::<TextHead>() + new.target.len()) as u64);
         Ok(Some((slot, count)))
     }
 
@@ -229,8 +244,14 @@ impl<M: Memories> Op<'_, M> {
     fn place_entry(&self, dir: Cachelet, name: Name<'_>) -> Result<Place> {
         let slots = Entry::slots_for(name.bytes.len());
         let entry = self.alloc(ChunkKind::Entries, slots)?;
-        let claim = self.log_claim(dir).inspect_err(|_| self.core.free_slots(entry, slots))?;
-        Ok(Place { entry, slots, claim })
+        let claim = self
+            .log_claim(dir)
+            .inspect_err(|_| self.core.free_slots(entry, slots))?;
+        Ok(Place {
+            entry,
+            slots,
+            claim,
+        })
     }
 
     /// Writes the entry for which there is `place`. Flushed, not fenced.
@@ -244,7 +265,11 @@ impl<M: Memories> Op<'_, M> {
         now: i64,
     ) -> Draft {
         let core = self.core;
-        let Place { entry, slots, claim } = place;
+        let Place {
+            entry,
+            slots,
+            claim,
+        } = place;
         let head = EntryHead {
             life: LifeWord::alive(now).0,
             target: target.0,
@@ -261,8 +286,16 @@ impl<M: Memories> Op<'_, M> {
         let at = core.geometry.slot_at(entry);
         core.pool.write(at, &buffer[..total]);
         core.pool.flush(at, total as u64);
-        let check = buffer[36..40].try_into().map(u32::from_le_bytes).unwrap_or(0);
-        Draft { entry, checksum: check, claim, slots }
+        let check = buffer[36..40]
+            .try_into()
+            .map(u32::from_le_bytes)
+            .unwrap_or(0);
+        Draft {
+            entry,
+            checksum: check,
+            claim,
+            slots,
+        }
     }
 
     /// Frees a draft that no log will name.
@@ -285,8 +318,14 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let token = self.wait_absent(dir, name)?;
         self.enter_children(dir)?;
-        let mut undo =
-            Undo { op: self, dir, inode: None, text: None, entry: None, cachelet: None };
+        let mut undo = Undo {
+            op: self,
+            dir,
+            inode: None,
+            text: None,
+            entry: None,
+            cachelet: None,
+        };
         let identity = core.identity(target);
         let kind = core.kind(target);
         let now = self.change_time(dir);
@@ -343,7 +382,8 @@ impl<M: Memories> Op<'_, M> {
     /// them durable, and recovery recounts links anyway.
     pub(crate) fn store_links(&self, target: Cachelet, now: i64) {
         let core = self.core;
-        core.arena.fetch_max(core.cachelet_at(target, field::CTIME), now as u64);
+        core.arena
+            .fetch_max(core.cachelet_at(target, field::CTIME), now as u64);
         let at = core.inode_at(target);
         core.set_word(at + Inode::CTIME, core.get(target, field::CTIME));
         loop {

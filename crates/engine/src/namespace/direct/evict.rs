@@ -65,22 +65,28 @@ fn is_scarce<M: Memories>(core: &Core<M>) -> bool {
 fn evict_round<M: Memories>(core: &Core<M>, last: u64) -> Result<u64> {
     let hand = core.arena.load(header::EVICT_HAND, Ordering::Relaxed);
     let count = ROUND.min(last);
-    let candidates: Vec<_> =
-        (0..count).map(|step| Cachelet(((hand + step) % last + 1) as u32)).collect();
-    core.arena.store(header::EVICT_HAND, (hand + count) % last, Ordering::Relaxed);
+    let candidates: Vec<_> = (0..count)
+        .map(|step| Cachelet(((hand + step) % last + 1) as u32))
+        .collect();
+    core.arena
+        .store(header::EVICT_HAND, (hand + count) % last, Ordering::Relaxed);
     for &dir in &candidates {
         if is_cold_directory(core, dir) {
             unindex(&core.op_begin(), dir)?;
         }
     }
     let trimmed = core.index_trim(&core.op_begin());
-    let mut doomed: Vec<_> =
-        candidates.into_iter().filter(|&cachelet| begin_evicting(core, cachelet)).collect();
+    let mut doomed: Vec<_> = candidates
+        .into_iter()
+        .filter(|&cachelet| begin_evicting(core, cachelet))
+        .collect();
     if doomed.is_empty() && trimmed.is_empty() {
         return Ok(0);
     }
     core.wait_for_readers();
-    trimmed.into_iter().for_each(|bucket| core.free_bucket(bucket));
+    trimmed
+        .into_iter()
+        .for_each(|bucket| core.free_bucket(bucket));
     let mut read = Ok(());
     doomed.retain(|&cachelet| {
         finish_evicting(core, cachelet).unwrap_or_else(|error| {
@@ -90,7 +96,9 @@ fn evict_round<M: Memories>(core: &Core<M>, last: u64) -> Result<u64> {
     });
     core.pool.fence();
     core.wait_for_readers();
-    doomed.iter().for_each(|&cachelet| core.free_cachelet(cachelet));
+    doomed
+        .iter()
+        .for_each(|&cachelet| core.free_cachelet(cachelet));
     read.map(|()| doomed.len() as u64)
 }
 
@@ -109,7 +117,8 @@ fn unindex<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
         return Ok(());
     }
     core.clear_flag(dir, flag::INDEXED);
-    core.arena.fetch_add(core.cachelet_at(dir, field::FLAGS), flag::GENERATION);
+    core.arena
+        .fetch_add(core.cachelet_at(dir, field::FLAGS), flag::GENERATION);
     let mut buffer = EntryBuffer::new();
     let owner = core.ino(dir);
     let scanned = scan_log(core, owner, core.get(dir, field::ROOT), &mut |logged| {
@@ -132,7 +141,9 @@ pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
 /// Removes one pair, unless an operation is at work on the name.
 fn drop_pair<M: Memories>(op: &Op<'_, M>, parent: u64, name: &[u8], head: &EntryHead) {
     let core = op.core;
-    let Some(pair) = core.index_find(parent, name, head.name_hash) else { return };
+    let Some(pair) = core.index_find(parent, name, head.name_hash) else {
+        return;
+    };
     let busy = ValueWord::DELETING | ValueWord::RENAMING;
     if !pair.value.has(ValueWord::READABLE) || pair.value.has(busy) {
         return;
@@ -177,11 +188,17 @@ fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bo
     }
     let at = core.cachelet_at(cachelet, field::FLAGS);
     let quiet = flags & !flag::DIRTY;
-    if core.arena.compare_exchange(at, quiet, quiet & !flag::EVICTING | flag::EVICTED).is_err() {
+    if core
+        .arena
+        .compare_exchange(at, quiet, quiet & !flag::EVICTING | flag::EVICTED)
+        .is_err()
+    {
         core.clear_flag(cachelet, flag::EVICTING);
         return Ok(false);
     }
     let pointer = core.inode_at(cachelet) + Inode::CACHELET;
-    let _ = core.pool.compare_exchange(pointer, core.nv_pointer_to(cachelet), 0);
+    let _ = core
+        .pool
+        .compare_exchange(pointer, core.nv_pointer_to(cachelet), 0);
     Ok(true)
 }

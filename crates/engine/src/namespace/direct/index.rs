@@ -79,7 +79,11 @@ impl ValueWord {
     /// The cachelet, or the inode number.
     pub(crate) fn target(self) -> std::result::Result<Cachelet, u64> {
         let low = self.0 & (Self::CACHELET - 1);
-        if self.0 & Self::CACHELET != 0 { Ok(Cachelet(low as u32)) } else { Err(low) }
+        if self.0 & Self::CACHELET != 0 {
+            Ok(Cachelet(low as u32))
+        } else {
+            Err(low)
+        }
     }
 
     pub(crate) fn has(self, flag: u64) -> bool {
@@ -222,7 +226,11 @@ impl<M: Memories> Core<M> {
             Some(at) => at,
             None => self.append_bucket(bucket)?,
         };
-        let pair = Pair { at, entry: EntryWord::new(key, entry), value };
+        let pair = Pair {
+            at,
+            entry: EntryWord::new(key, entry),
+            value,
+        };
         self.arena.store(at + 8, value.0, Ordering::Release);
         self.arena.store(at, pair.entry.0, Ordering::Release);
         Ok(Ok(pair))
@@ -257,7 +265,10 @@ impl<M: Memories> Core<M> {
             let bucket = self.map.overflow_buckets + number * BUCKET_BYTES;
             let next = self.arena_word(bucket + NEXT) & 0xFFFF_FFFF;
             let new = (head >> 32).wrapping_add(1) << 32 | next;
-            match self.arena.compare_exchange(header::OVERFLOW_FREE, head, new) {
+            match self
+                .arena
+                .compare_exchange(header::OVERFLOW_FREE, head, new)
+            {
                 Ok(_) => return Some(bucket),
                 Err(now) => head = now,
             }
@@ -270,9 +281,13 @@ impl<M: Memories> Core<M> {
         self.arena.fetch_add(header::OVERFLOW_USED, u64::MAX);
         let mut head = self.arena_word(header::OVERFLOW_FREE);
         loop {
-            self.arena.store(bucket + NEXT, head & 0xFFFF_FFFF, Ordering::Release);
+            self.arena
+                .store(bucket + NEXT, head & 0xFFFF_FFFF, Ordering::Release);
             let new = (head >> 32).wrapping_add(1) << 32 | number;
-            match self.arena.compare_exchange(header::OVERFLOW_FREE, head, new) {
+            match self
+                .arena
+                .compare_exchange(header::OVERFLOW_FREE, head, new)
+            {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -306,14 +321,21 @@ impl<M: Memories> Core<M> {
 
     fn lock_bucket(&self, op: &Op<'_, M>, home: u64) {
         let mut tries = 0;
-        while self.arena.compare_exchange(home + LOCK, 0, op.holder()).is_err() {
+        while self
+            .arena
+            .compare_exchange(home + LOCK, 0, op.holder())
+            .is_err()
+        {
             pause(&self.arena, &mut tries);
         }
     }
 
     /// Replaces the value of a pair, if both words are still as found.
     pub(crate) fn index_update(&self, pair: Pair, value: ValueWord) -> Option<Pair> {
-        let swapped = self.arena.compare_exchange(pair.at + 8, pair.value.0, value.0).is_ok();
+        let swapped = self
+            .arena
+            .compare_exchange(pair.at + 8, pair.value.0, value.0)
+            .is_ok();
         if !swapped {
             return None;
         }
@@ -321,7 +343,9 @@ impl<M: Memories> Core<M> {
             return Some(Pair { value, ..pair });
         }
         // The pair was removed and given to another name whose value had the same bits: undo.
-        let _ = self.arena.compare_exchange(pair.at + 8, value.0, pair.value.0);
+        let _ = self
+            .arena
+            .compare_exchange(pair.at + 8, value.0, pair.value.0);
         None
     }
 

@@ -24,7 +24,11 @@ struct Extent {
 impl Extent {
     fn load<M: Memories>(core: &Core<M>, slot: u64, owner: u64) -> Result<Self> {
         let head = core.log_head(slot, owner)?;
-        Ok(Self { slot, head, words_at: core.geometry.slot_at(slot) + head.kind().words_at() })
+        Ok(Self {
+            slot,
+            head,
+            words_at: core.geometry.slot_at(slot) + head.kind().words_at(),
+        })
     }
 }
 
@@ -65,7 +69,8 @@ impl<M: Memories> Op<'_, M> {
                     *buffer.read_unsealed(core, entry, owner)?
                 };
                 if !LifeWord(head.life).is_alive() {
-                    core.pool.flush(core.geometry.slot_at(entry) + Entry::LIFE, 8);
+                    core.pool
+                        .flush(core.geometry.slot_at(entry) + Entry::LIFE, 8);
                     saw_dead = true;
                 } else if head.cookie > last {
                     let target = TargetWord(head.target);
@@ -73,7 +78,12 @@ impl<M: Memories> Op<'_, M> {
                         .kind()
                         .ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
                     let name = buffer.name();
-                    let given = DirEntry { ino: target.ino(), cookie: head.cookie, kind, name };
+                    let given = DirEntry {
+                        ino: target.ino(),
+                        cookie: head.cookie,
+                        kind,
+                        name,
+                    };
                     if !each(given) {
                         break 'log;
                     }
@@ -88,7 +98,12 @@ impl<M: Memories> Op<'_, M> {
             extent = Extent::load(core, next, owner)?;
             index = 0;
         }
-        *hint = ListHint { generation, extent: extent.slot, index, cookie: last };
+        *hint = ListHint {
+            generation,
+            extent: extent.slot,
+            index,
+            cookie: last,
+        };
         if saw_dead {
             // Absence was reported on the strength of these words.
             core.pool.fence();
@@ -125,7 +140,10 @@ impl<M: Memories> Op<'_, M> {
             }
             extent = following;
         }
-        Err(Error::damaged("directory log runs in a circle", Place::Inode(owner)))
+        Err(Error::damaged(
+            "directory log runs in a circle",
+            Place::Inode(owner),
+        ))
     }
 }
 

@@ -30,7 +30,11 @@ impl Tail {
     }
 
     pub(crate) fn kind(self) -> LogExtentKind {
-        if self.0 >> 15 & 1 == 1 { LogExtentKind::Large } else { LogExtentKind::Small }
+        if self.0 >> 15 & 1 == 1 {
+            LogExtentKind::Large
+        } else {
+            LogExtentKind::Small
+        }
     }
 
     pub(crate) fn index(self) -> u64 {
@@ -68,7 +72,10 @@ impl<M: Memories> Core<M> {
         if self.kind_of_slot(extent) != Some(wanted)
             || head.kind() == LogExtentKind::Large && !extent.is_multiple_of(32)
         {
-            return Err(Error::damaged("directory log extent in a wrong chunk", place));
+            return Err(Error::damaged(
+                "directory log extent in a wrong chunk",
+                place,
+            ));
         }
         Ok(head)
     }
@@ -106,7 +113,8 @@ impl<M: Memories> Core<M> {
 /// clean close nobody looks for words that a cache lost. Flushed, not fenced.
 pub(crate) fn flush_log<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     for (extent, head) in log_extents(core, core.ino(dir), core.get(dir, field::ROOT))? {
-        core.pool.flush(core.geometry.slot_at(extent), head.kind().bytes());
+        core.pool
+            .flush(core.geometry.slot_at(extent), head.kind().bytes());
     }
     Ok(())
 }
@@ -122,7 +130,11 @@ impl<M: Memories> Op<'_, M> {
                 self.log_grow(dir, tail)?;
                 continue;
             }
-            if core.arena.compare_exchange(cell, tail.0, tail.0 + 1).is_ok() {
+            if core
+                .arena
+                .compare_exchange(cell, tail.0, tail.0 + 1)
+                .is_ok()
+            {
                 let at = core.geometry.slot_at(tail.extent());
                 let base = core.word(at + std::mem::offset_of!(LogExtentHead, base_cookie) as u64);
                 return Ok(Claim {
@@ -146,7 +158,11 @@ impl<M: Memories> Op<'_, M> {
             core.write_extent(extent, owner, FIRST_COOKIE, LogExtentKind::Small, false);
             core.pool.fence();
             self.log_set_root(dir, extent);
-            core.set(dir, field::TAIL, Tail::new(extent, LogExtentKind::Small, 0).0);
+            core.set(
+                dir,
+                field::TAIL,
+                Tail::new(extent, LogExtentKind::Small, 0).0,
+            );
             return Ok(());
         }
         self.log_append(dir, full).map(|_| ())
@@ -171,7 +187,11 @@ impl<M: Memories> Op<'_, M> {
         core.set_word(link, extent);
         core.pool.flush(link, 8);
         core.pool.fence();
-        core.set(dir, field::TAIL, Tail::new(extent, LogExtentKind::Large, 0).0);
+        core.set(
+            dir,
+            field::TAIL,
+            Tail::new(extent, LogExtentKind::Large, 0).0,
+        );
         Ok(extent)
     }
 

@@ -51,7 +51,10 @@ impl<'a> Name<'a> {
     pub(crate) fn new<M: Memories>(core: &Core<M>, bytes: &'a [u8]) -> Result<Self> {
         match bytes.len() {
             0 => Err(Error::NotFound),
-            1..=NAME_MAX => Ok(Self { bytes, hash: name_hash(core.seed, bytes) }),
+            1..=NAME_MAX => Ok(Self {
+                bytes,
+                hash: name_hash(core.seed, bytes),
+            }),
             _ => Err(Error::NameTooLong),
         }
     }
@@ -101,7 +104,9 @@ impl<M: Memories> Op<'_, M> {
         // While the flag stands nobody else changes the pair or takes it away, so the reference is
         // counted exactly once.
         let flagged = core.index_update(pair, pair.value.with(ValueWord::RENAMING));
-        let Some(flagged) = flagged else { return Ok(None) };
+        let Some(flagged) = flagged else {
+            return Ok(None);
+        };
         let loaded = core.load_cachelet(self, ino).inspect(|&cachelet| {
             core.add_refs(cachelet, NAME_ONE);
         });
@@ -114,10 +119,18 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Finds a name that exists, and its cachelet.
-    pub(crate) fn find_target(&self, dir: Cachelet, name: Name<'_>) -> Result<Option<(Pair, Cachelet)>> {
+    pub(crate) fn find_target(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> Result<Option<(Pair, Cachelet)>> {
         loop {
-            let Some(pair) = self.find_pair(dir, name)? else { return Ok(None) };
-            let Some(cachelet) = self.cachelet_of(pair)? else { continue };
+            let Some(pair) = self.find_pair(dir, name)? else {
+                return Ok(None);
+            };
+            let Some(cachelet) = self.cachelet_of(pair)? else {
+                continue;
+            };
             // Eviction may have taken the pair away, and put it back without a cachelet.
             match self.core.index_reload(pair) {
                 Some(pair) if pair.value.target() == Ok(cachelet) => {
@@ -142,21 +155,29 @@ impl<M: Memories> Op<'_, M> {
 
     /// Counts a child of `dir` out.
     pub(crate) fn leave_children(&self, dir: Cachelet) {
-        self.core.arena.fetch_add(self.core.cachelet_at(dir, field::CHILDREN), 2u64.wrapping_neg());
+        self.core.arena.fetch_add(
+            self.core.cachelet_at(dir, field::CHILDREN),
+            2u64.wrapping_neg(),
+        );
     }
 
     /// The time of a change in `dir`: now, but later than any earlier change of the directory.
     pub(crate) fn change_time(&self, dir: Cachelet) -> i64 {
-        self.core.clock.now().max((self.core.get(dir, field::CTIME) as i64).saturating_add(1))
+        self.core
+            .clock
+            .now()
+            .max((self.core.get(dir, field::CTIME) as i64).saturating_add(1))
     }
 
     /// Notes a change of `dir` at `ns`: its times, and `subdirectories` more or fewer.
     pub(crate) fn note_change(&self, dir: Cachelet, ns: i64, subdirectories: i64) {
         let core = self.core;
-        core.arena.fetch_max(core.cachelet_at(dir, field::CTIME), ns as u64);
+        core.arena
+            .fetch_max(core.cachelet_at(dir, field::CTIME), ns as u64);
         self.raise_modified(dir, ns);
         if subdirectories != 0 {
-            core.arena.fetch_add(core.cachelet_at(dir, field::LINKS), subdirectories as u64);
+            core.arena
+                .fetch_add(core.cachelet_at(dir, field::LINKS), subdirectories as u64);
         }
         if !core.has_flag(dir, flag::DIRTY) {
             core.raise_flag(dir, flag::DIRTY);
@@ -189,7 +210,10 @@ fn component(path: &[u8], mut at: usize) -> Option<std::ops::Range<usize>> {
     while path.get(at) == Some(&b'/') {
         at += 1;
     }
-    let len = path[at..].iter().position(|&b| b == b'/').unwrap_or(path.len() - at);
+    let len = path[at..]
+        .iter()
+        .position(|&b| b == b'/')
+        .unwrap_or(path.len() - at);
     (len > 0).then_some(at..at + len)
 }
 
@@ -211,7 +235,11 @@ impl<M: Memories> Namespace<M> for Direct {
         path: &[u8],
         enter: &mut dyn FnMut(Cachelet) -> Result<()>,
     ) -> Result<Walked> {
-        let mut walked = Walked { at: start, parent: start, used: 0 };
+        let mut walked = Walked {
+            at: start,
+            parent: start,
+            used: 0,
+        };
         while let Some(range) = component(path, walked.used) {
             let name = &path[range.clone()];
             if name == b"." || name == b".." {
@@ -223,7 +251,11 @@ impl<M: Memories> Namespace<M> for Direct {
             }
             enter(walked.at)?;
             let found = self.lookup(op, walked.at, name)?;
-            walked = Walked { at: found, parent: walked.at, used: range.end };
+            walked = Walked {
+                at: found,
+                parent: walked.at,
+                used: range.end,
+            };
             if op.core.kind(found) == FileKind::Symlink {
                 return Ok(walked);
             }

@@ -40,7 +40,9 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
     core.write_back_times(dir);
     core.pool.fence();
     let mut clearing = Clearing::default();
-    words.into_iter().for_each(|logged| clearing.clear(core, logged));
+    words
+        .into_iter()
+        .for_each(|logged| clearing.clear(core, logged));
     clearing.flush(core);
     core.pool.fence();
     lower_dead(core, dir, dead.len() as u64);
@@ -101,7 +103,11 @@ fn wasted_words<M: Memories>(core: &Core<M>, dir: Cachelet, live: u64) -> Result
     let tail = Tail(core.get(dir, field::TAIL));
     let mut words = 0;
     for (slot, head) in extents(core, dir)? {
-        words += if slot == tail.extent() { tail.index() } else { head.kind().words() };
+        words += if slot == tail.extent() {
+            tail.index()
+        } else {
+            head.kind().words()
+        };
     }
     Ok(words.saturating_sub(live))
 }
@@ -138,7 +144,9 @@ fn compact<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     let op = core.op_begin();
     let owner = core.ino(dir);
     let mut old = extents(core, dir)?;
-    let Some(end) = old.iter().position(|&(slot, _)| slot == fresh) else { return Ok(()) };
+    let Some(end) = old.iter().position(|&(slot, _)| slot == fresh) else {
+        return Ok(());
+    };
     old.truncate(end);
     let mut words = Vec::new();
     for &(slot, head) in &old {
@@ -154,7 +162,8 @@ fn compact<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
             Ok(slot) => new.push(slot),
             Err(_) => {
                 // No room to compact now: the old log stays as it is.
-                new.iter().for_each(|&slot| core.free_slots(slot, LogExtentKind::Large.slots()));
+                new.iter()
+                    .for_each(|&slot| core.free_slots(slot, LogExtentKind::Large.slots()));
                 return Ok(());
             }
         }
@@ -166,7 +175,8 @@ fn compact<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     }
     core.pool.fence();
     op.log_set_root(dir, new.first().copied().unwrap_or(fresh));
-    core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1 << 32);
+    core.arena
+        .fetch_add(core.cachelet_at(dir, field::DEAD), 1 << 32);
     drop(op);
     core.wait_for_readers();
     for (slot, head) in old {
@@ -186,10 +196,14 @@ fn write_compacted<M: Memories>(
     core.write_extent(slot, owner, base_cookie, LogExtentKind::Large, true);
     let at = core.geometry.slot_at(slot);
     core.set_word(at + LogExtentHead::NEXT, next);
-    for (word, to) in words.iter().zip((at + LogExtentKind::Large.words_at()..).step_by(8)) {
+    for (word, to) in words
+        .iter()
+        .zip((at + LogExtentKind::Large.words_at()..).step_by(8))
+    {
         core.set_word(to, *word);
     }
-    core.pool.flush(at, LogExtentKind::Large.words_at() + 8 * words.len() as u64);
+    core.pool
+        .flush(at, LogExtentKind::Large.words_at() + 8 * words.len() as u64);
 }
 
 /// Frees all that a removed directory holds: its entries and its log. Its inode is durably free

@@ -21,7 +21,9 @@ struct RenameLock<'a, M: Memories>(&'a Core<M>);
 
 impl<M: Memories> Drop for RenameLock<'_, M> {
     fn drop(&mut self) {
-        self.0.arena.store(header::RENAME_LOCK, 0, std::sync::atomic::Ordering::Release);
+        self.0
+            .arena
+            .store(header::RENAME_LOCK, 0, std::sync::atomic::Ordering::Release);
     }
 }
 
@@ -66,19 +68,29 @@ impl<M: Memories> Op<'_, M> {
         allow: Allow<'_>,
     ) -> Result<bool> {
         let core = self.core;
-        let Some(ends) = self.find_ends(rename, from, to)? else { return Ok(false) };
+        let Some(ends) = self.find_ends(rename, from, to)? else {
+            return Ok(false);
+        };
         let source_is_dir = core.kind(ends.source) == FileKind::Directory;
         let moves_dir = rename.from_dir != rename.to_dir
             && (source_is_dir
                 || rename.exchange
-                    && ends.to.is_some_and(|(_, c)| core.kind(c) == FileKind::Directory));
+                    && ends
+                        .to
+                        .is_some_and(|(_, c)| core.kind(c) == FileKind::Directory));
         let _lock = moves_dir.then(|| self.lock_renames());
         if !self.check_rename(rename, &ends, allow)? {
             return Ok(true);
         }
         if rename.exchange {
             let (to_pair, target) = ends.to.ok_or(Error::NotFound)?;
-            return self.try_exchange(rename, from, to, (ends.from, ends.source), (to_pair, target));
+            return self.try_exchange(
+                rename,
+                from,
+                to,
+                (ends.from, ends.source),
+                (to_pair, target),
+            );
         }
         match ends.to {
             Some((pair, victim)) => self.try_replace(rename, to, &ends, pair, victim),
@@ -99,7 +111,12 @@ impl<M: Memories> Op<'_, M> {
         if busy(from) || to.is_some_and(|(pair, _)| busy(pair)) {
             return Ok(None);
         }
-        Ok(Some(Ends { from, source, to, token }))
+        Ok(Some(Ends {
+            from,
+            source,
+            to,
+            token,
+        }))
     }
 
     /// Checks everything POSIX asks; `false`: nothing to do.
@@ -147,24 +164,33 @@ impl<M: Memories> Op<'_, M> {
             }
             ino = core.word(core.slot_at(ino)? + Inode::PARENT);
         }
-        Err(Error::damaged("directories form a circle", crate::error::Place::Inode(wanted)))
+        Err(Error::damaged(
+            "directories form a circle",
+            crate::error::Place::Inode(wanted),
+        ))
     }
 
     fn lock_renames(&self) -> RenameLock<'_, M> {
         let core = self.core;
         let mut tries = 0;
-        while core.arena.compare_exchange(header::RENAME_LOCK, 0, self.holder()).is_err() {
+        while core
+            .arena
+            .compare_exchange(header::RENAME_LOCK, 0, self.holder())
+            .is_err()
+        {
             pause(&core.arena, &mut tries);
         }
         RenameLock(core)
     }
 
     fn flag(&self, pair: Pair) -> Option<Pair> {
-        self.core.index_update(pair, pair.value.with(ValueWord::RENAMING))
+        self.core
+            .index_update(pair, pair.value.with(ValueWord::RENAMING))
     }
 
     fn unflag(&self, flagged: Pair) {
-        self.core.index_update(flagged, flagged.value.without(ValueWord::RENAMING));
+        self.core
+            .index_update(flagged, flagged.value.without(ValueWord::RENAMING));
     }
 
     fn target_word(&self, cachelet: Cachelet) -> (TargetWord, u32) {
@@ -180,7 +206,8 @@ impl<M: Memories> Op<'_, M> {
 
     /// The time of a change in both directories.
     fn both_times(&self, rename: &Rename<'_>) -> i64 {
-        self.change_time(rename.from_dir).max(self.change_time(rename.to_dir))
+        self.change_time(rename.from_dir)
+            .max(self.change_time(rename.to_dir))
     }
 
     /// Moves to a name that does not exist.
@@ -273,11 +300,17 @@ impl<M: Memories> Op<'_, M> {
         self.index_remove(from);
         let key = Key::new(core.ino(rename.to_dir), to.hash);
         let value = from.value.without(ValueWord::RENAMING);
-        core.index_set(old, EntryWord::new(key, draft.entry), value.with(ValueWord::RENAMING));
+        core.index_set(
+            old,
+            EntryWord::new(key, draft.entry),
+            value.with(ValueWord::RENAMING),
+        );
         core.index_release(old, value);
         self.entry_died(rename.from_dir, now, kind);
         // One entry came and one went in the new directory.
-        self.core.arena.fetch_add(core.cachelet_at(rename.to_dir, field::CHILDREN), 2);
+        self.core
+            .arena
+            .fetch_add(core.cachelet_at(rename.to_dir, field::CHILDREN), 2);
         self.note_change(rename.to_dir, now, i64::from(kind == FileKind::Directory));
         self.entry_died(rename.to_dir, now, core.kind(victim));
         self.name_gone(victim, now);
@@ -309,11 +342,16 @@ impl<M: Memories> Op<'_, M> {
             return Ok(false);
         };
         let mut record = Record::new();
-        self.record_draft(&mut record, &at_from).record_draft(&mut record, &at_to);
+        self.record_draft(&mut record, &at_from)
+            .record_draft(&mut record, &at_to);
         self.record_death(&mut record, first, now);
         self.record_death(&mut record, second, now);
         self.record_parent(&mut record, rename, source);
-        let back = Rename { from_dir: rename.to_dir, to_dir: rename.from_dir, ..*rename };
+        let back = Rename {
+            from_dir: rename.to_dir,
+            to_dir: rename.from_dir,
+            ..*rename
+        };
         self.record_parent(&mut record, &back, target);
         self.journal_commit(&record);
         self.finish_moved(source, now);
@@ -321,17 +359,22 @@ impl<M: Memories> Op<'_, M> {
         self.journal_apply(&record);
         self.journal_retire();
         let clear = |pair: Pair| pair.value.without(ValueWord::RENAMING);
-        let first_word = EntryWord::new(Key::new(core.ino(rename.from_dir), from.hash), at_from.entry);
+        let first_word = EntryWord::new(
+            Key::new(core.ino(rename.from_dir), from.hash),
+            at_from.entry,
+        );
         let second_word = EntryWord::new(Key::new(core.ino(rename.to_dir), to.hash), at_to.entry);
         // Both keep the flag until both are set, so that nobody sees one file under both names.
         core.index_set(first, first_word, second.value);
         core.index_set(second, second_word, first.value);
         core.index_release(first, clear(second));
         core.index_release(second, clear(first));
-        for (dir, came, went) in
-            [(rename.from_dir, target, source), (rename.to_dir, source, target)]
-        {
-            core.arena.fetch_add(core.cachelet_at(dir, field::CHILDREN), 2);
+        for (dir, came, went) in [
+            (rename.from_dir, target, source),
+            (rename.to_dir, source, target),
+        ] {
+            core.arena
+                .fetch_add(core.cachelet_at(dir, field::CHILDREN), 2);
             self.note_change(dir, now, i64::from(core.kind(came) == FileKind::Directory));
             self.entry_died(dir, now, core.kind(went));
         }
@@ -347,7 +390,11 @@ impl<M: Memories> Op<'_, M> {
             self.unflag(low);
             return None;
         };
-        Some(if a.at < b.at { (low, high) } else { (high, low) })
+        Some(if a.at < b.at {
+            (low, high)
+        } else {
+            (high, low)
+        })
     }
 
     /// The life word is not under the entry's checksum, so it is stored as well: the slot may still
@@ -355,7 +402,10 @@ impl<M: Memories> Op<'_, M> {
     fn record_draft(&self, record: &mut Record, draft: &Draft) -> &Self {
         let entry_at = self.core.geometry.slot_at(draft.entry);
         record.witness(entry_at, draft.checksum);
-        record.store(entry_at + Entry::LIFE, self.core.word(entry_at + Entry::LIFE));
+        record.store(
+            entry_at + Entry::LIFE,
+            self.core.word(entry_at + Entry::LIFE),
+        );
         record.store(draft.claim.at, LogWord::settled(draft.entry).0);
         self
     }
@@ -369,14 +419,18 @@ impl<M: Memories> Op<'_, M> {
     fn record_parent(&self, record: &mut Record, rename: &Rename<'_>, moved: Cachelet) {
         let core = self.core;
         if core.kind(moved) == FileKind::Directory && rename.from_dir != rename.to_dir {
-            record.store(core.inode_at(moved) + Inode::PARENT, core.ino(rename.to_dir));
+            record.store(
+                core.inode_at(moved) + Inode::PARENT,
+                core.ino(rename.to_dir),
+            );
         }
     }
 
     /// The inode moved has changed, too. Flushed; the record's next fence makes it durable.
     fn finish_moved(&self, moved: Cachelet, now: i64) {
         let core = self.core;
-        core.arena.fetch_max(core.cachelet_at(moved, field::CTIME), now as u64);
+        core.arena
+            .fetch_max(core.cachelet_at(moved, field::CTIME), now as u64);
         core.write_back_times(moved);
     }
 
