@@ -316,10 +316,11 @@ impl<M: Memories> Core<M> {
         }
         loop {
             let stale = self.word(inode_at + Inode::CACHELET);
-            if let Some(found) = self.nv_pointer(stale) {
-                if self.ino(found) == ino && self.keep_from_eviction(found) {
-                    return Ok(found);
-                }
+            if let Some(found) = self.nv_pointer(stale)
+                && self.ino(found) == ino
+                && self.keep_from_eviction(found)
+            {
+                return Ok(found);
             }
             let made = self.fill_cachelet(op, ino, inode_at)?;
             let word = self.nv_pointer_to(made);

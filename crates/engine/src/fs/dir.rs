@@ -21,6 +21,29 @@ pub struct ListPosition {
     hint: ListHint,
 }
 
+/// What a new file is to be like.
+#[derive(Clone, Copy)]
+pub(crate) struct NewFile<'a> {
+    pub(crate) kind: FileKind,
+    pub(crate) mode: u16,
+    /// Device number.
+    pub(crate) device: u64,
+    /// Target of a symlink.
+    pub(crate) target: &'a [u8],
+}
+
+impl<'a> NewFile<'a> {
+    /// A file of `kind` that needs nothing else.
+    pub(crate) fn plain(kind: FileKind, mode: u16) -> Self {
+        Self {
+            kind,
+            mode,
+            device: 0,
+            target: b"",
+        }
+    }
+}
+
 impl<M: Memories> Fs<M> {
     /// Checks that a name can be made or removed in `dir`.
     fn check_dir(&self, op: &Op<'_, M>, cred: &Cred, dir: Cachelet) -> Result<()> {
@@ -38,10 +61,14 @@ impl<M: Memories> Fs<M> {
         cred: &Cred,
         dir: Cachelet,
         name: &[u8],
-        kind: FileKind,
-        mode: u16,
-        extra: (u64, &[u8]),
+        new: NewFile<'_>,
     ) -> Result<Cachelet> {
+        let NewFile {
+            kind,
+            mode,
+            device,
+            target,
+        } = new;
         if op.core.kind(dir) != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
@@ -78,8 +105,8 @@ impl<M: Memories> Fs<M> {
             mode,
             uid: cred.uid,
             gid,
-            device: extra.0,
-            target: extra.1,
+            device,
+            target,
         };
         let made = self.namespace.create(op, dir, name, &new)?;
         op.count(Tally::Inodes, 1);
@@ -111,13 +138,11 @@ impl<M: Memories> Fs<M> {
         cred: &Cred,
         dir: &Node<M>,
         name: &[u8],
-        kind: FileKind,
-        mode: u16,
-        extra: (u64, &[u8]),
+        new: NewFile<'_>,
     ) -> Result<Node<M>> {
         check_new_name(name)?;
         self.with_room(|op| {
-            let made = self.make(op, cred, dir.cachelet, name, kind, mode, extra)?;
+            let made = self.make(op, cred, dir.cachelet, name, new)?;
             Ok(Node::hold(self, made))
         })
     }
@@ -137,9 +162,7 @@ impl<M: Memories> Fs<M> {
             cred,
             dir,
             name,
-            FileKind::Directory,
-            mode & 0o1777,
-            (0, b""),
+            NewFile::plain(FileKind::Directory, mode & 0o1777),
         )
     }
 
@@ -163,7 +186,15 @@ impl<M: Memories> Fs<M> {
             }
             _ => {}
         }
-        self.make_node(cred, dir, name, kind, mode, (device, b""))
+        self.make_node(
+            cred,
+            dir,
+            name,
+            NewFile {
+                device,
+                ..NewFile::plain(kind, mode)
+            },
+        )
     }
 
     /// Makes a symbolic link.
@@ -182,7 +213,15 @@ impl<M: Memories> Fs<M> {
             1..=TARGET_MAX => {}
             _ => return Err(Error::NameTooLong),
         }
-        self.make_node(cred, dir, name, FileKind::Symlink, 0o777, (0, target))
+        self.make_node(
+            cred,
+            dir,
+            name,
+            NewFile {
+                target,
+                ..NewFile::plain(FileKind::Symlink, 0o777)
+            },
+        )
     }
 
     /// Gives a file another name.

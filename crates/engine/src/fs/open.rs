@@ -8,6 +8,7 @@ use vellum_media::Memories;
 
 use crate::cachelet::Cachelet;
 use crate::error::{Error, Result};
+use crate::fs::dir::NewFile;
 use crate::fs::file::{Allocate, Files, SIZE_MAX_BYTES, Translation};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node};
@@ -204,8 +205,8 @@ impl<M: Memories> Fs<M> {
             return Err(Error::IsDirectory);
         }
         let make = || {
-            let (kind, extra) = (FileKind::File, (0, &b""[..]));
-            let made = self.make(op, cred, parent.dir, parent.name, kind, options.mode, extra);
+            let new = NewFile::plain(FileKind::File, options.mode);
+            let made = self.make(op, cred, parent.dir, parent.name, new);
             made.map(|file| OpenedFile { file, is_new: true })
         };
         if options.create_new {

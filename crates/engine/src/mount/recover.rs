@@ -360,12 +360,11 @@ impl<M: Memories> Recovery<'_, M> {
     }
 
     fn note_mapping(&self, ino: u64, inode: &Inode) {
-        if let Some((_, id)) = MapRoot(inode.root).get() {
-            if u64::from(id) != ino {
-                if let Ok(mut foreign) = self.foreign_ids.lock() {
-                    foreign.insert(id, ino);
-                }
-            }
+        if let Some((_, id)) = MapRoot(inode.root).get()
+            && u64::from(id) != ino
+            && let Ok(mut foreign) = self.foreign_ids.lock()
+        {
+            foreign.insert(id, ino);
         }
     }
 

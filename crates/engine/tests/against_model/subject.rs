@@ -16,6 +16,8 @@ use vellum_model::{
 /// A file system with numbered handles.
 pub(crate) struct Subject<M: Memories> {
     pub(crate) fs: Arc<Fs<M>>,
+    /// Where relative paths start.
+    start: Node<M>,
     slots: BTreeMap<u8, Handle<M>>,
 }
 
@@ -153,7 +155,7 @@ impl<M: Memories> Subject<M> {
     }
 
     fn find(&self, cred: &Cred, path: &[u8], follow: bool) -> Result<Node<M>> {
-        self.fs.find(cred, &self.fs.root(), path, follow)
+        self.fs.find(cred, &self.start, path, follow)
     }
 
     /// Walks to the last component; `None`: the path is the root itself.
@@ -167,7 +169,8 @@ impl<M: Memories> Subject<M> {
             .rposition(|&b| b == b'/')
             .map_or(0, |at| at + 1);
         let dir = match &path[..cut] {
-            b"" => self.fs.root(),
+            b"" if path[0] == b'/' => self.fs.root(),
+            b"" => self.start.clone(),
             prefix => self.find(cred, prefix, true)?,
         };
         let name = &path[cut..end];
@@ -252,7 +255,7 @@ impl<M: Memories> Subject<M> {
                 return self.set_attributes(op, cred);
             }
             Op::Stat { path, follow } => {
-                let attr = self.fs.stat(cred, &self.fs.root(), path, *follow)?;
+                let attr = self.fs.stat(cred, &self.start, path, *follow)?;
                 return Ok(view(&attr));
             }
             Op::Times { path } => {

@@ -37,11 +37,15 @@ pub(crate) fn names<M: Memories>(
 
 /// Everything that can be seen.
 pub(crate) fn snapshot<M: Memories>(fs: &Arc<Fs<M>>) -> Result<Snapshot> {
+    snapshot_below(fs, &fs.root())
+}
+
+/// Everything that can be seen below a directory, which is called `/`.
+fn snapshot_below<M: Memories>(fs: &Arc<Fs<M>>, start: &Node<M>) -> Result<Snapshot> {
     let mut found = BTreeMap::new();
-    let root = fs.root();
-    let attr = fs.attr(&root)?;
-    found.insert(b"/".to_vec(), (attr.ino, node_of(fs, &root, &attr)?));
-    below(fs, &root, b"", &mut found)?;
+    let attr = fs.attr(start)?;
+    found.insert(b"/".to_vec(), (attr.ino, node_of(fs, start, &attr)?));
+    below(fs, start, b"", &mut found)?;
     let mut identities = BTreeMap::new();
     for (path, (ino, _)) in &found {
         identities.entry(*ino).or_insert_with(|| path.clone());
@@ -156,14 +160,22 @@ pub(crate) fn compare<M: Memories>(
     model: &Model,
     fs: &Arc<Fs<M>>,
 ) -> std::result::Result<(), String> {
-    let engine = snapshot(fs).map_err(|error| format!("the engine cannot be listed: {error:?}"))?;
-    let differences = vellum_model::diff(&comparable(model.snapshot(true)), &comparable(engine));
+    compare_below(model, fs, &fs.root())
+}
+
+/// How the trees of a model and of a directory of the engine differ.
+pub(crate) fn compare_below<M: Memories>(
+    model: &Model,
+    fs: &Arc<Fs<M>>,
+    start: &Node<M>,
+) -> std::result::Result<(), String> {
+    let engine =
+        snapshot_below(fs, start).map_err(|error| format!("the engine cannot be listed: {error:?}"))?;
+    let differences =
+        vellum_model::diff(&comparable(model.snapshot(true)), &comparable(engine));
     if differences.is_empty() {
         Ok(())
     } else {
-        Err(format!(
-            "trees differ (model / engine):\n{}",
-            differences.join("\n")
-        ))
+        Err(format!("trees differ (model / engine):\n{}", differences.join("\n")))
     }
 }

@@ -36,7 +36,7 @@ const KEEP: u64 = flag::UNLINKED | flag::QUEUED | flag::INDEXED | flag::BUILDING
 /// Evicts one round's worth if names or cachelets are scarce, or if it is urgent; gives how many
 /// cachelets were given back.
 pub(super) fn evict<M: Memories>(core: &Core<M>, urgent: bool) -> Result<u64> {
-    if core.read_only && !urgent || !(urgent || is_scarce(core)) {
+    if !urgent && (core.read_only || !is_scarce(core)) {
         return Ok(0);
     }
     let last = core.last_cachelet();

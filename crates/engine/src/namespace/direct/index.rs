@@ -138,10 +138,10 @@ impl<M: Memories> Core<M> {
         loop {
             count::probe();
             for at in (bucket..bucket + PAIRS * 16).step_by(16) {
-                if let Some(pair) = self.pair_of_tag(at, key.tag()) {
-                    if self.entry_is(pair.entry.entry(), parent, name, name_hash) {
-                        return Some(pair);
-                    }
+                if let Some(pair) = self.pair_of_tag(at, key.tag())
+                    && self.entry_is(pair.entry.entry(), parent, name, name_hash)
+                {
+                    return Some(pair);
                 }
             }
             bucket = self.arena_word(bucket + NEXT);
@@ -211,10 +211,10 @@ impl<M: Memories> Core<M> {
             for at in (bucket..bucket + PAIRS * 16).step_by(16) {
                 if self.arena_word(at) == 0 {
                     free = free.or(Some(at));
-                } else if let Some(pair) = self.pair_of_tag(at, key.tag()) {
-                    if self.entry_is(pair.entry.entry(), parent, name, name_hash) {
-                        return Ok(Err(pair));
-                    }
+                } else if let Some(pair) = self.pair_of_tag(at, key.tag())
+                    && self.entry_is(pair.entry.entry(), parent, name, name_hash)
+                {
+                    return Ok(Err(pair));
                 }
             }
             match self.arena_word(bucket + NEXT) {
