@@ -203,7 +203,6 @@ fn renaming() -> Vec<Workload> {
             "rename d/one e/two 2",
         ),
     ]
-    .map(Workload::nested)
     .into()
 }
 
@@ -370,7 +369,6 @@ fn attributes() -> Vec<Workload> {
         ),
         one("utimens-access-only", &[FILE], "utimens f 1000 - follow"),
     ]
-    .map(Workload::nested)
     .into()
 }
 
@@ -390,8 +388,7 @@ fn directories() -> Vec<Workload> {
             "log-second-extent-rename",
             &["mkdir d 755", FILE, "12* link f d/#"],
             "rename f d/f 0",
-        )
-        .nested(),
+        ),
         one(
             "entry-chunk",
             &["mkdir d 755", FILE, "30* link f d/#"],

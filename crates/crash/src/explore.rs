@@ -162,7 +162,7 @@ impl Explorer<'_> {
         for (line, bytes) in point.arrived(state) {
             self.pool.write(line, bytes);
         }
-        let Judged { verdict, recovery } = judge(self.recorded, &mut self.pool);
+        let Judged { verdict, recovery } = judge(self.recorded, &mut self.pool, &self.meanings);
         self.report.counts.distinct += 1;
         self.report.counts.checked += 1;
         self.meanings.insert(verdict.meaning);
@@ -194,9 +194,7 @@ impl Explorer<'_> {
     }
 
     fn may_crash_recovery(&self) -> bool {
-        self.recorded.workload.nested
-            && self.mode == Mode::X86
-            && self.recoveries.len() < self.options.nested_recoveries
+        self.mode == Mode::X86 && self.recoveries.len() < self.options.nested_recoveries
     }
 
     fn is_new_recovery(&mut self, recovery: &[Event]) -> bool {

@@ -1,5 +1,6 @@
 //! Judging one image that a crash left: check, recover, compare, use, close, check again.
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +12,7 @@ use crate::exercise::exercise;
 use crate::memories::Shared;
 use crate::record::Recorded;
 use crate::report::Kind;
-use crate::session::{CLOCK_AFTER, mount};
+use crate::session::{CLOCK_AFTER, CLOCK_START, mount};
 use crate::tree::{Tree, read_tree};
 
 /// What was found about an image. Whether its tree is allowed depends on the moment of the crash.
@@ -32,8 +33,9 @@ pub(crate) struct Judged {
     pub(crate) recovery: Vec<Event>,
 }
 
-/// Judges what `pool` holds, and leaves it as it was.
-pub(crate) fn judge(recorded: &Recorded, pool: &mut Shared) -> Judged {
+/// Judges what `pool` holds, and leaves it as it was. Trees that are not `known` are also looked at
+/// after the close.
+pub(crate) fn judge(recorded: &Recorded, pool: &mut Shared, known: &HashSet<u64>) -> Judged {
     let mut verdict = Verdict::default();
     let mut recovery = Vec::new();
     check_crashed(pool, &mut verdict);
@@ -42,6 +44,7 @@ pub(crate) fn judge(recorded: &Recorded, pool: &mut Shared) -> Judged {
         let mut trial = Trial {
             recorded,
             pool,
+            known,
             verdict: &mut verdict,
             recovery: &mut recovery,
         };
@@ -80,6 +83,7 @@ fn check_crashed(pool: &Shared, verdict: &mut Verdict) {
 struct Trial<'a> {
     recorded: &'a Recorded,
     pool: &'a Shared,
+    known: &'a HashSet<u64>,
     verdict: &'a mut Verdict,
     recovery: &'a mut Vec<Event>,
 }
@@ -124,7 +128,31 @@ impl Trial<'_> {
             .map(ToString::to_string)
             .collect();
         if !lines.is_empty() {
-            self.fail(Kind::Unclean, lines.join("; "));
+            return self.fail(Kind::Unclean, lines.join("; "));
+        }
+        drop(fs);
+        if !self.known.contains(&self.verdict.meaning) {
+            self.reopen(&tree);
+        }
+    }
+
+    /// A clean pool opens as it was closed.
+    fn reopen(&mut self, tree: &Tree) {
+        let opened = mount(
+            self.pool,
+            self.recorded.cache_entries,
+            2 * CLOCK_AFTER - CLOCK_START,
+        );
+        match opened.and_then(|fs| read_tree(&fs)) {
+            Ok(found) if found.nodes == tree.nodes => {}
+            Ok(found) => {
+                let lines = vellum_model::diff(&tree.nodes, &found.nodes).join("; ");
+                self.fail(
+                    Kind::Unclean,
+                    format!("another tree after reopening: {lines}"),
+                );
+            }
+            Err(error) => self.fail(Kind::Unclean, format!("reopening: {error}")),
         }
     }
 

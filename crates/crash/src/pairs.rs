@@ -70,8 +70,7 @@ pub(crate) fn pairs() -> Vec<Workload> {
             "rename-rename",
             &tree,
             ["rename f d/f 0", "rename d/f e/f 0"],
-        )
-        .nested(),
+        ),
         two("rename-create", &tree, ["rename f g 0", "create f 644 -"]),
         two("rename-unlink", &tree, ["rename f g 0", "unlink g"]),
         two("rename-rmdir", &tree, ["rename d e/d 0", "rmdir e/d"]),
@@ -88,7 +87,7 @@ pub(crate) fn pairs() -> Vec<Workload> {
             &[FILE],
             ["chmod f 600", "truncate f 5000"],
         ),
-        two("chmod-chmod", &[FILE], ["chmod f 600", "chmod f 640"]).nested(),
+        two("chmod-chmod", &[FILE], ["chmod f 600", "chmod f 640"]),
         two(
             "utimens-create",
             &["mkdir d 755"],

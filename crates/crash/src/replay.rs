@@ -1,5 +1,6 @@
 //! Repeating a crash by its identifier.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use vellum_media::{CrashPoints, CrashState, Event};
@@ -102,7 +103,7 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
             .collect();
         replay.lines = crash.lines;
         image = crash.image;
-        let judged = judge(&recorded, &mut Shared::of(image.clone()));
+        let judged = judge(&recorded, &mut Shared::of(image.clone()), &HashSet::new());
         replay.wrong = judged.verdict.failures;
         if let Some(stage) = judged.verdict.by_stage.get(replay.returned) {
             replay.wrong.extend(stage.iter().cloned());

@@ -56,8 +56,6 @@ pub struct Workload {
     pub setup: Vec<Step>,
     /// What is explored.
     pub explored: Vec<Step>,
-    /// Whether crashes of recovery are explored too.
-    pub nested: bool,
 }
 
 impl Workload {
@@ -68,15 +66,7 @@ impl Workload {
             name: name.to_owned(),
             setup: setup.iter().flat_map(|line| repeated(line)).collect(),
             explored: explored.iter().map(|line| Step::parse(line)).collect(),
-            nested: false,
         }
-    }
-
-    /// The same with crashes of recovery.
-    #[must_use]
-    pub fn nested(mut self) -> Self {
-        self.nested = true;
-        self
     }
 }
 
