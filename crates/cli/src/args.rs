@@ -61,6 +61,12 @@ pub(crate) enum Command {
     Import(Import),
     /// Copy a directory tree out of a pool
     Export(Export),
+    /// Measure Vellum beside other file systems
+    Bench {
+        /// What to measure
+        #[command(subcommand)]
+        what: Bench,
+    },
     /// Show the version
     Version,
     /// Write the manual pages
@@ -72,6 +78,13 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Single operations: counts and times beside their budgets
+    Ops(vellum_bench::ops::OpsOptions),
 }
 
 /// What to take the medium for.

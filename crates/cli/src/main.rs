@@ -22,8 +22,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::args::{Cli, Command};
-use crate::failure::{Outcome, status};
+use crate::args::{Bench, Cli, Command};
+use crate::failure::{Failure, Outcome, status};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -84,6 +84,9 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Mv(args) => files::mv(&args),
         Command::Import(args) => transfer::import(&args),
         Command::Export(args) => transfer::export(&args),
+        Command::Bench {
+            what: Bench::Ops(options),
+        } => vellum_bench::ops::main_ops(options).map_err(|error| Failure::new(error.to_string())),
         Command::Version => {
             println!("vellum {}", env!("CARGO_PKG_VERSION"));
             Ok(())

@@ -5,17 +5,9 @@
 
 #[path = "against_model/kit.rs"]
 mod kit;
-#[path = "against_model/linear.rs"]
-mod linear;
-#[path = "against_model/listing.rs"]
-mod listing;
-#[path = "against_model/random.rs"]
-mod random;
 #[path = "against_model/sequences.rs"]
 mod sequences;
 #[path = "against_model/subject.rs"]
 mod subject;
-#[path = "against_model/threads.rs"]
-mod threads;
 #[path = "against_model/tree.rs"]
 mod tree;
