@@ -130,8 +130,15 @@ fn allocate_mode(mode: i32) -> Answer<Allocate> {
 
 impl<M: Memories> Subject<M> {
     pub(crate) fn new(fs: Arc<Fs<M>>) -> Self {
+        let start = fs.root();
+        Self::below(fs, start)
+    }
+
+    /// With relative paths from `start`.
+    pub(crate) fn below(fs: Arc<Fs<M>>, start: Node<M>) -> Self {
         Self {
             fs,
+            start,
             slots: BTreeMap::new(),
         }
     }
@@ -310,7 +317,7 @@ impl<M: Memories> Subject<M> {
         }
         Ok(self
             .fs
-            .open(cred, &self.fs.root(), path, &open_options(flags, mode))?)
+            .open(cred, &self.start, path, &open_options(flags, mode))?)
     }
 
     fn unlink(&self, cred: &Cred, path: &[u8]) -> Answer<()> {

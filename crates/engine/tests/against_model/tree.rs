@@ -169,13 +169,15 @@ pub(crate) fn compare_below<M: Memories>(
     fs: &Arc<Fs<M>>,
     start: &Node<M>,
 ) -> std::result::Result<(), String> {
-    let engine =
-        snapshot_below(fs, start).map_err(|error| format!("the engine cannot be listed: {error:?}"))?;
-    let differences =
-        vellum_model::diff(&comparable(model.snapshot(true)), &comparable(engine));
+    let engine = snapshot_below(fs, start)
+        .map_err(|error| format!("the engine cannot be listed: {error:?}"))?;
+    let differences = vellum_model::diff(&comparable(model.snapshot(true)), &comparable(engine));
     if differences.is_empty() {
         Ok(())
     } else {
-        Err(format!("trees differ (model / engine):\n{}", differences.join("\n")))
+        Err(format!(
+            "trees differ (model / engine):\n{}",
+            differences.join("\n")
+        ))
     }
 }
