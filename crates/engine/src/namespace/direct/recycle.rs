@@ -36,7 +36,10 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
         Ok(())
     })?;
     // The times that the dead entries tell must be on the pool before nothing names them any more.
-    op.note_change(dir, latest, 0);
+    // Those before the directory's last change were overtaken by it, or by times set on purpose.
+    if latest > core.get(dir, field::CTIME) as i64 {
+        op.note_change(dir, latest, 0);
+    }
     core.write_back_times(dir);
     core.pool.fence();
     let mut clearing = Clearing::default();
