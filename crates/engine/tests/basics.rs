@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek, SeekFrom, Write};
 
-use vellum::{CreateOptions, Error, Pool, PoolOptions};
+use vellum::{CreateOptions, Cred, Error, Fs, ListPosition, Node, Pool, PoolOptions, media::Real};
 
 fn pool() -> Pool {
     Pool::memory(8 << 20).unwrap()
@@ -51,6 +51,53 @@ fn names_come_and_go() {
     volume.remove_file("/s").unwrap();
     assert_eq!(volume.read_dir("/").unwrap().count(), 0);
     pool.close().unwrap();
+}
+
+/// Names after a cookie, at most `room`, and the cookie to go on after.
+fn list(
+    fs: &Fs<Real>,
+    dir: &Node<Real>,
+    after: u64,
+    position: &mut ListPosition,
+    room: usize,
+) -> (Vec<String>, u64) {
+    let (mut names, mut last) = (Vec::new(), after);
+    fs.list(dir, after, position, &mut |entry| {
+        if names.len() < room {
+            names.push(String::from_utf8_lossy(entry.name).into_owned());
+            last = entry.cookie;
+            return true;
+        }
+        false
+    })
+    .unwrap();
+    (names, last)
+}
+
+#[test]
+fn a_position_at_the_end_shows_what_was_made_since() {
+    let pool = pool();
+    let (fs, volume) = (pool.fs(), pool.volume());
+    volume.create_dir("/d").unwrap();
+    let dir = fs.find(&Cred::root(), &fs.root(), b"/d", true).unwrap();
+    let mut position = ListPosition::default();
+    for name in ["a", "b", "c"] {
+        volume.write(format!("/d/{name}"), b"").unwrap();
+    }
+    let (names, end) = list(&fs, &dir, 0, &mut position, 9);
+    assert_eq!(names, ["a", "b", "c"]);
+    volume.write("/d/d", b"").unwrap();
+    let (names, _) = list(&fs, &dir, end, &mut position, 9);
+    assert_eq!(names, ["d"], "made after the end was reached");
+    for name in ["a", "b", "c", "d"] {
+        volume.remove_file(format!("/d/{name}")).unwrap();
+    }
+    assert!(list(&fs, &dir, 0, &mut position, 9).0.is_empty());
+    volume.write("/d/e", b"").unwrap();
+    volume.write("/d/f", b"").unwrap();
+    let (names, after) = list(&fs, &dir, 0, &mut position, 1);
+    assert_eq!(names, ["e"], "made after an empty listing");
+    assert_eq!(list(&fs, &dir, after, &mut position, 9).0, ["f"]);
 }
 
 #[test]

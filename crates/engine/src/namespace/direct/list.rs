@@ -50,6 +50,9 @@ impl<M: Memories> Op<'_, M> {
         };
         let mut buffer = EntryBuffer::new();
         let (mut last, mut saw_dead) = (after, false);
+        // Right behind the last entry that was given, and no further: words beyond that name
+        // nothing now may do so when the listing goes on.
+        let mut resume = (extent.slot, index);
         'log: loop {
             let words = extent.head.kind().words();
             while index < words {
@@ -88,6 +91,7 @@ impl<M: Memories> Op<'_, M> {
                         break 'log;
                     }
                     last = head.cookie;
+                    resume = (extent.slot, index + 1);
                 }
                 index += 1;
             }
@@ -100,8 +104,8 @@ impl<M: Memories> Op<'_, M> {
         }
         *hint = ListHint {
             generation,
-            extent: extent.slot,
-            index,
+            extent: resume.0,
+            index: resume.1,
             cookie: last,
         };
         if saw_dead {
