@@ -22,6 +22,8 @@ pub(crate) struct Node {
     pub(crate) size: u64,
     pub(crate) ctime: i64,
     pub(crate) root: u64,
+    /// Symlinks: the check of the target.
+    pub(crate) detail: u64,
     /// Reserved fields that are set.
     pub(crate) reserved: Option<&'static str>,
     /// Valid entries that name it.
@@ -162,7 +164,7 @@ impl Nodes {
 }
 
 impl Node {
-    fn new(slot: u64, inode: &Inode) -> Result<Self, (Class, String)> {
+    pub(crate) fn new(slot: u64, inode: &Inode) -> Result<Self, (Class, String)> {
         let identity = IdentityWord(inode.identity);
         let state = identity.state().ok_or_else(|| {
             let detail = format!("state {} is not known", identity.0 as u8);
@@ -187,7 +189,8 @@ impl Node {
             size: inode.size,
             ctime: inode.ctime,
             root: inode.root,
-            reserved: reserved(inode),
+            detail: inode.detail,
+            reserved: reserved(inode, kind),
             names: 0,
             named_by: 0,
             subdirectories: 0,
@@ -200,7 +203,7 @@ impl Node {
 }
 
 /// The first reserved field of `inode` that is set.
-fn reserved(inode: &Inode) -> Option<&'static str> {
+fn reserved(inode: &Inode, kind: FileKind) -> Option<&'static str> {
     let fields = [
         (
             LinksWord(inode.links).flags() != 0,
@@ -209,7 +212,10 @@ fn reserved(inode: &Inode) -> Option<&'static str> {
         (inode.xattr_root != 0, "the root of extended attributes"),
         (inode.acl_root != 0, "the root of access control lists"),
         (inode.project != 0, "the project"),
-        (inode.more_roots != 0, "further mapping roots"),
+        (
+            inode.detail != 0 && kind != FileKind::Symlink,
+            "further mapping roots",
+        ),
         (inode.pattern != 0, "the access pattern"),
     ];
     fields.iter().find(|(set, _)| *set).map(|(_, name)| *name)

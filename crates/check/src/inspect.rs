@@ -14,6 +14,7 @@ use zerocopy::FromBytes;
 
 use crate::entrance::{self, Chunks};
 use crate::image::{Image, View, Window};
+use crate::inodes::Node;
 use crate::journal::{self, Record};
 use crate::report::{Class, Sink, Summary};
 use crate::slots::read_text;
@@ -232,15 +233,13 @@ pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, Inspe
         }
         (Some(FileKind::Symlink), _) => {
             out.add("text", format_args!("slot {}", inode.root));
-            let text = read_text(
-                &mut pool.window(),
-                &pool.geometry,
-                &pool.chunks,
-                inode.root,
-                number,
-            );
+            let text = Node::new(number, &inode)
+                .map_err(|_| "cannot be told of an unsound inode")
+                .and_then(|link| {
+                    read_text(&mut pool.window(), &pool.geometry, &pool.chunks, &link)
+                });
             match text {
-                Ok((text, _)) => out.add("target", text.escape_ascii()),
+                Ok(text) => out.add("target", text.escape_ascii()),
                 Err(why) => out.add("target", why),
             };
         }

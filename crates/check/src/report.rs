@@ -66,7 +66,7 @@ classes! {
     InodeState = "bad inode state",
     /// A reserved field or flag is set.
     Reserved = "reserved field set",
-    /// A size beyond the limit, or of a symlink another than its text's.
+    /// A file's size beyond the limit.
     Size = "impossible size",
     /// The root directory is missing or is no directory.
     Root = "no root directory",

@@ -1,14 +1,10 @@
 //! Who holds each metadata slot; the texts of symlinks; the live map saved at clean close.
 
-use vellum_layout::{
-    ChunkKind, FileKind, Geometry, PoolState, SLOTS_PER_BLOCK, TEXT_BLOCK_MAX, TEXT_SLOT_MAX,
-    TextHead, checksum,
-};
-use zerocopy::FromBytes;
+use vellum_layout::{FileKind, Geometry, PoolState, TEXT_MAX, checksum, text_check, text_home};
 
 use crate::entrance::Chunks;
 use crate::image::{View, Window, for_each_word};
-use crate::inodes::Nodes;
+use crate::inodes::{Node, Nodes};
 use crate::logs::Logs;
 use crate::report::{Class, Place, Sink};
 
@@ -75,18 +71,13 @@ impl Slots {
         let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
         for node in links {
             let place = Place::Inode(node.slot);
-            match read_text(&mut window, geometry, chunks, node.root, node.slot) {
+            match read_text(&mut window, geometry, chunks, node) {
                 Err(why) => {
                     let detail = format_args!("the text at slot {} {why}", node.root);
                     sink.damage(Class::TextUnsound, place, detail);
                 }
-                Ok((text, slots)) => {
-                    if text.len() as u64 != node.size {
-                        let detail =
-                            format_args!("is {}, but its text has {}", node.size, text.len());
-                        sink.damage(Class::Size, place, detail);
-                    }
-                    if !self.take(node.root, slots) {
+                Ok(text) => {
+                    if !self.take(node.root, text_home(text.len()).1) {
                         let detail =
                             format_args!("the text of inode {}, and something else", node.slot);
                         sink.damage(Class::SlotShared, Place::Slot(node.root), detail);
@@ -165,41 +156,31 @@ impl Runs {
     }
 }
 
-/// The text of the symlink `owner` at `slot`, and how many slots it takes.
+/// The text of a symlink.
 pub(crate) fn read_text(
     window: &mut Window,
     geometry: &Geometry,
     chunks: &Chunks,
-    slot: u64,
-    owner: u64,
-) -> Result<(Vec<u8>, u64), &'static str> {
-    let (max, slots) = match chunks.kind_of(slot) {
-        Some(ChunkKind::Entries) if slot != 0 => (TEXT_SLOT_MAX, 1),
-        Some(ChunkKind::Blocks) if slot.is_multiple_of(SLOTS_PER_BLOCK) => {
-            (TEXT_BLOCK_MAX, SLOTS_PER_BLOCK)
-        }
-        _ => return Err("lies in no place for texts"),
-    };
-    let head_len = size_of::<TextHead>();
-    let bytes = window
-        .get(geometry.slot_at(slot), head_len + max)
-        .ok_or("lies in no place for texts")?;
-    let (head, rest) = TextHead::read_from_prefix(bytes).map_err(|_| "lies in no place")?;
-    if head.owner != owner {
-        return Err("is another inode's");
-    }
-    let text = usize::try_from(head.len)
+    link: &Node,
+) -> Result<Vec<u8>, &'static str> {
+    let len = usize::try_from(link.size)
         .ok()
-        .filter(|len| *len > 0)
-        .and_then(|len| rest.get(..len))
+        .filter(|len| (1..=TEXT_MAX).contains(len))
         .ok_or("has an impossible length")?;
-    if !head.is_sound(owner, text) {
+    let (home, slots) = text_home(len);
+    if link.root == 0 || !chunks.holds(link.root, slots, home) || !link.root.is_multiple_of(slots) {
+        return Err("lies in no place for it");
+    }
+    let text = window
+        .get(geometry.slot_at(link.root), len)
+        .ok_or("lies in no place for it")?;
+    if link.detail != text_check(link.slot, link.identity.generation(), text) {
         return Err("does not fit its checksum");
     }
     if text.contains(&0) {
         return Err("has a zero byte in it");
     }
-    Ok((text.to_vec(), slots))
+    Ok(text.to_vec())
 }
 
 /// The second line of the state block, valid when clean.

@@ -6,7 +6,7 @@ use testimage::{NOW, Sample, TestImage, closed, sample};
 use vellum_check::{Class, Finding, Options, Report, Severity, check};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, IdentityWord, Inode, InodeState, LinksWord,
-    LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, TextHead,
+    LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, text_check,
 };
 use zerocopy::IntoBytes;
 
@@ -137,10 +137,6 @@ fn inodes() {
     });
     damaged_only(Class::Size, "inode 3", |s| {
         s.image.edit_inode(3, |inode| inode.size = (1 << 44) + 1);
-    });
-    damaged_only(Class::Size, "inode 4", |s| {
-        assert_eq!(s.short, 4);
-        s.image.edit_inode(4, |inode| inode.size += 1);
     });
 }
 
@@ -332,20 +328,16 @@ fn slots() {
         let root = s.image.get_inode(4).root;
         s.image.edit_inode(5, |inode| inode.root = root);
     });
-    // A text in the last slot of an entry, whose name ends with the text's first byte.
+    // A text in the last slot of an entry: the end of its name.
     let mut sample = sample();
     let image = &mut sample.image;
     let ino = image.inode(FileKind::File, 0);
-    let mut name = [b'o'; 209];
-    name[208] = sample.short as u8;
+    let name = [b'o'; 209];
     let entry = image.link(1, &name, ino);
-    let text = b"elsewhere";
-    let head = TextHead::new(sample.short, text);
-    image.set_bytes(image.at(entry + 2), head.as_bytes());
-    image.set_bytes(image.at(entry + 2) + 16, text);
     image.edit_inode(sample.short, |inode| {
         inode.root = entry + 2;
-        inode.size = 9;
+        inode.size = 1;
+        inode.detail = text_check(4, IdentityWord(inode.identity).generation(), b"o");
     });
     let report = check(&image.bytes, Options::default());
     let place = format!("slot {}", entry + 2);
@@ -381,12 +373,16 @@ fn texts() {
     for (slot, place) in [(4, "inode 4"), (5, "inode 5")] {
         damaged_only(Class::TextUnsound, place, |s| {
             let at = s.image.at(s.image.get_inode(slot).root) as usize;
-            s.image.bytes[at + size_of::<TextHead>()] ^= 1;
+            s.image.bytes[at] ^= 1;
         });
         damaged_only(Class::TextUnsound, place, |s| {
-            let at = s.image.at(s.image.get_inode(slot).root);
-            s.image.set_word(at + 8, u64::MAX);
+            s.image.edit_inode(slot, |inode| inode.detail ^= 1 << 32);
         });
+        for size in [0, 9, 11, 128, 129, 2999, 3001, 4095, 4096, u64::MAX] {
+            damaged_only(Class::TextUnsound, place, |s| {
+                s.image.edit_inode(slot, |inode| inode.size = size);
+            });
+        }
         for root in [0, 3, u64::MAX, 1 << 40] {
             damaged_only(Class::TextUnsound, place, |s| {
                 s.image.edit_inode(slot, |inode| inode.root = root);

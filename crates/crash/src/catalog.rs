@@ -35,8 +35,8 @@ fn one(name: &str, setup: &[&str], explored: &str) -> Workload {
 fn making() -> Vec<Workload> {
     let long = format!("create {LONG} 644 exclusive");
     let long_link = format!("link f {LONG}");
-    let target = "symlink %(74x110) s";
-    let long_target = "symlink %(74x3000) s";
+    let target = "symlink %(74x128) s";
+    let long_target = "symlink %(74x4095) s";
     vec![
         one("create-first", &[], "create f 644 exclusive"),
         one("create-second", &[FILE], "create g 600 exclusive"),

@@ -101,6 +101,36 @@ fn a_position_at_the_end_shows_what_was_made_since() {
 }
 
 #[test]
+fn symlinks_hold_the_longest_path_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let target = |len: usize| format!("{}f", "/".repeat(len - 1));
+    let lengths = [2, 127, 128, 129, 4079, 4080, 4095];
+    let pool = Pool::create(&path, &CreateOptions::new(8 << 20)).unwrap();
+    let volume = pool.volume();
+    volume.write("/f", b"here").unwrap();
+    for len in lengths {
+        volume.symlink(target(len), format!("/s{len}")).unwrap();
+    }
+    let too_long = volume.symlink(target(4096), "/no");
+    assert!(matches!(too_long, Err(Error::NameTooLong)));
+    assert!(matches!(volume.symlink("", "/no"), Err(Error::NotFound)));
+    let with_zero = volume.symlink("a\0b", "/no");
+    assert!(matches!(with_zero, Err(Error::Invalid(_))));
+    drop(volume);
+    pool.close().unwrap();
+    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let volume = pool.volume();
+    for len in lengths {
+        let link = format!("/s{len}");
+        let read = volume.read_link(&link).unwrap();
+        assert_eq!(read.as_os_str().as_encoded_bytes(), target(len).as_bytes());
+        assert_eq!(volume.read(&link).unwrap(), b"here");
+        volume.remove_file(&link).unwrap();
+    }
+}
+
+#[test]
 fn a_pool_in_a_file_is_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");

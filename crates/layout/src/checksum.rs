@@ -1,6 +1,6 @@
 //! Checksums (CRC-32C) and hashes (XXH3) of the media format.
 
-use crc_fast::{CrcAlgorithm, checksum as crc};
+use crc_fast::{CrcAlgorithm, Digest, checksum as crc};
 
 /// CRC-32C of `bytes`.
 pub fn checksum(bytes: &[u8]) -> u32 {
@@ -10,6 +10,14 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 /// CRC-32C of the little-endian bytes of `words`.
 pub fn checksum_words(words: &[u64]) -> u32 {
     checksum(zerocopy::IntoBytes::as_bytes(words))
+}
+
+/// CRC-32C of the little-endian bytes of `words` and then of `bytes`.
+pub(crate) fn checksum_after(words: &[u64], bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(zerocopy::IntoBytes::as_bytes(words));
+    digest.update(bytes);
+    digest.finalize() as u32
 }
 
 /// The hash of a name that entries carry: XXH3-64 with the pool's seed, low half.
@@ -34,6 +42,13 @@ mod tests {
     #[test]
     fn crc32c_check_value() {
         assert_eq!(checksum(b"123456789"), 0xE306_9283);
+    }
+
+    #[test]
+    fn words_and_bytes_are_summed_as_one() {
+        let words = [0x3837_3635_3433_3231];
+        assert_eq!(checksum_after(&words, b"9"), 0xE306_9283);
+        assert_eq!(checksum_after(&[], b"123456789"), 0xE306_9283);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use superblock::{
     FS_MAX, FsRecord, MAGIC, MappingKind, NamespaceKind, REGION_MAX, RegionRecord, Superblock,
     SuperblockError, VERSION, ZONE_MAX, ZoneRecord, features,
 };
-pub use text::{TEXT_BLOCK_MAX, TEXT_SLOT_MAX, TextHead};
+pub use text::{TEXT_MAX, TEXT_SLOT_MAX, text_check, text_home};
 pub use zone::{MapState, MapWord, RUN_BLOCKS, home_line};
 
 /// Bytes of a metadata slot: the unit in which inodes and entries are placed and numbered.

@@ -1,39 +1,25 @@
-//! Symlink targets: a head of 16 bytes and the text, in one metadata slot or one metadata block.
+//! Symlink targets: the bare text, in one metadata slot or one metadata block. The inode has its
+//! length and its check, so that the longest path that fits a system call fits a block.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use crate::checksum::checksum_after;
+use crate::{ChunkKind, SLOT_BYTES, SLOTS_PER_BLOCK};
 
-use crate::checksum::checksum;
-use crate::{BLOCK_BYTES, SLOT_BYTES};
+/// Longest target that lies in a metadata slot, in bytes; longer ones lie in a metadata block.
+pub const TEXT_SLOT_MAX: usize = SLOT_BYTES as usize;
+/// Longest target, in bytes: `PATH_MAX` without the zero at its end.
+pub const TEXT_MAX: usize = 4095;
 
-/// Longest target that fits a metadata slot, in bytes.
-pub const TEXT_SLOT_MAX: usize = SLOT_BYTES as usize - size_of::<TextHead>();
-/// Longest target, in bytes.
-pub const TEXT_BLOCK_MAX: usize = BLOCK_BYTES as usize - size_of::<TextHead>();
-
-/// The head of a symlink target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-pub struct TextHead {
-    /// Inode slot of the symlink.
-    pub owner: u64,
-    /// Bytes of the target.
-    pub len: u32,
-    /// CRC-32C of the target.
-    pub checksum: u32,
+/// What kind of chunk a target of `len` bytes lies in, and how many metadata slots it takes.
+pub fn text_home(len: usize) -> (ChunkKind, u64) {
+    if len <= TEXT_SLOT_MAX {
+        (ChunkKind::Entries, 1)
+    } else {
+        (ChunkKind::Blocks, SLOTS_PER_BLOCK)
+    }
 }
 
-impl TextHead {
-    /// The head of `text`, owned by inode slot `owner`.
-    pub fn new(owner: u64, text: &[u8]) -> Self {
-        Self {
-            owner,
-            len: text.len() as u32,
-            checksum: checksum(text),
-        }
-    }
-
-    /// Whether this is the head of `text`, owned by `owner`.
-    pub fn is_sound(&self, owner: u64, text: &[u8]) -> bool {
-        *self == Self::new(owner, text)
-    }
+/// What [`crate::Inode::detail`] must be in the symlink at inode slot `owner`, of `generation`, to
+/// `text`: neither another inode's text nor that of an earlier life passes for its own.
+pub fn text_check(owner: u64, generation: u32, text: &[u8]) -> u64 {
+    u64::from(checksum_after(&[owner, u64::from(generation)], text))
 }

@@ -36,9 +36,6 @@ proptest! {
         if let Ok((inode, _)) = Inode::read_from_prefix(&bytes) {
             let _ = inode.is_sound(slot);
         }
-        if let Ok((head, rest)) = TextHead::read_from_prefix(&bytes) {
-            let _ = head.is_sound(owner, rest);
-        }
         if let Ok((head, _)) = LogExtentHead::read_from_prefix(&bytes) {
             let _ = (head.is_sound(slot, owner), head.kind().words(), head.is_compacted());
         }
@@ -189,13 +186,17 @@ proptest! {
     }
 
     #[test]
-    fn texts(owner: u64, text in prop::collection::vec(any::<u8>(), 0..=300), cut in 1usize..300) {
-        let head = TextHead::new(owner, &text);
-        prop_assert!(head.is_sound(owner, &text));
-        prop_assert!(!head.is_sound(owner ^ 1, &text));
+    fn texts(owner: u64, generation: u32, text in prop::collection::vec(any::<u8>(), 0..=300), cut in 1usize..300) {
+        let check = text_check(owner, generation, &text);
+        prop_assert_eq!(check >> 32, 0);
+        prop_assert_ne!(check, text_check(owner ^ 1, generation, &text));
+        prop_assert_ne!(check, text_check(owner, generation.wrapping_add(1), &text));
         if cut <= text.len() {
-            prop_assert!(!head.is_sound(owner, &text[..text.len() - cut]));
+            prop_assert_ne!(check, text_check(owner, generation, &text[..text.len() - cut]));
         }
+        let (kind, slots) = text_home(text.len());
+        prop_assert_eq!(kind == ChunkKind::Blocks, text.len() > TEXT_SLOT_MAX);
+        prop_assert!(text.len() as u64 <= slots * SLOT_BYTES);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry, GeometryRequest,
     IdentityWord, Inode, InodeState, JournalHead, JournalPair, LifeWord, LinksWord, LogExtentHead,
     LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind, NamespaceKind, PoolPhase,
-    PoolState, SLOT_BYTES, SLOTS_PER_BLOCK, StateWord, Superblock, TEXT_SLOT_MAX, TargetWord,
-    TextHead, checksum, checksum_words, name_hash,
+    PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, checksum, checksum_words, name_hash,
+    text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -323,17 +323,13 @@ impl TestImage {
     /// A symlink.
     pub(crate) fn symlink(&mut self, parent: u64, name: &[u8], text: &[u8]) -> u64 {
         let ino = self.inode(FileKind::Symlink, 0o777);
-        let at = if text.len() <= TEXT_SLOT_MAX {
-            self.take(ChunkKind::Entries, 1)
-        } else {
-            self.take(ChunkKind::Blocks, SLOTS_PER_BLOCK)
-        };
-        let offset = self.geometry.slot_at(at);
-        self.set_bytes(offset, TextHead::new(ino, text).as_bytes());
-        self.set_bytes(offset + size_of::<TextHead>() as u64, text);
+        let (home, slots) = text_home(text.len());
+        let at = self.take(home, slots);
+        self.set_bytes(self.geometry.slot_at(at), text);
         self.edit_inode(ino, |inode| {
             inode.root = at;
             inode.size = text.len() as u64;
+            inode.detail = text_check(ino, IdentityWord(inode.identity).generation(), text);
         });
         self.link(parent, name, ino);
         ino

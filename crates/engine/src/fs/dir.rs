@@ -13,7 +13,7 @@ use crate::slots::{Op, Tally};
 
 const SET_GID: u16 = 0o2000;
 /// Longest symlink target, in bytes.
-const TARGET_MAX: usize = vellum_layout::TEXT_BLOCK_MAX;
+const TARGET_MAX: usize = vellum_layout::TEXT_MAX;
 
 /// Where a listing stands; keep it between calls of [`Fs::list`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -210,6 +210,11 @@ impl<M: Memories> Fs<M> {
     ) -> Result<Node<M>> {
         match target.len() {
             0 => return Err(Error::NotFound),
+            1..=TARGET_MAX if target.contains(&0) => {
+                return Err(Error::Invalid(
+                    "a symlink's target cannot contain a zero byte",
+                ));
+            }
             1..=TARGET_MAX => {}
             _ => return Err(Error::NameTooLong),
         }

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use vellum_layout::{
-    ChunkKind, FileKind, Inode, ROOT_SLOT, TEXT_BLOCK_MAX, TEXT_SLOT_MAX, TextHead,
-};
+use vellum_layout::{FileKind, Inode, ROOT_SLOT, TEXT_MAX, text_check, text_home};
 use vellum_media::{Memories, Memory};
-use zerocopy::IntoBytes;
 
 use crate::cachelet::{Cachelet, field, flag};
+use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::fs::{Access, Cred, Fs, Node};
 use crate::slots::Op;
@@ -165,29 +163,9 @@ impl<M: Memories> Fs<M> {
     /// The target of a symbolic link.
     pub(crate) fn read_text(&self, op: &Op<'_, M>, link: Cachelet) -> Result<Vec<u8>> {
         let core = op.core;
-        let ino = core.ino(link);
-        let damaged = || Error::damaged("symlink text", Place::Inode(ino));
-        let len = usize::try_from(core.get(link, field::SIZE)).map_err(|_| damaged())?;
-        let at = core
-            .slot_at(core.get(link, field::ROOT))
-            .map_err(|_| damaged())?;
-        if len == 0 || len > TEXT_BLOCK_MAX || len >= PATH_MAX {
-            return Err(damaged());
-        }
-        if len > TEXT_SLOT_MAX
-            && core.kind_of_slot(core.get(link, field::ROOT)) != Some(ChunkKind::Blocks)
-        {
-            return Err(damaged());
-        }
-        let mut head = TextHead::new(0, b"");
-        core.pool.read(at, head.as_mut_bytes());
-        let mut text = vec![0; len];
-        core.pool.read(at + size_of::<TextHead>() as u64, &mut text);
-        if head.is_sound(ino, &text) {
-            Ok(text)
-        } else {
-            Err(damaged())
-        }
+        let (size, root) = (core.get(link, field::SIZE), core.get(link, field::ROOT));
+        let generation = core.identity(link).generation();
+        core.text(core.ino(link), generation, size, root)
     }
 
     /// Resolves a path to a node.
@@ -267,6 +245,27 @@ impl<M: Memories> Fs<M> {
             }
             Ok(path)
         })
+    }
+}
+
+impl<M: Memories> Core<M> {
+    /// The target of the symbolic link `ino`, of `size` bytes at metadata slot `root`.
+    pub(crate) fn text(&self, ino: u64, generation: u32, size: u64, root: u64) -> Result<Vec<u8>> {
+        let damaged = || Error::damaged("symlink text", Place::Inode(ino));
+        let len = usize::try_from(size).unwrap_or(usize::MAX);
+        let (home, slots) = text_home(len);
+        let fits = self.kind_of_slot(root) == Some(home) && root.is_multiple_of(slots);
+        if !fits || !(1..=TEXT_MAX).contains(&len) {
+            return Err(damaged());
+        }
+        let mut text = vec![0; len];
+        self.pool.read(self.slot_at(root)?, &mut text);
+        let check = self.word(self.geometry.slot_at(ino) + Inode::DETAIL);
+        if check == text_check(ino, generation, &text) {
+            Ok(text)
+        } else {
+            Err(damaged())
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use vellum_layout::{
-    ChunkKind, Entry, FileKind, IdentityWord, Inode, InodeState, LifeWord, LinksWord, MapRoot,
-    MapState, ROOT_SLOT, SLOTS_PER_BLOCK, TargetWord,
+    Entry, FileKind, IdentityWord, Inode, InodeState, LifeWord, LinksWord, MapRoot, MapState,
+    ROOT_SLOT, TargetWord, text_home,
 };
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
@@ -236,8 +236,16 @@ impl<M: Memories> Recovery<'_, M> {
         match trouble {
             Some(error) if names > 0 => return Err(error),
             Some(_) => return Ok(()),
-            None if kind_of(inode) != FileKind::Directory => return Ok(()),
             None => {}
+        }
+        match kind_of(inode) {
+            FileKind::Directory => {}
+            FileKind::Symlink if names > 0 => {
+                let generation = IdentityWord(inode.identity).generation();
+                let text = self.core.text(ino, generation, inode.size, inode.root);
+                return text.map(drop);
+            }
+            _ => return Ok(()),
         }
         match names {
             0 => {
@@ -293,8 +301,7 @@ impl<M: Memories> Recovery<'_, M> {
                 2 + tally.subdirectories[own].load(Ordering::Relaxed)
             }
             FileKind::Symlink => {
-                let whole = core.kind_of_slot(inode.root) == Some(ChunkKind::Blocks);
-                self.claim(inode.root, if whole { SLOTS_PER_BLOCK } else { 1 })?;
+                self.claim(inode.root, text_home(inode.size as usize).1)?;
                 names
             }
             FileKind::File => {

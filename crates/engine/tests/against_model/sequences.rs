@@ -235,21 +235,16 @@ impl<M: Kit> Pair<M> {
     }
 }
 
-/// Longest target of a symbolic link, in bytes (`docs/SEMANTICS.md`); the model's is the kernel's.
-const TARGET_MAX: usize = 4079;
-
 /// `chown` of nothing reaches no file system.
 fn is_expressible(op: &Op) -> bool {
-    match op {
+    !matches!(
+        op,
         Op::Chown {
             uid: None,
             gid: None,
             ..
-        }
-        | Op::Times { .. } => false,
-        Op::Symlink { target, .. } => target.len() <= TARGET_MAX,
-        _ => true,
-    }
+        } | Op::Times { .. }
+    )
 }
 
 /// The slot whose handle an operation uses.

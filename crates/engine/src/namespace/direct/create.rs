@@ -2,7 +2,7 @@
 
 use vellum_layout::{
     ChunkKind, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord, LinksWord,
-    LogWord, OwnerWord, SLOT_BYTES, TEXT_SLOT_MAX, TargetWord, TextHead,
+    LogWord, OwnerWord, SLOT_BYTES, TargetWord, text_check, text_home,
 };
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
@@ -88,7 +88,7 @@ impl<M: Memories> Op<'_, M> {
         // Claims come before the first store to the pool: a locked instruction would wait for it.
         let place = self.place_entry(dir, name)?;
         undo.entry = Some((place.entry, place.slots));
-        let text = self.write_text(ino, new)?;
+        let text = self.write_text(new)?;
         undo.text = text;
         let now = self.change_time(dir);
         let generation = self.write_inode(ino, dir, new, now, cachelet, text);
@@ -159,23 +159,19 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Writes the text of a symlink. Flushed, not fenced.
-    fn write_text(&self, ino: u64, new: &NewInode<'_>) -> Result<Option<(u64, u64)>> {
+    fn write_text(&self, new: &NewInode<'_>) -> Result<Option<(u64, u64)>> {
         if new.kind != FileKind::Symlink {
             return Ok(None);
         }
         let core = self.core;
-        let (slot, count) = if new.target.len() <= TEXT_SLOT_MAX {
-            (self.alloc(ChunkKind::Entries, 1)?, 1)
-        } else {
-            (self.alloc_block()?, vellum_layout::SLOTS_PER_BLOCK)
+        let (home, count) = text_home(new.target.len());
+        let slot = match home {
+            ChunkKind::Blocks => self.alloc_block()?,
+            _ => self.alloc(home, count)?,
         };
         let at = core.geometry.slot_at(slot);
-        core.pool
-            .write(at, TextHead::new(ino, new.target).as_bytes());
-        core.pool
-            .write(at + size_of::<TextHead>() as u64, new.target);
-        core.pool
-            .flush(at, (size_of::<TextHead>() + new.target.len()) as u64);
+        core.pool.write(at, new.target);
+        core.pool.flush(at, new.target.len() as u64);
         Ok(Some((slot, count)))
     }
 
@@ -204,6 +200,7 @@ impl<M: Memories> Op<'_, M> {
             ctime: now,
             atime: now,
             root: text.map_or(0, |(slot, _)| slot),
+            detail: text.map_or(0, |_| text_check(ino, generation, new.target)),
             cachelet: core.nv_pointer_to(cachelet),
             ..Inode::default()
         };
