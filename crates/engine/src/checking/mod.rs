@@ -3,6 +3,7 @@
 //! *Scenarios* are whole file systems on [`shuttle`], which draws schedules at random, seeded.
 //! `VELLUM_LONG_CHECKS=<factor>` makes them run that many times longer.
 
+mod histories;
 mod scenarios;
 mod shuttle_memory;
 mod world;

@@ -16,6 +16,7 @@ use crate::mount::{FormatOptions, MountOptions, attach, format};
 use crate::namespace::direct::evict;
 use crate::slots::{self, Tally};
 use crate::{Clock, Error, Result};
+use vellum_check::{MemoryImage, Options};
 use vellum_media::Memory;
 
 const POOL_BYTES: u64 = 1 << 20;
@@ -196,8 +197,13 @@ impl World {
     /// Takes the names in a directory out of the index.
     pub(super) fn forget(&self, path: &str) {
         if let Ok(dir) = self.node(path) {
-            evict::forget_names(&self.fs.core, dir.cachelet);
+            self.forget_in(&dir);
         }
+    }
+
+    /// The same, of a directory at hand.
+    pub(super) fn forget_in(&self, dir: &Node<Shuttled>) {
+        evict::forget_names(&self.fs.core, dir.cachelet);
     }
 
     /// Looks the whole tree and the arena over, closes, and opens again.
@@ -212,6 +218,12 @@ impl World {
         assert_eq!(core.total(Tally::Inodes), inodes, "inodes in use");
         self.check_free_cachelets();
         self.fs.close().unwrap();
+        let options = Options {
+            strict_clean: true,
+            progress: None,
+        };
+        let report = vellum_check::check(&MemoryImage(&core.pool), options);
+        assert!(report.findings.is_empty() && report.complete, "{report}");
         let used = core.cachelets_used();
         assert!(used < core.map.cachelet_count);
     }

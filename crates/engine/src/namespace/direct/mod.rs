@@ -141,16 +141,21 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Counts a child of `dir` in, unless the directory is being removed.
+    /// Counts a child of `dir` in, unless the directory is being removed: then waits until its name
+    /// is gone, because after *no such directory* nobody may find it. The caller has flagged no
+    /// name.
     pub(crate) fn enter_children(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
         let at = core.cachelet_at(dir, field::CHILDREN);
-        let before = core.arena.fetch_add(at, 2);
-        if before & 1 == 1 {
-            core.arena.fetch_add(at, 2u64.wrapping_neg());
-            return Err(Error::NotFound);
+        if core.arena.fetch_add(at, 2) & 1 == 0 {
+            return Ok(());
         }
-        Ok(())
+        core.arena.fetch_add(at, 2u64.wrapping_neg());
+        let mut tries = 0;
+        while !core.has_flag(dir, flag::UNLINKED) {
+            pause(&core.arena, &mut tries);
+        }
+        Err(Error::NotFound)
     }
 
     /// Counts a child of `dir` out.

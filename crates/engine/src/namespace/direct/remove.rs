@@ -8,7 +8,7 @@ use super::Name;
 use super::index::{Pair, ValueWord};
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::error::{Error, Result};
-use crate::namespace::Removal;
+use crate::namespace::{ListHint, Removal};
 use crate::slots::{Op, pause};
 
 /// Dead log words of a directory from which recycling starts (DirectFS III-G).
@@ -53,9 +53,9 @@ impl<M: Memories> Op<'_, M> {
             else {
                 continue;
             };
-            if is_dir && !self.begin_dying(victim) {
+            if is_dir && let Err(error) = self.begin_dying(victim) {
                 core.index_update(flagged, pair.value);
-                return Err(Error::NotEmpty);
+                return Err(error);
             }
             self.bury(dir, flagged, victim);
             return Ok(());
@@ -63,9 +63,42 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Marks an empty directory as dying, so that nothing more is created in it.
-    pub(crate) fn begin_dying(&self, dir: Cachelet) -> bool {
-        let at = self.core.cachelet_at(dir, field::CHILDREN);
-        self.core.arena.compare_exchange(at, 0, 1).is_ok()
+    ///
+    /// A child that is counted and shows no name is being made or was removed. Its end is waited for,
+    /// because after *not empty* nobody may find the directory empty, unless a name went meanwhile.
+    /// Operations on children wait for none outside their directory, so all of these waits end.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`].
+    pub(crate) fn begin_dying(&self, dir: Cachelet) -> Result<()> {
+        let core = self.core;
+        let at = core.cachelet_at(dir, field::CHILDREN);
+        let mut tries = 0;
+        while core.arena.compare_exchange(at, 0, 1).is_err() {
+            self.ensure_indexed(dir)?;
+            if self.shows_a_name(dir)? {
+                return Err(Error::NotEmpty);
+            }
+            pause(&core.arena, &mut tries);
+        }
+        Ok(())
+    }
+
+    /// Whether a lookup finds a name in `dir`.
+    fn shows_a_name(&self, dir: Cachelet) -> Result<bool> {
+        let core = self.core;
+        let parent = core.ino(dir);
+        let mut shown = false;
+        self.list(dir, 0, &mut ListHint::default(), &mut |entry| {
+            let found = Name::new(core, entry.name)
+                .ok()
+                .and_then(|name| core.index_find(parent, name.bytes, name.hash));
+            shown = found.is_some_and(|pair| {
+                pair.value.has(ValueWord::READABLE) && !pair.value.has(ValueWord::RENAMING)
+            });
+            !shown
+        })?;
+        Ok(shown)
     }
 
     /// Commits the removal of a flagged name, and invalidates it.

@@ -79,8 +79,11 @@ impl<M: Memories> Op<'_, M> {
                         .to
                         .is_some_and(|(_, c)| core.kind(c) == FileKind::Directory));
         let _lock = moves_dir.then(|| self.lock_renames());
-        if !self.check_rename(rename, &ends, allow)? {
-            return Ok(true);
+        match self.check_rename(rename, &ends, allow) {
+            Ok(true) => {}
+            // An answer holds for both names at once, and for the directories that they were in then.
+            _ if !self.are_there(&ends) => return Ok(false),
+            answer => return answer.map(|_| true),
         }
         if rename.exchange {
             let (to_pair, target) = ends.to.ok_or(Error::NotFound)?;
@@ -117,6 +120,13 @@ impl<M: Memories> Op<'_, M> {
             to,
             token,
         }))
+    }
+
+    /// Whether both names are still as they were found.
+    fn are_there(&self, ends: &Ends) -> bool {
+        let to = ends.to.map(|(pair, _)| pair);
+        let mut pairs = to.into_iter().chain([ends.from]);
+        pairs.all(|pair| self.core.index_reload(pair) == Some(pair))
     }
 
     /// Checks everything POSIX asks; `false`: nothing to do.
@@ -237,7 +247,7 @@ impl<M: Memories> Op<'_, M> {
         let (new, from) = match flagged {
             Ok(pairs) => pairs,
             Err(outcome) => {
-                self.discard_later(rename.to_dir, &draft, now);
+                self.discard_later(rename.to_dir, &draft);
                 self.leave_children(rename.to_dir);
                 return outcome;
             }
@@ -282,11 +292,11 @@ impl<M: Memories> Op<'_, M> {
             self.discard(&draft);
             return Ok(false);
         };
-        if victim_is_dir && !self.begin_dying(victim) {
+        if victim_is_dir && let Err(error) = self.begin_dying(victim) {
             self.unflag(from);
             self.unflag(old);
             self.discard(&draft);
-            return Err(Error::NotEmpty);
+            return Err(error);
         }
         let mut record = Record::new();
         self.record_draft(&mut record, &draft);
@@ -435,11 +445,12 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing
-    /// with it, to recycling: as a dead entry.
-    fn discard_later(&self, dir: Cachelet, draft: &Draft, now: i64) {
+    /// with it, to recycling: as a dead entry. It never lived, so it tells no time: the directory has
+    /// not changed.
+    fn discard_later(&self, dir: Cachelet, draft: &Draft) {
         let core = self.core;
         let life = core.geometry.slot_at(draft.entry) + Entry::LIFE;
-        core.set_word(life, LifeWord::dead(now).0);
+        core.set_word(life, LifeWord::dead(0).0);
         core.pool.flush(life, 8);
         core.pool.fence();
         core.set_word(draft.claim.at, LogWord::settled(draft.entry).0);
