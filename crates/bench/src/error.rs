@@ -30,6 +30,9 @@ pub enum Error {
         /// What it wrote to its standard error.
         said: String,
     },
+    /// A pool could not be mounted.
+    #[error(transparent)]
+    Mount(#[from] vellum_fuse::Error),
     /// An operation returned success and had another effect than it should.
     #[error("{0}")]
     Wrong(String),

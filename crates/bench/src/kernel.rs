@@ -5,12 +5,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};
 use vellum::media::count::Counts;
 
 use crate::Result;
 use crate::error::{Error, doing};
+use crate::mount::Server;
 use crate::side::{For, Side};
 
 /// Bytes asked for in one `getdents64`: what the C library asks for.
@@ -19,12 +21,21 @@ const LIST_BUFFER_BYTES: usize = 32 << 10;
 /// A directory of the measurement's own on some mounted file system.
 pub(crate) struct Kernel {
     root: PathBuf,
+    server: Option<Arc<Server>>,
 }
 
 impl Kernel {
     /// Measures below `root`, a directory that exists and is empty.
     pub(crate) fn new(root: PathBuf) -> Self {
-        Self { root }
+        Self { root, server: None }
+    }
+
+    /// Measures below `root`, the root of a mount that `server` serves.
+    pub(crate) fn mounted(root: PathBuf, server: Arc<Server>) -> Self {
+        Self {
+            root,
+            server: Some(server),
+        }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -157,10 +168,22 @@ impl Side for Kernel {
     }
 
     fn settle(&self) -> Result<()> {
-        Ok(())
+        match &self.server {
+            Some(server) => server.settle(),
+            None => Ok(()),
+        }
     }
 
     fn counts(&self) -> Counts {
-        Counts::default()
+        match &self.server {
+            Some(server) => server.counts(),
+            None => Counts::default(),
+        }
+    }
+
+    fn is_hollow(&self) -> bool {
+        self.server
+            .as_ref()
+            .is_some_and(|server| server.is_hollow())
     }
 }

@@ -9,13 +9,16 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod hollow;
 mod interrupt;
 mod kernel;
 mod library;
 mod machine;
+mod mount;
 pub mod ops;
 mod order;
 mod peer;
+mod serve;
 mod side;
 mod stopwatch;
 

@@ -38,15 +38,19 @@ impl Library {
     /// Makes a pool of `size_bytes` at `path`, and opens it; if `populate`, with every page of pool
     /// and arena present.
     pub(crate) fn create(path: PathBuf, size_bytes: u64, populate: bool) -> Result<Self> {
-        let pool = Pool::create(&path, &CreateOptions::new(size_bytes))?;
+        Self::make(&path, size_bytes)?;
         let mut library = Self {
             open: None,
             path,
             populate,
         };
-        pool.close()?;
         library.reopen()?;
         Ok(library)
+    }
+
+    /// Makes a pool of `size_bytes` at `path`, for somebody else to open.
+    pub(crate) fn make(path: &Path, size_bytes: u64) -> Result<()> {
+        Ok(Pool::create(path, &CreateOptions::new(size_bytes))?.close()?)
     }
 
     /// Closes the pool in order.
@@ -294,26 +298,30 @@ impl Side for Library {
         Ok(file.append(data)?.1)
     }
 
-    /// Does the background's work beside the pool's own thread, which may hold the lease meanwhile:
-    /// quiet is when several looks in a row find nothing to do and nothing counted.
     fn settle(&self) -> Result<()> {
-        let mut quiet = 0;
-        let mut before = count::snapshot();
-        while quiet < QUIET_LOOKS {
-            let done = self.fs().maintain()?;
-            let now = count::snapshot();
-            if done == 0 && now == before {
-                quiet += 1;
-                std::thread::sleep(LOOK_EVERY);
-            } else {
-                quiet = 0;
-            }
-            before = now;
-        }
-        Ok(())
+        settle(self.fs())
     }
 
     fn counts(&self) -> Counts {
         count::snapshot()
     }
+}
+
+/// Does the background's work beside the pool's own thread, which may hold the lease meanwhile:
+/// quiet is when several looks in a row find nothing to do and nothing counted.
+pub(crate) fn settle(fs: &RealFs) -> Result<()> {
+    let mut quiet = 0;
+    let mut before = count::snapshot();
+    while quiet < QUIET_LOOKS {
+        let done = fs.maintain()?;
+        let now = count::snapshot();
+        if done == 0 && now == before {
+            quiet += 1;
+            std::thread::sleep(LOOK_EVERY);
+        } else {
+            quiet = 0;
+        }
+        before = now;
+    }
+    Ok(())
 }

@@ -5,6 +5,9 @@ use std::ffi::CString;
 /// What the orders come from.
 pub(crate) const SEED: u64 = 0x5EED_0F7E_1106;
 
+/// The directory whose listing is measured.
+pub(crate) const LISTED: &str = "list";
+
 /// SplitMix64: the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers(u64);

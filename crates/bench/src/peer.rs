@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::Result;
 use crate::error::{Error, doing};
 use crate::kernel::Kernel;
+use crate::ops::Label;
 
 /// Names the ext4 in memory among the peers' directories.
 pub(crate) const EXT4_RAM: &str = "ext4-ram";
@@ -57,6 +58,16 @@ impl Peer {
             _dir: dir,
             _ext4: ext4,
         })
+    }
+}
+
+impl Peer {
+    /// What rows call it.
+    pub(crate) fn label(&self) -> Label {
+        Label {
+            name: self.name.clone(),
+            kind: self.kind.into(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use vellum::media::count::Counts;
 
 use crate::Result;
+use crate::error::expect;
 
 /// Bytes of a block, of a read and of an append.
 pub(crate) const BLOCK: usize = 4096;
@@ -80,4 +81,23 @@ pub(crate) trait Side: Sync {
 
     /// What was counted so far; nothing where nothing is counted.
     fn counts(&self) -> Counts;
+
+    /// Whether it keeps nothing, so that what it did cannot be checked.
+    fn is_hollow(&self) -> bool {
+        false
+    }
+
+    /// Fails unless `found` is `expected`.
+    fn expect<T: PartialEq + std::fmt::Debug>(
+        &self,
+        what: &str,
+        found: T,
+        expected: T,
+    ) -> Result<()> {
+        if self.is_hollow() {
+            Ok(())
+        } else {
+            expect(what, found, expected)
+        }
+    }
 }

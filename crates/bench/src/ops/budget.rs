@@ -64,6 +64,13 @@ pub(crate) const BUDGETS: &[Budget] = &[
     },
 ];
 
+/// Operations on names and attributes take through a mount at most 1.3 times as long as with a file
+/// system that does nothing.
+pub(crate) const MOUNT_RATIO: f64 = 1.0 / 1.3;
+
+/// What [`MOUNT_RATIO`] is not meant for: they move data.
+pub(crate) const DATA: [&str; 3] = ["pread_4k_random", "append_4k", "create_write4k_fsync"];
+
 /// Two threads in one directory reach at least this much of the speed of two threads in a directory
 /// each.
 pub(crate) const SHARED_TO_PRIVATE: f64 = 0.85;

@@ -2,10 +2,10 @@
 
 use vellum::media::count::Counts;
 
-use super::budget::{Budget, SHARED_TO_PRIVATE, budget_of};
-use super::report::Row;
+use super::budget::{Budget, DATA, MOUNT_RATIO, SHARED_TO_PRIVATE, budget_of};
+use super::report::{LIBRARY, MOUNT, Row};
+use super::rounds::Label;
 use super::workload::{Laps, Part};
-use crate::peer::Peer;
 
 /// What the rounds of one workload gave.
 pub(crate) struct Collected {
@@ -15,7 +15,7 @@ pub(crate) struct Collected {
 /// What the rounds of one part gave.
 struct Of {
     part: Part,
-    library: Vec<f64>,
+    vellum: Vec<f64>,
     cold: Vec<f64>,
     peers: Vec<Vec<f64>>,
     counts: Counts,
@@ -26,7 +26,7 @@ impl Collected {
     pub(crate) fn new(parts: &[Part], peers: usize) -> Self {
         let of = |&part: &Part| Of {
             part,
-            library: Vec::new(),
+            vellum: Vec::new(),
             cold: Vec::new(),
             peers: vec![Vec::new(); peers],
             counts: Counts::default(),
@@ -43,10 +43,10 @@ impl Collected {
         }
     }
 
-    pub(crate) fn add_library(&mut self, laps: &Laps) {
+    pub(crate) fn add_vellum(&mut self, laps: &Laps) {
         for (of, lap) in self.parts.iter_mut().zip(laps.iter()) {
             if let Some(lap) = lap {
-                of.library.push(lap.ns);
+                of.vellum.push(lap.ns);
                 of.counts += lap.counts;
                 of.ops += lap.ops;
             }
@@ -61,14 +61,16 @@ impl Collected {
 }
 
 /// The rows, peer by peer within an operation.
-pub(crate) fn rows(collected: &[Collected], peers: &[Peer]) -> Vec<Row> {
+pub(crate) fn rows(collected: &[Collected], path: &str, peers: &[Label]) -> Vec<Row> {
     let all: Vec<&Of> = collected.iter().flat_map(|one| &one.parts).collect();
     let mut rows = Vec::new();
     for of in &all {
         for (number, peer) in peers.iter().enumerate() {
-            let mut row = row(of, number, peer);
+            let mut row = row(of, path, number, peer);
             if of.part.threads > 1 {
                 add_scaling(&mut row, of, &all);
+            } else if path == MOUNT {
+                hold_to_hollow(&mut row);
             } else if let Some(budget) = budget_of(of.part.op) {
                 hold_to(&mut row, budget);
             }
@@ -78,20 +80,20 @@ pub(crate) fn rows(collected: &[Collected], peers: &[Peer]) -> Vec<Row> {
     rows
 }
 
-fn row(of: &Of, number: usize, peer: &Peer) -> Row {
-    let vellum_ns = median(&of.library);
+fn row(of: &Of, path: &str, number: usize, peer: &Label) -> Row {
+    let vellum_ns = median(&of.vellum);
     let peer_ns = median(&of.peers[number]);
     let per_op = |count: u64| round(count as f64 / of.ops.max(1) as f64, 3);
     Row {
         op: of.part.op.into(),
-        path: "library".into(),
+        path: path.into(),
         threads: of.part.threads,
         directories: of.part.directories.map(Into::into),
         order: of.part.order.into(),
         vellum_ns: round(vellum_ns, 1),
         cold_ns: (!of.cold.is_empty()).then(|| round(median(&of.cold), 1)),
         peer: peer.name.clone(),
-        peer_kind: peer.kind.into(),
+        peer_kind: peer.kind.clone(),
         peer_ns: round(peer_ns, 1),
         ratio: round(peer_ns / vellum_ns, 2),
         lines_flushed: per_op(of.counts.lines_flushed),
@@ -99,7 +101,7 @@ fn row(of: &Of, number: usize, peer: &Peer) -> Row {
         pool_bytes_written: per_op(of.counts.pool_bytes_written),
         probes: per_op(of.counts.probes),
         allocations: per_op(of.counts.allocations),
-        spread: round(spread(&of.library), 3),
+        spread: round(spread(&of.vellum), 3),
         peer_spread: round(spread(&of.peers[number]), 3),
         scaling: None,
         shared_to_private: None,
@@ -129,6 +131,18 @@ fn hold_to(row: &mut Row, budget: &Budget) {
     }
 }
 
+/// Compares a row through a mount with the file system that does nothing.
+fn hold_to_hollow(row: &mut Row) {
+    if DATA.contains(&row.op.as_str()) {
+        return;
+    }
+    let least = round(MOUNT_RATIO, 2);
+    row.budget_ratio = Some(least);
+    if row.ratio < least {
+        row.missed.push("ratio".into());
+    }
+}
+
 /// How much faster two threads are than one, and in one directory than in two.
 fn add_scaling(row: &mut Row, of: &Of, all: &[&Of]) {
     let single = |other: &&&Of| {
@@ -136,7 +150,7 @@ fn add_scaling(row: &mut Row, of: &Of, all: &[&Of]) {
         other.part.threads == 1 && (op == of.part.op || (of.part.op == "stat" && op == "stat_d1"))
     };
     if let Some(single) = all.iter().find(single) {
-        let scaling = of.part.threads as f64 * median(&single.library) / median(&of.library);
+        let scaling = of.part.threads as f64 * median(&single.vellum) / median(&of.vellum);
         row.scaling = Some(round(scaling, 2));
     }
     let private = |other: &&&Of| {
@@ -144,11 +158,11 @@ fn add_scaling(row: &mut Row, of: &Of, all: &[&Of]) {
             && other.part.threads == of.part.threads
             && other.part.directories == Some("private")
     };
-    if of.part.directories != Some("shared") {
+    if of.part.directories != Some("shared") || row.path != LIBRARY {
         return;
     }
     if let Some(private) = all.iter().find(private) {
-        let pairs = private.library.iter().zip(&of.library);
+        let pairs = private.vellum.iter().zip(&of.vellum);
         let of_rounds: Vec<f64> = pairs.map(|(private, shared)| private / shared).collect();
         let shared_to_private = round(median(&of_rounds), 3);
         row.shared_to_private = Some(shared_to_private);

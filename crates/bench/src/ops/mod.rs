@@ -12,12 +12,13 @@ mod collect;
 mod names;
 mod reading;
 mod report;
+mod rounds;
 mod threads;
 mod workload;
 mod writing;
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -28,14 +29,16 @@ use crate::error::{Error, doing};
 use crate::interrupt::Interrupt;
 use crate::library::Library;
 use crate::machine::{Machine, load};
+use crate::mount::{self, Mount};
 use crate::order::SEED;
 use crate::peer::{EXT4_RAM, Peer};
+use crate::serve::{HOLLOW, HOLLOW_KIND, serve};
 use crate::side::BLOCK;
-use collect::Collected;
-use workload::{AnyWorkload, Laps};
+use report::{LIBRARY, MOUNT};
+pub(crate) use rounds::Label;
+use rounds::{Bench, Vellum};
+use workload::AnyWorkload;
 
-/// Times that the pool is reopened for the figures of first accesses.
-const COLD_ROUNDS: usize = 3;
 /// Bytes of an ext4 in memory beside the large file.
 const IMAGE_SPARE_BYTES: u64 = 1 << 30;
 
@@ -44,7 +47,7 @@ const IMAGE_SPARE_BYTES: u64 = 1 << 30;
 pub struct OpsOptions {
     /// Directories of file systems to compare with; `ext4-ram` makes an ext4 in memory for the run
     /// (superuser)
-    #[arg(long, value_name = "DIR", num_args = 1.., required = true)]
+    #[arg(long, value_name = "DIR", num_args = 1.., required_unless_present = "serve")]
     pub peer: Vec<String>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -64,6 +67,12 @@ pub struct OpsOptions {
     /// Directory for the pool
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
+    /// Leave out the same operations through a mount, beside a mounted file system that does nothing
+    #[arg(long)]
+    pub no_mount: bool,
+    /// Serve a mount for another process that measures
+    #[arg(long, hide = true, num_args = 2, value_names = ["WHAT", "DIR"])]
+    pub serve: Vec<PathBuf>,
 }
 
 impl OpsOptions {
@@ -101,6 +110,9 @@ impl OpsOptions {
 /// # Errors
 /// As for [`run`]; writing to the standard output.
 pub fn main_ops(options: OpsOptions) -> Result<()> {
+    if let [what, dir] = options.serve.as_slice() {
+        return serve(what, dir, options.files);
+    }
     let report = run(&options)?;
     let mut out = std::io::stdout().lock();
     let written = if options.json {
@@ -134,41 +146,27 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
         .filter(|workload| workload.parts().iter().any(|part| options.wants(part.op)))
         .collect();
 
-    let image_bytes = options.pool_bytes() + IMAGE_SPARE_BYTES;
-    let peers: Vec<Peer> = options
-        .peer
-        .iter()
-        .map(|name| Peer::new(name, image_bytes))
-        .collect::<Result<_>>()?;
-    let mut library = Library::create(pool.path().join("pool"), options.pool_bytes(), true)?;
-    machine.pool = options.pool_dir.display().to_string();
-    machine.pool_bytes = library.size_bytes()?;
-    machine.media = format!("{:?}", library.fs().media_kind());
-    machine.instructions = format!("{:?}", library.fs().pool().isa());
-    machine.files = options.files;
-    machine.rounds = options.rounds;
-    machine.order = format!("shuffled: Fisher-Yates, SplitMix64, seed {SEED:#x}");
-
-    let progress = progress(workloads.len(), options.rounds);
-    let mut bench = Bench {
-        library: &mut library,
-        peers: &peers,
+    let (with_mount, notes) = match mount::missing() {
+        _ if options.no_mount => (false, Vec::new()),
+        None => (true, Vec::new()),
+        Some(why) => (false, vec![format!("no rows through a mount: {why}")]),
+    };
+    for note in &notes {
+        eprintln!("vellum bench: {note}");
+    }
+    let lots = if with_mount { 2 } else { 1 };
+    let progress = progress(lots * workloads.len(), options.rounds);
+    let run = Run {
+        options,
+        pool_dir: pool.path(),
+        workloads,
         interrupt: &interrupt,
         progress: &progress,
     };
-    let mut collected: Vec<Collected> = Vec::new();
-    for workload in &workloads {
-        progress.set_message(format!("preparing {}", workload.parts()[0].op));
-        bench.fill(&**workload)?;
-        collected.push(Collected::new(workload.parts(), peers.len()));
+    let mut rows = run.library(&mut machine)?;
+    if with_mount {
+        rows.extend(run.mount()?);
     }
-    bench.first_accesses(&workloads, &mut collected)?;
-    for (workload, collected) in workloads.iter().zip(&mut collected) {
-        progress.set_message(workload.parts()[0].op);
-        bench.rounds(&**workload, options.rounds, collected)?;
-    }
-    drop(library);
-
     progress.set_message("memory of caches");
     let cache = options
         .only
@@ -178,13 +176,80 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
     progress.finish_and_clear();
     interrupt.check()?;
     machine.load_after = load();
-    let mut report = Report {
+    rows.retain(|row| options.wants(&row.op));
+    Ok(Report {
         machine,
-        rows: collect::rows(&collected, &peers),
+        rows,
         cache,
-    };
-    report.rows.retain(|row| options.wants(&row.op));
-    Ok(report)
+        notes,
+    })
+}
+
+/// A run under way.
+struct Run<'a> {
+    options: &'a OpsOptions,
+    /// Directory for pools; it goes with everything in it.
+    pool_dir: &'a Path,
+    workloads: Vec<Box<dyn AnyWorkload>>,
+    interrupt: &'a Interrupt,
+    progress: &'a ProgressBar,
+}
+
+impl Run<'_> {
+    /// Rows through the library, beside every peer.
+    fn library(&self, machine: &mut Machine) -> Result<Vec<Row>> {
+        let options = self.options;
+        let image_bytes = options.pool_bytes() + IMAGE_SPARE_BYTES;
+        let peers: Vec<Peer> = options
+            .peer
+            .iter()
+            .map(|name| Peer::new(name, image_bytes))
+            .collect::<Result<_>>()?;
+        let pool = self.pool_dir.join("linked");
+        let mut library = Library::create(pool, options.pool_bytes(), true)?;
+        describe(machine, options, &library)?;
+        let mut bench = Bench {
+            vellum: Vellum::Library(&mut library),
+            peers: peers.iter().map(|peer| &peer.kernel).collect(),
+            interrupt: self.interrupt,
+            progress: self.progress,
+        };
+        let collected = bench.run(&self.workloads, options.rounds)?;
+        let labels: Vec<Label> = peers.iter().map(Peer::label).collect();
+        Ok(collect::rows(&collected, LIBRARY, &labels))
+    }
+
+    /// Rows through a mount, beside a mounted file system that does nothing.
+    fn mount(&self) -> Result<Vec<Row>> {
+        let options = self.options;
+        let pool = self.pool_dir.join("mounted");
+        Library::make(&pool, options.pool_bytes())?;
+        let mount = Mount::of_pool(&pool)?;
+        let hollow = Mount::hollow(options.files)?;
+        let mut bench = Bench {
+            vellum: Vellum::Mount(&mount.kernel),
+            peers: vec![&hollow.kernel],
+            interrupt: self.interrupt,
+            progress: self.progress,
+        };
+        let collected = bench.run(&self.workloads, options.rounds)?;
+        let label = Label {
+            name: HOLLOW.into(),
+            kind: HOLLOW_KIND.into(),
+        };
+        Ok(collect::rows(&collected, MOUNT, &[label]))
+    }
+}
+
+fn describe(machine: &mut Machine, options: &OpsOptions, library: &Library) -> Result<()> {
+    machine.pool = options.pool_dir.display().to_string();
+    machine.pool_bytes = library.size_bytes()?;
+    machine.media = format!("{:?}", library.fs().media_kind());
+    machine.instructions = format!("{:?}", library.fs().pool().isa());
+    machine.files = options.files;
+    machine.rounds = options.rounds;
+    machine.order = format!("shuffled: Fisher-Yates, SplitMix64, seed {SEED:#x}");
+    Ok(())
 }
 
 /// Every workload, in the order of the report.
@@ -214,74 +279,6 @@ fn progress(workloads: usize, rounds: usize) -> ProgressBar {
     bar
 }
 
-/// A run under way.
-struct Bench<'a> {
-    library: &'a mut Library,
-    peers: &'a [Peer],
-    interrupt: &'a Interrupt,
-    progress: &'a ProgressBar,
-}
-
-impl Bench<'_> {
-    fn fill(&mut self, workload: &dyn AnyWorkload) -> Result<()> {
-        workload.fill_library(self.library)?;
-        for peer in self.peers {
-            self.interrupt.check()?;
-            workload.fill_kernel(&peer.kernel)?;
-        }
-        self.interrupt.check()
-    }
-
-    /// Reopens the pool and visits everything once, several times.
-    fn first_accesses(
-        &mut self,
-        workloads: &[Box<dyn AnyWorkload>],
-        collected: &mut [Collected],
-    ) -> Result<()> {
-        self.progress.set_message("first accesses after reopening");
-        for _ in 0..COLD_ROUNDS {
-            self.library.reopen()?;
-            for (workload, collected) in workloads.iter().zip(&mut *collected) {
-                if workload.has_first_access() {
-                    self.interrupt.check()?;
-                    let mut laps = Laps::first_access(workload.parts().len());
-                    workload.round_library(self.library, &mut laps)?;
-                    collected.add_cold(&laps);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn rounds(
-        &mut self,
-        workload: &dyn AnyWorkload,
-        rounds: usize,
-        collected: &mut Collected,
-    ) -> Result<()> {
-        for round in 0..=rounds {
-            let counts = round > 0;
-            let mut laps = Laps::warm(workload.parts().len());
-            workload.round_library(self.library, &mut laps)?;
-            if counts {
-                collected.add_library(&laps);
-            }
-            for (number, peer) in self.peers.iter().enumerate() {
-                self.interrupt.check()?;
-                let mut laps = Laps::warm(workload.parts().len());
-                workload.round_kernel(&peer.kernel, &mut laps)?;
-                if counts {
-                    collected.add_peer(number, &laps);
-                }
-            }
-            self.progress.inc(1);
-            self.interrupt.check()?;
-        }
-        Ok(())
-    }
-}
-
-/// Whether a peer is made for the run.
 impl OpsOptions {
     /// Whether the run needs the superuser: it makes a loop device and mounts it.
     pub fn needs_superuser(&self) -> bool {
@@ -306,6 +303,8 @@ mod tests {
             files: 100,
             large_file_bytes: 1 << 20,
             pool_dir: "/dev/shm".into(),
+            no_mount: true,
+            serve: Vec::new(),
         };
         let report = run(&options).expect("run");
         let json = serde_json::to_value(&report).expect("JSON");
@@ -360,6 +359,8 @@ mod tests {
             files: 10,
             large_file_bytes: 1 << 20,
             pool_dir: "/dev/shm".into(),
+            no_mount: true,
+            serve: Vec::new(),
         };
         let report = run(&options).expect("run");
         assert!(!report.rows.is_empty());

@@ -4,7 +4,6 @@ use std::ffi::CString;
 
 use super::workload::{Laps, Part, Workload};
 use crate::Result;
-use crate::error::expect;
 use crate::order::{names, shuffled_names};
 use crate::side::Side;
 
@@ -45,13 +44,13 @@ impl Workload for Files {
                 .iter()
                 .try_for_each(|name| side.create(&dir, name))
         })?;
-        expect("files after creating", side.list(&dir)?, count as u64)?;
+        side.expect("files after creating", side.list(&dir)?, count as u64)?;
         laps.time(side, 1, count, || {
             self.shuffled
                 .iter()
                 .try_for_each(|name| side.unlink(&dir, name))
         })?;
-        expect("files after unlinking", side.list(&dir)?, 0)
+        side.expect("files after unlinking", side.list(&dir)?, 0)
     }
 }
 
@@ -92,13 +91,13 @@ impl Workload for Directories {
                 .iter()
                 .try_for_each(|name| side.mkdir(&dir, name))
         })?;
-        expect("directories after making", side.list(&dir)?, count as u64)?;
+        side.expect("directories after making", side.list(&dir)?, count as u64)?;
         laps.time(side, 1, count, || {
             self.shuffled
                 .iter()
                 .try_for_each(|name| side.rmdir(&dir, name))
         })?;
-        expect("directories after removing", side.list(&dir)?, 0)
+        side.expect("directories after removing", side.list(&dir)?, 0)
     }
 }
 
@@ -159,7 +158,7 @@ impl Workload for Rename {
             }
             Ok(())
         })?;
-        expect("files after renaming", side.list(&from)?, count as u64)?;
-        expect("a renamed file", side.stat(&from, &self.old[0])?, first)
+        side.expect("files after renaming", side.list(&from)?, count as u64)?;
+        side.expect("a renamed file", side.stat(&from, &self.old[0])?, first)
     }
 }

@@ -4,8 +4,7 @@ use std::ffi::CString;
 
 use super::workload::{Laps, Part, Workload};
 use crate::Result;
-use crate::error::expect;
-use crate::order::{Numbers, names, shuffled_names};
+use crate::order::{LISTED, Numbers, names, shuffled_names};
 use crate::side::{BLOCK, For, Side};
 
 /// Passes over a directory in a warm round, so that a round isn't too short to be timed.
@@ -82,10 +81,10 @@ impl Workload for Stat {
         let mut expected: u64 = 0;
         for path in &self.paths {
             expected = expected.wrapping_add(side.stat(&dir, path)?);
-            expect("size of an empty file", side.size(&dir, path)?, 0)?;
+            side.expect("size of an empty file", side.size(&dir, path)?, 0)?;
         }
         let expected = expected.wrapping_mul(passes as u64);
-        expect("sum of inode numbers", sum, expected)
+        side.expect("sum of inode numbers", sum, expected)
     }
 
     fn has_first_access(&self) -> bool {
@@ -159,11 +158,11 @@ impl Workload for List {
     }
 
     fn fill<S: Side>(&self, side: &S) -> Result<()> {
-        fill_dir(side, "list", &self.names)
+        fill_dir(side, LISTED, &self.names)
     }
 
     fn round<S: Side>(&self, side: &S, laps: &mut Laps) -> Result<()> {
-        let dir = side.dir("list")?;
+        let dir = side.dir(LISTED)?;
         let passes = laps.passes(2 * PASSES);
         let ops = passes * self.names.len();
         let mut found = 0;
@@ -173,7 +172,7 @@ impl Workload for List {
             }
             Ok(())
         })?;
-        expect("entries listed", found, ops as u64)?;
+        side.expect("entries listed", found, ops as u64)?;
         found = 0;
         laps.time(side, 1, ops, || {
             for _ in 0..passes {
@@ -181,7 +180,7 @@ impl Workload for List {
             }
             Ok(())
         })?;
-        expect("entries listed with names of their own", found, ops as u64)
+        side.expect("entries listed with names of their own", found, ops as u64)
     }
 
     fn has_first_access(&self) -> bool {
@@ -233,7 +232,7 @@ impl Workload for ReadRandom {
             block += count;
         }
         let size = self.blocks * BLOCK as u64;
-        expect("size of the large file", side.size(&dir, c"large")?, size)
+        side.expect("size of the large file", side.size(&dir, c"large")?, size)
     }
 
     fn round<S: Side>(&self, side: &S, laps: &mut Laps) -> Result<()> {
@@ -250,9 +249,9 @@ impl Workload for ReadRandom {
             }
             Ok(())
         })?;
-        expect("bytes read", bytes, self.offsets.len() * BLOCK)?;
+        side.expect("bytes read", bytes, self.offsets.len() * BLOCK)?;
         let expected = self.offsets.iter().map(|offset| offset / BLOCK as u64);
-        expect("sum of the blocks' numbers", sum, expected.sum())
+        side.expect("sum of the blocks' numbers", sum, expected.sum())
     }
 
     fn has_first_access(&self) -> bool {

@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Machine;
 
+/// `path` of rows through the library.
+pub(crate) const LIBRARY: &str = "library";
+/// `path` of rows through a mount.
+pub(crate) const MOUNT: &str = "mount";
+
 /// What a run gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -15,6 +20,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What cached files take; absent when single operations were asked for.
     pub cache: Option<CacheReport>,
+    /// What was left out, and why.
+    pub notes: Vec<String>,
 }
 
 /// One operation beside one peer. Counts are per operation and include background work.
@@ -83,21 +90,23 @@ pub struct CacheReport {
     pub index_buckets: u64,
     /// Bytes of the arena, most of which may never have been touched.
     pub arena_bytes: u64,
-    /// Bytes of memory that opening the pool and looking at the files took: the arena's pages in
-    /// use, and a little of the heap.
-    pub arena_resident_bytes: u64,
-    /// The same before the first file was looked at.
-    pub arena_resident_bytes_before: u64,
-    /// Bytes of the arena in memory for each file in the cache.
+    /// Bytes of memory in use before the first file was looked at: what an open pool takes, however
+    /// many files are in the cache (free space, thread slots, the mapping's aids).
+    pub fixed_resident_bytes: u64,
+    /// The same with every file in the cache: pages of 4 KiB of the arena, and a little of the heap.
+    pub resident_bytes: u64,
+    /// What a file in the cache adds: `(resident_bytes - fixed_resident_bytes) / files`.
     pub dram_bytes_per_file: f64,
     /// At most this.
     pub budget_bytes_per_file: f64,
     /// Whether it is more.
     pub missed: bool,
+    /// How it was measured.
+    pub note: String,
 }
 
 const COLUMNS: [(&str, usize); 14] = [
-    ("operation", 21),
+    ("operation", 27),
     ("threads", 9),
     ("ns", 8),
     ("spread", 6),
@@ -172,6 +181,9 @@ impl Report {
         if let Some(cache) = &self.cache {
             cache.write(out)?;
         }
+        for note in &self.notes {
+            writeln!(out, "\n{note}")?;
+        }
         writeln!(
             out,
             "\n{} of {} rows missed a budget",
@@ -189,7 +201,10 @@ impl Row {
             None => format!("{value:.2}"),
         };
         [
-            self.op.clone(),
+            match self.path.as_str() {
+                LIBRARY => self.op.clone(),
+                path => format!("{path}: {}", self.op),
+            },
             match &self.directories {
                 Some(directories) => format!("{} {directories}", self.threads),
                 None => self.threads.to_string(),
@@ -210,6 +225,9 @@ impl Row {
     }
 
     fn peer_label(&self) -> String {
+        if self.path == MOUNT {
+            return self.peer.clone();
+        }
         let known = self.peer.contains(&self.peer_kind);
         if known || self.peer.len() + self.peer_kind.len() > 12 {
             self.peer_kind.clone()
@@ -234,7 +252,9 @@ impl Row {
     }
 
     fn has_budget(&self) -> bool {
-        self.budget_lines_flushed.is_some() || self.budget_shared_to_private.is_some()
+        self.budget_lines_flushed.is_some()
+            || self.budget_ratio.is_some()
+            || self.budget_shared_to_private.is_some()
     }
 }
 
@@ -242,16 +262,16 @@ impl CacheReport {
     fn write(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
-            "\nDRAM of {} cached files: {:.1} bytes a file (max {}): {}; arena {} KiB in memory ({} KiB \
-             before the first access), {} names, {} buckets",
+            "\nDRAM of {} cached files: {:.1} bytes a file (max {}): {}; beside {} KiB however many there \
+             are; {} names, {} buckets",
             self.files,
             self.dram_bytes_per_file,
             self.budget_bytes_per_file,
             if self.missed { "MISSED" } else { "met" },
-            self.arena_resident_bytes >> 10,
-            self.arena_resident_bytes_before >> 10,
+            self.fixed_resident_bytes >> 10,
             self.index_entries,
             self.index_buckets
-        )
+        )?;
+        writeln!(out, "{}", self.note)
     }
 }

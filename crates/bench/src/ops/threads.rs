@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::workload::{Laps, Part, Workload};
 use crate::Result;
-use crate::error::{Error, expect};
+use crate::error::Error;
 use crate::order::{names, shuffled_names};
 use crate::side::Side;
 use crate::stopwatch::Stopwatch;
@@ -92,12 +92,12 @@ impl Workload for TwoThreads {
             })?;
             let listed = side.list(&side.dir(paths[1])?)?;
             let expected = if number == 0 { THREADS * count } else { count };
-            expect("files of two threads", listed, expected as u64)?;
+            side.expect("files of two threads", listed, expected as u64)?;
             both(side, laps, 2 + number, count, paths, |thread, dir| {
                 let names = &self.unlinked[thread];
                 names.iter().try_for_each(|name| side.unlink(dir, name))
             })?;
-            expect("files left", side.list(&side.dir(paths[1])?)?, 0)?;
+            side.expect("files left", side.list(&side.dir(paths[1])?)?, 0)?;
         }
         for (number, paths) in [STAT_SHARED, STAT_PRIVATE].iter().enumerate() {
             both(

@@ -4,7 +4,6 @@ use std::ffi::CString;
 
 use super::workload::{Laps, Part, Workload};
 use crate::Result;
-use crate::error::expect;
 use crate::order::names;
 use crate::side::{BLOCK, For, Side};
 
@@ -41,9 +40,9 @@ impl Workload for Append {
             }
             Ok(())
         })?;
-        expect("bytes appended", bytes, self.appends * BLOCK)?;
+        side.expect("bytes appended", bytes, self.appends * BLOCK)?;
         let size = side.size(&dir, c"log")?;
-        expect("size after appending", size, bytes as u64)?;
+        side.expect("size after appending", size, bytes as u64)?;
         drop(file);
         side.unlink(&dir, c"log")?;
         side.settle()
@@ -83,12 +82,12 @@ impl Workload for CreateWriteSync {
         let mut found = vec![0; BLOCK];
         for name in &self.names {
             let file = side.open(&dir, name, For::Reading)?;
-            expect(
+            side.expect(
                 "bytes of a file",
                 side.read_at(&file, 0, &mut found)?,
                 BLOCK,
             )?;
-            expect("content of a file", found == data, true)?;
+            side.expect("content of a file", found == data, true)?;
             drop(file);
             side.unlink(&dir, name)?;
         }

@@ -1,0 +1,161 @@
+//! The measuring side of mounts: a child process serves, this process makes system calls.
+//!
+//! The child serves until its standard input ends, so that no mount outlives the measurement,
+//! however that ends.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tempfile::TempDir;
+use vellum::media::count::Counts;
+
+use crate::Result;
+use crate::error::{Error, doing};
+use crate::kernel::Kernel;
+use crate::serve::{ASK_COUNTS, HOLLOW, READY, counts_of};
+
+/// What a mount is served through.
+const DEVICE: &str = "/dev/fuse";
+
+/// A mounted file system; unmounted when it is dropped.
+pub(crate) struct Mount {
+    pub(crate) kernel: Kernel,
+    // Order matters: the server unmounts before the directory goes.
+    _server: Arc<Server>,
+    _dir: TempDir,
+}
+
+/// Why nothing can be mounted here; nothing if it can.
+pub(crate) fn missing() -> Option<String> {
+    let device = File::options().read(true).write(true).open(DEVICE);
+    device.err().map(|error| format!("{DEVICE}: {error}"))
+}
+
+impl Mount {
+    /// Mounts the pool at `pool`.
+    pub(crate) fn of_pool(pool: &Path) -> Result<Self> {
+        Self::start(&pool.display().to_string(), 0)
+    }
+
+    /// Mounts a file system that does nothing; listings give `files` names.
+    pub(crate) fn hollow(files: usize) -> Result<Self> {
+        Self::start(HOLLOW, files)
+    }
+
+    fn start(what: &str, files: usize) -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("vellum-bench-mount-")
+            .tempdir()
+            .map_err(doing("make a mount point"))?;
+        let server = Arc::new(Server::start(what, dir.path(), files)?);
+        Ok(Self {
+            kernel: Kernel::mounted(dir.path().to_owned(), Arc::clone(&server)),
+            _server: server,
+            _dir: dir,
+        })
+    }
+}
+
+/// A child process that serves a mount until its standard input ends.
+pub(crate) struct Server {
+    is_hollow: bool,
+    dir: PathBuf,
+    child: Mutex<Child>,
+    pipes: Mutex<Option<Pipes>>,
+}
+
+struct Pipes {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    last: Counts,
+}
+
+impl Server {
+    /// This program once more, called as it was called up to the word `ops`.
+    fn start(what: &str, dir: &Path, files: usize) -> Result<Self> {
+        let program = std::env::current_exe().map_err(doing("find this program"))?;
+        let words = std::env::args_os().skip(1);
+        let mut child = Command::new(program)
+            .args(words.take_while(|word| word != "ops"))
+            .args(["ops", "--files", &files.max(2).to_string()])
+            .args(["--serve", what])
+            .arg(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(doing("start a process that serves a mount"))?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let server = Self {
+            is_hollow: what == HOLLOW,
+            dir: dir.to_owned(),
+            child: Mutex::new(child),
+            pipes: Mutex::new(pipes.map(|(input, output)| Pipes {
+                input,
+                output: BufReader::new(output),
+                last: Counts::default(),
+            })),
+        };
+        match server.line()?.as_str() {
+            READY => Ok(server),
+            "" => Err(Error::Wrong(format!("no process serves {what}"))),
+            said => Err(Error::Wrong(format!("{what} cannot be mounted: {said}"))),
+        }
+    }
+
+    fn with_pipes<T>(&self, run: impl FnOnce(&mut Pipes) -> std::io::Result<T>) -> Result<T> {
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        pipes
+            .as_mut()
+            .ok_or_else(gone)
+            .and_then(run)
+            .map_err(doing("talk to a process that serves a mount"))
+    }
+
+    fn line(&self) -> Result<String> {
+        self.with_pipes(|pipes| {
+            let mut line = String::new();
+            pipes.output.read_line(&mut line)?;
+            Ok(line.trim().to_owned())
+        })
+    }
+
+    /// Lets the server finish its background's work, and learns what it counted.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.with_pipes(|pipes| writeln!(pipes.input, "{ASK_COUNTS}"))?;
+        let line = self.line()?;
+        let counts = counts_of(&line)
+            .ok_or_else(|| Error::Wrong(format!("a serving process counted `{line}`")))?;
+        self.with_pipes(|pipes| {
+            pipes.last = counts;
+            Ok(())
+        })
+    }
+
+    /// What was counted until the last settling.
+    pub(crate) fn counts(&self) -> Counts {
+        self.with_pipes(|pipes| Ok(pipes.last)).unwrap_or_default()
+    }
+
+    pub(crate) fn is_hollow(&self) -> bool {
+        self.is_hollow
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The end of its input is what the server waits for.
+        *self.pipes.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        match child.wait() {
+            Ok(status) if status.success() => return,
+            Ok(status) => eprintln!("vellum bench: a process that served a mount: {status}"),
+            Err(error) => eprintln!("vellum bench: a process that serves a mount: {error}"),
+        }
+        // Nothing may be mounted any more.
+        let _ = vellum_fuse::mounts::unmount(&self.dir, true);
+    }
+}

@@ -1,0 +1,153 @@
+//! The serving side of mounts: what the child process does.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use fuser::{Config, MountOption, SessionACL};
+use vellum::media::count::{self, Counts};
+use vellum::{Pool, PoolOptions};
+use vellum_fuse::MountConfig;
+
+use crate::Result;
+use crate::error::{Error, doing};
+use crate::hollow::Hollow;
+use crate::interrupt::Interrupt;
+use crate::library::settle;
+
+/// Stands for the file system that does nothing, in place of a pool.
+pub(crate) const HOLLOW: &str = "do-nothing";
+/// Its type of file system, as rows call it.
+pub(crate) const HOLLOW_KIND: &str = "fuse";
+/// What the server says when it is mounted.
+pub(crate) const READY: &str = "ready";
+/// What the server is asked for its counts by.
+pub(crate) const ASK_COUNTS: &str = "counts";
+
+/// Mounts `what` on `dir`, says so, answers questions, and unmounts at the end of its input.
+/// Before it is mounted, it says what is in the way.
+pub(crate) fn serve(what: &Path, dir: &Path, files: usize) -> Result<()> {
+    // The process that asked decides when it is over: an interrupt from the terminal reaches both.
+    let _ignored = Interrupt::watch();
+    if what == Path::new(HOLLOW) {
+        let session = fuser::spawn_mount(Hollow::new(files), dir, &session_config())
+            .map_err(doing("mount the file system that does nothing"));
+        let session = told(session)?;
+        answer(|| Ok(Counts::default()))?;
+        return session.umount_and_join().map_err(doing("unmount"));
+    }
+    let options = PoolOptions {
+        populate: true,
+        ..PoolOptions::default()
+    };
+    let pool = told(Pool::open(what, &options).map_err(Error::from))?;
+    let session = vellum_fuse::mount(pool.fs(), dir, &MountConfig::default());
+    let session = told(session.map_err(Error::from))?;
+    let fs = pool.fs();
+    answer(|| {
+        settle(&fs)?;
+        Ok(count::snapshot())
+    })?;
+    session.stopper().stop();
+    session.wait()?;
+    drop(fs);
+    pool.close()?;
+    Ok(())
+}
+
+/// Says what went wrong to the process that waits for [`READY`].
+fn told<T>(result: Result<T>) -> Result<T> {
+    result.inspect_err(|error| println!("{error}"))
+}
+
+/// The same options as a mounted pool has.
+fn session_config() -> Config {
+    let defaults = MountConfig::default();
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(HOLLOW.into()),
+        MountOption::DefaultPermissions,
+    ];
+    config.acl = if defaults.allow_other {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
+    };
+    config.n_threads = Some(defaults.threads);
+    config.clone_fd = true;
+    config
+}
+
+fn answer(counts: impl Fn() -> Result<Counts>) -> Result<()> {
+    let mut out = std::io::stdout();
+    let mut say = |line: String| {
+        writeln!(out, "{line}")
+            .and_then(|()| out.flush())
+            .map_err(doing("answer"))
+    };
+    say(READY.into())?;
+    for line in std::io::stdin().lock().lines() {
+        if line.map_err(doing("read a question"))? == ASK_COUNTS {
+            say(line_of(counts()?))?;
+        }
+    }
+    Ok(())
+}
+
+fn line_of(counts: Counts) -> String {
+    format!(
+        "{} {} {} {} {} {}",
+        counts.lines_flushed,
+        counts.fences,
+        counts.pool_bytes_written,
+        counts.probes,
+        counts.allocations,
+        counts.syncs
+    )
+}
+
+/// The counts in an answer.
+pub(crate) fn counts_of(line: &str) -> Option<Counts> {
+    let numbers: Vec<u64> = line
+        .split(' ')
+        .map(|number| number.parse().ok())
+        .collect::<Option<_>>()?;
+    let &[
+        lines_flushed,
+        fences,
+        pool_bytes_written,
+        probes,
+        allocations,
+        syncs,
+    ] = numbers.as_slice()
+    else {
+        return None;
+    };
+    Some(Counts {
+        lines_flushed,
+        fences,
+        pool_bytes_written,
+        probes,
+        allocations,
+        syncs,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_travel_as_a_line() {
+        let counts = Counts {
+            lines_flushed: 1,
+            fences: 2,
+            pool_bytes_written: 3,
+            probes: 4,
+            allocations: 5,
+            syncs: 6,
+        };
+        assert_eq!(counts_of(&line_of(counts)), Some(counts));
+        assert_eq!(counts_of("1 2 3"), None);
+        assert_eq!(counts_of("ready"), None);
+    }
+}

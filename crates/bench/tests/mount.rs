@@ -1,0 +1,97 @@
+//! Small runs through a mount, in processes of their own.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Longest wait for a process, far beyond what it takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn has_fuse() -> bool {
+    let device = File::options().read(true).write(true).open("/dev/fuse");
+    if device.is_err() {
+        eprintln!("skipped: /dev/fuse is missing or not open to this user");
+    }
+    device.is_ok()
+}
+
+fn bench(more: &[&str], pools: &Path, mounts: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum-bench"));
+    command
+        .args(["ops", "--peer", "/dev/shm", "--json"])
+        .args(["--files", "100", "--large-file-bytes", "1048576"])
+        .args(["--pool-dir".as_ref(), pools.as_os_str()])
+        .args(more)
+        .env("TMPDIR", mounts);
+    command
+}
+
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).expect("directory").next().is_none()
+}
+
+/// How many file systems are mounted below a directory.
+fn mounts_below(dir: &Path) -> usize {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("the kernel's table");
+    table.matches(&*dir.to_string_lossy()).count()
+}
+
+#[test]
+fn a_mount_is_measured_beside_one_that_does_nothing() {
+    if !has_fuse() {
+        return;
+    }
+    let (pools, mounts) = (tempfile::tempdir(), tempfile::tempdir());
+    let (pools, mounts) = (pools.expect("directory"), mounts.expect("directory"));
+    let output = bench(&["--rounds", "1"], pools.path(), mounts.path())
+        .output()
+        .expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = report["rows"].as_array().expect("rows");
+    let of = |path: &'static str| rows.iter().filter(move |row| row["path"] == path);
+    assert_eq!(of("mount").count(), of("library").count());
+    assert!(of("mount").all(|row| row["peer"] == "do-nothing"));
+    let create = of("mount").find(|row| row["op"] == "create" && row["threads"] == 1);
+    let fences = create.and_then(|row| row["fences"].as_f64());
+    assert!(
+        fences.is_some_and(|fences| fences >= 1.0),
+        "the serving process counts: {fences:?}"
+    );
+    assert!(report["notes"].as_array().expect("notes").is_empty());
+    assert!(is_empty(pools.path()) && is_empty(mounts.path()));
+    assert_eq!(mounts_below(mounts.path()), 0);
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    if !has_fuse() {
+        return;
+    }
+    let (pools, mounts) = (tempfile::tempdir(), tempfile::tempdir());
+    let (pools, mounts) = (pools.expect("directory"), mounts.expect("directory"));
+    // More rounds through the mounts than there are before the signal.
+    let arguments = ["--only", "create", "--rounds", "30"];
+    let mut child = bench(&arguments, pools.path(), mounts.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs");
+    let began = Instant::now();
+    while mounts_below(mounts.path()) < 2 && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("a signal");
+    while child.try_wait().expect("a child").is_none() {
+        assert!(began.elapsed() < PATIENCE, "it goes on after a signal");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!child.wait().expect("a child").success());
+    assert!(is_empty(pools.path()) && is_empty(mounts.path()));
+    assert_eq!(mounts_below(mounts.path()), 0);
+}
