@@ -1,8 +1,8 @@
 //! Superblock, state block, chunk table: what has to be known before anything else.
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, SLOT_BYTES, SLOTS_PER_BLOCK,
-    StateWord, Superblock, SuperblockError,
+    BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, StateWord, Superblock,
+    SuperblockError,
 };
 use zerocopy::IntoBytes;
 
@@ -37,28 +37,14 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Ve
         .iter()
         .map(|&(name, at)| (name, at, read_copy(view, at)))
         .collect();
-    let mut best: Option<&Superblock> = None;
-    for (_, _, copy) in &decoded {
-        if let Ok(copy) = copy
-            && best.is_none_or(|best| copy.sequence > best.sequence)
-        {
-            best = Some(copy);
+    let chosen = Superblock::choose(decoded.iter().map(|(_, _, copy)| copy.clone()));
+    let best = match chosen.and_then(|best| best.check_readable().map(|()| best)) {
+        Ok(best) => best,
+        Err(reason) => {
+            sink.incomplete = true;
+            sink.damage(Class::NotAPool, Place::Superblock("every copy"), reason);
+            return None;
         }
-    }
-    let Some(best) = best.cloned() else {
-        sink.incomplete = true;
-        let reason = decoded
-            .into_iter()
-            .filter_map(|(_, _, copy)| copy.err())
-            .max_by_key(|error| match error {
-                SuperblockError::NotVellum => 0,
-                SuperblockError::Damaged => 1,
-                SuperblockError::Field(_) | SuperblockError::Truncated { .. } => 2,
-                SuperblockError::Version(_) | SuperblockError::Features(_) => 3,
-            })
-            .unwrap_or(SuperblockError::NotVellum);
-        sink.damage(Class::NotAPool, Place::Superblock("every copy"), reason);
-        return None;
     };
     let truncated = best.pool_bytes > view.len();
     let mut stale = Vec::new();
@@ -92,7 +78,7 @@ fn read_copy(view: &View, at: u64) -> Result<Superblock, SuperblockError> {
     {
         return Err(SuperblockError::NotVellum);
     }
-    Superblock::decode(&view.bytes::<{ BLOCK_BYTES as usize }>(at))
+    Superblock::unseal(&view.bytes::<{ BLOCK_BYTES as usize }>(at))
 }
 
 fn judge_copy(
@@ -128,44 +114,6 @@ pub(crate) fn state(view: &View, geometry: &Geometry, sink: &mut Sink) -> Option
         sink.damage(Class::StateWord, Place::State, detail);
     }
     state
-}
-
-/// What this checker relies on beyond what `layout` decodes.
-pub(crate) fn geometry(superblock: &Superblock, sink: &mut Sink) -> bool {
-    let geometry = superblock.geometry();
-    let zone = &superblock.zones[0];
-    let place = Place::Superblock("counting copy");
-    let complaints = [
-        (
-            zone.medium != 0,
-            "zone 0 is on a medium other than the pool",
-        ),
-        (
-            zone.fs != 0,
-            "zone 0 belongs to a file system that does not exist",
-        ),
-        (
-            !geometry.meta_at.is_multiple_of(SLOT_BYTES),
-            "the metadata region is not aligned",
-        ),
-        (
-            geometry.meta_slots() >= 1 << 48,
-            "more metadata slots than an entry can name",
-        ),
-        (
-            geometry.slots_per_chunk() < SLOTS_PER_BLOCK,
-            "chunks smaller than a block",
-        ),
-    ];
-    let mut sound = true;
-    for (bad, text) in complaints {
-        if bad {
-            sink.damage(Class::Geometry, place, text);
-            sound = false;
-        }
-    }
-    sink.incomplete |= !sound;
-    sound
 }
 
 /// What every chunk holds.

@@ -51,9 +51,7 @@ impl<'a> Pool<'a> {
     fn open(image: &'a dyn Image) -> Result<Self, InspectError> {
         let view = View::new(image);
         let mut sink = Sink::default();
-        let found = entrance::superblock(&view, &mut sink);
-        let usable = found.filter(|(superblock, _)| entrance::geometry(superblock, &mut sink));
-        let Some((superblock, _)) = usable else {
+        let Some((superblock, _)) = entrance::superblock(&view, &mut sink) else {
             let report = sink.finish(Summary::default(), crate::Phase::Unknown);
             let mut reasons = report.of(Class::NotAPool).chain(report.of(Class::Geometry));
             let reason = reasons.next().map(|found| found.detail.clone());

@@ -92,9 +92,6 @@ fn walk(
 ) -> Phase {
     let geometry = superblock.geometry();
     summary.pool_bytes = geometry.pool_bytes;
-    if !entrance::geometry(superblock, sink) {
-        return Phase::Unknown;
-    }
     let state = entrance::state(view, &geometry, sink);
     let phase = state.map_or(Phase::Unknown, |(phase, _)| phase.into());
     let clean = matches!(state, Some((PoolPhase::Clean, _)));

@@ -6,7 +6,7 @@ use testimage::{NOW, Sample, TestImage, closed, sample};
 use vellum_check::{Class, Finding, Options, Report, Severity, check};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, IdentityWord, Inode, InodeState, LinksWord,
-    LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, text_check,
+    LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, Superblock, text_check,
 };
 use zerocopy::IntoBytes;
 
@@ -89,11 +89,31 @@ fn geometry() {
         let len = s.image.bytes.len();
         s.image.bytes.truncate(len - BLOCK_BYTES as usize);
     });
-    damaged(Class::Geometry, "superblock, counting copy", |s| {
-        s.image.superblock.zones[0].medium = 1;
-        s.image.superblock.seal();
-        s.image.write_superblocks();
-    });
+}
+
+#[test]
+fn pools_of_later_releases_are_refused_with_the_reason() {
+    let refused = |change: fn(&mut Superblock)| {
+        let mut sample = closed();
+        change(&mut sample.image.superblock);
+        sample.image.superblock.seal();
+        sample.image.write_superblocks();
+        let report = check(&sample.image.bytes, Options::default());
+        assert_eq!(report.findings.len(), 1, "{report}");
+        assert!(report.has(Class::NotAPool), "{report}");
+        assert_eq!(report.exit_code(), 8);
+        report.findings[0].detail.clone()
+    };
+    assert!(refused(|sb| sb.version = 2).contains("format version 2"));
+    assert!(refused(|sb| sb.incompatible = 8).contains("incompatible features 0x8"));
+    assert!(refused(|sb| sb.zones[0].medium = 1).contains("medium of data"));
+    assert!(refused(|sb| sb.zones[0].fs = 1).contains("file system of zone 0"));
+    let mut newer = sample();
+    newer.image.superblock.read_only_compatible = 8;
+    newer.image.superblock.seal();
+    newer.image.write_superblocks();
+    let report = check(&newer.image.bytes, Options::default());
+    assert!(report.is_sound(), "{report}");
 }
 
 #[test]

@@ -163,6 +163,10 @@ impl Error {
             Self::Busy => libc::EBUSY,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::OutOfMemory(_) => libc::ENOMEM,
+            Self::Superblock(SuperblockError::Version(_) | SuperblockError::Features(_)) => {
+                libc::EOPNOTSUPP
+            }
+            Self::Superblock(SuperblockError::ReadOnlyFeatures(_)) => libc::EROFS,
             Self::Damaged { .. } | Self::Refused { .. } | Self::Superblock(_) => libc::EUCLEAN,
             Self::Geometry(_) => libc::EINVAL,
             Self::Media(error) => error.to_errno(),

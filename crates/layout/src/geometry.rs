@@ -193,7 +193,7 @@ impl Geometry {
             && self.chunk_bytes.is_power_of_two()
             && self.chunk_bytes >= BLOCK_BYTES
             && (2..=1024).contains(&self.thread_slots)
-            && self.meta_chunks > 0
+            && (1..1 << 48).contains(&self.meta_slots())
             && self.zone_blocks.is_multiple_of(RUN_BLOCKS)
             && (1..=1 << 30).contains(&self.zone_blocks)
     }

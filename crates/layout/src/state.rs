@@ -1,5 +1,7 @@
 //! The state block: whether the pool was closed cleanly, by whom it is open, and its epoch.
 
+use crate::checksum::checksum_words;
+
 /// Whether the pool was closed in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolPhase {
@@ -9,8 +11,9 @@ pub enum PoolPhase {
     Dirty,
 }
 
-/// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty), epoch (8..32).
-/// The epoch grows by one at every opening for writing and tags `nv_pointer`s.
+/// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty), epoch (8..32), check (32..64).
+/// The epoch grows by one at every opening for writing and tags `nv_pointer`s. The check is in the
+/// same word because the word commits by one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateWord(pub u64);
 
@@ -21,17 +24,19 @@ impl StateWord {
             PoolPhase::Clean => 1,
             PoolPhase::Dirty => 2,
         };
-        Self(phase | u64::from(epoch & 0xFF_FFFF) << 8)
+        let low = phase | u64::from(epoch & 0xFF_FFFF) << 8;
+        Self(low | u64::from(checksum_words(&[low])) << 32)
     }
 
     /// Phase and epoch, if the word is sound.
     pub fn get(self) -> Option<(PoolPhase, u32)> {
         let epoch = (self.0 >> 8) as u32 & 0xFF_FFFF;
-        match (self.0 & 0xFF, self.0 >> 32) {
-            (1, 0) => Some((PoolPhase::Clean, epoch)),
-            (2, 0) => Some((PoolPhase::Dirty, epoch)),
-            _ => None,
-        }
+        let phase = match self.0 & 0xFF {
+            1 => PoolPhase::Clean,
+            2 => PoolPhase::Dirty,
+            _ => return None,
+        };
+        (Self::new(phase, epoch) == self).then_some((phase, epoch))
     }
 }
 

@@ -178,6 +178,11 @@ pub enum SuperblockError {
     /// Features this release does not know.
     #[error("incompatible features {0:#x} are not known to this release")]
     Features(u64),
+    /// Features without which nothing may be changed.
+    #[error(
+        "features {0:#x} are not known to this release, which may read the pool but not change it"
+    )]
+    ReadOnlyFeatures(u64),
     /// A sound checksum over nonsense.
     #[error("the superblock's {0} is impossible")]
     Field(&'static str),
@@ -248,27 +253,72 @@ impl Superblock {
         self.checksum = checksum(&bytes[..BLOCK_BYTES as usize - 4]);
     }
 
-    /// Reads one copy.
+    /// Reads one copy, of whatever version: magic, version, identity, features, sequence and checksum
+    /// stay where they are in every one.
     ///
     /// # Errors
-    /// The copy is not a sound superblock that this release can use.
-    pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockError> {
+    /// The copy is not what a writer sealed.
+    pub fn unseal(bytes: &[u8]) -> Result<Self, SuperblockError> {
         let (new, _) = Self::read_from_prefix(bytes).map_err(|_| SuperblockError::NotVellum)?;
         if new.magic != MAGIC {
             return Err(SuperblockError::NotVellum);
         }
-        if new.version != VERSION {
-            return Err(SuperblockError::Version(new.version));
-        }
         if checksum(&bytes[..BLOCK_BYTES as usize - 4]) != new.checksum {
             return Err(SuperblockError::Damaged);
         }
-        let unknown = new.incompatible & !features::INCOMPATIBLE;
+        Ok(new)
+    }
+
+    /// The copy that counts, of several that [`Self::unseal`] read: of those of the first sealed one's
+    /// pool that with the highest sequence, whether this release can use it or not. An older copy
+    /// beside it is what an interrupted rewrite left, and tells of a pool that is no more.
+    ///
+    /// # Errors
+    /// No copy is sealed.
+    pub fn choose(
+        copies: impl IntoIterator<Item = Result<Self, SuperblockError>>,
+    ) -> Result<Self, SuperblockError> {
+        let mut failure = SuperblockError::NotVellum;
+        let mut best: Option<Self> = None;
+        for copy in copies {
+            match (copy, &best) {
+                (Ok(copy), None) => best = Some(copy),
+                (Ok(copy), Some(first)) => {
+                    if copy.uuid == first.uuid && copy.sequence > first.sequence {
+                        best = Some(copy);
+                    }
+                }
+                (Err(SuperblockError::NotVellum), _) => {}
+                (Err(error), _) => failure = error,
+            }
+        }
+        best.ok_or(failure)
+    }
+
+    /// Whether this release can read the pool.
+    ///
+    /// # Errors
+    /// Another version, unknown incompatible features, impossible fields.
+    pub fn check_readable(&self) -> Result<(), SuperblockError> {
+        if self.version != VERSION {
+            return Err(SuperblockError::Version(self.version));
+        }
+        let unknown = self.incompatible & !features::INCOMPATIBLE;
         if unknown != 0 {
             return Err(SuperblockError::Features(unknown));
         }
-        new.check_fields()?;
-        Ok(new)
+        self.check_fields()
+    }
+
+    /// Whether this release can change the pool, which it can read.
+    ///
+    /// # Errors
+    /// Unknown read-only-compatible features.
+    pub fn check_writable(&self) -> Result<(), SuperblockError> {
+        match self.read_only_compatible & !features::READ_ONLY_COMPATIBLE {
+            0 => Ok(()),
+            unknown => Err(SuperblockError::ReadOnlyFeatures(unknown)),
+        }
     }
 
     fn check_fields(&self) -> Result<(), SuperblockError> {
@@ -296,6 +346,8 @@ impl Superblock {
             self.zones[0].mapping == MappingKind::HashFs as u32,
             "mapping",
         )?;
+        field(self.zones[0].medium == 0, "medium of data")?;
+        field(self.zones[0].fs == 0, "file system of zone 0")?;
         field(
             u64::from(self.zones[0].run_blocks) == crate::RUN_BLOCKS,
             "run length",
@@ -375,9 +427,11 @@ mod tests {
     }
 
     #[test]
-    fn decodes_what_was_sealed() {
+    fn what_was_sealed_is_read() {
         let sample = sample();
-        assert_eq!(Superblock::decode(sample.as_bytes()).unwrap(), sample);
+        assert_eq!(Superblock::unseal(sample.as_bytes()).unwrap(), sample);
+        assert_eq!(sample.check_readable(), Ok(()));
+        assert_eq!(sample.check_writable(), Ok(()));
         assert_eq!(sample.label_text(), "x");
     }
 
@@ -386,19 +440,61 @@ mod tests {
         let mut bytes = sample().as_bytes().to_vec();
         for at in 0..bytes.len() {
             bytes[at] ^= 0x10;
-            assert!(Superblock::decode(&bytes).is_err(), "byte {at}");
+            assert!(Superblock::unseal(&bytes).is_err(), "byte {at}");
             bytes[at] ^= 0x10;
         }
     }
 
     #[test]
     fn unknown_features_are_refused_by_name() {
-        let mut sample = sample();
-        sample.incompatible = 4;
-        sample.seal();
+        let with = |change: fn(&mut Superblock)| {
+            let mut changed = sample();
+            change(&mut changed);
+            (changed.check_readable(), changed.check_writable())
+        };
+        let refused = Err(SuperblockError::Features(4));
+        assert_eq!(with(|sb| sb.incompatible = 4), (refused, Ok(())));
+        let only_read = Err(SuperblockError::ReadOnlyFeatures(2));
+        assert_eq!(with(|sb| sb.read_only_compatible = 2), (Ok(()), only_read));
+        assert_eq!(with(|sb| sb.compatible = 1), (Ok(()), Ok(())));
+        let newer = Err(SuperblockError::Version(2));
+        assert_eq!(with(|sb| sb.version = 2), (newer, Ok(())));
+        for change in [
+            (|sb| sb.zones[0].medium = 1) as fn(&mut Superblock),
+            |sb| sb.zones[0].fs = 1,
+            |sb| sb.zones[0].mapping = 2,
+            |sb| sb.file_systems[0].namespace = 2,
+            |sb| sb.replica_at = 0,
+        ] {
+            assert!(matches!(with(change).0, Err(SuperblockError::Field(_))));
+        }
+    }
+
+    #[test]
+    fn the_latest_copy_of_the_pool_counts() {
+        let copy = |sequence, uuid, version| {
+            let mut copy = sample();
+            (copy.sequence, copy.uuid, copy.version) = (sequence, [uuid; 16], version);
+            Ok(copy)
+        };
+        let chosen = |copies: [Result<Superblock, SuperblockError>; 3]| {
+            Superblock::choose(copies).map(|sb| (sb.sequence, sb.uuid[0], sb.version))
+        };
+        let damaged = || Err(SuperblockError::Damaged);
+        let alien = || Err(SuperblockError::NotVellum);
+        let all = chosen([copy(0, 7, 1), copy(0, 7, 1), copy(0, 7, 1)]);
+        assert_eq!(all, Ok((0, 7, 1)));
+        // A rewrite to a later version that was interrupted, and a copy of another pool.
+        let newer = chosen([copy(0, 7, 1), copy(1, 7, 2), copy(9, 8, 1)]);
+        assert_eq!(newer, Ok((1, 7, 2)));
+        assert_eq!(chosen([damaged(), alien(), copy(3, 7, 1)]), Ok((3, 7, 1)));
         assert_eq!(
-            Superblock::decode(sample.as_bytes()),
-            Err(SuperblockError::Features(4))
+            chosen([alien(), damaged(), alien()]),
+            Err(SuperblockError::Damaged)
+        );
+        assert_eq!(
+            chosen([alien(), alien(), alien()]),
+            Err(SuperblockError::NotVellum)
         );
     }
 }

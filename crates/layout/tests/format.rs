@@ -246,19 +246,23 @@ fn assert_word(name: &str, fields: &[(&str, u64)]) {
 #[test]
 fn words() {
     let byte = |at: u32| 0xFFu64 << at;
-    let zero = StateWord::new(PoolPhase::Clean, 0).0 & !0xFF;
+    let state = |phase, epoch| StateWord::new(phase, epoch).0;
+    let low = u64::from(u32::MAX);
+    let aged = state(PoolPhase::Clean, u32::MAX) & low;
     assert_word(
         "StateWord",
         &[
             ("phase", byte(0)),
-            (
-                "epoch",
-                zero ^ (StateWord::new(PoolPhase::Clean, u32::MAX).0 & !0xFF),
-            ),
+            ("epoch", (state(PoolPhase::Clean, 0) & low) ^ aged),
+            ("check", !low),
         ],
     );
-    assert_eq!(StateWord::new(PoolPhase::Clean, 0).0, 1);
-    assert_eq!(StateWord::new(PoolPhase::Dirty, 0).0, 2);
+    assert_eq!(state(PoolPhase::Clean, 0) & low, 1);
+    assert_eq!(state(PoolPhase::Dirty, 0) & low, 2);
+    assert_eq!(
+        state(PoolPhase::Clean, u32::MAX) >> 32,
+        u64::from(checksum_words(&[aged]))
+    );
     assert_word(
         "JournalHead",
         &[
@@ -411,6 +415,10 @@ fn values() {
         (
             "chunk_word(7, Entries)",
             ChunkWord::new(7, ChunkKind::Entries, 0).0,
+        ),
+        (
+            "state_word(Clean, 3)",
+            StateWord::new(PoolPhase::Clean, 3).0,
         ),
         (
             "journal_check(2, 5, 4096, 77)",

@@ -60,33 +60,21 @@ pub struct Opened {
     pub orphans_freed: u64,
 }
 
-/// Reads the superblock from whichever copy is sound.
+/// Reads the superblock that counts.
 pub(crate) fn read_superblock<P: Memory>(pool: &P) -> Result<Superblock> {
     let last = (pool.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
-    let mut failure = SuperblockError::NotVellum;
-    let mut best: Option<Superblock> = None;
-    for at in [0, BLOCK_BYTES, last] {
+    let read = |at| {
         let mut bytes = [0; BLOCK_BYTES as usize];
         pool.read(at, &mut bytes);
-        match Superblock::decode(&bytes) {
-            Ok(found)
-                if best
-                    .as_ref()
-                    .is_none_or(|best| found.sequence > best.sequence) =>
-            {
-                best = Some(found);
-            }
-            Ok(_) => {}
-            Err(error) if failure == SuperblockError::NotVellum => failure = error,
-            Err(_) => {}
-        }
-    }
-    let best = best.ok_or(failure)?;
-    if best.pool_bytes > pool.len() {
-        let (expected, actual) = (best.pool_bytes, pool.len());
+        Superblock::unseal(&bytes)
+    };
+    let found = Superblock::choose([0, BLOCK_BYTES, last].map(read))?;
+    found.check_readable()?;
+    if found.pool_bytes > pool.len() {
+        let (expected, actual) = (found.pool_bytes, pool.len());
         return Err(SuperblockError::Truncated { expected, actual }.into());
     }
-    Ok(best)
+    Ok(found)
 }
 
 /// Opens a pool: replays what was under way, recovers if it was not closed in order, and builds
@@ -100,9 +88,14 @@ pub fn attach<M: Memories>(
     options: MountOptions,
 ) -> Result<(Arc<Fs<M>>, Opened)> {
     let superblock = read_superblock(&pool)?;
+    if !options.read_only {
+        superblock.check_writable()?;
+    }
     let geometry = superblock.geometry();
-    let state_word = pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire);
-    let (phase, epoch) = StateWord(state_word).get().ok_or(Error::damaged(
+    let state_word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
+    // Whoever only reads can do without the word: everything is scanned, as after a crash.
+    let unknown = options.read_only.then_some((PoolPhase::Dirty, 0));
+    let (phase, epoch) = state_word.get().or(unknown).ok_or(Error::damaged(
         "state word",
         Place::Offset(geometry.state_at),
     ))?;
@@ -137,7 +130,7 @@ pub fn attach<M: Memories>(
         orphans_freed: 0,
     };
     // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
-    mark_open(&core, options.boot_id, pool_epoch);
+    mark_open(&core, options.boot_id, pool_epoch)?;
     if opened.was_clean && load_live_map(&core) {
         mapping.rebuild(&core, &|_, _, _, _| Verdict::Keep)?;
     } else {
@@ -178,8 +171,9 @@ fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
     Ok(())
 }
 
-/// Says durably that the pool is open, by whom, and that the saved live map is void.
-fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) {
+/// Says durably that the pool is open, by whom, and that the saved live map is void: on a medium that
+/// writes back when it likes, what changes from now on must not reach it before this.
+fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Result<()> {
     let at = core.geometry.state_at;
     core.pool.write(at + PoolState::BOOT_ID, &boot_id);
     core.set_word(at + PoolState::PID, u64::from(std::process::id()));
@@ -192,6 +186,7 @@ fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) {
     );
     core.pool.flush(at, 8);
     core.pool.fence();
+    Ok(core.pool.sync()?)
 }
 
 /// The check of what a clean close saved beside the live map.

@@ -1,0 +1,156 @@
+//! What an opening accepts, what it refuses, and why.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use vellum::{CreateOptions, Error, Pool, PoolOptions};
+use vellum_layout::{PoolState, Superblock, SuperblockError};
+use zerocopy::IntoBytes;
+
+const BLOCK: usize = 4096;
+
+struct Image {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+/// A pool with a file, closed.
+fn image() -> Image {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::create(&path, &CreateOptions::new(8 << 20)).unwrap();
+    pool.volume().write("/f", b"kept").unwrap();
+    pool.close().unwrap();
+    Image { _dir: dir, path }
+}
+
+fn superblock(path: &Path) -> Superblock {
+    Superblock::unseal(&fs::read(path).unwrap()[..BLOCK]).unwrap()
+}
+
+impl Image {
+    fn patch(&self, patch: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = fs::read(&self.path).unwrap();
+        patch(&mut bytes);
+        fs::write(&self.path, bytes).unwrap();
+    }
+
+    /// Changes every copy of the superblock as a later release might, checksum and all.
+    fn rewrite(&self, change: impl Fn(&mut Superblock)) {
+        let mut new = superblock(&self.path);
+        change(&mut new);
+        new.seal();
+        self.patch(|bytes| {
+            for at in [0, BLOCK, bytes.len() - BLOCK] {
+                bytes[at..at + BLOCK].copy_from_slice(new.as_bytes());
+            }
+        });
+    }
+
+    fn open(&self, read_only: bool) -> Result<Pool, Error> {
+        let options = PoolOptions {
+            read_only,
+            ..PoolOptions::default()
+        };
+        Pool::open(&self.path, &options)
+    }
+
+    #[track_caller]
+    fn assert_reads(&self, read_only: bool) {
+        let pool = self.open(read_only).unwrap();
+        assert_eq!(pool.volume().read("/f").unwrap(), b"kept");
+    }
+}
+
+#[test]
+fn a_later_version_is_refused_with_the_reason() {
+    let image = image();
+    image.rewrite(|sb| sb.version = 2);
+    for read_only in [false, true] {
+        let error = image.open(read_only).unwrap_err();
+        let known = matches!(error, Error::Superblock(SuperblockError::Version(2)));
+        assert!(known, "{error}");
+        assert_eq!(error.errno(), libc::EOPNOTSUPP);
+    }
+}
+
+#[test]
+fn unknown_features_refuse_or_forbid_changes() {
+    let image = image();
+    image.rewrite(|sb| sb.incompatible = 1 << 40);
+    for read_only in [false, true] {
+        let error = image.open(read_only).unwrap_err();
+        let known =
+            matches!(error, Error::Superblock(SuperblockError::Features(bits)) if bits == 1 << 40);
+        assert!(known, "{error}");
+    }
+    image.rewrite(|sb| (sb.incompatible, sb.read_only_compatible) = (0, 4));
+    let error = image.open(false).unwrap_err();
+    let known = matches!(
+        error,
+        Error::Superblock(SuperblockError::ReadOnlyFeatures(4))
+    );
+    assert!(known, "{error}");
+    assert_eq!(error.errno(), libc::EROFS);
+    image.assert_reads(true);
+    image.rewrite(|sb| (sb.read_only_compatible, sb.compatible) = (0, 4));
+    image.assert_reads(false);
+}
+
+#[test]
+fn any_sealed_copy_opens_the_pool() {
+    let image = image();
+    // The version is not believed before the checksum fits.
+    image.patch(|bytes| bytes[8] = 9);
+    image.assert_reads(false);
+    image.patch(|bytes| bytes[BLOCK..2 * BLOCK].fill(0xFF));
+    image.assert_reads(false);
+    image.patch(|bytes| {
+        let last = bytes.len() - BLOCK;
+        bytes[last + 200] ^= 1;
+    });
+    let error = image.open(true).unwrap_err();
+    let known = matches!(error, Error::Superblock(SuperblockError::Damaged));
+    assert!(known, "{error}");
+}
+
+#[test]
+fn the_latest_copy_counts_even_if_it_is_a_later_version() {
+    let image = image();
+    image.patch(|bytes| {
+        let mut newer = Superblock::unseal(&bytes[..BLOCK]).unwrap();
+        (newer.version, newer.sequence) = (2, newer.sequence + 1);
+        newer.seal();
+        bytes[BLOCK..2 * BLOCK].copy_from_slice(newer.as_bytes());
+    });
+    let error = image.open(false).unwrap_err();
+    let known = matches!(error, Error::Superblock(SuperblockError::Version(2)));
+    assert!(known, "{error}");
+}
+
+#[test]
+fn a_damaged_state_word_forbids_changes() {
+    for bit in [0, 8, 31, 40] {
+        let image = image();
+        let at = (superblock(&image.path).state_at + PoolState::WORD) as usize;
+        image.patch(|bytes| bytes[at + bit / 8] ^= 1 << (bit % 8));
+        let error = image.open(false).unwrap_err();
+        assert_eq!(error.errno(), libc::EUCLEAN, "{error}");
+        image.assert_reads(true);
+    }
+}
+
+/// The disk may get the pages of a file in any order: if changes got there and the state word did
+/// not, the next opening would believe a live map that is void.
+#[test]
+fn a_file_knows_that_it_is_open_before_anything_changes() {
+    let image = image();
+    let syncs = || vellum::media::count::of_this_thread().syncs;
+    let before = syncs();
+    let pool = image.open(false).unwrap();
+    assert_eq!(syncs() - before, 1);
+    pool.close().unwrap();
+    let before = syncs();
+    drop(image.open(true).unwrap());
+    assert_eq!(syncs(), before, "nothing is written for readers");
+}
