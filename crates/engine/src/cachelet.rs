@@ -33,8 +33,10 @@ pub(crate) mod field {
     pub(crate) const OWNER: u64 = 16;
     /// Link count (files: names; directories: 2 + subdirectories).
     pub(crate) const LINKS: u64 = 24;
-    /// Size in bytes.
+    /// Size in bytes. Not of directories.
     pub(crate) const SIZE: u64 = 32;
+    /// Directories: renames in it whose stores listings may see in part; see [`SIZE`].
+    pub(crate) const MOVING: u64 = 32;
     /// Modification time.
     pub(crate) const MTIME: u64 = 40;
     /// Change time.
@@ -354,7 +356,13 @@ impl<M: Memories> Core<M> {
         self.set(made, field::IDENTITY, inode.identity);
         self.set(made, field::OWNER, inode.owner);
         self.set(made, field::LINKS, u64::from(links.links()));
-        self.set(made, field::SIZE, inode.size);
+        if IdentityWord(inode.identity).kind() == Some(FileKind::Directory) {
+            // Above the generations of all earlier cachelets of the directory: they began with an
+            // earlier epoch, and each compaction waits for several.
+            self.set(made, field::DEAD, self.epoch() << 32);
+        } else {
+            self.set(made, field::SIZE, inode.size);
+        }
         self.set(made, field::MTIME, inode.mtime as u64);
         self.set(made, field::CTIME, inode.ctime as u64);
         self.set(made, field::ATIME, inode.atime as u64);

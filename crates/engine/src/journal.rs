@@ -82,7 +82,18 @@ impl<M: Memories> Op<'_, M> {
 
     /// Stores what the committed record says, durably.
     pub(crate) fn journal_apply(&self, record: &Record) {
-        apply(self.core, record.pairs());
+        self.journal_store(record);
+        self.journal_settle(record);
+    }
+
+    /// The first half of [`Self::journal_apply`]: the stores.
+    pub(crate) fn journal_store(&self, record: &Record) {
+        store(self.core, record.pairs());
+    }
+
+    /// The second half of [`Self::journal_apply`]: makes them durable.
+    pub(crate) fn journal_settle(&self, record: &Record) {
+        flush(self.core, record.pairs());
         self.core.pool.fence();
     }
 
@@ -92,10 +103,16 @@ impl<M: Memories> Op<'_, M> {
     }
 }
 
-fn apply<M: Memories>(core: &Core<M>, pairs: &[JournalPair]) {
-    let mut dirty = u64::MAX;
+fn store<M: Memories>(core: &Core<M>, pairs: &[JournalPair]) {
     for pair in pairs.iter().filter(|pair| pair.witnessed().is_none()) {
         core.set_word(pair.at, pair.value);
+    }
+}
+
+/// Flushes what was stored, each line once where its pairs adjoin.
+fn flush<M: Memories>(core: &Core<M>, pairs: &[JournalPair]) {
+    let mut dirty = u64::MAX;
+    for pair in pairs.iter().filter(|pair| pair.witnessed().is_none()) {
         let line = pair.at / LINE_BYTES;
         if dirty != u64::MAX && dirty != line {
             core.pool.flush(dirty * LINE_BYTES, LINE_BYTES);
@@ -132,7 +149,8 @@ pub(crate) fn recover_slot<M: Memories>(core: &Core<M>, slot: u32) -> Result<boo
                 ));
             }
         }
-        apply(core, pairs);
+        store(core, pairs);
+        flush(core, pairs);
         core.pool.fence();
     }
     retire(core, slot);

@@ -406,8 +406,15 @@ impl<M: Memories> Core<M> {
             self.set_word(at + Inode::LINKS, links.0);
             self.pool.flush(at + Inode::LINKS, 8);
         }
-        self.set_word(at + Inode::MTIME, self.get(file, field::MTIME));
-        self.set_word(at + Inode::CTIME, self.get(file, field::CTIME));
+        loop {
+            // Until what is stored is what there is: whoever stores last has looked last.
+            let times = [field::MTIME, field::CTIME].map(|time| self.get(file, time));
+            self.set_word(at + Inode::MTIME, times[0]);
+            self.set_word(at + Inode::CTIME, times[1]);
+            if [field::MTIME, field::CTIME].map(|time| self.get(file, time)) == times {
+                break;
+            }
+        }
         self.pool.flush(at + Inode::MTIME, 16);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vellum_layout::FileKind;
 use vellum_media::Memories;
 
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, field, flag};
 use crate::error::{Error, Result};
 use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
 use crate::namespace::{DirEntry, ListHint, NewInode, Removal, Rename};
@@ -49,6 +49,9 @@ impl<M: Memories> Fs<M> {
     fn check_dir(&self, op: &Op<'_, M>, cred: &Cred, dir: Cachelet) -> Result<()> {
         if op.core.kind(dir) != FileKind::Directory {
             return Err(Error::NotDirectory);
+        }
+        if op.core.has_flag(dir, flag::UNLINKED) {
+            return Err(Error::NotFound);
         }
         op.core
             .check_access(cred, dir, Access::WRITE | Access::EXECUTE)

@@ -152,12 +152,11 @@ impl<M: Memories> Fs<M> {
         if core.ino(dir) == ROOT_SLOT {
             return Ok(self.root);
         }
-        let above = core.load_cachelet(op, core.word(core.inode_at(dir) + Inode::PARENT))?;
         // Above a removed directory there may be another one, or something else with its number.
-        if core.kind(above) != FileKind::Directory || core.has_flag(above, flag::UNLINKED) {
+        if core.has_flag(dir, flag::UNLINKED) {
             return Err(Error::NotFound);
         }
-        Ok(above)
+        core.load_cachelet(op, core.word(core.inode_at(dir) + Inode::PARENT))
     }
 
     /// The target of a symbolic link.

@@ -188,7 +188,8 @@ impl<M: Memories> Op<'_, M> {
             return Ok(());
         }
         core.set(dir, field::TAIL, tail.0);
-        core.set(dir, field::DEAD, dead);
+        let generation = core.get(dir, field::DEAD) >> 32 << 32;
+        core.set(dir, field::DEAD, generation | dead);
         core.set(dir, field::LINKS, 2 + subdirectories);
         core.set(dir, field::CHILDREN, children << 1);
         core.raise_flag(dir, flag::COUNTED);

@@ -13,7 +13,7 @@ use super::log::Claim;
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::error::{Error, Result};
 use crate::namespace::NewInode;
-use crate::slots::{Op, pause};
+use crate::slots::{Op, Tally, pause};
 
 /// An entry written to the pool but not yet named by a log.
 pub(crate) struct Draft {
@@ -32,7 +32,8 @@ struct Place {
     claim: Claim,
 }
 
-/// Gives everything back if creation ends early.
+/// Gives everything back if creation ends early. What was in the index was never readable there, so
+/// that nobody went by it.
 struct Undo<'o, 'a, M: Memories> {
     op: &'o Op<'a, M>,
     dir: Cachelet,
@@ -40,6 +41,8 @@ struct Undo<'o, 'a, M: Memories> {
     text: Option<(u64, u64)>,
     entry: Option<(u64, u64)>,
     cachelet: Option<Cachelet>,
+    /// The inode was written, and so made known by its number.
+    written: Option<Cachelet>,
 }
 
 impl<M: Memories> Drop for Undo<'_, '_, M> {
@@ -57,6 +60,14 @@ impl<M: Memories> Drop for Undo<'_, '_, M> {
         }
         if let Some(cachelet) = self.cachelet {
             core.free_cachelet(cachelet);
+        }
+        if let Some(cachelet) = self.written {
+            // Somebody may have come by it: it goes the way of a file whose last name was removed.
+            self.op.count(Tally::Inodes, 1);
+            core.raise_flag(cachelet, flag::UNLINKED);
+            if core.drop_refs(cachelet, NAME_ONE) == 0 {
+                core.queue_work(cachelet);
+            }
         }
         self.op.leave_children(self.dir);
     }
@@ -80,6 +91,7 @@ impl<M: Memories> Op<'_, M> {
             text: None,
             entry: None,
             cachelet: None,
+            written: None,
         };
         let cachelet = core.take_cachelet(self)?;
         undo.cachelet = Some(cachelet);
@@ -92,6 +104,8 @@ impl<M: Memories> Op<'_, M> {
         undo.text = text;
         let now = self.change_time(dir);
         let generation = self.write_inode(ino, dir, new, now, cachelet, text);
+        (undo.inode, undo.text, undo.cachelet) = (None, None, None);
+        undo.written = Some(cachelet);
         let target = TargetWord::new(ino, new.kind);
         let draft = self.write_entry(dir, name, place, target, generation, now);
 
@@ -102,7 +116,7 @@ impl<M: Memories> Op<'_, M> {
         };
         std::mem::forget(undo);
         core.pool.fence();
-        self.log_write(&draft);
+        self.log_write(&draft, pair);
         self.note_change(dir, now, i64::from(new.kind == FileKind::Directory));
         core.index_release(pair, value.with(ValueWord::READABLE));
         Ok(cachelet)
@@ -301,12 +315,14 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Names a durable entry in the log: the commit point of creation. The word is marked as
-    /// pending until it is durable, so that listings do not show what may not survive.
-    fn log_write(&self, draft: &Draft) {
+    /// pending until it is durable, so that listings do not show what may not survive. Listings show
+    /// the name before its pair is readable: lookups wait meanwhile.
+    fn log_write(&self, draft: &Draft, pair: Pair) {
         let core = self.core;
         core.set_word(draft.claim.at, LogWord::pending(draft.entry).0);
         core.pool.flush(draft.claim.at, 8);
         core.pool.fence();
+        core.index_release(pair, pair.value.with(ValueWord::RENAMING));
         core.set_word(draft.claim.at, LogWord::settled(draft.entry).0);
     }
 
@@ -322,6 +338,7 @@ impl<M: Memories> Op<'_, M> {
             text: None,
             entry: None,
             cachelet: None,
+            written: None,
         };
         let identity = core.identity(target);
         let kind = core.kind(target);
@@ -329,22 +346,22 @@ impl<M: Memories> Op<'_, M> {
         let word = TargetWord::new(core.ino(target), kind);
         let draft = self.draft_entry(dir, name, word, identity.generation(), now)?;
         undo.entry = Some((draft.entry, draft.slots));
-        self.raise_links(target)?;
-        core.add_refs(target, NAME_ONE);
         let value = ValueWord::of_cachelet(target, kind);
-        let pair = match self.insert_new(dir, name, token, draft.entry, value) {
-            Ok(Some(pair)) => pair,
-            other => {
-                // All other names may have been removed meanwhile.
-                self.name_gone(target, core.get(target, field::CTIME) as i64);
-                drop(undo);
-                other?;
-                return self.link(dir, name, target);
-            }
+        let Some(pair) = self.insert_new(dir, name, token, draft.entry, value)? else {
+            drop(undo);
+            return self.link(dir, name, target);
         };
-        std::mem::forget(undo);
         core.pool.fence();
-        self.log_write(&draft);
+        // The name exists as soon as it is counted, which fails if all others are gone. Lookups of
+        // it wait from before that until it is there.
+        core.index_release(pair, value.with(ValueWord::RENAMING));
+        if let Err(error) = self.raise_links(target) {
+            self.index_remove(pair);
+            return Err(error);
+        }
+        std::mem::forget(undo);
+        core.add_refs(target, NAME_ONE);
+        self.log_write(&draft, pair);
         self.note_change(dir, now, 0);
         self.store_links(target, now);
         core.index_release(pair, value.with(ValueWord::READABLE));
@@ -369,10 +386,15 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// One name fewer; gives how many are left.
+    /// One name fewer; gives how many are left. A directory has one, and loses its own `.` with it.
     pub(crate) fn lower_links(&self, target: Cachelet) -> u64 {
-        let at = self.core.cachelet_at(target, field::LINKS);
-        self.core.arena.fetch_add(at, u64::MAX).wrapping_sub(1)
+        let core = self.core;
+        if core.kind(target) == FileKind::Directory {
+            core.set(target, field::LINKS, 0);
+            return 0;
+        }
+        let at = core.cachelet_at(target, field::LINKS);
+        core.arena.fetch_add(at, u64::MAX).wrapping_sub(1)
     }
 
     /// Writes the link count and change time of a file to its inode. Flushed; the next fence makes

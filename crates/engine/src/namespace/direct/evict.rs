@@ -43,11 +43,13 @@ pub(super) fn evict<M: Memories>(core: &Core<M>, urgent: bool) -> Result<u64> {
     if last == 0 {
         return Ok(0);
     }
-    // An urgent caller may need the second chances of all to run out.
-    let rounds = if urgent { 2 * last.div_ceil(ROUND) } else { 1 };
+    // In a hurry the hand goes round twice, and the second time there are no second chances: lookups
+    // beside it could go on giving them.
+    let once = last.div_ceil(ROUND);
+    let rounds = if urgent { 2 * once } else { 1 };
     let mut given_back = 0;
-    for _ in 0..rounds {
-        given_back += evict_round(core, last)?;
+    for round in 0..rounds {
+        given_back += evict_round(core, last, round >= once)?;
         if urgent && !is_scarce(core) {
             break;
         }
@@ -62,7 +64,7 @@ fn is_scarce<M: Memories>(core: &Core<M>) -> bool {
         || word(header::OVERFLOW_USED) > core.map.overflow_count / 8 * 7
 }
 
-fn evict_round<M: Memories>(core: &Core<M>, last: u64) -> Result<u64> {
+fn evict_round<M: Memories>(core: &Core<M>, last: u64, strict: bool) -> Result<u64> {
     let hand = core.arena.load(header::EVICT_HAND, Ordering::Relaxed);
     let count = ROUND.min(last);
     let candidates: Vec<_> = (0..count)
@@ -71,7 +73,7 @@ fn evict_round<M: Memories>(core: &Core<M>, last: u64) -> Result<u64> {
     core.arena
         .store(header::EVICT_HAND, (hand + count) % last, Ordering::Relaxed);
     for &dir in &candidates {
-        if is_cold_directory(core, dir) {
+        if is_cold_directory(core, dir, strict) {
             unindex(&core.op_begin(), dir)?;
         }
     }
@@ -103,11 +105,12 @@ fn evict_round<M: Memories>(core: &Core<M>, last: u64) -> Result<u64> {
 }
 
 /// Whether a cachelet is that of an indexed directory without a second chance left.
-fn is_cold_directory<M: Memories>(core: &Core<M>, dir: Cachelet) -> bool {
+fn is_cold_directory<M: Memories>(core: &Core<M>, dir: Cachelet, strict: bool) -> bool {
+    let warm = if strict { 0 } else { flag::TOUCHED };
     core.ino(dir) != 0
         && core.kind(dir) == FileKind::Directory
         && core.has_flag(dir, flag::INDEXED)
-        && core.clear_flag(dir, flag::TOUCHED) & (flag::TOUCHED | flag::UNLINKED) == 0
+        && core.clear_flag(dir, flag::TOUCHED) & (warm | flag::UNLINKED) == 0
 }
 
 /// Takes a directory's pairs out of the index.

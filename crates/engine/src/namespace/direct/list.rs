@@ -9,7 +9,7 @@ use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::{DirEntry, ListHint};
-use crate::slots::Op;
+use crate::slots::{Op, pause};
 
 /// Log words between the entry being read and the one being prefetched.
 const AHEAD: u64 = 6;
@@ -42,6 +42,11 @@ impl<M: Memories> Op<'_, M> {
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
         let core = self.core;
+        let mut tries = 0;
+        while core.get(dir, field::MOVING) != 0 {
+            // A listing before this one may have seen a part of a rename.
+            pause(&core.arena, &mut tries);
+        }
         let owner = core.ino(dir);
         let verify = !core.has_flag(dir, flag::INDEXED);
         let generation = core.get(dir, field::DEAD) >> 32;

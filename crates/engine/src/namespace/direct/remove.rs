@@ -106,12 +106,15 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let now = self.change_time(dir);
         let life = core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
+        // From the life word on listings miss the name: lookups wait until all do.
+        core.index_release(pair, pair.value.with(ValueWord::RENAMING));
         core.set_word(life, LifeWord::dead(now).0);
         core.pool.flush(life, 8);
         core.pool.fence();
-        self.index_remove(pair);
+        let left = self.lower_links(victim);
         self.entry_died(dir, now, core.kind(victim));
-        self.name_gone(victim, now);
+        self.index_remove(pair);
+        self.name_gone(victim, left, now);
     }
 
     /// Accounts for an entry of `dir` that was durably removed.
@@ -126,17 +129,10 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// A name of `victim` is gone: lowers its link count and, at zero, leaves the rest to the
-    /// background (or, while it is open, to the last close).
-    pub(crate) fn name_gone(&self, victim: Cachelet, now: i64) {
+    /// A name of `victim` is gone, and counted out, so that `left` are left: at zero the rest is
+    /// left to the background (or, while it is open, to the last close).
+    pub(crate) fn name_gone(&self, victim: Cachelet, left: u64, now: i64) {
         let core = self.core;
-        let left = match core.kind(victim) {
-            FileKind::Directory => {
-                core.set(victim, field::LINKS, 0);
-                0
-            }
-            _ => self.lower_links(victim),
-        };
         if left > 0 {
             self.store_links(victim, now);
             // Whoever took the last name away may have seen this one still counted.

@@ -7,7 +7,7 @@ use vellum_media::{Memories, Memory, Persistent};
 use super::Name;
 use super::create::Draft;
 use super::index::{EntryWord, Key, Pair, ValueWord};
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, field, flag};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 use crate::journal::Record;
@@ -133,6 +133,10 @@ impl<M: Memories> Op<'_, M> {
     fn check_rename(&self, rename: &Rename<'_>, ends: &Ends, allow: Allow<'_>) -> Result<bool> {
         let core = self.core;
         let is_dir = |cachelet| core.kind(cachelet) == FileKind::Directory;
+        // A removed directory lies nowhere: what was above it may have become something else.
+        if core.has_flag(rename.to_dir, flag::UNLINKED) {
+            return Err(Error::NotFound);
+        }
         if rename.no_replace && ends.to.is_some() {
             return Err(Error::Exists);
         }
@@ -258,16 +262,14 @@ impl<M: Memories> Op<'_, M> {
         self.record_parent(&mut record, rename, ends.source);
         self.journal_commit(&record);
         self.finish_moved(ends.source, now);
-        self.journal_apply(&record);
-        self.journal_retire();
         // Lookups wait for both names until the old one is gone and the new one is there.
-        let there = value.with(ValueWord::READABLE);
-        core.index_release(new, there.with(ValueWord::RENAMING));
-        self.index_remove(from);
-        core.index_release(new, there);
+        core.index_release(new, value.with(ValueWord::RENAMING));
+        self.carry_out(rename, &record);
         let kind = core.kind(ends.source);
         self.note_change(rename.to_dir, now, i64::from(kind == FileKind::Directory));
         self.entry_died(rename.from_dir, now, kind);
+        self.index_remove(from);
+        core.index_release(new, value.with(ValueWord::READABLE));
         Ok(true)
     }
 
@@ -305,8 +307,10 @@ impl<M: Memories> Op<'_, M> {
         self.record_parent(&mut record, rename, ends.source);
         self.journal_commit(&record);
         self.finish_moved(ends.source, now);
-        self.journal_apply(&record);
-        self.journal_retire();
+        self.carry_out(rename, &record);
+        let left = self.lower_links(victim);
+        self.entry_died(rename.from_dir, now, kind);
+        self.entry_changed(rename.to_dir, now, kind, core.kind(victim));
         self.index_remove(from);
         let key = Key::new(core.ino(rename.to_dir), to.hash);
         let value = from.value.without(ValueWord::RENAMING);
@@ -316,14 +320,7 @@ impl<M: Memories> Op<'_, M> {
             value.with(ValueWord::RENAMING),
         );
         core.index_release(old, value);
-        self.entry_died(rename.from_dir, now, kind);
-        // One entry came and one went in the new directory.
-        self.core
-            .arena
-            .fetch_add(core.cachelet_at(rename.to_dir, field::CHILDREN), 2);
-        self.note_change(rename.to_dir, now, i64::from(kind == FileKind::Directory));
-        self.entry_died(rename.to_dir, now, core.kind(victim));
-        self.name_gone(victim, now);
+        self.name_gone(victim, left, now);
         Ok(true)
     }
 
@@ -366,8 +363,10 @@ impl<M: Memories> Op<'_, M> {
         self.journal_commit(&record);
         self.finish_moved(source, now);
         self.finish_moved(target, now);
-        self.journal_apply(&record);
-        self.journal_retire();
+        self.carry_out(rename, &record);
+        let (source_kind, target_kind) = (core.kind(source), core.kind(target));
+        self.entry_changed(rename.from_dir, now, target_kind, source_kind);
+        self.entry_changed(rename.to_dir, now, source_kind, target_kind);
         let clear = |pair: Pair| pair.value.without(ValueWord::RENAMING);
         let first_word = EntryWord::new(
             Key::new(core.ino(rename.from_dir), from.hash),
@@ -379,16 +378,33 @@ impl<M: Memories> Op<'_, M> {
         core.index_set(second, second_word, first.value);
         core.index_release(first, clear(second));
         core.index_release(second, clear(first));
-        for (dir, came, went) in [
-            (rename.from_dir, target, source),
-            (rename.to_dir, source, target),
-        ] {
-            core.arena
-                .fetch_add(core.cachelet_at(dir, field::CHILDREN), 2);
-            self.note_change(dir, now, i64::from(core.kind(came) == FileKind::Directory));
-            self.entry_died(dir, now, core.kind(went));
-        }
         Ok(true)
+    }
+
+    /// Accounts for an entry of `dir` that came and one that went under the same name.
+    fn entry_changed(&self, dir: Cachelet, now: i64, came: FileKind, went: FileKind) {
+        let core = self.core;
+        core.arena
+            .fetch_add(core.cachelet_at(dir, field::CHILDREN), 2);
+        self.note_change(dir, now, i64::from(came == FileKind::Directory));
+        self.entry_died(dir, now, went);
+    }
+
+    /// Applies and retires a committed record. Listings that begin while its stores are under way
+    /// wait, because an earlier one may have seen some of them.
+    fn carry_out(&self, rename: &Rename<'_>, record: &Record) {
+        let moving = |count: u64| {
+            let to_dir = Some(rename.to_dir).filter(|&dir| dir != rename.from_dir);
+            for dir in std::iter::once(rename.from_dir).chain(to_dir) {
+                let at = self.core.cachelet_at(dir, field::MOVING);
+                self.core.arena.fetch_add(at, count);
+            }
+        };
+        moving(1);
+        self.journal_store(record);
+        moving(1u64.wrapping_neg());
+        self.journal_settle(record);
+        self.journal_retire();
     }
 
     /// Flags two names in the order of their places, so that two renames cannot wait for each
