@@ -1,7 +1,7 @@
 //! Pools to test on: mapped memory as in production, and the simulated pool, behind one trait.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use vellum::media::{
     HeapMemory, MappedArena, MappedPool, Memories, Memory, Persistent, Real, SimPool, Simulated,
@@ -112,6 +112,23 @@ pub(crate) fn image_of<M: Memories>(fs: &Fs<M>) -> Vec<u8> {
     let mut image = vec![0; fs.pool().len() as usize];
     fs.pool().read(0, &mut image);
     image
+}
+
+/// Runs `body` while another thread does `work`, which ends when it is told to stop: at the end of
+/// `body`, however that ends.
+pub(crate) fn beside<T>(work: impl FnOnce(&AtomicBool) + Send, body: impl FnOnce() -> T) -> T {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| work(&stop));
+        let _stop = Stop(&stop);
+        body()
+    })
 }
 
 /// How sound an image must be.

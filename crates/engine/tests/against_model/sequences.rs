@@ -236,7 +236,7 @@ impl<M: Kit> Pair<M> {
 }
 
 /// `chown` of nothing reaches no file system.
-fn is_expressible(op: &Op) -> bool {
+pub(crate) fn is_expressible(op: &Op) -> bool {
     !matches!(
         op,
         Op::Chown {
@@ -293,12 +293,10 @@ fn run<M: Kit>((shape, steps): &Case) -> Verdict {
     verdict
 }
 
-/// How many cases to run: the default, or what `VELLUM_CASES` says.
+/// How many cases to run: what `VELLUM_CASES` says, or the default, `VELLUM_LONG_CHECKS` times.
 pub(crate) fn case_count(default: u32) -> u32 {
-    let asked = std::env::var("VELLUM_CASES")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    asked.unwrap_or(default)
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    number("VELLUM_CASES").unwrap_or_else(|| default * number("VELLUM_LONG_CHECKS").unwrap_or(1))
 }
 
 /// The seed of all random choices: fixed, or what `VELLUM_SEED` says.

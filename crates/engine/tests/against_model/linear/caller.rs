@@ -1,0 +1,211 @@
+//! A thread that calls at random, and writes down what it called.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use vellum::{Cred, Error, FileKind, Fs, ListPosition, Node, RenameFlags};
+
+use super::history::{Answer, Call, Event, Ident, NAMES, Outcome, Place};
+use crate::kit::Kit;
+use crate::random::Random;
+
+const PLAIN: u32 = 0;
+const NO_REPLACE: u32 = 1;
+const EXCHANGE: u32 = 2;
+
+/// Which calls there are, beside those on names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Also {
+    /// Listings.
+    Lists,
+    /// Link counts. They and listings agree with names, but not at once with each other.
+    Counts,
+}
+
+/// One thread's view of a directory and of what it found there.
+pub(super) struct Caller<M: Kit> {
+    pub(super) fs: Arc<Fs<M>>,
+    /// The directory first, then what was made or found in it.
+    pub(super) held: Vec<Node<M>>,
+    pub(super) thread: usize,
+    pub(super) clock: Arc<AtomicU64>,
+    pub(super) events: Vec<Event>,
+}
+
+pub(super) fn ident<M: Kit>(node: &Node<M>) -> Ident {
+    (node.ino(), node.generation())
+}
+
+impl<M: Kit> Caller<M> {
+    pub(super) fn new(
+        fs: &Arc<Fs<M>>,
+        dir: &Node<M>,
+        thread: usize,
+        clock: &Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            fs: Arc::clone(fs),
+            held: vec![dir.clone()],
+            thread,
+            clock: Arc::clone(clock),
+            events: Vec::new(),
+        }
+    }
+
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn record(&mut self, call: Call, run: impl FnOnce(&mut Self) -> Result<Answer, Error>) {
+        let begin = self.tick();
+        let outcome: Outcome = run(self).map_err(|error| error.errno());
+        let end = self.tick();
+        self.events.push(Event {
+            thread: self.thread,
+            call,
+            outcome,
+            begin,
+            end,
+        });
+    }
+
+    fn place(&self, dir: usize, name: usize) -> Place {
+        Place {
+            dir: ident(&self.held[dir]),
+            name,
+        }
+    }
+
+    fn keep(&mut self, node: Node<M>) -> Answer {
+        let ident = ident(&node);
+        self.held.push(node);
+        Answer::Inode(ident)
+    }
+
+    fn make(&mut self, dir: usize, name: usize, is_dir: bool) {
+        let at = self.place(dir, name);
+        self.record(Call::Make { at, is_dir }, |me| {
+            let (cred, name) = (Cred::root(), NAMES[name].as_bytes());
+            let made = if is_dir {
+                me.fs.mkdir(&cred, &me.held[dir], name, 0o755)
+            } else {
+                let kind = FileKind::File;
+                me.fs.mknod(&cred, &me.held[dir], name, kind, 0o644, 0)
+            };
+            made.map(|node| me.keep(node))
+        });
+    }
+
+    pub(super) fn remove(&mut self, dir: usize, name: usize, is_dir: bool) {
+        let at = self.place(dir, name);
+        self.record(Call::Remove { at, is_dir }, |me| {
+            let remove = if is_dir { Fs::rmdir } else { Fs::unlink };
+            let name = NAMES[name].as_bytes();
+            remove(&me.fs, &Cred::root(), &me.held[dir], name).map(|()| Answer::Done)
+        });
+    }
+
+    fn rename(&mut self, from: (usize, usize), to: (usize, usize), flags: u32) {
+        let call = Call::Rename {
+            from: self.place(from.0, from.1),
+            to: self.place(to.0, to.1),
+            flags,
+        };
+        self.record(call, |me| {
+            let (from_dir, to_dir) = (&me.held[from.0], &me.held[to.0]);
+            let [from, to] = [from.1, to.1].map(|name| NAMES[name].as_bytes());
+            let flags = RenameFlags::from_bits_retain(flags);
+            me.fs
+                .rename(&Cred::root(), from_dir, from, to_dir, to, flags)
+                .map(|()| Answer::Done)
+        });
+    }
+
+    fn link(&mut self, inode: usize, to: (usize, usize)) {
+        let call = Call::Link {
+            inode: ident(&self.held[inode]),
+            to: self.place(to.0, to.1),
+        };
+        self.record(call, |me| {
+            let name = NAMES[to.1].as_bytes();
+            me.fs
+                .link(&Cred::root(), &me.held[inode], &me.held[to.0], name)
+                .map(|()| Answer::Done)
+        });
+    }
+
+    pub(super) fn lookup(&mut self, dir: usize, name: usize) {
+        let at = self.place(dir, name);
+        self.record(Call::Lookup { at }, |me| {
+            let name = NAMES[name].as_bytes();
+            let found = me.fs.lookup(&Cred::root(), &me.held[dir], name)?;
+            Ok(me.keep(found))
+        });
+    }
+
+    pub(super) fn count(&mut self, inode: usize) {
+        let call = Call::Count {
+            inode: ident(&self.held[inode]),
+        };
+        self.record(call, |me| {
+            let attr = me.fs.attr(&me.held[inode])?;
+            Ok(Answer::Links(attr.nlink))
+        });
+    }
+
+    pub(super) fn list(&mut self, dir: usize) {
+        let begin = self.tick();
+        let mut found = [const { Vec::new() }; NAMES.len()];
+        let mut each = |entry: vellum::DirEntry<'_>| {
+            let name = NAMES.iter().position(|name| name.as_bytes() == entry.name);
+            found[name.expect("nobody makes other names")].push(entry.ino);
+            true
+        };
+        let mut position = ListPosition::default();
+        let listed = self.fs.list(&self.held[dir], 0, &mut position, &mut each);
+        listed.expect("the directory can be listed");
+        let end = self.tick();
+        for (name, inodes) in found.iter().enumerate() {
+            // A name is given twice, for what it was and what it is, if it was replaced meanwhile.
+            if inodes.len() < 2 {
+                self.events.push(Event {
+                    thread: self.thread,
+                    call: Call::Observe {
+                        at: self.place(dir, name),
+                    },
+                    outcome: Ok(Answer::Seen(inodes.first().copied())),
+                    begin,
+                    end,
+                });
+            }
+        }
+    }
+
+    /// Something held that is a directory: most often the first.
+    fn some_dir(&self, random: &mut Random) -> usize {
+        let which = random.below(2 * self.held.len() as u64) as usize;
+        let held = self.held.get(which);
+        if held.is_some_and(|node| node.kind() == FileKind::Directory) {
+            which
+        } else {
+            0
+        }
+    }
+
+    pub(super) fn random_call(&mut self, random: &mut Random, also: Also) {
+        let names = NAMES.len() as u64;
+        let (dir, name) = (self.some_dir(random), random.below(names) as usize);
+        let other = (self.some_dir(random), random.below(names) as usize);
+        let inode = random.below(self.held.len() as u64) as usize;
+        let flags = [PLAIN, PLAIN, PLAIN, NO_REPLACE, EXCHANGE, EXCHANGE][random.below(6) as usize];
+        match random.below(16) {
+            0..=3 => self.make(dir, name, random.below(3) == 0),
+            4..=6 => self.remove(dir, name, random.below(3) == 0),
+            7..=9 => self.rename((dir, name), other, flags),
+            10 | 11 => self.link(inode, other),
+            12 | 13 => self.lookup(dir, name),
+            _ if also == Also::Lists => self.list(dir),
+            _ => self.count(inode),
+        }
+    }
+}

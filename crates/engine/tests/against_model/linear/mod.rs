@@ -1,0 +1,248 @@
+//! Linearizability of names: small histories of a few threads in one directory and what they make
+//! below it, each of which must have an order of its calls that fits what they answered and when
+//! they ran.
+
+mod caller;
+mod history;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use vellum::media::{LatencyModel, Real, Simulated};
+use vellum::{Cred, FileKind, Fs, Node};
+
+use super::kit::{Kit, Shape, Soundness, beside, check_open};
+use super::random::Random;
+use super::sequences::case_count;
+use super::shuttled::{Shuttled, explore};
+use caller::{Also, Caller, ident};
+use history::{Event, LAST, NAMES, State, is_linearizable};
+
+/// A directory that some threads share, with their clock and what they called.
+struct Shared<M: Kit> {
+    fs: Arc<Fs<M>>,
+    dir: Node<M>,
+    clock: Arc<AtomicU64>,
+    history: Mutex<Vec<Event>>,
+}
+
+impl<M: Kit> Shared<M> {
+    fn new(fs: &Arc<Fs<M>>) -> Self {
+        let dir = fs.mkdir(&Cred::root(), &fs.root(), b"shared", 0o755);
+        Self {
+            fs: Arc::clone(fs),
+            dir: dir.expect("there is room"),
+            clock: Arc::default(),
+            history: Mutex::default(),
+        }
+    }
+
+    /// What one thread does.
+    fn call(&self, thread: usize, calls: usize, random: &mut Random, also: Also) {
+        let mut caller = Caller::new(&self.fs, &self.dir, thread, &self.clock);
+        for _ in 0..calls {
+            for _ in 0..random.below(200) {
+                std::hint::spin_loop();
+            }
+            caller.random_call(random, also);
+        }
+        let mut history = self.history.lock().expect("no thread failed");
+        history.append(&mut caller.events);
+    }
+
+    /// Looks everything over once more, when nobody changes it, judges, and removes it.
+    fn end_round(&self, story: &str) {
+        let mut caller = Caller::new(&self.fs, &self.dir, LAST, &self.clock);
+        let mut seen = 0;
+        while seen < caller.held.len() {
+            if caller.held[seen].kind() == FileKind::Directory {
+                (0..NAMES.len()).for_each(|name| caller.lookup(seen, name));
+                caller.list(seen);
+            }
+            caller.count(seen);
+            seen += 1;
+        }
+        let mut events = std::mem::take(&mut *self.history.lock().expect("no thread failed"));
+        events.append(&mut caller.events);
+        if !is_linearizable(&State::new(ident(&self.dir)), &events) {
+            events.sort_by_key(|event| event.begin);
+            let lines: Vec<_> = events.iter().map(|event| event.to_string()).collect();
+            panic!("{story} has no order:\n{}", lines.join("\n"));
+        }
+        drop(caller);
+        self.clear(&self.dir);
+    }
+
+    /// Removes what is below `dir`; then nothing of it may be left.
+    fn clear(&self, dir: &Node<M>) {
+        let (fs, cred) = (&self.fs, Cred::root());
+        for name in NAMES.map(str::as_bytes) {
+            let Ok(node) = fs.lookup(&cred, dir, name) else {
+                continue;
+            };
+            let is_dir = node.kind() == FileKind::Directory;
+            if is_dir {
+                self.clear(&node);
+            }
+            let remove = if is_dir { Fs::rmdir } else { Fs::unlink };
+            remove(fs, &cred, dir, name).expect("nobody else removes it");
+        }
+        let attr = fs.attr(dir).expect("nothing is damaged");
+        let children = fs.children(dir).expect("a directory");
+        assert_eq!((attr.nlink, children), (2, 0), "links and children");
+    }
+}
+
+/// Lets threads begin at the same moment. They wait busily: waking up takes longer than a history.
+struct Start {
+    missing: AtomicU64,
+}
+
+impl Start {
+    fn wait(&self) {
+        self.missing.fetch_sub(1, Ordering::SeqCst);
+        let mut tries = 0u32;
+        while self.missing.load(Ordering::SeqCst) > 0 {
+            tries += 1;
+            if tries.is_multiple_of(256) {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Runs rounds of `threads` threads with `calls` calls each, beside background work, and judges
+/// each round's history.
+fn rounds<M: Kit>(fs: &Arc<Fs<M>>, threads: usize, calls: usize, count: u32, seed: u64) {
+    let shared = Shared::new(fs);
+    let mut random = Random::new(seed);
+    let work = |stop: &AtomicBool| {
+        while !stop.load(Ordering::Relaxed) {
+            fs.maintain().expect("nothing is damaged");
+            let _ = fs.stat_from_root(&Cred::root(), b"/filler/7", true);
+            std::thread::yield_now();
+        }
+    };
+    beside(work, || {
+        for round in 0..count {
+            let also = [Also::Lists, Also::Counts][round as usize % 2];
+            let start = Start {
+                missing: AtomicU64::new(threads as u64),
+            };
+            std::thread::scope(|scope| {
+                for thread in 0..threads {
+                    let (shared, start, seed) = (&shared, &start, random.next());
+                    scope.spawn(move || {
+                        start.wait();
+                        shared.call(thread, calls, &mut Random::new(seed), also);
+                    });
+                }
+            });
+            shared.end_round(&format!("round {round}"));
+        }
+    });
+}
+
+/// Names elsewhere, so many that caches are always short.
+fn fill<M: Kit>(fs: &Arc<Fs<M>>, count: u32) {
+    let cred = Cred::root();
+    let dir = fs
+        .mkdir(&cred, &fs.root(), b"filler", 0o755)
+        .expect("there is room");
+    for number in 0..count {
+        let name = format!("{number}");
+        fs.mknod(&cred, &dir, name.as_bytes(), FileKind::File, 0o644, 0)
+            .expect("there is room");
+    }
+}
+
+fn end<M: Kit>(fs: &Arc<Fs<M>>) {
+    while fs.maintain().expect("nothing is damaged") > 0 {}
+    check_open(&**fs, Soundness::InUse).unwrap();
+    fs.close().expect("nothing is open");
+    check_open(&**fs, Soundness::Closed).unwrap();
+}
+
+#[test]
+fn two_threads_on_mapped_memory() {
+    let fs = <Real as Kit>::make(&Shape::new(8 << 20, 2, 1 << 20));
+    rounds(&fs, 2, 6, case_count(3000), 1);
+    end(&fs);
+}
+
+#[test]
+fn three_threads_on_mapped_memory() {
+    let fs = <Real as Kit>::make(&Shape::new(8 << 20, 3, 1 << 20));
+    rounds(&fs, 3, 4, case_count(3000), 2);
+    end(&fs);
+}
+
+#[test]
+fn three_threads_on_slow_media() {
+    let fs = <Simulated as Kit>::make(&Shape::new(8 << 20, 4, 1 << 20));
+    fs.pool().set_latency(LatencyModel {
+        flush_ns: 500,
+        fence_ns: 3000,
+        read_ns_per_line: 0,
+    });
+    rounds(&fs, 3, 4, case_count(2000), 3);
+    end(&fs);
+}
+
+#[test]
+fn three_threads_while_names_are_evicted() {
+    let fs = <Simulated as Kit>::make(&Shape::new(8 << 20, 4, 64));
+    fill(&fs, 60);
+    fs.pool().set_latency(LatencyModel {
+        flush_ns: 200,
+        fence_ns: 1000,
+        read_ns_per_line: 0,
+    });
+    rounds(&fs, 3, 4, case_count(2000), 4);
+    end(&fs);
+}
+
+/// One history under a schedule of [`explore`].
+fn scheduled(seed: u64, threads: usize, calls: usize, is_crowded: bool) {
+    let cache_entries = if is_crowded { 64 } else { 1 << 20 };
+    let fs = <Shuttled as Kit>::make(&Shape::new(1 << 20, 4, cache_entries));
+    if is_crowded {
+        fill(&fs, 60);
+    }
+    let shared = Arc::new(Shared::new(&fs));
+    let mut random = Random::new(seed);
+    let also = [Also::Lists, Also::Counts][random.below(2) as usize];
+    let mut jobs: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+    for thread in 0..threads {
+        let (shared, seed) = (Arc::clone(&shared), random.next());
+        jobs.push(Box::new(move || {
+            shared.call(thread, calls, &mut Random::new(seed), also);
+        }));
+    }
+    let background = Arc::clone(&fs);
+    jobs.push(Box::new(move || {
+        for _ in 0..2 {
+            background.maintain().expect("nothing is damaged");
+        }
+    }));
+    super::shuttled::together(jobs);
+    shared.end_round(&format!("seed {seed}"));
+    drop(shared);
+    end(&fs);
+}
+
+#[test]
+fn two_threads_under_schedules() {
+    explore(case_count(1000), 1, |seed| scheduled(seed, 2, 4, false));
+}
+
+#[test]
+fn three_threads_under_schedules() {
+    explore(case_count(1000), 2, |seed| scheduled(seed, 3, 3, false));
+}
+
+#[test]
+fn three_threads_under_schedules_while_names_are_evicted() {
+    explore(case_count(500), 3, |seed| scheduled(seed, 3, 3, true));
+}
