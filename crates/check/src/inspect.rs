@@ -146,8 +146,8 @@ pub fn superblock(image: &(impl Image + ?Sized)) -> Result<String, InspectError>
     out.add(
         "zone 0",
         format_args!(
-            "{} blocks, table at {}, data at {}",
-            g.zone_blocks, g.table_at, g.data_at
+            "{} blocks, table at {}, saved aids at {}, data at {}",
+            g.zone_blocks, g.table_at, g.aids_at, g.data_at
         ),
     )
     .add("last copy at", g.replica_at);

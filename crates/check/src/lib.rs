@@ -9,6 +9,7 @@
 //! few times what the image has.
 #![forbid(unsafe_code)]
 
+mod aids;
 mod blocks;
 mod entrance;
 mod image;
@@ -135,8 +136,8 @@ fn walk(
     });
     count(&nodes, &logs, summary);
     summary.slots_used = slots.used;
-    if clean {
-        judge_saved(view, &geometry, &slots, summary, sink);
+    if let Some((PoolPhase::Clean, epoch)) = state {
+        judge_saved(view, superblock, epoch, &slots, summary, sink);
     }
     phase
 }
@@ -145,14 +146,19 @@ fn walk(
 /// sound, because every other damage shows in them again.
 fn judge_saved(
     view: &View,
-    geometry: &vellum_layout::Geometry,
+    superblock: &Superblock,
+    epoch: u32,
     slots: &slots::Slots,
     summary: &Summary,
     sink: &mut Sink,
 ) {
+    let geometry = &superblock.geometry();
     let sound = sink.is_sound_inside();
+    if sound {
+        aids::judge(view, geometry, superblock.hash_seed, epoch, sink);
+    }
     let saved = slots::Saved::read(view, geometry);
-    if !saved.is_sound() {
+    if !saved.is_sound(epoch) {
         let detail = "the line saved at close does not fit its checksum";
         sink.damage(Class::SavedCounters, Place::State, detail);
         return;

@@ -136,6 +136,8 @@ classes! {
     LiveMap = "wrong live map",
     /// The counters saved at close are wrong.
     SavedCounters = "wrong saved counters",
+    /// The saved aids of the mapping are not what the table says.
+    SavedAids = "wrong saved aids",
 }
 
 impl fmt::Display for Class {
@@ -346,6 +348,7 @@ pub(crate) enum Place {
     Block(u64),
     Offset(u64),
     LiveMap,
+    Aids,
 }
 
 impl fmt::Display for Place {
@@ -360,6 +363,7 @@ impl fmt::Display for Place {
             Self::Block(n) => write!(f, "block {n}"),
             Self::Offset(n) => write!(f, "offset {n}"),
             Self::LiveMap => f.write_str("live map"),
+            Self::Aids => f.write_str("saved aids"),
         }
     }
 }

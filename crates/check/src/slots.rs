@@ -203,9 +203,10 @@ impl Saved {
         }
     }
 
-    /// Whether the line fits its checksum: that of the three words before, in order of address.
-    pub(crate) fn is_sound(&self) -> bool {
-        let words = [self.live_map_check, self.inodes, self.blocks];
+    /// Whether the line fits its checksum: that of the epoch and the three words before, in order of
+    /// address.
+    pub(crate) fn is_sound(&self, epoch: u32) -> bool {
+        let words = [epoch.into(), self.live_map_check, self.inodes, self.blocks];
         self.check == u64::from(vellum_layout::checksum_words(&words))
     }
 }

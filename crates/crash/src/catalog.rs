@@ -496,6 +496,17 @@ fn background() -> Vec<Workload> {
             &["mkdir d 755", FILE, "append f 5 9000", "close-pool"],
             "open-pool",
         ),
+        // Many blocks are outside their home lines, and the aids tell of them.
+        one(
+            "close-pool-with-displaced",
+            &[FILE, "append f 5 300000"],
+            "close-pool",
+        ),
+        one(
+            "open-pool-with-displaced",
+            &[FILE, "append f 5 300000", "close-pool"],
+            "open-pool",
+        ),
     ]
 }
 

@@ -104,8 +104,18 @@ pub(crate) fn pairs() -> Vec<Workload> {
             ["unlink f", "close-pool"],
         ),
         two(
+            "truncate-close",
+            &[FILE, "append f 5 100000"],
+            ["truncate f 5000", "close-pool"],
+        ),
+        two(
             "close-open",
             &[FILE, "append f 5 9000"],
+            ["close-pool", "open-pool"],
+        ),
+        two(
+            "close-open-with-displaced",
+            &[FILE, "append f 5 300000"],
             ["close-pool", "open-pool"],
         ),
     ]

@@ -12,12 +12,31 @@ pub fn checksum_words(words: &[u64]) -> u32 {
     checksum(zerocopy::IntoBytes::as_bytes(words))
 }
 
-/// CRC-32C of the little-endian bytes of `words` and then of `bytes`.
-pub(crate) fn checksum_after(words: &[u64], bytes: &[u8]) -> u32 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    digest.update(zerocopy::IntoBytes::as_bytes(words));
-    digest.update(bytes);
-    digest.finalize() as u32
+/// A CRC-32C of what comes in parts.
+#[derive(Debug)]
+pub struct Summing(Digest);
+
+impl Default for Summing {
+    fn default() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Summing {
+    /// Takes the bytes that follow.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Takes the little-endian bytes of the words that follow.
+    pub fn add_words(&mut self, words: &[u64]) {
+        self.add(zerocopy::IntoBytes::as_bytes(words));
+    }
+
+    /// The checksum of all that was taken.
+    pub fn finish(&self) -> u32 {
+        self.0.finalize() as u32
+    }
 }
 
 /// The hash of a name that entries carry: XXH3-64 with the pool's seed, low half.
@@ -47,8 +66,10 @@ mod tests {
     #[test]
     fn words_and_bytes_are_summed_as_one() {
         let words = [0x3837_3635_3433_3231];
-        assert_eq!(checksum_after(&words, b"9"), 0xE306_9283);
-        assert_eq!(checksum_after(&[], b"123456789"), 0xE306_9283);
+        let mut sum = Summing::default();
+        sum.add_words(&words);
+        sum.add(b"9");
+        assert_eq!(sum.finish(), 0xE306_9283);
     }
 
     #[test]

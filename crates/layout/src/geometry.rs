@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::aids::AidsPlan;
 use crate::{BLOCK_BYTES, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES};
 
 /// Smallest pool, in bytes.
@@ -71,6 +72,8 @@ pub struct Geometry {
     pub meta_chunks: u64,
     /// The mapping table of zone 0.
     pub table_at: u64,
+    /// What a clean close saves of zone 0's mapping; see [`AidsPlan`].
+    pub aids_at: u64,
     /// The data blocks of zone 0.
     pub data_at: u64,
     /// Data blocks in zone 0, a multiple of [`RUN_BLOCKS`].
@@ -128,11 +131,16 @@ impl Geometry {
         let table_at = meta_at + meta_bytes;
         let replica_at = pool_bytes - BLOCK_BYTES;
         let room = replica_at.checked_sub(table_at).ok_or(no_room)?;
-        let mut zone_blocks = room / (BLOCK_BYTES + 8) / RUN_BLOCKS * RUN_BLOCKS;
-        let data_at = loop {
-            let data_at = (table_at + zone_blocks * 8).next_multiple_of(large);
+        // A block takes 8 bytes of the table and less than 5 of the saved aids.
+        let mut zone_blocks = room / (BLOCK_BYTES + 8 + 5) / RUN_BLOCKS * RUN_BLOCKS;
+        let (aids_at, data_at) = loop {
+            let aids = AidsPlan {
+                at: block_up(table_at + zone_blocks * 8),
+                blocks: zone_blocks,
+            };
+            let data_at = (aids.at + aids.bytes()).next_multiple_of(large);
             if data_at + zone_blocks * BLOCK_BYTES <= replica_at {
-                break data_at;
+                break (aids.at, data_at);
             }
             zone_blocks = zone_blocks.checked_sub(RUN_BLOCKS).ok_or(no_room)?;
         };
@@ -153,6 +161,7 @@ impl Geometry {
             meta_at,
             meta_chunks,
             table_at,
+            aids_at,
             data_at,
             zone_blocks,
             replica_at,
@@ -162,6 +171,8 @@ impl Geometry {
     /// Whether every part lies inside the pool, in order and without overlap.
     pub fn is_sound(&self) -> bool {
         let meta_bytes = self.meta_chunks.checked_mul(self.chunk_bytes);
+        let plannable = self.zone_blocks <= 1 << 30 && self.aids_at <= self.pool_bytes;
+        let aids_bytes = plannable.then(|| self.aids().bytes());
         let parts = [
             (0, Some(2 * BLOCK_BYTES)),
             (self.state_at, Some(BLOCK_BYTES)),
@@ -176,6 +187,7 @@ impl Geometry {
             ),
             (self.meta_at, meta_bytes),
             (self.table_at, self.zone_blocks.checked_mul(8)),
+            (self.aids_at, aids_bytes),
             (self.data_at, self.zone_blocks.checked_mul(BLOCK_BYTES)),
             (self.replica_at, Some(BLOCK_BYTES)),
         ];
@@ -196,6 +208,14 @@ impl Geometry {
             && (1..1 << 48).contains(&self.meta_slots())
             && self.zone_blocks.is_multiple_of(RUN_BLOCKS)
             && (1..=1 << 30).contains(&self.zone_blocks)
+    }
+
+    /// Where the saved aids of zone 0 lie.
+    pub fn aids(&self) -> AidsPlan {
+        AidsPlan {
+            at: self.aids_at,
+            blocks: self.zone_blocks,
+        }
     }
 
     /// Metadata slots in the pool; slot numbers are below this.

@@ -1,7 +1,7 @@
 //! Every structure on a Vellum pool: sizes, offsets, packed words, checksums. No I/O.
 //!
 //! A pool is, in order of address: superblock and its replica, state block, slot journals, chunk
-//! table, live map, metadata region (chunks of 128-byte slots), data zones (mapping table, then
+//! table, live map, metadata region (chunks of 128-byte slots), data zones (mapping table, saved aids,
 //! blocks), last replica of the superblock. `docs/FORMAT.md` gives every byte; a test holds it
 //! against this crate.
 //!
@@ -13,6 +13,7 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("Vellum's media format is little-endian and read in place");
 
+mod aids;
 mod checksum;
 mod chunk;
 mod dirlog;
@@ -25,7 +26,8 @@ mod superblock;
 mod text;
 mod zone;
 
-pub use checksum::{checksum, checksum_words, mix, name_hash};
+pub use aids::{AidsHead, AidsPlan, ChainLink, chain};
+pub use checksum::{Summing, checksum, checksum_words, mix, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
 pub use dirlog::{LogExtentHead, LogExtentKind, LogWord};
 pub use entry::{ENTRY_MAX_SLOTS, Entry, EntryHead, LifeWord, NAME_MAX, TargetWord};

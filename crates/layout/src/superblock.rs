@@ -97,7 +97,11 @@ pub struct ZoneRecord {
     /// Blocks that share a home line.
     pub run_blocks: u32,
     /// Reserved, zero.
-    pub reserved: [u32; 7],
+    pub reserved_word: u32,
+    /// Pool offset of the saved aids ([`crate::AidsPlan`]).
+    pub aids_at: u64,
+    /// Reserved, zero.
+    pub reserved: [u64; 2],
 }
 
 /// The superblock.
@@ -241,7 +245,9 @@ impl Superblock {
             medium: 0,
             fs: 0,
             run_blocks: crate::RUN_BLOCKS as u32,
-            reserved: [0; 7],
+            reserved_word: 0,
+            aids_at: geometry.aids_at,
+            reserved: [0; 2],
         };
         new.seal();
         new
@@ -374,6 +380,7 @@ impl Superblock {
             meta_at: self.regions[0].at,
             meta_chunks: self.regions[0].chunks,
             table_at: self.zones[0].table_at,
+            aids_at: self.zones[0].aids_at,
             data_at: self.zones[0].data_at,
             zone_blocks: self.zones[0].blocks,
             replica_at: self.replica_at,

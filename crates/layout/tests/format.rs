@@ -93,7 +93,9 @@ fn structs() {
         zones reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
     assert_struct!(FsRecord: in_use namespace root name reserved);
-    assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks reserved);
+    assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks
+        reserved_word aids_at reserved);
+    assert_struct!(AidsHead: epoch used displaced body_check checksum reserved);
     assert_struct!(Inode: identity owner links btime parent xattr_root acl_root project checksum
         size mtime ctime atime root detail cachelet pattern);
     assert_struct!(EntryHead: life target cookie parent generation checksum name_hash name_len
@@ -342,6 +344,15 @@ fn words() {
             ("entry", LogWord::settled(u64::MAX >> 1).0),
         ],
     );
+    let link = |block, last| u64::from(ChainLink::new(block, last).0);
+    assert_word(
+        "ChainLink",
+        &[
+            ("block", link(u32::MAX, false)),
+            ("last", link(0, true)),
+            ("next link", u64::from(u32::MAX) << 32),
+        ],
+    );
     assert_word(
         "MapWord",
         &[
@@ -412,6 +423,11 @@ fn values() {
             "home_line(24301, 1073741823, 4294967295, 134217728)",
             home_line(24301, 0x3FFF_FFFF, u32::MAX, 1 << 27),
         ),
+        ("chain(24301, 5, 3, 65)", chain(24301, 5, 3, 65)),
+        (
+            "aids_checksum(3, 5, 1, 7)",
+            AidsHead::new(3, 5, 1, 7).checksum.into(),
+        ),
         (
             "chunk_word(7, Entries)",
             ChunkWord::new(7, ChunkKind::Entries, 0).0,
@@ -464,6 +480,6 @@ fn every_marked_table_is_held() {
             count("enum"),
             count("offsets")
         ),
-        (7, 11, 6, 2)
+        (8, 12, 6, 2)
     );
 }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry, GeometryRequest,
-    IdentityWord, Inode, InodeState, JournalHead, JournalPair, LifeWord, LinksWord, LogExtentHead,
-    LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind, NamespaceKind, PoolPhase,
-    PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, checksum, checksum_words, name_hash,
-    text_check, text_home,
+    AidsHead, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry,
+    GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, LifeWord,
+    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind,
+    NamespaceKind, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, chain,
+    checksum, checksum_words, home_line, name_hash, text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -348,18 +348,72 @@ impl TestImage {
         }
     }
 
-    /// Saves the live map and counters, and marks the pool as closed.
+    /// Saves the aids of the mapping table as the close of epoch 1.
+    fn save_aids(&mut self) {
+        let (plan, lines) = (self.geometry.aids(), self.geometry.table_lines());
+        let mut free = vec![0u64; plan.free_words() as usize];
+        let mut counts = vec![0u8; plan.count_words() as usize * 8];
+        let mut chains: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        let mut used = 0;
+        for block in 0..plan.blocks {
+            let word = MapWord(self.word(self.geometry.table_at + block * 8));
+            match word.state() {
+                MapState::Free => free[block as usize / 64] |= 1 << (block % 64),
+                MapState::Limbo => {}
+                _ => {
+                    used += 1;
+                    let (id, run) = (word.id(), word.logical() / 8);
+                    let home = home_line(SEED, id, run, lines);
+                    if block / 8 != home {
+                        counts[home as usize] += 1;
+                        let on = chains.entry(chain(SEED, id, run, lines)).or_default();
+                        on.push(block as u32);
+                    }
+                }
+            }
+        }
+        let mut map = vec![0u64; plan.map_words() as usize];
+        let mut links = Vec::new();
+        for (chain, blocks) in &chains {
+            map[*chain as usize / 64] |= 1 << (chain % 64);
+            let last = blocks.len() - 1;
+            links.extend((0..=last).map(|i| ChainLink::new(blocks[i], i == last).0));
+        }
+        let displaced = links.len() as u64;
+        links.resize(links.len().next_multiple_of(2), 0);
+        let parts = [free.as_bytes(), &counts, map.as_bytes(), links.as_bytes()];
+        let body = parts.concat();
+        assert_eq!(body.len() as u64, plan.body_words(displaced) * 8);
+        self.set_bytes(plan.free_at(), &body);
+        let head = AidsHead::new(1, used, displaced, checksum(&body));
+        self.set_bytes(plan.at, head.as_bytes());
+    }
+
+    /// Makes the head of the saved aids fit their body.
+    pub(crate) fn seal_aids(&mut self, change: impl FnOnce(&mut AidsHead)) {
+        let plan = self.geometry.aids();
+        let at = plan.at as usize;
+        let mut head = AidsHead::read_from_bytes(&self.bytes[at..at + 64]).unwrap();
+        change(&mut head);
+        let from = plan.free_at() as usize;
+        let body = &self.bytes[from..from + plan.body_words(head.displaced) as usize * 8];
+        let head = AidsHead::new(1, head.used, head.displaced, checksum(body));
+        self.set_bytes(plan.at, head.as_bytes());
+    }
+
+    /// Saves what a close saves, and marks the pool as closed.
     pub(crate) fn close(&mut self) {
         let mut map = vec![0u8; (self.geometry.meta_slots().div_ceil(64) * 8) as usize];
         for (slot, used) in self.used.iter().enumerate() {
             map[slot / 8] |= u8::from(*used) << (slot % 8);
         }
         self.set_bytes(self.geometry.live_map_at, &map);
-        let saved = [u64::from(checksum(&map)), self.inodes, self.data_blocks];
+        self.save_aids();
+        let saved = [1, u64::from(checksum(&map)), self.inodes, self.data_blocks];
         let at = self.geometry.state_at;
-        self.set_word(at + PoolState::LIVE_MAP_CHECK, saved[0]);
-        self.set_word(at + PoolState::INODES, saved[1]);
-        self.set_word(at + PoolState::BLOCKS, saved[2]);
+        self.set_word(at + PoolState::LIVE_MAP_CHECK, saved[1]);
+        self.set_word(at + PoolState::INODES, saved[2]);
+        self.set_word(at + PoolState::BLOCKS, saved[3]);
         self.set_word(at + PoolState::SAVED_CHECK, checksum_words(&saved).into());
         self.set_word(at, StateWord::new(PoolPhase::Clean, 1).0);
     }

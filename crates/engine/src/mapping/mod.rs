@@ -154,6 +154,14 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Counts.
     fn usage(&self, core: &Core<M>) -> BlockUsage;
 
+    /// Saves the volatile aids where [`Self::restore`] finds them. Nothing is at work on the mapping;
+    /// what is saved is durable at the next fence, before the pool is marked as closed.
+    fn save(&self, core: &Core<M>);
+
+    /// Takes back what the close that this opening follows saved; `false`, and nothing changed, if
+    /// that is not there or not sound.
+    fn restore(&self, core: &Core<M>) -> bool;
+
     /// Builds the volatile aids by reading the table (in parallel where that pays). After a crash,
     /// `judge` decides about each entry; freed ones are flushed, and fenced at the end. `judge`
     /// must be safe to call from several threads.

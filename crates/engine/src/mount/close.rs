@@ -1,4 +1,5 @@
-//! Closing in order: everything written back, the live map saved, the state word set to clean.
+//! Closing in order: everything written back, the live map and the mapping's aids saved, the state
+//! word set to clean.
 
 use std::sync::atomic::Ordering;
 
@@ -27,6 +28,7 @@ impl<M: Memories> Fs<M> {
         self.reclaim_now()?;
         core.return_all_held();
         self.save_live_map();
+        self.mapping.save(core);
         core.pool.fence();
         core.check_media()?;
         core.pool.sync()?;
@@ -61,6 +63,7 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
+    /// Saves what is in use. Flushed, not fenced.
     fn save_live_map(&self) {
         let core = &self.core;
         let words = core.geometry.meta_slots().div_ceil(64);
@@ -71,7 +74,6 @@ impl<M: Memories> Fs<M> {
             core.set_word(core.geometry.live_map_at + index * 8, word);
         }
         core.pool.flush(core.geometry.live_map_at, words * 8);
-        core.pool.fence();
         let usage = self.mapping.usage(core);
         let inodes = core.total(Tally::Inodes);
         let blocks = usage.total - usage.free;
@@ -82,9 +84,8 @@ impl<M: Memories> Fs<M> {
         core.set_word(at + PoolState::BLOCKS, blocks);
         core.set_word(
             at + PoolState::SAVED_CHECK,
-            saved_check(map_check, inodes, blocks),
+            saved_check(core.pool_epoch, map_check, inodes, blocks),
         );
         core.pool.flush(at + 64, 64);
-        core.pool.fence();
     }
 }

@@ -132,7 +132,9 @@ pub fn attach<M: Memories>(
     // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
     mark_open(&core, options.boot_id, pool_epoch)?;
     if opened.was_clean && load_live_map(&core) {
-        mapping.rebuild(&core, &|_, _, _, _| Verdict::Keep)?;
+        if !mapping.restore(&core) {
+            mapping.rebuild(&core, &|_, _, _, _| Verdict::Keep)?;
+        }
     } else {
         for slot in 0..geometry.thread_slots {
             opened.records_applied += u64::from(journal::recover_slot(&core, slot)?);
@@ -190,8 +192,9 @@ fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Resu
 }
 
 /// The check of what a clean close saved beside the live map.
-pub(crate) fn saved_check(map_check: u64, inodes: u64, blocks: u64) -> u64 {
-    u64::from(checksum_words(&[map_check, inodes, blocks]))
+pub(crate) fn saved_check(epoch: u32, map_check: u64, inodes: u64, blocks: u64) -> u64 {
+    let words = [u64::from(epoch), map_check, inodes, blocks];
+    u64::from(checksum_words(&words))
 }
 
 /// CRC-32C of the live map in the pool.
@@ -214,7 +217,9 @@ fn load_live_map<M: Memories>(core: &Core<M>) -> bool {
         word(PoolState::INODES),
         word(PoolState::BLOCKS),
     );
-    if word(PoolState::SAVED_CHECK) != saved_check(map_check, inodes, blocks)
+    // It was saved under the epoch before this opening's.
+    let epoch = core.pool_epoch.wrapping_sub(1) & 0xFF_FFFF;
+    if word(PoolState::SAVED_CHECK) != saved_check(epoch, map_check, inodes, blocks)
         || map_check != live_map_check(core)
     {
         return false;

@@ -31,17 +31,27 @@ impl Harness {
             ..Default::default()
         };
         let geometry = Geometry::plan(&request).unwrap();
-        Self::attach(SimPool::new(pool_bytes), geometry, &|_, _, _, _| {
-            Verdict::Keep
-        })
+        let new = Self::attach(SimPool::new(pool_bytes), geometry, 1);
+        new.map
+            .rebuild(&new.core, &|_, _, _, _| Verdict::Keep)
+            .unwrap();
+        new
     }
 
     /// A pool with these bytes, as after a crash.
     pub(crate) fn recovered(image: Vec<u8>, geometry: Geometry, judge: Judge<'_>) -> Self {
-        Self::attach(SimPool::from_image(image), geometry, judge)
+        let new = Self::attach(SimPool::from_image(image), geometry, 1);
+        new.map.rebuild(&new.core, judge).unwrap();
+        new
     }
 
-    fn attach(pool: SimPool, geometry: Geometry, judge: Judge<'_>) -> Self {
+    /// A pool with these bytes at the opening that follows the close of the others' epoch; nothing
+    /// is known of its table yet.
+    pub(crate) fn opened(image: Vec<u8>, geometry: Geometry) -> Self {
+        Self::attach(SimPool::from_image(image), geometry, 2)
+    }
+
+    fn attach(pool: SimPool, geometry: Geometry, pool_epoch: u32) -> Self {
         let map = ArenaMap::plan(&geometry, 4096, HashFs::arena_bytes(&geometry));
         let core = Core {
             pool,
@@ -49,12 +59,11 @@ impl Harness {
             geometry,
             map,
             seed: SEED,
-            pool_epoch: 1,
+            pool_epoch,
             clock: Clock::Counter(AtomicI64::new(1)),
             read_only: false,
         };
         let mapping = HashFs::new(map.mapping, &geometry, SEED);
-        mapping.rebuild(&core, judge).unwrap();
         Self { core, map: mapping }
     }
 
@@ -65,11 +74,7 @@ impl Harness {
 
     /// The same, as after a crash.
     pub(crate) fn reattach_judged(self, judge: Judge<'_>) -> Self {
-        Self::attach(
-            SimPool::from_image(self.core.pool.image()),
-            self.core.geometry,
-            judge,
-        )
+        Self::recovered(self.core.pool.image(), self.core.geometry, judge)
     }
 
     /// Makes an empty file's inode in metadata slot `ino`.

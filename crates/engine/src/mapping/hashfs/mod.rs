@@ -11,7 +11,8 @@
 //! * Space is reserved before it is searched for; a [free bitmap](bitmap) bounds the search.
 //! * A block given up is in [limbo] until no operation can still be reading it.
 //!
-//! The arena's part is aids only, rebuilt from the table; the table alone is the truth.
+//! The arena's part is aids only, [saved](saved) at a clean close or [rebuilt](rebuild) from the
+//! table; the table alone is the truth.
 //!
 //! Deviations from the paper, and why: (1) state bits in the entry, because an entry must be
 //! durable before the bytes are, without exposing what the block held before; (2) a line with an
@@ -25,6 +26,7 @@ mod limbo;
 mod overflow;
 mod place;
 mod rebuild;
+mod saved;
 mod search;
 
 #[cfg(test)]
@@ -34,7 +36,7 @@ mod tests;
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{BLOCK_BYTES, Geometry, MapState, MapWord, RUN_BLOCKS};
+use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, MapState, MapWord, RUN_BLOCKS};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, count};
 
 use self::bitmap::FreeBitmap;
@@ -67,6 +69,10 @@ pub(crate) struct HashFs {
     limbo: Limbo,
     overflow: Overflow,
     bitmap: FreeBitmap,
+    /// Arena words: one bit a line with FREE words that are not flushed.
+    freed_at: u64,
+    /// Where a clean close saves the aids.
+    aids: AidsPlan,
 }
 
 impl HashFs {
@@ -77,6 +83,7 @@ impl HashFs {
         let limbo_at = arena_at + 2 * LINE_BYTES;
         let overflow = Overflow::new(limbo_at + LIMBO_BYTES, lines);
         let bitmap = FreeBitmap::new(overflow.end(), geometry.zone_blocks);
+        let freed_at = bitmap.end();
         Self {
             table_at: geometry.table_at,
             data_at: geometry.data_at,
@@ -88,12 +95,14 @@ impl HashFs {
             limbo: Limbo { at: limbo_at },
             overflow,
             bitmap,
+            freed_at,
+            aids: geometry.aids(),
         }
     }
 
     /// Bytes of the arena that [`Self::new`] needs.
     pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
-        Self::new(0, geometry, 0).bitmap.end()
+        Self::new(0, geometry, 0).freed_at + geometry.table_lines().div_ceil(64) * 8
     }
 
     fn line_at(&self, line: u64) -> u64 {
@@ -249,6 +258,7 @@ impl<M: Memories> Mapping<M> for HashFs {
         self.limbo.take(core, &self.overflow, |block| {
             // The bit follows the word: a set bit whose block is taken already corrects itself.
             core.set_word(self.entry_at(block), MapWord::FREE.0);
+            self.note_freed(core, block);
             self.bitmap.set(&core.arena, u64::from(block));
             freed += 1;
         });
@@ -290,6 +300,14 @@ impl<M: Memories> Mapping<M> for HashFs {
         judge: &(dyn Fn(MapId, u32, MapState, BlockNo) -> Verdict + Sync),
     ) -> Result<()> {
         self.rebuild_aids(core, judge)
+    }
+
+    fn save(&self, core: &Core<M>) {
+        self.save_aids(core);
+    }
+
+    fn restore(&self, core: &Core<M>) -> bool {
+        self.restore_aids(core)
     }
 }
 

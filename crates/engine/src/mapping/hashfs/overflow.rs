@@ -132,6 +132,23 @@ impl Overflow {
         word >> (line % 8 * 8) & 0xFF
     }
 
+    /// The counts of lines `8 * index` on, a byte each.
+    pub(super) fn count_word<A: Memory>(&self, arena: &A, index: u64) -> u64 {
+        arena.load(self.displaced + index * 8, Ordering::Acquire)
+    }
+
+    /// Takes back a [`Self::count_word`]. Nobody else is at work.
+    pub(super) fn set_count_word<A: Memory>(&self, arena: &A, index: u64, word: u64) {
+        arena.store(self.displaced + index * 8, word, Ordering::Relaxed);
+    }
+
+    /// Makes `block` the last of a chain, behind `before` or as its first. Nobody else is at work.
+    pub(super) fn lay<A: Memory>(&self, arena: &A, chain: u64, before: Option<u32>, block: u32) {
+        let to = before.map_or(self.head_at(chain), |before| self.link_at(before));
+        arena.store(to, u64::from(block) + 1, Ordering::Relaxed);
+        arena.store(self.link_at(block), 0, Ordering::Relaxed);
+    }
+
     /// Counts a block displaced from `line`, before it is linked.
     pub(super) fn raise<A: Memory>(&self, arena: &A, line: u64) {
         self.adjust(arena, line, |count| (count < 0xFF).then_some(count + 1));

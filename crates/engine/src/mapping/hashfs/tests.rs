@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use vellum_layout::{MapState, MapWord};
+use vellum_layout::{AidsHead, MapState, MapWord};
 use vellum_media::{Memory, Persistent, count};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::harness::Harness;
 use super::*;
@@ -545,4 +546,108 @@ proptest! {
         check_aids(&h);
         prop_assert_eq!(h.free(), h.map.blocks - model.len() as u64);
     }
+}
+
+/// A table nearly full, with holes and displaced blocks, its aids saved.
+fn saved() -> Harness {
+    let h = Harness::new(4 * MIB);
+    let mut numbers = Numbers(7);
+    let mut id = 0;
+    while h.free() > 20 {
+        id += 1;
+        let blocks = 1 + numbers.below(19);
+        claim(&h, id, 3, blocks as usize, MapState::Mapped);
+        if id % 4 == 0 {
+            release(&h, id - 1, 5, 12, u64::MAX);
+            h.settle();
+        }
+    }
+    check_aids(&h);
+    h.map.save(&h.core);
+    h.core.pool.fence();
+    h
+}
+
+#[test]
+fn what_was_saved_is_taken_back_without_a_look_at_the_table() {
+    let before = saved();
+    let geometry = before.core.geometry;
+    let displaced = (0..before.map.lines)
+        .map(|line| before.map.overflow.displaced(&before.core.arena, line))
+        .sum::<u64>();
+    assert!(displaced > 50, "only {displaced} displaced");
+    let h = Harness::opened(before.core.pool.image(), geometry);
+    h.core.pool.track_reads(true);
+    assert!(h.map.restore(&h.core));
+    h.core.pool.track_reads(false);
+    let in_table = |line: &u64| (geometry.table_at..geometry.aids_at).contains(line);
+    assert_eq!(h.core.pool.lines_read().into_iter().find(in_table), None);
+    assert_eq!(h.free(), before.free());
+    check_aids(&h);
+    // Every block there is can be had, and no other.
+    let free = h.free() as usize;
+    claim(&h, 5000, 0, free, MapState::Mapped);
+    check_aids(&h);
+    assert_eq!(h.free(), 0);
+    assert!(h.map.reserve(&h.core.op_begin(), 1).is_err());
+}
+
+#[test]
+fn what_was_saved_is_believed_only_whole_and_after_its_own_close() {
+    let before = saved();
+    let geometry = before.core.geometry;
+    let plan = geometry.aids();
+    let image = before.core.pool.image();
+    let head = AidsHead::read_from_bytes(&image[plan.at as usize..][..64]).unwrap();
+    let end = plan.free_at() + plan.body_words(head.displaced) * 8;
+    for at in (plan.at..end)
+        .step_by(8)
+        .filter(|at| !(32..64).contains(&(at - plan.at)))
+    {
+        let mut damaged = image.clone();
+        damaged[at as usize + 1] ^= 4;
+        let h = Harness::opened(damaged, geometry);
+        assert!(!h.map.restore(&h.core), "offset {at}");
+        h.map.rebuild(&h.core, &|_, _, _, _| Verdict::Keep).unwrap();
+        check_aids(&h);
+    }
+    let later = Harness::recovered(image, geometry, &|_, _, _, _| Verdict::Keep);
+    assert!(!later.map.restore(&later.core), "of another epoch");
+}
+
+/// Whatever the chains say under a checksum that fits, nothing is read or linked out of bounds, no
+/// chain runs in a circle, and an unsound one is refused.
+#[test]
+fn chains_are_checked_beyond_their_checksum() {
+    let before = saved();
+    let geometry = before.core.geometry;
+    let plan = geometry.aids();
+    let image = before.core.pool.image();
+    let head = AidsHead::read_from_bytes(&image[plan.at as usize..][..64]).unwrap();
+    let refused = |change: &dyn Fn(&mut [u8], &mut AidsHead)| {
+        let (mut image, mut head) = (image.clone(), head);
+        change(&mut image, &mut head);
+        let bytes = plan.body_words(head.displaced) as usize * 8;
+        let check = vellum_layout::checksum(&image[plan.free_at() as usize..][..bytes]);
+        let sealed = AidsHead::new(1, head.used, head.displaced, check);
+        image[plan.at as usize..][..64].copy_from_slice(sealed.as_bytes());
+        let h = Harness::opened(image, geometry);
+        !h.map.restore(&h.core)
+    };
+    assert!(!refused(&|_, _| {}));
+    let links = plan.links_at() as usize;
+    let first = u32::from_le_bytes(image[links..links + 4].try_into().unwrap());
+    for (link, place) in [(first, 1), (0x3FFF_FFFF, 0), (first ^ 1 << 31, 0)] {
+        let changed = refused(&|image, _| {
+            image[links + 4 * place..][..4].copy_from_slice(&link.to_le_bytes());
+        });
+        assert!(changed, "{link:#x} at {place}");
+    }
+    assert!(refused(&|image, _| image[plan.map_at() as usize] ^= 1));
+    assert!(refused(&|_, head| head.displaced -= 1));
+    assert!(refused(&|_, head| head.displaced = head.used + 1));
+    assert!(refused(&|_, head| head.used = u64::MAX));
+    assert!(refused(
+        &|image, _| image[plan.free_at() as usize..][..64].fill(0)
+    ));
 }

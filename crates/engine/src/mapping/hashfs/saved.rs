@@ -1,0 +1,236 @@
+//! Saving the arena's aids at a clean close, and taking them back instead of reading the table
+//! (`vellum_layout::AidsPlan` has the format).
+//!
+//! What is saved is believed only under the state word of the close that saved it: the head names
+//! that epoch, and opening makes the state word dirty, durably, before anything can change. So no
+//! copy outlives the table that it tells of.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{AidsHead, ChainLink, Summing};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
+
+use super::HashFs;
+use crate::core::Core;
+
+/// Words that are moved at once.
+const PART_WORDS: usize = 512;
+
+/// Writes words one after the other past the cache, and sums them.
+struct Writer<'a, M: Memories> {
+    core: &'a Core<M>,
+    at: u64,
+    part: Vec<u64>,
+    sum: Summing,
+}
+
+impl<M: Memories> Writer<'_, M> {
+    fn push(&mut self, word: u64) {
+        self.part.push(word);
+        if self.part.len() == PART_WORDS {
+            self.put();
+        }
+    }
+
+    fn put(&mut self) {
+        self.core.pool.write_through(self.at, self.part.as_bytes());
+        self.sum.add_words(&self.part);
+        self.at += self.part.len() as u64 * 8;
+        self.part.clear();
+    }
+}
+
+/// Gives `count` words of the pool from `at` on to `each`, in parts.
+fn for_parts<M: Memories>(core: &Core<M>, at: u64, count: u64, mut each: impl FnMut(&[u64])) {
+    let mut part = vec![0u64; (PART_WORDS as u64).min(count) as usize];
+    let mut done = 0;
+    while done < count {
+        let words = (part.len() as u64).min(count - done) as usize;
+        core.pool.read(at + done * 8, part[..words].as_mut_bytes());
+        each(&part[..words]);
+        done += words as u64;
+    }
+}
+
+impl HashFs {
+    /// Saves the aids of a zone on which nothing is at work. Durable at the next fence, together
+    /// with the FREE words that were not flushed when they were stored.
+    pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) {
+        let head_at = self.aids.at;
+        if core.arena.load(self.in_limbo_at, Ordering::Acquire) > 0 {
+            // Nobody can say now whether those blocks are free: the next opening reads the table.
+            core.pool.zero_through(head_at, LINE_BYTES);
+            return;
+        }
+        self.flush_freed(core);
+        let mut out = Writer {
+            core,
+            at: self.aids.free_at(),
+            part: Vec::with_capacity(PART_WORDS),
+            sum: Summing::default(),
+        };
+        for index in 0..self.aids.free_words() {
+            out.push(self.bitmap.word(&core.arena, index * 64));
+        }
+        for index in 0..self.aids.count_words() {
+            out.push(self.overflow.count_word(&core.arena, index));
+        }
+        let displaced = self.save_chains(core, &mut out);
+        out.put();
+        let used = self.blocks - core.arena.load(self.free_at, Ordering::Acquire);
+        let head = AidsHead::new(core.pool_epoch, used, displaced, out.sum.finish());
+        core.pool.write_through(head_at, head.as_bytes());
+    }
+
+    /// Writes chain map and chains; gives how many blocks are on chains.
+    fn save_chains<M: Memories>(&self, core: &Core<M>, out: &mut Writer<'_, M>) -> u64 {
+        let chains = self.aids.chains();
+        for first in (0..chains).step_by(64) {
+            let used = |chain: &u64| self.overflow.chain(&core.arena, *chain).next().is_some();
+            let map = (first..chains.min(first + 64)).filter(used);
+            out.push(map.fold(0, |map, chain| map | 1 << (chain % 64)));
+        }
+        let (mut displaced, mut half) = (0u64, 0);
+        for chain in 0..chains {
+            let mut blocks = self.overflow.chain(&core.arena, chain).peekable();
+            while let Some(block) = blocks.next() {
+                let link = ChainLink::new(block, blocks.peek().is_none());
+                half |= u64::from(link.0) << (displaced % 2 * 32);
+                displaced += 1;
+                if displaced.is_multiple_of(2) {
+                    out.push(std::mem::take(&mut half));
+                }
+            }
+        }
+        if displaced % 2 == 1 {
+            out.push(half);
+        }
+        displaced
+    }
+
+    /// Flushes the lines with words that went from LIMBO to FREE by a plain store.
+    fn flush_freed<M: Memories>(&self, core: &Core<M>) {
+        for index in 0..self.lines.div_ceil(64) {
+            let mut lines = core
+                .arena
+                .load(self.freed_at + index * 8, Ordering::Acquire);
+            while lines != 0 {
+                let line = index * 64 + u64::from(lines.trailing_zeros());
+                core.pool.flush(self.line_at(line), LINE_BYTES);
+                lines &= lines - 1;
+            }
+        }
+    }
+
+    /// Remembers that the line of `block` has a FREE word that is not flushed.
+    pub(super) fn note_freed<M: Memories>(&self, core: &Core<M>, block: u32) {
+        let line = u64::from(block) / vellum_layout::RUN_BLOCKS;
+        let (at, bit) = (self.freed_at + line / 64 * 8, 1 << (line % 64));
+        if core.arena.load(at, Ordering::Relaxed) & bit == 0 {
+            core.arena.fetch_or(at, bit);
+        }
+    }
+
+    /// Fills the arena's aids, which are zero, from what the last close saved; `false` if that is
+    /// not to be believed: then nothing was filled.
+    pub(super) fn restore_aids<M: Memories>(&self, core: &Core<M>) -> bool {
+        let Some(head) = self.read_saved(core) else {
+            return false;
+        };
+        let (arena, mut index) = (&core.arena, 0);
+        for_parts(core, self.aids.free_at(), self.aids.free_words(), |part| {
+            for &word in part {
+                self.bitmap.fill(arena, index * 64, word);
+                index += 1;
+            }
+        });
+        index = 0;
+        for_parts(
+            core,
+            self.aids.counts_at(),
+            self.aids.count_words(),
+            |part| {
+                for &word in part {
+                    self.overflow.set_count_word(arena, index, word);
+                    index += 1;
+                }
+            },
+        );
+        self.walk_chains(core, head.displaced, |chain, before, block| {
+            self.overflow.lay(arena, chain, before, block);
+            true
+        });
+        self.bitmap.summarise(arena);
+        arena.store(self.free_at, self.blocks - head.used, Ordering::SeqCst);
+        true
+    }
+
+    /// The head of what was saved, if all of it is sound and of the last close.
+    fn read_saved<M: Memories>(&self, core: &Core<M>) -> Option<AidsHead> {
+        let mut head = AidsHead::default();
+        core.pool.read(self.aids.at, head.as_mut_bytes());
+        let bounded = head.used <= self.blocks && head.displaced <= head.used;
+        if !bounded || !head.is_sound(core.pool_epoch.wrapping_sub(1) & 0xFF_FFFF) {
+            return None;
+        }
+        let mut sum = Summing::default();
+        let words = self.aids.body_words(head.displaced);
+        for_parts(core, self.aids.free_at(), words, |part| sum.add_words(part));
+        if sum.finish() != head.body_check {
+            return None;
+        }
+        // Nothing that follows relies on a checksum for where it reads, writes or ends.
+        let mut free = 0;
+        for_parts(core, self.aids.free_at(), self.aids.free_words(), |part| {
+            free += part
+                .iter()
+                .map(|word| u64::from(word.count_ones()))
+                .sum::<u64>();
+        });
+        let mut seen = vec![0u64; self.aids.free_words() as usize];
+        let once = self.walk_chains(core, head.displaced, |_, _, block| {
+            let (index, bit) = ((block / 64) as usize, 1 << (block % 64));
+            let new = u64::from(block) < self.blocks && seen[index] & bit == 0;
+            if new {
+                seen[index] |= bit;
+            }
+            new
+        });
+        (once && free >= self.blocks - head.used).then_some(head)
+    }
+
+    /// Calls `each` for every saved block on a chain, chain by chain, with the chain and the block
+    /// before it; `false` if `each` said so, or map and chains do not fit each other.
+    fn walk_chains<M: Memories>(
+        &self,
+        core: &Core<M>,
+        displaced: u64,
+        mut each: impl FnMut(u64, Option<u32>, u32) -> bool,
+    ) -> bool {
+        let mut map = vec![0u64; self.aids.map_words() as usize];
+        core.pool.read(self.aids.map_at(), map.as_mut_bytes());
+        let mut chains = (0..self.aids.chains())
+            .filter(|&chain| map[(chain / 64) as usize] >> (chain % 64) & 1 == 1);
+        let (mut chain, mut before) = (chains.next(), None);
+        let (mut left, mut sound) = (displaced, true);
+        for_parts(core, self.aids.links_at(), displaced.div_ceil(2), |part| {
+            let links = part
+                .iter()
+                .flat_map(|word| [*word as u32, (word >> 32) as u32]);
+            for link in links
+                .map(ChainLink)
+                .take(left.min(2 * part.len() as u64) as usize)
+            {
+                left -= 1;
+                let block = link.block();
+                sound = sound && chain.is_some_and(|chain| each(chain, before, block));
+                before = Some(block);
+                if link.is_last() {
+                    (chain, before) = (chains.next(), None);
+                }
+            }
+        });
+        sound && chain.is_none() && before.is_none()
+    }
+}

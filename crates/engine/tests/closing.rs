@@ -1,0 +1,226 @@
+//! What a close in order saves, and what an opening after it need not read.
+
+use std::sync::Arc;
+
+use vellum::media::{HeapMemory, SimPool, Simulated};
+use vellum::{Clock, Cred, FormatOptions, Fs, MountOptions, OpenOptions, attach, format};
+use vellum_check::{Options, check};
+use vellum_layout::{ChunkKind, ChunkWord, Geometry, ROOT_SLOT};
+
+struct Opened {
+    fs: Arc<Fs<Simulated>>,
+    /// Offsets of the lines of the pool that were read.
+    read: Vec<u64>,
+}
+
+fn open(image: Vec<u8>) -> Opened {
+    let options = MountOptions {
+        clock: Clock::Counter(1_000_000.into()),
+        ..MountOptions::default()
+    };
+    let pool = SimPool::from_image(image);
+    pool.track_reads(true);
+    let arena = |bytes| Ok(HeapMemory::new(bytes));
+    let (fs, _) = attach::<Simulated>(pool, arena, options).unwrap();
+    fs.pool().track_reads(false);
+    let read = fs.pool().lines_read();
+    Opened { fs, read }
+}
+
+fn close(fs: &Fs<Simulated>) -> Vec<u8> {
+    fs.close().unwrap();
+    let image = fs.pool().image();
+    let report = check(&image, Options::default());
+    assert_eq!((report.damage, report.residue), (0, 0), "{report}");
+    image
+}
+
+const FILES: u64 = 60;
+
+fn name(file: u64) -> String {
+    format!("d{}/f{file}", file % 3)
+}
+
+fn content(file: u64) -> Vec<u8> {
+    (0..file * 700 % 40_000)
+        .map(|at| (at * 31 + file) as u8)
+        .collect()
+}
+
+fn write(fs: &Arc<Fs<Simulated>>, file: u64) {
+    let options = OpenOptions {
+        write: true,
+        create: true,
+        truncate: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
+    let path = name(file);
+    let handle = fs
+        .open(&Cred::root(), &fs.root(), path.as_bytes(), &options)
+        .unwrap();
+    handle.write_at(0, &content(file)).unwrap();
+}
+
+fn remove(fs: &Arc<Fs<Simulated>>, file: u64) {
+    let (root, path) = (Cred::root(), name(file));
+    let (dir, name) = path.split_at(2);
+    let dir = fs.lookup(&root, &fs.root(), dir.as_bytes()).unwrap();
+    fs.unlink(&root, &dir, &name.as_bytes()[1..]).unwrap();
+}
+
+fn assert_files(fs: &Arc<Fs<Simulated>>, there: impl Fn(u64) -> bool) {
+    let options = OpenOptions {
+        read: true,
+        ..OpenOptions::default()
+    };
+    for file in 1..=FILES {
+        let path = name(file);
+        let handle = fs.open(&Cred::root(), &fs.root(), path.as_bytes(), &options);
+        assert_eq!(handle.is_ok(), there(file), "{path}");
+        if let Ok(handle) = handle {
+            let mut bytes = vec![0; 50_000];
+            let len = handle.read_at(0, &mut bytes).unwrap();
+            assert!(bytes[..len] == content(file), "{path}");
+        }
+    }
+}
+
+/// A pool that is two thirds full, open.
+fn sample() -> Arc<Fs<Simulated>> {
+    let pool = SimPool::new(2 << 20);
+    let options = FormatOptions {
+        metadata_bytes: None,
+        thread_slots: None,
+        label: String::new(),
+        uuid: [3; 16],
+        hash_seed: 5,
+        now_ns: 1,
+        owner: (0, 0),
+        known_zero: true,
+    };
+    format(&pool, &options).unwrap();
+    let fs = open(pool.image()).fs;
+    for dir in [b"d0", b"d1", b"d2"] {
+        fs.mkdir(&Cred::root(), &fs.root(), dir, 0o755).unwrap();
+    }
+    for file in 1..=FILES {
+        write(&fs, file);
+    }
+    fs
+}
+
+fn geometry(fs: &Fs<Simulated>) -> Geometry {
+    fs.superblock().geometry()
+}
+
+fn lines_in(read: &[u64], from: u64, to: u64) -> Vec<u64> {
+    read.iter()
+        .copied()
+        .filter(|line| (from..to).contains(line))
+        .collect()
+}
+
+#[test]
+fn an_opening_after_a_close_reads_neither_table_nor_logs_nor_inodes() {
+    let fs = sample();
+    let geometry = geometry(&fs);
+    let opened = open(close(&fs));
+    let table = lines_in(&opened.read, geometry.table_at, geometry.aids_at);
+    assert_eq!(table, [], "the mapping table");
+    let root = geometry.slot_at(ROOT_SLOT);
+    let metadata = lines_in(&opened.read, geometry.meta_at, geometry.table_at);
+    assert_eq!(
+        metadata,
+        [root, root + 64],
+        "the root's inode and nothing else"
+    );
+    assert_files(&opened.fs, |_| true);
+    close(&opened.fs);
+}
+
+#[test]
+fn an_opening_after_a_crash_reads_all_of_them() {
+    let fs = sample();
+    let geometry = geometry(&fs);
+    let opened = open(fs.pool().image());
+    let table = lines_in(&opened.read, geometry.table_at, geometry.aids_at);
+    assert_eq!(table.len() as u64, geometry.table_lines());
+    for chunk in 0..geometry.meta_chunks {
+        let word = ChunkWord(vellum::media::Memory::load(
+            fs.pool(),
+            geometry.chunk_table_at + chunk * 8,
+            std::sync::atomic::Ordering::Relaxed,
+        ));
+        let from = geometry.meta_at + chunk * geometry.chunk_bytes;
+        let lines = lines_in(&opened.read, from, from + geometry.chunk_bytes).len();
+        let inodes = word.decode(chunk) == Some((ChunkKind::Inodes, 0));
+        assert!(
+            !inodes || lines as u64 >= geometry.slots_per_chunk() - 1,
+            "chunk {chunk}"
+        );
+    }
+    assert_files(&opened.fs, |_| true);
+}
+
+/// What was given up and became free is durably free, though it was not flushed at the time: the
+/// saved bitmap says so and nobody looks at the table again.
+#[test]
+fn blocks_freed_before_a_close_can_be_had_after_it() {
+    let fs = sample();
+    let before = fs.stat_fs().blocks_free;
+    for file in (1..=FILES).filter(|file| file % 2 == 0) {
+        remove(&fs, file);
+    }
+    let fs = open(close(&fs)).fs;
+    assert_files(&fs, |file| file % 2 == 1);
+    for file in (1..=FILES).filter(|file| file % 2 == 0) {
+        write(&fs, file);
+    }
+    assert_eq!(fs.stat_fs().blocks_free, before);
+    assert_files(&fs, |_| true);
+    close(&fs);
+}
+
+#[test]
+fn damaged_or_old_aids_are_not_believed() {
+    let fs = sample();
+    let geometry = geometry(&fs);
+    let first = close(&fs);
+    let fs = open(first.clone()).fs;
+    (1..10).for_each(|file| remove(&fs, file));
+    (1..10).rev().for_each(|file| write(&fs, file));
+    remove(&fs, 20);
+    let second = close(&fs);
+    let aids = geometry.aids_at as usize..geometry.data_at as usize;
+    assert_ne!(first[aids.clone()], second[aids.clone()]);
+    let mut old = second.clone();
+    old[aids.clone()].copy_from_slice(&first[aids.clone()]);
+    let mut damaged = second.clone();
+    damaged[geometry.aids().free_at() as usize] ^= 1;
+    let mut gone = second;
+    gone[aids].fill(0);
+    for image in [old, damaged, gone] {
+        let opened = open(image);
+        let table = lines_in(&opened.read, geometry.table_at, geometry.aids_at);
+        assert_eq!(table.len() as u64, geometry.table_lines());
+        assert_files(&opened.fs, |file| file != 20);
+        write(&opened.fs, 20);
+        close(&opened.fs);
+    }
+}
+
+/// From the first store after an opening on, what the close saved means nothing.
+#[test]
+fn a_crash_after_an_opening_finds_the_saved_aids_void() {
+    let fs = sample();
+    let geometry = geometry(&fs);
+    let fs = open(close(&fs)).fs;
+    remove(&fs, 3);
+    write(&fs, 6);
+    let opened = open(fs.pool().image());
+    let table = lines_in(&opened.read, geometry.table_at, geometry.aids_at);
+    assert_eq!(table.len() as u64, geometry.table_lines());
+    assert_files(&opened.fs, |file| file != 3);
+    close(&opened.fs);
+}

@@ -1,0 +1,177 @@
+//! The aids of a zone's mapping, as a close in order saves them behind the mapping table: what would
+//! have to be learnt by reading the whole table. Never a second truth: they mean something only
+//! while the pool is closed, at the epoch in which they were saved, and the table says the same.
+//!
+//! A head of 64 bytes, then in whole words: the free bitmap, the displaced counters, the chain map,
+//! the chains. A *displaced* block is one outside its home line; it is on the chain of its run.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::checksum::{checksum_words, mix};
+use crate::{BLOCK_BYTES, RUN_BLOCKS};
+
+/// The head of saved aids.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
+#[repr(C)]
+pub struct AidsHead {
+    /// The pool's epoch, as the state word of the close that saved them has it.
+    pub epoch: u64,
+    /// Blocks that are UNWRITTEN or MAPPED.
+    pub used: u64,
+    /// Displaced blocks, which is how many the chains have.
+    pub displaced: u64,
+    /// CRC-32C of the words behind the head.
+    pub body_check: u32,
+    /// CRC-32C of the four words `epoch`, `used`, `displaced`, `body_check`.
+    pub checksum: u32,
+    /// Reserved, zero.
+    pub reserved: [u64; 4],
+}
+
+const _: () = assert!(size_of::<AidsHead>() == 64);
+
+impl AidsHead {
+    /// A sound head.
+    pub fn new(epoch: u32, used: u64, displaced: u64, body_check: u32) -> Self {
+        let mut new = Self {
+            epoch: u64::from(epoch),
+            used,
+            displaced,
+            body_check,
+            ..Self::default()
+        };
+        new.checksum = new.expected_checksum();
+        new
+    }
+
+    /// Whether the head is sound and of the close at `epoch`.
+    pub fn is_sound(&self, epoch: u32) -> bool {
+        self.checksum == self.expected_checksum() && self.epoch == u64::from(epoch)
+    }
+
+    fn expected_checksum(&self) -> u32 {
+        let body = u64::from(self.body_check);
+        checksum_words(&[self.epoch, self.used, self.displaced, body])
+    }
+}
+
+/// One block of a chain: 32 bits, two to a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainLink(pub u32);
+
+impl ChainLink {
+    const LAST: u32 = 1 << 31;
+
+    /// `block` (30 bits), the last of its chain or not.
+    pub fn new(block: u32, last: bool) -> Self {
+        Self(block & 0x3FFF_FFFF | if last { Self::LAST } else { 0 })
+    }
+
+    /// The block.
+    pub fn block(self) -> u32 {
+        self.0 & 0x3FFF_FFFF
+    }
+
+    /// Whether the next link begins another chain.
+    pub fn is_last(self) -> bool {
+        self.0 & Self::LAST != 0
+    }
+}
+
+/// Where the parts of saved aids lie. Offsets in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AidsPlan {
+    /// The head.
+    pub at: u64,
+    /// Data blocks in the zone.
+    pub blocks: u64,
+}
+
+impl AidsPlan {
+    /// How many chains there are.
+    pub fn chains(&self) -> u64 {
+        chain_count(self.blocks / RUN_BLOCKS)
+    }
+
+    /// The free bitmap: one bit a block.
+    pub fn free_at(&self) -> u64 {
+        self.at + size_of::<AidsHead>() as u64
+    }
+
+    /// Words of the free bitmap.
+    pub fn free_words(&self) -> u64 {
+        self.blocks.div_ceil(64)
+    }
+
+    /// The displaced counters: one byte a line.
+    pub fn counts_at(&self) -> u64 {
+        self.free_at() + self.free_words() * 8
+    }
+
+    /// Words of the displaced counters.
+    pub fn count_words(&self) -> u64 {
+        (self.blocks / RUN_BLOCKS).div_ceil(8)
+    }
+
+    /// The chain map: one bit a chain.
+    pub fn map_at(&self) -> u64 {
+        self.counts_at() + self.count_words() * 8
+    }
+
+    /// Words of the chain map.
+    pub fn map_words(&self) -> u64 {
+        self.chains().div_ceil(64)
+    }
+
+    /// The chains: two links a word.
+    pub fn links_at(&self) -> u64 {
+        self.map_at() + self.map_words() * 8
+    }
+
+    /// Words behind the head, where `displaced` blocks are on chains.
+    pub fn body_words(&self, displaced: u64) -> u64 {
+        (self.links_at() - self.free_at()) / 8 + displaced.div_ceil(2)
+    }
+
+    /// Bytes set aside: enough for all blocks on chains.
+    pub fn bytes(&self) -> u64 {
+        (self.free_at() + self.body_words(self.blocks) * 8 - self.at).next_multiple_of(BLOCK_BYTES)
+    }
+}
+
+fn chain_count(lines: u64) -> u64 {
+    lines.next_power_of_two()
+}
+
+/// The chain that displaced blocks of a run are on, in a table of `lines` lines.
+pub fn chain(seed: u64, id: u32, run: u32, lines: u64) -> u64 {
+    mix(seed ^ (u64::from(id) << 32 | u64::from(run))) & (chain_count(lines) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_follow_each_other_in_whole_words() {
+        for blocks in [8, 64, 72, 184, 4096, 1 << 30] {
+            let plan = AidsPlan { at: 4096, blocks };
+            assert!(plan.free_words() * 64 >= blocks);
+            assert!(plan.count_words() * 64 >= blocks);
+            assert!(plan.map_words() * 64 >= plan.chains());
+            let end = plan.free_at() + plan.body_words(blocks) * 8;
+            assert_eq!(end, plan.links_at() + blocks * 4);
+            assert!(plan.at + plan.bytes() >= end);
+        }
+    }
+
+    #[test]
+    fn a_head_is_of_its_epoch_only() {
+        let head = AidsHead::new(5, 1, 2, 3);
+        assert!(head.is_sound(5) && !head.is_sound(6));
+        assert!(!AidsHead { used: 2, ..head }.is_sound(5));
+        assert!(!AidsHead::default().is_sound(0), "zeros are no head");
+    }
+}
