@@ -461,7 +461,24 @@ fn background() -> Vec<Workload> {
         ),
         one(
             "compact",
-            &["mkdir d 755", FILE, "530* link f d/#", "520* unlink d/#"],
+            &[
+                "mkdir d 755",
+                FILE,
+                "20* link f d/stays#",
+                "525* link f d/#",
+                "520* unlink d/#",
+            ],
+            "maintain",
+        ),
+        one(
+            "compact-behind-a-full-extent",
+            &[
+                "mkdir d 755",
+                FILE,
+                "516* link f d/stays#",
+                "518* link f d/#",
+                "512* unlink d/#",
+            ],
             "maintain",
         ),
         one(

@@ -258,8 +258,22 @@ impl<M: Memories> Op<'_, M> {
         None
     }
 
-    /// Takes a metadata block (32 slots); gives its first slot.
-    pub(crate) fn alloc_block(&self) -> Result<u64> {
+    /// Takes a metadata block (32 slots), if `spare` more stay free; gives its first slot. Compacting
+    /// logs frees blocks, but needs some first.
+    pub(crate) fn alloc_block(&self, spare: u64) -> Result<u64> {
+        let slot = self.alloc_any_block()?;
+        let free_at = header::FREE_SLOTS + ChunkKind::Blocks as u64 * 8;
+        while self.core.arena.load(free_at, Ordering::Relaxed) < spare * GROUP {
+            if !self.core.take_chunk(ChunkKind::Blocks) {
+                self.core.free_slots(slot, GROUP);
+                return Err(Error::NoSpace("metadata region full"));
+            }
+        }
+        Ok(slot)
+    }
+
+    /// Takes a metadata block, even the last one.
+    pub(crate) fn alloc_any_block(&self) -> Result<u64> {
         let (group, _) = self
             .core
             .refill(ChunkKind::Blocks, true)

@@ -180,7 +180,7 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let (home, count) = text_home(new.target.len());
         let slot = match home {
-            ChunkKind::Blocks => self.alloc_block()?,
+            ChunkKind::Blocks => self.alloc_block(super::log::SPARE_BLOCKS)?,
             _ => self.alloc(home, count)?,
         };
         let at = core.geometry.slot_at(slot);

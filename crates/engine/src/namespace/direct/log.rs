@@ -15,6 +15,9 @@ use crate::slots::Op;
 /// Cookie of the first entry ever made in a directory (1 and 2 are `.` and `..`).
 pub(crate) const FIRST_COOKIE: u64 = 3;
 
+/// Blocks that stay free for compacting logs.
+pub(crate) const SPARE_BLOCKS: u64 = 2;
+
 /// The tail of a log, as the directory's cachelet holds it: extent slot in bits 16.., large in bit
 /// 15, next word in bits 0..15. 0: the log has no extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,34 +168,50 @@ impl<M: Memories> Op<'_, M> {
             );
             return Ok(());
         }
-        self.log_append(dir, full).map(|_| ())
+        self.log_append(dir, full)
     }
 
-    /// Adds a fresh extent behind the tail, full or not; gives its slot.
-    pub(crate) fn log_append_fresh(&self, dir: Cachelet) -> Result<u64> {
-        let _lock = self.core.lock(self, dir);
-        // Claims race with this: what they claim in the old extent stays theirs.
-        self.log_append(dir, Tail(self.core.get(dir, field::TAIL)))
-    }
-
-    /// Adds an extent behind that of `last`. The caller holds the growth lock.
-    fn log_append(&self, dir: Cachelet, last: Tail) -> Result<u64> {
+    /// Adds an extent behind `full`. The caller holds the growth lock.
+    fn log_append(&self, dir: Cachelet, full: Tail) -> Result<()> {
         let core = self.core;
         let owner = core.ino(dir);
-        let base = self.log_next_base(dir, last)?;
-        let extent = self.alloc_block()?;
+        let base = self.log_next_base(dir, full)?;
+        let extent = self.alloc_block(self.log_spare(dir, full)?)?;
         core.write_extent(extent, owner, base, LogExtentKind::Large, false);
         core.pool.fence();
-        let link = core.geometry.slot_at(last.extent()) + LogExtentHead::NEXT;
-        core.set_word(link, extent);
-        core.pool.flush(link, 8);
-        core.pool.fence();
+        self.log_set_next(full.extent(), extent);
         core.set(
             dir,
             field::TAIL,
             Tail::new(extent, LogExtentKind::Large, 0).0,
         );
-        Ok(extent)
+        Ok(())
+    }
+
+    /// Blocks that stay free when a log grows. Compaction leaves the last extent alone and puts one
+    /// block in the place of all others, so a log of three blocks can always grow again if one is
+    /// free: the others become two, and one of them is taken. Before it has three, one more must be
+    /// there for it to get that far.
+    fn log_spare(&self, dir: Cachelet, full: Tail) -> Result<u64> {
+        let core = self.core;
+        let mut extent = core.get(dir, field::ROOT);
+        while extent != full.extent() {
+            let head = core.log_head(extent, core.ino(dir))?;
+            if head.kind() == LogExtentKind::Large {
+                return Ok(SPARE_BLOCKS - 1);
+            }
+            extent = head.next;
+        }
+        Ok(SPARE_BLOCKS)
+    }
+
+    /// Makes `next` what follows `extent` in a log, durably.
+    pub(crate) fn log_set_next(&self, extent: u64, next: u64) {
+        let core = self.core;
+        let link = core.geometry.slot_at(extent) + LogExtentHead::NEXT;
+        core.set_word(link, next);
+        core.pool.flush(link, 8);
+        core.pool.fence();
     }
 
     /// The cookie that the extent after `full` starts with.

@@ -4,6 +4,8 @@
 //! entry whose life word says *dead* is out of the index once the operation that buried it has
 //! ended, and nobody compares names with it one grace period later.
 
+use std::ops::Range;
+
 use vellum_layout::{Entry, EntryHead, LifeWord, LogExtentHead, LogExtentKind, LogWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
@@ -15,6 +17,9 @@ use crate::error::{Error, Result};
 
 /// Zero words from which a log is compacted: 4 KiB of it is dead.
 const COMPACT_AT: u64 = 512;
+
+/// Words of an extent that compaction writes.
+const PER_EXTENT: usize = LogExtentKind::Large.words() as usize;
 
 /// Frees the dead entries of `dir`; compacts its log where 4 KiB of it is dead.
 pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
@@ -55,7 +60,7 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
         core.free_slots(slot, slots);
     }
     if wasted_words(core, dir, live)? >= COMPACT_AT.max(live / 2) {
-        compact(core, dir)?;
+        while compact(core, dir)? {}
     }
     Ok(())
 }
@@ -139,53 +144,89 @@ pub(crate) fn log_extents<M: Memories>(
     Ok(found)
 }
 
-/// Replaces all extents but a fresh last one by as few as the live words need. New claims go to
-/// the fresh extent; after a grace period nobody writes words of the old ones any more.
-fn compact<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
-    let fresh = core.op_begin().log_append_fresh(dir)?;
+/// Replaces a run of extents by as few as its live words need: all but the last one, or the run that
+/// gains most with the blocks there are. Gives whether another call may gain more.
+fn compact<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<bool> {
+    let mut old = extents(core, dir)?;
+    // Claims go to the last one. Whoever claimed a word of another one has written it once those who
+    // run now have ended.
+    let Some((last, _)) = old.pop() else {
+        return Ok(false);
+    };
     core.wait_for_readers();
     let op = core.op_begin();
     let owner = core.ino(dir);
-    let mut old = extents(core, dir)?;
-    let Some(end) = old.iter().position(|&(slot, _)| slot == fresh) else {
-        return Ok(());
-    };
-    old.truncate(end);
-    let mut words = Vec::new();
-    for &(slot, head) in &old {
-        let at = core.geometry.slot_at(slot) + head.kind().words_at();
-        let all = (0..head.kind().words()).map(|index| core.word(at + 8 * index) & !1);
-        words.extend(all.filter(|&word| word != 0));
+    let live: Vec<Vec<u64>> = old.iter().map(|extent| live_words(core, extent)).collect();
+    let lens: Vec<usize> = live.iter().map(Vec::len).collect();
+    let needed = lens.iter().sum::<usize>().div_ceil(PER_EXTENT);
+    let mut new = Vec::with_capacity(needed);
+    while new.len() < needed
+        && let Ok(slot) = op.alloc_any_block()
+    {
+        new.push(slot);
     }
-    let per_extent = LogExtentKind::Large.words() as usize;
-    let count = words.len().div_ceil(per_extent);
-    let mut new = Vec::with_capacity(count);
-    for _ in 0..count {
-        match op.alloc_block() {
-            Ok(slot) => new.push(slot),
-            Err(_) => {
-                // No room to compact now: the old log stays as it is.
-                new.iter()
-                    .for_each(|&slot| core.free_slots(slot, LogExtentKind::Large.slots()));
-                return Ok(());
-            }
-        }
+    let is_short = new.len() < needed;
+    let run = best_run(&lens, new.len());
+    let words = live[run.clone()].concat();
+    let free = |slot| core.free_slots(slot, LogExtentKind::Large.slots());
+    new.drain(words.len().div_ceil(PER_EXTENT)..).for_each(free);
+    if run.is_empty() {
+        return Ok(false);
     }
-    for (i, chunk) in words.chunks(per_extent).enumerate() {
+    let next = old.get(run.end).map_or(last, |&(slot, _)| slot);
+    for (i, chunk) in words.chunks(PER_EXTENT).enumerate() {
         let cookie_at = core.slot_at(LogWord(chunk[0]).entry())? + Entry::COOKIE;
-        let next = new.get(i + 1).copied().unwrap_or(fresh);
+        let next = new.get(i + 1).copied().unwrap_or(next);
         write_compacted(core, owner, new[i], next, core.word(cookie_at), chunk);
     }
     core.pool.fence();
-    op.log_set_root(dir, new.first().copied().unwrap_or(fresh));
+    let first = new.first().copied().unwrap_or(next);
+    match run.start.checked_sub(1).map(|before| old[before].0) {
+        Some(before) => op.log_set_next(before, first),
+        None => op.log_set_root(dir, first),
+    }
     core.arena
         .fetch_add(core.cachelet_at(dir, field::DEAD), 1 << 32);
     drop(op);
     core.wait_for_readers();
-    for (slot, head) in old {
+    for &(slot, head) in &old[run] {
         core.free_slots(slot, head.kind().slots());
     }
-    Ok(())
+    Ok(is_short)
+}
+
+/// Words of an extent that name entries, settled.
+fn live_words<M: Memories>(core: &Core<M>, &(slot, head): &(u64, LogExtentHead)) -> Vec<u64> {
+    let at = core.geometry.slot_at(slot) + head.kind().words_at();
+    let all = (0..head.kind().words()).map(|index| core.word(at + 8 * index) & !1);
+    all.filter(|&word| word != 0).collect()
+}
+
+/// The shortest run of extents, with so many live words each, that gains as many extents as any can
+/// when `blocks` new ones are there to take its words; empty if none gains one.
+fn best_run(live: &[usize], blocks: usize) -> Range<usize> {
+    let gain = |run: &Range<usize>| {
+        let words: usize = live[run.clone()].iter().sum();
+        run.len() - words.div_ceil(PER_EXTENT)
+    };
+    let (mut best, mut most) = (0..0, 0);
+    let (mut run, mut words) = (0..0, 0);
+    for &more in live {
+        run.end += 1;
+        words += more;
+        while words > blocks * PER_EXTENT {
+            words -= live[run.start];
+            run.start += 1;
+        }
+        let gained = run.len() - words.div_ceil(PER_EXTENT);
+        if gained > most {
+            (best, most) = (run.clone(), gained);
+        }
+    }
+    while most > 0 && gain(&(best.start + 1..best.end)) == most {
+        best.start += 1;
+    }
+    best
 }
 
 fn write_compacted<M: Memories>(
@@ -229,4 +270,25 @@ pub(super) fn dissolve<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()>
         core.free_slots(slot, head.kind().slots());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PER_EXTENT, best_run};
+
+    #[test]
+    fn the_run_that_gains_most_with_the_blocks_there_are() {
+        let full = PER_EXTENT;
+        assert_eq!(best_run(&[], 4), 0..0);
+        assert_eq!(best_run(&[full, full], 4), 0..0);
+        assert_eq!(best_run(&[1, 1, 1], 1), 0..3);
+        assert_eq!(best_run(&[1, 1, 1], 0), 0..0, "no room");
+        assert_eq!(best_run(&[1, 0, 1, 0, 0, 1], 0), 3..5, "nothing to move");
+        assert_eq!(best_run(&[full, full, 3, 4, full], 9), 2..4);
+        assert_eq!(best_run(&[full - 1, 2, full, 1, full - 1], 1), 3..5);
+        let third = 2 * full / 3;
+        assert_eq!(best_run(&[third, third], 9), 0..0);
+        assert_eq!(best_run(&[third, third, third], 1), 0..0);
+        assert_eq!(best_run(&[third, third, third], 2), 0..3);
+    }
 }
