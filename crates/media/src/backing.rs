@@ -1,8 +1,10 @@
 //! What lies behind a pool: opening it, locking it, giving it its blocks, telling what it is.
 
+use crate::mapping::Mapping;
 use crate::{MediaError, MediaKind};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::mm::MapFlags;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -200,12 +202,23 @@ impl Backing {
     fn allocate(&self, len: u64) -> Result<(), Errno> {
         rustix::fs::ftruncate(&self.fd, 0)?;
         rustix::fs::ftruncate(&self.fd, len)?;
+        if fs_type(&self.fd) == Some(TMPFS_MAGIC) {
+            self.take_large_pages(len);
+        }
         loop {
             match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, len) {
                 Err(Errno::INTR) => {}
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => return self.write_zeros(len),
                 done => return done,
             }
+        }
+    }
+
+    /// Lets a file on tmpfs begin its life on large pages, as far as the kernel has them.
+    fn take_large_pages(&self, len: u64) {
+        let mapped = Mapping::new(self.fd.as_fd(), len, MapFlags::SHARED, self.page_bytes);
+        if let Ok(mapping) = mapped {
+            mapping.gather_large_pages(self.page_bytes);
         }
     }
 

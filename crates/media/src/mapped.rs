@@ -153,9 +153,13 @@ impl MappedPool {
         self.known_zero
     }
 
-    /// Faults in every page, so that no later access waits for one. Failures are not reported: a
-    /// page that cannot be had is found out at its first access.
+    /// Faults in every page, so that no later access waits for one; pages of memory become large
+    /// ones where the kernel has them. Failures are not reported: a page that cannot be had is found
+    /// out at its first access.
     pub fn populate(&self) {
+        if self.kind == MediaKind::Memory && !self.read_only {
+            self.mapping.gather_large_pages(rustix::param::page_size());
+        }
         let (base, bytes) = self.mapping.whole();
         // Writing would copy every page of a private mapping.
         let advice = if self.read_only {
@@ -229,6 +233,12 @@ impl Persistent for MappedPool {
         self.mapping.fence();
     }
 
+    #[inline(always)]
+    fn store_through(&self, at: u64, value: u64) {
+        self.mapping.store_through(at, value);
+    }
+
+    #[inline]
     fn write_through(&self, at: u64, data: &[u8]) {
         self.mapping.write_through(at, data);
     }

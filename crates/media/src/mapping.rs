@@ -5,6 +5,7 @@ use crate::heap::outside;
 use crate::isa::Isa;
 use crate::memory::LINE_BYTES;
 use crate::{MediaError, count};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a cell.
 const CELL: u64 = 8;
+
+/// Bytes of a large page, on every architecture with 4 KiB pages that Linux knows.
+pub(crate) const LARGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Why a mapping could not be made.
 pub(crate) enum MappingError {
@@ -54,13 +58,14 @@ impl Mapping {
             .and_then(|len| len.checked_next_multiple_of(page_bytes))
             .ok_or_else(|| MappingError::System(io::ErrorKind::OutOfMemory.into()))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses a free address range, so no existing memory is touched. The
-        // bytes may be changed by others; they are only accessed in ways that allow for it.
-        let base = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), mapped_bytes, protection, flags, fd, 0)
-        }
-        .map_err(|errno| MappingError::System(errno.into()))?;
-        Self::registered(base, len, mapped_bytes, page_bytes)
+        let place = Reserved::new(mapped_bytes, page_bytes.max(LARGE_PAGE_BYTES))
+            .map_err(|errno| MappingError::System(errno.into()))?;
+        let flags = flags | MapFlags::FIXED;
+        // SAFETY: replaces a reservation of our own that nobody has seen. The bytes may be changed
+        // by others; they are only accessed in ways that allow for it.
+        unsafe { rustix::mm::mmap(place.base, mapped_bytes, protection, flags, fd, 0) }
+            .map_err(|errno| MappingError::System(errno.into()))?;
+        Self::registered(place.into_base(), len, mapped_bytes, page_bytes)
     }
 
     /// Maps `len` zero bytes that belong to this process alone, on large pages where the kernel
@@ -124,6 +129,25 @@ impl Mapping {
         let (base, bytes) = self.whole();
         // SAFETY: changes no byte, only how the kernel backs them; the range is our mapping.
         let _refusal_is_fine = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
+    }
+
+    /// Puts what is mapped, a file in memory, on large pages, whatever the system's policy for such
+    /// files is: a random access then takes two thirds of the time. Pages that the file lacks are
+    /// allocated. Ends where the kernel declines; what lies behind stays on small pages.
+    pub(crate) fn gather_large_pages(&self, page_bytes: usize) {
+        let (base, bytes) = self.whole();
+        for at in (0..bytes - bytes % LARGE_PAGE_BYTES).step_by(LARGE_PAGE_BYTES) {
+            let chunk = base.wrapping_byte_add(at);
+            // SAFETY: neither changes a byte, and both stay inside our mapping. The first page is
+            // faulted in because the kernel looks at a page table before it collapses one.
+            let gathered = unsafe {
+                rustix::mm::madvise(chunk, page_bytes, Advice::LinuxPopulateWrite).is_ok()
+                    && libc::madvise(chunk, LARGE_PAGE_BYTES, libc::MADV_COLLAPSE) == 0
+            };
+            if !gathered {
+                break;
+            }
+        }
     }
 
     /// The cell at `at`; `None`, recorded, if it is outside or misaligned.
@@ -268,6 +292,16 @@ impl Mapping {
         self.isa.fence();
     }
 
+    #[inline(always)]
+    pub(crate) fn store_through(&self, at: u64, value: u64) {
+        if let Some(cell) = self.cell(at) {
+            // SAFETY: a whole, aligned cell of a mapped line.
+            unsafe { self.isa.store_through(cell, value) };
+            count::wrote_through(8, 1);
+        }
+    }
+
+    #[inline]
     pub(crate) fn write_through(&self, at: u64, data: &[u8]) {
         let Some(to) = self.run(at, data.len() as u64) else {
             return;
@@ -319,6 +353,53 @@ impl Drop for Mapping {
         self.slot.release();
         // SAFETY: this mapping's own range; no reference into it outlives a method call.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped_bytes) };
+    }
+}
+
+/// Addresses that nothing else can be mapped at, until dropped.
+struct Reserved {
+    base: *mut std::ffi::c_void,
+    bytes: usize,
+}
+
+impl Reserved {
+    /// `bytes` of addresses, beginning at a multiple of `align`: the kernel maps by large pages only
+    /// what lies on such an address.
+    fn new(bytes: usize, align: usize) -> Result<Self, Errno> {
+        let wide = bytes.checked_add(align).ok_or(Errno::NOMEM)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: the kernel chooses a free address range, so no existing memory is touched.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), wide, ProtFlags::empty(), flags)
+        }?;
+        let head = (start as usize).next_multiple_of(align) - start as usize;
+        let place = Self {
+            base: start.wrapping_byte_add(head),
+            bytes,
+        };
+        for (from, spare) in [
+            (start, head),
+            (place.base.wrapping_byte_add(bytes), align - head),
+        ] {
+            if spare > 0 {
+                // SAFETY: a part of the range just reserved, outside the part that is kept. If it
+                // cannot be given back, addresses are lost and nothing else.
+                let _ = unsafe { rustix::mm::munmap(from, spare) };
+            }
+        }
+        Ok(place)
+    }
+
+    /// The addresses; they now belong to the caller.
+    fn into_base(self) -> *mut std::ffi::c_void {
+        std::mem::ManuallyDrop::new(self).base
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // SAFETY: our own range; what was to replace it could not be mapped.
+        let _ = unsafe { rustix::mm::munmap(self.base, self.bytes) };
     }
 }
 

@@ -164,6 +164,13 @@ proptest! {
             pool.fence();
             expected[at_usize..at_usize + len].copy_from_slice(data);
             assert_eq!(all(pool), expected, "{name}: write_through");
+
+            let cell = at & !7;
+            pool.store_through(cell, at ^ 0x5A5A_5A5A);
+            assert_eq!(pool.load(cell, Relaxed), at ^ 0x5A5A_5A5A, "{name}: store_through");
+            pool.fence();
+            expected[cell as usize..][..8].copy_from_slice(&(at ^ 0x5A5A_5A5A).to_ne_bytes());
+            assert_eq!(all(pool), expected, "{name}: store_through");
             assert_eq!(pool.damaged(), None, "{name}");
         });
     }

@@ -2,6 +2,7 @@
 
 use crate::memory::LINE_BYTES;
 use std::arch::asm;
+use std::sync::atomic::AtomicU64;
 
 const LINE: usize = LINE_BYTES as usize;
 
@@ -40,6 +41,17 @@ each_line!(
     "clflush byte ptr [{}]",
     "Writes lines back, one after the other."
 );
+
+/// Stores a word past the cache, whole; later loads of this thread see it.
+#[inline(always)]
+pub(super) fn movnti(cell: &AtomicU64, value: u64) {
+    // SAFETY: an aligned store of 8 bytes into a cell that may be written through `&`, by an
+    // instruction that every x86-64 has and that changes no flags.
+    unsafe {
+        asm!("movnti qword ptr [{}], {}", in(reg) cell.as_ptr(), in(reg) value,
+            options(nostack, preserves_flags));
+    }
+}
 
 /// Waits for earlier stores, streaming stores and write-backs of this thread.
 #[inline(always)]

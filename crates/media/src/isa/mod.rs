@@ -19,6 +19,7 @@ mod sse2;
 mod string;
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How lines are written back; the best is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -215,6 +216,21 @@ impl Isa {
         cache::sfence();
     }
 
+    /// Stores a word and starts writing it back, past the cache where there is a way.
+    ///
+    /// # Safety
+    /// The cell's line must be mapped.
+    #[inline(always)]
+    pub(crate) unsafe fn store_through(self, cell: &AtomicU64, value: u64) {
+        if self.vector == VectorVariant::Generic {
+            cell.store(value, Ordering::Release);
+            // SAFETY: the caller vouches for the line.
+            unsafe { self.flush_lines(cell.as_ptr().cast(), 1) };
+        } else {
+            cache::movnti(cell, value);
+        }
+    }
+
     /// Copies lines into memory, past the cache where there is a way.
     ///
     /// # Safety
@@ -350,7 +366,11 @@ impl Isa {
     }
 
     pub(crate) fn fence(self) {
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    pub(crate) unsafe fn store_through(self, cell: &AtomicU64, value: u64) {
+        cell.store(value, Ordering::Release);
     }
 
     pub(crate) unsafe fn copy_through(self, from: *const u8, to: *mut u8, lines: usize) {
