@@ -315,9 +315,8 @@ pub fn directory(image: &(impl Image + ?Sized), number: u64) -> Result<String, I
         {
             let word = LogWord(u64::from_le_bytes(*word));
             if word.0 != 0 {
-                let pending = if word.is_pending() { ", pending" } else { "" };
                 let entry = entry_line(&pool, &mut window, word.entry());
-                let _ = writeln!(out, "  {i:>3}: slot {}{pending}: {entry}", word.entry());
+                let _ = writeln!(out, "  {i:>3}: slot {}: {entry}", word.entry());
             }
         }
         slot = head.next;

@@ -251,11 +251,9 @@ impl Logs {
             if word.0 == 0 {
                 continue;
             }
-            if word.is_pending() {
+            if !word.is_sound() {
                 let detail = format_args!("word {i} of the extent at slot {}", job.slot);
-                self.push(job.directory, Class::LogPending, place, &detail, true);
-            }
-            if word.entry() == 0 {
+                self.issue(job.directory, Class::Reserved, place, detail);
                 continue;
             }
             let offset = if exact { i as u64 } else { 0 };

@@ -84,8 +84,6 @@ classes! {
     LogShared = "log extent of another directory",
     /// A log that comes back to itself.
     LogLoop = "log loop",
-    /// A log word whose pending bit is set.
-    LogPending = "pending log word",
     /// An entry is unsound, or lies nowhere.
     EntryUnsound = "unsound entry",
     /// An entry's name is none that a file may have.

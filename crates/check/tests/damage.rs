@@ -152,6 +152,10 @@ fn inodes() {
     damaged_only(Class::InodeState, "inode 3", |s| {
         raw_inode(s, 3, Inode::IDENTITY, 6);
     });
+    damaged_only(Class::Reserved, "inode 1", |s| {
+        let word = s.image.at(s.image.get_inode(1).root) + LogExtentKind::Small.words_at() + 40;
+        s.image.set_word(word, 1 << 48);
+    });
     damaged_only(Class::Reserved, "inode 3", |s| {
         raw_inode(s, 3, Inode::LINKS, 1 << 32);
     });
@@ -316,7 +320,7 @@ fn an_entry_that_reaches_out_of_its_chunk() {
     let name = [b'z'; 200];
     head.name_hash = vellum_layout::name_hash(testimage::SEED, &name);
     image.put_entry(slot, &head, &name);
-    image.set_word(word, LogWord::settled(slot).0);
+    image.set_word(word, LogWord::new(slot).0);
     let report = check(&image.bytes, Options::default());
     assert_found(&report, Class::EntryUnsound, "slot 63");
 }
@@ -340,7 +344,7 @@ fn slots() {
     let slot = sample().entries[19];
     damaged(Class::SlotShared, &format!("slot {slot}"), |s| {
         let (word, _) = s.image.next_word(2);
-        s.image.set_word(word, LogWord::settled(slot).0);
+        s.image.set_word(word, LogWord::new(slot).0);
     });
     // Two symlinks of one text.
     damaged(Class::TextUnsound, "inode 5", |s| {
@@ -527,11 +531,6 @@ fn residue_of_inodes() {
     });
     residue(Class::DirectoryTimes, "inode 2", |s| {
         s.image.edit_inode(2, |inode| inode.ctime = NOW / 2);
-    });
-    residue(Class::LogPending, "inode 1", |s| {
-        let at = s.image.at(s.image.get_inode(1).root) + LogExtentKind::Small.words_at();
-        let word = s.image.word(at);
-        s.image.set_word(at, word | 1);
     });
 }
 

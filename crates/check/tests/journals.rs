@@ -16,7 +16,7 @@ fn rename(sample: &mut Sample) -> Vec<JournalPair> {
     let life = LifeWord(sample.image.word(old)).ns();
     vec![
         JournalPair::witness(sample.image.at(entry), checksum),
-        JournalPair::store(word, LogWord::settled(entry).0),
+        JournalPair::store(word, LogWord::new(entry).0),
         JournalPair::store(old, LifeWord::dead(life + 1).0),
     ]
 }

@@ -23,8 +23,9 @@ fn a_torn_inode_without_a_name_was_taken_for_damage() {
     explored(Mode::X86, &["create-second", "mkdir-second", "bury-create"]);
 }
 
-/// Settling a word of a directory's log is a plain store. After a close in order and a power cut
-/// the word could still be pending, and listings skipped it for ever.
+/// Words of a directory's log once had a mark that said *perhaps not durable yet* and was taken off
+/// by a plain store. After a close in order and a power cut it could still be there, and listings
+/// skipped the word for ever.
 #[test]
 fn a_clean_pool_hid_entries_whose_log_words_a_cache_had_kept() {
     explored(Mode::Lazy, &["close-pool", "open-pool", "close-open"]);

@@ -51,7 +51,8 @@ pub(crate) mod field {
     pub(crate) const LOCK: u64 = 80;
     /// Files: `MapRoot`. Directories: slot of the first log extent. Symlinks: slot of the text.
     pub(crate) const ROOT: u64 = 88;
-    /// Directories: (children << 1 | dying). Files: blocks in use (errs upward).
+    /// Directories: dying (bit 0), children ([`super::CHILD_ONE`]), creations that are not durable
+    /// yet ([`super::MAKING_ONE`]). Files: blocks in use (errs upward).
     pub(crate) const CHILDREN: u64 = 96;
     /// See [`CHILDREN`].
     pub(crate) const BLOCKS: u64 = 96;
@@ -100,6 +101,11 @@ pub(crate) const NAME_ONE: u64 = 1 << 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cachelet(pub(crate) u32);
 
+/// One child in [`field::CHILDREN`].
+pub(crate) const CHILD_ONE: u64 = 2;
+/// One creation under way in [`field::CHILDREN`]; its entry is counted as a child, too.
+pub(crate) const MAKING_ONE: u64 = 1 << 48;
+
 /// Fresh cachelets that a thread slot takes at once.
 const FRESH_BATCH: u64 = 16;
 const POINTER_BITS: u32 = 40;
@@ -145,6 +151,16 @@ impl<M: Memories> Core<M> {
     /// User and group.
     pub(crate) fn owner(&self, cachelet: Cachelet) -> OwnerWord {
         OwnerWord(self.get(cachelet, field::OWNER))
+    }
+
+    /// Names in a directory whose names are counted.
+    pub(crate) fn children(&self, dir: Cachelet) -> u64 {
+        self.get(dir, field::CHILDREN) % MAKING_ONE / CHILD_ONE
+    }
+
+    /// Whether entries that `dir`'s log names may not be durable yet.
+    pub(crate) fn is_being_made_in(&self, dir: Cachelet) -> bool {
+        self.get(dir, field::CHILDREN) >= MAKING_ONE
     }
 
     /// A file's mapping.

@@ -9,15 +9,21 @@ use std::sync::atomic::Ordering;
 
 use vellum_layout::{Entry, EntryHead, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, NAME_MAX};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::slots::{Op, field};
 
+/// Words of the longest record, rounded up to lines.
+const RECORD_WORDS: usize = (2 + 2 * JOURNAL_MAX_PAIRS).next_multiple_of(8);
+
 /// A redo record being put together.
 pub(crate) struct Record {
     pairs: [JournalPair; JOURNAL_MAX_PAIRS],
     count: usize,
+    /// Pairs (by bit) that only recovery has to store.
+    for_recovery: u32,
 }
 
 impl Record {
@@ -26,12 +32,19 @@ impl Record {
         Self {
             pairs: [JournalPair { at: 0, value: 0 }; JOURNAL_MAX_PAIRS],
             count: 0,
+            for_recovery: 0,
         }
     }
 
     /// Adds a store of `value` at pool offset `at`.
     pub(crate) fn store(&mut self, at: u64, value: u64) -> &mut Self {
         self.push(JournalPair::store(at, value))
+    }
+
+    /// Adds a store of what `at` holds already, made durable by the same fence as the record.
+    pub(crate) fn restate(&mut self, at: u64, value: u64) -> &mut Self {
+        self.for_recovery |= 1 << self.count;
+        self.store(at, value)
     }
 
     /// Ties the entry at `entry_at`, written under the same fence, to this record.
@@ -62,38 +75,33 @@ impl<M: Memories> Op<'_, M> {
         let sequence = self.own(field::SEQUENCE).wrapping_add(1);
         self.set_own(field::SEQUENCE, sequence);
         let head = JournalHead::new(sequence as u32, record.count);
-        for (pair, to) in record
-            .pairs()
-            .iter()
-            .zip((at + JournalHead::PAIRS..).step_by(16))
-        {
-            core.set_word(to, pair.at);
-            core.set_word(to + 8, pair.value);
+        let mut words = [0; RECORD_WORDS];
+        words[0] = head.0;
+        words[1] = head.seal(u64::from(self.slot), record.pairs());
+        for (to, pair) in words[2..].chunks_exact_mut(2).zip(record.pairs()) {
+            to[0] = pair.at;
+            to[1] = pair.value;
         }
-        core.set_word(
-            at + JournalHead::CHECK,
-            head.seal(u64::from(self.slot), record.pairs()),
-        );
-        core.set_word(at + JournalHead::AT, head.0);
-        core.pool
-            .flush(at, JournalHead::PAIRS + 16 * record.count as u64);
+        let bytes = JournalHead::PAIRS as usize + 16 * record.count;
+        let lines = bytes.next_multiple_of(LINE_BYTES as usize);
+        core.pool.write_through(at, &words.as_bytes()[..lines]);
         core.pool.fence();
     }
 
     /// Stores what the committed record says, durably.
     pub(crate) fn journal_apply(&self, record: &Record) {
         self.journal_store(record);
-        self.journal_settle(record);
+        self.journal_settle();
     }
 
-    /// The first half of [`Self::journal_apply`]: the stores.
+    /// The first half of [`Self::journal_apply`]: the stores. Others see them after the next locked
+    /// instruction at the latest.
     pub(crate) fn journal_store(&self, record: &Record) {
-        store(self.core, record.pairs());
+        store(self.core, record.pairs(), record.for_recovery);
     }
 
     /// The second half of [`Self::journal_apply`]: makes them durable.
-    pub(crate) fn journal_settle(&self, record: &Record) {
-        flush(self.core, record.pairs());
+    pub(crate) fn journal_settle(&self) {
         self.core.pool.fence();
     }
 
@@ -103,31 +111,19 @@ impl<M: Memories> Op<'_, M> {
     }
 }
 
-fn store<M: Memories>(core: &Core<M>, pairs: &[JournalPair]) {
-    for pair in pairs.iter().filter(|pair| pair.witnessed().is_none()) {
-        core.set_word(pair.at, pair.value);
-    }
-}
-
-/// Flushes what was stored, each line once where its pairs adjoin.
-fn flush<M: Memories>(core: &Core<M>, pairs: &[JournalPair]) {
-    let mut dirty = u64::MAX;
-    for pair in pairs.iter().filter(|pair| pair.witnessed().is_none()) {
-        let line = pair.at / LINE_BYTES;
-        if dirty != u64::MAX && dirty != line {
-            core.pool.flush(dirty * LINE_BYTES, LINE_BYTES);
+/// Stores what the pairs say, past the cache, but for those whose bit is set in `not`.
+fn store<M: Memories>(core: &Core<M>, pairs: &[JournalPair], not: u32) {
+    for (i, pair) in pairs.iter().enumerate() {
+        if pair.witnessed().is_none() && not >> i & 1 == 0 {
+            core.pool.store_through(pair.at, pair.value);
         }
-        dirty = line;
-    }
-    if dirty != u64::MAX {
-        core.pool.flush(dirty * LINE_BYTES, LINE_BYTES);
     }
 }
 
 fn retire<M: Memories>(core: &Core<M>, slot: u32) {
     let at = core.geometry.thread_slot_at(slot);
-    core.set_word(at + JournalHead::AT, JournalHead::RETIRED.0);
-    core.pool.flush(at, 8);
+    core.pool
+        .store_through(at + JournalHead::AT, JournalHead::RETIRED.0);
     core.pool.fence();
 }
 
@@ -149,8 +145,7 @@ pub(crate) fn recover_slot<M: Memories>(core: &Core<M>, slot: u32) -> Result<boo
                 ));
             }
         }
-        store(core, pairs);
-        flush(core, pairs);
+        store(core, pairs, 0);
         core.pool.fence();
     }
     retire(core, slot);

@@ -123,28 +123,25 @@ impl LogExtentHead {
     }
 }
 
-/// A word of a directory log: bit 0 pending (volatile meaning only), bits 1.. the entry's slot.
+/// A word of a directory log: the entry's slot in bits 0..48; the others are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogWord(pub u64);
 
 impl LogWord {
-    /// A word that names the entry at metadata slot `entry` and is being made durable.
-    pub fn pending(entry: u64) -> Self {
-        Self(entry << 1 | 1)
-    }
+    const SLOT: u64 = (1 << 48) - 1;
 
     /// A word that names the entry at metadata slot `entry`.
-    pub fn settled(entry: u64) -> Self {
-        Self(entry << 1)
+    pub fn new(entry: u64) -> Self {
+        Self(entry & Self::SLOT)
     }
 
     /// The entry's metadata slot; 0 where the word names none.
     pub fn entry(self) -> u64 {
-        self.0 >> 1
+        self.0 & Self::SLOT
     }
 
-    /// Whether the store of this word may not be durable yet. Recovery ignores this bit.
-    pub fn is_pending(self) -> bool {
-        self.0 & 1 != 0
+    /// Whether only bits are set that have a meaning.
+    pub fn is_sound(self) -> bool {
+        self.0 & !Self::SLOT == 0
     }
 }

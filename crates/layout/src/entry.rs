@@ -71,11 +71,11 @@ impl Entry {
         (Self::NAME + len as u64).div_ceil(SLOT_BYTES)
     }
 
-    /// Writes the entry's bytes, checksum included, into `buffer`; gives how many (a multiple of
-    /// the slot size, the rest of the last slot zeroed).
+    /// Writes the entry's bytes, checksum included, into `buffer`; gives how many (whole
+    /// cache lines, the rest of the last one zeroed).
     pub fn encode(head: &EntryHead, name: &[u8], buffer: &mut [u8; 384]) -> usize {
         let used = Self::NAME as usize + name.len();
-        let total = Self::slots_for(name.len()) as usize * SLOT_BYTES as usize;
+        let total = used.next_multiple_of(64);
         let mut sealed = *head;
         sealed.checksum = 0;
         buffer[..48].copy_from_slice(sealed.as_bytes());
@@ -190,7 +190,7 @@ mod tests {
                 &name,
                 &mut buffer,
             );
-            assert_eq!(total as u64, Entry::slots_for(len) * SLOT_BYTES);
+            assert!(total >= 48 + len && total < 48 + len + 64 && total.is_multiple_of(64));
             assert!(Entry::is_sound(&buffer));
             for at in 8..48 + len {
                 buffer[at] ^= 4;

@@ -257,7 +257,7 @@ impl TestImage {
     pub(crate) fn name(&mut self, directory: u64, name: &[u8], ino: u64) -> u64 {
         let (word, cookie) = self.next_word(directory);
         let (slot, _) = self.unlogged(directory, name, ino, cookie);
-        self.set_word(word, LogWord::settled(slot).0);
+        self.set_word(word, LogWord::new(slot).0);
         slot
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vellum_layout::FileKind;
 use vellum_media::Memories;
 
-use crate::cachelet::{Cachelet, field, flag};
+use crate::cachelet::{Cachelet, flag};
 use crate::error::{Error, Result};
 use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
 use crate::namespace::{DirEntry, ListHint, NewInode, Removal, Rename};
@@ -410,7 +410,7 @@ impl<M: Memories> Fs<M> {
     pub fn children(&self, dir: &Node<M>) -> Result<u64> {
         self.with_op(|op| {
             self.namespace.settle(op, dir.cachelet)?;
-            Ok(op.core.get(dir.cachelet, field::CHILDREN) >> 1)
+            Ok(op.core.children(dir.cachelet))
         })
     }
 }

@@ -10,7 +10,6 @@ use crate::cachelet::{Cachelet, flag};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::mount::open::{live_map_check, saved_check};
-use crate::namespace::direct::flush_log;
 use crate::slots::Tally;
 
 impl<M: Memories> Fs<M> {
@@ -54,9 +53,6 @@ impl<M: Memories> Fs<M> {
             }
             if core.has_flag(cachelet, flag::DIRTY) {
                 core.write_back_times(cachelet);
-            }
-            if core.has_flag(cachelet, flag::COUNTED) {
-                flush_log(core, cachelet)?;
             }
         }
         core.pool.fence();

@@ -345,11 +345,6 @@ impl<M: Memories> Recovery<'_, M> {
             let entry = logged.word.entry();
             let head = buffer.read_unsealed(core, entry, ino)?;
             self.claim(entry, Entry::slots_for(usize::from(head.name_len)))?;
-            // A word that was being made durable is durable now.
-            if logged.word.is_pending() {
-                core.set_word(logged.at, vellum_layout::LogWord::settled(entry).0);
-                core.pool.flush(logged.at, 8);
-            }
             Ok(())
         })?;
         for (extent, head) in log_extents(core, ino, inode.root)? {

@@ -7,7 +7,7 @@ use vellum_media::{Memories, Memory};
 use super::Name;
 use super::index::ValueWord;
 use super::log::Tail;
-use crate::cachelet::{Cachelet, field, flag};
+use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::slots::{Op, pause};
@@ -57,7 +57,7 @@ impl EntryBuffer {
         if core.kind_of_slot(entry) != Some(ChunkKind::Entries) {
             return Err(damaged("directory entry in a wrong chunk"));
         }
-        core.pool.read(at, &mut self.bytes[..128]);
+        core.pool.read(at, &mut self.bytes[..64]);
         let Ok((head, _)) = zerocopy::FromBytes::read_from_prefix(&self.bytes) else {
             return Err(damaged("directory entry"));
         };
@@ -70,8 +70,8 @@ impl EntryBuffer {
         {
             return Err(damaged("directory entry unsound"));
         }
-        if used > 128 {
-            core.pool.read(at + 128, &mut self.bytes[128..used]);
+        if used > 64 {
+            core.pool.read(at + 64, &mut self.bytes[64..used]);
         }
         Ok(&self.head)
     }
@@ -104,7 +104,10 @@ pub(crate) fn scan_log<M: Memories>(
         let mut end = 0;
         for index in 0..head.kind().words() {
             let word = LogWord(core.word(at + 8 * index));
-            if word.entry() != 0 {
+            if word.0 != 0 {
+                if !word.is_sound() {
+                    return Err(Error::damaged("log word", Place::Slot(extent)));
+                }
                 end = index + 1;
                 each(Logged {
                     at: at + 8 * index,
@@ -191,7 +194,7 @@ impl<M: Memories> Op<'_, M> {
         let generation = core.get(dir, field::DEAD) >> 32 << 32;
         core.set(dir, field::DEAD, generation | dead);
         core.set(dir, field::LINKS, 2 + subdirectories);
-        core.set(dir, field::CHILDREN, children << 1);
+        core.set(dir, field::CHILDREN, children * CHILD_ONE);
         core.raise_flag(dir, flag::COUNTED);
         Ok(())
     }

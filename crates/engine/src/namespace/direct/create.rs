@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use super::Name;
 use super::index::{Pair, ValueWord};
 use super::log::Claim;
-use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
+use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, NAME_ONE, field, flag};
 use crate::error::{Error, Result};
 use crate::namespace::NewInode;
 use crate::slots::{Op, Tally, pause};
@@ -69,7 +69,7 @@ impl<M: Memories> Drop for Undo<'_, '_, M> {
                 core.queue_work(cachelet);
             }
         }
-        self.op.leave_children(self.dir);
+        self.op.leave_children(self.dir, CHILD_ONE + MAKING_ONE);
     }
 }
 
@@ -83,7 +83,7 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<Cachelet> {
         let core = self.core;
         let token = self.wait_absent(dir, name)?;
-        self.enter_children(dir)?;
+        self.enter_children(dir, CHILD_ONE + MAKING_ONE)?;
         let mut undo = Undo {
             op: self,
             dir,
@@ -115,8 +115,9 @@ impl<M: Memories> Op<'_, M> {
             return self.create(dir, name, new);
         };
         std::mem::forget(undo);
+        core.index_hold(pair);
         core.pool.fence();
-        self.log_write(&draft, pair);
+        self.log_write(dir, &draft);
         self.note_change(dir, now, i64::from(new.kind == FileKind::Directory));
         core.index_release(pair, value.with(ValueWord::READABLE));
         Ok(cachelet)
@@ -189,7 +190,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(Some((slot, count)))
     }
 
-    /// Writes the inode and fills its cachelet; gives the generation. Flushed, not fenced.
+    /// Writes the inode and fills its cachelet; gives the generation. Past the cache, not fenced.
     fn write_inode(
         &self,
         ino: u64,
@@ -233,12 +234,12 @@ impl<M: Memories> Op<'_, M> {
         let known = flag::INDEXED | flag::COUNTED;
         core.set(cachelet, field::FLAGS, if is_dir { known } else { 0 });
         core.set(cachelet, field::INO, ino);
-        core.pool.write(at, inode.as_bytes());
-        core.pool.flush(at, SLOT_BYTES);
+        core.pool.write_through(at, inode.as_bytes());
         generation
     }
 
-    /// Claims a log word in `dir` and writes an entry for it. Flushed, not fenced.
+    /// Claims a log word in `dir` and writes an entry for it. Past the cache, not fenced: a locked
+    /// instruction or a fence comes before others can find it.
     pub(crate) fn draft_entry(
         &self,
         dir: Cachelet,
@@ -265,7 +266,7 @@ impl<M: Memories> Op<'_, M> {
         })
     }
 
-    /// Writes the entry for which there is `place`. Flushed, not fenced.
+    /// Writes the entry for which there is `place`. Past the cache, not fenced.
     fn write_entry(
         &self,
         dir: Cachelet,
@@ -295,8 +296,7 @@ impl<M: Memories> Op<'_, M> {
         let mut buffer = [0; 384];
         let total = Entry::encode(&head, name.bytes, &mut buffer);
         let at = core.geometry.slot_at(entry);
-        core.pool.write(at, &buffer[..total]);
-        core.pool.flush(at, total as u64);
+        core.pool.write_through(at, &buffer[..total]);
         let check = buffer[36..40]
             .try_into()
             .map(u32::from_le_bytes)
@@ -314,23 +314,23 @@ impl<M: Memories> Op<'_, M> {
         self.core.free_slots(draft.entry, draft.slots);
     }
 
-    /// Names a durable entry in the log: the commit point of creation. The word is marked as
-    /// pending until it is durable, so that listings do not show what may not survive. Listings show
-    /// the name before its pair is readable: lookups wait meanwhile.
-    fn log_write(&self, draft: &Draft, pair: Pair) {
+    /// Names a durable entry in the log, durably: the commit point of creation. Listings may show
+    /// the name before its pair is readable, so lookups of it wait already.
+    fn log_write(&self, dir: Cachelet, draft: &Draft) {
         let core = self.core;
-        core.set_word(draft.claim.at, LogWord::pending(draft.entry).0);
-        core.pool.flush(draft.claim.at, 8);
+        core.pool
+            .store_through(draft.claim.at, LogWord::new(draft.entry).0);
         core.pool.fence();
-        core.index_release(pair, pair.value.with(ValueWord::RENAMING));
-        core.set_word(draft.claim.at, LogWord::settled(draft.entry).0);
+        // Whoever looks for the name next finds it near.
+        core.pool.prefetch(core.geometry.slot_at(draft.entry));
+        self.leave_children(dir, MAKING_ONE);
     }
 
     /// Gives `target` the further name `name` in `dir`. The caller holds a reference.
     pub(crate) fn link(&self, dir: Cachelet, name: Name<'_>, target: Cachelet) -> Result<()> {
         let core = self.core;
         let token = self.wait_absent(dir, name)?;
-        self.enter_children(dir)?;
+        self.enter_children(dir, CHILD_ONE + MAKING_ONE)?;
         let mut undo = Undo {
             op: self,
             dir,
@@ -351,17 +351,17 @@ impl<M: Memories> Op<'_, M> {
             drop(undo);
             return self.link(dir, name, target);
         };
-        core.pool.fence();
         // The name exists as soon as it is counted, which fails if all others are gone. Lookups of
         // it wait from before that until it is there.
-        core.index_release(pair, value.with(ValueWord::RENAMING));
+        core.index_hold(pair);
         if let Err(error) = self.raise_links(target) {
             self.index_remove(pair);
             return Err(error);
         }
         std::mem::forget(undo);
         core.add_refs(target, NAME_ONE);
-        self.log_write(&draft, pair);
+        core.pool.fence();
+        self.log_write(dir, &draft);
         self.note_change(dir, now, 0);
         self.store_links(target, now);
         core.index_release(pair, value.with(ValueWord::READABLE));

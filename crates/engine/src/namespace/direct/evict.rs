@@ -21,7 +21,6 @@ use vellum_media::{Memories, Memory, Persistent};
 
 use super::build::{EntryBuffer, scan_log};
 use super::index::ValueWord;
-use super::log::flush_log;
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
@@ -185,9 +184,6 @@ fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bo
     }
     if flags & flag::DIRTY != 0 {
         core.write_back_times(cachelet);
-    }
-    if flags & flag::COUNTED != 0 {
-        flush_log(core, cachelet)?;
     }
     let at = core.cachelet_at(cachelet, field::FLAGS);
     let quiet = flags & !flag::DIRTY;

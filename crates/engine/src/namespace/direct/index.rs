@@ -349,6 +349,12 @@ impl<M: Memories> Core<M> {
         None
     }
 
+    /// Makes lookups wait for a pair that the caller's flag protects (or, as long as it is not
+    /// readable, its being new), before any later store of this thread can be seen.
+    pub(crate) fn index_hold(&self, pair: Pair) {
+        self.arena.fetch_or(pair.at + 8, ValueWord::RENAMING);
+    }
+
     /// Gives a pair that the caller's flag protects another entry. `value` still has the flag:
     /// without it the pair could be anybody's before the entry is stored.
     pub(crate) fn index_set(&self, pair: Pair, entry: EntryWord, value: ValueWord) {

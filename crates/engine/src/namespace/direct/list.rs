@@ -2,7 +2,7 @@
 //! throughout is given exactly once, whatever else happens.
 
 use vellum_layout::{Entry, LifeWord, LogExtentHead, LogWord, TargetWord};
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::build::EntryBuffer;
 use crate::cachelet::{Cachelet, field, flag};
@@ -11,8 +11,26 @@ use crate::error::{Error, Place, Result};
 use crate::namespace::{DirEntry, ListHint};
 use crate::slots::{Op, pause};
 
-/// Log words between the entry being read and the one being prefetched.
-const AHEAD: u64 = 6;
+/// A line of a log: the unit of reading it.
+#[derive(Clone, Copy)]
+struct Line {
+    at: u64,
+    words: [u64; 8],
+}
+
+impl Line {
+    /// No line of any log.
+    const NONE: Self = Self {
+        at: u64::MAX,
+        words: [0; 8],
+    };
+
+    /// The word at pool offset `at`, if it is in this line.
+    fn word(&self, at: u64) -> Option<LogWord> {
+        let word = self.words[(at % LINE_BYTES / 8) as usize];
+        (at - at % LINE_BYTES == self.at).then_some(LogWord(word))
+    }
+}
 
 /// An extent being read.
 struct Extent {
@@ -53,7 +71,7 @@ impl<M: Memories> Op<'_, M> {
         let Some((mut extent, mut index)) = self.list_start(dir, after, hint, generation)? else {
             return Ok(());
         };
-        let mut buffer = EntryBuffer::new();
+        let (mut buffer, mut line) = (EntryBuffer::new(), Line::NONE);
         let (mut last, mut saw_dead) = (after, false);
         // Right behind the last entry that was given, and no further: words beyond that name
         // nothing now may do so when the listing goes on.
@@ -62,15 +80,15 @@ impl<M: Memories> Op<'_, M> {
             let words = extent.head.kind().words();
             while index < words {
                 let at = extent.words_at + 8 * index;
-                if index + AHEAD < words {
-                    core.prefetch_entry(LogWord(core.word(at + 8 * AHEAD)));
-                }
-                let word = LogWord(core.word(at));
-                if word.entry() == 0 || word.is_pending() {
+                let Some(word) = line.word(at) else {
+                    line = self.durable_line(dir, at, &extent);
+                    continue;
+                };
+                let entry = word.entry();
+                if entry == 0 {
                     index += 1;
                     continue;
                 }
-                let entry = word.entry();
                 let head = if verify {
                     *buffer.read(core, entry, owner)?
                 } else {
@@ -120,6 +138,25 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
+    /// Reads the line of the log with the word at `at`. What it names will survive: a creation that
+    /// is under way may have written its word without having made it durable.
+    fn durable_line(&self, dir: Cachelet, at: u64, extent: &Extent) -> Line {
+        let core = self.core;
+        let at = at - at % LINE_BYTES;
+        let words = core.pool.load_line(at);
+        if core.is_being_made_in(dir) {
+            core.pool.flush(at, LINE_BYTES);
+            core.pool.fence();
+        }
+        let next = at + LINE_BYTES;
+        if next < extent.words_at + 8 * extent.head.kind().words() {
+            for word in core.pool.load_line(next) {
+                core.prefetch_entry(LogWord(word));
+            }
+        }
+        Line { at, words }
+    }
+
     /// Where the listing goes on: by the hint, or by the extents' base cookies.
     fn list_start(
         &self,
@@ -160,9 +197,7 @@ impl<M: Memories> Core<M> {
     fn prefetch_entry(&self, word: LogWord) {
         let slot = word.entry();
         if slot != 0 && slot < self.geometry.meta_slots() {
-            let at = self.geometry.slot_at(slot);
-            self.pool.prefetch(at);
-            self.pool.prefetch(at + 64);
+            self.pool.prefetch(self.geometry.slot_at(slot));
         }
     }
 }

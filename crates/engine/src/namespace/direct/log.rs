@@ -6,7 +6,6 @@ use vellum_layout::{ChunkKind, Inode, LogExtentHead, LogExtentKind, LogWord};
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
-use super::recycle::log_extents;
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -98,8 +97,7 @@ impl<M: Memories> Core<M> {
             LogExtentKind::Small => {
                 let mut bytes = [0; LogExtentKind::Small.bytes() as usize];
                 bytes[..32].copy_from_slice(head.as_bytes());
-                self.pool.write(at, &bytes);
-                self.pool.flush(at, kind.bytes());
+                self.pool.write_through(at, &bytes);
             }
             LogExtentKind::Large => {
                 self.pool.zero_through(at + 64, kind.bytes() - 64);
@@ -110,16 +108,6 @@ impl<M: Memories> Core<M> {
             }
         }
     }
-}
-
-/// Writes a directory's log back, because settling a word is a plain store (`log_write`): after a
-/// clean close nobody looks for words that a cache lost. Flushed, not fenced.
-pub(crate) fn flush_log<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
-    for (extent, head) in log_extents(core, core.ino(dir), core.get(dir, field::ROOT))? {
-        core.pool
-            .flush(core.geometry.slot_at(extent), head.kind().bytes());
-    }
-    Ok(())
 }
 
 impl<M: Memories> Op<'_, M> {

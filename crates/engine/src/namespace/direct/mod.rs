@@ -33,7 +33,6 @@ use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, Walked};
 use crate::slots::{Op, pause};
 pub(crate) use build::{EntryBuffer, scan_log};
 use index::{Pair, ValueWord};
-pub(crate) use log::flush_log;
 pub(crate) use recycle::log_extents;
 
 /// The namespace of DirectFS. Its state is all in pool and arena.
@@ -141,16 +140,16 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Counts a child of `dir` in, unless the directory is being removed: then waits until its name
-    /// is gone, because after *no such directory* nobody may find it. The caller has flagged no
-    /// name.
-    pub(crate) fn enter_children(&self, dir: Cachelet) -> Result<()> {
+    /// Adds `count` ([`CHILD_ONE`], with [`MAKING_ONE`] while it is being made) to the children of
+    /// `dir`, unless the directory is being removed: then waits until its name is gone, because after
+    /// *no such directory* nobody may find it. The caller has flagged no name.
+    pub(crate) fn enter_children(&self, dir: Cachelet, count: u64) -> Result<()> {
         let core = self.core;
         let at = core.cachelet_at(dir, field::CHILDREN);
-        if core.arena.fetch_add(at, 2) & 1 == 0 {
+        if core.arena.fetch_add(at, count) & 1 == 0 {
             return Ok(());
         }
-        core.arena.fetch_add(at, 2u64.wrapping_neg());
+        self.leave_children(dir, count);
         let mut tries = 0;
         while !core.has_flag(dir, flag::UNLINKED) {
             pause(&core.arena, &mut tries);
@@ -158,12 +157,10 @@ impl<M: Memories> Op<'_, M> {
         Err(Error::NotFound)
     }
 
-    /// Counts a child of `dir` out.
-    pub(crate) fn leave_children(&self, dir: Cachelet) {
-        self.core.arena.fetch_add(
-            self.core.cachelet_at(dir, field::CHILDREN),
-            2u64.wrapping_neg(),
-        );
+    /// Takes `count` from the children of `dir`.
+    pub(crate) fn leave_children(&self, dir: Cachelet, count: u64) {
+        let at = self.core.cachelet_at(dir, field::CHILDREN);
+        self.core.arena.fetch_add(at, count.wrapping_neg());
     }
 
     /// The time of a change in `dir`: now, but later than any earlier change of the directory.

@@ -33,7 +33,7 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
         let head = *buffer.read_unsealed(core, logged.word.entry(), owner)?;
         if LifeWord(head.life).is_alive() {
             live += 1;
-        } else if !logged.word.is_pending() {
+        } else {
             dead.push((logged.word.entry(), slots_of(&head)));
             words.push(logged);
             latest = latest.max(LifeWord(head.life).ns());
@@ -198,7 +198,7 @@ fn compact<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<bool> {
 /// Words of an extent that name entries, settled.
 fn live_words<M: Memories>(core: &Core<M>, &(slot, head): &(u64, LogExtentHead)) -> Vec<u64> {
     let at = core.geometry.slot_at(slot) + head.kind().words_at();
-    let all = (0..head.kind().words()).map(|index| core.word(at + 8 * index) & !1);
+    let all = (0..head.kind().words()).map(|index| core.word(at + 8 * index));
     all.filter(|&word| word != 0).collect()
 }
 

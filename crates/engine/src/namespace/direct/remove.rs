@@ -6,7 +6,7 @@ use vellum_media::{Memories, Memory, Persistent};
 
 use super::Name;
 use super::index::{Pair, ValueWord};
-use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
+use crate::cachelet::{CHILD_ONE, Cachelet, NAME_ONE, field, flag};
 use crate::error::{Error, Result};
 use crate::namespace::{ListHint, Removal};
 use crate::slots::{Op, pause};
@@ -107,9 +107,8 @@ impl<M: Memories> Op<'_, M> {
         let now = self.change_time(dir);
         let life = core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
         // From the life word on listings miss the name: lookups wait until all do.
-        core.index_release(pair, pair.value.with(ValueWord::RENAMING));
-        core.set_word(life, LifeWord::dead(now).0);
-        core.pool.flush(life, 8);
+        core.index_hold(pair);
+        core.pool.store_through(life, LifeWord::dead(now).0);
         core.pool.fence();
         let left = self.lower_links(victim);
         self.entry_died(dir, now, core.kind(victim));
@@ -121,10 +120,9 @@ impl<M: Memories> Op<'_, M> {
     pub(crate) fn entry_died(&self, dir: Cachelet, now: i64, kind: FileKind) {
         let core = self.core;
         self.note_change(dir, now, -i64::from(kind == FileKind::Directory));
-        self.leave_children(dir);
+        self.leave_children(dir, CHILD_ONE);
         let dead = core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1) as u32 + 1;
-        let children = core.get(dir, field::CHILDREN) >> 1;
-        if u64::from(dead) >= RECYCLE_AT_LEAST.max(children / 4) {
+        if u64::from(dead) >= RECYCLE_AT_LEAST.max(core.children(dir) / 4) {
             core.queue_work(dir);
         }
     }

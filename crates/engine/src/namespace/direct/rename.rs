@@ -7,7 +7,7 @@ use vellum_media::{Memories, Memory, Persistent};
 use super::Name;
 use super::create::Draft;
 use super::index::{EntryWord, Key, Pair, ValueWord};
-use crate::cachelet::{Cachelet, field, flag};
+use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 use crate::journal::Record;
@@ -227,12 +227,12 @@ impl<M: Memories> Op<'_, M> {
     /// Moves to a name that does not exist.
     fn try_move(&self, rename: &Rename<'_>, to: Name<'_>, ends: &Ends) -> Result<bool> {
         let core = self.core;
-        self.enter_children(rename.to_dir)?;
+        self.enter_children(rename.to_dir, CHILD_ONE)?;
         let now = self.both_times(rename);
         let draft = match self.draft_for(rename.to_dir, to, ends.source, now) {
             Ok(draft) => draft,
             Err(error) => {
-                self.leave_children(rename.to_dir);
+                self.leave_children(rename.to_dir, CHILD_ONE);
                 return Err(error);
             }
         };
@@ -252,7 +252,7 @@ impl<M: Memories> Op<'_, M> {
             Ok(pairs) => pairs,
             Err(outcome) => {
                 self.discard_later(rename.to_dir, &draft);
-                self.leave_children(rename.to_dir);
+                self.leave_children(rename.to_dir, CHILD_ONE);
                 return outcome;
             }
         };
@@ -385,7 +385,7 @@ impl<M: Memories> Op<'_, M> {
     fn entry_changed(&self, dir: Cachelet, now: i64, came: FileKind, went: FileKind) {
         let core = self.core;
         core.arena
-            .fetch_add(core.cachelet_at(dir, field::CHILDREN), 2);
+            .fetch_add(core.cachelet_at(dir, field::CHILDREN), CHILD_ONE);
         self.note_change(dir, now, i64::from(came == FileKind::Directory));
         self.entry_died(dir, now, went);
     }
@@ -403,7 +403,7 @@ impl<M: Memories> Op<'_, M> {
         moving(1);
         self.journal_store(record);
         moving(1u64.wrapping_neg());
-        self.journal_settle(record);
+        self.journal_settle();
         self.journal_retire();
     }
 
@@ -428,11 +428,11 @@ impl<M: Memories> Op<'_, M> {
     fn record_draft(&self, record: &mut Record, draft: &Draft) -> &Self {
         let entry_at = self.core.geometry.slot_at(draft.entry);
         record.witness(entry_at, draft.checksum);
-        record.store(
+        record.restate(
             entry_at + Entry::LIFE,
             self.core.word(entry_at + Entry::LIFE),
         );
-        record.store(draft.claim.at, LogWord::settled(draft.entry).0);
+        record.store(draft.claim.at, LogWord::new(draft.entry).0);
         self
     }
 
@@ -469,7 +469,7 @@ impl<M: Memories> Op<'_, M> {
         core.set_word(life, LifeWord::dead(0).0);
         core.pool.flush(life, 8);
         core.pool.fence();
-        core.set_word(draft.claim.at, LogWord::settled(draft.entry).0);
+        core.set_word(draft.claim.at, LogWord::new(draft.entry).0);
         core.pool.flush(draft.claim.at, 8);
         core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1);
     }
