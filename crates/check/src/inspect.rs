@@ -264,6 +264,7 @@ pub fn directory(image: &(impl Image + ?Sized), number: u64) -> Result<String, I
     if !inode.is_sound(number) || IdentityWord(inode.identity).kind() != Some(FileKind::Directory) {
         return Err(InspectError::NoDirectory(number));
     }
+    let generation = IdentityWord(inode.identity).generation();
     let mut out = String::new();
     let mut window = pool.window();
     let mut visited = HashSet::new();
@@ -285,7 +286,7 @@ pub fn directory(image: &(impl Image + ?Sized), number: u64) -> Result<String, I
         let Ok((head, _)) = LogExtentHead::read_from_prefix(&bytes) else {
             break;
         };
-        let sound = if head.is_sound(slot, number) && head.kind() == kind {
+        let sound = if head.is_sound(slot, number, generation) && head.kind() == kind {
             ""
         } else {
             ", UNSOUND"
@@ -336,7 +337,9 @@ fn entry_line(pool: &Pool, window: &mut Window, slot: u64) -> String {
         return "reaches out of the metadata".to_owned();
     };
     let used = Entry::NAME as usize + usize::from(head.name_len);
-    let Some(bytes) = window.get(at, used).filter(|bytes| Entry::is_sound(bytes)) else {
+    let parent = journal::generation_of(&pool.view, &pool.geometry, head.parent);
+    let sound = |bytes: &&[u8]| Entry::is_sound(bytes, parent);
+    let Some(bytes) = window.get(at, used).filter(sound) else {
         return "UNSOUND".to_owned();
     };
     let life = LifeWord(head.life);

@@ -1,7 +1,8 @@
 //! The thread slots' journals: which records are committed, and their stores laid over the image.
 
 use vellum_layout::{
-    Entry, EntryHead, Geometry, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, SLOT_BYTES,
+    Entry, EntryHead, Geometry, IdentityWord, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair,
+    SLOT_BYTES,
 };
 use zerocopy::FromBytes;
 
@@ -76,7 +77,16 @@ fn witness_holds(view: &View, geometry: &Geometry, pair: JournalPair) -> bool {
     let Ok((head, _)) = EntryHead::read_from_prefix(&bytes) else {
         return false;
     };
-    Entry::is_sound(&bytes[..len]) && u64::from(head.checksum) == pair.value
+    let parent = generation_of(view, geometry, head.parent);
+    Entry::is_sound(&bytes[..len], parent) && u64::from(head.checksum) == pair.value
+}
+
+/// The generation of the inode in slot `ino`; 0 where there is no such slot.
+pub(crate) fn generation_of(view: &View, geometry: &Geometry, ino: u64) -> u32 {
+    if ino >= geometry.meta_slots() {
+        return 0;
+    }
+    IdentityWord(view.word(geometry.slot_at(ino) + Inode::IDENTITY)).generation()
 }
 
 /// Whether a committed record may store at `at`: an aligned word of the metadata region.

@@ -201,8 +201,13 @@ impl Logs {
         let owner = nodes.list[directory as usize].slot;
         let place = Place::Inode(owner);
         let (head, _) = LogExtentHead::read_from_prefix(bytes).ok()?;
-        if !head.is_sound(slot, owner) {
-            if head.owner != owner && head.is_sound(slot, head.owner) {
+        let generation = nodes.list[directory as usize].identity.generation();
+        if !head.is_sound(slot, owner, generation) {
+            let other = match nodes.find(head.owner) {
+                Found::Node(other) => nodes.list[other as usize].identity.generation(),
+                _ => 0,
+            };
+            if head.owner != owner && head.is_sound(slot, head.owner, other) {
                 let detail = format_args!("the extent at slot {slot} is inode {}'s", head.owner);
                 self.issue(directory, Class::LogShared, place, detail);
             } else {
@@ -315,7 +320,8 @@ fn read_entry(
     seed: u64,
     word: &Word,
 ) -> Result<Name, (Class, String)> {
-    let directory = nodes.list[word.directory as usize].slot;
+    let node = &nodes.list[word.directory as usize];
+    let (directory, generation) = (node.slot, node.identity.generation());
     let unsound = |what: &str| {
         let detail = format!("named by the log of inode {directory}, but {what}");
         (Class::EntryUnsound, detail)
@@ -333,7 +339,13 @@ fn read_entry(
     }
     let used = Entry::NAME as usize + usize::from(head.name_len);
     let bytes = window.get(at, used).ok_or_else(nowhere)?;
-    if !Entry::is_sound(bytes) {
+    let other = match nodes.find(head.parent) {
+        Found::Node(other) if head.parent != directory => {
+            nodes.list[other as usize].identity.generation()
+        }
+        _ => generation,
+    };
+    if !Entry::is_sound(bytes, other) {
         return Err(unsound("it does not fit its checksum"));
     }
     let name = &bytes[Entry::NAME as usize..];

@@ -2,10 +2,10 @@
 
 mod testimage;
 
-use testimage::{NOW, Sample, TestImage, closed, sample};
+use testimage::{GENERATION, NOW, Sample, TestImage, closed, sample};
 use vellum_check::{Class, Finding, Options, Report, Severity, check};
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, IdentityWord, Inode, InodeState, LinksWord,
+    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, FileKind, IdentityWord, Inode, InodeState, LinksWord,
     LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, Superblock, text_check,
 };
 use zerocopy::IntoBytes;
@@ -197,6 +197,14 @@ fn log_extents() {
         let at = s.image.at(extents(s).0);
         s.image.bytes[at as usize + 16] ^= 1;
     });
+    // The extent of an earlier directory with the same number.
+    damaged(Class::LogUnsound, "inode 2", |s| {
+        let (first, second) = extents(s);
+        let mut head = LogExtentHead::new(first, 2, GENERATION - 1, 3, LogExtentKind::Small, false);
+        head.next = second;
+        let at = s.image.at(first);
+        s.image.set_bytes(at, head.as_bytes());
+    });
     damaged(Class::LogUnsound, "inode 2", |s| {
         let next = s.image.at(extents(s).0) + LogExtentHead::NEXT;
         s.image.set_word(next, u64::MAX);
@@ -211,7 +219,7 @@ fn log_extents() {
     });
     damaged(Class::LogChunk, "inode 2", |s| {
         let at = extents(s).0;
-        let head = LogExtentHead::new(at, 2, 3, LogExtentKind::Large, false);
+        let head = LogExtentHead::new(at, 2, GENERATION, 3, LogExtentKind::Large, false);
         let at = s.image.at(at);
         s.image.set_bytes(at, head.as_bytes());
     });
@@ -228,7 +236,7 @@ fn log_extents() {
     damaged(Class::Cookies, "inode 2", |s| {
         let (_, second) = extents(s);
         let next = s.image.word(s.image.at(second) + LogExtentHead::NEXT);
-        let mut head = LogExtentHead::new(second, 2, 2, LogExtentKind::Large, false);
+        let mut head = LogExtentHead::new(second, 2, GENERATION, 2, LogExtentKind::Large, false);
         head.next = next;
         let at = s.image.at(second);
         s.image.set_bytes(at, head.as_bytes());
@@ -262,6 +270,14 @@ fn entries() {
     );
     entry_damaged(Class::EntryUnsound, pick, |s, slot| {
         s.image.edit_entry(slot, |head| head.name_hash ^= 1);
+    });
+    // The entry of an earlier directory with the same number.
+    entry_damaged(Class::EntryUnsound, pick, |s, slot| {
+        let (head, name) = s.image.get_entry(slot);
+        let mut buffer = [0; 384];
+        let len = Entry::encode(&head, &name, GENERATION - 1, &mut buffer);
+        let at = s.image.at(slot);
+        s.image.set_bytes(at, &buffer[..len]);
     });
     entry_damaged(Class::EntryUnsound, pick, |s, slot| {
         s.image.edit_entry(slot, |head| head.flags = 1);

@@ -111,6 +111,7 @@ fn apply(sample: &mut Sample, change: &Change) {
             let mut sealed = LogExtentHead::new(
                 slot,
                 if at == 0 { head.owner } else { owner },
+                testimage::GENERATION,
                 head.base_cookie,
                 head.kind(),
                 head.is_compacted(),

@@ -194,5 +194,7 @@ pub(crate) fn read_entry<M: Memories>(core: &Core<M>, entry_at: u64) -> Option<E
         core.pool
             .read(entry_at + first as u64, &mut bytes[first..used]);
     }
-    Entry::is_sound(&bytes).then_some(head)
+    core.slot_at(head.parent).ok()?;
+    let parent = core.identity_on_pool(head.parent).generation();
+    Entry::is_sound(&bytes, parent).then_some(head)
 }

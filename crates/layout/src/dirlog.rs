@@ -59,8 +59,8 @@ pub struct LogExtentHead {
     pub base_cookie: u64,
     /// Bit 0: large. Bit 1: compacted (words do not follow `base_cookie + i`).
     pub flags: u32,
-    /// CRC-32C of owner, base cookie, flags and the extent's own slot. `next` is left out: it
-    /// changes by a single store.
+    /// CRC-32C of owner and its generation, base cookie, flags and the extent's own slot. `next` is
+    /// left out: it changes by a single store.
     pub checksum: u32,
 }
 
@@ -74,10 +74,11 @@ impl LogExtentHead {
     const LARGE: u32 = 1;
     const COMPACTED: u32 = 2;
 
-    /// A sound head for an extent at metadata slot `at`.
+    /// A sound head for an extent at metadata slot `at`, of the directory `owner` of `generation`.
     pub fn new(
         at: u64,
         owner: u64,
+        generation: u32,
         base_cookie: u64,
         kind: LogExtentKind,
         compacted: bool,
@@ -93,15 +94,16 @@ impl LogExtentHead {
             } | if compacted { Self::COMPACTED } else { 0 },
             checksum: 0,
         };
-        head.checksum = head.expected_checksum(at);
+        head.checksum = head.expected_checksum(at, generation);
         head
     }
 
-    /// Whether the head is sound for an extent of `owner` at metadata slot `at`.
-    pub fn is_sound(&self, at: u64, owner: u64) -> bool {
+    /// Whether the head is sound for an extent of `owner`, of `generation`, at metadata slot `at`: that
+    /// of an earlier directory with the same number is not.
+    pub fn is_sound(&self, at: u64, owner: u64, generation: u32) -> bool {
         self.owner == owner
             && self.flags & !(Self::LARGE | Self::COMPACTED) == 0
-            && self.checksum == self.expected_checksum(at)
+            && self.checksum == self.expected_checksum(at, generation)
     }
 
     /// Which size the extent has.
@@ -118,8 +120,14 @@ impl LogExtentHead {
         self.flags & Self::COMPACTED != 0
     }
 
-    fn expected_checksum(&self, at: u64) -> u32 {
-        checksum_words(&[at, self.owner, self.base_cookie, u64::from(self.flags)])
+    fn expected_checksum(&self, at: u64, generation: u32) -> u32 {
+        checksum_words(&[
+            at,
+            self.owner,
+            u64::from(generation),
+            self.base_cookie,
+            u64::from(self.flags),
+        ])
     }
 }
 

@@ -7,7 +7,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::SLOT_BYTES;
-use crate::checksum::checksum;
+use crate::checksum::Summing;
 use crate::inode::FileKind;
 
 /// Longest name, in bytes.
@@ -29,7 +29,8 @@ pub struct EntryHead {
     pub parent: u64,
     /// Generation of the inode named.
     pub generation: u32,
-    /// CRC-32C of bytes 8.. of the entry (this field as zero) to the end of the name.
+    /// CRC-32C of the directory's generation (as a word) and bytes 8.. of the entry (this field as
+    /// zero) to the end of the name.
     pub checksum: u32,
     /// Low half of the seeded XXH3-64 of the name.
     pub name_hash: u32,
@@ -71,9 +72,9 @@ impl Entry {
         (Self::NAME + len as u64).div_ceil(SLOT_BYTES)
     }
 
-    /// Writes the entry's bytes, checksum included, into `buffer`; gives how many (whole
-    /// cache lines, the rest of the last one zeroed).
-    pub fn encode(head: &EntryHead, name: &[u8], buffer: &mut [u8; 384]) -> usize {
+    /// Writes the bytes of an entry of a directory of generation `parent`, checksum included, into
+    /// `buffer`; gives how many (whole cache lines, the rest of the last one zeroed).
+    pub fn encode(head: &EntryHead, name: &[u8], parent: u32, buffer: &mut [u8; 384]) -> usize {
         let used = Self::NAME as usize + name.len();
         let total = used.next_multiple_of(64);
         let mut sealed = *head;
@@ -81,13 +82,14 @@ impl Entry {
         buffer[..48].copy_from_slice(sealed.as_bytes());
         buffer[48..used].copy_from_slice(name);
         buffer[used..total].fill(0);
-        sealed.checksum = checksum(&buffer[8..used]);
+        sealed.checksum = entry_checksum(parent, &buffer[8..used]);
         buffer[..48].copy_from_slice(sealed.as_bytes());
         total
     }
 
-    /// Whether `bytes` (at least `NAME + name_len` of them) hold a sound entry.
-    pub fn is_sound(bytes: &[u8]) -> bool {
+    /// Whether `bytes` (at least `NAME + name_len` of them) hold a sound entry of a directory of
+    /// generation `parent`: one of an earlier directory with the same number is not.
+    pub fn is_sound(bytes: &[u8], parent: u32) -> bool {
         let Ok((head, _)) = EntryHead::read_from_prefix(bytes) else {
             return false;
         };
@@ -98,8 +100,16 @@ impl Entry {
         let mut copy = [0; 48 + NAME_MAX];
         copy[..used].copy_from_slice(&bytes[..used]);
         copy[36..40].fill(0);
-        checksum(&copy[8..used]) == head.checksum
+        entry_checksum(parent, &copy[8..used]) == head.checksum
     }
+}
+
+/// The checksum of an entry whose bytes from 8 on, the checksum as zero, are `bytes`.
+fn entry_checksum(parent: u32, bytes: &[u8]) -> u32 {
+    let mut sum = Summing::default();
+    sum.add_words(&[u64::from(parent)]);
+    sum.add(bytes);
+    sum.finish()
 }
 
 /// Valid bit (63) and nanoseconds since 1970 (0..63).
@@ -188,18 +198,20 @@ mod tests {
                     ..head
                 },
                 &name,
+                6,
                 &mut buffer,
             );
             assert!(total >= 48 + len && total < 48 + len + 64 && total.is_multiple_of(64));
-            assert!(Entry::is_sound(&buffer));
+            assert!(Entry::is_sound(&buffer, 6));
+            assert!(!Entry::is_sound(&buffer, 7), "of another directory's life");
             for at in 8..48 + len {
                 buffer[at] ^= 4;
-                assert!(!Entry::is_sound(&buffer), "byte {at} of {len}");
+                assert!(!Entry::is_sound(&buffer, 6), "byte {at} of {len}");
                 buffer[at] ^= 4;
             }
             buffer[3] ^= 1;
             assert!(
-                Entry::is_sound(&buffer),
+                Entry::is_sound(&buffer, 6),
                 "the life word is not under the checksum"
             );
         }

@@ -30,14 +30,14 @@ fn sample(request: &GeometryRequest) -> Option<Superblock> {
 
 proptest! {
     #[test]
-    fn any_bytes_as_structures(bytes in bytes(5000), slot: u64, owner: u64) {
+    fn any_bytes_as_structures(bytes in bytes(5000), slot: u64, owner: u64, generation: u32) {
         let _ = Superblock::unseal(&bytes);
-        prop_assert!(!Entry::is_sound(&bytes) || bytes.len() > 48);
+        prop_assert!(!Entry::is_sound(&bytes, generation) || bytes.len() > 48);
         if let Ok((inode, _)) = Inode::read_from_prefix(&bytes) {
             let _ = inode.is_sound(slot);
         }
         if let Ok((head, _)) = LogExtentHead::read_from_prefix(&bytes) {
-            let _ = (head.is_sound(slot, owner), head.kind().words(), head.is_compacted());
+            let _ = (head.is_sound(slot, owner, generation), head.kind().words(), head.is_compacted());
         }
         let _ = (checksum(&bytes), name_hash(owner, &bytes));
     }
@@ -137,34 +137,35 @@ proptest! {
     }
 
     #[test]
-    fn entries(head: [u64; 6], name in prop::collection::vec(any::<u8>(), 1..=NAME_MAX), life: u64, flip in 64usize..) {
+    fn entries(head: [u64; 6], name in prop::collection::vec(any::<u8>(), 1..=NAME_MAX), life: u64, parent: u32, flip in 64usize..) {
         let mut head: EntryHead = zerocopy::transmute!(head);
         head.name_len = name.len() as u16;
         let mut buffer = [0xAA; 384];
-        let total = Entry::encode(&head, &name, &mut buffer);
+        let total = Entry::encode(&head, &name, parent, &mut buffer);
         prop_assert_eq!(total, (48 + name.len()).next_multiple_of(64));
-        prop_assert!(Entry::is_sound(&buffer[..total]));
+        prop_assert!(Entry::is_sound(&buffer[..total], parent));
         prop_assert_eq!(&buffer[48..48 + name.len()], &name[..]);
         buffer[..8].copy_from_slice(&life.to_le_bytes());
-        prop_assert!(Entry::is_sound(&buffer));
+        prop_assert!(Entry::is_sound(&buffer, parent));
         let bit = flip % ((48 + name.len()) * 8 - 64) + 64;
         buffer[bit / 8] ^= 1 << (bit % 8);
-        prop_assert!(!Entry::is_sound(&buffer), "bit {bit}");
+        prop_assert!(!Entry::is_sound(&buffer, parent), "bit {bit}");
     }
 
     #[test]
-    fn log_extents(at: u64, owner: u64, base: u64, large: bool, compacted: bool, next: u64, bit in 0usize..256) {
+    fn log_extents(at: u64, owner: u64, generation: u32, base: u64, large: bool, compacted: bool, next: u64, bit in 0usize..256) {
         let kind = if large { LogExtentKind::Large } else { LogExtentKind::Small };
-        let mut head = LogExtentHead::new(at, owner, base, kind, compacted);
+        let mut head = LogExtentHead::new(at, owner, generation, base, kind, compacted);
         head.next = next;
-        prop_assert!(head.is_sound(at, owner));
+        prop_assert!(head.is_sound(at, owner, generation));
+        prop_assert!(!head.is_sound(at, owner, generation ^ 1));
         prop_assert_eq!((head.kind(), head.is_compacted()), (kind, compacted));
-        prop_assert!(!head.is_sound(at.wrapping_add(1), owner));
-        prop_assert!(!head.is_sound(at, owner ^ 1));
+        prop_assert!(!head.is_sound(at.wrapping_add(1), owner, generation));
+        prop_assert!(!head.is_sound(at, owner ^ 1, generation));
         let mut bytes: [u8; 32] = zerocopy::transmute!(head);
         bytes[bit / 8] ^= 1 << (bit % 8);
         let flipped: LogExtentHead = zerocopy::transmute!(bytes);
-        prop_assert_eq!(flipped.is_sound(at, owner), (64..128).contains(&bit));
+        prop_assert_eq!(flipped.is_sound(at, owner, generation), (64..128).contains(&bit));
     }
 
     #[test]

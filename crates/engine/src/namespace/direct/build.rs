@@ -35,7 +35,8 @@ impl EntryBuffer {
         parent: u64,
     ) -> Result<&EntryHead> {
         self.read_unsealed(core, entry, parent)?;
-        if !Entry::is_sound(&self.bytes) {
+        let generation = core.identity_on_pool(parent).generation();
+        if !Entry::is_sound(&self.bytes, generation) {
             return Err(Error::damaged(
                 "directory entry checksum",
                 Place::Slot(entry),

@@ -294,7 +294,8 @@ impl<M: Memories> Op<'_, M> {
             flags: 0,
         };
         let mut buffer = [0; 384];
-        let total = Entry::encode(&head, name.bytes, &mut buffer);
+        let parent = core.identity(dir).generation();
+        let total = Entry::encode(&head, name.bytes, parent, &mut buffer);
         let at = core.geometry.slot_at(entry);
         core.pool.write_through(at, &buffer[..total]);
         let check = buffer[36..40]

@@ -62,9 +62,10 @@ impl<M: Memories> Core<M> {
     pub(crate) fn log_head(&self, extent: u64, owner: u64) -> Result<LogExtentHead> {
         let place = Place::Slot(extent);
         let at = self.slot_at(extent)?;
-        let mut head = LogExtentHead::new(0, 0, 0, LogExtentKind::Small, false);
+        let mut head = LogExtentHead::new(0, 0, 0, 0, LogExtentKind::Small, false);
         self.pool.read(at, head.as_mut_bytes());
-        if !head.is_sound(extent, owner) {
+        let generation = self.identity_on_pool(owner).generation();
+        if !head.is_sound(extent, owner, generation) {
             return Err(Error::damaged("directory log extent unsound", place));
         }
         let wanted = match head.kind() {
@@ -92,7 +93,8 @@ impl<M: Memories> Core<M> {
         compacted: bool,
     ) {
         let at = self.geometry.slot_at(extent);
-        let head = LogExtentHead::new(extent, owner, base_cookie, kind, compacted);
+        let generation = self.identity_on_pool(owner).generation();
+        let head = LogExtentHead::new(extent, owner, generation, base_cookie, kind, compacted);
         match kind {
             LogExtentKind::Small => {
                 let mut bytes = [0; LogExtentKind::Small.bytes() as usize];
