@@ -3,9 +3,17 @@
 use std::sync::Arc;
 
 use vellum::media::{HeapMemory, SimPool, Simulated};
-use vellum::{Clock, Cred, FormatOptions, Fs, MountOptions, OpenOptions, attach, format};
-use vellum_check::{Options, check};
-use vellum_layout::{ChunkKind, ChunkWord, Geometry, ROOT_SLOT};
+use vellum::{
+    Clock, Cred, Error, FormatOptions, Fs, ListPosition, MountOptions, OpenOptions, attach, format,
+};
+use vellum_check::{Class, Options, check};
+use vellum_layout::{ChunkKind, ChunkWord, Geometry, IdentityWord, InodeState, ROOT_SLOT};
+
+fn try_open(image: Vec<u8>) -> vellum::Result<Arc<Fs<Simulated>>> {
+    let pool = SimPool::from_image(image);
+    let arena = |bytes| Ok(HeapMemory::new(bytes));
+    attach::<Simulated>(pool, arena, MountOptions::default()).map(|(fs, _)| fs)
+}
 
 struct Opened {
     fs: Arc<Fs<Simulated>>,
@@ -41,10 +49,10 @@ fn name(file: u64) -> String {
     format!("d{}/f{file}", file % 3)
 }
 
+/// Files beyond the sample's are empty.
 fn content(file: u64) -> Vec<u8> {
-    (0..file * 700 % 40_000)
-        .map(|at| (at * 31 + file) as u8)
-        .collect()
+    let len = if file > FILES { 0 } else { file * 700 % 40_000 };
+    (0..len).map(|at| (at * 31 + file) as u8).collect()
 }
 
 fn write(fs: &Arc<Fs<Simulated>>, file: u64) {
@@ -223,4 +231,76 @@ fn a_crash_after_an_opening_finds_the_saved_aids_void() {
     assert_eq!(table.len() as u64, geometry.table_lines());
     assert_files(&opened.fs, |file| file != 3);
     close(&opened.fs);
+}
+
+fn cookies(fs: &Arc<Fs<Simulated>>) -> Vec<u64> {
+    let dir = fs.lookup(&Cred::root(), &fs.root(), b"d0").unwrap();
+    let mut found = Vec::new();
+    let mut each = |entry: vellum::DirEntry<'_>| {
+        found.push(entry.cookie);
+        true
+    };
+    fs.list(&dir, 0, &mut ListPosition::default(), &mut each)
+        .unwrap();
+    found
+}
+
+/// A cookie that a reader kept over a mount (a handle of a network file system does) leads behind
+/// what it led behind, though the entries at the log's end are recycled and it grows again.
+#[test]
+fn cookies_do_not_come_again_after_a_mount() {
+    for closed in [true, false] {
+        let mut fs = sample();
+        let mut highest = 0;
+        for round in 0..3u64 {
+            let first = 1000 * (round + 1);
+            // More than recycling waits for, in one directory.
+            let files = (first..first + 120).map(|file| file * 3);
+            files.clone().for_each(|file| write(&fs, file));
+            let given = cookies(&fs);
+            assert!(given.iter().filter(|&&cookie| cookie > highest).count() >= 120);
+            highest = *given.last().unwrap();
+            files.for_each(|file| remove(&fs, file));
+            fs.maintain().unwrap();
+            let left = cookies(&fs);
+            assert_eq!(left, cookies(&open(fs.pool().image()).fs));
+            let image = if closed {
+                close(&fs)
+            } else {
+                fs.pool().image()
+            };
+            fs = open(image).fs;
+            write(&fs, 3 * first);
+            let new: Vec<_> = cookies(&fs)
+                .into_iter()
+                .filter(|cookie| !left.contains(cookie))
+                .collect();
+            assert_eq!(new.len(), 1);
+            assert!(new[0] > highest, "{} was given before {highest}", new[0]);
+            highest = new[0];
+            remove(&fs, 3 * first);
+        }
+    }
+}
+
+/// No crash leaves one: the entry is durably dead before the inode becomes an orphan.
+#[test]
+fn an_orphan_with_a_name_is_damage_for_recovery_and_checker_alike() {
+    let fs = sample();
+    let file = fs.lookup(&Cred::root(), &fs.root(), b"d0").unwrap();
+    let file = fs.lookup(&Cred::root(), &file, b"f3").unwrap();
+    for ino in [fs.attr(&file).unwrap().ino, ROOT_SLOT] {
+        let mut image = fs.pool().image();
+        let at = geometry(&fs).slot_at(ino) as usize;
+        let word = u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+        let orphan = IdentityWord(word).with_state(InodeState::Orphan);
+        image[at..at + 8].copy_from_slice(&orphan.0.to_le_bytes());
+        let report = check(&image, Options::default());
+        assert!(
+            report.has(Class::NamedOrphan) || report.has(Class::Root),
+            "{report}"
+        );
+        let refused = try_open(image);
+        assert!(matches!(refused, Err(Error::Damaged { .. })));
+    }
 }

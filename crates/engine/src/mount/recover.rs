@@ -185,6 +185,11 @@ impl<M: Memories> Recovery<'_, M> {
         if kind_of(inode) != FileKind::Directory {
             return Ok(());
         }
+        let state = IdentityWord(inode.identity).state();
+        if ino == ROOT_SLOT && state != Some(InodeState::Live) {
+            let place = Place::Inode(ino);
+            return Err(Error::damaged("the root directory is an orphan", place));
+        }
         let core = self.core;
         let (tally, own) = self
             .tally(ino)
@@ -209,6 +214,10 @@ impl<M: Memories> Recovery<'_, M> {
                 .tally(target.ino())
                 .ok_or(damaged("entry names no inode"))?;
             let identity = core.identity_on_pool(target.ino());
+            // An inode becomes an orphan once its last entry is durably dead.
+            if identity.state() == Some(InodeState::Orphan) {
+                return Err(damaged("entry names an orphan"));
+            }
             if identity.state() == Some(InodeState::Free)
                 || identity.generation() != head.generation
                 || identity.kind() != target.kind()
@@ -310,15 +319,10 @@ impl<M: Memories> Recovery<'_, M> {
             }
             _ => names,
         };
-        let live = IdentityWord(inode.identity).with_state(InodeState::Live);
-        for (offset, old, new) in [
-            (Inode::IDENTITY, inode.identity, live.0),
-            (Inode::LINKS, inode.links, LinksWord::new(links, 0).0),
-        ] {
-            if old != new {
-                core.set_word(at + offset, new);
-                core.pool.flush(at + offset, 8);
-            }
+        let links = LinksWord::new(links, 0).0;
+        if inode.links != links {
+            core.set_word(at + Inode::LINKS, links);
+            core.pool.flush(at + Inode::LINKS, 8);
         }
         Ok(())
     }

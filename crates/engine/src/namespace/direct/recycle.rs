@@ -26,11 +26,12 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
     let op = core.op_begin();
     let mut dead = Vec::new();
     let mut words = Vec::new();
-    let (mut live, mut latest) = (0, 0);
+    let (mut live, mut latest, mut last) = (0, 0, 0);
     let mut buffer = EntryBuffer::new();
     let (owner, root) = (core.ino(dir), core.get(dir, field::ROOT));
     scan_log(core, owner, root, &mut |logged| {
         let head = *buffer.read_unsealed(core, logged.word.entry(), owner)?;
+        last = logged.at;
         if LifeWord(head.life).is_alive() {
             live += 1;
         } else {
@@ -40,6 +41,15 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
         }
         Ok(())
     })?;
+    // The last word stays, dead or not: the next mount finds the tail behind it, so that no cookie is
+    // given twice.
+    if words
+        .last()
+        .is_some_and(|logged: &Logged| logged.at == last)
+    {
+        words.pop();
+        dead.pop();
+    }
     // The times that the dead entries tell must be on the pool before nothing names them any more.
     // Those before the directory's last change were overtaken by it, or by times set on purpose.
     if latest > core.get(dir, field::CTIME) as i64 {
