@@ -4,8 +4,9 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need fsx
 
-readonly SEEDS=(1 2 3 4 5 6 7 8)
-readonly OPERATIONS=8000
+# VELLUM_FSX_SEEDS and VELLUM_FSX_OPERATIONS ask for more.
+read -ra SEEDS <<<"${VELLUM_FSX_SEEDS:-1 2 3 4 5 6 7 8}"
+readonly SEEDS OPERATIONS="${VELLUM_FSX_OPERATIONS:-8000}"
 
 cat >"$WORK/all.toml" <<'EOF'
 flen = 1048576
@@ -40,6 +41,7 @@ for seed in "${SEEDS[@]}"; do
     ((seed % 2)) || config=small
     fsx -q -f "$WORK/$config.toml" -N "$OPERATIONS" -S "$seed" -P "$WORK" "file-$seed" >"$WORK/log" 2>&1 ||
         die "seed $seed, $config:"$'\n'"$(tail -n 40 "$WORK/log")"
+    say "seed $seed"
 done
 # Two at once, so that requests are served side by side.
 fsx -q -f "$WORK/all.toml" -N "$OPERATIONS" -S 101 -P "$WORK" side-1 >"$WORK/log-1" 2>&1 &

@@ -6,53 +6,11 @@ mod support;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Bench, has_fuse, vellum};
-
-/// A mounted pool; unmounted at the end whatever happens.
-struct Mounted {
-    bench: Bench,
-    dir: PathBuf,
-}
-
-impl Mounted {
-    fn new(size: &str, options: &[&str]) -> Self {
-        let bench = Bench::with_pool(size);
-        let dir = bench.join("mnt");
-        std::fs::create_dir(&dir).expect("made");
-        let mounted = Self { bench, dir };
-        mounted.mount(options);
-        mounted
-    }
-
-    fn mount(&self, options: &[&str]) {
-        let mut args = vec!["mount"];
-        args.extend(options);
-        args.extend(["p.img", "mnt"]);
-        self.bench.run(&args).ok();
-    }
-
-    fn umount(&self) {
-        self.bench.run(&["umount", "mnt"]).ok();
-        self.bench.sound();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = Command::new("umount").arg("-l").arg(&self.dir).output();
-        }
-    }
-}
+use support::{Mounted, has_fuse, vellum};
 
 #[test]
 fn a_mount_keeps_what_was_written() {

@@ -1,15 +1,20 @@
 //! Explores the workloads whose names contain one of the words given, or repeats a crash:
-//! `explore [--states N] [--mode x86|lazy|eadr] [WORD...]`, `explore --replay ID`.
+//! `explore [--states N] [--lazy-states N] [--seed N] [--mode x86|lazy|eadr] [WORD...]`,
+//! `explore --replay ID`. Fails if any state is wrong.
+
+use std::process::ExitCode;
 
 use vellum_crash::{Mode, Options, replay, run};
 
-fn main() {
+fn main() -> ExitCode {
     let mut options = Options::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_default();
         match word.as_str() {
             "--states" => options.states_per_point = value().parse().expect("a number"),
+            "--lazy-states" => options.lazy_states = value().parse().expect("a number"),
+            "--seed" => options.seed = value().parse().expect("a number"),
             "--threads" => options.threads = value().parse().expect("a number"),
             "--mode" => {
                 let name = value();
@@ -20,10 +25,16 @@ fn main() {
                     Ok(replay) => println!("{replay}"),
                     Err(error) => println!("{error}"),
                 }
-                return;
+                return ExitCode::SUCCESS;
             }
             _ => options.only.push(word),
         }
     }
-    print!("{}", run(&options));
+    let report = run(&options);
+    print!("{report}");
+    if report.violations().count() == 0 && report.totals().checked > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

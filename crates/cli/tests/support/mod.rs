@@ -129,6 +129,47 @@ impl Bench {
     }
 }
 
+/// A mounted pool; unmounted at the end whatever happens.
+pub(crate) struct Mounted {
+    pub(crate) bench: Bench,
+    pub(crate) dir: PathBuf,
+}
+
+impl Mounted {
+    pub(crate) fn new(size: &str, options: &[&str]) -> Self {
+        let bench = Bench::with_pool(size);
+        let dir = bench.join("mnt");
+        std::fs::create_dir(&dir).expect("made");
+        let mounted = Self { bench, dir };
+        mounted.mount(options);
+        mounted
+    }
+
+    pub(crate) fn mount(&self, options: &[&str]) {
+        let mut args = vec!["mount"];
+        args.extend(options);
+        args.extend(["p.img", "mnt"]);
+        self.bench.run(&args).ok();
+    }
+
+    pub(crate) fn umount(&self) {
+        self.bench.run(&["umount", "mnt"]).ok();
+        self.bench.sound();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = Command::new("umount").arg("-l").arg(&self.dir).output();
+        }
+    }
+}
+
 /// Whether there is FUSE to test with; says so where there is none.
 pub(crate) fn has_fuse(test: &str) -> bool {
     let open = std::fs::OpenOptions::new()

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# A directory of a million entries (listed, looked up, opened again in order and as a killed process leaves it, removed)
+# and a tree of 20 000 levels, through the library.
+set -euo pipefail
+
+export VELLUM_ENTRIES=1000000 VELLUM_DEPTH=20000
+cargo test -q -p vellum --test scale -- --nocapture a_directory_of_many_entries a_deep_tree
+printf 'ok scale-library\n'

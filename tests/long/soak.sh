@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Ten million creations and removals by two threads in one directory: metadata, memory, probes of a lookup and lines
+# stored stay what they were after the first million.
+set -euo pipefail
+
+VELLUM_PAIRS=10000000 cargo test -q -p vellum --test scale -- --nocapture creations_and_removals
+printf 'ok soak\n'
