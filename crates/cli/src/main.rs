@@ -8,8 +8,6 @@ mod args;
 mod check;
 mod failure;
 mod files;
-#[cfg(test)]
-mod fuzz;
 mod info;
 mod manual;
 mod mkfs;

@@ -111,9 +111,8 @@ impl<M: Memories> Core<M> {
         let epoch = self.arena.load(header::EPOCH, Ordering::Acquire);
         let at = self.slot_word(slot, field::STATE);
         let entered = self.arena.compare_exchange(at, 0, epoch << 1 | 1).is_ok();
-        if cfg!(not(target_arch = "x86_64")) {
-            // Nothing is looked at before the epoch is seen to be pinned. Locked instructions of
-            // x86 keep that order by themselves.
+        if !self.arena.swaps_are_barriers() {
+            // Nothing is looked at before the epoch is seen to be pinned.
             self.arena.barrier();
         }
         entered

@@ -99,6 +99,16 @@ pub trait Memory: Send + Sync + 'static {
     fn barrier(&self) {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
+
+    /// Lets no later access of this thread, to any memory, come before an earlier load.
+    fn load_barrier(&self) {
+        std::sync::atomic::fence(Ordering::Acquire);
+    }
+
+    /// Whether every successful compare-and-swap is a [`barrier`](Self::barrier) by itself.
+    fn swaps_are_barriers(&self) -> bool {
+        cfg!(target_arch = "x86_64")
+    }
 }
 
 /// Memory whose stores survive a power cut once flushed and fenced.

@@ -42,10 +42,6 @@ const ROOMS: &[Room] = &[
         ],
     },
     Room {
-        package: "vellum-fuzz",
-        may_use: &["vellum", "vellum-check", "vellum-layout", "vellum-media"],
-    },
-    Room {
         package: "vellum-fuse",
         may_use: &["vellum"],
     },

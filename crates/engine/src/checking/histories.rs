@@ -4,8 +4,7 @@
 //!
 //! Each schedule draws calls of its own, by the schedule's randomness, so that a printed schedule
 //! replays them too. Calls name entries of three directories held open, because finding a path of
-//! several components is several steps, as it is everywhere. One exception: beside other
-//! threads that remove and make names of a file, `link` may find that it still has one.
+//! several components is several steps, as it is everywhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,21 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shuttle::rand::{Rng, thread_rng};
 use vellum_layout::FileKind;
-use vellum_model::{Cred as ModelCred, DirEntry, Errno, Ino, Kind, Model};
+use vellum_model::{Cred as ModelCred, DirEntry, Ino, Kind, Model};
 
 use super::shuttle_memory::Shuttled;
 use super::world::{World, explore};
 use crate::fs::{Cred, Node, RenameFlags};
 use crate::{Error, Result};
-
-/// A directory of the model, in nobody's sight, with a further name of the held file, so that the
-/// model never refuses to link it.
-const ASIDE: &[u8] = b"aside";
-
-/// That there is no such file.
-fn gone() -> Answer {
-    Answer::Failed(Errno::ENOENT.0)
-}
 
 /// Inode number and generation.
 type Id = (u64, u32);
@@ -71,8 +61,6 @@ struct Event {
     answer: Answer,
     began: u64,
     returned: u64,
-    /// See [`note_renamers`].
-    beside_renamers: bool,
 }
 
 /// An entry: its directory, name, inode and that inode's link count.
@@ -116,14 +104,6 @@ impl Call {
             16 => Self::Forget(thread_rng().gen_range(0..3)),
             17 if thread_rng().gen_bool(0.5) => Self::Squeeze,
             _ => Self::Maintain,
-        }
-    }
-
-    /// What takes a link back.
-    fn reversed(self) -> Self {
-        match self {
-            Self::Link(at) => Self::Unlink(at),
-            other => other,
         }
     }
 
@@ -171,14 +151,7 @@ struct Reference {
 impl Reference {
     /// Asks the model; whether it gives the same answer.
     fn agrees(&mut self, event: &Event) -> bool {
-        let nameless = matches!(event.call, Call::Link(_)) && self.nlink(self.file) == 0;
-        if nameless && event.beside_renamers && event.answer == gone() {
-            return true;
-        }
         match self.ask(event.call) {
-            Ok(None) if nameless && !event.beside_renamers => {
-                self.ask(event.call.reversed()).is_ok() && event.answer == gone()
-            }
             Ok(None) => event.answer == Answer::Done,
             Ok(Some(ino)) => match event.answer {
                 Answer::Is(id) => *self.inos.entry(id).or_insert(ino) == ino,
@@ -186,12 +159,6 @@ impl Reference {
             },
             Err(errno) => event.answer == Answer::Failed(errno.0),
         }
-    }
-
-    /// The link count, but for the name aside.
-    fn nlink(&self, ino: Ino) -> u32 {
-        let nlink = self.model.getattr(ino).map_or(0, |attr| attr.nlink);
-        nlink - u32::from(ino == self.file)
     }
 
     fn ask(&mut self, call: Call) -> vellum_model::Result<Option<Ino>> {
@@ -223,7 +190,7 @@ impl Reference {
         let mut dirs = vec![Ino::ROOT];
         while let Some(dir) = dirs.pop() {
             let entries = self.model.readdir(dir, 1).expect("it is a directory");
-            let real = |e: &&DirEntry| !matches!(&e.name[..], b"." | b".." | ASIDE);
+            let real = |e: &&DirEntry| !matches!(&e.name[..], b"." | b"..");
             for entry in entries.iter().filter(real) {
                 count += 1;
                 if entry.kind == Kind::Dir {
@@ -238,7 +205,11 @@ impl Reference {
             let found = self
                 .model
                 .lookup(dir, name.as_bytes(), &ModelCred::superuser());
-            found == Ok(child) && self.nlink(child) == *nlink
+            found == Ok(child)
+                && self
+                    .model
+                    .getattr(child)
+                    .is_ok_and(|attr| attr.nlink == *nlink)
         };
         count == tree.len() && tree.iter().all(fits)
     }
@@ -277,8 +248,6 @@ fn begin(world: &World, calls: &[Call]) -> (Held, Reference) {
     let p = model.mkdir(Ino::ROOT, b"p", 0o755, &root, 1).unwrap();
     let q = model.mkdir(Ino::ROOT, b"q", 0o755, &root, 1).unwrap();
     let file = model.create(p, b"a", 0o644, true, &root, 1).unwrap();
-    let aside = model.mkdir(Ino::ROOT, ASIDE, 0o700, &root, 1).unwrap();
-    model.link(file, aside, b"file", &root, 1).unwrap();
     for ino in [p, q, file] {
         model.open(ino, 0, &root, 1).unwrap();
     }
@@ -306,25 +275,6 @@ fn observe(world: &World, held: &Held, clock: &AtomicU64, call: Call) -> Event {
         answer,
         began,
         returned,
-        beside_renamers: false,
-    }
-}
-
-/// Notes which calls belong to histories in which other threads change the names that files have.
-fn note_renamers(given: &mut [Vec<Event>]) {
-    let renames = |e: &Event| matches!(e.call, Call::Unlink(_) | Call::Rename(..) | Call::Link(_));
-    let rename: Vec<bool> = given
-        .iter()
-        .map(|events| events.iter().any(renames))
-        .collect();
-    for (thread, events) in given.iter_mut().enumerate() {
-        let others = rename
-            .iter()
-            .enumerate()
-            .any(|(other, &r)| r && other != thread);
-        events
-            .iter_mut()
-            .for_each(|event| event.beside_renamers = others);
     }
 }
 
@@ -361,8 +311,7 @@ fn calls_have_an_order(world: &World, threads: usize, calls: usize) {
         };
         Box::new(run) as Box<dyn FnOnce(World) -> Vec<Event> + Send>
     };
-    let mut given = world.together((0..threads).map(|_| job(draw(calls))).collect());
-    note_renamers(&mut given);
+    let given = world.together((0..threads).map(|_| job(draw(calls))).collect());
     let left: Vec<&[Event]> = given.iter().map(Vec::as_slice).collect();
     let tree = tree_of(world);
     assert!(

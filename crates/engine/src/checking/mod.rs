@@ -1,14 +1,18 @@
 //! The lock-free code under model checkers: the very code that ships, on other memories.
 //!
-//! *Scenarios* are whole file systems on [`shuttle`], which draws schedules at random, seeded.
-//! `VELLUM_LONG_CHECKS=<factor>` makes them run that many times longer.
+//! *Scenarios* and *histories* are whole file systems on [`shuttle`], which draws schedules at random,
+//! seeded. *Kernels* are single steps on [`loom`], which tries every execution that the memory
+//! model allows, up to a number of preemptions. `VELLUM_LONG_CHECKS=<factor>` makes schedules that
+//! many times more, and preemptions one more.
 
 mod histories;
+pub(crate) mod kernels;
+pub(crate) mod loom_memory;
 mod scenarios;
 mod shuttle_memory;
 mod world;
 
 /// How much longer than usual to look, if that is asked for.
-fn long_factor() -> Option<usize> {
+pub(crate) fn long_factor() -> Option<usize> {
     std::env::var("VELLUM_LONG_CHECKS").ok()?.parse().ok()
 }

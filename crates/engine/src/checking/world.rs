@@ -17,9 +17,9 @@ use crate::namespace::direct::evict;
 use crate::slots::{self, Tally};
 use crate::{Clock, Error, Result};
 use vellum_check::{MemoryImage, Options};
-use vellum_media::Memory;
+use vellum_media::{Memories, Memory};
 
-const POOL_BYTES: u64 = 1 << 20;
+pub(super) const POOL_BYTES: u64 = 1 << 20;
 const SEED: u64 = 0x5EED_0F5C_4ED5;
 /// Preemptions that the scheduler of probabilistic concurrency testing chooses.
 const PCT_DEPTH: usize = 3;
@@ -61,26 +61,35 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn(World)) {
     });
 }
 
+/// A new file system on `pool`, which is of [`POOL_BYTES`] zeros.
+pub(super) fn small_fs<M: Memories>(
+    pool: M::Pool,
+    arena: impl FnOnce(u64) -> M::Arena,
+    thread_slots: u32,
+) -> Arc<Fs<M>> {
+    let options = FormatOptions {
+        metadata_bytes: None,
+        thread_slots: Some(thread_slots),
+        label: String::new(),
+        uuid: [1; 16],
+        hash_seed: 7,
+        now_ns: 1,
+        owner: (0, 0),
+        known_zero: true,
+    };
+    format(&pool, &options).unwrap();
+    let options = MountOptions {
+        cache_entries: 64,
+        clock: Clock::Counter(AtomicI64::new(10)),
+        ..MountOptions::default()
+    };
+    attach::<M>(pool, |len| Ok(arena(len)), options).unwrap().0
+}
+
 impl World {
     fn new() -> Self {
         let pool = ShuttleMemory::new(POOL_BYTES);
-        let options = FormatOptions {
-            metadata_bytes: None,
-            thread_slots: Some(4),
-            label: String::new(),
-            uuid: [1; 16],
-            hash_seed: 7,
-            now_ns: 1,
-            owner: (0, 0),
-            known_zero: true,
-        };
-        format(&pool, &options).unwrap();
-        let options = MountOptions {
-            cache_entries: 64,
-            clock: Clock::Counter(AtomicI64::new(10)),
-            ..MountOptions::default()
-        };
-        let (fs, _) = attach::<Shuttled>(pool, |len| Ok(ShuttleMemory::new(len)), options).unwrap();
+        let fs = small_fs::<Shuttled>(pool, ShuttleMemory::new, 4);
         Self { fs }
     }
 

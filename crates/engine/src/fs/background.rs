@@ -49,7 +49,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Takes the whole work stack.
-    fn take_work(&self) -> Vec<Cachelet> {
+    pub(crate) fn take_work(&self) -> Vec<Cachelet> {
         let mut head = self.arena.load(header::WORK, Ordering::Acquire);
         while head != 0 {
             match self.arena.compare_exchange(header::WORK, head, 0) {

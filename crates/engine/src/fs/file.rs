@@ -27,7 +27,7 @@ mod truncate;
 mod write;
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapRoot};
-use vellum_media::{Memories, Persistent};
+use vellum_media::{Memories, Memory, Persistent};
 
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
@@ -262,7 +262,7 @@ impl<M: Memories> Files<'_, M> {
         let version = self.core.get(cachelet, field::VERSION) | 1;
         self.core.set(cachelet, field::VERSION, version);
         // Before a reader can find a block in limbo, every later one sees the odd version.
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.core.arena.barrier();
         let in_use = self.blocks_bound(cachelet);
         let gone = self.mapping.release(op, id, first, end, in_use);
         self.lower_blocks(cachelet, gone);

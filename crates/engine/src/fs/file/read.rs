@@ -1,9 +1,7 @@
 //! Reading.
 
-use std::sync::atomic::{Ordering, fence};
-
 use vellum_layout::{BLOCK_BYTES, Inode, MapRoot, RUN_BLOCKS};
-use vellum_media::{Memories, Persistent};
+use vellum_media::{Memories, Memory, Persistent};
 
 use super::{Files, Translation};
 use crate::cachelet::{Cachelet, field};
@@ -39,7 +37,7 @@ impl<M: Memories> Files<'_, M> {
             if len > 0 {
                 self.copy_out(&op, cachelet, translation, version, offset, &mut out[..len]);
             }
-            fence(Ordering::Acquire);
+            self.core.arena.load_barrier();
             if self.core.get(cachelet, field::VERSION) == version {
                 break len;
             }

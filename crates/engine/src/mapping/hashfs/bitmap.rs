@@ -150,6 +150,8 @@ impl FreeBitmap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checking::loom_memory::{LoomMemory, Part, Swaps, beside, check};
+    use std::sync::Arc;
     use vellum_media::HeapMemory;
 
     #[test]
@@ -203,5 +205,34 @@ mod tests {
         assert_eq!(bitmap.next(&arena, 0), Some(9));
         bitmap.clear(&arena, 9);
         assert_eq!(bitmap.next(&arena, 0), None);
+    }
+
+    #[test]
+    fn summaries_fit_whatever_comes_between() {
+        check(3, Swaps::Plain, |known| {
+            let bitmap = Arc::new(FreeBitmap::new(0, 4096));
+            let arena = Arc::new(LoomMemory::new(known, Part::Arena, bitmap.end()));
+            bitmap.set(&*arena, 7);
+            let job = |job: fn(&FreeBitmap, &LoomMemory)| {
+                let (bitmap, arena) = (Arc::clone(&bitmap), Arc::clone(&arena));
+                Box::new(move || job(&bitmap, &arena)) as Box<dyn FnOnce() + Send>
+            };
+            let jobs = vec![
+                job(|bitmap, arena| {
+                    bitmap.clear(arena, 7);
+                    bitmap.set(arena, 7);
+                    bitmap.clear(arena, 7);
+                }),
+                job(|bitmap, arena| bitmap.set(arena, 9)),
+                job(|bitmap, arena| {
+                    bitmap.set(arena, 11);
+                    bitmap.clear(arena, 11);
+                }),
+            ];
+            beside(&[&arena], jobs);
+            assert_eq!(bitmap.next(&*arena, 0), Some(9));
+            bitmap.clear(&*arena, 9);
+            assert_eq!(bitmap.next(&*arena, 0), None);
+        });
     }
 }

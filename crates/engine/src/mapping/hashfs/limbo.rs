@@ -4,7 +4,7 @@
 //! of any block on it, so that an old list that is reused waits a little longer, never too short.
 //! Lists only grow at their head or are taken as a whole, which needs no guard against ABA.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use vellum_media::{Memories, Memory};
 
@@ -63,7 +63,7 @@ impl Limbo {
             return;
         }
         // Entries in LIMBO first, then the epoch: no store waits behind this load.
-        fence(Ordering::SeqCst);
+        core.arena.barrier();
         let epoch = core.epoch();
         let at = self.at + epoch % LISTS * 64;
         let mut head = core.arena.load(at, Ordering::Acquire);

@@ -377,3 +377,36 @@ impl<M: Memories> Op<'_, M> {
         self.count(Tally::Names, -1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::checking::kernels::explore;
+    use crate::checking::loom_memory::Swaps;
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn a_free_overflow_bucket_is_taken_once() {
+        explore(4, Swaps::Plain, |stage| {
+            let core = stage.core();
+            for _ in 0..3 {
+                core.free_bucket(core.fresh_bucket().unwrap());
+            }
+            let taken = Arc::new(Mutex::new(BTreeSet::new()));
+            let keep = |taken: &Mutex<BTreeSet<u64>>, bucket: u64| {
+                assert!(taken.lock().unwrap().insert(bucket), "taken twice");
+            };
+            let (one, other) = (Arc::clone(&taken), Arc::clone(&taken));
+            stage.together(vec![
+                Box::new(move |stage| keep(&one, stage.core().pop_free_bucket().unwrap())),
+                Box::new(move |stage| {
+                    let first = stage.core().pop_free_bucket().unwrap();
+                    keep(&other, stage.core().pop_free_bucket().unwrap());
+                    stage.core().free_bucket(first);
+                }),
+            ]);
+            let left = std::iter::from_fn(|| core.pop_free_bucket());
+            left.for_each(|bucket| keep(&taken, bucket));
+        });
+    }
+}

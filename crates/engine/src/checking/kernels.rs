@@ -1,0 +1,552 @@
+//! Lock-free steps under every order of accesses that the memory model allows, up to a number of
+//! preemptions.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use vellum_layout::{FileKind, MapState, TargetWord, home_line, name_hash};
+use vellum_media::{Memory, Persistent};
+
+use super::loom_memory::{Knowledge, LoomMemory, Loomed, Part, Swaps, beside, check};
+use super::world::{POOL_BYTES, small_fs};
+use crate::cachelet::{Cachelet, field};
+use crate::core::Core;
+use crate::fs::{Cred, Fs, Node, RenameFlags};
+use crate::mapping::{BlockNo, Found};
+use crate::namespace::direct::Name;
+use crate::namespace::direct::index::ValueWord;
+use crate::slots::{Op, Tally};
+
+/// A file system that the model's threads use.
+#[derive(Clone)]
+pub(crate) struct Stage {
+    fs: Arc<Fs<Loomed>>,
+}
+
+pub(crate) type Job = Box<dyn FnOnce(Stage) + Send>;
+
+pub(crate) fn explore(
+    preemptions: usize,
+    swaps: Swaps,
+    kernel: impl Fn(Stage) + Send + Sync + 'static,
+) {
+    check(preemptions, swaps, move |known| kernel(Stage::new(known)));
+}
+
+impl Stage {
+    fn new(known: &Arc<Knowledge>) -> Self {
+        let pool = LoomMemory::new(known, Part::Pool, POOL_BYTES);
+        let arena = |len| LoomMemory::new(known, Part::Arena, len);
+        Self {
+            fs: small_fs::<Loomed>(pool, arena, 2),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Core<Loomed> {
+        &self.fs.core
+    }
+
+    /// Runs jobs beside each other.
+    pub(crate) fn together(&self, jobs: Vec<Job>) {
+        let job = |job: Job| {
+            let stage = self.clone();
+            Box::new(move || job(stage)) as Box<dyn FnOnce() + Send>
+        };
+        let jobs = jobs.into_iter().map(job).collect();
+        beside(&[&self.core().pool, &self.core().arena], jobs);
+    }
+
+    fn make(&self, name: &str) -> crate::Result<Node<Loomed>> {
+        let (root, cred) = (self.fs.root(), Cred::root());
+        self.fs
+            .mknod(&cred, &root, name.as_bytes(), FileKind::File, 0o644, 0)
+    }
+
+    fn find(&self, name: &str) -> crate::Result<Node<Loomed>> {
+        self.fs
+            .lookup(&Cred::root(), &self.fs.root(), name.as_bytes())
+    }
+
+    fn unlink(&self, name: &str) {
+        let (root, cred) = (self.fs.root(), Cred::root());
+        self.fs.unlink(&cred, &root, name.as_bytes()).unwrap();
+    }
+
+    /// Gives a block of file `id` data that tell whose they are.
+    fn claim(&self, op: &Op<'_, Loomed>, id: u32, logical: u32) -> BlockNo {
+        let mapping = &self.fs.mapping;
+        let mut reserved = mapping.reserve(op, 1).unwrap();
+        let state = MapState::Unwritten;
+        let block = mapping
+            .claim(op, id, logical, state, &mut reserved)
+            .unwrap();
+        let data = mapping.data_at(block);
+        op.core
+            .pool
+            .write_through(data, &u64::from(id).to_ne_bytes());
+        op.core.pool.fence();
+        mapping.set_state(op, id, logical, block, MapState::Mapped);
+        block
+    }
+
+    /// The data of a block of file `id`, if it is found.
+    fn data(&self, op: &Op<'_, Loomed>, id: u32, logical: u32) -> Option<u64> {
+        let mut found = [Found::Hole];
+        self.fs.mapping.lookup(op, id, logical, &mut found);
+        let Found::Mapped(block) = found[0] else {
+            return None;
+        };
+        let mut data = [0; 8];
+        let at = self.fs.mapping.data_at(block);
+        op.core.pool.read(at, &mut data);
+        Some(u64::from_ne_bytes(data))
+    }
+
+    /// Files whose first blocks have the same home line.
+    fn neighbours<const N: usize>(&self) -> [u32; N] {
+        let core = self.core();
+        let home = |id| home_line(core.seed, id, 0, core.geometry.table_lines());
+        let mut ids = (100..).filter(|&id| home(id) == home(100));
+        std::array::from_fn(|_| ids.next().unwrap())
+    }
+}
+
+macro_rules! together {
+    ($stage:expr, $($job:expr),+ $(,)?) => {
+        $stage.together(vec![$(Box::new($job)),+])
+    };
+}
+
+// --- Thread slots and epochs ---
+
+#[test]
+fn a_slot_is_leased_to_one_operation() {
+    explore(5, Swaps::Plain, |stage| {
+        let count = |stage: Stage| {
+            let op = loop {
+                match stage.core().enter_idle(0) {
+                    Some(op) => break op,
+                    None => stage.core().arena.relax(1),
+                }
+            };
+            op.count(Tally::Names, 1);
+        };
+        together!(stage, count, count);
+        assert_eq!(stage.core().total(Tally::Names), 2);
+    });
+}
+
+#[test]
+fn nothing_is_reused_while_an_operation_may_see_it() {
+    // An object: a word that names it, and a word that says whether it was reused.
+    const NAMED: u64 = field::SIZE;
+    const REUSED: u64 = field::ATIME;
+    const OBJECT: Cachelet = Cachelet(60);
+    for swaps in [Swaps::Plain, Swaps::Barriers] {
+        explore(5, swaps, |stage| {
+            stage.core().set(OBJECT, NAMED, 1);
+            let read = |stage: Stage| {
+                let core = stage.core();
+                let _op = core.op_begin();
+                if core.get(OBJECT, NAMED) == 1 {
+                    assert_eq!(core.get(OBJECT, REUSED), 0);
+                }
+            };
+            together!(stage, read, |stage: Stage| {
+                let core = stage.core();
+                core.set(OBJECT, NAMED, 0);
+                core.wait_for_readers();
+                core.set(OBJECT, REUSED, 1);
+            });
+        });
+    }
+}
+
+// --- Free lists and stacks ---
+
+#[test]
+fn a_free_cachelet_is_taken_once() {
+    explore(3, Swaps::Plain, |stage| {
+        for number in [50, 51, 52] {
+            stage.core().free_cachelet(Cachelet(number));
+        }
+        let taken = Arc::new(Mutex::new(BTreeSet::new()));
+        let take = |stage: &Stage| {
+            let core = stage.core();
+            core.take_cachelet(&core.op_begin()).unwrap()
+        };
+        let keep = |taken: &Mutex<BTreeSet<u32>>, cachelet: Cachelet| {
+            assert!(taken.lock().unwrap().insert(cachelet.0), "taken twice");
+        };
+        let (one, other) = (Arc::clone(&taken), Arc::clone(&taken));
+        together!(
+            stage,
+            move |stage: Stage| keep(&one, take(&stage)),
+            move |stage: Stage| {
+                let first = take(&stage);
+                keep(&other, take(&stage));
+                stage.core().free_cachelet(first);
+            }
+        );
+        keep(&taken, take(&stage));
+        keep(&taken, take(&stage));
+    });
+}
+
+#[test]
+fn work_is_taken_once_and_none_is_lost() {
+    explore(4, Swaps::Plain, |stage| {
+        let done = |stage: &Stage| {
+            for cachelet in stage.core().take_work() {
+                let at = stage.core().cachelet_at(cachelet, field::SIZE);
+                stage.core().arena.fetch_add(at, 1);
+            }
+        };
+        together!(
+            stage,
+            |stage: Stage| stage.core().queue_work(Cachelet(50)),
+            |stage: Stage| stage.core().queue_work(Cachelet(51)),
+            move |stage: Stage| done(&stage)
+        );
+        done(&stage);
+        for number in [50, 51] {
+            assert_eq!(stage.core().get(Cachelet(number), field::SIZE), 1);
+        }
+    });
+}
+
+// --- The index and the logs of directories ---
+
+#[test]
+fn a_name_found_is_whole() {
+    explore(1, Swaps::Plain, |stage| {
+        together!(
+            stage,
+            |stage: Stage| drop(stage.make("n").unwrap()),
+            |stage: Stage| {
+                if let Ok(node) = stage.find("n") {
+                    assert_eq!(node.kind(), FileKind::File);
+                    let attr = stage.fs.attr(&node).unwrap();
+                    assert_eq!((attr.mode, attr.nlink, attr.size), (0o644, 1, 0));
+                    let at = stage.core().inode_at(node.cachelet);
+                    assert_eq!(
+                        stage.core().word(at),
+                        stage.core().identity(node.cachelet).0
+                    );
+                }
+            }
+        );
+        assert!(stage.find("n").is_ok());
+    });
+}
+
+#[test]
+fn one_of_two_names_is_inserted() {
+    explore(5, Swaps::Plain, |stage| {
+        let root = stage.fs.root().cachelet;
+        let value = ValueWord::of_inode(7, FileKind::File);
+        let insert = || {
+            let op = stage.core().op_begin();
+            let name = Name::new(op.core, b"n").unwrap();
+            let target = TargetWord::new(7, FileKind::File);
+            let entry = op.draft_entry(root, name, target, 1, 10).unwrap().entry;
+            move |stage: Stage| {
+                let op = stage.core().op_begin();
+                let inserted = op.core.index_insert(&op, 1, b"n", name.hash, entry, value);
+                let inserted = inserted.unwrap();
+                let (Ok(pair) | Err(pair)) = inserted;
+                assert_eq!(inserted.is_ok(), pair.entry.entry() == entry);
+                let found = op.core.index_find(1, b"n", name.hash).unwrap();
+                assert_eq!((found.entry, found.value), (pair.entry, value));
+            }
+        };
+        together!(stage, insert(), insert());
+        assert_eq!(stage.core().total(Tally::Names), 1);
+    });
+}
+
+#[test]
+fn a_pair_is_found_beside_others_that_come_and_go() {
+    explore(2, Swaps::Plain, |stage| {
+        drop((stage.make("stays").unwrap(), stage.make("goes").unwrap()));
+        together!(
+            stage,
+            |stage: Stage| {
+                stage.unlink("goes");
+                drop(stage.make("comes").unwrap());
+            },
+            |stage: Stage| {
+                assert!(stage.find("stays").is_ok());
+                drop(stage.find("goes"));
+            }
+        );
+    });
+}
+
+#[test]
+fn a_file_found_is_not_freed_under_the_finder() {
+    for swaps in [Swaps::Plain, Swaps::Barriers] {
+        explore(2, swaps, |stage| {
+            let was = stage.make("n").unwrap();
+            let (ino, generation) = (was.ino(), was.generation());
+            drop(was);
+            together!(
+                stage,
+                move |stage: Stage| {
+                    if let Ok(node) = stage.find("n") {
+                        assert_eq!((node.ino(), node.generation()), (ino, generation));
+                    }
+                },
+                |stage: Stage| {
+                    stage.unlink("n");
+                    stage.fs.maintain().unwrap();
+                    drop(stage.make("m").unwrap());
+                }
+            );
+            stage.fs.maintain().unwrap();
+            assert_eq!(stage.core().total(Tally::Inodes), 2);
+        });
+    }
+}
+
+#[test]
+fn a_name_gone_by_rename_is_there_under_the_new_name() {
+    explore(3, Swaps::Plain, |stage| {
+        drop(stage.make("old").unwrap());
+        together!(
+            stage,
+            |stage: Stage| {
+                let (root, cred) = (stage.fs.root(), Cred::root());
+                let flags = RenameFlags::empty();
+                let done = stage.fs.rename(&cred, &root, b"old", &root, b"new", flags);
+                done.unwrap();
+            },
+            |stage: Stage| {
+                if stage.find("old").is_err() {
+                    assert!(stage.find("new").is_ok());
+                }
+            }
+        );
+    });
+}
+
+#[test]
+fn a_directory_is_filled_or_removed() {
+    explore(1, Swaps::Plain, |stage| {
+        let (root, cred) = (stage.fs.root(), Cred::root());
+        let dir = stage.fs.mkdir(&cred, &root, b"d", 0o755).unwrap();
+        let filled = dir.clone();
+        together!(
+            stage,
+            move |stage: Stage| {
+                let made = stage
+                    .fs
+                    .mknod(&Cred::root(), &filled, b"f", FileKind::File, 0o644, 0);
+                assert_eq!(made.is_ok(), stage.find("d").is_ok());
+            },
+            |stage: Stage| {
+                let root = stage.fs.root();
+                let removed = stage.fs.rmdir(&Cred::root(), &root, b"d");
+                assert_eq!(removed.is_err(), stage.find("d").is_ok());
+            }
+        );
+        drop(dir);
+    });
+}
+
+#[test]
+fn log_words_are_claimed_once_while_the_log_grows() {
+    explore(5, Swaps::Plain, |stage| {
+        for i in 0..11 {
+            drop(stage.make(&format!("{i}")).unwrap());
+        }
+        let root = stage.fs.root().cachelet;
+        let claim = move |stage: Stage| {
+            let op = stage.core().op_begin();
+            let claim = op.log_claim(root).unwrap();
+            assert!((14..20).contains(&claim.cookie), "{claim:?}");
+            let before = op.core.pool.fetch_add(claim.at, claim.cookie);
+            assert_eq!(before, 0, "claimed twice");
+        };
+        together!(stage, claim, claim);
+    });
+}
+
+// --- Eviction ---
+
+#[test]
+fn a_cachelet_found_by_number_is_not_evicted() {
+    for swaps in [Swaps::Plain, Swaps::Barriers] {
+        explore(2, swaps, |stage| {
+            let was = stage.make("n").unwrap();
+            let (ino, generation) = (was.ino(), was.generation());
+            drop(was);
+            crate::namespace::direct::evict::forget_names(stage.core(), stage.fs.root().cachelet);
+            together!(
+                stage,
+                move |stage: Stage| {
+                    let node = stage.fs.node(ino, generation).unwrap();
+                    assert_eq!((node.ino(), node.generation()), (ino, generation));
+                },
+                |stage: Stage| stage.fs.reclaim_now().unwrap()
+            );
+            let found = stage.find("n").unwrap();
+            let by_number = stage.fs.node(ino, generation).unwrap();
+            assert_eq!(found.cachelet, by_number.cachelet);
+        });
+    }
+}
+
+#[test]
+fn a_name_is_found_while_its_directory_is_evicted() {
+    explore(2, Swaps::Plain, |stage| {
+        drop(stage.make("n").unwrap());
+        let root = stage.fs.root().cachelet;
+        together!(
+            stage,
+            |stage: Stage| assert!(stage.find("n").is_ok()),
+            move |stage: Stage| {
+                crate::namespace::direct::evict::forget_names(stage.core(), root);
+            }
+        );
+    });
+}
+
+#[test]
+fn a_name_made_while_its_directory_is_evicted_is_found() {
+    explore(2, Swaps::Plain, |stage| {
+        let root = stage.fs.root().cachelet;
+        together!(
+            stage,
+            |stage: Stage| {
+                drop(stage.make("n").unwrap());
+                assert!(stage.find("n").is_ok());
+            },
+            move |stage: Stage| {
+                crate::namespace::direct::evict::forget_names(stage.core(), root);
+            }
+        );
+        let hash = name_hash(stage.core().seed, b"n");
+        assert!(
+            stage
+                .core()
+                .index_find(1, b"n", hash)
+                .is_none_or(|pair| pair.value.is_settled())
+        );
+    });
+}
+
+// --- The mapping ---
+
+#[test]
+fn a_block_is_claimed_once() {
+    explore(3, Swaps::Plain, |stage| {
+        let ids: [u32; 2] = stage.neighbours();
+        for id in ids {
+            assert_eq!(stage.data(&stage.core().op_begin(), id, 0), None);
+        }
+        let job = |id: u32| {
+            move |stage: Stage| {
+                let op = stage.core().op_begin();
+                stage.claim(&op, id, 0);
+                assert_eq!(stage.data(&op, id, 0), Some(u64::from(id)));
+            }
+        };
+        together!(stage, job(ids[0]), job(ids[1]));
+        for id in ids {
+            let data = stage.data(&stage.core().op_begin(), id, 0);
+            assert_eq!(data, Some(u64::from(id)));
+        }
+    });
+}
+
+#[test]
+fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
+    explore(5, Swaps::Plain, |stage| {
+        let [full, stays, goes, comes] = stage.neighbours();
+        {
+            let op = stage.core().op_begin();
+            for logical in 0..8 {
+                stage.claim(&op, full, logical);
+            }
+            for id in [stays, goes] {
+                stage.claim(&op, id, 0);
+            }
+        }
+        together!(
+            stage,
+            move |stage: Stage| {
+                let op = stage.core().op_begin();
+                assert_eq!(stage.data(&op, stays, 0), Some(u64::from(stays)));
+            },
+            move |stage: Stage| {
+                let op = stage.core().op_begin();
+                stage.fs.mapping.release(&op, goes, 0, 8, 1);
+                stage.claim(&op, comes, 0);
+            }
+        );
+        let op = stage.core().op_begin();
+        assert_eq!(stage.data(&op, comes, 0), Some(u64::from(comes)));
+        assert_eq!(stage.data(&op, goes, 0), None);
+    });
+}
+
+#[test]
+fn a_block_found_keeps_its_bytes_until_the_operation_ends() {
+    for swaps in [Swaps::Plain, Swaps::Barriers] {
+        explore(3, swaps, |stage| {
+            let [old, new] = stage.neighbours();
+            stage.claim(&stage.core().op_begin(), old, 0);
+            together!(
+                stage,
+                move |stage: Stage| {
+                    let op = stage.core().op_begin();
+                    let data = stage.data(&op, old, 0);
+                    assert!(data.is_none_or(|data| data == u64::from(old)), "{data:?}");
+                },
+                move |stage: Stage| {
+                    let core = stage.core();
+                    stage.fs.mapping.release(&core.op_begin(), old, 0, 8, 1);
+                    core.try_advance();
+                    core.try_advance();
+                    stage.fs.mapping.reclaim(core);
+                    stage.claim(&core.op_begin(), new, 0);
+                }
+            );
+        });
+    }
+}
+
+#[test]
+fn a_read_gives_bytes_of_its_file_only() {
+    explore(2, Swaps::Plain, |stage| {
+        let options = crate::OpenOptions {
+            read: true,
+            write: true,
+            ..Default::default()
+        };
+        let open = |name: &str| {
+            let node = stage.make(name).unwrap();
+            stage.fs.open_node(&Cred::root(), &node, &options).unwrap()
+        };
+        let (old, new) = (Arc::new(open("old")), open("new"));
+        old.write_at(0, b"old file").unwrap();
+        let reader = Arc::clone(&old);
+        together!(
+            stage,
+            move |_: Stage| {
+                let mut bytes = [0; 8];
+                let len = reader.read_at(0, &mut bytes).unwrap();
+                assert!(len == 0 || &bytes == b"old file", "{bytes:?}");
+            },
+            move |stage: Stage| {
+                old.truncate(0).unwrap();
+                let core = stage.core();
+                core.try_advance();
+                core.try_advance();
+                stage.fs.mapping.reclaim(core);
+                new.write_at(0, b"new file").unwrap();
+            }
+        );
+    });
+}
