@@ -209,6 +209,10 @@ fn reserved(inode: &Inode, kind: FileKind) -> Option<&'static str> {
             LinksWord(inode.links).flags() != 0,
             "flags this release does not know",
         ),
+        (
+            inode.identity & IdentityWord::RESERVED != 0,
+            "bits of the mode",
+        ),
         (inode.xattr_root != 0, "the root of extended attributes"),
         (inode.acl_root != 0, "the root of access control lists"),
         (inode.project != 0, "the project"),

@@ -8,6 +8,8 @@ mod args;
 mod check;
 mod failure;
 mod files;
+#[cfg(test)]
+mod fuzz;
 mod info;
 mod manual;
 mod mkfs;

@@ -79,9 +79,14 @@ impl<M: Memories> Core<M> {
         let Some(kind) = self.kind_of_slot(slot) else {
             return;
         };
-        debug_assert!(slot % 64 + count <= 64);
-        let mask = (u64::MAX >> (64 - count)) << (slot % 64);
-        self.arena.fetch_and(self.used_cell(slot), !mask);
+        // An allocation of ours lies in one word of the map, but the format lets others lie in two.
+        let (mut at, end) = (slot, slot + count);
+        while at < end {
+            let part = (end - at).min(64 - at % 64);
+            let mask = (u64::MAX >> (64 - part)) << (at % 64);
+            self.arena.fetch_and(self.used_cell(at), !mask);
+            at += part;
+        }
         self.arena
             .fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
     }

@@ -18,6 +18,7 @@ use vellum_media::{Memories, Memory};
 
 use crate::core::{Core, header};
 use crate::error::{Error, Place, Result};
+use crate::fs::file::SIZE_MAX_BYTES;
 use crate::slots::{self, Op, pause};
 
 /// Bytes of a cachelet.
@@ -356,22 +357,14 @@ impl<M: Memories> Core<M> {
         let mut inode = Inode::default();
         self.pool
             .read(inode_at, zerocopy::IntoBytes::as_mut_bytes(&mut inode));
-        match IdentityWord(inode.identity).state() {
-            Some(InodeState::Live | InodeState::Orphan) => {}
-            Some(InodeState::Free) => return Err(Error::Stale),
-            None => return Err(Error::damaged("inode state unknown", Place::Inode(ino))),
+        if IdentityWord(inode.identity).state() == Some(InodeState::Free) {
+            return Err(Error::Stale);
         }
-        if !inode.is_sound(ino) {
-            return Err(Error::damaged("inode checksum", Place::Inode(ino)));
-        }
-        let links = LinksWord(inode.links);
-        if links.flags() != 0 {
-            return Err(Error::Unsupported("an inode flag of a later release"));
-        }
+        check_inode(ino, &inode)?;
         let made = self.take_cachelet(op)?;
         self.set(made, field::IDENTITY, inode.identity);
         self.set(made, field::OWNER, inode.owner);
-        self.set(made, field::LINKS, u64::from(links.links()));
+        self.set(made, field::LINKS, LinksWord(inode.links).links().into());
         if IdentityWord(inode.identity).kind() == Some(FileKind::Directory) {
             // Above the generations of all earlier cachelets of the directory: they began with an
             // earlier epoch, and each compaction waits for several.
@@ -396,6 +389,41 @@ impl<M: Memories> Core<M> {
         }
         LockGuard { core: self, at }
     }
+}
+
+/// What can be checked of an inode in use by itself. Fields of later releases are damage to this one.
+pub(crate) fn check_inode(ino: u64, inode: &Inode) -> Result<()> {
+    let damaged = |what| Err(Error::damaged(what, Place::Inode(ino)));
+    if !inode.is_sound(ino) {
+        return damaged("inode unsound");
+    }
+    let identity = IdentityWord(inode.identity);
+    let detail = match identity.kind() {
+        Some(FileKind::Symlink) => 0,
+        _ => inode.detail,
+    };
+    let reserved = [
+        inode.xattr_root,
+        inode.acl_root,
+        inode.project.into(),
+        detail,
+        inode.pattern,
+        LinksWord(inode.links).flags().into(),
+        inode.identity & IdentityWord::RESERVED,
+    ];
+    if reserved != [0; 7] {
+        return damaged("inode with a field of a later release");
+    }
+    if identity.kind() != Some(FileKind::File) {
+        return Ok(());
+    }
+    if inode.size > SIZE_MAX_BYTES {
+        return damaged("size of a file");
+    }
+    if inode.root != 0 && !MapRoot(inode.root).is_sound() {
+        return damaged("mapping root");
+    }
+    Ok(())
 }
 
 /// Holds a cachelet's lock until dropped.

@@ -159,6 +159,11 @@ impl TargetWord {
     pub fn kind(self) -> Option<FileKind> {
         FileKind::from_u8((self.0 >> 48) as u8)
     }
+
+    /// Whether bits are set that are zero in this version.
+    pub fn has_reserved(self) -> bool {
+        self.0 >> 56 != 0
+    }
 }
 
 #[cfg(test)]

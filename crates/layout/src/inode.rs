@@ -169,6 +169,8 @@ pub struct IdentityWord(pub u64);
 
 impl IdentityWord {
     const IMMUTABLE: u64 = 0xFFFF_FFFF_0000_FF00;
+    /// Bits that are zero in this version.
+    pub const RESERVED: u64 = 0xF000_0000;
 
     /// Packs the word; `mode` keeps its low 12 bits.
     pub fn new(state: InodeState, kind: FileKind, mode: u16, generation: u32) -> Self {
@@ -280,6 +282,12 @@ impl MapRoot {
     /// Zone and mapping id, if there is a mapping.
     pub fn get(self) -> Option<(u16, u32)> {
         (self.0 >> 63 == 1).then_some(((self.0 >> 32) as u16, self.0 as u32 & 0x3FFF_FFFF))
+    }
+
+    /// Whether this is a root that this version writes: of zone 0, without reserved bits.
+    pub fn is_sound(self) -> bool {
+        self.get()
+            .is_some_and(|(zone, id)| zone == 0 && self.0 & !Self::BEYOND == Self::new(zone, id).0)
     }
 
     /// Whether blocks may lie beyond the end of file.

@@ -358,6 +358,10 @@ impl Superblock {
             u64::from(self.zones[0].run_blocks) == crate::RUN_BLOCKS,
             "run length",
         )?;
+        field(
+            self.zones[0].medium == 0 && self.zones[0].fs == 0,
+            "zone's medium or file system",
+        )?;
         field(self.file_systems[0].in_use == 1, "file system table")?;
         field(
             self.file_systems[0].namespace == NamespaceKind::Direct as u32,

@@ -42,6 +42,10 @@ const ROOMS: &[Room] = &[
         ],
     },
     Room {
+        package: "vellum-fuzz",
+        may_use: &["vellum", "vellum-check", "vellum-layout", "vellum-media"],
+    },
+    Room {
         package: "vellum-fuse",
         may_use: &["vellum"],
     },

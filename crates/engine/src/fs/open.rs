@@ -325,7 +325,13 @@ impl<M: Memories> Handle<M> {
         self.check_write()?;
         if !data.is_empty() {
             if offset >= SIZE_MAX_BYTES {
-                return Err(Error::TooLarge);
+                let end = offset.checked_add(data.len() as u64);
+                let is_offset = end.is_some_and(|end| end <= i64::MAX as u64);
+                return Err(if is_offset {
+                    Error::TooLarge
+                } else {
+                    Error::Invalid("an offset beyond 2^63 - 1")
+                });
             }
             self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
         }

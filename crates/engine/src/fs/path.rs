@@ -230,6 +230,10 @@ impl<M: Memories> Fs<M> {
             let mut names = Vec::new();
             let mut at = dir.cachelet;
             while op.core.ino(at) != ROOT_SLOT {
+                if names.len() as u64 > op.core.geometry.meta_slots() {
+                    let place = Place::Inode(op.core.ino(at));
+                    return Err(Error::damaged("directories form a circle", place));
+                }
                 let above = self.parent_of(op, at)?;
                 names.push(self.namespace.name_of(op, above, op.core.ino(at))?);
                 at = above;
@@ -260,7 +264,7 @@ impl<M: Memories> Core<M> {
         let mut text = vec![0; len];
         self.pool.read(self.slot_at(root)?, &mut text);
         let check = self.word(self.geometry.slot_at(ino) + Inode::DETAIL);
-        if check == text_check(ino, generation, &text) {
+        if check == text_check(ino, generation, &text) && !text.contains(&0) {
             Ok(text)
         } else {
             Err(damaged())

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, ROOT_SLOT, StateWord,
-    Superblock, SuperblockError, checksum_words,
+    BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, Geometry, IdentityWord, Inode, InodeState,
+    PoolPhase, PoolState, ROOT_SLOT, StateWord, Superblock, SuperblockError, checksum_words,
 };
 use vellum_media::{Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
 
-use crate::cachelet::REF_ONE;
+use crate::cachelet::{REF_ONE, check_inode};
 use crate::core::{ArenaMap, Clock, Core, header};
 use crate::error::{Error, Place, Result};
 use crate::fs::Fs;
@@ -131,14 +132,18 @@ pub fn attach<M: Memories>(
     };
     // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
     mark_open(&core, options.boot_id, pool_epoch)?;
-    if opened.was_clean && load_live_map(&core) {
+    let saved = opened.was_clean && load_live_map(&core);
+    if !saved {
+        for slot in 0..geometry.thread_slots {
+            opened.records_applied += u64::from(journal::recover_slot(&core, slot)?);
+        }
+    }
+    check_root(&core)?;
+    if saved {
         if !mapping.restore(&core) {
             mapping.rebuild(&core, &|_, _, _, _| Verdict::Keep)?;
         }
     } else {
-        for slot in 0..geometry.thread_slots {
-            opened.records_applied += u64::from(journal::recover_slot(&core, slot)?);
-        }
         opened.orphans_freed = recover::recover(&core, &*mapping, options.recovery_threads)?;
     }
     core.check_media()?;
@@ -160,6 +165,7 @@ fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
         let word = ChunkWord(core.word(core.geometry.chunk_table_at + chunk * 8));
         let (kind, _) = word
             .decode(chunk)
+            .filter(|&(_, fs)| fs == 0)
             .ok_or(Error::damaged("chunk table word", Place::Chunk(chunk)))?;
         core.note_chunk(chunk, kind);
     }
@@ -170,6 +176,22 @@ fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
         ));
     }
     core.note_used(0, 1);
+    Ok(())
+}
+
+/// The root directory is the one inode that is in use without being named.
+fn check_root<M: Memories>(core: &Core<M>) -> Result<()> {
+    let mut root = Inode::default();
+    core.pool
+        .read(core.geometry.slot_at(ROOT_SLOT), root.as_mut_bytes());
+    check_inode(ROOT_SLOT, &root)?;
+    let identity = IdentityWord(root.identity);
+    if (identity.state(), identity.kind()) != (Some(InodeState::Live), Some(FileKind::Directory))
+        || root.parent != ROOT_SLOT
+    {
+        let place = Place::Inode(ROOT_SLOT);
+        return Err(Error::damaged("the root directory", place));
+    }
     Ok(())
 }
 
@@ -201,10 +223,7 @@ pub(crate) fn saved_check(epoch: u32, map_check: u64, inodes: u64, blocks: u64) 
 pub(crate) fn live_map_check<M: Memories>(core: &Core<M>) -> u64 {
     let geometry: &Geometry = &core.geometry;
     let mut words = vec![0u64; geometry.meta_slots().div_ceil(64) as usize];
-    core.pool.read(
-        geometry.live_map_at,
-        zerocopy::IntoBytes::as_mut_bytes(&mut words[..]),
-    );
+    core.pool.read(geometry.live_map_at, words.as_mut_bytes());
     u64::from(checksum_words(&words))
 }
 

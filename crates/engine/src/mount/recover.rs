@@ -16,6 +16,7 @@ use vellum_layout::{
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
+use crate::cachelet::check_inode;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::mapping::{MapId, Mapping, Verdict};
@@ -179,18 +180,11 @@ impl<M: Memories> Recovery<'_, M> {
 
     /// First pass: a directory's valid entries name inodes.
     fn count_names(&self, ino: u64, inode: &Inode) -> Result<()> {
-        if !inode.is_sound(ino) {
-            return Err(Error::damaged("inode unsound", Place::Inode(ino)));
-        }
+        check_inode(ino, inode)?;
+        let core = self.core;
         if kind_of(inode) != FileKind::Directory {
             return Ok(());
         }
-        let state = IdentityWord(inode.identity).state();
-        if ino == ROOT_SLOT && state != Some(InodeState::Live) {
-            let place = Place::Inode(ino);
-            return Err(Error::damaged("the root directory is an orphan", place));
-        }
-        let core = self.core;
         let (tally, own) = self
             .tally(ino)
             .ok_or(Error::damaged("inode", Place::Inode(ino)))?;
@@ -202,9 +196,7 @@ impl<M: Memories> Recovery<'_, M> {
             let head = *buffer.read(core, entry, ino)?;
             let life = LifeWord(head.life);
             tally.latest[own].fetch_max(life.ns(), Ordering::Relaxed);
-            if head.cookie <= last_cookie {
-                return Err(damaged("directory cookies out of order"));
-            }
+            logged.cookies.check(entry, head.cookie, last_cookie)?;
             last_cookie = head.cookie;
             if !life.is_alive() {
                 return Ok(());
@@ -239,13 +231,12 @@ impl<M: Memories> Recovery<'_, M> {
 
     /// Second pass: everything is explicable; nothing has been written yet.
     fn check(&self, ino: u64, inode: &Inode) -> Result<()> {
-        let damaged = |what| Error::damaged(what, Place::Inode(ino));
         let trouble = self.trouble(ino);
         let names = self.names(ino);
         match trouble {
             Some(error) if names > 0 => return Err(error),
-            Some(_) => return Ok(()),
-            None => {}
+            Some(_) if check_inode(ino, inode).is_err() => return Ok(()),
+            _ => {}
         }
         match kind_of(inode) {
             FileKind::Directory => {}
@@ -257,21 +248,30 @@ impl<M: Memories> Recovery<'_, M> {
             _ => return Ok(()),
         }
         match names {
-            0 => {
-                // Residue of a creation or a removal: it can hold no names.
-                let core = self.core;
-                scan_log(core, ino, inode.root, &mut |logged| {
-                    let at = core.slot_at(logged.word.entry())? + Entry::LIFE;
-                    if LifeWord(core.word(at)).is_alive() {
-                        return Err(damaged("directory without a name has entries"));
-                    }
-                    Ok(())
-                })?;
-                Ok(())
-            }
+            0 => self.check_empty(ino, inode),
             1 => self.check_reached(ino),
-            _ => Err(damaged("directory has two names")),
+            _ => Err(Error::damaged("directory has two names", Place::Inode(ino))),
         }
+    }
+
+    /// Residue of a creation or a removal can hold no names, as far as its log can be read.
+    fn check_empty(&self, ino: u64, inode: &Inode) -> Result<()> {
+        let core = self.core;
+        let (mut holds, mut buffer) = (false, EntryBuffer::new());
+        let _ = scan_log(core, ino, inode.root, &mut |logged| {
+            if let Ok(head) = buffer.read(core, logged.word.entry(), ino) {
+                holds |= LifeWord(head.life).is_alive();
+            }
+            Ok(())
+        });
+        if holds {
+            let place = Place::Inode(ino);
+            return Err(Error::damaged(
+                "directory without a name has entries",
+                place,
+            ));
+        }
+        Ok(())
     }
 
     /// The root must be reached by going up.
@@ -314,7 +314,7 @@ impl<M: Memories> Recovery<'_, M> {
                 names
             }
             FileKind::File => {
-                self.note_mapping(ino, inode);
+                self.note_mapping(ino, inode)?;
                 names
             }
             _ => names,
@@ -365,13 +365,33 @@ impl<M: Memories> Recovery<'_, M> {
         Ok(())
     }
 
-    fn note_mapping(&self, ino: u64, inode: &Inode) {
-        if let Some((_, id)) = MapRoot(inode.root).get()
-            && u64::from(id) != ino
-            && let Ok(mut foreign) = self.foreign_ids.lock()
-        {
-            foreign.insert(id, ino);
+    fn note_mapping(&self, ino: u64, inode: &Inode) -> Result<()> {
+        let Some((_, id)) = MapRoot(inode.root).get() else {
+            return Ok(());
+        };
+        if u64::from(id) == ino {
+            return Ok(());
         }
+        let foreign = self.foreign_ids.lock();
+        let mut foreign = foreign.unwrap_or_else(PoisonError::into_inner);
+        if foreign.insert(id, ino).is_some() || self.is_owner(id.into(), id) {
+            let place = Place::Inode(ino);
+            return Err(Error::damaged("mapping id of two files", place));
+        }
+        Ok(())
+    }
+
+    /// Whether `ino` is a file whose blocks carry `id`.
+    fn is_owner(&self, ino: u64, id: MapId) -> bool {
+        let core = self.core;
+        if !core.is_inode_slot(ino) {
+            return false;
+        }
+        let identity = core.identity_on_pool(ino);
+        let root = core.word(core.geometry.slot_at(ino) + Inode::ROOT);
+        identity.state() == Some(InodeState::Live)
+            && identity.kind() == Some(FileKind::File)
+            && MapRoot(root).get() == Some((0, id))
     }
 
     /// Whether a table entry is worth keeping: its file exists and reaches that far.
@@ -384,23 +404,21 @@ impl<M: Memories> Recovery<'_, M> {
                 .ok()
                 .and_then(|ids| ids.get(&id).copied())
         };
-        let is_owner = |ino: u64| {
-            core.is_inode_slot(ino)
-                && core.identity_on_pool(ino).state() == Some(InodeState::Live)
-                && core.identity_on_pool(ino).kind() == Some(FileKind::File)
-                && MapRoot(core.word(core.geometry.slot_at(ino) + Inode::ROOT)).get()
-                    == Some((0, id))
-        };
         let owner = Some(own)
-            .filter(|&ino| is_owner(ino))
-            .or_else(|| foreign().filter(|&ino| is_owner(ino)));
+            .filter(|&ino| self.is_owner(ino, id))
+            .or_else(|| foreign().filter(|&ino| self.is_owner(ino, id)));
         let Some(owner) = owner else {
             return Verdict::Free;
         };
-        let size = core.word(core.geometry.slot_at(owner) + Inode::SIZE);
-        let beyond = u64::from(logical) >= size.div_ceil(vellum_layout::BLOCK_BYTES);
+        let word = |field| core.word(core.geometry.slot_at(owner) + field);
+        let blocks = word(Inode::SIZE).div_ceil(vellum_layout::BLOCK_BYTES);
+        let beyond = u64::from(logical) >= blocks;
         match state {
             MapState::Mapped if beyond => Verdict::Free,
+            // The flag is durable before such a block is, so nobody was promised this one.
+            MapState::Unwritten if beyond && !MapRoot(word(Inode::ROOT)).is_beyond() => {
+                Verdict::Free
+            }
             MapState::Mapped | MapState::Unwritten => Verdict::Keep,
             MapState::Free | MapState::Limbo => Verdict::Free,
         }

@@ -37,10 +37,10 @@ impl<M: Memories> Files<'_, M> {
             return Err(Error::Invalid("an empty range"));
         }
         let end = offset.checked_add(len).filter(|&end| end <= SIZE_MAX_BYTES);
-        match (mode, end) {
-            (Allocate::PunchHole, _) => self.punch(cachelet, offset, end.unwrap_or(SIZE_MAX_BYTES)),
-            (_, None) => Err(Error::TooLarge),
-            (_, Some(end)) => self.preallocate(cachelet, mode, offset, end),
+        let end = end.ok_or(Error::TooLarge)?;
+        match mode {
+            Allocate::PunchHole => self.punch(cachelet, offset, end),
+            Allocate::Grow | Allocate::KeepSize => self.preallocate(cachelet, mode, offset, end),
         }
     }
 

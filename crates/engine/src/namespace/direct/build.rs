@@ -1,12 +1,14 @@
 //! Building a directory's part of the index at its first access, by reading its log
 //! (DirectFS III-C: rebuilt lazily, a million entries in tens of milliseconds).
 
-use vellum_layout::{ChunkKind, Entry, EntryHead, LifeWord, LogWord, TargetWord};
+use vellum_layout::{
+    ChunkKind, Entry, EntryHead, LifeWord, LogExtentHead, LogWord, TargetWord, name_hash,
+};
 use vellum_media::{Memories, Memory};
 
 use super::Name;
 use super::index::ValueWord;
-use super::log::Tail;
+use super::log::{COOKIE_MAX, Tail};
 use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -35,12 +37,19 @@ impl EntryBuffer {
         parent: u64,
     ) -> Result<&EntryHead> {
         self.read_unsealed(core, entry, parent)?;
+        let damaged = |what| Err(Error::damaged(what, Place::Slot(entry)));
         let generation = core.identity_on_pool(parent).generation();
         if !Entry::is_sound(&self.bytes, generation) {
-            return Err(Error::damaged(
-                "directory entry checksum",
-                Place::Slot(entry),
-            ));
+            return damaged("directory entry checksum");
+        }
+        if self.head.flags != 0 || TargetWord(self.head.target).has_reserved() {
+            return damaged("directory entry of a later release");
+        }
+        if self.head.name_hash != name_hash(core.seed, self.name()) {
+            return damaged("hash of a name");
+        }
+        if !is_name(self.name()) {
+            return damaged("name that no file may have");
         }
         Ok(&self.head)
     }
@@ -71,6 +80,11 @@ impl EntryBuffer {
         {
             return Err(damaged("directory entry unsound"));
         }
+        let slots = Entry::slots_for(usize::from(self.head.name_len));
+        let slots_per_chunk = core.geometry.slots_per_chunk();
+        if entry % slots_per_chunk + slots > slots_per_chunk {
+            return Err(damaged("directory entry in two chunks"));
+        }
         if used > 64 {
             core.pool.read(at + 64, &mut self.bytes[64..used]);
         }
@@ -83,12 +97,46 @@ impl EntryBuffer {
     }
 }
 
+/// Whether a file may have this name. The length was checked.
+fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
 /// A nonzero word of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Logged {
     /// Pool offset of the word.
     pub(crate) at: u64,
     pub(crate) word: LogWord,
+    pub(crate) cookies: Cookies,
+}
+
+/// Which cookies the entry may have that a word of a log names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cookies {
+    least: u64,
+    /// Just that one.
+    is_exact: bool,
+}
+
+impl Cookies {
+    /// Those for word `index` of the extent with this sound head.
+    pub(crate) fn of_word(head: &LogExtentHead, index: u64) -> Self {
+        let is_exact = !head.is_compacted();
+        let least = head.base_cookie + if is_exact { index } else { 0 };
+        Self { least, is_exact }
+    }
+
+    /// Fails unless the entry at metadata slot `entry` may have this cookie behind one with `last`.
+    pub(crate) fn check(self, entry: u64, cookie: u64, last: u64) -> Result<()> {
+        let fits = cookie == self.least || cookie > self.least && !self.is_exact;
+        if fits && cookie > last && cookie <= COOKIE_MAX {
+            Ok(())
+        } else {
+            let place = Place::Slot(entry);
+            Err(Error::damaged("directory cookies out of order", place))
+        }
+    }
 }
 
 /// Calls `each` for every nonzero word of a directory's log, in order; gives the tail.
@@ -113,6 +161,7 @@ pub(crate) fn scan_log<M: Memories>(
                 each(Logged {
                     at: at + 8 * index,
                     word,
+                    cookies: Cookies::of_word(&head, index),
                 })?;
             }
         }
@@ -166,11 +215,14 @@ impl<M: Memories> Op<'_, M> {
         let owner = core.ino(dir);
         let counted = core.has_flag(dir, flag::COUNTED);
         let (mut children, mut subdirectories, mut dead) = (0, 0, 0);
+        let mut last_cookie = 0;
         let mut buffer = EntryBuffer::new();
         let root = core.get(dir, field::ROOT);
         let tail = scan_log(core, owner, root, &mut |logged| {
             let entry = logged.word.entry();
             let head = *buffer.read(core, entry, owner)?;
+            logged.cookies.check(entry, head.cookie, last_cookie)?;
+            last_cookie = head.cookie;
             if !LifeWord(head.life).is_alive() {
                 dead += 1;
                 return Ok(());
@@ -180,6 +232,9 @@ impl<M: Memories> Op<'_, M> {
             let kind = target
                 .kind()
                 .ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
+            if !core.is_inode_slot(target.ino()) {
+                return Err(Error::damaged("entry names no inode", Place::Slot(entry)));
+            }
             subdirectories += u64::from(kind == vellum_layout::FileKind::Directory);
             let value = ValueWord::of_inode(target.ino(), kind);
             let name = Name {

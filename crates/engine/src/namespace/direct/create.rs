@@ -96,6 +96,11 @@ impl<M: Memories> Op<'_, M> {
         let cachelet = core.take_cachelet(self)?;
         undo.cachelet = Some(cachelet);
         let ino = self.alloc(ChunkKind::Inodes, 1)?;
+        if core.identity_on_pool(ino).state() != Some(InodeState::Free) {
+            // A wrong live map, which passed its check: the slot stays in use.
+            let place = crate::error::Place::Inode(ino);
+            return Err(Error::damaged("a free inode that is in use", place));
+        }
         undo.inode = Some(ino);
         // Claims come before the first store to the pool: a locked instruction would wait for it.
         let place = self.place_entry(dir, name)?;

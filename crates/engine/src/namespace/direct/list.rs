@@ -4,7 +4,7 @@
 use vellum_layout::{Entry, LifeWord, LogExtentHead, LogWord, TargetWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
-use super::build::EntryBuffer;
+use super::build::{Cookies, EntryBuffer};
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -76,6 +76,7 @@ impl<M: Memories> Op<'_, M> {
         // Right behind the last entry that was given, and no further: words beyond that name
         // nothing now may do so when the listing goes on.
         let mut resume = (extent.slot, index);
+        let (mut last_cookie, mut extents) = (0, 0);
         'log: loop {
             let words = extent.head.kind().words();
             while index < words {
@@ -94,6 +95,8 @@ impl<M: Memories> Op<'_, M> {
                 } else {
                     *buffer.read_unsealed(core, entry, owner)?
                 };
+                Cookies::of_word(&extent.head, index).check(entry, head.cookie, last_cookie)?;
+                last_cookie = head.cookie;
                 if !LifeWord(head.life).is_alive() {
                     core.pool
                         .flush(core.geometry.slot_at(entry) + Entry::LIFE, 8);
@@ -121,6 +124,10 @@ impl<M: Memories> Op<'_, M> {
             let next = core.word(core.geometry.slot_at(extent.slot) + LogExtentHead::NEXT);
             if next == 0 {
                 break;
+            }
+            extents += 1;
+            if extents > core.geometry.meta_slots() {
+                return Err(runs_in_a_circle(owner));
             }
             extent = Extent::load(core, next, owner)?;
             index = 0;
@@ -167,8 +174,13 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<Option<(Extent, u64)>> {
         let core = self.core;
         let owner = core.ino(dir);
-        if hint.extent != 0 && hint.generation == generation && hint.cookie == after {
-            return Ok(Some((Extent::load(core, hint.extent, owner)?, hint.index)));
+        // A position of another directory leads to an extent of that one, which does not load.
+        if hint.extent != 0
+            && hint.generation == generation
+            && hint.cookie == after
+            && let Ok(extent) = Extent::load(core, hint.extent, owner)
+        {
+            return Ok(Some((extent, hint.index)));
         }
         let root = core.get(dir, field::ROOT);
         if root == 0 {
@@ -186,10 +198,7 @@ impl<M: Memories> Op<'_, M> {
             }
             extent = following;
         }
-        Err(Error::damaged(
-            "directory log runs in a circle",
-            Place::Inode(owner),
-        ))
+        Err(runs_in_a_circle(owner))
     }
 }
 
@@ -200,4 +209,8 @@ impl<M: Memories> Core<M> {
             self.pool.prefetch(self.geometry.slot_at(slot));
         }
     }
+}
+
+fn runs_in_a_circle(owner: u64) -> Error {
+    Error::damaged("directory log runs in a circle", Place::Inode(owner))
 }

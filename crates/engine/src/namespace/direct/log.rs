@@ -13,6 +13,8 @@ use crate::slots::Op;
 
 /// Cookie of the first entry ever made in a directory (1 and 2 are `.` and `..`).
 pub(crate) const FIRST_COOKIE: u64 = 3;
+/// The highest cookie: those of a listing are signed.
+pub(crate) const COOKIE_MAX: u64 = i64::MAX as u64;
 
 /// Blocks that stay free for compacting logs.
 pub(crate) const SPARE_BLOCKS: u64 = 2;
@@ -67,6 +69,10 @@ impl<M: Memories> Core<M> {
         let generation = self.identity_on_pool(owner).generation();
         if !head.is_sound(extent, owner, generation) {
             return Err(Error::damaged("directory log extent unsound", place));
+        }
+        let room = COOKIE_MAX - head.kind().words();
+        if !(FIRST_COOKIE..=room).contains(&head.base_cookie) {
+            return Err(Error::damaged("cookies of a directory log extent", place));
         }
         let wanted = match head.kind() {
             LogExtentKind::Small => ChunkKind::Entries,

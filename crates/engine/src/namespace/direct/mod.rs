@@ -23,12 +23,12 @@ mod recycle;
 mod remove;
 mod rename;
 
-use vellum_layout::{FileKind, NAME_MAX, name_hash};
+use vellum_layout::{Entry, FileKind, Inode, NAME_MAX, ROOT_SLOT, TargetWord, name_hash};
 use vellum_media::{Memories, Memory};
 
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::core::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, Walked};
 use crate::slots::{Op, pause};
 pub(crate) use build::{EntryBuffer, scan_log};
@@ -106,15 +106,41 @@ impl<M: Memories> Op<'_, M> {
         let Some(flagged) = flagged else {
             return Ok(None);
         };
-        let loaded = core.load_cachelet(self, ino).inspect(|&cachelet| {
+        let loaded = self.load_named(pair.entry.entry(), ino);
+        if let Ok(cachelet) = loaded {
             core.add_refs(cachelet, NAME_ONE);
-        });
+        }
         let value = loaded.as_ref().map_or(pair.value, |&cachelet| {
             let flags = pair.value.0 & ValueWord::FLAGS;
             ValueWord::of_cachelet(cachelet, core.kind(cachelet)).with(flags)
         });
         core.index_release(flagged, value);
         loaded.map(Some)
+    }
+
+    /// The cachelet of the inode that the entry at metadata slot `entry` names. The name is flagged, so
+    /// entry and inode do not change. A directory is where its parent says, so no path comes back
+    /// to where it was.
+    fn load_named(&self, entry: u64, ino: u64) -> Result<Cachelet> {
+        let core = self.core;
+        let damaged = |what| Error::damaged(what, Place::Slot(entry));
+        let word = |at, field| core.word(core.geometry.slot_at(at) + field);
+        let loaded = match core.load_cachelet(self, ino) {
+            Err(Error::Stale) => return Err(damaged("entry names a free inode")),
+            loaded => loaded?,
+        };
+        let identity = core.identity(loaded);
+        if identity.generation() != word(entry, Entry::CHECK) as u32
+            || identity.kind() != TargetWord(word(entry, Entry::TARGET)).kind()
+        {
+            return Err(damaged("entry names another inode than there is"));
+        }
+        if identity.kind() == Some(FileKind::Directory)
+            && (ino == ROOT_SLOT || word(ino, Inode::PARENT) != word(entry, Entry::PARENT))
+        {
+            return Err(damaged("directory names another parent"));
+        }
+        Ok(loaded)
     }
 
     /// Finds a name that exists, and its cachelet.

@@ -1,0 +1,86 @@
+//! What people write on the command line, whatever it is: an answer or a message.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::Parser;
+
+use crate::args::Cli;
+use crate::place::Place;
+use crate::units::{parse_size, size};
+
+/// Cases of a target in a run of the tests.
+const CASES: usize = 1000;
+
+/// Text of pieces that matter, and of the bytes as they are.
+fn text(bytes: &[u8]) -> Vec<u8> {
+    const PIECES: &[u8] = b"0123456789.KMGTPkibB :/-+e";
+    let (raw, rest) = bytes.split_first().unwrap_or((&0, &[]));
+    match raw % 4 {
+        0 => rest.to_vec(),
+        _ => rest
+            .iter()
+            .map(|byte| PIECES[usize::from(*byte) % PIECES.len()])
+            .collect(),
+    }
+}
+
+#[test]
+fn sizes() {
+    bolero::check!()
+        .with_iterations(CASES)
+        .for_each(|bytes: &[u8]| {
+            let text = String::from_utf8_lossy(&text(bytes)).into_owned();
+            match parse_size(&text) {
+                Ok(bytes) => {
+                    assert!(
+                        text.contains(|digit: char| digit.is_ascii_digit()),
+                        "{text}"
+                    );
+                    assert_eq!(parse_size(&bytes.to_string()), Ok(bytes));
+                    let _ = size(bytes);
+                }
+                Err(message) => assert!(message.contains("64M"), "{message}"),
+            }
+        });
+}
+
+#[test]
+fn places() {
+    bolero::check!()
+        .with_iterations(CASES)
+        .for_each(|bytes: &[u8]| {
+            let text = text(bytes);
+            let place = Place::from(OsString::from_vec(text.clone()));
+            let path = place.bytes();
+            assert!(path.is_empty() || path.starts_with(b"/"), "{place}");
+            let pool = place.pool.as_os_str().len();
+            // Nothing is lost: pool, colon, path, and the slash of a root that was left out.
+            let whole = if path.is_empty() {
+                pool
+            } else {
+                pool + 1 + path.len()
+            };
+            let added = usize::from(text.ends_with(b":") && path == b"/");
+            assert_eq!(whole - added, text.len(), "{place}");
+        });
+}
+
+/// Whole command lines.
+#[test]
+fn commands() {
+    const WORDS: &[&str] = &[
+        "mkfs", "mount", "umount", "check", "info", "ls", "cat", "put", "get", "import", "export",
+        "mkdir", "rm", "mv", "ln", "stat", "chmod", "truncate", "bench", "help", "p:/a", "p:",
+        "--size", "4G", "--media", "dax", "-o", "ro", "--json", "--", "-", "755", "0x9", "-1",
+    ];
+    bolero::check!()
+        .with_iterations(CASES)
+        .for_each(|bytes: &[u8]| {
+            let words = bytes.iter().take(8).map(|byte| match byte {
+                0..200 => OsString::from(WORDS[usize::from(*byte) % WORDS.len()]),
+                _ => OsString::from_vec(text(bytes)),
+            });
+            let _ = Cli::try_parse_from(std::iter::once("vellum".into()).chain(words));
+        });
+}

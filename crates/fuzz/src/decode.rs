@@ -1,0 +1,127 @@
+//! Every decoder of the format, on bytes as they come.
+
+use vellum_layout::{
+    BLOCK_BYTES, ChunkWord, Entry, EntryHead, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair,
+    LogExtentHead, LogWord, MapRoot, MapState, MapWord, StateWord, Superblock, TEXT_MAX,
+    TargetWord, text_check,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::sample::Part;
+
+/// Decodes `bytes`, lengthened with zeros, as a structure of class `part`.
+///
+/// # Panics
+/// What was decoded says something else than the bytes.
+pub fn decode(part: Part, bytes: &[u8]) {
+    let word = padded::<u64>(bytes);
+    match part {
+        Part::Superblock => decode_superblock(bytes),
+        Part::State | Part::LiveMap => {
+            if let Some((phase, epoch)) = StateWord(word).get() {
+                assert_eq!(StateWord::new(phase, epoch).0, word);
+            }
+        }
+        Part::Journal => decode_journal(bytes),
+        Part::Chunk => {
+            for index in [0, 1, u64::MAX] {
+                if let Some((kind, fs)) = ChunkWord(word).decode(index) {
+                    assert_eq!(ChunkWord::new(index, kind, fs).0, word);
+                }
+            }
+        }
+        Part::Inode => {
+            let inode: Inode = padded(bytes);
+            let sound = inode.is_sound(5);
+            assert!(!sound || inode.checksum == inode.expected_checksum(5));
+            if MapRoot(inode.root).is_sound() {
+                assert!(MapRoot(inode.root).get().is_some_and(|(zone, _)| zone == 0));
+            }
+        }
+        Part::Entry => decode_entry(bytes),
+        Part::Extent => {
+            let head: LogExtentHead = padded(bytes);
+            if head.is_sound(9, head.owner, 2) {
+                let again = LogExtentHead {
+                    next: head.next,
+                    ..LogExtentHead::new(
+                        9,
+                        head.owner,
+                        2,
+                        head.base_cookie,
+                        head.kind(),
+                        head.is_compacted(),
+                    )
+                };
+                assert_eq!(again, head);
+            }
+        }
+        Part::LogWord => {
+            let log = LogWord(word);
+            assert!(!log.is_sound() || LogWord::new(log.entry()) == log);
+        }
+        Part::Text => {
+            let text = &bytes[..bytes.len().min(TEXT_MAX)];
+            assert!(text_check(1, 2, text) <= u64::from(u32::MAX));
+        }
+        Part::Map => {
+            let map = MapWord(word);
+            let again = MapWord::new(map.state(), map.id(), map.logical());
+            assert!(again == map || map.state() == MapState::Free);
+        }
+    }
+}
+
+/// The structure that `bytes` begin with; zeros where they end.
+fn padded<T: FromBytes + FromZeros + IntoBytes>(bytes: &[u8]) -> T {
+    let mut value = T::new_zeroed();
+    let len = bytes.len().min(size_of::<T>());
+    value.as_mut_bytes()[..len].copy_from_slice(&bytes[..len]);
+    value
+}
+
+fn decode_superblock(bytes: &[u8]) {
+    let mut superblock: Superblock = padded(bytes);
+    let _ = Superblock::unseal(bytes);
+    superblock.seal();
+    // A sealed one of any content.
+    let sealed = Superblock::unseal(superblock.as_bytes());
+    if let Ok(sealed) = Superblock::choose([sealed]) {
+        let geometry = sealed.geometry();
+        if sealed.check_readable().is_ok() {
+            assert!(geometry.is_sound());
+            assert!(geometry.data_at + geometry.zone_blocks * BLOCK_BYTES <= sealed.pool_bytes);
+        }
+        let _ = sealed.check_writable();
+        let _ = (sealed.label_text(), sealed.uuid_text());
+    }
+}
+
+fn decode_journal(bytes: &[u8]) {
+    let words: [u64; 2 + 2 * JOURNAL_MAX_PAIRS] = padded(bytes);
+    let head = JournalHead(words[0]);
+    let pairs = words[2..].as_chunks::<2>().0.iter();
+    let pairs: Vec<_> = pairs
+        .take(head.count())
+        .map(|&[at, value]| JournalPair { at, value })
+        .collect();
+    for pair in &pairs {
+        assert!(pair.witnessed().is_none_or(|at| at | 1 == pair.at));
+    }
+    assert_eq!(head.seal(3, &pairs) >> 32, 1);
+}
+
+fn decode_entry(bytes: &[u8]) {
+    let head: EntryHead = padded(bytes);
+    let _ = (
+        TargetWord(head.target).kind(),
+        TargetWord(head.target).ino(),
+    );
+    if Entry::is_sound(bytes, 2) {
+        let name = &bytes[Entry::NAME as usize..][..usize::from(head.name_len)];
+        let mut again = [0; 384];
+        Entry::encode(&head, name, 2, &mut again);
+        let used = Entry::NAME as usize + name.len();
+        assert_eq!(again[..used], bytes[..used]);
+    }
+}

@@ -1,0 +1,410 @@
+//! What checker and engine promise of any image, held to it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use vellum::{
+    Clock, Cred, Error, FileKind, Fs, ListPosition, MountOptions, Node, OpenOptions, Opened,
+    RenameFlags, SetAttr, SetTime, attach,
+};
+use vellum_check::{Options, Report, check, inspect};
+use vellum_media::{HeapMemory, SimPool, Simulated};
+
+/// What pools of the fuzz targets lie in.
+pub type Memories = Simulated;
+
+type Volume = Arc<Fs<Memories>>;
+
+/// Nodes looked at in one walk: a damaged tree may have no end.
+const NODES_MAX: usize = 300;
+
+/// Opens `image`.
+///
+/// # Errors
+/// The engine's.
+pub fn mount(image: Vec<u8>, read_only: bool) -> vellum::Result<(Volume, Opened)> {
+    let options = MountOptions {
+        read_only,
+        clock: Clock::Counter(1_000_000.into()),
+        ..MountOptions::default()
+    };
+    let pool = SimPool::from_image(image);
+    attach::<Memories>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)
+}
+
+/// Checks `image`, opens it, uses all of it, closes it and checks it again.
+///
+/// # Panics
+/// A promise was broken:
+/// * the checker gives the same answer twice;
+/// * what the checker calls sound opens, can be used without meeting damage, closes in order, and
+///   is then sound with nothing left over;
+/// * an opening that is refused gives `EUCLEAN` or `EIO`, or says that the format is of another
+///   release (`EOPNOTSUPP`, `EROFS`);
+/// * a pool that was not closed in order and opens for writing is sound after closing, because
+///   recovery explains everything or refuses;
+/// * names that are listed are names, ascend by their cookies, and are found or meet damage.
+pub fn judge(image: Vec<u8>, read_only: bool) {
+    let before = check_twice(&image);
+    inspect_all(&image);
+    let sound = before.is_sound();
+    let (fs, opened) = match mount(image, read_only) {
+        Ok(mounted) => mounted,
+        Err(error) => {
+            let errno = error.errno();
+            // A reader may know a pool that a writer of this release does not.
+            let only_read = errno == EROFS && !read_only;
+            assert!(!sound || only_read, "the checker calls it sound: {error}");
+            let other_release = only_read || errno == EOPNOTSUPP;
+            assert!(other_release || is_damage(errno), "errno {errno}: {error}");
+            return;
+        }
+    };
+    let mut user = User {
+        fs: &fs,
+        cred: Cred::root(),
+        sound,
+        changed: false,
+        met: 0,
+    };
+    user.walk();
+    if read_only {
+        return;
+    }
+    user.changed = true;
+    user.change_all();
+    user.walk();
+    let met = user.met;
+    if let Err(error) = fs.close() {
+        assert!(
+            !sound,
+            "the checker called sound what does not close: {error}"
+        );
+        return;
+    }
+    let recovered = !opened.was_clean && met == 0;
+    if sound || recovered {
+        let after = check(&fs.pool().image(), strict());
+        assert!(
+            after.is_sound(),
+            "closed in order, and then damaged (before: {before})\n{after}"
+        );
+    }
+}
+
+fn strict() -> Options<'static> {
+    Options {
+        strict_clean: true,
+        progress: None,
+    }
+}
+
+fn check_twice(image: &[u8]) -> Report {
+    let report = check(image, Options::default());
+    assert_eq!(report, check(image, Options::default()));
+    assert_eq!(report.is_sound(), report.exit_code() == 0);
+    let harsh = check(image, strict());
+    assert!(harsh.damage >= report.damage, "{report}\n{harsh}");
+    report
+}
+
+/// Whatever the inspector is asked, it answers.
+fn inspect_all(image: &[u8]) {
+    let _ = inspect::superblock(image);
+    let _ = inspect::journals(image);
+    for number in (0..40).chain([1 << 20, u64::MAX]) {
+        let _ = inspect::inode(image, number);
+        let _ = inspect::directory(image, number);
+        let _ = inspect::entry(image, number);
+        let _ = inspect::block(image, number);
+    }
+}
+
+const EIO: i32 = 5;
+const EROFS: i32 = 30;
+const EOPNOTSUPP: i32 = 95;
+const EUCLEAN: i32 = 117;
+
+/// `EUCLEAN` or `EIO`.
+fn is_damage(errno: i32) -> bool {
+    errno == EUCLEAN || errno == EIO
+}
+
+/// Uses a file system that may be damaged.
+struct User<'a> {
+    fs: &'a Volume,
+    cred: Cred,
+    /// The checker found no damage.
+    sound: bool,
+    /// Something was changed.
+    changed: bool,
+    /// Damage met.
+    met: u64,
+}
+
+impl User<'_> {
+    /// Whether answers must be right: until something was changed, and in a sound pool always. A live
+    /// map that is wrong under a right checksum gives slots in use away.
+    fn is_strict(&self) -> bool {
+        self.sound || !self.changed
+    }
+
+    /// What must go well in a sound pool, and else go well or meet damage.
+    fn must<T>(&mut self, what: &str, result: vellum::Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let errno = error.errno();
+                assert!(!self.is_strict() || is_damage(errno), "{what}: {error}");
+                self.may(what, Err(error))
+            }
+        }
+    }
+
+    /// What may fail for reasons of its own, but meets no damage in a sound pool.
+    fn may<T>(&mut self, what: &str, result: vellum::Result<T>) -> Option<T> {
+        let error = match result {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        if is_damage(error.errno()) {
+            assert!(!self.sound, "{what}, in a sound pool: {error}");
+            self.met += 1;
+        }
+        None
+    }
+
+    /// Looks at everything there is.
+    fn walk(&mut self) {
+        let mut dirs = vec![self.fs.root()];
+        let mut seen = 0;
+        while let Some(dir) = dirs.pop() {
+            for (name, ino) in self.list(&dir) {
+                let found = self.fs.lookup(&self.cred, &dir, &name);
+                let Some(node) = self.must("a listed name is found", found) else {
+                    continue;
+                };
+                assert_eq!(node.ino(), ino, "listing and lookup agree");
+                seen += 1;
+                self.look_at(&node);
+                if node.kind() == FileKind::Directory && seen < NODES_MAX {
+                    dirs.push(node);
+                }
+            }
+            let path = self.fs.path_of(&dir);
+            if let Some(path) = self.must("a directory has a path", path) {
+                let again = self.fs.find(&self.cred, &self.fs.root(), &path, false);
+                if let Some(again) = self.may("a path is found", again) {
+                    assert!(!self.sound || again.ino() == dir.ino());
+                }
+            }
+            let _ = self.may("parent", self.fs.parent_ino(&dir));
+            let _ = self.may("children", self.fs.children(&dir));
+        }
+    }
+
+    /// Lists a directory in one go and in steps; gives the names and inode numbers.
+    fn list(&mut self, dir: &Node<Memories>) -> Vec<(Vec<u8>, u64)> {
+        let whole = self.list_by(dir, usize::MAX);
+        let steps = self.list_by(dir, 3);
+        if let (Some(whole), Some(steps)) = (&whole, &steps) {
+            assert_eq!(whole, steps, "a listing in steps gives the same");
+        }
+        let mut names = whole.unwrap_or_default();
+        let mut unique = HashSet::new();
+        // A listing tells what the log holds; that two entries have one name a lookup finds.
+        names.retain(|(name, _)| {
+            let first = unique.insert(name.clone());
+            assert!(first || !self.sound, "a name is listed once");
+            first
+        });
+        names
+    }
+
+    fn list_by(&mut self, dir: &Node<Memories>, step: usize) -> Option<Vec<(Vec<u8>, u64)>> {
+        let mut names = Vec::new();
+        let mut position = ListPosition::default();
+        let mut after = 0;
+        loop {
+            let first = names.len();
+            let strict = self.is_strict();
+            let listed = self.fs.list(dir, after, &mut position, &mut |entry| {
+                if names.len() - first == step {
+                    return false;
+                }
+                assert!(entry.cookie > after && entry.cookie >= 3, "cookies ascend");
+                after = entry.cookie;
+                assert!(!strict || is_name(entry.name), "listed: {:?}", entry.name);
+                names.push((entry.name.to_vec(), entry.ino));
+                true
+            });
+            self.must("a directory is listed", listed)?;
+            if names.len() - first < step {
+                return Some(names);
+            }
+        }
+    }
+
+    fn look_at(&mut self, node: &Node<Memories>) {
+        let attr = self.fs.attr(node);
+        let Some(attr) = self.must("attributes", attr) else {
+            return;
+        };
+        let held = self.fs.node(node.ino(), node.generation());
+        self.may("a handle leads to its node", held);
+        match node.kind() {
+            FileKind::Symlink => {
+                let text = self.fs.read_link(node);
+                if let Some(text) = self.must("a symlink is read", text) {
+                    assert_eq!(text.len() as u64, attr.size);
+                }
+            }
+            FileKind::File => self.read_some(node, attr.size),
+            _ => {}
+        }
+    }
+
+    fn read_some(&mut self, node: &Node<Memories>, size: u64) {
+        let read = OpenOptions {
+            read: true,
+            ..OpenOptions::default()
+        };
+        let opened = self.fs.open_node(&self.cred, node, &read);
+        let Some(file) = self.must("a file is opened", opened) else {
+            return;
+        };
+        let mut buffer = [0; 9000];
+        for at in [0, size / 2 / 4096 * 4096, size.saturating_sub(100)] {
+            let got = file.read_at(at, &mut buffer);
+            if let Some(got) = self.must("a file is read", got) {
+                let expected = size.saturating_sub(at).min(buffer.len() as u64);
+                assert_eq!(got as u64, expected, "read at {at} of {size}");
+            }
+        }
+        let mut at = 0;
+        for _ in 0..20 {
+            let data = file.seek_data(at);
+            let Some(data) = self.may("data is sought", data) else {
+                return;
+            };
+            assert!((at..size).contains(&data), "data at {data}, from {at}");
+            let hole = file.seek_hole(data);
+            let Some(hole) = self.must("a hole is sought", hole) else {
+                return;
+            };
+            assert!(hole > data && hole <= size, "hole at {hole}, data {data}");
+            at = hole;
+        }
+    }
+
+    /// Changes something of everything.
+    fn change_all(&mut self) {
+        let top = self.fs.root();
+        let mut dirs = vec![top.clone()];
+        for (name, _) in self.list(&top) {
+            let found = self.fs.lookup(&self.cred, &top, &name);
+            if let Some(node) = self.must("a listed name is found", found)
+                && node.kind() == FileKind::Directory
+            {
+                dirs.push(node);
+            }
+        }
+        for (round, dir) in dirs.iter().enumerate() {
+            self.make_in(dir, round);
+            self.change_in(dir);
+            self.remove_in(dir, round);
+        }
+        let empty = self.fs.rmdir(&self.cred, &top, b"empty");
+        self.may("rmdir", empty);
+        drop(dirs);
+        let done = self.fs.maintain();
+        self.may("maintain", done);
+    }
+
+    fn make_in(&mut self, dir: &Node<Memories>, round: usize) {
+        let (fs, cred, top) = (self.fs, self.cred.clone(), self.fs.root());
+        let write = OpenOptions {
+            read: true,
+            write: true,
+            mode: 0o600,
+            ..OpenOptions::default()
+        };
+        let moved = format!("{}{round}", "moved".repeat(30));
+        if let Some(file) = self.may("create", fs.create(&cred, dir, b"new", &write)) {
+            self.may("append", file.append(&[9; 5000]));
+            self.may("write", file.write_at(40_000, b"behind a hole"));
+            self.may("fill", file.write_at(9000, &[5; 9000]));
+            self.may("cut", file.truncate(10_000));
+            let mut back = [0; 10];
+            let read = file.read_at(9000, &mut back);
+            if let Some(10) = self.must("what was written is read", read) {
+                assert!(back == [5; 10] || back == [0; 10], "{back:?}");
+            }
+            self.may("link", fs.link(&cred, file.node(), dir, b"linked"));
+            let plain = RenameFlags::empty();
+            let renamed = fs.rename(&cred, dir, b"new", &top, moved.as_bytes(), plain);
+            self.may("rename", renamed);
+        }
+        let swap = RenameFlags::EXCHANGE;
+        let swapped = fs.rename(&cred, dir, b"linked", &top, b"deep", swap);
+        if self.may("exchange", swapped).is_some() {
+            let back = fs.rename(&cred, dir, b"linked", &top, b"deep", swap);
+            self.may("exchange", back);
+        }
+        self.may("unlink", fs.unlink(&cred, dir, b"linked"));
+        self.may("mkdir", fs.mkdir(&cred, dir, b"made", 0o755));
+        self.may("symlink", fs.symlink(&cred, dir, b"text", &[b't'; 500]));
+    }
+
+    /// Changes what was there.
+    fn change_in(&mut self, dir: &Node<Memories>) {
+        let write = OpenOptions {
+            write: true,
+            ..OpenOptions::default()
+        };
+        for (name, _) in self.list(dir).into_iter().take(12) {
+            let Some(node) = self.may("lookup", self.fs.lookup(&self.cred, dir, &name)) else {
+                continue;
+            };
+            let set = SetAttr {
+                mode: Some(0o711),
+                mtime: Some(SetTime::At(2_000_000)),
+                ..SetAttr::default()
+            };
+            self.may("setattr", self.fs.set_attr(&self.cred, &node, &set));
+            if node.kind() != FileKind::File {
+                continue;
+            }
+            let opened = self.fs.open_node(&self.cred, &node, &write);
+            if let Some(file) = self.may("open", opened) {
+                self.may("write", file.write_at(3000, &[6; 3000]));
+                self.may("append", file.append(b"end"));
+                let punch = vellum::Allocate::PunchHole;
+                self.may("punch", file.allocate(punch, 1000, 9000));
+                self.may("grow", file.truncate(21_000));
+                self.may("cut", file.truncate(5001));
+            }
+        }
+    }
+
+    /// Removes about half of what there is, and what was made.
+    fn remove_in(&mut self, dir: &Node<Memories>, round: usize) {
+        for (name, ino) in self.list(dir) {
+            if (ino as usize + round).is_multiple_of(2) || name == b"text" {
+                let gone = self.fs.unlink(&self.cred, dir, &name);
+                if let Err(Error::IsDirectory) = gone {
+                    let gone = self.fs.rmdir(&self.cred, dir, &name);
+                    self.may("rmdir", gone);
+                } else {
+                    self.may("unlink", gone);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a file may have this name.
+fn is_name(name: &[u8]) -> bool {
+    let forbidden = |byte: &u8| matches!(byte, b'/' | 0);
+    (1..=255).contains(&name.len()) && !name.iter().any(forbidden) && !matches!(name, b"." | b"..")
+}

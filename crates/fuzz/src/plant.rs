@@ -1,0 +1,245 @@
+//! Changes of a pool, read from an input.
+
+use vellum_layout::{
+    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, IdentityWord, Inode, JOURNAL_MAX_PAIRS,
+    JournalHead, JournalPair, LogExtentHead, MapRoot, MapWord, NAME_MAX, PoolState, SLOT_BYTES,
+    Superblock, TEXT_MAX, checksum, checksum_words, name_hash, text_check,
+};
+use zerocopy::IntoBytes;
+
+use crate::input::Input;
+use crate::sample::{Part, Place, Sample};
+
+/// Reads one change of a structure of class `part` from `input` and makes it.
+///
+/// A byte chooses the structure, one says how its checksum is left (three in four times it is made
+/// to fit), two where the change begins, one what kind of change it is; the rest is the value's.
+pub fn change(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
+    let place = *input.pick(&sample.places(part));
+    let seal = input.u8() & 3;
+    let at = place.at + u64::from(input.u16()) % place.bytes;
+    let word_at = place.at + (at - place.at) / 8 * 8;
+    match input.u8() % 8 {
+        0 => sample.bytes_mut(at, 1)[0] = input.u8(),
+        1 => sample.bytes_mut(at, 1)[0] ^= 1 << (input.u8() % 8),
+        2 => {
+            let more = input.u8() as i8;
+            let value = sample.word(word_at).wrapping_add_signed(more.into());
+            sample.set_word(word_at, value);
+        }
+        3 => {
+            // Half a word, which is what several numbers are.
+            let value = number(sample, input) as u32;
+            let half = place.at + (at - place.at) / 4 * 4;
+            sample
+                .bytes_mut(half, 4)
+                .copy_from_slice(&value.to_le_bytes());
+        }
+        4 => {
+            // What another structure of this class says there.
+            let other = *input.pick(&sample.places(part));
+            let from = other.at + (word_at - place.at) % other.bytes;
+            let value = sample.word(from / 8 * 8);
+            sample.set_word(word_at, value);
+        }
+        5 => {
+            let raw = input.bytes((place.at + place.bytes - at).min(32) as usize);
+            sample.bytes_mut(at, raw.len() as u64).copy_from_slice(raw);
+        }
+        _ => {
+            let value = number(sample, input);
+            sample.set_word(word_at, value);
+        }
+    }
+    finish(sample, part, place, seal);
+}
+
+/// Puts the input's bytes, as they are, over a structure of class `part`.
+pub fn plant_raw(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
+    let place = *input.pick(&sample.places(part));
+    let seal = input.u8() & 3;
+    let raw = input.bytes(place.bytes as usize);
+    sample
+        .bytes_mut(place.at, raw.len() as u64)
+        .copy_from_slice(raw);
+    finish(sample, part, place, seal);
+}
+
+/// Makes the checksum of a structure fit what it says.
+pub fn seal(sample: &mut Sample, part: Part, place: Place) {
+    finish(sample, part, place, 0);
+}
+
+/// A number that code may trip over.
+fn number(sample: &Sample, input: &mut Input<'_>) -> u64 {
+    let geometry = sample.geometry;
+    let slot = |places: Vec<Place>, input: &mut Input<'_>| input.pick(&places).number;
+    match input.u8() % 16 {
+        0 => input.u8().into(),
+        1 => input.u16().into(),
+        2 => 1 << (input.u8() % 64),
+        3 => (1u64 << (input.u8() % 64)).wrapping_sub(1),
+        4 => u64::from(input.u8()).wrapping_neg(),
+        5 => slot(sample.places(Part::Inode), input),
+        6 => slot(sample.places(Part::Entry), input),
+        7 => slot(sample.places(Part::Extent), input),
+        8 => slot(sample.places(Part::Entry), input) << 1,
+        9 => geometry.slot_at(slot(sample.places(Part::Inode), input)) + u64::from(input.u8()),
+        10 => geometry.slot_at(slot(sample.places(Part::Entry), input)) + u64::from(input.u8()),
+        11 => MapRoot::new(0, slot(sample.places(Part::Inode), input) as u32).0,
+        12 => {
+            let id = slot(sample.places(Part::Inode), input);
+            u64::from(input.u8() & 3) << 62 | MapWord::key(id as u32, input.u8().into())
+        }
+        13 => *input.pick(&[
+            geometry.meta_slots(),
+            geometry.meta_at,
+            geometry.table_at,
+            geometry.data_at,
+            geometry.pool_bytes,
+            geometry.zone_blocks,
+        ]),
+        _ => input.u64(),
+    }
+}
+
+/// Leaves the checksum as it is, or makes it fit, and with it what is derived from the name.
+fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
+    if seal != 3 {
+        match part {
+            Part::Superblock => seal_superblock(sample),
+            Part::State => seal_state(sample),
+            Part::LiveMap => {
+                let map = sample.bytes(place.at, place.bytes);
+                let check = u64::from(checksum(map));
+                let at = sample.geometry.state_at + PoolState::LIVE_MAP_CHECK;
+                sample.set_word(at, check);
+                seal_state(sample);
+            }
+            Part::Journal => seal_journal(sample, place),
+            Part::Chunk => seal_chunk(sample, place),
+            Part::Inode => {
+                let mut inode: Inode = sample.read(place.at);
+                inode.checksum = inode.expected_checksum(place.number);
+                let bytes = inode.as_bytes();
+                sample
+                    .bytes_mut(place.at, SLOT_BYTES)
+                    .copy_from_slice(bytes);
+            }
+            Part::Entry => seal_entry(sample, place, seal),
+            Part::Extent => seal_extent(sample, place),
+            Part::Text => seal_text(sample, place),
+            Part::LogWord | Part::Map => {}
+        }
+    }
+    if part == Part::Superblock {
+        let block = sample.bytes(0, BLOCK_BYTES).to_vec();
+        for at in [BLOCK_BYTES, sample.geometry.replica_at] {
+            sample.bytes_mut(at, BLOCK_BYTES).copy_from_slice(&block);
+        }
+    }
+}
+
+fn seal_superblock(sample: &mut Sample) {
+    let mut superblock: Superblock = sample.read(0);
+    superblock.seal();
+    let bytes = superblock.as_bytes();
+    sample.bytes_mut(0, BLOCK_BYTES).copy_from_slice(bytes);
+}
+
+fn seal_state(sample: &mut Sample) {
+    let at = sample.geometry.state_at;
+    let low = sample.word(at + PoolState::WORD) & 0xFFFF_FFFF;
+    let check = u64::from(checksum_words(&[low]));
+    sample.set_word(at + PoolState::WORD, low | check << 32);
+    let word = |field| sample.word(at + field);
+    let saved = [
+        word(PoolState::LIVE_MAP_CHECK),
+        word(PoolState::INODES),
+        word(PoolState::BLOCKS),
+    ];
+    let check = u64::from(checksum_words(&saved));
+    sample.set_word(at + PoolState::SAVED_CHECK, check);
+}
+
+fn seal_journal(sample: &mut Sample, place: Place) {
+    let head = JournalHead(sample.word(place.at + JournalHead::AT));
+    let pairs: Vec<_> = (0..head.count().min(JOURNAL_MAX_PAIRS) as u64)
+        .map(|pair| place.at + JournalHead::PAIRS + 16 * pair)
+        .map(|at| JournalPair {
+            at: sample.word(at),
+            value: sample.word(at + 8),
+        })
+        .collect();
+    let check = head.seal(place.number, &pairs);
+    sample.set_word(place.at + JournalHead::CHECK, check);
+}
+
+fn seal_chunk(sample: &mut Sample, place: Place) {
+    let word = sample.word(place.at);
+    let kind = match word & 3 {
+        0 => ChunkKind::Free,
+        1 => ChunkKind::Inodes,
+        2 => ChunkKind::Entries,
+        _ => ChunkKind::Blocks,
+    };
+    let sealed = ChunkWord::new(place.number, kind, (word >> 8) as u8);
+    sample.set_word(place.at, sealed.0);
+}
+
+/// The generation of the inode at a metadata slot; 0 where there is no such slot.
+fn generation_of(sample: &Sample, slot: u64) -> u32 {
+    if slot >= sample.geometry.meta_slots() {
+        return 0;
+    }
+    IdentityWord(sample.word(sample.geometry.slot_at(slot))).generation()
+}
+
+fn seal_entry(sample: &mut Sample, place: Place, seal: u8) {
+    let mut head: EntryHead = sample.read(place.at);
+    let len = u64::from(head.name_len).min(NAME_MAX as u64);
+    let name = sample.bytes(place.at + Entry::NAME, len).to_vec();
+    if seal != 2 {
+        head.name_hash = name_hash(sample.hash_seed, &name);
+    }
+    let mut sealed = [0; 384];
+    Entry::encode(
+        &head,
+        &name,
+        generation_of(sample, head.parent),
+        &mut sealed,
+    );
+    sample
+        .bytes_mut(place.at, Entry::NAME)
+        .copy_from_slice(&sealed[..Entry::NAME as usize]);
+}
+
+/// Unknown flags stay, and stay unsound.
+fn seal_extent(sample: &mut Sample, place: Place) {
+    let head: LogExtentHead = sample.read(place.at);
+    let sealed = LogExtentHead::new(
+        place.number,
+        head.owner,
+        generation_of(sample, head.owner),
+        head.base_cookie,
+        head.kind(),
+        head.is_compacted(),
+    );
+    let sealed = LogExtentHead {
+        next: head.next,
+        flags: head.flags,
+        ..sealed
+    };
+    let bytes = sealed.as_bytes();
+    sample
+        .bytes_mut(place.at, bytes.len() as u64)
+        .copy_from_slice(bytes);
+}
+
+fn seal_text(sample: &mut Sample, place: Place) {
+    let inode: Inode = sample.read(sample.geometry.slot_at(place.number));
+    let generation = generation_of(sample, place.number);
+    let text = sample.bytes(place.at, inode.size.min(TEXT_MAX as u64));
+    let check = text_check(place.number, generation, text);
+    sample.set_word(sample.geometry.slot_at(place.number) + Inode::DETAIL, check);
+}

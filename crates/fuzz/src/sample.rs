@@ -1,0 +1,324 @@
+//! Valid pools of the smallest size with something of everything, and where it lies.
+
+use std::sync::OnceLock;
+
+use vellum::{Cred, FormatOptions, OpenOptions, RenameFlags, format};
+use vellum_layout::{
+    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode,
+    InodeState, JournalHead, LogExtentHead, LogWord, MapState, MapWord, POOL_MIN_BYTES, PoolPhase,
+    PoolState, SLOT_BYTES, StateWord, Superblock,
+};
+use vellum_media::{SimPool, Simulated};
+use zerocopy::FromBytes;
+
+use crate::judge::mount;
+
+/// A class of structures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The superblock; a change goes to every copy.
+    Superblock,
+    /// The state block's two lines.
+    State,
+    /// A thread slot's journal.
+    Journal,
+    /// A word of the chunk table.
+    Chunk,
+    /// The saved live map.
+    LiveMap,
+    /// An inode.
+    Inode,
+    /// An entry with its name.
+    Entry,
+    /// The head of a log extent.
+    Extent,
+    /// A word of a directory's log.
+    LogWord,
+    /// The text of a symlink.
+    Text,
+    /// A word of the mapping table.
+    Map,
+}
+
+/// A structure of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Pool offset.
+    pub at: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Its number among its kind: slot, chunk, block, thread slot; of a text, its inode's.
+    pub number: u64,
+}
+
+/// A valid pool.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Its bytes.
+    pub image: Vec<u8>,
+    /// Where its parts lie.
+    pub geometry: Geometry,
+    /// Seed of its hashes.
+    pub hash_seed: u64,
+    inodes: Vec<Place>,
+    entries: Vec<Place>,
+    extents: Vec<Place>,
+    log_words: Vec<Place>,
+    texts: Vec<Place>,
+    maps: Vec<Place>,
+}
+
+/// The pools to start from: closed in order; the same as if it had not been; left by a crash.
+pub fn samples() -> &'static [Sample; 3] {
+    static SAMPLES: OnceLock<[Sample; 3]> = OnceLock::new();
+    SAMPLES.get_or_init(|| {
+        let closed = Sample::of(make(true));
+        let mut open = closed.clone();
+        let state = StateWord::new(PoolPhase::Dirty, 1).0;
+        open.set_word(open.geometry.state_at + PoolState::WORD, state);
+        [closed, open, Sample::of(make(false))]
+    })
+}
+
+/// Makes a pool with directories of one and of several log extents, files in one piece and with
+/// holes, with blocks beyond the end, links, symlinks in a slot and in a block, devices, dead
+/// entries; left in the middle of work unless it is to be closed.
+fn make(close: bool) -> Vec<u8> {
+    let pool = SimPool::new(POOL_MIN_BYTES);
+    let options = FormatOptions {
+        metadata_bytes: None,
+        thread_slots: None,
+        label: "sample".into(),
+        uuid: [3; 16],
+        hash_seed: 5,
+        now_ns: 1,
+        owner: (0, 0),
+        known_zero: true,
+    };
+    format(&pool, &options).expect("a pool is made");
+    let fs = mount(pool.image(), false).expect("a new pool opens").0;
+    fill(&fs).expect("there is room for the sample");
+    if close {
+        fs.close().expect("the sample closes");
+    }
+    fs.pool().image()
+}
+
+fn fill(fs: &std::sync::Arc<vellum::Fs<Simulated>>) -> vellum::Result<()> {
+    let cred = Cred::root();
+    let top = fs.root();
+    let write = OpenOptions {
+        read: true,
+        write: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
+    let deep = fs.mkdir(&cred, &top, b"deep", 0o755)?;
+    let deeper = fs.mkdir(&cred, &deep, b"deeper", 0o700)?;
+    let wide = fs.mkdir(&cred, &top, b"wide", 0o1777)?;
+    fs.mkdir(&cred, &top, b"empty", 0o755)?;
+    let file = fs.create(&cred, &top, b"file", &write)?;
+    file.write_at(0, &[7; 20_000])?;
+    let holes = fs.create(&cred, &deeper, b"holes", &write)?;
+    holes.write_at(50_000, &[8; 3000])?;
+    holes.allocate(vellum::Allocate::KeepSize, 0, 90_000)?;
+    let cut = fs.create(&cred, &deep, &[b'l'; 255], &write)?;
+    cut.write_at(0, &[9; 9000])?;
+    cut.truncate(4100)?;
+    for n in 0..20 {
+        fs.link(&cred, file.node(), &wide, format!("link{n}").as_bytes())?;
+    }
+    for n in 3..9 {
+        fs.unlink(&cred, &wide, format!("link{n}").as_bytes())?;
+    }
+    fs.symlink(&cred, &top, b"short", b"deep/deeper")?;
+    fs.symlink(&cred, &deep, b"long", &b"../".repeat(300))?;
+    fs.symlink(&cred, &deep, b"round", b"round")?;
+    fs.mknod(&cred, &top, b"pipe", FileKind::Fifo, 0o600, 0)?;
+    fs.mknod(&cred, &top, b"disk", FileKind::BlockDevice, 0o600, 77)?;
+    let gone = fs.create(&cred, &top, b"gone", &write)?;
+    gone.write_at(0, &[1; 5000])?;
+    fs.unlink(&cred, &top, b"gone")?;
+    let plain = RenameFlags::empty();
+    fs.rename(&cred, &deep, b"long", &wide, b"moved", plain)?;
+    Ok(())
+}
+
+impl Sample {
+    fn of(image: Vec<u8>) -> Self {
+        let superblock = Superblock::unseal(&image[..BLOCK_BYTES as usize]);
+        let superblock = superblock.expect("the sample's superblock is sound");
+        let mut sample = Self {
+            image,
+            geometry: superblock.geometry(),
+            hash_seed: superblock.hash_seed,
+            inodes: vec![],
+            entries: vec![],
+            extents: vec![],
+            log_words: vec![],
+            texts: vec![],
+            maps: vec![],
+        };
+        sample.find_inodes();
+        for inode in sample.inodes.clone() {
+            match sample.kind_of(inode) {
+                Some(FileKind::Directory) => sample.find_log(inode),
+                Some(FileKind::Symlink) => sample.find_text(inode),
+                _ => {}
+            }
+        }
+        sample.find_maps();
+        sample
+    }
+
+    fn find_inodes(&mut self) {
+        for slot in 1..self.geometry.meta_slots() {
+            let place = self.slot(slot, SLOT_BYTES);
+            let state = IdentityWord(self.word(place.at)).state();
+            let live = matches!(state, Some(InodeState::Live | InodeState::Orphan));
+            if self.chunk_kind(slot) == Some(ChunkKind::Inodes) && live {
+                self.inodes.push(place);
+            }
+        }
+    }
+
+    fn find_log(&mut self, dir: Place) {
+        let mut next = self.word(dir.at + Inode::ROOT);
+        while next != 0 {
+            let place = self.slot(next, size_of::<LogExtentHead>() as u64);
+            let head = self.read::<LogExtentHead>(place.at);
+            self.extents.push(place);
+            for word in 0..head.kind().words() {
+                let at = place.at + head.kind().words_at() + 8 * word;
+                let entry = LogWord(self.word(at)).entry();
+                if entry != 0 {
+                    let entry_place = self.slot(entry, 0);
+                    let len = self.read::<EntryHead>(entry_place.at).name_len;
+                    let bytes = Entry::NAME + u64::from(len);
+                    self.entries.push(Place {
+                        bytes,
+                        ..entry_place
+                    });
+                }
+                // The first words that are free, too.
+                if entry != 0 || word < 12 {
+                    self.log_words.push(Place {
+                        at,
+                        bytes: 8,
+                        number: word,
+                    });
+                }
+            }
+            next = head.next;
+        }
+    }
+
+    fn find_text(&mut self, link: Place) {
+        let inode: Inode = self.read(link.at);
+        self.texts.push(Place {
+            number: link.number,
+            ..self.slot(inode.root, inode.size)
+        });
+    }
+
+    /// The words in use and some of the others.
+    fn find_maps(&mut self) {
+        for block in 0..self.geometry.zone_blocks {
+            let at = self.geometry.table_at + 8 * block;
+            if block < 16 || MapWord(self.word(at)).state() != MapState::Free {
+                self.maps.push(Place {
+                    at,
+                    bytes: 8,
+                    number: block,
+                });
+            }
+        }
+    }
+
+    fn kind_of(&self, inode: Place) -> Option<FileKind> {
+        IdentityWord(self.word(inode.at)).kind()
+    }
+
+    fn slot(&self, slot: u64, bytes: u64) -> Place {
+        let at = self.geometry.slot_at(slot);
+        Place {
+            at,
+            bytes,
+            number: slot,
+        }
+    }
+
+    fn chunk_kind(&self, slot: u64) -> Option<ChunkKind> {
+        let chunk = slot / self.geometry.slots_per_chunk();
+        let word = self.word(self.geometry.chunk_table_at + 8 * chunk);
+        ChunkWord(word).decode(chunk).map(|(kind, _)| kind)
+    }
+
+    /// The structures of a class; there is at least one of each.
+    pub fn places(&self, part: Part) -> Vec<Place> {
+        let geometry = &self.geometry;
+        let one = |at, bytes| {
+            vec![Place {
+                at,
+                bytes,
+                number: 0,
+            }]
+        };
+        let row = |at, count, each, bytes| {
+            let place = |number| Place {
+                at: at + each * number,
+                bytes,
+                number,
+            };
+            (0..count).map(place).collect()
+        };
+        match part {
+            Part::Superblock => one(0, BLOCK_BYTES),
+            Part::State => one(geometry.state_at, 128),
+            Part::LiveMap => one(geometry.live_map_at, geometry.meta_slots().div_ceil(64) * 8),
+            Part::Journal => {
+                let bytes = JournalHead::PAIRS + 16 * vellum_layout::JOURNAL_MAX_PAIRS as u64;
+                let each = vellum_layout::THREAD_SLOT_BYTES;
+                row(
+                    geometry.slots_at,
+                    u64::from(geometry.thread_slots),
+                    each,
+                    bytes,
+                )
+            }
+            Part::Chunk => row(geometry.chunk_table_at, geometry.meta_chunks, 8, 8),
+            Part::Inode => self.inodes.clone(),
+            Part::Entry => self.entries.clone(),
+            Part::Extent => self.extents.clone(),
+            Part::LogWord => self.log_words.clone(),
+            Part::Text => self.texts.clone(),
+            Part::Map => self.maps.clone(),
+        }
+    }
+
+    /// The word at a pool offset.
+    pub fn word(&self, at: u64) -> u64 {
+        self.read(at)
+    }
+
+    /// Stores a word.
+    pub fn set_word(&mut self, at: u64, value: u64) {
+        self.bytes_mut(at, 8).copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// A structure at a pool offset.
+    pub fn read<T: FromBytes>(&self, at: u64) -> T {
+        let bytes = self.bytes(at, size_of::<T>() as u64);
+        T::read_from_bytes(bytes).expect("the length is the structure's")
+    }
+
+    /// Bytes at a pool offset.
+    pub fn bytes(&self, at: u64, len: u64) -> &[u8] {
+        &self.image[at as usize..(at + len) as usize]
+    }
+
+    /// The same, to be changed.
+    pub fn bytes_mut(&mut self, at: u64, len: u64) -> &mut [u8] {
+        &mut self.image[at as usize..(at + len) as usize]
+    }
+}

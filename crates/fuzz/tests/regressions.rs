@@ -1,0 +1,296 @@
+//! What the targets found: each by itself, with what must come of it.
+
+use std::mem::offset_of;
+
+use vellum::{Cred, Error, ListPosition};
+use vellum_fuzz::{Part, Place, Sample, judge, mount, samples, seal};
+use vellum_layout::{
+    ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Inode, LifeWord, LogExtentHead, MapState,
+    MapWord, StateWord, TargetWord,
+};
+
+/// The samples: closed in order, marked as not closed, left by a crash.
+const CLOSED: usize = 0;
+const OPEN: usize = 1;
+
+fn sample(which: usize) -> Sample {
+    samples()[which].clone()
+}
+
+/// The inode and the first entry of `name`, wherever it is.
+fn named(sample: &Sample, name: &[u8]) -> (Place, Place) {
+    let called = |entry: &Place| {
+        let len = entry.bytes - Entry::NAME;
+        sample.bytes(entry.at + Entry::NAME, len) == name
+    };
+    let entries = sample.places(Part::Entry);
+    let entry = *entries.iter().find(|entry| called(entry)).expect("a name");
+    let target = TargetWord(sample.word(entry.at + Entry::TARGET));
+    let inodes = sample.places(Part::Inode);
+    let inode = inodes.iter().find(|inode| inode.number == target.ino());
+    (*inode.expect("its inode"), entry)
+}
+
+/// Changes a word of a structure and makes its checksum fit.
+fn set(sample: &mut Sample, part: Part, place: Place, field: u64, value: u64) {
+    sample.set_word(place.at + field, value);
+    seal(sample, part, place);
+}
+
+/// Opening is refused as damage.
+fn assert_refused(sample: &Sample) {
+    let error = mount(sample.image.clone(), false).expect_err("it is damaged");
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    judge(sample.image.clone(), false);
+}
+
+/// The pool opens, and looking a name up in a directory meets damage.
+fn assert_met(sample: &Sample, dir: &[u8], name: &[u8]) {
+    let fs = mount(sample.image.clone(), false).expect("it opens").0;
+    let (cred, top) = (Cred::root(), fs.root());
+    let dir = fs
+        .find(&cred, &top, dir, true)
+        .expect("the directory is sound");
+    let error = fs.lookup(&cred, &dir, name).expect_err("it is damaged");
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    judge(sample.image.clone(), false);
+}
+
+#[test]
+fn the_root_directory_is_checked() {
+    for which in [CLOSED, OPEN] {
+        let root = sample(which).places(Part::Inode)[0];
+        for (field, value) in [(Inode::IDENTITY, 0), (Inode::PARENT, 2)] {
+            let mut sample = sample(which);
+            set(&mut sample, Part::Inode, root, field, value);
+            assert_refused(&sample);
+        }
+        let mut sample = sample(which);
+        let kind = sample.word(root.at) & !0xFF00 | (FileKind::File as u64) << 8;
+        set(&mut sample, Part::Inode, root, Inode::IDENTITY, kind);
+        assert_refused(&sample);
+    }
+}
+
+#[test]
+fn reserved_fields_of_an_inode_are_damage() {
+    for field in [offset_of!(Inode, xattr_root), offset_of!(Inode, pattern)] {
+        let mut closed = sample(CLOSED);
+        let (inode, _) = named(&closed, b"file");
+        set(&mut closed, Part::Inode, inode, field as u64, 8);
+        assert_met(&closed, b"/", b"file");
+        let mut open = sample(OPEN);
+        set(&mut open, Part::Inode, inode, field as u64, 8);
+        assert_refused(&open);
+    }
+}
+
+#[test]
+fn a_chunk_of_another_file_system_is_refused() {
+    let mut sample = sample(CLOSED);
+    let place = sample.places(Part::Chunk)[0];
+    let word = ChunkWord::new(0, ChunkKind::Inodes, 3);
+    sample.set_word(place.at, word.0);
+    assert_refused(&sample);
+}
+
+#[test]
+fn a_state_of_no_known_number_is_refused() {
+    let mut sample = sample(CLOSED);
+    let place = sample.places(Part::State)[0];
+    set(&mut sample, Part::State, place, 0, 7);
+    assert_eq!(StateWord(sample.word(place.at)).get(), None);
+    assert_refused(&sample);
+}
+
+#[test]
+fn preallocated_blocks_that_the_root_does_not_tell_of_are_freed() {
+    let mut sample = sample(OPEN);
+    let (file, _) = named(&sample, b"file");
+    let mut words = sample.places(Part::Map).into_iter();
+    let free = words.rfind(|place| sample.word(place.at) == 0);
+    let word = MapWord::new(MapState::Unwritten, file.number as u32, 9000);
+    sample.set_word(free.expect("a free block").at, word.0);
+    judge(sample.image, false);
+}
+
+#[test]
+fn a_mapping_id_of_two_files_is_refused() {
+    let mut sample = sample(OPEN);
+    let (file, _) = named(&sample, b"file");
+    let (other, _) = named(&sample, b"holes");
+    let root = sample.word(file.at + Inode::ROOT);
+    set(&mut sample, Part::Inode, other, Inode::ROOT, root);
+    assert_refused(&sample);
+}
+
+#[test]
+fn a_symlink_text_with_a_zero_byte_is_damage() {
+    let mut sample = sample(CLOSED);
+    let (link, _) = named(&sample, b"short");
+    let mut texts = sample.places(Part::Text).into_iter();
+    let text = texts.find(|text| text.number == link.number);
+    let text = text.expect("its text");
+    sample.bytes_mut(text.at + 1, 1)[0] = 0;
+    seal(&mut sample, Part::Text, text);
+    let fs = mount(sample.image.clone(), false).expect("it opens").0;
+    let found = fs.find(&Cred::root(), &fs.root(), b"short", true);
+    assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
+    judge(sample.image, false);
+}
+
+#[test]
+fn entries_are_checked_beyond_their_checksum() {
+    let (_, entry) = named(&sample(CLOSED), b"file");
+    let head: EntryHead = sample(CLOSED).read(entry.at);
+    let word_of = |head: &EntryHead, at: usize| {
+        u64::from_le_bytes(
+            zerocopy::IntoBytes::as_bytes(head)[at..at + 8]
+                .try_into()
+                .expect("8"),
+        )
+    };
+    let target = |ino| TargetWord::new(ino, FileKind::File).0;
+    let changes = [
+        // No inode at all: more than the index can hold.
+        (Entry::TARGET, target((1 << 47) + 5)),
+        // Not in use.
+        (Entry::TARGET, target(31)),
+        (Entry::TARGET, head.target | 1 << 60),
+        (Entry::COOKIE, head.cookie + 1),
+        (Entry::CHECK, word_of(&head, 32) + 1),
+        // Flags of a later release.
+        (Entry::NAME_WORD, word_of(&head, 40) | 1 << 48),
+    ];
+    for (field, value) in changes {
+        let mut sample = sample(CLOSED);
+        set(&mut sample, Part::Entry, entry, field, value);
+        assert_met(&sample, b"/", b"file");
+    }
+}
+
+#[test]
+fn names_that_no_file_may_have_are_damage() {
+    for (at, byte) in [(1, b'/'), (2, 0)] {
+        let mut sample = sample(CLOSED);
+        let (_, entry) = named(&sample, b"file");
+        sample.bytes_mut(entry.at + Entry::NAME + at, 1)[0] = byte;
+        seal(&mut sample, Part::Entry, entry);
+        assert_met(&sample, b"/", b"deep");
+        let fs = mount(sample.image.clone(), false).expect("it opens").0;
+        let mut position = ListPosition::default();
+        let listed = fs.list(&fs.root(), 0, &mut position, &mut |_| true);
+        assert!(matches!(listed, Err(Error::Damaged { .. })), "{listed:?}");
+    }
+}
+
+#[test]
+fn a_wrong_hash_of_a_name_is_damage() {
+    let mut sample = sample(CLOSED);
+    let (_, entry) = named(&sample, b"file");
+    let mut head: EntryHead = sample.read(entry.at);
+    head.name_hash ^= 1;
+    let mut bytes = [0; 384];
+    let len = Entry::encode(&head, b"file", 1, &mut bytes);
+    sample
+        .bytes_mut(entry.at, len as u64)
+        .copy_from_slice(&bytes[..len]);
+    assert_met(&sample, b"/", b"file");
+}
+
+#[test]
+fn a_directory_is_where_its_parent_says() {
+    let mut sample = sample(CLOSED);
+    let (dir, _) = named(&sample, b"deeper");
+    set(&mut sample, Part::Inode, dir, Inode::PARENT, 1);
+    assert_met(&sample, b"/deep", b"deeper");
+}
+
+/// Every list went on for ever.
+#[test]
+fn a_log_that_comes_back_to_itself_is_damage() {
+    let mut sample = sample(CLOSED);
+    let (wide, _) = named(&sample, b"wide");
+    let extents = sample.places(Part::Extent);
+    let of_wide = |extent: &Place| sample.read::<LogExtentHead>(extent.at).owner == wide.number;
+    let mine: Vec<_> = extents.into_iter().filter(of_wide).collect();
+    assert!(mine.len() > 1, "the directory has several extents");
+    let (first, last) = (mine[0], mine[mine.len() - 1]);
+    sample.set_word(last.at + LogExtentHead::NEXT, first.number);
+    let fs = mount(sample.image.clone(), false).expect("it opens").0;
+    let dir = fs.find(&Cred::root(), &fs.root(), b"wide", true);
+    let dir = dir.expect("its inode is sound");
+    let listed = fs.list(&dir, 0, &mut ListPosition::default(), &mut |_| true);
+    assert!(matches!(listed, Err(Error::Damaged { .. })), "{listed:?}");
+    judge(sample.image, false);
+}
+
+#[test]
+fn a_log_word_that_names_nothing_is_damage() {
+    let mut sample = sample(OPEN);
+    let words = sample.places(Part::LogWord);
+    let free = words.into_iter().find(|word| sample.word(word.at) == 0);
+    sample.set_word(free.expect("a free word").at, 1);
+    assert_refused(&sample);
+}
+
+/// Recovery freed the directory and kept what is in it.
+#[test]
+fn a_directory_without_a_name_that_holds_some_is_refused() {
+    let mut sample = sample(OPEN);
+    let (_, entry) = named(&sample, b"deep");
+    // Its entry is dead, and its log cannot be read to the end.
+    let life = LifeWord(sample.word(entry.at)).ns();
+    sample.set_word(entry.at, LifeWord::dead(life).0);
+    let (_, long) = named(&sample, &[b'l'; 255]);
+    sample.bytes_mut(long.at + Entry::NAME, 1)[0] ^= 1;
+    assert_refused(&sample);
+}
+
+/// An entry that lies across two words of the map of slots in use could not be freed.
+#[test]
+fn an_entry_across_two_words_of_the_live_map() {
+    let mut sample = sample(CLOSED);
+    let entries = sample.places(Part::Entry);
+    let last = entries.into_iter().find(|entry| entry.number % 64 == 63);
+    let entry = last.expect("an entry at the end of a word");
+    let mut head: EntryHead = sample.read(entry.at);
+    head.name_len = 200;
+    let name: Vec<u8> = vec![b'w'; 200];
+    let mut bytes = [0; 384];
+    let len = Entry::encode(&head, &name, 1, &mut bytes);
+    sample
+        .bytes_mut(entry.at, len as u64)
+        .copy_from_slice(&bytes[..len]);
+    seal(
+        &mut sample,
+        Part::Entry,
+        Place {
+            bytes: 248,
+            ..entry
+        },
+    );
+    judge(sample.image, false);
+}
+
+/// Its inode was made anew, and its directory's listings waited for ever.
+#[test]
+fn a_live_map_that_calls_an_inode_free() {
+    let mut sample = sample(CLOSED);
+    let map = sample.places(Part::LiveMap)[0];
+    let (dir, _) = named(&sample, b"deep");
+    let word_at = map.at + dir.number / 64 * 8;
+    let word = sample.word(word_at) & !(1 << (dir.number % 64));
+    sample.set_word(word_at, word);
+    seal(&mut sample, Part::LiveMap, map);
+    judge(sample.image.clone(), false);
+    let fs = mount(sample.image, false).expect("it opens").0;
+    let (cred, top) = (Cred::root(), fs.root());
+    for n in 0..2000 {
+        match fs.mkdir(&cred, &top, n.to_string().as_bytes(), 0o755) {
+            Ok(made) => assert_ne!(made.ino(), dir.number),
+            Err(Error::Damaged { .. } | Error::NoSpace(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Every structure of the media: decoded from any bytes, and planted in a pool that is then
+//! checked, opened, used, closed and checked again.
+
+use vellum_fuzz::{Input, Part, Watchdog, change, decode, judge, plant_raw, samples};
+
+/// Cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
+const CASES: usize = 300;
+
+/// Judges a sample with the changes that `bytes` describe to structures of these classes.
+fn changed(bytes: &[u8], parts: &[Part]) {
+    let _watchdog = Watchdog::watch(bytes);
+    parts.iter().for_each(|&part| decode(part, bytes));
+    let mut input = Input::new(bytes);
+    let how = input.u8();
+    let mut sample = samples()[usize::from(how) % 3].clone();
+    let (read_only, raw) = (how & 0x30 == 0x30, how & 0xC0 == 0xC0);
+    if raw {
+        plant_raw(&mut sample, *input.pick(parts), &mut input);
+    }
+    for _ in 0..12 {
+        if input.is_empty() {
+            break;
+        }
+        change(&mut sample, *input.pick(parts), &mut input);
+    }
+    judge(sample.image, read_only);
+}
+
+macro_rules! targets {
+    ($($(#[doc = $doc:literal])* $name:ident: $($part:ident),+;)*) => {$(
+        $(#[doc = $doc])*
+        #[test]
+        fn $name() {
+            bolero::check!()
+                .with_iterations(CASES)
+                .for_each(|bytes: &[u8]| changed(bytes, &[$(Part::$part),+]));
+        }
+    )*};
+}
+
+targets! {
+    superblock: Superblock;
+    state: State, LiveMap, Chunk;
+    inode: Inode;
+    entry: Entry;
+    directory_log: Extent, LogWord;
+    symlink: Text;
+    journal: Journal;
+    mapping: Map;
+    /// Several at once, which single targets do not reach.
+    everything: Inode, Entry, Extent, LogWord, Map, Journal, Text, Chunk;
+}
