@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use support::{Mounted, has_fuse};
+use vellum::{Pool, PoolOptions};
 
 fn asked(variable: &str, default: usize) -> usize {
     let text = std::env::var(variable).ok();
@@ -37,13 +38,18 @@ fn list_all(mounted: &Mounted, count: usize) {
     assert_eq!(seen.iter().filter(|&&seen| !seen).count(), 0, "not listed");
 }
 
+/// A pool with room for many entries.
+fn mounted(count: usize) -> Mounted {
+    Mounted::new(&(count * 8192 + (64 << 20)).to_string(), &[])
+}
+
 #[test]
-fn a_directory_of_many_entries() {
-    if !has_fuse("a_directory_of_many_entries") {
+fn many_entries_are_made() {
+    if !has_fuse("many_entries_are_made") {
         return;
     }
     let count = asked("VELLUM_ENTRIES", 10_000);
-    let mounted = Mounted::new(&(count * 8192 + (64 << 20)).to_string(), &[]);
+    let mounted = mounted(count);
     std::fs::create_dir(mounted.path("many")).expect("made");
     for number in 0..count {
         File::create_new(mounted.path("many").join(name(number))).expect("made");
@@ -53,14 +59,37 @@ fn a_directory_of_many_entries() {
     mounted.umount();
     mounted.mount(&[]);
     list_all(&mounted, count);
-    let stat = |number| mounted.path("many").join(name(number)).metadata();
-    for number in jumping(count) {
-        assert_eq!(stat(number).expect("attributes").len(), 0);
+    mounted.umount();
+    println!("mounted again and listed");
+}
+
+#[test]
+fn many_entries_are_found_and_removed() {
+    if !has_fuse("many_entries_are_found_and_removed") {
+        return;
     }
-    assert!(stat(count).is_err());
-    println!("mounted again, listed, looked at");
+    let count = asked("VELLUM_ENTRIES", 10_000);
+    let mounted = mounted(count);
+    mounted.umount();
+    let pool = Pool::open(mounted.bench.join("p.img"), &PoolOptions::default()).expect("opened");
+    let volume = pool.volume();
+    volume.create_dir("/many").expect("made");
+    for number in 0..count {
+        let path = format!("/many/{}", name(number));
+        drop(volume.create(path).expect("made"));
+    }
+    drop(volume);
+    pool.close().expect("closed");
+    println!("created {count} through the library");
+    mounted.mount(&[]);
+    let path = |number| mounted.path("many").join(name(number));
     for number in jumping(count) {
-        std::fs::remove_file(mounted.path("many").join(name(number))).expect("removed");
+        assert_eq!(path(number).metadata().expect("attributes").len(), 0);
+    }
+    assert!(path(count).metadata().is_err());
+    println!("looked at");
+    for number in jumping(count) {
+        std::fs::remove_file(path(number)).expect("removed");
     }
     list_all(&mounted, 0);
     std::fs::remove_dir(mounted.path("many")).expect("removed");
@@ -75,7 +104,7 @@ fn a_deep_tree() {
     }
     let depth = asked("VELLUM_DEPTH", 1000);
     let mounted = Mounted::new("64M", &[]);
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |at: &OwnedFd, name| rustix::fs::openat(at, name, flags, Mode::empty());
     let down = |at: &OwnedFd| open(at, "d").expect("opened");
     let top = rustix::fs::openat(CWD, &mounted.dir, flags, Mode::empty()).expect("opened");
