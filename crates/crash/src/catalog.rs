@@ -17,7 +17,7 @@ pub fn workloads() -> Vec<Workload> {
         sizing(),
         attributes(),
     ];
-    let rest = [directories(), background(), pairs()];
+    let rest = [directories(), reading(), past(), background(), pairs()];
     families.into_iter().chain(rest).flatten().collect()
 }
 
@@ -419,6 +419,75 @@ fn directories() -> Vec<Workload> {
     ]
 }
 
+/// What changes nothing but times of access, or nothing at all.
+fn reading() -> Vec<Workload> {
+    let written = [FILE, "append f 5 9000"];
+    vec![
+        one("open", &written, "open 1 f 0"),
+        one("read", &written, "read f 100 5000"),
+        one(
+            "read-directory",
+            &["mkdir d 755", "mkdir d/e 755"],
+            "readdir d",
+        ),
+        one("read-symlink", &["symlink nowhere s"], "readlink s"),
+        one("fsync", &written, "fsync f"),
+    ]
+}
+
+/// What earlier lives of slots, and times set on purpose, may mislead.
+fn past() -> Vec<Workload> {
+    let long = format!("mkdir {LONG} 755");
+    let into = format!("rename f {LONG}/f 0");
+    let dead_twin = [
+        "create f 644 -",
+        "mkdir d 755",
+        "maintain",
+        "close-pool",
+        "open-pool",
+        "rename f d/f 0",
+        "rename d/f f 0",
+        "rmdir d",
+        "maintain",
+        "close-pool",
+        "open-pool",
+        &long,
+    ];
+    let removals = [
+        "mkdir d 755",
+        FILE,
+        "110* link f d/#",
+        "110* unlink d/#",
+        "utimens d 1000 2000 -",
+    ];
+    let removed_after = [
+        "mkdir d 755",
+        FILE,
+        "110* link f d/#",
+        "utimens d 1000 2000 -",
+    ];
+    vec![
+        // The new entry lies where a dead one of the same directory number, name and cookie lay: its
+        // witness must tell the two apart, and the record must bring the life word.
+        Workload::new("stale-witness", &dead_twin, &[&into]),
+        Workload::new("set-times-recycle", &removals, &["maintain"]),
+        Workload::new(
+            "set-times-recycle-reopen",
+            &removals,
+            &["maintain", "close-pool", "open-pool"],
+        ),
+        Workload::new(
+            "set-times-remove-recycle",
+            &[
+                &removed_after[..],
+                &["110* unlink d/#", "utimens d 3000 4000 -"],
+            ]
+            .concat(),
+            &["maintain", "unlink f"],
+        ),
+    ]
+}
+
 fn background() -> Vec<Workload> {
     vec![
         one(
@@ -530,7 +599,60 @@ fn background() -> Vec<Workload> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Step;
+    use crate::{Mode, Options};
     use std::collections::BTreeSet;
+
+    /// Each operation that changes a pool, or might, is explored by itself under every model.
+    #[test]
+    fn every_operation_is_explored() {
+        let explored: Vec<String> = single_operations()
+            .iter()
+            .map(|workload| match &workload.explored[0] {
+                Step::Op(op) => op.to_string(),
+                step => format!("{step:?}"),
+            })
+            .collect();
+        let has = |wanted: &str, end: &str| {
+            explored
+                .iter()
+                .any(|line| line.starts_with(wanted) && line.ends_with(end))
+        };
+        let operations = [
+            "create ",
+            "open",
+            "read ",
+            "readdir ",
+            "readlink ",
+            "write ",
+            "append ",
+            "truncate ",
+            "mkdir ",
+            "rmdir ",
+            "unlink ",
+            "link ",
+            "symlink ",
+            "chmod ",
+            "chown ",
+            "utimens ",
+            "fsync ",
+            "close-slot ",
+            "write-slot ",
+            "fallocate f 0 ",
+            "fallocate f 1 ",
+            "fallocate f 3 ",
+            "Maintain",
+            "Close",
+            "Open",
+        ];
+        for operation in operations {
+            assert!(has(operation, ""), "{operation}");
+        }
+        for flags in [" 0", " 1", " 2"] {
+            assert!(has("rename ", flags), "rename{flags}");
+        }
+        assert_eq!(Options::default().modes, Mode::ALL);
+    }
 
     #[test]
     fn names_are_unique() {
