@@ -11,7 +11,12 @@ use vellum::{
 };
 
 fn mount(image: Vec<u8>) -> vellum::Result<Arc<Fs<Simulated>>> {
+    mount_as(image, false)
+}
+
+fn mount_as(image: Vec<u8>, read_only: bool) -> vellum::Result<Arc<Fs<Simulated>>> {
     let options = MountOptions {
+        read_only,
         clock: Clock::Counter(1_000_000.into()),
         ..MountOptions::default()
     };
@@ -184,8 +189,10 @@ proptest! {
         for hurt in &hurts {
             apply(&mut image, hurt);
         }
-        if let Ok(fs) = mount(image) {
-            use_all(&fs);
+        for read_only in [false, true] {
+            if let Ok(fs) = mount_as(image.clone(), read_only) {
+                use_all(&fs);
+            }
         }
     }
 
@@ -198,8 +205,10 @@ proptest! {
             let at = slots_at + slot * 128 + word * 8;
             image[at..at + 8].copy_from_slice(&value.to_le_bytes());
         }
-        if let Ok(fs) = mount(image) {
-            use_all(&fs);
+        for read_only in [false, true] {
+            if let Ok(fs) = mount_as(image.clone(), read_only) {
+                use_all(&fs);
+            }
         }
     }
 }

@@ -154,3 +154,63 @@ fn a_file_knows_that_it_is_open_before_anything_changes() {
     drop(image.open(true).unwrap());
     assert_eq!(syncs(), before, "nothing is written for readers");
 }
+
+/// A pool as a crash leaves it, with `/kept` and `/d/broken-entry`.
+fn crashed() -> Image {
+    let dir = tempfile::tempdir().unwrap();
+    let open = dir.path().join("open");
+    let pool = Pool::create(&open, &CreateOptions::new(8 << 20)).unwrap();
+    let volume = pool.volume();
+    volume.write("/f", b"kept").unwrap();
+    volume.create_dir("/d").unwrap();
+    volume.write("/d/broken-entry", &[7; 9000]).unwrap();
+    volume.write("/d/other", &[8; 9000]).unwrap();
+    let path = dir.path().join("pool");
+    fs::copy(&open, &path).unwrap();
+    Image { _dir: dir, path }
+}
+
+#[test]
+fn a_damaged_pool_is_refused_for_writing_and_can_be_read() {
+    let entry = |bytes: &mut Vec<u8>| {
+        let name = b"broken-entry";
+        let at = bytes
+            .windows(name.len())
+            .position(|part| part == name)
+            .unwrap();
+        bytes[at] ^= 1;
+    };
+    let table = |bytes: &mut Vec<u8>| {
+        let geometry = Superblock::unseal(&bytes[..BLOCK]).unwrap().geometry();
+        let at = geometry.table_at as usize;
+        let words = bytes[at..geometry.aids_at as usize].chunks(8);
+        let used: Vec<_> = words
+            .map(|word| word.iter().any(|&byte| byte != 0))
+            .collect();
+        let taken = used.iter().position(|&used| used).unwrap();
+        let free = used.iter().position(|&used| !used).unwrap();
+        bytes.copy_within(at + taken * 8..at + taken * 8 + 8, at + free * 8);
+    };
+    let chunk = |bytes: &mut Vec<u8>| {
+        let geometry = Superblock::unseal(&bytes[..BLOCK]).unwrap().geometry();
+        bytes[(geometry.chunk_table_at + geometry.meta_chunks * 8) as usize - 1] ^= 1;
+    };
+    let damages: [fn(&mut Vec<u8>); 3] = [entry, table, chunk];
+    for (number, damage) in damages.into_iter().enumerate() {
+        let image = crashed();
+        image.patch(damage);
+        let error = image.open(false).unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{number}: {error}");
+        image.assert_reads(true);
+        let pool = image.open(true).unwrap();
+        let volume = pool.volume();
+        let other = volume.read("/d/other");
+        match number {
+            0 => assert_eq!(other.unwrap_err().errno(), libc::EUCLEAN),
+            _ => assert_eq!(other.unwrap(), [8; 9000]),
+        }
+    }
+    let image = crashed();
+    image.assert_reads(true);
+    image.assert_reads(false);
+}

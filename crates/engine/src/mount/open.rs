@@ -133,18 +133,13 @@ pub fn attach<M: Memories>(
     // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
     mark_open(&core, options.boot_id, pool_epoch)?;
     let saved = opened.was_clean && load_live_map(&core);
-    if !saved {
-        for slot in 0..geometry.thread_slots {
-            opened.records_applied += u64::from(journal::recover_slot(&core, slot)?);
-        }
-    }
-    check_root(&core)?;
     if saved {
+        check_root(&core)?;
         if !mapping.restore(&core) {
             mapping.rebuild(&core, &|_, _, _, _| Verdict::Keep)?;
         }
     } else {
-        opened.orphans_freed = recover::recover(&core, &*mapping, options.recovery_threads)?;
+        recover_all(&core, &*mapping, options.recovery_threads, &mut opened)?;
     }
     core.check_media()?;
     let root = core.load_cachelet(&core.op_begin(), ROOT_SLOT)?;
@@ -159,13 +154,44 @@ pub fn attach<M: Memories>(
     Ok((Arc::new(fs), opened))
 }
 
+/// Replays journals, scans, rebuilds the mapping's aids. Damage refuses the pool for writing; for reading
+/// it is taken as it is, and whatever is damaged says so when it is reached.
+fn recover_all<M: Memories>(
+    core: &Core<M>,
+    mapping: &dyn Mapping<M>,
+    threads: usize,
+    opened: &mut Opened,
+) -> Result<()> {
+    let replayed = (0..core.geometry.thread_slots).try_for_each(|slot| {
+        opened.records_applied += u64::from(journal::recover_slot(core, slot)?);
+        Ok(())
+    });
+    check_root(core)?;
+    match replayed.and_then(|()| recover::recover(core, threads)) {
+        Ok(recovery) => {
+            opened.orphans_freed = recovery.freed();
+            mapping.rebuild(core, &|id, logical, state, _| {
+                recovery.judge(id, logical, state)
+            })
+        }
+        Err(error @ Error::Damaged { .. }) if core.read_only => {
+            tracing::warn!(%error, "the pool is damaged; what can be read of it is shown");
+            mapping.rebuild(core, &|_, _, _, _| Verdict::Keep)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads the chunk table into the arena.
 fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
     for chunk in 0..core.geometry.meta_chunks {
         let word = ChunkWord(core.word(core.geometry.chunk_table_at + chunk * 8));
+        // Whoever only reads does without what lies in the chunk.
+        let unknown = core.read_only.then_some((ChunkKind::Free, 0));
         let (kind, _) = word
             .decode(chunk)
             .filter(|&(_, fs)| fs == 0)
+            .or(unknown)
             .ok_or(Error::damaged("chunk table word", Place::Chunk(chunk)))?;
         core.note_chunk(chunk, kind);
     }

@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 use crate::cachelet::check_inode;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
-use crate::mapping::{MapId, Mapping, Verdict};
+use crate::mapping::{MapId, Verdict};
 use crate::namespace::direct::{EntryBuffer, log_extents, scan_log};
 use crate::slots::Tally;
 
@@ -48,7 +48,8 @@ impl ChunkTally {
     }
 }
 
-struct Recovery<'a, M: Memories> {
+/// What the scan found out.
+pub(super) struct Recovery<'a, M: Memories> {
     core: &'a Core<M>,
     /// One tally for each chunk of inodes.
     tallies: HashMap<u64, ChunkTally>,
@@ -58,12 +59,8 @@ struct Recovery<'a, M: Memories> {
     freed: AtomicU64,
 }
 
-/// Recovers; gives how many inodes without names were freed.
-pub(super) fn recover<M: Memories>(
-    core: &Core<M>,
-    mapping: &dyn Mapping<M>,
-    threads: usize,
-) -> Result<u64> {
+/// Recovers names and inodes; the mapping is rebuilt by [`Recovery::judge`] after this.
+pub(super) fn recover<M: Memories>(core: &Core<M>, threads: usize) -> Result<Recovery<'_, M>> {
     let chunks: Vec<u64> = (0..core.geometry.meta_chunks)
         .filter(|&chunk| core.is_inode_slot((chunk * core.geometry.slots_per_chunk()).max(1)))
         .collect();
@@ -86,10 +83,7 @@ pub(super) fn recover<M: Memories>(
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.settle(ino, inode))?;
     core.pool.fence();
     core.set_total(Tally::Inodes, recovery.inodes.load(Ordering::Relaxed));
-    mapping.rebuild(core, &|id, logical, state, _| {
-        recovery.judge(id, logical, state)
-    })?;
-    Ok(recovery.freed.load(Ordering::Relaxed))
+    Ok(recovery)
 }
 
 impl<M: Memories> Recovery<'_, M> {
@@ -394,8 +388,13 @@ impl<M: Memories> Recovery<'_, M> {
             && MapRoot(root).get() == Some((0, id))
     }
 
+    /// How many inodes without names were freed.
+    pub(super) fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Relaxed)
+    }
+
     /// Whether a table entry is worth keeping: its file exists and reaches that far.
-    fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict {
+    pub(super) fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict {
         let core = self.core;
         let own = u64::from(id);
         let foreign = || {

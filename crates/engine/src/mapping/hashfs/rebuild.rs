@@ -84,7 +84,7 @@ impl HashFs {
                 core.pool.flush(self.line_at(line), LINE_BYTES);
                 freed = true;
             }
-            let free = self.sort_line(line, &words, &mut scan)?;
+            let free = self.sort_line(core, line, &words, &mut scan)?;
             let shift = line % RUN_BLOCKS * RUN_BLOCKS;
             bits |= u64::from(free) << shift;
             if shift == 56 || (line + 1) * RUN_BLOCKS == end {
@@ -99,7 +99,13 @@ impl HashFs {
     }
 
     /// Notes a line's displaced entries; gives the bits of its free ones.
-    fn sort_line(&self, line: u64, words: &[MapWord; 8], scan: &mut Scan) -> Result<u8> {
+    fn sort_line<M: Memories>(
+        &self,
+        core: &Core<M>,
+        line: u64,
+        words: &[MapWord; 8],
+        scan: &mut Scan,
+    ) -> Result<u8> {
         let mut free = 0u8;
         for (i, &word) in words.iter().enumerate() {
             let block = line * RUN_BLOCKS + i as u64;
@@ -112,7 +118,7 @@ impl HashFs {
                 .iter()
                 .any(|other| other.0 & MapWord::KEY_MASK == key)
             {
-                return Err(twice(block as u32));
+                twice(core, block as u32)?;
             }
             if self.run_of(word.id(), word.logical()).home != line {
                 scan.displaced.push(block as u32);
@@ -137,7 +143,7 @@ impl HashFs {
                 other != block && self.entry(core, other).0 & MapWord::KEY_MASK == key
             });
             if at_home || same.count() > 0 {
-                return Err(twice(block));
+                twice(core, block)?;
             }
         }
         Ok(())
@@ -152,11 +158,16 @@ fn is_to_free(judge: Judge<'_>, word: MapWord, block: u32) -> bool {
         || judge(word.id(), word.logical(), state, BlockNo(block)) == Verdict::Free
 }
 
-fn twice(block: u32) -> Error {
-    Error::damaged(
+/// Refuses a table in which `block` is the second of one block of a file. Whoever only reads finds one
+/// of the two.
+fn twice<M: Memories>(core: &Core<M>, block: u32) -> Result<()> {
+    if core.read_only {
+        return Ok(());
+    }
+    Err(Error::damaged(
         "two table entries of one block of a file",
         Place::Block(u64::from(block)),
-    )
+    ))
 }
 
 /// Runs `work` for each of `workers`, the only one on this thread.
