@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vellum_layout::FileKind;
 use vellum_media::Memories;
 
-use crate::cachelet::{Cachelet, flag};
+use crate::cachelet::{Cachelet, field};
 use crate::error::{Error, Result};
 use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
 use crate::namespace::{DirEntry, ListHint, NewInode, Removal, Rename};
@@ -50,7 +50,7 @@ impl<M: Memories> Fs<M> {
         if op.core.kind(dir) != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        if op.core.has_flag(dir, flag::UNLINKED) {
+        if op.core.get(dir, field::LINKS) == 0 {
             return Err(Error::NotFound);
         }
         op.core

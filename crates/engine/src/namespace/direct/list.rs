@@ -60,11 +60,8 @@ impl<M: Memories> Op<'_, M> {
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
         let core = self.core;
-        let mut tries = 0;
-        while core.get(dir, field::MOVING) != 0 {
-            // A listing before this one may have seen a part of a rename.
-            pause(&core.arena, &mut tries);
-        }
+        // A listing before this one may have seen a part of a rename.
+        self.await_moves(dir);
         let owner = core.ino(dir);
         let verify = !core.has_flag(dir, flag::INDEXED);
         let generation = core.get(dir, field::DEAD) >> 32;
@@ -101,6 +98,10 @@ impl<M: Memories> Op<'_, M> {
                     core.pool
                         .flush(core.geometry.slot_at(entry) + Entry::LIFE, 8);
                     saw_dead = true;
+                    // The rename that killed it wrote a word further on: this file has that name, or
+                    // this name another file, and one of both has to be given.
+                    self.await_moves(dir);
+                    line = Line::NONE;
                 } else if head.cookie > last {
                     let target = TargetWord(head.target);
                     let kind = target
@@ -143,6 +144,14 @@ impl<M: Memories> Op<'_, M> {
             core.pool.fence();
         }
         Ok(())
+    }
+
+    /// Waits until the stores of renames in `dir` are seen completely or not at all.
+    fn await_moves(&self, dir: Cachelet) {
+        let mut tries = 0;
+        while self.core.get(dir, field::MOVING) != 0 {
+            pause(&self.core.arena, &mut tries);
+        }
     }
 
     /// Reads the line of the log with the word at `at`. What it names will survive: a creation that

@@ -111,15 +111,16 @@ impl<M: Memories> Op<'_, M> {
         core.pool.store_through(life, LifeWord::dead(now).0);
         core.pool.fence();
         let left = self.lower_links(victim);
-        self.entry_died(dir, now, core.kind(victim));
+        let subdirectories = i64::from(core.kind(victim) == FileKind::Directory);
+        self.entry_died(dir, now, -subdirectories);
         self.index_remove(pair);
         self.name_gone(victim, left, now);
     }
 
-    /// Accounts for an entry of `dir` that was durably removed.
-    pub(crate) fn entry_died(&self, dir: Cachelet, now: i64, kind: FileKind) {
+    /// Accounts for an entry of `dir` that was durably removed, with which `subdirectories` came.
+    pub(crate) fn entry_died(&self, dir: Cachelet, now: i64, subdirectories: i64) {
         let core = self.core;
-        self.note_change(dir, now, -i64::from(kind == FileKind::Directory));
+        self.note_change(dir, now, subdirectories);
         self.leave_children(dir, CHILD_ONE);
         let dead = core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1) as u32 + 1;
         if u64::from(dead) >= RECYCLE_AT_LEAST.max(core.children(dir) / 4) {

@@ -265,9 +265,11 @@ impl<M: Memories> Op<'_, M> {
         // Lookups wait for both names until the old one is gone and the new one is there.
         core.index_release(new, value.with(ValueWord::RENAMING));
         self.carry_out(rename, &record);
-        let kind = core.kind(ends.source);
-        self.note_change(rename.to_dir, now, i64::from(kind == FileKind::Directory));
-        self.entry_died(rename.from_dir, now, kind);
+        let moved = self.moved_directories(rename, ends.source);
+        if rename.from_dir != rename.to_dir {
+            self.note_change(rename.to_dir, now, moved);
+        }
+        self.entry_died(rename.from_dir, now, -moved);
         self.index_remove(from);
         core.index_release(new, value.with(ValueWord::READABLE));
         Ok(true)
@@ -283,7 +285,6 @@ impl<M: Memories> Op<'_, M> {
         victim: Cachelet,
     ) -> Result<bool> {
         let core = self.core;
-        let kind = core.kind(ends.source);
         let victim_is_dir = core.kind(victim) == FileKind::Directory;
         if victim_is_dir {
             self.ensure_indexed(victim)?;
@@ -309,8 +310,9 @@ impl<M: Memories> Op<'_, M> {
         self.finish_moved(ends.source, now);
         self.carry_out(rename, &record);
         let left = self.lower_links(victim);
-        self.entry_died(rename.from_dir, now, kind);
-        self.entry_changed(rename.to_dir, now, kind, core.kind(victim));
+        let moved = self.moved_directories(rename, ends.source);
+        self.entry_died(rename.from_dir, now, -moved);
+        self.entry_changed(rename.to_dir, now, moved - i64::from(victim_is_dir));
         self.index_remove(from);
         let key = Key::new(core.ino(rename.to_dir), to.hash);
         let value = from.value.without(ValueWord::RENAMING);
@@ -364,9 +366,9 @@ impl<M: Memories> Op<'_, M> {
         self.finish_moved(source, now);
         self.finish_moved(target, now);
         self.carry_out(rename, &record);
-        let (source_kind, target_kind) = (core.kind(source), core.kind(target));
-        self.entry_changed(rename.from_dir, now, target_kind, source_kind);
-        self.entry_changed(rename.to_dir, now, source_kind, target_kind);
+        let moved = [source, target].map(|file| self.moved_directories(rename, file));
+        self.entry_changed(rename.from_dir, now, moved[1] - moved[0]);
+        self.entry_changed(rename.to_dir, now, moved[0] - moved[1]);
         let clear = |pair: Pair| pair.value.without(ValueWord::RENAMING);
         let first_word = EntryWord::new(
             Key::new(core.ino(rename.from_dir), from.hash),
@@ -381,13 +383,19 @@ impl<M: Memories> Op<'_, M> {
         Ok(true)
     }
 
-    /// Accounts for an entry of `dir` that came and one that went under the same name.
-    fn entry_changed(&self, dir: Cachelet, now: i64, came: FileKind, went: FileKind) {
+    /// How many directories (one or none) leave a directory for another with `file`.
+    fn moved_directories(&self, rename: &Rename<'_>, file: Cachelet) -> i64 {
+        let is_dir = self.core.kind(file) == FileKind::Directory;
+        i64::from(is_dir && rename.from_dir != rename.to_dir)
+    }
+
+    /// Accounts for an entry of `dir` that came and one that went under the same name, with which
+    /// `subdirectories` came.
+    fn entry_changed(&self, dir: Cachelet, now: i64, subdirectories: i64) {
         let core = self.core;
         core.arena
             .fetch_add(core.cachelet_at(dir, field::CHILDREN), CHILD_ONE);
-        self.note_change(dir, now, i64::from(came == FileKind::Directory));
-        self.entry_died(dir, now, went);
+        self.entry_died(dir, now, subdirectories);
     }
 
     /// Applies and retires a committed record. Listings that begin while its stores are under way
