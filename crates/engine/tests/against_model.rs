@@ -12,6 +12,8 @@ mod linear;
 mod listing;
 #[path = "against_model/random.rs"]
 mod random;
+#[path = "against_model/removed.rs"]
+mod removed;
 #[path = "against_model/sequences.rs"]
 mod sequences;
 #[path = "against_model/shuttled.rs"]

@@ -281,3 +281,68 @@ fn what_stays_is_listed_once_while_threads_change_the_directory() {
     fs.close().expect("nothing is open");
     check_open(&*fs, Soundness::Closed).unwrap();
 }
+
+/// Lists `dir` from `position` to the end.
+fn rest<M: Memories>(
+    fs: &Arc<Fs<M>>,
+    dir: &Node<M>,
+    after: u64,
+    mut position: ListPosition,
+) -> Vec<String> {
+    let mut names = Vec::new();
+    fs.list(dir, after, &mut position, &mut |entry| {
+        names.push(String::from_utf8_lossy(entry.name).into_owned());
+        true
+    })
+    .expect("the directory can be listed");
+    names
+}
+
+#[test]
+fn a_position_outlives_what_the_caches_know_of_its_directory() {
+    let fs = <Simulated as Kit>::make(&Shape::new(16 << 20, 2, 2048));
+    let (root, cred) = (fs.root(), Cred::root());
+    let find = || fs.find(&cred, &root, b"/d", true).expect("it is there");
+    let mut others = 0;
+    // Directories elsewhere, with so many names that all that is known of `/d` is forgotten.
+    let mut forget = || {
+        for _ in 0..40 {
+            others += 1;
+            let name = format!("other-{others}");
+            let other = fs
+                .mkdir(&cred, &root, name.as_bytes(), 0o755)
+                .expect("there is room");
+            for number in 0..100 {
+                make(&fs, &other, &format!("{number}")).expect("there is room");
+            }
+            drop(other);
+            fs.maintain().expect("nothing is damaged");
+        }
+    };
+    let dir = fs.mkdir(&cred, &root, b"d", 0o755).expect("there is room");
+    for number in 0..1200 {
+        make(&fs, &dir, &format!("{number}")).expect("there is room");
+    }
+    let (mut after, mut count, mut position) = (0, 0, ListPosition::default());
+    fs.list(&dir, 0, &mut position, &mut |entry| {
+        count += 1;
+        if count <= 700 {
+            after = entry.cookie;
+        }
+        count <= 700
+    })
+    .expect("the directory can be listed");
+    drop(dir);
+    forget();
+    let dir = find();
+    for number in (0..1200).filter(|number| number % 10 > 0) {
+        remove(&fs, &dir, &format!("{number}")).expect("the name exists");
+    }
+    fs.maintain().expect("nothing is damaged");
+    drop(dir);
+    forget();
+    let dir = find();
+    let expected: Vec<_> = (700..1200).step_by(10).map(|n| n.to_string()).collect();
+    assert_eq!(rest(&fs, &dir, after, ListPosition::default()), expected);
+    assert_eq!(rest(&fs, &dir, after, position), expected);
+}

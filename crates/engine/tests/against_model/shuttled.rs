@@ -1,15 +1,17 @@
 //! Memory every access of which lets another thread go first, for schedules that [`shuttle`] draws.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
 
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::scheduler::{PctScheduler, Schedule, Scheduler, Task, TaskId};
 use shuttle::sync::atomic::AtomicU64;
 use shuttle::{Config, FailurePersistence, Runner};
 use vellum::Result;
 use vellum::media::{HeapMemory, MediaKind, Memories, Memory, Persistent};
 
 use super::kit::Kit;
+use super::random::Random;
 
 /// Preemptions that the scheduler of probabilistic concurrency testing chooses.
 const PCT_DEPTH: usize = 3;
@@ -44,18 +46,59 @@ impl Kit for Shuttled {
     }
 }
 
-/// Runs `scenario` with numbers that count from `seed` << 32, under `count` schedules drawn at random and as many that
+/// Lets a thread go on for a while before it draws another: what goes wrong between two calls of one
+/// thread needs the others to stand still.
+struct Bursts {
+    seeds: Range<u64>,
+    random: Random,
+    /// How many steps a thread makes on average.
+    mean: u64,
+}
+
+impl Scheduler for Bursts {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        let seed = self.seeds.next()?;
+        self.random = Random::new(seed);
+        self.mean = 4 << (2 * self.random.below(4));
+        Some(Schedule::new(seed))
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        is_yielding: bool,
+    ) -> Option<TaskId> {
+        let is_current = |task: &&Task| Some(task.id()) == current;
+        if !is_yielding && self.random.below(self.mean) > 0 && runnable.iter().any(is_current) {
+            return current;
+        }
+        let others = runnable.iter().filter(|task| !is_current(task)).count();
+        let which = self.random.below(others.max(1) as u64) as usize;
+        let mut drawn = runnable
+            .iter()
+            .filter(|task| others == 0 || !is_current(task));
+        drawn.nth(which).map(|task| task.id())
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.random.next()
+    }
+}
+
+/// Runs `scenario` with numbers that count from `seed` << 32, under `count` schedules drawn in bursts and as many that
 /// probabilistic concurrency testing chooses.
 pub(crate) fn explore(count: u32, seed: u64, scenario: fn(u64)) {
-    let schedules = count as usize;
+    let first = seed << 32;
+    let bursts = Bursts {
+        seeds: first..first + u64::from(count),
+        random: Random::new(first),
+        mean: 1,
+    };
+    run(bursts, first, scenario);
     run(
-        RandomScheduler::new_from_seed(seed, schedules),
-        seed << 32,
-        scenario,
-    );
-    run(
-        PctScheduler::new_from_seed(seed, PCT_DEPTH, schedules),
-        seed << 32 | 1 << 31,
+        PctScheduler::new_from_seed(seed, PCT_DEPTH, count as usize),
+        first + u64::from(count),
         scenario,
     );
 }

@@ -13,19 +13,79 @@ const PLAIN: u32 = 0;
 const NO_REPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;
 
-/// Which calls there are, beside those on names.
+/// Kinds of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Also {
-    /// Listings.
-    Lists,
-    /// Link counts. They and listings agree with names, but not at once with each other.
-    Counts,
+enum Kind {
+    MakeFile,
+    MakeDirectory,
+    Unlink,
+    Rmdir,
+    Rename(u32),
+    Link,
+    Lookup,
+    List,
+    Count,
+}
+
+/// What the calls of a history are like. Few names and few kinds of calls meet more often.
+#[derive(Debug)]
+pub(super) struct Style {
+    /// How many of the names are used.
+    names: u64,
+    kinds: Vec<Kind>,
+}
+
+impl Style {
+    /// Everything there is; listings or link counts, which agree with names, but not at once with
+    /// each other.
+    pub(super) fn all(random: &mut Random) -> Self {
+        let look = [Kind::List, Kind::Count][random.below(2) as usize];
+        let kinds = vec![
+            Kind::MakeFile,
+            Kind::MakeDirectory,
+            Kind::Unlink,
+            Kind::Rmdir,
+            Kind::Rename(PLAIN),
+            Kind::Rename(PLAIN),
+            Kind::Rename(NO_REPLACE),
+            Kind::Rename(EXCHANGE),
+            Kind::Link,
+            Kind::Lookup,
+            look,
+        ];
+        Self {
+            names: NAMES.len() as u64,
+            kinds,
+        }
+    }
+
+    /// Looking on.
+    pub(super) fn looking(&self) -> Self {
+        let is_look = |kind: &Kind| matches!(kind, Kind::List | Kind::Count);
+        let look = self.kinds.iter().copied().find(is_look);
+        Self {
+            names: self.names,
+            kinds: vec![Kind::Lookup, look.unwrap_or(Kind::Lookup)],
+        }
+    }
+
+    /// Some of it.
+    pub(super) fn some(random: &mut Random) -> Self {
+        let mut style = Self::all(random);
+        style.names = 1 + random.below(style.names);
+        let left_out = random.below(style.kinds.len() as u64 - 2);
+        for _ in 0..left_out {
+            let which = random.below(style.kinds.len() as u64) as usize;
+            style.kinds.swap_remove(which);
+        }
+        style
+    }
 }
 
 /// One thread's view of a directory and of what it found there.
 pub(super) struct Caller<M: Kit> {
     pub(super) fs: Arc<Fs<M>>,
-    /// The directory first, then what was made or found in it.
+    /// The shared directory first, then what was made or found in it.
     pub(super) held: Vec<Node<M>>,
     pub(super) thread: usize,
     pub(super) clock: Arc<AtomicU64>,
@@ -39,13 +99,13 @@ pub(super) fn ident<M: Kit>(node: &Node<M>) -> Ident {
 impl<M: Kit> Caller<M> {
     pub(super) fn new(
         fs: &Arc<Fs<M>>,
-        dir: &Node<M>,
+        held: &[Node<M>],
         thread: usize,
         clock: &Arc<AtomicU64>,
     ) -> Self {
         Self {
             fs: Arc::clone(fs),
-            held: vec![dir.clone()],
+            held: held.to_vec(),
             thread,
             clock: Arc::clone(clock),
             events: Vec::new(),
@@ -192,20 +252,24 @@ impl<M: Kit> Caller<M> {
         }
     }
 
-    pub(super) fn random_call(&mut self, random: &mut Random, also: Also) {
-        let names = NAMES.len() as u64;
-        let (dir, name) = (self.some_dir(random), random.below(names) as usize);
-        let other = (self.some_dir(random), random.below(names) as usize);
+    pub(super) fn random_call(&mut self, random: &mut Random, style: &Style) {
+        let mut spot = || (self.some_dir(random), random.below(style.names) as usize);
+        let ((dir, name), mut other) = (spot(), spot());
+        if style.kinds.contains(&Kind::Count) {
+            // Link counts of two directories change one after the other.
+            other.0 = dir;
+        }
         let inode = random.below(self.held.len() as u64) as usize;
-        let flags = [PLAIN, PLAIN, PLAIN, NO_REPLACE, EXCHANGE, EXCHANGE][random.below(6) as usize];
-        match random.below(16) {
-            0..=3 => self.make(dir, name, random.below(3) == 0),
-            4..=6 => self.remove(dir, name, random.below(3) == 0),
-            7..=9 => self.rename((dir, name), other, flags),
-            10 | 11 => self.link(inode, other),
-            12 | 13 => self.lookup(dir, name),
-            _ if also == Also::Lists => self.list(dir),
-            _ => self.count(inode),
+        match style.kinds[random.below(style.kinds.len() as u64) as usize] {
+            Kind::MakeFile => self.make(dir, name, false),
+            Kind::MakeDirectory => self.make(dir, name, true),
+            Kind::Unlink => self.remove(dir, name, false),
+            Kind::Rmdir => self.remove(dir, name, true),
+            Kind::Rename(flags) => self.rename((dir, name), other, flags),
+            Kind::Link => self.link(inode, other),
+            Kind::Lookup => self.lookup(dir, name),
+            Kind::List => self.list(dir),
+            Kind::Count => self.count(inode),
         }
     }
 }

@@ -9,7 +9,9 @@ use vellum_model::{Cred, Errno, Ino, Model};
 /// The names that calls use, by number.
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// The thread that looks everything over in the end.
+/// Stands for the calls before all threads'.
+pub(super) const FIRST: usize = usize::MAX - 1;
+/// Stands for the calls after all threads'.
 pub(super) const LAST: usize = usize::MAX;
 
 /// An inode: number and generation.
@@ -87,7 +89,8 @@ impl fmt::Display for Event {
             end,
         } = self;
         match *thread {
-            LAST => write!(f, "end     ")?,
+            FIRST => write!(f, "before  ")?,
+            LAST => write!(f, "after   ")?,
             thread => write!(f, "thread {thread}")?,
         }
         write!(f, " {begin}..{end}: {call:?}: {outcome:?}")

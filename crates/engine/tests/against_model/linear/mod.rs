@@ -14,9 +14,9 @@ use vellum::{Cred, FileKind, Fs, Node};
 use super::kit::{Kit, Shape, Soundness, beside, check_open};
 use super::random::Random;
 use super::sequences::case_count;
-use super::shuttled::{Shuttled, explore};
-use caller::{Also, Caller, ident};
-use history::{Event, LAST, NAMES, State, is_linearizable};
+use super::shuttled::{Shuttled, explore, together};
+use caller::{Caller, Style, ident};
+use history::{Event, FIRST, LAST, NAMES, State, is_linearizable};
 
 /// A directory that some threads share, with their clock and what they called.
 struct Shared<M: Kit> {
@@ -24,6 +24,14 @@ struct Shared<M: Kit> {
     dir: Node<M>,
     clock: Arc<AtomicU64>,
     history: Mutex<Vec<Event>>,
+}
+
+/// What the threads of a round find.
+struct Round<M: Kit> {
+    style: Style,
+    /// What the first thread does, if it only looks on.
+    looking: Option<Style>,
+    held: Vec<Node<M>>,
 }
 
 impl<M: Kit> Shared<M> {
@@ -37,22 +45,54 @@ impl<M: Kit> Shared<M> {
         }
     }
 
+    fn caller(&self, held: &[Node<M>], thread: usize) -> Caller<M> {
+        Caller::new(&self.fs, held, thread, &self.clock)
+    }
+
+    fn note(&self, mut events: Vec<Event>) {
+        let mut history = self.history.lock().expect("no thread failed");
+        history.append(&mut events);
+    }
+
+    /// Makes something to begin with.
+    fn begin_round(&self, random: &mut Random) -> Round<M> {
+        let style = if random.below(4) == 0 {
+            Style::all(random)
+        } else {
+            Style::some(random)
+        };
+        let mut caller = self.caller(std::slice::from_ref(&self.dir), FIRST);
+        let everything = Style::all(random);
+        for _ in 0..random.below(6) {
+            caller.random_call(random, &everything);
+        }
+        self.note(std::mem::take(&mut caller.events));
+        let looking = (random.below(3) == 0).then(|| style.looking());
+        Round {
+            style,
+            looking,
+            held: caller.held,
+        }
+    }
+
     /// What one thread does.
-    fn call(&self, thread: usize, calls: usize, random: &mut Random, also: Also) {
-        let mut caller = Caller::new(&self.fs, &self.dir, thread, &self.clock);
-        for _ in 0..calls {
+    fn call(&self, round: &Round<M>, thread: usize, calls: u64, random: &mut Random) {
+        let mut caller = self.caller(&round.held, thread);
+        let looking = round.looking.as_ref().filter(|_| thread == 0);
+        let style = looking.unwrap_or(&round.style);
+        let calls = if looking.is_some() { 2 * calls } else { calls };
+        for _ in 0..1 + random.below(calls) {
             for _ in 0..random.below(200) {
                 std::hint::spin_loop();
             }
-            caller.random_call(random, also);
+            caller.random_call(random, style);
         }
-        let mut history = self.history.lock().expect("no thread failed");
-        history.append(&mut caller.events);
+        self.note(std::mem::take(&mut caller.events));
     }
 
     /// Looks everything over once more, when nobody changes it, judges, and removes it.
     fn end_round(&self, story: &str) {
-        let mut caller = Caller::new(&self.fs, &self.dir, LAST, &self.clock);
+        let mut caller = self.caller(std::slice::from_ref(&self.dir), LAST);
         let mut seen = 0;
         while seen < caller.held.len() {
             if caller.held[seen].kind() == FileKind::Directory {
@@ -114,7 +154,7 @@ impl Start {
 
 /// Runs rounds of `threads` threads with `calls` calls each, beside background work, and judges
 /// each round's history.
-fn rounds<M: Kit>(fs: &Arc<Fs<M>>, threads: usize, calls: usize, count: u32, seed: u64) {
+fn rounds<M: Kit>(fs: &Arc<Fs<M>>, threads: usize, calls: u64, count: u32, seed: u64) {
     let shared = Shared::new(fs);
     let mut random = Random::new(seed);
     let work = |stop: &AtomicBool| {
@@ -126,19 +166,20 @@ fn rounds<M: Kit>(fs: &Arc<Fs<M>>, threads: usize, calls: usize, count: u32, see
     };
     beside(work, || {
         for round in 0..count {
-            let also = [Also::Lists, Also::Counts][round as usize % 2];
+            let begun = shared.begin_round(&mut random);
             let start = Start {
                 missing: AtomicU64::new(threads as u64),
             };
             std::thread::scope(|scope| {
                 for thread in 0..threads {
-                    let (shared, start, seed) = (&shared, &start, random.next());
+                    let (shared, begun, start, seed) = (&shared, &begun, &start, random.next());
                     scope.spawn(move || {
                         start.wait();
-                        shared.call(thread, calls, &mut Random::new(seed), also);
+                        shared.call(begun, thread, calls, &mut Random::new(seed));
                     });
                 }
             });
+            drop(begun);
             shared.end_round(&format!("round {round}"));
         }
     });
@@ -204,7 +245,7 @@ fn three_threads_while_names_are_evicted() {
 }
 
 /// One history under a schedule of [`explore`].
-fn scheduled(seed: u64, threads: usize, calls: usize, is_crowded: bool) {
+fn scheduled(seed: u64, threads: usize, calls: u64, is_crowded: bool) {
     let cache_entries = if is_crowded { 64 } else { 1 << 20 };
     let fs = <Shuttled as Kit>::make(&Shape::new(1 << 20, 4, cache_entries));
     if is_crowded {
@@ -212,21 +253,24 @@ fn scheduled(seed: u64, threads: usize, calls: usize, is_crowded: bool) {
     }
     let shared = Arc::new(Shared::new(&fs));
     let mut random = Random::new(seed);
-    let also = [Also::Lists, Also::Counts][random.below(2) as usize];
+    let round = Arc::new(shared.begin_round(&mut random));
     let mut jobs: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for thread in 0..threads {
-        let (shared, seed) = (Arc::clone(&shared), random.next());
+        let (shared, round, seed) = (Arc::clone(&shared), Arc::clone(&round), random.next());
         jobs.push(Box::new(move || {
-            shared.call(thread, calls, &mut Random::new(seed), also);
+            shared.call(&round, thread, calls, &mut Random::new(seed));
         }));
     }
-    let background = Arc::clone(&fs);
-    jobs.push(Box::new(move || {
-        for _ in 0..2 {
-            background.maintain().expect("nothing is damaged");
-        }
-    }));
-    super::shuttled::together(jobs);
+    drop(round);
+    if is_crowded || random.below(4) == 0 {
+        let background = Arc::clone(&fs);
+        jobs.push(Box::new(move || {
+            for _ in 0..2 {
+                background.maintain().expect("nothing is damaged");
+            }
+        }));
+    }
+    together(jobs);
     shared.end_round(&format!("seed {seed}"));
     drop(shared);
     end(&fs);
@@ -234,15 +278,15 @@ fn scheduled(seed: u64, threads: usize, calls: usize, is_crowded: bool) {
 
 #[test]
 fn two_threads_under_schedules() {
-    explore(case_count(1000), 1, |seed| scheduled(seed, 2, 4, false));
+    explore(case_count(3000), 1, |seed| scheduled(seed, 2, 3, false));
 }
 
 #[test]
 fn three_threads_under_schedules() {
-    explore(case_count(1000), 2, |seed| scheduled(seed, 3, 3, false));
+    explore(case_count(3000), 2, |seed| scheduled(seed, 3, 2, false));
 }
 
 #[test]
 fn three_threads_under_schedules_while_names_are_evicted() {
-    explore(case_count(500), 3, |seed| scheduled(seed, 3, 3, true));
+    explore(case_count(1000), 3, |seed| scheduled(seed, 3, 3, true));
 }
