@@ -9,6 +9,8 @@ use vellum::{
     Clock, Cred, FormatOptions, Fs, ListPosition, MountOptions, OpenOptions, RenameFlags, attach,
     format,
 };
+use vellum_layout::{AidsHead, Superblock, checksum};
+use zerocopy::{FromBytes, IntoBytes};
 
 fn mount(image: Vec<u8>) -> vellum::Result<Arc<Fs<Simulated>>> {
     mount_as(image, false)
@@ -209,6 +211,30 @@ proptest! {
             if let Ok(fs) = mount_as(image.clone(), read_only) {
                 use_all(&fs);
             }
+        }
+    }
+
+    #[test]
+    fn aids_that_lie_under_a_sound_checksum_never_panic(
+        lies in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>()), 1..8),
+        used in prop::option::of(0u64..200),
+    ) {
+        let mut image = sample(true);
+        let superblock = Superblock::unseal(&image[..4096]).unwrap();
+        let plan = superblock.geometry().aids();
+        let at = plan.at as usize;
+        let head = AidsHead::read_from_bytes(&image[at..at + 64]).unwrap();
+        let body = at + 64..at + 64 + plan.body_words(head.displaced) as usize * 8;
+        for (index, value) in lies {
+            let word = body.start + index.index(body.len() / 8) * 8;
+            image[word..word + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        let check = checksum(&image[body]);
+        let epoch = head.epoch as u32;
+        let lie = AidsHead::new(epoch, used.unwrap_or(head.used), head.displaced, check);
+        image[at..at + 64].copy_from_slice(lie.as_bytes());
+        if let Ok(fs) = mount(image) {
+            use_all(&fs);
         }
     }
 }

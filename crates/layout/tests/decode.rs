@@ -206,6 +206,25 @@ proptest! {
     }
 
     #[test]
+    fn saved_aids(epoch: u32, used: u64, displaced: u64, check: u32, bit in 0usize..256, block: u32, last: bool) {
+        let head = AidsHead::new(epoch, used, displaced, check);
+        prop_assert!(head.is_sound(epoch));
+        prop_assert!(!head.is_sound(epoch ^ 1));
+        let mut bytes: [u8; 64] = zerocopy::transmute!(head);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let flipped: AidsHead = zerocopy::transmute!(bytes);
+        prop_assert!(!flipped.is_sound(epoch), "bit {bit}");
+        let link = ChainLink::new(block, last);
+        prop_assert_eq!((link.block(), link.is_last()), (block & 0x3FFF_FFFF, last));
+    }
+
+    #[test]
+    fn chains_are_chains(seed: u64, id: u32, run: u32, lines in 1u64..1 << 27) {
+        let plan = AidsPlan { at: 0, blocks: lines * RUN_BLOCKS };
+        prop_assert!(chain(seed, id, run, lines) < plan.chains());
+    }
+
+    #[test]
     fn home_lines_are_lines(seed: u64, id: u32, run: u32, lines in 1u64..1 << 27) {
         prop_assert!(home_line(seed, id, run, lines) < lines);
     }
