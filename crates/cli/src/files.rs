@@ -254,7 +254,7 @@ fn list(session: &Session, place: &Place, args: &Ls, heading: bool) -> Outcome<V
             .read_dir(&place.path)
             .map_err(|e| place.failed(&e))?;
         for entry in entries {
-            let name = entry.map_err(|e| place.failed(&e))?.name;
+            let name = entry.map_err(|e| place.failed(&e))?.name().to_owned();
             if args.all || !name.as_bytes().starts_with(b".") {
                 names.push(name.as_bytes().to_vec());
             }
@@ -578,7 +578,7 @@ fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Plac
         let entries: Vec<_> = entries.collect::<Result<_, _>>().map_err(at)?;
         stack.push((path.clone(), true));
         for entry in entries {
-            let below = path.join(&entry.name);
+            let below = path.join(entry.name());
             if entry.kind == FileKind::Directory {
                 stack.push((below, false));
             } else {

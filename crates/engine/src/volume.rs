@@ -1,12 +1,13 @@
 //! A file system as programs like to use it: by paths, with files that read, write and seek.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use smallvec::SmallVec;
 use vellum_layout::FileKind;
 use vellum_media::Real;
 
@@ -25,17 +26,27 @@ pub struct Volume {
     umask: u16,
 }
 
+/// Names of up to this many bytes are held in an [`Entry`] itself: most names are, and listing them
+/// allocates nothing.
+const NAME_IN_PLACE: usize = 24;
+
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name.
-    pub name: OsString,
+    name: SmallVec<[u8; NAME_IN_PLACE]>,
     /// The kind of file.
     pub kind: FileKind,
     /// Inode number.
     pub ino: u64,
     /// Cookie: a listing can go on after it.
     pub cookie: u64,
+}
+
+impl Entry {
+    /// The name.
+    pub fn name(&self) -> &OsStr {
+        OsStr::from_bytes(&self.name)
+    }
 }
 
 impl Volume {
@@ -351,9 +362,8 @@ impl Iterator for ReadDir {
                 if batch.len() == LIST_BATCH {
                     return false;
                 }
-                let name = OsString::from_vec(entry.name.to_vec());
                 batch.push(Entry {
-                    name,
+                    name: SmallVec::from_slice(entry.name),
                     kind: entry.kind,
                     ino: entry.ino,
                     cookie: entry.cookie,

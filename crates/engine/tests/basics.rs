@@ -24,7 +24,7 @@ fn files_keep_what_was_written() {
     let names: Vec<_> = volume
         .read_dir("/a")
         .unwrap()
-        .map(|entry| entry.unwrap().name)
+        .map(|entry| entry.unwrap().name().to_owned())
         .collect();
     assert_eq!(names, ["f", "g"]);
 }

@@ -51,7 +51,7 @@ use crate::slots::{Op, field};
 const LIMBO_MANY: u64 = 4096;
 
 /// Lines of data asked for before it is known where they are.
-const PREFETCH_LINES: u64 = 4;
+const PREFETCH_LINES: u64 = 16;
 
 /// The mapping of zone 0.
 #[derive(Debug)]

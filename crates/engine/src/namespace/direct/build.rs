@@ -2,7 +2,7 @@
 //! (DirectFS III-C: rebuilt lazily, a million entries in tens of milliseconds).
 
 use vellum_layout::{
-    ChunkKind, Entry, EntryHead, LifeWord, LogExtentHead, LogWord, TargetWord, name_hash,
+    ChunkKind, Entry, EntryHead, LifeWord, LogExtentHead, LogWord, NAME_MAX, TargetWord, name_hash,
 };
 use vellum_media::{Memories, Memory};
 
@@ -14,19 +14,15 @@ use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::slots::{Op, pause};
 
-/// An entry read from the pool, with a buffer for its name.
+/// An entry read from the pool, with its name. Aligned as an [`EntryHead`] is.
+#[repr(align(8))]
 pub(crate) struct EntryBuffer {
     bytes: [u8; 384],
-    head: EntryHead,
 }
 
 impl EntryBuffer {
     pub(crate) fn new() -> Self {
-        let head = zerocopy::FromZeros::new_zeroed();
-        Self {
-            bytes: [0; 384],
-            head,
-        }
+        Self { bytes: [0; 384] }
     }
 
     /// Reads the entry at metadata slot `entry`; fails if it is not a sound entry of `parent`.
@@ -42,16 +38,23 @@ impl EntryBuffer {
         if !Entry::is_sound(&self.bytes, generation) {
             return damaged("directory entry checksum");
         }
-        if self.head.flags != 0 || TargetWord(self.head.target).has_reserved() {
+        let head = self.head(entry)?;
+        if head.flags != 0 || TargetWord(head.target).has_reserved() {
             return damaged("directory entry of a later release");
         }
-        if self.head.name_hash != name_hash(core.seed, self.name()) {
+        if head.name_hash != name_hash(core.seed, self.name()) {
             return damaged("hash of a name");
         }
         if !is_name(self.name()) {
             return damaged("name that no file may have");
         }
-        Ok(&self.head)
+        self.head(entry)
+    }
+
+    fn head(&self, entry: u64) -> Result<&EntryHead> {
+        let head = zerocopy::FromBytes::ref_from_prefix(&self.bytes);
+        let damaged = || Error::damaged("directory entry", Place::Slot(entry));
+        Ok(head.map_err(|_| damaged())?.0)
     }
 
     /// The same without verifying the checksum: for entries whose checksum was verified when the
@@ -68,19 +71,16 @@ impl EntryBuffer {
             return Err(damaged("directory entry in a wrong chunk"));
         }
         core.pool.read(at, &mut self.bytes[..64]);
-        let Ok((head, _)) = zerocopy::FromBytes::read_from_prefix(&self.bytes) else {
-            return Err(damaged("directory entry"));
-        };
-        self.head = head;
-        let used = Entry::NAME as usize + usize::from(self.head.name_len);
-        if self.head.parent != parent
-            || self.head.name_len == 0
-            || self.head.name_len > 255
-            || TargetWord(self.head.target).kind().is_none()
+        let head = self.head(entry)?;
+        let used = Entry::NAME as usize + usize::from(head.name_len);
+        if head.parent != parent
+            || head.name_len == 0
+            || head.name_len > 255
+            || TargetWord(head.target).kind().is_none()
         {
             return Err(damaged("directory entry unsound"));
         }
-        let slots = Entry::slots_for(usize::from(self.head.name_len));
+        let slots = Entry::slots_for(usize::from(head.name_len));
         let slots_per_chunk = core.geometry.slots_per_chunk();
         if entry % slots_per_chunk + slots > slots_per_chunk {
             return Err(damaged("directory entry in two chunks"));
@@ -88,12 +88,16 @@ impl EntryBuffer {
         if used > 64 {
             core.pool.read(at + 64, &mut self.bytes[64..used]);
         }
-        Ok(&self.head)
+        self.head(entry)
     }
 
+    /// The name of the entry that was read last.
     pub(crate) fn name(&self) -> &[u8] {
         let start = Entry::NAME as usize;
-        &self.bytes[start..start + usize::from(self.head.name_len)]
+        let len = self
+            .head(0)
+            .map_or(0, |head| usize::from(head.name_len).min(NAME_MAX));
+        &self.bytes[start..start + len]
     }
 }
 

@@ -131,6 +131,11 @@ impl<M: Memories> Core<M> {
             && self.pool.bytes_equal(at + Entry::NAME, name)
     }
 
+    /// Asks the processor for the bucket of a name.
+    pub(crate) fn index_prefetch(&self, parent: u64, name_hash: u32) {
+        self.arena.prefetch(self.home(Key::new(parent, name_hash)));
+    }
+
     /// Finds the pair of a name, in whatever state it is.
     pub(crate) fn index_find(&self, parent: u64, name: &[u8], name_hash: u32) -> Option<Pair> {
         let key = Key::new(parent, name_hash);

@@ -88,12 +88,13 @@ impl<M: Memories> Op<'_, M> {
                     continue;
                 }
                 let head = if verify {
-                    *buffer.read(core, entry, owner)?
+                    buffer.read(core, entry, owner)?
                 } else {
-                    *buffer.read_unsealed(core, entry, owner)?
+                    buffer.read_unsealed(core, entry, owner)?
                 };
-                Cookies::of_word(&extent.head, index).check(entry, head.cookie, last_cookie)?;
-                last_cookie = head.cookie;
+                let (target, cookie) = (TargetWord(head.target), head.cookie);
+                Cookies::of_word(&extent.head, index).check(entry, cookie, last_cookie)?;
+                last_cookie = cookie;
                 if !LifeWord(head.life).is_alive() {
                     core.pool
                         .flush(core.geometry.slot_at(entry) + Entry::LIFE, 8);
@@ -102,22 +103,20 @@ impl<M: Memories> Op<'_, M> {
                     // this name another file, and one of both has to be given.
                     self.await_moves(dir);
                     line = Line::NONE;
-                } else if head.cookie > last {
-                    let target = TargetWord(head.target);
+                } else if cookie > last {
                     let kind = target
                         .kind()
-                        .ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
-                    let name = buffer.name();
+                        .ok_or_else(|| Error::damaged("entry kind", Place::Slot(entry)))?;
                     let given = DirEntry {
                         ino: target.ino(),
-                        cookie: head.cookie,
+                        cookie,
                         kind,
-                        name,
+                        name: buffer.name(),
                     };
                     if !each(given) {
                         break 'log;
                     }
-                    last = head.cookie;
+                    last = cookie;
                     resume = (extent.slot, index + 1);
                 }
                 index += 1;

@@ -48,6 +48,10 @@ impl<M: Memories> Op<'_, M> {
                 return Err(found.map_or(Error::NotFound, |_| error));
             }
         };
+        // Waiting for the second bucket overlaps waiting for the first.
+        let core = self.core;
+        core.index_prefetch(core.ino(rename.from_dir), from.hash);
+        core.index_prefetch(core.ino(rename.to_dir), to.hash);
         self.ensure_indexed(rename.from_dir)?;
         self.ensure_indexed(rename.to_dir)?;
         let mut tries = 0;
@@ -55,7 +59,7 @@ impl<M: Memories> Op<'_, M> {
             if self.try_rename(rename, from, to, allow)? {
                 return Ok(());
             }
-            pause(&self.core.arena, &mut tries);
+            pause(&core.arena, &mut tries);
         }
     }
 
@@ -460,12 +464,13 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// The inode moved has changed, too. Flushed; the record's next fence makes it durable.
+    /// The inode moved has changed, too. Past the cache; the record's next fence makes it durable.
     fn finish_moved(&self, moved: Cachelet, now: i64) {
         let core = self.core;
         core.arena
             .fetch_max(core.cachelet_at(moved, field::CTIME), now as u64);
-        core.write_back_times(moved);
+        let at = core.inode_at(moved) + Inode::CTIME;
+        core.pool.store_through(at, core.get(moved, field::CTIME));
     }
 
     /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing
