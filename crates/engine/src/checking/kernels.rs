@@ -284,6 +284,49 @@ fn a_pair_is_found_beside_others_that_come_and_go() {
 }
 
 #[test]
+fn a_pair_used_again_has_nothing_of_the_name_before() {
+    explore(2, Swaps::Plain, |stage| {
+        let place = |name: &str| {
+            let hash = name_hash(stage.core().seed, name.as_bytes());
+            stage
+                .core()
+                .index_find(1, name.as_bytes(), hash)
+                .unwrap()
+                .at
+        };
+        drop(stage.make("goes").unwrap());
+        let pair = place("goes");
+        // A name with the same home: it gets the pair that is free again.
+        stage.unlink("goes");
+        let comes = (0..).map(|i| format!("{i}")).find(|name| {
+            drop(stage.make(name).unwrap());
+            let same = place(name) == pair;
+            stage.unlink(name);
+            same
+        });
+        let comes = comes.unwrap();
+        let gone = stage.make("goes").unwrap().ino();
+        assert_eq!(place("goes"), pair);
+        let sought = comes.clone();
+        together!(
+            stage,
+            move |stage: Stage| {
+                stage.unlink("goes");
+                drop(stage.make(&comes).unwrap());
+            },
+            move |stage: Stage| {
+                if let Ok(node) = stage.find("goes") {
+                    assert_eq!(node.ino(), gone);
+                }
+                if let Ok(node) = stage.find(&sought) {
+                    assert_ne!(node.ino(), gone);
+                }
+            }
+        );
+    });
+}
+
+#[test]
 fn a_file_found_is_not_freed_under_the_finder() {
     for swaps in [Swaps::Plain, Swaps::Barriers] {
         explore(2, swaps, |stage| {
@@ -395,6 +438,25 @@ fn a_cachelet_found_by_number_is_not_evicted() {
             assert_eq!(found.cachelet, by_number.cachelet);
         });
     }
+}
+
+#[test]
+fn a_cachelet_that_a_name_gets_is_whole() {
+    explore(2, Swaps::Plain, |stage| {
+        let was = stage.make("n").unwrap();
+        let ino = was.ino();
+        drop((was, stage.make("m").unwrap()));
+        stage.fs.reclaim_now().unwrap();
+        stage.fs.reclaim_now().unwrap();
+        // The index knows the inode of the other name, too, and no cachelet of it.
+        assert!(stage.find("m").is_ok());
+        let find = move |stage: Stage| {
+            let root = stage.fs.root();
+            let attr = stage.fs.stat(&Cred::root(), &root, b"n", false).unwrap();
+            assert_eq!((attr.ino, attr.mode, attr.nlink), (ino, 0o644, 1));
+        };
+        together!(stage, find, find);
+    });
 }
 
 #[test]

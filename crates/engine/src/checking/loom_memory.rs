@@ -100,10 +100,10 @@ pub(crate) fn check(
             crate::slots::forget_hint();
             spawn(move || {
                 kernel(&known);
-                assert!(
-                    !known.learning.load(Ordering::Relaxed),
-                    "a shared word was met"
-                );
+                if known.learning.load(Ordering::Relaxed) {
+                    // Begins again, without a word about it.
+                    resume_unwind(Box::new("a shared word was met"));
+                }
             })
             .join()
             .unwrap();
