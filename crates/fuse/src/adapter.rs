@@ -308,6 +308,12 @@ impl fuser::Filesystem for Adapter {
         _flags: i32,
         reply: ReplyCreate,
     ) {
+        if !self.open_requests {
+            // The kernel makes a node and opens it by itself from now on, under the directory's lock
+            // and without asking whether the mode lets it: one request less, as nobody is told of
+            // the close.
+            return reply.error(Errno::ENOSYS);
+        }
         guard(|| {
             let (cred, name) = (caller(request), name.as_bytes());
             match self
