@@ -534,3 +534,20 @@ fn a_position_of_another_directory() {
     drop((dirs, top));
     close(&fs);
 }
+
+/// A rename once made names that no other operation makes.
+#[test]
+fn a_rename_to_an_impossible_name() {
+    let fs = new_volume();
+    let (cred, top) = (Cred::root(), fs.root());
+    fs.mkdir(&cred, &top, b"a", 0o755).expect("it is made");
+    fs.mkdir(&cred, &top, b"b", 0o755).expect("it is made");
+    for name in [&b"c/d"[..], b"c\0"] {
+        for flags in [RenameFlags::empty(), RenameFlags::NO_REPLACE] {
+            let renamed = fs.rename(&cred, &top, b"a", &top, name, flags);
+            assert!(matches!(renamed, Err(Error::Invalid(_))), "{renamed:?}");
+        }
+    }
+    drop(top);
+    close(&fs);
+}

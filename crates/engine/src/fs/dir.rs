@@ -322,6 +322,7 @@ impl<M: Memories> Fs<M> {
                 Error::Busy
             });
         }
+        check_bytes(to_name)?;
         let rename = Rename {
             from_dir: from_dir.cachelet,
             from_name,
@@ -420,9 +421,13 @@ fn check_new_name(name: &[u8]) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),
         b"." | b".." => Err(Error::Exists),
-        _ if name.contains(&b'/') || name.contains(&0) => {
-            Err(Error::Invalid("a name cannot contain `/` or a zero byte"))
-        }
-        _ => Ok(()),
+        _ => check_bytes(name),
     }
+}
+
+fn check_bytes(name: &[u8]) -> Result<()> {
+    if name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        return Err(Error::Invalid("a name cannot contain `/` or a zero byte"));
+    }
+    Ok(())
 }

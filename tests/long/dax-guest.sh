@@ -1,0 +1,92 @@
+#!/bin/busybox sh
+# What runs in the machine of dax-qemu.sh, as its first process. It says on the console what is done.
+
+export PATH=/bin
+/bin/busybox --install -s /bin
+mount -t devtmpfs dev /dev
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+exec </dev/null >/dev/ttyS0 2>&1
+
+fail() {
+    echo "FAILED: $*"
+    dmesg | tail -n 5
+    poweroff -f
+}
+
+value() { sed -n "s/.*vellum\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
+
+# What file N holds: 1 to 200 000 bytes, none of which another file has at that place.
+content() { seq "$1" 7919 200000000 | head -c $(($1 * 7001 % 200000 + 1)); }
+
+# Each round makes a file, replaces another and carries a tree in, and says so when all of that is done.
+work_from() {
+    local round="$1"
+    while true; do
+        content "$round" >/tmp/file
+        vellum put --media dax /tmp/file "$POOL:/file$round" || fail "put $round"
+        vellum put --media dax /tmp/file "$POOL:/last" || fail "put last $round"
+        vellum import --media dax -q /tree "$POOL:/tree$((round % 3))" --overwrite || fail "import $round"
+        echo "DONE $round"
+        round=$((round + 1))
+        # Every second file goes two rounds later.
+        [ $((round % 2)) = 0 ] || [ "$round" -lt 4 ] || vellum rm --media dax "$POOL:/file$((round - 3))" || fail "rm $round"
+    done
+}
+
+# Rounds 1 to N were done: what they made is there, what they removed is not.
+verify() {
+    local round=1
+    vellum check -q "$POOL" || fail "check says $?"
+    echo "check: no damage"
+    vellum info --media dax "$POOL" | grep -qi dax || fail "not dax after the crash"
+    while [ "$round" -le "$1" ]; do
+        if vellum get --media dax "$POOL:/file$round" - >/tmp/got 2>/tmp/error; then
+            content "$round" | cmp -s - /tmp/got || fail "file $round has other bytes"
+            # Removed before a later round was done.
+            [ $((round % 2)) = 1 ] || [ $((round + 2)) -ge "$1" ] || fail "file $round is back"
+        elif [ $((round % 2)) = 1 ] || [ $((round + 2)) -gt "$1" ]; then
+            fail "file $round is gone: $(cat /tmp/error)"
+        fi
+        round=$((round + 1))
+    done
+    vellum get --media dax "$POOL:/last" /tmp/got || fail "the last file"
+    content "$1" | cmp -s - /tmp/got || content "$(($1 + 1))" | cmp -s - /tmp/got || fail "the last file is of no round"
+    [ "$1" -lt 3 ] || {
+        rm -rf /tmp/out
+        vellum export --media dax -q "$POOL:/tree$((($1 - 1) % 3))" /tmp/out || fail "export"
+        diff -r /tree /tmp/out >/dev/null || fail "the tree that came out is another"
+    }
+    vellum check -q "$POOL" || fail "check after use says $?"
+}
+
+for module in $(cat /lib/modules/order); do
+    insmod "/lib/modules/$module" || echo "module $module: $?"
+done
+tries=0
+until [ -b /dev/pmem0 ]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 50 ] || fail "no /dev/pmem0"
+    sleep 0.2
+done
+mount -t ext4 -o dax /dev/pmem0 /mnt || fail "no mount with dax"
+POOL=/mnt/pool
+
+case "$(value phase)" in
+    make)
+        vellum mkfs "$POOL" --size 64M --media dax || fail mkfs
+        echo "medium: $(vellum info "$POOL" | grep -i -m 1 dax)"
+        vellum info "$POOL" | grep -qi dax || fail "info does not say dax"
+        work_from 1
+        ;;
+    again)
+        verify "$(value done)"
+        work_from "$(($(value done) + 1))"
+        ;;
+    verify)
+        verify "$(value done)"
+        umount /mnt
+        echo VERIFIED
+        poweroff -f
+        ;;
+esac
