@@ -525,31 +525,32 @@ fn a_block_is_claimed_once() {
 #[test]
 fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
     explore(5, Swaps::Plain, |stage| {
-        let [full, stays, goes, comes] = stage.neighbours();
+        // Blocks 0 and 1 of a file are on the same chain; another is displaced from the same line.
+        let [full, file, comes] = stage.neighbours();
         {
             let op = stage.core().op_begin();
             for logical in 0..8 {
                 stage.claim(&op, full, logical);
             }
-            for id in [stays, goes] {
-                stage.claim(&op, id, 0);
+            for logical in [0, 1] {
+                stage.claim(&op, file, logical);
             }
         }
         together!(
             stage,
             move |stage: Stage| {
                 let op = stage.core().op_begin();
-                assert_eq!(stage.data(&op, stays, 0), Some(u64::from(stays)));
+                assert_eq!(stage.data(&op, file, 0), Some(u64::from(file)));
             },
             move |stage: Stage| {
                 let op = stage.core().op_begin();
-                stage.fs.mapping.release(&op, goes, 0, 8, 1);
+                stage.fs.mapping.release(&op, file, 1, 2, 2);
                 stage.claim(&op, comes, 0);
             }
         );
         let op = stage.core().op_begin();
         assert_eq!(stage.data(&op, comes, 0), Some(u64::from(comes)));
-        assert_eq!(stage.data(&op, goes, 0), None);
+        assert_eq!(stage.data(&op, file, 1), None);
     });
 }
 
