@@ -7,8 +7,6 @@ use crate::Result;
 use crate::order::{LISTED, Numbers, names, shuffled_names};
 use crate::side::{BLOCK, For, Side};
 
-/// Passes over a directory in a warm round, so that a round isn't too short to be timed.
-const PASSES: usize = 5;
 /// Bytes written at once while the large file is made.
 const FILL_BYTES: usize = 1 << 20;
 
@@ -68,13 +66,10 @@ impl Workload for Stat {
 
     fn round<S: Side>(&self, side: &S, laps: &mut Laps) -> Result<()> {
         let dir = side.dir(self.from)?;
-        let passes = laps.passes(PASSES);
         let mut sum: u64 = 0;
-        laps.time(side, 0, passes * self.paths.len(), || {
-            for _ in 0..passes {
-                for path in &self.paths {
-                    sum = sum.wrapping_add(side.stat(&dir, path)?);
-                }
+        let visits = laps.time_visits(side, 0, self.paths.len(), || {
+            for path in &self.paths {
+                sum = sum.wrapping_add(side.stat(&dir, path)?);
             }
             Ok(())
         })?;
@@ -83,7 +78,7 @@ impl Workload for Stat {
             expected = expected.wrapping_add(side.stat(&dir, path)?);
             side.expect("size of an empty file", side.size(&dir, path)?, 0)?;
         }
-        let expected = expected.wrapping_mul(passes as u64);
+        let expected = expected.wrapping_mul(visits as u64);
         side.expect("sum of inode numbers", sum, expected)
     }
 
@@ -118,15 +113,12 @@ impl Workload for OpenClose {
 
     fn round<S: Side>(&self, side: &S, laps: &mut Laps) -> Result<()> {
         let dir = side.dir("open")?;
-        let passes = laps.passes(PASSES);
-        laps.time(side, 0, passes * self.shuffled.len(), || {
-            for _ in 0..passes {
-                for name in &self.shuffled {
-                    side.open_close(&dir, name)?;
-                }
-            }
-            Ok(())
+        laps.time_visits(side, 0, self.shuffled.len(), || {
+            self.shuffled
+                .iter()
+                .try_for_each(|name| side.open_close(&dir, name))
         })
+        .map(|_| ())
     }
 
     fn has_first_access(&self) -> bool {
@@ -163,24 +155,20 @@ impl Workload for List {
 
     fn round<S: Side>(&self, side: &S, laps: &mut Laps) -> Result<()> {
         let dir = side.dir(LISTED)?;
-        let passes = laps.passes(2 * PASSES);
-        let ops = passes * self.names.len();
+        let files = self.names.len();
         let mut found = 0;
-        laps.time(side, 0, ops, || {
-            for _ in 0..passes {
-                found += side.list(&dir)?;
-            }
+        let visits = laps.time_visits(side, 0, files, || {
+            found += side.list(&dir)?;
             Ok(())
         })?;
-        side.expect("entries listed", found, ops as u64)?;
+        side.expect("entries listed", found, (visits * files) as u64)?;
         found = 0;
-        laps.time(side, 1, ops, || {
-            for _ in 0..passes {
-                found += side.list_owned(&dir)?;
-            }
+        let visits = laps.time_visits(side, 1, files, || {
+            found += side.list_owned(&dir)?;
             Ok(())
         })?;
-        side.expect("entries listed with names of their own", found, ops as u64)
+        let expected = (visits * files) as u64;
+        side.expect("entries listed with names of their own", found, expected)
     }
 
     fn has_first_access(&self) -> bool {

@@ -97,6 +97,9 @@ pub(crate) struct Lap {
     pub(crate) counts: Counts,
 }
 
+/// Visits that are timed in a round, so that it isn't too short.
+pub(crate) const VISITS: usize = 5;
+
 /// The laps of one side in one round.
 #[derive(Debug)]
 pub(crate) struct Laps {
@@ -120,8 +123,27 @@ impl Laps {
     }
 
     /// How often to visit everything: once if it is to be for the first time.
-    pub(crate) fn passes(&self, warm: usize) -> usize {
+    fn passes(&self, warm: usize) -> usize {
         if self.is_first_access { 1 } else { warm }
+    }
+
+    /// Times visits of `ops` operations each by one thread. Visits for the first time are one visit;
+    /// else a visit that is not timed comes first, because the other sides' turns have driven what
+    /// this side keeps out of the processor's caches. Gives how many visits there were.
+    pub(crate) fn time_visits<S: Side>(
+        &mut self,
+        side: &S,
+        part: usize,
+        ops: usize,
+        mut visit: impl FnMut() -> Result<()>,
+    ) -> Result<usize> {
+        let timed = self.passes(VISITS);
+        let untimed = usize::from(!self.is_first_access);
+        (0..untimed).try_for_each(|_| visit())?;
+        self.time(side, part, timed * ops, || {
+            (0..timed).try_for_each(|_| visit())
+        })?;
+        Ok(untimed + timed)
     }
 
     /// Times `ops` operations of one thread.
