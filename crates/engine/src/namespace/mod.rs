@@ -85,6 +85,8 @@ pub(crate) struct ListHint {
     pub(crate) index: u64,
     /// Cookie after which the hint continues.
     pub(crate) cookie: u64,
+    /// Every entry before it was verified on the way.
+    pub(crate) verified: bool,
 }
 
 /// A design of namespace.

@@ -63,7 +63,9 @@ impl<M: Memories> Op<'_, M> {
         // A listing before this one may have seen a part of a rename.
         self.await_moves(dir);
         let owner = core.ino(dir);
-        let verify = !core.has_flag(dir, flag::INDEXED);
+        // Once a mount, by the first complete listing or when the index is built.
+        let verify = core.get(dir, field::FLAGS) & (flag::INDEXED | flag::VERIFIED) == 0;
+        let verifies_all = verify && (after == 0 || hint.cookie == after && hint.verified);
         let generation = core.get(dir, field::DEAD) >> 32;
         let Some((mut extent, mut index)) = self.list_start(dir, after, hint, generation)? else {
             return Ok(());
@@ -73,7 +75,7 @@ impl<M: Memories> Op<'_, M> {
         // Right behind the last entry that was given, and no further: words beyond that name
         // nothing now may do so when the listing goes on.
         let mut resume = (extent.slot, index);
-        let (mut last_cookie, mut extents) = (0, 0);
+        let (mut last_cookie, mut extents, mut ended) = (0, 0, true);
         'log: loop {
             let words = extent.head.kind().words();
             while index < words {
@@ -114,6 +116,7 @@ impl<M: Memories> Op<'_, M> {
                         name: buffer.name(),
                     };
                     if !each(given) {
+                        ended = false;
                         break 'log;
                     }
                     last = cookie;
@@ -137,7 +140,11 @@ impl<M: Memories> Op<'_, M> {
             extent: resume.0,
             index: resume.1,
             cookie: last,
+            verified: verifies_all,
         };
+        if verifies_all && ended {
+            core.raise_flag(dir, flag::VERIFIED);
+        }
         if saw_dead {
             // Absence was reported on the strength of these words.
             core.pool.fence();
