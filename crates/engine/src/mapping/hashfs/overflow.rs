@@ -58,6 +58,12 @@ impl Overflow {
         self.links + u64::from(block) * 8
     }
 
+    /// The most blocks that a chain can have. Walks end there: aids that somebody forged on the pool
+    /// may make a chain run in a circle.
+    fn blocks(&self) -> u64 {
+        (self.end - self.links) / 8
+    }
+
     /// The blocks on the chain of a run's `hash`, the latest first. The caller is in an operation.
     pub(super) fn chain<'a, A: Memory>(
         &'a self,
@@ -65,7 +71,7 @@ impl Overflow {
         hash: u64,
     ) -> impl Iterator<Item = u32> + 'a {
         let mut next = arena.load(self.head_at(hash), Ordering::Acquire) & BLOCK_MASK;
-        std::iter::from_fn(move || {
+        (0..self.blocks()).map_while(move |_| {
             let block = (next as u32).checked_sub(1)?;
             next = arena.load(self.link_at(block), Ordering::Acquire) & BLOCK_MASK;
             Some(block)
@@ -98,15 +104,18 @@ impl Overflow {
         let mut first = self.lock(arena, head_at, holder);
         let after = arena.load(self.link_at(block), Ordering::Acquire) & BLOCK_MASK;
         let mut link_at = None;
-        let mut here = first;
-        while here != 0 && here != u64::from(block) + 1 {
+        let (mut here, wanted) = (first, u64::from(block) + 1);
+        for _ in 0..self.blocks() {
+            if here == 0 || here == wanted {
+                break;
+            }
             count::probe();
             let at = self.link_at(here as u32 - 1);
             link_at = Some(at);
             here = arena.load(at, Ordering::Acquire) & BLOCK_MASK;
         }
         match link_at {
-            _ if here == 0 => {}
+            _ if here != wanted => {}
             None => first = after,
             Some(at) => arena.store(at, after, Ordering::Release),
         }
@@ -205,6 +214,18 @@ mod tests {
         overflow.unlink(&arena, 1, 3, 4);
         assert_eq!(on_chain(&overflow, &arena, 3), [0; 0]);
         assert_eq!(arena.damaged(), None);
+    }
+
+    #[test]
+    fn walks_end_on_a_chain_that_runs_in_a_circle() {
+        let (overflow, arena) = index();
+        for block in [4, 0, 4] {
+            overflow.link(&arena, 1, 3, block);
+        }
+        let walked = on_chain(&overflow, &arena, 3);
+        assert_eq!(walked.len() as u64, overflow.blocks());
+        overflow.unlink(&arena, 1, 3, 99);
+        assert_eq!(on_chain(&overflow, &arena, 3), walked);
     }
 
     #[test]
