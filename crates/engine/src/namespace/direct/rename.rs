@@ -464,13 +464,19 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// The inode moved has changed, too. Past the cache; the record's next fence makes it durable.
+    /// The inode moved has changed, too; the record's next fence makes that durable.
     fn finish_moved(&self, moved: Cachelet, now: i64) {
         let core = self.core;
         core.arena
             .fetch_max(core.cachelet_at(moved, field::CTIME), now as u64);
-        let at = core.inode_at(moved) + Inode::CTIME;
-        core.pool.store_through(at, core.get(moved, field::CTIME));
+        if core.kind(moved) == FileKind::Directory {
+            // Its modification time goes along: recovery takes no entry's time for one of a change
+            // that this change time covers.
+            core.write_back_times(moved);
+        } else {
+            let at = core.inode_at(moved) + Inode::CTIME;
+            core.pool.store_through(at, core.get(moved, field::CTIME));
+        }
     }
 
     /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing
