@@ -50,6 +50,22 @@ impl Extent {
     }
 }
 
+/// A listing under way.
+struct Listing {
+    dir: Cachelet,
+    /// Whether entries are verified on the way.
+    verify: bool,
+    line: Line,
+    /// Cookie of the last entry given.
+    last: u64,
+    /// Cookie of the last entry met.
+    last_cookie: u64,
+    /// Extent and word right behind the last entry that was given, and no further: words beyond that
+    /// name nothing now may do so when the listing goes on.
+    resume: (u64, u64),
+    saw_dead: bool,
+}
+
 impl<M: Memories> Op<'_, M> {
     /// Lists entries with cookies above `after`; stops before the entry that `each` does not take.
     pub(crate) fn list(
@@ -70,86 +86,107 @@ impl<M: Memories> Op<'_, M> {
         let Some((mut extent, mut index)) = self.list_start(dir, after, hint, generation)? else {
             return Ok(());
         };
-        let (mut buffer, mut line) = (EntryBuffer::new(), Line::NONE);
-        let (mut last, mut saw_dead) = (after, false);
-        // Right behind the last entry that was given, and no further: words beyond that name
-        // nothing now may do so when the listing goes on.
-        let mut resume = (extent.slot, index);
-        let (mut last_cookie, mut extents, mut ended) = (0, 0, true);
-        'log: loop {
-            let words = extent.head.kind().words();
-            while index < words {
-                let at = extent.words_at + 8 * index;
-                let Some(word) = line.word(at) else {
-                    line = self.durable_line(dir, at, &extent);
-                    continue;
-                };
-                let entry = word.entry();
-                if entry == 0 {
-                    index += 1;
-                    continue;
-                }
-                let head = if verify {
-                    buffer.read(core, entry, owner)?
-                } else {
-                    buffer.read_unsealed(core, entry, owner)?
-                };
-                let (target, cookie) = (TargetWord(head.target), head.cookie);
-                Cookies::of_word(&extent.head, index).check(entry, cookie, last_cookie)?;
-                last_cookie = cookie;
-                if !LifeWord(head.life).is_alive() {
-                    core.pool
-                        .flush(core.geometry.slot_at(entry) + Entry::LIFE, 8);
-                    saw_dead = true;
-                    // The rename that killed it wrote a word further on: this file has that name, or
-                    // this name another file, and one of both has to be given.
-                    self.await_moves(dir);
-                    line = Line::NONE;
-                } else if cookie > last {
-                    let kind = target
-                        .kind()
-                        .ok_or_else(|| Error::damaged("entry kind", Place::Slot(entry)))?;
-                    let given = DirEntry {
-                        ino: target.ino(),
-                        cookie,
-                        kind,
-                        name: buffer.name(),
-                    };
-                    if !each(given) {
-                        ended = false;
-                        break 'log;
-                    }
-                    last = cookie;
-                    resume = (extent.slot, index + 1);
-                }
-                index += 1;
-            }
-            let next = core.word(core.geometry.slot_at(extent.slot) + LogExtentHead::NEXT);
-            if next == 0 {
-                break;
-            }
+        let mut listing = Listing {
+            dir,
+            verify,
+            line: Line::NONE,
+            last: after,
+            last_cookie: 0,
+            resume: (extent.slot, index),
+            saw_dead: false,
+        };
+        let mut extents = 0;
+        let mut goes_on = self.list_extent(&mut listing, &extent, index, each)?;
+        while goes_on && let Some(next) = self.extent_after(&extent, owner)? {
             extents += 1;
             if extents > core.geometry.meta_slots() {
                 return Err(runs_in_a_circle(owner));
             }
-            extent = Extent::load(core, next, owner)?;
-            index = 0;
+            (extent, index) = (next, 0);
+            goes_on = self.list_extent(&mut listing, &extent, index, each)?;
         }
         *hint = ListHint {
             generation,
-            extent: resume.0,
-            index: resume.1,
-            cookie: last,
+            extent: listing.resume.0,
+            index: listing.resume.1,
+            cookie: listing.last,
             verified: verifies_all,
         };
-        if verifies_all && ended {
+        if verifies_all && goes_on {
             core.raise_flag(dir, flag::VERIFIED);
         }
-        if saw_dead {
+        if listing.saw_dead {
             // Absence was reported on the strength of these words.
             core.pool.fence();
         }
         Ok(())
+    }
+
+    fn extent_after(&self, extent: &Extent, owner: u64) -> Result<Option<Extent>> {
+        let at = self.core.geometry.slot_at(extent.slot) + LogExtentHead::NEXT;
+        match self.core.word(at) {
+            0 => Ok(None),
+            next => Extent::load(self.core, next, owner).map(Some),
+        }
+    }
+
+    /// Lists what the words of `extent` from `index` on name; `false`: `each` took no more.
+    fn list_extent(
+        &self,
+        listing: &mut Listing,
+        extent: &Extent,
+        mut index: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<bool> {
+        let core = self.core;
+        let (dir, owner) = (listing.dir, core.ino(listing.dir));
+        let mut buffer = EntryBuffer::new();
+        while index < extent.head.kind().words() {
+            let at = extent.words_at + 8 * index;
+            let Some(word) = listing.line.word(at) else {
+                listing.line = self.durable_line(dir, at, extent);
+                continue;
+            };
+            let entry = word.entry();
+            if entry == 0 {
+                index += 1;
+                continue;
+            }
+            let head = if listing.verify {
+                buffer.read(core, entry, owner)?
+            } else {
+                buffer.read_unsealed(core, entry, owner)?
+            };
+            let (target, cookie) = (TargetWord(head.target), head.cookie);
+            Cookies::of_word(&extent.head, index).check(entry, cookie, listing.last_cookie)?;
+            listing.last_cookie = cookie;
+            if !LifeWord(head.life).is_alive() {
+                let life = core.geometry.slot_at(entry) + Entry::LIFE;
+                core.pool.flush(life, 8);
+                listing.saw_dead = true;
+                // The rename that killed it wrote a word further on: this file has that name, or
+                // this name another file, and one of both has to be given.
+                self.await_moves(dir);
+                listing.line = Line::NONE;
+            } else if cookie > listing.last {
+                let kind = target
+                    .kind()
+                    .ok_or_else(|| Error::damaged("entry kind", Place::Slot(entry)))?;
+                let given = DirEntry {
+                    ino: target.ino(),
+                    cookie,
+                    kind,
+                    name: buffer.name(),
+                };
+                if !each(given) {
+                    return Ok(false);
+                }
+                listing.last = cookie;
+                listing.resume = (extent.slot, index + 1);
+            }
+            index += 1;
+        }
+        Ok(true)
     }
 
     /// Waits until the stores of renames in `dir` are seen completely or not at all.
