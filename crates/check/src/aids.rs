@@ -161,7 +161,7 @@ fn judge_chains(
     if !ended || chain.is_some() {
         damage(format_args!("the chains do not fit the chain map"));
     }
-    if let Some((block, chain)) = expected.iter().next() {
+    if let Some((block, chain)) = expected.iter().min() {
         damage(format_args!("block {block} is missing on chain {chain}"));
     }
 }
