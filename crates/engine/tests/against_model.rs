@@ -16,6 +16,8 @@ mod random;
 mod removed;
 #[path = "against_model/sequences.rs"]
 mod sequences;
+#[path = "../src/checking/shuttle_memory.rs"]
+mod shuttle_memory;
 #[path = "against_model/shuttled.rs"]
 mod shuttled;
 #[path = "against_model/subject.rs"]

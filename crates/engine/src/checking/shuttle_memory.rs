@@ -1,14 +1,25 @@
-//! Memory every access of which lets another thread go first.
+//! Memory every access of which lets another thread go first, for schedules that [`shuttle`] draws. The unit tests and
+//! those against the model share it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
 use shuttle::sync::atomic::AtomicU64;
 use vellum_media::{HeapMemory, MediaKind, Memories, Memory, Persistent};
 
+thread_local! {
+    /// Whether accesses let others go first. All threads of a schedule run on one of the system.
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on accesses are points of scheduling, or are none.
+pub(super) fn arm(armed: bool) {
+    ARMED.set(armed);
+}
+
 /// Memory for [`shuttle`]: sequentially consistent, scheduled before each access once it is armed.
 pub(super) struct ShuttleMemory {
     heap: HeapMemory,
-    armed: AtomicBool,
     point: AtomicU64,
 }
 
@@ -21,23 +32,17 @@ impl Memories for Shuttled {
 }
 
 impl ShuttleMemory {
-    /// Zeroed memory that is not yet armed.
+    /// Zeroed memory.
     pub(super) fn new(len: u64) -> Self {
         Self {
             heap: HeapMemory::new(len),
-            armed: AtomicBool::new(false),
             point: AtomicU64::new(0),
         }
     }
 
-    /// From now on accesses are points of scheduling.
-    pub(super) fn arm(&self, armed: bool) {
-        self.armed.store(armed, Ordering::Relaxed);
-    }
-
-    /// The memory behind.
+    /// The memory behind, after others may have gone on.
     fn at_point(&self) -> &HeapMemory {
-        if self.armed.load(Ordering::Relaxed) {
+        if ARMED.get() {
             self.point.load(Ordering::SeqCst);
         }
         &self.heap
@@ -107,7 +112,7 @@ impl Memory for ShuttleMemory {
     fn prefetch(&self, _at: u64) {}
 
     fn relax(&self, tries: u32) {
-        if self.armed.load(Ordering::Relaxed) {
+        if ARMED.get() {
             shuttle::thread::yield_now();
         } else {
             assert!(tries < 1000, "nobody is left that could end this wait");

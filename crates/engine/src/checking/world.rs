@@ -8,7 +8,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
 use vellum_layout::FileKind;
 
-use super::shuttle_memory::{ShuttleMemory, Shuttled};
+use super::shuttle_memory::{ShuttleMemory, Shuttled, arm};
 use crate::cachelet::{Cachelet, field};
 use crate::core::header;
 use crate::fs::{Cred, Fs, ListPosition, Node, RenameFlags};
@@ -54,6 +54,7 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn(World)) {
     config.failure_persistence = shuttle::FailurePersistence::Print;
     config.stack_size = 1 << 20;
     Runner::new(scheduler, config).run(move || {
+        arm(false);
         slots::forget_hint();
         let world = World::new();
         scenario(world.clone());
@@ -93,18 +94,12 @@ impl World {
         Self { fs }
     }
 
-    /// From now on other threads may go first at every access.
-    fn arm(&self, armed: bool) {
-        self.fs.core.pool.arm(armed);
-        self.fs.core.arena.arm(armed);
-    }
-
     /// Runs jobs beside each other; gives what they gave.
     pub(super) fn together<T: Send + 'static>(
         &self,
         jobs: Vec<Box<dyn FnOnce(World) -> T + Send>>,
     ) -> Vec<T> {
-        self.arm(true);
+        arm(true);
         let spawn = |job: Box<dyn FnOnce(World) -> T + Send>| {
             let world = self.clone();
             shuttle::thread::spawn(move || job(world))
@@ -114,7 +109,7 @@ impl World {
             .into_iter()
             .map(|thread| thread.join().unwrap())
             .collect();
-        self.arm(false);
+        arm(false);
         given
     }
 

@@ -45,6 +45,22 @@ struct Undo<'o, 'a, M: Memories> {
     written: Option<Cachelet>,
 }
 
+impl<'o, 'a, M: Memories> Undo<'o, 'a, M> {
+    /// Counts a creation in `dir` in, with nothing taken for it yet.
+    fn begin(op: &'o Op<'a, M>, dir: Cachelet) -> Result<Self> {
+        op.enter_children(dir, CHILD_ONE + MAKING_ONE)?;
+        Ok(Self {
+            op,
+            dir,
+            inode: None,
+            text: None,
+            entry: None,
+            cachelet: None,
+            written: None,
+        })
+    }
+}
+
 impl<M: Memories> Drop for Undo<'_, '_, M> {
     fn drop(&mut self) {
         let core = self.op.core;
@@ -83,16 +99,7 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<Cachelet> {
         let core = self.core;
         let token = self.wait_absent(dir, name)?;
-        self.enter_children(dir, CHILD_ONE + MAKING_ONE)?;
-        let mut undo = Undo {
-            op: self,
-            dir,
-            inode: None,
-            text: None,
-            entry: None,
-            cachelet: None,
-            written: None,
-        };
+        let mut undo = Undo::begin(self, dir)?;
         let cachelet = core.take_cachelet(self)?;
         undo.cachelet = Some(cachelet);
         let ino = self.alloc(ChunkKind::Inodes, 1)?;
@@ -336,16 +343,7 @@ impl<M: Memories> Op<'_, M> {
     pub(crate) fn link(&self, dir: Cachelet, name: Name<'_>, target: Cachelet) -> Result<()> {
         let core = self.core;
         let token = self.wait_absent(dir, name)?;
-        self.enter_children(dir, CHILD_ONE + MAKING_ONE)?;
-        let mut undo = Undo {
-            op: self,
-            dir,
-            inode: None,
-            text: None,
-            entry: None,
-            cachelet: None,
-            written: None,
-        };
+        let mut undo = Undo::begin(self, dir)?;
         let identity = core.identity(target);
         let kind = core.kind(target);
         let now = self.change_time(dir);
