@@ -1,19 +1,45 @@
-//! What recovery may show: the tree before the step that was under way, or after it.
+//! What recovery may show of a sequence of steps: the tree before the step that was under way, or
+//! after it.
 
 use vellum_model::{NodeSnapshot, Op, Snapshot, SnapshotBody, Times, diff};
 
+use crate::oracle::{Oracle, Stage};
 use crate::record::Recorded;
+use crate::report::Kind;
 use crate::tree::Tree;
 use crate::workload::Step;
 
 const WORD: usize = 8;
 
+/// A stage is the number of explored steps that had returned, which is what markers count.
+impl Oracle for Recorded {
+    fn after(&self, _stage: Stage, marker: u64) -> Stage {
+        Stage(marker)
+    }
+
+    fn judge(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)> {
+        let returned = stage.0 as usize;
+        let judged = judge_tree(self, &tree.nodes, returned).map_err(|what| (Kind::Tree, what));
+        let judged = judged
+            .and_then(|()| judge_times(self, tree, returned).map_err(|what| (Kind::Times, what)));
+        judged.err().into_iter().collect()
+    }
+
+    fn describe(&self, stage: Stage) -> String {
+        let steps = &self.workload.explored;
+        match steps.get(stage.0 as usize) {
+            Some(step) => format!(
+                "{} of {} steps had returned, under way: {step}",
+                stage.0,
+                steps.len()
+            ),
+            None => "every step had returned".to_owned(),
+        }
+    }
+}
+
 /// Whether `tree` may be found when `returned` explored steps had returned; if not, why.
-pub(crate) fn judge_tree(
-    recorded: &Recorded,
-    tree: &Snapshot,
-    returned: usize,
-) -> Result<(), String> {
+fn judge_tree(recorded: &Recorded, tree: &Snapshot, returned: usize) -> Result<(), String> {
     let before = &recorded.stages[returned];
     if tree == before {
         return Ok(());
@@ -107,7 +133,7 @@ fn is_torn_node(node: &NodeSnapshot, before: &NodeSnapshot, after: &NodeSnapshot
 /// * Otherwise times may be newer than the tree, but not older, unless bytes inside the old size
 ///   changed. The change time of an inode whose names changed may be older: a lost name or a new
 ///   one shows, its trace in the inode follows by the next fence (`docs/CRASH.md`).
-pub(crate) fn judge_times(recorded: &Recorded, tree: &Tree, returned: usize) -> Result<(), String> {
+fn judge_times(recorded: &Recorded, tree: &Tree, returned: usize) -> Result<(), String> {
     let step = recorded.workload.explored.get(returned);
     if step.is_some_and(changes_attributes) {
         let fits = |stage: usize| Stages::only(recorded, tree, returned, stage).judge();

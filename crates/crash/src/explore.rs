@@ -8,36 +8,34 @@ use vellum_media::{CrashPoint, CrashPoints, CrashState, Event, LINE_BYTES, Memor
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::id::{CrashId, Cut, Mode};
-use crate::judge::{Judged, Verdict, judge};
+use crate::judge::{Judged, Verdict, judge, recovered_tree};
 use crate::memories::Shared;
-use crate::plan::{Plan, plan, plan_every_point, returned_at};
-use crate::record::Recorded;
+use crate::oracle::{Stage, stage_after};
+use crate::plan::{Plan, plan, plan_every_point};
 use crate::report::{Kind, Violation, WorkloadReport};
+use crate::tree::Tree;
 use crate::{Options, Subject};
 
 /// Violations of a workload that are kept.
 const VIOLATIONS_MAX: usize = 16;
 
-/// Explores `log`, which a run of `recorded` left (or something like it).
-pub(crate) fn explore(
-    recorded: &Recorded,
-    subject: &Subject<'_>,
-    options: &Options,
-) -> WorkloadReport {
+/// Explores what `subject` did.
+pub(crate) fn explore(subject: &Subject<'_>, options: &Options) -> WorkloadReport {
     let start = Instant::now();
     let mut explorer = Explorer {
-        recorded,
+        subject,
         options,
         mode: subject.mode,
         pool: Shared::of(subject.base.clone()),
         seen: HashMap::new(),
         verdicts: Vec::new(),
+        allowed: HashMap::new(),
         meanings: HashSet::new(),
         recoveries: HashSet::new(),
         known: HashMap::new(),
         wrong: 0,
         report: WorkloadReport {
-            workload: recorded.workload.name.clone(),
+            workload: subject.name.clone(),
             mode: subject.mode.name().to_owned(),
             ..WorkloadReport::default()
         },
@@ -52,8 +50,8 @@ pub(crate) fn explore(
         cuts: Vec::new(),
         within: None,
     };
-    let plan = explorer.walk(&subject.base, 0, subject.log, &scope);
-    explorer.report.exhaustive = plan;
+    let log = subject.rewritten(subject.log);
+    explorer.report.exhaustive = explorer.walk(&subject.base, 0, &log, &scope);
     explorer.report.counts.meanings = explorer.meanings.len() as u64;
     explorer.report.counts.violations = explorer.known.len() as u64;
     explorer.report.seconds = start.elapsed().as_secs_f64();
@@ -61,7 +59,7 @@ pub(crate) fn explore(
 }
 
 struct Explorer<'a> {
-    recorded: &'a Recorded,
+    subject: &'a Subject<'a>,
     options: &'a Options,
     mode: Mode,
     /// Holds what is durable at the point that the walk stands at.
@@ -69,6 +67,8 @@ struct Explorer<'a> {
     /// Images judged, by hash; indices into `verdicts`.
     seen: HashMap<u128, usize>,
     verdicts: Vec<Verdict>,
+    /// What the oracle finds wrong with a tree at a stage.
+    allowed: HashMap<(u64, Stage), Vec<(Kind, String)>>,
     meanings: HashSet<u64>,
     /// Recoveries whose crashes were explored, by what they stored where.
     recoveries: HashSet<u64>,
@@ -87,8 +87,34 @@ struct Scope {
     bound: usize,
     /// The crashes before.
     cuts: Vec<Cut>,
-    /// For crashes of recovery: steps that had returned, and the tree that recovery makes.
-    within: Option<(usize, u64)>,
+    /// For crashes of recovery: the stage of the crash before, and the tree that recovery makes.
+    within: Option<(Stage, u64)>,
+}
+
+/// Where a walk stands.
+struct At<'a> {
+    point: &'a CrashPoint<'a>,
+    /// What had returned.
+    stage: Stage,
+    /// Names what is durable, which is what the pool holds.
+    durable: u128,
+}
+
+impl At<'_> {
+    /// Makes the pool hold `state`.
+    fn enter(&self, pool: &Shared, state: &CrashState) {
+        for (line, bytes) in self.point.arrived(state) {
+            pool.write(line, bytes);
+        }
+    }
+
+    /// Makes the pool hold what is durable again.
+    fn leave(&self, pool: &Shared, state: &CrashState) {
+        for (line, _) in self.point.arrived(state) {
+            let durable = &self.point.durable()[line as usize..(line + LINE_BYTES) as usize];
+            pool.write(line, durable);
+        }
+    }
 }
 
 impl Explorer<'_> {
@@ -113,21 +139,31 @@ impl Explorer<'_> {
             suspects: Vec::new(),
             events: 0,
         };
+        let mut stage = Stage::default();
         let mut next = quotas.iter();
         while let (Some(point), Some(&quota)) = (walk.next_point(), next.next()) {
+            let passed = &log[durable.events..point.events_done()];
+            stage = stage_after(self.subject.oracle, stage, passed);
             durable.follow(&self.pool, &point, log);
             if point.events_done() <= scope.skip {
                 continue;
             }
             self.report.counts.points += 1;
             if quota > 0 && self.wrong < self.options.wrong_states {
-                self.visit(&point, quota, durable.hash, scope);
+                let stage = scope.within.map_or(stage, |(stage, _)| stage);
+                let at = At {
+                    point: &point,
+                    stage,
+                    durable: durable.hash,
+                };
+                self.visit(&at, quota, scope);
             }
         }
         exhaustive
     }
 
-    fn visit(&mut self, point: &CrashPoint<'_>, quota: usize, durable: u128, scope: &Scope) {
+    fn visit(&mut self, at: &At<'_>, quota: usize, scope: &Scope) {
+        let point = at.point;
         let seed = self.options.seed ^ point.events_done() as u64;
         let states = point.states(quota, seed);
         let deltas: Vec<Vec<u128>> = point
@@ -142,30 +178,32 @@ impl Explorer<'_> {
         for state in states {
             self.report.counts.generated += 1;
             let chosen = deltas.iter().zip(&state.choice);
-            let hash = chosen.fold(durable, |hash, (line, &choice)| hash ^ line[choice]);
+            let hash = chosen.fold(at.durable, |hash, (line, &choice)| hash ^ line[choice]);
             let verdict = match self.seen.get(&hash) {
                 Some(&known) => known,
-                None => self.try_image(point, &state, hash, scope),
+                None => self.try_image(at, &state, hash, scope),
             };
-            self.report_on(verdict, point, &state, scope);
+            self.ask_oracle(verdict, at, &state);
+            self.report_on(verdict, at, &state, scope);
         }
     }
 
     /// Judges an image that was not seen before.
-    fn try_image(
-        &mut self,
-        point: &CrashPoint<'_>,
-        state: &CrashState,
-        hash: u128,
-        scope: &Scope,
-    ) -> usize {
-        for (line, bytes) in point.arrived(state) {
-            self.pool.write(line, bytes);
-        }
-        let Judged { verdict, recovery } = judge(self.recorded, &mut self.pool, &self.meanings);
+    fn try_image(&mut self, at: &At<'_>, state: &CrashState, hash: u128, scope: &Scope) -> usize {
+        let point = at.point;
+        at.enter(&self.pool, state);
+        let cache_entries = self.subject.cache_entries;
+        let Judged {
+            verdict,
+            tree,
+            recovery,
+        } = judge(&mut self.pool, cache_entries, &self.meanings);
         self.report.counts.distinct += 1;
         self.report.counts.checked += 1;
         self.meanings.insert(verdict.meaning);
+        if let (Some(name), Some(tree)) = (verdict.tree, &tree) {
+            self.judge_tree(name, tree, at.stage);
+        }
         let sound = verdict.failures.is_empty();
         let meaning = verdict.meaning;
         let index = self.verdicts.len();
@@ -179,18 +217,38 @@ impl Explorer<'_> {
                 skip: 0,
                 bound: self.options.nested_states,
                 cuts,
-                within: Some((returned_at(point), meaning)),
+                within: Some((at.stage, meaning)),
             };
             self.report.counts.recoveries_crashed += 1;
             let image = self.pool.0.image();
-            self.walk(&image, hash, &recovery, &inner);
+            let log = self.subject.rewritten(&recovery);
+            self.walk(&image, hash, &log, &inner);
             put_back(&self.pool, &image, &recovery);
         }
-        for (line, _) in point.arrived(state) {
-            let durable = &point.durable()[line as usize..(line + LINE_BYTES) as usize];
-            self.pool.write(line, durable);
-        }
+        at.leave(&self.pool, state);
         index
+    }
+
+    fn judge_tree(&mut self, name: u64, tree: &Tree, stage: Stage) {
+        let oracle = self.subject.oracle;
+        let judged = self.allowed.entry((name, stage));
+        judged.or_insert_with(|| oracle.judge(tree, stage));
+    }
+
+    /// Asks the oracle about an image's tree at this stage, if it was only judged at others: the
+    /// tree is recovered again, because trees are too large to be kept.
+    fn ask_oracle(&mut self, verdict: usize, at: &At<'_>, state: &CrashState) {
+        let Some(name) = self.verdicts[verdict].tree else {
+            return;
+        };
+        if self.allowed.contains_key(&(name, at.stage)) {
+            return;
+        }
+        at.enter(&self.pool, state);
+        if let Some(tree) = recovered_tree(&self.pool, self.subject.cache_entries) {
+            self.judge_tree(name, &tree, at.stage);
+        }
+        at.leave(&self.pool, state);
     }
 
     fn may_crash_recovery(&self) -> bool {
@@ -210,21 +268,11 @@ impl Explorer<'_> {
         self.recoveries.insert(hasher.finish())
     }
 
-    fn report_on(
-        &mut self,
-        verdict: usize,
-        point: &CrashPoint<'_>,
-        state: &CrashState,
-        scope: &Scope,
-    ) {
-        let returned = scope
-            .within
-            .map_or_else(|| returned_at(point), |(returned, _)| returned);
+    fn report_on(&mut self, verdict: usize, at: &At<'_>, state: &CrashState, scope: &Scope) {
         let verdict = &self.verdicts[verdict];
-        let by_stage = verdict
-            .by_stage
-            .get(returned)
-            .map_or(&[][..], Vec::as_slice);
+        let allowed = verdict.tree.map(|tree| (tree, at.stage));
+        let at_stage = allowed.and_then(|of| self.allowed.get(&of));
+        let at_stage = at_stage.map_or(&[][..], Vec::as_slice);
         let other = scope
             .within
             .is_some_and(|(_, meaning)| meaning != verdict.meaning && verdict.failures.is_empty());
@@ -232,7 +280,7 @@ impl Explorer<'_> {
             Kind::Nested,
             "another tree than without the second crash".to_owned(),
         );
-        let wrong = verdict.failures.iter().chain(by_stage);
+        let wrong = verdict.failures.iter().chain(at_stage);
         let wrong: Vec<_> = wrong.cloned().chain(other.then_some(nested)).collect();
         if wrong.is_empty() {
             return;
@@ -247,11 +295,10 @@ impl Explorer<'_> {
             let violations = &mut self.report.violations;
             let place = self.known.entry((kind, plain)).or_insert_with(|| {
                 let mut cuts = scope.cuts.clone();
-                cuts.push(cut(point, state));
-                let workload = self.recorded.workload.name.clone();
+                cuts.push(cut(at.point, state));
                 let id = CrashId {
                     mode: self.mode,
-                    workload,
+                    workload: self.subject.name.clone(),
                     cuts,
                 };
                 let violation = Violation {

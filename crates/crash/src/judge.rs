@@ -1,4 +1,4 @@
-//! Judging one image that a crash left: check, recover, compare, use, close, check again.
+//! Judging one image that a crash left: check, recover, read, use, close, check again.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,48 +7,51 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use vellum_check::{MemoryImage, Options as CheckOptions, Severity, check};
 use vellum_media::{Event, Memory};
 
-use crate::compare::{judge_times, judge_tree};
 use crate::exercise::exercise;
 use crate::memories::Shared;
-use crate::record::Recorded;
 use crate::report::Kind;
-use crate::session::{CLOCK_AFTER, CLOCK_START, mount};
+use crate::session::{CLOCK_AFTER, CLOCK_START, ExploredFs, mount};
 use crate::tree::{Tree, read_tree};
 
-/// What was found about an image. Whether its tree is allowed depends on the moment of the crash.
+/// What was found about an image, whatever the moment of the crash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
-    /// Names the recovered tree.
+    /// Names the recovered tree but for its times.
     pub(crate) meaning: u64,
-    /// What is wrong whatever the moment.
+    /// Names the recovered tree with its times, if it could be read.
+    pub(crate) tree: Option<u64>,
+    /// What is wrong.
     pub(crate) failures: Vec<(Kind, String)>,
-    /// For each number of steps that had returned: what is wrong then.
-    pub(crate) by_stage: Vec<Vec<(Kind, String)>>,
 }
 
-/// What recovery did, for exploring crashes of it.
+/// An image, judged.
 pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
+    /// The recovered tree, if it could be read: whether it is allowed is an oracle's to say.
+    pub(crate) tree: Option<Tree>,
     /// Everything that recovery did to the pool, up to the moment it was open.
     pub(crate) recovery: Vec<Event>,
 }
 
 /// Judges what `pool` holds, and leaves it as it was. Trees that are not `known` are also looked at
 /// after the close.
-pub(crate) fn judge(recorded: &Recorded, pool: &mut Shared, known: &HashSet<u64>) -> Judged {
+pub(crate) fn judge(pool: &mut Shared, cache_entries: u64, known: &HashSet<u64>) -> Judged {
     let mut verdict = Verdict::default();
     let mut recovery = Vec::new();
+    let mut tree = None;
     check_crashed(pool, &mut verdict);
     pool.0.start_recording();
     let run = || {
         let mut trial = Trial {
-            recorded,
+            cache_entries,
             pool,
             known,
             verdict: &mut verdict,
             recovery: &mut recovery,
         };
-        trial.run();
+        if let Some((fs, read)) = trial.recover() {
+            trial.use_up(fs, tree.insert(read));
+        }
     };
     let outcome = catch_unwind(AssertUnwindSafe(run));
     let rest = pool.0.take_log();
@@ -65,7 +68,20 @@ pub(crate) fn judge(recorded: &Recorded, pool: &mut Shared, known: &HashSet<u64>
         verdict.failures.push((Kind::Panic, text));
         *pool = Shared::of(pool.0.image());
     }
-    Judged { verdict, recovery }
+    Judged {
+        verdict,
+        tree,
+        recovery,
+    }
+}
+
+/// The tree that recovery makes of what `pool` holds, which is left as it was.
+pub(crate) fn recovered_tree(pool: &Shared, cache_entries: u64) -> Option<Tree> {
+    pool.0.start_recording();
+    let read = || read_tree(&mount(pool, cache_entries, CLOCK_AFTER).ok()?).ok();
+    let tree = catch_unwind(AssertUnwindSafe(read));
+    pool.undo(&pool.0.take_log());
+    tree.ok().flatten()
 }
 
 fn check_crashed(pool: &Shared, verdict: &mut Verdict) {
@@ -81,7 +97,7 @@ fn check_crashed(pool: &Shared, verdict: &mut Verdict) {
 }
 
 struct Trial<'a> {
-    recorded: &'a Recorded,
+    cache_entries: u64,
     pool: &'a Shared,
     known: &'a HashSet<u64>,
     verdict: &'a mut Verdict,
@@ -93,20 +109,24 @@ impl Trial<'_> {
         self.verdict.failures.push((kind, what.to_string()));
     }
 
-    fn run(&mut self) {
-        let fs = match mount(self.pool, self.recorded.cache_entries, CLOCK_AFTER) {
-            Ok(fs) => fs,
-            Err(error) => return self.fail(Kind::Recovery, error),
-        };
+    /// Opens the pool and reads what is there.
+    fn recover(&mut self) -> Option<(ExploredFs, Tree)> {
+        let fs = mount(self.pool, self.cache_entries, CLOCK_AFTER)
+            .map_err(|error| self.fail(Kind::Recovery, error))
+            .ok()?;
         *self.recovery = self.pool.0.take_log();
         self.pool.0.start_recording();
-        let tree = match read_tree(&fs) {
-            Ok(tree) => tree,
-            Err(error) => return self.fail(Kind::Reading, error),
-        };
+        let tree = read_tree(&fs)
+            .map_err(|error| self.fail(Kind::Reading, error))
+            .ok()?;
         self.verdict.meaning = meaning(&tree);
-        self.compare(&tree);
-        if let Err(error) = exercise(&fs, &tree) {
+        self.verdict.tree = Some(identity(&tree));
+        Some((fs, tree))
+    }
+
+    /// Uses what was recovered, closes it and looks at it again.
+    fn use_up(&mut self, fs: ExploredFs, tree: &Tree) {
+        if let Err(error) = exercise(&fs, tree) {
             return self.fail(Kind::Use, error);
         }
         match read_tree(&fs) {
@@ -132,17 +152,13 @@ impl Trial<'_> {
         }
         drop(fs);
         if !self.known.contains(&self.verdict.meaning) {
-            self.reopen(&tree);
+            self.reopen(tree);
         }
     }
 
     /// A clean pool opens as it was closed.
     fn reopen(&mut self, tree: &Tree) {
-        let opened = mount(
-            self.pool,
-            self.recorded.cache_entries,
-            2 * CLOCK_AFTER - CLOCK_START,
-        );
+        let opened = mount(self.pool, self.cache_entries, 2 * CLOCK_AFTER - CLOCK_START);
         match opened.and_then(|fs| read_tree(&fs)) {
             Ok(found) if found.nodes == tree.nodes => {}
             Ok(found) => {
@@ -153,18 +169,6 @@ impl Trial<'_> {
                 );
             }
             Err(error) => self.fail(Kind::Unclean, format!("reopening: {error}")),
-        }
-    }
-
-    fn compare(&mut self, tree: &Tree) {
-        for returned in 0..self.recorded.stages.len() {
-            let mut wrong = Vec::new();
-            if let Err(what) = judge_tree(self.recorded, &tree.nodes, returned) {
-                wrong.push((Kind::Tree, what));
-            } else if let Err(what) = judge_times(self.recorded, tree, returned) {
-                wrong.push((Kind::Times, what));
-            }
-            self.verdict.by_stage.push(wrong);
         }
     }
 }
@@ -189,6 +193,16 @@ fn meaning(tree: &Tree) -> u64 {
             vellum_model::SnapshotBody::Dir => 1.hash(&mut hasher),
             vellum_model::SnapshotBody::Symlink(target) => (2, target).hash(&mut hasher),
         }
+    }
+    hasher.finish()
+}
+
+/// A number for a tree with its times.
+fn identity(tree: &Tree) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    meaning(tree).hash(&mut hasher);
+    for (path, (ino, times)) in &tree.times {
+        (path, ino, times.atime, times.mtime, times.ctime).hash(&mut hasher);
     }
     hasher.finish()
 }

@@ -29,6 +29,7 @@ mod explore;
 mod id;
 mod judge;
 mod memories;
+mod oracle;
 mod pairs;
 mod plan;
 mod record;

@@ -4,7 +4,7 @@
 //! the points since the fence before. Where that point can be explored with every state, the
 //! others need not be.
 
-use vellum_media::{CrashPoint, CrashPoints, Event, Op};
+use vellum_media::{CrashPoints, Event, Op};
 
 /// What to do at the crash points of a log.
 pub(crate) struct Plan {
@@ -112,9 +112,4 @@ impl Fences<'_> {
         self.at = done;
         self.seen
     }
-}
-
-/// How many explored steps had returned at a point.
-pub(crate) fn returned_at(point: &CrashPoint<'_>) -> usize {
-    point.marker().unwrap_or(0) as usize
 }

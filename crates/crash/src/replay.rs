@@ -5,10 +5,11 @@ use std::fmt;
 
 use vellum_media::{CrashPoints, CrashState, Event};
 
+use crate::Subject;
 use crate::id::{CrashId, Mode};
 use crate::judge::judge;
 use crate::memories::Shared;
-use crate::plan::returned_at;
+use crate::oracle::{Stage, stage_after};
 use crate::record::{RecordError, record};
 use crate::report::Kind;
 
@@ -34,8 +35,8 @@ pub enum ReplayError {
 pub struct Replay {
     /// The identifier.
     pub id: String,
-    /// Explored steps that had returned.
-    pub returned: usize,
+    /// What had returned and what was under way.
+    pub moment: String,
     /// The events around the crash, a line each.
     pub events: Vec<String>,
     /// What each line in flight got, a line each.
@@ -48,7 +49,7 @@ pub struct Replay {
 
 impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {} steps had returned", self.id, self.returned)?;
+        writeln!(f, "{}: {}", self.id, self.moment)?;
         for line in self.events.iter().chain(&self.lines) {
             writeln!(f, "  {line}")?;
         }
@@ -68,7 +69,6 @@ impl fmt::Display for Replay {
 /// # Errors
 /// The identifier does not fit any workload.
 pub fn replay(id: &str) -> Result<Replay, ReplayError> {
-    const AROUND: usize = 24;
     let parsed: CrashId = id
         .parse()
         .map_err(|()| ReplayError::NotAnId(id.to_owned()))?;
@@ -76,24 +76,32 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
     let workload = catalog
         .iter()
         .find(|workload| workload.name == parsed.workload);
-    let workload = workload.ok_or(ReplayError::NoWorkload(parsed.workload))?;
+    let workload = workload.ok_or(ReplayError::NoWorkload(parsed.workload.clone()))?;
     let recorded = record(workload)?;
-    let subject = recorded.subject(parsed.mode);
-    let (mut image, mut log) = (subject.base, subject.log.to_vec());
+    replay_subject(&recorded.subject(parsed.mode), &parsed)
+}
+
+/// Repeats the crash of `subject` that `id` names.
+pub(crate) fn replay_subject(subject: &Subject<'_>, id: &CrashId) -> Result<Replay, ReplayError> {
+    const AROUND: usize = 24;
+    let mut image = subject.base.clone();
+    let mut log = subject.rewritten(subject.log).into_owned();
+    let mut stage = Stage::default();
     let mut replay = Replay {
-        id: id.to_owned(),
-        returned: 0,
+        id: id.to_string(),
+        moment: String::new(),
         events: Vec::new(),
         lines: Vec::new(),
         wrong: Vec::new(),
         image: Vec::new(),
     };
-    for (depth, cut) in parsed.cuts.iter().enumerate() {
+    for (depth, cut) in id.cuts.iter().enumerate() {
         let missing = || ReplayError::NoSuchPoint(cut.events);
-        let eadr = parsed.mode == Mode::Eadr;
+        let eadr = id.mode == Mode::Eadr;
         let crash = crash_at(&image, &log, eadr, cut.events, &cut.choice).ok_or_else(missing)?;
         if depth == 0 {
-            replay.returned = crash.returned;
+            stage = stage_after(subject.oracle, stage, &log[..cut.events]);
+            replay.moment = subject.oracle.describe(stage);
         }
         let first = cut.events.saturating_sub(AROUND);
         let around = log[first..(cut.events + 4).min(log.len())].iter();
@@ -103,12 +111,13 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
             .collect();
         replay.lines = crash.lines;
         image = crash.image;
-        let judged = judge(&recorded, &mut Shared::of(image.clone()), &HashSet::new());
+        let mut pool = Shared::of(image.clone());
+        let judged = judge(&mut pool, subject.cache_entries, &HashSet::new());
         replay.wrong = judged.verdict.failures;
-        if let Some(stage) = judged.verdict.by_stage.get(replay.returned) {
-            replay.wrong.extend(stage.iter().cloned());
+        if let Some(tree) = &judged.tree {
+            replay.wrong.extend(subject.oracle.judge(tree, stage));
         }
-        log = judged.recovery;
+        log = subject.rewritten(&judged.recovery).into_owned();
     }
     replay.image = image;
     Ok(replay)
@@ -116,7 +125,6 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
 
 struct Crash {
     image: Vec<u8>,
-    returned: usize,
     lines: Vec<String>,
 }
 
@@ -155,7 +163,6 @@ fn crash_at(
         return fits.then(|| Crash {
             lines: lines.collect(),
             image: point.image(&state),
-            returned: returned_at(&point),
         });
     }
     None

@@ -1,5 +1,6 @@
 //! Exploring many workloads on several threads.
 
+use std::borrow::Cow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use vellum_media::{Event, Op};
 
 use crate::explore::explore;
 use crate::id::Mode;
+use crate::oracle::Oracle;
 use crate::record::{Recorded, record};
 use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
 use crate::workload::Workload;
@@ -56,12 +58,33 @@ impl Default for Options {
 
 /// A log to explore.
 pub(crate) struct Subject<'a> {
+    /// What identifiers call it.
+    pub(crate) name: String,
     pub(crate) mode: Mode,
+    /// Says what may be found.
+    pub(crate) oracle: &'a dyn Oracle,
+    /// Names and files that the arena can hold.
+    pub(crate) cache_entries: u64,
     /// What is durable before the log.
     pub(crate) base: Vec<u8>,
     pub(crate) log: &'a [Event],
     /// Events after which exploring begins.
     pub(crate) skip: usize,
+    /// What every log goes through before it is crashed, that of a recovery too.
+    pub(crate) rewrite: Option<&'a Rewrite>,
+}
+
+/// Makes another log of a log: the same stores, after which a crash may leave something else.
+pub(crate) type Rewrite = dyn Fn(&[Event]) -> Vec<Event> + Sync;
+
+impl Subject<'_> {
+    /// The log that is crashed where `log` was recorded.
+    pub(crate) fn rewritten<'l>(&self, log: &'l [Event]) -> Cow<'l, [Event]> {
+        match self.rewrite {
+            Some(rewrite) => Cow::Owned(rewrite(log)),
+            None => Cow::Borrowed(log),
+        }
+    }
 }
 
 impl Recorded {
@@ -83,19 +106,19 @@ impl Recorded {
 
     /// What is explored under `mode`.
     pub(crate) fn subject(&self, mode: Mode) -> Subject<'_> {
-        match mode {
-            Mode::Lazy => Subject {
-                mode,
-                base: self.base.clone(),
-                log: &self.log,
-                skip: self.begin,
-            },
-            _ => Subject {
-                mode,
-                base: self.image_before(),
-                log: self.explored_log(),
-                skip: 0,
-            },
+        let (base, log, skip) = match mode {
+            Mode::Lazy => (self.base.clone(), &self.log[..], self.begin),
+            _ => (self.image_before(), self.explored_log(), 0),
+        };
+        Subject {
+            name: self.workload.name.clone(),
+            mode,
+            oracle: self,
+            cache_entries: self.cache_entries,
+            base,
+            log,
+            skip,
+            rewrite: None,
         }
     }
 }
@@ -159,7 +182,7 @@ fn explore_workload(workload: &Workload, options: &Options) -> Vec<WorkloadRepor
         Ok(recorded) => {
             let modes = options.modes.iter();
             modes
-                .map(|&mode| explore(&recorded, &recorded.subject(mode), options))
+                .map(|&mode| explore(&recorded.subject(mode), options))
                 .collect()
         }
         Err(error) => {
@@ -187,10 +210,8 @@ fn explore_workload(workload: &Workload, options: &Options) -> Vec<WorkloadRepor
 /// explorer notices. It must continue [`Recorded::explored_log`]'s base.
 pub fn explore_log(recorded: &Recorded, log: &[Event], options: &Options) -> WorkloadReport {
     let subject = Subject {
-        mode: Mode::X86,
-        base: recorded.image_before(),
         log,
-        skip: 0,
+        ..recorded.subject(Mode::X86)
     };
-    explore(recorded, &subject, options)
+    explore(&subject, options)
 }

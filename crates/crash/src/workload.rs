@@ -1,5 +1,7 @@
 //! What is explored: steps that prepare a pool, and the steps after them that crash.
 
+use std::fmt;
+
 use vellum_model::Op;
 
 /// One thing that a workload does.
@@ -44,6 +46,17 @@ impl Step {
                     | Op::FallocateSlot { .. }
             )
         )
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Op(op) => op.fmt(f),
+            Self::Maintain => f.write_str("maintain"),
+            Self::Close => f.write_str("close-pool"),
+            Self::Open => f.write_str("open-pool"),
+        }
     }
 }
 
