@@ -15,6 +15,25 @@ impl Memories for Explored {
     type Arena = HeapMemory;
 }
 
+/// Memories that a file system of the explorer can be opened on.
+pub(crate) trait Kit: Memories {
+    /// The pool, as these memories have it.
+    fn pool(pool: &Shared) -> Self::Pool;
+
+    /// An arena of `bytes` zero bytes.
+    fn arena(bytes: u64) -> Self::Arena;
+}
+
+impl Kit for Explored {
+    fn pool(pool: &Shared) -> Shared {
+        pool.clone()
+    }
+
+    fn arena(bytes: u64) -> HeapMemory {
+        HeapMemory::new(bytes)
+    }
+}
+
 /// A simulated pool that several owners see.
 #[derive(Clone)]
 pub(crate) struct Shared(pub(crate) Arc<SimPool>);

@@ -3,7 +3,7 @@
 use vellum_media::{Event, Op};
 use vellum_model::{Cred, Model, Outcome, Snapshot, apply};
 
-use crate::memories::Shared;
+use crate::memories::{Explored, Shared};
 use crate::session::{CLOCK_START, Session, blank_image, mount};
 use crate::tree::{Tree, read_tree};
 use crate::workload::{Step, Workload};
@@ -169,7 +169,8 @@ impl Recorder<'_> {
         match session.fs() {
             Some(fs) => read_tree(fs).map_err(failed),
             None => {
-                let fs = mount(&pool, self.cache_entries, CLOCK_START).map_err(failed)?;
+                let fs =
+                    mount::<Explored>(&pool, self.cache_entries, CLOCK_START).map_err(failed)?;
                 read_tree(&fs).map_err(failed)
             }
         }

@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::{
     Allocate, Clock, Cred, Error, FormatOptions, Fs, Handle, MountOptions, Node, OpenOptions,
-    RenameFlags, SetAttr, SetTime, attach, format,
+    RenameFlags, SetAttr, SetTime, attach, format, prefer_thread_slot,
 };
-use vellum_media::{HeapMemory, SimPool};
+use vellum_media::SimPool;
 use vellum_model::{Op, Range, TimeSet, pattern};
 
-use crate::memories::{Explored, Shared};
+use crate::memories::{Explored, Kit, Shared};
 use crate::workload::Step;
 
 /// Bytes of the pools that workloads run on.
@@ -28,10 +28,10 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 pub(crate) type ExploredFs = Arc<Fs<Explored>>;
 
 /// A file system that may be open, with the handles that the workload holds.
-pub(crate) struct Session {
+pub(crate) struct Session<M: Kit = Explored> {
     pool: Shared,
-    fs: Option<ExploredFs>,
-    slots: BTreeMap<u8, Handle<Explored>>,
+    fs: Option<Arc<Fs<M>>>,
+    slots: BTreeMap<u8, Handle<M>>,
     cache_entries: u64,
     cred: Cred,
 }
@@ -56,19 +56,20 @@ pub(crate) fn blank_image() -> Vec<u8> {
     pool.image()
 }
 
-/// Opens what `pool` holds, as another boot does.
-pub(crate) fn mount(pool: &Shared, cache_entries: u64, clock: i64) -> Result<ExploredFs> {
+/// Opens what `pool` holds, as another boot does. The same operations of this thread do the same from here on.
+pub(crate) fn mount<M: Kit>(pool: &Shared, cache_entries: u64, clock: i64) -> Result<Arc<Fs<M>>> {
     let options = MountOptions {
         cache_entries,
         clock: Clock::Counter(AtomicI64::new(clock)),
         boot_id: clock.to_le_bytes().repeat(2).try_into().unwrap_or_default(),
         ..MountOptions::default()
     };
-    let arena = |bytes| Ok(HeapMemory::new(bytes));
-    attach::<Explored>(pool.clone(), arena, options).map(|(fs, _)| fs)
+    prefer_thread_slot(0);
+    let arena = |bytes| Ok(M::arena(bytes));
+    attach::<M>(M::pool(pool), arena, options).map(|(fs, _)| fs)
 }
 
-impl Session {
+impl<M: Kit> Session<M> {
     /// A session on a pool that is closed.
     pub(crate) fn new(pool: Shared, cache_entries: u64) -> Self {
         Self {
@@ -81,7 +82,7 @@ impl Session {
     }
 
     /// The file system, if it is open.
-    pub(crate) fn fs(&self) -> Option<&ExploredFs> {
+    pub(crate) fn fs(&self) -> Option<&Arc<Fs<M>>> {
         self.fs.as_ref()
     }
 
@@ -105,13 +106,13 @@ impl Session {
         }
     }
 
-    fn open_fs(&self) -> Result<&ExploredFs> {
+    fn open_fs(&self) -> Result<&Arc<Fs<M>>> {
         self.fs
             .as_ref()
             .ok_or(Error::Invalid("the pool is not open"))
     }
 
-    fn slot(&self, slot: u8) -> Result<&Handle<Explored>> {
+    fn slot(&self, slot: u8) -> Result<&Handle<M>> {
         self.slots.get(&slot).ok_or(Error::BadHandle)
     }
 
@@ -207,7 +208,7 @@ impl Session {
         }
     }
 
-    fn parent<'p>(&self, path: &'p [u8]) -> Result<(Node<Explored>, &'p [u8])> {
+    fn parent<'p>(&self, path: &'p [u8]) -> Result<(Node<M>, &'p [u8])> {
         let fs = self.open_fs()?;
         match path.iter().rposition(|&byte| byte == b'/') {
             None | Some(0) => Ok((fs.root(), path.strip_prefix(b"/").unwrap_or(path))),
@@ -251,7 +252,7 @@ fn open_options(flags: i32, mode: u32) -> OpenOptions {
     }
 }
 
-fn on_handle(handle: &Handle<Explored>, op: &Op) -> Result<()> {
+fn on_handle<M: Kit>(handle: &Handle<M>, op: &Op) -> Result<()> {
     match op {
         Op::Write {
             offset, seed, len, ..

@@ -65,10 +65,10 @@ thread_local! {
 }
 static NEXT_HINT: AtomicU32 = AtomicU32::new(0);
 
-/// Lets this thread choose its slot anew, so that schedules can be repeated.
-#[cfg(test)]
-pub(crate) fn forget_hint() {
-    HINT.set(0);
+/// Lets this thread's next operation try thread slot `slot` first (modulo their number). For simulations that must
+/// repeat exactly: otherwise the slot depends on how many threads the process had before.
+pub fn prefer_thread_slot(slot: u32) {
+    HINT.set(slot);
 }
 
 /// A running operation: exclusive use of a slot and a pinned epoch, until dropped.

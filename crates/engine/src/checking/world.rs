@@ -55,7 +55,7 @@ fn run(scheduler: impl Scheduler + 'static, scenario: fn(World)) {
     config.stack_size = 1 << 20;
     Runner::new(scheduler, config).run(move || {
         arm(false);
-        slots::forget_hint();
+        slots::prefer_thread_slot(0);
         let world = World::new();
         scenario(world.clone());
         world.look_over();
