@@ -200,7 +200,7 @@ impl<'a> Stages<'a> {
         }
         for (path, (ino, found)) in &tree.times {
             let fields: [Field; 3] = [
-                ("access", first, |times| times.atime),
+                ("access", self.first_accessed(), |times| times.atime),
                 ("modification", self.first_modified(*ino), |times| {
                     times.mtime
                 }),
@@ -240,24 +240,52 @@ impl<'a> Stages<'a> {
 
     fn first_changed(&self, ino: u64) -> usize {
         let links = |stage| self.at(stage, ino).map(|node| node.nlink);
-        let explored = &self.recorded.workload.explored;
-        let lagged = self.returned > 0 && links(self.returned - 1) != links(self.returned);
-        if explored.get(self.returned).is_some_and(changes_names) || lagged {
-            return self.returned - usize::from(lagged);
+        let first = self.first_lagging(|step| links(step) != links(step + 1));
+        let step = self.recorded.workload.explored.get(self.returned);
+        if step.is_some_and(changes_names) || first < self.returned {
+            return first;
         }
         self.first_modified(ino)
     }
 
+    fn first_accessed(&self) -> usize {
+        let explored = &self.recorded.workload.explored;
+        let first = self.first_lagging(|step| explored[step].operation() == "read");
+        if first < self.returned {
+            first
+        } else {
+            self.first
+        }
+    }
+
+    /// The first stage that may still show, because a step that had returned flushed without a fence
+    /// what it changed, and no later one fenced.
+    fn first_lagging(&self, lags: impl Fn(usize) -> bool) -> usize {
+        let fences = &self.recorded.fences;
+        let mut first = self.returned;
+        for step in (0..self.returned).rev() {
+            if lags(step) {
+                first = step;
+            }
+            if fences[step] {
+                break;
+            }
+        }
+        first
+    }
+
     /// What the setup's last steps left behind, no tree tells.
     fn is_unknown(&self, ino: u64) -> bool {
-        let workload = &self.recorded.workload;
-        let explored = &workload.explored[..self.returned];
-        let mut so_far = workload.setup.last().into_iter().chain(explored);
+        let Recorded {
+            workload, fences, ..
+        } = self.recorded;
+        let returned = workload.explored.iter().zip(fences).take(self.returned);
+        let mut returned = returned.map(|(step, fences)| changes_names(step) || !fences);
         let is_dir = self
             .tree
             .find(ino)
             .is_some_and(|node| node.body == SnapshotBody::Dir);
-        !workload.setup.is_empty() && !is_dir && so_far.all(changes_names)
+        workload.setup.last().is_some_and(changes_names) && !is_dir && returned.all(|lags| lags)
     }
 }
 

@@ -22,7 +22,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod catalog;
 mod compare;
 mod exercise;
 mod explore;
@@ -30,7 +29,6 @@ mod id;
 mod judge;
 mod memories;
 mod oracle;
-mod pairs;
 mod plan;
 mod record;
 mod replay;
@@ -39,8 +37,8 @@ mod run;
 mod session;
 mod tree;
 mod workload;
+mod workloads;
 
-pub use catalog::{single_operations, workloads};
 pub use id::Mode;
 pub use record::{RecordError, Recorded, record};
 pub use replay::{Replay, ReplayError, replay};
@@ -48,3 +46,4 @@ pub use report::{Counts, Kind, Report, Violation, WorkloadReport};
 pub(crate) use run::Subject;
 pub use run::{Options, explore_log, run, run_workloads};
 pub use workload::{Step, Workload};
+pub use workloads::{find, pairs, sampled, single_operations, workloads};

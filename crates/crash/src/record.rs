@@ -19,6 +19,8 @@ pub struct Recorded {
     pub(crate) log: Vec<Event>,
     /// Events before the first explored step.
     pub(crate) begin: usize,
+    /// Whether each explored step fenced.
+    pub(crate) fences: Vec<bool>,
     /// The model's trees before the first explored step and after each.
     pub(crate) stages: Vec<Snapshot>,
     /// The engine's trees at the same times, for the times in them.
@@ -73,9 +75,15 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
             return Err(recorder.error(&step, differences.join("; ")));
         }
     }
+    let steps = log[begin..].split(|event| matches!(event.op, Op::Marker(_)));
+    let fences = steps
+        .skip(1)
+        .map(|events| events.iter().any(|event| event.op == Op::Fence))
+        .collect();
     Ok(Recorded {
         workload: workload.clone(),
         base: recorder.blank,
+        fences,
         log,
         begin,
         stages,
@@ -177,7 +185,8 @@ impl Recorder<'_> {
     }
 }
 
-fn model_step(model: &mut Model, step: &Step) -> Outcome {
+/// What the model says to a step.
+pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
     match step {
         Step::Op(op) => apply(model, op, &Cred::superuser(), CLOCK_START),
         Step::Close => {

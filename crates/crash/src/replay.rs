@@ -72,12 +72,9 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
     let parsed: CrashId = id
         .parse()
         .map_err(|()| ReplayError::NotAnId(id.to_owned()))?;
-    let catalog = crate::workloads();
-    let workload = catalog
-        .iter()
-        .find(|workload| workload.name == parsed.workload);
+    let workload = crate::find(&parsed.workload);
     let workload = workload.ok_or(ReplayError::NoWorkload(parsed.workload.clone()))?;
-    let recorded = record(workload)?;
+    let recorded = record(&workload)?;
     replay_subject(&recorded.subject(parsed.mode), &parsed)
 }
 

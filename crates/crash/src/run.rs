@@ -93,6 +93,16 @@ impl Recorded {
         &self.log[self.begin..]
     }
 
+    /// Events of the explored log up to the return of the steps that other workloads cover.
+    fn covered_events(&self) -> usize {
+        let last = Op::Marker(self.workload.covered as u64);
+        let events = self.explored_log().iter();
+        match self.workload.covered {
+            0 => 0,
+            _ => events.take_while(|event| event.op != last).count() + 1,
+        }
+    }
+
     /// The pool before the explored steps, as its threads saw it.
     pub(crate) fn image_before(&self) -> Vec<u8> {
         let mut image = self.base.clone();
@@ -106,9 +116,10 @@ impl Recorded {
 
     /// What is explored under `mode`.
     pub(crate) fn subject(&self, mode: Mode) -> Subject<'_> {
+        let covered = self.covered_events();
         let (base, log, skip) = match mode {
-            Mode::Lazy => (self.base.clone(), &self.log[..], self.begin),
-            _ => (self.image_before(), self.explored_log(), 0),
+            Mode::Lazy => (self.base.clone(), &self.log[..], self.begin + covered),
+            _ => (self.image_before(), self.explored_log(), covered),
         };
         Subject {
             name: self.workload.name.clone(),

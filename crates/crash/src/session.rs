@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use vellum::{
-    Allocate, Clock, Cred, Error, FormatOptions, Fs, Handle, MountOptions, Node, OpenOptions,
-    RenameFlags, SetAttr, SetTime, attach, format, prefer_thread_slot,
+    Access, Allocate, Clock, Cred, Error, FormatOptions, Fs, Handle, ListPosition, MountOptions,
+    Node, OpenOptions, RenameFlags, SetAttr, SetTime, attach, format, prefer_thread_slot,
 };
 use vellum_media::SimPool;
 use vellum_model::{Op, Range, TimeSet, pattern};
@@ -116,7 +116,7 @@ impl<M: Kit> Session<M> {
         self.slots.get(&slot).ok_or(Error::BadHandle)
     }
 
-    /// Does what `op` says, as the superuser. Operations that only ask are not needed here.
+    /// Does what `op` says, as the superuser. What it only asks is not told.
     pub(crate) fn apply(&mut self, op: &Op) -> Result<()> {
         let fs = Arc::clone(self.open_fs()?);
         let cred = self.cred.clone();
@@ -202,9 +202,33 @@ impl<M: Kit> Session<M> {
             Op::WriteSlot { slot, .. }
             | Op::TruncateSlot { slot, .. }
             | Op::FallocateSlot { slot, .. }
-            | Op::FsyncSlot { slot } => on_handle(self.slot(*slot)?, op),
-            Op::Sync | Op::Fsync { .. } => fs.sync(),
-            _ => Ok(()),
+            | Op::FsyncSlot { slot }
+            | Op::ReadSlot { slot, .. }
+            | Op::StatSlot { slot }
+            | Op::ReaddirSlot { slot } => on_handle(self.slot(*slot)?, op),
+            Op::Sync => fs.sync(),
+            Op::Read { path, .. }
+            | Op::Fsync { path }
+            | Op::SeekData { path, .. }
+            | Op::SeekHole { path, .. }
+            | Op::Readdir { path } => {
+                let options = OpenOptions {
+                    read: true,
+                    directory: matches!(op, Op::Readdir { .. }),
+                    ..OpenOptions::default()
+                };
+                on_handle(&fs.open(&cred, &root, path, &options)?, op)
+            }
+            Op::Readlink { path } => {
+                let link = fs.find(&cred, &root, path, false)?;
+                fs.read_link(&link).map(drop)
+            }
+            Op::Stat { path, follow } => fs.stat(&cred, &root, path, *follow).map(drop),
+            Op::Times { path } => fs.stat(&cred, &root, path, false).map(drop),
+            Op::Access { path, mask } => {
+                let node = fs.find(&cred, &root, path, true)?;
+                fs.access(&cred, &node, Access::from_bits_truncate(*mask as u8))
+            }
         }
     }
 
@@ -265,6 +289,18 @@ fn on_handle<M: Kit>(handle: &Handle<M>, op: &Op) -> Result<()> {
         Op::Fallocate { mode, range, .. } | Op::FallocateSlot { mode, range, .. } => {
             let Range { offset, len } = *range;
             handle.allocate(allocate_mode(*mode)?, offset, len)
+        }
+        Op::Read { range, .. } | Op::ReadSlot { range, .. } => {
+            let mut bytes = vec![0; range.len as usize];
+            handle.read_at(range.offset, &mut bytes).map(drop)
+        }
+        Op::SeekData { offset, .. } => handle.seek_data(*offset).map(drop),
+        Op::SeekHole { offset, .. } => handle.seek_hole(*offset).map(drop),
+        Op::StatSlot { .. } => handle.attr().map(drop),
+        Op::Readdir { .. } | Op::ReaddirSlot { .. } => {
+            let node = handle.node();
+            let position = &mut ListPosition::default();
+            node.fs().list(node, 0, position, &mut |_| true)
         }
         _ => handle.sync(),
     }

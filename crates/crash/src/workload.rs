@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use vellum_model::Op;
+use vellum_model::{Op, RENAME_EXCHANGE};
 
 /// One thing that a workload does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,49 @@ impl Step {
             _ => match line.parse() {
                 Ok(op) => Self::Op(op),
                 Err(error) => panic!("{error}"),
+            },
+        }
+    }
+
+    /// What kind of operation it is: the system call, or part of one, or what the file system does
+    /// by itself.
+    pub fn operation(&self) -> &'static str {
+        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE;
+        match self {
+            Self::Maintain => "maintain",
+            Self::Close => "closing",
+            Self::Open => "opening",
+            Self::Op(op) => match op {
+                Op::Create { .. } => "create",
+                Op::Mkdir { .. } => "mkdir",
+                Op::Symlink { .. } => "symlink",
+                Op::Link { .. } => "link",
+                Op::Unlink { .. } => "unlink",
+                Op::Rmdir { .. } => "rmdir",
+                Op::Rename { flags, .. } if flags & RENAME_EXCHANGE != 0 => "exchange",
+                Op::Rename { .. } => "rename",
+                Op::Write { .. } | Op::WriteSlot { .. } => "write",
+                Op::Append { .. } => "append",
+                Op::Truncate { .. } | Op::TruncateSlot { .. } => "truncate",
+                Op::Fallocate { mode, .. } | Op::FallocateSlot { mode, .. }
+                    if mode & PUNCH != 0 =>
+                {
+                    "punch"
+                }
+                Op::Fallocate { .. } | Op::FallocateSlot { .. } => "fallocate",
+                Op::Fsync { .. } | Op::FsyncSlot { .. } | Op::Sync => "sync",
+                Op::Chmod { .. } => "chmod",
+                Op::Chown { .. } => "chown",
+                Op::Utimens { .. } => "utimens",
+                Op::Open { .. } => "open",
+                Op::CloseSlot { .. } => "close",
+                Op::Read { .. } | Op::ReadSlot { .. } => "read",
+                Op::Readlink { .. } => "readlink",
+                Op::Readdir { .. } | Op::ReaddirSlot { .. } => "readdir",
+                Op::SeekData { .. } | Op::SeekHole { .. } => "seek",
+                Op::Stat { .. } | Op::StatSlot { .. } | Op::Times { .. } | Op::Access { .. } => {
+                    "stat"
+                }
             },
         }
     }
@@ -69,6 +112,9 @@ pub struct Workload {
     pub setup: Vec<Step>,
     /// What is explored.
     pub explored: Vec<Step>,
+    /// So many of the explored steps come first without crashes of their own: another workload
+    /// explores those. What they left in the cache may still be lost.
+    pub covered: usize,
 }
 
 impl Workload {
@@ -79,7 +125,15 @@ impl Workload {
             name: name.to_owned(),
             setup: setup.iter().flat_map(|line| repeated(line)).collect(),
             explored: explored.iter().map(|line| Step::parse(line)).collect(),
+            covered: 0,
         }
+    }
+
+    /// The operation whose crashes come first: see [`Step::operation`].
+    pub fn operation(&self) -> &'static str {
+        self.explored
+            .get(self.covered)
+            .map_or("nothing", Step::operation)
     }
 }
 

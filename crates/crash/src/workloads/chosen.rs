@@ -1,11 +1,9 @@
 //! Pairs of operations that share something: what the first left is there when the second crashes.
 
+use super::FILE;
 use crate::workload::Workload;
 
-/// Makes the file that most workloads use.
-pub(crate) const FILE: &str = "create f 644 -";
-
-pub(crate) fn pairs() -> Vec<Workload> {
+pub(super) fn pairs() -> Vec<Workload> {
     let two =
         |name: &str, setup: &[&str], explored: [&str; 2]| Workload::new(name, setup, &explored);
     let tree = ["mkdir d 755", "mkdir e 755", FILE, "append f 5 5000"];

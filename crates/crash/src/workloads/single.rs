@@ -1,14 +1,13 @@
-//! The workloads: every operation with every class of arguments, once, and pairs that share
-//! something.
+//! Every operation with every class of arguments, alone (seq-1).
 
-use crate::pairs::{FILE, pairs};
+use super::FILE;
 use crate::workload::Workload;
 
 /// A name of 255 bytes, which takes an entry of three slots.
 const LONG: &str = "%(6cx255)";
 
-/// Every workload.
-pub fn workloads() -> Vec<Workload> {
+/// Every one.
+pub(super) fn operations() -> Vec<Workload> {
     let families = [
         making(),
         removing(),
@@ -17,13 +16,13 @@ pub fn workloads() -> Vec<Workload> {
         sizing(),
         attributes(),
     ];
-    let rest = [directories(), reading(), past(), background(), pairs()];
+    let rest = [directories(), reading(), past(), background()];
     families.into_iter().chain(rest).flatten().collect()
 }
 
 /// The workloads of a single operation each.
 pub fn single_operations() -> Vec<Workload> {
-    let mut all = workloads();
+    let mut all = operations();
     all.retain(|workload| workload.explored.len() == 1);
     all
 }
@@ -600,7 +599,7 @@ fn background() -> Vec<Workload> {
 mod tests {
     use super::*;
     use crate::workload::Step;
-    use crate::{Mode, Options};
+    use crate::{Mode, Options, workloads};
     use std::collections::BTreeSet;
 
     /// Each operation that changes a pool, or might, is explored by itself under every model.

@@ -1,0 +1,33 @@
+//! What is explored: every operation with every class of arguments alone, all pairs over a small
+//! namespace, and states that only longer histories reach.
+
+mod chosen;
+mod pairs;
+mod sample;
+mod single;
+
+pub use pairs::pairs;
+pub use sample::sampled;
+pub use single::single_operations;
+
+use crate::workload::Workload;
+
+/// Makes the file that most workloads use.
+const FILE: &str = "create f 644 -";
+
+/// The catalog: operations alone, and sequences chosen by hand. [`pairs`] are apart.
+pub fn workloads() -> Vec<Workload> {
+    let mut all = single::operations();
+    all.extend(chosen::pairs());
+    all
+}
+
+/// The workload of that name, of the catalog or of the generated ones.
+pub fn find(name: &str) -> Option<Workload> {
+    let family = if pairs::has_name(name) {
+        pairs()
+    } else {
+        workloads()
+    };
+    family.into_iter().find(|workload| workload.name == name)
+}
