@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vellum_media::{Event, HeapMemory, MediaKind, Memories, Memory, Op, Persistent, SimPool};
+use vellum_media::{Event, HeapMemory, MediaKind, Memories, Memory, Op, Persistent, SimPool, Site};
 
 /// A simulated pool and an arena on the heap.
 #[derive(Clone, Copy, Debug)]
@@ -113,20 +113,20 @@ impl Memory for Shared {
 }
 
 impl Persistent for Shared {
-    fn flush(&self, at: u64, len: u64) {
-        self.0.flush(at, len);
+    fn flush(&self, site: Site, at: u64, len: u64) {
+        self.0.flush(site, at, len);
     }
 
-    fn fence(&self) {
-        self.0.fence();
+    fn fence(&self, site: Site) {
+        self.0.fence(site);
     }
 
-    fn write_through(&self, at: u64, data: &[u8]) {
-        self.0.write_through(at, data);
+    fn write_through(&self, site: Site, at: u64, data: &[u8]) {
+        self.0.write_through(site, at, data);
     }
 
-    fn zero_through(&self, at: u64, len: u64) {
-        self.0.zero_through(at, len);
+    fn zero_through(&self, site: Site, at: u64, len: u64) {
+        self.0.zero_through(site, at, len);
     }
 
     fn sync(&self) -> std::io::Result<()> {

@@ -12,6 +12,7 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
+use crate::sites;
 use crate::slots::{Op, field};
 
 /// Slots in a group.
@@ -147,8 +148,8 @@ impl<M: Memories> Core<M> {
             }
             let at = self.geometry.chunk_table_at + chunk * 8;
             self.set_word(at, ChunkWord::new(chunk, kind, 0).0);
-            self.pool.flush(at, 8);
-            self.pool.fence();
+            self.pool.flush(sites::CHUNK_WORD, at, 8);
+            self.pool.fence(sites::CHUNK_WORD_DURABLE);
             self.arena.fetch_add(header::FREE_SLOTS, u64::MAX);
             self.note_chunk(chunk, kind);
             let first = chunk * self.geometry.slots_per_chunk() / GROUP;

@@ -8,11 +8,12 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{Entry, EntryHead, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, NAME_MAX};
-use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
+use crate::sites;
 use crate::slots::{Op, field};
 
 /// Words of the longest record, rounded up to lines.
@@ -84,8 +85,9 @@ impl<M: Memories> Op<'_, M> {
         }
         let bytes = JournalHead::PAIRS as usize + 16 * record.count;
         let lines = bytes.next_multiple_of(LINE_BYTES as usize);
-        core.pool.write_through(at, &words.as_bytes()[..lines]);
-        core.pool.fence();
+        let bytes = &words.as_bytes()[..lines];
+        core.pool.write_through(sites::JOURNAL_RECORD, at, bytes);
+        core.pool.fence(sites::JOURNAL_RECORD_DURABLE);
     }
 
     /// Stores what the committed record says, durably.
@@ -97,34 +99,43 @@ impl<M: Memories> Op<'_, M> {
     /// The first half of [`Self::journal_apply`]: the stores. Others see them after the next locked
     /// instruction at the latest.
     pub(crate) fn journal_store(&self, record: &Record) {
-        store(self.core, record.pairs(), record.for_recovery);
+        store(
+            self.core,
+            sites::JOURNAL_WORDS,
+            record.pairs(),
+            record.for_recovery,
+        );
     }
 
     /// The second half of [`Self::journal_apply`]: makes them durable.
     pub(crate) fn journal_settle(&self) {
-        self.core.pool.fence();
+        self.core.pool.fence(sites::JOURNAL_WORDS_DURABLE);
     }
 
     /// Forgets the record, durably. Until then every word it names must stay protected.
     pub(crate) fn journal_retire(&self) {
-        retire(self.core, self.slot);
+        retire(
+            self.core,
+            self.slot,
+            [sites::JOURNAL_RETIRE, sites::JOURNAL_RETIRE_DURABLE],
+        );
     }
 }
 
 /// Stores what the pairs say, past the cache, but for those whose bit is set in `not`.
-fn store<M: Memories>(core: &Core<M>, pairs: &[JournalPair], not: u32) {
+fn store<M: Memories>(core: &Core<M>, site: Site, pairs: &[JournalPair], not: u32) {
     for (i, pair) in pairs.iter().enumerate() {
         if pair.witnessed().is_none() && not >> i & 1 == 0 {
-            core.pool.store_through(pair.at, pair.value);
+            core.pool.store_through(site, pair.at, pair.value);
         }
     }
 }
 
-fn retire<M: Memories>(core: &Core<M>, slot: u32) {
+fn retire<M: Memories>(core: &Core<M>, slot: u32, [head, durable]: [Site; 2]) {
     let at = core.geometry.thread_slot_at(slot);
     core.pool
-        .store_through(at + JournalHead::AT, JournalHead::RETIRED.0);
-    core.pool.fence();
+        .store_through(head, at + JournalHead::AT, JournalHead::RETIRED.0);
+    core.pool.fence(durable);
 }
 
 /// Recovers one thread slot, whether its thread died or the power went: applies a committed
@@ -145,10 +156,17 @@ pub(crate) fn recover_slot<M: Memories>(core: &Core<M>, slot: u32) -> Result<boo
                 ));
             }
         }
-        store(core, pairs, 0);
-        core.pool.fence();
+        store(core, sites::RECOVER_JOURNAL_WORDS, pairs, 0);
+        core.pool.fence(sites::RECOVER_JOURNAL_WORDS_DURABLE);
     }
-    retire(core, slot);
+    retire(
+        core,
+        slot,
+        [
+            sites::RECOVER_JOURNAL_RETIRE,
+            sites::RECOVER_JOURNAL_RETIRE_DURABLE,
+        ],
+    );
     Ok(committed.is_some())
 }
 

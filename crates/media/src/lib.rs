@@ -22,6 +22,7 @@ mod mapping;
 mod memory;
 mod persistence;
 mod sim;
+mod site;
 
 pub use arena::MappedArena;
 pub use ask::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
@@ -32,6 +33,7 @@ pub use mapped::{MappedPool, MediaChoice, OpenMode};
 pub use memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 pub use persistence::{CrashPoint, CrashPoints, CrashState, LineBytes, LineState};
 pub use sim::{Event, LatencyModel, Op, SimPool};
+pub use site::Site;
 
 /// The memories of production: a mapped pool and a mapped arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

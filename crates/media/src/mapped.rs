@@ -5,6 +5,7 @@ use crate::backing::{Backing, Existing};
 use crate::isa::Isa;
 use crate::mapping::{Mapping, MappingError, memory_of_mapping};
 use crate::memory::{MediaKind, Persistent};
+use crate::site::Site;
 use crate::{MediaError, count};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -224,26 +225,26 @@ memory_of_mapping!(MappedPool);
 
 impl Persistent for MappedPool {
     #[inline(always)]
-    fn flush(&self, at: u64, len: u64) {
+    fn flush(&self, _site: Site, at: u64, len: u64) {
         self.mapping.flush(at, len);
     }
 
     #[inline(always)]
-    fn fence(&self) {
+    fn fence(&self, _site: Site) {
         self.mapping.fence();
     }
 
     #[inline(always)]
-    fn store_through(&self, at: u64, value: u64) {
+    fn store_through(&self, _site: Site, at: u64, value: u64) {
         self.mapping.store_through(at, value);
     }
 
     #[inline]
-    fn write_through(&self, at: u64, data: &[u8]) {
+    fn write_through(&self, _site: Site, at: u64, data: &[u8]) {
         self.mapping.write_through(at, data);
     }
 
-    fn zero_through(&self, at: u64, len: u64) {
+    fn zero_through(&self, _site: Site, at: u64, len: u64) {
         self.mapping.zero_through(at, len);
     }
 

@@ -13,6 +13,7 @@
 //! * Cells are 8 bytes, 8-byte aligned. A misaligned cell access counts as outside.
 //! * `read` and `write` move bytes without a promise about tearing beyond aligned 8-byte words.
 
+use crate::site::Site;
 use std::sync::atomic::Ordering;
 
 /// Bytes in a cache line: the unit of flushing.
@@ -111,29 +112,30 @@ pub trait Memory: Send + Sync + 'static {
     }
 }
 
-/// Memory whose stores survive a power cut once flushed and fenced.
+/// Memory whose stores survive a power cut once flushed and fenced. Every step says which
+/// [`Site`] of the source it is.
 pub trait Persistent: Memory {
     /// Starts writing back every line that `[at, at + len)` touches.
-    fn flush(&self, at: u64, len: u64);
+    fn flush(&self, site: Site, at: u64, len: u64);
 
     /// Waits until everything flushed or written through by this thread is durable.
-    fn fence(&self);
+    fn fence(&self, site: Site);
 
     /// Stores `value` into the cell at `at` past the cache (a non-temporal store): durable at the
     /// next fence. Faster than a store and a flush for a word that is not read again soon. Other
     /// threads see it after that fence or a locked instruction at the latest, and maybe before
     /// stores that precede it.
-    fn store_through(&self, at: u64, value: u64) {
+    fn store_through(&self, site: Site, at: u64, value: u64) {
         self.store(at, value, Ordering::Release);
-        self.flush(at, 8);
+        self.flush(site, at, 8);
     }
 
     /// Copies bytes in past the cache (non-temporal stores): durable at the next fence.
     /// Partial lines at either end are stored and flushed.
-    fn write_through(&self, at: u64, data: &[u8]);
+    fn write_through(&self, site: Site, at: u64, data: &[u8]);
 
     /// Zeroes bytes past the cache: durable at the next fence.
-    fn zero_through(&self, at: u64, len: u64);
+    fn zero_through(&self, site: Site, at: u64, len: u64);
 
     /// Makes everything fenced so far survive what the medium can survive at all (a file's
     /// `fdatasync`; nothing to do on persistent memory).

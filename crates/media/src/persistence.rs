@@ -11,14 +11,14 @@
 //! survive, and a crash leaves exactly the stores done so far.
 //!
 //! ```
-//! use vellum_media::{CrashPoints, Memory, Persistent, SimPool};
+//! use vellum_media::{CrashPoints, Memory, Persistent, SimPool, Site};
 //! # use std::sync::atomic::Ordering::Relaxed;
 //! let pool = SimPool::new(4096);
 //! let base = pool.image();
 //! pool.start_recording();
 //! pool.store(0, 1, Relaxed);
-//! pool.flush(0, 8);
-//! pool.fence();
+//! pool.flush(Site::UNNAMED, 0, 8);
+//! pool.fence(Site::UNNAMED);
 //! let log = pool.take_log();
 //! let mut points = CrashPoints::new(base, &log);
 //! let after_store = points.next_point().expect("the store");

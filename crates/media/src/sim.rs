@@ -3,6 +3,7 @@
 use crate::count;
 use crate::heap::{HeapMemory, outside, parts, store_part};
 use crate::memory::{LINE_BYTES, MediaKind, Memory, Persistent};
+use crate::site::Site;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,6 +17,8 @@ pub struct Event {
     pub thread: u32,
     /// What it did.
     pub op: Op,
+    /// Where in the source; [`Site::UNNAMED`] for plain stores and markers.
+    pub site: Site,
 }
 
 /// What was done.
@@ -41,6 +44,20 @@ pub enum Op {
     Fence,
     /// The test says where it is, see [`SimPool::marker`].
     Marker(u64),
+}
+
+/// How a cell is stored.
+#[derive(Clone, Copy)]
+struct How {
+    site: Site,
+    non_temporal: bool,
+}
+
+impl How {
+    const PLAIN: Self = Self {
+        site: Site::UNNAMED,
+        non_temporal: false,
+    };
 }
 
 /// How long a simulated medium takes, beyond what the memory under it takes.
@@ -109,7 +126,7 @@ impl SimPool {
 
     /// Puts a marker into the log, for a test to tell its operations apart.
     pub fn marker(&self, value: u64) {
-        self.record(Op::Marker(value));
+        self.record(Site::UNNAMED, Op::Marker(value));
     }
 
     /// What the pool holds, as its threads see it.
@@ -145,7 +162,7 @@ impl SimPool {
         lock(&self.lines_read).iter().copied().collect()
     }
 
-    fn record(&self, op: Op) {
+    fn record(&self, site: Site, op: Op) {
         if self.recording.load(Ordering::Relaxed) {
             let mut log = lock(&self.log);
             // Recording may have ended while we waited.
@@ -153,6 +170,7 @@ impl SimPool {
                 log.push(Event {
                     thread: thread_number(),
                     op,
+                    site,
                 });
             }
         }
@@ -164,8 +182,8 @@ impl SimPool {
         &self,
         at: u64,
         cell: &AtomicU64,
+        how: How,
         change: impl FnOnce(&AtomicU64) -> (T, Option<(u64, u64)>),
-        non_temporal: bool,
     ) -> T {
         if !self.recording.load(Ordering::Relaxed) {
             return change(cell).0;
@@ -177,11 +195,12 @@ impl SimPool {
                 at,
                 before,
                 after,
-                non_temporal,
+                non_temporal: how.non_temporal,
             };
             log.push(Event {
                 thread: thread_number(),
                 op,
+                site: how.site,
             });
         }
         result
@@ -194,38 +213,37 @@ impl SimPool {
         };
         self.seen(at, 8);
         count::wrote(8);
-        self.change(
-            at,
-            cell,
-            |cell| {
-                let order = Ordering::SeqCst;
-                let before = cell.fetch_update(order, order, |now| Some(new(now)));
-                let before = before.unwrap_or_else(|now| now);
-                (before, Some((before, new(before))))
-            },
-            false,
-        )
+        self.change(at, cell, How::PLAIN, |cell| {
+            let order = Ordering::SeqCst;
+            let before = cell.fetch_update(order, order, |now| Some(new(now)));
+            let before = before.unwrap_or_else(|now| now);
+            (before, Some((before, new(before))))
+        })
     }
 
-    fn put(&self, at: u64, data: &[u8], non_temporal: bool) {
+    fn put(&self, how: How, at: u64, data: &[u8]) {
         for part in parts(at, data.len()) {
             let cell = &self.memory.cells()[part.cell];
             let store = |cell: &AtomicU64| ((), Some(store_part(cell, part, data)));
-            self.change(part.cell as u64 * 8, cell, store, non_temporal);
+            self.change(part.cell as u64 * 8, cell, how, store);
         }
     }
 
     /// Stores as non-temporal stores do: whole lines past the cache, the ends stored and flushed.
-    fn put_through(&self, at: u64, data: &[u8]) {
+    fn put_through(&self, site: Site, at: u64, data: &[u8]) {
         let mut done = 0;
         while done < data.len() {
             let here = at + done as u64;
             let line = here - here % LINE_BYTES;
             let bytes = ((line + LINE_BYTES - here) as usize).min(data.len() - done);
             let is_whole = bytes as u64 == LINE_BYTES;
-            self.put(here, &data[done..done + bytes], is_whole);
+            let how = How {
+                site,
+                non_temporal: is_whole,
+            };
+            self.put(how, here, &data[done..done + bytes]);
             if !is_whole {
-                self.record(Op::Flush { line });
+                self.record(site, Op::Flush { line });
             }
             done += bytes;
         }
@@ -306,7 +324,7 @@ impl Memory for SimPool {
             return;
         }
         let swap = |cell: &AtomicU64| ((), Some((cell.swap(value, Ordering::SeqCst), value)));
-        self.change(at, cell, swap, false);
+        self.change(at, cell, How::PLAIN, swap);
     }
 
     fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
@@ -319,7 +337,7 @@ impl Memory for SimPool {
             let result = cell.compare_exchange(current, new, order, order);
             (result, result.ok().map(|before| (before, new)))
         };
-        let result = self.change(at, cell, swap, false);
+        let result = self.change(at, cell, How::PLAIN, swap);
         if result.is_ok() {
             count::wrote(8);
         }
@@ -346,7 +364,7 @@ impl Memory for SimPool {
     fn write(&self, at: u64, data: &[u8]) {
         if self.memory.checked(at, data.len() as u64) {
             count::wrote(data.len() as u64);
-            self.put(at, data, false);
+            self.put(How::PLAIN, at, data);
         }
     }
 
@@ -369,7 +387,7 @@ impl Memory for SimPool {
 }
 
 impl Persistent for SimPool {
-    fn flush(&self, at: u64, len: u64) {
+    fn flush(&self, site: Site, at: u64, len: u64) {
         if len == 0 || !self.memory.checked(at, len) {
             return;
         }
@@ -378,27 +396,26 @@ impl Persistent for SimPool {
         if self.recording.load(Ordering::Relaxed) {
             let first = at - at % LINE_BYTES;
             (0..lines).for_each(|i| {
-                self.record(Op::Flush {
-                    line: first + i * LINE_BYTES,
-                })
+                let line = first + i * LINE_BYTES;
+                self.record(site, Op::Flush { line });
             });
         }
         self.spin(&self.flush_ns, lines);
     }
 
-    fn fence(&self) {
+    fn fence(&self, site: Site) {
         count::fenced();
-        self.record(Op::Fence);
+        self.record(site, Op::Fence);
         self.spin(&self.fence_ns, 1);
     }
 
-    fn write_through(&self, at: u64, data: &[u8]) {
+    fn write_through(&self, site: Site, at: u64, data: &[u8]) {
         if self.memory.checked(at, data.len() as u64) {
-            self.put_through(at, data);
+            self.put_through(site, at, data);
         }
     }
 
-    fn zero_through(&self, at: u64, len: u64) {
+    fn zero_through(&self, site: Site, at: u64, len: u64) {
         const ZEROS: [u8; 4096] = [0; 4096];
         if !self.memory.checked(at, len) {
             return;
@@ -407,7 +424,7 @@ impl Persistent for SimPool {
         while here < at + len {
             // Pieces end on lines, so that cutting makes no partial line of a whole one.
             let end = (here - here % LINE_BYTES + ZEROS.len() as u64).min(at + len);
-            self.put_through(here, &ZEROS[..(end - here) as usize]);
+            self.put_through(site, here, &ZEROS[..(end - here) as usize]);
             here = end;
         }
     }

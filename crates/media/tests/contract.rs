@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use vellum_media::{
-    FlushVariant, HeapMemory, Isa, MappedArena, MappedPool, Memory, Persistent, SimPool,
+    FlushVariant, HeapMemory, Isa, MappedArena, MappedPool, Memory, Persistent, SimPool, Site,
     VectorVariant,
 };
 
@@ -108,9 +108,9 @@ fn outside_is_recorded_and_harmless() {
         });
     }
     each_pool(|name, pool| {
-        pool.flush(LEN - 1, 2);
-        pool.write_through(LEN - 1, &[1; 2]);
-        pool.zero_through(LEN, u64::MAX);
+        pool.flush(Site::UNNAMED, LEN - 1, 2);
+        pool.write_through(Site::UNNAMED, LEN - 1, &[1; 2]);
+        pool.zero_through(Site::UNNAMED, LEN, u64::MAX);
         assert_eq!(pool.damaged(), Some(LEN - 1), "{name}");
         assert_eq!(all(pool), vec![0; LEN as usize], "{name}");
     });
@@ -122,10 +122,10 @@ fn nothing_at_the_end_is_inside() {
         pool.read(LEN, &mut []);
         pool.write(LEN, &[]);
         assert!(pool.bytes_equal(LEN, &[]), "{name}");
-        pool.flush(LEN, 0);
-        pool.write_through(LEN, &[]);
-        pool.zero_through(LEN, 0);
-        pool.fence();
+        pool.flush(Site::UNNAMED, LEN, 0);
+        pool.write_through(Site::UNNAMED, LEN, &[]);
+        pool.zero_through(Site::UNNAMED, LEN, 0);
+        pool.fence(Site::UNNAMED);
         pool.sync().expect("sync");
         assert_eq!(pool.damaged(), None, "{name}");
     });
@@ -150,25 +150,25 @@ proptest! {
             assert!(out[..shift].iter().all(|&byte| byte == 0xee), "{name}: read");
 
             pool.write(at, data);
-            pool.flush(at, len as u64);
-            pool.fence();
+            pool.flush(Site::UNNAMED, at, len as u64);
+            pool.fence(Site::UNNAMED);
             expected[at_usize..at_usize + len].copy_from_slice(data);
             assert_eq!(all(pool), expected, "{name}: write");
 
-            pool.zero_through(at, len as u64);
-            pool.fence();
+            pool.zero_through(Site::UNNAMED, at, len as u64);
+            pool.fence(Site::UNNAMED);
             expected[at_usize..at_usize + len].fill(0);
             assert_eq!(all(pool), expected, "{name}: zero_through");
 
-            pool.write_through(at, data);
-            pool.fence();
+            pool.write_through(Site::UNNAMED, at, data);
+            pool.fence(Site::UNNAMED);
             expected[at_usize..at_usize + len].copy_from_slice(data);
             assert_eq!(all(pool), expected, "{name}: write_through");
 
             let cell = at & !7;
-            pool.store_through(cell, at ^ 0x5A5A_5A5A);
+            pool.store_through(Site::UNNAMED, cell, at ^ 0x5A5A_5A5A);
             assert_eq!(pool.load(cell, Relaxed), at ^ 0x5A5A_5A5A, "{name}: store_through");
-            pool.fence();
+            pool.fence(Site::UNNAMED);
             expected[cell as usize..][..8].copy_from_slice(&(at ^ 0x5A5A_5A5A).to_ne_bytes());
             assert_eq!(all(pool), expected, "{name}: store_through");
             assert_eq!(pool.damaged(), None, "{name}");

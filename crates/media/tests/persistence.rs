@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
-use vellum_media::{CrashPoint, CrashPoints, Event, Memory, Op, Persistent, SimPool};
+use vellum_media::{CrashPoint, CrashPoints, Event, Memory, Op, Persistent, SimPool, Site};
 
 /// The first cells of lines 0 and 1, and the second cell of line 0.
 const A: u64 = 0;
@@ -73,7 +73,7 @@ fn lines_arrive_independently_and_prefixes_in_order() {
 fn a_flush_without_a_fence_promises_nothing() {
     let found = crashes(|pool| {
         pool.store(A, 1, Relaxed);
-        pool.flush(A, 8);
+        pool.flush(Site::UNNAMED, A, 8);
         pool.store(B, 3, Relaxed);
     });
     assert_eq!(
@@ -86,7 +86,7 @@ fn a_flush_without_a_fence_promises_nothing() {
 fn a_fence_without_a_flush_promises_nothing() {
     let found = crashes(|pool| {
         pool.store(A, 1, Relaxed);
-        pool.fence();
+        pool.fence(Site::UNNAMED);
         pool.store(B, 3, Relaxed);
     });
     assert_eq!(found.len(), 2, "the fence changed nothing");
@@ -100,8 +100,8 @@ fn a_fence_without_a_flush_promises_nothing() {
 fn flush_and_fence_make_durable() {
     let found = crashes(|pool| {
         pool.store(A, 1, Relaxed);
-        pool.flush(A, 8);
-        pool.fence();
+        pool.flush(Site::UNNAMED, A, 8);
+        pool.fence(Site::UNNAMED);
         pool.store(B, 3, Relaxed);
     });
     assert_eq!(found[1], [(1, 0, 0)].into());
@@ -112,9 +112,9 @@ fn flush_and_fence_make_durable() {
 fn a_store_after_the_flush_is_not_covered() {
     let found = crashes(|pool| {
         pool.store(A, 1, Relaxed);
-        pool.flush(A, 8);
+        pool.flush(Site::UNNAMED, A, 8);
         pool.store(A2, 2, Relaxed);
-        pool.fence();
+        pool.fence(Site::UNNAMED);
     });
     assert_eq!(found[1], [(0, 0, 0), (1, 0, 0), (1, 2, 0)].into());
     assert_eq!(found[2], [(1, 0, 0), (1, 2, 0)].into());
@@ -125,8 +125,8 @@ fn the_flush_covers_its_line_only() {
     let found = crashes(|pool| {
         pool.store(A, 1, Relaxed);
         pool.store(B, 3, Relaxed);
-        pool.flush(B, 8);
-        pool.fence();
+        pool.flush(Site::UNNAMED, B, 8);
+        pool.fence(Site::UNNAMED);
     });
     assert_eq!(found[2], [(0, 0, 3), (1, 0, 3)].into());
 }
@@ -139,9 +139,9 @@ fn non_temporal_lines_need_only_a_fence() {
         bytes
     };
     let found = crashes(|pool| {
-        pool.write_through(B, &line(3));
+        pool.write_through(Site::UNNAMED, B, &line(3));
         pool.store(A, 1, Relaxed);
-        pool.fence();
+        pool.fence(Site::UNNAMED);
     });
     assert_eq!(found[0], [(0, 0, 0), (0, 0, 3)].into());
     assert_eq!(
@@ -154,49 +154,42 @@ fn non_temporal_lines_need_only_a_fence() {
 #[test]
 fn the_ends_of_a_run_written_through_are_flushed() {
     let found = crashes(|pool| {
-        pool.write_through(A2, &2_u64.to_ne_bytes());
-        pool.fence();
+        pool.write_through(Site::UNNAMED, A2, &2_u64.to_ne_bytes());
+        pool.fence(Site::UNNAMED);
     });
     assert_eq!(found, [[(0, 0, 0), (0, 2, 0)].into(), [(0, 2, 0)].into()]);
 }
 
+fn event(thread: u32, op: Op) -> Event {
+    Event {
+        thread,
+        op,
+        site: Site::UNNAMED,
+    }
+}
+
 #[test]
 fn another_threads_fence_does_not_help() {
-    let store = |thread, at, before, after| Event {
-        thread,
-        op: Op::Store {
+    let store = |thread, at, before, after| {
+        let op = Op::Store {
             at,
             before,
             after,
             non_temporal: false,
-        },
+        };
+        event(thread, op)
     };
     let log = [
         store(1, A, 0, 1),
-        Event {
-            thread: 1,
-            op: Op::Flush { line: 0 },
-        },
-        Event {
-            thread: 2,
-            op: Op::Fence,
-        },
+        event(1, Op::Flush { line: 0 }),
+        event(2, Op::Fence),
         store(2, A2, 0, 2),
         // Thread 2's flush covers what thread 1 stored.
-        Event {
-            thread: 2,
-            op: Op::Flush { line: 0 },
-        },
-        Event {
-            thread: 2,
-            op: Op::Fence,
-        },
+        event(2, Op::Flush { line: 0 }),
+        event(2, Op::Fence),
         store(1, A, 1, 5),
         // Completes a flush older than what is durable, and not the store just made.
-        Event {
-            thread: 1,
-            op: Op::Fence,
-        },
+        event(1, Op::Fence),
     ];
     let mut points = CrashPoints::new(vec![0; 256], &log);
     let mut found = Vec::new();
@@ -217,7 +210,7 @@ fn surviving_caches_leave_program_order() {
     let (base, log) = record(|pool| {
         pool.store(A, 1, Relaxed);
         pool.store(B, 3, Relaxed);
-        pool.fence();
+        pool.fence(Site::UNNAMED);
         pool.store(A, 4, Relaxed);
     });
     let mut points = CrashPoints::new(base, &log).eadr();
@@ -370,7 +363,7 @@ proptest! {
                     6 => Op::Fence,
                     _ => Op::Marker(after),
                 };
-                Event { thread, op }
+                event(thread, op)
             })
             .collect();
         let mut points = CrashPoints::new(vec![0; 256], &log);

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use vellum_media::{
-    MappedPool, MediaChoice, MediaError, MediaKind, Memory, OpenMode, Persistent, count,
+    MappedPool, MediaChoice, MediaError, MediaKind, Memory, OpenMode, Persistent, Site, count,
 };
 
 const LEN: u64 = 1 << 20;
@@ -57,9 +57,9 @@ fn bytes_survive_closing() {
     assert_eq!(pool.path(), Some(path.as_path()));
     assert_eq!(pool.len(), LEN);
     pool.store(LEN - 8, 7, Relaxed);
-    pool.write_through(100, b"through");
-    pool.flush(LEN - 8, 8);
-    pool.fence();
+    pool.write_through(Site::UNNAMED, 100, b"through");
+    pool.flush(Site::UNNAMED, LEN - 8, 8);
+    pool.fence(Site::UNNAMED);
     pool.sync().expect("sync");
     drop(pool);
     let pool = open(&path).expect("open");
@@ -160,8 +160,8 @@ fn readers_share_and_change_nothing() {
     let other = open_read_only(&path).expect("second reader");
     assert!(one.is_read_only());
     one.store(0, 2, Relaxed);
-    one.write_through(4096, &[9; 4096]);
-    one.fence();
+    one.write_through(Site::UNNAMED, 4096, &[9; 4096]);
+    one.fence(Site::UNNAMED);
     one.sync().expect("sync");
     assert_eq!((one.load(0, Relaxed), other.load(0, Relaxed)), (2, 1));
     assert!(matches!(error(&path, open(&path)), MediaError::Busy { .. }));
@@ -297,9 +297,9 @@ fn a_page_that_vanishes_reads_as_zeros() {
         assert!(bytes[..8192].iter().all(|&byte| byte == 0xaa));
         assert!(bytes[8192..].iter().all(|&byte| byte == 0));
         pool.store(LEN - 8, 1, Relaxed);
-        pool.write_through(LEN / 2, &[1; 9000]);
-        pool.flush(0, LEN);
-        pool.fence();
+        pool.write_through(Site::UNNAMED, LEN / 2, &[1; 9000]);
+        pool.flush(Site::UNNAMED, 0, LEN);
+        pool.fence(Site::UNNAMED);
         assert_eq!(pool.damaged(), Some(8192 + 24), "the first failure stays");
     }
 }
@@ -315,8 +315,8 @@ fn pages_may_vanish_under_every_kind_of_access() {
         |pool, at| pool.write(at, &[1; 4096]),
         |pool, at| assert!(!pool.bytes_equal(at, b"something")),
         |pool, at| assert_eq!(pool.match_line(at, u64::MAX, 0), 0xff),
-        |pool, at| pool.write_through(at, &[1; 4096]),
-        |pool, at| pool.zero_through(at, 4096),
+        |pool, at| pool.write_through(Site::UNNAMED, at, &[1; 4096]),
+        |pool, at| pool.zero_through(Site::UNNAMED, at, 4096),
     ];
     let dir = Dir::new();
     for (i, access) in accesses.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use vellum_media::count::{Counts, of_this_thread};
-use vellum_media::{Event, LatencyModel, MappedPool, Memory, Op, Persistent, SimPool};
+use vellum_media::{Event, LatencyModel, MappedPool, Memory, Op, Persistent, SimPool, Site};
 
 fn ops(log: &[Event]) -> Vec<Op> {
     log.iter().map(|event| event.op).collect()
@@ -15,8 +15,8 @@ fn records_only_when_asked() {
     pool.store(0, 1, Relaxed);
     pool.start_recording();
     pool.store(0, 2, Relaxed);
-    pool.flush(0, 65);
-    pool.fence();
+    pool.flush(Site::UNNAMED, 0, 65);
+    pool.fence(Site::UNNAMED);
     pool.marker(9);
     let log = pool.take_log();
     pool.store(0, 3, Relaxed);
@@ -62,9 +62,9 @@ fn writes_through_are_non_temporal_but_for_their_ends() {
     for zero in [false, true] {
         pool.start_recording();
         if zero {
-            pool.zero_through(56, 8 + 8192 + 8);
+            pool.zero_through(Site::UNNAMED, 56, 8 + 8192 + 8);
         } else {
-            pool.write_through(56, &[1; 8 + 8192 + 8]);
+            pool.write_through(Site::UNNAMED, 56, &[1; 8 + 8192 + 8]);
         }
         let log = ops(&pool.take_log());
         assert_eq!(log.len(), 2 + 1024 + 2);
@@ -95,11 +95,11 @@ fn writes_through_are_non_temporal_but_for_their_ends() {
 fn threads_have_numbers() {
     let pool = SimPool::new(4096);
     pool.start_recording();
-    pool.fence();
+    pool.fence(Site::UNNAMED);
     std::thread::scope(|scope| {
-        scope.spawn(|| pool.fence());
+        scope.spawn(|| pool.fence(Site::UNNAMED));
     });
-    pool.fence();
+    pool.fence(Site::UNNAMED);
     let log = pool.take_log();
     assert_eq!(log[0].thread, log[2].thread);
     assert_ne!(log[0].thread, log[1].thread);
@@ -177,12 +177,12 @@ fn latencies_are_taken() {
         fence_ns: 2_000_000,
         read_ns_per_line: 500_000,
     });
-    assert!(timed(&|| pool.flush(0, 128)) >= Duration::from_millis(2));
-    assert!(timed(&|| pool.fence()) >= Duration::from_millis(2));
-    assert!(timed(&|| pool.write_through(0, &[0; 256])) >= Duration::from_millis(4));
+    assert!(timed(&|| pool.flush(Site::UNNAMED, 0, 128)) >= Duration::from_millis(2));
+    assert!(timed(&|| pool.fence(Site::UNNAMED)) >= Duration::from_millis(2));
+    assert!(timed(&|| pool.write_through(Site::UNNAMED, 0, &[0; 256])) >= Duration::from_millis(4));
     assert!(timed(&|| pool.read(0, &mut [0; 256])) >= Duration::from_millis(2));
     pool.set_latency(LatencyModel::default());
-    let is_quick = |_| timed(&|| pool.flush(0, 128)) < Duration::from_millis(1);
+    let is_quick = |_| timed(&|| pool.flush(Site::UNNAMED, 0, 128)) < Duration::from_millis(1);
     assert!((0..50).any(is_quick), "no latency is left");
 }
 
@@ -195,11 +195,11 @@ fn every_pool_counts_the_same() {
         let _ = pool.compare_exchange(16, 0, 1);
         let _ = pool.compare_exchange(16, 0, 1);
         pool.write(24, &[1; 10]);
-        pool.flush(0, 34);
-        pool.flush(60, 8);
-        pool.write_through(100, &[1; 100]);
-        pool.zero_through(4096, 4096);
-        pool.fence();
+        pool.flush(Site::UNNAMED, 0, 34);
+        pool.flush(Site::UNNAMED, 60, 8);
+        pool.write_through(Site::UNNAMED, 100, &[1; 100]);
+        pool.zero_through(Site::UNNAMED, 4096, 4096);
+        pool.fence(Site::UNNAMED);
         of_this_thread() - before
     }
     let expected = Counts {
@@ -210,4 +210,30 @@ fn every_pool_counts_the_same() {
     };
     assert_eq!(work(&SimPool::new(8192)), expected);
     assert_eq!(work(&MappedPool::anonymous(8192).expect("pool")), expected);
+}
+
+/// Every step past the cache says where it comes from; plain stores come from nowhere.
+#[test]
+fn the_log_names_sites() {
+    let [a, b, c] = [1, 2, 3].map(Site::numbered);
+    let pool = SimPool::new(4096);
+    pool.start_recording();
+    pool.store(0, 1, Relaxed);
+    pool.flush(a, 0, 8);
+    pool.write_through(b, 64, &[1; 72]);
+    pool.store_through(c, 256, 1);
+    pool.fence(a);
+    pool.marker(0);
+    let log = pool.take_log();
+    let sites = |wanted: fn(&Op) -> bool| -> Vec<Site> {
+        let events = log.iter().filter(|event| wanted(&event.op));
+        events.map(|event| event.site).collect()
+    };
+    let stores = sites(|op| matches!(op, Op::Store { .. }));
+    assert_eq!(stores[0], Site::UNNAMED);
+    // A whole line and a word past the cache, and a word that is stored and flushed.
+    assert_eq!(stores[1..], [[b; 9].as_slice(), &[Site::UNNAMED]].concat());
+    assert_eq!(sites(|op| matches!(op, Op::Flush { .. })), [a, b, c]);
+    assert_eq!(sites(|op| matches!(op, Op::Fence)), [a]);
+    assert_eq!(sites(|op| matches!(op, Op::Marker(_))), [Site::UNNAMED]);
 }

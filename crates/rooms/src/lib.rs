@@ -1,12 +1,14 @@
 //! Rules that the compiler doesn't hold, for a test to hold.
 //!
 //! [`plan`] compares the crates' dependencies with the plan of the rooms, [`style`] reads the Rust
-//! sources, and [`documents`] the Markdown files. Each rule is a function from text to
-//! [`Finding`]s; `tests/house.rs` applies them all to this repository.
+//! sources, [`sites`] the engine's list of persistent steps, and [`documents`] the Markdown files.
+//! Each rule is a function from text to [`Finding`]s; `tests/house.rs` applies them all to this
+//! repository.
 #![forbid(unsafe_code)]
 
 pub mod documents;
 pub mod plan;
+pub mod sites;
 pub mod style;
 
 use std::{

@@ -1,7 +1,9 @@
 //! Applies the house rules to this repository.
 
 use std::{env, fs, path::Path, process::Command};
-use vellum_rooms::{Finding, documents, list_files, plan, read_sources, repository_root, style};
+use vellum_rooms::{
+    Finding, documents, list_files, plan, read_sources, repository_root, sites, style,
+};
 
 fn assert_kept(findings: Vec<Finding>) {
     let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
@@ -44,6 +46,14 @@ fn rust_sources_keep_the_style() {
         root.display()
     );
     assert_kept(sources.iter().flat_map(style::check_style).collect());
+}
+
+#[test]
+fn the_engines_persistent_steps_are_listed() {
+    let root = repository_root();
+    let paths = list_files(&root).expect("git lists the files");
+    let sources = read_sources(&root, &paths, ".rs").expect("the sources can be read");
+    assert_kept(sites::check_sites(&sources));
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use vellum_layout::{FileKind, MapState, TargetWord, home_line, name_hash};
-use vellum_media::{Memory, Persistent};
+use vellum_media::{Memory, Persistent, Site};
 
 use super::loom_memory::{Knowledge, LoomMemory, Loomed, Part, Swaps, beside, check};
 use super::world::{POOL_BYTES, small_fs};
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::fs::{Cred, Fs, Node, RenameFlags};
-use crate::mapping::{BlockNo, Found};
+use crate::mapping::{BlockNo, Found, Step};
 use crate::namespace::direct::Name;
 use crate::namespace::direct::index::ValueWord;
 use crate::slots::{Op, Tally};
@@ -31,6 +31,11 @@ pub(crate) fn explore(
     kernel: impl Fn(Stage) + Send + Sync + 'static,
 ) {
     check(preemptions, swaps, move |known| kernel(Stage::new(known)));
+}
+
+fn into(to: MapState) -> Step {
+    let site = Site::UNNAMED;
+    Step { to, site }
 }
 
 impl Stage {
@@ -76,16 +81,14 @@ impl Stage {
     fn claim(&self, op: &Op<'_, Loomed>, id: u32, logical: u32) -> BlockNo {
         let mapping = &self.fs.mapping;
         let mut reserved = mapping.reserve(op, 1).unwrap();
-        let state = MapState::Unwritten;
-        let block = mapping
-            .claim(op, id, logical, state, &mut reserved)
-            .unwrap();
+        let step = into(MapState::Unwritten);
+        let block = mapping.claim(op, id, logical, step, &mut reserved).unwrap();
         let data = mapping.data_at(block);
         op.core
             .pool
-            .write_through(data, &u64::from(id).to_ne_bytes());
-        op.core.pool.fence();
-        mapping.set_state(op, id, logical, block, MapState::Mapped);
+            .write_through(Site::UNNAMED, data, &u64::from(id).to_ne_bytes());
+        op.core.pool.fence(Site::UNNAMED);
+        mapping.set_state(op, id, logical, block, into(MapState::Mapped));
         block
     }
 
@@ -249,7 +252,10 @@ fn one_of_two_names_is_inserted() {
             let op = stage.core().op_begin();
             let name = Name::new(op.core, b"n").unwrap();
             let target = TargetWord::new(7, FileKind::File);
-            let entry = op.draft_entry(root, name, target, 1, 10).unwrap().entry;
+            let entry = op
+                .draft_entry(Site::UNNAMED, root, name, target, 1, 10)
+                .unwrap()
+                .entry;
             move |stage: Stage| {
                 let op = stage.core().op_begin();
                 let inserted = op.core.index_insert(&op, 1, b"n", name.hash, entry, value);
@@ -544,7 +550,7 @@ fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
             },
             move |stage: Stage| {
                 let op = stage.core().op_begin();
-                stage.fs.mapping.release(&op, file, 1, 2, 2);
+                stage.fs.mapping.release(Site::UNNAMED, &op, file, 1, 2, 2);
                 stage.claim(&op, comes, 0);
             }
         );
@@ -569,7 +575,10 @@ fn a_block_found_keeps_its_bytes_until_the_operation_ends() {
                 },
                 move |stage: Stage| {
                     let core = stage.core();
-                    stage.fs.mapping.release(&core.op_begin(), old, 0, 8, 1);
+                    stage
+                        .fs
+                        .mapping
+                        .release(Site::UNNAMED, &core.op_begin(), old, 0, 8, 1);
                     core.try_advance();
                     core.try_advance();
                     stage.fs.mapping.reclaim(core);

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::thread::ThreadId;
-use vellum_media::{HeapMemory, MediaKind, Memories, Memory, Persistent};
+use vellum_media::{HeapMemory, MediaKind, Memories, Memory, Persistent, Site};
 
 /// Pool and arena of [`LoomMemory`].
 pub(crate) struct Loomed;
@@ -358,15 +358,15 @@ impl Memory for LoomMemory {
 }
 
 impl Persistent for LoomMemory {
-    fn flush(&self, _at: u64, _len: u64) {}
+    fn flush(&self, _site: Site, _at: u64, _len: u64) {}
 
-    fn fence(&self) {}
+    fn fence(&self, _site: Site) {}
 
-    fn write_through(&self, at: u64, data: &[u8]) {
+    fn write_through(&self, _site: Site, at: u64, data: &[u8]) {
         self.write(at, data);
     }
 
-    fn zero_through(&self, at: u64, len: u64) {
+    fn zero_through(&self, _site: Site, at: u64, len: u64) {
         self.write(at, &vec![0; len as usize]);
     }
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use shuttle::sync::atomic::AtomicU64;
-use vellum_media::{HeapMemory, MediaKind, Memories, Memory, Persistent};
+use vellum_media::{HeapMemory, MediaKind, Memories, Memory, Persistent, Site};
 
 thread_local! {
     /// Whether accesses let others go first. All threads of a schedule run on one of the system.
@@ -121,15 +121,15 @@ impl Memory for ShuttleMemory {
 }
 
 impl Persistent for ShuttleMemory {
-    fn flush(&self, _at: u64, _len: u64) {}
+    fn flush(&self, _site: Site, _at: u64, _len: u64) {}
 
-    fn fence(&self) {}
+    fn fence(&self, _site: Site) {}
 
-    fn write_through(&self, at: u64, data: &[u8]) {
+    fn write_through(&self, _site: Site, at: u64, data: &[u8]) {
         self.write(at, data);
     }
 
-    fn zero_through(&self, at: u64, len: u64) {
+    fn zero_through(&self, _site: Site, at: u64, len: u64) {
         self.write(at, &vec![0; len as usize]);
     }
 

@@ -4,7 +4,7 @@
 //! Blocks with consecutive numbers lie one behind the other, so neighbours move as one piece.
 
 use vellum_layout::BLOCK_BYTES;
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Memories, Memory, Persistent, Site};
 
 use crate::core::Core;
 use crate::mapping::{BlockNo, Found, Mapping};
@@ -79,6 +79,7 @@ pub(crate) fn read<M: Memories>(
 /// Copies bytes past the cache into blocks that are all there, beginning `skip` bytes into the
 /// first. Durable at the next fence.
 pub(crate) fn write<M: Memories>(
+    site: Site,
     core: &Core<M>,
     mapping: &dyn Mapping<M>,
     found: &[Found],
@@ -88,14 +89,15 @@ pub(crate) fn write<M: Memories>(
     for piece in pieces(found, skip, data.len(), Found::block) {
         if let Some(block) = piece.block {
             let at = mapping.data_at(block) + piece.skip;
-            core.pool
-                .write_through(at, &data[piece.from..piece.from + piece.len]);
+            let data = &data[piece.from..piece.from + piece.len];
+            core.pool.write_through(site, at, data);
         }
     }
 }
 
 /// Zeroes bytes `[from, to)` of a block past the cache. Durable at the next fence.
 pub(crate) fn zero<M: Memories>(
+    site: Site,
     core: &Core<M>,
     mapping: &dyn Mapping<M>,
     block: BlockNo,
@@ -104,7 +106,7 @@ pub(crate) fn zero<M: Memories>(
 ) {
     if from < to {
         core.pool
-            .zero_through(mapping.data_at(block) + from, to - from);
+            .zero_through(site, mapping.data_at(block) + from, to - from);
     }
 }
 

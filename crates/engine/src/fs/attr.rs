@@ -1,7 +1,7 @@
 //! Attributes: `stat`, `chmod`, `chown`, `utimens`, `statfs`.
 
 use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord};
-use vellum_media::{Memories, Memory};
+use vellum_media::{Memories, Memory, Site};
 
 use crate::cachelet::{Cachelet, REF_ONE, field};
 use crate::core::{Core, header};
@@ -397,14 +397,14 @@ impl<M: Memories> Core<M> {
     /// Writes a file's change time, or a directory's times and link count, from its cachelet to
     /// its inode. Flushed, not fenced. The change time goes last, because recovery takes the
     /// modification time for valid as of it.
-    pub(crate) fn write_back_times(&self, file: Cachelet) {
+    pub(crate) fn write_back_times(&self, [links_site, times_site]: [Site; 2], file: Cachelet) {
         use vellum_media::Persistent;
         let at = self.inode_at(file);
         if self.kind(file) == FileKind::Directory {
             self.clear_flag(file, crate::cachelet::flag::DIRTY);
             let links = vellum_layout::LinksWord::new(self.get(file, field::LINKS) as u32, 0);
             self.set_word(at + Inode::LINKS, links.0);
-            self.pool.flush(at + Inode::LINKS, 8);
+            self.pool.flush(links_site, at + Inode::LINKS, 8);
         }
         loop {
             // Until what is stored is what there is: whoever stores last has looked last.
@@ -415,7 +415,7 @@ impl<M: Memories> Core<M> {
                 break;
             }
         }
-        self.pool.flush(at + Inode::MTIME, 16);
+        self.pool.flush(times_site, at + Inode::MTIME, 16);
     }
 
     /// Whether the identity word of an inode on the pool says that it is in use.

@@ -10,6 +10,7 @@ use crate::cachelet::{Cachelet, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
 use crate::fs::Fs;
+use crate::sites;
 use crate::slots::{Tally, pause};
 
 impl<M: Memories> Core<M> {
@@ -175,16 +176,16 @@ impl<M: Memories> Fs<M> {
                 .identity_on_pool(core.ino(cachelet))
                 .with_state(InodeState::Free);
             core.set_word(at, dead.0);
-            core.pool.flush(at, 8);
+            core.pool.flush(sites::FREE_INODE, at, 8);
             core.set_word(at + Inode::CACHELET, 0);
         }
-        core.pool.fence();
+        core.pool.fence(sites::FREE_INODE_DURABLE);
         for &cachelet in doomed {
             if core.kind(cachelet) == FileKind::File {
                 self.files().release_all(&op, cachelet);
             }
         }
-        core.pool.fence();
+        core.pool.fence(sites::FREE_LIMBO_DURABLE);
     }
 
     /// Frees the metadata slots that a dead inode still holds.

@@ -27,13 +27,14 @@ mod truncate;
 mod write;
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapRoot};
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Memories, Memory, Persistent, Site};
 
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::mapping::{Found, MapId, Mapping};
+use crate::sites;
 use crate::slots::Op;
 
 pub use allocate::Allocate;
@@ -169,7 +170,7 @@ impl<M: Memories> Files<'_, M> {
 
     /// Bytes `[size, to)` of the block that the end of file lies in become zero, if the block
     /// holds bytes; gives whether a fence is due before the size moves over them.
-    fn zero_tail(&self, op: &Op<'_, M>, root: Root, size: u64, to: u64) -> bool {
+    fn zero_tail(&self, site: Site, op: &Op<'_, M>, root: Root, size: u64, to: u64) -> bool {
         let start = size % BLOCK_BYTES;
         if start == 0 || root.old == 0 {
             return false;
@@ -178,7 +179,7 @@ impl<M: Memories> Files<'_, M> {
             return false;
         };
         let end = (start + to - size).min(BLOCK_BYTES);
-        crate::data::zero(self.core, self.mapping, block, start, end);
+        crate::data::zero(site, self.core, self.mapping, block, start, end);
         true
     }
 
@@ -189,8 +190,8 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Flushes the line with size, times and root.
-    fn flush_hot_line(&self, inode_at: u64) {
-        self.core.pool.flush(inode_at + Inode::SIZE, 8);
+    fn flush_hot_line(&self, site: Site, inode_at: u64) {
+        self.core.pool.flush(site, inode_at + Inode::SIZE, 8);
     }
 
     /// Shows the times of an operation that is durable.
@@ -258,13 +259,21 @@ impl<M: Memories> Files<'_, M> {
 
     /// Gives up blocks `[first, end)`. Flushed, not fenced. The caller holds the lock, and nobody
     /// keeps a translation from before or from within.
-    fn give_up(&self, op: &Op<'_, M>, cachelet: Cachelet, id: MapId, first: u64, end: u64) {
+    fn give_up(
+        &self,
+        site: Site,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        id: MapId,
+        first: u64,
+        end: u64,
+    ) {
         let version = self.core.get(cachelet, field::VERSION) | 1;
         self.core.set(cachelet, field::VERSION, version);
         // Before a reader can find a block in limbo, every later one sees the odd version.
         self.core.arena.barrier();
         let in_use = self.blocks_bound(cachelet);
-        let gone = self.mapping.release(op, id, first, end, in_use);
+        let gone = self.mapping.release(site, op, id, first, end, in_use);
         self.lower_blocks(cachelet, gone);
         self.core.set(cachelet, field::VERSION, version + 1);
     }
@@ -275,7 +284,7 @@ impl<M: Memories> Files<'_, M> {
         let root = self.root(cachelet);
         if root.old != 0 {
             let end = Self::blocks_end(root.old, self.size(cachelet));
-            self.give_up(op, cachelet, root.id, 0, end);
+            self.give_up(sites::FREE_LIMBO, op, cachelet, root.id, 0, end);
         }
     }
 }

@@ -86,7 +86,7 @@ impl<M: Memories> Fs<M> {
     /// What the medium said.
     pub fn sync(&self) -> Result<()> {
         // Access times and link counts are flushed but not waited for by the operations.
-        self.core.pool.fence();
+        self.core.pool.fence(crate::sites::SYNC_DURABLE);
         Ok(self.core.pool.sync()?)
     }
 

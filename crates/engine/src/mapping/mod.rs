@@ -12,7 +12,7 @@
 pub(crate) mod hashfs;
 
 use vellum_layout::MapState;
-use vellum_media::Memories;
+use vellum_media::{Memories, Site};
 
 use crate::core::Core;
 use crate::error::Result;
@@ -79,6 +79,15 @@ pub(crate) enum Verdict {
     Free,
 }
 
+/// A change of a table entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Its state afterwards.
+    pub(crate) to: MapState,
+    /// Which persistent step that is.
+    pub(crate) site: Site,
+}
+
 /// A design of file mapping.
 pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Looks up `out.len()` logical blocks from `first`. Runs inside an operation; what it finds
@@ -102,42 +111,50 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Gives back what was not claimed.
     fn unreserve(&self, op: &Op<'_, M>, rest: Reservation);
 
-    /// Gives `logical`, which is a hole, a block in `state`. Flushed, not fenced.
+    /// Gives `logical`, which is a hole, a block. Flushed, not fenced.
     fn claim(
         &self,
         op: &Op<'_, M>,
         id: MapId,
         logical: u32,
-        state: MapState,
+        step: Step,
         from: &mut Reservation,
     ) -> Result<BlockNo>;
 
-    /// Gives each of `out.len()` consecutive logical blocks from `first`, all holes, a block in
-    /// `state`. Flushed, not fenced. On an error some may be claimed; the caller releases them.
+    /// Gives each of `out.len()` consecutive logical blocks from `first`, all holes, a
+    /// block. Flushed, not fenced. On an error some may be claimed; the caller releases them.
     fn claim_many(
         &self,
         op: &Op<'_, M>,
         id: MapId,
         first: u32,
-        state: MapState,
+        step: Step,
         from: &mut Reservation,
         out: &mut [BlockNo],
     ) -> Result<()> {
         for (logical, block) in (u64::from(first)..).zip(out) {
-            *block = self.claim(op, id, logical as u32, state, from)?;
+            *block = self.claim(op, id, logical as u32, step, from)?;
         }
         Ok(())
     }
 
     /// Changes the state of a block that `logical` maps to (UNWRITTEN to MAPPED and back).
     /// Flushed, not fenced.
-    fn set_state(&self, op: &Op<'_, M>, id: MapId, logical: u32, block: BlockNo, state: MapState);
+    fn set_state(&self, op: &Op<'_, M>, id: MapId, logical: u32, block: BlockNo, step: Step);
 
     /// Puts every block of `[first, end)` into limbo; gives how many. `in_use` bounds how many
     /// the file has, so that the search can stop. Flushed, not fenced; the caller fences before
     /// unlocking. They become free after a grace period, through [`Self::reclaim`]. A cache of
     /// translations must be void from before this call until after it: see `fs::file`.
-    fn release(&self, op: &Op<'_, M>, id: MapId, first: u64, end: u64, in_use: u64) -> u64;
+    fn release(
+        &self,
+        site: Site,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        in_use: u64,
+    ) -> u64;
 
     /// Makes limbo blocks free whose grace period is over; gives how many.
     fn reclaim(&self, core: &Core<M>) -> u64;

@@ -10,6 +10,7 @@ use crate::cachelet::{Cachelet, flag};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::mount::open::{live_map_check, saved_check};
+use crate::sites;
 use crate::slots::Tally;
 
 impl<M: Memories> Fs<M> {
@@ -28,13 +29,13 @@ impl<M: Memories> Fs<M> {
         core.return_all_held();
         self.save_live_map();
         self.mapping.save(core);
-        core.pool.fence();
+        core.pool.fence(sites::CLOSE_SAVED_DURABLE);
         core.check_media()?;
         core.pool.sync()?;
         let at = core.geometry.state_at + PoolState::WORD;
         core.set_word(at, StateWord::new(PoolPhase::Clean, core.pool_epoch).0);
-        core.pool.flush(at, 8);
-        core.pool.fence();
+        core.pool.flush(sites::CLOSE_STATE, at, 8);
+        core.pool.fence(sites::CLOSE_STATE_DURABLE);
         core.pool.sync()?;
         Ok(())
     }
@@ -52,10 +53,10 @@ impl<M: Memories> Fs<M> {
                 return Err(Error::Busy);
             }
             if core.has_flag(cachelet, flag::DIRTY) {
-                core.write_back_times(cachelet);
+                core.write_back_times([sites::CLOSE_LINKS, sites::CLOSE_TIMES], cachelet);
             }
         }
-        core.pool.fence();
+        core.pool.fence(sites::CLOSE_DIRECTORIES_DURABLE);
         Ok(())
     }
 
@@ -69,7 +70,8 @@ impl<M: Memories> Fs<M> {
                 .load(core.map.used + index * 8, Ordering::Acquire);
             core.set_word(core.geometry.live_map_at + index * 8, word);
         }
-        core.pool.flush(core.geometry.live_map_at, words * 8);
+        let at = core.geometry.live_map_at;
+        core.pool.flush(sites::CLOSE_LIVE_MAP, at, words * 8);
         let usage = self.mapping.usage(core);
         let inodes = core.total(Tally::Inodes);
         let blocks = usage.total - usage.free;
@@ -82,6 +84,6 @@ impl<M: Memories> Fs<M> {
             at + PoolState::SAVED_CHECK,
             saved_check(core.pool_epoch, map_check, inodes, blocks),
         );
-        core.pool.flush(at + 64, 64);
+        core.pool.flush(sites::CLOSE_COUNTS, at + 64, 64);
     }
 }

@@ -1,14 +1,15 @@
 //! Making a pool: superblock, empty tables, a root directory.
 
 use vellum_layout::{
-    ChunkKind, ChunkWord, FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState,
-    LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_SLOT, StateWord,
-    Superblock,
+    BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, Geometry, GeometryRequest, IdentityWord, Inode,
+    InodeState, LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_SLOT,
+    SLOT_BYTES, StateWord, Superblock,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
+use crate::sites;
 
 /// What a new pool is to be like.
 #[derive(Clone, Debug)]
@@ -45,12 +46,13 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         thread_slots: options.thread_slots,
     })?;
     // An interrupted mkfs must not leave the pool that was there before half alive.
-    pool.zero_through(0, 2 * vellum_layout::BLOCK_BYTES);
-    pool.zero_through(geometry.replica_at, vellum_layout::BLOCK_BYTES);
-    pool.fence();
+    pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
+    pool.zero_through(sites::FORMAT_WIPE_REPLICA, geometry.replica_at, BLOCK_BYTES);
+    pool.fence(sites::FORMAT_WIPE_DURABLE);
     if !options.known_zero {
-        pool.zero_through(geometry.state_at, geometry.data_at - geometry.state_at);
-        pool.fence();
+        let bytes = geometry.data_at - geometry.state_at;
+        pool.zero_through(sites::FORMAT_ZERO, geometry.state_at, bytes);
+        pool.fence(sites::FORMAT_ZERO_DURABLE);
     }
     write_root(pool, &geometry, options);
     pool.store(
@@ -58,8 +60,8 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         StateWord::new(PoolPhase::Dirty, 0).0,
         std::sync::atomic::Ordering::Release,
     );
-    pool.flush(geometry.state_at, 64);
-    pool.fence();
+    pool.flush(sites::FORMAT_STATE, geometry.state_at, 64);
+    pool.fence(sites::FORMAT_STATE_DURABLE);
     let superblock = Superblock::new(
         &geometry,
         options.uuid,
@@ -69,9 +71,9 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         NamespaceKind::Direct,
         MappingKind::HashFs,
     );
-    for at in [geometry.replica_at, vellum_layout::BLOCK_BYTES, 0] {
-        pool.write_through(at, superblock.as_bytes());
-        pool.fence();
+    for at in [geometry.replica_at, BLOCK_BYTES, 0] {
+        pool.write_through(sites::FORMAT_SUPERBLOCK, at, superblock.as_bytes());
+        pool.fence(sites::FORMAT_SUPERBLOCK_DURABLE);
     }
     pool.sync()?;
     Ok(superblock)
@@ -92,13 +94,13 @@ fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOpti
     root.checksum = root.expected_checksum(ROOT_SLOT);
     let at = geometry.slot_at(ROOT_SLOT);
     pool.write(at, root.as_bytes());
-    pool.flush(at, vellum_layout::SLOT_BYTES);
+    pool.flush(sites::FORMAT_ROOT, at, SLOT_BYTES);
     let word = ChunkWord::new(0, ChunkKind::Inodes, 0).0;
     pool.store(
         geometry.chunk_table_at,
         word,
         std::sync::atomic::Ordering::Release,
     );
-    pool.flush(geometry.chunk_table_at, 8);
-    pool.fence();
+    pool.flush(sites::FORMAT_CHUNK, geometry.chunk_table_at, 8);
+    pool.fence(sites::FORMAT_ROOT_DURABLE);
 }

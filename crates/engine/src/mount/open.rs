@@ -19,6 +19,7 @@ use crate::mapping::hashfs::HashFs;
 use crate::mapping::{Mapping, Verdict};
 use crate::mount::recover;
 use crate::namespace::direct::Direct;
+use crate::sites;
 use crate::slots::{GRACE, Tally};
 
 /// How to open a pool.
@@ -228,14 +229,14 @@ fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Resu
     core.pool.write(at + PoolState::BOOT_ID, &boot_id);
     core.set_word(at + PoolState::PID, u64::from(std::process::id()));
     core.set_word(at + PoolState::OPENED, core.clock.now() as u64);
-    core.pool.flush(at, 64);
-    core.pool.fence();
+    core.pool.flush(sites::OPEN_OWNER, at, 64);
+    core.pool.fence(sites::OPEN_OWNER_DURABLE);
     core.set_word(
         at + PoolState::WORD,
         StateWord::new(PoolPhase::Dirty, epoch).0,
     );
-    core.pool.flush(at, 8);
-    core.pool.fence();
+    core.pool.flush(sites::OPEN_STATE, at, 8);
+    core.pool.fence(sites::OPEN_STATE_DURABLE);
     Ok(core.pool.sync()?)
 }
 

@@ -21,6 +21,7 @@ use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::mapping::{MapId, Verdict};
 use crate::namespace::direct::{EntryBuffer, log_extents, scan_log};
+use crate::sites;
 use crate::slots::Tally;
 
 /// What the first pass learns about the inodes of one chunk.
@@ -81,7 +82,7 @@ pub(super) fn recover<M: Memories>(core: &Core<M>, threads: usize) -> Result<Rec
     })?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.check(ino, inode))?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.settle(ino, inode))?;
-    core.pool.fence();
+    core.pool.fence(sites::RECOVER_INODES_DURABLE);
     core.set_total(Tally::Inodes, recovery.inodes.load(Ordering::Relaxed));
     Ok(recovery)
 }
@@ -291,7 +292,7 @@ impl<M: Memories> Recovery<'_, M> {
         if names == 0 {
             let dead = IdentityWord(inode.identity).with_state(InodeState::Free);
             core.set_word(at, dead.0);
-            core.pool.flush(at, 8);
+            core.pool.flush(sites::RECOVER_FREE_INODE, at, 8);
             self.freed.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
@@ -316,7 +317,7 @@ impl<M: Memories> Recovery<'_, M> {
         let links = LinksWord::new(links, 0).0;
         if inode.links != links {
             core.set_word(at + Inode::LINKS, links);
-            core.pool.flush(at + Inode::LINKS, 8);
+            core.pool.flush(sites::RECOVER_LINKS, at + Inode::LINKS, 8);
         }
         Ok(())
     }
@@ -354,7 +355,7 @@ impl<M: Memories> Recovery<'_, M> {
             let at = core.geometry.slot_at(ino);
             core.set_word(at + Inode::MTIME, latest as u64);
             core.set_word(at + Inode::CTIME, latest as u64);
-            core.pool.flush(at + Inode::MTIME, 16);
+            core.pool.flush(sites::RECOVER_TIMES, at + Inode::MTIME, 16);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use vellum::media::{
     HeapMemory, MappedArena, MappedPool, Memories, Memory, Persistent, Real, SimPool, Simulated,
+    Site,
 };
 use vellum::{Clock, FormatOptions, Fs, MountOptions, Opened, Result, attach, format};
 use vellum_check::{Image, MemoryImage, Options, Severity};
@@ -77,8 +78,8 @@ pub(crate) trait Kit: Memories + Sized {
     fn open(image: &[u8], shape: &Shape) -> Result<(Arc<Fs<Self>>, Opened)> {
         let pool = Self::pool(image.len() as u64);
         pool.write(0, image);
-        pool.flush(0, image.len() as u64);
-        pool.fence();
+        pool.flush(Site::UNNAMED, 0, image.len() as u64);
+        pool.fence(Site::UNNAMED);
         Self::mount(pool, shape)
     }
 

@@ -8,8 +8,15 @@ use super::{BEYOND, Files, PIECE_BLOCKS, Root, SIZE_MAX_BYTES, Stop};
 use crate::cachelet::{Cachelet, field};
 use crate::data;
 use crate::error::{Error, Result};
-use crate::mapping::{BlockNo, Found, MapId};
+use crate::mapping::{BlockNo, Found, MapId, Step};
+use crate::sites;
 use crate::slots::Op;
+
+/// What preallocation makes of a hole.
+const CLAIM: Step = Step {
+    to: MapState::Unwritten,
+    site: sites::ALLOCATE_BLOCKS,
+};
 
 /// What [`Files::allocate`] does with its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +70,8 @@ impl<M: Memories> Files<'_, M> {
             let now = self.core.clock.now();
             let inode_at = self.core.inode_at(cachelet);
             self.store_times(inode_at, now);
-            self.flush_hot_line(inode_at);
-            self.core.pool.fence();
+            self.flush_hot_line(sites::ALLOCATE_TIMES, inode_at);
+            self.core.pool.fence(sites::ALLOCATE_TIMES_DURABLE);
             self.publish_times(cachelet, now);
         }
         self.core.check_media()
@@ -126,14 +133,14 @@ impl<M: Memories> Files<'_, M> {
         while let Some((start, len)) = next_holes(found, next).filter(|_| result.is_ok()) {
             next = start + len;
             let mut blocks = [BlockNo(0); PIECE_BLOCKS];
-            let (logical, state) = (first as u32 + start as u32, MapState::Unwritten);
+            let (logical, step) = (first as u32 + start as u32, CLAIM);
             let blocks = &mut blocks[..len];
             result = self
                 .mapping
-                .claim_many(&op, root.id, logical, state, &mut room, blocks);
+                .claim_many(&op, root.id, logical, step, &mut room, blocks);
         }
         self.mapping.unreserve(&op, room);
-        core.pool.fence();
+        core.pool.fence(sites::ALLOCATE_BLOCKS_DURABLE);
         result?;
         Ok(core.check_media()?)
     }
@@ -147,8 +154,8 @@ impl<M: Memories> Files<'_, M> {
         if new != root.old {
             let inode_at = core.inode_at(cachelet);
             core.set_word(inode_at + Inode::ROOT, new);
-            self.flush_hot_line(inode_at);
-            core.pool.fence();
+            self.flush_hot_line(sites::ALLOCATE_ROOT, inode_at);
+            core.pool.fence(sites::ALLOCATE_ROOT_DURABLE);
             if root.old == 0 {
                 self.raise_blocks(cachelet, root, 0);
             }
@@ -179,14 +186,14 @@ impl<M: Memories> Files<'_, M> {
                 self.zero_part(&op, root.id, last * BLOCK_BYTES, end);
             }
             if first < last {
-                self.give_up(&op, cachelet, root.id, first, last);
+                self.give_up(sites::PUNCH_LIMBO, &op, cachelet, root.id, first, last);
             }
         }
         let now = core.clock.now();
         let inode_at = core.inode_at(cachelet);
         self.store_times(inode_at, now);
-        self.flush_hot_line(inode_at);
-        core.pool.fence();
+        self.flush_hot_line(sites::PUNCH_TIMES, inode_at);
+        core.pool.fence(sites::PUNCH_DURABLE);
         self.publish_times(cachelet, now);
         core.check_media()
     }
@@ -197,7 +204,8 @@ impl<M: Memories> Files<'_, M> {
             && let Found::Mapped(block) = self.find_one(op, id, offset / BLOCK_BYTES)
         {
             let from = offset % BLOCK_BYTES;
-            data::zero(self.core, self.mapping, block, from, from + end - offset);
+            let (core, to) = (self.core, from + end - offset);
+            data::zero(sites::PUNCH_EDGES, core, self.mapping, block, from, to);
         }
     }
 }

@@ -131,6 +131,6 @@ impl<M: Memories> Files<'_, M> {
         core.set(cachelet, field::ATIME, now as u64);
         let at = core.inode_at(cachelet) + Inode::ATIME;
         core.set_word(at, now as u64);
-        core.pool.flush(at, 8);
+        core.pool.flush(crate::sites::READ_ATIME, at, 8);
     }
 }

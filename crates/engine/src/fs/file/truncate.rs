@@ -1,11 +1,12 @@
 //! Changing the size.
 
 use vellum_layout::{BLOCK_BYTES, Inode};
-use vellum_media::{Memories, Persistent};
+use vellum_media::{Memories, Persistent, Site};
 
 use super::{BEYOND, Files, Root, SIZE_MAX_BYTES};
 use crate::cachelet::{Cachelet, field};
 use crate::error::{Error, Result};
+use crate::sites;
 use crate::slots::Op;
 
 impl<M: Memories> Files<'_, M> {
@@ -37,22 +38,23 @@ impl<M: Memories> Files<'_, M> {
         size: u64,
         new_size: u64,
     ) {
-        if self.zero_tail(op, root, size, new_size) {
-            self.core.pool.fence();
+        if self.zero_tail(sites::EXTEND_TAIL, op, root, size, new_size) {
+            self.core.pool.fence(sites::EXTEND_TAIL_DURABLE);
         }
-        let now = self.core.clock.now();
-        self.commit_size(cachelet, root.old, new_size, now);
+        let steps = [sites::EXTEND_SIZE, sites::EXTEND_SIZE_DURABLE];
+        self.commit_size(steps, cachelet, root.old, new_size);
     }
 
     /// Times, root and size in one line, durable, then shown. The caller holds the lock.
-    pub(super) fn commit_size(&self, cachelet: Cachelet, root: u64, size: u64, now: i64) {
+    fn commit_size(&self, [line, durable]: [Site; 2], cachelet: Cachelet, root: u64, size: u64) {
         let core = self.core;
+        let now = core.clock.now();
         let inode_at = core.inode_at(cachelet);
         self.store_times(inode_at, now);
         core.set_word(inode_at + Inode::ROOT, root);
         core.set_word(inode_at + Inode::SIZE, size);
-        self.flush_hot_line(inode_at);
-        core.pool.fence();
+        self.flush_hot_line(line, inode_at);
+        core.pool.fence(durable);
         self.publish_times(cachelet, now);
         core.set(cachelet, field::ROOT, root);
         core.set(cachelet, field::SIZE, size);
@@ -64,22 +66,23 @@ impl<M: Memories> Files<'_, M> {
     /// so the root says so from the moment of the new size until all are durably in limbo.
     fn cut(&self, op: &Op<'_, M>, cachelet: Cachelet, root: Root, size: u64, new_size: u64) {
         let core = self.core;
-        let now = core.clock.now();
         let first = new_size.div_ceil(BLOCK_BYTES);
         let end = Self::blocks_end(root.old, size);
-        if root.old == 0 || first >= end {
-            self.commit_size(cachelet, root.old, new_size, now);
+        let beyond = root.old != 0 && first < end;
+        let flag = if beyond { BEYOND } else { 0 };
+        let steps = [sites::TRUNCATE_SIZE, sites::TRUNCATE_SIZE_DURABLE];
+        self.commit_size(steps, cachelet, root.old | flag, new_size);
+        if !beyond {
             self.forget_translations(cachelet);
             return;
         }
-        self.commit_size(cachelet, root.old | BEYOND, new_size, now);
-        self.give_up(op, cachelet, root.id, first, end);
-        core.pool.fence();
+        self.give_up(sites::TRUNCATE_LIMBO, op, cachelet, root.id, first, end);
+        core.pool.fence(sites::TRUNCATE_LIMBO_DURABLE);
         // Unfenced: if the clear flag is lost, the next cut looks further than it must.
         let clear = root.old & !BEYOND;
         let inode_at = core.inode_at(cachelet);
         core.set_word(inode_at + Inode::ROOT, clear);
-        self.flush_hot_line(inode_at);
+        self.flush_hot_line(sites::TRUNCATE_BEYOND, inode_at);
         core.set(cachelet, field::ROOT, clear);
     }
 

@@ -14,8 +14,33 @@ use super::{Files, PIECE_BLOCKS, PIECE_BYTES, Root, SIZE_MAX_BYTES, Stop, Transl
 use crate::cachelet::{Cachelet, field};
 use crate::data;
 use crate::error::{Error, Result};
-use crate::mapping::{BlockNo, Found, MapId};
+use crate::mapping::{BlockNo, Found, MapId, Step};
+use crate::sites;
 use crate::slots::Op;
+
+/// What a write makes of a hole inside the size.
+const CLAIM_HOLE: Step = Step {
+    to: MapState::Unwritten,
+    site: sites::WRITE_CLAIM_HOLE,
+};
+
+/// What it makes of one beyond the size.
+const CLAIM_END: Step = Step {
+    to: MapState::Mapped,
+    site: sites::WRITE_CLAIM_END,
+};
+
+/// What it makes of a preallocated block beyond the size.
+const PREALLOCATED: Step = Step {
+    to: MapState::Mapped,
+    site: sites::WRITE_PREALLOCATED,
+};
+
+/// What it makes of a block inside the size that got its bytes.
+const FILLED: Step = Step {
+    to: MapState::Mapped,
+    site: sites::WRITE_FILLED,
+};
 
 /// Blocks that a short write touches at most; such writes keep a small stack frame.
 const FEW_BLOCKS: usize = 9;
@@ -178,6 +203,7 @@ impl<M: Memories> Files<'_, M> {
         self.map_beyond(op, root.id, span, found);
         self.zero_edges(op, root, span, found, head_is_new, tail_is_new);
         data::write(
+            sites::WRITE_DATA,
             self.core,
             self.mapping,
             found,
@@ -210,11 +236,8 @@ impl<M: Memories> Files<'_, M> {
         let mut failed = None;
         let mut claimed = [0u64; PIECE_BLOCKS.div_ceil(64)];
         let (inside, beyond) = found.split_at_mut(span.inside());
-        let parts = [
-            (0, inside, MapState::Unwritten),
-            (span.inside(), beyond, MapState::Mapped),
-        ];
-        'parts: for (base, part, state) in parts {
+        let parts = [(0, inside, CLAIM_HOLE), (span.inside(), beyond, CLAIM_END)];
+        'parts: for (base, part, step) in parts {
             let mut next = 0;
             while let Some((start, len)) = next_holes(part, next) {
                 next = start + len;
@@ -224,13 +247,13 @@ impl<M: Memories> Files<'_, M> {
                 let logical = span.first() as u32 + (base + start) as u32;
                 failed = self
                     .mapping
-                    .claim_many(op, root.id, logical, state, &mut room, blocks)
+                    .claim_many(op, root.id, logical, step, &mut room, blocks)
                     .err();
                 if failed.is_some() {
                     break 'parts;
                 }
                 for (found, &mut block) in part[start..next].iter_mut().zip(blocks) {
-                    *found = match state {
+                    *found = match step.to {
                         MapState::Mapped => Found::Mapped(block),
                         _ => Found::Unwritten(block),
                     };
@@ -243,9 +266,10 @@ impl<M: Memories> Files<'_, M> {
         };
         for i in (0..found.len()).filter(|i| claimed[i / 64] >> (i % 64) & 1 == 1) {
             let logical = span.first() + i as u64;
-            self.give_up(op, cachelet, root.id, logical, logical + 1);
+            let site = sites::WRITE_GIVE_BACK;
+            self.give_up(site, op, cachelet, root.id, logical, logical + 1);
         }
-        self.core.pool.fence();
+        self.core.pool.fence(sites::WRITE_GIVE_BACK_DURABLE);
         Err(error.into())
     }
 
@@ -254,8 +278,7 @@ impl<M: Memories> Files<'_, M> {
         for (i, found) in found.iter_mut().enumerate().skip(span.inside()) {
             if let Found::Unwritten(block) = *found {
                 let logical = span.first() as u32 + i as u32;
-                self.mapping
-                    .set_state(op, id, logical, block, MapState::Mapped);
+                self.mapping.set_state(op, id, logical, block, PREALLOCATED);
                 *found = Found::Mapped(block);
             }
         }
@@ -273,18 +296,20 @@ impl<M: Memories> Files<'_, M> {
         tail_is_new: bool,
     ) {
         if let Some(block) = found[0].block().filter(|_| head_is_new) {
-            data::zero(self.core, self.mapping, block, 0, span.offset % BLOCK_BYTES);
+            let (site, end) = (sites::WRITE_BEFORE_DATA, span.offset % BLOCK_BYTES);
+            data::zero(site, self.core, self.mapping, block, 0, end);
         }
         let end = span.end() % BLOCK_BYTES;
         if let Some(block) = found[found.len() - 1]
             .block()
             .filter(|_| tail_is_new && end != 0)
         {
-            data::zero(self.core, self.mapping, block, end, BLOCK_BYTES);
+            let site = sites::WRITE_AFTER_DATA;
+            data::zero(site, self.core, self.mapping, block, end, BLOCK_BYTES);
         }
         let gap_in_head = span.size / BLOCK_BYTES == span.first();
         if span.offset > span.size && !(gap_in_head && head_is_new) {
-            self.zero_tail(op, root, span.size, span.offset);
+            self.zero_tail(sites::WRITE_GAP, op, root, span.size, span.offset);
         }
     }
 
@@ -299,27 +324,26 @@ impl<M: Memories> Files<'_, M> {
         if fills || !span.grows() {
             self.store_times(inode_at, now);
             core.set_word(inode_at + Inode::ROOT, root.new);
-            self.flush_hot_line(inode_at);
+            self.flush_hot_line(sites::WRITE_TIMES, inode_at);
         }
-        core.pool.fence();
+        core.pool.fence(sites::WRITE_DATA_DURABLE);
         if fills {
             for (logical, found) in (span.first()..).zip(found) {
                 if let Found::Unwritten(block) = *found {
-                    let state = MapState::Mapped;
-                    self.mapping
-                        .set_state(op, root.id, logical as u32, block, state);
+                    let logical = logical as u32;
+                    self.mapping.set_state(op, root.id, logical, block, FILLED);
                 }
             }
             // The old last block may be among them: the size must not cover it while it is zeros.
-            core.pool.fence();
+            core.pool.fence(sites::WRITE_FILLED_DURABLE);
         }
         if span.grows() {
             // One line, so these become durable in this order; the size commits them all.
             self.store_times(inode_at, now);
             core.set_word(inode_at + Inode::ROOT, root.new);
             core.set_word(inode_at + Inode::SIZE, span.end());
-            self.flush_hot_line(inode_at);
-            core.pool.fence();
+            self.flush_hot_line(sites::WRITE_SIZE, inode_at);
+            core.pool.fence(sites::WRITE_SIZE_DURABLE);
         }
         self.publish_times(cachelet, now);
         if root.new != root.old {

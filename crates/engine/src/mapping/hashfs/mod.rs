@@ -37,12 +37,12 @@ mod tests;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, MapState, MapWord, RUN_BLOCKS};
-use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, count};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
 
 use self::bitmap::FreeBitmap;
 use self::limbo::{Batch, LIMBO_BYTES, Limbo};
 use self::overflow::Overflow;
-use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Verdict};
+use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Verdict};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::slots::{Op, field};
@@ -206,11 +206,11 @@ impl<M: Memories> Mapping<M> for HashFs {
         op: &Op<'_, M>,
         id: MapId,
         logical: u32,
-        state: MapState,
+        step: Step,
         from: &mut Reservation,
     ) -> Result<BlockNo> {
         let mut block = [BlockNo(0)];
-        self.claim_blocks(op, id, logical, state, from, &mut block)?;
+        self.claim_blocks(op, id, logical, step, from, &mut block)?;
         Ok(block[0])
     }
 
@@ -219,20 +219,28 @@ impl<M: Memories> Mapping<M> for HashFs {
         op: &Op<'_, M>,
         id: MapId,
         first: u32,
-        state: MapState,
+        step: Step,
         from: &mut Reservation,
         out: &mut [BlockNo],
     ) -> Result<()> {
-        self.claim_blocks(op, id, first, state, from, out)
+        self.claim_blocks(op, id, first, step, from, out)
     }
 
-    fn set_state(&self, op: &Op<'_, M>, id: MapId, logical: u32, block: BlockNo, state: MapState) {
+    fn set_state(&self, op: &Op<'_, M>, id: MapId, logical: u32, block: BlockNo, step: Step) {
         let at = self.entry_at(block.0);
-        op.core.set_word(at, MapWord::new(state, id, logical).0);
-        op.core.pool.flush(at, 8);
+        op.core.set_word(at, MapWord::new(step.to, id, logical).0);
+        op.core.pool.flush(step.site, at, 8);
     }
 
-    fn release(&self, op: &Op<'_, M>, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
+    fn release(
+        &self,
+        site: Site,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        in_use: u64,
+    ) -> u64 {
         let core = op.core;
         let mut batch = Batch::default();
         self.search(core, id, first, end, in_use, |run, found| {
@@ -240,9 +248,9 @@ impl<M: Memories> Mapping<M> for HashFs {
             // Backwards, because the latest block of a run is the first on its chain.
             for &(_, block, _) in found.iter().rev() {
                 self.give_up(op, run, block.0, &mut batch);
-                self.flush_late(core, &mut unflushed, Some(block.0));
+                self.flush_late(site, core, &mut unflushed, Some(block.0));
             }
-            self.flush_late(core, &mut unflushed, None);
+            self.flush_late(site, core, &mut unflushed, None);
         });
         core.arena.fetch_add(self.in_limbo_at, batch.blocks);
         self.limbo.push(core, &self.overflow, &batch);

@@ -1,14 +1,14 @@
 //! Where a new block goes: its place in the home line, any place in the home line, beside its run,
 //! near the home line, anywhere.
 
-use vellum_layout::{MapState, MapWord, RUN_BLOCKS};
-use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, count};
+use vellum_layout::{MapWord, RUN_BLOCKS};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
 
 use super::search::Run;
 use super::{HashFs, claimed};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
-use crate::mapping::{BlockNo, MapId, Reservation};
+use crate::mapping::{BlockNo, MapId, Reservation, Step};
 use crate::slots::{Op, pause};
 
 /// Bitmap words looked at for a wholly free line: one cache line of the bitmap.
@@ -35,7 +35,7 @@ impl HashFs {
         op: &Op<'_, M>,
         id: MapId,
         first: u32,
-        state: MapState,
+        step: Step,
         from: &mut Reservation,
         out: &mut [BlockNo],
     ) -> Result<()> {
@@ -47,12 +47,12 @@ impl HashFs {
         self.each_run(op.core, id, start, start + out.len() as u64, |run| {
             let mut unflushed = None;
             for logical in run.wanted() {
-                let word = MapWord::new(state, id, logical as u32);
+                let word = MapWord::new(step.to, id, logical as u32);
                 match self.claim_one(op, run, word) {
                     Ok(block) => {
                         claimed(op, from);
                         out[(logical - start) as usize] = BlockNo(block);
-                        self.flush_late(op.core, &mut unflushed, Some(block));
+                        self.flush_late(step.site, op.core, &mut unflushed, Some(block));
                     }
                     Err(error) => {
                         result = Err(error);
@@ -60,7 +60,7 @@ impl HashFs {
                     }
                 }
             }
-            self.flush_late(op.core, &mut unflushed, None);
+            self.flush_late(step.site, op.core, &mut unflushed, None);
             result.is_ok()
         });
         result
@@ -69,6 +69,7 @@ impl HashFs {
     /// Flushes the line written before, unless `block` is in it too.
     pub(super) fn flush_late<M: Memories>(
         &self,
+        site: Site,
         core: &Core<M>,
         unflushed: &mut Option<u64>,
         block: Option<u32>,
@@ -77,7 +78,7 @@ impl HashFs {
         if let Some(before) = *unflushed
             && line != *unflushed
         {
-            core.pool.flush(self.line_at(before), LINE_BYTES);
+            core.pool.flush(site, self.line_at(before), LINE_BYTES);
         }
         *unflushed = line;
     }

@@ -11,6 +11,7 @@ use super::HashFs;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::mapping::{BlockNo, MapId, Verdict};
+use crate::sites;
 
 /// Tables below this are read by one thread, so that simulations repeat exactly.
 const PARALLEL_MIN_BLOCKS: u64 = 64 << 10;
@@ -81,7 +82,8 @@ impl HashFs {
                 }
             }
             if before != words.map(|word| word.0) {
-                core.pool.flush(self.line_at(line), LINE_BYTES);
+                let at = self.line_at(line);
+                core.pool.flush(sites::RECOVER_TABLE, at, LINE_BYTES);
                 freed = true;
             }
             let free = self.sort_line(core, line, &words, &mut scan)?;
@@ -93,7 +95,7 @@ impl HashFs {
             }
         }
         if freed {
-            core.pool.fence();
+            core.pool.fence(sites::RECOVER_TABLE_DURABLE);
         }
         Ok(scan)
     }

@@ -13,6 +13,7 @@ use zerocopy::IntoBytes;
 
 use super::HashFs;
 use crate::core::Core;
+use crate::sites;
 
 /// Words that are moved at once.
 const PART_WORDS: usize = 512;
@@ -34,7 +35,10 @@ impl<M: Memories> Writer<'_, M> {
     }
 
     fn put(&mut self) {
-        self.core.pool.write_through(self.at, self.part.as_bytes());
+        let bytes = self.part.as_bytes();
+        self.core
+            .pool
+            .write_through(sites::CLOSE_AIDS, self.at, bytes);
         self.sum.add_words(&self.part);
         self.at += self.part.len() as u64 * 8;
         self.part.clear();
@@ -60,7 +64,8 @@ impl HashFs {
         let head_at = self.aids.at;
         if core.arena.load(self.in_limbo_at, Ordering::Acquire) > 0 {
             // Nobody can say now whether those blocks are free: the next opening reads the table.
-            core.pool.zero_through(head_at, LINE_BYTES);
+            core.pool
+                .zero_through(sites::CLOSE_NO_AIDS, head_at, LINE_BYTES);
             return;
         }
         self.flush_freed(core);
@@ -80,7 +85,8 @@ impl HashFs {
         out.put();
         let used = self.blocks - core.arena.load(self.free_at, Ordering::Acquire);
         let head = AidsHead::new(core.pool_epoch, used, displaced, out.sum.finish());
-        core.pool.write_through(head_at, head.as_bytes());
+        core.pool
+            .write_through(sites::CLOSE_AIDS_HEAD, head_at, head.as_bytes());
     }
 
     /// Writes chain map and chains; gives how many blocks are on chains.
@@ -117,7 +123,8 @@ impl HashFs {
                 .load(self.freed_at + index * 8, Ordering::Acquire);
             while lines != 0 {
                 let line = index * 64 + u64::from(lines.trailing_zeros());
-                core.pool.flush(self.line_at(line), LINE_BYTES);
+                let at = self.line_at(line);
+                core.pool.flush(sites::CLOSE_FREED, at, LINE_BYTES);
                 lines &= lines - 1;
             }
         }

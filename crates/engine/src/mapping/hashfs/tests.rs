@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use vellum_layout::{AidsHead, MapState, MapWord};
-use vellum_media::{Memory, Persistent, count};
+use vellum_media::{Memory, Persistent, Site, count};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::harness::Harness;
 use super::*;
-use crate::mapping::{Found, Mapping, Seek, Verdict};
+use crate::mapping::{self, Found, Mapping, Seek, Verdict};
 
 const MIB: u64 = 1 << 20;
 
@@ -26,22 +26,27 @@ impl Numbers {
     }
 }
 
+fn into(to: MapState) -> mapping::Step {
+    let site = Site::UNNAMED;
+    mapping::Step { to, site }
+}
+
 fn claim(h: &Harness, id: MapId, first: u32, blocks: usize, state: MapState) -> Vec<BlockNo> {
     let op = h.core.op_begin();
     let mut room = h.map.reserve(&op, blocks as u64).unwrap();
     let mut out = vec![BlockNo(0); blocks];
     h.map
-        .claim_many(&op, id, first, state, &mut room, &mut out)
+        .claim_many(&op, id, first, into(state), &mut room, &mut out)
         .unwrap();
     h.map.unreserve(&op, room);
-    h.core.pool.fence();
+    h.core.pool.fence(Site::UNNAMED);
     out
 }
 
 fn release(h: &Harness, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
     let op = h.core.op_begin();
-    let gone = h.map.release(&op, id, first, end, in_use);
-    h.core.pool.fence();
+    let gone = h.map.release(Site::UNNAMED, &op, id, first, end, in_use);
+    h.core.pool.fence(Site::UNNAMED);
     gone
 }
 
@@ -509,7 +514,7 @@ proptest! {
                 Step::Convert { id, logical } => {
                     if let Some(block) = find(&h, id, logical, 1)[0].block() {
                         let op = h.core.op_begin();
-                        h.map.set_state(&op, id, logical, block, MapState::Mapped);
+                        h.map.set_state(&op, id, logical, block, into(MapState::Mapped));
                         model.insert((id, logical), MapState::Mapped);
                     }
                 }
@@ -564,7 +569,7 @@ fn saved() -> Harness {
     }
     check_aids(&h);
     h.map.save(&h.core);
-    h.core.pool.fence();
+    h.core.pool.fence(Site::UNNAMED);
     h
 }
 

@@ -4,7 +4,7 @@ use vellum_layout::{
     ChunkKind, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord, LinksWord,
     LogWord, OwnerWord, SLOT_BYTES, TargetWord, text_check, text_home,
 };
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
 use super::Name;
@@ -13,6 +13,7 @@ use super::log::Claim;
 use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, NAME_ONE, field, flag};
 use crate::error::{Error, Result};
 use crate::namespace::NewInode;
+use crate::sites;
 use crate::slots::{Op, Tally, pause};
 
 /// An entry written to the pool but not yet named by a log.
@@ -30,6 +31,8 @@ struct Place {
     entry: u64,
     slots: u64,
     claim: Claim,
+    /// Which step writes it.
+    site: Site,
 }
 
 /// Gives everything back if creation ends early. What was in the index was never readable there, so
@@ -68,7 +71,7 @@ impl<M: Memories> Drop for Undo<'_, '_, M> {
             let at = core.geometry.slot_at(ino);
             let freed = IdentityWord(core.word(at)).with_state(InodeState::Free);
             core.set_word(at, freed.0);
-            core.pool.flush(at, 8);
+            core.pool.flush(sites::CREATE_UNDO, at, 8);
             core.free_slots(ino, 1);
         }
         for (slot, count) in self.text.into_iter().chain(self.entry) {
@@ -110,7 +113,7 @@ impl<M: Memories> Op<'_, M> {
         }
         undo.inode = Some(ino);
         // Claims come before the first store to the pool: a locked instruction would wait for it.
-        let place = self.place_entry(dir, name)?;
+        let place = self.place_entry(sites::CREATE_ENTRY, dir, name)?;
         undo.entry = Some((place.entry, place.slots));
         let text = self.write_text(new)?;
         undo.text = text;
@@ -128,8 +131,9 @@ impl<M: Memories> Op<'_, M> {
         };
         std::mem::forget(undo);
         core.index_hold(pair);
-        core.pool.fence();
-        self.log_write(dir, &draft);
+        core.pool.fence(sites::CREATE_ENTRY_DURABLE);
+        let steps = [sites::CREATE_LOG_WORD, sites::CREATE_LOG_WORD_DURABLE];
+        self.log_write(steps, dir, &draft);
         self.note_change(dir, now, i64::from(new.kind == FileKind::Directory));
         core.index_release(pair, value.with(ValueWord::READABLE));
         Ok(cachelet)
@@ -198,7 +202,8 @@ impl<M: Memories> Op<'_, M> {
         };
         let at = core.geometry.slot_at(slot);
         core.pool.write(at, new.target);
-        core.pool.flush(at, new.target.len() as u64);
+        let bytes = new.target.len() as u64;
+        core.pool.flush(sites::CREATE_TEXT, at, bytes);
         Ok(Some((slot, count)))
     }
 
@@ -246,7 +251,8 @@ impl<M: Memories> Op<'_, M> {
         let known = flag::INDEXED | flag::COUNTED;
         core.set(cachelet, field::FLAGS, if is_dir { known } else { 0 });
         core.set(cachelet, field::INO, ino);
-        core.pool.write_through(at, inode.as_bytes());
+        core.pool
+            .write_through(sites::CREATE_INODE, at, inode.as_bytes());
         generation
     }
 
@@ -254,18 +260,19 @@ impl<M: Memories> Op<'_, M> {
     /// instruction or a fence comes before others can find it.
     pub(crate) fn draft_entry(
         &self,
+        site: Site,
         dir: Cachelet,
         name: Name<'_>,
         target: TargetWord,
         generation: u32,
         now: i64,
     ) -> Result<Draft> {
-        let place = self.place_entry(dir, name)?;
+        let place = self.place_entry(site, dir, name)?;
         Ok(self.write_entry(dir, name, place, target, generation, now))
     }
 
     /// Takes slots for an entry called `name`, and a log word in `dir`.
-    fn place_entry(&self, dir: Cachelet, name: Name<'_>) -> Result<Place> {
+    fn place_entry(&self, site: Site, dir: Cachelet, name: Name<'_>) -> Result<Place> {
         let slots = Entry::slots_for(name.bytes.len());
         let entry = self.alloc(ChunkKind::Entries, slots)?;
         let claim = self
@@ -275,6 +282,7 @@ impl<M: Memories> Op<'_, M> {
             entry,
             slots,
             claim,
+            site,
         })
     }
 
@@ -293,6 +301,7 @@ impl<M: Memories> Op<'_, M> {
             entry,
             slots,
             claim,
+            site,
         } = place;
         let head = EntryHead {
             life: LifeWord::alive(now).0,
@@ -309,7 +318,7 @@ impl<M: Memories> Op<'_, M> {
         let parent = core.identity(dir).generation();
         let total = Entry::encode(&head, name.bytes, parent, &mut buffer);
         let at = core.geometry.slot_at(entry);
-        core.pool.write_through(at, &buffer[..total]);
+        core.pool.write_through(site, at, &buffer[..total]);
         let check = buffer[36..40]
             .try_into()
             .map(u32::from_le_bytes)
@@ -329,11 +338,11 @@ impl<M: Memories> Op<'_, M> {
 
     /// Names a durable entry in the log, durably: the commit point of creation. Listings may show
     /// the name before its pair is readable, so lookups of it wait already.
-    fn log_write(&self, dir: Cachelet, draft: &Draft) {
+    fn log_write(&self, [word, durable]: [Site; 2], dir: Cachelet, draft: &Draft) {
         let core = self.core;
         core.pool
-            .store_through(draft.claim.at, LogWord::new(draft.entry).0);
-        core.pool.fence();
+            .store_through(word, draft.claim.at, LogWord::new(draft.entry).0);
+        core.pool.fence(durable);
         // Whoever looks for the name next finds it near.
         core.pool.prefetch(core.geometry.slot_at(draft.entry));
         self.leave_children(dir, MAKING_ONE);
@@ -348,7 +357,8 @@ impl<M: Memories> Op<'_, M> {
         let kind = core.kind(target);
         let now = self.change_time(dir);
         let word = TargetWord::new(core.ino(target), kind);
-        let draft = self.draft_entry(dir, name, word, identity.generation(), now)?;
+        let site = sites::LINK_ENTRY;
+        let draft = self.draft_entry(site, dir, name, word, identity.generation(), now)?;
         undo.entry = Some((draft.entry, draft.slots));
         let value = ValueWord::of_cachelet(target, kind);
         let Some(pair) = self.insert_new(dir, name, token, draft.entry, value)? else {
@@ -364,10 +374,11 @@ impl<M: Memories> Op<'_, M> {
         }
         std::mem::forget(undo);
         core.add_refs(target, NAME_ONE);
-        core.pool.fence();
-        self.log_write(dir, &draft);
+        core.pool.fence(sites::LINK_ENTRY_DURABLE);
+        let steps = [sites::LINK_LOG_WORD, sites::LINK_LOG_WORD_DURABLE];
+        self.log_write(steps, dir, &draft);
         self.note_change(dir, now, 0);
-        self.store_links(target, now);
+        self.store_links(sites::LINK_LINKS, target, now);
         core.index_release(pair, value.with(ValueWord::READABLE));
         Ok(())
     }
@@ -403,7 +414,7 @@ impl<M: Memories> Op<'_, M> {
 
     /// Writes the link count and change time of a file to its inode. Flushed; the next fence makes
     /// them durable, and recovery recounts links anyway.
-    pub(crate) fn store_links(&self, target: Cachelet, now: i64) {
+    pub(crate) fn store_links(&self, site: Site, target: Cachelet, now: i64) {
         let core = self.core;
         core.arena
             .fetch_max(core.cachelet_at(target, field::CTIME), now as u64);
@@ -417,6 +428,6 @@ impl<M: Memories> Op<'_, M> {
                 break;
             }
         }
-        core.pool.flush(at, SLOT_BYTES);
+        core.pool.flush(site, at, SLOT_BYTES);
     }
 }

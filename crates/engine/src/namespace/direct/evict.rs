@@ -24,6 +24,7 @@ use super::index::ValueWord;
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
+use crate::sites;
 use crate::slots::{Op, Tally};
 
 /// Cachelets that the hand passes in one round.
@@ -95,7 +96,7 @@ fn evict_round<M: Memories>(core: &Core<M>, last: u64, strict: bool) -> Result<u
             false
         })
     });
-    core.pool.fence();
+    core.pool.fence(sites::EVICT_DURABLE);
     core.wait_for_readers();
     doomed
         .iter()
@@ -183,7 +184,7 @@ fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bo
         return Ok(false);
     }
     if flags & flag::DIRTY != 0 {
-        core.write_back_times(cachelet);
+        core.write_back_times([sites::EVICT_LINKS, sites::EVICT_TIMES], cachelet);
     }
     let at = core.cachelet_at(cachelet, field::FLAGS);
     let quiet = flags & !flag::DIRTY;

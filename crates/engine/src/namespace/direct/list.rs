@@ -9,6 +9,7 @@ use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::{DirEntry, ListHint};
+use crate::sites;
 use crate::slots::{Op, pause};
 
 /// A line of a log: the unit of reading it.
@@ -117,7 +118,7 @@ impl<M: Memories> Op<'_, M> {
         }
         if listing.saw_dead {
             // Absence was reported on the strength of these words.
-            core.pool.fence();
+            core.pool.fence(sites::LIST_DEAD_DURABLE);
         }
         Ok(())
     }
@@ -162,7 +163,7 @@ impl<M: Memories> Op<'_, M> {
             listing.last_cookie = cookie;
             if !LifeWord(head.life).is_alive() {
                 let life = core.geometry.slot_at(entry) + Entry::LIFE;
-                core.pool.flush(life, 8);
+                core.pool.flush(sites::LIST_DEAD, life, 8);
                 listing.saw_dead = true;
                 // The rename that killed it wrote a word further on: this file has that name, or
                 // this name another file, and one of both has to be given.
@@ -204,8 +205,8 @@ impl<M: Memories> Op<'_, M> {
         let at = at - at % LINE_BYTES;
         let words = core.pool.load_line(at);
         if core.is_being_made_in(dir) {
-            core.pool.flush(at, LINE_BYTES);
-            core.pool.fence();
+            core.pool.flush(sites::LIST_WORDS, at, LINE_BYTES);
+            core.pool.fence(sites::LIST_WORDS_DURABLE);
         }
         let next = at + LINE_BYTES;
         if next < extent.words_at + 8 * extent.head.kind().words() {

@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{ChunkKind, Inode, LogExtentHead, LogExtentKind, LogWord};
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
+use crate::sites;
 use crate::slots::Op;
 
 /// Cookie of the first entry ever made in a directory (1 and 2 are `.` and `..`).
@@ -89,32 +90,36 @@ impl<M: Memories> Core<M> {
         Ok(head)
     }
 
-    /// Writes the head of a new extent and zeroes its words. Flushed, not fenced.
+    /// Writes the head of a log's first extent and zeroes its words. Past the cache, not fenced.
+    fn write_first_extent(&self, extent: u64, owner: u64) {
+        const KIND: LogExtentKind = LogExtentKind::Small;
+        let at = self.geometry.slot_at(extent);
+        let generation = self.identity_on_pool(owner).generation();
+        let head = LogExtentHead::new(extent, owner, generation, FIRST_COOKIE, KIND, false);
+        let mut bytes = [0; KIND.bytes() as usize];
+        bytes[..32].copy_from_slice(head.as_bytes());
+        self.pool.write_through(sites::GROW_FIRST, at, &bytes);
+    }
+
+    /// Writes the head of a further extent and zeroes its words. Flushed, not fenced.
     pub(crate) fn write_extent(
         &self,
+        [words_site, head_site]: [Site; 2],
         extent: u64,
         owner: u64,
         base_cookie: u64,
-        kind: LogExtentKind,
         compacted: bool,
     ) {
+        const KIND: LogExtentKind = LogExtentKind::Large;
         let at = self.geometry.slot_at(extent);
         let generation = self.identity_on_pool(owner).generation();
-        let head = LogExtentHead::new(extent, owner, generation, base_cookie, kind, compacted);
-        match kind {
-            LogExtentKind::Small => {
-                let mut bytes = [0; LogExtentKind::Small.bytes() as usize];
-                bytes[..32].copy_from_slice(head.as_bytes());
-                self.pool.write_through(at, &bytes);
-            }
-            LogExtentKind::Large => {
-                self.pool.zero_through(at + 64, kind.bytes() - 64);
-                let mut line = [0; 64];
-                line[..32].copy_from_slice(head.as_bytes());
-                self.pool.write(at, &line);
-                self.pool.flush(at, 64);
-            }
-        }
+        let head = LogExtentHead::new(extent, owner, generation, base_cookie, KIND, compacted);
+        self.pool
+            .zero_through(words_site, at + 64, KIND.bytes() - 64);
+        let mut line = [0; 64];
+        line[..32].copy_from_slice(head.as_bytes());
+        self.pool.write(at, &line);
+        self.pool.flush(head_site, at, 64);
     }
 }
 
@@ -154,9 +159,9 @@ impl<M: Memories> Op<'_, M> {
         let owner = core.ino(dir);
         if full.0 == 0 {
             let extent = self.alloc(ChunkKind::Entries, 1)?;
-            core.write_extent(extent, owner, FIRST_COOKIE, LogExtentKind::Small, false);
-            core.pool.fence();
-            self.log_set_root(dir, extent);
+            core.write_first_extent(extent, owner);
+            core.pool.fence(sites::GROW_FIRST_DURABLE);
+            self.log_set_root([sites::GROW_ROOT, sites::GROW_ROOT_DURABLE], dir, extent);
             core.set(
                 dir,
                 field::TAIL,
@@ -173,9 +178,16 @@ impl<M: Memories> Op<'_, M> {
         let owner = core.ino(dir);
         let base = self.log_next_base(dir, full)?;
         let extent = self.alloc_block(self.log_spare(dir, full)?)?;
-        core.write_extent(extent, owner, base, LogExtentKind::Large, false);
-        core.pool.fence();
-        self.log_set_next(full.extent(), extent);
+        core.write_extent(
+            [sites::GROW_WORDS, sites::GROW_HEAD],
+            extent,
+            owner,
+            base,
+            false,
+        );
+        core.pool.fence(sites::GROW_EXTENT_DURABLE);
+        let steps = [sites::GROW_NEXT, sites::GROW_NEXT_DURABLE];
+        self.log_set_next(steps, full.extent(), extent);
         core.set(
             dir,
             field::TAIL,
@@ -202,12 +214,12 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Makes `next` what follows `extent` in a log, durably.
-    pub(crate) fn log_set_next(&self, extent: u64, next: u64) {
+    pub(crate) fn log_set_next(&self, [word, durable]: [Site; 2], extent: u64, next: u64) {
         let core = self.core;
         let link = core.geometry.slot_at(extent) + LogExtentHead::NEXT;
         core.set_word(link, next);
-        core.pool.flush(link, 8);
-        core.pool.fence();
+        core.pool.flush(word, link, 8);
+        core.pool.fence(durable);
     }
 
     /// The cookie that the extent after `full` starts with.
@@ -231,12 +243,12 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Makes `extent` the first of the directory's log, durably.
-    pub(crate) fn log_set_root(&self, dir: Cachelet, extent: u64) {
+    pub(crate) fn log_set_root(&self, [word, durable]: [Site; 2], dir: Cachelet, extent: u64) {
         let core = self.core;
         let at = core.inode_at(dir) + Inode::ROOT;
         core.set_word(at, extent);
-        core.pool.flush(at, 8);
-        core.pool.fence();
+        core.pool.flush(word, at, 8);
+        core.pool.fence(durable);
         core.set(dir, field::ROOT, extent);
     }
 }

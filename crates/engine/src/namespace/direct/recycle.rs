@@ -14,6 +14,7 @@ use super::log::Tail;
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::sites;
 
 /// Zero words from which a log is compacted: 4 KiB of it is dead.
 const COMPACT_AT: u64 = 512;
@@ -55,14 +56,14 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
     if latest > core.get(dir, field::CTIME) as i64 {
         op.note_change(dir, latest, 0);
     }
-    core.write_back_times(dir);
-    core.pool.fence();
+    core.write_back_times([sites::RECYCLE_LINKS, sites::RECYCLE_TIMES], dir);
+    core.pool.fence(sites::RECYCLE_TIMES_DURABLE);
     let mut clearing = Clearing::default();
     words
         .into_iter()
         .for_each(|logged| clearing.clear(core, logged));
     clearing.flush(core);
-    core.pool.fence();
+    core.pool.fence(sites::RECYCLE_WORDS_DURABLE);
     lower_dead(core, dir, dead.len() as u64);
     drop(op);
     core.wait_for_readers();
@@ -111,7 +112,8 @@ impl Clearing {
 
     fn flush<M: Memories>(&mut self, core: &Core<M>) {
         if let Some(line) = self.line.take() {
-            core.pool.flush(line * LINE_BYTES, LINE_BYTES);
+            let at = line * LINE_BYTES;
+            core.pool.flush(sites::RECYCLE_WORDS, at, LINE_BYTES);
         }
     }
 }
@@ -189,11 +191,17 @@ fn compact<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<bool> {
         let next = new.get(i + 1).copied().unwrap_or(next);
         write_compacted(core, owner, new[i], next, core.word(cookie_at), chunk);
     }
-    core.pool.fence();
+    core.pool.fence(sites::COMPACT_EXTENT_DURABLE);
     let first = new.first().copied().unwrap_or(next);
     match run.start.checked_sub(1).map(|before| old[before].0) {
-        Some(before) => op.log_set_next(before, first),
-        None => op.log_set_root(dir, first),
+        Some(before) => {
+            let steps = [sites::COMPACT_NEXT, sites::COMPACT_NEXT_DURABLE];
+            op.log_set_next(steps, before, first);
+        }
+        None => {
+            let steps = [sites::COMPACT_ROOT, sites::COMPACT_ROOT_DURABLE];
+            op.log_set_root(steps, dir, first);
+        }
     }
     core.arena
         .fetch_add(core.cachelet_at(dir, field::DEAD), 1 << 32);
@@ -247,7 +255,13 @@ fn write_compacted<M: Memories>(
     base_cookie: u64,
     words: &[u64],
 ) {
-    core.write_extent(slot, owner, base_cookie, LogExtentKind::Large, true);
+    core.write_extent(
+        [sites::COMPACT_WORDS_ZERO, sites::COMPACT_HEAD],
+        slot,
+        owner,
+        base_cookie,
+        true,
+    );
     let at = core.geometry.slot_at(slot);
     core.set_word(at + LogExtentHead::NEXT, next);
     for (word, to) in words
@@ -256,8 +270,8 @@ fn write_compacted<M: Memories>(
     {
         core.set_word(to, *word);
     }
-    core.pool
-        .flush(at, LogExtentKind::Large.words_at() + 8 * words.len() as u64);
+    let bytes = LogExtentKind::Large.words_at() + 8 * words.len() as u64;
+    core.pool.flush(sites::COMPACT_WORDS, at, bytes);
 }
 
 /// Frees all that a removed directory holds: its entries and its log. Its inode is durably free

@@ -9,6 +9,7 @@ use super::index::{Pair, ValueWord};
 use crate::cachelet::{CHILD_ONE, Cachelet, NAME_ONE, field, flag};
 use crate::error::{Error, Result};
 use crate::namespace::{ListHint, Removal};
+use crate::sites;
 use crate::slots::{Op, pause};
 
 /// Dead log words of a directory from which recycling starts (DirectFS III-G).
@@ -108,8 +109,9 @@ impl<M: Memories> Op<'_, M> {
         let life = core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
         // From the life word on listings miss the name: lookups wait until all do.
         core.index_hold(pair);
-        core.pool.store_through(life, LifeWord::dead(now).0);
-        core.pool.fence();
+        core.pool
+            .store_through(sites::REMOVE_LIFE, life, LifeWord::dead(now).0);
+        core.pool.fence(sites::REMOVE_LIFE_DURABLE);
         let left = self.lower_links(victim);
         let subdirectories = i64::from(core.kind(victim) == FileKind::Directory);
         self.entry_died(dir, now, -subdirectories);
@@ -133,7 +135,7 @@ impl<M: Memories> Op<'_, M> {
     pub(crate) fn name_gone(&self, victim: Cachelet, left: u64, now: i64) {
         let core = self.core;
         if left > 0 {
-            self.store_links(victim, now);
+            self.store_links(sites::GONE_LINKS, victim, now);
             // Whoever took the last name away may have seen this one still counted.
             if core.drop_refs(victim, NAME_ONE) == 0 && core.has_flag(victim, flag::UNLINKED) {
                 core.queue_work(victim);
@@ -156,7 +158,7 @@ impl<M: Memories> Op<'_, M> {
         let at = core.inode_at(victim);
         let orphan = IdentityWord(core.word(at)).with_state(InodeState::Orphan);
         core.set_word(at, orphan.0);
-        core.pool.flush(at, 8);
-        core.pool.fence();
+        core.pool.flush(sites::GONE_ORPHAN, at, 8);
+        core.pool.fence(sites::GONE_ORPHAN_DURABLE);
     }
 }

@@ -12,6 +12,7 @@ use crate::core::{Core, header};
 use crate::error::{Error, Result};
 use crate::journal::Record;
 use crate::namespace::Rename;
+use crate::sites;
 use crate::slots::{Op, pause};
 
 type Allow<'a> = &'a mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>;
@@ -219,7 +220,7 @@ impl<M: Memories> Op<'_, M> {
 
     fn draft_for(&self, dir: Cachelet, name: Name<'_>, of: Cachelet, now: i64) -> Result<Draft> {
         let (target, generation) = self.target_word(of);
-        self.draft_entry(dir, name, target, generation, now)
+        self.draft_entry(sites::RENAME_ENTRY, dir, name, target, generation, now)
     }
 
     /// The time of a change in both directories.
@@ -472,10 +473,13 @@ impl<M: Memories> Op<'_, M> {
         if core.kind(moved) == FileKind::Directory {
             // Its modification time goes along: recovery takes no entry's time for one of a change
             // that this change time covers.
-            core.write_back_times(moved);
+            let steps = [sites::RENAME_MOVED_LINKS, sites::RENAME_MOVED_TIMES];
+            core.write_back_times(steps, moved);
         } else {
             let at = core.inode_at(moved) + Inode::CTIME;
-            core.pool.store_through(at, core.get(moved, field::CTIME));
+            let ctime = core.get(moved, field::CTIME);
+            core.pool
+                .store_through(sites::RENAME_MOVED_CTIME, at, ctime);
         }
     }
 
@@ -486,10 +490,11 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let life = core.geometry.slot_at(draft.entry) + Entry::LIFE;
         core.set_word(life, LifeWord::dead(0).0);
-        core.pool.flush(life, 8);
-        core.pool.fence();
+        core.pool.flush(sites::RENAME_DISCARD_LIFE, life, 8);
+        core.pool.fence(sites::RENAME_DISCARD_LIFE_DURABLE);
         core.set_word(draft.claim.at, LogWord::new(draft.entry).0);
-        core.pool.flush(draft.claim.at, 8);
+        core.pool
+            .flush(sites::RENAME_DISCARD_LOG_WORD, draft.claim.at, 8);
         core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1);
     }
 }

@@ -1,0 +1,286 @@
+//! Every place in the engine that flushes, fences, or stores past the cache, in the order of
+//! `docs/CRASH.md`, which says what each step is for.
+//!
+//! Each is used in exactly one place. A constant's name is that of its site; those of fences end
+//! in *durable*.
+
+vellum_media::sites! {
+    /// Both superblocks in front zero.
+    FORMAT_WIPE_FIRST = "format/wipe-first",
+    /// The superblock at the end zero.
+    FORMAT_WIPE_REPLICA = "format/wipe-replica",
+    /// No superblock of an earlier pool is left.
+    FORMAT_WIPE_DURABLE = "format/wipe-durable",
+    /// State block, thread slots, metadata and table zero.
+    FORMAT_ZERO = "format/zero",
+    /// Before anything is written there.
+    FORMAT_ZERO_DURABLE = "format/zero-durable",
+    /// The root directory's inode.
+    FORMAT_ROOT = "format/root",
+    /// The word of the chunk that it lies in.
+    FORMAT_CHUNK = "format/chunk",
+    /// The root directory is whole.
+    FORMAT_ROOT_DURABLE = "format/root-durable",
+    /// The state word.
+    FORMAT_STATE = "format/state",
+    /// Before a superblock says that there is a pool.
+    FORMAT_STATE_DURABLE = "format/state-durable",
+    /// One of the three superblocks.
+    FORMAT_SUPERBLOCK = "format/superblock",
+    /// Each before the next.
+    FORMAT_SUPERBLOCK_DURABLE = "format/superblock-durable",
+    /// Boot id, process and time.
+    OPEN_OWNER = "open/owner",
+    /// Before the state word says that it is open.
+    OPEN_OWNER_DURABLE = "open/owner-durable",
+    /// The state word, dirty.
+    OPEN_STATE = "open/state",
+    /// Before anything that was saved becomes wrong.
+    OPEN_STATE_DURABLE = "open/state-durable",
+    /// The words of a committed record.
+    RECOVER_JOURNAL_WORDS = "recover/journal-words",
+    /// Before the record is forgotten.
+    RECOVER_JOURNAL_WORDS_DURABLE = "recover/journal-words-durable",
+    /// The record's head.
+    RECOVER_JOURNAL_RETIRE = "recover/journal-retire",
+    /// Before its slot is used.
+    RECOVER_JOURNAL_RETIRE_DURABLE = "recover/journal-retire-durable",
+    /// An inode without a name, free.
+    RECOVER_FREE_INODE = "recover/free-inode",
+    /// The link count as counted.
+    RECOVER_LINKS = "recover/links",
+    /// A directory's times as its entries tell them.
+    RECOVER_TIMES = "recover/times",
+    /// Inodes are as the pool will be opened.
+    RECOVER_INODES_DURABLE = "recover/inodes-durable",
+    /// A line of the table with entries freed.
+    RECOVER_TABLE = "recover/table",
+    /// Before the blocks can be claimed.
+    RECOVER_TABLE_DURABLE = "recover/table-durable",
+    /// A directory's link count.
+    CLOSE_LINKS = "close/links",
+    /// Times that lag behind.
+    CLOSE_TIMES = "close/times",
+    /// Before the live map is saved.
+    CLOSE_DIRECTORIES_DURABLE = "close/directories-durable",
+    /// The live map.
+    CLOSE_LIVE_MAP = "close/live-map",
+    /// Its checksum and the counters.
+    CLOSE_COUNTS = "close/counts",
+    /// Table lines with words that became FREE without a flush.
+    CLOSE_FREED = "close/freed",
+    /// The head of the saved aids, void.
+    CLOSE_NO_AIDS = "close/no-aids",
+    /// The mapping's aids.
+    CLOSE_AIDS = "close/aids",
+    /// Their head with checksum and epoch.
+    CLOSE_AIDS_HEAD = "close/aids-head",
+    /// All of it, before the state word.
+    CLOSE_SAVED_DURABLE = "close/saved-durable",
+    /// The state word, clean.
+    CLOSE_STATE = "close/state",
+    /// The pool is closed.
+    CLOSE_STATE_DURABLE = "close/state-durable",
+    /// Head, checksum and pairs of a record.
+    JOURNAL_RECORD = "journal/record",
+    /// The record is committed.
+    JOURNAL_RECORD_DURABLE = "journal/record-durable",
+    /// The words that it names.
+    JOURNAL_WORDS = "journal/words",
+    /// Before the record is forgotten.
+    JOURNAL_WORDS_DURABLE = "journal/words-durable",
+    /// The record's head.
+    JOURNAL_RETIRE = "journal/retire",
+    /// Before the words lose their protection.
+    JOURNAL_RETIRE_DURABLE = "journal/retire-durable",
+    /// The text of a symlink.
+    CREATE_TEXT = "create/text",
+    /// The new inode.
+    CREATE_INODE = "create/inode",
+    /// The new entry.
+    CREATE_ENTRY = "create/entry",
+    /// Inode and entry, before a log names them.
+    CREATE_ENTRY_DURABLE = "create/entry-durable",
+    /// The log word.
+    CREATE_LOG_WORD = "create/log-word",
+    /// The file exists.
+    CREATE_LOG_WORD_DURABLE = "create/log-word-durable",
+    /// The inode of a creation that failed, free.
+    CREATE_UNDO = "create/undo",
+    /// The new entry.
+    LINK_ENTRY = "link/entry",
+    /// Before a log names it.
+    LINK_ENTRY_DURABLE = "link/entry-durable",
+    /// The log word.
+    LINK_LOG_WORD = "link/log-word",
+    /// The name exists.
+    LINK_LOG_WORD_DURABLE = "link/log-word-durable",
+    /// Link count and change time of the file.
+    LINK_LINKS = "link/links",
+    /// The entry's life word, dead.
+    REMOVE_LIFE = "remove/life",
+    /// The name is gone.
+    REMOVE_LIFE_DURABLE = "remove/life-durable",
+    /// Link count and change time of a file with further names.
+    GONE_LINKS = "gone/links",
+    /// The inode of an open file without a name.
+    GONE_ORPHAN = "gone/orphan",
+    /// The orphan is known.
+    GONE_ORPHAN_DURABLE = "gone/orphan-durable",
+    /// An inode that nothing reaches, free.
+    FREE_INODE = "free/inode",
+    /// Before its blocks are given up.
+    FREE_INODE_DURABLE = "free/inode-durable",
+    /// Its blocks.
+    FREE_LIMBO = "free/limbo",
+    /// Before the inode's number is used again.
+    FREE_LIMBO_DURABLE = "free/limbo-durable",
+    /// A new entry.
+    RENAME_ENTRY = "rename/entry",
+    /// Link count of the directory moved.
+    RENAME_MOVED_LINKS = "rename/moved-links",
+    /// Times of the directory moved.
+    RENAME_MOVED_TIMES = "rename/moved-times",
+    /// Change time of the file moved.
+    RENAME_MOVED_CTIME = "rename/moved-ctime",
+    /// The life word of an entry that is not to be, dead.
+    RENAME_DISCARD_LIFE = "rename/discard-life",
+    /// Before a log names it.
+    RENAME_DISCARD_LIFE_DURABLE = "rename/discard-life-durable",
+    /// The log word, for recycling to find.
+    RENAME_DISCARD_LOG_WORD = "rename/discard-log-word",
+    /// Blocks for holes, UNWRITTEN.
+    WRITE_CLAIM_HOLE = "write/claim-hole",
+    /// Blocks beyond the end, MAPPED.
+    WRITE_CLAIM_END = "write/claim-end",
+    /// Blocks of a write that failed.
+    WRITE_GIVE_BACK = "write/give-back",
+    /// Before the file is unlocked.
+    WRITE_GIVE_BACK_DURABLE = "write/give-back-durable",
+    /// UNWRITTEN blocks beyond the end, MAPPED.
+    WRITE_PREALLOCATED = "write/preallocated",
+    /// Zeros in front of the data in a new block.
+    WRITE_BEFORE_DATA = "write/before-data",
+    /// Zeros behind the data in a new block.
+    WRITE_AFTER_DATA = "write/after-data",
+    /// Zeros between the old end of file and the data.
+    WRITE_GAP = "write/gap",
+    /// The data.
+    WRITE_DATA = "write/data",
+    /// Times, and a first root.
+    WRITE_TIMES = "write/times",
+    /// Before blocks or size show it.
+    WRITE_DATA_DURABLE = "write/data-durable",
+    /// The blocks of holes, MAPPED.
+    WRITE_FILLED = "write/filled",
+    /// Before the size can cover them.
+    WRITE_FILLED_DURABLE = "write/filled-durable",
+    /// Times, root and size.
+    WRITE_SIZE = "write/size",
+    /// The bytes are the file's.
+    WRITE_SIZE_DURABLE = "write/size-durable",
+    /// The rest of the last block zero.
+    EXTEND_TAIL = "extend/tail",
+    /// Before the size covers it.
+    EXTEND_TAIL_DURABLE = "extend/tail-durable",
+    /// Times, root and size.
+    EXTEND_SIZE = "extend/size",
+    /// The file is longer.
+    EXTEND_SIZE_DURABLE = "extend/size-durable",
+    /// Times, root and size.
+    TRUNCATE_SIZE = "truncate/size",
+    /// The file is shorter, before blocks are given up.
+    TRUNCATE_SIZE_DURABLE = "truncate/size-durable",
+    /// Blocks beyond the end.
+    TRUNCATE_LIMBO = "truncate/limbo",
+    /// Before the file can grow over them.
+    TRUNCATE_LIMBO_DURABLE = "truncate/limbo-durable",
+    /// The root without the flag that blocks lie beyond the end.
+    TRUNCATE_BEYOND = "truncate/beyond",
+    /// A first root, or the flag that blocks lie beyond the end.
+    ALLOCATE_ROOT = "allocate/root",
+    /// Before blocks are claimed.
+    ALLOCATE_ROOT_DURABLE = "allocate/root-durable",
+    /// Blocks, UNWRITTEN.
+    ALLOCATE_BLOCKS = "allocate/blocks",
+    /// The blocks are the file's.
+    ALLOCATE_BLOCKS_DURABLE = "allocate/blocks-durable",
+    /// Times where the size stays.
+    ALLOCATE_TIMES = "allocate/times",
+    /// The times.
+    ALLOCATE_TIMES_DURABLE = "allocate/times-durable",
+    /// Bytes of blocks that are not given up.
+    PUNCH_EDGES = "punch/edges",
+    /// Whole blocks.
+    PUNCH_LIMBO = "punch/limbo",
+    /// Times.
+    PUNCH_TIMES = "punch/times",
+    /// The hole.
+    PUNCH_DURABLE = "punch/durable",
+    /// The access time.
+    READ_ATIME = "read/atime",
+    /// What operations flushed without a fence.
+    SYNC_DURABLE = "sync/durable",
+    /// The life word of a dead entry that the listing passes over.
+    LIST_DEAD = "list/dead",
+    /// Before a name is told absent.
+    LIST_DEAD_DURABLE = "list/dead-durable",
+    /// A line of a log in which a creation is under way.
+    LIST_WORDS = "list/words",
+    /// Before a name is told.
+    LIST_WORDS_DURABLE = "list/words-durable",
+    /// The table word of a chunk taken.
+    CHUNK_WORD = "chunk/word",
+    /// Before its slots are used.
+    CHUNK_WORD_DURABLE = "chunk/word-durable",
+    /// The first extent of a log.
+    GROW_FIRST = "grow/first",
+    /// Before the inode names it.
+    GROW_FIRST_DURABLE = "grow/first-durable",
+    /// The inode's root.
+    GROW_ROOT = "grow/root",
+    /// The log has an extent.
+    GROW_ROOT_DURABLE = "grow/root-durable",
+    /// The words of a further extent, zero.
+    GROW_WORDS = "grow/words",
+    /// The head of a further extent.
+    GROW_HEAD = "grow/head",
+    /// Before the extent in front names it.
+    GROW_EXTENT_DURABLE = "grow/extent-durable",
+    /// The link of the extent in front.
+    GROW_NEXT = "grow/next",
+    /// The log is longer.
+    GROW_NEXT_DURABLE = "grow/next-durable",
+    /// The directory's link count.
+    RECYCLE_LINKS = "recycle/links",
+    /// The directory's times.
+    RECYCLE_TIMES = "recycle/times",
+    /// Before words of dead entries go.
+    RECYCLE_TIMES_DURABLE = "recycle/times-durable",
+    /// Words of dead entries, zero.
+    RECYCLE_WORDS = "recycle/words",
+    /// Before the entries are used again.
+    RECYCLE_WORDS_DURABLE = "recycle/words-durable",
+    /// The words of a new extent, zero.
+    COMPACT_WORDS_ZERO = "compact/words-zero",
+    /// The head of a new extent.
+    COMPACT_HEAD = "compact/head",
+    /// Head, link and words of a new extent.
+    COMPACT_WORDS = "compact/words",
+    /// Before the log names it.
+    COMPACT_EXTENT_DURABLE = "compact/extent-durable",
+    /// The link of the extent in front.
+    COMPACT_NEXT = "compact/next",
+    /// The log is shorter.
+    COMPACT_NEXT_DURABLE = "compact/next-durable",
+    /// The inode's root.
+    COMPACT_ROOT = "compact/root",
+    /// The log is shorter.
+    COMPACT_ROOT_DURABLE = "compact/root-durable",
+    /// A directory's link count.
+    EVICT_LINKS = "evict/links",
+    /// Times that lag behind.
+    EVICT_TIMES = "evict/times",
+    /// Before the cachelet is given up.
+    EVICT_DURABLE = "evict/durable",
+}

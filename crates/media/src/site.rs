@@ -1,0 +1,63 @@
+//! Names of the places in the source that make stores durable.
+
+/// A place in the source that flushes, fences, or stores past the cache. Simulated pools write it
+/// into their logs; others ignore it, so that it costs nothing. [`sites!`](crate::sites) makes
+/// them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Site(u16);
+
+impl Site {
+    /// For plain stores, and for tests of what knows nothing of sites.
+    pub const UNNAMED: Self = Self(0);
+
+    /// The site with this number; those of a list count from 1.
+    pub const fn numbered(number: u16) -> Self {
+        Self(number)
+    }
+
+    /// The number within its list.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}
+
+/// Declares sites: a public constant for each, `ALL` with their names in this order, and `name`,
+/// which finds a site's name.
+///
+/// ```
+/// mod sites {
+///     vellum_media::sites! {
+///         /// The new entry.
+///         CREATE_ENTRY = "create/entry",
+///         /// The entry is durable before a log names it.
+///         CREATE_ENTRY_DURABLE = "create/entry-durable",
+///     }
+/// }
+/// assert_eq!(sites::ALL[0], (sites::CREATE_ENTRY, "create/entry"));
+/// assert_eq!(sites::name(sites::CREATE_ENTRY_DURABLE), "create/entry-durable");
+/// ```
+#[macro_export]
+macro_rules! sites {
+    ($($(#[$doc:meta])+ $site:ident = $name:literal),+ $(,)?) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[repr(u16)]
+        enum Number { UNNAMED, $($site),+ }
+
+        $(
+            $(#[$doc])+
+            pub const $site: $crate::Site = $crate::Site::numbered(Number::$site as u16);
+        )+
+
+        /// Every site with its name.
+        pub const ALL: &[($crate::Site, &str)] = &[$(($site, $name)),+];
+
+        /// The name of a site of this list; `unnamed` for any other.
+        pub fn name(site: $crate::Site) -> &'static str {
+            let _ = Number::UNNAMED;
+            match ALL.get(usize::from(site.number()).wrapping_sub(1)) {
+                Some(&(_, name)) => name,
+                None => "unnamed",
+            }
+        }
+    };
+}
