@@ -13,11 +13,14 @@ MNT="$WORK/mnt"
 readonly NAME ROOT WORK POOL MNT
 PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 
+# Also true of a mount whose process was killed.
+is_mounted() { grep -qF " $MNT fuse" /proc/self/mounts; }
+
 clean_up() {
     local status=$?
     trap - EXIT
     cd /
-    if mountpoint -q "$MNT"; then
+    if is_mounted; then
         vellum umount "$MNT" || vellum umount --lazy "$MNT" || umount -l "$MNT" || true
     fi
     rm -rf --one-file-system "$WORK"

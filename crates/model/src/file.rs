@@ -113,6 +113,11 @@ impl Model {
         self.getattr(self.handle_ino(handle)?)
     }
 
+    /// The handle in a slot of an [`Op`](crate::Op), if one is open there.
+    pub fn handle_in(&self, slot: u8) -> Option<Handle> {
+        self.slots.get(&slot).copied()
+    }
+
     /// The names in an open directory.
     pub fn handle_readdir(&mut self, handle: Handle, now: i64) -> Result<Vec<DirEntry>> {
         self.readdir(self.handle_ino(handle)?, now)

@@ -6,28 +6,20 @@
 mod kernel;
 
 use kernel::Kernel;
+use kernel::agreement::{self, ON_EXT4, agree, told_mode};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-use vellum_model::{
-    Block, Cred, Hardening, Ino, Kind, Model, Op, Outcome, Payload, StatView, Step, Times, apply,
-    diff, strategy,
-};
+use vellum_model::{Block, Cred, Ino, Kind, Model, Op, Step, Times, apply, diff, strategy};
 
 const EXT4_MAGIC: u64 = 0xEF53;
 const FUSE_MAGIC: u64 = 0x6573_5546;
 
-/// Units of 512 bytes that ext4 may add to a file's blocks for its extent tree.
-const EXTENT_TREE_SLACK: u64 = 24;
-
 /// Longer than a tick of the kernel's coarse clock, by which it sets access times.
 const TICK: Duration = Duration::from_millis(12);
-
-/// Whether the temporary directory is on ext4, not on a mount of Vellum.
-static ON_EXT4: AtomicBool = AtomicBool::new(true);
 
 /// Whether the temporary directory can serve; says so if not.
 fn usable() -> bool {
@@ -62,17 +54,7 @@ struct Pair {
 impl Pair {
     fn new(root: &Path) -> Pair {
         let mut model = Model::new(clock_nanos());
-        let setting = |name: &str| -> u8 {
-            let text = std::fs::read_to_string(format!("/proc/sys/fs/protected_{name}"));
-            text.ok()
-                .and_then(|text| text.trim().parse().ok())
-                .unwrap_or(0)
-        };
-        model.hardening = Hardening {
-            hardlinks: setting("hardlinks") != 0,
-            symlinks: setting("symlinks") != 0,
-            regular: setting("regular"),
-        };
+        model.hardening = agreement::hardening();
         Pair {
             model,
             kernel: Kernel::enter(root).expect("the superuser changes its root"),
@@ -121,59 +103,6 @@ impl Pair {
                     .values()
                     .any(|block| *block == Block::Unwritten)
             })
-    }
-}
-
-/// The mode as far as it can be compared: on a mount the kernel leaves the set-group-ID bit alone, where others write, unless
-/// the group may execute (FUSE's rule).
-fn told_mode(mode: u32) -> u32 {
-    let on_mount = !ON_EXT4.load(Ordering::Relaxed);
-    if on_mount && mode & 0o2010 == 0o2000 {
-        mode & !0o2000
-    } else {
-        mode
-    }
-}
-
-fn blurred(view: &StatView) -> StatView {
-    let mode = match view.kind {
-        Kind::Dir => view.mode,
-        _ => told_mode(view.mode),
-    };
-    StatView {
-        mode,
-        ..view.clone()
-    }
-}
-
-/// Whether the outcomes are equal, but for what ext4 is free to choose: blocks of its extent tree in a file's blocks, and
-/// preallocated blocks reported as data once they are zeroed or cached.
-fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> bool {
-    match (op, model, kernel) {
-        (_, Outcome::Ok(Payload::Stat(model)), Outcome::Ok(Payload::Stat(kernel))) => {
-            let (model, kernel) = (blurred(model), blurred(kernel));
-            let mut same = kernel.clone();
-            same.blocks = model.blocks;
-            // Punching leaves what lies beyond the end of file alone on ext4, and frees it on Vellum.
-            let least = if ON_EXT4.load(Ordering::Relaxed) {
-                model.blocks
-            } else {
-                0
-            };
-            same == model && (least..=model.blocks + EXTENT_TREE_SLACK).contains(&kernel.blocks)
-        }
-        (Op::SeekData { .. }, Outcome::Err(_), Outcome::Ok(_)) if preallocated => true,
-        (
-            Op::SeekData { .. },
-            Outcome::Ok(Payload::Offset(model)),
-            Outcome::Ok(Payload::Offset(kernel)),
-        ) if preallocated => kernel <= model,
-        (
-            Op::SeekHole { .. },
-            Outcome::Ok(Payload::Offset(model)),
-            Outcome::Ok(Payload::Offset(kernel)),
-        ) if preallocated => kernel >= model,
-        _ => model == kernel,
     }
 }
 

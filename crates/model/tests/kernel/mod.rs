@@ -2,6 +2,8 @@
 
 #![expect(unreachable_pub, reason = "a module of a test has no outside")]
 
+pub mod agreement;
+
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, Stat};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io;

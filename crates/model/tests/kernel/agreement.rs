@@ -1,0 +1,78 @@
+//! Which answers of the kernel agree with the model's.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use vellum_model::{Hardening, Kind, Op, Outcome, Payload, StatView};
+
+/// Units of 512 bytes that ext4 may add to a file's blocks for its extent tree.
+const EXTENT_TREE_SLACK: u64 = 24;
+
+/// Whether what is compared with the model is ext4, not a mount of Vellum.
+pub static ON_EXT4: AtomicBool = AtomicBool::new(true);
+
+/// The mode as far as it can be compared: on a mount the kernel leaves the set-group-ID bit alone, where others write, unless
+/// the group may execute (FUSE's rule).
+pub fn told_mode(mode: u32) -> u32 {
+    let on_mount = !ON_EXT4.load(Ordering::Relaxed);
+    if on_mount && mode & 0o2010 == 0o2000 {
+        mode & !0o2000
+    } else {
+        mode
+    }
+}
+
+fn blurred(view: &StatView) -> StatView {
+    let mode = match view.kind {
+        Kind::Dir => view.mode,
+        _ => told_mode(view.mode),
+    };
+    StatView {
+        mode,
+        ..view.clone()
+    }
+}
+
+/// Whether the outcomes are equal, but for what ext4 is free to choose: blocks of its extent tree in a file's blocks, and
+/// preallocated blocks reported as data once they are zeroed or cached.
+pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> bool {
+    match (op, model, kernel) {
+        (_, Outcome::Ok(Payload::Stat(model)), Outcome::Ok(Payload::Stat(kernel))) => {
+            let (model, kernel) = (blurred(model), blurred(kernel));
+            let mut same = kernel.clone();
+            same.blocks = model.blocks;
+            // Punching leaves what lies beyond the end of file alone on ext4, and frees it on Vellum.
+            let least = if ON_EXT4.load(Ordering::Relaxed) {
+                model.blocks
+            } else {
+                0
+            };
+            same == model && (least..=model.blocks + EXTENT_TREE_SLACK).contains(&kernel.blocks)
+        }
+        (Op::SeekData { .. }, Outcome::Err(_), Outcome::Ok(_)) if preallocated => true,
+        (
+            Op::SeekData { .. },
+            Outcome::Ok(Payload::Offset(model)),
+            Outcome::Ok(Payload::Offset(kernel)),
+        ) if preallocated => kernel <= model,
+        (
+            Op::SeekHole { .. },
+            Outcome::Ok(Payload::Offset(model)),
+            Outcome::Ok(Payload::Offset(kernel)),
+        ) if preallocated => kernel >= model,
+        _ => model == kernel,
+    }
+}
+
+/// The settings by which this kernel refuses to follow or open what others made.
+pub fn hardening() -> Hardening {
+    let setting = |name: &str| -> u8 {
+        let text = std::fs::read_to_string(format!("/proc/sys/fs/protected_{name}"));
+        text.ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0)
+    };
+    Hardening {
+        hardlinks: setting("hardlinks") != 0,
+        symlinks: setting("symlinks") != 0,
+        regular: setting("regular"),
+    }
+}

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Kills under git, with pools on the disk and in memory in turn, as many as seven minutes allow.
+set -euo pipefail
+
+while ((SECONDS < 420)); do
+    VELLUM_ROUNDS=15 tests/mount/72-kill-git.sh
+    TMPDIR=/dev/shm VELLUM_ROUNDS=15 tests/mount/72-kill-git.sh
+done
+printf 'ok kill-git\n'

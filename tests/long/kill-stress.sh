@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Kills under stress-ng, with pools on the disk and in memory in turn, as many as seven minutes allow.
+set -euo pipefail
+
+while ((SECONDS < 420)); do
+    VELLUM_ROUNDS=20 tests/mount/74-kill-stress.sh
+    TMPDIR=/dev/shm VELLUM_ROUNDS=20 tests/mount/74-kill-stress.sh
+done
+printf 'ok kill-stress\n'

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The process behind the mount is killed under stress-ng's work on file systems. What is left must be sound, readable and
+# usable; what stress-ng had done it does not tell.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
+source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
+# shellcheck source-path=SCRIPTDIR source=kill.bash
+source "$ROOT/tests/mount/kill.bash"
+need stress-ng
+
+# Stressors all of whose operations Vellum has.
+readonly STRESSORS=(access chmod chown dentry dir dirdeep dirmany fallocate filename flock fpunch fstat getdent hdd iomix
+    link lockf metamix mknod open rename revio seek symlink sync-file touch unlink utime)
+readonly AT_ONCE=3
+STRESS=
+CHOSEN=()
+
+begin_work() {
+    local i
+    CHOSEN=()
+    for ((i = 0; i < AT_ONCE; i++)); do
+        CHOSEN+=("--${STRESSORS[$(below ${#STRESSORS[@]})]}" 1)
+    done
+    mkdir -p "$MNT/stress"
+    stress-ng --temp-path "$MNT/stress" --hdd-bytes 16m --iomix-bytes 16m --revio-bytes 16m --seek-size 16m --fallocate-bytes 16m \
+        --timeout 60 --seed "$SEED" "${CHOSEN[@]}" >"$WORK/stress" 2>&1 &
+    STRESS=$!
+}
+
+# Stressors that find no file system end by themselves; the few that try for ever are ended.
+end_work() {
+    sleep 0.2
+    kill -INT "$STRESS" 2>/dev/null || true
+    wait "$STRESS" || true
+}
+
+verify_work() {
+    local what
+    what="seed $SEED, round $1 (${CHOSEN[*]})"
+    find "$MNT" -type f -size -64M -exec cat {} + >/dev/null || die "$what: a file cannot be read"
+    ls -lR "$MNT" >/dev/null || die "$what: a directory cannot be listed"
+    rm -rf "$MNT/stress" || die "$what: what is left cannot be removed"
+    printf 'round %s\n' "$1" >>"$MNT/rounds"
+    mkdir "$MNT/new" && mv "$MNT/new" "$MNT/newer" && rmdir "$MNT/newer" || die "$what: the mount is not usable"
+    [[ "$(tail -n 1 "$MNT/rounds")" == "round $1" ]] || die "$what: a file is not what was written"
+}
+
+begin_killing 256M
+rounds "${VELLUM_ROUNDS:-5}" 2500
+finish_killing
+printf 'ok %s\n' "$NAME"
