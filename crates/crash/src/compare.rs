@@ -25,6 +25,12 @@ impl Oracle for Recorded {
         judged.err().into_iter().collect()
     }
 
+    fn operation(&self, stage: Stage) -> &'static str {
+        let steps = &self.workload.explored;
+        let step = steps.get(stage.0 as usize).or(steps.last());
+        step.map_or("", Step::operation)
+    }
+
     fn describe(&self, stage: Stage) -> String {
         let steps = &self.workload.explored;
         match steps.get(stage.0 as usize) {

@@ -1,8 +1,9 @@
 //! Using a recovered file system: what a crash left must not get in the way of anything.
 
-use vellum::{Allocate, Cred, Error, OpenOptions, RenameFlags};
+use vellum::{Allocate, Cred, Error, Handle, Node, OpenOptions, RenameFlags};
 use vellum_model::{SnapshotBody, pattern};
 
+use crate::memories::Explored;
 use crate::session::{ExploredFs, Result};
 use crate::tree::{Tree, read_all};
 
@@ -10,6 +11,8 @@ use crate::tree::{Tree, read_all};
 const FEW: usize = 3;
 /// A name that no workload uses.
 const NAME: &[u8] = b"~used";
+/// Bytes of a block.
+const BLOCK: u64 = 4096;
 
 fn read_write() -> OpenOptions {
     OpenOptions {
@@ -20,8 +23,8 @@ fn read_write() -> OpenOptions {
     }
 }
 
-/// Makes, writes, renames, links and removes; extends files that are there and cuts them again.
-/// The tree is afterwards what it was.
+/// Makes, writes, renames, links and removes; extends files that are there and cuts them again;
+/// fills the pool until nothing more fits, and makes room again. The tree is afterwards what it was.
 ///
 /// # Errors
 /// Something did not work, or did not hold what it had to.
@@ -40,7 +43,89 @@ pub(crate) fn exercise(fs: &ExploredFs, tree: &Tree) -> Result<()> {
     for file in of_kind(false).take(FEW) {
         use_file(fs, file)?;
     }
+    fill(fs)
+}
+
+/// Takes all blocks and all room for names there is, writes into the last block, and gives
+/// everything back: as many blocks are free then as before.
+fn fill(fs: &ExploredFs) -> Result<()> {
+    let cred = Cred::root();
+    settle(fs)?;
+    let free = fs.stat_fs().blocks_free;
+    let inner = fs.mkdir(&cred, &fs.root(), NAME, 0o755)?;
+    let file = fs.create(&cred, &inner, b"large", &read_write())?;
+    take_blocks(&file, free)?;
+    let made = make_names(fs, &inner, &file)?;
+    let refused = fs.link(&cred, file.node(), &inner, &[b'z'; 255]);
+    expect(is_full(&refused), "a full pool took another name")?;
+    for name in made {
+        fs.unlink(&cred, &inner, &name)?;
+    }
+    drop(file);
+    fs.unlink(&cred, &inner, b"large")?;
+    fs.rmdir(&cred, &fs.root(), NAME)?;
+    drop(inner);
+    settle(fs)?;
+    let now = fs.stat_fs().blocks_free;
+    expect(now == free, "blocks were lost where the pool was filled")
+}
+
+fn take_blocks(file: &Handle<Explored>, free: u64) -> Result<()> {
+    let mut taken = 0;
+    for blocks in [64, 8, 1] {
+        let step = |i| file.allocate(Allocate::Grow, (taken + i * blocks) * BLOCK, blocks * BLOCK);
+        taken += until_full(step)? * blocks;
+    }
+    expect(taken >= free, "free blocks that cannot be had")?;
+    let refused = file.write_at((taken + 1) * BLOCK, &[1]);
+    expect(is_full(&refused), "a write found a block in a full pool")?;
+    file.write_at(taken * BLOCK - 1, &[1]).map(drop)
+}
+
+/// Long symlinks take most of the room, names and files the rest.
+fn make_names(
+    fs: &ExploredFs,
+    dir: &Node<Explored>,
+    file: &Handle<Explored>,
+) -> Result<Vec<Vec<u8>>> {
+    let cred = Cred::root();
+    let name = |kind: char, i: u64| format!("{kind}{i}").into_bytes();
+    let symlinks = until_full(|i| {
+        fs.symlink(&cred, dir, &name('s', i), &[b't'; 4000])
+            .map(drop)
+    })?;
+    let links = until_full(|i| fs.link(&cred, file.node(), dir, &name('l', i)))?;
+    let files = until_full(|i| {
+        let made = fs.create(&cred, dir, &name('f', i), &read_write());
+        made.map(drop)
+    })?;
+    let counts = [('s', symlinks), ('l', links), ('f', files)];
+    let names = counts
+        .iter()
+        .flat_map(|&(kind, count)| (0..count).map(move |i| name(kind, i)));
+    Ok(names.collect())
+}
+
+/// Does what the background has to do.
+fn settle(fs: &ExploredFs) -> Result<()> {
+    while fs.maintain()? > 0 {}
     Ok(())
+}
+
+fn is_full<T>(outcome: &Result<T>) -> bool {
+    matches!(outcome, Err(Error::NoSpace(_)))
+}
+
+/// Repeats `step` until the pool is full; how often it went well.
+fn until_full(step: impl Fn(u64) -> Result<()>) -> Result<u64> {
+    const SANE: u64 = 1 << 16;
+    for i in 0..SANE {
+        match step(i) {
+            Err(Error::NoSpace(_)) => return Ok(i),
+            other => other?,
+        }
+    }
+    Err(Error::Invalid("a small pool that is never full"))
 }
 
 fn use_directory(fs: &ExploredFs, path: &[u8]) -> Result<()> {
@@ -77,7 +162,7 @@ trait AppendBeyond {
     fn append_beyond(&self, offset: u64) -> Result<()>;
 }
 
-impl AppendBeyond for vellum::Handle<crate::memories::Explored> {
+impl AppendBeyond for Handle<Explored> {
     fn append_beyond(&self, offset: u64) -> Result<()> {
         self.write_at(offset, &[1]).map(drop)
     }

@@ -4,15 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
-use vellum_media::{CrashPoint, CrashPoints, CrashState, Event, LINE_BYTES, Memory, Op};
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use vellum_media::{CrashPoint, CrashPoints, CrashState, Event, LINE_BYTES, LineBytes, Memory, Op};
 
 use crate::id::{CrashId, Cut, Mode};
-use crate::judge::{Judged, Verdict, judge, recovered_tree};
+use crate::judge::{Judge, Verdict, cell_name};
 use crate::memories::Shared;
 use crate::oracle::{Stage, stage_after};
 use crate::plan::{Plan, plan, plan_every_point};
-use crate::report::{Kind, Violation, WorkloadReport};
+use crate::report::{Counts, Kind, RECOVERY, Violation, WorkloadReport};
+use crate::run::{NESTED_DEPTH, Progress};
 use crate::tree::Tree;
 use crate::{Options, Subject};
 
@@ -20,20 +20,25 @@ use crate::{Options, Subject};
 const VIOLATIONS_MAX: usize = 16;
 
 /// Explores what `subject` did.
-pub(crate) fn explore(subject: &Subject<'_>, options: &Options) -> WorkloadReport {
-    let start = Instant::now();
+pub(crate) fn explore(
+    subject: &Subject<'_>,
+    options: &Options,
+    progress: &Progress,
+) -> WorkloadReport {
     let mut explorer = Explorer {
         subject,
         options,
-        mode: subject.mode,
-        pool: Shared::of(subject.base.clone()),
+        progress,
+        judge: Judge::new(subject.base.clone(), subject.cache_entries),
         seen: HashMap::new(),
         verdicts: Vec::new(),
         allowed: HashMap::new(),
         meanings: HashSet::new(),
-        recoveries: HashSet::new(),
+        recoveries: Default::default(),
         known: HashMap::new(),
         wrong: 0,
+        now: Counts::default(),
+        since: Instant::now(),
         report: WorkloadReport {
             workload: subject.name.clone(),
             mode: subject.mode.name().to_owned(),
@@ -52,30 +57,30 @@ pub(crate) fn explore(subject: &Subject<'_>, options: &Options) -> WorkloadRepor
     };
     let log = subject.rewritten(subject.log);
     explorer.report.exhaustive = explorer.walk(&subject.base, 0, &log, &scope);
-    explorer.report.counts.meanings = explorer.meanings.len() as u64;
-    explorer.report.counts.violations = explorer.known.len() as u64;
-    explorer.report.seconds = start.elapsed().as_secs_f64();
-    explorer.report
+    explorer.finish()
 }
 
 struct Explorer<'a> {
     subject: &'a Subject<'a>,
     options: &'a Options,
-    mode: Mode,
-    /// Holds what is durable at the point that the walk stands at.
-    pool: Shared,
-    /// Images judged, by hash; indices into `verdicts`.
+    progress: &'a Progress,
+    /// Its pool holds what is durable at the point that the walk stands at.
+    judge: Judge,
+    /// Images judged, by name; indices into `verdicts`.
     seen: HashMap<u128, usize>,
     verdicts: Vec<Verdict>,
     /// What the oracle finds wrong with a tree at a stage.
     allowed: HashMap<(u64, Stage), Vec<(Kind, String)>>,
     meanings: HashSet<u64>,
-    /// Recoveries whose crashes were explored, by what they stored where.
-    recoveries: HashSet<u64>,
+    /// Recoveries whose crashes were explored, by what they stored where; for each depth.
+    recoveries: [HashSet<u64>; NESTED_DEPTH],
     /// Violations by kind and by detail without numbers; indices into the report's.
     known: HashMap<(Kind, String), Option<usize>>,
     /// States that showed a violation.
     wrong: u64,
+    /// What was done since the last sum.
+    now: Counts,
+    since: Instant,
     report: WorkloadReport,
 }
 
@@ -118,24 +123,22 @@ impl At<'_> {
 }
 
 impl Explorer<'_> {
-    /// Walks through `log` from `base`, which the pool holds and `base_hash` names; whether every
-    /// state was tried. Leaves the pool in another state.
-    fn walk(&mut self, base: &[u8], base_hash: u128, log: &[Event], scope: &Scope) -> bool {
+    /// Walks through `log` from `base`, which the pool holds and `name` names; whether every state
+    /// was tried. Leaves the pool in another state.
+    fn walk(&mut self, base: &[u8], name: u128, log: &[Event], scope: &Scope) -> bool {
+        let eadr = self.subject.mode == Mode::Eadr;
         let points = || {
             let points = CrashPoints::new(base.to_vec(), log);
-            if self.mode == Mode::Eadr {
-                points.eadr()
-            } else {
-                points
-            }
+            if eadr { points.eadr() } else { points }
         };
-        let Plan { quotas, exhaustive } = match self.mode {
-            Mode::Eadr => plan_every_point(points(), scope.skip, 16 * scope.bound),
-            _ => plan(points(), log, scope.skip, scope.bound),
+        let Plan { quotas, exhaustive } = if eadr {
+            plan_every_point(points(), scope.skip, 16 * scope.bound)
+        } else {
+            plan(points(), log, scope.skip, scope.bound)
         };
         let mut walk = points();
         let mut durable = Durable {
-            hash: base_hash,
+            name,
             suspects: Vec::new(),
             events: 0,
         };
@@ -144,22 +147,51 @@ impl Explorer<'_> {
         while let (Some(point), Some(&quota)) = (walk.next_point(), next.next()) {
             let passed = &log[durable.events..point.events_done()];
             stage = stage_after(self.subject.oracle, stage, passed);
-            durable.follow(&self.pool, &point, log);
+            durable.follow(&self.judge.pool, &point, log);
             if point.events_done() <= scope.skip {
                 continue;
             }
-            self.report.counts.points += 1;
-            if quota > 0 && self.wrong < self.options.wrong_states {
-                let stage = scope.within.map_or(stage, |(stage, _)| stage);
-                let at = At {
-                    point: &point,
-                    stage,
-                    durable: durable.hash,
-                };
-                self.visit(&at, quota, scope);
+            let at = At {
+                point: &point,
+                stage: scope.within.map_or(stage, |(stage, _)| stage),
+                durable: durable.name,
+            };
+            self.now.points += 1;
+            self.now.points_exhaustive += u64::from(quota.is_exhaustive);
+            self.now.points_sampled += u64::from(!quota.is_exhaustive);
+            if quota.states > 0 && self.wrong < self.options.wrong_states {
+                self.visit(&at, quota.states, scope);
             }
+            self.sum(&at, scope);
         }
         exhaustive
+    }
+
+    /// Adds what was done to what is under way.
+    fn sum(&mut self, at: &At<'_>, scope: &Scope) {
+        let mut done = std::mem::take(&mut self.now);
+        done.seconds += self.lap();
+        self.progress.add(&done);
+        self.report.counts += done;
+        let operation = self.operation(at, scope);
+        *self
+            .report
+            .operations
+            .entry(operation.to_owned())
+            .or_default() += done;
+    }
+
+    fn operation(&self, at: &At<'_>, scope: &Scope) -> &'static str {
+        match scope.within {
+            Some(_) => RECOVERY,
+            None => self.subject.oracle.operation(at.stage),
+        }
+    }
+
+    /// Seconds since the last lap.
+    fn lap(&mut self) -> f64 {
+        let now = Instant::now();
+        (now - std::mem::replace(&mut self.since, now)).as_secs_f64()
     }
 
     fn visit(&mut self, at: &At<'_>, quota: usize, scope: &Scope) {
@@ -170,18 +202,18 @@ impl Explorer<'_> {
             .in_flight()
             .iter()
             .map(|line| {
-                let of = |bytes| xxh3_128_with_seed(bytes, line.line);
+                let of = |bytes| line_name(line.line, bytes);
                 let old = of(&line.contents[0]);
                 line.contents.iter().map(|bytes| old ^ of(bytes)).collect()
             })
             .collect();
         for state in states {
-            self.report.counts.generated += 1;
+            self.now.generated += 1;
             let chosen = deltas.iter().zip(&state.choice);
-            let hash = chosen.fold(at.durable, |hash, (line, &choice)| hash ^ line[choice]);
-            let verdict = match self.seen.get(&hash) {
+            let name = chosen.fold(at.durable, |name, (line, &choice)| name ^ line[choice]);
+            let verdict = match self.seen.get(&name) {
                 Some(&known) => known,
-                None => self.try_image(at, &state, hash, scope),
+                None => self.try_image(at, &state, name, scope),
             };
             self.ask_oracle(verdict, at, &state);
             self.report_on(verdict, at, &state, scope);
@@ -189,44 +221,53 @@ impl Explorer<'_> {
     }
 
     /// Judges an image that was not seen before.
-    fn try_image(&mut self, at: &At<'_>, state: &CrashState, hash: u128, scope: &Scope) -> usize {
-        let point = at.point;
-        at.enter(&self.pool, state);
-        let cache_entries = self.subject.cache_entries;
-        let Judged {
-            verdict,
-            tree,
-            recovery,
-        } = judge(&mut self.pool, cache_entries, &self.meanings);
-        self.report.counts.distinct += 1;
-        self.report.counts.checked += 1;
-        self.meanings.insert(verdict.meaning);
-        if let (Some(name), Some(tree)) = (verdict.tree, &tree) {
+    fn try_image(&mut self, at: &At<'_>, state: &CrashState, name: u128, scope: &Scope) -> usize {
+        at.enter(&self.judge.pool, state);
+        let judged = self.judge.judge(name);
+        let verdict = judged.verdict;
+        self.now.distinct += 1;
+        self.now.checked += 1;
+        self.now.meanings += u64::from(self.meanings.insert(verdict.meaning));
+        if let (Some(name), Some(tree)) = (verdict.tree, &judged.tree) {
             self.judge_tree(name, tree, at.stage);
         }
         let sound = verdict.failures.is_empty();
         let meaning = verdict.meaning;
         let index = self.verdicts.len();
         self.verdicts.push(verdict);
-        self.seen.insert(hash, index);
-        let is_outer = scope.within.is_none();
-        if is_outer && sound && self.may_crash_recovery() && self.is_new_recovery(&recovery) {
-            let mut cuts = scope.cuts.clone();
-            cuts.push(cut(point, state));
-            let inner = Scope {
-                skip: 0,
-                bound: self.options.nested_states,
-                cuts,
-                within: Some((at.stage, meaning)),
-            };
-            self.report.counts.recoveries_crashed += 1;
-            let image = self.pool.0.image();
-            let log = self.subject.rewritten(&recovery);
-            self.walk(&image, hash, &log, &inner);
-            put_back(&self.pool, &image, &recovery);
+        self.seen.insert(name, index);
+        if sound && self.is_crashed_too(&judged.recovery, scope) {
+            self.crash_recovery(at, state, (name, meaning), &judged.recovery, scope);
         }
-        at.leave(&self.pool, state);
+        at.leave(&self.judge.pool, state);
         index
+    }
+
+    /// Explores the crashes of `recovery`, which made the tree `meaning` of the image `name`.
+    fn crash_recovery(
+        &mut self,
+        at: &At<'_>,
+        state: &CrashState,
+        (name, meaning): (u128, u64),
+        recovery: &[Event],
+        scope: &Scope,
+    ) {
+        self.now.recoveries_crashed += 1;
+        self.now.seconds += self.lap();
+        let outer = std::mem::take(&mut self.now);
+        let mut cuts = scope.cuts.clone();
+        cuts.push(cut(at.point, state));
+        let inner = Scope {
+            skip: 0,
+            bound: self.options.nested_states,
+            cuts,
+            within: Some((at.stage, meaning)),
+        };
+        let image = self.judge.pool.0.image();
+        let log = self.subject.rewritten(recovery);
+        self.walk(&image, name, &log, &inner);
+        put_back(&self.judge.pool, &image, recovery);
+        self.now = outer;
     }
 
     fn judge_tree(&mut self, name: u64, tree: &Tree, stage: Stage) {
@@ -244,18 +285,26 @@ impl Explorer<'_> {
         if self.allowed.contains_key(&(name, at.stage)) {
             return;
         }
-        at.enter(&self.pool, state);
-        if let Some(tree) = recovered_tree(&self.pool, self.subject.cache_entries) {
+        at.enter(&self.judge.pool, state);
+        if let Some(tree) = self.judge.recovered_tree() {
             self.judge_tree(name, &tree, at.stage);
         }
-        at.leave(&self.pool, state);
+        at.leave(&self.judge.pool, state);
     }
 
-    fn may_crash_recovery(&self) -> bool {
-        self.mode == Mode::X86 && self.recoveries.len() < self.options.nested_recoveries
-    }
-
-    fn is_new_recovery(&mut self, recovery: &[Event]) -> bool {
+    /// Whether crashes of this recovery are explored: a few of each depth that store in other
+    /// places than those before.
+    fn is_crashed_too(&mut self, recovery: &[Event], scope: &Scope) -> bool {
+        let depth = scope.cuts.len();
+        let (Some(known), Some(&most)) = (
+            self.recoveries.get_mut(depth),
+            self.options.nested_recoveries.get(depth),
+        ) else {
+            return false;
+        };
+        if self.subject.mode == Mode::Lazy || known.len() >= most {
+            return false;
+        }
         let mut hasher = DefaultHasher::new();
         for event in recovery {
             match event.op {
@@ -265,7 +314,7 @@ impl Explorer<'_> {
                 Op::Marker(_) => {}
             }
         }
-        self.recoveries.insert(hasher.finish())
+        known.insert(hasher.finish())
     }
 
     fn report_on(&mut self, verdict: usize, at: &At<'_>, state: &CrashState, scope: &Scope) {
@@ -286,18 +335,18 @@ impl Explorer<'_> {
             return;
         }
         self.wrong += 1;
+        let operation = self.operation(at, scope);
         for (kind, detail) in wrong {
-            let plain: String = detail
-                .chars()
-                .filter(|c| !c.is_ascii_digit())
-                .take(200)
-                .collect();
+            let plain = detail.chars().filter(|c| !c.is_ascii_digit());
+            let plain = plain.take(200).collect();
             let violations = &mut self.report.violations;
+            let now = &mut self.now;
             let place = self.known.entry((kind, plain)).or_insert_with(|| {
+                now.violations += 1;
                 let mut cuts = scope.cuts.clone();
                 cuts.push(cut(at.point, state));
                 let id = CrashId {
-                    mode: self.mode,
+                    mode: self.subject.mode,
                     workload: self.subject.name.clone(),
                     cuts,
                 };
@@ -305,6 +354,7 @@ impl Explorer<'_> {
                     id: id.to_string(),
                     kind,
                     detail,
+                    operation: operation.to_owned(),
                     states: 0,
                 };
                 (violations.len() < VIOLATIONS_MAX).then(|| {
@@ -316,6 +366,14 @@ impl Explorer<'_> {
                 violation.states += 1;
             }
         }
+    }
+
+    fn finish(mut self) -> WorkloadReport {
+        self.report.counts.workloads = 1;
+        for counts in self.report.operations.values_mut() {
+            counts.workloads = 1;
+        }
+        self.report
     }
 }
 
@@ -335,9 +393,17 @@ fn put_back(pool: &Shared, image: &[u8], log: &[Event]) {
     }
 }
 
-/// Follows what is durable from point to point, in the pool and in a hash.
+/// The part of an image's name that a line has.
+fn line_name(line: u64, bytes: &LineBytes) -> u128 {
+    let cells = (line..).step_by(8).zip(bytes.as_chunks::<8>().0);
+    cells.fold(0, |name, (at, cell)| {
+        name ^ cell_name(at, u64::from_ne_bytes(*cell))
+    })
+}
+
+/// Follows what is durable from point to point, in the pool and in its name.
 struct Durable {
-    hash: u128,
+    name: u128,
     /// Lines that may have become durable since.
     suspects: Vec<u64>,
     events: usize,
@@ -367,9 +433,10 @@ impl Durable {
             let mut old = [0; LINE_BYTES as usize];
             pool.read(line, &mut old);
             let new = &durable[line as usize..(line + LINE_BYTES) as usize];
-            if old[..] != *new {
-                let of = |bytes: &[u8]| xxh3_128_with_seed(bytes, line);
-                self.hash ^= of(&old) ^ of(new);
+            if let Ok(new) = <&LineBytes>::try_from(new)
+                && old != *new
+            {
+                self.name ^= line_name(line, &old) ^ line_name(line, new);
                 pool.write(line, new);
             }
         }

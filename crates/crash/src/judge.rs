@@ -1,16 +1,17 @@
-//! Judging one image that a crash left: check, recover, read, use, close, check again.
+//! Judging one image that a crash left: check, recover, read, use, crash again, close, check again.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use vellum_check::{MemoryImage, Options as CheckOptions, Severity, check};
-use vellum_media::{Event, Memory};
+use vellum_media::{Event, HeapMemory, Memory, Op};
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::exercise::exercise;
-use crate::memories::Shared;
+use crate::memories::{Explored, Shared};
 use crate::report::Kind;
-use crate::session::{CLOCK_AFTER, CLOCK_START, ExploredFs, mount};
+use crate::session::{CLOCK_AFTER, CLOCK_START, ExploredFs, Result, mount, mount_with_arena};
 use crate::tree::{Tree, read_tree};
 
 /// What was found about an image, whatever the moment of the crash.
@@ -25,151 +26,222 @@ pub(crate) struct Verdict {
 }
 
 /// An image, judged.
+#[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
-    /// The recovered tree, if it could be read: whether it is allowed is an oracle's to say.
+    /// The recovered tree, if it could be read and was not read before from the same recovered
+    /// image: whether it is allowed is an oracle's to say.
     pub(crate) tree: Option<Tree>,
     /// Everything that recovery did to the pool, up to the moment it was open.
     pub(crate) recovery: Vec<Event>,
 }
 
-/// Judges what `pool` holds, and leaves it as it was. Trees that are not `known` are also looked at
-/// after the close.
-pub(crate) fn judge(pool: &mut Shared, cache_entries: u64, known: &HashSet<u64>) -> Judged {
-    let mut verdict = Verdict::default();
-    let mut recovery = Vec::new();
-    let mut tree = None;
-    check_crashed(pool, &mut verdict);
-    pool.0.start_recording();
-    let run = || {
-        let mut trial = Trial {
-            cache_entries,
-            pool,
-            known,
-            verdict: &mut verdict,
-            recovery: &mut recovery,
-        };
-        if let Some((fs, read)) = trial.recover() {
-            trial.use_up(fs, tree.insert(read));
-        }
-    };
-    let outcome = catch_unwind(AssertUnwindSafe(run));
-    let rest = pool.0.take_log();
-    pool.undo(&rest);
-    pool.undo(&recovery);
-    if let Err(panic) = outcome {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        let text = text.unwrap_or("a panic without a message").to_owned();
-        verdict.failures.push((Kind::Panic, text));
-    }
-    if let Some(at) = pool.damaged() {
-        let text = format!("an access outside the pool, at {at:#x}");
-        verdict.failures.push((Kind::Panic, text));
-        *pool = Shared::of(pool.0.image());
-    }
-    Judged {
-        verdict,
-        tree,
-        recovery,
-    }
+/// Part of an image's name, which is the exclusive or of its cells' names: so that it follows every
+/// store.
+pub(crate) fn cell_name(at: u64, value: u64) -> u128 {
+    xxh3_128_with_seed(&value.to_ne_bytes(), at)
 }
 
-/// The tree that recovery makes of what `pool` holds, which is left as it was.
-pub(crate) fn recovered_tree(pool: &Shared, cache_entries: u64) -> Option<Tree> {
-    pool.0.start_recording();
-    let read = || read_tree(&mount(pool, cache_entries, CLOCK_AFTER).ok()?).ok();
-    let tree = catch_unwind(AssertUnwindSafe(read));
-    pool.undo(&pool.0.take_log());
-    tree.ok().flatten()
-}
-
-fn check_crashed(pool: &Shared, verdict: &mut Verdict) {
-    let report = check(&MemoryImage(&*pool.0), CheckOptions::default());
-    let damage = report
-        .findings
-        .iter()
-        .filter(|finding| finding.severity == Severity::Damage);
-    let lines: Vec<_> = damage.take(3).map(ToString::to_string).collect();
-    if !lines.is_empty() {
-        verdict.failures.push((Kind::Damage, lines.join("; ")));
-    }
-}
-
-struct Trial<'a> {
+/// Judges images, one after the other, in the same bytes.
+///
+/// What comes after recovery is done once for each recovered image with the same arena: both
+/// together are all that the file system has, so that it does the same from there on.
+pub(crate) struct Judge {
+    /// What is judged.
+    pub(crate) pool: Shared,
+    /// Names and files that the arena can hold.
     cache_entries: u64,
-    pool: &'a Shared,
-    known: &'a HashSet<u64>,
-    verdict: &'a mut Verdict,
-    recovery: &'a mut Vec<Event>,
+    /// What came after recovery, by the recovered image and the arena.
+    afterwards: HashMap<(u128, u64), Verdict>,
 }
+
+impl Judge {
+    /// A judge of images like `base`.
+    pub(crate) fn new(base: Vec<u8>, cache_entries: u64) -> Self {
+        Self {
+            pool: Shared::of(base),
+            cache_entries,
+            afterwards: HashMap::new(),
+        }
+    }
+
+    /// Judges what the pool holds, which `name` names, and leaves it as it was.
+    pub(crate) fn judge(&mut self, name: u128) -> Judged {
+        let mut judged = Judged::default();
+        let mut arena = None;
+        if let Err(wrong) = check_sound(&self.pool, Kind::Damage, false) {
+            judged.verdict.failures.push(wrong);
+        }
+        self.pool.0.start_recording();
+        let open = || {
+            mount_with_arena::<Explored>(&self.pool, self.cache_entries, CLOCK_AFTER, |bytes| {
+                let new = HeapMemory::new(bytes);
+                arena.insert(Shared(new.into())).clone()
+            })
+        };
+        let opened = catch_unwind(AssertUnwindSafe(open));
+        judged.recovery = self.pool.0.take_log();
+        match (opened, arena) {
+            (Ok(Ok(fs)), Some(arena)) => {
+                let recovered = (after(name, &judged.recovery), arena.hash());
+                self.look_afterwards(fs, recovered, &mut judged);
+            }
+            (Ok(Err(error)), _) => judged.verdict.fail(Kind::Recovery, error),
+            (Ok(Ok(_)), None) => judged
+                .verdict
+                .fail(Kind::Recovery, "no arena was asked for"),
+            (Err(panic), _) => judged.verdict.fail(Kind::Panic, text_of(&*panic)),
+        }
+        self.pool.undo(&judged.recovery);
+        if let Some(at) = self.pool.damaged() {
+            let text = format!("an access outside the pool, at {at:#x}");
+            judged.verdict.fail(Kind::Panic, text);
+            self.pool = Shared::of(self.pool.0.image());
+        }
+        judged
+    }
+
+    /// The tree that recovery makes of what the pool holds, which is left as it was.
+    pub(crate) fn recovered_tree(&self) -> Option<Tree> {
+        self.pool.0.remember();
+        let read = || {
+            let fs = mount(&self.pool, self.cache_entries, CLOCK_AFTER).ok()?;
+            read_tree(&fs).ok()
+        };
+        let tree = catch_unwind(AssertUnwindSafe(read));
+        self.pool.0.revert();
+        tree.ok().flatten()
+    }
+
+    fn look_afterwards(&mut self, fs: ExploredFs, recovered: (u128, u64), judged: &mut Judged) {
+        if let Some(known) = self.afterwards.get(&recovered) {
+            let Verdict { meaning, tree, .. } = *known;
+            (judged.verdict.meaning, judged.verdict.tree) = (meaning, tree);
+            judged.verdict.failures.extend_from_slice(&known.failures);
+            return;
+        }
+        let mut verdict = Verdict::default();
+        self.pool.0.remember();
+        let mut trial = Trial {
+            pool: &self.pool,
+            cache_entries: self.cache_entries,
+        };
+        let run = || {
+            if let Some(tree) = trial.read(&fs, &mut verdict)
+                && let Err((kind, what)) = trial.use_up(fs, judged.tree.insert(tree))
+            {
+                verdict.fail(kind, what);
+            }
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(run));
+        self.pool.0.revert();
+        if let Err(panic) = outcome {
+            verdict.fail(Kind::Panic, text_of(&*panic));
+        }
+        judged.verdict.meaning = verdict.meaning;
+        judged.verdict.tree = verdict.tree;
+        judged.verdict.failures.extend_from_slice(&verdict.failures);
+        self.afterwards.insert(recovered, verdict);
+    }
+}
+
+impl Verdict {
+    fn fail(&mut self, kind: Kind, what: impl ToString) {
+        self.failures.push((kind, what.to_string()));
+    }
+}
+
+/// The name of the image that `log` makes of the one that `name` names.
+pub(crate) fn after(name: u128, log: &[Event]) -> u128 {
+    log.iter().fold(name, |name, event| match event.op {
+        Op::Store {
+            at, before, after, ..
+        } if before != after => name ^ cell_name(at, before) ^ cell_name(at, after),
+        _ => name,
+    })
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or(panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a message").to_owned()
+}
+
+/// What comes after recovery.
+struct Trial<'a> {
+    pool: &'a Shared,
+    cache_entries: u64,
+}
+
+/// What is wrong.
+type Wrong = (Kind, String);
 
 impl Trial<'_> {
-    fn fail(&mut self, kind: Kind, what: impl ToString) {
-        self.verdict.failures.push((kind, what.to_string()));
-    }
-
-    /// Opens the pool and reads what is there.
-    fn recover(&mut self) -> Option<(ExploredFs, Tree)> {
-        let fs = mount(self.pool, self.cache_entries, CLOCK_AFTER)
-            .map_err(|error| self.fail(Kind::Recovery, error))
-            .ok()?;
-        *self.recovery = self.pool.0.take_log();
-        self.pool.0.start_recording();
-        let tree = read_tree(&fs)
-            .map_err(|error| self.fail(Kind::Reading, error))
-            .ok()?;
-        self.verdict.meaning = meaning(&tree);
-        self.verdict.tree = Some(identity(&tree));
-        Some((fs, tree))
-    }
-
-    /// Uses what was recovered, closes it and looks at it again.
-    fn use_up(&mut self, fs: ExploredFs, tree: &Tree) {
-        if let Err(error) = exercise(&fs, tree) {
-            return self.fail(Kind::Use, error);
-        }
-        match read_tree(&fs) {
-            Ok(after) if after.nodes == tree.nodes => {}
-            Ok(after) => {
-                let lines = vellum_model::diff(&tree.nodes, &after.nodes).join("; ");
-                return self.fail(Kind::Use, format!("use changed the tree: {lines}"));
+    fn read(&mut self, fs: &ExploredFs, verdict: &mut Verdict) -> Option<Tree> {
+        match read_tree(fs) {
+            Ok(tree) => {
+                verdict.meaning = meaning(&tree);
+                verdict.tree = Some(identity(&tree));
+                Some(tree)
             }
-            Err(error) => return self.fail(Kind::Use, error),
+            Err(error) => {
+                verdict.fail(Kind::Reading, error);
+                None
+            }
         }
-        if let Err(error) = fs.close() {
-            return self.fail(Kind::Close, error);
-        }
-        let report = check(&MemoryImage(&*self.pool.0), CheckOptions::default());
-        let lines: Vec<_> = report
-            .findings
-            .iter()
-            .take(3)
-            .map(ToString::to_string)
-            .collect();
-        if !lines.is_empty() {
-            return self.fail(Kind::Unclean, lines.join("; "));
-        }
+    }
+
+    /// Uses what was recovered, recovers it again without a close, closes it and looks at it again:
+    /// the tree stays `tree`.
+    fn use_up(&mut self, fs: ExploredFs, tree: &Tree) -> std::result::Result<(), Wrong> {
+        exercise(&fs, tree).map_err(|error| (Kind::Use, error.to_string()))?;
+        expect_same(tree, read_tree(&fs), Kind::Use, "after use")?;
         drop(fs);
-        if !self.known.contains(&self.verdict.meaning) {
-            self.reopen(tree);
-        }
+        check_sound(self.pool, Kind::Use, false)?;
+        let fs = mount(self.pool, self.cache_entries, later(1));
+        let fs = fs.map_err(|error| (Kind::Use, format!("recovering again: {error}")))?;
+        expect_same(tree, read_tree(&fs), Kind::Use, "after another recovery")?;
+        fs.close()
+            .map_err(|error| (Kind::Close, error.to_string()))?;
+        drop(fs);
+        check_sound(self.pool, Kind::Unclean, true)?;
+        let fs = mount::<Explored>(self.pool, self.cache_entries, later(2));
+        let found = fs.and_then(|fs| read_tree(&fs));
+        expect_same(tree, found, Kind::Unclean, "after reopening")
     }
+}
 
-    /// A clean pool opens as it was closed.
-    fn reopen(&mut self, tree: &Tree) {
-        let opened = mount(self.pool, self.cache_entries, 2 * CLOCK_AFTER - CLOCK_START);
-        match opened.and_then(|fs| read_tree(&fs)) {
-            Ok(found) if found.nodes == tree.nodes => {}
-            Ok(found) => {
-                let lines = vellum_model::diff(&tree.nodes, &found.nodes).join("; ");
-                self.fail(
-                    Kind::Unclean,
-                    format!("another tree after reopening: {lines}"),
-                );
-            }
-            Err(error) => self.fail(Kind::Unclean, format!("reopening: {error}")),
+/// The clock of the opening so many openings after recovery.
+fn later(openings: i64) -> i64 {
+    CLOCK_AFTER + openings * (CLOCK_AFTER - CLOCK_START)
+}
+
+fn expect_same(
+    tree: &Tree,
+    found: Result<Tree>,
+    kind: Kind,
+    when: &str,
+) -> std::result::Result<(), Wrong> {
+    match found {
+        Ok(found) if found.nodes == tree.nodes => Ok(()),
+        Ok(found) => {
+            let lines = vellum_model::diff(&tree.nodes, &found.nodes).join("; ");
+            Err((kind, format!("another tree {when}: {lines}")))
         }
+        Err(error) => Err((kind, format!("{when}: {error}"))),
+    }
+}
+
+/// The checker finds nothing: no damage, or nothing at all.
+fn check_sound(pool: &Shared, kind: Kind, is_closed: bool) -> std::result::Result<(), Wrong> {
+    let report = check(&MemoryImage(&*pool.0), CheckOptions::default());
+    let findings = report.findings.iter();
+    let wrong = findings.filter(|finding| is_closed || finding.severity == Severity::Damage);
+    let lines: Vec<_> = wrong.take(3).map(ToString::to_string).collect();
+    if lines.is_empty() {
+        Ok(())
+    } else {
+        Err((kind, lines.join("; ")))
     }
 }
 

@@ -9,8 +9,9 @@
 //! 2. must open: recovery succeeds;
 //! 3. must hold the model's tree of before the step that was under way, or of after it (bytes
 //!    inside the old size of a file may be either, by words), with times of before or after;
-//! 4. must be usable;
-//! 5. must close in order, after which the checker finds nothing at all.
+//! 4. must be usable until it is full and after it is emptied again;
+//! 5. must survive another power cut, then close in order, after which the checker finds nothing at
+//!    all.
 //!
 //! Images that were seen before are not judged again. A violation carries an identifier, with which
 //! [`replay`] repeats it.
@@ -42,8 +43,10 @@ mod workloads;
 pub use id::Mode;
 pub use record::{RecordError, Recorded, record};
 pub use replay::{Replay, ReplayError, replay};
-pub use report::{Counts, Kind, Report, Violation, WorkloadReport};
+pub use report::{
+    Counts, Kind, OperationReport, RECOVERY, Report, Summary, Violation, WorkloadReport,
+};
 pub(crate) use run::Subject;
-pub use run::{Options, explore_log, run, run_workloads};
+pub use run::{Options, Progress, explore_log, run, run_watched, run_workloads};
 pub use workload::{Step, Workload};
 pub use workloads::{find, pairs, sampled, single_operations, workloads};

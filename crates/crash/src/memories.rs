@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vellum_media::{Event, HeapMemory, MediaKind, Memories, Memory, Op, Persistent, SimPool, Site};
+use xxhash_rust::xxh3::Xxh3;
 
 /// A simulated pool and an arena on the heap.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +13,7 @@ pub(crate) struct Explored;
 
 impl Memories for Explored {
     type Pool = Shared;
-    type Arena = HeapMemory;
+    type Arena = Shared<HeapMemory>;
 }
 
 /// Memories that a file system of the explorer can be opened on.
@@ -29,14 +30,19 @@ impl Kit for Explored {
         pool.clone()
     }
 
-    fn arena(bytes: u64) -> HeapMemory {
-        HeapMemory::new(bytes)
+    fn arena(bytes: u64) -> Shared<HeapMemory> {
+        Shared(Arc::new(HeapMemory::new(bytes)))
     }
 }
 
-/// A simulated pool that several owners see.
-#[derive(Clone)]
-pub(crate) struct Shared(pub(crate) Arc<SimPool>);
+/// A memory that several owners see: a simulated pool, if nothing else is said.
+pub(crate) struct Shared<M = SimPool>(pub(crate) Arc<M>);
+
+impl<M> Clone for Shared<M> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
 
 impl Shared {
     /// A pool that holds `image`.
@@ -54,7 +60,21 @@ impl Shared {
     }
 }
 
-impl Memory for Shared {
+impl Shared<HeapMemory> {
+    /// A hash of all that is there.
+    pub(crate) fn hash(&self) -> u64 {
+        let mut hasher = Xxh3::new();
+        let mut buffer = [0; 4096];
+        for at in (0..self.len()).step_by(buffer.len()) {
+            let part = &mut buffer[..(self.len() - at).min(4096) as usize];
+            self.0.read(at, part);
+            hasher.update(part);
+        }
+        hasher.digest()
+    }
+}
+
+impl<M: Memory> Memory for Shared<M> {
     fn len(&self) -> u64 {
         self.0.len()
     }
@@ -112,7 +132,7 @@ impl Memory for Shared {
     }
 }
 
-impl Persistent for Shared {
+impl<M: Persistent> Persistent for Shared<M> {
     fn flush(&self, site: Site, at: u64, len: u64) {
         self.0.flush(site, at, len);
     }

@@ -20,6 +20,9 @@ pub(crate) trait Oracle: Sync {
     /// What is wrong with `tree` if the power failed at `stage`: nothing, if it is allowed.
     fn judge(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)>;
 
+    /// The kind of operation that is under way at `stage`, or was the last.
+    fn operation(&self, stage: Stage) -> &'static str;
+
     /// What had returned and what was under way at `stage`, for people.
     fn describe(&self, stage: Stage) -> String;
 }

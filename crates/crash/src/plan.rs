@@ -8,10 +8,19 @@ use vellum_media::{CrashPoints, Event, Op};
 
 /// What to do at the crash points of a log.
 pub(crate) struct Plan {
-    /// For each point, how many states at most; 0: another point has them all.
-    pub(crate) quotas: Vec<usize>,
+    /// For each point, what is tried.
+    pub(crate) quotas: Vec<Quota>,
     /// Every state of every point is tried.
     pub(crate) exhaustive: bool,
+}
+
+/// What is tried of a point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Quota {
+    /// States at most; 0: another point has them all, or enough of them.
+    pub(crate) states: usize,
+    /// All states are tried, at this point or another.
+    pub(crate) is_exhaustive: bool,
 }
 
 struct Interval {
@@ -47,7 +56,7 @@ pub(crate) fn plan(mut points: CrashPoints<'_>, log: &[Event], skip: usize, boun
         }
         sizes.push(Some((intervals.len() - 1, combinations)));
     }
-    let mut quotas = vec![0; sizes.len()];
+    let mut quotas = vec![Quota::default(); sizes.len()];
     let mut exhaustive = true;
     let mut within = 0;
     for (i, size) in sizes.iter().enumerate() {
@@ -56,13 +65,18 @@ pub(crate) fn plan(mut points: CrashPoints<'_>, log: &[Event], skip: usize, boun
         let same =
             |at: usize| matches!(sizes.get(at), Some(Some((other, _))) if *other == interval);
         within = if i > 0 && same(i - 1) { within + 1 } else { 0 };
-        exhaustive &= of.most <= bound as u128;
-        quotas[i] = if !same(i + 1) {
+        let is_exhaustive = of.most <= bound as u128;
+        exhaustive &= is_exhaustive;
+        let states = if !same(i + 1) {
             bound
-        } else if of.most <= bound as u128 {
+        } else if is_exhaustive {
             0
         } else {
             share(bound, of.points, within)
+        };
+        quotas[i] = Quota {
+            states,
+            is_exhaustive,
         };
     }
     Plan { quotas, exhaustive }
@@ -84,13 +98,17 @@ fn share(bound: usize, points: usize, index: usize) -> usize {
 pub(crate) fn plan_every_point(mut points: CrashPoints<'_>, skip: usize, most: usize) -> Plan {
     let mut quotas = Vec::new();
     while let Some(point) = points.next_point() {
-        quotas.push(usize::from(point.events_done() > skip));
+        let states = usize::from(point.events_done() > skip);
+        quotas.push(Quota {
+            states,
+            is_exhaustive: states > 0,
+        });
     }
     let stride = quotas.len().div_ceil(most.max(1)).max(1);
     let last = quotas.len().saturating_sub(1);
     for (i, quota) in quotas.iter_mut().enumerate() {
         if i % stride != 0 && i != last {
-            *quota = 0;
+            *quota = Quota::default();
         }
     }
     let exhaustive = stride == 1;

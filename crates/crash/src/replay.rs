@@ -1,14 +1,12 @@
 //! Repeating a crash by its identifier.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use vellum_media::{CrashPoints, CrashState, Event};
 
 use crate::Subject;
 use crate::id::{CrashId, Mode};
-use crate::judge::judge;
-use crate::memories::Shared;
+use crate::judge::Judge;
 use crate::oracle::{Stage, stage_after};
 use crate::record::{RecordError, record};
 use crate::report::Kind;
@@ -108,8 +106,7 @@ pub(crate) fn replay_subject(subject: &Subject<'_>, id: &CrashId) -> Result<Repl
             .collect();
         replay.lines = crash.lines;
         image = crash.image;
-        let mut pool = Shared::of(image.clone());
-        let judged = judge(&mut pool, subject.cache_entries, &HashSet::new());
+        let judged = Judge::new(image.clone(), subject.cache_entries).judge(0);
         replay.wrong = judged.verdict.failures;
         if let Some(tree) = &judged.tree {
             replay.wrong.extend(subject.oracle.judge(tree, stage));

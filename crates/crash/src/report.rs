@@ -1,6 +1,8 @@
 //! What an exploration found.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,8 @@ pub struct Violation {
     pub kind: Kind,
     /// What exactly.
     pub detail: String,
+    /// The kind of operation that was under way.
+    pub operation: String,
     /// How many states showed the same.
     pub states: u64,
 }
@@ -70,17 +74,25 @@ impl fmt::Display for Violation {
             id,
             kind,
             detail,
+            operation,
             states,
         } = self;
-        write!(f, "{id}: {kind}: {detail} ({states} states)")
+        write!(f, "{id}: {operation}: {kind}: {detail} ({states} states)")
     }
 }
 
 /// How much was done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counts {
+    /// Runs of a workload under a crash model.
+    pub workloads: u64,
     /// Crash points: moments at which a crash could leave or mean something new.
     pub points: u64,
+    /// Points of which every state was tried.
+    pub points_exhaustive: u64,
+    /// Points of which states were sampled.
+    pub points_sampled: u64,
     /// States generated.
     pub generated: u64,
     /// Different images among them.
@@ -93,18 +105,23 @@ pub struct Counts {
     pub recoveries_crashed: u64,
     /// Violations: different ones, by kind and detail.
     pub violations: u64,
+    /// Seconds of one thread.
+    pub seconds: f64,
 }
 
-impl Counts {
-    /// Adds what another workload did.
-    pub fn add(&mut self, more: &Self) {
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.workloads += more.workloads;
         self.points += more.points;
+        self.points_exhaustive += more.points_exhaustive;
+        self.points_sampled += more.points_sampled;
         self.generated += more.generated;
         self.distinct += more.distinct;
         self.meanings += more.meanings;
         self.checked += more.checked;
         self.recoveries_crashed += more.recoveries_crashed;
         self.violations += more.violations;
+        self.seconds += more.seconds;
     }
 }
 
@@ -117,12 +134,43 @@ pub struct WorkloadReport {
     pub mode: String,
     /// How much was done.
     pub counts: Counts,
+    /// The same by the kind of operation that was under way; crashes of recovery are
+    /// [`RECOVERY`].
+    pub operations: BTreeMap<String, Counts>,
     /// Every point was explored with every state.
     pub exhaustive: bool,
     /// The first violations of each kind and detail.
     pub violations: Vec<Violation>,
-    /// Seconds that it took on one thread.
-    pub seconds: f64,
+}
+
+/// What is under way when recovery itself is crashed.
+pub const RECOVERY: &str = "recovery";
+
+/// What was found while one kind of operation was under way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperationReport {
+    /// The kind of operation.
+    pub operation: String,
+    /// How much was done.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// The violations.
+    pub found: Vec<Violation>,
+}
+
+/// What an exploration found, by operations: the form that is printed and written as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Each kind of operation.
+    pub operations: Vec<OperationReport>,
+    /// The sums over all of them.
+    pub totals: Counts,
+    /// Workloads left out because the time was up.
+    pub left_out: u64,
+    /// Seconds from begin to end.
+    pub elapsed_seconds: f64,
+    /// Different images judged in a second.
+    pub distinct_per_second: f64,
 }
 
 /// What an exploration found.
@@ -130,10 +178,29 @@ pub struct WorkloadReport {
 pub struct Report {
     /// Each workload under each crash model.
     pub workloads: Vec<WorkloadReport>,
-    /// Explorations left out because the time was up.
+    /// Workloads left out because the time was up.
     pub left_out: u64,
     /// Seconds from begin to end.
     pub seconds: f64,
+}
+
+impl WorkloadReport {
+    /// A workload that cannot be explored, because of `violation`.
+    pub(crate) fn failed(workload: &str, mode: &str, violation: Violation) -> Self {
+        let counts = Counts {
+            workloads: 1,
+            violations: 1,
+            ..Counts::default()
+        };
+        Self {
+            workload: workload.to_owned(),
+            mode: mode.to_owned(),
+            counts,
+            operations: [(violation.operation.clone(), counts)].into(),
+            exhaustive: false,
+            violations: vec![violation],
+        }
+    }
 }
 
 impl Report {
@@ -142,7 +209,7 @@ impl Report {
         let mut totals = Counts::default();
         self.workloads
             .iter()
-            .for_each(|report| totals.add(&report.counts));
+            .for_each(|report| totals += report.counts);
         totals
     }
 
@@ -151,9 +218,30 @@ impl Report {
         self.workloads.iter().flat_map(|report| &report.violations)
     }
 
-    /// Different images judged in a second.
-    pub fn checked_per_second(&self) -> f64 {
-        self.totals().checked as f64 / self.seconds.max(1e-9)
+    /// What was found, by the kind of operation.
+    pub fn summary(&self) -> Summary {
+        let mut operations: BTreeMap<&str, OperationReport> = BTreeMap::new();
+        for report in &self.workloads {
+            for (operation, &counts) in &report.operations {
+                operations.entry(operation).or_default().counts += counts;
+            }
+            for violation in &report.violations {
+                let of = operations.entry(&violation.operation).or_default();
+                of.found.push(violation.clone());
+            }
+        }
+        let named = |(operation, report)| OperationReport {
+            operation: str::to_owned(operation),
+            ..report
+        };
+        let totals = self.totals();
+        Summary {
+            operations: operations.into_iter().map(named).collect(),
+            totals,
+            left_out: self.left_out,
+            elapsed_seconds: self.seconds,
+            distinct_per_second: totals.distinct as f64 / self.seconds.max(1e-9),
+        }
     }
 }
 
@@ -165,32 +253,63 @@ impl fmt::Display for Report {
                 mode,
                 counts,
                 exhaustive,
-                seconds,
                 ..
             } = report;
             let how = if *exhaustive { "all" } else { "sampled" };
             writeln!(
                 f,
-                "{mode} {workload}: {} points, {} states ({how}), {} distinct, {} meanings, {} checked, {seconds:.2} s",
-                counts.points, counts.generated, counts.distinct, counts.meanings, counts.checked,
+                "{mode} {workload}: {} points, {} states ({how}), {} distinct, {} meanings, {:.2} s",
+                counts.points, counts.generated, counts.distinct, counts.meanings, counts.seconds,
             )?;
             report
                 .violations
                 .iter()
                 .try_for_each(|violation| writeln!(f, "  {violation}"))?;
         }
-        let totals = self.totals();
+        self.summary().fmt(f)
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} explorations, {} points, {} states, {} distinct, {} checked, {} violations, {:.1} s, {:.0} checked a second",
-            self.workloads.len(),
-            totals.points,
-            totals.generated,
-            totals.distinct,
-            totals.checked,
-            totals.violations,
-            self.seconds,
-            self.checked_per_second(),
-        )
+            "{:14} {:>9} {:>9} {:>10} {:>10} {:>9} {:>10} {:>9}",
+            "operation",
+            "workloads",
+            "points",
+            "generated",
+            "distinct",
+            "meanings",
+            "violations",
+            "seconds"
+        )?;
+        let mut line = |operation: &str, counts: &Counts| {
+            writeln!(
+                f,
+                "{operation:14} {:>9} {:>9} {:>10} {:>10} {:>9} {:>10} {:>9.1}",
+                counts.workloads,
+                counts.points,
+                counts.generated,
+                counts.distinct,
+                counts.meanings,
+                counts.violations,
+                counts.seconds
+            )
+        };
+        for report in &self.operations {
+            line(&report.operation, &report.counts)?;
+        }
+        line("total", &self.totals)?;
+        writeln!(
+            f,
+            "{:.1} s, {:.0} different images a second",
+            self.elapsed_seconds, self.distinct_per_second
+        )?;
+        if self.left_out > 0 {
+            writeln!(f, "{} workloads left out: the time was up", self.left_out)?;
+        }
+        let mut found = self.operations.iter().flat_map(|report| &report.found);
+        found.try_for_each(|violation| writeln!(f, "{violation}"))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use vellum_media::{Event, Op};
@@ -12,7 +12,10 @@ use crate::id::Mode;
 use crate::oracle::Oracle;
 use crate::record::{Recorded, record};
 use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
-use crate::workload::Workload;
+use crate::workload::{Step, Workload};
+
+/// How deep crashes of recoveries nest: a recovery, and the recovery from a crash of that.
+pub(crate) const NESTED_DEPTH: usize = 2;
 
 /// How to explore.
 #[derive(Clone, Debug)]
@@ -25,8 +28,9 @@ pub struct Options {
     pub lazy_states: usize,
     /// The same for crashes of recovery.
     pub nested_states: usize,
-    /// Recoveries of a workload whose crashes are explored, at most.
-    pub nested_recoveries: usize,
+    /// Recoveries of a workload whose crashes are explored, at most: those after a crash of the
+    /// workload, those after a crash of such a recovery.
+    pub nested_recoveries: [usize; NESTED_DEPTH],
     /// Wrong states after which a workload is left.
     pub wrong_states: u64,
     /// Seed of the samples.
@@ -46,7 +50,7 @@ impl Default for Options {
             states_per_point: 512,
             lazy_states: 32,
             nested_states: 64,
-            nested_recoveries: 16,
+            nested_recoveries: [16, 4],
             wrong_states: 2000,
             seed: 1,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -134,6 +138,39 @@ impl Recorded {
     }
 }
 
+/// How far an exploration is, for whoever watches it from another thread.
+#[derive(Debug, Default)]
+pub struct Progress {
+    workloads: AtomicU64,
+    workloads_done: AtomicU64,
+    distinct: AtomicU64,
+    violations: AtomicU64,
+}
+
+impl Progress {
+    /// Workloads that were chosen, and those that are done.
+    pub fn workloads(&self) -> (u64, u64) {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (of(&self.workloads), of(&self.workloads_done))
+    }
+
+    /// Different images judged so far.
+    pub fn distinct(&self) -> u64 {
+        self.distinct.load(Ordering::Relaxed)
+    }
+
+    /// Violations found so far.
+    pub fn violations(&self) -> u64 {
+        self.violations.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, done: &Counts) {
+        self.distinct.fetch_add(done.distinct, Ordering::Relaxed);
+        self.violations
+            .fetch_add(done.violations, Ordering::Relaxed);
+    }
+}
+
 /// Explores the catalog.
 pub fn run(options: &Options) -> Report {
     run_workloads(&crate::workloads(), options)
@@ -141,6 +178,11 @@ pub fn run(options: &Options) -> Report {
 
 /// Explores `workloads`, as far as the options choose them.
 pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
+    run_watched(workloads, options, &Progress::default())
+}
+
+/// The same; tells `progress` how far it is.
+pub fn run_watched(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
     let start = Instant::now();
     let chosen = |workload: &&Workload| {
         let only = &options.only;
@@ -150,6 +192,9 @@ pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
                 .any(|part| workload.name.contains(part.as_str()))
     };
     let chosen: Vec<_> = workloads.iter().filter(chosen).collect();
+    progress
+        .workloads
+        .store(chosen.len() as u64, Ordering::Relaxed);
     let next = AtomicUsize::new(0);
     let left_out = AtomicUsize::new(0);
     let reports = Mutex::new(Vec::new());
@@ -159,7 +204,8 @@ pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
                 left_out.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            let done = explore_workload(workload, options);
+            let done = explore_workload(workload, options, progress);
+            progress.workloads_done.fetch_add(1, Ordering::Relaxed);
             let mut reports = reports
                 .lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -188,12 +234,16 @@ pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
     }
 }
 
-fn explore_workload(workload: &Workload, options: &Options) -> Vec<WorkloadReport> {
+fn explore_workload(
+    workload: &Workload,
+    options: &Options,
+    progress: &Progress,
+) -> Vec<WorkloadReport> {
     match record(workload) {
         Ok(recorded) => {
             let modes = options.modes.iter();
             modes
-                .map(|&mode| explore(&recorded.subject(mode), options))
+                .map(|&mode| explore(&recorded.subject(mode), options, progress))
                 .collect()
         }
         Err(error) => {
@@ -201,18 +251,15 @@ fn explore_workload(workload: &Workload, options: &Options) -> Vec<WorkloadRepor
                 id: workload.name.clone(),
                 kind: Kind::Outcome,
                 detail: error.to_string(),
+                operation: workload
+                    .explored
+                    .last()
+                    .map_or("", Step::operation)
+                    .to_owned(),
                 states: 0,
             };
-            vec![WorkloadReport {
-                workload: workload.name.clone(),
-                mode: Mode::X86.name().to_owned(),
-                counts: Counts {
-                    violations: 1,
-                    ..Counts::default()
-                },
-                violations: vec![violation],
-                ..WorkloadReport::default()
-            }]
+            let mode = Mode::X86.name();
+            vec![WorkloadReport::failed(&workload.name, mode, violation)]
         }
     }
 }
@@ -224,5 +271,5 @@ pub fn explore_log(recorded: &Recorded, log: &[Event], options: &Options) -> Wor
         log,
         ..recorded.subject(Mode::X86)
     };
-    explore(&subject, options)
+    explore(&subject, options, &Progress::default())
 }

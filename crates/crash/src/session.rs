@@ -58,6 +58,16 @@ pub(crate) fn blank_image() -> Vec<u8> {
 
 /// Opens what `pool` holds, as another boot does. The same operations of this thread do the same from here on.
 pub(crate) fn mount<M: Kit>(pool: &Shared, cache_entries: u64, clock: i64) -> Result<Arc<Fs<M>>> {
+    mount_with_arena(pool, cache_entries, clock, M::arena)
+}
+
+/// The same, in the arena that `make_arena` makes of so many bytes.
+pub(crate) fn mount_with_arena<M: Kit>(
+    pool: &Shared,
+    cache_entries: u64,
+    clock: i64,
+    make_arena: impl FnOnce(u64) -> M::Arena,
+) -> Result<Arc<Fs<M>>> {
     let options = MountOptions {
         cache_entries,
         clock: Clock::Counter(AtomicI64::new(clock)),
@@ -65,8 +75,8 @@ pub(crate) fn mount<M: Kit>(pool: &Shared, cache_entries: u64, clock: i64) -> Re
         ..MountOptions::default()
     };
     prefer_thread_slot(0);
-    let arena = |bytes| Ok(M::arena(bytes));
-    attach::<M>(M::pool(pool), arena, options).map(|(fs, _)| fs)
+    let make_arena = |bytes| Ok(make_arena(bytes));
+    attach::<M>(M::pool(pool), make_arena, options).map(|(fs, _)| fs)
 }
 
 impl<M: Kit> Session<M> {

@@ -7,7 +7,7 @@ fn no_crash_of_a_second_operation_loses_anything() {
     let options = Options {
         states_per_point: 32,
         lazy_states: 4,
-        nested_recoveries: 1,
+        nested_recoveries: [1, 0],
         ..Options::default()
     };
     let report = run_workloads(&sampled(&pairs(), options.seed, 150), &options);

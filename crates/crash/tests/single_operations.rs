@@ -19,7 +19,7 @@ fn no_crash_of_a_single_operation_loses_anything() {
     let options = Options {
         states_per_point: 64,
         lazy_states: 8,
-        nested_recoveries: 4,
+        nested_recoveries: [4, 1],
         ..Options::default()
     };
     explore(&single_operations(), &options);
@@ -34,7 +34,7 @@ fn no_crash_of_a_pair_of_operations_loses_anything() {
     let options = Options {
         states_per_point: 64,
         lazy_states: 8,
-        nested_recoveries: 4,
+        nested_recoveries: [4, 1],
         ..Options::default()
     };
     explore(&pairs, &options);

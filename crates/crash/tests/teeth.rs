@@ -67,7 +67,7 @@ fn unnoticed(name: &str, stride: usize) -> (usize, Vec<(usize, Left, Op)>) {
     let options = Options {
         states_per_point: 128,
         threads: 1,
-        nested_recoveries: 0,
+        nested_recoveries: [0, 0],
         wrong_states: 1,
         ..Options::default()
     };

@@ -122,6 +122,22 @@ impl HeapMemory {
         inside
     }
 
+    /// Fills `out` from inside one cell.
+    fn read_part(&self, at: u64, out: &mut [u8]) {
+        if !out.is_empty() {
+            let bytes = self.cells[(at / CELL) as usize].load(Ordering::Relaxed);
+            let first = (at % CELL) as usize;
+            out.copy_from_slice(&bytes.to_ne_bytes()[first..first + out.len()]);
+        }
+    }
+
+    /// Stores `data` inside one cell.
+    fn write_part(&self, at: u64, data: &[u8]) {
+        for part in parts(at, data.len()) {
+            store_part(&self.cells[part.cell], part, data);
+        }
+    }
+
     fn holds(&self, at: u64, len: u64) -> bool {
         at <= self.len && len <= self.len - at
     }
@@ -203,27 +219,32 @@ impl Memory for HeapMemory {
             out.fill(0);
             return;
         }
-        for part in parts(at, out.len()) {
-            let bytes = self.cells[part.cell].load(Ordering::Relaxed).to_ne_bytes();
-            let target = &mut out[part.from..part.from + part.bytes];
-            match <&mut [u8; CELL as usize]>::try_from(&mut *target) {
-                Ok(whole) => *whole = bytes,
-                Err(_) => target.copy_from_slice(&bytes[part.first..part.first + part.bytes]),
-            }
+        let head = (at.next_multiple_of(CELL) - at).min(out.len() as u64) as usize;
+        let (head, rest) = out.split_at_mut(head);
+        self.read_part(at, head);
+        let first = at + head.len() as u64;
+        let (whole, tail) = rest.as_chunks_mut::<{ CELL as usize }>();
+        let cells = &self.cells[(first / CELL) as usize..];
+        for (target, cell) in whole.iter_mut().zip(cells) {
+            *target = cell.load(Ordering::Relaxed).to_ne_bytes();
         }
+        self.read_part(first + (whole.len() as u64) * CELL, tail);
     }
 
     fn write(&self, at: u64, data: &[u8]) {
-        if self.checked(at, data.len() as u64) {
-            for part in parts(at, data.len()) {
-                let cell = &self.cells[part.cell];
-                if part.is_whole() {
-                    cell.store(part.blend(0, data), Ordering::Relaxed);
-                } else {
-                    store_part(cell, part, data);
-                }
-            }
+        if !self.checked(at, data.len() as u64) {
+            return;
         }
+        let head = (at.next_multiple_of(CELL) - at).min(data.len() as u64) as usize;
+        let (head, rest) = data.split_at(head);
+        self.write_part(at, head);
+        let first = at + head.len() as u64;
+        let (whole, tail) = rest.as_chunks::<{ CELL as usize }>();
+        let cells = &self.cells[(first / CELL) as usize..];
+        for (bytes, cell) in whole.iter().zip(cells) {
+            cell.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        self.write_part(first + (whole.len() as u64) * CELL, tail);
     }
 
     fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {

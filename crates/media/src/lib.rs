@@ -23,6 +23,7 @@ mod memory;
 mod persistence;
 mod sim;
 mod site;
+mod undo;
 
 pub use arena::MappedArena;
 pub use ask::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};

@@ -4,6 +4,7 @@ use crate::count;
 use crate::heap::{HeapMemory, outside, parts, store_part};
 use crate::memory::{LINE_BYTES, MediaKind, Memory, Persistent};
 use crate::site::Site;
+use crate::undo::Undo;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -79,6 +80,7 @@ pub struct SimPool {
     slow: AtomicBool,
     log: Mutex<Vec<Event>>,
     lines_read: Mutex<BTreeSet<u64>>,
+    undo: Undo,
     flush_ns: AtomicU32,
     fence_ns: AtomicU32,
     read_ns: AtomicU32,
@@ -97,6 +99,7 @@ impl SimPool {
 
     fn of(memory: HeapMemory) -> Self {
         Self {
+            undo: Undo::new(memory.len()),
             memory,
             recording: AtomicBool::new(false),
             tracking: AtomicBool::new(false),
@@ -122,6 +125,18 @@ impl SimPool {
         let mut log = lock(&self.log);
         self.recording.store(false, Ordering::SeqCst);
         std::mem::take(&mut log)
+    }
+
+    /// From now on remembers what each line holds before it is first stored to, for
+    /// [`revert`](Self::revert): cheaper than a log.
+    pub fn remember(&self) {
+        self.undo.start();
+    }
+
+    /// Takes back every store since [`remember`](Self::remember), and remembers no more. Nothing of
+    /// that is recorded. Other threads must be done.
+    pub fn revert(&self) {
+        self.undo.revert(&self.memory);
     }
 
     /// Puts a marker into the log, for a test to tell its operations apart.
@@ -185,6 +200,7 @@ impl SimPool {
         how: How,
         change: impl FnOnce(&AtomicU64) -> (T, Option<(u64, u64)>),
     ) -> T {
+        self.undo.save(&self.memory, at, 8);
         if !self.recording.load(Ordering::Relaxed) {
             return change(cell).0;
         }
@@ -222,6 +238,11 @@ impl SimPool {
     }
 
     fn put(&self, how: How, at: u64, data: &[u8]) {
+        if !self.recording.load(Ordering::Relaxed) {
+            self.undo.save(&self.memory, at, data.len() as u64);
+            self.memory.write(at, data);
+            return;
+        }
         for part in parts(at, data.len()) {
             let cell = &self.memory.cells()[part.cell];
             let store = |cell: &AtomicU64| ((), Some(store_part(cell, part, data)));
@@ -320,6 +341,7 @@ impl Memory for SimPool {
         };
         count::wrote(8);
         if !self.recording.load(Ordering::Relaxed) {
+            self.undo.save(&self.memory, at, 8);
             cell.store(value, order);
             return;
         }

@@ -237,3 +237,40 @@ fn the_log_names_sites() {
     assert_eq!(sites(|op| matches!(op, Op::Fence)), [a]);
     assert_eq!(sites(|op| matches!(op, Op::Marker(_))), [Site::UNNAMED]);
 }
+
+#[test]
+fn what_was_stored_is_taken_back() {
+    let pool = SimPool::from_image((0..=255).cycle().take(4096 + 24).collect());
+    let before = pool.image();
+    pool.store(0, 1, Relaxed);
+    let changed = pool.image();
+    pool.remember();
+    pool.store(8, 2, Relaxed);
+    pool.write(60, &[7; 200]);
+    pool.write_through(Site::UNNAMED, 1001, &[8; 300]);
+    pool.fetch_add(8, 5);
+    assert!(pool.compare_exchange(512, 0, 1).is_err());
+    pool.write(4096, &[9; 24]);
+    assert_ne!(pool.image(), changed);
+    pool.revert();
+    assert_eq!(pool.image(), changed);
+    pool.store(
+        0,
+        u64::from_ne_bytes(before[..8].try_into().unwrap()),
+        Relaxed,
+    );
+    pool.revert();
+    assert_eq!(pool.image(), before, "nothing is remembered any more");
+}
+
+#[test]
+fn what_is_taken_back_can_be_recorded_too() {
+    let pool = SimPool::new(4096);
+    pool.remember();
+    pool.start_recording();
+    pool.write(8, &[1; 16]);
+    let log = pool.take_log();
+    pool.revert();
+    assert_eq!(log.len(), 2);
+    assert_eq!(pool.image(), [0; 4096]);
+}
