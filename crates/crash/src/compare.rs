@@ -1,6 +1,8 @@
 //! What recovery may show of a sequence of steps: the tree before the step that was under way, or
 //! after it.
 
+use std::collections::BTreeMap;
+
 use vellum_model::{NodeSnapshot, Op, Snapshot, SnapshotBody, Times, diff};
 
 use crate::oracle::{Oracle, Stage};
@@ -60,7 +62,7 @@ fn judge_tree(recorded: &Recorded, tree: &Snapshot, returned: usize) -> Result<(
         return Ok(());
     }
     let may_tear = recorded.workload.explored[returned].changes_bytes();
-    if may_tear && is_torn(tree, before, after) {
+    if may_tear && is_torn(tree, &[before, after]) {
         return Ok(());
     }
     let (since_before, since_after) = (text(before, tree), text(after, tree));
@@ -79,58 +81,63 @@ fn text(expected: &Snapshot, found: &Snapshot) -> String {
     format!("expected / found: {}", lines.join("; "))
 }
 
-/// Whether only bytes inside the old size differ from `before`, by words that are as `after` has
-/// them. A size that grew vouches for everything below it.
-fn is_torn(tree: &Snapshot, before: &Snapshot, after: &Snapshot) -> bool {
-    tree.len() == before.len()
+/// Whether `tree` differs from `variants`, the first of which is without calls on bytes and the last of which is with all, only in bytes
+/// inside the old size, by words that one of them has. A size that grew vouches for everything
+/// below it.
+pub(crate) fn is_torn(tree: &Snapshot, variants: &[&Snapshot]) -> bool {
+    variants.iter().all(|variant| variant.len() == tree.len())
         && tree.iter().all(|(path, node)| {
-            let (Some(before), Some(after)) = (before.get(path), after.get(path)) else {
-                return false;
-            };
-            node == before || node == after || is_torn_node(node, before, after)
+            let variants: Option<Vec<_>> = variants.iter().map(|tree| tree.get(path)).collect();
+            variants.is_some_and(|nodes| nodes.contains(&node) || is_torn_node(node, &nodes))
         })
 }
 
-fn is_torn_node(node: &NodeSnapshot, before: &NodeSnapshot, after: &NodeSnapshot) -> bool {
+fn is_torn_node(node: &NodeSnapshot, variants: &[&NodeSnapshot]) -> bool {
     let as_body = |of: &NodeSnapshot| NodeSnapshot {
         body: node.body.clone(),
         ..of.clone()
     };
-    if *node != as_body(before) && *node != as_body(after) {
+    if variants.iter().all(|variant| *node != as_body(variant)) {
         return false;
     }
-    let (
-        SnapshotBody::File { size, blocks },
-        SnapshotBody::File {
-            size: old_size,
-            blocks: old,
-        },
-        SnapshotBody::File {
-            size: new_size,
-            blocks: new,
-        },
-    ) = (&node.body, &before.body, &after.body)
-    else {
+    let Some((size, blocks)) = content(node) else {
         return false;
     };
-    if size != old_size || new_size < old_size {
+    let contents: Option<Vec<_>> = variants.iter().map(|node| content(node)).collect();
+    let Some(contents) = contents else {
+        return false;
+    };
+    if contents.first().is_none_or(|(old, _)| *old != size)
+        || contents.iter().any(|(new, _)| *new < size)
+    {
         return false;
     }
     let zeros = vec![0; vellum_model::BLOCK_SIZE];
-    blocks.keys().chain(old.keys()).all(|index| {
-        let of = |blocks: &std::collections::BTreeMap<u64, Vec<u8>>| {
-            blocks.get(index).unwrap_or(&zeros).clone()
-        };
+    let old = contents.iter().flat_map(|(_, blocks)| blocks.keys());
+    blocks.keys().chain(old).all(|index| {
+        let of = |blocks: &Blocks| blocks.get(index).unwrap_or(&zeros).clone();
         let start = index * vellum_model::BLOCK_SIZE as u64;
         let inside = size
             .saturating_sub(start)
             .min(vellum_model::BLOCK_SIZE as u64) as usize;
-        let (found, old, new) = (of(blocks), of(old), of(new));
+        let found = of(blocks);
+        let old: Vec<_> = contents.iter().map(|(_, blocks)| of(blocks)).collect();
         (0..inside).step_by(WORD).all(|at| {
             let word = at..(at + WORD).min(inside);
-            found[word.clone()] == old[word.clone()] || found[word.clone()] == new[word]
+            old.iter()
+                .any(|old| old[word.clone()] == found[word.clone()])
         })
     })
+}
+
+/// Blocks of a file that are not all zeros, by number.
+type Blocks = BTreeMap<u64, Vec<u8>>;
+
+fn content(node: &NodeSnapshot) -> Option<(u64, &Blocks)> {
+    match &node.body {
+        SnapshotBody::File { size, blocks } => Some((*size, blocks)),
+        _ => None,
+    }
 }
 
 /// Whether the times of `tree`, which [`judge_tree`] allows, fit; if not, why.

@@ -25,43 +25,16 @@ pub(crate) fn explore(
     options: &Options,
     progress: &Progress,
 ) -> WorkloadReport {
-    let mut explorer = Explorer {
-        subject,
-        options,
-        progress,
-        judge: Judge::new(subject.base.clone(), subject.cache_entries),
-        seen: HashMap::new(),
-        verdicts: Vec::new(),
-        allowed: HashMap::new(),
-        meanings: HashSet::new(),
-        recoveries: Default::default(),
-        known: HashMap::new(),
-        wrong: 0,
-        now: Counts::default(),
-        since: Instant::now(),
-        report: WorkloadReport {
-            workload: subject.name.clone(),
-            mode: subject.mode.name().to_owned(),
-            ..WorkloadReport::default()
-        },
-    };
-    let bound = match subject.mode {
-        Mode::Lazy => options.lazy_states,
-        _ => options.states_per_point,
-    };
-    let scope = Scope {
-        skip: subject.skip,
-        bound,
-        cuts: Vec::new(),
-        within: None,
-    };
-    let log = subject.rewritten(subject.log);
-    explorer.report.exhaustive = explorer.walk(&subject.base, 0, &log, &scope);
+    let mut explorer = Explorer::new(subject, options, progress);
+    explorer.explore(&subject.name, subject.log);
     explorer.finish()
 }
 
-struct Explorer<'a> {
+/// Explores logs that begin with the same image. What one log led to is known to the next.
+pub(crate) struct Explorer<'a> {
     subject: &'a Subject<'a>,
+    /// What identifiers call the log.
+    name: String,
     options: &'a Options,
     progress: &'a Progress,
     /// Its pool holds what is durable at the point that the walk stands at.
@@ -122,7 +95,60 @@ impl At<'_> {
     }
 }
 
-impl Explorer<'_> {
+impl<'a> Explorer<'a> {
+    /// An explorer of logs that begin as `subject`'s does.
+    pub(crate) fn new(
+        subject: &'a Subject<'a>,
+        options: &'a Options,
+        progress: &'a Progress,
+    ) -> Self {
+        Self {
+            subject,
+            name: String::new(),
+            options,
+            progress,
+            judge: Judge::new(subject.base.clone(), subject.cache_entries),
+            seen: HashMap::new(),
+            verdicts: Vec::new(),
+            allowed: HashMap::new(),
+            meanings: HashSet::new(),
+            recoveries: Default::default(),
+            known: HashMap::new(),
+            wrong: 0,
+            now: Counts::default(),
+            since: Instant::now(),
+            report: WorkloadReport {
+                workload: subject.name.clone(),
+                mode: subject.mode.name().to_owned(),
+                exhaustive: true,
+                ..WorkloadReport::default()
+            },
+        }
+    }
+
+    /// Explores a log, which identifiers call `name`.
+    pub(crate) fn explore(&mut self, name: &str, log: &[Event]) {
+        name.clone_into(&mut self.name);
+        let bound = match self.subject.mode {
+            Mode::Lazy => self.options.lazy_states,
+            _ => self.options.states_per_point,
+        };
+        let scope = Scope {
+            skip: self.subject.skip,
+            bound,
+            cuts: Vec::new(),
+            within: None,
+        };
+        self.judge.pool = Shared::of(self.subject.base.clone());
+        let log = self.subject.rewritten(log);
+        self.report.exhaustive &= self.walk(&self.subject.base, 0, &log, &scope);
+    }
+
+    /// How many violations were found so far.
+    pub(crate) fn violations(&self) -> usize {
+        self.known.len()
+    }
+
     /// Walks through `log` from `base`, which the pool holds and `name` names; whether every state
     /// was tried. Leaves the pool in another state.
     fn walk(&mut self, base: &[u8], name: u128, log: &[Event], scope: &Scope) -> bool {
@@ -347,7 +373,7 @@ impl Explorer<'_> {
                 cuts.push(cut(at.point, state));
                 let id = CrashId {
                     mode: self.subject.mode,
-                    workload: self.subject.name.clone(),
+                    workload: self.name.clone(),
                     cuts,
                 };
                 let violation = Violation {
@@ -368,7 +394,8 @@ impl Explorer<'_> {
         }
     }
 
-    fn finish(mut self) -> WorkloadReport {
+    /// What was found.
+    pub(crate) fn finish(mut self) -> WorkloadReport {
         self.report.counts.workloads = 1;
         for counts in self.report.operations.values_mut() {
             counts.workloads = 1;

@@ -3,6 +3,8 @@
 //! `x86:rename@57:0x4,2,1` is a crash of workload `rename` under the x86 model after 57 events, in
 //! which the first four lines in flight kept their old contents, the fifth got its second newer one,
 //! the sixth its first, and the rest none. `/`, events and lines again: recovery of that crashed too.
+//! Nothing behind the `@`: no crash, the run itself went wrong. A workload of threads has its schedule in
+//! its name, behind a `!`: see `threads/schedule.rs`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -108,7 +110,8 @@ impl FromStr for CrashId {
             .find(|known| known.name() == mode)
             .ok_or(())?;
         let (workload, cuts) = rest.split_once('@').ok_or(())?;
-        let cuts = cuts.split('/').map(str::parse).collect::<Result<_, _>>()?;
+        let cuts = cuts.split('/').filter(|_| !cuts.is_empty());
+        let cuts = cuts.map(str::parse).collect::<Result<_, _>>()?;
         let workload = workload.to_owned();
         Ok(Self {
             mode,
@@ -128,6 +131,8 @@ mod tests {
             "x86:rename@57:0x4,2,1",
             "eadr:a-b@0:",
             "lazy:w@9:1/12:0,3x2",
+            "x86:threads/a+b!0>1,137>0@57:",
+            "x86:threads/a+b!@",
         ] {
             let id: CrashId = text.parse().unwrap();
             assert_eq!(id.to_string(), text);

@@ -161,7 +161,8 @@ pub(crate) fn after(name: u128, log: &[Event]) -> u128 {
     })
 }
 
-fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a panic said.
+pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or(panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a panic without a message").to_owned()

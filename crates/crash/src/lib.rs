@@ -36,6 +36,7 @@ mod replay;
 mod report;
 mod run;
 mod session;
+mod threads;
 mod tree;
 mod workload;
 mod workloads;
@@ -48,5 +49,6 @@ pub use report::{
 };
 pub(crate) use run::Subject;
 pub use run::{Options, Progress, explore_log, run, run_watched, run_workloads};
+pub use threads::{Bounds, run_threads};
 pub use workload::{Step, Workload};
 pub use workloads::{find, pairs, sampled, single_operations, workloads};

@@ -53,7 +53,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
     let recorder = Recorder {
         workload,
         cache_entries: if steps > 400 { 4096 } else { 256 },
-        blank: blank_image(),
+        blank: blank_image(2),
     };
     let (mut log, begin) = recorder.run()?;
     log.truncate(recorder.end_of(&log));

@@ -4,12 +4,12 @@ use std::fmt;
 
 use vellum_media::{CrashPoints, CrashState, Event};
 
-use crate::Subject;
 use crate::id::{CrashId, Mode};
 use crate::judge::Judge;
 use crate::oracle::{Stage, stage_after};
 use crate::record::{RecordError, record};
 use crate::report::Kind;
+use crate::{Subject, threads};
 
 /// Why a crash cannot be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +70,9 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
     let parsed: CrashId = id
         .parse()
         .map_err(|()| ReplayError::NotAnId(id.to_owned()))?;
+    if parsed.workload.starts_with("threads/") {
+        return threads::replay_threads(&parsed);
+    }
     let workload = crate::find(&parsed.workload);
     let workload = workload.ok_or(ReplayError::NoWorkload(parsed.workload.clone()))?;
     let recorded = record(&workload)?;

@@ -32,6 +32,8 @@ pub enum Kind {
     Panic,
     /// The engine disagrees with the model even without a crash.
     Outcome,
+    /// Threads wait for each other for ever.
+    Stuck,
 }
 
 impl fmt::Display for Kind {
@@ -48,6 +50,7 @@ impl fmt::Display for Kind {
             Self::Nested => "recovery is not repeatable",
             Self::Panic => "panic",
             Self::Outcome => "disagrees with the model without a crash",
+            Self::Stuck => "does not come to an end",
         };
         f.write_str(text)
     }
@@ -87,6 +90,8 @@ impl fmt::Display for Violation {
 pub struct Counts {
     /// Runs of a workload under a crash model.
     pub workloads: u64,
+    /// Runs of threads, each under a schedule of its own.
+    pub schedules: u64,
     /// Crash points: moments at which a crash could leave or mean something new.
     pub points: u64,
     /// Points of which every state was tried.
@@ -112,6 +117,7 @@ pub struct Counts {
 impl AddAssign for Counts {
     fn add_assign(&mut self, more: Self) {
         self.workloads += more.workloads;
+        self.schedules += more.schedules;
         self.points += more.points;
         self.points_exhaustive += more.points_exhaustive;
         self.points_sampled += more.points_sampled;

@@ -12,6 +12,7 @@ use crate::id::Mode;
 use crate::oracle::Oracle;
 use crate::record::{Recorded, record};
 use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
+use crate::threads::Bounds;
 use crate::workload::{Step, Workload};
 
 /// How deep crashes of recoveries nest: a recovery, and the recovery from a crash of that.
@@ -33,6 +34,8 @@ pub struct Options {
     pub nested_recoveries: [usize; NESTED_DEPTH],
     /// Wrong states after which a workload is left.
     pub wrong_states: u64,
+    /// Schedules of workloads of threads.
+    pub schedules: Bounds,
     /// Seed of the samples.
     pub seed: u64,
     /// Threads.
@@ -52,6 +55,11 @@ impl Default for Options {
             nested_states: 64,
             nested_recoveries: [16, 4],
             wrong_states: 2000,
+            schedules: Bounds {
+                once: usize::MAX,
+                twice: 100,
+                often: 30,
+            },
             seed: 1,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             only: Vec::new(),
@@ -183,18 +191,34 @@ pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
 
 /// The same; tells `progress` how far it is.
 pub fn run_watched(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
+    let explore = |workload: &Workload| explore_workload(workload, options, progress);
+    run_each(
+        workloads,
+        |workload| &workload.name,
+        explore,
+        options,
+        progress,
+    )
+}
+
+/// Explores what the options choose of `all`, by the names that `name` gives them, on several threads.
+pub(crate) fn run_each<W: Sync>(
+    all: &[W],
+    name: impl Fn(&W) -> &str,
+    explore: impl Fn(&W) -> Vec<WorkloadReport> + Sync,
+    options: &Options,
+    progress: &Progress,
+) -> Report {
     let start = Instant::now();
-    let chosen = |workload: &&Workload| {
-        let only = &options.only;
-        only.is_empty()
-            || only
-                .iter()
-                .any(|part| workload.name.contains(part.as_str()))
+    let only = &options.only;
+    let is_chosen = |workload: &&W| {
+        let called = |part: &String| name(workload).contains(part.as_str());
+        only.is_empty() || only.iter().any(called)
     };
-    let chosen: Vec<_> = workloads.iter().filter(chosen).collect();
+    let chosen: Vec<_> = all.iter().filter(is_chosen).collect();
     progress
         .workloads
-        .store(chosen.len() as u64, Ordering::Relaxed);
+        .fetch_add(chosen.len() as u64, Ordering::Relaxed);
     let next = AtomicUsize::new(0);
     let left_out = AtomicUsize::new(0);
     let reports = Mutex::new(Vec::new());
@@ -204,7 +228,7 @@ pub fn run_watched(workloads: &[Workload], options: &Options, progress: &Progres
                 left_out.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            let done = explore_workload(workload, options, progress);
+            let done = explore(workload);
             progress.workloads_done.fetch_add(1, Ordering::Relaxed);
             let mut reports = reports
                 .lock()
@@ -222,9 +246,8 @@ pub fn run_watched(workloads: &[Workload], options: &Options, progress: &Progres
         .into_inner()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     let place = |report: &WorkloadReport| {
-        chosen
-            .iter()
-            .position(|workload| workload.name == report.workload)
+        let same = |workload: &&W| name(workload) == report.workload;
+        chosen.iter().position(same)
     };
     workloads.sort_by_key(|report| (place(report), report.mode.clone()));
     Report {

@@ -36,15 +36,15 @@ pub(crate) struct Session<M: Kit = Explored> {
     cred: Cred,
 }
 
-/// A formatted pool whose every other byte is what earlier owners left.
-pub(crate) fn blank_image() -> Vec<u8> {
+/// A formatted pool of so many thread slots, whose every other byte is what earlier owners left.
+pub(crate) fn blank_image(thread_slots: u32) -> Vec<u8> {
     let stale: Vec<u8> = (0..POOL_BYTES / 8)
         .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
         .collect();
     let pool = SimPool::from_image(stale);
     let options = FormatOptions {
         metadata_bytes: None,
-        thread_slots: Some(2),
+        thread_slots: Some(thread_slots),
         label: String::new(),
         uuid: [7; 16],
         hash_seed: 0x5EED,
@@ -91,6 +91,17 @@ impl<M: Kit> Session<M> {
         }
     }
 
+    /// A session of another thread with the same file system, and with no handles.
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            fs: self.fs.clone(),
+            slots: BTreeMap::new(),
+            cache_entries: self.cache_entries,
+            cred: self.cred.clone(),
+        }
+    }
+
     /// The file system, if it is open.
     pub(crate) fn fs(&self) -> Option<&Arc<Fs<M>>> {
         self.fs.as_ref()
@@ -116,7 +127,11 @@ impl<M: Kit> Session<M> {
         }
     }
 
-    fn open_fs(&self) -> Result<&Arc<Fs<M>>> {
+    /// The file system, which has to be open.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(crate) fn open_fs(&self) -> Result<&Arc<Fs<M>>> {
         self.fs
             .as_ref()
             .ok_or(Error::Invalid("the pool is not open"))

@@ -1,0 +1,356 @@
+//! Which threads run beside each other.
+
+use super::workload::ThreadWorkload;
+
+/// Makes the file that most workloads use.
+const FILE: &str = "create f 644 -";
+
+/// Every workload of threads.
+pub(crate) fn workloads() -> Vec<ThreadWorkload> {
+    [names(), looking(), bytes(), background()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn two(name: &str, setup: &[&str], one: &[&str], other: &[&str]) -> ThreadWorkload {
+    ThreadWorkload::new(name, setup, &[one, other])
+}
+
+/// Calls on names.
+fn names() -> Vec<ThreadWorkload> {
+    let dir = ["mkdir d 755"];
+    let two_dirs = [
+        "mkdir d 755",
+        "mkdir e 755",
+        "create d/f 644 -",
+        "create e/g 600 -",
+    ];
+    vec![
+        two(
+            "create+create",
+            &[],
+            &["create f 644 exclusive"],
+            &["create g 600 exclusive"],
+        ),
+        two(
+            "create+create-same",
+            &dir,
+            &["create d/f 644 exclusive"],
+            &["create d/f 600 exclusive"],
+        ),
+        two(
+            "create+create-in-directory",
+            &dir,
+            &["create d/f 644 -"],
+            &["create d/g 644 -"],
+        ),
+        two("create+unlink", &[FILE], &["create g 644 -"], &["unlink f"]),
+        two(
+            "create+unlink-same",
+            &[FILE],
+            &["create f 600 exclusive"],
+            &["unlink f"],
+        ),
+        two("create+rmdir", &dir, &["create d/f 644 -"], &["rmdir d"]),
+        two("mkdir+rmdir", &dir, &["mkdir d/e 755"], &["rmdir d"]),
+        two(
+            "unlink+unlink",
+            &[FILE, "link f g"],
+            &["unlink f"],
+            &["unlink g"],
+        ),
+        two(
+            "unlink+rmdir",
+            &["mkdir d 755", "create d/f 644 -"],
+            &["unlink d/f"],
+            &["rmdir d"],
+        ),
+        two("link+unlink", &[FILE], &["link f g"], &["unlink f"]),
+        two("link+link", &[FILE], &["link f g"], &["link f h"]),
+        two(
+            "rename+rename-crossing",
+            &two_dirs,
+            &["rename d/f e/f 0"],
+            &["rename e/g d/g 0"],
+        ),
+        two(
+            "rename+rename-same",
+            &two_dirs,
+            &["rename d/f e/g 0"],
+            &["rename e/g d/f 0"],
+        ),
+        two(
+            "rename+rename-directories",
+            &two_dirs,
+            &["rename d e/d 0"],
+            &["rename e d/e 0"],
+        ),
+        two(
+            "rename+exchange",
+            &two_dirs,
+            &["rename d/f e/g 2"],
+            &["rename d/f d/h 0"],
+        ),
+        two(
+            "rename-over+unlink",
+            &[FILE, "create g 600 -"],
+            &["rename f g 0"],
+            &["unlink g"],
+        ),
+        two(
+            "rename-over+link",
+            &[FILE, "create g 600 -", "link g h"],
+            &["rename f g 0"],
+            &["link h i"],
+        ),
+        two(
+            "rename+create",
+            &[FILE],
+            &["rename f g 0"],
+            &["create g 600 exclusive"],
+        ),
+        two(
+            "rename+rmdir",
+            &two_dirs,
+            &["rename d/f e/f 0"],
+            &["rmdir d"],
+        ),
+        ThreadWorkload::new(
+            "create+create+create",
+            &[],
+            &[
+                &["create f 644 -"],
+                &["create g 644 -"],
+                &["create h 644 -"],
+            ],
+        ),
+        ThreadWorkload::new(
+            "create+unlink+rename",
+            &[FILE],
+            &[
+                &["create g 644 exclusive"],
+                &["unlink f"],
+                &["rename f g 0"],
+            ],
+        ),
+        ThreadWorkload::new(
+            "mkdir+create+rmdir",
+            &[],
+            &[&["mkdir d 755"], &["create d/f 644 -"], &["rmdir d"]],
+        ),
+    ]
+}
+
+/// Readers beside writers: what they return with has to survive.
+fn looking() -> Vec<ThreadWorkload> {
+    let dir = ["mkdir d 755"];
+    vec![
+        two("create+list", &[FILE], &["create g 644 -"], &["readdir /"]),
+        two(
+            "create+list-first",
+            &dir,
+            &["create d/f 644 -"],
+            &["readdir d"],
+        ),
+        two("create+stat", &[FILE], &["create g 644 -"], &["stat g -"]),
+        two(
+            "create+stat-twice",
+            &dir,
+            &["create d/f 644 -"],
+            &["stat d/f -", "stat d/f -"],
+        ),
+        two(
+            "create+create-exists",
+            &dir,
+            &["create d/f 644 -"],
+            &["create d/f 644 -"],
+        ),
+        two("unlink+list", &[FILE], &["unlink f"], &["readdir /"]),
+        two("unlink+stat", &[FILE], &["unlink f"], &["stat f -"]),
+        two(
+            "unlink+create-again",
+            &[FILE],
+            &["unlink f"],
+            &["stat f -", "create f 600 -"],
+        ),
+        two("rename+list", &[FILE], &["rename f g 0"], &["readdir /"]),
+        two(
+            "rename+stat",
+            &[FILE],
+            &["rename f g 0"],
+            &["stat f -", "stat g -"],
+        ),
+        two("chmod+stat", &[FILE], &["chmod f 600"], &["stat f -"]),
+        two("append+stat", &[FILE], &["append f 5 5000"], &["stat f -"]),
+        two(
+            "append+read",
+            &[FILE],
+            &["append f 5 5000"],
+            &["read f 0 9000"],
+        ),
+        two(
+            "truncate+stat",
+            &[FILE, "append f 5 5000"],
+            &["truncate f 100"],
+            &["stat f -"],
+        ),
+        two("mkdir+stat", &[], &["mkdir d 755"], &["stat / -"]),
+        two("mkdir+create", &[], &["mkdir d 755"], &["create d/f 644 -"]),
+        two(
+            "rename-directory+stat",
+            &["mkdir d 755", "create d/f 644 -"],
+            &["rename d e 0"],
+            &["stat e/f -"],
+        ),
+    ]
+}
+
+/// Calls on the bytes of a file.
+fn bytes() -> Vec<ThreadWorkload> {
+    let with = |bytes: &'static str| [FILE, bytes];
+    vec![
+        two(
+            "append+append",
+            &[FILE],
+            &["append f 5 3000"],
+            &["append f 7 3000"],
+        ),
+        two(
+            "append+truncate",
+            &with("append f 5 5000"),
+            &["append f 7 5000"],
+            &["truncate f 100"],
+        ),
+        two(
+            "append+unlink",
+            &[FILE],
+            &["append f 7 5000"],
+            &["unlink f"],
+        ),
+        two(
+            "write-in-hole+punch",
+            &with("truncate f 12288"),
+            &["write f 4096 7 4096"],
+            &["fallocate f 3 0 12288"],
+        ),
+        two(
+            "write+punch",
+            &with("append f 5 12288"),
+            &["write f 4096 7 100"],
+            &["fallocate f 3 0 12288"],
+        ),
+        two(
+            "write-in-hole+truncate",
+            &with("truncate f 12288"),
+            &["write f 4096 7 100"],
+            &["truncate f 0"],
+        ),
+        two(
+            "truncate+truncate",
+            &with("append f 5 9000"),
+            &["truncate f 100"],
+            &["truncate f 20000"],
+        ),
+        two(
+            "append+append-elsewhere",
+            &[FILE, "create g 644 -"],
+            &["append f 5 5000"],
+            &["append g 7 5000"],
+        ),
+        two(
+            "chmod+append",
+            &[FILE],
+            &["chmod f 600"],
+            &["append f 7 100"],
+        ),
+        two("chmod+chmod", &[FILE], &["chmod f 600"], &["chmod f 640"]),
+    ]
+}
+
+/// Work in the background beside calls.
+fn background() -> Vec<ThreadWorkload> {
+    let removed = [FILE, "append f 5 9000", "unlink f"];
+    let dead = [
+        "mkdir d 755",
+        FILE,
+        "110* link f d/%(6ex40)#",
+        "109* unlink d/%(6ex40)#",
+    ];
+    let full = ["mkdir d 755", "12* create d/f# 644 -"];
+    let many = ["mkdir d 755", "58* create f# 644 -"];
+    vec![
+        two(
+            "unlink+maintain",
+            &with_file("append f 5 9000"),
+            &["unlink f"],
+            &["maintain"],
+        ),
+        two(
+            "create+maintain-removed",
+            &removed,
+            &["create g 644 -"],
+            &["maintain"],
+        ),
+        two(
+            "append+maintain-removed",
+            &[&removed[..], &["create g 644 -"]].concat(),
+            &["append g 7 5000"],
+            &["maintain"],
+        ),
+        two(
+            "unlink+maintain-directory",
+            &dead,
+            &["unlink d/%(6ex40)110"],
+            &["maintain"],
+        ),
+        two(
+            "create+maintain-directory",
+            &dead,
+            &["create d/f 644 -"],
+            &["maintain"],
+        ),
+        two(
+            "list+maintain-directory",
+            &dead,
+            &["readdir d"],
+            &["maintain"],
+        ),
+        two(
+            "create+create-growing",
+            &full,
+            &["create d/g 644 -"],
+            &["create d/h 644 -"],
+        ),
+        two(
+            "create+list-growing",
+            &full,
+            &["create d/f 644 -"],
+            &["readdir d"],
+        ),
+        two(
+            "create+maintain-crowded",
+            &many,
+            &["create d/f 644 -"],
+            &["maintain"],
+        )
+        .crowded(),
+        two(
+            "stat+maintain-crowded",
+            &many,
+            &["stat f1 -", "unlink f1"],
+            &["maintain"],
+        )
+        .crowded(),
+        ThreadWorkload::new(
+            "create+list+maintain-crowded",
+            &many,
+            &[&["create d/f 644 -"], &["readdir d"], &["maintain"]],
+        )
+        .crowded(),
+    ]
+}
+
+fn with_file(line: &'static str) -> [&'static str; 2] {
+    [FILE, line]
+}

@@ -1,0 +1,155 @@
+//! Exploring the runs of a workload of threads.
+
+use vellum_media::Op;
+
+use super::oracle::Linear;
+use super::run::{Run, run};
+use super::schedule::Schedule;
+use super::search::{Found, Search};
+use super::workload::ThreadWorkload;
+use crate::explore::Explorer;
+use crate::id::{CrashId, Mode};
+use crate::record::RecordError;
+use crate::replay::{Replay, ReplayError, replay_subject};
+use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
+use crate::run::{Progress, run_each};
+use crate::session::blank_image;
+use crate::workload::Step;
+use crate::{Options, Subject};
+
+/// Thread slots of pools that threads run on: one more than there are threads.
+const THREAD_SLOTS: u32 = 4;
+
+/// Explores `workload` under the schedules that `options` bound, fewest turns taken away first, up to the first that shows
+/// something wrong.
+///
+/// # Errors
+/// The setup does not work.
+fn explore_threads(
+    workload: &ThreadWorkload,
+    options: &Options,
+    progress: &Progress,
+) -> Result<WorkloadReport, RecordError> {
+    let linear = Linear::new(workload);
+    let blank = blank_image(THREAD_SLOTS);
+    let first = run(workload, &linear, &blank, &Schedule::default())?;
+    let subject = subject(workload, &linear, &blank, &first);
+    let mut explorer = Explorer::new(&subject, options, progress);
+    let mut search = Search::new(workload, &linear, &blank);
+    let mut fatal = Vec::new();
+    search.all(
+        &options.schedules,
+        options.seed,
+        &mut |Found { schedule, run }| {
+            let name = format!("{}!{schedule}", workload.name);
+            fatal.extend(ends_badly(workload, &name, &run));
+            explorer.explore(&name, &run.log);
+            explorer.violations() + fatal.len() == 0
+        },
+    )?;
+    let mut report = explorer.finish();
+    let more = Counts {
+        schedules: search.runs,
+        violations: fatal.len() as u64,
+        ..Counts::default()
+    };
+    report.counts += more;
+    let of = operation(workload).to_owned();
+    *report.operations.entry(of).or_default() += more;
+    report.violations.extend(fatal);
+    Ok(report)
+}
+
+/// What every run begins with.
+fn subject<'a>(
+    workload: &ThreadWorkload,
+    linear: &'a Linear,
+    blank: &[u8],
+    run: &'a Run,
+) -> Subject<'a> {
+    let mut base = blank.to_vec();
+    for event in &run.setup {
+        if let Op::Store { at, after, .. } = event.op {
+            base[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
+        }
+    }
+    Subject {
+        name: workload.name.clone(),
+        mode: Mode::X86,
+        oracle: linear,
+        cache_entries: workload.cache_entries,
+        base,
+        log: &run.log,
+        skip: 0,
+        rewrite: None,
+    }
+}
+
+/// What went wrong in a run without any crash, that no order of answers shows.
+fn ends_badly(workload: &ThreadWorkload, name: &str, run: &Run) -> Vec<Violation> {
+    let stuck = run.trace.stuck.iter().map(|why| (Kind::Stuck, why));
+    let panics = run.panics.iter().map(|text| (Kind::Panic, text));
+    let id = CrashId {
+        mode: Mode::X86,
+        workload: name.to_owned(),
+        cuts: Vec::new(),
+    };
+    stuck
+        .chain(panics)
+        .map(|(kind, detail)| Violation {
+            id: id.to_string(),
+            kind,
+            detail: detail.clone(),
+            operation: operation(workload).to_owned(),
+            states: 0,
+        })
+        .collect()
+}
+
+/// Repeats a run, and the crash of it that `id` names.
+///
+/// # Errors
+/// There is no such workload, or it has no such crash.
+pub(crate) fn replay_threads(id: &CrashId) -> Result<Replay, ReplayError> {
+    let (name, schedule) = id.workload.split_once('!').unwrap_or((&id.workload, ""));
+    let unknown = || ReplayError::NoWorkload(id.workload.clone());
+    let all = super::workloads();
+    let workload = all.iter().find(|workload| workload.name == name);
+    let workload = workload.ok_or_else(unknown)?;
+    let schedule = schedule.parse().map_err(|()| unknown())?;
+    let (linear, blank) = (Linear::new(workload), blank_image(THREAD_SLOTS));
+    let run = run(workload, &linear, &blank, &schedule)?;
+    let mut replay = replay_subject(&subject(workload, &linear, &blank, &run), id)?;
+    let bad = ends_badly(workload, &id.workload, &run).into_iter();
+    replay
+        .wrong
+        .extend(bad.map(|violation| (violation.kind, violation.detail)));
+    Ok(replay)
+}
+
+/// Explores every workload of threads that the options choose; tells `progress` how far it is.
+pub fn run_threads(options: &Options, progress: &Progress) -> Report {
+    let explore = |workload: &ThreadWorkload| {
+        let done = explore_threads(workload, options, progress);
+        vec![done.unwrap_or_else(|error| not_run(workload, &error))]
+    };
+    let all = super::workloads();
+    run_each(&all, |workload| &workload.name, explore, options, progress)
+}
+
+fn not_run(workload: &ThreadWorkload, error: &RecordError) -> WorkloadReport {
+    let violation = Violation {
+        id: workload.name.clone(),
+        kind: Kind::Outcome,
+        detail: error.to_string(),
+        operation: operation(workload).to_owned(),
+        states: 0,
+    };
+    WorkloadReport::failed(&workload.name, Mode::X86.name(), violation)
+}
+
+/// What a workload without a crash counts for.
+fn operation(workload: &ThreadWorkload) -> &'static str {
+    let first = workload.threads[0].first();
+    first.map_or("nothing", Step::operation)
+}

@@ -1,0 +1,387 @@
+//! What was called, what returned, and every tree that this may leave.
+//!
+//! A crash cuts a history off: some calls had returned, at most one of each thread was under way. What recovery finds must be
+//! what some order of the returned calls and any of those under way makes, in which no call comes before one that had returned
+//! when it began, and in which each returned call answers what it answered (Wing and Gong's linearizability, for
+//! objects that survive: what a returned call saw or made is in the order). So a reader that returned with a name in its hands
+//! holds whoever made the name to it, returned or not.
+//!
+//! A listing is no single operation: each name is looked at in a moment of its own. Nor is asking for attributes by a path: the
+//! file is found in one moment, and asked in a later one. A path of several components is found component by component,
+//! so with which error a rename failed is not compared.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use vellum_model::{Cred, Model, Op, Snapshot, apply};
+
+use super::caller::{Answer, answer_of};
+use super::workload::ThreadWorkload;
+use crate::session::CLOCK_START;
+use crate::workload::Step;
+
+/// A call that began.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Begun {
+    /// How many calls of each thread had returned by then.
+    after: Vec<usize>,
+    /// The answer, if it returned.
+    answer: Option<Answer>,
+}
+
+/// The calls that began, of each thread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct History(Vec<Vec<Begun>>);
+
+impl History {
+    /// Nothing began.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self(vec![Vec::new(); threads])
+    }
+
+    /// The next call of `thread` begins.
+    pub(crate) fn begin(&mut self, thread: usize) {
+        let returned = |calls: &Vec<Begun>| calls.iter().filter(|c| c.answer.is_some()).count();
+        let after = self.0.iter().map(returned).collect();
+        self.0[thread].push(Begun {
+            after,
+            answer: None,
+        });
+    }
+
+    /// The call of `thread` that is under way returns.
+    pub(crate) fn returned(&mut self, thread: usize, answer: Answer) {
+        if let Some(call) = self.0[thread].last_mut() {
+            call.answer = Some(answer);
+        }
+    }
+
+    /// The kind of operation that is under way, of the first thread that is not between calls; or was the last.
+    pub(crate) fn operation(&self, workload: &ThreadWorkload) -> &'static str {
+        let threads = workload.threads.iter().zip(&self.0);
+        let calls = threads.flat_map(|(steps, calls)| steps.iter().zip(calls));
+        let last = calls.min_by_key(|(_, call)| match call.answer {
+            None => (0, 0),
+            Some(_) => (1, -(call.after.iter().sum::<usize>() as i64)),
+        });
+        let first = workload.threads[0].first();
+        let step = last.map(|(step, _)| step).or(first);
+        step.map_or("nothing", Step::operation)
+    }
+
+    /// What returned and what is under way, in words.
+    pub(crate) fn describe(&self, workload: &ThreadWorkload) -> String {
+        let mut words = Vec::new();
+        for (thread, calls) in self.0.iter().enumerate() {
+            for (step, call) in workload.threads[thread].iter().zip(calls) {
+                words.push(match &call.answer {
+                    Some(answer) => format!("thread {thread}: {step} -> {answer:?}"),
+                    None => format!("thread {thread}: {step} under way"),
+                });
+            }
+        }
+        if words.is_empty() {
+            "nothing had begun".to_owned()
+        } else {
+            words.join("; ")
+        }
+    }
+}
+
+/// A tree that a history may leave: the snapshots that differ by whether calls on bytes inside the old size had happened. The last one has
+/// them all.
+pub(crate) type Ending = Vec<Snapshot>;
+
+/// Something that has a moment of its own.
+#[derive(Debug)]
+struct Moment<'a> {
+    what: What<'a>,
+    /// What was answered; `None`: it is under way, and may not have happened.
+    answer: Option<&'a Answer>,
+    /// Moments that must come before, a bit each.
+    before: u64,
+}
+
+#[derive(Debug)]
+enum What<'a> {
+    Call(&'a Step),
+    /// A listing looks at this path and finds this.
+    Look(Vec<u8>, Option<char>),
+    /// What the path names is found and held, ...
+    Find(Op),
+    /// ... and asked.
+    Ask(Op),
+}
+
+impl What<'_> {
+    fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            Self::Look(..)
+                | Self::Ask(_)
+                | Self::Call(
+                    Step::Op(Op::Stat { .. } | Op::Readdir { .. } | Op::Read { .. })
+                        | Step::Maintain
+                )
+        )
+    }
+
+    fn changes_bytes(&self) -> bool {
+        matches!(self, Self::Call(step) if step.changes_bytes())
+    }
+}
+
+/// Searches the endings of a history.
+pub(crate) struct Orders<'a> {
+    moments: Vec<Moment<'a>>,
+    endings: Vec<Ending>,
+}
+
+impl<'a> Orders<'a> {
+    /// Every ending of `history`, from `before`: none, if no order explains the answers.
+    pub(crate) fn endings(
+        workload: &'a ThreadWorkload,
+        history: &'a History,
+        before: &Model,
+    ) -> Vec<Ending> {
+        let mut orders = Self {
+            moments: moments(workload, history, &Names::of(workload, before)),
+            endings: Vec::new(),
+        };
+        orders.search(0, vec![before.clone()]);
+        orders.endings
+    }
+
+    fn search(&mut self, mut done: u64, models: Vec<Model>) {
+        done = self.look(done, &models);
+        let mut returned = (0..self.moments.len()).filter(|&i| self.moments[i].answer.is_some());
+        if returned.all(|i| done & 1 << i != 0) {
+            let ending = models.iter().map(|model| model.snapshot(false)).collect();
+            if !self.endings.contains(&ending) {
+                self.endings.push(ending);
+            }
+        }
+        for i in 0..self.moments.len() {
+            if self.may_come(i, done)
+                && let Some(models) = self.moments[i].make(&models)
+            {
+                self.search(done | 1 << i, models);
+            }
+        }
+    }
+
+    /// Does everything that only looks and fits now: later it would do no better.
+    fn look(&self, mut done: u64, models: &[Model]) -> u64 {
+        let Some(model) = models.last() else {
+            return done;
+        };
+        loop {
+            let fits = |&i: &usize| {
+                let moment = &self.moments[i];
+                self.may_come(i, done) && moment.what.only_looks() && moment.fits(model)
+            };
+            match (0..self.moments.len()).find(fits) {
+                Some(i) => done |= 1 << i,
+                None => return done,
+            }
+        }
+    }
+
+    fn may_come(&self, i: usize, done: u64) -> bool {
+        done & 1 << i == 0 && self.moments[i].before & !done == 0
+    }
+}
+
+impl Moment<'_> {
+    /// Whether looking at `model` gives what was seen.
+    fn fits(&self, model: &Model) -> bool {
+        let mut model = model.clone();
+        match &self.what {
+            What::Look(path, expected) => {
+                let stat = Op::Stat {
+                    path: path.clone(),
+                    follow: false,
+                };
+                match answer_of(apply(&mut model, &stat, &Cred::superuser(), CLOCK_START)) {
+                    Answer::Attributes { kind, .. } => *expected == Some(kind),
+                    _ => expected.is_none(),
+                }
+            }
+            What::Call(step) => self.agrees(&model_step(&mut model, step)),
+            What::Find(op) | What::Ask(op) => self.agrees(&model_op(&mut model, op)),
+        }
+    }
+
+    /// Whether an answer is what was answered; nobody knows the answer of a call that is under way, but a call that fails
+    /// does nothing.
+    fn agrees(&self, found: &Answer) -> bool {
+        match (self.answer, found, &self.what) {
+            (_, Answer::Done, What::Find(_)) => true,
+            (None, Answer::Failed(_), _) => false,
+            (None, ..) => true,
+            (
+                Some(Answer::Failed(_)),
+                Answer::Failed(_),
+                What::Call(Step::Op(Op::Rename { .. })),
+            ) => true,
+            (Some(answer), ..) => answer == found,
+        }
+    }
+
+    /// The models after this, unless it only looks or would not answer what it did.
+    fn make(&self, models: &[Model]) -> Option<Vec<Model>> {
+        if self.what.only_looks() {
+            return None;
+        }
+        let mut after = models.to_vec();
+        let answers = after.iter_mut().map(|model| match &self.what {
+            What::Call(step) => model_step(model, step),
+            What::Find(op) | What::Ask(op) => model_op(model, op),
+            What::Look(..) => Answer::Done,
+        });
+        let agrees = self.agrees(&answers.last()?);
+        if self.answer.is_none() && self.what.changes_bytes() {
+            after.splice(0..0, models.iter().cloned());
+        }
+        agrees.then_some(after)
+    }
+}
+
+/// What a history's calls and looks are, with what must come before each.
+fn moments<'a>(
+    workload: &'a ThreadWorkload,
+    history: &'a History,
+    names: &Names,
+) -> Vec<Moment<'a>> {
+    let mut moments: Vec<Moment<'a>> = Vec::new();
+    let mut finds = Vec::new();
+    let mut bits: HashMap<(usize, usize), u64> = HashMap::new();
+    let mut after = Vec::new();
+    for (thread, calls) in history.0.iter().enumerate() {
+        for (number, (step, call)) in workload.threads[thread].iter().zip(calls).enumerate() {
+            let first = moments.len();
+            for (what, answer) in whats(step, call, names, first) {
+                if matches!(what, What::Ask(_)) {
+                    finds.push(first);
+                }
+                moments.push(Moment {
+                    what,
+                    answer,
+                    before: 0,
+                });
+                after.push(&call.after);
+            }
+            let own = (first..moments.len()).fold(0, |bits, i| bits | 1 << i);
+            bits.insert((thread, number), own);
+        }
+    }
+    assert!(moments.len() < 64, "a history of more than 63 moments");
+    for (moment, after) in moments.iter_mut().zip(after) {
+        for (thread, &returned) in after.iter().enumerate() {
+            let before = (0..returned).map(|number| bits[&(thread, number)]);
+            moment.before |= before.fold(0, |all, bits| all | bits);
+        }
+    }
+    for find in finds {
+        moments[find + 1].before |= 1 << find;
+    }
+    moments
+}
+
+fn whats<'a>(
+    step: &'a Step,
+    call: &'a Begun,
+    names: &Names,
+    number: usize,
+) -> Vec<(What<'a>, Option<&'a Answer>)> {
+    if let (Step::Op(Op::Stat { path, .. }), Some(answer @ Answer::Attributes { .. })) =
+        (step, &call.answer)
+    {
+        // Slots that no workload uses.
+        let slot = 255 - number as u8;
+        let find = Op::Open {
+            slot,
+            path: path.clone(),
+            flags: libc::O_RDONLY,
+            mode: 0,
+        };
+        return vec![
+            (What::Find(find), Some(answer)),
+            (What::Ask(Op::StatSlot { slot }), Some(answer)),
+        ];
+    }
+    let (Step::Op(Op::Readdir { path }), Some(answer @ Answer::Names(seen))) = (step, &call.answer)
+    else {
+        return vec![(What::Call(step), call.answer.as_ref())];
+    };
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let look = |name: &Vec<u8>| {
+        let found = match seen.get(name) {
+            Some(None) => return None,
+            Some(found) => *found,
+            None => None,
+        };
+        let path = [path, b"/", name].concat();
+        Some((What::Look(path, found), Some(answer)))
+    };
+    names.looked_at(seen).iter().filter_map(look).collect()
+}
+
+/// Names that calls use, and names that are there before them.
+struct Names {
+    used: BTreeSet<Vec<u8>>,
+    there: BTreeSet<Vec<u8>>,
+}
+
+impl Names {
+    fn of(workload: &ThreadWorkload, before: &Model) -> Self {
+        let used = workload.threads.iter().flatten().flat_map(paths);
+        let snapshot = before.snapshot(false);
+        Self {
+            used: used.map(|path| last(path)).collect(),
+            there: snapshot.keys().map(|path| last(path)).collect(),
+        }
+    }
+
+    /// The names that a listing which gave `seen` has to be explained for. That it gives what no call touches is not the
+    /// point here.
+    fn looked_at(&self, seen: &BTreeMap<Vec<u8>, Option<char>>) -> BTreeSet<Vec<u8>> {
+        let strange = seen.keys().filter(|name| !self.there.contains(*name));
+        self.used.iter().chain(strange).cloned().collect()
+    }
+}
+
+fn last(path: &[u8]) -> Vec<u8> {
+    let name = path.rsplit(|&byte| byte == b'/').next();
+    name.unwrap_or(path).to_vec()
+}
+
+/// The paths that a step makes or removes.
+fn paths(step: &Step) -> Vec<&Vec<u8>> {
+    match step {
+        Step::Op(Op::Rename { from, to, .. } | Op::Link { from, to }) => vec![from, to],
+        Step::Op(
+            Op::Create { path, .. }
+            | Op::Mkdir { path, .. }
+            | Op::Symlink { path, .. }
+            | Op::Unlink { path }
+            | Op::Rmdir { path },
+        ) => vec![path],
+        _ => Vec::new(),
+    }
+}
+
+/// Does `step` in the model.
+pub(crate) fn model_step(model: &mut Model, step: &Step) -> Answer {
+    match step {
+        Step::Op(op) => model_op(model, op),
+        Step::Close => {
+            model.close_all();
+            Answer::Done
+        }
+        Step::Maintain | Step::Open => Answer::Done,
+    }
+}
+
+fn model_op(model: &mut Model, op: &Op) -> Answer {
+    answer_of(apply(model, op, &Cred::superuser(), CLOCK_START))
+}

@@ -1,0 +1,175 @@
+//! Memories that announce each access to the scheduler before they make it.
+
+use std::sync::atomic::Ordering;
+
+use vellum_media::{HeapMemory, LINE_BYTES, MediaKind, Memories, Memory, Persistent, Site};
+
+use super::scheduler::{Place, What, announce, wait};
+use crate::memories::{Kit, Shared};
+
+/// Pool and arena of threads that take turns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scheduled;
+
+/// A memory, every access to which is a point of scheduling in scheduled threads, and nothing else in others. Long
+/// accesses are cut into lines, so that others may see half of them.
+pub(crate) struct Hooked<M> {
+    memory: M,
+    place: Place,
+}
+
+impl Memories for Scheduled {
+    type Pool = Hooked<Shared>;
+    type Arena = Hooked<HeapMemory>;
+}
+
+impl Kit for Scheduled {
+    fn pool(pool: &Shared) -> Hooked<Shared> {
+        Hooked {
+            memory: pool.clone(),
+            place: Place::Pool,
+        }
+    }
+
+    fn arena(bytes: u64) -> Hooked<HeapMemory> {
+        Hooked {
+            memory: HeapMemory::new(bytes),
+            place: Place::Arena,
+        }
+    }
+}
+
+impl<M: Memory> Hooked<M> {
+    fn at(&self, what: What, at: u64, len: u64) -> &M {
+        announce(what, self.place, at, len);
+        &self.memory
+    }
+
+    fn cell(&self, what: What, at: u64) -> &M {
+        self.at(what, at, 8)
+    }
+}
+
+/// Cuts `[at, at + len)` where lines end: offsets and lengths.
+fn by_lines(at: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let here = at.saturating_add(done);
+        let piece = (LINE_BYTES - here % LINE_BYTES).min(len - done);
+        done += piece;
+        (piece > 0).then_some((here, piece))
+    })
+}
+
+/// The piece of `bytes`, which lie at `start`, that lies at `[at, at + len)`.
+fn piece(start: u64, at: u64, len: u64) -> std::ops::Range<usize> {
+    let first = (at - start) as usize;
+    first..first + len as usize
+}
+
+impl<M: Memory> Memory for Hooked<M> {
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    fn damaged(&self) -> Option<u64> {
+        self.memory.damaged()
+    }
+
+    fn load(&self, at: u64, order: Ordering) -> u64 {
+        self.cell(What::Load, at).load(at, order)
+    }
+
+    fn store(&self, at: u64, value: u64, order: Ordering) {
+        self.cell(What::Store, at).store(at, value, order);
+    }
+
+    fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        let memory = self.cell(What::Store, at);
+        memory.compare_exchange(at, current, new)
+    }
+
+    fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        self.cell(What::Store, at).fetch_add(at, value)
+    }
+
+    fn fetch_or(&self, at: u64, bits: u64) -> u64 {
+        self.cell(What::Store, at).fetch_or(at, bits)
+    }
+
+    fn fetch_and(&self, at: u64, bits: u64) -> u64 {
+        self.cell(What::Store, at).fetch_and(at, bits)
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) {
+        for (here, len) in by_lines(at, out.len() as u64) {
+            let memory = self.at(What::Load, here, len);
+            memory.read(here, &mut out[piece(at, here, len)]);
+        }
+    }
+
+    fn write(&self, at: u64, data: &[u8]) {
+        for (here, len) in by_lines(at, data.len() as u64) {
+            let memory = self.at(What::Store, here, len);
+            memory.write(here, &data[piece(at, here, len)]);
+        }
+    }
+
+    fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {
+        let memory = self.at(What::Load, at, expected.len() as u64);
+        memory.bytes_equal(at, expected)
+    }
+
+    fn match_line(&self, at: u64, mask: u64, want: u64) -> u8 {
+        let memory = self.at(What::Load, at, LINE_BYTES);
+        memory.match_line(at, mask, want)
+    }
+
+    fn load_line(&self, at: u64) -> [u64; 8] {
+        self.at(What::Load, at, LINE_BYTES).load_line(at)
+    }
+
+    fn prefetch(&self, _at: u64) {}
+
+    fn relax(&self, tries: u32) {
+        if !wait() {
+            self.memory.relax(tries);
+        }
+    }
+}
+
+impl<M: Persistent> Persistent for Hooked<M> {
+    fn flush(&self, site: Site, at: u64, len: u64) {
+        self.at(What::Flush, at, len).flush(site, at, len);
+    }
+
+    fn fence(&self, site: Site) {
+        self.at(What::Fence, 0, 0).fence(site);
+    }
+
+    fn store_through(&self, site: Site, at: u64, value: u64) {
+        self.cell(What::Store, at).store_through(site, at, value);
+    }
+
+    fn write_through(&self, site: Site, at: u64, data: &[u8]) {
+        for (here, len) in by_lines(at, data.len() as u64) {
+            let memory = self.at(What::Store, here, len);
+            memory.write_through(site, here, &data[piece(at, here, len)]);
+        }
+    }
+
+    fn zero_through(&self, site: Site, at: u64, len: u64) {
+        for (here, len) in by_lines(at, len) {
+            self.at(What::Store, here, len)
+                .zero_through(site, here, len);
+        }
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.memory.sync()
+    }
+
+    fn kind(&self) -> MediaKind {
+        self.memory.kind()
+    }
+}

@@ -1,0 +1,25 @@
+//! Crashes of two or three threads, in interleavings that are chosen.
+//!
+//! Threads of the system run the shipping code on memories that ask a scheduler before each access; one
+//! runs at a time. What they did to the pool is a log like any other, explored by the explorer of sequences. What
+//! a crash may show is asked of the calls' histories.
+//!
+//! What is not seen here: accesses are sequentially consistent, at most a line at once; a store past the cache is seen by others when it
+//! is made. Times are compared with nothing but the range of the run.
+
+mod caller;
+mod catalog;
+mod explore;
+mod history;
+mod hooked;
+mod oracle;
+mod run;
+mod schedule;
+mod scheduler;
+mod search;
+mod workload;
+
+pub(crate) use catalog::workloads;
+pub(crate) use explore::replay_threads;
+pub use explore::run_threads;
+pub use search::Bounds;

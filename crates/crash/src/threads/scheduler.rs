@@ -1,0 +1,305 @@
+//! One thread at a time: who has the turn, and at which access it goes to another.
+//!
+//! Threads of a run announce each access to shared memory before they make it. Only the thread that has the turn
+//! runs; the others are parked. So the order of all accesses is chosen here, by a [`Schedule`] alone, and
+//! the same schedule gives the same run.
+
+use std::cell::RefCell;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::schedule::{Schedule, Switch};
+
+/// Waits for others in a row after which nobody is believed to go on any more.
+const WAITS_MAX: u64 = 20_000;
+/// Accesses of a run after which it is believed to go on for ever.
+const ACCESSES_MAX: u64 = 20_000_000;
+
+/// Which memory an access is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Place {
+    /// The pool.
+    Pool,
+    /// The arena.
+    Arena,
+}
+
+/// What an access does, as far as others can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Sees what is there.
+    Load,
+    /// May change it.
+    Store,
+    /// Starts writing lines back.
+    Flush,
+    /// Waits until they are durable.
+    Fence,
+}
+
+/// An access to shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) thread: usize,
+    pub(crate) what: What,
+    pub(crate) place: Place,
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+}
+
+/// A thread ended, and another took the turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Accesses made so far, by all.
+    pub(crate) accesses: u64,
+    /// Who might have gone on.
+    pub(crate) left: Vec<usize>,
+    /// Who did.
+    pub(crate) next: usize,
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trace {
+    /// Every access, in order.
+    pub(crate) accesses: Vec<Access>,
+    /// Each time that a thread ended while others were left.
+    pub(crate) ends: Vec<End>,
+    /// For each thread, how many accesses all had made when it ended.
+    pub(crate) ended: Vec<u64>,
+    /// Why the run was given up, if it was.
+    pub(crate) stuck: Option<String>,
+}
+
+/// Gives turns to the threads of one run.
+pub(crate) struct Scheduler {
+    state: Mutex<State>,
+    turns: Vec<Condvar>,
+}
+
+struct State {
+    running: usize,
+    alive: Vec<bool>,
+    /// What is left of the schedule, next first.
+    switches: std::vec::IntoIter<Switch>,
+    next: Option<Switch>,
+    /// Waits since anything got on.
+    waits: u64,
+    trace: Trace,
+}
+
+thread_local! {
+    static ME: RefCell<Option<(Arc<Scheduler>, usize)>> = const { RefCell::new(None) };
+}
+
+/// Thrown in threads of a run that is given up.
+struct GivenUp;
+
+/// Announces an access of this thread, if it is scheduled: others may go first.
+pub(crate) fn announce(what: What, place: Place, at: u64, len: u64) {
+    ME.with_borrow(|me| {
+        if let Some((scheduler, thread)) = me {
+            scheduler.access(Access {
+                thread: *thread,
+                what,
+                place,
+                at,
+                len,
+            });
+        }
+    });
+}
+
+/// Says that this thread waits for another. `false`: it is not scheduled.
+pub(crate) fn wait() -> bool {
+    let me = ME.with_borrow(Clone::clone);
+    let scheduled = me.is_some();
+    if let Some((scheduler, thread)) = me {
+        scheduler.wait(thread);
+    }
+    scheduled
+}
+
+impl Scheduler {
+    /// A scheduler of `threads` threads.
+    pub(crate) fn new(threads: usize, schedule: &Schedule) -> Arc<Self> {
+        let mut switches = schedule.0.clone().into_iter();
+        let mut state = State {
+            running: 0,
+            alive: vec![true; threads],
+            next: switches.next(),
+            switches,
+            waits: 0,
+            trace: Trace {
+                ended: vec![0; threads],
+                ..Trace::default()
+            },
+        };
+        if let Some(first) = state.due() {
+            state.running = first;
+        }
+        Arc::new(Self {
+            state: Mutex::new(state),
+            turns: (0..threads).map(|_| Condvar::new()).collect(),
+        })
+    }
+
+    /// Runs `work` as thread `thread`, when it has the turn. A panic in it ends the thread alone.
+    pub(crate) fn run<T>(
+        self: &Arc<Self>,
+        thread: usize,
+        work: impl FnOnce() -> T,
+    ) -> std::thread::Result<T> {
+        let _leaving = Leaving(self, thread);
+        ME.set(Some((Arc::clone(self), thread)));
+        drop(self.until_turn(self.lock(), thread));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+    }
+
+    /// Something came to an end: waits count anew.
+    pub(crate) fn progress(&self) {
+        self.lock().waits = 0;
+    }
+
+    /// What was done. All threads have ended.
+    pub(crate) fn take_trace(&self) -> Trace {
+        std::mem::take(&mut self.lock().trace)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn access(&self, access: Access) {
+        let thread = access.thread;
+        let mut state = self.lock();
+        if let Some(next) = state.due().filter(|_| state.trace.stuck.is_none()) {
+            state = self.hand_over(state, thread, next);
+        }
+        if state.trace.stuck.is_some() {
+            return;
+        }
+        state.trace.accesses.push(access);
+        if state.trace.accesses.len() as u64 > ACCESSES_MAX {
+            self.give_up(state, format!("thread {thread} does not come to an end"));
+        }
+    }
+
+    fn wait(&self, thread: usize) {
+        let mut state = self.lock();
+        if state.trace.stuck.is_none() {
+            state.waits += 1;
+            if state.waits > WAITS_MAX {
+                let left: Vec<_> = state.left().collect();
+                self.give_up(state, format!("threads {left:?} wait for each other"));
+                return;
+            }
+            let next = state.due().or_else(|| state.after(thread));
+            state = self.hand_over(state, thread, next.unwrap_or(thread));
+        }
+        if state.trace.stuck.is_some() {
+            drop(state);
+            leave();
+        }
+    }
+
+    /// Lets `next` go on, and waits for the turn.
+    fn hand_over<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        thread: usize,
+        next: usize,
+    ) -> MutexGuard<'a, State> {
+        if next != thread {
+            state.running = next;
+            self.turns[next].notify_one();
+        }
+        self.until_turn(state, thread)
+    }
+
+    fn until_turn<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        thread: usize,
+    ) -> MutexGuard<'a, State> {
+        let others = |state: &mut State| state.running != thread && state.trace.stuck.is_none();
+        self.turns[thread]
+            .wait_while(state, others)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets all threads run freely until they wait, where they end.
+    fn give_up(&self, mut state: MutexGuard<'_, State>, why: String) {
+        state.trace.stuck = Some(why);
+        self.turns.iter().for_each(Condvar::notify_one);
+        drop(state);
+        leave();
+    }
+
+    fn end(&self, thread: usize) {
+        let mut state = self.lock();
+        let accesses = state.trace.accesses.len() as u64;
+        state.trace.ended[thread] = accesses;
+        state.alive[thread] = false;
+        state.waits = 0;
+        let left: Vec<_> = state.left().collect();
+        let Some(next) = state.due().or(left.first().copied()) else {
+            return;
+        };
+        state.trace.ends.push(End {
+            accesses,
+            left,
+            next,
+        });
+        state.running = next;
+        self.turns[next].notify_one();
+    }
+}
+
+/// Ends this thread, unless it is ending already.
+fn leave() {
+    if !std::thread::panicking() {
+        resume_unwind(Box::new(GivenUp));
+    }
+}
+
+/// Whether a thread ended because the run was given up.
+pub(crate) fn was_given_up(panic: &(dyn std::any::Any + Send)) -> bool {
+    panic.is::<GivenUp>()
+}
+
+/// Passes the turn on when a thread ends.
+struct Leaving<'a>(&'a Scheduler, usize);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        ME.set(None);
+        self.0.end(self.1);
+    }
+}
+
+impl State {
+    /// The thread that the schedule wants to go on now, if it says anything and the thread has not
+    /// ended.
+    fn due(&mut self) -> Option<usize> {
+        let now = self.trace.accesses.len() as u64;
+        let mut chosen = None;
+        while let Some(switch) = self.next.filter(|switch| switch.access <= now) {
+            self.next = self.switches.next();
+            chosen = Some(switch.thread);
+        }
+        chosen.filter(|&thread| self.alive.get(thread).is_some_and(|alive| *alive))
+    }
+
+    /// The next thread after `thread`, in a circle, that has not ended.
+    fn after(&self, thread: usize) -> Option<usize> {
+        let count = self.alive.len();
+        let others = (1..count).map(|step| (thread + step) % count);
+        others.into_iter().find(|&other| self.alive[other])
+    }
+
+    fn left(&self) -> impl Iterator<Item = usize> {
+        let threads = self.alive.iter().enumerate();
+        threads.filter_map(|(thread, alive)| alive.then_some(thread))
+    }
+}

@@ -1,0 +1,35 @@
+//! What threads do beside each other.
+
+use crate::workload::{Step, Workload};
+
+/// Calls of two or three threads on a tree that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadWorkload {
+    /// Its name: `threads/` and the kinds of calls.
+    pub(crate) name: String,
+    /// What happens first, in one thread, on an empty pool that is open.
+    pub(crate) setup: Vec<Step>,
+    /// What each thread does, in order.
+    pub(crate) threads: Vec<Vec<Step>>,
+    /// Names and files that the arena can hold.
+    pub(crate) cache_entries: u64,
+}
+
+impl ThreadWorkload {
+    /// A workload of lines as [`Workload::new`] has them.
+    pub(crate) fn new(name: &str, setup: &[&str], threads: &[&[&str]]) -> Self {
+        let parse = |lines: &&[&str]| lines.iter().map(|line| Step::parse(line)).collect();
+        Self {
+            name: format!("threads/{name}"),
+            setup: Workload::new(name, setup, &[]).setup,
+            threads: threads.iter().map(parse).collect(),
+            cache_entries: 256,
+        }
+    }
+
+    /// The same with an arena that is too small for the tree.
+    pub(crate) fn crowded(mut self) -> Self {
+        self.cache_entries = 64;
+        self
+    }
+}
