@@ -109,7 +109,10 @@ fn judge_copy(
 pub(crate) fn state(view: &View, geometry: &Geometry, sink: &mut Sink) -> Option<(PoolPhase, u32)> {
     let word = StateWord(view.word(geometry.state_at + PoolState::WORD));
     let state = word.get();
-    if state.is_none() {
+    if word.repair().is_some() {
+        let detail = "a repair was not finished; the pool counts as not closed";
+        sink.damage(Class::StateWord, Place::State, detail);
+    } else if state.is_none() {
         let detail = format_args!("{:#x} is no state; the pool counts as not closed", word.0);
         sink.damage(Class::StateWord, Place::State, detail);
     }
@@ -117,7 +120,7 @@ pub(crate) fn state(view: &View, geometry: &Geometry, sink: &mut Sink) -> Option
 }
 
 /// What every chunk holds.
-pub(crate) struct Chunks {
+pub struct Chunks {
     kinds: Vec<Option<ChunkKind>>,
     slots_per_chunk: u64,
 }
@@ -155,19 +158,19 @@ impl Chunks {
 
     /// What the chunk of `slot` holds; `None` where the slot does not exist or its chunk's word is
     /// unsound.
-    pub(crate) fn kind_of(&self, slot: u64) -> Option<ChunkKind> {
+    pub fn kind_of(&self, slot: u64) -> Option<ChunkKind> {
         let index = usize::try_from(slot / self.slots_per_chunk).ok()?;
         self.kinds.get(index).copied().flatten()
     }
 
     /// Whether `slot` and the `count - 1` after it lie in one chunk that holds `kind`.
-    pub(crate) fn holds(&self, slot: u64, count: u64, kind: ChunkKind) -> bool {
+    pub fn holds(&self, slot: u64, count: u64, kind: ChunkKind) -> bool {
         self.kind_of(slot) == Some(kind)
             && slot % self.slots_per_chunk + count <= self.slots_per_chunk
     }
 
     /// Chunks that hold `kind`.
-    pub(crate) fn of(&self, kind: ChunkKind) -> impl Iterator<Item = u64> {
+    pub fn of(&self, kind: ChunkKind) -> impl Iterator<Item = u64> {
         self.kinds
             .iter()
             .enumerate()
@@ -176,12 +179,12 @@ impl Chunks {
     }
 
     /// How many chunks hold `kind`.
-    pub(crate) fn count(&self, kind: ChunkKind) -> u64 {
+    pub fn count(&self, kind: ChunkKind) -> u64 {
         self.of(kind).count() as u64
     }
 
     /// Metadata slots in a chunk.
-    pub(crate) fn slots_per_chunk(&self) -> u64 {
+    pub fn slots_per_chunk(&self) -> u64 {
         self.slots_per_chunk
     }
 }

@@ -12,50 +12,63 @@ use crate::report::Class;
 
 /// What is kept of an inode in use, and what the walk finds about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) slot: u64,
-    pub(crate) identity: IdentityWord,
-    pub(crate) kind: FileKind,
-    pub(crate) orphan: bool,
-    pub(crate) links: u32,
-    pub(crate) parent: u64,
-    pub(crate) size: u64,
-    pub(crate) ctime: i64,
-    pub(crate) root: u64,
+pub struct Node {
+    /// Its metadata slot.
+    pub slot: u64,
+    /// Its identity word.
+    pub identity: IdentityWord,
+    /// What it is.
+    pub kind: FileKind,
+    /// Whether it is open without a name.
+    pub orphan: bool,
+    /// Its link count, as it says.
+    pub links: u32,
+    /// Its parent, as it says.
+    pub parent: u64,
+    /// Its size, as it says.
+    pub size: u64,
+    /// Its change time.
+    pub ctime: i64,
+    /// Its root word.
+    pub root: u64,
     /// Symlinks: the check of the target.
-    pub(crate) detail: u64,
+    pub detail: u64,
     /// Reserved fields that are set.
-    pub(crate) reserved: Option<&'static str>,
+    pub reserved: Option<&'static str>,
     /// Valid entries that name it.
-    pub(crate) names: u32,
+    pub names: u32,
     /// The node of the directory whose entry was found first.
-    pub(crate) named_by: u32,
+    pub named_by: u32,
     /// Directories: valid entries that name directories.
-    pub(crate) subdirectories: u32,
+    pub subdirectories: u32,
     /// Directories: valid entries of any kind.
-    pub(crate) children: u32,
+    pub children: u32,
     /// Directories: the latest life of its entries.
-    pub(crate) latest: i64,
+    pub latest: i64,
     /// Directories: whether the root reaches it.
-    pub(crate) reached: bool,
+    pub reached: bool,
     /// Whether it is in use for good: named, or not judged leniently.
-    pub(crate) kept: bool,
+    pub kept: bool,
 }
 
 /// An inode slot that is not free and holds no sound inode.
 #[derive(Clone, Debug)]
-pub(crate) struct Broken {
-    pub(crate) slot: u64,
-    pub(crate) class: Class,
-    pub(crate) detail: String,
+pub struct Broken {
+    /// Its metadata slot.
+    pub slot: u64,
+    /// What is wrong.
+    pub class: Class,
+    /// What exactly.
+    pub detail: String,
     /// Its root, which may be a mapping root.
-    pub(crate) root: u64,
-    pub(crate) named: bool,
+    pub root: u64,
+    /// Whether a valid entry names it.
+    pub named: bool,
 }
 
 /// What an inode number names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub enum Found {
     /// No inode slot.
     Nowhere,
     /// A slot not in use.
@@ -70,9 +83,11 @@ const FREE: u32 = u32::MAX;
 const BROKEN: u32 = 1 << 31;
 
 /// Every inode in use.
-pub(crate) struct Nodes {
-    pub(crate) list: Vec<Node>,
-    pub(crate) broken: Vec<Broken>,
+pub struct Nodes {
+    /// The sound ones, by slot.
+    pub list: Vec<Node>,
+    /// The unsound ones, by slot.
+    pub broken: Vec<Broken>,
     /// For each chunk of inodes, in order of chunk: what each of its slots holds.
     index: Vec<u32>,
     /// Where each chunk's part of `index` begins.
@@ -140,7 +155,7 @@ impl Nodes {
     }
 
     /// What `slot` holds.
-    pub(crate) fn find(&self, slot: u64) -> Found {
+    pub fn find(&self, slot: u64) -> Found {
         let base = usize::try_from(slot / self.slots_per_chunk)
             .ok()
             .and_then(|chunk| self.base.get(chunk));
@@ -155,7 +170,7 @@ impl Nodes {
     }
 
     /// The root directory's node.
-    pub(crate) fn root(&self) -> Option<u32> {
+    pub fn root(&self) -> Option<u32> {
         match self.find(ROOT_SLOT) {
             Found::Node(node) if self.list[node as usize].kind == FileKind::Directory => Some(node),
             _ => None,
@@ -164,6 +179,11 @@ impl Nodes {
 }
 
 impl Node {
+    /// The first reserved field that is set.
+    pub fn reserved(&self) -> Option<&'static str> {
+        self.reserved
+    }
+
     pub(crate) fn new(slot: u64, inode: &Inode) -> Result<Self, (Class, String)> {
         let identity = IdentityWord(inode.identity);
         let state = identity.state().ok_or_else(|| {

@@ -11,7 +11,7 @@ use crate::report::{Class, Place, Sink};
 
 /// What a thread slot's journal holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub enum Record {
     /// Nothing: retired, or never used.
     Retired,
     /// A head that no writer produces.
@@ -90,7 +90,7 @@ pub(crate) fn generation_of(view: &View, geometry: &Geometry, ino: u64) -> u32 {
 }
 
 /// Whether a committed record may store at `at`: an aligned word of the metadata region.
-fn may_store(geometry: &Geometry, at: u64) -> bool {
+pub(crate) fn may_store(geometry: &Geometry, at: u64) -> bool {
     at.is_multiple_of(8)
         && at >= geometry.meta_at
         && at < geometry.meta_at + geometry.meta_slots() * SLOT_BYTES

@@ -19,6 +19,7 @@ mod journal;
 mod logs;
 mod report;
 mod slots;
+pub mod survey;
 mod tree;
 
 use std::fmt;
@@ -129,7 +130,8 @@ fn walk(
     );
     logs::link(&mut logs, &mut nodes);
     tree::judge(view, &geometry, &mut nodes, &mut logs, sink);
-    let slots = slots::Slots::claim(view, &geometry, &chunks, &nodes, &logs, sink);
+    let slots = slots::Slots::claim(view, &geometry, &chunks, &nodes, &logs);
+    slots.judge(&nodes, &logs, sink);
     let of = geometry.zone_blocks;
     blocks::judge(view, &geometry, &nodes, summary, sink, |done| {
         tell(Stage::Blocks, done, of);

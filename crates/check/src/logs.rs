@@ -10,7 +10,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use vellum_layout::{
-    ChunkKind, Entry, EntryHead, FileKind, Geometry, LifeWord, LogExtentHead, LogExtentKind,
+    ChunkKind, Entry, EntryHead, FileKind, Geometry, Inode, LifeWord, LogExtentHead, LogExtentKind,
     LogWord, SLOTS_PER_BLOCK, TargetWord, name_hash,
 };
 use zerocopy::FromBytes;
@@ -21,27 +21,42 @@ use crate::inodes::{Found, Nodes};
 use crate::report::{Class, Place};
 
 /// Something wrong in a directory.
-#[derive(Debug)]
-pub(crate) struct Issue {
-    pub(crate) directory: u32,
-    pub(crate) class: Class,
+#[derive(Clone, Debug)]
+pub struct Issue {
+    /// The directory's node.
+    pub directory: u32,
+    /// What is wrong.
+    pub class: Class,
     pub(crate) place: Place,
-    pub(crate) detail: String,
-    /// A crash may leave it.
-    pub(crate) residue: bool,
+    /// What exactly.
+    pub detail: String,
+    /// Pool offset of the word that leads to it: without that word the directory is rid of it.
+    pub word_at: u64,
+}
+
+impl Issue {
+    /// Where.
+    pub fn place(&self) -> String {
+        self.place.to_string()
+    }
 }
 
 /// An extent found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
-    pub(crate) directory: u32,
-    pub(crate) slot: u64,
-    pub(crate) slots: u64,
+pub struct Extent {
+    /// The directory's node.
+    pub directory: u32,
+    /// Its first metadata slot.
+    pub slot: u64,
+    /// Metadata slots that it takes.
+    pub slots: u64,
 }
 
 /// A log word that names an entry.
 #[derive(Clone, Copy, Debug)]
 struct Word {
+    /// Its pool offset.
+    at: u64,
     entry: u64,
     directory: u32,
     sequence: u32,
@@ -52,18 +67,30 @@ struct Word {
 
 /// An entry found sound.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Name {
-    pub(crate) slot: u64,
-    pub(crate) slots: u8,
-    pub(crate) kind: FileKind,
-    pub(crate) alive: bool,
-    pub(crate) directory: u32,
-    pub(crate) sequence: u32,
-    pub(crate) ino: u64,
-    pub(crate) generation: u32,
-    pub(crate) cookie: u64,
+pub struct Name {
+    /// Pool offset of the log word that names the entry.
+    pub word_at: u64,
+    /// The entry's first metadata slot.
+    pub slot: u64,
+    /// Metadata slots that it takes.
+    pub slots: u8,
+    /// What it says that it names.
+    pub kind: FileKind,
+    /// Whether it exists, or existed.
+    pub alive: bool,
+    /// The directory's node.
+    pub directory: u32,
+    /// Its place in the log.
+    pub sequence: u32,
+    /// The inode that it names.
+    pub ino: u64,
+    /// The generation of that inode.
+    pub generation: u32,
+    /// Its cookie.
+    pub cookie: u64,
     pub(crate) hash: u64,
-    pub(crate) ns: i64,
+    /// When it came or went, nanoseconds since 1970.
+    pub ns: i64,
 }
 
 /// Most issues that are kept; more of them would tell nothing new.
@@ -75,16 +102,21 @@ const COOKIE_MAX: u64 = i64::MAX as u64;
 
 /// What the logs hold.
 #[derive(Debug, Default)]
-pub(crate) struct Logs {
-    pub(crate) extents: Vec<Extent>,
-    pub(crate) names: Vec<Name>,
-    pub(crate) issues: Vec<Issue>,
+pub struct Logs {
+    /// Their extents.
+    pub extents: Vec<Extent>,
+    /// The sound entries that they name.
+    pub names: Vec<Name>,
+    /// What is wrong.
+    pub issues: Vec<Issue>,
     words: Vec<Word>,
 }
 
 struct Job {
     directory: u32,
     slot: u64,
+    /// Pool offset of the word that says so.
+    word_at: u64,
     sequence: u32,
     base: u64,
 }
@@ -106,17 +138,13 @@ impl Logs {
         logs
     }
 
-    fn issue(&mut self, directory: u32, class: Class, place: Place, detail: impl fmt::Display) {
-        self.push(directory, class, place, &detail, false);
-    }
-
-    fn push(
+    fn issue(
         &mut self,
         directory: u32,
         class: Class,
         place: Place,
-        detail: &dyn fmt::Display,
-        residue: bool,
+        word_at: u64,
+        detail: impl fmt::Display,
     ) {
         if self.issues.len() < ISSUES_MAX {
             self.issues.push(Issue {
@@ -124,7 +152,7 @@ impl Logs {
                 class,
                 place,
                 detail: detail.to_string(),
-                residue,
+                word_at,
             });
         }
     }
@@ -138,6 +166,7 @@ impl Logs {
             .map(|(directory, node)| Job {
                 directory: directory as u32,
                 slot: node.root,
+                word_at: geometry.slot_at(node.slot) + Inode::ROOT,
                 sequence: 0,
                 base: COOKIE_MIN,
             })
@@ -151,10 +180,11 @@ impl Logs {
                 .into_iter()
                 .filter_map(|job| {
                     let kind = self.find_extent(&job, chunks, nodes)?;
-                    let bytes = window.get(geometry.slot_at(job.slot), kind.bytes() as usize)?;
+                    let at = geometry.slot_at(job.slot);
+                    let bytes = window.get(at, kind.bytes() as usize)?;
                     buffer.clear();
                     buffer.extend_from_slice(bytes);
-                    self.read_extent(job, kind, &buffer, nodes, &mut visited)
+                    self.read_extent(job, kind, at, &buffer, nodes, &mut visited)
                 })
                 .collect();
         }
@@ -170,17 +200,17 @@ impl Logs {
             }
             Some(ChunkKind::Blocks) => {
                 let detail = format_args!("slot {} begins no metadata block", job.slot);
-                self.issue(job.directory, Class::LogUnsound, owner, detail);
+                self.issue(job.directory, Class::LogUnsound, owner, job.word_at, detail);
                 None
             }
             Some(kind) => {
                 let detail = format_args!("slot {} is in a chunk of {kind:?}", job.slot);
-                self.issue(job.directory, Class::LogChunk, owner, detail);
+                self.issue(job.directory, Class::LogChunk, owner, job.word_at, detail);
                 None
             }
             None => {
                 let detail = format_args!("slot {} is in no chunk", job.slot);
-                self.issue(job.directory, Class::LogUnsound, owner, detail);
+                self.issue(job.directory, Class::LogUnsound, owner, job.word_at, detail);
                 None
             }
         }
@@ -191,12 +221,16 @@ impl Logs {
         &mut self,
         job: Job,
         kind: LogExtentKind,
+        at: u64,
         bytes: &[u8],
         nodes: &Nodes,
         visited: &mut HashSet<u64>,
     ) -> Option<Job> {
         let Job {
-            directory, slot, ..
+            directory,
+            slot,
+            word_at,
+            ..
         } = job;
         let owner = nodes.list[directory as usize].slot;
         let place = Place::Inode(owner);
@@ -209,22 +243,22 @@ impl Logs {
             };
             if head.owner != owner && head.is_sound(slot, head.owner, other) {
                 let detail = format_args!("the extent at slot {slot} is inode {}'s", head.owner);
-                self.issue(directory, Class::LogShared, place, detail);
+                self.issue(directory, Class::LogShared, place, word_at, detail);
             } else {
                 let detail = format_args!("the head at slot {slot} does not fit its checksum");
-                self.issue(directory, Class::LogUnsound, place, detail);
+                self.issue(directory, Class::LogUnsound, place, word_at, detail);
             }
             return None;
         }
         if head.kind() != kind {
             let detail = format_args!("slot {slot} holds an extent of the other size");
-            self.issue(directory, Class::LogChunk, place, detail);
+            self.issue(directory, Class::LogChunk, place, word_at, detail);
             return None;
         }
         // A sound head names its owner, so an extent seen before was seen in this very log.
         if !visited.insert(slot) {
             let detail = format_args!("it comes back to the extent at slot {slot}");
-            self.issue(directory, Class::LogLoop, place, detail);
+            self.issue(directory, Class::LogLoop, place, word_at, detail);
             return None;
         }
         if head.base_cookie < job.base || head.base_cookie > COOKIE_MAX - kind.words() {
@@ -232,37 +266,48 @@ impl Logs {
                 "the extent at slot {slot} begins with cookie {} after {}",
                 head.base_cookie, job.base
             );
-            self.issue(directory, Class::Cookies, place, detail);
+            self.issue(directory, Class::Cookies, place, word_at, detail);
         }
         self.extents.push(Extent {
             directory,
             slot,
             slots: kind.slots(),
         });
-        let sequence = self.read_words(&job, &head, &bytes[kind.words_at() as usize..], place);
+        let words = &bytes[kind.words_at() as usize..];
+        let sequence = self.read_words(&job, &head, at + kind.words_at(), words, place);
         (head.next != 0).then_some(Job {
             directory,
             slot: head.next,
+            word_at: at + LogExtentHead::NEXT,
             sequence,
             base: head.base_cookie,
         })
     }
 
-    fn read_words(&mut self, job: &Job, head: &LogExtentHead, bytes: &[u8], place: Place) -> u32 {
+    fn read_words(
+        &mut self,
+        job: &Job,
+        head: &LogExtentHead,
+        words_at: u64,
+        bytes: &[u8],
+        place: Place,
+    ) -> u32 {
         let exact = !head.is_compacted();
         let mut sequence = job.sequence;
         for (i, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
             let word = LogWord(u64::from_le_bytes(*word));
+            let at = words_at + 8 * i as u64;
             if word.0 == 0 {
                 continue;
             }
             if !word.is_sound() {
                 let detail = format_args!("word {i} of the extent at slot {}", job.slot);
-                self.issue(job.directory, Class::Reserved, place, detail);
+                self.issue(job.directory, Class::Reserved, place, at, detail);
                 continue;
             }
             let offset = if exact { i as u64 } else { 0 };
             self.words.push(Word {
+                at,
                 entry: word.entry(),
                 directory: job.directory,
                 sequence,
@@ -300,12 +345,13 @@ impl Logs {
                             name.cookie, word.cookie
                         );
                         let place = Place::Slot(word.entry);
-                        self.issue(word.directory, Class::Cookies, place, detail);
+                        self.issue(word.directory, Class::Cookies, place, word.at, detail);
                     }
                     self.names.push(name);
                 }
                 Err((class, detail)) => {
-                    self.issue(word.directory, class, Place::Slot(word.entry), detail);
+                    let place = Place::Slot(word.entry);
+                    self.issue(word.directory, class, place, word.at, detail);
                 }
             }
         }
@@ -374,6 +420,7 @@ fn read_entry(
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     Ok(Name {
+        word_at: word.at,
         slot: word.entry,
         slots: slots as u8,
         kind,
@@ -399,7 +446,8 @@ pub(crate) fn link(logs: &mut Logs, nodes: &mut Nodes) {
         }
         directory.children += 1;
         if let Err((class, detail)) = link_one(name, nodes) {
-            logs.issue(name.directory, class, Place::Slot(name.slot), detail);
+            let place = Place::Slot(name.slot);
+            logs.issue(name.directory, class, place, name.word_at, detail);
         }
     }
     logs.names = names;

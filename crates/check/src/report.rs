@@ -138,6 +138,28 @@ classes! {
     SavedAids = "wrong saved aids",
 }
 
+impl Class {
+    /// Whether a crash may leave such a thing, which the next opening mends: only where the pool was
+    /// not closed in order.
+    pub fn may_be_residue(self) -> bool {
+        matches!(
+            self,
+            Self::SuperblockCopy
+                | Self::JournalPending
+                | Self::InodeChecksum
+                | Self::InodeKind
+                | Self::InodeState
+                | Self::Unnamed
+                | Self::Orphan
+                | Self::LinkCount
+                | Self::DirectoryTimes
+                | Self::MapNobody
+                | Self::MapPastEnd
+                | Self::Limbo
+        )
+    }
+}
+
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
@@ -409,6 +431,7 @@ impl Sink {
     }
 
     fn add(&mut self, class: Class, severity: Severity, place: Place, detail: &dyn fmt::Display) {
+        debug_assert!(severity == Severity::Damage || class.may_be_residue());
         match severity {
             Severity::Damage => self.damage += 1,
             Severity::Residue => self.residue += 1,

@@ -8,11 +8,26 @@ use crate::inodes::{Node, Nodes};
 use crate::logs::Logs;
 use crate::report::{Class, Place, Sink};
 
+/// What holds metadata slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A log extent: its number in [`Logs::extents`].
+    Extent(usize),
+    /// An entry: its number in [`Logs::names`].
+    Name(usize),
+    /// The text of a symlink: its number in [`Nodes::list`].
+    Text(usize),
+}
+
 /// One bit for each metadata slot in use.
 pub(crate) struct Slots {
     bits: Vec<u64>,
     /// Slots in use.
     pub(crate) used: u64,
+    /// Who holds slots that somebody else holds already.
+    pub(crate) shared: Vec<Holder>,
+    /// Symlinks (by number) whose text cannot be read, and why.
+    pub(crate) unsound_texts: Vec<(usize, &'static str)>,
 }
 
 impl Slots {
@@ -23,11 +38,12 @@ impl Slots {
         chunks: &Chunks,
         nodes: &Nodes,
         logs: &Logs,
-        sink: &mut Sink,
     ) -> Self {
         let mut slots = Self {
             bits: vec![0; geometry.meta_slots().div_ceil(64) as usize],
             used: 0,
+            shared: Vec::new(),
+            unsound_texts: Vec::new(),
         };
         for node in &nodes.list {
             slots.take(node.slot, 1);
@@ -36,54 +52,77 @@ impl Slots {
             slots.take(broken.slot, 1);
         }
         let kept = |directory: u32| nodes.list[directory as usize].kept;
-        for extent in logs.extents.iter().filter(|extent| kept(extent.directory)) {
-            if !slots.take(extent.slot, extent.slots) {
-                let owner = nodes.list[extent.directory as usize].slot;
-                let detail = format_args!("the log extent of inode {owner}, and another");
-                sink.damage(Class::SlotShared, Place::Slot(extent.slot), detail);
+        for (number, extent) in logs.extents.iter().enumerate() {
+            if kept(extent.directory) {
+                slots.hold(Holder::Extent(number), extent.slot, extent.slots);
             }
         }
-        for name in logs.names.iter().filter(|name| kept(name.directory)) {
-            if !slots.take(name.slot, u64::from(name.slots)) {
-                let owner = nodes.list[name.directory as usize].slot;
-                let detail = format_args!("an entry of inode {owner}, and another");
-                sink.damage(Class::SlotShared, Place::Slot(name.slot), detail);
+        for (number, name) in logs.names.iter().enumerate() {
+            if kept(name.directory) {
+                slots.hold(Holder::Name(number), name.slot, u64::from(name.slots));
             }
         }
-        slots.claim_texts(view, geometry, chunks, nodes, sink);
+        slots.claim_texts(view, geometry, chunks, nodes);
         slots
     }
 
-    fn claim_texts(
-        &mut self,
-        view: &View,
-        geometry: &Geometry,
-        chunks: &Chunks,
-        nodes: &Nodes,
-        sink: &mut Sink,
-    ) {
+    fn claim_texts(&mut self, view: &View, geometry: &Geometry, chunks: &Chunks, nodes: &Nodes) {
         let mut links: Vec<_> = nodes
             .list
             .iter()
-            .filter(|node| node.kept && node.kind == FileKind::Symlink)
+            .enumerate()
+            .filter(|(_, node)| node.kept && node.kind == FileKind::Symlink)
             .collect();
-        links.sort_unstable_by_key(|node| node.root);
+        links.sort_unstable_by_key(|(_, node)| node.root);
         let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
-        for node in links {
-            let place = Place::Inode(node.slot);
+        for (number, node) in links {
             match read_text(&mut window, geometry, chunks, node) {
-                Err(why) => {
-                    let detail = format_args!("the text at slot {} {why}", node.root);
-                    sink.damage(Class::TextUnsound, place, detail);
-                }
-                Ok(text) => {
-                    if !self.take(node.root, text_home(text.len()).1) {
-                        let detail =
-                            format_args!("the text of inode {}, and something else", node.slot);
-                        sink.damage(Class::SlotShared, Place::Slot(node.root), detail);
-                    }
-                }
+                Err(why) => self.unsound_texts.push((number, why)),
+                Ok(text) => self.hold(Holder::Text(number), node.root, text_home(text.len()).1),
             }
+        }
+    }
+
+    /// Tells of slots held twice, and of texts that cannot be read.
+    pub(crate) fn judge(&self, nodes: &Nodes, logs: &Logs, sink: &mut Sink) {
+        let owner = |directory: u32| nodes.list[directory as usize].slot;
+        for holder in &self.shared {
+            let (slot, detail) = match *holder {
+                Holder::Extent(number) => {
+                    let extent = &logs.extents[number];
+                    let owner = owner(extent.directory);
+                    let detail = format!("the log extent of inode {owner}, and another");
+                    (extent.slot, detail)
+                }
+                Holder::Name(number) => {
+                    let name = &logs.names[number];
+                    let owner = owner(name.directory);
+                    (name.slot, format!("an entry of inode {owner}, and another"))
+                }
+                Holder::Text(number) => {
+                    let node = &nodes.list[number];
+                    let detail = format!("the text of inode {}, and something else", node.slot);
+                    (node.root, detail)
+                }
+            };
+            sink.damage(Class::SlotShared, Place::Slot(slot), detail);
+        }
+        for &(number, why) in &self.unsound_texts {
+            let node = &nodes.list[number];
+            let detail = format_args!("the text at slot {} {why}", node.root);
+            sink.damage(Class::TextUnsound, Place::Inode(node.slot), detail);
+        }
+    }
+
+    /// Whether somebody holds `slot`.
+    pub(crate) fn is_used(&self, slot: u64) -> bool {
+        let word = self.bits.get((slot / 64) as usize);
+        word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    fn hold(&mut self, holder: Holder, slot: u64, count: u64) {
+        if !self.take(slot, count) {
+            self.shared.push(holder);
         }
     }
 

@@ -30,11 +30,7 @@ pub(crate) fn judge(
         if !nodes.list[issue.directory as usize].kept {
             continue;
         }
-        if issue.residue {
-            sink.residue(issue.class, issue.place, &issue.detail);
-        } else {
-            sink.damage(issue.class, issue.place, &issue.detail);
-        }
+        sink.damage(issue.class, issue.place, &issue.detail);
     }
     judge_cookies(nodes, logs, sink);
     judge_names(view, geometry, nodes, logs, sink);
@@ -62,7 +58,7 @@ fn judge_root(nodes: &Nodes, sink: &mut Sink) -> Option<u32> {
 }
 
 /// The node that a valid, fitting entry names.
-fn target(nodes: &Nodes, name: &Name) -> Option<u32> {
+pub(crate) fn target(nodes: &Nodes, name: &Name) -> Option<u32> {
     let Found::Node(number) = nodes.find(name.ino) else {
         return None;
     };
@@ -73,7 +69,7 @@ fn target(nodes: &Nodes, name: &Name) -> Option<u32> {
 }
 
 /// Marks the directories that the root reaches.
-fn reach(nodes: &mut Nodes, logs: &Logs, root: Option<u32>) {
+pub(crate) fn reach(nodes: &mut Nodes, logs: &Logs, root: Option<u32>) {
     let Some(root) = root else {
         return;
     };
@@ -198,50 +194,58 @@ fn judge_cookies(nodes: &Nodes, logs: &mut Logs, sink: &mut Sink) {
 
 /// No directory has two valid entries of one name.
 fn judge_names(view: &View, geometry: &Geometry, nodes: &Nodes, logs: &Logs, sink: &mut Sink) {
-    let mut hashes: Vec<(u32, u64, u64)> = logs
+    for (first, second) in duplicates(view, geometry, nodes, logs) {
+        let (first, second) = (&logs.names[first], &logs.names[second]);
+        sink.damage(
+            Class::DuplicateName,
+            Place::Inode(nodes.list[first.directory as usize].slot),
+            format_args!(
+                "{:?} at slots {} and {}",
+                name_at(view, geometry, first.slot)
+                    .escape_ascii()
+                    .to_string(),
+                first.slot,
+                second.slot
+            ),
+        );
+    }
+}
+
+/// Pairs of valid entries (by number) of one name in one directory.
+pub(crate) fn duplicates(
+    view: &View,
+    geometry: &Geometry,
+    nodes: &Nodes,
+    logs: &Logs,
+) -> Vec<(usize, usize)> {
+    let mut hashes: Vec<(u32, u64, u64, usize)> = logs
         .names
         .iter()
-        .filter(|name| name.alive && nodes.list[name.directory as usize].kept)
-        .map(|name| (name.directory, name.hash, name.slot))
+        .enumerate()
+        .filter(|(_, name)| name.alive && nodes.list[name.directory as usize].kept)
+        .map(|(number, name)| (name.directory, name.hash, name.slot, number))
         .collect();
     hashes.sort_unstable();
     // One entry named twice by a log is told as a slot owned twice.
-    hashes.dedup();
-    let mut rest = hashes.as_slice();
-    while let Some(&(directory, hash, _)) = rest.first() {
-        let same = rest
-            .iter()
-            .take_while(|next| (next.0, next.1) == (directory, hash))
-            .count();
-        let (group, after) = rest.split_at(same);
-        rest = after;
+    hashes.dedup_by_key(|entry| (entry.0, entry.1, entry.2));
+    let mut found = Vec::new();
+    for group in hashes.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
         if group.len() < 2 {
             continue;
         }
         let mut texts: Vec<_> = group
             .iter()
-            .map(|&(_, _, slot)| (name_at(view, geometry, slot), slot))
+            .map(|&(_, _, slot, number)| (name_at(view, geometry, slot), slot, number))
             .collect();
         texts.sort();
-        for pair in texts.windows(2) {
-            if pair[0].0 == pair[1].0 {
-                sink.damage(
-                    Class::DuplicateName,
-                    Place::Inode(nodes.list[directory as usize].slot),
-                    format_args!(
-                        "{:?} at slots {} and {}",
-                        pair[0].0.escape_ascii().to_string(),
-                        pair[0].1,
-                        pair[1].1
-                    ),
-                );
-            }
-        }
+        let pairs = texts.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        found.extend(pairs.map(|pair| (pair[0].2, pair[1].2)));
     }
+    found
 }
 
 /// The name of the entry at `slot`, which was found sound.
-fn name_at(view: &View, geometry: &Geometry, slot: u64) -> Vec<u8> {
+pub(crate) fn name_at(view: &View, geometry: &Geometry, slot: u64) -> Vec<u8> {
     let at = geometry.slot_at(slot);
     let head: [u8; Entry::NAME as usize] = view.bytes(at);
     let len = EntryHead::read_from_bytes(&head).map_or(0, |head| head.name_len);

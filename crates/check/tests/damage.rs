@@ -654,3 +654,26 @@ fn saved_aids() {
     let report = check(&sound.image.bytes, Options::default());
     assert!(report.is_sound(), "{report}");
 }
+
+/// `docs/CRASH.md` lists every class, in the checker's words and order, and which a crash may leave.
+#[test]
+fn the_document_lists_every_class() {
+    let document = include_str!("../../../docs/CRASH.md");
+    let (_, table) = document.split_once("<!-- classes -->").unwrap();
+    let rows: Vec<(&str, bool)> = table
+        .lines()
+        .skip(3)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<&str> = line.split(" | ").collect();
+            assert_eq!(cells.len(), 3, "{line}");
+            assert!(matches!(cells[1], "damage" | "residue"), "{line}");
+            (cells[0].trim_start_matches("| "), cells[1] == "residue")
+        })
+        .collect();
+    let classes = Class::ALL.iter();
+    let classes: Vec<_> = classes
+        .map(|class| (class.text(), class.may_be_residue()))
+        .collect();
+    assert_eq!(rows, classes);
+}

@@ -13,7 +13,7 @@ Exit status:
   1  something failed; the message says what
   2  wrong usage
   3  the pool or the mount is in use
-  `check` has the exit status of fsck(8), see `vellum check --help`.
+  `check` and `repair` have the exit status of fsck(8), see `vellum check --help`.
 
 Environment:
   VELLUM_LOG  what is logged to standard error: error, warn (default), info, debug, trace";
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Info(Info),
     /// Check a pool, without changing it
     Check(Check),
+    /// Mend a damaged pool
+    Repair(Repair),
     /// List a directory in a pool
     Ls(Ls),
     /// Show the attributes of a file in a pool
@@ -267,6 +269,58 @@ pub(crate) struct Check {
     /// Show no progress and no summary, only findings
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is wrong is what `vellum check` finds. The repair is planned in memory until the checker finds
+nothing any more, and only then written. Nothing that can be read is given up: files that lost
+their names go to /lost+found as #INODE, unless their names are found again. A pool that was not
+closed in order and is sound needs no repair: the next opening recovers it.
+
+What the repair overwrites is saved first, by default in POOL.undo-DATE; a device needs --undo FILE
+or --no-undo. `--restore FILE` puts it back, as long as the pool was not used in between. A repair
+that was interrupted is finished by another.
+
+Exit status, as fsck(8):
+  0   nothing was wrong
+  1   all damage is mended
+  4   damage is left
+  8   the repair could not be carried out; the pool is in use, or cannot be read
+  16  wrong usage
+Sums are possible; with --dry-run it is what it would be.
+
+Examples:
+  vellum repair pool.img
+  vellum repair --dry-run pool.img
+  vellum repair --yes --undo /backup/pool.undo /dev/pmem0
+  vellum repair pool.img --restore pool.img.undo-20260501T123456Z")]
+pub(crate) struct Repair {
+    /// The pool
+    pub(crate) pool: PathBuf,
+    /// Mend everything, without asking
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Say what would be done, and change nothing
+    #[arg(long, short = 'n', conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+    /// Save what is overwritten in this file [default: POOL.undo-DATE]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) undo: Option<PathBuf>,
+    /// Save nothing
+    #[arg(long, conflicts_with = "undo")]
+    pub(crate) no_undo: bool,
+    /// Put back what an earlier repair overwrote
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "dry_run", "undo", "no_undo"])]
+    pub(crate) restore: Option<PathBuf>,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress, only what is done
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
 }
 
 #[derive(Debug, Args)]

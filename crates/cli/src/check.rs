@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,17 +18,9 @@ use crate::place;
 /// Checks a pool; the exit status is that of fsck(8).
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     let operational = |failure: Failure| failure.with_status(status::CHECK_OPERATION);
-    let image = open(args).map_err(operational)?;
-    let bar = progress(args);
-    let tell = |stage, done, of| {
-        bar.set_message(match stage {
-            Stage::Inodes => "inodes",
-            Stage::Directories => "directories",
-            Stage::Blocks => "blocks",
-        });
-        bar.set_length(of);
-        bar.set_position(done);
-    };
+    let image = open(&args.pool).map_err(operational)?;
+    let bar = progress(args.quiet || args.json);
+    let tell = |stage, done, of| show(&bar, stage, done, of);
     let options = Options {
         strict_clean: args.strict,
         progress: Some(&tell),
@@ -51,8 +44,7 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
 }
 
 /// Opens the pool, locked against writers for as long as it is open.
-fn open(args: &Check) -> Outcome<File> {
-    let pool = &args.pool;
+pub(crate) fn open(pool: &Path) -> Outcome<File> {
     let image = File::open(pool).map_err(|e| Failure::io(pool.display(), &e))?;
     let is_dir = image.metadata().is_ok_and(|found| found.is_dir());
     if is_dir {
@@ -69,7 +61,7 @@ fn open(args: &Check) -> Outcome<File> {
 }
 
 /// The process that has the pool open, as the engine finds it out.
-fn owner(pool: &std::path::Path) -> Option<u32> {
+fn owner(pool: &Path) -> Option<u32> {
     let options = vellum::PoolOptions {
         read_only: true,
         ..vellum::PoolOptions::default()
@@ -80,8 +72,9 @@ fn owner(pool: &std::path::Path) -> Option<u32> {
     }
 }
 
-fn progress(args: &Check) -> ProgressBar {
-    if args.quiet || args.json || !std::io::stderr().is_terminal() {
+/// A bar on standard error, if that is a terminal.
+pub(crate) fn progress(hidden: bool) -> ProgressBar {
+    if hidden || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(0);
@@ -90,4 +83,15 @@ fn progress(args: &Check) -> ProgressBar {
     }
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+/// Shows how far a check is.
+pub(crate) fn show(bar: &ProgressBar, stage: Stage, done: u64, of: u64) {
+    bar.set_message(match stage {
+        Stage::Inodes => "inodes",
+        Stage::Directories => "directories",
+        Stage::Blocks => "blocks",
+    });
+    bar.set_length(of);
+    bar.set_position(done);
 }

@@ -6,7 +6,7 @@ use std::io;
 /// The outcome of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Exit statuses. `check` has those of fsck(8) instead.
+/// Exit statuses. `check` and `repair` have those of fsck(8) instead.
 pub(crate) mod status {
     /// Something failed.
     pub(crate) const FAILED: u8 = 1;
@@ -14,9 +14,9 @@ pub(crate) mod status {
     pub(crate) const USAGE: u8 = 2;
     /// The pool or the mount is in use.
     pub(crate) const BUSY: u8 = 3;
-    /// `check`: it could not be carried out.
+    /// `check` and `repair`: it could not be carried out.
     pub(crate) const CHECK_OPERATION: u8 = 8;
-    /// `check`: used wrongly.
+    /// `check` and `repair`: used wrongly.
     pub(crate) const CHECK_USAGE: u8 = 16;
 }
 

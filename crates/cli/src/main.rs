@@ -15,6 +15,7 @@ mod manual;
 mod mkfs;
 mod mount;
 mod place;
+mod repair;
 mod transfer;
 mod umount;
 mod units;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version are no misuse; `check` has its own status for it.
+/// Help and version are no misuse; `check` and `repair` have their own status for it.
 fn misused(error: &clap::Error) -> ExitCode {
     // Nowhere to say that standard error is closed.
     let _ = error.print();
@@ -50,7 +51,7 @@ fn misused(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         _ if std::env::args_os()
             .nth(1)
-            .is_some_and(|command| command == "check") =>
+            .is_some_and(|command| command == "check" || command == "repair") =>
         {
             ExitCode::from(status::CHECK_USAGE)
         }
@@ -72,6 +73,7 @@ fn start_logging() {
 fn run(command: Command) -> Outcome<ExitCode> {
     match command {
         Command::Check(args) => return check::run(&args),
+        Command::Repair(args) => return repair::run(&args),
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),

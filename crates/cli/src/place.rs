@@ -121,7 +121,7 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
     match error {
         vellum::Error::Media(MediaError::Busy { owner_pid, .. }) => busy(pool, *owner_pid),
         vellum::Error::Superblock(why) => Failure::new(format!("{place}: {why}")).advise(format!(
-            "`vellum mkfs {place} --size 4G` makes a pool; see `vellum check {place}`"
+            "`vellum mkfs {place} --size 4G` makes a pool; a damaged one is mended by `vellum repair {place}`"
         )),
         vellum::Error::Media(MediaError::Io { source, action, .. }) => {
             let failure = Failure::new(format!("cannot {action} {place}: {}", plain(source)));

@@ -284,3 +284,68 @@ fn a_reader_that_leaves_is_no_failure() {
     drop(child.stdout.take());
     assert!(child.wait().expect("it ends").success());
 }
+
+/// Changes a byte of the pool.
+fn damage(bench: &Bench, at: usize) {
+    let mut bytes = std::fs::read(bench.join("p.img")).expect("a pool");
+    bytes[at] ^= 0x55;
+    std::fs::write(bench.join("p.img"), bytes).expect("written");
+}
+
+#[test]
+fn repair_mends_and_puts_back() {
+    let bench = Bench::with_pool("4M");
+    bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
+    bench.run(&["repair", "p.img"]).ok();
+    damage(&bench, 100);
+    // The state word, which is in the third block.
+    damage(&bench, 8192);
+    let damaged = std::fs::read(bench.join("p.img")).expect("a pool");
+    assert_eq!(bench.run(&["check", "p.img"]).code, 4);
+    bench
+        .run(&["put", "/dev/null", "p.img:/b"])
+        .failed(1, &["vellum repair"]);
+    bench
+        .run(&["repair", "p.img"])
+        .failed(16, &["--yes", "--dry-run"]);
+    let would = bench.run(&["repair", "--dry-run", "p.img"]);
+    assert_eq!(would.code, 1, "{}", would.err);
+    assert!(would.out.contains("unsound state word"), "{}", would.out);
+    assert_eq!(std::fs::read(bench.join("p.img")).expect("a pool"), damaged);
+    let did = bench.run(&["repair", "--yes", "--json", "--undo", "undo", "p.img"]);
+    assert_eq!(did.code, 1, "{}", did.err);
+    let answer = json(&did.out);
+    assert_eq!(answer["changed"], true);
+    assert_eq!(answer["undo"], "undo");
+    assert_eq!(answer["actions"].as_array().map(Vec::len), Some(2));
+    assert_eq!(answer["after"]["damage"], 0);
+    bench.run(&["check", "--strict", "p.img"]).ok();
+    bench.run(&["repair", "p.img", "--restore", "undo"]).ok();
+    assert_eq!(std::fs::read(bench.join("p.img")).expect("a pool"), damaged);
+    let did = bench.run(&["repair", "-y", "p.img"]);
+    assert_eq!(did.code, 1);
+    assert!(did.out.contains("p.img.undo-2"), "{}", did.out);
+    assert_eq!(bench.run(&["cat", "p.img:/a"]).ok().out, "a");
+    bench
+        .run(&["repair", "p.img", "--restore", "undo"])
+        .failed(8, &["changed"]);
+}
+
+#[test]
+fn repair_refuses_what_is_in_use_and_what_is_no_pool() {
+    let bench = Bench::with_pool("4M");
+    let pool = std::fs::File::open(bench.join("p.img")).expect("a pool");
+    rustix::fs::flock(&pool, rustix::fs::FlockOperation::LockExclusive).expect("a lock");
+    bench
+        .run(&["repair", "-y", "p.img"])
+        .failed(8, &["in use", "EBUSY"]);
+    bench.run(&["repair", "-n", "p.img"]).failed(8, &["in use"]);
+    std::fs::write(bench.join("text"), vec![1; 1 << 20]).expect("written");
+    bench
+        .run(&["repair", "-y", "text"])
+        .failed(12, &["cannot be repaired"]);
+    bench.run(&["repair", "-y", "none"]).failed(8, &["none"]);
+    bench
+        .run(&["repair", "-y", "-n", "p.img"])
+        .failed(16, &["cannot be used with"]);
+}

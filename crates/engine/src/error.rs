@@ -76,7 +76,7 @@ pub enum Error {
     #[error("out of shared memory for {0}")]
     OutOfMemory(&'static str),
     /// The pool's bytes contradict each other.
-    #[error("damaged: {what} at {place}; run `vellum check`")]
+    #[error("damaged: {what} at {place}; run `vellum check`, then `vellum repair`")]
     Damaged {
         /// What is wrong.
         what: &'static str,
@@ -85,7 +85,7 @@ pub enum Error {
     },
     /// The pool was not closed in order, under another boot, and is damaged.
     #[error(
-        "{path}: the pool was not closed in order and is damaged ({first}); it can be read with `vellum mount -o ro` or examined with `vellum check`"
+        "{path}: the pool was not closed in order and is damaged ({first}); it can be read with `vellum mount -o ro`, examined with `vellum check` and mended with `vellum repair`"
     )]
     Refused {
         /// The pool.

@@ -11,7 +11,8 @@ pub enum PoolPhase {
     Dirty,
 }
 
-/// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty), epoch (8..32), check (32..64).
+/// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty, 3 and 4 under repair), epoch
+/// (8..32), check (32..64).
 /// The epoch grows by one at every opening for writing and tags `nv_pointer`s. The check is in the
 /// same word because the word commits by one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +25,36 @@ impl StateWord {
             PoolPhase::Clean => 1,
             PoolPhase::Dirty => 2,
         };
+        Self::pack(phase, epoch)
+    }
+
+    /// The word of a pool that a repair began to change and did not finish: 3 if it had been closed
+    /// in order, 4 otherwise. Whoever is no repair takes it for unsound.
+    pub fn repairing(was_clean: bool, epoch: u32) -> Self {
+        Self::pack(if was_clean { 3 } else { 4 }, epoch)
+    }
+
+    fn pack(phase: u64, epoch: u32) -> Self {
         let low = phase | u64::from(epoch & 0xFF_FFFF) << 8;
         Self(low | u64::from(checksum_words(&[low])) << 32)
     }
 
+    /// Whether the pool had been closed in order, and its epoch, if a repair was not finished.
+    pub fn repair(self) -> Option<(bool, u32)> {
+        let epoch = self.epoch();
+        [true, false]
+            .into_iter()
+            .find(|&was_clean| Self::repairing(was_clean, epoch) == self)
+            .map(|was_clean| (was_clean, epoch))
+    }
+
+    fn epoch(self) -> u32 {
+        (self.0 >> 8) as u32 & 0xFF_FFFF
+    }
+
     /// Phase and epoch, if the word is sound.
     pub fn get(self) -> Option<(PoolPhase, u32)> {
-        let epoch = (self.0 >> 8) as u32 & 0xFF_FFFF;
+        let epoch = self.epoch();
         let phase = match self.0 & 0xFF {
             1 => PoolPhase::Clean,
             2 => PoolPhase::Dirty,
@@ -61,4 +85,20 @@ impl PoolState {
     pub const BLOCKS: u64 = 80;
     /// CRC-32C of the two words before and the live map's check.
     pub const SAVED_CHECK: u64 = 88;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_under_repair_is_in_no_phase() {
+        for was_clean in [true, false] {
+            let word = StateWord::repairing(was_clean, 9);
+            assert_eq!((word.get(), word.repair()), (None, Some((was_clean, 9))));
+            assert_eq!(StateWord(word.0 ^ 1 << 33).repair(), None);
+        }
+        let closed = StateWord::new(PoolPhase::Clean, 9);
+        assert_eq!(closed.repair(), None);
+    }
 }

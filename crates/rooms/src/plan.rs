@@ -32,6 +32,10 @@ const ROOMS: &[Room] = &[
         may_use: &["vellum-layout", "vellum-media"],
     },
     Room {
+        package: "vellum-repair",
+        may_use: &["vellum-check", "vellum-layout", "vellum-media"],
+    },
+    Room {
         package: "vellum-crash",
         may_use: &[
             "vellum",
@@ -71,6 +75,7 @@ const ROOMS: &[Room] = &[
             "vellum",
             "vellum-fuse",
             "vellum-check",
+            "vellum-repair",
             "vellum-crash",
             "vellum-bench",
         ],
@@ -86,7 +91,12 @@ const ROOMS: &[Room] = &[
 ];
 
 /// What every crate's tests may use besides, and itself under other features.
-const TESTS_MAY_USE: &[&str] = &["vellum-model", "vellum-check", "vellum-crash"];
+const TESTS_MAY_USE: &[&str] = &[
+    "vellum-model",
+    "vellum-check",
+    "vellum-repair",
+    "vellum-crash",
+];
 
 const RULE: &str = "rooms";
 

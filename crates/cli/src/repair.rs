@@ -1,0 +1,287 @@
+//! `vellum repair`.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use vellum::media::{MappedPool, OpenMode};
+use vellum_check::{Class, Image, MemoryImage, Report, Severity};
+use vellum_repair::undo::{self, Undo};
+use vellum_repair::{Action, Options, Plan, apply, plan};
+
+use crate::args::Repair;
+use crate::check;
+use crate::failure::{Failure, Outcome, status};
+use crate::place;
+use crate::units;
+
+/// What `--json` writes.
+#[derive(Serialize)]
+struct Answer<'a> {
+    pool: String,
+    exit_code: i32,
+    /// Whether the pool was changed.
+    changed: bool,
+    refused: Option<&'a str>,
+    actions: &'a [Action],
+    undo: Option<String>,
+    before: &'a Report,
+    after: &'a Report,
+}
+
+/// Repairs a pool; the exit status is that of fsck(8).
+pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
+    let done = match &args.restore {
+        Some(file) => restore(args, file),
+        None if args.dry_run => check::open(&args.pool)
+            .and_then(|image| finish(args, &planned(args, &image, &BTreeSet::new()), None)),
+        None => repair(args),
+    };
+    done.map_err(|failure| match failure.status {
+        status::CHECK_USAGE => failure,
+        _ => failure.with_status(status::CHECK_OPERATION),
+    })
+}
+
+fn open(args: &Repair) -> Outcome<MappedPool> {
+    let mode = OpenMode {
+        read_only: false,
+        media: args.opening.media.into(),
+        populate: false,
+    };
+    MappedPool::open(&args.pool, mode).map_err(|error| place::refused(&args.pool, &error.into()))
+}
+
+fn planned(args: &Repair, image: &dyn Image, declined: &BTreeSet<Class>) -> Plan {
+    let bar = check::progress(args.quiet || args.json);
+    let tell = |stage, done, of| check::show(&bar, stage, done, of);
+    let made = plan(
+        image,
+        Options {
+            declined: Some(declined),
+            now_ns: now_ns(),
+            progress: Some(&tell),
+        },
+    );
+    bar.finish_and_clear();
+    made
+}
+
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(0))
+}
+
+fn repair(args: &Repair) -> Outcome<ExitCode> {
+    let pool = open(args)?;
+    let image = MemoryImage(&pool);
+    let mut made = planned(args, &image, &BTreeSet::new());
+    if made.is_empty() {
+        return finish(args, &made, None);
+    }
+    if !args.yes {
+        let declined = ask(args, &made)?;
+        if !declined.is_empty() {
+            made = planned(args, &image, &declined);
+        }
+    }
+    if made.is_empty() {
+        return finish(args, &made, None);
+    }
+    let saved = save(args, &made, &image)?;
+    apply(&pool, &made).map_err(|error| {
+        let failure = Failure::new(format!("{}: {error}", args.pool.display()));
+        match &saved {
+            Some(file) => failure.advise(format!(
+                "what was there before can be put back with `vellum repair {} --restore {}`",
+                args.pool.display(),
+                file.display()
+            )),
+            None => failure,
+        }
+    })?;
+    finish(args, &made, saved.as_deref())
+}
+
+/// Asks about each class of damage; gives those that are left alone.
+fn ask(args: &Repair, made: &Plan) -> Outcome<BTreeSet<Class>> {
+    if args.json || !std::io::stdin().is_terminal() {
+        return Err(usage("there is nobody to ask what to mend")
+            .advise("say --yes to mend everything, or --dry-run to see what would be done"));
+    }
+    let mut declined = BTreeSet::new();
+    let mut lines = std::io::stdin().lock().lines();
+    for (class, count) in made.classes() {
+        // What recovery would do too needs no leave, nor what follows from what was agreed to.
+        let damage = |found: &vellum_check::Finding| found.severity == Severity::Damage;
+        if !made.before.of(class).any(damage) {
+            continue;
+        }
+        for action in made
+            .actions
+            .iter()
+            .filter(|action| action.class == class)
+            .take(5)
+        {
+            println!("{action}");
+        }
+        if count > 5 {
+            println!("and {} more of this class", count - 5);
+        }
+        match answer(&mut lines, class)? {
+            Answered::Yes => {}
+            Answered::No => {
+                declined.insert(class);
+            }
+            Answered::All => break,
+        }
+    }
+    Ok(declined)
+}
+
+enum Answered {
+    Yes,
+    No,
+    All,
+}
+
+fn answer(
+    lines: &mut impl Iterator<Item = std::io::Result<String>>,
+    class: Class,
+) -> Outcome<Answered> {
+    loop {
+        print!("Mend this ({class})? [y]es, [n]o, [a]ll: ");
+        // Nowhere to say that the terminal is gone; the next read says it.
+        let _ = std::io::stdout().flush();
+        let line = lines.next().and_then(Result::ok);
+        match line.as_deref().map(str::trim) {
+            Some("y" | "yes") => return Ok(Answered::Yes),
+            Some("n" | "no") => return Ok(Answered::No),
+            Some("a" | "all") => return Ok(Answered::All),
+            Some(_) => {}
+            None => return Err(usage("no answer; nothing was changed")),
+        }
+    }
+}
+
+fn usage(message: &str) -> Failure {
+    Failure::new(message).with_status(status::CHECK_USAGE)
+}
+
+/// Saves what the plan overwrites; gives where.
+fn save(args: &Repair, made: &Plan, image: &dyn Image) -> Outcome<Option<PathBuf>> {
+    if args.no_undo {
+        return Ok(None);
+    }
+    let file = match &args.undo {
+        Some(file) => file.clone(),
+        None => beside(&args.pool)?,
+    };
+    undo::write(&file, made, image).map_err(|error| {
+        Failure::io(file.display(), &error)
+            .advise("nothing was changed; give another file with --undo, or say --no-undo")
+    })?;
+    Ok(Some(file))
+}
+
+/// `POOL.undo-DATE`.
+fn beside(pool: &Path) -> Outcome<PathBuf> {
+    if !std::fs::metadata(pool).is_ok_and(|found| found.is_file()) {
+        return Err(
+            usage("what is overwritten on a device must be saved elsewhere")
+                .advise("give a file with --undo, or say --no-undo"),
+        );
+    }
+    let date: String = units::time(now_ns())
+        .chars()
+        .filter(|c| !matches!(c, '-' | ':'))
+        .map(|c| if c == ' ' { 'T' } else { c })
+        .collect();
+    let mut name = pool.as_os_str().to_owned();
+    name.push(format!(".undo-{date}Z"));
+    Ok(name.into())
+}
+
+/// Says what was done, or would be.
+fn finish(args: &Repair, made: &Plan, saved: Option<&Path>) -> Outcome<ExitCode> {
+    let code = made.exit_code();
+    let changed = !args.dry_run && !made.is_empty();
+    if args.json {
+        let answer = Answer {
+            pool: args.pool.display().to_string(),
+            exit_code: code,
+            changed,
+            refused: made.refused.as_deref(),
+            actions: &made.actions,
+            undo: saved.map(|file| file.display().to_string()),
+            before: &made.before,
+            after: &made.after,
+        };
+        let text = serde_json::to_string_pretty(&answer);
+        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+    } else {
+        tell(args, made, saved);
+    }
+    Ok(ExitCode::from(
+        u8::try_from(code).unwrap_or(status::CHECK_OPERATION),
+    ))
+}
+
+fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
+    let pool = args.pool.display();
+    for action in &made.actions {
+        println!("{action}");
+    }
+    if !made.mends_all() {
+        for found in &made.after.findings {
+            println!("left: {found}");
+        }
+    }
+    if let Some(why) = &made.refused {
+        eprintln!("vellum: {pool} cannot be repaired: {why}");
+        return;
+    }
+    if args.quiet {
+        return;
+    }
+    let given_up = made.actions.iter().filter(|action| action.loses).count();
+    let count = made.actions.len();
+    match (made.is_empty(), args.dry_run) {
+        (true, _) if made.mends_all() => println!("{pool} is sound; nothing was changed"),
+        (true, _) => println!("{pool} is damaged; nothing was changed"),
+        (false, true) => println!(
+            "{pool}: {count} repairs would be made, {given_up} of them of what cannot be read"
+        ),
+        (false, false) => {
+            println!("{pool}: {count} repairs made, {given_up} of them of what could not be read")
+        }
+    }
+    if !made.is_empty() && !made.mends_all() {
+        println!("{pool} is still damaged: it can be mounted for reading only");
+    }
+    if let Some(file) = saved {
+        println!(
+            "what was overwritten is in {0}; `vellum repair {pool} --restore {0}` puts it back",
+            file.display()
+        );
+    }
+}
+
+/// Puts back what a repair overwrote.
+fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
+    let failed = |error| Failure::new(format!("{}: {error}", file.display()));
+    let undo = Undo::read(file).map_err(failed)?;
+    let pool = open(args)?;
+    undo.restore(&pool).map_err(failed)?;
+    if !args.quiet {
+        println!(
+            "{}: {} bytes put back, as they were before the repair",
+            args.pool.display(),
+            undo.bytes()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,326 @@
+//! Sizes and mapping roots of files, and the mapping table.
+
+use std::collections::{BTreeMap, HashMap};
+
+use vellum_check::survey::{Node, Survey};
+use vellum_check::{Class, Image};
+use vellum_layout::{
+    BLOCK_BYTES, FileKind, Inode, MapRoot, MapState, MapWord, RUN_BLOCKS, home_line,
+};
+
+use crate::draft::Draft;
+
+/// Largest file: 2^32 blocks of 4 KiB.
+const SIZE_MAX: u64 = 1 << 44;
+
+/// The mapping id that a file's blocks carry: its inode's number.
+fn own_id(ino: u64) -> u32 {
+    ino as u32 & 0x3FFF_FFFF
+}
+
+/// Gives every word of the table that is not zero to `each`.
+pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
+    const WORDS: u64 = 1 << 13;
+    let mut buffer = vec![0; WORDS as usize * 8];
+    for first in (0..draft.geometry.zone_blocks).step_by(WORDS as usize) {
+        let count = WORDS.min(draft.geometry.zone_blocks - first);
+        let part = &mut buffer[..count as usize * 8];
+        if draft
+            .overlay
+            .read(draft.geometry.table_at + first * 8, part)
+            .is_err()
+        {
+            continue;
+        }
+        for (word, block) in part.as_chunks::<8>().0.iter().zip(first..) {
+            let word = u64::from_le_bytes(*word);
+            if word != 0 {
+                each(block, MapWord(word));
+            }
+        }
+    }
+}
+
+/// What the table has under a mapping id.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    /// One more than the highest logical block of any.
+    end: u64,
+    /// The same of those that hold bytes.
+    mapped_end: u64,
+}
+
+fn held(draft: &Draft, ids: &[u32]) -> HashMap<u32, Held> {
+    let mut held: HashMap<u32, Held> = ids.iter().map(|&id| (id, Held::default())).collect();
+    each_word(draft, |_, word| {
+        let state = word.state();
+        if !matches!(state, MapState::Mapped | MapState::Unwritten) {
+            return;
+        }
+        if let Some(held) = held.get_mut(&word.id()) {
+            let end = u64::from(word.logical()) + 1;
+            held.end = held.end.max(end);
+            if state == MapState::Mapped {
+                held.mapped_end = held.mapped_end.max(end);
+            }
+        }
+    });
+    held
+}
+
+/// Files whose size or mapping root is impossible. A file's blocks carry its inode's number, so the
+/// table says which they are.
+pub(crate) fn files(draft: &mut Draft, survey: &Survey) {
+    let files = survey.nodes.list.iter();
+    let files: Vec<&Node> = files.filter(|node| node.kind == FileKind::File).collect();
+    let mut owners: HashMap<u32, u64> = HashMap::new();
+    // Whoever has its own number as its id is the owner, then the first.
+    for own in [true, false] {
+        for node in &files {
+            if let Some((_, id)) = MapRoot(node.root)
+                .get()
+                .filter(|_| MapRoot(node.root).is_sound())
+                && (own_id(node.slot) == id) == own
+            {
+                owners.entry(id).or_insert(node.slot);
+            }
+        }
+    }
+    let wrong: Vec<(&Node, Option<Class>)> = files
+        .iter()
+        .filter_map(|node| {
+            let root = MapRoot(node.root);
+            let class = match root.get() {
+                _ if node.root == 0 => None,
+                Some((_, id)) if root.is_sound() => {
+                    (owners[&id] != node.slot).then_some(Class::MapShared)
+                }
+                _ => Some(Class::MapZone),
+            };
+            (class.is_some() || node.size > SIZE_MAX).then_some((*node, class))
+        })
+        .collect();
+    if wrong.is_empty() {
+        return;
+    }
+    let ids: Vec<u32> = wrong.iter().map(|(node, _)| own_id(node.slot)).collect();
+    let held = held(draft, &ids);
+    for (node, class) in wrong {
+        let id = own_id(node.slot);
+        let foreign = owners.get(&id).is_some_and(|&owner| owner != node.slot);
+        let own = if foreign { Held::default() } else { held[&id] };
+        mend_file(draft, node, class, own);
+    }
+}
+
+fn mend_file(draft: &mut Draft, node: &Node, class: Option<Class>, own: Held) {
+    let place = format!("inode {}", node.slot);
+    let mut size = node.size;
+    if size > SIZE_MAX {
+        let sane = own.mapped_end * BLOCK_BYTES;
+        let what = format_args!("set to {sane} bytes, where its last block ends");
+        if draft.mend(Class::Size, &place, what) {
+            size = sane;
+            draft.set(draft.field(node.slot, Inode::SIZE), size);
+        }
+    }
+    let Some(class) = class else {
+        return;
+    };
+    if own.end == 0 {
+        let what = "has no block of its own: it reads as zeros";
+        if draft.give_up(class, &place, what) {
+            draft.set(draft.field(node.slot, Inode::ROOT), 0);
+        }
+        return;
+    }
+    if draft.mend(class, &place, "found again by its inode's number") {
+        set_root(draft, node.slot, size, own);
+    }
+}
+
+fn set_root(draft: &Draft, ino: u64, size: u64, own: Held) {
+    let beyond = own.end > size.div_ceil(BLOCK_BYTES);
+    let flag = if beyond { MapRoot::BEYOND } else { 0 };
+    let root = MapRoot::new(0, own_id(ino)).0 | flag;
+    draft.set(draft.field(ino, Inode::ROOT), root);
+}
+
+/// Whose a mapping id is.
+#[derive(Clone, Copy)]
+struct Owner {
+    ino: u64,
+    size: u64,
+    beyond: bool,
+}
+
+/// Frees blocks that are nobody's, and settles blocks that are mapped twice.
+pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
+    let mut owners: HashMap<u32, Owner> = HashMap::new();
+    // Files by number whose root is none or another.
+    let mut rootless: HashMap<u32, Owner> = HashMap::new();
+    for node in &survey.nodes.list {
+        if node.kind != FileKind::File {
+            continue;
+        }
+        let root = MapRoot(node.root);
+        let owner = Owner {
+            ino: node.slot,
+            size: node.size,
+            beyond: root.is_beyond(),
+        };
+        match root.get() {
+            Some((_, id)) if root.is_sound() => {
+                owners.insert(id, owner);
+                if id != own_id(node.slot) {
+                    rootless.insert(own_id(node.slot), owner);
+                }
+            }
+            _ => {
+                rootless.insert(own_id(node.slot), owner);
+            }
+        }
+    }
+    rootless.retain(|id, _| !owners.contains_key(id));
+    if regain_roots(draft, &rootless) {
+        return;
+    }
+    let mut first: HashMap<u64, u64> = HashMap::new();
+    let mut twice: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    each_word(draft, |block, word| match fault(word, &owners) {
+        Some((class, what)) => wrong.push((block, word, class, what)),
+        None => {
+            let key = word.0 & MapWord::KEY_MASK;
+            if let Some(before) = first.insert(key, block) {
+                twice.entry(key).or_insert_with(|| vec![before]).push(block);
+            }
+        }
+    });
+    for (block, word, class, what) in wrong {
+        let place = format!("block {block}");
+        let loses = class == Class::MapWord;
+        let what = format!(
+            "freed: {what} (block {} of id {})",
+            word.logical(),
+            word.id()
+        );
+        let agreed = if loses {
+            draft.give_up(class, place, what)
+        } else {
+            draft.mend(class, place, what)
+        };
+        if agreed {
+            draft.set(draft.geometry.table_at + block * 8, 0);
+        }
+    }
+    for blocks in twice.into_values() {
+        settle_twice(draft, survey, &owners, blocks);
+    }
+}
+
+/// A file that has blocks under its number, inside its size, and a root that does not say so has lost
+/// its root: whoever maps a block makes the root durable before the size covers it. Whether there
+/// was one.
+fn regain_roots(draft: &mut Draft, rootless: &HashMap<u32, Owner>) -> bool {
+    if rootless.is_empty() {
+        return false;
+    }
+    let mut found: BTreeMap<u32, Owner> = BTreeMap::new();
+    each_word(draft, |_, word| {
+        if let Some(owner) = rootless.get(&word.id())
+            && word.state() == MapState::Mapped
+            && u64::from(word.logical()) < owner.size.div_ceil(BLOCK_BYTES)
+        {
+            found.insert(word.id(), *owner);
+        }
+    });
+    let ids: Vec<u32> = found.keys().copied().collect();
+    if ids.is_empty() {
+        return false;
+    }
+    let held = held(draft, &ids);
+    let mut mended = false;
+    for (id, owner) in found {
+        let what = "its mapping root is made to say so";
+        if draft.mend(Class::MapNobody, format_args!("inode {}", owner.ino), what) {
+            set_root(draft, owner.ino, owner.size, held[&id]);
+            mended = true;
+        }
+    }
+    mended
+}
+
+/// What is wrong with a word of the table by itself.
+fn fault(word: MapWord, owners: &HashMap<u32, Owner>) -> Option<(Class, &'static str)> {
+    match word.state() {
+        MapState::Free => return Some((Class::MapWord, "it says so, and is not zero")),
+        MapState::Limbo => return Some((Class::Limbo, "given up before")),
+        MapState::Mapped | MapState::Unwritten => {}
+    }
+    let Some(owner) = owners.get(&word.id()) else {
+        return Some((Class::MapNobody, "no file has it"));
+    };
+    let past = u64::from(word.logical()) >= owner.size.div_ceil(BLOCK_BYTES);
+    let allowed = word.state() == MapState::Unwritten && owner.beyond;
+    (past && !allowed).then_some((Class::MapPastEnd, "past the end of its file"))
+}
+
+/// Of two blocks that both say that they are the same part of a file the one stays that was written,
+/// then the one that readers find first. Another one that has other bytes goes to lost+found.
+fn settle_twice(
+    draft: &mut Draft,
+    survey: &Survey,
+    owners: &HashMap<u32, Owner>,
+    mut blocks: Vec<u64>,
+) {
+    if !draft.wants(Class::MapTwice) {
+        return;
+    }
+    let word_of =
+        |draft: &Draft, block: u64| MapWord(draft.word(draft.geometry.table_at + block * 8));
+    let seed = draft.superblock.hash_seed;
+    let lines = draft.geometry.table_lines();
+    blocks.sort_by_key(|&block| {
+        let word = word_of(draft, block);
+        let home = home_line(seed, word.id(), word.logical() / RUN_BLOCKS as u32, lines);
+        let written = word.state() == MapState::Mapped;
+        (!written, block / RUN_BLOCKS != home, block)
+    });
+    let kept = bytes_of(draft, blocks[0]);
+    for &block in &blocks[1..] {
+        let word = word_of(draft, block);
+        let at = draft.geometry.table_at + block * 8;
+        let place = format!("block {block}");
+        let owner = owners[&word.id()];
+        if word.state() != MapState::Mapped || bytes_of(draft, block) == kept {
+            let what = format_args!("freed: block {} has the same bytes", blocks[0]);
+            if draft.mend(Class::MapTwice, place, what) {
+                draft.set(at, 0);
+            }
+            continue;
+        }
+        let offset = u64::from(word.logical()) * BLOCK_BYTES;
+        let name = format!("#{}.at-{offset}", owner.ino);
+        let size = (owner.size - offset).min(BLOCK_BYTES);
+        let made = draft.make_inode(survey, FileKind::File, 0o600, |ino, inode| {
+            inode.size = size;
+            inode.root = MapRoot::new(0, own_id(ino)).0;
+        });
+        let adopted = made.and_then(|made| Some((made, draft.adopt(survey, &name, made)?)));
+        if let Some((made, name)) = adopted {
+            let what = format_args!(
+                "put into /lost+found as {name:?}: block {} stays in inode {}",
+                blocks[0], owner.ino
+            );
+            // Declining was looked at above.
+            let _ = draft.mend(Class::MapTwice, place, what);
+            draft.set(at, MapWord::new(MapState::Mapped, own_id(made.ino), 0).0);
+        }
+    }
+}
+
+fn bytes_of(draft: &Draft, block: u64) -> [u8; BLOCK_BYTES as usize] {
+    let at = draft.geometry.data_at + block * BLOCK_BYTES;
+    draft.overlay.bytes(at)
+}

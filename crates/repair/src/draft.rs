@@ -1,0 +1,264 @@
+//! A repair under construction: words laid over an image that is never written to, and why.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::io;
+
+use vellum_check::survey::Survey;
+use vellum_check::{Class, Image};
+use vellum_layout::{Geometry, IdentityWord, Inode, InodeState, SLOT_BYTES, Superblock};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::plan::Action;
+use crate::room::{Tail, Taken};
+
+/// An image with words laid over it.
+pub(crate) struct Overlay<'a> {
+    image: &'a dyn Image,
+    words: RefCell<BTreeMap<u64, u64>>,
+    /// Counts changes.
+    version: Cell<u64>,
+}
+
+impl<'a> Overlay<'a> {
+    pub(crate) fn new(image: &'a dyn Image) -> Self {
+        Self {
+            image,
+            words: RefCell::default(),
+            version: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    /// The word at pool offset `at`; zero where nothing can be read.
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        u64::from_le_bytes(self.bytes(at))
+    }
+
+    pub(crate) fn bytes<const N: usize>(&self, at: u64) -> [u8; N] {
+        let mut out = [0; N];
+        if self.read(at, &mut out).is_err() {
+            out.fill(0);
+        }
+        out
+    }
+
+    /// What the image itself has at `at`.
+    fn original(&self, at: u64) -> u64 {
+        let mut out = [0; 8];
+        match self.image.read(at, &mut out) {
+            Ok(()) => u64::from_le_bytes(out),
+            Err(_) => 0,
+        }
+    }
+
+    pub(crate) fn set(&self, at: u64, value: u64) {
+        if self.word(at) == value {
+            return;
+        }
+        self.version.set(self.version.get() + 1);
+        if self.original(at) == value {
+            self.words.borrow_mut().remove(&at);
+        } else {
+            self.words.borrow_mut().insert(at, value);
+        }
+    }
+
+    /// Lays `bytes` (whole words) from `at` on.
+    pub(crate) fn set_bytes(&self, at: u64, bytes: &[u8]) {
+        for (word, at) in bytes.as_chunks::<8>().0.iter().zip((at..).step_by(8)) {
+            self.set(at, u64::from_le_bytes(*word));
+        }
+    }
+
+    /// The words that differ from the image.
+    pub(crate) fn into_words(self) -> BTreeMap<u64, u64> {
+        self.words.into_inner()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.borrow().is_empty()
+    }
+
+    /// Whether a word at an offset that fits differs from the image.
+    pub(crate) fn touches(&self, fits: impl Fn(u64) -> bool) -> bool {
+        self.words.borrow().keys().any(|&at| fits(at))
+    }
+}
+
+impl Image for Overlay<'_> {
+    fn len(&self) -> u64 {
+        self.image.len()
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.image.read(at, out)?;
+        let end = at.saturating_add(out.len() as u64);
+        for (&place, value) in self.words.borrow().range(at.saturating_sub(7)..end) {
+            for (i, &byte) in value.to_le_bytes().iter().enumerate() {
+                let to = (place + i as u64).checked_sub(at);
+                if let Some(to) = to.and_then(|to| out.get_mut(to as usize)) {
+                    *to = byte;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One bit for each metadata slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SlotSet(Vec<u64>);
+
+impl SlotSet {
+    pub(crate) fn new(slots: u64) -> Self {
+        Self(vec![0; slots.div_ceil(64) as usize])
+    }
+
+    pub(crate) fn has(&self, slot: u64) -> bool {
+        let word = self.0.get((slot / 64) as usize);
+        word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    pub(crate) fn add(&mut self, slot: u64) {
+        if let Some(word) = self.0.get_mut((slot / 64) as usize) {
+            *word |= 1 << (slot % 64);
+        }
+    }
+}
+
+/// A repair under construction.
+pub(crate) struct Draft<'a> {
+    pub(crate) overlay: &'a Overlay<'a>,
+    pub(crate) superblock: &'a Superblock,
+    pub(crate) geometry: Geometry,
+    /// Time of the entries that are made.
+    pub(crate) now_ns: i64,
+    /// Damage may hide names, so that an inode without one may be somebody's file.
+    pub(crate) hidden: bool,
+    declined: &'a BTreeSet<Class>,
+    pub(crate) actions: Vec<Action>,
+    /// Slots that the image or any state of the draft uses: new structures go elsewhere, so that
+    /// nothing that can be reached is overwritten while a repair is written.
+    pub(crate) reserved: SlotSet,
+    /// Inodes that no room was found for.
+    pub(crate) stuck: BTreeSet<u64>,
+    /// Where logs end; of this round.
+    pub(crate) tails: HashMap<u64, Tail>,
+    pub(crate) taken: Taken,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(
+        overlay: &'a Overlay<'a>,
+        superblock: &'a Superblock,
+        declined: &'a BTreeSet<Class>,
+        now_ns: i64,
+    ) -> Self {
+        let geometry = superblock.geometry();
+        Self {
+            overlay,
+            superblock,
+            geometry,
+            now_ns,
+            hidden: false,
+            declined,
+            actions: Vec::new(),
+            reserved: SlotSet::new(geometry.meta_slots()),
+            stuck: BTreeSet::new(),
+            tails: HashMap::new(),
+            taken: Taken::default(),
+        }
+    }
+
+    /// Begins a round on what `survey` found.
+    pub(crate) fn begin_round(&mut self, survey: &Survey) {
+        self.tails.clear();
+        self.taken = Taken::default();
+        for slot in (0..self.geometry.meta_slots()).filter(|&slot| survey.is_used(slot)) {
+            self.reserved.add(slot);
+        }
+    }
+
+    /// Whether something of `class` may be mended.
+    pub(crate) fn wants(&self, class: Class) -> bool {
+        !self.declined.contains(&class)
+    }
+
+    /// Notes what is done about something of `class`; `false` if it must not be.
+    #[must_use]
+    pub(crate) fn mend(
+        &mut self,
+        class: Class,
+        place: impl fmt::Display,
+        what: impl fmt::Display,
+    ) -> bool {
+        self.note(class, &place, &what, false)
+    }
+
+    /// The same where something that could not be read is given up.
+    #[must_use]
+    pub(crate) fn give_up(
+        &mut self,
+        class: Class,
+        place: impl fmt::Display,
+        what: impl fmt::Display,
+    ) -> bool {
+        self.note(class, &place, &what, true)
+    }
+
+    fn note(
+        &mut self,
+        class: Class,
+        place: &dyn fmt::Display,
+        what: &dyn fmt::Display,
+        loses: bool,
+    ) -> bool {
+        let wanted = self.wants(class);
+        if wanted {
+            self.actions.push(Action {
+                class,
+                place: place.to_string(),
+                what: what.to_string(),
+                loses,
+            });
+        }
+        wanted
+    }
+
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        self.overlay.word(at)
+    }
+
+    pub(crate) fn set(&self, at: u64, value: u64) {
+        self.overlay.set(at, value);
+    }
+
+    /// Pool offset of a field of an inode.
+    pub(crate) fn field(&self, ino: u64, field: u64) -> u64 {
+        self.geometry.slot_at(ino) + field
+    }
+
+    pub(crate) fn inode(&self, ino: u64) -> Inode {
+        let bytes: [u8; SLOT_BYTES as usize] = self.overlay.bytes(self.geometry.slot_at(ino));
+        Inode::read_from_bytes(&bytes).unwrap_or_default()
+    }
+
+    /// Lays an inode, its checksum made to fit.
+    pub(crate) fn put_inode(&self, ino: u64, mut inode: Inode) {
+        inode.checksum = inode.expected_checksum(ino);
+        let at = self.geometry.slot_at(ino);
+        self.overlay.set_bytes(at, inode.as_bytes());
+    }
+
+    /// Frees an inode; it keeps its generation.
+    pub(crate) fn free_inode(&self, ino: u64) {
+        let at = self.field(ino, Inode::IDENTITY);
+        let freed = IdentityWord(self.word(at)).with_state(InodeState::Free);
+        self.set(at, freed.0);
+    }
+}

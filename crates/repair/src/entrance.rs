@@ -1,0 +1,192 @@
+//! Copies of the superblock, journals, the chunk table, the epoch.
+
+use std::collections::BTreeSet;
+
+use vellum_check::Class;
+use vellum_check::survey::{self, Record, Survey};
+use vellum_layout::{
+    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState,
+    JournalHead, LogExtentHead, LogExtentKind, SLOT_BYTES, SLOTS_PER_BLOCK,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::draft::Draft;
+
+/// Lays the superblock that counts over every copy.
+pub(crate) fn superblocks(draft: &mut Draft) {
+    let bytes = draft.superblock.as_bytes().to_vec();
+    let last = draft.superblock.replica_at;
+    for (name, at) in [
+        ("first copy", 0),
+        ("second copy", BLOCK_BYTES),
+        ("last copy", last),
+    ] {
+        let there: [u8; BLOCK_BYTES as usize] = draft.overlay.bytes(at);
+        let place = format_args!("superblock, {name}");
+        if there[..] != bytes[..]
+            && draft.mend(Class::SuperblockCopy, place, "written from a sound one")
+        {
+            draft.overlay.set_bytes(at, &bytes);
+        }
+    }
+}
+
+/// Replays committed records if `replay`, and retires whatever there is. A pool that was closed in
+/// order has no record under way: what looks like one is an old one, whose words changed since.
+pub(crate) fn journals(draft: &mut Draft, replay: bool) {
+    let geometry = draft.geometry;
+    for (slot, record) in survey::journals(draft.overlay, &geometry) {
+        let (class, what) = match &record {
+            Record::Retired => continue,
+            Record::Unsound => (Class::JournalUnsound, "retired: it is no record"),
+            Record::Torn(_) => (Class::JournalPending, "retired: it never committed"),
+            Record::Committed(pairs) => {
+                let stores = pairs.iter().filter(|pair| pair.witnessed().is_none());
+                let mut stores = stores.peekable();
+                if stores
+                    .clone()
+                    .any(|pair| !survey::may_store(&geometry, pair))
+                {
+                    let what = "retired: it stores outside the metadata";
+                    (Class::JournalUnsound, what)
+                } else if replay && stores.peek().is_some() {
+                    for pair in stores {
+                        draft.set(pair.at, pair.value);
+                    }
+                    (Class::JournalPending, "replayed, and retired")
+                } else {
+                    (Class::JournalPending, "retired: it is an old one")
+                }
+            }
+        };
+        if draft.mend(class, format_args!("thread slot {slot}"), what) {
+            draft.set(geometry.thread_slot_at(slot) + JournalHead::AT, 0);
+        }
+    }
+}
+
+/// An epoch behind which the most others come that no inode's cachelet word carries: such words are
+/// believed in their own epoch.
+pub(crate) fn unused_epoch(draft: &Draft) -> u32 {
+    let survey = Survey::of(draft.overlay, draft.superblock);
+    let carried = survey.nodes.list.iter().map(|node| {
+        let word = draft.word(draft.field(node.slot, Inode::CACHELET));
+        (word >> 40) as u32
+    });
+    let epochs: Vec<u32> = carried.collect::<BTreeSet<_>>().into_iter().collect();
+    let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else {
+        return 0;
+    };
+    let around = (last, first + (1 << 24) - last);
+    let gaps = epochs.windows(2).map(|pair| (pair[0], pair[1] - pair[0]));
+    gaps.chain([around])
+        .max_by_key(|gap| gap.1)
+        .map_or(0, |gap| gap.0)
+}
+
+/// Finds out what chunks hold whose word is unsound. The first holds the root, so inodes.
+pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
+    let per_chunk = draft.geometry.slots_per_chunk();
+    let mut unsound: Vec<u64> = (0..draft.geometry.meta_chunks)
+        .filter(|chunk| survey.chunks.kind_of(chunk * per_chunk).is_none())
+        .collect();
+    if survey.chunks.kind_of(0) != Some(ChunkKind::Inodes) {
+        set_chunk(draft, 0, ChunkKind::Inodes);
+        unsound.retain(|&chunk| chunk != 0);
+    }
+    // Entries and extents are told by what inodes say, so chunks of inodes come first.
+    let (inodes, others): (Vec<u64>, Vec<u64>) = unsound
+        .into_iter()
+        .partition(|&chunk| holds_inode(draft, chunk));
+    for &chunk in &inodes {
+        set_chunk(draft, chunk, ChunkKind::Inodes);
+    }
+    if inodes.is_empty() {
+        for chunk in others {
+            let kind = kind_by_contents(draft, survey, chunk);
+            set_chunk(draft, chunk, kind);
+        }
+    }
+}
+
+fn set_chunk(draft: &mut Draft, chunk: u64, kind: ChunkKind) {
+    draft.hidden = true;
+    let what = format_args!("holds {kind:?}, by what is in it");
+    if draft.mend(Class::ChunkWord, format_args!("chunk {chunk}"), what) {
+        let at = draft.geometry.chunk_table_at + chunk * 8;
+        draft.set(at, ChunkWord::new(chunk, kind, 0).0);
+    }
+}
+
+fn slots_of(draft: &Draft, chunk: u64) -> std::ops::Range<u64> {
+    let per_chunk = draft.geometry.slots_per_chunk();
+    chunk * per_chunk..(chunk + 1) * per_chunk
+}
+
+fn holds_inode(draft: &Draft, chunk: u64) -> bool {
+    slots_of(draft, chunk).any(|slot| {
+        let inode = draft.inode(slot);
+        // A freed inode keeps its checksum.
+        let live = IdentityWord(inode.identity).with_state(InodeState::Live);
+        let inode = Inode {
+            identity: live.0,
+            ..inode
+        };
+        inode.is_sound(slot)
+    })
+}
+
+/// What a chunk without inodes holds: what the inodes vouch for.
+fn kind_by_contents(draft: &Draft, survey: &Survey, chunk: u64) -> ChunkKind {
+    if slots_of(draft, chunk).any(|slot| holds_entry(draft, slot)) {
+        return ChunkKind::Entries;
+    }
+    for slot in slots_of(draft, chunk) {
+        match extent_at(draft, slot) {
+            Some(LogExtentKind::Small) => return ChunkKind::Entries,
+            Some(LogExtentKind::Large) if slot % SLOTS_PER_BLOCK == 0 => return ChunkKind::Blocks,
+            _ => {}
+        }
+    }
+    let links = survey.nodes.list.iter();
+    let text = links
+        .filter(|node| {
+            node.kind == FileKind::Symlink && slots_of(draft, chunk).contains(&node.root)
+        })
+        .find_map(|node| crate::inodes::text_by_check(draft, node));
+    match text {
+        Some(len) => vellum_layout::text_home(len).0,
+        None => ChunkKind::Free,
+    }
+}
+
+/// Whether a sound entry of a directory that is there lies at `slot`.
+pub(crate) fn holds_entry(draft: &Draft, slot: u64) -> bool {
+    entry_at(draft, slot).is_some()
+}
+
+/// The sound entry at `slot`, and its name.
+pub(crate) fn entry_at(draft: &Draft, slot: u64) -> Option<(EntryHead, Vec<u8>)> {
+    let at = draft.geometry.slot_at(slot);
+    let bytes: [u8; 384] = draft.overlay.bytes(at);
+    let head = EntryHead::read_from_prefix(&bytes).ok()?.0;
+    let parent = draft.inode(head.parent.min(draft.geometry.meta_slots() - 1));
+    let generation = IdentityWord(parent.identity).generation();
+    let in_range = head.parent != 0 && head.parent < draft.geometry.meta_slots();
+    if !in_range || head.cookie == 0 || !Entry::is_sound(&bytes, generation) {
+        return None;
+    }
+    let name = bytes[Entry::NAME as usize..][..usize::from(head.name_len)].to_vec();
+    Some((head, name))
+}
+
+/// The size of the sound log extent at `slot`, if there is one.
+pub(crate) fn extent_at(draft: &Draft, slot: u64) -> Option<LogExtentKind> {
+    let bytes: [u8; SLOT_BYTES as usize] = draft.overlay.bytes(draft.geometry.slot_at(slot));
+    let head = LogExtentHead::read_from_prefix(&bytes).ok()?.0;
+    let in_range = head.owner != 0 && head.owner < draft.geometry.meta_slots();
+    let owner = in_range.then(|| draft.inode(head.owner))?;
+    let generation = IdentityWord(owner.identity).generation();
+    head.is_sound(slot, head.owner, generation)
+        .then(|| head.kind())
+}

@@ -1,0 +1,218 @@
+//! Directory logs: words and links that lead to nothing sound, and names that such losses hid.
+
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+
+use vellum_check::Class;
+use vellum_check::survey::{Found, Issue, Name, Survey};
+use vellum_layout::{
+    ChunkKind, FileKind, IdentityWord, Inode, InodeState, LifeWord, MapState, ROOT_SLOT,
+    TargetWord, name_hash,
+};
+
+use crate::draft::Draft;
+use crate::entrance::entry_at;
+use crate::inodes::was_freed_wrongly;
+use crate::room::{Directory, Target, names_in};
+
+/// Takes from the logs whatever leads to something unsound.
+pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
+    if survey.logs.issues.is_empty() {
+        return;
+    }
+    let by_word: HashMap<u64, &Name> = survey
+        .logs
+        .names
+        .iter()
+        .map(|name| (name.word_at, name))
+        .collect();
+    let held = OnceCell::new();
+    let root = survey.nodes.root();
+    for issue in &survey.logs.issues {
+        let node = &survey.nodes.list[issue.directory as usize];
+        // What a crash leaves of a half-made or half-removed directory goes as a whole.
+        let named = node.names > 0 || node.children > 0 || root == Some(issue.directory);
+        if !named && !draft.hidden {
+            continue;
+        }
+        let name = by_word.get(&issue.word_at).copied();
+        match (issue.class, name) {
+            (Class::NamedOrphan, Some(name)) => unorphan(draft, issue, name),
+            (Class::EntryToFree, Some(name)) => {
+                let has_blocks = |id| held.get_or_init(|| held_ids(draft)).contains(&id);
+                let revive = was_freed_wrongly(draft, survey, name, &has_blocks);
+                to_free(draft, issue, name, revive);
+            }
+            _ => {
+                draft.hidden = true;
+                let what = format_args!("taken from its directory: {}", issue.detail);
+                if draft.give_up(issue.class, issue.place(), what) {
+                    draft.set(issue.word_at, 0);
+                }
+            }
+        }
+    }
+}
+
+fn unorphan(draft: &mut Draft, issue: &Issue, name: &Name) {
+    let what = format_args!("inode {} is in use: it has a name", name.ino);
+    if draft.mend(issue.class, issue.place(), what) {
+        set_state(draft, name.ino, InodeState::Live);
+    }
+}
+
+fn set_state(draft: &Draft, ino: u64, state: InodeState) {
+    let at = draft.field(ino, Inode::IDENTITY);
+    draft.set(at, IdentityWord(draft.word(at)).with_state(state).0);
+}
+
+/// An entry of a free inode: whatever the entry named is gone, unless the inode is all there.
+fn to_free(draft: &mut Draft, issue: &Issue, name: &Name, revive: bool) {
+    draft.hidden = true;
+    if revive {
+        let what = format_args!("inode {} is in use: all of it is there", name.ino);
+        if draft.mend(issue.class, issue.place(), what) {
+            set_state(draft, name.ino, InodeState::Live);
+        }
+        return;
+    }
+    let what = format_args!("removed: it {}", issue.detail);
+    if draft.give_up(issue.class, issue.place(), what) {
+        draft.set(issue.word_at, 0);
+    }
+}
+
+/// Every mapping id that a block carries.
+fn held_ids(draft: &Draft) -> HashSet<u32> {
+    let mut ids = HashSet::new();
+    crate::blocks::each_word(draft, |_, word| {
+        if matches!(word.state(), MapState::Mapped | MapState::Unwritten) {
+            ids.insert(word.id());
+        }
+    });
+    ids
+}
+
+/// An inode that lost its name.
+struct Lost {
+    ino: u64,
+    /// Of sound inodes: generation, kind; of directories the parent too.
+    told: Option<(u32, FileKind, u64)>,
+    /// Names that it may get.
+    names: u32,
+}
+
+/// Names again what lost its log word, where a sound, valid entry that no log names is still there.
+/// Such an entry is never an old one: an entry that is removed is dead before its word goes.
+pub(crate) fn restore(draft: &mut Draft, survey: &Survey) {
+    let lost = lost(draft, survey);
+    if lost.is_empty() || !draft.wants(Class::Unnamed) {
+        return;
+    }
+    let mut lost: HashMap<u64, Lost> = lost.into_iter().map(|lost| (lost.ino, lost)).collect();
+    let mut names: HashMap<u32, HashSet<Vec<u8>>> = HashMap::new();
+    let per_chunk = draft.geometry.slots_per_chunk();
+    let chunks: Vec<u64> = survey.chunks.of(ChunkKind::Entries).collect();
+    for slot in chunks
+        .into_iter()
+        .flat_map(|chunk| chunk * per_chunk..(chunk + 1) * per_chunk)
+    {
+        if survey.is_used(slot) {
+            continue;
+        }
+        let Some((entry, name, directory)) = candidate(draft, survey, slot, &lost) else {
+            continue;
+        };
+        let taken = names
+            .entry(directory)
+            .or_insert_with(|| names_in(survey, directory));
+        let Some(found) = lost.get_mut(&entry.ino).filter(|_| !taken.contains(&name)) else {
+            continue;
+        };
+        let node = &survey.nodes.list[directory as usize];
+        let dir = Directory {
+            ino: node.slot,
+            generation: node.identity.generation(),
+        };
+        if draft.append(survey, dir, &name, entry).is_none() {
+            continue;
+        }
+        let what = format_args!(
+            "named {:?} in inode {} again",
+            name.escape_ascii().to_string(),
+            dir.ino
+        );
+        // Declining was looked at above.
+        let _ = draft.mend(Class::Unnamed, format_args!("inode {}", entry.ino), what);
+        taken.insert(name);
+        found.names -= 1;
+        if found.names == 0 {
+            lost.remove(&entry.ino);
+        }
+    }
+}
+
+fn lost(draft: &Draft, survey: &Survey) -> Vec<Lost> {
+    if !draft.hidden {
+        return Vec::new();
+    }
+    let nodes = survey.nodes.list.iter();
+    let nodes = nodes.filter(|node| !node.orphan && node.slot != ROOT_SLOT);
+    let nodes = nodes.filter_map(|node| {
+        let names = match node.kind {
+            FileKind::Directory => 1u32.saturating_sub(node.names),
+            // The count is kept by the inode, and tells of hard links.
+            _ => node.links.max(1).saturating_sub(node.names),
+        };
+        (names > 0).then_some(Lost {
+            ino: node.slot,
+            told: Some((node.identity.generation(), node.kind, node.parent)),
+            names,
+        })
+    });
+    let broken = survey.nodes.broken.iter().filter(|broken| !broken.named);
+    let broken = broken.map(|broken| Lost {
+        ino: broken.slot,
+        told: None,
+        names: 1,
+    });
+    nodes.chain(broken).collect()
+}
+
+/// The valid entry at `slot`, if it names one of those that are lost; its name and directory.
+fn candidate(
+    draft: &Draft,
+    survey: &Survey,
+    slot: u64,
+    lost: &HashMap<u64, Lost>,
+) -> Option<(Target, Vec<u8>, u32)> {
+    let target = TargetWord(draft.word(draft.geometry.slot_at(slot) + 8));
+    let wanted = lost.get(&target.ino())?;
+    let kind = target.kind().filter(|_| !target.has_reserved())?;
+    let (head, name) = entry_at(draft, slot)?;
+    let Found::Node(directory) = survey.nodes.find(head.parent) else {
+        return None;
+    };
+    let is_name = !matches!(&name[..], b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | 0));
+    let fits = match wanted.told {
+        Some((generation, own, parent)) => {
+            head.generation == generation
+                && own == kind
+                && (own != FileKind::Directory || parent == head.parent)
+        }
+        None => true,
+    };
+    let sound = survey.nodes.list[directory as usize].kind == FileKind::Directory
+        && survey.nodes.list[directory as usize].reached
+        && LifeWord(head.life).is_alive()
+        && head.flags == 0
+        && head.name_hash == name_hash(draft.superblock.hash_seed, &name)
+        && is_name
+        && fits;
+    let entry = Target {
+        ino: target.ino(),
+        generation: head.generation,
+        kind,
+    };
+    sound.then_some((entry, name, directory))
+}

@@ -1,0 +1,381 @@
+//! What a repair will do: pure data, made in memory, proved by the checker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vellum_check::survey::{self, Survey};
+use vellum_check::{Class, Image, Progress, Report, check};
+use vellum_layout::{Geometry, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock};
+
+use crate::draft::{Draft, Overlay, SlotSet};
+use crate::{blocks, entrance, inodes, logs, tree};
+
+/// Something that is done to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Action {
+    /// What was wrong.
+    pub class: Class,
+    /// Where, as the checker says it.
+    pub place: String,
+    /// What is done.
+    pub what: String,
+    /// Something is given up by it, which could not be read.
+    pub loses: bool,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            class, place, what, ..
+        } = self;
+        write!(f, "{place}: {class}: {what}")
+    }
+}
+
+/// Words that are written together: in any order, durable before those of the next stage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stage {
+    /// What they are, for people.
+    pub name: &'static str,
+    /// Pool offset and new value of each.
+    pub words: Vec<(u64, u64)>,
+}
+
+/// A repair, ready to be applied.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What the checker says of the pool.
+    pub before: Report,
+    /// What it says of the pool as the plan will leave it, where nothing is forgiven; that of
+    /// `before` if there is nothing to do.
+    pub after: Report,
+    /// What is done, in order.
+    pub actions: Vec<Action>,
+    /// Why nothing can be done.
+    pub refused: Option<String>,
+    /// What is written, in order.
+    pub stages: Vec<Stage>,
+    /// Identity of the pool.
+    pub uuid: [u8; 16],
+}
+
+impl Plan {
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.stages.iter().all(|stage| stage.words.is_empty())
+    }
+
+    /// Whether the pool is sound once the plan is applied.
+    pub fn mends_all(&self) -> bool {
+        self.refused.is_none() && self.after.is_sound()
+    }
+
+    /// The exit status of fsck(8), once the plan is applied: 0 nothing was wrong, 1 all is mended, 4
+    /// damage is left, 8 the pool cannot be repaired because not all of it can be read; sums are
+    /// possible.
+    pub fn exit_code(&self) -> i32 {
+        let unreadable = if self.before.complete { 0 } else { 8 };
+        let left = if self.mends_all() { 0 } else { 4 };
+        i32::from(!self.is_empty()) | left | unreadable
+    }
+
+    /// How much is done about each class of damage.
+    pub fn classes(&self) -> BTreeMap<Class, u64> {
+        let mut classes = BTreeMap::new();
+        for action in &self.actions {
+            *classes.entry(action.class).or_default() += 1;
+        }
+        classes
+    }
+}
+
+/// How to plan.
+#[derive(Clone, Copy, Default)]
+pub struct Options<'a> {
+    /// Classes of damage that are left alone.
+    pub declined: Option<&'a BTreeSet<Class>>,
+    /// Time of what is made, nanoseconds since 1970.
+    pub now_ns: i64,
+    /// Told now and then by the two checks.
+    pub progress: Option<Progress<'a>>,
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("declined", &self.declined)
+            .field("now_ns", &self.now_ns)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Most rounds: each mends something that others hide, and none takes more than a few.
+const ROUNDS_MAX: usize = 200;
+
+type Step = fn(&mut Draft, &Survey);
+
+/// In this order because each relies on those before it: chunks say where anything is, the root
+/// where names begin, logs what is named, names what is lost.
+const STEPS: &[Step] = &[
+    entrance::chunks,
+    inodes::root,
+    logs::faults,
+    logs::restore,
+    inodes::broken,
+    inodes::reserved,
+    tree::directories,
+    tree::duplicates,
+    inodes::texts,
+    inodes::shared,
+    tree::unnamed,
+    tree::counts,
+    blocks::files,
+    blocks::table,
+];
+
+/// Plans the repair of the pool in `image`, which is only read.
+pub fn plan(image: &dyn Image, options: Options) -> Plan {
+    let checking = |strict_clean| vellum_check::Options {
+        strict_clean,
+        progress: options.progress,
+    };
+    let before = check(image, checking(false));
+    let mut plan = Plan {
+        after: before.clone(),
+        before,
+        actions: Vec::new(),
+        refused: None,
+        stages: Vec::new(),
+        uuid: [0; 16],
+    };
+    if plan.before.is_sound() {
+        return plan;
+    }
+    let superblock = match usable(image, &plan.before) {
+        Ok(superblock) => superblock,
+        Err(reason) => {
+            plan.refused = Some(reason);
+            return plan;
+        }
+    };
+    plan.uuid = superblock.uuid;
+    let none = BTreeSet::new();
+    let overlay = Overlay::new(image);
+    let declined = options.declined.unwrap_or(&none);
+    let mut draft = Draft::new(&overlay, &superblock, declined, options.now_ns);
+    let state = State::read(&draft);
+    let used = mend(&mut draft, state, &plan.before);
+    let touched = finish(&mut draft, state, &plan.before);
+    plan.actions = std::mem::take(&mut draft.actions);
+    let mut last = None;
+    if touched {
+        plan.after = check(&overlay, checking(true));
+        if !plan.after.is_sound() {
+            // Whoever opened it now would take what is left for what a crash leaves.
+            let left = StateWord::repairing(state.was_clean, state.epoch).0;
+            overlay.set(superblock.state_at + PoolState::WORD, left);
+        }
+        last = Some(overlay.word(superblock.state_at + PoolState::WORD));
+    } else if !overlay.is_empty() {
+        plan.after = check(&overlay, checking(false));
+    }
+    plan.stages = stages(overlay.into_words(), &superblock, state, &used, last);
+    plan
+}
+
+/// The superblock, if the pool can be repaired at all.
+fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
+    let superblock = survey::superblock(image).ok_or_else(|| {
+        let mut reasons = before.of(Class::NotAPool).chain(before.of(Class::Geometry));
+        let reason = reasons.next().map(|found| found.detail.clone());
+        reason.unwrap_or_else(|| "it has no superblock that can be used".to_owned())
+    })?;
+    superblock
+        .check_writable()
+        .map_err(|error| error.to_string())?;
+    match before.of(Class::Unreadable).next() {
+        Some(found) => Err(format!(
+            "{} cannot be read ({}): copy what can be read to a sound medium, and repair the copy",
+            found.place, found.detail
+        )),
+        None => Ok(superblock),
+    }
+}
+
+/// What the state word says, made the best of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    /// Closed in order: journals are not replayed, and no inode may be without a name.
+    pub(crate) was_clean: bool,
+    /// The word is sound and says so.
+    sound: bool,
+    /// An earlier repair was not finished.
+    resumed: bool,
+    pub(crate) epoch: u32,
+}
+
+impl State {
+    fn read(draft: &Draft) -> Self {
+        let word = StateWord(draft.word(draft.geometry.state_at + PoolState::WORD));
+        if let Some((was_clean, epoch)) = word.repair() {
+            return Self {
+                was_clean,
+                sound: false,
+                resumed: true,
+                epoch,
+            };
+        }
+        match word.get() {
+            Some((phase, epoch)) => Self {
+                was_clean: phase == PoolPhase::Clean,
+                sound: true,
+                resumed: false,
+                epoch,
+            },
+            None => Self {
+                was_clean: false,
+                sound: false,
+                resumed: false,
+                epoch: entrance::unused_epoch(draft),
+            },
+        }
+    }
+}
+
+/// Lays what mends everything inside the pool. Gives the slots that were in use before.
+fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
+    entrance::superblocks(draft);
+    // What only voids what was saved, or mends copies of the superblock, needs no look inside.
+    let outside = [
+        Class::SuperblockCopy,
+        Class::StateWord,
+        Class::LiveMap,
+        Class::SavedCounters,
+        Class::SavedAids,
+    ];
+    let mut damage = before.findings.iter();
+    let inside = state.resumed || damage.any(|found| !outside.contains(&found.class));
+    let mut used = None;
+    if inside {
+        entrance::journals(draft, !state.was_clean);
+        draft.hidden = state.was_clean || !state.sound;
+        for _ in 0..ROUNDS_MAX {
+            let survey = Survey::of(draft.overlay, draft.superblock);
+            draft.begin_round(&survey);
+            used.get_or_insert_with(|| draft.reserved.clone());
+            if !round(draft, &survey) {
+                break;
+            }
+        }
+    }
+    used.unwrap_or_default()
+}
+
+/// Does the first step that finds something to do; whether there was one.
+fn round(draft: &mut Draft, survey: &Survey) -> bool {
+    let version = draft.overlay.version();
+    STEPS.iter().any(|step| {
+        step(draft, survey);
+        draft.overlay.version() != version
+    })
+}
+
+/// Lays the state word: *not closed in order*, which voids whatever a close saved. Whether it, or
+/// anything inside the pool, is to be written.
+fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
+    let at = draft.geometry.state_at + PoolState::WORD;
+    let saved = [Class::LiveMap, Class::SavedCounters, Class::SavedAids];
+    let mut voided = false;
+    for class in saved {
+        if let Some(found) = before.of(class).next() {
+            let what = "void: the next opening finds it out anew";
+            voided |= draft.mend(class, &found.place, what);
+        }
+    }
+    let copies = [0, vellum_layout::BLOCK_BYTES, draft.superblock.replica_at];
+    let inside = draft.overlay.touches(|at| {
+        copies
+            .iter()
+            .all(|&copy| !(copy..copy + vellum_layout::BLOCK_BYTES).contains(&at))
+    });
+    let mut unsound = false;
+    if !state.sound {
+        let what = if state.resumed {
+            "the repair is finished"
+        } else {
+            "not closed in order, and an epoch that no inode carries"
+        };
+        unsound = draft.mend(Class::StateWord, "state block", what);
+    }
+    if !(voided || inside || unsound) {
+        return false;
+    }
+    if state.sound || draft.wants(Class::StateWord) {
+        draft.set(at, StateWord::new(PoolPhase::Dirty, state.epoch).0);
+    }
+    true
+}
+
+/// Sorts the words by when they are written (`docs/CRASH.md` has the argument); `last` is the state
+/// word at the end, if more than copies of the superblock change.
+fn stages(
+    words: BTreeMap<u64, u64>,
+    superblock: &Superblock,
+    state: State,
+    used: &SlotSet,
+    last: Option<u64>,
+) -> Vec<Stage> {
+    let geometry = superblock.geometry();
+    let state_at = geometry.state_at + PoolState::WORD;
+    let mut fresh = Stage::named("new structures, in room that nothing uses");
+    let mut inside = Stage::named("what refers to them, and all other changes");
+    let mut journals = Stage::named("journals retired");
+    let mut copies = [0, 1, 2].map(|_| Stage::named("a copy of the superblock"));
+    let mut begin = Stage::named("a repair is under way");
+    let mut end = Stage::named("the state word");
+    if let Some(last) = last {
+        let word = StateWord::repairing(state.was_clean, state.epoch).0;
+        begin.words.push((state_at, word));
+        end.words.push((state_at, last));
+    }
+    for (at, value) in words {
+        let stage = match at {
+            _ if at == state_at => continue,
+            _ if in_metadata(&geometry, at) && !used.has((at - geometry.meta_at) / SLOT_BYTES) => {
+                &mut fresh
+            }
+            _ if (geometry.slots_at..geometry.chunk_table_at).contains(&at) => &mut journals,
+            _ => match copy_of(superblock, at) {
+                Some(copy) => &mut copies[copy],
+                None => &mut inside,
+            },
+        };
+        stage.words.push((at, value));
+    }
+    let [first, second, third] = copies;
+    [begin, fresh, inside, journals, first, second, third, end]
+        .into_iter()
+        .filter(|stage| !stage.words.is_empty())
+        .collect()
+}
+
+fn in_metadata(geometry: &Geometry, at: u64) -> bool {
+    (geometry.meta_at..geometry.slot_at(geometry.meta_slots())).contains(&at)
+}
+
+/// Which copy of the superblock pool offset `at` lies in.
+fn copy_of(superblock: &Superblock, at: u64) -> Option<usize> {
+    let copies = [0, vellum_layout::BLOCK_BYTES, superblock.replica_at];
+    let inside = |&copy: &u64| (copy..copy + vellum_layout::BLOCK_BYTES).contains(&at);
+    copies.iter().position(inside)
+}
+
+impl Stage {
+    fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            words: Vec::new(),
+        }
+    }
+}

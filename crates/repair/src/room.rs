@@ -1,0 +1,377 @@
+//! Room for what a repair makes: metadata slots that nothing uses, and the ends of logs.
+
+use std::collections::{HashMap, HashSet};
+
+use vellum_check::Image;
+use vellum_check::survey::Survey;
+use vellum_layout::{
+    ChunkKind, ChunkWord, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord,
+    LinksWord, LogExtentHead, LogExtentKind, LogWord, ROOT_SLOT, SLOT_BYTES, SLOTS_PER_BLOCK,
+    TargetWord, name_hash,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::draft::Draft;
+
+/// Least cookie of an entry.
+const COOKIE_MIN: u64 = 3;
+/// Most that a listing can carry.
+const COOKIE_MAX: u64 = i64::MAX as u64;
+/// Where files go whose place is lost.
+pub(crate) const LOST_AND_FOUND: &str = "lost+found";
+
+/// Where a directory's log ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail {
+    /// The last extent, and its size; 0: there is none.
+    extent: u64,
+    kind: LogExtentKind,
+    /// Its first word behind all that name entries.
+    next: u64,
+    /// Cookie of its first word.
+    base: u64,
+    /// Least cookie that is above those of all entries.
+    above: u64,
+}
+
+/// What was taken in a round.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Chunks given a kind.
+    chunks: Vec<(u64, ChunkKind)>,
+    /// Where the search for slots of a kind goes on, by the care that it takes.
+    cursors: HashMap<(ChunkKind, bool), u64>,
+    /// The directory for what is lost, and the names in it.
+    lost: Option<(Directory, HashSet<Vec<u8>>)>,
+}
+
+/// A directory that entries can be added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Directory {
+    pub(crate) ino: u64,
+    pub(crate) generation: u32,
+}
+
+/// What an entry is to name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) ino: u64,
+    pub(crate) generation: u32,
+    pub(crate) kind: FileKind,
+}
+
+impl Draft<'_> {
+    /// Takes `count` metadata slots of a chunk of `kind`: such as hold nothing but zeros if there are
+    /// any, for what looks unused may be what somebody searches for.
+    pub(crate) fn take_slots(
+        &mut self,
+        survey: &Survey,
+        kind: ChunkKind,
+        count: u64,
+    ) -> Option<u64> {
+        let slot = self
+            .find_slots(survey, kind, count, true)
+            .or_else(|| {
+                self.take_chunk(survey, kind)?;
+                self.find_slots(survey, kind, count, true)
+            })
+            .or_else(|| self.find_slots(survey, kind, count, false))?;
+        for slot in slot..slot + count {
+            self.reserved.add(slot);
+        }
+        Some(slot)
+    }
+
+    fn find_slots(
+        &mut self,
+        survey: &Survey,
+        kind: ChunkKind,
+        count: u64,
+        blank: bool,
+    ) -> Option<u64> {
+        let per_chunk = self.geometry.slots_per_chunk();
+        let step = if kind == ChunkKind::Blocks {
+            SLOTS_PER_BLOCK
+        } else {
+            1
+        };
+        let from = *self.taken.cursors.get(&(kind, blank)).unwrap_or(&1);
+        let taken = self.taken.chunks.iter();
+        let mut chunks: Vec<u64> = taken.filter(|new| new.1 == kind).map(|new| new.0).collect();
+        chunks.extend(survey.chunks.of(kind));
+        chunks.sort_unstable();
+        for chunk in chunks {
+            let end = (chunk + 1) * per_chunk;
+            let mut slot = (chunk * per_chunk).max(from).next_multiple_of(step);
+            while slot + count <= end {
+                let free = (slot..slot + count).all(|slot| !self.reserved.has(slot));
+                if free && (!blank || self.is_blank(slot, count)) {
+                    // Entries differ in size: go on behind single slots only.
+                    if count == step {
+                        self.taken.cursors.insert((kind, blank), slot + count);
+                    }
+                    return Some(slot);
+                }
+                slot += step;
+            }
+        }
+        None
+    }
+
+    fn is_blank(&self, slot: u64, count: u64) -> bool {
+        let mut bytes = vec![0; (count * SLOT_BYTES) as usize];
+        let read = self
+            .overlay
+            .read(self.geometry.slot_at(slot), &mut bytes)
+            .is_ok();
+        read && bytes.iter().all(|&byte| byte == 0)
+    }
+
+    /// Gives a free chunk a kind.
+    fn take_chunk(&mut self, survey: &Survey, kind: ChunkKind) -> Option<()> {
+        let taken = &self.taken.chunks;
+        let free = |chunk: &u64| taken.iter().all(|new| new.0 != *chunk);
+        let chunk = survey.chunks.of(ChunkKind::Free).find(free)?;
+        let at = self
+            .geometry
+            .slot_at(chunk * self.geometry.slots_per_chunk());
+        for at in (at..at + self.geometry.chunk_bytes).step_by(8) {
+            self.set(at, 0);
+        }
+        self.taken.chunks.push((chunk, kind));
+        self.taken.cursors.retain(|&(of, _), _| of != kind);
+        let word = ChunkWord::new(chunk, kind, 0).0;
+        self.set(self.geometry.chunk_table_at + chunk * 8, word);
+        Some(())
+    }
+
+    /// Lays bytes over whole slots; the rest of them is zero.
+    pub(crate) fn put_slots(&self, slot: u64, count: u64, bytes: &[u8]) {
+        let mut whole = vec![0; (count * SLOT_BYTES) as usize];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        self.overlay.set_bytes(self.geometry.slot_at(slot), &whole);
+    }
+
+    fn tail(&mut self, dir: Directory) -> Option<Tail> {
+        if let Some(tail) = self.tails.get(&dir.ino) {
+            return Some(*tail);
+        }
+        let mut tail = Tail {
+            extent: 0,
+            kind: LogExtentKind::Small,
+            next: 0,
+            base: COOKIE_MIN,
+            above: COOKIE_MIN,
+        };
+        let mut slot = self.word(self.field(dir.ino, Inode::ROOT));
+        for _ in 0..=self.geometry.meta_slots() {
+            if slot == 0 {
+                return Some(tail);
+            }
+            slot = self.walk_extent(slot, dir, &mut tail)?;
+        }
+        None
+    }
+
+    /// Takes one extent into account; gives the next one's slot.
+    fn walk_extent(&self, slot: u64, dir: Directory, tail: &mut Tail) -> Option<u64> {
+        let at = self.geometry.slot_at(slot);
+        let bytes: [u8; size_of::<LogExtentHead>()] = self.overlay.bytes(at);
+        let head = LogExtentHead::read_from_bytes(&bytes).ok()?;
+        if slot >= self.geometry.meta_slots() || !head.is_sound(slot, dir.ino, dir.generation) {
+            return None;
+        }
+        let kind = head.kind();
+        *tail = Tail {
+            extent: slot,
+            kind,
+            next: 0,
+            base: head.base_cookie,
+            above: tail.above.max(head.base_cookie),
+        };
+        for index in 0..kind.words() {
+            let word = LogWord(self.word(at + kind.words_at() + 8 * index));
+            if word.0 == 0 {
+                continue;
+            }
+            let cookie = self.word(self.geometry.slot_at(word.entry()) + Entry::COOKIE);
+            tail.next = index + 1;
+            tail.above = tail.above.max(cookie.saturating_add(1));
+        }
+        if head.is_compacted() {
+            tail.next = kind.words();
+        }
+        Some(head.next)
+    }
+
+    /// Adds an extent behind `tail`.
+    fn grow(&mut self, survey: &Survey, dir: Directory, tail: Tail) -> Option<Tail> {
+        let (kind, chunk, link) = if tail.extent == 0 {
+            let link = self.field(dir.ino, Inode::ROOT);
+            (LogExtentKind::Small, ChunkKind::Entries, link)
+        } else {
+            let link = self.geometry.slot_at(tail.extent) + LogExtentHead::NEXT;
+            (LogExtentKind::Large, ChunkKind::Blocks, link)
+        };
+        let above = tail.above.max(tail.base + tail.next);
+        if above > COOKIE_MAX - kind.words() {
+            return None;
+        }
+        let slot = self.take_slots(survey, chunk, kind.slots())?;
+        let head = LogExtentHead::new(slot, dir.ino, dir.generation, above, kind, false);
+        self.put_slots(slot, kind.slots(), head.as_bytes());
+        self.set(link, slot);
+        Some(Tail {
+            extent: slot,
+            kind,
+            next: 0,
+            base: above,
+            above,
+        })
+    }
+
+    /// Adds a name to a directory whose log is sound; `None` if there is no room for it.
+    pub(crate) fn append(
+        &mut self,
+        survey: &Survey,
+        dir: Directory,
+        name: &[u8],
+        target: Target,
+    ) -> Option<()> {
+        let mut tail = self.tail(dir)?;
+        if tail.extent == 0 || tail.next == tail.kind.words() {
+            tail = self.grow(survey, dir, tail)?;
+        }
+        let cookie = tail.base + tail.next;
+        let slots = Entry::slots_for(name.len());
+        let slot = self.take_slots(survey, ChunkKind::Entries, slots)?;
+        let head = EntryHead {
+            life: LifeWord::alive(self.now_ns).0,
+            target: TargetWord::new(target.ino, target.kind).0,
+            cookie,
+            parent: dir.ino,
+            generation: target.generation,
+            checksum: 0,
+            name_hash: name_hash(self.superblock.hash_seed, name),
+            name_len: name.len() as u16,
+            flags: 0,
+        };
+        let mut buffer = [0; 384];
+        let len = Entry::encode(&head, name, dir.generation, &mut buffer);
+        self.put_slots(slot, slots, &buffer[..len]);
+        let at = self.geometry.slot_at(tail.extent) + tail.kind.words_at() + 8 * tail.next;
+        self.set(at, LogWord::new(slot).0);
+        tail.next += 1;
+        tail.above = cookie + 1;
+        self.tails.insert(dir.ino, tail);
+        Some(())
+    }
+
+    /// Writes a new inode; gives what names it.
+    pub(crate) fn make_inode(
+        &mut self,
+        survey: &Survey,
+        kind: FileKind,
+        mode: u16,
+        fill: impl FnOnce(u64, &mut Inode),
+    ) -> Option<Target> {
+        let ino = self.take_slots(survey, ChunkKind::Inodes, 1)?;
+        let generation = IdentityWord(self.inode(ino).identity)
+            .generation()
+            .wrapping_add(1);
+        let mut inode = Inode {
+            identity: IdentityWord::new(InodeState::Live, kind, mode, generation).0,
+            links: LinksWord::new(if kind == FileKind::Directory { 2 } else { 1 }, 0).0,
+            btime: self.now_ns,
+            mtime: self.now_ns,
+            ctime: self.now_ns,
+            atime: self.now_ns,
+            ..Inode::default()
+        };
+        fill(ino, &mut inode);
+        self.put_inode(ino, inode);
+        Some(Target {
+            ino,
+            generation,
+            kind,
+        })
+    }
+
+    /// Puts a file under lost+found, under `name` or, where that is taken, one that begins with it.
+    /// Gives the name.
+    pub(crate) fn adopt(&mut self, survey: &Survey, name: &str, target: Target) -> Option<String> {
+        let (dir, mut names) = match self.taken.lost.take() {
+            Some(found) => found,
+            None => self.find_lost(survey)?,
+        };
+        let mut free = name.to_owned();
+        for number in 1u64.. {
+            if !names.contains(free.as_bytes()) {
+                break;
+            }
+            free = format!("{name}.{number}");
+        }
+        let done = self.append(survey, dir, free.as_bytes(), target);
+        if done.is_some() {
+            names.insert(free.clone().into_bytes());
+        }
+        self.taken.lost = Some((dir, names));
+        done.map(|()| free)
+    }
+
+    /// Finds the directory lost+found, or makes it.
+    fn find_lost(&mut self, survey: &Survey) -> Option<(Directory, HashSet<Vec<u8>>)> {
+        let root_node = survey.nodes.root()?;
+        let root = Directory {
+            ino: ROOT_SLOT,
+            generation: survey.nodes.list[root_node as usize].identity.generation(),
+        };
+        let in_root = survey.logs.names.iter();
+        let in_root = in_root.filter(|name| name.alive && name.directory == root_node);
+        let mut taken = HashSet::new();
+        for name in in_root {
+            let text = survey.text_of(name);
+            let target = survey
+                .target(name)
+                .map(|number| &survey.nodes.list[number as usize]);
+            if let Some(node) = target
+                && text == LOST_AND_FOUND.as_bytes()
+                && node.kind == FileKind::Directory
+            {
+                let dir = Directory {
+                    ino: node.slot,
+                    generation: node.identity.generation(),
+                };
+                return Some((dir, names_in(survey, survey.target(name)?)));
+            }
+            if text.starts_with(LOST_AND_FOUND.as_bytes()) {
+                taken.insert(text);
+            }
+        }
+        let mut name = LOST_AND_FOUND.to_owned();
+        for number in 1u64.. {
+            if !taken.contains(name.as_bytes()) {
+                break;
+            }
+            name = format!("{LOST_AND_FOUND}.{number}");
+        }
+        let made = self.make_inode(survey, FileKind::Directory, 0o700, |_, inode| {
+            inode.parent = ROOT_SLOT;
+        })?;
+        self.append(survey, root, name.as_bytes(), made)?;
+        let dir = Directory {
+            ino: made.ino,
+            generation: made.generation,
+        };
+        Some((dir, HashSet::new()))
+    }
+}
+
+/// The valid names in a directory.
+pub(crate) fn names_in(survey: &Survey, directory: u32) -> HashSet<Vec<u8>> {
+    let names = survey.logs.names.iter();
+    names
+        .filter(|name| name.alive && name.directory == directory)
+        .map(|name| survey.text_of(name))
+        .collect()
+}

@@ -1,0 +1,264 @@
+//! What a repair overwrites, saved so that it can be put back.
+//!
+//! An undo file has a head and a record for every line (64 bytes) of the pool that the plan changes:
+//! its pool offset, its bytes before, and its bytes after. The bytes after are there so that a pool
+//! that was used since the repair is not torn: what is put back must find each word as the repair
+//! found or left it.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use thiserror::Error;
+use vellum_check::Image;
+use vellum_check::survey::superblock;
+use vellum_layout::{PoolPhase, PoolState, StateWord, checksum};
+use vellum_media::{LINE_BYTES, Persistent, Site};
+
+use crate::plan::Plan;
+
+const MAGIC: &[u8; 8] = b"VELLUMUN";
+const VERSION: u64 = 1;
+/// Magic, version, uuid, bytes of the pool, lines, offset of the state word, checksum.
+const HEAD_BYTES: usize = 64;
+const LINE: usize = LINE_BYTES as usize;
+/// Pool offset, bytes before, bytes after.
+const RECORD_BYTES: usize = 8 + 2 * LINE;
+
+/// Why an undo file cannot be used.
+#[derive(Debug, Error)]
+pub enum UndoError {
+    /// The file could not be read, or the pool not be made durable.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The bytes are no undo file, or not all of one.
+    #[error("it is no whole undo file of this release ({0})")]
+    Unsound(&'static str),
+    /// The pool is not the one that was repaired.
+    #[error("it belongs to another pool")]
+    OtherPool,
+    /// The pool was changed after the repair.
+    #[error(
+        "the pool was changed since the repair (at offset {0:#x}): what was there before the repair no longer fits it"
+    )]
+    Changed(u64),
+    /// The medium failed.
+    #[error("the medium failed at pool offset {0:#x}; restore it again")]
+    Medium(u64),
+}
+
+/// A line of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Line {
+    at: u64,
+    before: [u8; LINE],
+    after: [u8; LINE],
+}
+
+/// What an undo file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undo {
+    uuid: [u8; 16],
+    pool_bytes: u64,
+    state_at: u64,
+    lines: Vec<Line>,
+}
+
+/// Writes the undo file of `plan`, durably. `image` is the pool before the repair.
+///
+/// # Errors
+/// The file exists, or cannot be written; the pool cannot be read.
+pub fn write(path: &Path, plan: &Plan, image: &dyn Image) -> io::Result<()> {
+    let undo = Undo::of(plan, image)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let written = undo.write(&file);
+    if written.is_err() {
+        // Half a file is of no use to anybody; that it stays cannot change the answer.
+        let _ = std::fs::remove_file(path);
+    }
+    written?;
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+impl Undo {
+    /// What putting back `plan` takes.
+    ///
+    /// # Errors
+    /// The pool cannot be read.
+    pub fn of(plan: &Plan, image: &dyn Image) -> io::Result<Self> {
+        let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
+        for &(at, value) in plan.stages.iter().flat_map(|stage| &stage.words) {
+            let start = at / LINE_BYTES * LINE_BYTES;
+            let line = match lines.entry(start) {
+                std::collections::btree_map::Entry::Occupied(found) => found.into_mut(),
+                std::collections::btree_map::Entry::Vacant(free) => {
+                    let mut before = [0; LINE];
+                    image.read(start, &mut before)?;
+                    let (at, after) = (start, before);
+                    free.insert(Line { at, before, after })
+                }
+            };
+            let from = (at - start) as usize;
+            line.after[from..from + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        let state = superblock(image).map_or(0, |found| found.geometry().state_at);
+        Ok(Self {
+            uuid: plan.uuid,
+            pool_bytes: image.len(),
+            state_at: state + PoolState::WORD,
+            lines: lines.into_values().collect(),
+        })
+    }
+
+    fn write(&self, file: &File) -> io::Result<()> {
+        let mut body = Vec::with_capacity(self.lines.len() * RECORD_BYTES);
+        for line in &self.lines {
+            body.extend_from_slice(&line.at.to_le_bytes());
+            body.extend_from_slice(&line.before);
+            body.extend_from_slice(&line.after);
+        }
+        let mut out = BufWriter::new(file);
+        out.write_all(&self.head(checksum(&body)))?;
+        out.write_all(&body)?;
+        out.flush()?;
+        file.sync_all()
+    }
+
+    fn head(&self, body_check: u32) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(MAGIC);
+        head[8..16].copy_from_slice(&VERSION.to_le_bytes());
+        head[16..32].copy_from_slice(&self.uuid);
+        head[32..40].copy_from_slice(&self.pool_bytes.to_le_bytes());
+        head[40..48].copy_from_slice(&(self.lines.len() as u64).to_le_bytes());
+        head[48..56].copy_from_slice(&self.state_at.to_le_bytes());
+        head[56..60].copy_from_slice(&body_check.to_le_bytes());
+        let check = checksum(&head[..60]);
+        head[60..].copy_from_slice(&check.to_le_bytes());
+        head
+    }
+
+    /// Reads an undo file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not whole.
+    pub fn read(path: &Path) -> Result<Self, UndoError> {
+        let mut bytes = Vec::new();
+        File::open(path)?.read_to_end(&mut bytes)?;
+        Self::decode(&bytes)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, UndoError> {
+        let (head, body) = bytes
+            .split_at_checked(HEAD_BYTES)
+            .ok_or(UndoError::Unsound("it is too short"))?;
+        let number = |at: usize| u64::from_le_bytes(part(head, at));
+        if &head[..8] != MAGIC || number(8) != VERSION {
+            return Err(UndoError::Unsound("its head is another"));
+        }
+        if checksum(&head[..60]) != u32::from_le_bytes(part(head, 60)) {
+            return Err(UndoError::Unsound("the checksum of its head does not fit"));
+        }
+        let whole = number(40).checked_mul(RECORD_BYTES as u64) == Some(body.len() as u64);
+        if !whole || checksum(body) != u32::from_le_bytes(part(head, 56)) {
+            return Err(UndoError::Unsound("the checksum of its lines does not fit"));
+        }
+        let lines = body.chunks_exact(RECORD_BYTES).map(|record| Line {
+            at: u64::from_le_bytes(part(record, 0)),
+            before: part(record, 8),
+            after: part(record, 8 + LINE),
+        });
+        Ok(Self {
+            uuid: part(head, 16),
+            pool_bytes: number(32),
+            state_at: number(48),
+            lines: lines.collect(),
+        })
+    }
+
+    /// How many bytes are put back.
+    pub fn bytes(&self) -> u64 {
+        self.lines.len() as u64 * LINE_BYTES
+    }
+
+    /// Puts back what the repair overwrote, also after a repair or a restoring that was not finished.
+    /// The pool counts as under repair until all is back.
+    ///
+    /// # Errors
+    /// The pool is another, or was changed since: then nothing is written. The medium failed.
+    pub fn restore(&self, pool: &impl Persistent) -> Result<(), UndoError> {
+        self.check(pool)?;
+        let state_line = self.state_at / LINE_BYTES * LINE_BYTES;
+        let (state, others): (Vec<&Line>, Vec<&Line>) =
+            self.lines.iter().partition(|line| line.at == state_line);
+        if !state.is_empty() {
+            let now = StateWord(pool.load(self.state_at, Ordering::Acquire));
+            let (was_clean, epoch) = now
+                .repair()
+                .or(now
+                    .get()
+                    .map(|(phase, epoch)| (phase == PoolPhase::Clean, epoch)))
+                .unwrap_or((false, 0));
+            let marked = StateWord::repairing(was_clean, epoch).0;
+            pool.store(self.state_at, marked, Ordering::Release);
+            pool.flush(Site::UNNAMED, self.state_at, 8);
+            settle(pool)?;
+        }
+        for line in others {
+            put_back(pool, line);
+        }
+        settle(pool)?;
+        for line in state {
+            put_back(pool, line);
+        }
+        settle(pool)
+    }
+
+    fn check(&self, pool: &impl Persistent) -> Result<(), UndoError> {
+        // A damaged superblock may be what is put back, so the words have the last say.
+        let found = superblock(&vellum_check::MemoryImage(pool));
+        if pool.len() != self.pool_bytes || found.is_some_and(|found| found.uuid != self.uuid) {
+            return Err(UndoError::OtherPool);
+        }
+        for line in &self.lines {
+            let mut now = [0; LINE];
+            pool.read(line.at, &mut now);
+            for (offset, word) in (0..).step_by(8).zip(now.as_chunks::<8>().0) {
+                let known = *word == line.before[offset..offset + 8]
+                    || *word == line.after[offset..offset + 8];
+                let at = line.at + offset as u64;
+                let marked =
+                    at == self.state_at && StateWord(u64::from_le_bytes(*word)).repair().is_some();
+                if !known && !marked {
+                    return Err(UndoError::Changed(at));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `N` bytes at `at`, which are there.
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&bytes[at..at + N]);
+    part
+}
+
+fn put_back(pool: &impl Persistent, line: &Line) {
+    pool.write(line.at, &line.before);
+    pool.flush(Site::UNNAMED, line.at, LINE_BYTES);
+}
+
+fn settle(pool: &impl Persistent) -> Result<(), UndoError> {
+    pool.fence(Site::UNNAMED);
+    match pool.damaged() {
+        Some(at) => Err(UndoError::Medium(at)),
+        None => Ok(pool.sync()?),
+    }
+}

@@ -1,0 +1,202 @@
+//! Pools laid out by hand, damaged and repaired; and a reader of what is in them that shares nothing
+//! with the engine.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vellum_check::survey::{Survey, superblock};
+use vellum_check::{Report, check};
+use vellum_layout::{
+    BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord, RUN_BLOCKS, SLOTS_PER_BLOCK,
+    home_line,
+};
+use vellum_repair::{Options, Plan, plan};
+
+/// A time later than any in a pool.
+pub(crate) const LATER: i64 = 1_800_000_000_000_000_000;
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Content {
+    Directory,
+    File(Vec<u8>),
+    Link(Vec<u8>),
+    Special(u8),
+}
+
+/// Everything that can be reached and read, by path; a directory's own losses do not hide what else
+/// is in it. Of blocks mapped twice that counts which a reader finds first.
+pub(crate) fn read_tree(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
+    let image = &image.to_vec();
+    let mut tree = BTreeMap::new();
+    let Some(superblock) = superblock(image) else {
+        return tree;
+    };
+    let survey = Survey::of(image, &superblock);
+    let blocks = blocks_by_file(image, &superblock.geometry(), superblock.hash_seed);
+    let Some(root) = survey.nodes.root() else {
+        return tree;
+    };
+    let twice: BTreeSet<usize> = survey
+        .duplicates()
+        .into_iter()
+        .flat_map(|(first, second)| [first, second])
+        .collect();
+    let mut ready = vec![(root, Vec::new())];
+    let mut seen = BTreeSet::from([root]);
+    while let Some((directory, path)) = ready.pop() {
+        for (number, name) in survey.logs.names.iter().enumerate() {
+            let Some(target) = survey.target(name).filter(|_| name.directory == directory) else {
+                continue;
+            };
+            let node = &survey.nodes.list[target as usize];
+            let path = [&path[..], b"/", &survey.text_of(name)].concat();
+            if twice.contains(&number) {
+                continue;
+            }
+            let content = match node.kind {
+                FileKind::Directory => {
+                    if seen.insert(target) {
+                        ready.push((target, path.clone()));
+                    }
+                    Content::Directory
+                }
+                FileKind::Symlink => match survey.link_text(node) {
+                    Ok(text) => Content::Link(text),
+                    Err(_) => continue,
+                },
+                FileKind::File if node.size > image.len() as u64 => continue,
+                FileKind::File => match MapRoot(node.root).get() {
+                    Some((0, id)) if MapRoot(node.root).is_sound() => {
+                        Content::File(read_file(image, &survey.geometry, &blocks, id, node.size))
+                    }
+                    None if node.root == 0 => Content::File(vec![0; node.size as usize]),
+                    _ => continue,
+                },
+                other => Content::Special(other as u8),
+            };
+            tree.insert(path, content);
+        }
+    }
+    tree
+}
+
+type Blocks = BTreeMap<(u32, u32), (bool, u64)>;
+
+/// The block that a reader finds for each mapping id and logical block that holds bytes.
+fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
+    let mut found = Blocks::new();
+    for block in 0..geometry.zone_blocks {
+        let word = MapWord(word(image, geometry.table_at + 8 * block));
+        if word.state() != MapState::Mapped {
+            continue;
+        }
+        let run = word.logical() / RUN_BLOCKS as u32;
+        let home = home_line(seed, word.id(), run, geometry.table_lines());
+        let rank = (block / RUN_BLOCKS != home, block);
+        let best = found.entry((word.id(), word.logical())).or_insert(rank);
+        *best = rank.min(*best);
+    }
+    found
+}
+
+fn read_file(image: &[u8], geometry: &Geometry, blocks: &Blocks, id: u32, size: u64) -> Vec<u8> {
+    let mut bytes = vec![0; size as usize];
+    for (logical, part) in bytes.chunks_mut(BLOCK_BYTES as usize).enumerate() {
+        if let Some((_, block)) = blocks.get(&(id, logical as u32)) {
+            let at = (geometry.data_at + block * BLOCK_BYTES) as usize;
+            part.copy_from_slice(&image[at..at + part.len()]);
+        }
+    }
+    bytes
+}
+
+pub(crate) fn word(image: &[u8], at: u64) -> u64 {
+    u64::from_le_bytes(image[at as usize..at as usize + 8].try_into().unwrap())
+}
+
+/// Gives every data block bytes of its own.
+pub(crate) fn fill_blocks(image: &mut [u8], geometry: &Geometry) {
+    for block in 0..geometry.zone_blocks {
+        let at = (geometry.data_at + block * BLOCK_BYTES) as usize;
+        for (i, word) in image[at..at + BLOCK_BYTES as usize]
+            .chunks_mut(8)
+            .enumerate()
+        {
+            word.copy_from_slice(&(block << 32 | i as u64 | 1 << 63).to_le_bytes());
+        }
+    }
+}
+
+/// What recovery counts as nothing.
+pub(crate) fn strictly(image: &[u8]) -> Report {
+    let strict = vellum_check::Options {
+        strict_clean: true,
+        progress: None,
+    };
+    check(image, strict)
+}
+
+pub(crate) fn plan_of(image: &[u8]) -> Plan {
+    let options = Options {
+        now_ns: LATER,
+        ..Options::default()
+    };
+    plan(&image, options)
+}
+
+/// Writes a plan over an image.
+pub(crate) fn write(plan: &Plan, image: &mut [u8]) {
+    for &(at, value) in plan.stages.iter().flat_map(|stage| &stage.words) {
+        image[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Repairs an image; it is sound then, and a second repair has nothing to do.
+#[track_caller]
+pub(crate) fn repaired(image: &[u8]) -> (Plan, Vec<u8>) {
+    let mut image = image.to_vec();
+    let plan = plan_of(&image);
+    assert_eq!(plan.refused, None);
+    let actions = plan.actions.iter().map(|action| format!("\n  {action}"));
+    let actions: String = actions.collect();
+    assert!(
+        plan.mends_all(),
+        "before: {}\nafter: {}\nactions: {actions}",
+        plan.before,
+        plan.after
+    );
+    write(&plan, &mut image);
+    let report = strictly(&image);
+    assert!(report.is_sound(), "{report}{actions}");
+    assert!(plan_of(&image).is_empty());
+    (plan, image)
+}
+
+/// What could be read in `before` can be read in `after`: under its path, or in lost+found.
+#[track_caller]
+pub(crate) fn assert_kept(before: &[u8], after: &[u8], plan: &Plan) {
+    let (old, new) = (read_tree(before), read_tree(after));
+    let lost: Vec<&Content> = new
+        .iter()
+        .filter(|(path, _)| path.starts_with(b"/lost+found"))
+        .map(|(_, content)| content)
+        .collect();
+    for (path, content) in &old {
+        let there = new.get(path) == Some(content);
+        let moved = *content == Content::Directory
+            || lost.contains(&content)
+            || new.values().filter(|other| *other == content).count() > 0
+                && !matches!(content, Content::File(bytes) if bytes.iter().any(|&byte| byte != 0));
+        let actions = plan.actions.iter().map(|action| format!("\n  {action}"));
+        assert!(
+            there || moved,
+            "{} is lost: {}",
+            path.escape_ascii(),
+            actions.collect::<String>()
+        );
+    }
+}
+
+/// Slots of a metadata block, for tests that place things there.
+pub(crate) const BLOCK_SLOTS: u64 = SLOTS_PER_BLOCK;
