@@ -1,6 +1,6 @@
 //! What the explorer found, each named after what went wrong.
 
-use vellum_crash::{Mode, Options, run};
+use vellum_crash::{Bounds, Mode, Options, Progress, run, run_threads};
 
 #[track_caller]
 fn explored(mode: Mode, names: &[&str]) {
@@ -36,4 +36,23 @@ fn a_clean_pool_hid_entries_whose_log_words_a_cache_had_kept() {
 #[test]
 fn a_block_left_in_limbo_by_a_close_was_taken_for_damage() {
     explored(Mode::X86, &["unlink-close", "close-pool-with-work"]);
+}
+
+/// `stat` told of a link that was not durable yet.
+#[test]
+fn a_link_count_that_somebody_saw_survives() {
+    let options = Options {
+        only: vec!["threads/link+stat".into()],
+        states_per_point: 64,
+        nested_recoveries: [0, 0],
+        schedules: Bounds {
+            once: usize::MAX,
+            twice: 0,
+            often: 0,
+        },
+        ..Options::default()
+    };
+    let report = run_threads(&options, &Progress::default());
+    assert_eq!(report.totals().violations, 0, "{report}");
+    assert!(report.totals().schedules > 5, "{report}");
 }

@@ -32,7 +32,8 @@ pub(crate) mod field {
     pub(crate) const IDENTITY: u64 = 8;
     /// `OwnerWord`.
     pub(crate) const OWNER: u64 = 16;
-    /// Link count (files: names; directories: 2 + subdirectories).
+    /// Link count (files: names; directories: 2 + subdirectories) in bits 0..32; names that are not
+    /// durable yet ([`super::LINK_RESERVED`]).
     pub(crate) const LINKS: u64 = 24;
     /// Size in bytes. Not of directories.
     pub(crate) const SIZE: u64 = 32;
@@ -108,6 +109,9 @@ pub(crate) struct Cachelet(pub(crate) u32);
 pub(crate) const CHILD_ONE: u64 = 2;
 /// One creation under way in [`field::CHILDREN`]; its entry is counted as a child, too.
 pub(crate) const MAKING_ONE: u64 = 1 << 48;
+/// A name of a file whose log word is not durable yet, in [`field::LINKS`]. It keeps the file from
+/// running out of names, and attributes from being told.
+pub(crate) const LINK_RESERVED: u64 = 1 << 32;
 
 /// Fresh cachelets that a thread slot takes at once.
 const FRESH_BATCH: u64 = 16;

@@ -181,6 +181,32 @@ fn looking() -> Vec<ThreadWorkload> {
             &["rename f g 0"],
             &["stat f -", "stat g -"],
         ),
+        two("link+stat", &[FILE], &["link f g"], &["stat f -"]),
+        two(
+            "link+unlink-stat",
+            &[FILE],
+            &["link f g"],
+            &["unlink f", "stat g -"],
+        ),
+        two(
+            "rename-over+stat-victim",
+            &[FILE, "create g 600 -", "link g h"],
+            &["rename f g 0"],
+            &["stat h -"],
+        ),
+        two(
+            "unlink+stat-other",
+            &[FILE, "link f g"],
+            &["unlink f"],
+            &["stat g -"],
+        ),
+        two("rmdir+stat", &["mkdir d 755"], &["rmdir d"], &["stat / -"]),
+        two(
+            "rename-directory-across+stat",
+            &["mkdir d 755", "mkdir d/s 755", "mkdir e 755"],
+            &["rename d/s e/s 0"],
+            &["stat e -"],
+        ),
         two("chmod+stat", &[FILE], &["chmod f 600"], &["stat f -"]),
         two("append+stat", &[FILE], &["append f 5 5000"], &["stat f -"]),
         two(

@@ -3,13 +3,13 @@
 use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord};
 use vellum_media::{Memories, Memory, Site};
 
-use crate::cachelet::{Cachelet, REF_ONE, field};
+use crate::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
 use crate::journal::Record;
-use crate::slots::{Op, Tally};
+use crate::slots::{Op, Tally, pause};
 
 /// Stands for a number of blocks that was not counted yet; more than a file can have.
 const UNCOUNTED: u64 = 1 << 50;
@@ -102,7 +102,7 @@ impl<M: Memories> Fs<M> {
             generation: identity.generation(),
             kind,
             mode: identity.mode(),
-            nlink: word(field::LINKS) as u32,
+            nlink: core.durable_links(file),
             uid: owner.uid(),
             gid: owner.gid(),
             device: if is_device {
@@ -394,6 +394,19 @@ fn droppable<M: Memories>(core: &Core<M>, cred: &Cred, file: Cachelet) -> u16 {
 }
 
 impl<M: Memories> Core<M> {
+    /// The link count of a file, once every name that is being given to it is durable: whether such
+    /// a name comes before or after the answer cannot be told while it may still be lost.
+    fn durable_links(&self, file: Cachelet) -> u32 {
+        let mut tries = 0;
+        loop {
+            let links = self.get(file, field::LINKS);
+            if links < LINK_RESERVED {
+                return links as u32;
+            }
+            pause(&self.arena, &mut tries);
+        }
+    }
+
     /// Writes a file's change time, or a directory's times and link count, from its cachelet to
     /// its inode. Flushed, not fenced. The change time goes last, because recovery takes the
     /// modification time for valid as of it.

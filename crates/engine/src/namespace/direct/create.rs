@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use super::Name;
 use super::index::{Pair, ValueWord};
 use super::log::Claim;
-use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, NAME_ONE, field, flag};
+use crate::cachelet::{CHILD_ONE, Cachelet, LINK_RESERVED, MAKING_ONE, NAME_ONE, field, flag};
 use crate::error::{Error, Result};
 use crate::namespace::NewInode;
 use crate::sites;
@@ -33,6 +33,11 @@ struct Place {
     claim: Claim,
     /// Which step writes it.
     site: Site,
+}
+
+/// The names in a `LINKS` word, with those that are not durable yet.
+fn names_in(links: u64) -> u64 {
+    links / LINK_RESERVED + links % LINK_RESERVED
 }
 
 /// Gives everything back if creation ends early. What was in the index was never readable there, so
@@ -368,7 +373,7 @@ impl<M: Memories> Op<'_, M> {
         // The name exists as soon as it is counted, which fails if all others are gone. Lookups of
         // it wait from before that until it is there.
         core.index_hold(pair);
-        if let Err(error) = self.raise_links(target) {
+        if let Err(error) = self.reserve_link(target) {
             self.index_remove(pair);
             return Err(error);
         }
@@ -377,24 +382,31 @@ impl<M: Memories> Op<'_, M> {
         core.pool.fence(sites::LINK_ENTRY_DURABLE);
         let steps = [sites::LINK_LOG_WORD, sites::LINK_LOG_WORD_DURABLE];
         self.log_write(steps, dir, &draft);
+        // Only now it is seen in the count: the name that it counts survives.
+        let counted = 1u64.wrapping_sub(LINK_RESERVED);
+        core.arena
+            .fetch_add(core.cachelet_at(target, field::LINKS), counted);
         self.note_change(dir, now, 0);
         self.store_links(sites::LINK_LINKS, target, now);
         core.index_release(pair, value.with(ValueWord::READABLE));
         Ok(())
     }
 
-    /// One more name, unless there is none any more or there are too many.
-    fn raise_links(&self, target: Cachelet) -> Result<()> {
+    /// Reserves one more name, unless there is none any more or there are too many.
+    fn reserve_link(&self, target: Cachelet) -> Result<()> {
         let core = self.core;
         let at = core.cachelet_at(target, field::LINKS);
         let mut links = core.get(target, field::LINKS);
         loop {
-            match links {
+            match names_in(links) {
                 0 => return Err(Error::NotFound),
                 crate::LINK_MAX.. => return Err(Error::TooManyLinks),
                 _ => {}
             }
-            match core.arena.compare_exchange(at, links, links + 1) {
+            match core
+                .arena
+                .compare_exchange(at, links, links + LINK_RESERVED)
+            {
                 Ok(_) => return Ok(()),
                 Err(now) => links = now,
             }
@@ -409,7 +421,7 @@ impl<M: Memories> Op<'_, M> {
             return 0;
         }
         let at = core.cachelet_at(target, field::LINKS);
-        core.arena.fetch_add(at, u64::MAX).wrapping_sub(1)
+        names_in(core.arena.fetch_add(at, u64::MAX).wrapping_sub(1))
     }
 
     /// Writes the link count and change time of a file to its inode. Flushed; the next fence makes
@@ -423,7 +435,10 @@ impl<M: Memories> Op<'_, M> {
         loop {
             // Until the count stored is the count there is: whoever stores last has looked last.
             let links = core.get(target, field::LINKS);
-            core.set_word(at + Inode::LINKS, LinksWord::new(links as u32, 0).0);
+            core.set_word(
+                at + Inode::LINKS,
+                LinksWord::new(names_in(links) as u32, 0).0,
+            );
             if core.get(target, field::LINKS) == links {
                 break;
             }
