@@ -62,7 +62,9 @@ fn judge_tree(recorded: &Recorded, tree: &Snapshot, returned: usize) -> Result<(
         return Ok(());
     }
     let may_tear = recorded.workload.explored[returned].changes_bytes();
-    if may_tear && is_torn(tree, &[before, after]) {
+    let between = recorded.between[returned].as_ref();
+    let torn = || is_torn(tree, &[between.unwrap_or(before), after]);
+    if between == Some(tree) || may_tear && torn() {
         return Ok(());
     }
     let (since_before, since_after) = (text(before, tree), text(after, tree));
@@ -222,8 +224,14 @@ impl<'a> Stages<'a> {
             for (name, first, of) in fields {
                 let trees = recorded.trees[first.min(last)..=last].iter();
                 let allowed: Vec<_> = trees.filter_map(|tree| tree.times_of(*ino)).collect();
-                let unknown = name == "change" && self.is_unknown(*ino);
-                if !unknown && allowed.iter().all(|times| of(times) != of(found)) {
+                let unknown = self.is_unknown(name, *ino);
+                let fits = |times: &[Times]| match times {
+                    [before, .., after] if self.is_of_two_parts() => {
+                        (of(before)..=of(after)).contains(&of(found))
+                    }
+                    times => times.iter().any(|times| of(times) == of(found)),
+                };
+                if !unknown && !fits(&allowed) {
                     let expected: Vec<_> = allowed.iter().map(of).collect();
                     let (path, found) = (path.escape_ascii(), of(found));
                     return Err(format!(
@@ -237,6 +245,13 @@ impl<'a> Stages<'a> {
 
     fn at(&self, stage: usize, ino: u64) -> Option<&NodeSnapshot> {
         self.recorded.trees.get(stage)?.find(ino)
+    }
+
+    /// Whether the step under way is of two parts, the first of which leaves times that no stage
+    /// has.
+    fn is_of_two_parts(&self) -> bool {
+        let between = self.recorded.between.get(self.returned);
+        between.is_some_and(Option::is_some)
     }
 
     fn first_modified(&self, ino: u64) -> usize {
@@ -287,31 +302,31 @@ impl<'a> Stages<'a> {
         first
     }
 
-    /// What the setup's last steps left behind, no tree tells.
-    fn is_unknown(&self, ino: u64) -> bool {
+    /// Whether the setup's last steps left it in the cache: no tree tells how it was before.
+    fn is_unknown(&self, name: &str, ino: u64) -> bool {
         let Recorded {
-            workload, fences, ..
+            unsettled, fences, ..
         } = self.recorded;
-        let returned = workload.explored.iter().zip(fences).take(self.returned);
-        let mut returned = returned.map(|(step, fences)| changes_names(step) || !fences);
-        let is_dir = self
-            .tree
-            .find(ino)
-            .is_some_and(|node| node.body == SnapshotBody::Dir);
-        workload.setup.last().is_some_and(changes_names) && !is_dir && returned.all(|lags| lags)
+        let is_dir = |node: &NodeSnapshot| node.body == SnapshotBody::Dir;
+        let lags: fn(&Step) -> bool = match name {
+            "access" => |step| step.operation() == "read",
+            "change" if !self.tree.find(ino).is_some_and(is_dir) => changes_names,
+            _ => return false,
+        };
+        unsettled.iter().any(lags) && !fences[..self.returned].contains(&true)
     }
 }
 
 fn changes_attributes(step: &Step) -> bool {
     matches!(
-        step,
-        Step::Op(Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. })
+        step.op(),
+        Some(Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. })
     )
 }
 
 fn changes_names(step: &Step) -> bool {
     matches!(
-        step,
-        Step::Op(Op::Link { .. } | Op::Unlink { .. } | Op::Rename { .. }) | Step::Maintain
-    )
+        step.op(),
+        Some(Op::Link { .. } | Op::Unlink { .. } | Op::Rename { .. })
+    ) || matches!(step, Step::Maintain | Step::Recover)
 }

@@ -1,10 +1,10 @@
 //! Running a workload once, with everything written down.
 
 use vellum_media::{Event, Op};
-use vellum_model::{Cred, Model, Outcome, Snapshot, apply};
+use vellum_model::{Cred, Errno, Model, Outcome, Snapshot, apply};
 
 use crate::memories::{Explored, Shared};
-use crate::session::{CLOCK_START, Session, blank_image, mount};
+use crate::session::{CLOCK_START, Session, USER, blank_image, mount};
 use crate::tree::{Tree, read_tree};
 use crate::workload::{Step, Workload};
 
@@ -15,7 +15,7 @@ pub struct Recorded {
     /// The pool before the first event.
     pub(crate) base: Vec<u8>,
     /// Everything that happened to the pool from formatting on. A marker follows each explored
-    /// step; marker 0 stands before the first.
+    /// step; marker 0 follows each step of the setup, and stands before the first explored one.
     pub(crate) log: Vec<Event>,
     /// Events before the first explored step.
     pub(crate) begin: usize,
@@ -23,6 +23,10 @@ pub struct Recorded {
     pub(crate) fences: Vec<bool>,
     /// The model's trees before the first explored step and after each.
     pub(crate) stages: Vec<Snapshot>,
+    /// The setup's last steps, from the last that fenced on.
+    pub(crate) unsettled: Vec<Step>,
+    /// For each explored step of two parts, the model's tree between them.
+    pub(crate) between: Vec<Option<Snapshot>>,
     /// The engine's trees at the same times, for the times in them.
     pub(crate) trees: Vec<Tree>,
     /// Names and files that the arena can hold.
@@ -66,6 +70,12 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
         model_step(&mut model, step);
         stages.push(model.snapshot(false));
     }
+    let between = |(step, trees): (&Step, &[Snapshot])| {
+        step.drops_set_ids()
+            .then(|| without_set_ids(&trees[0], &trees[1]))
+    };
+    let between = workload.explored.iter().zip(stages.windows(2)).map(between);
+    let between = between.collect();
     let trees = (0..stages.len()).map(|done| recorder.tree_after(done));
     let trees: Vec<Tree> = trees.collect::<Result<_, _>>()?;
     for (done, (tree, stage)) in trees.iter().zip(&stages).enumerate() {
@@ -75,15 +85,20 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
             return Err(recorder.error(&step, differences.join("; ")));
         }
     }
-    let steps = log[begin..].split(|event| matches!(event.op, Op::Marker(_)));
-    let fences = steps
-        .skip(1)
+    let steps = log.split(|event| matches!(event.op, Op::Marker(_)));
+    let mut fences: Vec<_> = steps
         .map(|events| events.iter().any(|event| event.op == Op::Fence))
         .collect();
+    let setup = fences.drain(..=workload.setup.len());
+    let settled = setup.take(workload.setup.len()).collect::<Vec<_>>();
+    let settled = settled.iter().rposition(|&fences| fences).unwrap_or(0);
+    let unsettled = workload.setup[settled..].to_vec();
     Ok(Recorded {
         workload: workload.clone(),
         base: recorder.blank,
         fences,
+        unsettled,
+        between,
         log,
         begin,
         stages,
@@ -123,6 +138,7 @@ impl Recorder<'_> {
         let mut model = Model::new(CLOCK_START);
         for step in &self.workload.setup {
             self.both(&mut session, &mut model, step)?;
+            pool.0.marker(0);
         }
         pool.0.marker(0);
         for (step, done) in self.workload.explored.iter().zip(1..) {
@@ -130,7 +146,7 @@ impl Recorder<'_> {
             pool.0.marker(done);
         }
         let log = pool.0.take_log();
-        let first = log.iter().position(|event| event.op == Op::Marker(0));
+        let first = log.iter().rposition(|event| event.op == Op::Marker(0));
         Ok((log, first.unwrap_or(0)))
     }
 
@@ -185,11 +201,24 @@ impl Recorder<'_> {
     }
 }
 
+/// `before`, with the permission bits of `after`.
+fn without_set_ids(before: &Snapshot, after: &Snapshot) -> Snapshot {
+    let mut between = before.clone();
+    for (path, node) in &mut between {
+        if let Some(after) = after.get(path) {
+            node.mode = after.mode;
+        }
+    }
+    between
+}
+
 /// What the model says to a step.
 pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
     match step {
         Step::Op(op) => apply(model, op, &Cred::superuser(), CLOCK_START),
-        Step::Close => {
+        Step::User(op) => apply(model, op, &Cred::user(USER, USER, &[]), CLOCK_START),
+        Step::Full(_) => Outcome::Err(Errno::ENOSPC),
+        Step::Close | Step::Recover => {
             model.close_all();
             Outcome::Ok(vellum_model::Payload::Done)
         }

@@ -18,8 +18,13 @@ use crate::workload::Step;
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
 /// Where the clock of workloads starts: 2026-01-01 in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
+/// How much later the clock starts at each opening.
+const CLOCK_STEP: i64 = 1_000_000;
 /// Where the clock starts after a crash.
 pub(crate) const CLOCK_AFTER: i64 = CLOCK_START + 1_000_000_000;
+
+/// The user and group of steps that are not the superuser's.
+pub(crate) const USER: u32 = 1000;
 
 /// What engine operations give here.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
@@ -34,6 +39,7 @@ pub(crate) struct Session<M: Kit = Explored> {
     slots: BTreeMap<u8, Handle<M>>,
     cache_entries: u64,
     cred: Cred,
+    openings: i64,
 }
 
 /// A formatted pool of so many thread slots, whose every other byte is what earlier owners left.
@@ -88,6 +94,7 @@ impl<M: Kit> Session<M> {
             slots: BTreeMap::new(),
             cache_entries,
             cred: Cred::root(),
+            openings: 0,
         }
     }
 
@@ -99,6 +106,7 @@ impl<M: Kit> Session<M> {
             slots: BTreeMap::new(),
             cache_entries: self.cache_entries,
             cred: self.cred.clone(),
+            openings: self.openings,
         }
     }
 
@@ -110,7 +118,13 @@ impl<M: Kit> Session<M> {
     /// Does a step.
     pub(crate) fn step(&mut self, step: &Step) -> Result<()> {
         match step {
-            Step::Op(op) => self.apply(op),
+            Step::Op(op) | Step::Full(op) => self.apply(op),
+            Step::User(op) => {
+                self.cred = Cred::user(USER, USER);
+                let done = self.apply(op);
+                self.cred = Cred::root();
+                done
+            }
             Step::Maintain => {
                 let fs = self.open_fs()?;
                 while fs.maintain()? > 0 {}
@@ -120,11 +134,20 @@ impl<M: Kit> Session<M> {
                 self.slots.clear();
                 self.fs.take().map_or(Ok(()), |fs| fs.close())
             }
-            Step::Open => {
-                self.fs = Some(mount(&self.pool, self.cache_entries, CLOCK_START + 1000)?);
-                Ok(())
+            Step::Open => self.open(),
+            Step::Recover => {
+                self.slots.clear();
+                self.fs = None;
+                self.open()
             }
         }
+    }
+
+    fn open(&mut self) -> Result<()> {
+        self.openings += 1;
+        let clock = CLOCK_START + self.openings * CLOCK_STEP;
+        self.fs = Some(mount(&self.pool, self.cache_entries, clock)?);
+        Ok(())
     }
 
     /// The file system, which has to be open.

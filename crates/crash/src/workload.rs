@@ -9,16 +9,23 @@ use vellum_model::{Op, RENAME_EXCHANGE};
 pub enum Step {
     /// An operation, as the superuser.
     Op(Op),
+    /// An operation, as user 1000 of group 1000.
+    User(Op),
+    /// An operation of the superuser that fails because the pool is full, and changes nothing.
+    Full(Op),
     /// All background work there is.
     Maintain,
     /// A close in order; handles that are open are closed first.
     Close,
     /// Opening a pool that was closed.
     Open,
+    /// The process ends without a close, and the pool is opened again.
+    Recover,
 }
 
 impl Step {
-    /// Reads a step: `maintain`, `close-pool`, `open-pool`, or an operation as the model writes it.
+    /// Reads a step: `maintain`, `close-pool`, `open-pool`, `recover`, or an operation as the model
+    /// writes it, perhaps behind `user: ` or `full: `.
     ///
     /// # Panics
     /// If it is none: workloads are part of the program.
@@ -27,10 +34,20 @@ impl Step {
             "maintain" => Self::Maintain,
             "close-pool" => Self::Close,
             "open-pool" => Self::Open,
-            _ => match line.parse() {
-                Ok(op) => Self::Op(op),
-                Err(error) => panic!("{error}"),
+            "recover" => Self::Recover,
+            _ => match line.split_once(": ") {
+                Some(("user", line)) => Self::User(parse(line)),
+                Some(("full", line)) => Self::Full(parse(line)),
+                _ => Self::Op(parse(line)),
             },
+        }
+    }
+
+    /// The operation that it does, if it succeeds as in the model.
+    pub fn op(&self) -> Option<&Op> {
+        match self {
+            Self::Op(op) | Self::User(op) => Some(op),
+            _ => None,
         }
     }
 
@@ -42,7 +59,8 @@ impl Step {
             Self::Maintain => "maintain",
             Self::Close => "closing",
             Self::Open => "opening",
-            Self::Op(op) => match op {
+            Self::Recover => "recovery",
+            Self::Op(op) | Self::User(op) | Self::Full(op) => match op {
                 Op::Create { .. } => "create",
                 Op::Mkdir { .. } => "mkdir",
                 Op::Symlink { .. } => "symlink",
@@ -66,13 +84,17 @@ impl Step {
                 Op::Utimens { .. } => "utimens",
                 Op::Open { .. } => "open",
                 Op::CloseSlot { .. } => "close",
-                Op::Read { .. } | Op::ReadSlot { .. } => "read",
-                Op::Readlink { .. } => "readlink",
-                Op::Readdir { .. } | Op::ReaddirSlot { .. } => "readdir",
-                Op::SeekData { .. } | Op::SeekHole { .. } => "seek",
-                Op::Stat { .. } | Op::StatSlot { .. } | Op::Times { .. } | Op::Access { .. } => {
-                    "stat"
-                }
+                Op::Read { .. }
+                | Op::ReadSlot { .. }
+                | Op::Readlink { .. }
+                | Op::Readdir { .. }
+                | Op::ReaddirSlot { .. }
+                | Op::SeekData { .. }
+                | Op::SeekHole { .. }
+                | Op::Stat { .. }
+                | Op::StatSlot { .. }
+                | Op::Times { .. }
+                | Op::Access { .. } => "read",
             },
         }
     }
@@ -80,8 +102,8 @@ impl Step {
     /// Whether a crash in the middle may leave bytes of a file half done.
     pub fn changes_bytes(&self) -> bool {
         matches!(
-            self,
-            Self::Op(
+            self.op(),
+            Some(
                 Op::Write { .. }
                     | Op::Append { .. }
                     | Op::Fallocate { .. }
@@ -89,6 +111,12 @@ impl Step {
                     | Op::FallocateSlot { .. }
             )
         )
+    }
+
+    /// Whether it may drop the set-id bits of a file, durably, before it changes its content.
+    pub fn drops_set_ids(&self) -> bool {
+        let changes = self.changes_bytes() || matches!(self.operation(), "truncate" | "open");
+        matches!(self, Self::User(_)) && changes
     }
 }
 
@@ -99,6 +127,9 @@ impl fmt::Display for Step {
             Self::Maintain => f.write_str("maintain"),
             Self::Close => f.write_str("close-pool"),
             Self::Open => f.write_str("open-pool"),
+            Self::Recover => f.write_str("recover"),
+            Self::User(op) => write!(f, "user: {op}"),
+            Self::Full(op) => write!(f, "full: {op}"),
         }
     }
 }
@@ -134,6 +165,13 @@ impl Workload {
         self.explored
             .get(self.covered)
             .map_or("nothing", Step::operation)
+    }
+}
+
+fn parse(line: &str) -> Op {
+    match line.parse() {
+        Ok(op) => op,
+        Err(error) => panic!("{error}"),
     }
 }
 

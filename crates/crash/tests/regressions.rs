@@ -20,7 +20,10 @@ fn explored(mode: Mode, names: &[&str]) {
 /// named it.
 #[test]
 fn a_torn_inode_without_a_name_was_taken_for_damage() {
-    explored(Mode::X86, &["create-second", "mkdir-second", "bury-create"]);
+    explored(
+        Mode::X86,
+        &["create-second", "mkdir-second", "maintain-create"],
+    );
 }
 
 /// Words of a directory's log once had a mark that said *perhaps not durable yet* and was taken off
@@ -28,14 +31,28 @@ fn a_torn_inode_without_a_name_was_taken_for_damage() {
 /// skipped the word for ever.
 #[test]
 fn a_clean_pool_hid_entries_whose_log_words_a_cache_had_kept() {
-    explored(Mode::Lazy, &["close-pool", "open-pool", "close-open"]);
+    explored(Mode::Lazy, &["closing", "opening"]);
 }
 
 /// Blocks go from limbo to free by a plain store, so a pool that was closed in order may hold
 /// blocks in limbo after a power cut; the checker called that damage.
 #[test]
 fn a_block_left_in_limbo_by_a_close_was_taken_for_damage() {
-    explored(Mode::X86, &["unlink-close", "close-pool-with-work"]);
+    explored(Mode::X86, &["unlink-closing", "closing-with-work"]);
+}
+
+/// Truncating, punching and preallocating by an ordinary user dropped the set-id bits after the
+/// change: a crash in between left a set-user-id file with content that its owner did not write.
+#[test]
+fn a_crash_left_set_id_bits_on_content_that_a_user_changed() {
+    explored(
+        Mode::X86,
+        &[
+            "by-user-of-set-id",
+            "by-user-to-set-id",
+            "truncating-by-user",
+        ],
+    );
 }
 
 /// `stat` told of a link that was not durable yet.

@@ -1,6 +1,6 @@
-//! Every single operation under every crash model, with a budget that fits a test run.
+//! Single operations under every crash model, with a budget that fits a test run.
 
-use vellum_crash::{Options, run_workloads, single_operations, workloads};
+use vellum_crash::{Options, run_workloads, sampled, single_operations, workloads};
 
 fn explore(workloads: &[vellum_crash::Workload], options: &Options) {
     let report = run_workloads(workloads, options);
@@ -17,12 +17,13 @@ fn explore(workloads: &[vellum_crash::Workload], options: &Options) {
 #[test]
 fn no_crash_of_a_single_operation_loses_anything() {
     let options = Options {
-        states_per_point: 64,
-        lazy_states: 8,
-        nested_recoveries: [4, 1],
+        states_per_point: 16,
+        lazy_states: 4,
+        nested_states: 16,
+        nested_recoveries: [1, 1],
         ..Options::default()
     };
-    explore(&single_operations(), &options);
+    explore(&sampled(&single_operations(), options.seed, 200), &options);
 }
 
 #[test]
@@ -32,9 +33,10 @@ fn no_crash_of_a_pair_of_operations_loses_anything() {
         .filter(|w| w.explored.len() == 2)
         .collect();
     let options = Options {
-        states_per_point: 64,
-        lazy_states: 8,
-        nested_recoveries: [4, 1],
+        states_per_point: 16,
+        lazy_states: 4,
+        nested_states: 16,
+        nested_recoveries: [1, 1],
         ..Options::default()
     };
     explore(&pairs, &options);

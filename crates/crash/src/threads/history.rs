@@ -16,6 +16,7 @@ use vellum_model::{Cred, Model, Op, Snapshot, apply};
 
 use super::caller::{Answer, answer_of};
 use super::workload::ThreadWorkload;
+use crate::record;
 use crate::session::CLOCK_START;
 use crate::workload::Step;
 
@@ -372,14 +373,7 @@ fn paths(step: &Step) -> Vec<&Vec<u8>> {
 
 /// Does `step` in the model.
 pub(crate) fn model_step(model: &mut Model, step: &Step) -> Answer {
-    match step {
-        Step::Op(op) => model_op(model, op),
-        Step::Close => {
-            model.close_all();
-            Answer::Done
-        }
-        Step::Maintain | Step::Open => Answer::Done,
-    }
+    answer_of(record::model_step(model, step))
 }
 
 fn model_op(model: &mut Model, op: &Op) -> Answer {

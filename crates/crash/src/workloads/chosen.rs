@@ -1,7 +1,26 @@
-//! Pairs of operations that share something: what the first left is there when the second crashes.
+//! Sequences chosen by hand, whose operations share something: what the first left is there when
+//! the second crashes.
 
 use super::FILE;
 use crate::workload::Workload;
+
+/// Removals, and then times of the directory set on purpose.
+const SET_TIMES: [&str; 5] = [
+    "mkdir d 755",
+    FILE,
+    "110* link f d/#",
+    "110* unlink d/#",
+    "utimens d 1000 2000 -",
+];
+/// Removals between times of the directory set on purpose.
+const SET_TIMES_TWICE: [&str; 6] = [
+    "mkdir d 755",
+    FILE,
+    "110* link f d/#",
+    "utimens d 1000 2000 -",
+    "110* unlink d/#",
+    "utimens d 3000 4000 -",
+];
 
 pub(super) fn pairs() -> Vec<Workload> {
     let two =
@@ -19,7 +38,7 @@ pub(super) fn pairs() -> Vec<Workload> {
             ["unlink f", "create f 600 -"],
         ),
         two(
-            "bury-create",
+            "maintain-create",
             &[FILE, "append f 5 5000", "unlink f"],
             ["maintain", "create g 600 -"],
         ),
@@ -60,7 +79,7 @@ pub(super) fn pairs() -> Vec<Workload> {
             ["fallocate f 3 0 9000", "write f 4096 7 100"],
         ),
         two(
-            "prealloc-append",
+            "fallocate-append",
             &[FILE],
             ["fallocate f 1 0 20000", "append f 7 5000"],
         ),
@@ -97,24 +116,34 @@ pub(super) fn pairs() -> Vec<Workload> {
             ["create d/f 644 -", "utimens d 1000 2000 -"],
         ),
         two(
-            "unlink-close",
+            "unlink-closing",
             &[FILE, "append f 5 9000"],
             ["unlink f", "close-pool"],
         ),
         two(
-            "truncate-close",
+            "truncate-closing",
             &[FILE, "append f 5 100000"],
             ["truncate f 5000", "close-pool"],
         ),
         two(
-            "close-open",
+            "closing-opening",
             &[FILE, "append f 5 9000"],
             ["close-pool", "open-pool"],
         ),
         two(
-            "close-open-with-displaced",
+            "closing-opening-with-displaced",
             &[FILE, "append f 5 300000"],
             ["close-pool", "open-pool"],
+        ),
+        Workload::new(
+            "maintain-closing-opening-with-set-times",
+            &SET_TIMES,
+            &["maintain", "close-pool", "open-pool"],
+        ),
+        two(
+            "maintain-unlink-with-times-set-twice",
+            &SET_TIMES_TWICE,
+            ["maintain", "unlink f"],
         ),
     ]
 }

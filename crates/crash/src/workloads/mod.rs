@@ -17,7 +17,7 @@ const FILE: &str = "create f 644 -";
 
 /// The catalog: operations alone, and sequences chosen by hand. [`pairs`] are apart.
 pub fn workloads() -> Vec<Workload> {
-    let mut all = single::operations();
+    let mut all = single_operations();
     all.extend(chosen::pairs());
     all
 }
@@ -30,4 +30,29 @@ pub fn find(name: &str) -> Option<Workload> {
         workloads()
     };
     family.into_iter().find(|workload| workload.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{Mode, Options};
+
+    #[test]
+    fn names_are_unique() {
+        let all = workloads();
+        let names: BTreeSet<_> = all.iter().map(|workload| &workload.name).collect();
+        assert_eq!(names.len(), all.len());
+        let plain = |name: &str| {
+            name.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        };
+        assert!(names.iter().all(|name| plain(name)));
+    }
+
+    #[test]
+    fn every_model_is_explored() {
+        assert_eq!(Options::default().modes, Mode::ALL);
+    }
 }

@@ -6,6 +6,7 @@ use vellum_media::{Memories, Memory, Site};
 use crate::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
+use crate::fs::file::check_size;
 use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
 use crate::journal::Record;
@@ -202,8 +203,7 @@ impl<M: Memories> Fs<M> {
         let file = node.cachelet;
         self.with_op(|op| self.check_set(op.core, cred, file, set))?;
         if let Some(size) = set.size {
-            self.files().truncate(file, size)?;
-            self.drop_set_ids(cred, file)?;
+            self.resize(cred, file, size)?;
         }
         let attr = self.with_room(|op| {
             self.apply_set(op, cred, file, set);
@@ -341,7 +341,16 @@ impl<M: Memories> Fs<M> {
         new.map(|mode| if outside { mode & !SET_GID } else { mode })
     }
 
-    /// A change of content by an ordinary user drops the set-id bits.
+    /// Cuts or extends a file.
+    pub(crate) fn resize(&self, cred: &Cred, file: Cachelet, size: u64) -> Result<()> {
+        check_size(size)?;
+        self.drop_set_ids(cred, file)?;
+        self.files().truncate(file, size)
+    }
+
+    /// A change of content by an ordinary user drops the set-id bits: before the change, so that no
+    /// crash leaves them on content that the owner did not write. What the arguments alone forbid is
+    /// told before.
     pub(crate) fn drop_set_ids(&self, cred: &Cred, file: Cachelet) -> Result<()> {
         let mode = self.core.identity(file).mode();
         let dropped = mode & !droppable(&self.core, cred, file);

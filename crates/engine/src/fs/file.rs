@@ -38,7 +38,9 @@ use crate::sites;
 use crate::slots::Op;
 
 pub use allocate::Allocate;
+pub(crate) use allocate::check_range;
 pub(crate) use translation::Translation;
+pub(crate) use truncate::check_size;
 
 /// Largest size of a file: 16 TiB.
 pub(crate) const SIZE_MAX_BYTES: u64 = 1 << 44;

@@ -9,7 +9,7 @@ use vellum_media::Memories;
 use crate::cachelet::Cachelet;
 use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
-use crate::fs::file::{Allocate, Files, SIZE_MAX_BYTES, Translation};
+use crate::fs::file::{Allocate, Files, SIZE_MAX_BYTES, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node};
 use crate::slots::Op;
@@ -153,8 +153,7 @@ impl<M: Memories> Fs<M> {
 
     fn finish_open(&self, cred: &Cred, node: Node<M>, options: &OpenOptions) -> Result<Handle<M>> {
         if options.truncate && node.kind() == FileKind::File {
-            self.files().truncate(node.cachelet, 0)?;
-            self.drop_set_ids(cred, node.cachelet)?;
+            self.resize(cred, node.cachelet, 0)?;
         }
         Ok(Handle::new(cred, node, options))
     }
@@ -359,8 +358,7 @@ impl<M: Memories> Handle<M> {
             return Err(Error::Invalid("the file is not open for writing"));
         }
         self.check_write()?;
-        self.fs().files().truncate(self.node.cachelet, size)?;
-        self.fs().drop_set_ids(&self.cred, self.node.cachelet)
+        self.fs().resize(&self.cred, self.node.cachelet, size)
     }
 
     /// Allocates or frees space.
@@ -369,8 +367,9 @@ impl<M: Memories> Handle<M> {
     /// As for [`Self::write_at`].
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
-        self.retry(|files| files.allocate(self.node.cachelet, mode, offset, len))?;
-        self.fs().drop_set_ids(&self.cred, self.node.cachelet)
+        check_range(offset, len)?;
+        self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
+        self.retry(|files| files.allocate(self.node.cachelet, mode, offset, len))
     }
 
     /// The first offset at or after `offset` that holds data.

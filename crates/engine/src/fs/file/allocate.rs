@@ -4,7 +4,7 @@ use vellum_layout::{BLOCK_BYTES, Inode, MapState};
 use vellum_media::{Memories, Persistent};
 
 use super::write::next_holes;
-use super::{BEYOND, Files, PIECE_BLOCKS, Root, SIZE_MAX_BYTES, Stop};
+use super::{BEYOND, Files, PIECE_BLOCKS, Root, Stop, check_size};
 use crate::cachelet::{Cachelet, field};
 use crate::data;
 use crate::error::{Error, Result};
@@ -29,6 +29,15 @@ pub enum Allocate {
     PunchHole,
 }
 
+/// Whether a range can be allocated or given up; gives its end.
+pub(crate) fn check_range(offset: u64, len: u64) -> Result<u64> {
+    if len == 0 {
+        return Err(Error::Invalid("an empty range"));
+    }
+    let end = offset.checked_add(len).ok_or(Error::TooLarge)?;
+    check_size(end).map(|()| end)
+}
+
 impl<M: Memories> Files<'_, M> {
     /// Allocates or gives up the range. Without enough space nothing is allocated, unless others
     /// take the space meanwhile; what is allocated then stays.
@@ -40,11 +49,7 @@ impl<M: Memories> Files<'_, M> {
         len: u64,
     ) -> Result<()> {
         self.core.check_writable()?;
-        if len == 0 {
-            return Err(Error::Invalid("an empty range"));
-        }
-        let end = offset.checked_add(len).filter(|&end| end <= SIZE_MAX_BYTES);
-        let end = end.ok_or(Error::TooLarge)?;
+        let end = check_range(offset, len)?;
         match mode {
             Allocate::PunchHole => self.punch(cachelet, offset, end),
             Allocate::Grow | Allocate::KeepSize => self.preallocate(cachelet, mode, offset, end),

@@ -9,14 +9,20 @@ use crate::error::{Error, Result};
 use crate::sites;
 use crate::slots::Op;
 
+/// Whether a file may have this size.
+pub(crate) fn check_size(bytes: u64) -> Result<()> {
+    if bytes > SIZE_MAX_BYTES {
+        return Err(Error::TooLarge);
+    }
+    Ok(())
+}
+
 impl<M: Memories> Files<'_, M> {
     /// Cuts or extends a file to `new_size` bytes; what is new reads as zeros. Blocks beyond the
     /// new size are given up, preallocated ones too.
     pub(crate) fn truncate(&self, cachelet: Cachelet, new_size: u64) -> Result<()> {
         self.core.check_writable()?;
-        if new_size > SIZE_MAX_BYTES {
-            return Err(Error::TooLarge);
-        }
+        check_size(new_size)?;
         let op = self.core.op_begin();
         let _lock = self.core.lock(&op, cachelet);
         let size = self.size(cachelet);
