@@ -326,6 +326,7 @@ fn repair_mends_and_puts_back() {
     assert_eq!(did.code, 1);
     assert!(did.out.contains("p.img.undo-2"), "{}", did.out);
     assert_eq!(bench.run(&["cat", "p.img:/a"]).ok().out, "a");
+    bench.run_with_input(&["put", "-", "p.img:/b"], b"b").ok();
     bench
         .run(&["repair", "p.img", "--restore", "undo"])
         .failed(8, &["changed"]);
