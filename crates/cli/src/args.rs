@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::crash::Crash;
 use crate::place::Place;
 use crate::units::parse_size;
 
@@ -43,6 +44,12 @@ pub(crate) enum Command {
     Check(Check),
     /// Mend a damaged pool
     Repair(Repair),
+    /// Explore what a power cut may leave of every operation
+    Crash {
+        /// What to do
+        #[command(subcommand)]
+        what: Crash,
+    },
     /// List a directory in a pool
     Ls(Ls),
     /// Show the attributes of a file in a pool

@@ -71,8 +71,9 @@ fn places() {
 fn commands() {
     const WORDS: &[&str] = &[
         "mkfs", "mount", "umount", "check", "info", "ls", "cat", "put", "get", "import", "export",
-        "mkdir", "rm", "mv", "ln", "stat", "chmod", "truncate", "bench", "help", "p:/a", "p:",
-        "--size", "4G", "--media", "dax", "-o", "ro", "--json", "--", "-", "755", "0x9", "-1",
+        "mkdir", "rm", "mv", "crash", "run", "replay", "list", "--all", "--budget", "--part",
+        "1/2", "ln", "stat", "chmod", "truncate", "bench", "help", "p:/a", "p:", "--size", "4G",
+        "--media", "dax", "-o", "ro", "--json", "--", "-", "755", "0x9", "-1",
     ];
     bolero::check!()
         .with_iterations(CASES)

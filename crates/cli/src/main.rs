@@ -6,6 +6,7 @@
 
 mod args;
 mod check;
+mod crash;
 mod failure;
 mod files;
 #[cfg(test)]
@@ -74,6 +75,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
     match command {
         Command::Check(args) => return check::run(&args),
         Command::Repair(args) => return repair::run(&args),
+        Command::Crash { what } => return crash::run(&what),
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),

@@ -50,6 +50,15 @@ pub(crate) struct CrashId {
     pub(crate) cuts: Vec<Cut>,
 }
 
+impl FromStr for Mode {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|mode| mode.name() == name).ok_or(())
+    }
+}
+
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.events)?;
@@ -105,10 +114,7 @@ impl FromStr for CrashId {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (mode, rest) = text.split_once(':').ok_or(())?;
-        let mode = Mode::ALL
-            .into_iter()
-            .find(|known| known.name() == mode)
-            .ok_or(())?;
+        let mode = mode.parse()?;
         let (workload, cuts) = rest.split_once('@').ok_or(())?;
         let cuts = cuts.split('/').filter(|_| !cuts.is_empty());
         let cuts = cuts.map(str::parse).collect::<Result<_, _>>()?;

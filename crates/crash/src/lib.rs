@@ -23,6 +23,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod budget;
 mod compare;
 mod exercise;
 mod explore;
@@ -41,6 +42,7 @@ mod tree;
 mod workload;
 mod workloads;
 
+pub use budget::{Budget, Part};
 pub use id::Mode;
 pub use record::{RecordError, Recorded, record};
 pub use replay::{Replay, ReplayError, replay};
@@ -48,7 +50,7 @@ pub use report::{
     Counts, Kind, OperationReport, RECOVERY, Report, Summary, Violation, WorkloadReport,
 };
 pub(crate) use run::Subject;
-pub use run::{Options, Progress, explore_log, run, run_watched, run_workloads};
-pub use threads::{Bounds, run_threads};
+pub use run::{Options, Progress, explore_log, run, run_all, run_watched, run_workloads};
+pub use threads::{Bounds, ThreadWorkload, run_threads, thread_workloads};
 pub use workload::{Step, Workload};
 pub use workloads::{find, pairs, sampled, single_operations, workloads};

@@ -88,7 +88,7 @@ impl fmt::Display for Violation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
-    /// Runs of a workload under a crash model.
+    /// Workloads under a crash model that met it: each counts for every kind of operation it has.
     pub workloads: u64,
     /// Runs of threads, each under a schedule of its own.
     pub schedules: u64,
@@ -171,6 +171,8 @@ pub struct Summary {
     pub operations: Vec<OperationReport>,
     /// The sums over all of them.
     pub totals: Counts,
+    /// Workloads explored, each counted once for each crash model.
+    pub runs: u64,
     /// Workloads left out because the time was up.
     pub left_out: u64,
     /// Seconds from begin to end.
@@ -210,6 +212,13 @@ impl WorkloadReport {
 }
 
 impl Report {
+    /// Adds what another exploration found, after this one.
+    pub fn add(&mut self, more: Self) {
+        self.workloads.extend(more.workloads);
+        self.left_out += more.left_out;
+        self.seconds += more.seconds;
+    }
+
     /// The sum over all workloads.
     pub fn totals(&self) -> Counts {
         let mut totals = Counts::default();
@@ -240,10 +249,13 @@ impl Report {
             operation: str::to_owned(operation),
             ..report
         };
-        let totals = self.totals();
+        let operations: Vec<_> = operations.into_iter().map(named).collect();
+        let mut totals = Counts::default();
+        operations.iter().for_each(|of| totals += of.counts);
         Summary {
-            operations: operations.into_iter().map(named).collect(),
+            operations,
             totals,
+            runs: self.workloads.len() as u64,
             left_out: self.left_out,
             elapsed_seconds: self.seconds,
             distinct_per_second: totals.distinct as f64 / self.seconds.max(1e-9),
@@ -309,8 +321,8 @@ impl fmt::Display for Summary {
         line("total", &self.totals)?;
         writeln!(
             f,
-            "{:.1} s, {:.0} different images a second",
-            self.elapsed_seconds, self.distinct_per_second
+            "{} runs, {:.1} s, {:.0} different images a second",
+            self.runs, self.elapsed_seconds, self.distinct_per_second
         )?;
         if self.left_out > 0 {
             writeln!(f, "{} workloads left out: the time was up", self.left_out)?;

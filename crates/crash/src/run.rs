@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use vellum_media::{Event, Op};
 
+use crate::budget::Part;
 use crate::explore::explore;
 use crate::id::Mode;
 use crate::oracle::Oracle;
 use crate::record::{Recorded, record};
 use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
-use crate::threads::Bounds;
+use crate::threads::{Bounds, run_threads};
 use crate::workload::{Step, Workload};
 
 /// How deep crashes of recoveries nest: a recovery, and the recovery from a crash of that.
@@ -42,6 +43,8 @@ pub struct Options {
     pub threads: usize,
     /// Workloads whose name contains one of these; all, if there are none.
     pub only: Vec<String>,
+    /// Only this part of them.
+    pub part: Option<Part>,
     /// No workload is begun after this time.
     pub time: Option<Duration>,
 }
@@ -63,8 +66,17 @@ impl Default for Options {
             seed: 1,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             only: Vec::new(),
+            part: None,
             time: None,
         }
+    }
+}
+
+impl Options {
+    /// Whether the workload of this name is among those to explore.
+    pub fn chooses(&self, name: &str) -> bool {
+        let mut parts = self.only.iter();
+        self.only.is_empty() || parts.any(|part| name.contains(part.as_str()))
     }
 }
 
@@ -189,7 +201,24 @@ pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
     run_watched(workloads, options, &Progress::default())
 }
 
-/// The same; tells `progress` how far it is.
+/// Explores sequences and the workloads of threads, which get a quarter of the time if it is bounded;
+/// tells `progress` how far it is.
+pub fn run_all(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
+    let quarter = Options {
+        time: options.time.map(|time| time / 4),
+        ..options.clone()
+    };
+    let mut report = run_threads(&quarter, progress);
+    let spent = Duration::from_secs_f64(report.seconds);
+    let rest = Options {
+        time: options.time.map(|time| time.saturating_sub(spent)),
+        ..options.clone()
+    };
+    report.add(run_watched(workloads, &rest, progress));
+    report
+}
+
+/// Explores `workloads`; tells `progress` how far it is.
 pub fn run_watched(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
     let explore = |workload: &Workload| explore_workload(workload, options, progress);
     run_each(
@@ -210,12 +239,10 @@ pub(crate) fn run_each<W: Sync>(
     progress: &Progress,
 ) -> Report {
     let start = Instant::now();
-    let only = &options.only;
-    let is_chosen = |workload: &&W| {
-        let called = |part: &String| name(workload).contains(part.as_str());
-        only.is_empty() || only.iter().any(called)
-    };
-    let chosen: Vec<_> = all.iter().filter(is_chosen).collect();
+    let is_chosen = |workload: &&W| options.chooses(name(workload));
+    let chosen = all.iter().filter(is_chosen).enumerate();
+    let chosen = chosen.filter(|(place, _)| options.part.is_none_or(|part| part.has(*place)));
+    let chosen: Vec<_> = chosen.map(|(_, workload)| workload).collect();
     progress
         .workloads
         .fetch_add(chosen.len() as u64, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use super::workload::ThreadWorkload;
 const FILE: &str = "create f 644 -";
 
 /// Every workload of threads.
-pub(crate) fn workloads() -> Vec<ThreadWorkload> {
+pub fn thread_workloads() -> Vec<ThreadWorkload> {
     [names(), looking(), bytes(), background()]
         .into_iter()
         .flatten()

@@ -113,7 +113,7 @@ fn ends_badly(workload: &ThreadWorkload, name: &str, run: &Run) -> Vec<Violation
 pub(crate) fn replay_threads(id: &CrashId) -> Result<Replay, ReplayError> {
     let (name, schedule) = id.workload.split_once('!').unwrap_or((&id.workload, ""));
     let unknown = || ReplayError::NoWorkload(id.workload.clone());
-    let all = super::workloads();
+    let all = super::thread_workloads();
     let workload = all.iter().find(|workload| workload.name == name);
     let workload = workload.ok_or_else(unknown)?;
     let schedule = schedule.parse().map_err(|()| unknown())?;
@@ -133,7 +133,7 @@ pub fn run_threads(options: &Options, progress: &Progress) -> Report {
         let done = explore_threads(workload, options, progress);
         vec![done.unwrap_or_else(|error| not_run(workload, &error))]
     };
-    let all = super::workloads();
+    let all = super::thread_workloads();
     run_each(&all, |workload| &workload.name, explore, options, progress)
 }
 

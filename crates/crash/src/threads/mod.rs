@@ -19,7 +19,8 @@ mod scheduler;
 mod search;
 mod workload;
 
-pub(crate) use catalog::workloads;
+pub use catalog::thread_workloads;
 pub(crate) use explore::replay_threads;
 pub use explore::run_threads;
 pub use search::Bounds;
+pub use workload::ThreadWorkload;

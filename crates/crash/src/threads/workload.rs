@@ -4,15 +4,15 @@ use crate::workload::{Step, Workload};
 
 /// Calls of two or three threads on a tree that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ThreadWorkload {
+pub struct ThreadWorkload {
     /// Its name: `threads/` and the kinds of calls.
-    pub(crate) name: String,
+    pub name: String,
     /// What happens first, in one thread, on an empty pool that is open.
-    pub(crate) setup: Vec<Step>,
+    pub setup: Vec<Step>,
     /// What each thread does, in order.
-    pub(crate) threads: Vec<Vec<Step>>,
+    pub threads: Vec<Vec<Step>>,
     /// Names and files that the arena can hold.
-    pub(crate) cache_entries: u64,
+    pub cache_entries: u64,
 }
 
 impl ThreadWorkload {

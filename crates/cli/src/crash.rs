@@ -1,0 +1,300 @@
+//! `vellum crash`: what a power cut may leave of every operation.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use vellum_crash::{
+    Budget, Mode, Part, Progress, ReplayError, Report, Step, Workload, run_all, thread_workloads,
+};
+
+use crate::failure::{Failure, Outcome, status};
+
+/// What to do with crashes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Crash {
+    /// Explore the crashes of workloads
+    Run(Run),
+    /// Repeat one crash
+    Replay(Replay),
+    /// List the workloads
+    List(List),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each workload runs once on a simulated pool. At every point where a power cut could leave something
+new, the states that it may leave are recovered, checked, compared with what had returned, used,
+cut again, closed and checked again. Every violation has an identifier for `vellum crash replay`.
+
+Crash models:
+  x86   cache lines arrive independently; everything before the workload is durable
+  lazy  the same, and lines left unflushed before the workload may still be lost
+  eadr  caches survive: stores arrive in order
+
+Exit status:
+  0  no violations
+  1  violations
+  2  wrong usage
+
+Examples:
+  vellum crash run --all --budget short
+  vellum crash run --all --budget 60 --json | jq .totals
+  vellum crash run --all --budget long --part 3/8
+  vellum crash run rename --mode x86")]
+pub(crate) struct Run {
+    /// Every workload of the budget
+    #[arg(long, required_unless_present = "names")]
+    pub(crate) all: bool,
+    /// Workloads whose names contain one of these, see `vellum crash list`
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// How much: short (minutes: operations alone, some pairs), long (an hour: everything), or
+    /// seconds
+    #[arg(long, default_value = "short", value_parser = parse_budget)]
+    pub(crate) budget: Budget,
+    /// Only these crash models [default: all]
+    #[arg(long, value_name = "MODE", value_parser = modes())]
+    pub(crate) mode: Vec<Mode>,
+    /// Only the K-th of N parts
+    #[arg(long, value_name = "K/N", value_parser = parse_part)]
+    pub(crate) part: Option<Part>,
+    /// States tried at a crash point that has more [default: by budget]
+    #[arg(long, value_name = "N")]
+    pub(crate) states: Option<usize>,
+    /// What samples are drawn by
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Threads [default: one a CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show each workload too
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status:
+  0  nothing is wrong
+  1  the violation is still there
+  2  wrong usage, or the identifier fits nothing: workloads or the file system have changed
+
+Examples:
+  vellum crash replay x86:rename@57:0x4,2,1
+  vellum crash replay x86:rename@57:0x4,2,1 --image crashed.img && vellum check crashed.img")]
+pub(crate) struct Replay {
+    /// What `vellum crash run` printed
+    pub(crate) id: String,
+    /// Write what the crash left to this file: a pool to look into
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum crash list
+  vellum crash list --json | jq -r '.[].name'")]
+pub(crate) struct List {
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn modes() -> impl TypedValueParser<Value = Mode> {
+    let names = Mode::ALL.map(Mode::name);
+    PossibleValuesParser::new(names).try_map(|name| {
+        let mode: Result<Mode, ()> = name.parse();
+        mode.map_err(|()| format!("`{name}` is no crash model"))
+    })
+}
+
+fn parse_budget(text: &str) -> Result<Budget, String> {
+    match text {
+        "short" => Ok(Budget::Short),
+        "long" => Ok(Budget::Long),
+        _ => match text.parse() {
+            Ok(seconds) => Ok(Budget::Time(Duration::from_secs(seconds))),
+            Err(_) => Err(format!("`{text}` is no budget: short, long, or seconds")),
+        },
+    }
+}
+
+fn parse_part(text: &str) -> Result<Part, String> {
+    let numbers = text.split_once('/');
+    let numbers = numbers.and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+    match numbers {
+        Some((number, of)) if number >= 1 && number <= of => Ok(Part { number, of }),
+        _ => Err(format!("`{text}` is no part: write 1/8 to 8/8")),
+    }
+}
+
+/// Does what the command says.
+pub(crate) fn run(what: &Crash) -> Outcome<ExitCode> {
+    match what {
+        Crash::Run(args) => explore(args),
+        Crash::Replay(args) => replay(args),
+        Crash::List(args) => list(args).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn explore(args: &Run) -> Outcome<ExitCode> {
+    let mut options = args.budget.options();
+    options.only.clone_from(&args.names);
+    options.seed = args.seed;
+    if !args.mode.is_empty() {
+        options.modes.clone_from(&args.mode);
+    }
+    if let Some(states) = args.states {
+        options.states_per_point = states;
+    }
+    if let Some(threads) = args.threads {
+        options.threads = threads.into();
+    }
+    options.part = args.part;
+    let workloads = args.budget.workloads(&options);
+    let mut threads = thread_workloads().into_iter();
+    if workloads.is_empty() && !threads.any(|workload| options.chooses(&workload.name)) {
+        let failure = Failure::usage("no workload has such a name");
+        return Err(failure.advise("see `vellum crash list`"));
+    }
+    let report = watched(args, &workloads, &options);
+    if args.json {
+        print_json(&report.summary())?;
+    } else if args.verbose {
+        print!("{report}");
+    } else {
+        print!("{}", report.summary());
+    }
+    let violated = report.totals().violations > 0;
+    Ok(if violated {
+        ExitCode::from(status::FAILED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Explores while a thread of its own shows how far it is.
+fn watched(args: &Run, workloads: &[Workload], options: &vellum_crash::Options) -> Report {
+    let progress = Progress::default();
+    let bar = progress_bar(args);
+    let (done, ended) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let ended = ended;
+            while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
+                show(&bar, &progress);
+            }
+            bar.finish_and_clear();
+        });
+        let report = run_all(workloads, options, &progress);
+        drop(done);
+        report
+    })
+}
+
+fn progress_bar(args: &Run) -> ProgressBar {
+    if args.quiet || args.json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    let template = "{wide_bar} {pos}/{len} workloads, {msg}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: &Progress) {
+    let (workloads, done) = progress.workloads();
+    bar.set_length(workloads);
+    bar.set_position(done);
+    let distinct = progress.distinct();
+    let rate = distinct as f64 / bar.elapsed().as_secs_f64().max(0.001);
+    let mut message = format!("{distinct} states, {rate:.0}/s");
+    if progress.violations() > 0 {
+        // Writing to a string cannot fail.
+        let _ = write!(message, ", {} violations", progress.violations());
+    }
+    bar.set_message(message);
+}
+
+fn replay(args: &Replay) -> Outcome<ExitCode> {
+    let replay = vellum_crash::replay(&args.id).map_err(|error| match error {
+        ReplayError::Record(_) => Failure::new(error.to_string()),
+        _ => Failure::usage(error.to_string()),
+    })?;
+    if let Some(file) = &args.image {
+        std::fs::write(file, &replay.image).map_err(|e| Failure::io(file.display(), &e))?;
+    }
+    print!("{replay}");
+    Ok(if replay.wrong.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(status::FAILED)
+    })
+}
+
+/// A workload as it is listed.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    operations: Vec<&'static str>,
+    setup: Vec<String>,
+    /// What each thread does; a sequence is one.
+    threads: Vec<Vec<String>>,
+}
+
+impl Listed {
+    fn of(name: String, setup: &[Step], threads: &[Vec<Step>]) -> Self {
+        let lines = |steps: &[Step]| steps.iter().map(ToString::to_string).collect();
+        let steps = threads.iter().flatten();
+        Self {
+            name,
+            operations: steps.map(Step::operation).collect(),
+            setup: lines(setup),
+            threads: threads.iter().map(|steps| lines(steps)).collect(),
+        }
+    }
+}
+
+fn list(args: &List) -> Outcome {
+    let sequences = Budget::Long.workloads(&Budget::Long.options()).into_iter();
+    let sequences = sequences.map(|of| Listed::of(of.name, &of.setup, &[of.explored]));
+    let threads = thread_workloads().into_iter();
+    let threads =
+        threads.map(|workload| Listed::of(workload.name, &workload.setup, &workload.threads));
+    let listed: Vec<_> = sequences.chain(threads).collect();
+    if args.json {
+        return print_json(&listed);
+    }
+    for workload in listed {
+        let lines = workload.threads.iter().map(|steps| steps.join("; "));
+        println!(
+            "{}: {}",
+            workload.name,
+            lines.collect::<Vec<_>>().join(" | ")
+        );
+    }
+    Ok(())
+}
+
+fn print_json(value: &impl Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(value);
+    println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! `vellum crash`: what it prints, and how it exits.
+
+mod support;
+
+use serde_json::Value;
+use support::{Bench, run};
+
+fn json(args: &[&str]) -> Value {
+    let out = run(args).ok().out;
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+}
+
+const COUNTS: [&str; 8] = [
+    "workloads",
+    "points",
+    "generated",
+    "distinct",
+    "meanings",
+    "checked",
+    "violations",
+    "seconds",
+];
+
+#[test]
+fn totals_are_the_sums_of_the_operations() {
+    let report = json(&[
+        "crash",
+        "run",
+        "create-second",
+        "rename-over-file",
+        "--json",
+    ]);
+    let operations = report["operations"].as_array().expect("a list");
+    let names: Vec<_> = operations
+        .iter()
+        .filter_map(|operation| operation["operation"].as_str())
+        .collect();
+    for name in ["create", "rename", "recovery"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    for count in COUNTS {
+        let of = |part: &Value| {
+            part[count]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{count}: {part}"))
+        };
+        let sum: f64 = operations.iter().map(of).sum();
+        let total = of(&report["totals"]);
+        assert!((sum - total).abs() < 1e-6, "{count}: {sum}, in all {total}");
+    }
+    assert_eq!(report["runs"], 9, "three workloads, three modes");
+    let total = |count: &str| report["totals"][count].as_u64().unwrap_or_default();
+    assert_eq!(total("violations"), 0);
+    assert!(total("distinct") > 100 && total("meanings") > 2, "{report}");
+}
+
+#[test]
+fn two_runs_count_the_same() {
+    let run = || {
+        let mut report = json(&["crash", "run", "append-first", "--mode", "x86", "--json"]);
+        let totals = report["totals"].as_object_mut().expect("an object");
+        totals.remove("seconds");
+        report["totals"].clone()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn parts_and_modes_are_parts() {
+    // Two workloads have such a name.
+    let args = ["crash", "run", "create-first", "--json"];
+    let distinct = |more: &[&str]| {
+        let report = json(&[&args[..], more].concat());
+        report["totals"]["distinct"].as_u64().expect("a number")
+    };
+    let [x86, eadr] = ["x86", "eadr"].map(|mode| distinct(&["--mode", mode]));
+    assert_eq!(distinct(&["--mode", "x86", "--mode", "eadr"]), x86 + eadr);
+    let parts = ["1/2", "2/2"].map(|part| distinct(&["--mode", "eadr", "--part", part]));
+    assert_eq!(parts[0] + parts[1], eadr);
+}
+
+#[test]
+fn a_table_says_what_was_done() {
+    let out = run(["crash", "run", "chmod-root", "--mode", "x86"])
+        .ok()
+        .out;
+    for word in [
+        "operation",
+        "chmod",
+        "recovery",
+        "total",
+        "different images a second",
+    ] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    let out = run(["crash", "run", "chmod-root", "--mode", "x86", "--verbose"])
+        .ok()
+        .out;
+    assert!(out.contains("x86 chmod-root: "), "{out}");
+}
+
+#[test]
+fn workloads_are_listed() {
+    let listed = json(&["crash", "list", "--json"]);
+    let listed = listed.as_array().expect("a list");
+    assert!(listed.len() > 1000);
+    let second = listed
+        .iter()
+        .find(|workload| workload["name"] == "create-second");
+    let second = second.expect("it is there");
+    assert_eq!(second["operations"], serde_json::json!(["create"]));
+    assert_eq!(
+        second["threads"],
+        serde_json::json!([["create g 600 exclusive"]])
+    );
+    let out = run(["crash", "list"]).ok().out;
+    assert!(out.contains("create-second: create g 600 exclusive\n"));
+}
+
+#[test]
+fn a_crash_is_repeated_and_its_image_is_a_pool() {
+    let bench = Bench::empty();
+    let args = [
+        "crash",
+        "replay",
+        "x86:create-second@1:",
+        "--image",
+        "crashed.img",
+    ];
+    let out = bench.run(&args).ok().out;
+    assert!(out.contains("nothing is wrong"), "{out}");
+    bench.run(&["check", "crashed.img"]).ok();
+}
+
+#[test]
+fn misuse_is_told() {
+    run(["crash", "run"]).failed(2, &["--all"]);
+    run(["crash", "run", "no-such-thing"]).failed(2, &["no workload", "vellum crash list"]);
+    run(["crash", "run", "--all", "--part", "3/2"]).failed(2, &["`3/2` is no part"]);
+    run(["crash", "run", "--all", "--budget", "huge"]).failed(2, &["`huge` is no budget"]);
+    run(["crash", "run", "--all", "--mode", "arm"]).failed(2, &["x86", "lazy", "eadr"]);
+    run(["crash", "replay", "nonsense"]).failed(2, &["does not name a crash"]);
+    run(["crash", "replay", "x86:rename@999999:"]).failed(2, &["no such crash"]);
+    for command in ["run", "replay", "list"] {
+        let help = run(["crash", command, "--help"]).ok().out;
+        assert!(help.contains("Examples:"), "{command}: {help}");
+    }
+}

@@ -1,0 +1,111 @@
+//! How much is explored: which workloads, and how many states of each.
+
+use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::run::Options;
+use crate::workload::Workload;
+use crate::workloads::{pairs, sampled, workloads};
+
+/// Pairs of operations that the short budget has.
+const PAIRS_SHORT: usize = 400;
+
+/// How much is explored. The first two name a fixed amount of work, so that two runs count the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// Operations alone and chosen sequences, and a sample of the pairs: minutes.
+    Short,
+    /// Every workload, with more states of each: an hour or so.
+    Long,
+    /// As much as fits: as [`Long`](Self::Long), pairs in an order drawn by the seed.
+    Time(Duration),
+}
+
+/// One part of so many, counted from 1, that together are everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which.
+    pub number: usize,
+    /// Of how many.
+    pub of: usize,
+}
+
+impl Budget {
+    /// How to explore under this budget. Modes, threads, seed and names are the caller's to choose.
+    pub fn options(self) -> Options {
+        let options = Options::default();
+        match self {
+            Self::Short => Options {
+                states_per_point: 256,
+                lazy_states: 16,
+                nested_recoveries: [8, 2],
+                ..options
+            },
+            Self::Long => Options {
+                states_per_point: 2048,
+                lazy_states: 128,
+                nested_recoveries: [32, 8],
+                ..options
+            },
+            Self::Time(time) => Options {
+                time: Some(time),
+                ..Self::Long.options()
+            },
+        }
+    }
+
+    /// The workloads of this budget; all there are, if some are named, as [`Options::only`] chooses.
+    pub fn workloads(self, options: &Options) -> Vec<Workload> {
+        let mut all = workloads();
+        let pairs = pairs();
+        match self {
+            _ if !options.only.is_empty() => all.extend(pairs),
+            Self::Short => all.extend(sampled(&pairs, options.seed, PAIRS_SHORT)),
+            Self::Long => all.extend(pairs),
+            Self::Time(_) => {
+                let draw = |pair: &Workload| xxh3_64_with_seed(pair.name.as_bytes(), options.seed);
+                let mut pairs = pairs;
+                pairs.sort_by_key(draw);
+                all.extend(pairs);
+            }
+        }
+        all.retain(|workload| options.chooses(&workload.name));
+        all
+    }
+}
+
+impl Part {
+    /// Whether the workload at `place` of all that were chosen is in this part.
+    pub fn has(self, place: usize) -> bool {
+        place % self.of.max(1) + 1 == self.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_make_a_whole() {
+        for place in 0..20 {
+            let has = |number: &usize| {
+                let part = Part {
+                    number: *number,
+                    of: 7,
+                };
+                part.has(place)
+            };
+            assert_eq!((1..=7).filter(has).count(), 1, "{place}");
+        }
+    }
+
+    #[test]
+    fn the_short_budget_has_every_operation_alone() {
+        let chosen = Budget::Short.workloads(&Budget::Short.options());
+        for alone in crate::single_operations() {
+            assert!(chosen.contains(&alone), "{}", alone.name);
+        }
+        assert!(chosen.len() >= PAIRS_SHORT);
+    }
+}
