@@ -12,13 +12,13 @@ use crate::id::{CrashId, Mode};
 use crate::record::RecordError;
 use crate::replay::{Replay, ReplayError, replay_subject};
 use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
-use crate::run::{Progress, run_each};
+use crate::run::{Progress, Rewrite, run_each};
 use crate::session::blank_image;
 use crate::workload::Step;
 use crate::{Options, Subject};
 
 /// Thread slots of pools that threads run on: one more than there are threads.
-const THREAD_SLOTS: u32 = 4;
+pub(super) const THREAD_SLOTS: u32 = 4;
 
 /// Explores `workload` under the schedules that `options` bound, fewest turns taken away first, up to the first that shows
 /// something wrong.
@@ -32,8 +32,8 @@ fn explore_threads(
 ) -> Result<WorkloadReport, RecordError> {
     let linear = Linear::new(workload);
     let blank = blank_image(THREAD_SLOTS);
-    let first = run(workload, &linear, &blank, &Schedule::default())?;
-    let subject = subject(workload, &linear, &blank, &first);
+    let before = Before::of(workload, &linear, &blank)?;
+    let subject = before.subject(&linear, None);
     let mut explorer = Explorer::new(&subject, options, progress);
     let mut search = Search::new(workload, &linear, &blank);
     let mut fatal = Vec::new();
@@ -60,28 +60,54 @@ fn explore_threads(
     Ok(report)
 }
 
-/// What every run begins with.
-fn subject<'a>(
-    workload: &ThreadWorkload,
-    linear: &'a Linear,
-    blank: &[u8],
-    run: &'a Run,
-) -> Subject<'a> {
-    let mut base = blank.to_vec();
-    for event in &run.setup {
-        if let Op::Store { at, after, .. } = event.op {
-            base[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
+/// What every run of a workload begins with.
+pub(super) struct Before {
+    name: String,
+    cache_entries: u64,
+    image: Vec<u8>,
+}
+
+impl Before {
+    /// Runs `workload` once to see.
+    pub(super) fn of(
+        workload: &ThreadWorkload,
+        linear: &Linear,
+        blank: &[u8],
+    ) -> Result<Self, RecordError> {
+        let first = run(workload, linear, blank, &Schedule::default())?;
+        Ok(Self::of_run(workload, blank, &first))
+    }
+
+    fn of_run(workload: &ThreadWorkload, blank: &[u8], run: &Run) -> Self {
+        let mut image = blank.to_vec();
+        for event in &run.setup {
+            if let Op::Store { at, after, .. } = event.op {
+                image[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
+            }
+        }
+        Self {
+            name: workload.name.clone(),
+            cache_entries: workload.cache_entries,
+            image,
         }
     }
-    Subject {
-        name: workload.name.clone(),
-        mode: Mode::X86,
-        oracle: linear,
-        cache_entries: workload.cache_entries,
-        base,
-        log: &run.log,
-        skip: 0,
-        rewrite: None,
+
+    /// Logs that begin there, whose calls `linear` knows; `rewrite` is what they go through.
+    pub(super) fn subject<'a>(
+        &self,
+        linear: &'a Linear,
+        rewrite: Option<&'a Rewrite>,
+    ) -> Subject<'a> {
+        Subject {
+            name: self.name.clone(),
+            mode: Mode::X86,
+            oracle: linear,
+            cache_entries: self.cache_entries,
+            base: self.image.clone(),
+            log: &[],
+            skip: 0,
+            rewrite,
+        }
     }
 }
 
@@ -119,7 +145,12 @@ pub(crate) fn replay_threads(id: &CrashId) -> Result<Replay, ReplayError> {
     let schedule = schedule.parse().map_err(|()| unknown())?;
     let (linear, blank) = (Linear::new(workload), blank_image(THREAD_SLOTS));
     let run = run(workload, &linear, &blank, &schedule)?;
-    let mut replay = replay_subject(&subject(workload, &linear, &blank, &run), id)?;
+    let before = Before::of_run(workload, &blank, &run);
+    let subject = Subject {
+        log: &run.log,
+        ..before.subject(&linear, None)
+    };
+    let mut replay = replay_subject(&subject, id)?;
     let bad = ends_badly(workload, &id.workload, &run).into_iter();
     replay
         .wrong

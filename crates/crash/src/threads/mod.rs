@@ -12,6 +12,7 @@ mod catalog;
 mod explore;
 mod history;
 mod hooked;
+mod kept;
 mod oracle;
 mod run;
 mod schedule;
