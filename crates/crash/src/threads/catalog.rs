@@ -325,6 +325,42 @@ fn background() -> Vec<ThreadWorkload> {
             &["maintain"],
         ),
         two(
+            "append+maintain-full",
+            &["create g 644 -", FILE, "fallocate f 0 0 720000", "unlink f"],
+            &["append g 7 9000"],
+            &["maintain"],
+        ),
+        two(
+            "append+append-full",
+            &[
+                "create g 644 -",
+                "create h 644 -",
+                FILE,
+                "fallocate f 0 0 720000",
+                "unlink f",
+            ],
+            &["append g 7 5000"],
+            &["append h 9 5000"],
+        ),
+        two(
+            "unlink-create+maintain",
+            &["20* create f# 644 -"],
+            &["unlink f1", "create g 644 -"],
+            &["maintain", "maintain"],
+        ),
+        two(
+            "unlink+maintain+create",
+            &["20* create f# 644 -", "append f1 5 9000"],
+            &["unlink f1", "maintain", "create g 644 -", "append g 7 100"],
+            &["create h 644 -", "append h 8 100"],
+        ),
+        two(
+            "unlink-open+stat",
+            &[FILE, "append f 5 5000", "open 1 f 0"],
+            &["unlink f"],
+            &["stat f -", "create f 600 -"],
+        ),
+        two(
             "unlink+maintain-directory",
             &dead,
             &["unlink d/%(6ex40)110"],

@@ -158,8 +158,12 @@ pub(crate) fn replay_threads(id: &CrashId) -> Result<Replay, ReplayError> {
     Ok(replay)
 }
 
-/// Explores every workload of threads that the options choose; tells `progress` how far it is.
+/// Explores every workload of threads that the options choose, under the x86 model if they choose
+/// it; tells `progress` how far it is.
 pub fn run_threads(options: &Options, progress: &Progress) -> Report {
+    if !options.modes.contains(&Mode::X86) {
+        return Report::default();
+    }
     let explore = |workload: &ThreadWorkload| {
         let done = explore_threads(workload, options, progress);
         vec![done.unwrap_or_else(|error| not_run(workload, &error))]

@@ -12,6 +12,7 @@ mod catalog;
 mod explore;
 mod history;
 mod hooked;
+#[cfg(test)]
 mod kept;
 mod oracle;
 mod run;
