@@ -5,6 +5,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::run::Options;
+use crate::threads::Bounds;
 use crate::workload::Workload;
 use crate::workloads::{pairs, sampled, workloads};
 
@@ -40,12 +41,22 @@ impl Budget {
                 states_per_point: 256,
                 lazy_states: 16,
                 nested_recoveries: [8, 2],
+                schedules: Bounds {
+                    once: 40,
+                    twice: 10,
+                    often: 10,
+                },
                 ..options
             },
             Self::Long => Options {
                 states_per_point: 2048,
                 lazy_states: 128,
                 nested_recoveries: [32, 8],
+                schedules: Bounds {
+                    once: usize::MAX,
+                    twice: 2000,
+                    often: 500,
+                },
                 ..options
             },
             Self::Time(time) => Options {

@@ -77,6 +77,7 @@ mod tests {
     use vellum_media::Op;
 
     use super::*;
+    use crate::threads::thread_workloads;
 
     /// The log without what `site` makes durable.
     fn without(site: Site, log: &[Event]) -> Vec<Event> {
@@ -99,7 +100,7 @@ mod tests {
             twice: 0,
             often: 0,
         };
-        let all = super::super::workloads();
+        let all = thread_workloads();
         let workload = all.iter().find(|workload| workload.name == name);
         let kept = Kept::record(workload.expect("a workload"), &bounds, 1).unwrap();
         assert!(kept.sites().contains(&site), "{name}");
