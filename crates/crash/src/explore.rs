@@ -134,7 +134,7 @@ impl<'a> Explorer<'a> {
             _ => self.options.states_per_point,
         };
         let scope = Scope {
-            skip: self.subject.skip,
+            skip: self.subject.rewritten(&log[..self.subject.skip]).len(),
             bound,
             cuts: Vec::new(),
             within: None,

@@ -30,6 +30,8 @@ mod explore;
 mod id;
 mod judge;
 mod memories;
+mod mutant;
+mod mutate;
 mod oracle;
 mod plan;
 mod record;
@@ -44,6 +46,8 @@ mod workloads;
 
 pub use budget::{Budget, Part};
 pub use id::Mode;
+pub use mutant::Mutant;
+pub use mutate::{Caught, Missed, MutateOptions, MutationProgress, MutationReport, mutate};
 pub use record::{RecordError, Recorded, record};
 pub use replay::{Replay, ReplayError, replay};
 pub use report::{

@@ -95,11 +95,11 @@ pub(crate) struct Subject<'a> {
     /// Events after which exploring begins.
     pub(crate) skip: usize,
     /// What every log goes through before it is crashed, that of a recovery too.
-    pub(crate) rewrite: Option<&'a Rewrite>,
+    pub(crate) rewrite: Option<&'a Rewrite<'a>>,
 }
 
 /// Makes another log of a log: the same stores, after which a crash may leave something else.
-pub(crate) type Rewrite = dyn Fn(&[Event]) -> Vec<Event> + Sync;
+pub(crate) type Rewrite<'a> = dyn Fn(&[Event]) -> Vec<Event> + Sync + 'a;
 
 impl Subject<'_> {
     /// The log that is crashed where `log` was recorded.
