@@ -114,11 +114,8 @@ impl<M: Memories> Op<'_, M> {
 
     /// Forgets the record, durably. Until then every word it names must stay protected.
     pub(crate) fn journal_retire(&self) {
-        retire(
-            self.core,
-            self.slot,
-            [sites::JOURNAL_RETIRE, sites::JOURNAL_RETIRE_DURABLE],
-        );
+        retire(self.core, sites::JOURNAL_RETIRE, self.slot);
+        self.core.pool.fence(sites::JOURNAL_RETIRE_DURABLE);
     }
 }
 
@@ -131,15 +128,15 @@ fn store<M: Memories>(core: &Core<M>, site: Site, pairs: &[JournalPair], not: u3
     }
 }
 
-fn retire<M: Memories>(core: &Core<M>, slot: u32, [head, durable]: [Site; 2]) {
+fn retire<M: Memories>(core: &Core<M>, site: Site, slot: u32) {
     let at = core.geometry.thread_slot_at(slot);
     core.pool
-        .store_through(head, at + JournalHead::AT, JournalHead::RETIRED.0);
-    core.pool.fence(durable);
+        .store_through(site, at + JournalHead::AT, JournalHead::RETIRED.0);
 }
 
 /// Recovers one thread slot, whether its thread died or the power went: applies a committed
-/// record and retires whatever there is. Gives whether there was one.
+/// record and retires whatever there is; the caller fences before the slot is used. Gives whether
+/// there was one.
 pub(crate) fn recover_slot<M: Memories>(core: &Core<M>, slot: u32) -> Result<bool> {
     let at = core.geometry.thread_slot_at(slot);
     let head = JournalHead(core.pool.load(at + JournalHead::AT, Ordering::Acquire));
@@ -159,14 +156,7 @@ pub(crate) fn recover_slot<M: Memories>(core: &Core<M>, slot: u32) -> Result<boo
         store(core, sites::RECOVER_JOURNAL_WORDS, pairs, 0);
         core.pool.fence(sites::RECOVER_JOURNAL_WORDS_DURABLE);
     }
-    retire(
-        core,
-        slot,
-        [
-            sites::RECOVER_JOURNAL_RETIRE,
-            sites::RECOVER_JOURNAL_RETIRE_DURABLE,
-        ],
-    );
+    retire(core, sites::RECOVER_JOURNAL_RETIRE, slot);
     Ok(committed.is_some())
 }
 

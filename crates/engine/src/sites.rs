@@ -29,48 +29,34 @@ vellum_media::sites! {
     FORMAT_SUPERBLOCK = "format/superblock",
     /// Each before the next.
     FORMAT_SUPERBLOCK_DURABLE = "format/superblock-durable",
-    /// Boot id, process and time.
-    OPEN_OWNER = "open/owner",
-    /// Before the state word says that it is open.
-    OPEN_OWNER_DURABLE = "open/owner-durable",
-    /// The state word, dirty.
+    /// Boot id, process, time, and the state word, dirty.
     OPEN_STATE = "open/state",
-    /// Before anything that was saved becomes wrong.
-    OPEN_STATE_DURABLE = "open/state-durable",
+    /// What recovery did, and the state, before anything that was saved becomes wrong.
+    OPEN_DURABLE = "open/durable",
     /// The words of a committed record.
     RECOVER_JOURNAL_WORDS = "recover/journal-words",
     /// Before the record is forgotten.
     RECOVER_JOURNAL_WORDS_DURABLE = "recover/journal-words-durable",
     /// The record's head.
     RECOVER_JOURNAL_RETIRE = "recover/journal-retire",
-    /// Before its slot is used.
-    RECOVER_JOURNAL_RETIRE_DURABLE = "recover/journal-retire-durable",
     /// An inode without a name, free.
     RECOVER_FREE_INODE = "recover/free-inode",
     /// The link count as counted.
     RECOVER_LINKS = "recover/links",
     /// A directory's times as its entries tell them.
     RECOVER_TIMES = "recover/times",
-    /// Inodes are as the pool will be opened.
-    RECOVER_INODES_DURABLE = "recover/inodes-durable",
     /// A line of the table with entries freed.
     RECOVER_TABLE = "recover/table",
-    /// Before the blocks can be claimed.
-    RECOVER_TABLE_DURABLE = "recover/table-durable",
     /// A directory's link count.
     CLOSE_LINKS = "close/links",
     /// Times that lag behind.
     CLOSE_TIMES = "close/times",
-    /// Before the live map is saved.
-    CLOSE_DIRECTORIES_DURABLE = "close/directories-durable",
     /// The live map.
     CLOSE_LIVE_MAP = "close/live-map",
     /// Its checksum and the counters.
     CLOSE_COUNTS = "close/counts",
     /// Table lines with words that became FREE without a flush.
     CLOSE_FREED = "close/freed",
-    /// The head of the saved aids, void.
-    CLOSE_NO_AIDS = "close/no-aids",
     /// The mapping's aids.
     CLOSE_AIDS = "close/aids",
     /// Their head with checksum and epoch.
@@ -105,8 +91,6 @@ vellum_media::sites! {
     CREATE_LOG_WORD = "create/log-word",
     /// The file exists.
     CREATE_LOG_WORD_DURABLE = "create/log-word-durable",
-    /// The inode of a creation that failed, free.
-    CREATE_UNDO = "create/undo",
     /// The new entry.
     LINK_ENTRY = "link/entry",
     /// Before a log names it.
@@ -123,14 +107,8 @@ vellum_media::sites! {
     REMOVE_LIFE_DURABLE = "remove/life-durable",
     /// Link count and change time of a file with further names.
     GONE_LINKS = "gone/links",
-    /// The inode of an open file without a name.
-    GONE_ORPHAN = "gone/orphan",
-    /// The orphan is known.
-    GONE_ORPHAN_DURABLE = "gone/orphan-durable",
     /// An inode that nothing reaches, free.
     FREE_INODE = "free/inode",
-    /// Before its blocks are given up.
-    FREE_INODE_DURABLE = "free/inode-durable",
     /// Its blocks.
     FREE_LIMBO = "free/limbo",
     /// Before the inode's number is used again.
@@ -149,14 +127,8 @@ vellum_media::sites! {
     RENAME_DISCARD_LIFE_DURABLE = "rename/discard-life-durable",
     /// The log word, for recycling to find.
     RENAME_DISCARD_LOG_WORD = "rename/discard-log-word",
-    /// Blocks for holes, UNWRITTEN.
-    WRITE_CLAIM_HOLE = "write/claim-hole",
     /// Blocks beyond the end, MAPPED.
     WRITE_CLAIM_END = "write/claim-end",
-    /// Blocks of a write that failed.
-    WRITE_GIVE_BACK = "write/give-back",
-    /// Before the file is unlocked.
-    WRITE_GIVE_BACK_DURABLE = "write/give-back-durable",
     /// UNWRITTEN blocks beyond the end, MAPPED.
     WRITE_PREALLOCATED = "write/preallocated",
     /// Zeros in front of the data in a new block.
@@ -191,12 +163,10 @@ vellum_media::sites! {
     TRUNCATE_SIZE = "truncate/size",
     /// The file is shorter, before blocks are given up.
     TRUNCATE_SIZE_DURABLE = "truncate/size-durable",
-    /// Blocks beyond the end.
+    /// Blocks beyond the end, or of a write that failed.
     TRUNCATE_LIMBO = "truncate/limbo",
     /// Before the file can grow over them.
     TRUNCATE_LIMBO_DURABLE = "truncate/limbo-durable",
-    /// The root without the flag that blocks lie beyond the end.
-    TRUNCATE_BEYOND = "truncate/beyond",
     /// A first root, or the flag that blocks lie beyond the end.
     ALLOCATE_ROOT = "allocate/root",
     /// Before blocks are claimed.
@@ -263,8 +233,6 @@ vellum_media::sites! {
     RECYCLE_WORDS_DURABLE = "recycle/words-durable",
     /// The words of a new extent, zero.
     COMPACT_WORDS_ZERO = "compact/words-zero",
-    /// The head of a new extent.
-    COMPACT_HEAD = "compact/head",
     /// Head, link and words of a new extent.
     COMPACT_WORDS = "compact/words",
     /// Before the log names it.

@@ -34,8 +34,8 @@ pub(crate) fn explore(
 }
 
 fn into(to: MapState) -> Step {
-    let site = Site::UNNAMED;
-    Step { to, site }
+    let flush = Some(Site::UNNAMED);
+    Step { to, flush }
 }
 
 impl Stage {

@@ -166,7 +166,8 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// Inodes dead durably, then their blocks in limbo durably.
+    /// Inodes dead and their blocks in limbo, durably. In which order does not matter: nothing names
+    /// the inodes any more, so that recovery frees both.
     fn kill_inodes(&self, doomed: &[Cachelet]) {
         let op = self.core.op_begin();
         let core = op.core;
@@ -179,7 +180,6 @@ impl<M: Memories> Fs<M> {
             core.pool.flush(sites::FREE_INODE, at, 8);
             core.set_word(at + Inode::CACHELET, 0);
         }
-        core.pool.fence(sites::FREE_INODE_DURABLE);
         for &cachelet in doomed {
             if core.kind(cachelet) == FileKind::File {
                 self.files().release_all(&op, cachelet);

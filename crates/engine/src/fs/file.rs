@@ -280,7 +280,7 @@ impl<M: Memories> Files<'_, M> {
         self.core.set(cachelet, field::VERSION, version + 1);
     }
 
-    /// Gives up every block of a file whose inode is durably free; gives how many. Flushed, not
+    /// Gives up every block of a file that durably has no name. Flushed, not
     /// fenced: the caller fences before the inode's number can be used again.
     pub(crate) fn release_all(&self, op: &Op<'_, M>, cachelet: Cachelet) {
         let root = self.root(cachelet);

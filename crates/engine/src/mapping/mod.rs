@@ -84,8 +84,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Step {
     /// Its state afterwards.
     pub(crate) to: MapState,
-    /// Which persistent step that is.
-    pub(crate) site: Site,
+    /// Which persistent step that is; `None`: a later change of the same entry is flushed.
+    pub(crate) flush: Option<Site>,
 }
 
 /// A design of file mapping.
@@ -111,7 +111,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Gives back what was not claimed.
     fn unreserve(&self, op: &Op<'_, M>, rest: Reservation);
 
-    /// Gives `logical`, which is a hole, a block. Flushed, not fenced.
+    /// Gives `logical`, which is a hole, a block. Flushed as `step` says, not fenced.
     fn claim(
         &self,
         op: &Op<'_, M>,
@@ -122,7 +122,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     ) -> Result<BlockNo>;
 
     /// Gives each of `out.len()` consecutive logical blocks from `first`, all holes, a
-    /// block. Flushed, not fenced. On an error some may be claimed; the caller releases them.
+    /// block. Flushed as `step` says, not fenced. On an error some may be claimed; the caller releases them.
     fn claim_many(
         &self,
         op: &Op<'_, M>,
@@ -139,7 +139,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     }
 
     /// Changes the state of a block that `logical` maps to (UNWRITTEN to MAPPED and back).
-    /// Flushed, not fenced.
+    /// Flushed as `step` says, not fenced.
     fn set_state(&self, op: &Op<'_, M>, id: MapId, logical: u32, block: BlockNo, step: Step);
 
     /// Puts every block of `[first, end)` into limbo; gives how many. `in_use` bounds how many
@@ -180,8 +180,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     fn restore(&self, core: &Core<M>) -> bool;
 
     /// Builds the volatile aids by reading the table (in parallel where that pays). After a crash,
-    /// `judge` decides about each entry; freed ones are flushed, and fenced at the end. `judge`
-    /// must be safe to call from several threads.
+    /// `judge` decides about each entry; freed ones are flushed, not fenced. `judge` must be safe to call from several threads.
     fn rebuild(
         &self,
         core: &Core<M>,

@@ -40,6 +40,7 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
+    /// Flushed, not fenced.
     fn write_back_directories(&self) -> Result<()> {
         let core = &self.core;
         let last = core.last_cachelet();
@@ -56,7 +57,6 @@ impl<M: Memories> Fs<M> {
                 core.write_back_times([sites::CLOSE_LINKS, sites::CLOSE_TIMES], cachelet);
             }
         }
-        core.pool.fence(sites::CLOSE_DIRECTORIES_DURABLE);
         Ok(())
     }
 

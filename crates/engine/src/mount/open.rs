@@ -132,7 +132,6 @@ pub fn attach<M: Memories>(
         orphans_freed: 0,
     };
     // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
-    mark_open(&core, options.boot_id, pool_epoch)?;
     let saved = opened.was_clean && load_live_map(&core);
     if saved {
         check_root(&core)?;
@@ -142,6 +141,7 @@ pub fn attach<M: Memories>(
     } else {
         recover_all(&core, &*mapping, options.recovery_threads, &mut opened)?;
     }
+    mark_open(&core, options.boot_id, pool_epoch)?;
     core.check_media()?;
     let root = core.load_cachelet(&core.op_begin(), ROOT_SLOT)?;
     core.add_refs(root, REF_ONE);
@@ -222,21 +222,20 @@ fn check_root<M: Memories>(core: &Core<M>) -> Result<()> {
     Ok(())
 }
 
-/// Says durably that the pool is open, by whom, and that the saved live map is void: on a medium that
-/// writes back when it likes, what changes from now on must not reach it before this.
+/// Says durably that the pool is open, by whom, and that what a close saved is void: on a medium that
+/// writes back when it likes, what changes from now on must not reach it before this. What recovery
+/// did becomes durable with it; until then recovery would do the same again, whatever part of it
+/// arrived.
 fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Result<()> {
     let at = core.geometry.state_at;
     core.pool.write(at + PoolState::BOOT_ID, &boot_id);
     core.set_word(at + PoolState::PID, u64::from(std::process::id()));
     core.set_word(at + PoolState::OPENED, core.clock.now() as u64);
-    core.pool.flush(sites::OPEN_OWNER, at, 64);
-    core.pool.fence(sites::OPEN_OWNER_DURABLE);
-    core.set_word(
-        at + PoolState::WORD,
-        StateWord::new(PoolPhase::Dirty, epoch).0,
-    );
+    // Stored last of the words in its line.
+    let word = StateWord::new(PoolPhase::Dirty, epoch);
+    core.set_word(at + PoolState::WORD, word.0);
     core.pool.flush(sites::OPEN_STATE, at, 8);
-    core.pool.fence(sites::OPEN_STATE_DURABLE);
+    core.pool.fence(sites::OPEN_DURABLE);
     Ok(core.pool.sync()?)
 }
 

@@ -13,7 +13,7 @@ use vellum_layout::{
     Entry, FileKind, IdentityWord, Inode, InodeState, LifeWord, LinksWord, MapRoot, MapState,
     ROOT_SLOT, TargetWord, text_home,
 };
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
 use crate::cachelet::check_inode;
@@ -58,9 +58,12 @@ pub(super) struct Recovery<'a, M: Memories> {
     foreign_ids: Mutex<HashMap<MapId, u64>>,
     inodes: AtomicU64,
     freed: AtomicU64,
+    /// What was stored and is to be flushed, by the thread that fences.
+    stored: Mutex<Vec<(Site, u64)>>,
 }
 
-/// Recovers names and inodes; the mapping is rebuilt by [`Recovery::judge`] after this.
+/// Recovers names and inodes; the mapping is rebuilt by [`Recovery::judge`] after this. Flushed, not
+/// fenced.
 pub(super) fn recover<M: Memories>(core: &Core<M>, threads: usize) -> Result<Recovery<'_, M>> {
     let chunks: Vec<u64> = (0..core.geometry.meta_chunks)
         .filter(|&chunk| core.is_inode_slot((chunk * core.geometry.slots_per_chunk()).max(1)))
@@ -75,6 +78,7 @@ pub(super) fn recover<M: Memories>(core: &Core<M>, threads: usize) -> Result<Rec
         foreign_ids: Mutex::default(),
         inodes: AtomicU64::new(0),
         freed: AtomicU64::new(0),
+        stored: Mutex::default(),
     };
     recovery.for_each_inode(&chunks, threads, &|ino, inode| {
         let read = recovery.count_names(ino, inode);
@@ -82,12 +86,29 @@ pub(super) fn recover<M: Memories>(core: &Core<M>, threads: usize) -> Result<Rec
     })?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.check(ino, inode))?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.settle(ino, inode))?;
-    core.pool.fence(sites::RECOVER_INODES_DURABLE);
+    recovery.flush();
     core.set_total(Tally::Inodes, recovery.inodes.load(Ordering::Relaxed));
     Ok(recovery)
 }
 
 impl<M: Memories> Recovery<'_, M> {
+    fn store(&self, site: Site, at: u64, value: u64) {
+        self.core.set_word(at, value);
+        let stored = self.stored.lock();
+        stored
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((site, at));
+    }
+
+    /// Flushes what the passes stored: a fence completes only flushes of its own thread.
+    fn flush(&self) {
+        let stored = self.stored.lock();
+        let mut stored = stored.unwrap_or_else(PoisonError::into_inner);
+        for (site, at) in stored.drain(..) {
+            self.core.pool.flush(site, at, 8);
+        }
+    }
+
     fn tally(&self, ino: u64) -> Option<(&ChunkTally, usize)> {
         let slots = self.core.geometry.slots_per_chunk();
         self.tallies
@@ -291,8 +312,7 @@ impl<M: Memories> Recovery<'_, M> {
         let names = self.names(ino);
         if names == 0 {
             let dead = IdentityWord(inode.identity).with_state(InodeState::Free);
-            core.set_word(at, dead.0);
-            core.pool.flush(sites::RECOVER_FREE_INODE, at, 8);
+            self.store(sites::RECOVER_FREE_INODE, at, dead.0);
             self.freed.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
@@ -316,8 +336,7 @@ impl<M: Memories> Recovery<'_, M> {
         };
         let links = LinksWord::new(links, 0).0;
         if inode.links != links {
-            core.set_word(at + Inode::LINKS, links);
-            core.pool.flush(sites::RECOVER_LINKS, at + Inode::LINKS, 8);
+            self.store(sites::RECOVER_LINKS, at + Inode::LINKS, links);
         }
         Ok(())
     }
@@ -354,8 +373,8 @@ impl<M: Memories> Recovery<'_, M> {
         if latest > inode.ctime {
             let at = core.geometry.slot_at(ino);
             core.set_word(at + Inode::MTIME, latest as u64);
-            core.set_word(at + Inode::CTIME, latest as u64);
-            core.pool.flush(sites::RECOVER_TIMES, at + Inode::MTIME, 16);
+            // In the same line.
+            self.store(sites::RECOVER_TIMES, at + Inode::CTIME, latest as u64);
         }
         Ok(())
     }

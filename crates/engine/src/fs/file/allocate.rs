@@ -15,7 +15,7 @@ use crate::slots::Op;
 /// What preallocation makes of a hole.
 const CLAIM: Step = Step {
     to: MapState::Unwritten,
-    site: sites::ALLOCATE_BLOCKS,
+    flush: Some(sites::ALLOCATE_BLOCKS),
 };
 
 /// What [`Files::allocate`] does with its range.

@@ -6,6 +6,7 @@ use vellum_media::{Memories, Persistent, Site};
 use super::{BEYOND, Files, Root, SIZE_MAX_BYTES};
 use crate::cachelet::{Cachelet, field};
 use crate::error::{Error, Result};
+use crate::mapping::MapId;
 use crate::sites;
 use crate::slots::Op;
 
@@ -82,14 +83,25 @@ impl<M: Memories> Files<'_, M> {
             self.forget_translations(cachelet);
             return;
         }
-        self.give_up(sites::TRUNCATE_LIMBO, op, cachelet, root.id, first, end);
-        core.pool.fence(sites::TRUNCATE_LIMBO_DURABLE);
-        // Unfenced: if the clear flag is lost, the next cut looks further than it must.
+        self.give_up_durably(op, cachelet, root.id, first, end);
+        // Not flushed: if the clear flag is lost, the next cut looks further than it must.
         let clear = root.old & !BEYOND;
-        let inode_at = core.inode_at(cachelet);
-        core.set_word(inode_at + Inode::ROOT, clear);
-        self.flush_hot_line(sites::TRUNCATE_BEYOND, inode_at);
+        core.set_word(core.inode_at(cachelet) + Inode::ROOT, clear);
         core.set(cachelet, field::ROOT, clear);
+    }
+
+    /// Gives up blocks `[first, end)`, durably before the file is unlocked, so that it can grow over
+    /// them. The caller holds the lock.
+    pub(super) fn give_up_durably(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        id: MapId,
+        first: u64,
+        end: u64,
+    ) {
+        self.give_up(sites::TRUNCATE_LIMBO, op, cachelet, id, first, end);
+        self.core.pool.fence(sites::TRUNCATE_LIMBO_DURABLE);
     }
 
     /// Makes readers who saw the old size look again.

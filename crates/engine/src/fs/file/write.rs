@@ -18,28 +18,29 @@ use crate::mapping::{BlockNo, Found, MapId, Step};
 use crate::sites;
 use crate::slots::Op;
 
-/// What a write makes of a hole inside the size.
+/// What a write makes of a hole inside the size. [`FILLED`] changes the same word, so that a crash
+/// finds it as it was until then, or as this made it, which reads the same.
 const CLAIM_HOLE: Step = Step {
     to: MapState::Unwritten,
-    site: sites::WRITE_CLAIM_HOLE,
+    flush: None,
 };
 
 /// What it makes of one beyond the size.
 const CLAIM_END: Step = Step {
     to: MapState::Mapped,
-    site: sites::WRITE_CLAIM_END,
+    flush: Some(sites::WRITE_CLAIM_END),
 };
 
 /// What it makes of a preallocated block beyond the size.
 const PREALLOCATED: Step = Step {
     to: MapState::Mapped,
-    site: sites::WRITE_PREALLOCATED,
+    flush: Some(sites::WRITE_PREALLOCATED),
 };
 
 /// What it makes of a block inside the size that got its bytes.
 const FILLED: Step = Step {
     to: MapState::Mapped,
-    site: sites::WRITE_FILLED,
+    flush: Some(sites::WRITE_FILLED),
 };
 
 /// Blocks that a short write touches at most; such writes keep a small stack frame.
@@ -266,10 +267,8 @@ impl<M: Memories> Files<'_, M> {
         };
         for i in (0..found.len()).filter(|i| claimed[i / 64] >> (i % 64) & 1 == 1) {
             let logical = span.first() + i as u64;
-            let site = sites::WRITE_GIVE_BACK;
-            self.give_up(site, op, cachelet, root.id, logical, logical + 1);
+            self.give_up_durably(op, cachelet, root.id, logical, logical + 1);
         }
-        self.core.pool.fence(sites::WRITE_GIVE_BACK_DURABLE);
         Err(error.into())
     }
 

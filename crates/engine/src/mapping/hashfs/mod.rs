@@ -229,7 +229,9 @@ impl<M: Memories> Mapping<M> for HashFs {
     fn set_state(&self, op: &Op<'_, M>, id: MapId, logical: u32, block: BlockNo, step: Step) {
         let at = self.entry_at(block.0);
         op.core.set_word(at, MapWord::new(step.to, id, logical).0);
-        op.core.pool.flush(step.site, at, 8);
+        if let Some(site) = step.flush {
+            op.core.pool.flush(site, at, 8);
+        }
     }
 
     fn release(

@@ -52,7 +52,9 @@ impl HashFs {
                     Ok(block) => {
                         claimed(op, from);
                         out[(logical - start) as usize] = BlockNo(block);
-                        self.flush_late(step.site, op.core, &mut unflushed, Some(block));
+                        if let Some(site) = step.flush {
+                            self.flush_late(site, op.core, &mut unflushed, Some(block));
+                        }
                     }
                     Err(error) => {
                         result = Err(error);
@@ -60,7 +62,9 @@ impl HashFs {
                     }
                 }
             }
-            self.flush_late(step.site, op.core, &mut unflushed, None);
+            if let Some(site) = step.flush {
+                self.flush_late(site, op.core, &mut unflushed, None);
+            }
             result.is_ok()
         });
         result

@@ -28,6 +28,8 @@ pub(super) type Judge<'a> = &'a (dyn Fn(MapId, u32, MapState, BlockNo) -> Verdic
 struct Scan {
     free: u64,
     displaced: Vec<u32>,
+    /// Lines with entries that were freed.
+    stored: Vec<u64>,
 }
 
 impl HashFs {
@@ -39,6 +41,11 @@ impl HashFs {
             let start = (worker * part).min(self.blocks);
             self.scan_part(core, judge, start, (start + part).min(self.blocks))
         })?;
+        // By this thread, which fences.
+        for &line in scans.iter().flat_map(|scan| &scan.stored) {
+            let at = self.line_at(line);
+            core.pool.flush(sites::RECOVER_TABLE, at, LINE_BYTES);
+        }
         // Displaced entries come second: each is looked for in its home line and on its chain, and
         // by now every entry there has been judged.
         in_parallel(workers, |worker| {
@@ -70,7 +77,6 @@ impl HashFs {
         end: u64,
     ) -> Result<Scan> {
         let mut scan = Scan::default();
-        let mut freed = false;
         let mut bits = 0;
         for line in start / RUN_BLOCKS..end / RUN_BLOCKS {
             let before = core.pool.load_line(self.line_at(line));
@@ -82,9 +88,7 @@ impl HashFs {
                 }
             }
             if before != words.map(|word| word.0) {
-                let at = self.line_at(line);
-                core.pool.flush(sites::RECOVER_TABLE, at, LINE_BYTES);
-                freed = true;
+                scan.stored.push(line);
             }
             let free = self.sort_line(core, line, &words, &mut scan)?;
             let shift = line % RUN_BLOCKS * RUN_BLOCKS;
@@ -93,9 +97,6 @@ impl HashFs {
                 self.bitmap.fill(&core.arena, line * RUN_BLOCKS, bits);
                 bits = 0;
             }
-        }
-        if freed {
-            core.pool.fence(sites::RECOVER_TABLE_DURABLE);
         }
         Ok(scan)
     }

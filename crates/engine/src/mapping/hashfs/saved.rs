@@ -58,16 +58,11 @@ fn for_parts<M: Memories>(core: &Core<M>, at: u64, count: u64, mut each: impl Fn
 }
 
 impl HashFs {
-    /// Saves the aids of a zone on which nothing is at work. Durable at the next fence, together
+    /// Saves the aids of a zone on which nothing is at work, so that no block is in limbo. Durable at the next fence, together
     /// with the FREE words that were not flushed when they were stored.
     pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) {
         let head_at = self.aids.at;
-        if core.arena.load(self.in_limbo_at, Ordering::Acquire) > 0 {
-            // Nobody can say now whether those blocks are free: the next opening reads the table.
-            core.pool
-                .zero_through(sites::CLOSE_NO_AIDS, head_at, LINE_BYTES);
-            return;
-        }
+        debug_assert_eq!(core.arena.load(self.in_limbo_at, Ordering::Acquire), 0);
         self.flush_freed(core);
         let mut out = Writer {
             core,

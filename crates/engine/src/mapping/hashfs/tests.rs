@@ -27,8 +27,8 @@ impl Numbers {
 }
 
 fn into(to: MapState) -> mapping::Step {
-    let site = Site::UNNAMED;
-    mapping::Step { to, site }
+    let flush = Some(Site::UNNAMED);
+    mapping::Step { to, flush }
 }
 
 fn claim(h: &Harness, id: MapId, first: u32, blocks: usize, state: MapState) -> Vec<BlockNo> {

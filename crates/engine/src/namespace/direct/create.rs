@@ -73,10 +73,7 @@ impl<M: Memories> Drop for Undo<'_, '_, M> {
     fn drop(&mut self) {
         let core = self.op.core;
         if let Some(ino) = self.inode {
-            let at = core.geometry.slot_at(ino);
-            let freed = IdentityWord(core.word(at)).with_state(InodeState::Free);
-            core.set_word(at, freed.0);
-            core.pool.flush(sites::CREATE_UNDO, at, 8);
+            // Nothing was written there: it still says that it is free.
             core.free_slots(ino, 1);
         }
         for (slot, count) in self.text.into_iter().chain(self.entry) {

@@ -101,10 +101,11 @@ impl<M: Memories> Core<M> {
         self.pool.write_through(sites::GROW_FIRST, at, &bytes);
     }
 
-    /// Writes the head of a further extent and zeroes its words. Flushed, not fenced.
+    /// Writes the head of a further extent, which the caller flushes, and zeroes its words past the
+    /// cache.
     pub(crate) fn write_extent(
         &self,
-        [words_site, head_site]: [Site; 2],
+        words_site: Site,
         extent: u64,
         owner: u64,
         base_cookie: u64,
@@ -119,7 +120,6 @@ impl<M: Memories> Core<M> {
         let mut line = [0; 64];
         line[..32].copy_from_slice(head.as_bytes());
         self.pool.write(at, &line);
-        self.pool.flush(head_site, at, 64);
     }
 }
 
@@ -178,13 +178,9 @@ impl<M: Memories> Op<'_, M> {
         let owner = core.ino(dir);
         let base = self.log_next_base(dir, full)?;
         let extent = self.alloc_block(self.log_spare(dir, full)?)?;
-        core.write_extent(
-            [sites::GROW_WORDS, sites::GROW_HEAD],
-            extent,
-            owner,
-            base,
-            false,
-        );
+        core.write_extent(sites::GROW_WORDS, extent, owner, base, false);
+        let at = core.geometry.slot_at(extent);
+        core.pool.flush(sites::GROW_HEAD, at, 64);
         core.pool.fence(sites::GROW_EXTENT_DURABLE);
         let steps = [sites::GROW_NEXT, sites::GROW_NEXT_DURABLE];
         self.log_set_next(steps, full.extent(), extent);

@@ -255,13 +255,7 @@ fn write_compacted<M: Memories>(
     base_cookie: u64,
     words: &[u64],
 ) {
-    core.write_extent(
-        [sites::COMPACT_WORDS_ZERO, sites::COMPACT_HEAD],
-        slot,
-        owner,
-        base_cookie,
-        true,
-    );
+    core.write_extent(sites::COMPACT_WORDS_ZERO, slot, owner, base_cookie, true);
     let at = core.geometry.slot_at(slot);
     core.set_word(at + LogExtentHead::NEXT, next);
     for (word, to) in words

@@ -152,13 +152,12 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Records durably that an open file has no name left.
+    /// Notes that an open file has no name left, for whoever looks at the pool after a crash. Recovery
+    /// finds out by itself, so this need not arrive.
     fn make_orphan(&self, victim: Cachelet) {
         let core = self.core;
         let at = core.inode_at(victim);
         let orphan = IdentityWord(core.word(at)).with_state(InodeState::Orphan);
         core.set_word(at, orphan.0);
-        core.pool.flush(sites::GONE_ORPHAN, at, 8);
-        core.pool.fence(sites::GONE_ORPHAN_DURABLE);
     }
 }
