@@ -8,6 +8,7 @@ use vellum_model::{NodeSnapshot, Op, Snapshot, SnapshotBody, Times, diff};
 use crate::oracle::{Oracle, Stage};
 use crate::record::Recorded;
 use crate::report::Kind;
+use crate::space::judge_space;
 use crate::tree::Tree;
 use crate::workload::Step;
 
@@ -23,7 +24,8 @@ impl Oracle for Recorded {
         let returned = stage.0 as usize;
         let judged = judge_tree(self, &tree.nodes, returned).map_err(|what| (Kind::Tree, what));
         let judged = judged
-            .and_then(|()| judge_times(self, tree, returned).map_err(|what| (Kind::Times, what)));
+            .and_then(|()| judge_times(self, tree, returned).map_err(|what| (Kind::Times, what)))
+            .and_then(|()| judge_space(self, tree, returned).map_err(|what| (Kind::Space, what)));
         judged.err().into_iter().collect()
     }
 

@@ -277,5 +277,6 @@ fn identity(tree: &Tree) -> u64 {
     for (path, (ino, times)) in &tree.times {
         (path, ino, times.atime, times.mtime, times.ctime).hash(&mut hasher);
     }
+    tree.space.hash(&mut hasher);
     hasher.finish()
 }

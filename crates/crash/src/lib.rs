@@ -39,6 +39,7 @@ mod replay;
 mod report;
 mod run;
 mod session;
+mod space;
 mod threads;
 mod tree;
 mod workload;
@@ -56,5 +57,5 @@ pub use report::{
 pub(crate) use run::Subject;
 pub use run::{Options, Progress, explore_log, run, run_all, run_watched, run_workloads};
 pub use threads::{Bounds, ThreadWorkload, run_threads, thread_workloads};
-pub use workload::{Step, Workload};
+pub use workload::{PowerCut, Step, Workload};
 pub use workloads::{find, pairs, sampled, single_operations, workloads};

@@ -14,6 +14,7 @@ use crate::id::Mode;
 use crate::mutant::Mutant;
 use crate::record::{Recorded, record};
 use crate::report::Violation;
+use crate::run::Progress;
 use crate::{Options, Subject, Workload};
 
 /// Which mutants, on which workloads, how thoroughly.
@@ -241,10 +242,10 @@ impl<'a> Stage<'a> {
         let options = Options {
             states_per_point: 16,
             nested_states: 1,
-            nested_recoveries: self.options.nested_recoveries,
+            nested_recoveries: [self.options.nested_recoveries, 0],
             ..Options::default()
         };
-        explore(&subject, &options);
+        explore(&subject, &options, &Progress::default());
         reach.recovery = recovery
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
@@ -325,11 +326,14 @@ impl<'a> Stage<'a> {
         let options = Options {
             states_per_point: states,
             nested_states: self.options.states_per_point,
-            nested_recoveries: recoveries,
+            nested_recoveries: [recoveries, 0],
             wrong_states: 1,
             ..Options::default()
         };
-        explore(&subject, &options).violations.into_iter().next()
+        explore(&subject, &options, &Progress::default())
+            .violations
+            .into_iter()
+            .next()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Running a workload once, with everything written down.
 
+use vellum::{prefer_thread_slot, sites};
 use vellum_media::{Event, Op};
 use vellum_model::{Cred, Errno, Model, Outcome, Snapshot, apply};
 
 use crate::memories::{Explored, Shared};
 use crate::session::{CLOCK_START, Session, USER, blank_image, mount};
 use crate::tree::{Tree, read_tree};
-use crate::workload::{Step, Workload};
+use crate::workload::{PowerCut, Step, Workload};
 
 /// What a workload did.
 pub struct Recorded {
@@ -19,7 +20,7 @@ pub struct Recorded {
     pub(crate) log: Vec<Event>,
     /// Events before the first explored step.
     pub(crate) begin: usize,
-    /// Whether each explored step fenced.
+    /// Whether each explored step fenced, in the thread of the operations.
     pub(crate) fences: Vec<bool>,
     /// The model's trees before the first explored step and after each.
     pub(crate) stages: Vec<Snapshot>,
@@ -54,17 +55,21 @@ pub enum RecordError {
 /// The engine disagrees with the model even without a crash.
 pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
     let steps = workload.setup.len() + workload.explored.len();
-    let recorder = Recorder {
+    let mut recorder = Recorder {
         workload,
-        cache_entries: if steps > 400 { 4096 } else { 256 },
-        blank: blank_image(2),
+        cache_entries: match workload.crowded {
+            true => 64,
+            false if steps > 400 => 4096,
+            false => 256,
+        },
+        base: blank_image(2),
     };
+    if let Some(cut) = &workload.cut {
+        recorder.base = recorder.image_after(cut)?;
+    }
     let (mut log, begin) = recorder.run()?;
     log.truncate(recorder.end_of(&log));
-    let mut model = Model::new(CLOCK_START);
-    workload.setup.iter().for_each(|step| {
-        model_step(&mut model, step);
-    });
+    let mut model = recorder.model();
     let mut stages = vec![model.snapshot(false)];
     for step in &workload.explored {
         model_step(&mut model, step);
@@ -86,16 +91,20 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
         }
     }
     let steps = log.split(|event| matches!(event.op, Op::Marker(_)));
-    let mut fences: Vec<_> = steps
-        .map(|events| events.iter().any(|event| event.op == Op::Fence))
-        .collect();
-    let setup = fences.drain(..=workload.setup.len());
-    let settled = setup.take(workload.setup.len()).collect::<Vec<_>>();
+    // Of the thread that does the operations: its flushes wait for no other's.
+    let thread = log.last().map(|marker| marker.thread);
+    let is_fence = |event: &Event| event.op == Op::Fence && Some(event.thread) == thread;
+    let mut fences: Vec<_> = steps.map(|events| events.iter().any(is_fence)).collect();
+    // A power cut has settled everything, one way or the other.
+    let setup = workload.setup.iter().filter(|_| workload.cut.is_none());
+    let setup: Vec<Step> = setup.cloned().collect();
+    let settled = fences.drain(..=setup.len()).take(setup.len());
+    let settled = settled.collect::<Vec<_>>();
     let settled = settled.iter().rposition(|&fences| fences).unwrap_or(0);
-    let unsettled = workload.setup[settled..].to_vec();
+    let unsettled = setup[settled..].to_vec();
     Ok(Recorded {
         workload: workload.clone(),
-        base: recorder.blank,
+        base: recorder.base,
         fences,
         unsettled,
         between,
@@ -110,7 +119,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
 struct Recorder<'a> {
     workload: &'a Workload,
     cache_entries: u64,
-    blank: Vec<u8>,
+    base: Vec<u8>,
 }
 
 impl Recorder<'_> {
@@ -126,20 +135,71 @@ impl Recorder<'_> {
 
     fn open(&self, pool: &Shared) -> Result<Session, RecordError> {
         let mut session = Session::new(pool.clone(), self.cache_entries);
-        let opened = session.step(&Step::Open);
+        let opened = perform(&mut session, &Step::Open);
         opened.map_err(|error| self.error("opening", error.to_string()))?;
         Ok(session)
     }
 
-    fn run(&self) -> Result<(Vec<Event>, usize), RecordError> {
-        let pool = Shared::of(self.blank.clone());
-        pool.0.start_recording();
-        let mut session = self.open(&pool)?;
+    /// A session in which the setup has been done.
+    fn begin(&self, pool: &Shared) -> Result<Session, RecordError> {
+        if self.workload.cut.is_some() {
+            return Ok(Session::new(pool.clone(), self.cache_entries));
+        }
+        let mut session = self.open(pool)?;
         let mut model = Model::new(CLOCK_START);
         for step in &self.workload.setup {
             self.both(&mut session, &mut model, step)?;
             pool.0.marker(0);
         }
+        Ok(session)
+    }
+
+    /// What a power cut leaves behind the setup, if everything stored has arrived.
+    fn image_after(&self, cut: &PowerCut) -> Result<Vec<u8>, RecordError> {
+        let pool = Shared::of(self.base.clone());
+        let mut session = self.open(&pool)?;
+        let mut model = Model::new(CLOCK_START);
+        for step in &self.workload.setup {
+            self.both(&mut session, &mut model, step)?;
+        }
+        let mut image = pool.0.image();
+        pool.0.start_recording();
+        perform(&mut session, &cut.step)
+            .map_err(|error| self.error("the step cut", error.to_string()))?;
+        let log = pool.0.take_log();
+        let last = log
+            .iter()
+            .rposition(|event| event.op == Op::Fence && sites::name(event.site) == cut.after);
+        let last =
+            last.ok_or_else(|| self.error("the step cut", format!("no fence {}", cut.after)))?;
+        for event in &log[..last] {
+            if let Op::Store { at, after, .. } = event.op {
+                image[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
+            }
+        }
+        Ok(image)
+    }
+
+    /// The model after the setup.
+    fn model(&self) -> Model {
+        let mut model = Model::new(CLOCK_START);
+        for step in &self.workload.setup {
+            model_step(&mut model, step);
+        }
+        if let Some(cut) = &self.workload.cut {
+            if cut.done {
+                model_step(&mut model, &cut.step);
+            }
+            model.close_all();
+        }
+        model
+    }
+
+    fn run(&self) -> Result<(Vec<Event>, usize), RecordError> {
+        let pool = Shared::of(self.base.clone());
+        pool.0.start_recording();
+        let mut session = self.begin(&pool)?;
+        let mut model = self.model();
         pool.0.marker(0);
         for (step, done) in self.workload.explored.iter().zip(1..) {
             self.both(&mut session, &mut model, step)?;
@@ -163,7 +223,7 @@ impl Recorder<'_> {
         model: &mut Model,
         step: &Step,
     ) -> Result<(), RecordError> {
-        let done = session.step(step).map_err(|error| error.errno());
+        let done = perform(session, step).map_err(|error| error.errno());
         let expected = match model_step(model, step) {
             Outcome::Ok(_) => Ok(()),
             Outcome::Err(errno) => Err(errno.0),
@@ -178,16 +238,11 @@ impl Recorder<'_> {
     /// The engine's tree after the setup and `done` explored steps, in a run of its own, because
     /// looking leaves traces in the pool.
     fn tree_after(&self, done: usize) -> Result<Tree, RecordError> {
-        let pool = Shared::of(self.blank.clone());
-        let mut session = self.open(&pool)?;
-        for step in self
-            .workload
-            .setup
-            .iter()
-            .chain(&self.workload.explored[..done])
-        {
+        let pool = Shared::of(self.base.clone());
+        let mut session = self.begin(&pool)?;
+        for step in &self.workload.explored[..done] {
             // Failures that the model shares are part of the workload.
-            let _ = session.step(step);
+            let _ = perform(&mut session, step);
         }
         let failed = |error: vellum::Error| self.error("reading the tree", error.to_string());
         match session.fs() {
@@ -210,6 +265,22 @@ fn without_set_ids(before: &Snapshot, after: &Snapshot) -> Snapshot {
         }
     }
     between
+}
+
+/// Does a step: in a thread of its own what in production is not done by those who call.
+fn perform(session: &mut Session, step: &Step) -> crate::session::Result<()> {
+    prefer_thread_slot(0);
+    match step {
+        Step::Open | Step::Recover | Step::Maintain => std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                prefer_thread_slot(0);
+                session.step(step)
+            });
+            let ended = there.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        }),
+        _ => session.step(step),
+    }
 }
 
 /// What the model says to a step.

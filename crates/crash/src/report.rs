@@ -20,6 +20,8 @@ pub enum Kind {
     Tree,
     /// A time of the recovered tree is neither that of before the step nor that of after it.
     Times,
+    /// A file has other space than before the step or after it.
+    Space,
     /// The recovered file system does not work.
     Use,
     /// It cannot be closed.
@@ -44,6 +46,7 @@ impl fmt::Display for Kind {
             Self::Reading => "the recovered tree cannot be read",
             Self::Tree => "wrong tree",
             Self::Times => "wrong time",
+            Self::Space => "wrong space",
             Self::Use => "cannot be used",
             Self::Close => "cannot be closed",
             Self::Unclean => "unclean after closing",

@@ -15,6 +15,8 @@ pub(crate) struct Tree {
     pub(crate) nodes: Snapshot,
     /// Inode number and times of every path.
     pub(crate) times: BTreeMap<Vec<u8>, (u64, Times)>,
+    /// Space that each inode takes, in units of 512 bytes.
+    pub(crate) space: BTreeMap<u64, u64>,
 }
 
 impl Tree {
@@ -98,6 +100,7 @@ impl Reader<'_> {
             times: None,
         };
         self.tree.times.insert(path.clone(), (attr.ino, times));
+        self.tree.space.insert(attr.ino, attr.blocks_512);
         if self.tree.nodes.insert(path, snapshot).is_some() {
             return Err(Error::Invalid("a directory lists a name twice"));
         }

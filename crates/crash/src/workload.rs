@@ -146,6 +146,21 @@ pub struct Workload {
     /// So many of the explored steps come first without crashes of their own: another workload
     /// explores those. What they left in the cache may still be lost.
     pub covered: usize,
+    /// The setup ends with this; what is explored begins with opening the pool.
+    pub cut: Option<PowerCut>,
+    /// The arena is too small for the tree.
+    pub crowded: bool,
+}
+
+/// A power cut in the middle of a step, at which everything stored has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PowerCut {
+    /// The step.
+    pub step: Step,
+    /// The site of the fence behind which it happens.
+    pub after: &'static str,
+    /// Recovery finds the step done.
+    pub done: bool,
 }
 
 impl Workload {
@@ -157,7 +172,25 @@ impl Workload {
             setup: setup.iter().flat_map(|line| repeated(line)).collect(),
             explored: explored.iter().map(|line| Step::parse(line)).collect(),
             covered: 0,
+            cut: None,
+            crowded: false,
         }
+    }
+
+    /// The same with an arena that is too small for the tree.
+    #[must_use]
+    pub fn crowded(mut self) -> Self {
+        self.crowded = true;
+        self
+    }
+
+    /// The same, with a power cut behind the setup: in `step`, behind its last fence at the site
+    /// called `after`, from which on it is `done`, or not.
+    #[must_use]
+    pub fn cut(mut self, step: &str, after: &'static str, done: bool) -> Self {
+        let step = Step::parse(step);
+        self.cut = Some(PowerCut { step, after, done });
+        self
     }
 
     /// The operation whose crashes come first: see [`Step::operation`].

@@ -5,6 +5,7 @@ mod chosen;
 mod pairs;
 mod sample;
 mod single;
+mod sites;
 
 pub use pairs::pairs;
 pub use sample::sampled;
@@ -19,6 +20,7 @@ const FILE: &str = "create f 644 -";
 pub fn workloads() -> Vec<Workload> {
     let mut all = single_operations();
     all.extend(chosen::pairs());
+    all.extend(sites::workloads());
     all
 }
 

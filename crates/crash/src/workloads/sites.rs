@@ -1,0 +1,197 @@
+//! Workloads without which a persistent step could be left out and nobody would notice: see
+//! [`mutate`](crate::mutate).
+
+use super::FILE;
+use crate::workload::Workload;
+
+pub(super) fn workloads() -> Vec<Workload> {
+    [recovering(), closing(), reusing(), fencing(), crowded()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Opening after a power cut, and what comes next: what recovery did has to be durable by then.
+fn recovering() -> Vec<Workload> {
+    let dir = ["mkdir d 755"];
+    let written = [FILE, "append f 5 9000"];
+    let of = |name: &str, setup: &[&str], explored: &[&str]| Workload::new(name, setup, explored);
+    let closed = ["open-pool", "close-pool"];
+    vec![
+        of(
+            "recover-chmod-truncate",
+            &[FILE],
+            &["open-pool", "truncate f 5000"],
+        )
+        .cut("chmod f 600", "journal/record-durable", true),
+        of(
+            "recover-rename-chmod",
+            &[FILE],
+            &["open-pool", "chmod g 600"],
+        )
+        .cut("rename f g 0", "journal/record-durable", true),
+        of("recover-create-close", &[FILE], &closed).cut(
+            "create g 644 -",
+            "create/entry-durable",
+            false,
+        ),
+        of("recover-link-close", &[FILE], &closed).cut("link f g", "link/log-word-durable", true),
+        of("recover-create-in-directory-close", &dir, &closed).cut(
+            "create d/f 644 -",
+            "create/log-word-durable",
+            true,
+        ),
+        of("recover-append-close", &written, &closed).cut(
+            "append f 7 9000",
+            "write/data-durable",
+            false,
+        ),
+        of(
+            "recover-append-append",
+            &written,
+            &["open-pool", "append f 9 9000"],
+        )
+        .cut("append f 7 9000", "write/data-durable", false),
+        of(
+            "recover-unlink-create-append",
+            &written,
+            &["open-pool", "create g 644 -", "append g 7 9000"],
+        )
+        .cut("unlink f", "remove/life-durable", true),
+        of(
+            "open-create",
+            &[FILE, "close-pool"],
+            &["open-pool", "create g 644 -"],
+        ),
+    ]
+}
+
+/// A close believes what was written back before it.
+fn closing() -> Vec<Workload> {
+    let of = |name: &str, setup: &[&str], explored: &[&str]| Workload::new(name, setup, explored);
+    vec![
+        of(
+            "unlink-one-of-two-close",
+            &[FILE, "link f g"],
+            &["unlink g", "close-pool"],
+        ),
+        of("link-close", &[FILE], &["link f g", "close-pool"]),
+        of(
+            "rename-directory-close",
+            &["mkdir d 755", "mkdir d/e 755"],
+            &["rename d g 0", "close-pool"],
+        ),
+        of(
+            "recycle-close",
+            &[
+                "mkdir d 755",
+                "mkdir d/e 755",
+                FILE,
+                "110* link f d/#",
+                "105* unlink d/#",
+            ],
+            &["maintain", "close-pool"],
+        ),
+        of(
+            "unlink-open-close",
+            &[FILE, "append f 5 5000", "open 1 f 0"],
+            &["unlink f", "close-slot 1", "maintain", "close-pool"],
+        ),
+    ]
+}
+
+/// What was given up is used again, by something else.
+fn reusing() -> Vec<Workload> {
+    let of = |name: &str, setup: &[&str], explored: &[&str]| Workload::new(name, setup, explored);
+    vec![
+        of(
+            "bury-create-append",
+            &[
+                "6* create f# 644 -",
+                "append f1 5 9000",
+                "24* create g# 644 -",
+                "6* unlink f#",
+            ],
+            &["maintain", "create h 644 -", "append h 7 9000"],
+        ),
+        of(
+            "recycle-create",
+            &[
+                "mkdir d 755",
+                FILE,
+                "110* link f d/%(6ex40)#",
+                "110* unlink d/%(6ex40)#",
+            ],
+            &["maintain", "mkdir e 755", "create e/f 644 -"],
+        ),
+        of(
+            "log-grows-into-used-block",
+            &[
+                "mkdir d 755",
+                "symlink %(74x4095) s",
+                "unlink s",
+                "maintain",
+                "12* create d/f# 644 -",
+            ],
+            &["create d/g 644 -"],
+        ),
+        of(
+            "compact-into-used-block",
+            &[
+                "mkdir d 755",
+                FILE,
+                "20* link f d/stays#",
+                "525* link f d/#",
+                "520* unlink d/#",
+                "symlink %(74x4095) s",
+                "unlink s",
+            ],
+            &["maintain"],
+        ),
+        of(
+            "compact-to-nothing-symlink",
+            &["mkdir d 755", FILE, "520* link f d/#", "520* unlink d/#"],
+            &["maintain", "symlink %(74x4095) s"],
+        ),
+        of(
+            "compact-symlink",
+            &[
+                "mkdir d 755",
+                FILE,
+                "516* link f d/stays#",
+                "518* link f d/#",
+                "512* unlink d/#",
+            ],
+            &["maintain", "symlink %(74x4095) s", "symlink %(74x4095) t"],
+        ),
+    ]
+}
+
+/// What was flushed without a fence is durable by the next one.
+fn fencing() -> Vec<Workload> {
+    let read = [FILE, "append f 5 100"];
+    let of = |name: &str, setup: &[&str], explored: &[&str]| Workload::new(name, setup, explored);
+    vec![
+        of("read-create", &read, &["read f 0 100", "create g 644 -"]),
+        of("read-sync", &read, &["read f 0 100", "sync"]),
+        of("read-close", &read, &["read f 0 100", "close-pool"]),
+        of("link-sync", &[FILE], &["link f g", "sync"]),
+    ]
+}
+
+/// More names than the arena holds.
+fn crowded() -> Vec<Workload> {
+    let of = |name: &str, setup: &[&str], explored: &[&str]| {
+        Workload::new(name, setup, explored).crowded()
+    };
+    let many = [
+        "mkdir d 755",
+        "mkdir d/e 755",
+        "create d/f 644 -",
+        "58* create f# 644 -",
+    ];
+    vec![
+        of("evict", &many, &["maintain"]),
+        of("evict-close", &many, &["maintain", "close-pool"]),
+    ]
+}
