@@ -54,6 +54,31 @@ pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
     }
 }
 
+/// Takes from the logs the words of entries whose cookies do not ascend; valid ones are named again
+/// behind the others.
+pub(crate) fn order(draft: &mut Draft, survey: &Survey) {
+    let mut names: Vec<&Name> = survey.logs.names.iter().collect();
+    names.sort_unstable_by_key(|name| (name.directory, name.sequence));
+    for log in names.chunk_by(|a, b| a.directory == b.directory) {
+        let directory = survey.nodes.list[log[0].directory as usize].slot;
+        let mut last = 0;
+        for name in log {
+            if name.cookie > last {
+                last = name.cookie;
+                continue;
+            }
+            draft.hidden = true;
+            let what = format_args!(
+                "the entry at slot {} is made anew behind all others",
+                name.slot
+            );
+            if draft.mend(Class::Cookies, format_args!("inode {directory}"), what) {
+                draft.set(name.word_at, 0);
+            }
+        }
+    }
+}
+
 fn unorphan(draft: &mut Draft, issue: &Issue, name: &Name) {
     let what = format_args!("inode {} is in use: it has a name", name.ino);
     if draft.mend(issue.class, issue.place(), what) {

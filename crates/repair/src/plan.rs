@@ -121,6 +121,7 @@ const STEPS: &[Step] = &[
     entrance::chunks,
     inodes::root,
     logs::faults,
+    logs::order,
     logs::restore,
     inodes::broken,
     inodes::reserved,

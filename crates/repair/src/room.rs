@@ -239,7 +239,9 @@ impl Draft<'_> {
         target: Target,
     ) -> Option<()> {
         let mut tail = self.tail(dir)?;
-        if tail.extent == 0 || tail.next == tail.kind.words() {
+        // Behind entries with higher cookies, as damage may leave, an extent's words are of no use.
+        let full = tail.next == tail.kind.words() || tail.base + tail.next < tail.above;
+        if tail.extent == 0 || full {
             tail = self.grow(survey, dir, tail)?;
         }
         let cookie = tail.base + tail.next;

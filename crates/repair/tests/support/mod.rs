@@ -5,10 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vellum_check::survey::{Survey, superblock};
-use vellum_check::{Report, check};
+use vellum_check::{Class, Report, check};
 use vellum_layout::{
-    BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord, RUN_BLOCKS, SLOTS_PER_BLOCK,
-    home_line,
+    BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord, RUN_BLOCKS, home_line,
 };
 use vellum_repair::{Options, Plan, plan};
 
@@ -198,5 +197,25 @@ pub(crate) fn assert_kept(before: &[u8], after: &[u8], plan: &Plan) {
     }
 }
 
-/// Slots of a metadata block, for tests that place things there.
-pub(crate) const BLOCK_SLOTS: u64 = SLOTS_PER_BLOCK;
+/// What the damage left alone (a path leads in `damaged` to what it led to in `sound`) is where it was
+/// in `after`; where directories had several places, or names stood for two files, it is somewhere.
+#[track_caller]
+pub(crate) fn assert_survived(sound: &[u8], damaged: &[u8], after: &[u8], plan: &Plan) {
+    let [sound, damaged, after] = [sound, damaged, after].map(read_tree);
+    let ambiguous = [Class::DirectoryNames, Class::Cycle, Class::DuplicateName];
+    let mut actions = plan.actions.iter();
+    let may_move = actions.any(|action| ambiguous.contains(&action.class));
+    let alone = damaged
+        .iter()
+        .filter(|(path, content)| sound.get(*path) == Some(content));
+    for (path, content) in alone {
+        let there = after.get(path) == Some(content);
+        let moved = *content == Content::Directory || after.values().any(|other| other == content);
+        assert!(
+            there || may_move && moved,
+            "{} is lost: {:#?}",
+            path.escape_ascii(),
+            plan.actions
+        );
+    }
+}
