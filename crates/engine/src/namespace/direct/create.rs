@@ -21,6 +21,8 @@ pub(crate) struct Draft {
     /// Its metadata slot.
     pub(crate) entry: u64,
     pub(crate) checksum: u32,
+    /// Its life word.
+    pub(crate) life: LifeWord,
     pub(crate) claim: Claim,
     slots: u64,
 }
@@ -305,8 +307,9 @@ impl<M: Memories> Op<'_, M> {
             claim,
             site,
         } = place;
+        let life = LifeWord::alive(now);
         let head = EntryHead {
-            life: LifeWord::alive(now).0,
+            life: life.0,
             target: target.0,
             cookie: claim.cookie,
             parent: core.ino(dir),
@@ -328,6 +331,7 @@ impl<M: Memories> Op<'_, M> {
         Draft {
             entry,
             checksum: check,
+            life,
             claim,
             slots,
         }

@@ -266,10 +266,9 @@ impl<M: Memories> Op<'_, M> {
         self.record_death(&mut record, from, now);
         self.record_parent(&mut record, rename, ends.source);
         self.journal_commit(&record);
-        self.finish_moved(ends.source, now);
         // Lookups wait for both names until the old one is gone and the new one is there.
         core.index_release(new, value.with(ValueWord::RENAMING));
-        self.carry_out(rename, &record);
+        self.carry_out(rename, &record, &[ends.source], now);
         let moved = self.moved_directories(rename, ends.source);
         if rename.from_dir != rename.to_dir {
             self.note_change(rename.to_dir, now, moved);
@@ -312,8 +311,7 @@ impl<M: Memories> Op<'_, M> {
         self.record_death(&mut record, old, now);
         self.record_parent(&mut record, rename, ends.source);
         self.journal_commit(&record);
-        self.finish_moved(ends.source, now);
-        self.carry_out(rename, &record);
+        self.carry_out(rename, &record, &[ends.source], now);
         let left = self.lower_links(victim);
         let moved = self.moved_directories(rename, ends.source);
         self.entry_died(rename.from_dir, now, -moved);
@@ -368,9 +366,7 @@ impl<M: Memories> Op<'_, M> {
         };
         self.record_parent(&mut record, &back, target);
         self.journal_commit(&record);
-        self.finish_moved(source, now);
-        self.finish_moved(target, now);
-        self.carry_out(rename, &record);
+        self.carry_out(rename, &record, &[source, target], now);
         let moved = [source, target].map(|file| self.moved_directories(rename, file));
         self.entry_changed(rename.from_dir, now, moved[1] - moved[0]);
         self.entry_changed(rename.to_dir, now, moved[0] - moved[1]);
@@ -403,17 +399,26 @@ impl<M: Memories> Op<'_, M> {
         self.entry_died(dir, now, subdirectories);
     }
 
-    /// Applies and retires a committed record. Listings that begin while its stores are under way
-    /// wait, because an earlier one may have seen some of them.
-    fn carry_out(&self, rename: &Rename<'_>, record: &Record) {
+    /// Applies and retires a committed record that moves files. Listings that begin while its stores
+    /// are under way wait, because an earlier one may have seen some of them.
+    ///
+    /// Between the locked instructions that say so lies everything that goes past the cache: each
+    /// of them would wait for what was stored so before it.
+    fn carry_out(&self, rename: &Rename<'_>, record: &Record, moved: &[Cachelet], now: i64) {
+        let core = self.core;
         let moving = |count: u64| {
             let to_dir = Some(rename.to_dir).filter(|&dir| dir != rename.from_dir);
             for dir in std::iter::once(rename.from_dir).chain(to_dir) {
-                let at = self.core.cachelet_at(dir, field::MOVING);
-                self.core.arena.fetch_add(at, count);
+                core.arena
+                    .fetch_add(core.cachelet_at(dir, field::MOVING), count);
             }
         };
+        for &file in moved {
+            core.arena
+                .fetch_max(core.cachelet_at(file, field::CTIME), now as u64);
+        }
         moving(1);
+        moved.iter().for_each(|&file| self.store_change_time(file));
         self.journal_store(record);
         moving(1u64.wrapping_neg());
         self.journal_settle();
@@ -441,10 +446,7 @@ impl<M: Memories> Op<'_, M> {
     fn record_draft(&self, record: &mut Record, draft: &Draft) -> &Self {
         let entry_at = self.core.geometry.slot_at(draft.entry);
         record.witness(entry_at, draft.checksum);
-        record.restate(
-            entry_at + Entry::LIFE,
-            self.core.word(entry_at + Entry::LIFE),
-        );
+        record.restate(entry_at + Entry::LIFE, draft.life.0);
         record.store(draft.claim.at, LogWord::new(draft.entry).0);
         self
     }
@@ -466,10 +468,8 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// The inode moved has changed, too; the record's next fence makes that durable.
-    fn finish_moved(&self, moved: Cachelet, now: i64) {
+    fn store_change_time(&self, moved: Cachelet) {
         let core = self.core;
-        core.arena
-            .fetch_max(core.cachelet_at(moved, field::CTIME), now as u64);
         if core.kind(moved) == FileKind::Directory {
             // Its modification time goes along: recovery takes no entry's time for one of a change
             // that this change time covers.
