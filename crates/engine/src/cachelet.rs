@@ -20,6 +20,7 @@ use crate::core::{Core, header};
 use crate::error::{Error, Place, Result};
 use crate::fs::file::SIZE_MAX_BYTES;
 use crate::slots::{self, Op, pause};
+use crate::times::Times;
 
 /// Bytes of a cachelet.
 pub(crate) const CACHELET_BYTES: u64 = 128;
@@ -41,16 +42,21 @@ pub(crate) mod field {
     pub(crate) const MOVING: u64 = 32;
     /// Modification time.
     pub(crate) const MTIME: u64 = 40;
-    /// Change time.
+    /// Change time. Not of directories.
     pub(crate) const CTIME: u64 = 48;
+    /// Directories: as [`LOCK`] of files.
+    pub(crate) const DIR_LOCK: u64 = 48;
     /// Access time.
     pub(crate) const ATIME: u64 = 56;
     /// References: handles and nodes in bits 0..32, index entries in 32..64.
     pub(crate) const REFS: u64 = 64;
     /// Flags; see [`super::flag`].
     pub(crate) const FLAGS: u64 = 72;
-    /// Writer's lock (files: allocate, extend, truncate; directories: log growth): 0 or the holder.
+    /// Writer's lock (files: allocate, extend, truncate; directories, in another place: log growth):
+    /// 0 or the holder.
     pub(crate) const LOCK: u64 = 80;
+    /// Directories: when names changed last; see `times`.
+    pub(crate) const CHANGED: u64 = 80;
     /// Files: `MapRoot`. Directories: slot of the first log extent. Symlinks: slot of the text.
     pub(crate) const ROOT: u64 = 88;
     /// Directories: dying (bit 0), children ([`super::CHILD_ONE`]), creations that are not durable
@@ -378,8 +384,11 @@ impl<M: Memories> Core<M> {
         } else {
             self.set(made, field::SIZE, inode.size);
         }
-        self.set(made, field::MTIME, inode.mtime as u64);
-        self.set(made, field::CTIME, inode.ctime as u64);
+        let times = Times {
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+        };
+        self.begin_times(made, self.kind(made), times);
         self.set(made, field::ATIME, inode.atime as u64);
         self.set(made, field::ROOT, inode.root);
         self.set(made, field::INO, ino);
@@ -388,7 +397,11 @@ impl<M: Memories> Core<M> {
 
     /// Locks a file's writers (or a directory's log growth) out; waits for the holder.
     pub(crate) fn lock<'a>(&'a self, op: &Op<'_, M>, cachelet: Cachelet) -> LockGuard<'a, M> {
-        let at = self.cachelet_at(cachelet, field::LOCK);
+        let field = match self.kind(cachelet) {
+            FileKind::Directory => field::DIR_LOCK,
+            _ => field::LOCK,
+        };
+        let at = self.cachelet_at(cachelet, field);
         let mut tries = 0;
         while self.arena.compare_exchange(at, 0, op.holder()).is_err() {
             pause(&self.arena, &mut tries);

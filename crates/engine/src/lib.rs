@@ -28,6 +28,7 @@ mod namespace;
 mod pool;
 pub mod sites;
 mod slots;
+mod times;
 mod volume;
 
 pub use crate::core::Clock;

@@ -97,6 +97,7 @@ impl<M: Memories> Fs<M> {
         let kind = identity.kind().unwrap_or(FileKind::File);
         let owner = core.owner(file);
         let word = |field| core.get(file, field);
+        let times = core.times(file);
         let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
         Attr {
             ino: core.ino(file),
@@ -122,8 +123,8 @@ impl<M: Memories> Fs<M> {
                 _ => 0,
             },
             atime_ns: word(field::ATIME) as i64,
-            mtime_ns: word(field::MTIME) as i64,
-            ctime_ns: word(field::CTIME) as i64,
+            mtime_ns: times.mtime,
+            ctime_ns: times.ctime,
         }
     }
 
@@ -264,7 +265,8 @@ impl<M: Memories> Fs<M> {
             return;
         }
         let _lock = core.lock(op, file);
-        let now = core.clock.now().max(core.get(file, field::CTIME) as i64);
+        let times = core.times(file);
+        let now = core.clock.now().max(times.ctime);
         let at = |time: SetTime| match time {
             SetTime::Now => now,
             SetTime::At(ns) => ns,
@@ -289,13 +291,8 @@ impl<M: Memories> Fs<M> {
                 field::ATIME,
                 atime.map(|time| at(time) as u64),
             ),
-            (
-                Inode::MTIME,
-                field::MTIME,
-                Some(mtime.map_or(core.get(file, field::MTIME), |time| at(time) as u64)),
-            ),
-            (Inode::CTIME, field::CTIME, Some(now as u64)),
         ];
+        let mtime = mtime.map(at);
         let inode_at = core.inode_at(file);
         let mut record = Record::new();
         for (offset, _, value) in words {
@@ -303,20 +300,18 @@ impl<M: Memories> Fs<M> {
                 record.store(inode_at + offset, value);
             }
         }
+        record.store(inode_at + Inode::MTIME, mtime.unwrap_or(times.mtime) as u64);
+        record.store(inode_at + Inode::CTIME, now as u64);
         op.journal_commit(&record);
         op.journal_apply(&record);
         op.journal_retire();
         for (_, field, value) in words {
-            match (field, value) {
-                // Names that came or went meanwhile may have given a directory later times.
-                (field::MTIME, Some(_)) if mtime.is_none() => {}
-                (field::CTIME, Some(value)) => {
-                    core.arena.fetch_max(core.cachelet_at(file, field), value);
-                }
-                (_, Some(value)) => core.set(file, field, value),
-                (_, None) => {}
+            if let Some(value) = value {
+                core.set(file, field, value);
             }
         }
+        // Names that came or went meanwhile may have given a directory later times.
+        core.set_times(file, mtime, now);
     }
 
     /// The permission bits after `set`, if they change: naming an owner or group drops the set-id
@@ -430,10 +425,10 @@ impl<M: Memories> Core<M> {
         }
         loop {
             // Until what is stored is what there is: whoever stores last has looked last.
-            let times = [field::MTIME, field::CTIME].map(|time| self.get(file, time));
-            self.set_word(at + Inode::MTIME, times[0]);
-            self.set_word(at + Inode::CTIME, times[1]);
-            if [field::MTIME, field::CTIME].map(|time| self.get(file, time)) == times {
+            let times = self.times(file);
+            self.set_word(at + Inode::MTIME, times.mtime as u64);
+            self.set_word(at + Inode::CTIME, times.ctime as u64);
+            if self.times(file) == times {
                 break;
             }
         }

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::namespace::NewInode;
 use crate::sites;
 use crate::slots::{Op, Tally, pause};
+use crate::times::Times;
 
 /// An entry written to the pool but not yet named by a log.
 pub(crate) struct Draft {
@@ -247,9 +248,12 @@ impl<M: Memories> Op<'_, M> {
         core.set(cachelet, field::OWNER, inode.owner);
         core.set(cachelet, field::LINKS, if is_dir { 2 } else { 1 });
         core.set(cachelet, field::SIZE, inode.size);
-        for word in [field::MTIME, field::CTIME, field::ATIME] {
-            core.set(cachelet, word, now as u64);
-        }
+        core.set(cachelet, field::ATIME, now as u64);
+        let times = Times {
+            mtime: now,
+            ctime: now,
+        };
+        core.begin_times(cachelet, new.kind, times);
         core.set(cachelet, field::ROOT, inode.root);
         core.set(cachelet, field::REFS, NAME_ONE);
         let known = flag::INDEXED | flag::COUNTED;

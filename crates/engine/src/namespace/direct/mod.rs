@@ -194,37 +194,19 @@ impl<M: Memories> Op<'_, M> {
         self.core
             .clock
             .now()
-            .max((self.core.get(dir, field::CTIME) as i64).saturating_add(1))
+            .max(self.core.changed_at(dir).saturating_add(1))
     }
 
     /// Notes a change of `dir` at `ns`: its times, and `subdirectories` more or fewer.
     pub(crate) fn note_change(&self, dir: Cachelet, ns: i64, subdirectories: i64) {
         let core = self.core;
-        core.arena
-            .fetch_max(core.cachelet_at(dir, field::CTIME), ns as u64);
-        self.raise_modified(dir, ns);
+        core.raise_both_times(dir, ns);
         if subdirectories != 0 {
             core.arena
                 .fetch_add(core.cachelet_at(dir, field::LINKS), subdirectories as u64);
         }
         if !core.has_flag(dir, flag::DIRTY) {
             core.raise_flag(dir, flag::DIRTY);
-        }
-    }
-}
-
-impl<M: Memories> Op<'_, M> {
-    /// Sets the modification time of `dir` to `ns`, unless a later change has set it. The change
-    /// time tells such a change from a time that somebody set, which may be any.
-    fn raise_modified(&self, dir: Cachelet, ns: i64) {
-        let core = self.core;
-        let at = core.cachelet_at(dir, field::MTIME);
-        let mut now = core.get(dir, field::MTIME);
-        while !(ns..=core.get(dir, field::CTIME) as i64).contains(&(now as i64)) {
-            match core.arena.compare_exchange(at, now, ns as u64) {
-                Ok(_) => return,
-                Err(other) => now = other,
-            }
         }
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
     }
     // The times that the dead entries tell must be on the pool before nothing names them any more.
     // Those before the directory's last change were overtaken by it, or by times set on purpose.
-    if latest > core.get(dir, field::CTIME) as i64 {
+    if latest > core.changed_at(dir) {
         op.note_change(dir, latest, 0);
     }
     core.write_back_times([sites::RECYCLE_LINKS, sites::RECYCLE_TIMES], dir);

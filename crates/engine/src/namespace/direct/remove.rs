@@ -142,8 +142,7 @@ impl<M: Memories> Op<'_, M> {
             }
             return;
         }
-        core.arena
-            .fetch_max(core.cachelet_at(victim, field::CTIME), now as u64);
+        self.raise_ctime(victim, now);
         core.raise_flag(victim, flag::UNLINKED);
         if core.drop_refs(victim, NAME_ONE) == 0 {
             core.queue_work(victim);

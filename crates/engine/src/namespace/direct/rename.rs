@@ -413,10 +413,7 @@ impl<M: Memories> Op<'_, M> {
                     .fetch_add(core.cachelet_at(dir, field::MOVING), count);
             }
         };
-        for &file in moved {
-            core.arena
-                .fetch_max(core.cachelet_at(file, field::CTIME), now as u64);
-        }
+        moved.iter().for_each(|&file| self.raise_ctime(file, now));
         moving(1);
         moved.iter().for_each(|&file| self.store_change_time(file));
         self.journal_store(record);
