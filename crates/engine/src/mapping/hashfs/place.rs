@@ -67,6 +67,12 @@ impl HashFs {
             }
             result.is_ok()
         });
+        let next = start + out.len() as u64;
+        if next.is_multiple_of(RUN_BLOCKS) {
+            // Files mostly grow at their ends, a run after the other.
+            let home = self.run_of(id, next as u32).home;
+            op.core.pool.prefetch(self.line_at(home));
+        }
         result
     }
 
