@@ -30,23 +30,23 @@ fn explore_threads(
     options: &Options,
     progress: &Progress,
 ) -> Result<WorkloadReport, RecordError> {
-    let linear = Linear::new(workload);
-    let blank = blank_image(THREAD_SLOTS);
+    let (linear, blank) = (Linear::new(workload), blank_image(THREAD_SLOTS));
     let before = Before::of(workload, &linear, &blank)?;
     let subject = before.subject(&linear, None);
     let mut explorer = Explorer::new(&subject, options, progress);
     let mut search = Search::new(workload, &linear, &blank);
     let mut fatal = Vec::new();
-    search.all(
-        &options.schedules,
-        options.seed,
-        &mut |Found { schedule, run }| {
-            let name = format!("{}!{schedule}", workload.name);
-            fatal.extend(ends_badly(workload, &name, &run));
-            explorer.explore(&name, &run.log);
-            explorer.violations() + fatal.len() == 0
-        },
-    )?;
+    let mut wrong = None;
+    let mut each = |Found { schedule, run }: Found| {
+        let name = format!("{}!{schedule}", workload.name);
+        fatal.extend(ends_badly(workload, &name, &run));
+        explorer.explore(&name, &run.log);
+        if explorer.violations() + fatal.len() > 0 {
+            wrong = Some(schedule);
+        }
+        wrong.is_none()
+    };
+    search.all(&options.schedules, options.seed, &mut each)?;
     let mut report = explorer.finish();
     let more = Counts {
         schedules: search.runs,
@@ -57,7 +57,38 @@ fn explore_threads(
     let of = operation(workload).to_owned();
     *report.operations.entry(of).or_default() += more;
     report.violations.extend(fatal);
+    if let Some(schedule) = wrong {
+        let runs = |schedule: &Schedule| run(workload, &linear, &blank, schedule);
+        let shorter = shorter(workload, &subject, options, &schedule, &runs)?;
+        report.violations = shorter.unwrap_or(report.violations);
+    }
     Ok(report)
+}
+
+/// What is wrong under a schedule that takes turns away less often than `schedule`, under which something is wrong; `None`: nothing is.
+fn shorter(
+    workload: &ThreadWorkload,
+    subject: &Subject<'_>,
+    options: &Options,
+    schedule: &Schedule,
+    runs: &dyn Fn(&Schedule) -> Result<Run, RecordError>,
+) -> Result<Option<Vec<Violation>>, RecordError> {
+    for left_out in 0..schedule.0.len() {
+        let mut rest = schedule.clone();
+        rest.0.remove(left_out);
+        let run = runs(&rest)?;
+        let name = format!("{}!{rest}", workload.name);
+        let progress = Progress::default();
+        let mut explorer = Explorer::new(subject, options, &progress);
+        explorer.explore(&name, &run.log);
+        let mut wrong = explorer.finish().violations;
+        wrong.extend(ends_badly(workload, &name, &run));
+        if !wrong.is_empty() {
+            let shorter = shorter(workload, subject, options, &rest, runs)?;
+            return Ok(Some(shorter.unwrap_or(wrong)));
+        }
+    }
+    Ok(None)
 }
 
 /// What every run of a workload begins with.

@@ -379,3 +379,102 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Answer {
 fn model_op(model: &mut Model, op: &Op) -> Answer {
     answer_of(apply(model, op, &Cred::superuser(), CLOCK_START))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(threads: &[&[&str]]) -> (ThreadWorkload, Model) {
+        let workload = ThreadWorkload::new("test", &["create f 644 -"], threads);
+        let mut before = Model::new(CLOCK_START);
+        for step in &workload.setup {
+            assert_eq!(model_step(&mut before, step), Answer::Done);
+        }
+        (workload, before)
+    }
+
+    /// The paths of each ending, but for the root and `/f`.
+    fn made(workload: &ThreadWorkload, before: &Model, history: &History) -> Vec<Vec<String>> {
+        let endings = Orders::endings(workload, history, before);
+        let last = endings.iter().filter_map(|ending| ending.last());
+        let mut made: Vec<Vec<String>> = last
+            .map(|nodes| {
+                let paths = nodes.keys().map(|path| path.escape_ascii().to_string());
+                paths.filter(|path| path != "/" && path != "/f").collect()
+            })
+            .collect();
+        made.sort();
+        made
+    }
+
+    #[test]
+    fn a_call_under_way_may_have_happened_and_a_returned_one_has() {
+        let (workload, before) = workload(&[&["create g 644 -"], &["create h 644 -"]]);
+        let mut history = History::new(2);
+        assert_eq!(made(&workload, &before, &history), [[""; 0]]);
+        history.begin(0);
+        history.begin(1);
+        let either: [&[&str]; 4] = [&[], &["/g"], &["/g", "/h"], &["/h"]];
+        assert_eq!(made(&workload, &before, &history), either);
+        history.returned(0, Answer::Done);
+        let with_g: [&[&str]; 2] = [&["/g"], &["/g", "/h"]];
+        assert_eq!(made(&workload, &before, &history), with_g);
+    }
+
+    #[test]
+    fn what_somebody_saw_has_happened() {
+        let (workload, before) = workload(&[&["create g 644 -"], &["readdir /"]]);
+        let mut history = History::new(2);
+        history.begin(0);
+        history.begin(1);
+        let names = |names: &[&str]| {
+            let names = names
+                .iter()
+                .map(|name| (name.as_bytes().to_vec(), Some('f')));
+            Answer::Names(names.collect())
+        };
+        let mut seen = history.clone();
+        seen.returned(1, names(&["f", "g"]));
+        assert_eq!(made(&workload, &before, &seen), [["/g"]]);
+        history.returned(1, names(&["f"]));
+        let either: [&[&str]; 2] = [&[], &["/g"]];
+        assert_eq!(made(&workload, &before, &history), either);
+    }
+
+    #[test]
+    fn a_call_comes_after_those_that_had_returned() {
+        let (workload, before) = workload(&[&["unlink f"], &["create f 600 exclusive"]]);
+        let mut history = History::new(2);
+        history.begin(0);
+        let mut beside = history.clone();
+        history.returned(0, Answer::Done);
+        history.begin(1);
+        let mut impossible = history.clone();
+        impossible.returned(1, Answer::Failed(libc::EEXIST));
+        assert!(Orders::endings(&workload, &impossible, &before).is_empty());
+        history.returned(1, Answer::Done);
+        assert_eq!(Orders::endings(&workload, &history, &before).len(), 1);
+        beside.begin(1);
+        beside.returned(1, Answer::Failed(libc::EEXIST));
+        assert_eq!(Orders::endings(&workload, &beside, &before).len(), 2);
+    }
+
+    #[test]
+    fn attributes_are_of_what_the_path_named_before() {
+        let (workload, before) = workload(&[&["unlink f"], &["stat f -"]]);
+        let mut history = History::new(2);
+        history.begin(0);
+        history.begin(1);
+        let answer = |nlink| Answer::Attributes {
+            kind: 'f',
+            mode: 0o644,
+            nlink,
+            size: 0,
+        };
+        for (nlink, endings) in [(1, 2), (0, 1), (2, 0)] {
+            let mut history = history.clone();
+            history.returned(1, answer(nlink));
+            assert_eq!(Orders::endings(&workload, &history, &before).len(), endings);
+        }
+    }
+}

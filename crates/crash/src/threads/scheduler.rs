@@ -303,3 +303,72 @@ impl State {
         threads.filter_map(|(thread, alive)| alive.then_some(thread))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs threads that make so many accesses each under `schedule`; gives who made each.
+    fn order(accesses: &[u64], schedule: &str) -> Vec<usize> {
+        let scheduler = Scheduler::new(accesses.len(), &schedule.parse().unwrap());
+        std::thread::scope(|scope| {
+            for (thread, &count) in accesses.iter().enumerate() {
+                let scheduler = &scheduler;
+                scope.spawn(move || {
+                    let work =
+                        || (0..count).for_each(|at| announce(What::Load, Place::Arena, at, 8));
+                    assert!(scheduler.run(thread, work).is_ok());
+                });
+            }
+        });
+        let trace = scheduler.take_trace();
+        trace.accesses.iter().map(|access| access.thread).collect()
+    }
+
+    #[test]
+    fn turns_go_where_the_schedule_says() {
+        assert_eq!(order(&[2, 2], ""), [0, 0, 1, 1]);
+        assert_eq!(order(&[2, 2], "0>1"), [1, 1, 0, 0]);
+        assert_eq!(order(&[3, 3], "1>1,3>0"), [0, 1, 1, 0, 0, 1]);
+        assert_eq!(order(&[1, 2, 1], "1>2"), [0, 2, 1, 1]);
+        // A thread that has ended gets no turn.
+        assert_eq!(order(&[1, 2], "2>0"), [0, 1, 1]);
+    }
+
+    #[test]
+    fn who_waits_lets_others_go_on() {
+        let scheduler = Scheduler::new(2, &Schedule::default());
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::SeqCst;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let wait_for_it = || {
+                    while !done.load(order) {
+                        assert!(wait());
+                    }
+                };
+                assert!(scheduler.run(0, wait_for_it).is_ok());
+            });
+            scope.spawn(|| assert!(scheduler.run(1, || done.store(true, order)).is_ok()));
+        });
+        assert_eq!(scheduler.take_trace().stuck, None);
+        assert!(!wait(), "not scheduled any more");
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_are_given_up() {
+        let scheduler = Scheduler::new(2, &Schedule::default());
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let scheduler = &scheduler;
+                scope.spawn(move || {
+                    let forever = || while wait() {};
+                    let panic = scheduler.run(thread, forever).unwrap_err();
+                    assert!(was_given_up(&*panic));
+                });
+            }
+        });
+        let stuck = scheduler.take_trace().stuck;
+        assert!(stuck.is_some_and(|why| why.contains("[0, 1]")));
+    }
+}
