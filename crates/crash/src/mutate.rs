@@ -15,6 +15,7 @@ use crate::mutant::Mutant;
 use crate::record::{Recorded, record};
 use crate::report::Violation;
 use crate::run::Progress;
+use crate::threads::Trials;
 use crate::{Options, Subject, Workload};
 
 /// Which mutants, on which workloads, how thoroughly.
@@ -186,6 +187,8 @@ struct Stage<'a> {
     recorded: Vec<OnceLock<Option<Arc<Recorded>>>>,
     /// The cheapest first.
     reaches: Vec<Reach>,
+    /// Threads beside each other, for what no sequence shows.
+    trials: Trials,
 }
 
 impl<'a> Stage<'a> {
@@ -196,6 +199,7 @@ impl<'a> Stage<'a> {
             start,
             recorded: workloads.iter().map(|_| OnceLock::new()).collect(),
             reaches: Vec::new(),
+            trials: Trials::new(),
         };
         let all: Vec<usize> = (0..workloads.len()).collect();
         let mut reaches = in_parallel(options.threads, &all, |&at| stage.reach(at));
@@ -299,14 +303,17 @@ impl<'a> Stage<'a> {
                 .time
                 .is_some_and(|time| self.start.elapsed() > time)
             {
-                break;
+                return Err(tried);
             }
             tried += 1;
             if let Some(violation) = self.try_on(mutant, reach.workload, in_recovery) {
                 return Ok(violation);
             }
         }
-        Err(tried)
+        let rewrite = |log: &[Event]| mutant.rewrite(log);
+        let states = self.options.states_per_point;
+        let beside = self.trials.find(site, &rewrite, states);
+        beside.map_err(|beside| tried + beside)
     }
 
     /// What the mutant does wrong in a workload: in its steps, or in the recoveries after them.

@@ -1,22 +1,79 @@
 //! Runs of threads that are kept, to be explored in another form: as if a flush were missing.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use vellum_media::{Event, Site};
 
 use super::explore::{Before, THREAD_SLOTS};
 use super::oracle::Linear;
 use super::search::{Bounds, Found, Search};
+use super::thread_workloads;
 use super::workload::ThreadWorkload;
 use crate::Options;
 use crate::explore::Explorer;
 use crate::record::RecordError;
-use crate::report::WorkloadReport;
-use crate::run::{Progress, Rewrite};
+use crate::report::{Violation, WorkloadReport};
+use crate::run::Progress;
 use crate::session::blank_image;
 
+/// Schedules of each workload that a missing step is looked for in.
+const SCHEDULES: Bounds = Bounds {
+    once: 40,
+    twice: 10,
+    often: 10,
+};
+
+/// Every workload of threads, run when it is first needed.
+pub(crate) struct Trials {
+    workloads: Vec<ThreadWorkload>,
+    kept: Vec<OnceLock<Option<Kept>>>,
+}
+
+impl Trials {
+    /// Nothing was run yet.
+    pub(crate) fn new() -> Self {
+        let workloads = thread_workloads();
+        Self {
+            kept: workloads.iter().map(|_| OnceLock::new()).collect(),
+            workloads,
+        }
+    }
+
+    /// Looks for something that goes wrong if logs that name `site` are changed by `rewrite`, with so many states a point.
+    ///
+    /// # Errors
+    /// How many workloads were tried.
+    pub(crate) fn find(
+        &self,
+        site: Site,
+        rewrite: &(dyn Fn(&[Event]) -> Vec<Event> + Sync),
+        states_per_point: usize,
+    ) -> Result<Violation, usize> {
+        let options = Options {
+            states_per_point,
+            nested_recoveries: [0, 0],
+            wrong_states: 1,
+            ..Options::default()
+        };
+        let mut tried = 0;
+        for (workload, kept) in self.workloads.iter().zip(&self.kept) {
+            let kept = kept.get_or_init(|| Kept::record(workload, &SCHEDULES, 1).ok());
+            let Some(kept) = kept.as_ref().filter(|kept| kept.sites().contains(&site)) else {
+                continue;
+            };
+            tried += 1;
+            let found = kept.explore(rewrite, &options).violations;
+            if let Some(violation) = found.into_iter().next() {
+                return Ok(violation);
+            }
+        }
+        Err(tried)
+    }
+}
+
 /// The runs of a workload under some schedules.
-pub(crate) struct Kept {
+struct Kept {
     linear: Linear,
     before: Before,
     /// Logs by the names that identifiers give them.
@@ -28,11 +85,7 @@ impl Kept {
     ///
     /// # Errors
     /// The setup does not work.
-    pub(crate) fn record(
-        workload: &ThreadWorkload,
-        bounds: &Bounds,
-        seed: u64,
-    ) -> Result<Self, RecordError> {
+    fn record(workload: &ThreadWorkload, bounds: &Bounds, seed: u64) -> Result<Self, RecordError> {
         let (linear, blank) = (Linear::new(workload), blank_image(THREAD_SLOTS));
         let before = Before::of(workload, &linear, &blank)?;
         let mut logs = Vec::new();
@@ -49,13 +102,17 @@ impl Kept {
     }
 
     /// Where the runs flush, fence, or store past the cache.
-    pub(crate) fn sites(&self) -> BTreeSet<Site> {
+    fn sites(&self) -> BTreeSet<Site> {
         let events = self.logs.iter().flat_map(|(_, log)| log);
         events.map(|event| event.site).collect()
     }
 
     /// Explores the logs that `rewrite` changes, as it changes them, up to the first that shows something wrong.
-    pub(crate) fn explore(&self, rewrite: &Rewrite, options: &Options) -> WorkloadReport {
+    fn explore(
+        &self,
+        rewrite: &(dyn Fn(&[Event]) -> Vec<Event> + Sync),
+        options: &Options,
+    ) -> WorkloadReport {
         let subject = self.before.subject(&self.linear, Some(rewrite));
         let progress = Progress::default();
         let mut explorer = Explorer::new(&subject, options, &progress);
@@ -74,24 +131,9 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use vellum::sites;
-    use vellum_media::Op;
 
     use super::*;
-    use crate::threads::thread_workloads;
-
-    /// The log without what `site` makes durable.
-    fn without(site: Site, log: &[Event]) -> Vec<Event> {
-        let mut log = log.to_vec();
-        log.retain_mut(|event| {
-            if event.site == site
-                && let Op::Store { non_temporal, .. } = &mut event.op
-            {
-                *non_temporal = false;
-            }
-            event.site != site || !matches!(event.op, Op::Flush { .. } | Op::Fence)
-        });
-        log
-    }
+    use crate::mutant::Mutant;
 
     /// Explores `name` as if `site` were missing.
     fn explored(name: &str, site: Site) -> WorkloadReport {
@@ -110,7 +152,7 @@ mod tests {
             wrong_states: 1,
             ..Options::default()
         };
-        kept.explore(&move |log| without(site, log), &options)
+        kept.explore(&|log| Mutant::Omit(site).rewrite(log), &options)
     }
 
     /// No sequence misses these: they are for the eyes of other threads.

@@ -12,7 +12,6 @@ mod catalog;
 mod explore;
 mod history;
 mod hooked;
-#[cfg(test)]
 mod kept;
 mod oracle;
 mod run;
@@ -24,5 +23,6 @@ mod workload;
 pub use catalog::thread_workloads;
 pub(crate) use explore::replay_threads;
 pub use explore::run_threads;
+pub(crate) use kept::Trials;
 pub use search::Bounds;
 pub use workload::ThreadWorkload;
