@@ -16,6 +16,7 @@ mod image;
 mod inodes;
 pub mod inspect;
 mod journal;
+mod locate;
 mod logs;
 mod report;
 mod slots;
@@ -30,6 +31,7 @@ use crate::image::View;
 use crate::report::{Place, Sink};
 
 pub use image::{Image, MemoryImage};
+pub use locate::Locator;
 pub use report::{Class, Finding, Phase, Report, Severity, Summary};
 
 /// The parts of a check, in order.

@@ -10,7 +10,7 @@ use crate::workload::Workload;
 use crate::workloads::{pairs, sampled, workloads};
 
 /// Pairs of operations that the short budget has.
-const PAIRS_SHORT: usize = 400;
+const PAIRS_SHORT: usize = 300;
 
 /// How much is explored. The first two name a fixed amount of work, so that two runs count the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,8 @@ pub enum Budget {
     Short,
     /// Every workload, with more states of each: an hour or so.
     Long,
-    /// As much as fits: as [`Long`](Self::Long), pairs in an order drawn by the seed.
+    /// As much as fits: of each workload what [`Short`](Self::Short) has, pairs in an order drawn by the
+    /// seed.
     Time(Duration),
 }
 
@@ -35,11 +36,14 @@ pub struct Part {
 impl Budget {
     /// How to explore under this budget. Modes, threads, seed and names are the caller's to choose.
     pub fn options(self) -> Options {
-        let options = Options::default();
+        let options = Options {
+            diagnose: true,
+            ..Options::default()
+        };
         match self {
             Self::Short => Options {
-                states_per_point: 256,
-                lazy_states: 16,
+                states_per_point: 128,
+                lazy_states: 8,
                 nested_recoveries: [8, 2],
                 schedules: Bounds {
                     once: 40,
@@ -49,9 +53,10 @@ impl Budget {
                 ..options
             },
             Self::Long => Options {
-                states_per_point: 2048,
-                lazy_states: 128,
-                nested_recoveries: [32, 8],
+                states_per_point: 16_384,
+                lazy_states: 512,
+                nested_states: 256,
+                nested_recoveries: [32, 16],
                 schedules: Bounds {
                     once: usize::MAX,
                     twice: 2000,
@@ -61,7 +66,7 @@ impl Budget {
             },
             Self::Time(time) => Options {
                 time: Some(time),
-                ..Self::Long.options()
+                ..Self::Short.options()
             },
         }
     }

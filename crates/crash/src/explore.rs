@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use vellum_media::{CrashPoint, CrashPoints, CrashState, Event, LINE_BYTES, LineBytes, Memory, Op};
 
-use crate::id::{CrashId, Cut, Mode};
-use crate::judge::{Judge, Verdict, cell_name};
+use crate::id::{Cut, Mode};
+use crate::judge::{Judge, Verdict, Wrong, cell_name};
 use crate::memories::Shared;
 use crate::oracle::{Stage, stage_after};
 use crate::plan::{Plan, plan, plan_every_point};
-use crate::report::{Counts, Kind, RECOVERY, Violation, WorkloadReport};
+use crate::report::{Counts, Kind, RECOVERY, WorkloadReport};
 use crate::run::{NESTED_DEPTH, Progress};
 use crate::tree::Tree;
 use crate::{Options, Subject};
@@ -32,10 +32,10 @@ pub(crate) fn explore(
 
 /// Explores logs that begin with the same image. What one log led to is known to the next.
 pub(crate) struct Explorer<'a> {
-    subject: &'a Subject<'a>,
+    pub(crate) subject: &'a Subject<'a>,
     /// What identifiers call the log.
-    name: String,
-    options: &'a Options,
+    pub(crate) name: String,
+    pub(crate) options: &'a Options,
     progress: &'a Progress,
     /// Its pool holds what is durable at the point that the walk stands at.
     judge: Judge,
@@ -58,22 +58,22 @@ pub(crate) struct Explorer<'a> {
 }
 
 /// What a walk is about.
-struct Scope {
+pub(crate) struct Scope {
     /// Points after at most so many events are not explored.
     skip: usize,
     /// States a point, at most.
     bound: usize,
     /// The crashes before.
-    cuts: Vec<Cut>,
+    pub(crate) cuts: Vec<Cut>,
     /// For crashes of recovery: the stage of the crash before, and the tree that recovery makes.
     within: Option<(Stage, u64)>,
 }
 
 /// Where a walk stands.
-struct At<'a> {
-    point: &'a CrashPoint<'a>,
+pub(crate) struct At<'a> {
+    pub(crate) point: &'a CrashPoint<'a>,
     /// What had returned.
-    stage: Stage,
+    pub(crate) stage: Stage,
     /// Names what is durable, which is what the pool holds.
     durable: u128,
 }
@@ -207,7 +207,7 @@ impl<'a> Explorer<'a> {
             .or_default() += done;
     }
 
-    fn operation(&self, at: &At<'_>, scope: &Scope) -> &'static str {
+    pub(crate) fn operation(&self, at: &At<'_>, scope: &Scope) -> &'static str {
         match scope.within {
             Some(_) => RECOVERY,
             None => self.subject.oracle.operation(at.stage),
@@ -224,19 +224,10 @@ impl<'a> Explorer<'a> {
         let point = at.point;
         let seed = self.options.seed ^ point.events_done() as u64;
         let states = point.states(quota, seed);
-        let deltas: Vec<Vec<u128>> = point
-            .in_flight()
-            .iter()
-            .map(|line| {
-                let of = |bytes| line_name(line.line, bytes);
-                let old = of(&line.contents[0]);
-                line.contents.iter().map(|bytes| old ^ of(bytes)).collect()
-            })
-            .collect();
+        let names = LineNames::of(point);
         for state in states {
             self.now.generated += 1;
-            let chosen = deltas.iter().zip(&state.choice);
-            let name = chosen.fold(at.durable, |name, (line, &choice)| name ^ line[choice]);
+            let name = names.name(at.durable, &state);
             let verdict = match self.seen.get(&name) {
                 Some(&known) => known,
                 None => self.try_image(at, &state, name, scope),
@@ -246,9 +237,21 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// Judges an image that was not seen before.
+    /// Judges an image that was not seen before, and maybe crashes of its recovery.
     fn try_image(&mut self, at: &At<'_>, state: &CrashState, name: u128, scope: &Scope) -> usize {
         at.enter(&self.judge.pool, state);
+        let (index, recovery) = self.judge_image(at, name);
+        let verdict = &self.verdicts[index];
+        let (sound, meaning) = (verdict.failures.is_empty(), verdict.meaning);
+        if sound && self.is_crashed_too(&recovery, scope) {
+            self.crash_recovery(at, state, (name, meaning), &recovery, scope);
+        }
+        at.leave(&self.judge.pool, state);
+        index
+    }
+
+    /// Judges what the pool holds.
+    fn judge_image(&mut self, at: &At<'_>, name: u128) -> (usize, Vec<Event>) {
         let judged = self.judge.judge(name);
         let verdict = judged.verdict;
         self.now.distinct += 1;
@@ -257,16 +260,31 @@ impl<'a> Explorer<'a> {
         if let (Some(name), Some(tree)) = (verdict.tree, &judged.tree) {
             self.judge_tree(name, tree, at.stage);
         }
-        let sound = verdict.failures.is_empty();
-        let meaning = verdict.meaning;
         let index = self.verdicts.len();
         self.verdicts.push(verdict);
         self.seen.insert(name, index);
-        if sound && self.is_crashed_too(&judged.recovery, scope) {
-            self.crash_recovery(at, state, (name, meaning), &judged.recovery, scope);
-        }
-        at.leave(&self.judge.pool, state);
-        index
+        (index, judged.recovery)
+    }
+
+    /// What is wrong with a state of this point.
+    pub(crate) fn wrong_with(
+        &mut self,
+        at: &At<'_>,
+        state: &CrashState,
+        scope: &Scope,
+    ) -> Vec<Wrong> {
+        let name = LineNames::of(at.point).name(at.durable, state);
+        let verdict = match self.seen.get(&name) {
+            Some(&known) => known,
+            None => {
+                at.enter(&self.judge.pool, state);
+                let (index, _) = self.judge_image(at, name);
+                at.leave(&self.judge.pool, state);
+                index
+            }
+        };
+        self.ask_oracle(verdict, at, state);
+        self.wrong_at(verdict, at, scope)
     }
 
     /// Explores the crashes of `recovery`, which made the tree `meaning` of the image `name`.
@@ -343,7 +361,8 @@ impl<'a> Explorer<'a> {
         known.insert(hasher.finish())
     }
 
-    fn report_on(&mut self, verdict: usize, at: &At<'_>, state: &CrashState, scope: &Scope) {
+    /// What is wrong with an image, which the oracle was asked about, at this stage.
+    fn wrong_at(&self, verdict: usize, at: &At<'_>, scope: &Scope) -> Vec<Wrong> {
         let verdict = &self.verdicts[verdict];
         let allowed = verdict.tree.map(|tree| (tree, at.stage));
         let at_stage = allowed.and_then(|of| self.allowed.get(&of));
@@ -356,39 +375,33 @@ impl<'a> Explorer<'a> {
             "another tree than without the second crash".to_owned(),
         );
         let wrong = verdict.failures.iter().chain(at_stage);
-        let wrong: Vec<_> = wrong.cloned().chain(other.then_some(nested)).collect();
+        wrong.cloned().chain(other.then_some(nested)).collect()
+    }
+
+    fn report_on(&mut self, verdict: usize, at: &At<'_>, state: &CrashState, scope: &Scope) {
+        let wrong = self.wrong_at(verdict, at, scope);
         if wrong.is_empty() {
             return;
         }
         self.wrong += 1;
-        let operation = self.operation(at, scope);
         for (kind, detail) in wrong {
             let plain = detail.chars().filter(|c| !c.is_ascii_digit());
-            let plain = plain.take(200).collect();
-            let violations = &mut self.report.violations;
-            let now = &mut self.now;
-            let place = self.known.entry((kind, plain)).or_insert_with(|| {
-                now.violations += 1;
-                let mut cuts = scope.cuts.clone();
-                cuts.push(cut(at.point, state));
-                let id = CrashId {
-                    mode: self.subject.mode,
-                    workload: self.name.clone(),
-                    cuts,
-                };
-                let violation = Violation {
-                    id: id.to_string(),
-                    kind,
-                    detail,
-                    operation: operation.to_owned(),
-                    states: 0,
-                };
-                (violations.len() < VIOLATIONS_MAX).then(|| {
-                    violations.push(violation);
-                    violations.len() - 1
-                })
-            });
-            if let Some(violation) = place.and_then(|at| violations.get_mut(at)) {
+            let key = (kind, plain.take(200).collect());
+            let place = match self.known.get(&key) {
+                Some(&place) => place,
+                None => {
+                    self.now.violations += 1;
+                    let violations = self.report.violations.len();
+                    let place = (violations < VIOLATIONS_MAX).then_some(violations);
+                    if place.is_some() {
+                        let violation = self.diagnose(at, state, scope, (kind, detail));
+                        self.report.violations.push(violation);
+                    }
+                    self.known.insert(key, place);
+                    place
+                }
+            };
+            if let Some(violation) = place.and_then(|at| self.report.violations.get_mut(at)) {
                 violation.states += 1;
             }
         }
@@ -404,7 +417,7 @@ impl<'a> Explorer<'a> {
     }
 }
 
-fn cut(point: &CrashPoint<'_>, state: &CrashState) -> Cut {
+pub(crate) fn cut(point: &CrashPoint<'_>, state: &CrashState) -> Cut {
     Cut {
         events: point.events_done(),
         choice: state.choice.clone(),
@@ -417,6 +430,26 @@ fn put_back(pool: &Shared, image: &[u8], log: &[Event]) {
         if let Op::Store { at, .. } = event.op {
             pool.write(at, &image[at as usize..at as usize + 8]);
         }
+    }
+}
+
+/// What each content of each line in flight changes in an image's name.
+struct LineNames(Vec<Vec<u128>>);
+
+impl LineNames {
+    fn of(point: &CrashPoint<'_>) -> Self {
+        let lines = point.in_flight().iter().map(|line| {
+            let of = |bytes| line_name(line.line, bytes);
+            let old = of(&line.contents[0]);
+            line.contents.iter().map(|bytes| old ^ of(bytes)).collect()
+        });
+        Self(lines.collect())
+    }
+
+    /// The name of a state where `durable` is what is durable.
+    fn name(&self, durable: u128, state: &CrashState) -> u128 {
+        let chosen = self.0.iter().zip(&state.choice);
+        chosen.fold(durable, |name, (line, &choice)| name ^ line[choice])
     }
 }
 

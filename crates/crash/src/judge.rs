@@ -175,7 +175,7 @@ struct Trial<'a> {
 }
 
 /// What is wrong.
-type Wrong = (Kind, String);
+pub(crate) type Wrong = (Kind, String);
 
 impl Trial<'_> {
     fn read(&mut self, fs: &ExploredFs, verdict: &mut Verdict) -> Option<Tree> {

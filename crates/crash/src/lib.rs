@@ -25,6 +25,7 @@
 
 mod budget;
 mod compare;
+mod diagnose;
 mod exercise;
 mod explore;
 mod id;
@@ -39,6 +40,7 @@ mod replay;
 mod report;
 mod run;
 mod session;
+mod shrink;
 mod space;
 mod threads;
 mod tree;
@@ -52,7 +54,7 @@ pub use mutate::{Caught, Missed, MutateOptions, MutationProgress, MutationReport
 pub use record::{RecordError, Recorded, record};
 pub use replay::{Replay, ReplayError, replay};
 pub use report::{
-    Counts, Kind, OperationReport, RECOVERY, Report, Summary, Violation, WorkloadReport,
+    Counts, Kind, Minimised, OperationReport, RECOVERY, Report, Summary, Violation, WorkloadReport,
 };
 pub(crate) use run::Subject;
 pub use run::{Options, Progress, explore_log, run, run_all, run_watched, run_workloads};

@@ -72,6 +72,40 @@ pub struct Violation {
     pub operation: String,
     /// How many states showed the same.
     pub states: u64,
+    /// What had returned and what was under way.
+    #[serde(default)]
+    pub moment: String,
+    /// The lines of the pool that the power cut lost, as few as show it.
+    #[serde(default)]
+    pub missing: Vec<String>,
+    /// A shorter workload that shows the same kind of thing.
+    #[serde(default)]
+    pub minimised: Option<Minimised>,
+}
+
+/// A workload of which nothing more can be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Minimised {
+    /// What happens first.
+    pub setup: Vec<String>,
+    /// What crashes.
+    pub explored: Vec<String>,
+}
+
+impl Violation {
+    /// A violation of a workload that has no crash to name.
+    pub(crate) fn of_run(id: &str, kind: Kind, detail: String, operation: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            kind,
+            detail,
+            operation: operation.to_owned(),
+            states: 0,
+            moment: String::new(),
+            missing: Vec::new(),
+            minimised: None,
+        }
+    }
 }
 
 impl fmt::Display for Violation {
@@ -82,8 +116,23 @@ impl fmt::Display for Violation {
             detail,
             operation,
             states,
+            moment,
+            missing,
+            minimised,
         } = self;
-        write!(f, "{id}: {operation}: {kind}: {detail} ({states} states)")
+        write!(f, "{id}: {operation}: {kind}: {detail} ({states} states)")?;
+        if !moment.is_empty() {
+            write!(f, "\n    when: {moment}")?;
+        }
+        for line in missing {
+            write!(f, "\n    missing: {line}")?;
+        }
+        if let Some(Minimised { setup, explored }) = minimised {
+            let lines = |lines: &[String]| lines.join("; ");
+            write!(f, "\n    shortest setup: {}", lines(setup))?;
+            write!(f, "\n    shortest workload: {}", lines(explored))?;
+        }
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use vellum_media::{Event, Op};
 
 use crate::budget::Part;
+use crate::diagnose::minimise;
 use crate::explore::explore;
 use crate::id::Mode;
 use crate::oracle::Oracle;
@@ -35,6 +36,8 @@ pub struct Options {
     pub nested_recoveries: [usize; NESTED_DEPTH],
     /// Wrong states after which a workload is left.
     pub wrong_states: u64,
+    /// Violations are reduced to as few lines and as short a workload as show them.
+    pub diagnose: bool,
     /// Schedules of workloads of threads.
     pub schedules: Bounds,
     /// Seed of the samples.
@@ -58,6 +61,7 @@ impl Default for Options {
             nested_states: 64,
             nested_recoveries: [16, 4],
             wrong_states: 2000,
+            diagnose: false,
             schedules: Bounds {
                 once: usize::MAX,
                 twice: 100,
@@ -289,29 +293,25 @@ fn explore_workload(
     options: &Options,
     progress: &Progress,
 ) -> Vec<WorkloadReport> {
-    match record(workload) {
-        Ok(recorded) => {
-            let modes = options.modes.iter();
-            modes
-                .map(|&mode| explore(&recorded.subject(mode), options, progress))
-                .collect()
-        }
+    let recorded = match record(workload) {
+        Ok(recorded) => recorded,
         Err(error) => {
-            let violation = Violation {
-                id: workload.name.clone(),
-                kind: Kind::Outcome,
-                detail: error.to_string(),
-                operation: workload
-                    .explored
-                    .last()
-                    .map_or("", Step::operation)
-                    .to_owned(),
-                states: 0,
-            };
+            let operation = workload.explored.last().map_or("", Step::operation);
+            let text = error.to_string();
+            let violation = Violation::of_run(&workload.name, Kind::Outcome, text, operation);
             let mode = Mode::X86.name();
-            vec![WorkloadReport::failed(&workload.name, mode, violation)]
+            return vec![WorkloadReport::failed(&workload.name, mode, violation)];
         }
-    }
+    };
+    let modes = options.modes.iter();
+    let reports = modes.map(|&mode| {
+        let mut report = explore(&recorded.subject(mode), options, progress);
+        if options.diagnose {
+            minimise(&mut report, workload, mode, options, None);
+        }
+        report
+    });
+    reports.collect()
 }
 
 /// Explores, under the x86 model, a log that is not quite what `recorded` did: to see whether the

@@ -153,12 +153,8 @@ fn ends_badly(workload: &ThreadWorkload, name: &str, run: &Run) -> Vec<Violation
     };
     stuck
         .chain(panics)
-        .map(|(kind, detail)| Violation {
-            id: id.to_string(),
-            kind,
-            detail: detail.clone(),
-            operation: operation(workload).to_owned(),
-            states: 0,
+        .map(|(kind, detail)| {
+            Violation::of_run(&id.to_string(), kind, detail.clone(), operation(workload))
         })
         .collect()
 }
@@ -204,13 +200,8 @@ pub fn run_threads(options: &Options, progress: &Progress) -> Report {
 }
 
 fn not_run(workload: &ThreadWorkload, error: &RecordError) -> WorkloadReport {
-    let violation = Violation {
-        id: workload.name.clone(),
-        kind: Kind::Outcome,
-        detail: error.to_string(),
-        operation: operation(workload).to_owned(),
-        states: 0,
-    };
+    let of = operation(workload);
+    let violation = Violation::of_run(&workload.name, Kind::Outcome, error.to_string(), of);
     WorkloadReport::failed(&workload.name, Mode::X86.name(), violation)
 }
 

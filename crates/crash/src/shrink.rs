@@ -1,0 +1,52 @@
+//! Making less of something that shows a violation (delta debugging).
+
+/// Leaves out of `all` as much as it can such that `holds` of what is left, which it does of `all`: halves
+/// first, then smaller parts, then one by one. Asks at most `questions` times.
+pub(crate) fn fewest<T: Clone>(
+    all: Vec<T>,
+    mut questions: usize,
+    mut holds: impl FnMut(&[T]) -> bool,
+) -> Vec<T> {
+    let mut left = all;
+    let mut size = left.len().div_ceil(2);
+    while size > 0 && questions > 0 {
+        let mut at = 0;
+        while at < left.len() && questions > 0 {
+            let end = (at + size).min(left.len());
+            let without = [&left[..at], &left[end..]].concat();
+            questions -= 1;
+            if holds(&without) {
+                left = without;
+            } else {
+                at = end;
+            }
+        }
+        size /= 2;
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_stays() {
+        let all: Vec<_> = (0..100).collect();
+        let matters = |left: &[i32]| [3, 50, 51].iter().all(|of| left.contains(of));
+        assert_eq!(fewest(all.clone(), 1000, matters), [3, 50, 51]);
+        assert_eq!(fewest(all.clone(), 1000, |_| true), []);
+        assert_eq!(fewest(all.clone(), 1000, |left| left.len() == 100), all);
+    }
+
+    #[test]
+    fn questions_are_counted() {
+        let mut asked = 0;
+        let left = fewest((0..64).collect(), 5, |_| {
+            asked += 1;
+            false
+        });
+        assert_eq!((asked, left.len()), (5, 64));
+        assert_eq!(fewest(Vec::<u8>::new(), 5, |_| true), []);
+    }
+}
