@@ -243,6 +243,17 @@ fn log_extents() {
     });
 }
 
+/// A chain that ends too early looks like one that ends, but what it named has no name.
+#[test]
+fn truncated_logs() {
+    let mut sample = closed();
+    let next = sample.image.at(extents(&sample).0) + LogExtentHead::NEXT;
+    sample.image.set_word(next, 0);
+    let report = check(&sample.image.bytes, Options::default());
+    assert_found(&report, Class::Unnamed, "inode 28");
+    assert_eq!(report.of(Class::Unnamed).count(), 12, "{report}");
+}
+
 /// As [`damaged`], at the place of the entry that `pick` gives.
 #[track_caller]
 fn entry_damaged(class: Class, pick: impl Fn(&Sample) -> u64, damage: impl Fn(&mut Sample, u64)) {

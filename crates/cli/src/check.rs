@@ -37,6 +37,10 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         }
     } else {
         println!("{report}");
+        if report.damage > 0 {
+            let pool = args.pool.display();
+            eprintln!("`vellum repair {pool}` mends it; with --dry-run it says how");
+        }
     }
     Ok(ExitCode::from(
         u8::try_from(report.exit_code()).unwrap_or(status::CHECK_OPERATION),

@@ -112,8 +112,15 @@ fn ask(args: &Repair, made: &Plan) -> Outcome<BTreeSet<Class>> {
         return Err(usage("there is nobody to ask what to mend")
             .advise("say --yes to mend everything, or --dry-run to see what would be done"));
     }
+    asked(made, &mut std::io::stdin().lock().lines())
+}
+
+/// Asks, and reads the answers.
+fn asked(
+    made: &Plan,
+    lines: &mut impl Iterator<Item = std::io::Result<String>>,
+) -> Outcome<BTreeSet<Class>> {
     let mut declined = BTreeSet::new();
-    let mut lines = std::io::stdin().lock().lines();
     for (class, count) in made.classes() {
         // What recovery would do too needs no leave, nor what follows from what was agreed to.
         let damage = |found: &vellum_check::Finding| found.severity == Severity::Damage;
@@ -131,7 +138,7 @@ fn ask(args: &Repair, made: &Plan) -> Outcome<BTreeSet<Class>> {
         if count > 5 {
             println!("and {} more of this class", count - 5);
         }
-        match answer(&mut lines, class)? {
+        match answer(lines, class)? {
             Answered::Yes => {}
             Answered::No => {
                 declined.insert(class);
@@ -250,7 +257,13 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     let given_up = made.actions.iter().filter(|action| action.loses).count();
     let count = made.actions.len();
     match (made.is_empty(), args.dry_run) {
-        (true, _) if made.mends_all() => println!("{pool} is sound; nothing was changed"),
+        (true, _) if made.mends_all() => {
+            println!("{pool} is sound; nothing was changed");
+            if made.before.residue > 0 {
+                let left = made.before.residue;
+                println!("the next opening mends {left} leftovers of a crash");
+            }
+        }
         (true, _) => println!("{pool} is damaged; nothing was changed"),
         (false, true) => println!(
             "{pool}: {count} repairs would be made, {given_up} of them of what cannot be read"
@@ -284,4 +297,51 @@ fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plan that does something about damage of these classes.
+    fn plan_about(classes: &[Class]) -> Plan {
+        let mut made = plan(&vec![0; 10], Options::default());
+        let actions = classes.iter().map(|&class| Action {
+            class,
+            place: "inode 3".into(),
+            what: "mended".into(),
+            loses: false,
+        });
+        made.actions = actions.collect();
+        let found = made.before.findings[0].clone();
+        let findings = classes.iter().map(|&class| vellum_check::Finding {
+            class,
+            ..found.clone()
+        });
+        made.before.findings = findings.collect();
+        made
+    }
+
+    fn answers(made: &Plan, lines: &[&str]) -> Option<Vec<Class>> {
+        let mut lines = lines.iter().map(|line| Ok((*line).to_owned()));
+        let declined = asked(made, &mut lines).ok()?;
+        Some(declined.into_iter().collect())
+    }
+
+    #[test]
+    fn each_class_is_asked_about() {
+        let classes = [Class::Size, Class::Unnamed, Class::MapTwice];
+        let mut made = plan_about(&classes);
+        assert_eq!(answers(&made, &["y", "yes", " y "]), Some(vec![]));
+        assert_eq!(
+            answers(&made, &["n", "?", "", "no", "y"]),
+            Some(vec![Class::Size, Class::Unnamed])
+        );
+        assert_eq!(answers(&made, &["n", "a"]), Some(vec![Class::Size]));
+        assert_eq!(answers(&made, &["y", "y"]), None);
+        // What follows from what was agreed to, and what recovery would do, needs no leave.
+        made.before.findings.remove(0);
+        made.before.findings[0].severity = Severity::Residue;
+        assert_eq!(answers(&made, &["n"]), Some(vec![Class::MapTwice]));
+    }
 }

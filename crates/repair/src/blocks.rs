@@ -185,18 +185,13 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     if regain_roots(draft, &rootless) {
         return;
     }
-    let mut first: HashMap<u64, u64> = HashMap::new();
-    let mut twice: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut held: Vec<(u64, u64)> = Vec::new();
     let mut wrong = Vec::new();
     each_word(draft, |block, word| match fault(word, &owners) {
         Some((class, what)) => wrong.push((block, word, class, what)),
-        None => {
-            let key = word.0 & MapWord::KEY_MASK;
-            if let Some(before) = first.insert(key, block) {
-                twice.entry(key).or_insert_with(|| vec![before]).push(block);
-            }
-        }
+        None => held.push((word.0 & MapWord::KEY_MASK, block)),
     });
+    held.sort_unstable();
     for (block, word, class, what) in wrong {
         let place = format!("block {block}");
         let loses = class == Class::MapWord;
@@ -214,8 +209,11 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
             draft.set(draft.geometry.table_at + block * 8, 0);
         }
     }
-    for blocks in twice.into_values() {
-        settle_twice(draft, survey, &owners, blocks);
+    for same in held.chunk_by(|a, b| a.0 == b.0) {
+        if same.len() > 1 {
+            let blocks = same.iter().map(|&(_, block)| block).collect();
+            settle_twice(draft, survey, &owners, blocks);
+        }
     }
 }
 

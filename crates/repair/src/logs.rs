@@ -13,7 +13,7 @@ use vellum_layout::{
 use crate::draft::Draft;
 use crate::entrance::entry_at;
 use crate::inodes::was_freed_wrongly;
-use crate::room::{Directory, Target, names_in};
+use crate::room::{Directory, NamesIn, Target};
 
 /// Takes from the logs whatever leads to something unsound.
 pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
@@ -135,6 +135,7 @@ pub(crate) fn restore(draft: &mut Draft, survey: &Survey) {
         return;
     }
     let mut lost: HashMap<u64, Lost> = lost.into_iter().map(|lost| (lost.ino, lost)).collect();
+    let known = NamesIn::of(survey);
     let mut names: HashMap<u32, HashSet<Vec<u8>>> = HashMap::new();
     let per_chunk = draft.geometry.slots_per_chunk();
     let chunks: Vec<u64> = survey.chunks.of(ChunkKind::Entries).collect();
@@ -150,7 +151,7 @@ pub(crate) fn restore(draft: &mut Draft, survey: &Survey) {
         };
         let taken = names
             .entry(directory)
-            .or_insert_with(|| names_in(survey, directory));
+            .or_insert_with(|| known.read(directory));
         let Some(found) = lost.get_mut(&entry.ino).filter(|_| !taken.contains(&name)) else {
             continue;
         };

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use vellum_check::Image;
-use vellum_check::survey::Survey;
+use vellum_check::survey::{Name, Survey};
 use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord,
     LinksWord, LogExtentHead, LogExtentKind, LogWord, ROOT_SLOT, SLOT_BYTES, SLOTS_PER_BLOCK,
@@ -344,7 +344,7 @@ impl Draft<'_> {
                     ino: node.slot,
                     generation: node.identity.generation(),
                 };
-                return Some((dir, names_in(survey, survey.target(name)?)));
+                return Some((dir, NamesIn::of(survey).read(survey.target(name)?)));
             }
             if text.starts_with(LOST_AND_FOUND.as_bytes()) {
                 taken.insert(text);
@@ -369,11 +369,26 @@ impl Draft<'_> {
     }
 }
 
-/// The valid names in a directory.
-pub(crate) fn names_in(survey: &Survey, directory: u32) -> HashSet<Vec<u8>> {
-    let names = survey.logs.names.iter();
-    names
-        .filter(|name| name.alive && name.directory == directory)
-        .map(|name| survey.text_of(name))
-        .collect()
+/// The valid names of each directory, by its node.
+pub(crate) struct NamesIn<'s, 'a> {
+    survey: &'s Survey<'a>,
+    by_directory: HashMap<u32, Vec<&'s Name>>,
+}
+
+impl<'s, 'a> NamesIn<'s, 'a> {
+    pub(crate) fn of(survey: &'s Survey<'a>) -> Self {
+        let mut by_directory: HashMap<u32, Vec<&Name>> = HashMap::new();
+        for name in survey.logs.names.iter().filter(|name| name.alive) {
+            by_directory.entry(name.directory).or_default().push(name);
+        }
+        Self {
+            survey,
+            by_directory,
+        }
+    }
+
+    pub(crate) fn read(&self, directory: u32) -> HashSet<Vec<u8>> {
+        let names = self.by_directory.get(&directory).into_iter().flatten();
+        names.map(|name| self.survey.text_of(name)).collect()
+    }
 }

@@ -104,6 +104,46 @@ fn journals() {
 }
 
 #[test]
+fn committed_records_are_replayed_with_the_rest() {
+    let mut crashed = sample();
+    let image = &mut crashed.image;
+    // Two records of one word, of which the later slot's is the last; one that never committed.
+    let at = image.at(3) + Inode::OWNER;
+    image.journal(0, &[JournalPair::store(at, 5)]);
+    image.journal(1, &[JournalPair::store(at, 7)]);
+    image.journal(2, &[JournalPair::store(at, 9)]);
+    let check_at = image.geometry.thread_slot_at(2) + JournalHead::CHECK;
+    let torn = image.word(check_at) ^ 1;
+    image.set_word(check_at, torn);
+    let report = check(&image.bytes, Options::default());
+    assert!(report.has(Class::JournalConflict), "{report}");
+    let (_, after) = repaired(&image.bytes);
+    assert_eq!(support::word(&after, at), 7);
+}
+
+/// A chain that ends too early is no damage by itself, but what it named has lost its name.
+#[test]
+fn truncated_logs() {
+    mended_in_place_closed(Class::Unnamed, |s| {
+        let next = s.image.at(extents(s).0) + LogExtentHead::NEXT;
+        s.image.set_word(next, 0);
+    });
+    mended_in_place_closed(Class::Unnamed, |s| {
+        s.image.edit_inode(2, |inode| inode.root = 0)
+    });
+    mended_in_place_closed(Class::Unnamed, |s| {
+        let words = s.image.at(extents(s).0) + LogExtentKind::Small.words_at();
+        s.image.set_bytes(words, &[0; 96]);
+    });
+}
+
+#[track_caller]
+fn mended_in_place_closed(class: Class, damage: impl Fn(&mut Sample)) {
+    let after = mended_closed(class, damage);
+    assert_eq!(read_tree(&after), read_tree(&closed().image.bytes));
+}
+
+#[test]
 fn inodes() {
     mended_in_place(Class::InodeChecksum, |s| raw_inode(s, 3, Inode::BTIME, 4));
     mended_in_place(Class::InodeChecksum, |s| {
@@ -468,4 +508,39 @@ fn what_cannot_be_repaired_is_refused() {
     cut.truncate(cut.len() - BLOCK_BYTES as usize);
     let plan = support::plan_of(&cut);
     assert!(plan.refused.is_some_and(|why| why.contains("bytes")));
+    // A later release's.
+    let mut newer = closed();
+    newer.image.superblock.read_only_compatible = 8;
+    newer.image.superblock.seal();
+    newer.image.write_superblocks();
+    let at = newer.image.geometry.state_at;
+    newer.image.set_word(at, 3);
+    let plan = support::plan_of(&newer.image.bytes);
+    assert!(plan.refused.is_some_and(|why| why.contains("0x8")) && plan.stages.is_empty());
+}
+
+/// An image with a block that cannot be read.
+struct Holed(Vec<u8>, std::ops::Range<u64>);
+
+impl vellum_check::Image for Holed {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> std::io::Result<()> {
+        if at < self.1.end && at + out.len() as u64 > self.1.start {
+            return Err(std::io::Error::other("gone"));
+        }
+        self.0.read(at, out)
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_not_taken_for_empty() {
+    let closed = closed().image;
+    let at = closed.geometry.meta_at;
+    let holed = Holed(closed.bytes, at..at + BLOCK_BYTES);
+    let plan = vellum_repair::plan(&holed, vellum_repair::Options::default());
+    assert_eq!(plan.exit_code(), 12);
+    assert!(plan.refused.is_some_and(|why| why.contains("copy")) && plan.stages.is_empty());
 }

@@ -97,10 +97,14 @@ pub fn attach<M: Memories>(
     let state_word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
     // Whoever only reads can do without the word: everything is scanned, as after a crash.
     let unknown = options.read_only.then_some((PoolPhase::Dirty, 0));
-    let (phase, epoch) = state_word.get().or(unknown).ok_or(Error::damaged(
-        "state word",
-        Place::Offset(geometry.state_at),
-    ))?;
+    let what = match state_word.repair() {
+        Some(_) => "state word: a repair was not finished,",
+        None => "state word",
+    };
+    let (phase, epoch) = state_word
+        .get()
+        .or(unknown)
+        .ok_or(Error::damaged(what, Place::Offset(geometry.state_at)))?;
     let mut last_boot = [0; 16];
     pool.read(geometry.state_at + PoolState::BOOT_ID, &mut last_boot);
     let pool_epoch = epoch.wrapping_add(1) & 0xFF_FFFF;
