@@ -87,7 +87,7 @@ fn text(expected: &Snapshot, found: &Snapshot) -> String {
 
 /// Whether `tree` differs from `variants`, the first of which is without calls on bytes and the last of which is with all, only in bytes
 /// inside the old size, by words that one of them has. A size that grew vouches for everything
-/// below it.
+/// below it: words of smaller variants are not there any more.
 pub(crate) fn is_torn(tree: &Snapshot, variants: &[&Snapshot]) -> bool {
     variants.iter().all(|variant| variant.len() == tree.len())
         && tree.iter().all(|(path, node)| {
@@ -101,21 +101,16 @@ fn is_torn_node(node: &NodeSnapshot, variants: &[&NodeSnapshot]) -> bool {
         body: node.body.clone(),
         ..of.clone()
     };
-    if variants.iter().all(|variant| *node != as_body(variant)) {
-        return false;
-    }
     let Some((size, blocks)) = content(node) else {
         return false;
     };
-    let contents: Option<Vec<_>> = variants.iter().map(|node| content(node)).collect();
-    let Some(contents) = contents else {
-        return false;
-    };
-    if contents.first().is_none_or(|(old, _)| *old != size)
-        || contents.iter().any(|(new, _)| *new < size)
-    {
+    let size_of = |variant: &NodeSnapshot| content(variant).map_or(0, |(size, _)| size);
+    let is_like = |variant: &&NodeSnapshot| *node == as_body(variant) && size_of(variant) == size;
+    if !variants.iter().any(is_like) {
         return false;
     }
+    let contents = variants.iter().filter_map(|variant| content(variant));
+    let contents: Vec<_> = contents.filter(|(of, _)| *of >= size).collect();
     let zeros = vec![0; vellum_model::BLOCK_SIZE];
     let old = contents.iter().flat_map(|(_, blocks)| blocks.keys());
     blocks.keys().chain(old).all(|index| {

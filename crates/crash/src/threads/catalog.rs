@@ -7,10 +7,18 @@ const FILE: &str = "create f 644 -";
 
 /// Every workload of threads.
 pub fn thread_workloads() -> Vec<ThreadWorkload> {
-    [names(), looking(), bytes(), background()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        names(),
+        following(),
+        looking(),
+        reopened(),
+        bytes(),
+        background(),
+        three(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn two(name: &str, setup: &[&str], one: &[&str], other: &[&str]) -> ThreadWorkload {
@@ -116,28 +124,110 @@ fn names() -> Vec<ThreadWorkload> {
             &["rename d/f e/f 0"],
             &["rmdir d"],
         ),
-        ThreadWorkload::new(
-            "create+create+create",
+    ]
+}
+
+/// Calls on what the other thread is making: nothing of theirs may survive what it stands on.
+fn following() -> Vec<ThreadWorkload> {
+    let make = ["create g 644 -"];
+    let rename = ["rename f g 0"];
+    vec![
+        two("create+link-it", &[], &make, &["link g h"]),
+        two("create+append-it", &[], &make, &["append g 7 100"]),
+        two("create+unlink-it", &[], &make, &["unlink g"]),
+        two("create+rename-it", &[], &make, &["rename g h 0"]),
+        two("mkdir+rmdir-it", &[], &["mkdir d 755"], &["rmdir d"]),
+        two("mkdir+rename-it", &[], &["mkdir d 755"], &["rename d e 0"]),
+        two(
+            "mkdir+create-in-it",
             &[],
-            &[
-                &["create f 644 -"],
-                &["create g 644 -"],
-                &["create h 644 -"],
-            ],
+            &["mkdir d 755"],
+            &["create d/f 644 -"],
         ),
-        ThreadWorkload::new(
-            "create+unlink+rename",
+        two("rename+unlink-it", &[FILE], &rename, &["unlink g"]),
+        two("rename+append-it", &[FILE], &rename, &["append g 7 100"]),
+        two(
+            "rename+create-behind-it",
             &[FILE],
-            &[
-                &["create g 644 exclusive"],
-                &["unlink f"],
-                &["rename f g 0"],
-            ],
+            &rename,
+            &["create f 600 exclusive"],
         ),
-        ThreadWorkload::new(
-            "mkdir+create+rmdir",
-            &[],
-            &[&["mkdir d 755"], &["create d/f 644 -"], &["rmdir d"]],
+        two(
+            "link+unlink-both",
+            &[FILE],
+            &["link f g"],
+            &["unlink f", "unlink g"],
+        ),
+        two(
+            "unlink+create-again",
+            &[FILE],
+            &["unlink f"],
+            &["create f 600 exclusive", "append f 7 10"],
+        ),
+        two(
+            "unlink+rmdir-above",
+            &["mkdir d 755", "create d/f 644 -"],
+            &["unlink d/f"],
+            &["rmdir d"],
+        ),
+        two(
+            "rmdir+mkdir-again",
+            &["mkdir d 755"],
+            &["rmdir d"],
+            &["mkdir d 700"],
+        ),
+    ]
+}
+
+/// Directories whose names are not in the index yet: it is made from a log that somebody writes.
+fn reopened() -> Vec<ThreadWorkload> {
+    let with = |more: &[&'static str]| {
+        let first = ["mkdir d 755", "3* create d/f# 644 -"];
+        [&first[..], more, &["close-pool", "open-pool"]].concat()
+    };
+    let (few, dead) = (with(&[]), with(&["unlink d/f2"]));
+    vec![
+        two(
+            "create+stat-reopened",
+            &few,
+            &["create d/g 644 -"],
+            &["stat d/g -", "stat d/f1 -"],
+        ),
+        two(
+            "create+list-reopened",
+            &few,
+            &["create d/g 644 -"],
+            &["readdir d"],
+        ),
+        two(
+            "create+create-reopened",
+            &few,
+            &["create d/g 644 -"],
+            &["create d/h 644 -"],
+        ),
+        two(
+            "unlink+stat-reopened",
+            &few,
+            &["unlink d/f1"],
+            &["stat d/f1 -"],
+        ),
+        two(
+            "unlink+list-reopened",
+            &dead,
+            &["unlink d/f1"],
+            &["readdir d"],
+        ),
+        two(
+            "rename+stat-reopened",
+            &few,
+            &["rename d/f1 d/g 0"],
+            &["stat d/g -", "stat d/f1 -"],
+        ),
+        two(
+            "rmdir+create-reopened",
+            &["mkdir d 755", "close-pool", "open-pool"],
+            &["rmdir d"],
+            &["create d/f 644 -"],
         ),
     ]
 }
@@ -207,6 +297,19 @@ fn looking() -> Vec<ThreadWorkload> {
             &["rename d/s e/s 0"],
             &["stat e -"],
         ),
+        two(
+            "exchange+stat",
+            &[FILE, "create g 600 -"],
+            &["rename f g 2"],
+            &["stat f -", "stat g -"],
+        ),
+        two(
+            "exchange+list",
+            &[FILE, "mkdir d 755"],
+            &["rename f d 2"],
+            &["readdir /"],
+        ),
+        two("symlink+list", &[FILE], &["symlink f s"], &["readdir /"]),
         two("chmod+stat", &[FILE], &["chmod f 600"], &["stat f -"]),
         two("append+stat", &[FILE], &["append f 5 5000"], &["stat f -"]),
         two(
@@ -283,6 +386,42 @@ fn bytes() -> Vec<ThreadWorkload> {
             &[FILE, "create g 644 -"],
             &["append f 5 5000"],
             &["append g 7 5000"],
+        ),
+        two(
+            "write+write",
+            &with("append f 5 5000"),
+            &["write f 0 7 100"],
+            &["write f 50 9 100"],
+        ),
+        two(
+            "write-in-hole+write-in-hole",
+            &with("truncate f 12288"),
+            &["write f 4096 7 100"],
+            &["write f 4196 9 100"],
+        ),
+        two(
+            "write+append",
+            &with("append f 5 5000"),
+            &["write f 4900 7 50"],
+            &["append f 9 50"],
+        ),
+        two(
+            "write+truncate",
+            &with("append f 5 5000"),
+            &["write f 0 7 5000"],
+            &["truncate f 100"],
+        ),
+        two(
+            "fallocate+append",
+            &[FILE],
+            &["fallocate f 1 0 12288"],
+            &["append f 7 5000"],
+        ),
+        two(
+            "punch+append",
+            &with("append f 5 9000"),
+            &["fallocate f 3 0 9000"],
+            &["append f 7 100"],
         ),
         two(
             "chmod+append",
@@ -415,4 +554,61 @@ fn background() -> Vec<ThreadWorkload> {
 
 fn with_file(line: &'static str) -> [&'static str; 2] {
     [FILE, line]
+}
+
+/// Three threads.
+fn three() -> Vec<ThreadWorkload> {
+    let three = |name: &str, setup: &[&str], threads: [&[&str]; 3]| {
+        ThreadWorkload::new(name, setup, &threads)
+    };
+    vec![
+        ThreadWorkload::new(
+            "create+create+create",
+            &[],
+            &[
+                &["create f 644 -"],
+                &["create g 644 -"],
+                &["create h 644 -"],
+            ],
+        ),
+        ThreadWorkload::new(
+            "create+unlink+rename",
+            &[FILE],
+            &[
+                &["create g 644 exclusive"],
+                &["unlink f"],
+                &["rename f g 0"],
+            ],
+        ),
+        ThreadWorkload::new(
+            "mkdir+create+rmdir",
+            &[],
+            &[&["mkdir d 755"], &["create d/f 644 -"], &["rmdir d"]],
+        ),
+        three(
+            "create+rename+list",
+            &[],
+            [&["create f 644 -"], &["rename f g 0"], &["readdir /"]],
+        ),
+        three(
+            "unlink+create+list",
+            &[FILE],
+            [&["unlink f"], &["create f 600 exclusive"], &["readdir /"]],
+        ),
+        three(
+            "link+unlink+stat",
+            &[FILE],
+            [&["link f g"], &["unlink f"], &["stat g -"]],
+        ),
+        three(
+            "rename+rename+stat",
+            &[FILE],
+            [&["rename f g 0"], &["rename g h 0"], &["stat h -"]],
+        ),
+        three(
+            "append+truncate+read",
+            &[FILE],
+            [&["append f 5 100"], &["truncate f 50"], &["read f 0 200"]],
+        ),
+    ]
 }
