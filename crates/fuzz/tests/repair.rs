@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use support::{assert_survived, plan_of, strictly, write};
 use vellum_check::Class;
-use vellum_fuzz::{Input, Part, Sample, change, judge, samples};
+use vellum_fuzz::{Input, Part, Sample, change, judge, mount, samples};
+use vellum_layout::{PoolState, StateWord};
 use vellum_media::{CrashPoints, SimPool};
 
 /// Cases in a run of the tests; `VELLUM_CASES` sets another number for a long one.
@@ -198,4 +199,23 @@ fn superblocks() {
         assert!(plan.refused.is_none() || plan.is_empty());
         BTreeSet::new()
     });
+}
+
+/// A repair that was not finished: nobody writes, everybody reads.
+#[test]
+fn a_pool_under_repair_is_for_reading() {
+    for (was_clean, sample) in [(true, 0), (false, 2)] {
+        let mut sample = samples()[sample].clone();
+        let at = sample.geometry.state_at + PoolState::WORD;
+        sample.set_word(at, StateWord::repairing(was_clean, 1).0);
+        let refused = mount(sample.image.clone(), false);
+        let refused = refused
+            .map(|_| ())
+            .expect_err("it is not opened for writing");
+        let said = refused.to_string();
+        assert!(said.contains("a repair was not finished"), "{said}");
+        assert!(said.contains("vellum repair"), "{said}");
+        assert!(mount(sample.image.clone(), true).is_ok());
+        hold(&samples()[0], &sample.image);
+    }
 }

@@ -298,24 +298,37 @@ fn settle_twice(
             }
             continue;
         }
-        let offset = u64::from(word.logical()) * BLOCK_BYTES;
-        let name = format!("#{}.at-{offset}", owner.ino);
-        let size = (owner.size - offset).min(BLOCK_BYTES);
-        let made = draft.make_inode(survey, FileKind::File, 0o600, |ino, inode| {
-            inode.size = size;
-            inode.root = MapRoot::new(0, own_id(ino)).0;
-        });
-        let adopted = made.and_then(|made| Some((made, draft.adopt(survey, &name, made)?)));
-        if let Some((made, name)) = adopted {
-            let what = format_args!(
-                "put into /lost+found as {name:?}: block {} stays in inode {}",
-                blocks[0], owner.ino
-            );
-            // Declining was looked at above.
-            let _ = draft.mend(Class::MapTwice, place, what);
-            draft.set(at, MapWord::new(MapState::Mapped, own_id(made.ino), 0).0);
-        }
+        rescue_block(draft, survey, &owner, block, blocks[0]);
     }
+}
+
+/// Makes a block a file in lost+found; `kept` stays in the file that it claims to be of.
+fn rescue_block(draft: &mut Draft, survey: &Survey, owner: &Owner, block: u64, kept: u64) {
+    if draft.full {
+        return;
+    }
+    let at = draft.geometry.table_at + block * 8;
+    let offset = u64::from(MapWord(draft.word(at)).logical()) * BLOCK_BYTES;
+    let made = draft.make_inode(survey, FileKind::File, 0o600, |ino, inode| {
+        inode.size = (owner.size - offset).min(BLOCK_BYTES);
+        inode.root = MapRoot::new(0, own_id(ino)).0;
+    });
+    let Some(made) = made else {
+        draft.full = true;
+        return;
+    };
+    let name = format!("#{}.at-{offset}", owner.ino);
+    let Some(name) = draft.adopt(survey, &name, made) else {
+        draft.free_inode(made.ino);
+        return;
+    };
+    let what = format_args!(
+        "put into /lost+found as {name:?}: block {kept} stays in inode {}",
+        owner.ino
+    );
+    // The caller asked whether it may be.
+    let _ = draft.mend(Class::MapTwice, format_args!("block {block}"), what);
+    draft.set(at, MapWord::new(MapState::Mapped, own_id(made.ino), 0).0);
 }
 
 fn bytes_of(draft: &Draft, block: u64) -> [u8; BLOCK_BYTES as usize] {

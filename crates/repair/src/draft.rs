@@ -145,8 +145,8 @@ pub(crate) struct Draft<'a> {
     /// Slots that the image or any state of the draft uses: new structures go elsewhere, so that
     /// nothing that can be reached is overwritten while a repair is written.
     pub(crate) reserved: SlotSet,
-    /// Inodes that no room was found for.
-    pub(crate) stuck: BTreeSet<u64>,
+    /// There is no room for more in lost+found.
+    pub(crate) full: bool,
     /// Where logs end; of this round.
     pub(crate) tails: HashMap<u64, Tail>,
     pub(crate) taken: Taken,
@@ -169,7 +169,7 @@ impl<'a> Draft<'a> {
             declined,
             actions: Vec::new(),
             reserved: SlotSet::new(geometry.meta_slots()),
-            stuck: BTreeSet::new(),
+            full: false,
             tails: HashMap::new(),
             taken: Taken::default(),
         }

@@ -300,8 +300,17 @@ impl Draft<'_> {
     }
 
     /// Puts a file under lost+found, under `name` or, where that is taken, one that begins with it.
-    /// Gives the name.
+    /// Gives the name; `None` once there is no room.
     pub(crate) fn adopt(&mut self, survey: &Survey, name: &str, target: Target) -> Option<String> {
+        if self.full {
+            return None;
+        }
+        let adopted = self.try_adopt(survey, name, target);
+        self.full = adopted.is_none();
+        adopted
+    }
+
+    fn try_adopt(&mut self, survey: &Survey, name: &str, target: Target) -> Option<String> {
         let (dir, mut names) = match self.taken.lost.take() {
             Some(found) => found,
             None => self.find_lost(survey)?,
@@ -313,12 +322,10 @@ impl Draft<'_> {
             }
             free = format!("{name}.{number}");
         }
-        let done = self.append(survey, dir, free.as_bytes(), target);
-        if done.is_some() {
-            names.insert(free.clone().into_bytes());
-        }
+        self.append(survey, dir, free.as_bytes(), target)?;
+        names.insert(free.clone().into_bytes());
         self.taken.lost = Some((dir, names));
-        done.map(|()| free)
+        Some(free)
     }
 
     /// Finds the directory lost+found, or makes it.
@@ -360,7 +367,10 @@ impl Draft<'_> {
         let made = self.make_inode(survey, FileKind::Directory, 0o700, |_, inode| {
             inode.parent = ROOT_SLOT;
         })?;
-        self.append(survey, root, name.as_bytes(), made)?;
+        if self.append(survey, root, name.as_bytes(), made).is_none() {
+            self.free_inode(made.ino);
+            return None;
+        }
         let dir = Directory {
             ino: made.ino,
             generation: made.generation,

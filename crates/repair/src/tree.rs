@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use vellum_check::Class;
 use vellum_check::survey::{Name, Node, Survey};
-use vellum_layout::{FileKind, Inode, LinksWord, ROOT_SLOT};
+use vellum_layout::{FileKind, Inode, InodeState, LinksWord, ROOT_SLOT};
 
 use crate::draft::Draft;
 use crate::room::Target;
@@ -123,7 +123,7 @@ pub(crate) fn duplicates(draft: &mut Draft, survey: &Survey) {
 /// Inodes without a name: what a removal or a creation left is freed, all else goes to lost+found.
 pub(crate) fn unnamed(draft: &mut Draft, survey: &Survey) {
     for node in &survey.nodes.list {
-        if node.names > 0 || node.slot == ROOT_SLOT || draft.stuck.contains(&node.slot) {
+        if node.names > 0 || node.slot == ROOT_SLOT {
             continue;
         }
         let place = format!("inode {}", node.slot);
@@ -162,20 +162,15 @@ fn rescue(draft: &mut Draft, survey: &Survey, node: &Node, class: Class) {
         generation: node.identity.generation(),
         kind: node.kind,
     };
-    match draft.adopt(survey, &format!("#{}", node.slot), target) {
-        Some(name) => {
-            let what = format_args!("put into /lost+found as {name:?}");
-            // Declining was looked at above.
-            let _ = draft.mend(class, format_args!("inode {}", node.slot), what);
-            if node.orphan {
-                let at = draft.field(node.slot, Inode::IDENTITY);
-                let live = node.identity.with_state(vellum_layout::InodeState::Live);
-                draft.set(at, live.0);
-            }
-        }
-        None => {
-            draft.stuck.insert(node.slot);
-        }
+    let Some(name) = draft.adopt(survey, &format!("#{}", node.slot), target) else {
+        return;
+    };
+    let what = format_args!("put into /lost+found as {name:?}");
+    // Declining was looked at above.
+    let _ = draft.mend(class, format_args!("inode {}", node.slot), what);
+    if node.orphan {
+        let at = draft.field(node.slot, Inode::IDENTITY);
+        draft.set(at, node.identity.with_state(InodeState::Live).0);
     }
 }
 

@@ -519,6 +519,78 @@ fn what_cannot_be_repaired_is_refused() {
     assert!(plan.refused.is_some_and(|why| why.contains("0x8")) && plan.stages.is_empty());
 }
 
+/// A pool whose chunks of entries are full, and which has no free chunk.
+fn full() -> Sample {
+    let mut sample = sample();
+    let geometry = sample.image.geometry;
+    let kind = |sample: &Sample, chunk: u64| {
+        let word = sample.image.word(geometry.chunk_table_at + 8 * chunk);
+        ChunkWord(word).decode(chunk).unwrap().0
+    };
+    let slots =
+        |chunk| chunk * geometry.slots_per_chunk()..(chunk + 1) * geometry.slots_per_chunk();
+    for number in 0.. {
+        let superblock = sample.image.superblock.clone();
+        let survey = vellum_check::survey::Survey::of(&sample.image.bytes, &superblock);
+        let mut free = (0..geometry.meta_chunks)
+            .filter(|&chunk| kind(&sample, chunk) == ChunkKind::Entries)
+            .flat_map(slots)
+            .filter(|&slot| !survey.is_used(slot));
+        if free.next().is_none() {
+            break;
+        }
+        let name = format!("filler {number}");
+        sample.image.file(1, name.as_bytes(), 0);
+    }
+    for chunk in 0..geometry.meta_chunks {
+        if kind(&sample, chunk) == ChunkKind::Free {
+            let word = ChunkWord::new(chunk, ChunkKind::Inodes, 0).0;
+            sample
+                .image
+                .set_word(geometry.chunk_table_at + 8 * chunk, word);
+        }
+    }
+    sample
+}
+
+#[test]
+fn without_room_what_has_no_place_is_kept_for_another_repair() {
+    let mut sample = full();
+    let at = sample.image.at(sample.entries[4]) as usize;
+    sample.image.bytes[at + 50] ^= 1;
+    let before = sample.image.bytes;
+    let plan = support::plan_of(&before);
+    assert_eq!(plan.exit_code(), 5, "{:#?}", plan.actions);
+    let mut after = before.clone();
+    support::write(&plan, &mut after);
+    let report = support::strictly(&after);
+    assert!(report.has(Class::StateWord), "nobody may free it: {report}");
+    assert!(
+        report
+            .of(Class::Unnamed)
+            .any(|found| found.place == "inode 13")
+    );
+    let mut tree = read_tree(&after);
+    tree.remove(&b"/lost+found"[..]);
+    assert_eq!(read_tree(&before), tree);
+    // Room is found: files are removed, with their entries.
+    let superblock = vellum_check::survey::superblock(&after).unwrap();
+    let survey = vellum_check::survey::Survey::of(&after, &superblock);
+    let names = survey.logs.names.iter();
+    let fillers = names.filter(|name| survey.text_of(name).starts_with(b"filler"));
+    let words: Vec<(u64, u64)> = fillers
+        .take(4)
+        .map(|name| (name.word_at, name.ino))
+        .collect();
+    for (word_at, ino) in words {
+        let identity = superblock.geometry().slot_at(ino);
+        after[word_at as usize..][..8].fill(0);
+        after[identity as usize] = InodeState::Free as u8;
+    }
+    let (_, last) = repaired(&after);
+    assert!(read_tree(&last).contains_key(&b"/lost+found/#13"[..]));
+}
+
 /// An image with a block that cannot be read.
 struct Holed(Vec<u8>, std::ops::Range<u64>);
 
