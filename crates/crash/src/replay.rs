@@ -101,11 +101,12 @@ pub(crate) fn replay_subject(subject: &Subject<'_>, id: &CrashId) -> Result<Repl
             stage = stage_after(subject.oracle, stage, &log[..cut.events]);
             replay.moment = subject.oracle.describe(stage);
         }
+        let is_shared = depth == 0 && id.workload.starts_with("threads/");
         let first = cut.events.saturating_sub(AROUND);
         let around = log[first..(cut.events + 4).min(log.len())].iter();
         replay.events = around
             .zip(first..)
-            .map(|(event, at)| describe(event, at, cut.events))
+            .map(|(event, at)| describe(event, at, cut.events, is_shared))
             .collect();
         replay.lines = crash.lines;
         image = crash.image;
@@ -165,7 +166,12 @@ fn crash_at(
     None
 }
 
-fn describe(event: &Event, at: usize, crash: usize) -> String {
+/// An event in words; of which thread, if several share the log.
+fn describe(event: &Event, at: usize, crash: usize, is_shared: bool) -> String {
     let mark = if at + 1 == crash { " <- crash" } else { "" };
-    format!("{at}: {:x?}{mark}", event.op)
+    let thread = match is_shared {
+        true => format!("thread {}: ", event.thread),
+        false => String::new(),
+    };
+    format!("{at}: {thread}{:x?}{mark}", event.op)
 }

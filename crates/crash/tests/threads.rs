@@ -26,6 +26,9 @@ fn a_schedule_makes_the_same_run_again() {
     let (first, second) = (again(), again());
     assert!(first.wrong.is_empty(), "{first}");
     assert!(first.moment.contains("readdir d under way"), "{first}");
+    let ends_in_creation =
+        |event: &String| event.contains("thread 0: Store") && event.ends_with("<- crash");
+    assert!(first.events.iter().any(ends_in_creation), "{first}");
     assert_eq!(first.to_string(), second.to_string());
     assert!(first.image == second.image);
 }
