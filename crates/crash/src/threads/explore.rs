@@ -210,3 +210,52 @@ fn operation(workload: &ThreadWorkload) -> &'static str {
     let first = workload.threads[0].first();
     first.map_or("nothing", Step::operation)
 }
+
+#[cfg(test)]
+mod tests {
+    use vellum::sites;
+    use vellum_media::Event;
+
+    use super::*;
+    use crate::mutant::Mutant;
+    use crate::threads::{Bounds, thread_workloads};
+
+    /// Runs of a creation beside a listing, as if the listing flushed nothing.
+    #[test]
+    fn a_schedule_loses_switches_that_it_does_not_need() {
+        let all = thread_workloads();
+        let is_it = |workload: &&ThreadWorkload| workload.name == "threads/create+list";
+        let workload = all.iter().find(is_it).unwrap();
+        let (linear, blank) = (Linear::new(workload), blank_image(THREAD_SLOTS));
+        let before = Before::of(workload, &linear, &blank).unwrap();
+        let rewrite = |log: &[Event]| Mutant::Omit(sites::LIST_WORDS).rewrite(log);
+        let subject = before.subject(&linear, Some(&rewrite));
+        let (options, progress) = (Options::default(), Progress::default());
+        let bounds = Bounds {
+            once: usize::MAX,
+            twice: 0,
+            often: 0,
+        };
+        let mut wrong = None;
+        let mut each = |Found { schedule, run }: Found| {
+            let mut explorer = Explorer::new(&subject, &options, &progress);
+            explorer.explore(&workload.name, &run.log);
+            if explorer.violations() > 0 {
+                wrong = Some(schedule);
+            }
+            wrong.is_none()
+        };
+        let mut search = Search::new(workload, &linear, &blank);
+        search.all(&bounds, 1, &mut each).unwrap();
+        let runs = |schedule: &Schedule| run(workload, &linear, &blank, schedule);
+        let wrong = wrong.expect("a schedule that shows it");
+        let mut longer = Schedule::default().and(1, 0).and(2, 0);
+        longer.0.extend(&wrong.0);
+        let shorter = shorter(workload, &subject, &options, &longer, &runs).unwrap();
+        let shorter = shorter.expect("switches that change nothing");
+        let id = format!("x86:{}!{wrong}@", workload.name);
+        assert!(!shorter.is_empty(), "{longer}");
+        let is_short = |violation: &Violation| violation.id.starts_with(&id);
+        assert!(shorter.iter().all(is_short), "{shorter:?}");
+    }
+}
