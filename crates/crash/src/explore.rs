@@ -38,7 +38,7 @@ pub(crate) struct Explorer<'a> {
     pub(crate) options: &'a Options,
     progress: &'a Progress,
     /// Its pool holds what is durable at the point that the walk stands at.
-    judge: Judge,
+    pub(crate) judge: Judge,
     /// Images judged, by name; indices into `verdicts`.
     seen: HashMap<u128, usize>,
     verdicts: Vec<Verdict>,
@@ -80,14 +80,14 @@ pub(crate) struct At<'a> {
 
 impl At<'_> {
     /// Makes the pool hold `state`.
-    fn enter(&self, pool: &Shared, state: &CrashState) {
+    pub(crate) fn enter(&self, pool: &Shared, state: &CrashState) {
         for (line, bytes) in self.point.arrived(state) {
             pool.write(line, bytes);
         }
     }
 
     /// Makes the pool hold what is durable again.
-    fn leave(&self, pool: &Shared, state: &CrashState) {
+    pub(crate) fn leave(&self, pool: &Shared, state: &CrashState) {
         for (line, _) in self.point.arrived(state) {
             let durable = &self.point.durable()[line as usize..(line + LINE_BYTES) as usize];
             pool.write(line, durable);
@@ -170,6 +170,8 @@ impl<'a> Explorer<'a> {
         };
         let mut stage = Stage::default();
         let mut next = quotas.iter();
+        // Points since the last fence of which not every state is tried.
+        let mut beyond = 0;
         while let (Some(point), Some(&quota)) = (walk.next_point(), next.next()) {
             let passed = &log[durable.events..point.events_done()];
             stage = stage_after(self.subject.oracle, stage, passed);
@@ -183,10 +185,22 @@ impl<'a> Explorer<'a> {
                 durable: durable.name,
             };
             self.now.points += 1;
-            self.now.points_exhaustive += u64::from(quota.is_exhaustive);
-            self.now.points_sampled += u64::from(!quota.is_exhaustive);
+            let mut is_tracked = false;
             if quota.states > 0 && self.wrong < self.options.wrong_states {
+                let samples = !quota.is_exhaustive && quota.is_last && !eadr;
+                is_tracked = samples && self.visit_tracked(&at, quota.states / 2, scope);
                 self.visit(&at, quota.states, scope);
+            }
+            beyond += u64::from(!quota.is_exhaustive);
+            self.now.points_exhaustive += u64::from(quota.is_exhaustive);
+            if quota.is_last {
+                let beyond = std::mem::take(&mut beyond);
+                let way = if is_tracked {
+                    &mut self.now.points_tracked
+                } else {
+                    &mut self.now.points_sampled
+                };
+                *way += beyond;
             }
             self.sum(&at, scope);
         }
@@ -226,15 +240,25 @@ impl<'a> Explorer<'a> {
         let states = point.states(quota, seed);
         let names = LineNames::of(point);
         for state in states {
-            self.now.generated += 1;
             let name = names.name(at.durable, &state);
-            let verdict = match self.seen.get(&name) {
-                Some(&known) => known,
-                None => self.try_image(at, &state, name, scope),
-            };
-            self.ask_oracle(verdict, at, &state);
-            self.report_on(verdict, at, &state, scope);
+            self.try_named(at, &state, name, scope);
         }
+    }
+
+    /// Tries one state.
+    pub(crate) fn try_state(&mut self, at: &At<'_>, state: &CrashState, scope: &Scope) {
+        let name = LineNames::of(at.point).name(at.durable, state);
+        self.try_named(at, state, name, scope);
+    }
+
+    fn try_named(&mut self, at: &At<'_>, state: &CrashState, name: u128, scope: &Scope) {
+        self.now.generated += 1;
+        let verdict = match self.seen.get(&name) {
+            Some(&known) => known,
+            None => self.try_image(at, state, name, scope),
+        };
+        self.ask_oracle(verdict, at, state);
+        self.report_on(verdict, at, state, scope);
     }
 
     /// Judges an image that was not seen before, and maybe crashes of its recovery.

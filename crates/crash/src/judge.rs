@@ -1,6 +1,6 @@
 //! Judging one image that a crash left: check, recover, read, use, crash again, close, check again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -111,6 +111,23 @@ impl Judge {
         let tree = catch_unwind(AssertUnwindSafe(read));
         self.pool.0.revert();
         tree.ok().flatten()
+    }
+
+    /// The lines that the checker, recovery and reading the tree read of what the pool holds, which is
+    /// left as it was.
+    pub(crate) fn lines_read(&self) -> BTreeSet<u64> {
+        self.pool.0.remember();
+        self.pool.0.track_reads(true);
+        let read = || {
+            check(&MemoryImage(&*self.pool.0), CheckOptions::default());
+            let fs = mount(&self.pool, self.cache_entries, CLOCK_AFTER);
+            // What cannot be opened or read was read as far as that was found out.
+            fs.and_then(|fs| read_tree(&fs)).ok()
+        };
+        let _ = catch_unwind(AssertUnwindSafe(read));
+        self.pool.0.track_reads(false);
+        self.pool.0.revert();
+        self.pool.0.lines_read().into_iter().collect()
     }
 
     fn look_afterwards(&mut self, fs: ExploredFs, recovered: (u128, u64), judged: &mut Judged) {

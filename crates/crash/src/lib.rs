@@ -43,6 +43,7 @@ mod session;
 mod shrink;
 mod space;
 mod threads;
+mod tracked;
 mod tree;
 mod workload;
 mod workloads;

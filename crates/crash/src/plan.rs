@@ -21,6 +21,8 @@ pub(crate) struct Quota {
     pub(crate) states: usize,
     /// All states are tried, at this point or another.
     pub(crate) is_exhaustive: bool,
+    /// No point until the next fence has a state that this one has not.
+    pub(crate) is_last: bool,
 }
 
 struct Interval {
@@ -77,6 +79,7 @@ pub(crate) fn plan(mut points: CrashPoints<'_>, log: &[Event], skip: usize, boun
         quotas[i] = Quota {
             states,
             is_exhaustive,
+            is_last: !same(i + 1),
         };
     }
     Plan { quotas, exhaustive }
@@ -102,13 +105,15 @@ pub(crate) fn plan_every_point(mut points: CrashPoints<'_>, skip: usize, most: u
         quotas.push(Quota {
             states,
             is_exhaustive: states > 0,
+            is_last: true,
         });
     }
     let stride = quotas.len().div_ceil(most.max(1)).max(1);
     let last = quotas.len().saturating_sub(1);
     for (i, quota) in quotas.iter_mut().enumerate() {
         if i % stride != 0 && i != last {
-            *quota = Quota::default();
+            quota.states = 0;
+            quota.is_exhaustive = false;
         }
     }
     let exhaustive = stride == 1;

@@ -148,7 +148,9 @@ pub struct Counts {
     pub points: u64,
     /// Points of which every state was tried.
     pub points_exhaustive: u64,
-    /// Points of which states were sampled.
+    /// Further points of which every state was tried but for lines that nobody reads.
+    pub points_tracked: u64,
+    /// Further points of which states were sampled.
     pub points_sampled: u64,
     /// States generated.
     pub generated: u64,
@@ -172,6 +174,7 @@ impl AddAssign for Counts {
         self.schedules += more.schedules;
         self.points += more.points;
         self.points_exhaustive += more.points_exhaustive;
+        self.points_tracked += more.points_tracked;
         self.points_sampled += more.points_sampled;
         self.generated += more.generated;
         self.distinct += more.distinct;
@@ -371,6 +374,16 @@ impl fmt::Display for Summary {
             line(&report.operation, &report.counts)?;
         }
         line("total", &self.totals)?;
+        let Counts {
+            points_exhaustive,
+            points_tracked,
+            points_sampled,
+            ..
+        } = self.totals;
+        writeln!(
+            f,
+            "points: {points_exhaustive} exhaustive, {points_tracked} tracked, {points_sampled} sampled"
+        )?;
         writeln!(
             f,
             "{} runs, {:.1} s, {:.0} different images a second",
