@@ -191,10 +191,13 @@ impl<M: Memories> Op<'_, M> {
 
     /// The time of a change in `dir`: now, but later than any earlier change of the directory.
     pub(crate) fn change_time(&self, dir: Cachelet) -> i64 {
-        self.core
-            .clock
-            .now()
-            .max(self.core.changed_at(dir).saturating_add(1))
+        self.time_after([self.core.changed_at(dir)])
+    }
+
+    /// Now, but later than each of some earlier changes.
+    fn time_after<const N: usize>(&self, earlier: [i64; N]) -> i64 {
+        let later = earlier.map(|ns| ns.saturating_add(1));
+        later.into_iter().fold(self.core.clock.now(), i64::max)
     }
 
     /// Notes a change of `dir` at `ns`: its times, and `subdirectories` more or fewer.

@@ -223,10 +223,11 @@ impl<M: Memories> Op<'_, M> {
         self.draft_entry(sites::RENAME_ENTRY, dir, name, target, generation, now)
     }
 
-    /// The time of a change in both directories.
+    /// The time of a change in both directories. The clock is asked once: it takes as long as a
+    /// lookup.
     fn both_times(&self, rename: &Rename<'_>) -> i64 {
-        self.change_time(rename.from_dir)
-            .max(self.change_time(rename.to_dir))
+        let dirs = [rename.from_dir, rename.to_dir];
+        self.time_after(dirs.map(|dir| self.core.changed_at(dir)))
     }
 
     /// Moves to a name that does not exist.
