@@ -239,6 +239,10 @@ fn a_mounted_pool_answers_and_refuses() {
         .failed(8, &["EBUSY", &dir]);
     mounted
         .bench
+        .run(&["repair", "--yes", "p.img"])
+        .failed(8, &["EBUSY", &dir, "vellum umount"]);
+    mounted
+        .bench
         .run(&["mount", "p.img", "mnt"])
         .failed(3, &["in use"]);
     let open = File::open(mounted.path("file")).expect("opened");

@@ -103,10 +103,18 @@ pub(crate) fn files(draft: &mut Draft, survey: &Survey) {
     if wrong.is_empty() {
         return;
     }
-    let ids: Vec<u32> = wrong.iter().map(|(node, _)| own_id(node.slot)).collect();
+    // What only has a wrong size has the blocks that its root says.
+    let id_of = |node: &Node, class: Option<Class>| match (class, MapRoot(node.root).get()) {
+        (None, Some((_, id))) => id,
+        _ => own_id(node.slot),
+    };
+    let ids: Vec<u32> = wrong
+        .iter()
+        .map(|&(node, class)| id_of(node, class))
+        .collect();
     let held = held(draft, &ids);
     for (node, class) in wrong {
-        let id = own_id(node.slot);
+        let id = id_of(node, class);
         let foreign = owners.get(&id).is_some_and(|&owner| owner != node.slot);
         let own = if foreign { Held::default() } else { held[&id] };
         mend_file(draft, node, class, own);

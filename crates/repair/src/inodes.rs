@@ -41,6 +41,7 @@ pub(crate) fn root(draft: &mut Draft, survey: &Survey) {
         size: 0,
         root: first,
         detail: 0,
+        cachelet: 0,
         pattern: 0,
         ..old
     };
@@ -138,6 +139,7 @@ fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &N
             xattr_root: 0,
             acl_root: 0,
             project: 0,
+            cachelet: 0,
             ..old
         };
         let what = "made anew from its entry: owner and mode are lost, and only root may use it";

@@ -446,6 +446,11 @@ fn residue_on_a_closed_pool() {
         });
         assert_eq!(read_tree(&after), read_tree(&closed().image.bytes));
     }
+    // Of itself no damage, but freed with the rest.
+    mended_closed(Class::Limbo, |s| {
+        s.image.map(MapState::Limbo, 3, 9);
+        raw_inode(s, 3, Inode::BTIME, 4);
+    });
     let after = mended_closed(Class::Unnamed, |s| {
         s.image.inode(FileKind::File, 0);
     });
@@ -615,4 +620,18 @@ fn what_cannot_be_read_is_not_taken_for_empty() {
     let plan = vellum_repair::plan(&holed, vellum_repair::Options::default());
     assert_eq!(plan.exit_code(), 12);
     assert!(plan.refused.is_some_and(|why| why.contains("copy")) && plan.stages.is_empty());
+}
+
+#[test]
+fn every_class_has_a_test() {
+    // What no repair mends is refused, see above.
+    let refused = [Class::NotAPool, Class::Unreadable, Class::Geometry];
+    let source = include_str!("classes.rs");
+    for class in Class::ALL.iter().filter(|class| !refused.contains(class)) {
+        let name = format!("Class::{class:?}");
+        let named = source.match_indices(&name).any(|(at, _)| {
+            !source[at + name.len()..].starts_with(|next: char| next.is_alphanumeric())
+        });
+        assert!(named, "{name}");
+    }
 }
