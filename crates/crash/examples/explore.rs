@@ -1,11 +1,13 @@
 //! Explores the workloads whose names contain one of the words given, or repeats a crash:
-//! `explore [--states N] [--lazy-states N] [--seed N] [--mode x86|lazy|eadr] [--pairs] [--sample N]
-//! [--part I/N] [WORD...]`, `explore --replay ID`. With `--pairs` it takes the generated pairs, else
-//! the catalog; with `--part` one workload of so many. Fails if any state is wrong.
+//! `explore [--states N] [--lazy-states N] [--seed N] [--mode x86|lazy|eadr] [--pairs | --triples | --random N]
+//! [--sample N] [--part I/N] [WORD...]`, `explore --replay ID`. It takes the catalog, unless a family
+//! is named; with `--part` one workload of so many. Fails if any state is wrong.
 
 use std::process::ExitCode;
 
-use vellum_crash::{Mode, Options, pairs, replay, run_workloads, sampled, workloads};
+use vellum_crash::{
+    Mode, Options, pairs, random, replay, run_workloads, sampled, triples, workloads,
+};
 
 fn main() -> ExitCode {
     let mut options = Options::default();
@@ -17,6 +19,8 @@ fn main() -> ExitCode {
             "--states" => options.states_per_point = value().parse().expect("a number"),
             "--lazy-states" => options.lazy_states = value().parse().expect("a number"),
             "--pairs" => all = pairs(),
+            "--triples" => all = triples(),
+            "--random" => all = random(value().parse().expect("a number")),
             "--part" => part = parse_part(&value()).expect("I/N"),
             "--sample" => sample = value().parse().expect("a number"),
             "--seed" => options.seed = value().parse().expect("a number"),

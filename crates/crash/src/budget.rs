@@ -7,20 +7,22 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::run::Options;
 use crate::threads::Bounds;
 use crate::workload::Workload;
-use crate::workloads::{pairs, sampled, workloads};
+use crate::workloads::{pairs, random, sampled, triples, workloads};
 
-/// Pairs of operations that the short budget has.
-const PAIRS_SHORT: usize = 300;
+/// Pairs and triples of operations, and random histories, that the short budget has.
+const SHORT: [usize; 3] = [300, 40, 12];
+/// Random histories that the others have.
+const RANDOM_LONG: u64 = 500;
 
 /// How much is explored. The first two name a fixed amount of work, so that two runs count the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// Operations alone and chosen sequences, and a sample of the pairs: minutes.
+    /// Operations alone and chosen sequences, and a sample of what is generated: minutes.
     Short,
     /// Every workload, with more states of each: an hour or so.
     Long,
-    /// As much as fits: of each workload what [`Short`](Self::Short) has, pairs in an order drawn by the
-    /// seed.
+    /// As much as fits: of each workload what [`Short`](Self::Short) has, what is generated in an order
+    /// drawn by the seed.
     Time(Duration),
 }
 
@@ -74,17 +76,20 @@ impl Budget {
     /// The workloads of this budget; all there are, if some are named, as [`Options::only`] chooses.
     pub fn workloads(self, options: &Options) -> Vec<Workload> {
         let mut all = workloads();
-        let pairs = pairs();
+        let generated = [pairs(), triples(), random(RANDOM_LONG)];
         match self {
-            _ if !options.only.is_empty() => all.extend(pairs),
-            Self::Short => all.extend(sampled(&pairs, options.seed, PAIRS_SHORT)),
-            Self::Long => all.extend(pairs),
-            Self::Time(_) => {
-                let draw = |pair: &Workload| xxh3_64_with_seed(pair.name.as_bytes(), options.seed);
-                let mut pairs = pairs;
-                pairs.sort_by_key(draw);
-                all.extend(pairs);
+            Self::Short if options.only.is_empty() => {
+                for (family, count) in generated.iter().zip(SHORT) {
+                    all.extend(sampled(family, options.seed, count));
+                }
             }
+            Self::Time(_) if options.only.is_empty() => {
+                let mut generated = generated.concat();
+                let draw = |one: &Workload| xxh3_64_with_seed(one.name.as_bytes(), options.seed);
+                generated.sort_by_key(draw);
+                all.extend(generated);
+            }
+            _ => all.extend(generated.into_iter().flatten()),
         }
         all.retain(|workload| options.chooses(&workload.name));
         all
@@ -122,6 +127,6 @@ mod tests {
         for alone in crate::single_operations() {
             assert!(chosen.contains(&alone), "{}", alone.name);
         }
-        assert!(chosen.len() >= PAIRS_SHORT);
+        assert!(chosen.len() >= SHORT[0]);
     }
 }

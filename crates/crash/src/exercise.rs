@@ -5,7 +5,7 @@ use vellum_model::{SnapshotBody, pattern};
 
 use crate::memories::Explored;
 use crate::session::{ExploredFs, Result};
-use crate::tree::{Tree, read_all};
+use crate::tree::{Tree, read_all, read_tree};
 
 /// Files and directories of the tree that are used, at most, of each.
 const FEW: usize = 3;
@@ -24,11 +24,60 @@ fn read_write() -> OpenOptions {
 }
 
 /// Makes, writes, renames, links and removes; extends files that are there and cuts them again;
-/// fills the pool until nothing more fits, and makes room again. The tree is afterwards what it was.
+/// fills the pool until nothing more fits, and makes room again. The tree is afterwards what it was,
+/// unless there is no room for that: then everything is removed first, and the tree that is left is
+/// given.
 ///
 /// # Errors
 /// Something did not work, or did not hold what it had to.
-pub(crate) fn exercise(fs: &ExploredFs, tree: &Tree) -> Result<()> {
+pub(crate) fn exercise(fs: &ExploredFs, tree: &Tree) -> Result<Option<Tree>> {
+    if has_room(fs) {
+        use_tree(fs, tree)?;
+        return Ok(None);
+    }
+    empty(fs, tree)?;
+    let rest = read_tree(fs)?;
+    use_tree(fs, &rest)?;
+    Ok(Some(rest))
+}
+
+/// Whether all of this can be done beside what is there.
+fn has_room(fs: &ExploredFs) -> bool {
+    const ENOUGH: u64 = 32;
+    let usage = fs.stat_fs();
+    usage.blocks_free.min(usage.files_free) >= ENOUGH
+}
+
+/// Removes everything: then every block is free.
+fn empty(fs: &ExploredFs, tree: &Tree) -> Result<()> {
+    let cred = Cred::root();
+    // What is in a directory comes behind it.
+    for (path, node) in tree.nodes.iter().rev() {
+        let Some(cut) = path.iter().rposition(|&byte| byte == b'/') else {
+            continue;
+        };
+        let (dir, name) = (&path[..cut], &path[cut + 1..]);
+        if name.is_empty() {
+            continue;
+        }
+        let dir = match dir {
+            b"" => fs.root(),
+            dir => fs.find(&cred, &fs.root(), dir, true)?,
+        };
+        match node.body {
+            SnapshotBody::Dir => fs.rmdir(&cred, &dir, name)?,
+            _ => fs.unlink(&cred, &dir, name)?,
+        }
+    }
+    settle(fs)?;
+    let usage = fs.stat_fs();
+    expect(
+        usage.blocks_free == usage.blocks,
+        "an empty pool has blocks in use",
+    )
+}
+
+fn use_tree(fs: &ExploredFs, tree: &Tree) -> Result<()> {
     let of_kind = |is_dir: bool| {
         let paths = tree.nodes.iter();
         paths.filter_map(move |(path, node)| match node.body {

@@ -210,9 +210,10 @@ impl Trial<'_> {
     }
 
     /// Uses what was recovered, recovers it again without a close, closes it and looks at it again:
-    /// the tree stays `tree`.
+    /// the tree stays `tree`, or what using it left.
     fn use_up(&mut self, fs: ExploredFs, tree: &Tree) -> std::result::Result<(), Wrong> {
-        exercise(&fs, tree).map_err(|error| (Kind::Use, error.to_string()))?;
+        let left = exercise(&fs, tree).map_err(|error| (Kind::Use, error.to_string()))?;
+        let tree = left.as_ref().unwrap_or(tree);
         expect_same(tree, read_tree(&fs), Kind::Use, "after use")?;
         drop(fs);
         check_sound(self.pool, Kind::Use, false)?;

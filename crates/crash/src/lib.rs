@@ -61,4 +61,4 @@ pub(crate) use run::Subject;
 pub use run::{Options, Progress, explore_log, run, run_all, run_watched, run_workloads};
 pub use threads::{Bounds, ThreadWorkload, run_threads, thread_workloads};
 pub use workload::{PowerCut, Step, Workload};
-pub use workloads::{find, pairs, sampled, single_operations, workloads};
+pub use workloads::{find, pairs, random, sampled, single_operations, triples, workloads};

@@ -232,7 +232,7 @@ impl Recorder<'_> {
             return Ok(());
         }
         let what = format!("errno {done:?}, expected {expected:?}");
-        Err(self.error(&format!("{step:?}"), what))
+        Err(self.error(&step.to_string(), what))
     }
 
     /// The engine's tree after the setup and `done` explored steps, in a run of its own, because

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use vellum::media::{HeapMemory, Real, SimPool, Simulated, count};
 use vellum::{
-    Clock, CreateOptions, Cred, Error, FormatOptions, ListPosition, MountOptions, Node,
+    Clock, CreateOptions, Cred, Error, FormatOptions, Fs, ListPosition, MountOptions, Node,
     OpenOptions, Pool, PoolOptions, RealFs, RenameFlags, attach, format,
 };
 
@@ -407,11 +407,8 @@ fn creations_and_removals_leave_nothing_behind() {
     sound(&home.path);
 }
 
-/// Without a thread for the background's work everything is recycled when there is no room left,
-/// with all metadata in use: there must be enough to compact the directory's log.
-#[test]
-fn a_full_pool_makes_room_for_itself() {
-    const KEPT_EVERY: u64 = 400;
+/// The smallest pool, open.
+fn small_pool() -> Arc<Fs<Simulated>> {
     let pool = SimPool::new(1 << 20);
     let options = FormatOptions {
         metadata_bytes: Some(256 << 10),
@@ -429,7 +426,16 @@ fn a_full_pool_makes_room_for_itself() {
         ..MountOptions::default()
     };
     let arena = |bytes| Ok(HeapMemory::new(bytes));
-    let (fs, _) = attach::<Simulated>(pool, arena, options).expect("attached");
+    let opened = attach::<Simulated>(pool, arena, options);
+    opened.expect("attached").0
+}
+
+/// Without a thread for the background's work everything is recycled when there is no room left,
+/// with all metadata in use: there must be enough to compact the directory's log.
+#[test]
+fn a_full_pool_makes_room_for_itself() {
+    const KEPT_EVERY: u64 = 400;
+    let fs = small_pool();
     let top = fs.root();
     for number in 0..20_000 {
         let name = name(number);
@@ -447,5 +453,25 @@ fn a_full_pool_makes_room_for_itself() {
     .expect("listed");
     let kept: Vec<_> = (0..20_000).step_by(KEPT_EVERY as usize).map(name).collect();
     assert_eq!(listed, kept);
+    fs.close().expect("closed");
+}
+
+/// Dead entries were recycled only where a directory had a hundred: in a full pool a removed name
+/// made no room for another.
+#[test]
+fn one_removed_name_makes_room_for_another() {
+    let fs = small_pool();
+    let top = fs.root();
+    let file = fs.create(&root(), &top, b"file", &CREATE).expect("made");
+    let link = |number| fs.link(&root(), file.node(), &top, name(number).as_bytes());
+    let made = (0..).take_while(|&number| link(number).is_ok()).count() as u64;
+    assert!(matches!(link(made), Err(Error::NoSpace(_))));
+    for number in 0..3 {
+        fs.unlink(&root(), &top, name(number).as_bytes())
+            .expect("removed");
+        link(made + number).expect("there is room for one");
+        assert!(matches!(link(20_000), Err(Error::NoSpace(_))));
+    }
+    drop((file, top));
     fs.close().expect("closed");
 }

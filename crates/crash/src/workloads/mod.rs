@@ -3,20 +3,25 @@
 
 mod chosen;
 mod pairs;
+mod random;
 mod sample;
 mod single;
 mod sites;
+mod triples;
 
 pub use pairs::pairs;
+pub use random::random;
 pub use sample::sampled;
 pub use single::single_operations;
+pub use triples::triples;
 
 use crate::workload::Workload;
 
 /// Makes the file that most workloads use.
 const FILE: &str = "create f 644 -";
 
-/// The catalog: operations alone, and sequences chosen by hand. [`pairs`] are apart.
+/// The catalog: operations alone, and sequences chosen by hand. [`pairs`], [`triples`] and
+/// [`random`] ones are apart.
 pub fn workloads() -> Vec<Workload> {
     let mut all = single_operations();
     all.extend(chosen::pairs());
@@ -26,8 +31,13 @@ pub fn workloads() -> Vec<Workload> {
 
 /// The workload of that name, of the catalog or of the generated ones.
 pub fn find(name: &str) -> Option<Workload> {
+    if let Some(workload) = random::find(name) {
+        return Some(workload);
+    }
     let family = if pairs::has_name(name) {
         pairs()
+    } else if triples::has_name(name) {
+        triples()
     } else {
         workloads()
     };

@@ -21,10 +21,10 @@ use crate::session::CLOCK_START;
 use crate::workload::{Step, Workload};
 
 /// An operation's name and its steps.
-type Operation = (&'static str, &'static [&'static str]);
+pub(super) type Operation = (&'static str, &'static [&'static str]);
 
 /// Every operation that pairs are made of.
-const OPERATIONS: [Operation; 57] = [
+const OPERATIONS: [Operation; 59] = [
     ("create:f", &["create f 644 exclusive"]),
     ("create:g", &["create g 600 exclusive"]),
     ("create:d/f", &["create d/f 644 exclusive"]),
@@ -79,24 +79,26 @@ const OPERATIONS: [Operation; 57] = [
     ("close:1", &["close-slot 1"]),
     ("append:1", &["write-slot 1 5000 6 5000"]),
     ("truncate:1", &["truncate-slot 1 100"]),
+    ("read:f", &["read f 0 9000"]),
     ("sync", &["sync"]),
     ("maintain", &["maintain"]),
     ("reopen", &["close-pool", "open-pool"]),
+    ("recover", &["recover"]),
 ];
 
 /// A tree that pairs begin with.
-struct Tree {
+pub(super) struct Tree {
     /// The family's name.
     name: &'static str,
     /// What makes it.
-    setup: &'static [&'static str],
+    pub(super) setup: &'static [&'static str],
     /// Which operations meet what the trees before it do not have.
     meets: fn(&str) -> bool,
     /// The directories `d` and `e` are alike.
     is_symmetric: bool,
 }
 
-const TREES: [Tree; 4] = [
+static TREES: [Tree; 4] = [
     Tree {
         name: "seq2",
         setup: &[
@@ -148,6 +150,22 @@ const TREES: [Tree; 4] = [
     },
 ];
 
+impl Tree {
+    /// The tree in the model.
+    pub(super) fn model(&self) -> Model {
+        let mut model = Model::new(CLOCK_START);
+        let setup: Vec<_> = self.setup.iter().map(|line| Step::parse(line)).collect();
+        let prepared = run(&mut model, &setup);
+        assert!(prepared, "{}: the tree cannot be made", self.name);
+        model
+    }
+}
+
+/// Every tree; the first is the usual one.
+pub(super) fn trees() -> &'static [Tree] {
+    &TREES
+}
+
 /// Whether a workload of that name would be one of the pairs.
 pub(super) fn has_name(name: &str) -> bool {
     name.starts_with("seq2")
@@ -157,11 +175,8 @@ pub(super) fn has_name(name: &str) -> bool {
 pub fn pairs() -> Vec<Workload> {
     let mut all = Vec::new();
     let mut known = BTreeSet::new();
-    for tree in &TREES {
-        let mut model = Model::new(CLOCK_START);
-        let setup: Vec<_> = tree.setup.iter().map(|line| Step::parse(line)).collect();
-        let prepared = run(&mut model, &setup);
-        assert!(prepared, "{}: the tree cannot be made", tree.name);
+    for tree in trees() {
+        let model = tree.model();
         for first in &OPERATIONS {
             from_tree(tree, &model, first, &mut known, &mut all);
         }
@@ -199,12 +214,18 @@ fn from_tree(
     }
 }
 
-fn steps(operation: &Operation) -> Vec<Step> {
+pub(super) fn steps(operation: &Operation) -> Vec<Step> {
     operation.1.iter().map(|line| Step::parse(line)).collect()
 }
 
+/// The operation of that name.
+pub(super) fn operation(name: &str) -> Operation {
+    let found = OPERATIONS.iter().find(|(known, _)| *known == name);
+    *found.expect("an operation in the table")
+}
+
 /// Does steps on the model; whether all succeed.
-fn run(model: &mut Model, steps: &[Step]) -> bool {
+pub(super) fn run(model: &mut Model, steps: &[Step]) -> bool {
     let succeeds = |step| matches!(model_step(model, step), Outcome::Ok(_));
     steps.iter().all(succeeds)
 }

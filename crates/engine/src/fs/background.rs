@@ -109,6 +109,11 @@ impl<M: Memories> Fs<M> {
                 None => pause(&self.core.arena, &mut tries),
             }
         };
+        // The background waits for many dead entries before it reads a log; here each one counts, if
+        // entries can have no further chunk.
+        if self.core.arena.load(header::FREE_SLOTS, Ordering::Relaxed) == 0 {
+            self.namespace.queue_dead(&self.core);
+        }
         while self.maintain_leased()? > 0 {}
         self.namespace.evict(&self.core, true)?;
         self.core.wait_for_readers();

@@ -156,6 +156,10 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// of the background lease, outside any operation.
     fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
 
+    /// Queues the recycling of every directory that is known to have dead entries, however few. Same
+    /// rules.
+    fn queue_dead(&self, core: &Core<M>);
+
     /// Evicts names and cachelets that were not used lately, where they are many or it is urgent;
     /// gives how many cachelets. Same rules.
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64>;

@@ -8,6 +8,7 @@ mod making;
 mod opening;
 mod removing;
 mod renaming;
+mod scarce;
 mod sizing;
 mod writing;
 
@@ -17,31 +18,42 @@ use crate::workload::Workload;
 /// A class of arguments: its name, what makes a pool for it, and the operation.
 type Class = (&'static str, &'static [&'static str], &'static str);
 
-const TABLES: [(&str, &[Class]); 37] = [
+const TABLES: [(&str, &[Class]); 52] = [
     ("create", making::CREATE),
     ("create", failing::CREATE),
+    ("create", scarce::CREATE),
     ("mkdir", making::MKDIR),
     ("mkdir", failing::MKDIR),
+    ("mkdir", scarce::MKDIR),
     ("symlink", making::SYMLINK),
     ("symlink", failing::SYMLINK),
+    ("symlink", scarce::SYMLINK),
     ("link", making::LINK),
     ("link", failing::LINK),
+    ("link", scarce::LINK),
     ("unlink", removing::UNLINK),
     ("unlink", failing::UNLINK),
     ("rmdir", removing::RMDIR),
     ("rmdir", failing::RMDIR),
     ("rename", renaming::RENAME),
     ("rename", failing::RENAME),
+    ("rename", scarce::RENAME),
     ("exchange", renaming::EXCHANGE),
     ("exchange", failing::EXCHANGE),
+    ("exchange", scarce::EXCHANGE),
     ("write", writing::WRITE),
     ("write", failing::WRITE),
+    ("write", scarce::WRITE),
     ("append", writing::APPEND),
+    ("append", scarce::APPEND),
     ("truncate", sizing::TRUNCATE),
     ("truncate", failing::TRUNCATE),
+    ("truncate", scarce::TRUNCATE),
     ("fallocate", sizing::FALLOCATE),
     ("fallocate", failing::FALLOCATE),
+    ("fallocate", scarce::FALLOCATE),
     ("punch", sizing::PUNCH),
+    ("punch", scarce::PUNCH),
     ("chmod", attributes::CHMOD),
     ("chown", attributes::CHOWN),
     ("utimens", attributes::UTIMENS),
@@ -52,21 +64,31 @@ const TABLES: [(&str, &[Class]); 37] = [
     ("read", opening::READ),
     ("sync", opening::SYNC),
     ("maintain", background::MAINTAIN),
+    ("maintain", scarce::MAINTAIN),
     ("closing", background::CLOSING),
+    ("closing", scarce::CLOSING),
     ("opening", background::OPENING),
+    ("opening", scarce::OPENING),
     ("recovery", background::RECOVERY),
+    ("recovery", scarce::RECOVERY),
 ];
 
 /// The workloads of a single operation each.
 pub fn single_operations() -> Vec<Workload> {
-    let of = |&(operation, classes): &(&'static str, &'static [Class])| {
-        classes.iter().map(move |&(class, setup, explored)| {
-            let words = [operation, class];
-            let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
-            Workload::new(&words.join("-"), setup, &[explored])
-        })
+    let evicting = table("", scarce::EVICTING);
+    let evicting = evicting.into_iter().map(Workload::crowded);
+    let tables = TABLES.iter();
+    let plain = tables.flat_map(|(operation, classes)| table(operation, classes));
+    plain.chain(evicting).collect()
+}
+
+fn table(operation: &str, classes: &[Class]) -> Vec<Workload> {
+    let of = |&(class, setup, explored): &Class| {
+        let words = [operation, class];
+        let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        Workload::new(&words.join("-"), setup, &[explored])
     };
-    TABLES.iter().flat_map(of).collect()
+    classes.iter().map(of).collect()
 }
 
 #[cfg(test)]

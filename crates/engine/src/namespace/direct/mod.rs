@@ -341,6 +341,10 @@ impl<M: Memories> Namespace<M> for Direct {
         recycle::recycle(core, dir)
     }
 
+    fn queue_dead(&self, core: &Core<M>) {
+        recycle::queue_dead(core);
+    }
+
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
         evict::evict(core, urgent)
     }

@@ -11,7 +11,7 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::build::{EntryBuffer, Logged, scan_log};
 use super::log::Tail;
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::sites;
@@ -74,6 +74,19 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
         while compact(core, dir)? {}
     }
     Ok(())
+}
+
+/// Queues every indexed directory with dead entries. Under the lease an indexed directory stays
+/// indexed, and its cachelet its own; one that is being removed meanwhile is buried as if the
+/// removal had queued it.
+pub(super) fn queue_dead<M: Memories>(core: &Core<M>) {
+    for number in 1..=core.last_cachelet() {
+        let dir = Cachelet(number as u32);
+        let is_indexed = core.ino(dir) != 0 && core.has_flag(dir, flag::INDEXED);
+        if is_indexed && core.get(dir, field::DEAD) as u32 > 0 {
+            core.queue_work(dir);
+        }
+    }
 }
 
 /// Takes `count` from the dead words counted in the low half; the generation above stays.

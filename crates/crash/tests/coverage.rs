@@ -1,0 +1,149 @@
+//! Nothing that the engine or the model can do is left out of the workloads.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use vellum_crash::{Step, Workload, pairs, single_operations};
+
+/// What only asks: no persistent step of its own but the access time of a read, which is explored.
+const ASKS: &[&str] = &[
+    "access",
+    "attr",
+    "cache_usage",
+    "children",
+    "find",
+    "is_read_only",
+    "list",
+    "lookup",
+    "media_kind",
+    "node",
+    "options",
+    "parent_ino",
+    "path_of",
+    "pool",
+    "read_at",
+    "read_link",
+    "root",
+    "seek_data",
+    "seek_hole",
+    "stat",
+    "stat_from_root",
+    "stat_fs",
+    "superblock",
+];
+
+/// Ways to what sessions call by another: both lead to the same persistent steps.
+const OTHER_WAYS: &[(&str, &str)] = &[("create", "open"), ("mknod", "open"), ("open_node", "open")];
+
+fn source(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::read_to_string(root.join(path)).expect(path)
+}
+
+fn sources_in(dir: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let entries = fs::read_dir(root.join(dir)).expect(dir);
+    let paths = entries.map(|entry| entry.expect(dir).path());
+    paths
+        .filter(|path| path.extension() == Some("rs".as_ref()))
+        .collect()
+}
+
+/// The public methods of `Fs` and `Handle`.
+fn methods(text: &str) -> BTreeSet<String> {
+    let mut inside = false;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        if line.starts_with("impl") || line == "}" {
+            inside = line.contains("> Fs<M> {") || line.contains("> Handle<M> {");
+        }
+        if let Some(rest) = line.strip_prefix("    pub fn ").filter(|_| inside) {
+            let end = rest.find(['(', '<']).expect("a function has arguments");
+            found.insert(rest[..end].to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn every_operation_of_the_engine_is_explored() {
+    let dirs = ["crates/engine/src/fs", "crates/engine/src/mount"];
+    let texts = dirs.iter().flat_map(|dir| sources_in(dir));
+    let texts = texts.map(|path| fs::read_to_string(path).expect("a source"));
+    let all: BTreeSet<_> = texts.flat_map(|text| methods(&text)).collect();
+    for known in ["rename", "write_at", "allocate", "maintain", "close"] {
+        assert!(all.contains(known), "{known} was not found: {all:?}");
+    }
+    let session = source("crates/crash/src/session.rs");
+    let is_called = |name: &str| session.contains(&format!(".{name}("));
+    for name in &all {
+        let other = OTHER_WAYS.iter().find(|(known, _)| known == name);
+        let called = other.map_or(name.as_str(), |(_, other)| *other);
+        assert!(
+            ASKS.contains(&name.as_str()) || is_called(called),
+            "`{name}` of the engine: let sessions do it and workloads explore it, or say that it asks"
+        );
+    }
+    let listed = ASKS.iter().chain(OTHER_WAYS.iter().map(|(name, _)| name));
+    for name in listed {
+        assert!(
+            all.contains(*name),
+            "`{name}` is listed, but the engine has no such method"
+        );
+    }
+}
+
+/// The names of the variants of a public enum.
+fn variants(text: &str, name: &str) -> BTreeSet<String> {
+    let head = format!("pub enum {name} {{");
+    let body = text.split(&head).nth(1).expect("the enum");
+    let body = body.split("\n}").next().expect("its end");
+    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+    let names = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
+    names
+        .map(|line| {
+            line.split([' ', '(', ','])
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn every_operation_of_the_model_is_explored_alone() {
+    let explored: BTreeSet<String> = single_operations()
+        .iter()
+        .filter_map(|workload| workload.explored[0].op().map(|op| format!("{op:?}")))
+        .map(|text| text.split(' ').next().unwrap_or_default().to_owned())
+        .collect();
+    let known = variants(&source("crates/model/src/ops.rs"), "Op");
+    assert!(known.len() > 30 && known.contains("Rename"), "{known:?}");
+    let missing: Vec<_> = known.difference(&explored).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_kind_of_step_is_explored_alone() {
+    let explored: BTreeSet<String> = single_operations()
+        .iter()
+        .map(|workload| format!("{:?}", workload.explored[0]))
+        .map(|text| text.split('(').next().unwrap_or_default().to_owned())
+        .collect();
+    let known = variants(&source("crates/crash/src/workload.rs"), "Step");
+    assert!(known.contains("Recover"), "{known:?}");
+    assert_eq!(known, explored);
+}
+
+/// Each kind of operation that is explored alone is the second of a pair too.
+#[test]
+fn every_kind_of_operation_is_in_a_pair() {
+    let kinds = |workloads: Vec<Workload>| -> BTreeSet<&str> {
+        let explored = workloads
+            .iter()
+            .flat_map(|workload| &workload.explored[workload.covered..]);
+        explored.map(Step::operation).collect()
+    };
+    assert_eq!(kinds(pairs()), kinds(single_operations()));
+}
