@@ -100,6 +100,9 @@ pub(crate) struct MountPart {
     pub(crate) dir: PathBuf,
     pub(crate) pid: u32,
     pub(crate) read_only: bool,
+    /// Damage was found since the opening, and nothing is written any more.
+    #[serde(default)]
+    pub(crate) damaged: bool,
 }
 
 impl Information {
@@ -346,7 +349,13 @@ fn text(information: &Information) -> String {
         line("found", found.into());
     }
     if let Some(mount) = mount {
-        let only = if mount.read_only { ", read-only" } else { "" };
+        let only = match mount {
+            MountPart { damaged: true, .. } => ", damaged: nothing more is written",
+            MountPart {
+                read_only: true, ..
+            } => ", read-only",
+            _ => "",
+        };
         line(
             "mounted",
             format!("on {} by process {}{only}", mount.dir.display(), mount.pid),

@@ -153,13 +153,17 @@ fn information(
         dir: dir.to_owned(),
         pid: std::process::id(),
         read_only,
+        damaged: false,
     };
     Arc::new(move || {
         let Some(fs) = fs.upgrade() else {
             return String::new();
         };
         let mut answer = Information::of(&fs, &path).opened(opened);
-        answer.mount = Some(mount.clone());
+        answer.mount = Some(MountPart {
+            damaged: fs.is_damaged(),
+            ..mount.clone()
+        });
         serde_json::to_string(&answer).unwrap_or_default()
     })
 }

@@ -110,8 +110,13 @@ pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
 /// Closes a pool: what was done is safe only then.
 pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
     pool.close().map_err(|error| {
-        Failure::at(format_args!("{}: closing", path.display()), &error)
-            .advise("nothing is lost: the next opening recovers the pool")
+        let advice = match error {
+            vellum::Error::WritingOff => {
+                "what was written before is kept: `vellum check` looks for the damage"
+            }
+            _ => "nothing is lost: the next opening recovers the pool",
+        };
+        Failure::at(format_args!("{}: closing", path.display()), &error).advise(advice)
     })
 }
 

@@ -97,6 +97,8 @@ pub(crate) mod flag {
     pub(crate) const EVICTED: u64 = 256;
     /// Directories: a listing has verified every entry. Those that were made since are ours.
     pub(crate) const VERIFIED: u64 = 512;
+    /// Directories: some names cannot be read, so that a miss in the index means nothing.
+    pub(crate) const UNSURE: u64 = 1024;
     /// Directories: counts evictions from bit 32 on. A miss in the index counts only if this and
     /// [`INDEXED`] were the same before and after.
     pub(crate) const GENERATION: u64 = 1 << 32;

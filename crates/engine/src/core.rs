@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use vellum_layout::{Geometry, SLOT_BYTES};
+use vellum_layout::{BLOCK_BYTES, Geometry, SLOT_BYTES};
 use vellum_media::{Memories, Memory};
 
 use crate::error::{Error, Place, Result};
@@ -69,6 +69,10 @@ pub(crate) mod header {
     pub(crate) const INODES: u64 = 448;
     /// The hand of eviction: the cachelet it looks at next.
     pub(crate) const EVICT_HAND: u64 = 512;
+    /// 1: damage was found, nothing more is written.
+    pub(crate) const HARMED: u64 = 576;
+    /// 1: a part of the mapping table could not be read at opening, so that a hole may be a block.
+    pub(crate) const TABLE_LOST: u64 = 584;
     /// Bytes of the first page.
     pub(crate) const BYTES: u64 = 4096;
 }
@@ -167,23 +171,66 @@ impl<M: Memories> Core<M> {
         Ok(self.geometry.meta_at + slot * SLOT_BYTES)
     }
 
-    /// Fails if an access since the last look went wrong (bad offset, poisoned line).
+    /// Fails if any access since the opening went wrong: for opening and closing, where nothing may be lost.
     pub(crate) fn check_media(&self) -> Result<()> {
-        use vellum_media::Persistent as _;
-        let _ = self.pool.kind();
         match self.pool.damaged() {
             None => Ok(()),
-            Some(at) => Err(Error::damaged(
-                "unreadable or impossible address",
-                Place::Offset(at),
-            )),
+            Some(at) => Err(self.unreadable(at)),
         }
+    }
+
+    /// The error of an access at `at` that went wrong. Nothing more is written from now on.
+    #[cold]
+    pub(crate) fn unreadable(&self, at: u64) -> Error {
+        let error = if at < self.pool.len() {
+            Error::Unreadable(self.place_of(at))
+        } else {
+            Error::damaged("impossible address", Place::Offset(at))
+        };
+        self.note_harm(&error);
+        error
+    }
+
+    /// What lies at a pool offset.
+    fn place_of(&self, at: u64) -> Place {
+        let geometry = &self.geometry;
+        let part = match at {
+            _ if at >= geometry.replica_at || at < geometry.state_at => "superblock",
+            _ if at >= geometry.data_at => {
+                return Place::Block((at - geometry.data_at) / BLOCK_BYTES);
+            }
+            _ if at >= geometry.aids_at => "saved aids",
+            _ if at >= geometry.table_at => "mapping table",
+            _ if at >= geometry.meta_at => {
+                return Place::Slot((at - geometry.meta_at) / SLOT_BYTES);
+            }
+            _ if at >= geometry.live_map_at => "live map",
+            _ if at >= geometry.chunk_table_at => "chunk table",
+            _ if at >= geometry.slots_at => "thread slots",
+            _ => "state block",
+        };
+        Place::Part(part, at)
+    }
+
+    /// Turns writing off because of damage, and says so once.
+    #[cold]
+    pub(crate) fn note_harm(&self, error: &Error) {
+        if self.arena.fetch_or(header::HARMED, 1) == 0 && !self.read_only {
+            tracing::error!(%error, "damage: nothing more is written to this pool");
+        }
+    }
+
+    /// Whether damage was found.
+    pub(crate) fn is_harmed(&self) -> bool {
+        self.pool.condition() != 0 || self.arena.load(header::HARMED, Ordering::Relaxed) != 0
     }
 
     /// Fails if nothing may be changed.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.read_only {
             Err(Error::ReadOnly)
+        } else if self.is_harmed() {
+            Err(Error::WritingOff)
         } else {
             Ok(())
         }

@@ -83,9 +83,17 @@ pub enum Error {
         /// Where.
         place: Place,
     },
-    /// The pool was not closed in order, under another boot, and is damaged.
+    /// The medium has lost what lay there.
+    #[error("{0} cannot be read from the medium; run `vellum check`")]
+    Unreadable(Place),
+    /// Damage was found since the opening.
     #[error(
-        "{path}: the pool was not closed in order and is damaged ({first}); it can be read with `vellum mount -o ro`, examined with `vellum check` and mended with `vellum repair`"
+        "the pool is damaged: nothing more is written until it is closed; then `vellum check` tells what it is, and `vellum repair` mends it"
+    )]
+    WritingOff,
+    /// The pool is damaged and cannot be opened for writing.
+    #[error(
+        "{path}: the pool is damaged ({first}); it can be read with `vellum mount -o ro`, examined with `vellum check` and mended with `vellum repair`"
     )]
     Refused {
         /// The pool.
@@ -120,6 +128,8 @@ pub enum Place {
     Block(u64),
     /// A pool offset.
     Offset(u64),
+    /// A pool offset in a part of the pool.
+    Part(&'static str, u64),
 }
 
 impl std::fmt::Display for Place {
@@ -130,6 +140,7 @@ impl std::fmt::Display for Place {
             Self::Chunk(n) => write!(f, "metadata chunk {n}"),
             Self::Block(n) => write!(f, "data block {n}"),
             Self::Offset(n) => write!(f, "pool offset {n:#x}"),
+            Self::Part(part, n) => write!(f, "{part} at pool offset {n:#x}"),
         }
     }
 }
@@ -159,7 +170,8 @@ impl Error {
             Self::NoData => libc::ENXIO,
             Self::Stale => libc::ESTALE,
             Self::BadHandle => libc::EBADF,
-            Self::ReadOnly => libc::EROFS,
+            Self::ReadOnly | Self::WritingOff => libc::EROFS,
+            Self::Unreadable(_) => libc::EIO,
             Self::Busy => libc::EBUSY,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::OutOfMemory(_) => libc::ENOMEM,

@@ -152,7 +152,7 @@ impl Pool {
         };
         let memory = MappedPool::open(path, mode)?;
         Self::start(memory, options).map_err(|error| match error {
-            Error::Damaged { .. } if !options.read_only => Error::Refused {
+            Error::Damaged { .. } | Error::Unreadable(_) if !options.read_only => Error::Refused {
                 path: path.to_owned(),
                 first: error.to_string(),
             },

@@ -11,9 +11,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use vellum_media::{Memories, Memory};
+use vellum_media::{Memories, Memory, faults};
 
 use crate::core::{Core, header};
+use crate::error::Result;
 
 /// Bytes of one thread slot in the arena.
 pub(crate) const ARENA_SLOT_BYTES: u64 = 256;
@@ -75,6 +76,10 @@ pub fn prefer_thread_slot(slot: u32) {
 pub(crate) struct Op<'a, M: Memories> {
     pub(crate) core: &'a Core<M>,
     pub(crate) slot: u32,
+    /// The pool's condition when the operation began.
+    condition: u64,
+    /// How many accesses of this thread had failed.
+    faults: Cell<u64>,
 }
 
 impl<M: Memories> Core<M> {
@@ -97,13 +102,26 @@ impl<M: Memories> Core<M> {
                 if tried > 0 {
                     HINT.set(slot);
                 }
-                return Op { core: self, slot };
+                return self.begun(slot);
             }
             slot = (slot + 1) % count;
             tried += 1;
             if tried.is_multiple_of(count) {
                 self.arena.relax(u32::MAX);
             }
+        }
+    }
+
+    fn begun(&self, slot: u32) -> Op<'_, M> {
+        let condition = self.pool.condition();
+        if condition != 0 {
+            self.pool.watch();
+        }
+        Op {
+            core: self,
+            slot,
+            condition,
+            faults: Cell::new(faults().count),
         }
     }
 
@@ -120,7 +138,7 @@ impl<M: Memories> Core<M> {
 
     /// Begins an operation on an idle slot of another thread (to take what it holds).
     pub(crate) fn enter_idle(&self, slot: u32) -> Option<Op<'_, M>> {
-        self.try_enter(slot).then(|| Op { core: self, slot })
+        self.try_enter(slot).then(|| self.begun(slot))
     }
 
     /// What a tally has come to.
@@ -192,6 +210,54 @@ impl<M: Memories> Op<'_, M> {
     pub(crate) fn count(&self, tally: Tally, more: i64) {
         let (_, field) = tally.places();
         self.set_own(field, self.own(field).wrapping_add_signed(more));
+    }
+
+    /// Fails if this operation came by bytes that are lost, or may have.
+    #[inline]
+    pub(crate) fn check_media(&self) -> Result<()> {
+        match self.core.pool.condition() {
+            0 => Ok(()),
+            now => self.check_faults(now),
+        }
+    }
+
+    #[cold]
+    fn check_faults(&self, condition: u64) -> Result<()> {
+        let faults = faults();
+        if faults.count != self.faults.get() {
+            Err(self.core.unreadable(faults.last))
+        } else if self.met_a_loss(condition) {
+            Err(self.core.unreadable(self.core.pool.last_lost()))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether bytes were lost while this operation ran: it may have met the zeros in their place. One that begins now
+    /// would know.
+    fn met_a_loss(&self, condition: u64) -> bool {
+        // The lowest bit only says that some access failed.
+        condition >> 1 != self.condition >> 1
+    }
+
+    /// Goes on after accesses that failed, whose failing the caller has dealt with.
+    pub(crate) fn forgive_faults(&self) {
+        self.faults.set(faults().count);
+    }
+
+    /// Fails if a block of a file that was not found may lie where the mapping table could not be read.
+    #[inline]
+    pub(crate) fn check_hole(&self) -> Result<()> {
+        let core = self.core;
+        if self.condition != 0 && core.arena.load(header::TABLE_LOST, Ordering::Relaxed) != 0 {
+            return Err(core.unreadable(core.geometry.table_at));
+        }
+        Ok(())
+    }
+
+    /// Whether it cannot be told if this operation came by lost bytes.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.met_a_loss(self.core.pool.condition())
     }
 
     /// How locks and flags name this slot (never 0).

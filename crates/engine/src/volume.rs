@@ -370,11 +370,12 @@ impl Iterator for ReadDir {
                 });
                 true
             });
-        if let Err(error) = listed {
+        // The end of a damaged directory is an error, which comes again behind the last names.
+        if let (Err(error), true) = (listed, batch.is_empty()) {
             self.done = true;
             return Some(Err(error));
         }
-        self.done = batch.len() < LIST_BATCH;
+        self.done = batch.is_empty() || batch.len() < LIST_BATCH && !self.fs.is_damaged();
         self.after = batch.last().map_or(self.after, |entry| entry.cookie);
         self.batch = batch.into_iter();
         self.batch.next().map(Ok)

@@ -413,17 +413,18 @@ impl fuser::Filesystem for Adapter {
         mut reply: ReplyDirectory,
     ) {
         guard(|| {
+            let mut some = false;
             let done = self.server.list(ino.0, offset, &mut |entry| {
                 let name = OsStr::from_bytes(entry.name);
-                !reply.add(
-                    INodeNo(entry.ino),
-                    entry.cookie,
-                    file_type(entry.kind),
-                    name,
-                )
+                let kind = file_type(entry.kind);
+                let is_full = reply.add(INodeNo(entry.ino), entry.cookie, kind, name);
+                some |= !is_full;
+                !is_full
             });
             match done {
                 Ok(()) => reply.ok(),
+                // Told again when the kernel asks for what follows.
+                Err(_) if some => reply.ok(),
                 Err(errno) => reply.error(errno),
             }
         });
@@ -438,14 +439,18 @@ impl fuser::Filesystem for Adapter {
         mut reply: ReplyDirectoryPlus,
     ) {
         guard(|| {
+            let mut some = false;
             let done = self.server.list_plus(ino.0, offset, &mut |entry, attr| {
                 let name = OsStr::from_bytes(entry.name);
                 let generation = Generation(u64::from(attr.generation));
                 let (ino, attr) = (INodeNo(entry.ino), file_attr(attr));
-                !reply.add(ino, entry.cookie, name, &TTL, &attr, generation)
+                let is_full = reply.add(ino, entry.cookie, name, &TTL, &attr, generation);
+                some |= !is_full;
+                !is_full
             });
             match done {
                 Ok(()) => reply.ok(),
+                Err(_) if some => reply.ok(),
                 Err(errno) => reply.error(errno),
             }
         });

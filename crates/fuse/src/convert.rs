@@ -105,8 +105,14 @@ fn nanos(seconds: u64, forward_ns: u32, sign: i64) -> i64 {
         .saturating_add(i64::from(forward_ns))
 }
 
-/// An errno, for the kernel.
+/// An errno, for the kernel. What it cannot tell of damage, the log does.
 pub(crate) fn errno(error: &vellum::Error) -> Errno {
+    if matches!(
+        error,
+        vellum::Error::Damaged { .. } | vellum::Error::Unreadable(_)
+    ) {
+        tracing::error!(%error, "a request failed");
+    }
     Errno::from_i32(error.errno())
 }
 

@@ -10,7 +10,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use fuser::Errno;
 use vellum::media::Real;
 use vellum::{
-    Allocate, Attr, Cred, DirEntry, Error, FileKind, Node, RealFs, RenameFlags, SetAttr, StatFs,
+    Allocate, Attr, Cred, DirEntry, Error, FileKind, Handle, Node, RealFs, RenameFlags, SetAttr,
+    StatFs,
 };
 
 use crate::convert::errno;
@@ -256,10 +257,18 @@ impl Server {
         handle.read_at(offset, out).map_err(|e| errno(&e))
     }
 
+    /// A file's handle, for a change of its bytes.
+    fn handle_to_change<'k>(&self, known: &'k Known) -> Answer<&'k Handle<Real>> {
+        if self.fs.is_damaged() {
+            return Err(Errno::EROFS);
+        }
+        known.handle(&self.fs, false).map_err(|e| errno(&e))
+    }
+
     pub(crate) fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Answer<u32> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
-        let handle = known.handle(&self.fs, false).map_err(|e| errno(&e))?;
+        let handle = self.handle_to_change(&known)?;
         let len = handle.write_at(offset, data).map_err(|e| errno(&e))?;
         Ok(len as u32)
     }
@@ -279,7 +288,7 @@ impl Server {
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let known = self.known(ino)?;
-        let handle = known.handle(&self.fs, false).map_err(|e| errno(&e))?;
+        let handle = self.handle_to_change(&known)?;
         handle.allocate(mode, offset, len).map_err(|e| errno(&e))
     }
 
@@ -299,7 +308,7 @@ impl Server {
         let _open = self.enter()?;
         let (source, target) = (self.known(from.0)?, self.known(to.0)?);
         let source = source.handle(&self.fs, false).map_err(|e| errno(&e))?;
-        let target = target.handle(&self.fs, false).map_err(|e| errno(&e))?;
+        let target = self.handle_to_change(&target)?;
         let len = len.min(COPY_BYTES);
         let mut buffer = vec![0; COPY_PIECE_BYTES.min(len as usize)];
         let mut done = 0;
@@ -368,7 +377,7 @@ impl Server {
         let mut batch = Vec::with_capacity(LIST_BATCH);
         loop {
             let before = dir.position();
-            self.collect(&dir, after, &mut batch)?;
+            let collected = self.collect(&dir, after, &mut batch);
             for listed in &batch {
                 if !self.add_with_attr(&dir, listed, add)? {
                     // So that the next request finds where it goes on.
@@ -382,7 +391,7 @@ impl Server {
             }
             match batch.last() {
                 Some(last) if batch.len() == LIST_BATCH => after = last.cookie,
-                _ => return Ok(()),
+                _ => return collected,
             }
         }
     }

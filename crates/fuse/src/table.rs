@@ -17,7 +17,7 @@ const SHARDS: usize = 64;
 /// A file that the kernel knows.
 pub(crate) struct Known {
     pub(crate) node: Node<Real>,
-    /// For reading and writing; made when it is first needed.
+    /// For reading and, as long as that is possible, writing; made when it is first needed.
     handle: OnceLock<Handle<Real>>,
     /// The same, for files opened with `O_NOATIME`.
     quiet: OnceLock<Handle<Real>>,
@@ -43,7 +43,7 @@ impl Known {
         }
         let options = OpenOptions {
             read: true,
-            write: !fs.is_read_only(),
+            write: !fs.is_read_only() && !fs.is_damaged(),
             no_atime,
             ..OpenOptions::default()
         };

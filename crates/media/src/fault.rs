@@ -2,13 +2,19 @@
 //!
 //! A mapped page can vanish: the file is truncated, its disk is full or fails, a line of persistent
 //! memory is poisoned. The kernel then sends SIGBUS. The handler here looks the address up in a
-//! fixed table of registered mappings, puts a zero page in the place of the lost one, records the
-//! offset, and returns, so that the access is repeated and gives zeros. Addresses that are not ours
-//! go to the handler that was there before.
+//! fixed table of registered mappings, marks the page as lost, puts a zero page in its place, and
+//! returns, so that the access is repeated and gives zeros. Addresses that are not ours go to the
+//! handler that was there before.
+//!
+//! Whoever accesses a lost page later meets no signal but the mark, once the mapping is *watched*
+//! ([`Memory::watch`](crate::Memory::watch)): each such access, and each outside the memory, is
+//! counted for its thread ([`faults`]). Accesses that were under way when the page was lost are told
+//! by [`Memory::condition`](crate::Memory::condition), which changes before the zero page comes.
 //!
 //! The handler uses only atomics and `mmap`; it takes no lock and allocates nothing.
 
 use crate::MediaError;
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -19,6 +25,37 @@ const SLOTS: usize = 4096;
 /// [`Slot::damaged`] while nothing failed.
 const UNHARMED: u64 = u64::MAX;
 
+/// [`Slot::condition`]: an access failed.
+const FAILED: u64 = 1;
+/// [`Slot::condition`]: counts pages lost.
+const LOST_ONE: u64 = 2;
+
+/// Accesses of one thread that failed: outside a memory, or to bytes that are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// How many there were, in all memories.
+    pub count: u64,
+    /// The offset of the last.
+    pub last: u64,
+}
+
+thread_local! {
+    static FAULTS: Cell<Faults> = const { Cell::new(Faults { count: 0, last: 0 }) };
+}
+
+/// The calling thread's failed accesses so far.
+#[inline]
+pub fn faults() -> Faults {
+    FAULTS.get()
+}
+
+/// Counts a failed access of the calling thread.
+#[cold]
+pub(crate) fn note(at: u64) {
+    let count = FAULTS.get().count + 1;
+    FAULTS.set(Faults { count, last: at });
+}
+
 /// One registered mapping.
 pub(crate) struct Slot {
     /// Odd while the slot is in use. Raised by one at every change, so that the handler can tell
@@ -28,7 +65,13 @@ pub(crate) struct Slot {
     end: AtomicUsize,
     /// Bytes that are replaced when one of them fails: a power of two.
     page_bytes: AtomicUsize,
+    /// A bit for each page, set when it is lost.
+    lost: AtomicPtr<AtomicU64>,
     damaged: AtomicU64,
+    /// [`FAILED`], and the number of losses.
+    condition: AtomicU64,
+    /// The offset of the last access that lost a page.
+    last_lost: AtomicU64,
 }
 
 static TABLE: [Slot; SLOTS] = [const { Slot::unused() }; SLOTS];
@@ -46,8 +89,22 @@ impl Slot {
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
             page_bytes: AtomicUsize::new(0),
+            lost: AtomicPtr::new(ptr::null_mut()),
             damaged: AtomicU64::new(UNHARMED),
+            condition: AtomicU64::new(0),
+            last_lost: AtomicU64::new(0),
         }
+    }
+
+    /// 0 while nothing failed; changes by [`LOST_ONE`] or more with each page that is lost.
+    #[inline(always)]
+    pub(crate) fn condition(&self) -> u64 {
+        self.condition.load(Ordering::Relaxed)
+    }
+
+    /// The offset of the last access that lost a page.
+    pub(crate) fn last_lost(&self) -> u64 {
+        self.last_lost.load(Ordering::Relaxed)
     }
 
     /// The offset of the first access that failed.
@@ -56,9 +113,29 @@ impl Slot {
         Some(self.damaged.load(Ordering::Relaxed)).filter(|&at| at != UNHARMED)
     }
 
-    /// Records the offset of an access that failed, unless one was recorded already.
+    /// Records an access outside, and counts it for the thread.
     #[cold]
-    pub(crate) fn record(&self, at: u64) {
+    pub(crate) fn record_outside(&self, at: u64) {
+        note(at);
+        self.record(at);
+        self.condition.fetch_or(FAILED, Ordering::SeqCst);
+    }
+
+    /// Records the loss of a page. Everybody who may have met its zeros finds the condition changed:
+    /// to be called before they come.
+    fn record_loss(&self, page: &Page) {
+        let number = (page.start - self.start.load(Ordering::Relaxed)) / page.bytes;
+        // SAFETY: `lost` has a bit for every page of the mapping, and lives as long as the mapping, which
+        // the faulting access keeps alive.
+        unsafe { (*page.lost.add(number / 64)).fetch_or(1 << (number % 64), Ordering::SeqCst) };
+        self.record(page.offset);
+        self.last_lost.store(page.offset, Ordering::Relaxed);
+        self.condition.fetch_or(FAILED, Ordering::SeqCst);
+        self.condition.fetch_add(LOST_ONE, Ordering::SeqCst);
+    }
+
+    /// Records the offset of an access that failed, unless one was recorded already.
+    fn record(&self, at: u64) {
         let at = at.min(UNHARMED - 1);
         let _ = self
             .damaged
@@ -76,12 +153,14 @@ impl Slot {
         let start = self.start.load(Ordering::Relaxed);
         let end = self.end.load(Ordering::Relaxed);
         let bytes = self.page_bytes.load(Ordering::Relaxed);
+        let lost = self.lost.load(Ordering::Relaxed);
         std::sync::atomic::fence(Ordering::Acquire);
         let unchanged = version % 2 == 1 && self.version.load(Ordering::Relaxed) == version;
         (unchanged && (start..end).contains(&address)).then(|| Page {
             start: address & !(bytes - 1),
             bytes,
             offset: (address - start) as u64,
+            lost,
         })
     }
 }
@@ -89,14 +168,19 @@ impl Slot {
 struct Page {
     start: usize,
     bytes: usize,
+    /// Of the access.
     offset: u64,
+    /// [`Slot::lost`]
+    lost: *mut AtomicU64,
 }
 
-/// Registers the mapping `[start, start + len_bytes)`, made of pages of `page_bytes`.
+/// Registers the mapping `[start, start + len_bytes)`, made of pages of `page_bytes`; `lost` has a bit
+/// for each, and lives until [`Slot::release`].
 pub(crate) fn register(
     start: usize,
     len_bytes: usize,
     page_bytes: usize,
+    lost: &[AtomicU64],
 ) -> Result<&'static Slot, MediaError> {
     INSTALL.call_once(install);
     let _one_at_a_time = REGISTERING
@@ -110,7 +194,9 @@ pub(crate) fn register(
     slot.start.store(start, Ordering::Relaxed);
     slot.end.store(start + len_bytes, Ordering::Relaxed);
     slot.page_bytes.store(page_bytes, Ordering::Relaxed);
+    slot.lost.store(lost.as_ptr().cast_mut(), Ordering::Relaxed);
     slot.damaged.store(UNHARMED, Ordering::Relaxed);
+    slot.condition.store(0, Ordering::Relaxed);
     USED.fetch_max(index + 1, Ordering::Relaxed);
     slot.version.fetch_add(1, Ordering::Release);
     Ok(slot)
@@ -142,7 +228,7 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     pass_on(signal, info, context);
 }
 
-/// Puts a zero page under `address` and records the damage, if the address is ours.
+/// Records the loss and puts a zero page under `address`, if the address is ours.
 fn replace_page(address: usize) -> bool {
     let used = USED.load(Ordering::Relaxed);
     let Some((slot, page)) = TABLE[..used]
@@ -151,6 +237,7 @@ fn replace_page(address: usize) -> bool {
     else {
         return false;
     };
+    slot.record_loss(&page);
     // SAFETY: errno is this thread's own; it is put back so that interrupted code does not see
     // the change. The page lies in a registered mapping that the faulting access keeps alive, so
     // nothing but bytes of that mapping (lost ones) is replaced.
@@ -169,7 +256,6 @@ fn replace_page(address: usize) -> bool {
             return false;
         }
     }
-    slot.record(page.offset);
     true
 }
 

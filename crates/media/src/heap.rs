@@ -66,12 +66,8 @@ impl HeapMemory {
     pub fn new(len: u64) -> Self {
         let count =
             usize::try_from(len.div_ceil(CELL)).expect("heap memory fits the address space");
-        let zeroed = Box::into_raw(vec![0_u64; count].into_boxed_slice());
-        // SAFETY: the box was just given up, so this is its only owner; AtomicU64 has the size,
-        // alignment (8 on every supported target) and bit validity of u64.
-        let cells = unsafe { Box::from_raw(zeroed as *mut [AtomicU64]) };
         Self {
-            cells,
+            cells: zeroed_cells(count),
             len,
             damaged: AtomicU64::new(UNHARMED),
         }
@@ -144,11 +140,20 @@ impl HeapMemory {
 
     #[cold]
     fn harm(&self, at: u64) {
+        crate::fault::note(at);
         let at = at.min(UNHARMED - 1);
         let _ = self
             .damaged
             .compare_exchange(UNHARMED, at, Ordering::Relaxed, Ordering::Relaxed);
     }
+}
+
+/// Cells that are zero. Pages are taken from the system when they are first written.
+pub(crate) fn zeroed_cells(count: usize) -> Box<[AtomicU64]> {
+    let zeroed = Box::into_raw(vec![0_u64; count].into_boxed_slice());
+    // SAFETY: the box was just given up, so this is its only owner; AtomicU64 has the size,
+    // alignment (8 on every supported target) and bit validity of u64.
+    unsafe { Box::from_raw(zeroed as *mut [AtomicU64]) }
 }
 
 /// A compare-and-swap outside the memory: it finds zero, and its store is dropped. Loops that retry

@@ -28,6 +28,7 @@ mod undo;
 pub use arena::MappedArena;
 pub use ask::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
 pub use error::MediaError;
+pub use fault::{Faults, faults};
 pub use heap::HeapMemory;
 pub use isa::{FlushVariant, Isa, VectorVariant};
 pub use mapped::{MappedPool, MediaChoice, OpenMode};

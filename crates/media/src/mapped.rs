@@ -184,6 +184,14 @@ impl MappedPool {
         }
     }
 
+    /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its bytes. For tests.
+    ///
+    /// # Errors
+    /// `at` is outside, or what the operating system said.
+    pub fn take_away(&self, at: u64) -> io::Result<()> {
+        self.mapping.take_away(at)
+    }
+
     /// Maps what was opened.
     fn of(backing: Backing, media: MediaChoice, read_only: bool) -> Result<Self, MediaError> {
         let may_be_dax = matches!(media, MediaChoice::Auto | MediaChoice::Dax);

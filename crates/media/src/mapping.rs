@@ -1,7 +1,7 @@
 //! A mapped run of bytes, every access checked against its bounds.
 
 use crate::fault::{self, Slot};
-use crate::heap::outside;
+use crate::heap::{outside, zeroed_cells};
 use crate::isa::Isa;
 use crate::memory::LINE_BYTES;
 use crate::{MediaError, count};
@@ -31,6 +31,12 @@ pub(crate) struct Mapping {
     base: *mut u8,
     /// Bytes that may be accessed.
     len: u64,
+    /// Bytes that may be accessed without a further look: all of them, or none once the mapping is watched.
+    unwatched: AtomicU64,
+    /// Bytes of a page of `lost`.
+    page_bytes: usize,
+    /// A bit for each page, set when it is lost.
+    lost: Box<[AtomicU64]>,
     /// The instructions to use.
     pub(crate) isa: Isa,
     /// Bytes mapped: `len` rounded up to pages.
@@ -94,10 +100,15 @@ impl Mapping {
         mapped_bytes: usize,
         page_bytes: usize,
     ) -> Result<Self, MappingError> {
-        match fault::register(base as usize, mapped_bytes, page_bytes) {
+        let words = (mapped_bytes / page_bytes).div_ceil(64);
+        let lost = zeroed_cells(words);
+        match fault::register(base as usize, mapped_bytes, page_bytes, &lost) {
             Ok(slot) => Ok(Self {
                 base: base.cast(),
                 len,
+                unwatched: AtomicU64::new(len),
+                page_bytes,
+                lost,
                 isa: Isa::chosen(),
                 mapped_bytes,
                 slot,
@@ -117,6 +128,42 @@ impl Mapping {
 
     pub(crate) fn damaged(&self) -> Option<u64> {
         self.slot.damaged()
+    }
+
+    #[inline(always)]
+    pub(crate) fn condition(&self) -> u64 {
+        self.slot.condition()
+    }
+
+    pub(crate) fn last_lost(&self) -> u64 {
+        self.slot.last_lost()
+    }
+
+    /// From now on accesses to lost pages are counted for their threads.
+    #[cold]
+    pub(crate) fn watch(&self) {
+        self.unwatched.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether `[at, at + len)` is inside; records it if it is not, and counts what is lost of it.
+    #[cold]
+    #[inline(never)]
+    fn look_closer(&self, at: u64, len: u64) -> bool {
+        if at > self.len || len > self.len - at {
+            self.slot.record_outside(at);
+            return false;
+        }
+        let page = |at: u64| at as usize / self.page_bytes;
+        let is_lost = |page: usize| {
+            let word = self.lost.get(page / 64);
+            word.is_some_and(|word| word.load(Ordering::Relaxed) >> (page % 64) & 1 != 0)
+        };
+        if len > 0
+            && let Some(lost) = (page(at)..=page(at + len - 1)).find(|&page| is_lost(page))
+        {
+            fault::note(at.max((lost * self.page_bytes) as u64));
+        }
+        true
     }
 
     /// Start and size for `madvise`.
@@ -150,37 +197,63 @@ impl Mapping {
         }
     }
 
+    /// Puts a page that cannot be had in the place of that of `at`.
+    pub(crate) fn take_away(&self, at: u64) -> io::Result<()> {
+        if self.run(at, 1).is_none() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let nothing = rustix::fs::memfd_create("vellum-nothing", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let start = at as usize / self.page_bytes * self.page_bytes;
+        // SAFETY: a whole page of our own mapping, whose bytes are only accessed in ways that allow for their loss. It is
+        // replaced by one beyond the end of an empty file.
+        unsafe {
+            let page = self.base.add(start).cast();
+            rustix::mm::mmap(
+                page,
+                self.page_bytes,
+                protection,
+                MapFlags::SHARED | MapFlags::FIXED,
+                nothing,
+                0,
+            )?;
+        }
+        Ok(())
+    }
+
     /// The cell at `at`; `None`, recorded, if it is outside or misaligned.
     #[inline(always)]
     fn cell(&self, at: u64) -> Option<&AtomicU64> {
-        if at.is_multiple_of(CELL) && at < self.len & !(CELL - 1) {
+        let unwatched = self.unwatched.load(Ordering::Relaxed) & !(CELL - 1);
+        if at.is_multiple_of(CELL) && (at < unwatched || self.look_closer(at, CELL)) {
             // SAFETY: inside the mapping (a whole cell begins before the rounded end), aligned
             // because the base is page-aligned; only atomics and opaque code touch these bytes.
             return Some(unsafe { &*self.base.add(at as usize).cast::<AtomicU64>() });
         }
-        self.slot.record(at);
+        self.slot.record_outside(at);
         None
     }
 
     /// The address of `[at, at + len)`; `None`, recorded, if any of it is outside.
     #[inline(always)]
     fn run(&self, at: u64, len: u64) -> Option<*mut u8> {
-        if at <= self.len && len <= self.len - at {
+        let unwatched = self.unwatched.load(Ordering::Relaxed);
+        if at <= unwatched && len <= unwatched - at || self.look_closer(at, len) {
             // SAFETY: `at` is at most `len`, within the mapping or one past its end.
             return Some(unsafe { self.base.add(at as usize) });
         }
-        self.slot.record(at);
         None
     }
 
     /// The address of the line at `at`; `None`, recorded, if it is outside or misaligned.
     #[inline(always)]
     fn line(&self, at: u64) -> Option<*const u8> {
-        if at.is_multiple_of(LINE_BYTES) && at < self.len & !(LINE_BYTES - 1) {
+        let unwatched = self.unwatched.load(Ordering::Relaxed) & !(LINE_BYTES - 1);
+        if at.is_multiple_of(LINE_BYTES) && (at < unwatched || self.look_closer(at, LINE_BYTES)) {
             // SAFETY: a whole line begins before the rounded end.
             return Some(unsafe { self.base.add(at as usize) });
         }
-        self.slot.record(at);
+        self.slot.record_outside(at);
         None
     }
 
@@ -447,6 +520,19 @@ macro_rules! memory_of_mapping {
 
             fn damaged(&self) -> Option<u64> {
                 self.mapping.damaged()
+            }
+
+            #[inline(always)]
+            fn condition(&self) -> u64 {
+                self.mapping.condition()
+            }
+
+            fn last_lost(&self) -> u64 {
+                self.mapping.last_lost()
+            }
+
+            fn watch(&self) {
+                self.mapping.watch();
             }
 
             #[inline(always)]

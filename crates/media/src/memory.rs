@@ -34,6 +34,22 @@ pub trait Memory: Send + Sync + 'static {
     /// The offset of the first access that failed (out of bounds, or a poisoned line), if any did.
     fn damaged(&self) -> Option<u64>;
 
+    /// 0 while no access failed. Changes in bits other than the lowest when bytes are lost, before anybody can meet
+    /// the zeros that come in their place: whoever finds it as it was has met none that were lost meanwhile.
+    #[inline(always)]
+    fn condition(&self) -> u64 {
+        u64::from(self.damaged().is_some())
+    }
+
+    /// The offset of the last access that lost bytes, if any did.
+    fn last_lost(&self) -> u64 {
+        0
+    }
+
+    /// From now on every access to lost bytes is counted for its thread, see [`faults`](crate::faults). Accesses
+    /// outside the memory are in any case.
+    fn watch(&self) {}
+
     /// Loads the cell at `at`.
     fn load(&self, at: u64, order: Ordering) -> u64;
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use vellum_media::{
     MappedPool, MediaChoice, MediaError, MediaKind, Memory, OpenMode, Persistent, Site, count,
+    faults,
 };
 
 const LEN: u64 = 1 << 20;
@@ -302,6 +303,45 @@ fn a_page_that_vanishes_reads_as_zeros() {
         pool.fence(Site::UNNAMED);
         assert_eq!(pool.damaged(), Some(8192 + 24), "the first failure stays");
     }
+}
+
+/// How many accesses of this thread fail while `body` runs.
+fn failing(body: impl FnOnce()) -> u64 {
+    let before = faults().count;
+    body();
+    faults().count - before
+}
+
+#[test]
+fn only_accesses_to_lost_pages_fail_once_the_pool_is_watched() {
+    let dir = Dir::new();
+    let path = dir.file("pool");
+    let pool = create(&path);
+    pool.write(0, &vec![0xaa; LEN as usize]);
+    truncate(&path, LEN - 8192);
+    assert_eq!(pool.condition(), 0);
+    assert_eq!(pool.load(LEN - 4096, Relaxed), 0);
+    let once = pool.condition();
+    assert_eq!((once >> 1, pool.last_lost()), (1, LEN - 4096));
+    pool.watch();
+    // The page that is lost already, by every width of access.
+    assert_eq!(failing(|| assert_eq!(pool.load(LEN - 8, Relaxed), 0)), 1);
+    assert_eq!(faults().last, LEN - 8);
+    assert_eq!(failing(|| assert_eq!(pool.load_line(LEN - 64), [0; 8])), 1);
+    assert_eq!(failing(|| pool.store(LEN - 16, 1, Relaxed)), 1);
+    assert_eq!(failing(|| pool.flush(Site::UNNAMED, LEN - 64, 64)), 1);
+    assert_eq!(failing(|| pool.read(LEN - 12_300, &mut [0; 4200])), 0);
+    assert_eq!(pool.condition() >> 1, 2, "the page before it was lost now");
+    assert_eq!(failing(|| pool.read(LEN - 12_300, &mut [0; 8])), 0);
+    assert_eq!(failing(|| pool.read(LEN - 12_300, &mut [0; 8192])), 1);
+    assert_eq!(faults().last, LEN - 8192, "where the lost bytes begin");
+    // The others are as before.
+    let value = 0xaaaa_aaaa_aaaa_aaaa;
+    assert_eq!(failing(|| assert_eq!(pool.load(64, Relaxed), value)), 0);
+    assert_eq!(failing(|| assert_eq!(pool.load_line(64), [value; 8])), 0);
+    assert_eq!(failing(|| pool.store(64, 1, Relaxed)), 0);
+    assert_eq!(failing(|| assert_eq!(pool.load(LEN, Relaxed), 0)).min(1), 1);
+    assert_eq!(pool.condition() >> 1, 2, "outside is not lost");
 }
 
 #[test]

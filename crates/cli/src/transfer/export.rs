@@ -143,11 +143,14 @@ impl Exporter<'_> {
 
     fn fill(&mut self, from: &Node<Real>, dir: &Path) -> Result<Vec<Step>, Trouble> {
         let mut names = Vec::new();
-        self.fs
+        let listed = self
+            .fs
             .list(from, 0, &mut ListPosition::default(), &mut |entry| {
                 names.push(entry.name.to_vec());
                 true
-            })?;
+            });
+        // Names that cannot be read; the others are carried.
+        self.note(dir, listed.map_err(Trouble::Pool));
         let mut below = Vec::new();
         for name in names {
             let path = dir.join(OsStr::from_bytes(&name));

@@ -371,6 +371,26 @@ fn an_inode_being_made_has_one_cachelet() {
 }
 
 #[test]
+fn a_removed_directory_and_the_one_above_lose_their_links_together() {
+    explore(2000, |world| {
+        let above = world.mkdir("/p").unwrap();
+        let inner = world.mkdir("/p/q").unwrap();
+        together!(
+            world,
+            |w: World| w.rmdir("/p/q").unwrap(),
+            move |w: World| {
+                let links = |node| w.fs.attr(node).unwrap().nlink;
+                let before = links(&inner);
+                assert!(before > 0 || links(&above) == 2);
+                if links(&above) == 2 {
+                    assert_eq!(links(&inner), 0);
+                }
+            }
+        );
+    });
+}
+
+#[test]
 fn the_directory_above_a_removed_one_is_there_or_is_not() {
     explore(2000, |world| {
         drop(world.mkdir("/p").unwrap());

@@ -3,7 +3,7 @@
 use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord};
 use vellum_media::{Memories, Memory, Site};
 
-use crate::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field};
+use crate::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 use crate::fs::file::check_size;
@@ -399,12 +399,17 @@ fn droppable<M: Memories>(core: &Core<M>, cred: &Cred, file: Cachelet) -> u16 {
 
 impl<M: Memories> Core<M> {
     /// The link count of a file, once every name that is being given to it is durable: whether such
-    /// a name comes before or after the answer cannot be told while it may still be lost.
+    /// a name comes before or after the answer cannot be told while it may still be lost. That of a
+    /// removed directory, once the directory above it has one link less: whoever has seen the one
+    /// sees the other.
     fn durable_links(&self, file: Cachelet) -> u32 {
         let mut tries = 0;
         loop {
             let links = self.get(file, field::LINKS);
-            if links < LINK_RESERVED {
+            let is_leaving = links == 0
+                && self.kind(file) == FileKind::Directory
+                && !self.has_flag(file, flag::UNLINKED);
+            if links < LINK_RESERVED && !is_leaving {
                 return links as u32;
             }
             pause(&self.arena, &mut tries);

@@ -8,7 +8,7 @@ use vellum_media::{Memories, Memory, Persistent};
 
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::{Core, header};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::sites;
 use crate::slots::{Tally, pause};
@@ -123,8 +123,18 @@ impl<M: Memories> Fs<M> {
     }
 
     fn maintain_leased(&self) -> Result<usize> {
+        self.work_off().inspect_err(|error| {
+            if let Error::Damaged { .. } = error {
+                self.core.note_harm(error);
+            }
+        })
+    }
+
+    fn work_off(&self) -> Result<usize> {
         let core = &self.core;
-        let work = core.take_work();
+        // What is to be written may stand on what is lost.
+        let harmed = core.is_harmed();
+        let work = if harmed { Vec::new() } else { core.take_work() };
         let mut doomed = Vec::new();
         for &cachelet in &work {
             if core.unqueue(cachelet) {

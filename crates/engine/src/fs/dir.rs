@@ -390,7 +390,8 @@ impl<M: Memories> Fs<M> {
         position: &mut ListPosition,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        self.with_op(|op| {
+        // What was given once is not given again.
+        self.with_op_once(|op| {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }

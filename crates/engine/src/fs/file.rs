@@ -254,7 +254,7 @@ impl<M: Memories> Files<'_, M> {
         let root = self.root(cachelet);
         let end = Self::blocks_end(root.old, self.size(cachelet));
         let count = self.mapping.count(&op, root.id, end);
-        self.core.check_media()?;
+        op.check_media()?;
         self.core.set(cachelet, field::BLOCKS, count | BLOCKS_KNOWN);
         Ok(count)
     }

@@ -54,25 +54,50 @@ impl<M: Memories> Fs<M> {
     /// Runs a modifying operation in a bracket.
     fn with_room<T>(&self, run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
         self.core.check_writable()?;
-        self.with_op(run)
+        self.with_op_once(run)
     }
 
     /// Runs an operation in a bracket; if there is no room (reading needs some in the arena), does
     /// the background's work and tries once more.
-    pub(crate) fn with_op<T>(&self, mut run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
-        match self.bracket(&mut run) {
+    pub(crate) fn with_op<T>(&self, run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
+        self.with_room_made(run, true)
+    }
+
+    /// The same, but not repeated because bytes were lost meanwhile.
+    pub(crate) fn with_op_once<T>(&self, run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
+        self.with_room_made(run, false)
+    }
+
+    fn with_room_made<T>(
+        &self,
+        mut run: impl FnMut(&Op<'_, M>) -> Result<T>,
+        repeats: bool,
+    ) -> Result<T> {
+        match self.bracket(&mut run, repeats) {
             Err(Error::NoSpace(_) | Error::OutOfMemory(_)) => {
                 self.reclaim_now()?;
-                self.bracket(&mut run)
+                self.bracket(&mut run, repeats)
             }
             other => other,
         }
     }
 
-    fn bracket<T>(&self, run: &mut dyn FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
-        let result = run(&self.core.op_begin());
-        self.core.check_media()?;
-        result
+    /// One operation; `repeats`: once more if bytes were lost meanwhile, because then it is known which.
+    fn bracket<T>(&self, run: &mut dyn FnMut(&Op<'_, M>) -> Result<T>, repeats: bool) -> Result<T> {
+        loop {
+            let op = self.core.op_begin();
+            let result = run(&op);
+            match op.check_media() {
+                Ok(()) => {
+                    if let Err(error @ Error::Damaged { .. }) = &result {
+                        self.core.note_harm(error);
+                    }
+                    return result;
+                }
+                Err(_) if repeats && op.is_unsure() => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The root directory.
@@ -109,6 +134,11 @@ impl<M: Memories> Fs<M> {
     /// Whether nothing may be changed.
     pub fn is_read_only(&self) -> bool {
         self.core.read_only
+    }
+
+    /// Whether damage was found since the opening: then nothing is written any more.
+    pub fn is_damaged(&self) -> bool {
+        self.core.is_harmed()
     }
 
     /// The pool's memory, for simulations that record and for inspection.

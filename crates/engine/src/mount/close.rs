@@ -17,11 +17,15 @@ impl<M: Memories> Fs<M> {
     /// Closes in order. Nothing may run on this file system any more, and nothing may be open.
     ///
     /// # Errors
-    /// Still in use, or the medium failed; the pool is then as after a crash, which loses nothing.
+    /// Still in use, or damage was found; the pool is then as after a crash, which loses nothing.
     pub fn close(&self) -> Result<()> {
         let core = &self.core;
         if core.read_only {
             return Ok(());
+        }
+        if core.is_harmed() {
+            // Not closed, so that the next opening looks at everything.
+            return Err(Error::WritingOff);
         }
         self.reclaim_now()?;
         self.write_back_directories()?;

@@ -146,7 +146,9 @@ pub fn attach<M: Memories>(
         recover_all(&core, &*mapping, options.recovery_threads, &mut opened)?;
     }
     mark_open(&core, options.boot_id, pool_epoch)?;
-    core.check_media()?;
+    if !core.read_only {
+        core.check_media()?;
+    }
     let root = core.load_cachelet(&core.op_begin(), ROOT_SLOT)?;
     core.add_refs(root, REF_ONE);
     let fs = Fs {

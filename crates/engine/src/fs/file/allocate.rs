@@ -79,7 +79,7 @@ impl<M: Memories> Files<'_, M> {
             self.core.pool.fence(sites::ALLOCATE_TIMES_DURABLE);
             self.publish_times(cachelet, now);
         }
-        self.core.check_media()
+        op.check_media()
     }
 
     /// Fails if the holes of a long range are more than the space there is. A long range of holes
@@ -122,6 +122,8 @@ impl<M: Memories> Files<'_, M> {
         let root = self.root(cachelet);
         if root.old != 0 {
             self.mapping.lookup(&op, root.id, first as u32, found);
+            // Before a block is claimed where there may be one.
+            op.check_media()?;
         }
         let holes = found.iter().filter(|found| **found == Found::Hole).count() as u64;
         if holes == 0 {
@@ -147,7 +149,7 @@ impl<M: Memories> Files<'_, M> {
         self.mapping.unreserve(&op, room);
         core.pool.fence(sites::ALLOCATE_BLOCKS_DURABLE);
         result?;
-        Ok(core.check_media()?)
+        Ok(op.check_media()?)
     }
 
     /// Makes a first root, and the flag that blocks may lie beyond the end, durable before such
@@ -200,7 +202,7 @@ impl<M: Memories> Files<'_, M> {
         self.flush_hot_line(sites::PUNCH_TIMES, inode_at);
         core.pool.fence(sites::PUNCH_DURABLE);
         self.publish_times(cachelet, now);
-        core.check_media()
+        op.check_media()
     }
 
     /// Zeroes bytes `[offset, end)` of one block, if it holds bytes.

@@ -27,28 +27,46 @@ impl<M: Memories> Files<'_, M> {
         if out.is_empty() {
             return Ok(0);
         }
-        let op = self.core.op_begin();
+        loop {
+            let op = self.core.op_begin();
+            let len = self.copy_stable(&op, cachelet, translation, offset, out)?;
+            // A read at the end of file is a read.
+            if !translation.is_noatime() {
+                self.touch(cachelet);
+            }
+            match op.check_media() {
+                Ok(()) => return Ok(len),
+                // Bytes were lost meanwhile: the next time it is known which.
+                Err(_) if op.is_unsure() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Copies what is there under one version of the mapping; gives how many bytes.
+    fn copy_stable(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        translation: &Translation,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize> {
         let mut tries = 0;
-        let len = loop {
+        loop {
             // The version first: a size seen after it is of that version or a later one.
             let version = self.core.get(cachelet, field::VERSION);
             let size = self.core.get(cachelet, field::SIZE);
             let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
             if len > 0 {
-                self.copy_out(&op, cachelet, translation, version, offset, &mut out[..len]);
+                self.copy_out(op, cachelet, translation, version, offset, &mut out[..len])?;
             }
             self.core.arena.load_barrier();
             if self.core.get(cachelet, field::VERSION) == version {
-                break len;
+                return Ok(len);
             }
             pause(&self.core.arena, &mut tries);
-        };
-        // A read at the end of file is a read.
-        if !translation.is_noatime() {
-            self.touch(cachelet);
         }
-        self.core.check_media()?;
-        Ok(len)
     }
 
     fn copy_out(
@@ -59,10 +77,10 @@ impl<M: Memories> Files<'_, M> {
         version: u64,
         offset: u64,
         out: &mut [u8],
-    ) {
+    ) -> Result<()> {
         let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() else {
             out.fill(0);
-            return;
+            return Ok(());
         };
         let mut first = offset / BLOCK_BYTES;
         let mut skip = offset % BLOCK_BYTES;
@@ -75,6 +93,9 @@ impl<M: Memories> Files<'_, M> {
                 self.mapping.prefetch(self.core, id, first as u32, skip);
             }
             self.find(op, id, translation, version, first, found);
+            if found.contains(&Found::Hole) {
+                op.check_hole()?;
+            }
             let bytes = found.len() as u64 * BLOCK_BYTES - skip;
             let (now, later) = rest.split_at_mut(rest.len().min(bytes as usize));
             data::read(self.core, self.mapping, found, skip, now);
@@ -82,6 +103,7 @@ impl<M: Memories> Files<'_, M> {
             skip = 0;
             rest = later;
         }
+        Ok(())
     }
 
     /// What blocks from `first` on map to: by the handle's translations if they lie in one run, by
@@ -125,7 +147,7 @@ impl<M: Memories> Files<'_, M> {
         // The coarse clock may lag behind the change that this read follows; the modification time
         // says nothing of that, because somebody may have set it to any.
         let now = now.max(time(field::CTIME).saturating_add(1));
-        if fresh || now == atime || core.read_only {
+        if fresh || now == atime || core.check_writable().is_err() {
             return;
         }
         core.set(cachelet, field::ATIME, now as u64);

@@ -40,7 +40,8 @@ impl<M: Memories> Files<'_, M> {
         };
         let (first, end) = (offset / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES));
         let found = self.mapping.seek(&op, id, first, end, what);
-        self.core.check_media()?;
+        op.check_hole()?;
+        op.check_media()?;
         Ok(found.map(|logical| (logical * BLOCK_BYTES).max(offset)))
     }
 }

@@ -33,7 +33,7 @@ impl<M: Memories> Files<'_, M> {
         } else {
             self.cut(&op, cachelet, root, size, new_size);
         }
-        self.core.check_media()
+        op.check_media()
     }
 
     /// Moves the size up. The caller holds the lock.

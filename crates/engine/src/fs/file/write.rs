@@ -197,6 +197,8 @@ impl<M: Memories> Files<'_, M> {
                 span.first(),
                 &mut found[..known],
             );
+            // Before a block is claimed where there may be one.
+            op.check_media()?;
         }
         let head_is_new = !matches!(found[0], Found::Mapped(_));
         let tail_is_new = !matches!(found[found.len() - 1], Found::Mapped(_));
@@ -212,7 +214,7 @@ impl<M: Memories> Files<'_, M> {
             data,
         );
         self.commit(op, cachelet, root, span, found);
-        Ok(self.core.check_media()?)
+        Ok(op.check_media()?)
     }
 
     /// Gives every hole a block: MAPPED beyond the size, which makes it the file's, UNWRITTEN

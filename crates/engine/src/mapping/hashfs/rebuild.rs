@@ -8,7 +8,7 @@ use vellum_layout::{MapState, MapWord, RUN_BLOCKS};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::HashFs;
-use crate::core::Core;
+use crate::core::{Core, header};
 use crate::error::{Error, Place, Result};
 use crate::mapping::{BlockNo, MapId, Verdict};
 use crate::sites;
@@ -57,7 +57,17 @@ impl HashFs {
         self.bitmap.summarise(&core.arena);
         let free = scans.iter().map(|scan| scan.free).sum();
         core.arena.store(self.free_at, free, Ordering::SeqCst);
-        core.check_media()
+        self.note_loss(core)
+    }
+
+    /// Whoever only reads does without what cannot be read of the table.
+    fn note_loss<M: Memories>(&self, core: &Core<M>) -> Result<()> {
+        let read = core.check_media();
+        if read.is_err() && core.read_only {
+            core.arena.store(header::TABLE_LOST, 1, Ordering::Relaxed);
+            return Ok(());
+        }
+        read
     }
 
     fn workers(&self) -> u64 {

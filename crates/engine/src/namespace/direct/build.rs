@@ -185,6 +185,15 @@ pub(crate) fn scan_log<M: Memories>(
     Ok(tail)
 }
 
+/// What building the index counts of a directory.
+#[derive(Default)]
+struct Counts {
+    children: u64,
+    subdirectories: u64,
+    dead: u64,
+    last_cookie: u64,
+}
+
 impl<M: Memories> Op<'_, M> {
     /// Makes sure that every entry of `dir` is in the index; one operation builds, others wait.
     pub(crate) fn ensure_indexed(&self, dir: Cachelet) -> Result<()> {
@@ -214,49 +223,82 @@ impl<M: Memories> Op<'_, M> {
         LifeWord(self.core.word(at)).is_alive()
     }
 
+    /// Puts every name of `dir` that can be read into the index.
     fn build_index(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
-        let owner = core.ino(dir);
-        let counted = core.has_flag(dir, flag::COUNTED);
-        let (mut children, mut subdirectories, mut dead) = (0, 0, 0);
-        let mut last_cookie = 0;
+        let again = core.has_flag(dir, flag::COUNTED);
+        let mut counts = Counts::default();
         let mut buffer = EntryBuffer::new();
         let root = core.get(dir, field::ROOT);
-        let tail = scan_log(core, owner, root, &mut |logged| {
-            let entry = logged.word.entry();
-            let head = *buffer.read(core, entry, owner)?;
-            logged.cookies.check(entry, head.cookie, last_cookie)?;
-            last_cookie = head.cookie;
-            if !LifeWord(head.life).is_alive() {
-                dead += 1;
-                return Ok(());
-            }
-            children += 1;
-            let target = TargetWord(head.target);
-            let kind = target
-                .kind()
-                .ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
-            if !core.is_inode_slot(target.ino()) {
-                return Err(Error::damaged("entry names no inode", Place::Slot(entry)));
-            }
-            subdirectories += u64::from(kind == vellum_layout::FileKind::Directory);
-            let value = ValueWord::of_inode(target.ino(), kind);
-            let name = Name {
-                bytes: buffer.name(),
-                hash: head.name_hash,
-            };
-            self.index_entry(owner, name, entry, value, counted)
-        })?;
-        if counted {
-            return Ok(());
+        let scanned = scan_log(core, core.ino(dir), root, &mut |logged| {
+            let indexed = self.index_logged(dir, logged, &mut buffer, &mut counts, again);
+            self.unless_damaged(dir, indexed)
+        });
+        // With bytes lost in the middle of it nothing is known, but the next time.
+        let read = self.check_media();
+        if self.is_unsure() {
+            return read;
         }
+        let tail = self.unless_damaged(dir, scanned.map(Some))?;
+        self.unless_damaged(dir, read)?;
+        let Some(tail) = tail.filter(|_| !again && self.check_names(dir).is_ok()) else {
+            return Ok(());
+        };
         core.set(dir, field::TAIL, tail.0);
         let generation = core.get(dir, field::DEAD) >> 32 << 32;
-        core.set(dir, field::DEAD, generation | dead);
-        core.set(dir, field::LINKS, 2 + subdirectories);
-        core.set(dir, field::CHILDREN, children * CHILD_ONE);
+        core.set(dir, field::DEAD, generation | counts.dead);
+        core.set(dir, field::LINKS, 2 + counts.subdirectories);
+        core.set(dir, field::CHILDREN, counts.children * CHILD_ONE);
         core.raise_flag(dir, flag::COUNTED);
         Ok(())
+    }
+
+    /// Makes of damage in `dir` that the directory goes on without what is damaged.
+    fn unless_damaged<T: Default>(&self, dir: Cachelet, result: Result<T>) -> Result<T> {
+        match result {
+            Err(error @ (Error::Damaged { .. } | Error::Unreadable(_))) => {
+                self.do_without_names(dir, &error);
+                Ok(T::default())
+            }
+            other => other,
+        }
+    }
+
+    /// Puts the name that a word of the log names into the index, if it is one.
+    fn index_logged(
+        &self,
+        dir: Cachelet,
+        logged: Logged,
+        buffer: &mut EntryBuffer,
+        counts: &mut Counts,
+        again: bool,
+    ) -> Result<()> {
+        let core = self.core;
+        let (owner, entry) = (core.ino(dir), logged.word.entry());
+        let head = *buffer.read(core, entry, owner)?;
+        logged
+            .cookies
+            .check(entry, head.cookie, counts.last_cookie)?;
+        counts.last_cookie = head.cookie;
+        if !LifeWord(head.life).is_alive() {
+            counts.dead += 1;
+            return Ok(());
+        }
+        counts.children += 1;
+        let target = TargetWord(head.target);
+        let kind = target
+            .kind()
+            .ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
+        if !core.is_inode_slot(target.ino()) {
+            return Err(Error::damaged("entry names no inode", Place::Slot(entry)));
+        }
+        counts.subdirectories += u64::from(kind == vellum_layout::FileKind::Directory);
+        let value = ValueWord::of_inode(target.ino(), kind);
+        let name = Name {
+            bytes: buffer.name(),
+            hash: head.name_hash,
+        };
+        self.index_entry(owner, name, entry, value, again)
     }
 
     /// Puts the name of an entry that was alive into the index. `again`: the directory was indexed

@@ -181,7 +181,11 @@ impl<M: Memories> Op<'_, M> {
                 }
             };
             match core.index_find(core.ino(dir), name.bytes, name.hash) {
-                None if self.index_token(dir) == Some(token) => return Ok(token),
+                None if self.index_token(dir) == Some(token) => {
+                    // A name that cannot be read may be this one.
+                    self.check_media()?;
+                    return Ok(token);
+                }
                 None => {}
                 Some(pair)
                     if pair.value.has(ValueWord::READABLE)

@@ -1,7 +1,7 @@
 //! Listing a directory: its log in order, so that cookies ascend and every entry that exists
 //! throughout is given exactly once, whatever else happens.
 
-use vellum_layout::{Entry, LifeWord, LogExtentHead, LogWord, TargetWord};
+use vellum_layout::{Entry, EntryHead, LifeWord, LogExtentHead, LogWord, TargetWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::build::{Cookies, EntryBuffer};
@@ -98,7 +98,7 @@ impl<M: Memories> Op<'_, M> {
         };
         let mut extents = 0;
         let mut goes_on = self.list_extent(&mut listing, &extent, index, each)?;
-        while goes_on && let Some(next) = self.extent_after(&extent, owner)? {
+        while goes_on && let Some(next) = self.readable_extent_after(dir, &extent, owner) {
             extents += 1;
             if extents > core.geometry.meta_slots() {
                 return Err(runs_in_a_circle(owner));
@@ -113,6 +113,16 @@ impl<M: Memories> Op<'_, M> {
             cookie: listing.last,
             verified: verifies_all,
         };
+        if let Err(error) = self.check_media()
+            && !self.is_unsure()
+        {
+            // Words of the log.
+            self.do_without_names(dir, &error);
+        }
+        if goes_on {
+            // Behind the names that can be read.
+            self.check_names(dir)?;
+        }
         if verifies_all && goes_on {
             core.raise_flag(dir, flag::VERIFIED);
         }
@@ -121,6 +131,14 @@ impl<M: Memories> Op<'_, M> {
             core.pool.fence(sites::LIST_DEAD_DURABLE);
         }
         Ok(())
+    }
+
+    /// The next extent of a log; none, and the directory marked, if it cannot be read.
+    fn readable_extent_after(&self, dir: Cachelet, extent: &Extent, owner: u64) -> Option<Extent> {
+        self.extent_after(extent, owner).unwrap_or_else(|error| {
+            self.do_without_names(dir, &error);
+            None
+        })
     }
 
     fn extent_after(&self, extent: &Extent, owner: u64) -> Result<Option<Extent>> {
@@ -140,7 +158,7 @@ impl<M: Memories> Op<'_, M> {
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<bool> {
         let core = self.core;
-        let (dir, owner) = (listing.dir, core.ino(listing.dir));
+        let dir = listing.dir;
         let mut buffer = EntryBuffer::new();
         while index < extent.head.kind().words() {
             let at = extent.words_at + 8 * index;
@@ -153,14 +171,16 @@ impl<M: Memories> Op<'_, M> {
                 index += 1;
                 continue;
             }
-            let head = if listing.verify {
-                buffer.read(core, entry, owner)?
-            } else {
-                buffer.read_unsealed(core, entry, owner)?
+            let cookies = Cookies::of_word(&extent.head, index);
+            let head = match self.read_listed(listing, &mut buffer, entry, cookies) {
+                Ok(head) => head,
+                Err(error) => {
+                    self.do_without_names(dir, &error);
+                    index += 1;
+                    continue;
+                }
             };
             let (target, cookie) = (TargetWord(head.target), head.cookie);
-            Cookies::of_word(&extent.head, index).check(entry, cookie, listing.last_cookie)?;
-            listing.last_cookie = cookie;
             if !LifeWord(head.life).is_alive() {
                 let life = core.geometry.slot_at(entry) + Entry::LIFE;
                 core.pool.flush(sites::LIST_DEAD, life, 8);
@@ -188,6 +208,28 @@ impl<M: Memories> Op<'_, M> {
             index += 1;
         }
         Ok(true)
+    }
+
+    /// Reads the entry that a word of the log names, and notes its cookie.
+    fn read_listed(
+        &self,
+        listing: &mut Listing,
+        buffer: &mut EntryBuffer,
+        entry: u64,
+        cookies: Cookies,
+    ) -> Result<EntryHead> {
+        let owner = self.core.ino(listing.dir);
+        let head = if listing.verify {
+            *buffer.read(self.core, entry, owner)?
+        } else {
+            let head = *buffer.read_unsealed(self.core, entry, owner)?;
+            // The name may have been lost behind its head.
+            self.check_media()?;
+            head
+        };
+        cookies.check(entry, head.cookie, listing.last_cookie)?;
+        listing.last_cookie = head.cookie;
+        Ok(head)
     }
 
     /// Waits until the stores of renames in `dir` are seen completely or not at all.

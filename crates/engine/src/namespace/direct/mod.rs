@@ -73,7 +73,11 @@ impl<M: Memories> Op<'_, M> {
                 Some(pair) if pair.value.has(ValueWord::READABLE) => return Ok(Some(pair)),
                 // One that is not readable stands for a miss: it may be a creation that will be taken
                 // back, because the name exists and only its pair was evicted.
-                _ if token.is_some() && self.index_token(dir) == token => return Ok(None),
+                _ if token.is_some() && self.index_token(dir) == token => {
+                    // A name that cannot be read may be this one.
+                    self.check_media()?;
+                    return self.check_names(dir).map(|()| None);
+                }
                 _ => self.ensure_indexed(dir)?,
             }
         }
@@ -141,6 +145,22 @@ impl<M: Memories> Op<'_, M> {
             return Err(damaged("directory names another parent"));
         }
         Ok(loaded)
+    }
+
+    /// Fails if names of `dir` cannot be read.
+    pub(crate) fn check_names(&self, dir: Cachelet) -> Result<()> {
+        if self.core.has_flag(dir, flag::UNSURE) {
+            let place = Place::Inode(self.core.ino(dir));
+            return Err(Error::damaged("directory with unreadable names", place));
+        }
+        Ok(())
+    }
+
+    /// Goes on without names of `dir` that cannot be read.
+    pub(crate) fn do_without_names(&self, dir: Cachelet, error: &Error) {
+        self.core.note_harm(error);
+        self.core.raise_flag(dir, flag::UNSURE);
+        self.forgive_faults();
     }
 
     /// Finds a name that exists, and its cachelet.

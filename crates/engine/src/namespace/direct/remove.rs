@@ -80,6 +80,8 @@ impl<M: Memories> Op<'_, M> {
             if self.shows_a_name(dir)? {
                 return Err(Error::NotEmpty);
             }
+            // Names that cannot be read are not waited for.
+            self.check_media()?;
             pause(&core.arena, &mut tries);
         }
         Ok(())

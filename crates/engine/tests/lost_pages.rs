@@ -1,0 +1,268 @@
+//! Pages that vanish under an open pool: whatever lay there gives an error, everything else what was written; nothing is
+//! written any more; and the pool is left for the next opening to check.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vellum::media::{MappedArena, MappedPool, MediaChoice, OpenMode, Real};
+use vellum::{
+    Clock, CreateOptions, Cred, Error, Fs, ListPosition, MountOptions, OpenOptions, Pool,
+    PoolOptions, attach,
+};
+
+const POOL_BYTES: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+
+/// What was written, by path; `None`: a directory.
+type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+struct Sample {
+    dir: tempfile::TempDir,
+    tree: Tree,
+}
+
+impl Sample {
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("pool")
+    }
+}
+
+/// A pool with files in several directories, long names, symbolic links, holes, and blocks that are displaced.
+fn sample() -> Sample {
+    let dir = tempfile::tempdir().unwrap();
+    let options = CreateOptions {
+        metadata_bytes: Some(256 << 10),
+        ..CreateOptions::new(POOL_BYTES)
+    };
+    let pool = Pool::create(dir.path().join("pool"), &options).unwrap();
+    let volume = pool.volume();
+    let mut tree = Tree::new();
+    for name in ["/a", "/a/deep", "/b", "/many"] {
+        volume.create_dir(name).unwrap();
+        tree.insert(name.into(), None);
+    }
+    let mut write = |path: String, content: Vec<u8>| {
+        volume.write(&path, &content).unwrap();
+        tree.insert(path.into(), Some(content));
+    };
+    for i in 0..100u8 {
+        write(format!("/many/file-{i}"), vec![i; 10 + usize::from(i % 3)]);
+    }
+    for i in 0..20u8 {
+        let long = "x".repeat(usize::from(i) * 10);
+        write(format!("/a/{long}{i}"), vec![i; 5000]);
+        write(format!("/a/deep/{i}"), Vec::new());
+    }
+    write("/b/large".to_owned(), vec![0xb7; 60_000]);
+    let sparse = volume.create("/b/sparse").unwrap();
+    sparse.write_at(40_000, &[3; 5000]).unwrap();
+    let mut content = vec![0; 45_000];
+    content[40_000..].fill(3);
+    tree.insert("/b/sparse".into(), Some(content));
+    drop(sparse);
+    volume.symlink("large", "/b/link").unwrap();
+    volume.hard_link("/b/large", "/b/second").unwrap();
+    for path in ["/b/link", "/b/second"] {
+        tree.insert(path.into(), Some(vec![0xb7; 60_000]));
+    }
+    pool.close().unwrap();
+    Sample { dir, tree }
+}
+
+type RealFs = Arc<Fs<Real>>;
+
+fn open(path: &Path, read_only: bool, lost: Option<u64>) -> vellum::Result<RealFs> {
+    let mode = OpenMode {
+        read_only,
+        media: MediaChoice::Auto,
+        populate: false,
+    };
+    let memory = MappedPool::open(path, mode)?;
+    if let Some(at) = lost {
+        memory.take_away(at).unwrap();
+    }
+    let options = MountOptions {
+        read_only,
+        cache_entries: 1 << 20,
+        recovery_threads: 1,
+        clock: Clock::System,
+        boot_id: [7; 16],
+    };
+    let arena = |bytes| Ok(MappedArena::private(bytes)?);
+    Ok(attach::<Real>(memory, arena, options)?.0)
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error.errno(), libc::EIO | libc::EUCLEAN)
+}
+
+fn read(fs: &RealFs, path: &Path) -> vellum::Result<Vec<u8>> {
+    let options = OpenOptions {
+        read: true,
+        ..OpenOptions::default()
+    };
+    let path = path.to_str().unwrap().as_bytes();
+    let file = fs.open(&Cred::root(), &fs.root(), path, &options)?;
+    let mut content = vec![0xff; 100_000];
+    let len = file.read_at(0, &mut content)?;
+    assert!(len <= content.len());
+    content.truncate(len);
+    // Twice, by way of the handle's translations.
+    let mut again = vec![0; len];
+    assert_eq!(file.read_at(0, &mut again)?, len);
+    assert!(content == again);
+    Ok(content)
+}
+
+fn list(fs: &RealFs, path: &Path) -> (BTreeSet<PathBuf>, Option<Error>) {
+    let mut names = BTreeSet::new();
+    let bytes = path.to_str().unwrap().as_bytes();
+    let dir = match fs.find(&Cred::root(), &fs.root(), bytes, true) {
+        Ok(dir) => dir,
+        Err(error) => return (names, Some(error)),
+    };
+    let (mut position, mut after) = (ListPosition::default(), 0);
+    loop {
+        let before = names.len();
+        let listed = fs.list(&dir, after, &mut position, &mut |entry| {
+            if names.len() == before + 16 {
+                return false;
+            }
+            let name = std::str::from_utf8(entry.name).unwrap();
+            assert!(names.insert(path.join(name)), "{name} is listed twice");
+            after = entry.cookie;
+            true
+        });
+        match listed {
+            Err(error) => return (names, Some(error)),
+            Ok(()) if names.len() == before => return (names, None),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// Looks at everything. Gives the paths that cannot be had; whatever can is as it was written.
+fn look(fs: &RealFs, tree: &Tree, what: &str) -> BTreeSet<PathBuf> {
+    let mut gone = BTreeSet::new();
+    let mut listed: BTreeMap<&Path, (BTreeSet<PathBuf>, bool)> = BTreeMap::new();
+    for dir in std::iter::once(Path::new("/")).chain(
+        tree.iter()
+            .filter(|(_, content)| content.is_none())
+            .map(|(path, _)| path.as_path()),
+    ) {
+        let (names, error) = list(fs, dir);
+        for name in &names {
+            assert!(tree.contains_key(name), "{what}: {name:?} is listed");
+        }
+        if let Some(error) = &error {
+            assert!(is_damage(error), "{what}: listing {dir:?}: {error}");
+            gone.insert(dir.to_owned());
+        }
+        listed.insert(dir, (names, error.is_some()));
+    }
+    for (path, content) in tree {
+        let (names, failed) = &listed[path.parent().unwrap()];
+        assert!(
+            *failed || names.contains(path),
+            "{what}: {path:?} is not listed"
+        );
+        let result = match content {
+            Some(expected) => read(fs, path).map(|found| {
+                assert!(
+                    found == *expected,
+                    "{what}: {path:?} is not what was written"
+                );
+            }),
+            None => fs
+                .stat_from_root(&Cred::root(), path.to_str().unwrap().as_bytes(), true)
+                .map(drop),
+        };
+        if let Err(error) = result {
+            assert!(is_damage(&error), "{what}: {path:?}: {error}");
+            gone.insert(path.clone());
+        }
+    }
+    for absent in ["/absent", "/many/absent", "/a/deep/absent"] {
+        match read(fs, Path::new(absent)) {
+            Err(Error::NotFound) => {}
+            Err(error) if is_damage(&error) => {}
+            other => panic!("{what}: {absent}: {other:?}"),
+        }
+    }
+    gone
+}
+
+/// Nothing can be changed once damage was met.
+fn assert_writing_is_off(fs: &RealFs, what: &str) {
+    let cred = Cred::root();
+    let made = fs.mkdir(&cred, &fs.root(), b"new", 0o755).map(drop);
+    let removed = fs.unlink(&cred, &fs.root(), b"new");
+    for result in [made, removed] {
+        let error = result.expect_err(what);
+        assert_eq!(error.errno(), libc::EROFS, "{what}: {error}");
+    }
+    assert!(matches!(fs.close(), Err(Error::WritingOff)), "{what}");
+}
+
+#[test]
+fn any_page_may_vanish_before_it_is_used_or_after() {
+    let sample = sample();
+    let mut counts = Vec::new();
+    for at in (0..POOL_BYTES).step_by(PAGE as usize) {
+        for warm in [false, true] {
+            let what = format!("page {at:#x}, {}", if warm { "warm" } else { "cold" });
+            let fs = open(&sample.path(), false, None).unwrap();
+            if warm {
+                assert!(look(&fs, &sample.tree, &what).is_empty());
+            }
+            fs.pool().take_away(at).unwrap();
+            let gone = look(&fs, &sample.tree, &what);
+            assert_eq!(
+                gone,
+                look(&fs, &sample.tree, &what),
+                "{what}: the second time"
+            );
+            if gone.is_empty() {
+                continue;
+            }
+            assert_writing_is_off(&fs, &what);
+            counts.push(gone.len());
+        }
+    }
+    // A page takes its files along, and a few pages the directories that all others are in.
+    assert!(counts.len() > 60, "{counts:?}");
+    assert!(
+        counts.iter().filter(|&&count| count > 50).count() <= 8,
+        "{counts:?}"
+    );
+    // The file was not harmed, and nothing was written to it.
+    let pool = Pool::open(sample.path(), &PoolOptions::default()).unwrap();
+    assert!(!pool.opened().was_clean);
+    assert!(look(&pool.fs(), &sample.tree, "at the end").is_empty());
+    pool.close().unwrap();
+}
+
+#[test]
+fn any_page_may_have_vanished_before_the_opening() {
+    let sample = sample();
+    let (mut refused, mut opened) = (0, 0);
+    for at in (0..POOL_BYTES).step_by(PAGE as usize) {
+        let what = format!("page {at:#x}");
+        match open(&sample.path(), true, Some(at)) {
+            Ok(fs) => {
+                opened += 1;
+                look(&fs, &sample.tree, &what);
+            }
+            Err(error) => {
+                assert!(is_damage(&error), "{what}: {error}");
+                refused += 1;
+            }
+        }
+    }
+    // The root's inode, and no other, is needed to see anything.
+    assert!(
+        opened > 250 && refused <= 2,
+        "{opened} opened, {refused} refused"
+    );
+}

@@ -1,0 +1,105 @@
+//! Pages that vanish under a mount: an error for what lay there, an answer for everything else, no change any more, and
+//! an end in order.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use vellum::{CreateOptions, Error, Pool, PoolOptions};
+use vellum_fuse::{End, MountConfig, Session};
+
+const POOL_BYTES: u64 = 1 << 20;
+
+fn has_fuse() -> bool {
+    let device = File::options().read(true).write(true).open("/dev/fuse");
+    if device.is_err() {
+        eprintln!("skipped: /dev/fuse is missing or not open to this user");
+    }
+    device.is_ok()
+}
+
+/// A pool with forty files in two directories.
+fn sample(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let pool = Pool::create(path, &CreateOptions::new(POOL_BYTES)).unwrap();
+    let volume = pool.volume();
+    let mut files = BTreeMap::new();
+    for dir in ["one", "two"] {
+        volume.create_dir(Path::new("/").join(dir)).unwrap();
+        for i in 0..20u8 {
+            let name = Path::new(dir).join(format!("file-{i}"));
+            let content = vec![i; 6000];
+            volume.write(Path::new("/").join(&name), &content).unwrap();
+            files.insert(name, content);
+        }
+    }
+    pool.close().unwrap();
+    files
+}
+
+fn mount(pool: &Pool, dir: &Path) -> Session {
+    vellum_fuse::mount(pool.fs(), dir, &MountConfig::default()).unwrap()
+}
+
+fn unmount(session: Session) {
+    session.stopper().stop();
+    assert_eq!(session.wait().unwrap(), End::Finished);
+}
+
+/// How many files cannot be read.
+fn look(mnt: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> usize {
+    let is_gone = |(name, content): (&PathBuf, &Vec<u8>)| match std::fs::read(mnt.join(name)) {
+        Ok(found) => {
+            assert!(found == *content, "{name:?} is not what was written");
+            false
+        }
+        Err(error) => {
+            let errno = error.raw_os_error();
+            assert!(
+                matches!(errno, Some(libc::EIO | libc::EUCLEAN)),
+                "{name:?}: {error}"
+            );
+            true
+        }
+    };
+    files.iter().filter(|&file| is_gone(file)).count()
+}
+
+fn errno<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+#[test]
+fn a_mount_survives_any_page() {
+    if !has_fuse() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (path, mnt) = (dir.path().join("pool"), dir.path().join("mnt"));
+    std::fs::create_dir(&mnt).unwrap();
+    let files = sample(&path);
+    let mut harmed = 0;
+    for at in (0..POOL_BYTES).step_by(3 * 4096) {
+        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        pool.fs().pool().take_away(at).unwrap();
+        let session = mount(&pool, &mnt);
+        let gone = look(&mnt, &files);
+        if gone == 0 {
+            unmount(session);
+            continue;
+        }
+        harmed += 1;
+        let root = std::fs::metadata(&mnt).unwrap().permissions();
+        let changed = errno(std::fs::set_permissions(&mnt, root));
+        assert_eq!(changed, Some(libc::EROFS), "page {at:#x}");
+        assert_eq!(look(&mnt, &files), gone, "page {at:#x}: the second time");
+        unmount(session);
+        assert!(matches!(pool.close(), Err(Error::WritingOff)));
+    }
+    assert!(harmed > 20, "{harmed} pages held something");
+    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let session = mount(&pool, &mnt);
+    assert_eq!(look(&mnt, &files), 0);
+    unmount(session);
+    pool.close().unwrap();
+}
