@@ -9,13 +9,17 @@ use vellum_media::CrashState;
 
 use crate::explore::{At, Explorer, Scope};
 
+/// Classes tried at a point, at most: each costs a recovery that is watched.
+const CLASSES_MAX: usize = 2048;
+
 /// States that have these contents of these lines, whatever the others hold.
 type Class = Vec<Option<usize>>;
 
 impl Explorer<'_> {
     /// Tries a state of every class of states of the point that are read alike; whether there were no
-    /// more than `bound`.
+    /// more than `bound`, or [`CLASSES_MAX`].
     pub(crate) fn visit_tracked(&mut self, at: &At<'_>, bound: usize, scope: &Scope) -> bool {
+        let bound = bound.min(CLASSES_MAX);
         let lines = at.point.in_flight();
         let mut open: Vec<Class> = vec![vec![None; lines.len()]];
         let mut tried = 0;
@@ -33,10 +37,9 @@ impl Explorer<'_> {
             at.leave(&self.judge.pool, &state);
             let is_new = |&line: &usize| class[line].is_none() && read.contains(&lines[line].line);
             let new: Vec<_> = (0..lines.len()).filter(is_new).collect();
-            let others = new
-                .iter()
-                .map(|&line| lines[line].contents.len() as u128 - 1);
-            if others.sum::<u128>() > bound as u128 {
+            // What is read hardly differs from state to state: most points are given up here.
+            let contents = new.iter().map(|&line| lines[line].contents.len() as u128);
+            if contents.fold(1, u128::saturating_mul) > bound as u128 {
                 return false;
             }
             let mut same = class;
