@@ -133,7 +133,8 @@ const PARTS: [Part; 10] = [
 
 /// Changes structures in use.
 fn change_some(damaged: &mut Sample, random: &mut Random) {
-    for _ in 0..=random.below(4) {
+    let most = if random.below(8) == 0 { 40 } else { 4 };
+    for _ in 0..=random.below(most) {
         let bytes = random.bytes(64);
         let part = PARTS[random.below(PARTS.len() as u64) as usize];
         change(damaged, part, &mut Input::new(&bytes));

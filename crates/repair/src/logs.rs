@@ -224,7 +224,9 @@ fn candidate(
         Some((generation, own, parent)) => {
             head.generation == generation
                 && own == kind
-                && (own != FileKind::Directory || parent == head.parent)
+                && (own != FileKind::Directory
+                    || parent == head.parent
+                    || !is_directory(survey, parent))
         }
         None => true,
     };
@@ -241,4 +243,16 @@ fn candidate(
         kind,
     };
     sound.then_some((entry, name, directory))
+}
+
+/// Whether `ino` is a directory that the root reaches, so that it may be the parent that somebody
+/// says it is.
+fn is_directory(survey: &Survey, ino: u64) -> bool {
+    match survey.nodes.find(ino) {
+        Found::Node(number) => {
+            let node = &survey.nodes.list[number as usize];
+            node.kind == FileKind::Directory && node.reached
+        }
+        _ => false,
+    }
 }
