@@ -13,21 +13,17 @@ vellum_media::sites! {
     FORMAT_WIPE_DURABLE = "format/wipe-durable",
     /// State block, thread slots, metadata and table zero.
     FORMAT_ZERO = "format/zero",
-    /// Before anything is written there.
-    FORMAT_ZERO_DURABLE = "format/zero-durable",
     /// The root directory's inode.
     FORMAT_ROOT = "format/root",
     /// The word of the chunk that it lies in.
     FORMAT_CHUNK = "format/chunk",
-    /// The root directory is whole.
-    FORMAT_ROOT_DURABLE = "format/root-durable",
     /// The state word.
     FORMAT_STATE = "format/state",
-    /// Before a superblock says that there is a pool.
+    /// All of it, before a superblock says that there is a pool.
     FORMAT_STATE_DURABLE = "format/state-durable",
     /// One of the three superblocks.
     FORMAT_SUPERBLOCK = "format/superblock",
-    /// Each before the next.
+    /// The pool exists.
     FORMAT_SUPERBLOCK_DURABLE = "format/superblock-durable",
     /// Boot id, process, time, and the state word, dirty.
     OPEN_STATE = "open/state",

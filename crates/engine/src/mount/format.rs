@@ -49,10 +49,10 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
     pool.zero_through(sites::FORMAT_WIPE_REPLICA, geometry.replica_at, BLOCK_BYTES);
     pool.fence(sites::FORMAT_WIPE_DURABLE);
+    pool.sync()?;
     if !options.known_zero {
         let bytes = geometry.data_at - geometry.state_at;
         pool.zero_through(sites::FORMAT_ZERO, geometry.state_at, bytes);
-        pool.fence(sites::FORMAT_ZERO_DURABLE);
     }
     write_root(pool, &geometry, options);
     pool.store(
@@ -62,6 +62,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     );
     pool.flush(sites::FORMAT_STATE, geometry.state_at, 64);
     pool.fence(sites::FORMAT_STATE_DURABLE);
+    pool.sync()?;
     let superblock = Superblock::new(
         &geometry,
         options.uuid,
@@ -73,12 +74,13 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     );
     for at in [geometry.replica_at, BLOCK_BYTES, 0] {
         pool.write_through(sites::FORMAT_SUPERBLOCK, at, superblock.as_bytes());
-        pool.fence(sites::FORMAT_SUPERBLOCK_DURABLE);
     }
+    pool.fence(sites::FORMAT_SUPERBLOCK_DURABLE);
     pool.sync()?;
     Ok(superblock)
 }
 
+/// Flushed, not fenced.
 fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
     let mut root = Inode {
         identity: IdentityWord::new(InodeState::Live, FileKind::Directory, 0o755, 1).0,
@@ -102,5 +104,4 @@ fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOpti
         std::sync::atomic::Ordering::Release,
     );
     pool.flush(sites::FORMAT_CHUNK, geometry.chunk_table_at, 8);
-    pool.fence(sites::FORMAT_ROOT_DURABLE);
 }
