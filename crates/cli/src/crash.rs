@@ -26,6 +26,8 @@ pub(crate) enum Crash {
     Replay(Replay),
     /// List the workloads
     List(List),
+    /// Leave out each flush and fence in turn: does anybody notice?
+    Mutate(crate::mutate::Mutate),
 }
 
 #[derive(Debug, Args)]
@@ -149,6 +151,7 @@ pub(crate) fn run(what: &Crash) -> Outcome<ExitCode> {
         Crash::Run(args) => explore(args),
         Crash::Replay(args) => replay(args),
         Crash::List(args) => list(args).map(|()| ExitCode::SUCCESS),
+        Crash::Mutate(args) => crate::mutate::run(args),
     }
 }
 

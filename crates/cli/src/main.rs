@@ -15,6 +15,7 @@ mod info;
 mod manual;
 mod mkfs;
 mod mount;
+mod mutate;
 mod place;
 mod repair;
 mod transfer;

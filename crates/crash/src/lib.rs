@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod closed;
 mod compare;
 mod diagnose;
 mod exercise;
@@ -31,6 +32,7 @@ mod explore;
 mod id;
 mod judge;
 mod memories;
+mod mkfs;
 mod mutant;
 mod mutate;
 mod oracle;
@@ -42,6 +44,7 @@ mod run;
 mod session;
 mod shrink;
 mod space;
+mod steps;
 mod threads;
 mod tracked;
 mod tree;
@@ -51,7 +54,9 @@ mod workloads;
 pub use budget::{Budget, Part};
 pub use id::Mode;
 pub use mutant::Mutant;
-pub use mutate::{Caught, Missed, MutateOptions, MutationProgress, MutationReport, mutate};
+pub use mutate::{
+    Caught, Missed, MutateOptions, MutationProgress, MutationReport, Unordered, mutate,
+};
 pub use record::{RecordError, Recorded, record};
 pub use replay::{Replay, ReplayError, replay};
 pub use report::{
@@ -59,6 +64,7 @@ pub use report::{
 };
 pub(crate) use run::Subject;
 pub use run::{Options, Progress, explore_log, run, run_all, run_watched, run_workloads};
+pub use steps::persistent_steps;
 pub use threads::{Bounds, ThreadWorkload, run_threads, thread_workloads};
 pub use workload::{PowerCut, Step, Workload};
 pub use workloads::{find, pairs, random, sampled, single_operations, triples, workloads};

@@ -1,4 +1,5 @@
-//! Trying every mutant on the workloads that reach its site, until one shows what is wrong with it.
+//! Trying every mutant on the workloads that reach its site, until one shows what is wrong with it:
+//! sequences, the makings of pools, and at last threads, for steps that only others miss.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use vellum::sites;
 use vellum_media::{Event, Op, Site};
 
+use crate::closed::find_left_open;
 use crate::explore::explore;
 use crate::id::Mode;
+use crate::mkfs::{Making, makings};
 use crate::mutant::Mutant;
 use crate::record::{Recorded, record};
 use crate::report::Violation;
@@ -58,9 +61,37 @@ pub struct MutationReport {
     pub missed: Vec<Missed>,
     /// By what each was caught.
     pub caught_by: Vec<Caught>,
+    /// Fences whose two steps need no order, so that these are not swapped.
+    pub unordered: Vec<Unordered>,
     /// Seconds from begin to end.
     pub seconds: f64,
 }
+
+/// A fence behind which, in the same call, something begins that does not build on what is in front
+/// of it. That the fence is needed is for its omission to show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unordered {
+    /// The site of the fence.
+    pub site: String,
+    /// Why.
+    pub why: String,
+}
+
+/// See [`Unordered`].
+const UNORDERED: &[(Site, &str)] = &[
+    (
+        sites::FREE_LIMBO_DURABLE,
+        "what else the background does: the fence is for those who use the inode's number again",
+    ),
+    (
+        sites::RECYCLE_WORDS_DURABLE,
+        "compaction, which takes live words only: the fence is for those who use the entries again",
+    ),
+    (
+        sites::COMPACT_ROOT_DURABLE,
+        "what else the background does: the fence is for those who use the old extents again",
+    ),
+];
 
 /// A mutant that was caught.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +166,7 @@ pub fn mutate(
         caught: caught_by.len(),
         missed,
         caught_by,
+        unordered: stage.unordered(),
         seconds: start.elapsed().as_secs_f64(),
     }
 }
@@ -187,6 +219,7 @@ struct Stage<'a> {
     recorded: Vec<OnceLock<Option<Arc<Recorded>>>>,
     /// The cheapest first.
     reaches: Vec<Reach>,
+    makings: Vec<Making>,
     /// Threads beside each other, for what no sequence shows.
     trials: Trials,
 }
@@ -199,6 +232,7 @@ impl<'a> Stage<'a> {
             start,
             recorded: workloads.iter().map(|_| OnceLock::new()).collect(),
             reaches: Vec::new(),
+            makings: makings().unwrap_or_default(),
             trials: Trials::new(),
         };
         let all: Vec<usize> = (0..workloads.len()).collect();
@@ -259,16 +293,32 @@ impl<'a> Stage<'a> {
         reach
     }
 
+    /// Fences with a step behind in some log.
+    fn followed(&self) -> BTreeSet<Site> {
+        let makings = self.makings.iter();
+        let made = makings.flat_map(|making| fences_with_a_step_behind(&making.log));
+        let reached = self.reaches.iter().flat_map(|reach| &reach.followed);
+        reached.copied().chain(made).collect()
+    }
+
+    /// Fences whose steps are not swapped.
+    fn unordered(&self) -> Vec<Unordered> {
+        let followed = self.followed();
+        let unordered = UNORDERED.iter().filter(|(site, _)| followed.contains(site));
+        unordered
+            .map(|&(site, why)| Unordered {
+                site: sites::name(site).to_owned(),
+                why: why.to_owned(),
+            })
+            .collect()
+    }
+
     /// Every site without, and with its two steps swapped where it has any.
     fn mutants(&self) -> Vec<Mutant> {
         let only = &self.options.only;
         let chosen = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
-        let followed: BTreeSet<Site> = self
-            .reaches
-            .iter()
-            .flat_map(|r| &r.followed)
-            .copied()
-            .collect();
+        let mut followed = self.followed();
+        followed.retain(|site| UNORDERED.iter().all(|(known, _)| known != site));
         let mutants = sites::ALL
             .iter()
             .filter(|(_, name)| chosen(name))
@@ -279,41 +329,75 @@ impl<'a> Stage<'a> {
         mutants.flatten().collect()
     }
 
+    fn is_time_up(&self) -> bool {
+        let time = self.options.time;
+        time.is_some_and(|time| self.start.elapsed() > time)
+    }
+
     /// Tries `mutant` on one workload after the other.
     ///
     /// # Errors
     /// How many did not show it.
     fn try_mutant(&self, mutant: Mutant) -> Result<Violation, usize> {
         let site = mutant.site();
-        let direct = self
+        let rewrite = |log: &[Event]| mutant.rewrite(log);
+        let mut tried = 0;
+        let mut show = |found: Option<Violation>| {
+            tried += usize::from(found.is_none());
+            found
+        };
+        let in_steps = self
             .reaches
             .iter()
             .filter(|reach| reach.steps.contains(&site));
-        let nested = self
+        let in_recovery = self
             .reaches
             .iter()
             .filter(|reach| reach.recovery.contains(&site));
-        let trials = direct
+        let mut sequences = in_steps
             .map(|reach| (reach, false))
-            .chain(nested.map(|reach| (reach, true)));
-        let mut tried = 0;
-        for (reach, in_recovery) in trials {
-            if self
-                .options
-                .time
-                .is_some_and(|time| self.start.elapsed() > time)
-            {
-                return Err(tried);
-            }
-            tried += 1;
-            if let Some(violation) = self.try_on(mutant, reach.workload, in_recovery) {
-                return Ok(violation);
-            }
+            .chain(in_recovery.map(|reach| (reach, true)))
+            .take_while(|_| !self.is_time_up());
+        let found =
+            sequences.find_map(|(reach, nested)| show(self.try_on(mutant, reach.workload, nested)));
+        let found = found.or_else(|| {
+            let reaches = |making: &&Making| making.log.iter().any(|event| event.site == site);
+            let mut makings = self.makings.iter().filter(reaches);
+            makings.find_map(|making| {
+                show(
+                    making
+                        .explore(Some(&rewrite), self.options.states_per_point)
+                        .1,
+                )
+            })
+        });
+        if let Some(violation) = found {
+            return Ok(violation);
         }
-        let rewrite = |log: &[Event]| mutant.rewrite(log);
-        let states = self.options.states_per_point;
-        let beside = self.trials.find(site, &rewrite, states);
+        if self.is_time_up() {
+            return Err(tried);
+        }
+        let beside = self
+            .trials
+            .find(site, &rewrite, self.options.states_per_point);
         beside.map_err(|beside| tried + beside)
+    }
+
+    /// How a mutant's logs are explored: those of workloads, or those of the recoveries after them.
+    fn explore_options(&self, in_recovery: bool) -> Options {
+        let (states, recoveries) = if in_recovery {
+            let few = self.options.states_per_point.min(16);
+            (few, self.options.nested_recoveries)
+        } else {
+            (self.options.states_per_point, 0)
+        };
+        Options {
+            states_per_point: states,
+            nested_states: self.options.states_per_point,
+            nested_recoveries: [recoveries, 0],
+            wrong_states: 1,
+            ..Options::default()
+        }
     }
 
     /// What the mutant does wrong in a workload: in its steps, or in the recoveries after them.
@@ -324,23 +408,10 @@ impl<'a> Stage<'a> {
             rewrite: Some(&rewrite),
             ..recorded.subject(Mode::X86)
         };
-        let options = &self.options;
-        let (states, recoveries) = if in_recovery {
-            (options.states_per_point.min(16), options.nested_recoveries)
-        } else {
-            (options.states_per_point, 0)
-        };
-        let options = Options {
-            states_per_point: states,
-            nested_states: self.options.states_per_point,
-            nested_recoveries: [recoveries, 0],
-            wrong_states: 1,
-            ..Options::default()
-        };
-        explore(&subject, &options, &Progress::default())
-            .violations
-            .into_iter()
-            .next()
+        let options = self.explore_options(in_recovery);
+        let report = explore(&subject, &options, &Progress::default());
+        let found = report.violations.into_iter().next();
+        found.or_else(|| find_left_open(&recorded, &subject.rewritten(subject.log)))
     }
 }
 

@@ -95,6 +95,13 @@ fn names() -> Vec<ThreadWorkload> {
             &["rename e d/e 0"],
         ),
         two(
+            "rename+rename-away-close",
+            &two_dirs,
+            &["rename d/f d/h 0"],
+            &["rename d/f e/h 0"],
+        )
+        .closing(),
+        two(
             "rename+exchange",
             &two_dirs,
             &["rename d/f e/g 2"],

@@ -49,7 +49,7 @@ pub(crate) fn run(
 ) -> Result<Run, RecordError> {
     let pool = Shared::of(blank.to_vec());
     pool.0.start_recording();
-    let session = prepare(workload, &pool)?;
+    let mut session = prepare(workload, &pool)?;
     pool.0.marker(0);
     let threads = workload.threads.len();
     let notes = Notes {
@@ -59,7 +59,7 @@ pub(crate) fn run(
         markers: Mutex::default(),
     };
     let scheduler = Scheduler::new(threads, schedule);
-    let panics = std::thread::scope(|scope| {
+    let panics: Vec<String> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
             .map(|thread| {
                 let (scheduler, notes) = (&scheduler, &notes);
@@ -82,6 +82,9 @@ pub(crate) fn run(
             .map(|panic| crate::judge::text_of(&*panic))
             .collect()
     });
+    if workload.closes && panics.is_empty() {
+        close(workload, &mut session)?;
+    }
     let mut events = pool.0.take_log();
     let first = events.iter().position(|event| event.op == Op::Marker(0));
     let mut log = events.split_off(first.unwrap_or(0));
@@ -108,6 +111,18 @@ fn prepare(workload: &ThreadWorkload, pool: &Shared) -> Result<Session<Scheduled
         }
     }
     Ok(session)
+}
+
+/// A close changes nothing that is seen, so that it has no marker: what its crashes leave is what had
+/// returned before.
+fn close(workload: &ThreadWorkload, session: &mut Session<Scheduled>) -> Result<(), RecordError> {
+    session
+        .step(&Step::Close)
+        .map_err(|error| RecordError::Outcome {
+            workload: workload.name.clone(),
+            step: Step::Close.to_string(),
+            what: error.to_string(),
+        })
 }
 
 impl Notes<'_> {

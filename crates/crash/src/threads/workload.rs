@@ -13,6 +13,8 @@ pub struct ThreadWorkload {
     pub threads: Vec<Vec<Step>>,
     /// Names and files that the arena can hold.
     pub cache_entries: u64,
+    /// The pool is closed in the end, by the thread that opened it.
+    pub closes: bool,
 }
 
 impl ThreadWorkload {
@@ -24,7 +26,14 @@ impl ThreadWorkload {
             setup: Workload::new(name, setup, &[]).setup,
             threads: threads.iter().map(parse).collect(),
             cache_entries: 256,
+            closes: false,
         }
+    }
+
+    /// The same with a close in the end.
+    pub(crate) fn closing(mut self) -> Self {
+        self.closes = true;
+        self
     }
 
     /// The same with an arena that is too small for the tree.

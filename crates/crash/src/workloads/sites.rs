@@ -100,19 +100,28 @@ fn closing() -> Vec<Workload> {
     ]
 }
 
-/// What was given up is used again, by something else.
+/// What was given up is used again, by something else. Long texts of symlinks take the same blocks as
+/// extents of logs.
 fn reusing() -> Vec<Workload> {
+    let texts =
+        ["a", "b", "c", "d", "e", "g", "h", "i"].map(|name| format!("symlink %(74x4095) {name}"));
+    let texts = texts.each_ref().map(String::as_str);
     let of = |name: &str, setup: &[&str], explored: &[&str]| Workload::new(name, setup, explored);
     vec![
         of(
-            "bury-create-append",
+            "bury-create-truncate",
             &[
                 "6* create f# 644 -",
-                "append f1 5 9000",
+                "append f1 5 40000",
                 "24* create g# 644 -",
                 "6* unlink f#",
             ],
-            &["maintain", "create h 644 -", "append h 7 9000"],
+            &[
+                "maintain",
+                "create h 644 -",
+                "append h 7 100",
+                "truncate h 40000",
+            ],
         ),
         of(
             "recycle-create",
@@ -128,10 +137,11 @@ fn reusing() -> Vec<Workload> {
             "log-grows-into-used-block",
             &[
                 "mkdir d 755",
-                "symlink %(74x4095) s",
-                "unlink s",
+                "6* symlink %(74x4095) s#",
+                "6* unlink s#",
                 "maintain",
                 "12* create d/f# 644 -",
+                "symlink %(74x4095) t",
             ],
             &["create d/g 644 -"],
         ),
@@ -140,29 +150,34 @@ fn reusing() -> Vec<Workload> {
             &[
                 "mkdir d 755",
                 FILE,
+                "8* symlink %(74x4095) s#",
+                "8* unlink s#",
+                "maintain",
+                "symlink %(74x4095) t",
                 "20* link f d/stays#",
                 "525* link f d/#",
                 "520* unlink d/#",
-                "symlink %(74x4095) s",
-                "unlink s",
             ],
             &["maintain"],
         ),
         of(
             "compact-to-nothing-symlink",
             &["mkdir d 755", FILE, "520* link f d/#", "520* unlink d/#"],
-            &["maintain", "symlink %(74x4095) s"],
+            &["maintain", texts[0], texts[1], texts[2], texts[3]],
         ),
         of(
             "compact-symlink",
             &[
                 "mkdir d 755",
                 FILE,
+                "8* symlink %(74x4095) s#",
+                "8* unlink s#",
+                "maintain",
                 "516* link f d/stays#",
                 "518* link f d/#",
                 "512* unlink d/#",
             ],
-            &["maintain", "symlink %(74x4095) s", "symlink %(74x4095) t"],
+            &[&["maintain"], &texts[..]].concat(),
         ),
     ]
 }
@@ -188,10 +203,11 @@ fn crowded() -> Vec<Workload> {
         "mkdir d 755",
         "mkdir d/e 755",
         "create d/f 644 -",
-        "58* create f# 644 -",
+        "50* create f# 644 -",
     ];
-    vec![
-        of("evict", &many, &["maintain"]),
-        of("evict-close", &many, &["maintain", "close-pool"]),
-    ]
+    vec![of(
+        "evict-close",
+        &many,
+        &["maintain", "create x 644 -", "maintain", "close-pool"],
+    )]
 }

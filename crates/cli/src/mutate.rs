@@ -1,0 +1,141 @@
+//! `vellum crash mutate`: whether every persistent step of the engine is needed.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use vellum_crash::{MutateOptions, MutationProgress, MutationReport, workloads};
+
+use crate::failure::{Failure, Outcome, status};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every flush, fence, and store past the cache has a site: a name, such as create/log-word, in the
+engine's source. One by one, each is left out, and the steps on both sides of each fence change
+places, in the recorded logs of the workloads that reach it and of the recoveries after them. A
+crash that shows something wrong then catches the mutant: what was changed is needed.
+
+Exit status:
+  0  every mutant is caught
+  1  some are not
+  2  wrong usage
+
+Examples:
+  vellum crash mutate
+  vellum crash mutate --site create/ --site journal/
+  vellum crash mutate --json | jq .missed")]
+pub(crate) struct Mutate {
+    /// Only sites whose names contain this; more than once for more [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) site: Vec<String>,
+    /// States tried at a crash point that has more
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub(crate) states: usize,
+    /// Try nothing new after this time: what is not caught by then is missed
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) budget: Option<u64>,
+    /// Threads [default: one a CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show what caught each mutant, too
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Does what the command says.
+pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
+    let mut options = MutateOptions {
+        only: args.site.clone(),
+        states_per_point: args.states,
+        time: args.budget.map(Duration::from_secs),
+        ..MutateOptions::default()
+    };
+    if let Some(threads) = args.threads {
+        options.threads = threads.into();
+    }
+    let report = watched(args, &options);
+    if report.mutants == 0 {
+        let failure = Failure::usage("no site has such a name");
+        return Err(failure.advise("see `docs/CRASH.md`"));
+    }
+    if args.json {
+        let text = serde_json::to_string_pretty(&report);
+        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+    } else {
+        print(args, &report);
+    }
+    Ok(if report.missed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(status::FAILED)
+    })
+}
+
+fn print(args: &Mutate, report: &MutationReport) {
+    if args.verbose {
+        for caught in &report.caught_by {
+            println!("caught {} by {}", caught.mutant, caught.id);
+            println!("  {}", caught.violation);
+        }
+        for unordered in &report.unordered {
+            println!("not swapped: {}, {}", unordered.site, unordered.why);
+        }
+    }
+    for missed in &report.missed {
+        println!("missed {} in {} workloads", missed.mutant, missed.tried);
+    }
+    println!(
+        "{} sites, {} mutants, {} caught, {} missed, {:.0} s",
+        report.sites,
+        report.mutants,
+        report.caught,
+        report.missed.len(),
+        report.seconds
+    );
+}
+
+/// Tries the mutants while a thread of its own shows how far it is.
+fn watched(args: &Mutate, options: &MutateOptions) -> MutationReport {
+    let progress = MutationProgress::default();
+    let bar = progress_bar(args);
+    let (done, ended) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let ended = ended;
+            while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
+                let [mutants, done, missed] = progress.counts().map(|count| count as u64);
+                bar.set_length(mutants);
+                bar.set_position(done);
+                bar.set_message(match (mutants, missed) {
+                    (0, _) => "recording".to_owned(),
+                    (_, 0) => String::new(),
+                    (_, missed) => format!("{missed} missed"),
+                });
+            }
+            bar.finish_and_clear();
+        });
+        let report = vellum_crash::mutate(&workloads(), options, &progress);
+        drop(done);
+        report
+    })
+}
+
+fn progress_bar(args: &Mutate) -> ProgressBar {
+    if args.quiet || args.json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} mutants {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
