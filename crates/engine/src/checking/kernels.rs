@@ -590,6 +590,25 @@ fn a_block_found_keeps_its_bytes_until_the_operation_ends() {
 }
 
 #[test]
+fn a_block_on_its_way_from_limbo_counts_as_free() {
+    explore(2, Swaps::Plain, |stage| {
+        let core = stage.core();
+        let all = stage.fs.mapping.usage(core).free;
+        let [file, _] = stage.neighbours();
+        stage.claim(&core.op_begin(), file, 0);
+        let mapping = &stage.fs.mapping;
+        mapping.release(Site::UNNAMED, &core.op_begin(), file, 0, 8, 1);
+        core.try_advance();
+        core.try_advance();
+        together!(
+            stage,
+            move |stage: Stage| assert!(stage.fs.mapping.usage(stage.core()).free >= all),
+            |stage: Stage| _ = stage.fs.mapping.reclaim(stage.core())
+        );
+    });
+}
+
+#[test]
 fn a_read_gives_bytes_of_its_file_only() {
     explore(2, Swaps::Plain, |stage| {
         let options = crate::OpenOptions {

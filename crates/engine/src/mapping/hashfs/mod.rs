@@ -273,9 +273,10 @@ impl<M: Memories> Mapping<M> for HashFs {
             freed += 1;
         });
         if freed > 0 {
+            // In this order, so that `usage` never misses a block on its way.
+            core.arena.fetch_add(self.free_at, freed);
             core.arena
                 .fetch_add(self.in_limbo_at, 0u64.wrapping_sub(freed));
-            core.arena.fetch_add(self.free_at, freed);
         }
         freed
     }
@@ -296,8 +297,9 @@ impl<M: Memories> Mapping<M> for HashFs {
     }
 
     fn usage(&self, core: &Core<M>) -> BlockUsage {
+        // First limbo: what has left it since is counted as free, maybe twice, but never not at all.
+        let limbo = core.arena.load(self.in_limbo_at, Ordering::Acquire);
         let free = core.arena.load(self.free_at, Ordering::Relaxed);
-        let limbo = core.arena.load(self.in_limbo_at, Ordering::Relaxed);
         BlockUsage {
             total: self.blocks,
             free: (free + limbo).min(self.blocks),
