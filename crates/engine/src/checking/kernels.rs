@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use vellum_layout::{FileKind, MapState, TargetWord, home_line, name_hash};
+use vellum_layout::{FileKind, Inode, LinksWord, MapState, TargetWord, home_line, name_hash};
 use vellum_media::{Memory, Persistent, Site};
 
 use super::loom_memory::{Knowledge, LoomMemory, Loomed, Part, Swaps, beside, check};
 use super::world::{POOL_BYTES, small_fs};
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
-use crate::fs::{Cred, Fs, Node, RenameFlags};
+use crate::fs::{Cred, Fs, Node, RenameFlags, SetAttr};
 use crate::mapping::{BlockNo, Found, Step};
 use crate::namespace::direct::Name;
 use crate::namespace::direct::index::ValueWord;
@@ -639,5 +639,49 @@ fn a_read_gives_bytes_of_its_file_only() {
                 new.write_at(0, b"new file").unwrap();
             }
         );
+    });
+}
+
+/// Whether the root's inode holds what its cachelet knows, or the cachelet says that it does not.
+fn is_root_written_back_or_marked(stage: &Stage) -> bool {
+    let (core, root) = (stage.core(), stage.fs.root);
+    let word = |field| core.word(core.inode_at(root) + field);
+    let times = core.times(root);
+    let known = [
+        core.get(root, field::LINKS),
+        times.mtime as u64,
+        times.ctime as u64,
+    ];
+    let links = u64::from(LinksWord(word(Inode::LINKS)).links());
+    core.has_flag(root, flag::DIRTY) || known == [links, word(Inode::MTIME), word(Inode::CTIME)]
+}
+
+/// A directory is made in the root, and the root is written back, as its recycling does.
+fn change_and_write_back(stage: Stage) {
+    let (op, root) = (stage.core().op_begin(), stage.fs.root);
+    op.note_change(root, op.change_time(root), 1);
+    op.write_back_times([Site::UNNAMED; 2], root);
+}
+
+#[test]
+fn a_directory_written_back_twice_at_once_is_as_it_was_last() {
+    explore(3, Swaps::Plain, |stage| {
+        together!(stage, change_and_write_back, change_and_write_back);
+        assert!(is_root_written_back_or_marked(&stage));
+    });
+}
+
+#[test]
+fn a_directory_written_back_beside_a_change_of_mode_keeps_both_times() {
+    explore(2, Swaps::Plain, |stage| {
+        together!(stage, change_and_write_back, |stage: Stage| {
+            let set = SetAttr {
+                mode: Some(0o700),
+                ..SetAttr::default()
+            };
+            let (root, cred) = (stage.fs.root(), Cred::root());
+            stage.fs.set_attr(&cred, &root, &set).unwrap();
+        });
+        assert!(is_root_written_back_or_marked(&stage));
     });
 }

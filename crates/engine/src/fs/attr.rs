@@ -1,7 +1,7 @@
 //! Attributes: `stat`, `chmod`, `chown`, `utimens`, `statfs`.
 
-use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord};
-use vellum_media::{Memories, Memory, Site};
+use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord};
+use vellum_media::{Memories, Memory, Persistent, Site};
 
 use crate::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
 use crate::core::{Core, header};
@@ -416,32 +416,30 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Writes a file's change time, or a directory's times and link count, from its cachelet to
-    /// its inode. Flushed, not fenced. The change time goes last, because recovery takes the
-    /// modification time for valid as of it.
-    pub(crate) fn write_back_times(&self, [links_site, times_site]: [Site; 2], file: Cachelet) {
-        use vellum_media::Persistent;
-        let at = self.inode_at(file);
-        if self.kind(file) == FileKind::Directory {
-            self.clear_flag(file, crate::cachelet::flag::DIRTY);
-            let links = vellum_layout::LinksWord::new(self.get(file, field::LINKS) as u32, 0);
-            self.set_word(at + Inode::LINKS, links.0);
-            self.pool.flush(links_site, at + Inode::LINKS, 8);
-        }
-        loop {
-            // Until what is stored is what there is: whoever stores last has looked last.
-            let times = self.times(file);
-            self.set_word(at + Inode::MTIME, times.mtime as u64);
-            self.set_word(at + Inode::CTIME, times.ctime as u64);
-            if self.times(file) == times {
-                break;
-            }
-        }
-        self.pool.flush(times_site, at + Inode::MTIME, 16);
-    }
-
     /// Whether the identity word of an inode on the pool says that it is in use.
     pub(crate) fn identity_on_pool(&self, ino: u64) -> IdentityWord {
         IdentityWord(self.word(self.geometry.slot_at(ino)))
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Writes a directory's times and link count from its cachelet to its inode. Flushed, not fenced.
+    /// The change time goes last, because recovery takes the modification time for valid as of it.
+    ///
+    /// Under the directory's lock: of two that do this, or of one beside a change of attributes, the
+    /// last to store could else be the first to have looked, when the directory is marked no more.
+    pub(crate) fn write_back_times(&self, [links_site, times_site]: [Site; 2], dir: Cachelet) {
+        let core = self.core;
+        let _lock = core.lock(self, dir);
+        let at = core.inode_at(dir);
+        // What changes from here on marks it again.
+        core.clear_flag(dir, flag::DIRTY);
+        let links = LinksWord::new(core.get(dir, field::LINKS) as u32, 0);
+        core.set_word(at + Inode::LINKS, links.0);
+        core.pool.flush(links_site, at + Inode::LINKS, 8);
+        let times = core.times(dir);
+        core.set_word(at + Inode::MTIME, times.mtime as u64);
+        core.set_word(at + Inode::CTIME, times.ctime as u64);
+        core.pool.flush(times_site, at + Inode::MTIME, 16);
     }
 }

@@ -173,7 +173,10 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
 
     /// Saves the volatile aids where [`Self::restore`] finds them. Nothing is at work on the mapping;
     /// what is saved is durable at the next fence, before the pool is marked as closed.
-    fn save(&self, core: &Core<M>);
+    ///
+    /// # Errors
+    /// [`crate::Error::Busy`] if blocks are still in limbo: they would be nobody's.
+    fn save(&self, core: &Core<M>) -> Result<()>;
 
     /// Takes back what the close that this opening follows saved; `false`, and nothing changed, if
     /// that is not there or not sound.

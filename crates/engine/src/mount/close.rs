@@ -32,7 +32,7 @@ impl<M: Memories> Fs<M> {
         self.reclaim_now()?;
         core.return_all_held();
         self.save_live_map();
-        self.mapping.save(core);
+        self.mapping.save(core)?;
         core.pool.fence(sites::CLOSE_SAVED_DURABLE);
         core.check_media()?;
         core.pool.sync()?;
@@ -47,6 +47,7 @@ impl<M: Memories> Fs<M> {
     /// Flushed, not fenced.
     fn write_back_directories(&self) -> Result<()> {
         let core = &self.core;
+        let op = core.op_begin();
         let last = core.last_cachelet();
         for number in 1..=last {
             let cachelet = Cachelet(number as u32);
@@ -58,7 +59,7 @@ impl<M: Memories> Fs<M> {
                 return Err(Error::Busy);
             }
             if core.has_flag(cachelet, flag::DIRTY) {
-                core.write_back_times([sites::CLOSE_LINKS, sites::CLOSE_TIMES], cachelet);
+                op.write_back_times([sites::CLOSE_LINKS, sites::CLOSE_TIMES], cachelet);
             }
         }
         Ok(())

@@ -314,8 +314,8 @@ impl<M: Memories> Mapping<M> for HashFs {
         self.rebuild_aids(core, judge)
     }
 
-    fn save(&self, core: &Core<M>) {
-        self.save_aids(core);
+    fn save(&self, core: &Core<M>) -> Result<()> {
+        self.save_aids(core)
     }
 
     fn restore(&self, core: &Core<M>) -> bool {

@@ -13,6 +13,7 @@ use zerocopy::IntoBytes;
 
 use super::HashFs;
 use crate::core::Core;
+use crate::error::{Error, Result};
 use crate::sites;
 
 /// Words that are moved at once.
@@ -60,9 +61,15 @@ fn for_parts<M: Memories>(core: &Core<M>, at: u64, count: u64, mut each: impl Fn
 impl HashFs {
     /// Saves the aids of a zone on which nothing is at work, so that no block is in limbo. Durable at the next fence, together
     /// with the FREE words that were not flushed when they were stored.
-    pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) {
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if something is at work after all, or broke off: what was saved would call
+    /// blocks in limbo used for ever.
+    pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         let head_at = self.aids.at;
-        debug_assert_eq!(core.arena.load(self.in_limbo_at, Ordering::Acquire), 0);
+        if core.arena.load(self.in_limbo_at, Ordering::Acquire) != 0 {
+            return Err(Error::Busy);
+        }
         self.flush_freed(core);
         let mut out = Writer {
             core,
@@ -82,6 +89,7 @@ impl HashFs {
         let head = AidsHead::new(core.pool_epoch, used, displaced, out.sum.finish());
         core.pool
             .write_through(sites::CLOSE_AIDS_HEAD, head_at, head.as_bytes());
+        Ok(())
     }
 
     /// Writes chain map and chains; gives how many blocks are on chains.

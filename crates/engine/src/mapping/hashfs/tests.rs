@@ -568,9 +568,19 @@ fn saved() -> Harness {
         }
     }
     check_aids(&h);
-    h.map.save(&h.core);
+    h.map.save(&h.core).unwrap();
     h.core.pool.fence(Site::UNNAMED);
     h
+}
+
+#[test]
+fn nothing_is_saved_while_blocks_are_in_limbo() {
+    let h = Harness::new(MIB);
+    claim(&h, 1, 0, 8, MapState::Mapped);
+    release(&h, 1, 2, 3, u64::MAX);
+    assert!(matches!(h.map.save(&h.core), Err(Error::Busy)));
+    h.settle();
+    h.map.save(&h.core).unwrap();
 }
 
 #[test]

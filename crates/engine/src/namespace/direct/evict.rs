@@ -184,7 +184,8 @@ fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bo
         return Ok(false);
     }
     if flags & flag::DIRTY != 0 {
-        core.write_back_times([sites::EVICT_LINKS, sites::EVICT_TIMES], cachelet);
+        let steps = [sites::EVICT_LINKS, sites::EVICT_TIMES];
+        core.op_begin().write_back_times(steps, cachelet);
     }
     let at = core.cachelet_at(cachelet, field::FLAGS);
     let quiet = flags & !flag::DIRTY;

@@ -472,7 +472,7 @@ impl<M: Memories> Op<'_, M> {
             // Its modification time goes along: recovery takes no entry's time for one of a change
             // that this change time covers.
             let steps = [sites::RENAME_MOVED_LINKS, sites::RENAME_MOVED_TIMES];
-            core.write_back_times(steps, moved);
+            self.write_back_times(steps, moved);
         } else {
             let at = core.inode_at(moved) + Inode::CTIME;
             let ctime = core.get(moved, field::CTIME);
