@@ -10,7 +10,7 @@ use crate::workload::Workload;
 use crate::workloads::{pairs, random, sampled, triples, workloads};
 
 /// Pairs and triples of operations, and random histories, that the short budget has.
-const SHORT: [usize; 3] = [300, 40, 12];
+const SHORT: [usize; 3] = [450, 60, 16];
 /// Random histories that the others have.
 const RANDOM_LONG: u64 = 500;
 
@@ -44,7 +44,7 @@ impl Budget {
         };
         match self {
             Self::Short => Options {
-                states_per_point: 128,
+                states_per_point: 192,
                 lazy_states: 8,
                 nested_recoveries: [8, 2],
                 schedules: Bounds {
