@@ -20,6 +20,8 @@ pub(crate) const POOL_BYTES: u64 = 1 << 20;
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
 /// How much later the clock starts at each opening.
 const CLOCK_STEP: i64 = 1_000_000;
+/// Openings within so many nanoseconds of the clock are under one boot: nothing was lost between them.
+const CLOCK_BOOT: i64 = 1_000_000_000;
 /// Where the clock starts after a crash.
 pub(crate) const CLOCK_AFTER: i64 = CLOCK_START + 1_000_000_000;
 
@@ -77,7 +79,11 @@ pub(crate) fn mount_with_arena<M: Kit>(
     let options = MountOptions {
         cache_entries,
         clock: Clock::Counter(AtomicI64::new(clock)),
-        boot_id: clock.to_le_bytes().repeat(2).try_into().unwrap_or_default(),
+        boot_id: (clock / CLOCK_BOOT)
+            .to_le_bytes()
+            .repeat(2)
+            .try_into()
+            .unwrap_or_default(),
         ..MountOptions::default()
     };
     prefer_thread_slot(0);

@@ -134,6 +134,18 @@ fn retire<M: Memories>(core: &Core<M>, site: Site, slot: u32) {
         .store_through(site, at + JournalHead::AT, JournalHead::RETIRED.0);
 }
 
+/// Takes the checksums of earlier openings' records away; the caller fences before the first record.
+/// Sequence numbers begin anew at each opening: a head whose record is cut off by a power cut could
+/// bring back the record of the same number that an earlier opening left behind it.
+pub(crate) fn forget_checksums<M: Memories>(core: &Core<M>) {
+    for slot in 0..core.geometry.thread_slots {
+        let at = core.geometry.thread_slot_at(slot) + JournalHead::CHECK;
+        if core.word(at) != 0 {
+            core.pool.store_through(sites::OPEN_JOURNAL, at, 0);
+        }
+    }
+}
+
 /// Recovers one thread slot, whether its thread died or the power went: applies a committed
 /// record and retires whatever there is; the caller fences before the slot is used. Gives whether
 /// there was one.

@@ -27,8 +27,14 @@ vellum_media::sites! {
     FORMAT_SUPERBLOCK_DURABLE = "format/superblock-durable",
     /// Boot id, process, time, and the state word, dirty.
     OPEN_STATE = "open/state",
+    /// The checksum of a record of an earlier opening.
+    OPEN_JOURNAL = "open/journal",
     /// What recovery did, and the state, before anything that was saved becomes wrong.
     OPEN_DURABLE = "open/durable",
+    /// What a killed process left in the caches.
+    RECOVER_INHERITED = "recover/inherited",
+    /// Before recovery concludes anything from it.
+    RECOVER_INHERITED_DURABLE = "recover/inherited-durable",
     /// The words of a committed record.
     RECOVER_JOURNAL_WORDS = "recover/journal-words",
     /// Before the record is forgotten.

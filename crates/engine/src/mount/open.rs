@@ -169,6 +169,9 @@ fn recover_all<M: Memories>(
     threads: usize,
     opened: &mut Opened,
 ) -> Result<()> {
+    if !core.read_only && !opened.other_boot {
+        inherit(core);
+    }
     let replayed = (0..core.geometry.thread_slots).try_for_each(|slot| {
         opened.records_applied += u64::from(journal::recover_slot(core, slot)?);
         Ok(())
@@ -187,6 +190,22 @@ fn recover_all<M: Memories>(
         }
         Err(error) => Err(error),
     }
+}
+
+/// Makes durable what a process that was killed left in the caches of a machine that ran on. Recovery
+/// sees it and builds upon it, a clean close too, so that a later power cut must not take it back.
+fn inherit<M: Memories>(core: &Core<M>) {
+    let geometry = &core.geometry;
+    let (chunk, slots) = (geometry.chunk_bytes, geometry.slots_per_chunk());
+    let taken = (0..geometry.meta_chunks)
+        .filter(|number| core.kind_of_slot((number * slots).max(1)).is_some())
+        .map(|number| (geometry.meta_at + number * chunk, chunk));
+    let before = (geometry.slots_at, geometry.meta_at - geometry.slots_at);
+    let table = (geometry.table_at, geometry.aids_at - geometry.table_at);
+    for (at, len) in taken.chain([before, table]) {
+        core.pool.flush(sites::RECOVER_INHERITED, at, len);
+    }
+    core.pool.fence(sites::RECOVER_INHERITED_DURABLE);
 }
 
 /// Reads the chunk table into the arena.
@@ -233,6 +252,7 @@ fn check_root<M: Memories>(core: &Core<M>) -> Result<()> {
 /// did becomes durable with it; until then recovery would do the same again, whatever part of it
 /// arrived.
 fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Result<()> {
+    journal::forget_checksums(core);
     let at = core.geometry.state_at;
     core.pool.write(at + PoolState::BOOT_ID, &boot_id);
     core.set_word(at + PoolState::PID, u64::from(std::process::id()));

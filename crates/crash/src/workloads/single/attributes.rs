@@ -6,6 +6,18 @@ pub(super) const CHMOD: &[Class] = &[
     ("", &[FILE], "chmod f 600"),
     ("same", &[FILE], "chmod f 644"),
     ("set-id", &[FILE], "chmod f 6755"),
+    (
+        "beside-record-of-earlier-opening",
+        &[
+            FILE,
+            "chmod f 600",
+            "create g 644 -",
+            "close-pool",
+            "open-pool",
+            "append f 5 100",
+        ],
+        "chmod g 640",
+    ),
     ("directory", &["mkdir d 755"], "chmod d 1777"),
     (
         "used-directory",
