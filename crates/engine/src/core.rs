@@ -71,6 +71,8 @@ pub(crate) mod header {
     pub(crate) const EVICT_HAND: u64 = 512;
     /// 1: damage was found, nothing more is written.
     pub(crate) const HARMED: u64 = 576;
+    /// Whether the file system is being closed, or is.
+    pub(crate) const CLOSED: u64 = 584;
     /// 1: a part of the mapping table could not be read at opening, so that a hole may be a block.
     pub(crate) const TABLE_LOST: u64 = 584;
     /// Bytes of the first page.
@@ -225,15 +227,29 @@ impl<M: Memories> Core<M> {
         self.pool.condition() != 0 || self.arena.load(header::HARMED, Ordering::Relaxed) != 0
     }
 
-    /// Fails if nothing may be changed.
+    /// Fails if nothing may be changed. What was found inside an operation holds until it ends: a
+    /// close waits for it.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.read_only {
             Err(Error::ReadOnly)
         } else if self.is_harmed() {
             Err(Error::WritingOff)
+        } else if self.arena.load(header::CLOSED, Ordering::Acquire) != 0 {
+            Err(Error::Closed)
         } else {
             Ok(())
         }
+    }
+
+    /// Lets nothing change any more, once the operations that run have ended.
+    pub(crate) fn refuse_changes(&self) {
+        self.arena.store(header::CLOSED, 1, Ordering::SeqCst);
+        self.wait_for_readers();
+    }
+
+    /// Lets things change again.
+    pub(crate) fn allow_changes(&self) {
+        self.arena.store(header::CLOSED, 0, Ordering::SeqCst);
     }
 
     /// Loads a word of the pool.

@@ -91,6 +91,9 @@ pub enum Error {
         "the pool is damaged: nothing more is written until it is closed; then `vellum check` tells what it is, and `vellum repair` mends it"
     )]
     WritingOff,
+    /// The pool was closed; what was opened of it before can still be read.
+    #[error("the pool is closed")]
+    Closed,
     /// The pool is damaged and cannot be opened for writing.
     #[error(
         "{path}: the pool is damaged ({first}); it can be read with `vellum mount -o ro`, examined with `vellum check` and mended with `vellum repair`"
@@ -172,6 +175,7 @@ impl Error {
             Self::BadHandle => libc::EBADF,
             Self::ReadOnly | Self::WritingOff => libc::EROFS,
             Self::Unreadable(_) => libc::EIO,
+            Self::Closed => libc::ESHUTDOWN,
             Self::Busy => libc::EBUSY,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::OutOfMemory(_) => libc::ENOMEM,

@@ -207,7 +207,8 @@ impl Pool {
         self.fs().superblock().clone()
     }
 
-    /// Closes in order.
+    /// Closes in order. Volumes and files that are still there can read, but change nothing any more
+    /// ([`Error::Closed`]).
     ///
     /// # Errors
     /// Unlinked files are still open ([`Error::Busy`]), or the medium failed; the next opening

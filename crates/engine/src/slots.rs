@@ -112,6 +112,16 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// Begins an operation that changes something.
+    ///
+    /// # Errors
+    /// Nothing may be changed.
+    pub(crate) fn op_to_change(&self) -> Result<Op<'_, M>> {
+        let op = self.op_begin();
+        self.check_writable()?;
+        Ok(op)
+    }
+
     fn begun(&self, slot: u32) -> Op<'_, M> {
         let condition = self.pool.condition();
         if condition != 0 {

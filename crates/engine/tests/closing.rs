@@ -304,3 +304,73 @@ fn an_orphan_with_a_name_is_damage_for_recovery_and_checker_alike() {
         assert!(matches!(refused, Err(Error::Damaged { .. })));
     }
 }
+
+/// What is still open of a closed pool can be read, and nothing of it changed: the pool says that
+/// it is clean.
+#[test]
+fn nothing_changes_after_a_close() {
+    let (fs, cred) = (sample(), Cred::root());
+    let root = fs.root();
+    let options = OpenOptions {
+        read: true,
+        write: true,
+        ..OpenOptions::default()
+    };
+    let file = fs.open(&cred, &root, b"d0/f3", &options).unwrap();
+    let image = close(&fs);
+    let mode = vellum::SetAttr {
+        mode: Some(0o600),
+        ..vellum::SetAttr::default()
+    };
+    let refused = [
+        file.write_at(0, b"late").map(drop),
+        file.append(b"late").map(drop),
+        file.truncate(1),
+        file.allocate(vellum::Allocate::PunchHole, 0, 4096),
+        fs.mkdir(&cred, &root, b"late", 0o755).map(drop),
+        fs.rmdir(&cred, &root, b"d1"),
+        fs.set_attr(&cred, file.node(), &mode).map(drop),
+    ];
+    for result in refused {
+        assert!(matches!(result, Err(Error::Closed)), "{result:?}");
+    }
+    let mut bytes = vec![0; content(3).len()];
+    assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
+    assert_eq!(bytes, content(3));
+    assert!(image == fs.pool().image(), "the closed pool changed");
+}
+
+#[test]
+fn a_close_beside_creations_has_those_that_returned_and_no_others() {
+    let fs = sample();
+    let made = std::sync::atomic::AtomicU64::new(0);
+    let order = std::sync::atomic::Ordering::SeqCst;
+    let image = std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (fs, made) = (&fs, &made);
+            scope.spawn(move || {
+                for i in 0.. {
+                    let name = format!("{thread}-{i}");
+                    match fs.mkdir(&Cred::root(), &fs.root(), name.as_bytes(), 0o755) {
+                        Ok(_) => made.fetch_add(1, order),
+                        Err(Error::Closed | Error::NoSpace(_)) => break,
+                        Err(error) => panic!("{error}"),
+                    };
+                }
+            });
+        }
+        while made.load(order) < 20 {
+            std::thread::yield_now();
+        }
+        close(&fs)
+    });
+    let opened = open(image).fs;
+    let mut found = 0;
+    let mut count = |entry: vellum::DirEntry<'_>| {
+        found += u64::from(entry.name.contains(&b'-'));
+        true
+    };
+    let (root, mut start) = (opened.root(), ListPosition::default());
+    opened.list(&root, 0, &mut start, &mut count).unwrap();
+    assert_eq!(found, made.into_inner());
+}

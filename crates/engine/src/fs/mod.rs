@@ -52,9 +52,11 @@ impl<M: Memories> std::fmt::Debug for Fs<M> {
 
 impl<M: Memories> Fs<M> {
     /// Runs a modifying operation in a bracket.
-    fn with_room<T>(&self, run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
-        self.core.check_writable()?;
-        self.with_op_once(run)
+    fn with_room<T>(&self, mut run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
+        self.with_op_once(|op| {
+            op.core.check_writable()?;
+            run(op)
+        })
     }
 
     /// Runs an operation in a bracket; if there is no room (reading needs some in the arena), does

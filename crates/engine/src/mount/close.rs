@@ -14,7 +14,8 @@ use crate::sites;
 use crate::slots::Tally;
 
 impl<M: Memories> Fs<M> {
-    /// Closes in order. Nothing may run on this file system any more, and nothing may be open.
+    /// Closes in order. Operations that run are waited for; from then on nothing can be changed, and
+    /// what is open can only be read. If it fails, things go on as before.
     ///
     /// # Errors
     /// Still in use, or damage was found; the pool is then as after a crash, which loses nothing.
@@ -27,6 +28,12 @@ impl<M: Memories> Fs<M> {
             // Not closed, so that the next opening looks at everything.
             return Err(Error::WritingOff);
         }
+        core.refuse_changes();
+        self.save_and_mark().inspect_err(|_| core.allow_changes())
+    }
+
+    fn save_and_mark(&self) -> Result<()> {
+        let core = &self.core;
         self.reclaim_now()?;
         self.write_back_directories()?;
         self.reclaim_now()?;

@@ -48,7 +48,6 @@ impl<M: Memories> Files<'_, M> {
         offset: u64,
         len: u64,
     ) -> Result<()> {
-        self.core.check_writable()?;
         let end = check_range(offset, len)?;
         match mode {
             Allocate::PunchHole => self.punch(cachelet, offset, end),
@@ -65,7 +64,7 @@ impl<M: Memories> Files<'_, M> {
         for start in (first..last).step_by(PIECE_BLOCKS) {
             self.with_room(|| self.allocate_piece(cachelet, start, (start + piece).min(last)))?;
         }
-        let op = self.core.op_begin();
+        let op = self.core.op_to_change()?;
         let _lock = self.core.lock(&op, cachelet);
         let size = self.size(cachelet);
         if mode == Allocate::Grow && end > size {
@@ -115,7 +114,7 @@ impl<M: Memories> Files<'_, M> {
         last: u64,
     ) -> std::result::Result<(), Stop> {
         let core = self.core;
-        let op = core.op_begin();
+        let op = core.op_to_change()?;
         let _lock = core.lock(&op, cachelet);
         let mut found = [Found::Hole; PIECE_BLOCKS];
         let found = &mut found[..(last - first) as usize];
@@ -172,7 +171,7 @@ impl<M: Memories> Files<'_, M> {
 
     fn punch(&self, cachelet: Cachelet, offset: u64, end: u64) -> Result<()> {
         let core = self.core;
-        let op = core.op_begin();
+        let op = core.op_to_change()?;
         let _lock = core.lock(&op, cachelet);
         let root = self.root(cachelet);
         let size = self.size(cachelet);

@@ -22,9 +22,8 @@ impl<M: Memories> Files<'_, M> {
     /// Cuts or extends a file to `new_size` bytes; what is new reads as zeros. Blocks beyond the
     /// new size are given up, preallocated ones too.
     pub(crate) fn truncate(&self, cachelet: Cachelet, new_size: u64) -> Result<()> {
-        self.core.check_writable()?;
         check_size(new_size)?;
-        let op = self.core.op_begin();
+        let op = self.core.op_to_change()?;
         let _lock = self.core.lock(&op, cachelet);
         let size = self.size(cachelet);
         let root = self.root(cachelet);

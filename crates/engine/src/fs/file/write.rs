@@ -89,12 +89,11 @@ impl<M: Memories> Files<'_, M> {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
-        self.core.check_writable()?;
         let mut done = 0;
         for piece in data.chunks(PIECE_BYTES as usize) {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
             let written = self.with_room(|| {
-                let op = self.core.op_begin();
+                let op = self.core.op_to_change()?;
                 let _lock = self.core.lock(&op, cachelet);
                 self.put(&op, cachelet, translation, at, piece)
             });
@@ -115,12 +114,11 @@ impl<M: Memories> Files<'_, M> {
         translation: &Translation,
         data: &[u8],
     ) -> Result<(u64, usize)> {
-        self.core.check_writable()?;
         let mut start = None;
         let mut done = 0;
         for piece in data.chunks(PIECE_BYTES as usize) {
             let written = self.with_room(|| {
-                let op = self.core.op_begin();
+                let op = self.core.op_to_change()?;
                 let _lock = self.core.lock(&op, cachelet);
                 let at = self.size(cachelet);
                 if at != *start.get_or_insert(at) + done as u64 {
