@@ -13,6 +13,7 @@ use vellum_check::{Options, Stage};
 
 use crate::args::Check;
 use crate::failure::{Failure, Outcome, status};
+use crate::output::say;
 use crate::place;
 
 /// Checks a pool; the exit status is that of fsck(8).
@@ -30,13 +31,13 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     if args.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| operational(Failure::new(error.to_string())))?;
-        println!("{text}");
+        say!("{text}");
     } else if args.quiet {
         for finding in &report.findings {
-            println!("{finding}");
+            say!("{finding}");
         }
     } else {
-        println!("{report}");
+        say!("{report}");
         if report.damage > 0 {
             let pool = args.pool.display();
             eprintln!("`vellum repair {pool}` mends it; with --dry-run it says how");

@@ -16,6 +16,7 @@ use vellum_crash::{
 };
 
 use crate::failure::{Failure, Outcome, status};
+use crate::output::{print, print_json};
 
 /// What to do with crashes.
 #[derive(Debug, Subcommand)]
@@ -179,9 +180,9 @@ fn explore(args: &Run) -> Outcome<ExitCode> {
     if args.json {
         print_json(&report.summary())?;
     } else if args.verbose {
-        print!("{report}");
+        print(report.to_string())?;
     } else {
-        print!("{}", report.summary());
+        print(report.summary().to_string())?;
     }
     let violated = report.totals().violations > 0;
     Ok(if violated {
@@ -244,7 +245,7 @@ fn replay(args: &Replay) -> Outcome<ExitCode> {
     if let Some(file) = &args.image {
         std::fs::write(file, &replay.image).map_err(|e| Failure::io(file.display(), &e))?;
     }
-    print!("{replay}");
+    print(replay.to_string())?;
     Ok(if replay.wrong.is_empty() {
         ExitCode::SUCCESS
     } else {
@@ -285,19 +286,10 @@ fn list(args: &List) -> Outcome {
     if args.json {
         return print_json(&listed);
     }
-    for workload in listed {
-        let lines = workload.threads.iter().map(|steps| steps.join("; "));
-        println!(
-            "{}: {}",
-            workload.name,
-            lines.collect::<Vec<_>>().join(" | ")
-        );
+    let mut text = String::new();
+    for Listed { name, threads, .. } in listed {
+        let threads: Vec<_> = threads.iter().map(|steps| steps.join("; ")).collect();
+        text.push_str(&format!("{name}: {}\n", threads.join(" | ")));
     }
-    Ok(())
-}
-
-fn print_json(value: &impl Serialize) -> Outcome {
-    let text = serde_json::to_string_pretty(value);
-    println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
-    Ok(())
+    print(text)
 }

@@ -16,6 +16,7 @@ use vellum::{
 
 use crate::args::{Cat, Get, Ls, Mkdir, Mv, Opening, Put, Rm, Stat};
 use crate::failure::{Failure, Outcome};
+use crate::output::{print, print_json};
 use crate::place::{self, Place};
 use crate::units::time;
 
@@ -210,26 +211,6 @@ fn mode_text(kind: FileKind, mode: u16) -> String {
         });
     }
     text
-}
-
-/// Standard output; that its reader went away is no failure.
-fn print(text: &[u8]) -> Outcome {
-    match io::stdout()
-        .write_all(text)
-        .and_then(|()| io::stdout().flush())
-    {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::io("standard output", &error))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn print_json(value: &impl Serialize) -> Outcome {
-    let mut text =
-        serde_json::to_vec_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
-    text.push(b'\n');
-    print(&text)
 }
 
 /// `vellum ls`.

@@ -10,6 +10,7 @@ use vellum_fuse::mounts;
 
 use crate::args::Info;
 use crate::failure::{Failure, Outcome};
+use crate::output::{print, print_json};
 use crate::place;
 use crate::units::{percent, size, time};
 
@@ -225,13 +226,10 @@ pub(crate) fn run(args: &Info) -> Outcome {
         None => look(args)?,
     };
     if args.json {
-        let text = serde_json::to_string_pretty(&information)
-            .map_err(|error| Failure::new(error.to_string()))?;
-        println!("{text}");
+        print_json(&information)
     } else {
-        print!("{}", text(&information));
+        print(text(&information))
     }
-    Ok(())
 }
 
 /// The mount of a pool, or at a directory.

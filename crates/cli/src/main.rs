@@ -16,6 +16,7 @@ mod manual;
 mod mkfs;
 mod mount;
 mod mutate;
+mod output;
 mod place;
 mod repair;
 mod transfer;

@@ -9,6 +9,7 @@ use vellum::{CreateOptions, Pool};
 use crate::args::Mkfs;
 use crate::failure::{Failure, Outcome};
 use crate::info::{self, Information};
+use crate::output::say;
 use crate::place;
 
 /// Bytes at the start of a device that tell whether something is on it.
@@ -120,21 +121,21 @@ fn summary(args: &Mkfs, information: &Information) {
     let Information {
         pool, space, media, ..
     } = information;
-    println!(
+    say!(
         "made a pool of {} in {}",
         crate::units::size(pool.bytes),
         args.pool.display()
     );
-    println!("  uuid      {}", pool.uuid);
-    println!(
+    say!("  uuid      {}", pool.uuid);
+    say!(
         "  data      {} in blocks of 4 KiB",
         crate::units::size(space.data_bytes)
     );
-    println!(
+    say!(
         "  metadata  {}: about {} files",
         crate::units::size(pool.metadata_bytes),
         space.files_free
     );
-    println!("  medium    {}", media.kind);
-    println!("mount it:   vellum mount {} DIR", args.pool.display());
+    say!("  medium    {}", media.kind);
+    say!("mount it:   vellum mount {} DIR", args.pool.display());
 }

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use vellum_crash::{MutateOptions, MutationProgress, MutationReport, workloads};
 
 use crate::failure::{Failure, Outcome, status};
+use crate::output::{print_json, say};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -68,10 +69,9 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
         return Err(failure.advise("see `docs/CRASH.md`"));
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&report);
-        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+        print_json(&report)?;
     } else {
-        print(args, &report);
+        tell(args, &report);
     }
     Ok(if report.missed.is_empty() {
         ExitCode::SUCCESS
@@ -80,20 +80,20 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
     })
 }
 
-fn print(args: &Mutate, report: &MutationReport) {
+fn tell(args: &Mutate, report: &MutationReport) {
     if args.verbose {
         for caught in &report.caught_by {
-            println!("caught {} by {}", caught.mutant, caught.id);
-            println!("  {}", caught.violation);
+            say!("caught {} by {}", caught.mutant, caught.id);
+            say!("  {}", caught.violation);
         }
         for unordered in &report.unordered {
-            println!("not swapped: {}, {}", unordered.site, unordered.why);
+            say!("not swapped: {}, {}", unordered.site, unordered.why);
         }
     }
     for missed in &report.missed {
-        println!("missed {} in {} workloads", missed.mutant, missed.tried);
+        say!("missed {} in {} workloads", missed.mutant, missed.tried);
     }
-    println!(
+    say!(
         "{} sites, {} mutants, {} caught, {} missed, {:.0} s",
         report.sites,
         report.mutants,

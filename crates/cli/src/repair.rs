@@ -15,6 +15,7 @@ use vellum_repair::{Action, Options, Plan, apply, plan};
 use crate::args::Repair;
 use crate::check;
 use crate::failure::{Failure, Outcome, status};
+use crate::output::{print_json, say};
 use crate::place;
 use crate::units;
 
@@ -133,10 +134,10 @@ fn asked(
             .filter(|action| action.class == class)
             .take(5)
         {
-            println!("{action}");
+            say!("{action}");
         }
         if count > 5 {
-            println!("and {} more of this class", count - 5);
+            say!("and {} more of this class", count - 5);
         }
         match answer(lines, class)? {
             Answered::Yes => {}
@@ -227,8 +228,7 @@ fn finish(args: &Repair, made: &Plan, saved: Option<&Path>) -> Outcome<ExitCode>
             before: &made.before,
             after: &made.after,
         };
-        let text = serde_json::to_string_pretty(&answer);
-        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+        print_json(&answer)?;
     } else {
         tell(args, made, saved);
     }
@@ -240,11 +240,11 @@ fn finish(args: &Repair, made: &Plan, saved: Option<&Path>) -> Outcome<ExitCode>
 fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     let pool = args.pool.display();
     for action in &made.actions {
-        println!("{action}");
+        say!("{action}");
     }
     if !made.mends_all() {
         for found in &made.after.findings {
-            println!("left: {found}");
+            say!("left: {found}");
         }
     }
     if let Some(why) = &made.refused {
@@ -258,25 +258,25 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     let count = made.actions.len();
     match (made.is_empty(), args.dry_run) {
         (true, _) if made.mends_all() => {
-            println!("{pool} is sound; nothing was changed");
+            say!("{pool} is sound; nothing was changed");
             if made.before.residue > 0 {
                 let left = made.before.residue;
-                println!("the next opening mends {left} leftovers of a crash");
+                say!("the next opening mends {left} leftovers of a crash");
             }
         }
-        (true, _) => println!("{pool} is damaged; nothing was changed"),
-        (false, true) => println!(
-            "{pool}: {count} repairs would be made, {given_up} of them of what cannot be read"
-        ),
+        (true, _) => say!("{pool} is damaged; nothing was changed"),
+        (false, true) => {
+            say!("{pool}: {count} repairs would be made, {given_up} of them of what cannot be read")
+        }
         (false, false) => {
-            println!("{pool}: {count} repairs made, {given_up} of them of what could not be read")
+            say!("{pool}: {count} repairs made, {given_up} of them of what could not be read")
         }
     }
     if !made.is_empty() && !made.mends_all() {
-        println!("{pool} is still damaged: it can be mounted for reading only");
+        say!("{pool} is still damaged: it can be mounted for reading only");
     }
     if let Some(file) = saved {
-        println!(
+        say!(
             "what was overwritten is in {0}; `vellum repair {pool} --restore {0}` puts it back",
             file.display()
         );
@@ -290,7 +290,7 @@ fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
     let pool = open(args)?;
     undo.restore(&pool).map_err(failed)?;
     if !args.quiet {
-        println!(
+        say!(
             "{}: {} bytes put back, as they were before the repair",
             args.pool.display(),
             undo.bytes()

@@ -48,7 +48,13 @@ fn totals_are_the_sums_of_the_operations() {
         let total = of(&report["totals"]);
         assert!((sum - total).abs() < 1e-6, "{count}: {sum}, in all {total}");
     }
-    assert_eq!(report["runs"], 9, "three workloads, three modes");
+    let listed = json(&["crash", "list", "--json"]);
+    let chosen = |workload: &&Value| {
+        let name = workload["name"].as_str().expect("a name");
+        name.contains("create-second") || name.contains("rename-over-file")
+    };
+    let workloads = listed.as_array().expect("a list").iter().filter(chosen);
+    assert_eq!(report["runs"], 3 * workloads.count(), "three modes");
     let total = |count: &str| report["totals"][count].as_u64().unwrap_or_default();
     assert_eq!(total("violations"), 0);
     assert!(total("distinct") > 100 && total("meanings") > 2, "{report}");
@@ -145,4 +151,24 @@ fn misuse_is_told() {
         let help = run(["crash", command, "--help"]).ok().out;
         assert!(help.contains("Examples:"), "{command}: {help}");
     }
+}
+
+/// What a reader does not want is not written, and that is no failure.
+#[test]
+fn a_reader_may_have_enough() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let mut listing = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["crash", "list", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    let mut reader = BufReader::new(listing.stdout.take().unwrap());
+    reader.read_line(&mut first).unwrap();
+    drop(reader);
+    let out = listing.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.is_empty(), "{said}");
 }

@@ -1,6 +1,7 @@
 //! Running a workload once, with everything written down.
 
 use vellum::{prefer_thread_slot, sites};
+use vellum_layout::{BLOCK_BYTES, PoolState, Superblock};
 use vellum_media::{Event, Op};
 use vellum_model::{Cred, Errno, Model, Outcome, Snapshot, apply};
 
@@ -177,7 +178,17 @@ impl Recorder<'_> {
                 image[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
             }
         }
+        self.forget_boot(&mut image)?;
         Ok(image)
+    }
+
+    /// Makes the pool one that an earlier boot of the machine left.
+    fn forget_boot(&self, image: &mut [u8]) -> Result<(), RecordError> {
+        let superblock = Superblock::unseal(&image[..BLOCK_BYTES as usize])
+            .map_err(|error| self.error("the step cut", error.to_string()))?;
+        let at = (superblock.geometry().state_at + PoolState::BOOT_ID) as usize;
+        image[at..at + 16].fill(0xB0);
+        Ok(())
     }
 
     /// The model after the setup.

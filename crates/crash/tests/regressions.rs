@@ -62,8 +62,20 @@ fn a_crash_left_set_id_bits_on_content_that_a_user_changed() {
 /// `stat` told of a link that was not durable yet.
 #[test]
 fn a_link_count_that_somebody_saw_survives() {
+    explored_threads("threads/link+stat");
+}
+
+/// A rename that lost against another left the log word of its entry flushed, not fenced, and another
+/// thread's clean close took it for durable.
+#[test]
+fn a_clean_pool_missed_the_log_word_of_a_rename_that_lost() {
+    explored_threads("threads/rename+rename-away-close");
+}
+
+#[track_caller]
+fn explored_threads(workload: &str) {
     let options = Options {
-        only: vec!["threads/link+stat".into()],
+        only: vec![workload.into()],
         states_per_point: 64,
         nested_recoveries: [0, 0],
         schedules: Bounds {

@@ -27,8 +27,6 @@ vellum_media::sites! {
     FORMAT_SUPERBLOCK_DURABLE = "format/superblock-durable",
     /// Boot id, process, time, and the state word, dirty.
     OPEN_STATE = "open/state",
-    /// The checksum of a record of an earlier opening.
-    OPEN_JOURNAL = "open/journal",
     /// What recovery did, and the state, before anything that was saved becomes wrong.
     OPEN_DURABLE = "open/durable",
     /// What a killed process left in the caches.
@@ -129,6 +127,8 @@ vellum_media::sites! {
     RENAME_DISCARD_LIFE_DURABLE = "rename/discard-life-durable",
     /// The log word, for recycling to find.
     RENAME_DISCARD_LOG_WORD = "rename/discard-log-word",
+    /// Before another thread closes the pool.
+    RENAME_DISCARD_DURABLE = "rename/discard-durable",
     /// Blocks beyond the end, MAPPED.
     WRITE_CLAIM_END = "write/claim-end",
     /// UNWRITTEN blocks beyond the end, MAPPED.

@@ -59,6 +59,16 @@ fn recovering() -> Vec<Workload> {
         )
         .cut("unlink f", "remove/life-durable", true),
         of(
+            "recover-bury-close",
+            &[FILE, "append f 5 40000"],
+            &["unlink f", "maintain", "recover", "close-pool"],
+        ),
+        of(
+            "open-append-chmod",
+            &[FILE, "chmod f 600", "create g 644 -", "close-pool"],
+            &["open-pool", "append f 5 100", "chmod g 640"],
+        ),
+        of(
             "open-create",
             &[FILE, "close-pool"],
             &["open-pool", "create g 644 -"],

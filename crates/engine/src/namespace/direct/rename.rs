@@ -493,6 +493,8 @@ impl<M: Memories> Op<'_, M> {
         core.set_word(draft.claim.at, LogWord::new(draft.entry).0);
         core.pool
             .flush(sites::RENAME_DISCARD_LOG_WORD, draft.claim.at, 8);
+        // Whoever closes the pool takes the log word for durable.
+        core.pool.fence(sites::RENAME_DISCARD_DURABLE);
         core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1);
     }
 }

@@ -1,0 +1,40 @@
+//! Standard output. That its reader went away (`vellum ls | head`) is no failure.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+
+/// What a command is asked for.
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Outcome {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("standard output", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same for programs.
+pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
+    let mut text =
+        serde_json::to_vec_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
+    text.push(b'\n');
+    print(&text)
+}
+
+/// A line about what is done, which is done whether or not somebody reads it.
+pub(crate) fn say_line(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// [`say_line`] with a format.
+macro_rules! say {
+    ($($format:tt)+) => {
+        $crate::output::say_line(format_args!($($format)+))
+    };
+}
+pub(crate) use say;
