@@ -13,6 +13,7 @@ const ASKS: &[&str] = &[
     "cache_usage",
     "children",
     "find",
+    "is_damaged",
     "is_read_only",
     "list",
     "lookup",
