@@ -37,44 +37,63 @@ pub(crate) struct ArenaMap {
     pub(crate) bytes: u64,
 }
 
-/// Words of the arena's first page.
+/// Words of the arena's first page, in its order.
 pub(crate) mod header {
-    /// Global reclamation epoch.
-    pub(crate) const EPOCH: u64 = 0;
-    /// Head of the stack of cachelets with background work.
-    pub(crate) const WORK: u64 = 64;
-    /// Rename lock for moving directories between parents.
-    pub(crate) const RENAME_LOCK: u64 = 128;
-    /// Lease of the background worker.
-    pub(crate) const LEASE: u64 = 136;
-    /// First cachelet never used.
-    pub(crate) const CACHELET_FRESH: u64 = 192;
-    /// Head of the list of free cachelets (tagged).
-    pub(crate) const CACHELET_FREE: u64 = 200;
-    /// Cachelets in the list of free ones.
-    pub(crate) const CACHELETS_FREE: u64 = 208;
-    /// First overflow bucket never used.
-    pub(crate) const OVERFLOW_FRESH: u64 = 256;
-    /// Head of the list of free overflow buckets (tagged).
-    pub(crate) const OVERFLOW_FREE: u64 = 272;
-    /// Overflow buckets in use.
-    pub(crate) const OVERFLOW_USED: u64 = 280;
-    /// Names in the index, beside what thread slots count.
-    pub(crate) const NAMES: u64 = 264;
-    /// Search position for each kind of metadata chunk (4 words).
-    pub(crate) const GROUP_CURSOR: u64 = 320;
-    /// Free metadata slots for each kind of chunk (4 words; word 0: free chunks).
-    pub(crate) const FREE_SLOTS: u64 = 384;
-    /// Inodes in use, beside what thread slots count.
-    pub(crate) const INODES: u64 = 448;
-    /// The hand of eviction: the cachelet it looks at next.
-    pub(crate) const EVICT_HAND: u64 = 512;
-    /// 1: damage was found, nothing more is written.
-    pub(crate) const HARMED: u64 = 576;
-    /// Whether the file system is being closed, or is.
-    pub(crate) const CLOSED: u64 = 584;
-    /// 1: a part of the mapping table could not be read at opening, so that a hole may be a block.
-    pub(crate) const TABLE_LOST: u64 = 584;
+    /// Declares a constant for each word, or row of words; none may lie in another.
+    macro_rules! words {
+        ($($(#[$doc:meta])+ $word:ident: [$count:literal] at $at:literal),+ $(,)?) => {
+            $($(#[$doc])+ pub(crate) const $word: u64 = $at;)+
+
+            const _: () = {
+                let mut end = 0;
+                $(
+                    assert!($at >= end, "words of the arena's first page overlap");
+                    end = $at + 8 * $count;
+                )+
+                assert!(end <= BYTES);
+            };
+        };
+    }
+
+    words! {
+        /// Global reclamation epoch.
+        EPOCH: [1] at 0,
+        /// Head of the stack of cachelets with background work.
+        WORK: [1] at 64,
+        /// Rename lock for moving directories between parents.
+        RENAME_LOCK: [1] at 128,
+        /// Lease of the background worker.
+        LEASE: [1] at 136,
+        /// First cachelet never used.
+        CACHELET_FRESH: [1] at 192,
+        /// Head of the list of free cachelets (tagged).
+        CACHELET_FREE: [1] at 200,
+        /// Cachelets in the list of free ones.
+        CACHELETS_FREE: [1] at 208,
+        /// First overflow bucket never used.
+        OVERFLOW_FRESH: [1] at 256,
+        /// Names in the index, beside what thread slots count.
+        NAMES: [1] at 264,
+        /// Head of the list of free overflow buckets (tagged).
+        OVERFLOW_FREE: [1] at 272,
+        /// Overflow buckets in use.
+        OVERFLOW_USED: [1] at 280,
+        /// Search position for each kind of metadata chunk (4 words).
+        GROUP_CURSOR: [4] at 320,
+        /// Free metadata slots for each kind of chunk (4 words; word 0: free chunks).
+        FREE_SLOTS: [4] at 384,
+        /// Inodes in use, beside what thread slots count.
+        INODES: [1] at 448,
+        /// The hand of eviction: the cachelet it looks at next.
+        EVICT_HAND: [1] at 512,
+        /// 1: damage was found, nothing more is written.
+        HARMED: [1] at 576,
+        /// 1: a part of the mapping table could not be read at opening, so that a hole may be a block.
+        TABLE_LOST: [1] at 584,
+        /// Whether the file system is being closed, or is.
+        CLOSED: [1] at 592,
+    }
+
     /// Bytes of the first page.
     pub(crate) const BYTES: u64 = 4096;
 }
