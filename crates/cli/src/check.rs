@@ -1,12 +1,10 @@
 //! `vellum check`.
 
 use std::fs::File;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use vellum_check::{Options, Stage};
@@ -15,6 +13,7 @@ use crate::args::Check;
 use crate::failure::{Failure, Outcome, status};
 use crate::output::say;
 use crate::place;
+use crate::progress;
 
 /// Checks a pool; the exit status is that of fsck(8).
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
@@ -79,15 +78,7 @@ fn owner(pool: &Path) -> Option<u32> {
 
 /// A bar on standard error, if that is a terminal.
 pub(crate) fn progress(hidden: bool) -> ProgressBar {
-    if hidden || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{msg:12} {wide_bar} {human_pos}/{human_len}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    progress::ticking_bar(hidden, "{msg:12} {wide_bar} {human_pos}/{human_len}")
 }
 
 /// Shows how far a check is.

@@ -1,22 +1,19 @@
 //! `vellum crash`: what a power cut may leave of every operation.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
-use vellum_crash::{
-    Budget, Mode, Part, Progress, ReplayError, Report, Step, Workload, run_all, thread_workloads,
-};
+use vellum_crash::{Budget, Mode, Part, Progress, ReplayError, Step, run_all, thread_workloads};
 
 use crate::failure::{Failure, Outcome, status};
 use crate::output::{print, print_json};
+use crate::progress;
 
 /// What to do with crashes.
 #[derive(Debug, Subcommand)]
@@ -176,7 +173,14 @@ fn explore(args: &Run) -> Outcome<ExitCode> {
         let failure = Failure::usage("no workload has such a name");
         return Err(failure.advise("see `vellum crash list`"));
     }
-    let report = watched(args, &workloads, &options);
+    let progress = Progress::default();
+    let template = "{wide_bar} {pos}/{len} workloads, {msg}";
+    let bar = progress::bar(args.quiet || args.json, template);
+    let report = progress::watched(
+        &bar,
+        |bar| show(bar, &progress),
+        || run_all(&workloads, &options, &progress),
+    );
     if args.json {
         print_json(&report.summary())?;
     } else if args.verbose {
@@ -190,37 +194,6 @@ fn explore(args: &Run) -> Outcome<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
-}
-
-/// Explores while a thread of its own shows how far it is.
-fn watched(args: &Run, workloads: &[Workload], options: &vellum_crash::Options) -> Report {
-    let progress = Progress::default();
-    let bar = progress_bar(args);
-    let (done, ended) = channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let ended = ended;
-            while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
-                show(&bar, &progress);
-            }
-            bar.finish_and_clear();
-        });
-        let report = run_all(workloads, options, &progress);
-        drop(done);
-        report
-    })
-}
-
-fn progress_bar(args: &Run) -> ProgressBar {
-    if args.quiet || args.json || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0);
-    let template = "{wide_bar} {pos}/{len} workloads, {msg}";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn show(bar: &ProgressBar, progress: &Progress) {

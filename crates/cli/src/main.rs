@@ -18,6 +18,7 @@ mod mount;
 mod mutate;
 mod output;
 mod place;
+mod progress;
 mod repair;
 mod transfer;
 mod umount;

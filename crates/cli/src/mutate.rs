@@ -1,16 +1,15 @@
 //! `vellum crash mutate`: whether every persistent step of the engine is needed.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-use vellum_crash::{MutateOptions, MutationProgress, MutationReport, workloads};
+use indicatif::ProgressBar;
+use vellum_crash::{MutateOptions, MutationProgress, MutationReport, mutate, workloads};
 
 use crate::failure::{Failure, Outcome, status};
 use crate::output::{print_json, say};
+use crate::progress;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -63,7 +62,14 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
     if let Some(threads) = args.threads {
         options.threads = threads.into();
     }
-    let report = watched(args, &options);
+    let progress = MutationProgress::default();
+    let template = "{wide_bar} {pos}/{len} mutants {msg}";
+    let bar = progress::bar(args.quiet || args.json, template);
+    let report = progress::watched(
+        &bar,
+        |bar| show(bar, &progress),
+        || mutate(&workloads(), &options, &progress),
+    );
     if report.mutants == 0 {
         let failure = Failure::usage("no site has such a name");
         return Err(failure.advise("see `docs/CRASH.md`"));
@@ -103,39 +109,13 @@ fn tell(args: &Mutate, report: &MutationReport) {
     );
 }
 
-/// Tries the mutants while a thread of its own shows how far it is.
-fn watched(args: &Mutate, options: &MutateOptions) -> MutationReport {
-    let progress = MutationProgress::default();
-    let bar = progress_bar(args);
-    let (done, ended) = channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let ended = ended;
-            while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
-                let [mutants, done, missed] = progress.counts().map(|count| count as u64);
-                bar.set_length(mutants);
-                bar.set_position(done);
-                bar.set_message(match (mutants, missed) {
-                    (0, _) => "recording".to_owned(),
-                    (_, 0) => String::new(),
-                    (_, missed) => format!("{missed} missed"),
-                });
-            }
-            bar.finish_and_clear();
-        });
-        let report = vellum_crash::mutate(&workloads(), options, &progress);
-        drop(done);
-        report
-    })
-}
-
-fn progress_bar(args: &Mutate) -> ProgressBar {
-    if args.quiet || args.json || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} mutants {msg}") {
-        bar.set_style(style);
-    }
-    bar
+fn show(bar: &ProgressBar, progress: &MutationProgress) {
+    let [mutants, done, missed] = progress.counts().map(|count| count as u64);
+    bar.set_length(mutants);
+    bar.set_position(done);
+    bar.set_message(match (mutants, missed) {
+        (0, _) => "recording".to_owned(),
+        (_, 0) => String::new(),
+        (_, missed) => format!("{missed} missed"),
+    });
 }

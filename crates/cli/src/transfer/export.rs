@@ -19,6 +19,7 @@ use crate::args::Export;
 use crate::failure::{Failure, Outcome, plain};
 use crate::files::PIECE_BYTES;
 use crate::place;
+use crate::progress::is_wanted;
 
 /// Copies a tree out of a pool.
 pub(crate) fn run(args: &Export) -> Outcome {
@@ -45,7 +46,7 @@ fn export(args: &Export, fs: &Arc<RealFs>) -> Outcome<Losses> {
     std::fs::create_dir_all(&args.dir).map_err(|e| Failure::io(args.dir.display(), &e))?;
     let stat = fs.stat_fs();
     // More than the tree can hold, if it is not the whole pool.
-    let total = if Progress::is_wanted(args.quiet) {
+    let total = if is_wanted(args.quiet) {
         (stat.blocks - stat.blocks_free) * 4096
     } else {
         0

@@ -19,6 +19,7 @@ use crate::args::Import;
 use crate::failure::{Failure, Outcome, plain};
 use crate::files::{PIECE_BYTES, write_all};
 use crate::place;
+use crate::progress::is_wanted;
 
 /// Copies a tree into a pool.
 pub(crate) fn run(args: &Import) -> Outcome {
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &Import) -> Outcome {
 }
 
 fn import(args: &Import, fs: &Arc<RealFs>) -> Outcome<Losses> {
-    let total = if Progress::is_wanted(args.quiet) {
+    let total = if is_wanted(args.quiet) {
         bytes_below(&args.dir)
     } else {
         0

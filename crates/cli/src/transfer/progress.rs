@@ -1,11 +1,11 @@
 //! The progress bar: on a terminal only.
 
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::Carried;
+use crate::progress::ticking_bar;
 use crate::units::size;
 
 /// Shows how far a transfer is.
@@ -16,24 +16,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Whether counting what is to come would be seen by anybody.
-    pub(super) fn is_wanted(quiet: bool) -> bool {
-        !quiet && std::io::stderr().is_terminal()
-    }
-
     /// A bar for `total_bytes`; hidden where nobody looks.
     pub(super) fn new(quiet: bool, total_bytes: u64) -> Self {
-        let bar = if Self::is_wanted(quiet) {
-            let bar = ProgressBar::new(total_bytes);
-            let template = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} {msg}";
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
-            }
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar
-        } else {
-            ProgressBar::hidden()
-        };
+        let template = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} {msg}";
+        let bar = ticking_bar(quiet, template);
+        bar.set_length(total_bytes);
         Self {
             bar,
             began: Instant::now(),
