@@ -4,14 +4,14 @@
 
 pub mod agreement;
 
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, Stat};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
-use rustix::io;
-use rustix::thread;
+use rustix::{io, thread};
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use vellum_model::{
     Cred, Errno, Kind, NodeSnapshot, Op, Outcome, Payload, Range, Snapshot, SnapshotBody, StatView,
@@ -102,8 +102,7 @@ fn view(stat: &Stat) -> Payload {
 impl Kernel {
     /// Makes `root` the root directory of the calling thread, and of no other.
     pub fn enter(root: &Path) -> io::Result<Kernel> {
-        // SAFETY: unsharing the root, the working directory and the umask affects no descriptor and no memory.
-        unsafe { thread::unshare_unsafe(thread::UnshareFlags::FS)? };
+        unshare(CloneFlags::CLONE_FS).map_err(errno)?;
         rustix::process::umask(Mode::empty());
         rustix::process::chroot(root)?;
         rustix::process::chdir("/")?;
@@ -279,18 +278,11 @@ fn open(path: &[u8], flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
 }
 
 fn truncate(path: &[u8], size: u64) -> io::Result<()> {
-    let path = CString::new(path).map_err(|_| io::Errno::INVAL)?;
-    // SAFETY: `path` ends with a zero byte and lives until the call returns.
-    let result = unsafe { libc::truncate(path.as_ptr(), size as i64) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(last_error())
-    }
+    nix::unistd::truncate(path, size as i64).map_err(errno)
 }
 
-fn last_error() -> io::Errno {
-    io::Errno::from_io_error(&std::io::Error::last_os_error()).expect("the call failed")
+fn errno(error: nix::Error) -> io::Errno {
+    io::Errno::from_raw_os_error(error as i32)
 }
 
 fn set_times(path: &[u8], atime: Option<TimeSet>, mtime: Option<TimeSet>, follow: bool) -> Answer {
@@ -330,15 +322,9 @@ fn with_fd(fd: &OwnedFd, op: &Op) -> Answer {
             pread(fd, *range).map(Payload::Bytes)
         }
         Op::Fallocate { mode, range, .. } | Op::FallocateSlot { mode, range, .. } => {
-            // SAFETY: the call takes a descriptor and numbers; the descriptor is open.
-            let result = unsafe {
-                libc::fallocate(fd.as_raw_fd(), *mode, range.offset as i64, range.len as i64)
-            };
-            if result == 0 {
-                Ok(Payload::Done)
-            } else {
-                Err(last_error())
-            }
+            let mode = FallocateFlags::from_bits_retain(*mode);
+            let (offset, len) = (range.offset as i64, range.len as i64);
+            fallocate(fd, mode, offset, len).map(done).map_err(errno)
         }
         Op::TruncateSlot { size, .. } => fs::ftruncate(fd, *size).map(done),
         Op::SeekData { offset, .. } => seek(fd, SeekFrom::Data(*offset)),
