@@ -6,11 +6,12 @@ use vellum_media::CrashState;
 use crate::explore::{At, Explorer, Scope, cut, explore};
 use crate::id::{CrashId, Mode};
 use crate::judge::Wrong;
+use crate::less::{Parts, least};
 use crate::record::record;
-use crate::report::{Kind, Minimised, Violation, WorkloadReport};
+use crate::report::{Minimised, Violation, WorkloadReport};
 use crate::run::{Options, Progress, Rewrite, Subject};
 use crate::shrink::fewest;
-use crate::workload::{Step, Workload};
+use crate::workload::Workload;
 
 /// States tried to find one with fewer lines missing.
 const STATES_TRIED: usize = 400;
@@ -123,67 +124,49 @@ pub(crate) fn minimise(
     rewrite: Option<&Rewrite>,
 ) {
     let options = Options {
-        diagnose: false,
         wrong_states: 20,
         nested_recoveries: [1, 1],
         ..options.clone()
     };
+    let quickly = Options {
+        diagnose: false,
+        ..options.clone()
+    };
     for violation in report.violations.iter_mut().take(MINIMISED_MAX) {
-        let shows = |workload: &Workload| shows(workload, violation.kind, mode, &options, rewrite);
-        let Workload {
-            setup, explored, ..
-        } = shortest(workload, shows);
-        let lines = |steps: &[Step]| steps.iter().map(ToString::to_string).collect();
-        violation.minimised = Some(Minimised {
-            setup: lines(&setup),
-            explored: lines(&explored),
+        let shows = |less: &Workload, options: &Options| {
+            let mut found = violations(less, mode, options, rewrite).into_iter();
+            found.find(|found| found.kind == violation.kind)
+        };
+        let shortest = least(workload, WORKLOADS_TRIED, |less| {
+            shows(less, &quickly).is_some()
         });
+        let found = shows(&shortest, &options).unwrap_or_else(|| violation.clone());
+        violation.minimised = Some(Minimised::of(found, &shortest.parts()));
     }
 }
 
-/// Whether a crash of `workload` shows something wrong of this kind.
-fn shows(
+/// What is wrong with crashes of a workload.
+fn violations(
     workload: &Workload,
-    kind: Kind,
     mode: Mode,
     options: &Options,
     rewrite: Option<&Rewrite>,
-) -> bool {
+) -> Vec<Violation> {
     let Ok(recorded) = record(workload) else {
-        return false;
+        return Vec::new();
     };
     let subject = Subject {
         rewrite,
         ..recorded.subject(mode)
     };
-    let report = explore(&subject, options, &Progress::default());
-    report.violations.iter().any(|found| found.kind == kind)
-}
-
-/// A workload with as few steps as show what `workload` does.
-fn shortest(workload: &Workload, shows: impl Fn(&Workload) -> bool) -> Workload {
-    let with = |setup: &[Step], explored: &[Step]| Workload {
-        setup: setup.to_vec(),
-        explored: explored.to_vec(),
-        covered: 0,
-        ..workload.clone()
-    };
-    let Workload {
-        setup, explored, ..
-    } = workload;
-    let explored = fewest(explored.clone(), WORKLOADS_TRIED, |explored| {
-        !explored.is_empty() && shows(&with(setup, explored))
-    });
-    let setup = fewest(setup.clone(), WORKLOADS_TRIED, |setup| {
-        shows(&with(setup, &explored))
-    });
-    with(&setup, &explored)
+    explore(&subject, options, &Progress::default()).violations
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::replay::replay_subject;
+    use crate::report::Kind;
     use vellum_media::{Event, Op};
 
     /// What a file system without fences would do.
@@ -241,8 +224,22 @@ mod tests {
             .violations
             .first()
             .and_then(|of| of.minimised.as_ref());
-        let Minimised { setup, explored } = first.expect("a shorter workload");
-        assert_eq!(explored.len(), 1, "{report:?}");
-        assert!(setup.len() < 3, "{report:?}");
+        let shortest = first.expect("a shorter workload");
+        assert_eq!(shortest.explored.len(), 1, "{report:?}");
+        assert!(shortest.setup.len() < 3, "{report:?}");
+        let id: CrashId = shortest.id.parse().unwrap();
+        let known = |name: &str| (name == "small").then(|| workload.clone());
+        let less = crate::less::find(&id.workload, known).expect("its name says what it is");
+        let recorded = record(&less).unwrap();
+        let subject = Subject {
+            rewrite: Some(&without_fences),
+            ..recorded.subject(Mode::X86)
+        };
+        let replayed = replay_subject(&subject, &id).unwrap();
+        let kind = report.violations[0].kind;
+        assert!(
+            replayed.wrong.iter().any(|(of, _)| *of == kind),
+            "{report:?}"
+        );
     }
 }

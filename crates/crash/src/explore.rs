@@ -149,6 +149,11 @@ impl<'a> Explorer<'a> {
         self.known.len()
     }
 
+    /// Whether something wrong of this kind was found so far.
+    pub(crate) fn has_found(&self, kind: Kind) -> bool {
+        self.known.keys().any(|(of, _)| *of == kind)
+    }
+
     /// Walks through `log` from `base`, which the pool holds and `name` names; whether every state
     /// was tried. Leaves the pool in another state.
     fn walk(&mut self, base: &[u8], name: u128, log: &[Event], scope: &Scope) -> bool {

@@ -31,6 +31,7 @@ mod exercise;
 mod explore;
 mod id;
 mod judge;
+mod less;
 mod memories;
 mod mkfs;
 mod mutant;

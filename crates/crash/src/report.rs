@@ -6,6 +6,8 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use crate::workload::Step;
+
 /// What is wrong with an image that a crash left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -86,10 +88,36 @@ pub struct Violation {
 /// A workload of which nothing more can be left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Minimised {
+    /// Which crash of it: for [`replay`](crate::replay).
+    #[serde(default)]
+    pub id: String,
+    /// The lines of the pool that this crash lost.
+    #[serde(default)]
+    pub missing: Vec<String>,
     /// What happens first.
     pub setup: Vec<String>,
     /// What crashes.
     pub explored: Vec<String>,
+}
+
+impl Minimised {
+    /// The workload of these parts, the setup first, whose crash shows what was `found`.
+    pub(crate) fn of(found: Violation, parts: &[Vec<Step>]) -> Self {
+        let setup = parts.iter().take(1).flatten().map(Step::to_string);
+        let explored = parts.iter().skip(1).enumerate();
+        let explored = explored.flat_map(|(thread, steps)| {
+            steps.iter().map(move |step| match parts.len() {
+                0..=2 => step.to_string(),
+                _ => format!("thread {thread}: {step}"),
+            })
+        });
+        Self {
+            id: found.id,
+            missing: found.missing,
+            setup: setup.collect(),
+            explored: explored.collect(),
+        }
+    }
 }
 
 impl Violation {
@@ -127,10 +155,20 @@ impl fmt::Display for Violation {
         for line in missing {
             write!(f, "\n    missing: {line}")?;
         }
-        if let Some(Minimised { setup, explored }) = minimised {
+        if let Some(Minimised {
+            id,
+            missing,
+            setup,
+            explored,
+        }) = minimised
+        {
             let lines = |lines: &[String]| lines.join("; ");
             write!(f, "\n    shortest setup: {}", lines(setup))?;
             write!(f, "\n    shortest workload: {}", lines(explored))?;
+            write!(f, "\n    shortest crash: {id}")?;
+            for line in missing {
+                write!(f, "\n    shortest missing: {line}")?;
+            }
         }
         Ok(())
     }

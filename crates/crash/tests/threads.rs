@@ -6,6 +6,7 @@ use vellum_crash::{Bounds, Options, Progress, replay, run_threads};
 fn crashes_leave_what_some_order_of_the_calls_makes() {
     let options = Options {
         states_per_point: 32,
+        lazy_states: 4,
         nested_recoveries: [1, 0],
         schedules: Bounds {
             once: 4,
@@ -31,4 +32,15 @@ fn a_schedule_makes_the_same_run_again() {
     assert!(first.events.iter().any(ends_in_creation), "{first}");
     assert_eq!(first.to_string(), second.to_string());
     assert!(first.image == second.image);
+}
+
+/// Less of a workload, from the name that a shortened violation has.
+#[test]
+fn steps_are_left_out_by_name() {
+    let whole = replay("lazy:threads/create+list-first!0>1,20>0@9999:");
+    let whole = whole.unwrap_err().to_string();
+    assert!(whole.contains("no such crash"), "{whole}");
+    let alone = replay("x86:threads/create+list-first~1.0!@30:").unwrap();
+    assert!(alone.wrong.is_empty(), "{alone}");
+    assert!(!alone.moment.contains("thread 1"), "{alone}");
 }

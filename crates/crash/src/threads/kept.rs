@@ -5,17 +5,16 @@ use std::sync::OnceLock;
 
 use vellum_media::{Event, Site};
 
-use super::explore::{Before, THREAD_SLOTS};
-use super::oracle::Linear;
-use super::search::{Bounds, Found, Search};
+use super::ready::Ready;
+use super::search::{Bounds, Found};
 use super::thread_workloads;
 use super::workload::ThreadWorkload;
 use crate::Options;
 use crate::explore::Explorer;
+use crate::id::Mode;
 use crate::record::RecordError;
 use crate::report::{Violation, WorkloadReport};
 use crate::run::Progress;
-use crate::session::blank_image;
 
 /// Schedules of each workload that a missing step is looked for in.
 const SCHEDULES: Bounds = Bounds {
@@ -74,8 +73,7 @@ impl Trials {
 
 /// The runs of a workload under some schedules.
 struct Kept {
-    linear: Linear,
-    before: Before,
+    ready: Ready,
     /// Logs by the names that identifiers give them.
     logs: Vec<(String, Vec<Event>)>,
 }
@@ -86,19 +84,14 @@ impl Kept {
     /// # Errors
     /// The setup does not work.
     fn record(workload: &ThreadWorkload, bounds: &Bounds, seed: u64) -> Result<Self, RecordError> {
-        let (linear, blank) = (Linear::new(workload), blank_image(THREAD_SLOTS));
-        let before = Before::of(workload, &linear, &blank)?;
+        let ready = Ready::new(workload.clone())?;
         let mut logs = Vec::new();
-        Search::new(workload, &linear, &blank).all(bounds, seed, &mut |found| {
+        ready.search().all(bounds, seed, &mut |found| {
             let Found { schedule, run } = found;
-            logs.push((format!("{}!{schedule}", workload.name), run.log));
+            logs.push((ready.name(&schedule), run.log));
             true
         })?;
-        Ok(Self {
-            linear,
-            before,
-            logs,
-        })
+        Ok(Self { ready, logs })
     }
 
     /// Where the runs flush, fence, or store past the cache.
@@ -113,7 +106,7 @@ impl Kept {
         rewrite: &(dyn Fn(&[Event]) -> Vec<Event> + Sync),
         options: &Options,
     ) -> WorkloadReport {
-        let subject = self.before.subject(&self.linear, Some(rewrite));
+        let subject = self.ready.subject(Mode::X86, Some(rewrite));
         let progress = Progress::default();
         let mut explorer = Explorer::new(&subject, options, &progress);
         for (name, log) in &self.logs {

@@ -86,9 +86,9 @@ pub(crate) fn run(
         close(workload, &mut session)?;
     }
     let mut events = pool.0.take_log();
+    number_threads(&mut events, threads as u32, &lock(&notes.markers));
     let first = events.iter().position(|event| event.op == Op::Marker(0));
-    let mut log = events.split_off(first.unwrap_or(0));
-    number_threads(&mut log, threads as u32, &lock(&notes.markers));
+    let log = events.split_off(first.unwrap_or(0));
     Ok(Run {
         setup: events,
         log,

@@ -12,11 +12,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use vellum_media::{LINE_BYTES, Op};
 
-use super::oracle::Linear;
-use super::run::{Run, run};
+use super::ready::Ready;
+use super::run::Run;
 use super::schedule::Schedule;
 use super::scheduler::{Access, Place, Trace, What};
-use super::workload::ThreadWorkload;
 use crate::record::RecordError;
 
 /// How far to search.
@@ -31,10 +30,8 @@ pub struct Bounds {
 }
 
 /// Runs of one workload.
-pub(crate) struct Search<'a> {
-    workload: &'a ThreadWorkload,
-    linear: &'a Linear,
-    blank: &'a [u8],
+pub(super) struct Search<'a> {
+    ready: &'a Ready,
     words: Words,
     logs: HashSet<u64>,
     tried: HashSet<Schedule>,
@@ -43,7 +40,7 @@ pub(crate) struct Search<'a> {
 }
 
 /// A run that was not seen before.
-pub(crate) struct Found {
+pub(super) struct Found {
     pub(crate) schedule: Schedule,
     pub(crate) run: Run,
 }
@@ -93,11 +90,9 @@ fn words_of(access: &Access) -> impl Iterator<Item = u64> {
 }
 
 impl<'a> Search<'a> {
-    pub(crate) fn new(workload: &'a ThreadWorkload, linear: &'a Linear, blank: &'a [u8]) -> Self {
+    pub(crate) fn new(ready: &'a Ready) -> Self {
         Self {
-            workload,
-            linear,
-            blank,
+            ready,
             words: Words::default(),
             logs: HashSet::new(),
             tried: HashSet::new(),
@@ -141,7 +136,7 @@ impl<'a> Search<'a> {
         &mut self,
         each: &mut dyn FnMut(Found) -> bool,
     ) -> Result<Option<Vec<Tried>>, RecordError> {
-        let threads = self.workload.threads.len();
+        let threads = self.ready.workload.threads.len();
         let first = (0..threads).map(|thread| match thread {
             0 => Schedule::default(),
             _ => Schedule::default().and(0, thread),
@@ -232,7 +227,7 @@ impl<'a> Search<'a> {
             return Ok(None);
         }
         self.runs += 1;
-        let run = run(self.workload, self.linear, self.blank, schedule)?;
+        let run = self.ready.run(schedule)?;
         self.words.note(&run.trace);
         Ok(Some(run))
     }

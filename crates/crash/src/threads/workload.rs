@@ -1,5 +1,6 @@
 //! What threads do beside each other.
 
+use crate::less::Parts;
 use crate::workload::{Step, Workload};
 
 /// Calls of two or three threads on a tree that is there.
@@ -40,5 +41,33 @@ impl ThreadWorkload {
     pub(crate) fn crowded(mut self) -> Self {
         self.cache_entries = 64;
         self
+    }
+
+    /// What a run that has no crash counts for.
+    pub(super) fn operation(&self) -> &'static str {
+        let mut steps = self.threads.iter().flatten();
+        steps.next().map_or("nothing", Step::operation)
+    }
+}
+
+/// A thread that has no step left keeps its number.
+impl Parts for ThreadWorkload {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn parts(&self) -> Vec<Vec<Step>> {
+        let setup = std::iter::once(&self.setup);
+        setup.chain(&self.threads).cloned().collect()
+    }
+
+    fn with(&self, name: String, parts: Vec<Vec<Step>>) -> Self {
+        let mut parts = parts.into_iter();
+        Self {
+            name,
+            setup: parts.next().unwrap_or_default(),
+            threads: parts.collect(),
+            ..self.clone()
+        }
     }
 }

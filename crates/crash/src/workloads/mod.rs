@@ -15,6 +15,7 @@ pub use sample::sampled;
 pub use single::single_operations;
 pub use triples::triples;
 
+use crate::less;
 use crate::workload::Workload;
 
 /// Makes the file that most workloads use.
@@ -29,8 +30,12 @@ pub fn workloads() -> Vec<Workload> {
     all
 }
 
-/// The workload of that name, of the catalog or of the generated ones.
+/// The workload of that name, of the catalog or of the generated ones, or less of one.
 pub fn find(name: &str) -> Option<Workload> {
+    less::find(name, find_whole)
+}
+
+fn find_whole(name: &str) -> Option<Workload> {
     if let Some(workload) = random::find(name) {
         return Some(workload);
     }

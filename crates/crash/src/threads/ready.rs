@@ -1,0 +1,116 @@
+//! A workload of threads that can be run, under any schedule, from the same beginning.
+
+use std::borrow::Cow;
+
+use vellum_media::{Event, Op};
+
+use super::oracle::Linear;
+use super::run::{Run, run};
+use super::schedule::Schedule;
+use super::search::Search;
+use super::workload::ThreadWorkload;
+use crate::Subject;
+use crate::id::{CrashId, Mode};
+use crate::record::RecordError;
+use crate::report::{Kind, Violation};
+use crate::run::Rewrite;
+use crate::session::blank_image;
+
+/// Thread slots of pools that threads run on: one more than there are threads.
+const THREAD_SLOTS: u32 = 4;
+
+/// What every run of a workload begins with.
+pub(super) struct Ready {
+    pub(super) workload: ThreadWorkload,
+    linear: Linear,
+    /// A formatted pool.
+    blank: Vec<u8>,
+    /// What the setup does to it.
+    setup: Vec<Event>,
+    /// What it makes of it, as its thread sees it.
+    begun: Vec<u8>,
+}
+
+impl Ready {
+    /// Runs `workload` once to see.
+    ///
+    /// # Errors
+    /// The setup does not work.
+    pub(super) fn new(workload: ThreadWorkload) -> Result<Self, RecordError> {
+        let (linear, blank) = (Linear::new(&workload), blank_image(THREAD_SLOTS));
+        let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;
+        let mut begun = blank.clone();
+        for event in &setup {
+            if let Op::Store { at, after, .. } = event.op {
+                begun[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
+            }
+        }
+        Ok(Self {
+            workload,
+            linear,
+            blank,
+            setup,
+            begun,
+        })
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The setup does not work.
+    pub(super) fn run(&self, schedule: &Schedule) -> Result<Run, RecordError> {
+        run(&self.workload, &self.linear, &self.blank, schedule)
+    }
+
+    /// Runs of it, to be searched.
+    pub(super) fn search(&self) -> Search<'_> {
+        Search::new(self)
+    }
+
+    /// What identifiers call a run.
+    pub(super) fn name(&self, schedule: &Schedule) -> String {
+        format!("{}!{schedule}", self.workload.name)
+    }
+
+    /// Logs that begin where runs do; `rewrite` is what they go through.
+    pub(super) fn subject<'a>(&'a self, mode: Mode, rewrite: Option<&'a Rewrite>) -> Subject<'a> {
+        let (base, skip) = match mode {
+            Mode::Lazy => (&self.blank, self.setup.len()),
+            _ => (&self.begun, 0),
+        };
+        Subject {
+            name: self.workload.name.clone(),
+            mode,
+            oracle: &self.linear,
+            cache_entries: self.workload.cache_entries,
+            base: base.clone(),
+            log: &[],
+            skip,
+            rewrite,
+        }
+    }
+
+    /// The log of a run, from where [`subject`](Self::subject) begins.
+    pub(super) fn log<'r>(&self, mode: Mode, run: &'r Run) -> Cow<'r, [Event]> {
+        match mode {
+            Mode::Lazy => Cow::Owned([&run.setup[..], &run.log].concat()),
+            _ => Cow::Borrowed(&run.log),
+        }
+    }
+
+    /// What went wrong in a run without any crash, that no order of answers shows.
+    pub(super) fn ends_badly(&self, mode: Mode, schedule: &Schedule, run: &Run) -> Vec<Violation> {
+        let stuck = run.trace.stuck.iter().map(|why| (Kind::Stuck, why));
+        let panics = run.panics.iter().map(|text| (Kind::Panic, text));
+        let id = CrashId {
+            mode,
+            workload: self.name(schedule),
+            cuts: Vec::new(),
+        };
+        let of = self.workload.operation();
+        stuck
+            .chain(panics)
+            .map(|(kind, detail)| Violation::of_run(&id.to_string(), kind, detail.clone(), of))
+            .collect()
+    }
+}

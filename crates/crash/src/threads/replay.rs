@@ -1,0 +1,48 @@
+//! Repeating a crash of threads by its identifier.
+
+use super::ready::Ready;
+use super::thread_workloads;
+use crate::Subject;
+use crate::id::CrashId;
+use crate::less;
+use crate::replay::{Replay, ReplayError, replay_subject};
+use crate::run::Rewrite;
+
+/// Repeats a run, and the crash of it that `id` names.
+///
+/// # Errors
+/// There is no such workload, or it has no such crash.
+pub(crate) fn replay_threads(id: &CrashId) -> Result<Replay, ReplayError> {
+    let unknown = || ReplayError::NoWorkload(id.workload.clone());
+    let (name, schedule) = id.workload.split_once('!').unwrap_or((&id.workload, ""));
+    let known = |name: &str| {
+        let mut all = thread_workloads().into_iter();
+        all.find(|workload| workload.name == name)
+    };
+    let workload = less::find(name, known).ok_or_else(unknown)?;
+    let schedule = schedule.parse().map_err(|()| unknown())?;
+    replay_run(&Ready::new(workload)?, &schedule, id, None)
+}
+
+/// Repeats the crash that `id` names of a run whose logs go through `rewrite`.
+///
+/// # Errors
+/// The run has no such crash.
+pub(super) fn replay_run(
+    ready: &Ready,
+    schedule: &super::schedule::Schedule,
+    id: &CrashId,
+    rewrite: Option<&Rewrite>,
+) -> Result<Replay, ReplayError> {
+    let run = ready.run(schedule)?;
+    let bad = ready.ends_badly(id.mode, schedule, &run).into_iter();
+    let log = ready.log(id.mode, &run);
+    let subject = Subject {
+        log: &log,
+        ..ready.subject(id.mode, rewrite)
+    };
+    let mut replay = replay_subject(&subject, id)?;
+    let bad = bad.map(|violation| (violation.kind, violation.detail));
+    replay.wrong.extend(bad);
+    Ok(replay)
+}
