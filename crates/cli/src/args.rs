@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use vellum::MappingKind;
 
 use crate::crash::Crash;
 use crate::place::Place;
@@ -122,6 +123,14 @@ pub(crate) enum Mapping {
     /// A hash table that is also the block allocator
     #[default]
     Hashfs,
+}
+
+impl From<Mapping> for MappingKind {
+    fn from(mapping: Mapping) -> Self {
+        match mapping {
+            Mapping::Hashfs => Self::HashFs,
+        }
+    }
 }
 
 /// How to open the pool.

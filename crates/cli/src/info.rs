@@ -129,7 +129,7 @@ impl Information {
                 metadata_chunk_bytes: geometry.chunk_bytes,
                 thread_slots: geometry.thread_slots,
                 namespace: name(superblock.file_systems[0].namespace, &["direct"]),
-                mapping: name(superblock.zones[0].mapping, &["hashfs"]),
+                mapping: geometry.mapping.name().into(),
                 mapping_run_blocks: superblock.zones[0].run_blocks,
             },
             media: MediaPart {

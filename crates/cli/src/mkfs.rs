@@ -46,6 +46,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         label: args.label.clone(),
         metadata_bytes: args.metadata,
         thread_slots: args.thread_slots,
+        mapping: args.mapping.into(),
         media: args.opening.media.into(),
         overwrite: !matches!(present, Present::Nothing),
         ..CreateOptions::new(size_bytes)

@@ -60,14 +60,12 @@ impl Making {
         let pool = Shared::of(base.clone());
         pool.0.start_recording();
         let options = FormatOptions {
-            metadata_bytes: None,
             thread_slots: Some(2),
-            label: String::new(),
             uuid: NEW,
             hash_seed: 0x5EED,
             now_ns: CLOCK_START,
-            owner: (0, 0),
             known_zero,
+            ..FormatOptions::default()
         };
         format(&*pool.0, &options)?;
         pool.0.marker(1);

@@ -51,14 +51,12 @@ pub(crate) fn blank_image(thread_slots: u32) -> Vec<u8> {
         .collect();
     let pool = SimPool::from_image(stale);
     let options = FormatOptions {
-        metadata_bytes: None,
         thread_slots: Some(thread_slots),
-        label: String::new(),
         uuid: [7; 16],
         hash_seed: 0x5EED,
         now_ns: CLOCK_START,
-        owner: (0, 0),
         known_zero: false,
+        ..FormatOptions::default()
     };
     format(&pool, &options).expect("the smallest pool can be made");
     pool.image()

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use vellum_layout::Superblock;
+use vellum_layout::{MappingKind, Superblock};
 use vellum_media::{MappedArena, MappedPool, MediaChoice, OpenMode, Real};
 
 use crate::error::{Error, Result};
@@ -31,6 +31,8 @@ pub struct CreateOptions {
     pub metadata_bytes: Option<u64>,
     /// Operations that can be under way at once.
     pub thread_slots: Option<u32>,
+    /// File mapping.
+    pub mapping: MappingKind,
     /// What the pool lies on.
     pub media: MediaChoice,
     /// Use a file or device that exists, whatever it holds.
@@ -49,6 +51,7 @@ impl CreateOptions {
             label: String::new(),
             metadata_bytes: None,
             thread_slots: None,
+            mapping: MappingKind::default(),
             media: MediaChoice::Auto,
             overwrite: false,
             owner: (uid, gid),
@@ -126,6 +129,7 @@ impl Pool {
         let format_options = FormatOptions {
             metadata_bytes: options.metadata_bytes,
             thread_slots: options.thread_slots,
+            mapping: options.mapping,
             label: options.label.clone(),
             uuid: uuid
                 .try_into()

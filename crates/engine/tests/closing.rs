@@ -98,14 +98,11 @@ fn assert_files(fs: &Arc<Fs<Simulated>>, there: impl Fn(u64) -> bool) {
 fn sample() -> Arc<Fs<Simulated>> {
     let pool = SimPool::new(2 << 20);
     let options = FormatOptions {
-        metadata_bytes: None,
-        thread_slots: None,
-        label: String::new(),
         uuid: [3; 16],
         hash_seed: 5,
         now_ns: 1,
-        owner: (0, 0),
         known_zero: true,
+        ..FormatOptions::default()
     };
     format(&pool, &options).unwrap();
     let fs = open(pool.image()).fs;

@@ -30,14 +30,12 @@ fn mount_as(image: Vec<u8>, read_only: bool) -> vellum::Result<Arc<Fs<Simulated>
 fn sample(clean: bool) -> Vec<u8> {
     let pool = SimPool::new(1 << 20);
     let options = FormatOptions {
-        metadata_bytes: None,
-        thread_slots: None,
         label: "sample".into(),
         uuid: [3; 16],
         hash_seed: 5,
         now_ns: 1,
-        owner: (0, 0),
         known_zero: true,
+        ..FormatOptions::default()
     };
     format(&pool, &options).unwrap();
     let fs = mount(pool.image()).unwrap();

@@ -12,12 +12,11 @@ fn small_cache(pool_bytes: u64, cache_entries: u64) -> Arc<Fs<Simulated>> {
     let options = FormatOptions {
         metadata_bytes: Some(pool_bytes / 2),
         thread_slots: Some(4),
-        label: String::new(),
         uuid: [1; 16],
         hash_seed: 7,
         now_ns: 1,
-        owner: (0, 0),
         known_zero: true,
+        ..FormatOptions::default()
     };
     format(&pool, &options).unwrap();
     let options = MountOptions {

@@ -413,12 +413,11 @@ fn small_pool() -> Arc<Fs<Simulated>> {
     let options = FormatOptions {
         metadata_bytes: Some(256 << 10),
         thread_slots: Some(2),
-        label: String::new(),
         uuid: [1; 16],
         hash_seed: 7,
         now_ns: 1,
-        owner: (0, 0),
         known_zero: true,
+        ..FormatOptions::default()
     };
     format(&pool, &options).expect("formatted");
     let options = MountOptions {

@@ -86,14 +86,12 @@ pub fn samples() -> &'static [Sample; 3] {
 fn make(close: bool) -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     let options = FormatOptions {
-        metadata_bytes: None,
-        thread_slots: None,
         label: "sample".into(),
         uuid: [3; 16],
         hash_seed: 5,
         now_ns: 1,
-        owner: (0, 0),
         known_zero: true,
+        ..FormatOptions::default()
     };
     format(&pool, &options).expect("a pool is made");
     let fs = mount(pool.image(), false).expect("a new pool opens").0;

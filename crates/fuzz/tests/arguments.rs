@@ -34,14 +34,11 @@ const WRITE: OpenOptions = OpenOptions {
 fn new_volume() -> Volume {
     let pool = SimPool::new(POOL_MIN_BYTES);
     let options = FormatOptions {
-        metadata_bytes: None,
-        thread_slots: None,
-        label: String::new(),
         uuid: [1; 16],
         hash_seed: 9,
         now_ns: 1,
-        owner: (0, 0),
         known_zero: true,
+        ..FormatOptions::default()
     };
     format(&pool, &options).expect("a pool is made");
     mount(pool.image(), false).expect("it opens").0

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::aids::AidsPlan;
-use crate::{BLOCK_BYTES, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES};
+use crate::{BLOCK_BYTES, MappingKind, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES};
 
 /// Smallest pool, in bytes.
 pub const POOL_MIN_BYTES: u64 = 1 << 20;
@@ -20,6 +20,8 @@ pub struct GeometryRequest {
     pub metadata_bytes: Option<u64>,
     /// Thread slots: how many operations can be under way at once.
     pub thread_slots: Option<u32>,
+    /// File mapping of the zone.
+    pub mapping: MappingKind,
 }
 
 /// Why a pool cannot be laid out.
@@ -80,6 +82,8 @@ pub struct Geometry {
     pub zone_blocks: u64,
     /// The last replica of the superblock.
     pub replica_at: u64,
+    /// File mapping of zone 0.
+    pub mapping: MappingKind,
 }
 
 impl Geometry {
@@ -135,7 +139,7 @@ impl Geometry {
         let mut zone_blocks = room / (BLOCK_BYTES + 8 + 5) / RUN_BLOCKS * RUN_BLOCKS;
         let (aids_at, data_at) = loop {
             let aids = AidsPlan {
-                at: block_up(table_at + zone_blocks * 8),
+                at: block_up(table_at + request.mapping.table_bytes(zone_blocks)),
                 blocks: zone_blocks,
             };
             let data_at = (aids.at + aids.bytes()).next_multiple_of(large);
@@ -165,6 +169,7 @@ impl Geometry {
             data_at,
             zone_blocks,
             replica_at,
+            mapping: request.mapping,
         })
     }
 
@@ -186,7 +191,7 @@ impl Geometry {
                 meta_bytes.map(|bytes| bytes / SLOT_BYTES / 8),
             ),
             (self.meta_at, meta_bytes),
-            (self.table_at, self.zone_blocks.checked_mul(8)),
+            (self.table_at, plannable.then(|| self.table_bytes())),
             (self.aids_at, aids_bytes),
             (self.data_at, self.zone_blocks.checked_mul(BLOCK_BYTES)),
             (self.replica_at, Some(BLOCK_BYTES)),
@@ -238,7 +243,12 @@ impl Geometry {
         self.slots_at + u64::from(slot) * THREAD_SLOT_BYTES
     }
 
-    /// Cache lines in the mapping table.
+    /// Bytes of the mapping table.
+    pub fn table_bytes(&self) -> u64 {
+        self.mapping.table_bytes(self.zone_blocks)
+    }
+
+    /// Cache lines in HashFS's mapping table.
     pub fn table_lines(&self) -> u64 {
         self.zone_blocks / RUN_BLOCKS
     }
@@ -281,6 +291,7 @@ mod tests {
                 pool_bytes,
                 metadata_bytes,
                 thread_slots: None,
+                ..Default::default()
             })
         };
         let endless = ask(1 << 30, Some(u64::MAX));

@@ -41,11 +41,36 @@ pub enum NamespaceKind {
 }
 
 /// Which file mapping a zone has. The numbers are on the media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum MappingKind {
     /// HashFS: a hash table that is also the block allocator.
+    #[default]
     HashFs = 1,
+}
+
+impl MappingKind {
+    /// All that this release knows.
+    pub const ALL: [Self; 1] = [Self::HashFs];
+
+    /// The mapping with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HashFs => "hashfs",
+        }
+    }
+
+    /// Bytes of the mapping table of a zone of so many blocks.
+    pub fn table_bytes(self, blocks: u64) -> u64 {
+        match self {
+            Self::HashFs => blocks * 8,
+        }
+    }
 }
 
 /// A file system of the pool.
@@ -209,7 +234,6 @@ impl Superblock {
         created: i64,
         label: &str,
         namespace: NamespaceKind,
-        mapping: MappingKind,
     ) -> Self {
         let mut new = Self::new_zeroed();
         new.magic = MAGIC;
@@ -241,7 +265,7 @@ impl Superblock {
             table_at: geometry.table_at,
             data_at: geometry.data_at,
             blocks: geometry.zone_blocks,
-            mapping: mapping as u32,
+            mapping: geometry.mapping as u32,
             medium: 0,
             fs: 0,
             run_blocks: crate::RUN_BLOCKS as u32,
@@ -349,7 +373,7 @@ impl Superblock {
             "zone table",
         )?;
         field(
-            self.zones[0].mapping == MappingKind::HashFs as u32,
+            MappingKind::from_number(self.zones[0].mapping).is_some(),
             "mapping",
         )?;
         field(self.zones[0].medium == 0, "medium of data")?;
@@ -388,6 +412,7 @@ impl Superblock {
             data_at: self.zones[0].data_at,
             zone_blocks: self.zones[0].blocks,
             replica_at: self.replica_at,
+            mapping: MappingKind::from_number(self.zones[0].mapping).unwrap_or_default(),
         }
     }
 
@@ -426,15 +451,7 @@ mod tests {
             ..Default::default()
         };
         let geometry = Geometry::plan(&request).unwrap();
-        Superblock::new(
-            &geometry,
-            [7; 16],
-            1,
-            2,
-            "x",
-            NamespaceKind::Direct,
-            MappingKind::HashFs,
-        )
+        Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct)
     }
 
     #[test]

@@ -22,10 +22,9 @@ fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
 
 fn sample(request: &GeometryRequest) -> Option<Superblock> {
     let geometry = Geometry::plan(request).ok()?;
-    let (namespace, mapping) = (NamespaceKind::Direct, MappingKind::HashFs);
-    Some(Superblock::new(
-        &geometry, [7; 16], 1, 2, "label", namespace, mapping,
-    ))
+    let namespace = NamespaceKind::Direct;
+    let uuid = [7; 16];
+    Some(Superblock::new(&geometry, uuid, 1, 2, "label", namespace))
 }
 
 proptest! {
@@ -73,8 +72,9 @@ proptest! {
         pool_bytes in prop_oneof![0u64..1 << 24, 0u64..1 << 43],
         metadata_bytes in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
         thread_slots in prop::option::of(0u32..2000),
+        mapping in prop::sample::select(&MappingKind::ALL),
     ) {
-        let request = GeometryRequest { pool_bytes, metadata_bytes, thread_slots };
+        let request = GeometryRequest { pool_bytes, metadata_bytes, thread_slots, mapping };
         if let Ok(geometry) = Geometry::plan(&request) {
             prop_assert!(geometry.is_sound(), "{geometry:?}");
             let sealed = sample(&request).unwrap();

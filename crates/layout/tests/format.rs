@@ -392,7 +392,7 @@ fn enums() {
         (u32::from(n) == NamespaceKind::Direct as u32).then(|| debug(NamespaceKind::Direct))
     });
     assert_enum("MappingKind", |n| {
-        (u32::from(n) == MappingKind::HashFs as u32).then(|| debug(MappingKind::HashFs))
+        MappingKind::from_number(n.into()).map(debug)
     });
 }
 

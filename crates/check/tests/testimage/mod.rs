@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use vellum_layout::{
     AidsHead, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry,
     GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, LifeWord,
-    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind,
-    NamespaceKind, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, chain,
-    checksum, checksum_words, home_line, name_hash, text_check, text_home,
+    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, NamespaceKind,
+    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, chain, checksum,
+    checksum_words, home_line, name_hash, text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -56,18 +56,11 @@ impl TestImage {
         let geometry = Geometry::plan(&GeometryRequest {
             pool_bytes,
             metadata_bytes,
-            thread_slots: None,
+            ..GeometryRequest::default()
         })
         .unwrap();
-        let superblock = Superblock::new(
-            &geometry,
-            [9; 16],
-            SEED,
-            NOW,
-            "test",
-            NamespaceKind::Direct,
-            MappingKind::HashFs,
-        );
+        let superblock =
+            Superblock::new(&geometry, [9; 16], SEED, NOW, "test", NamespaceKind::Direct);
         let mut new = Self {
             bytes: vec![0; geometry.pool_bytes as usize],
             superblock,

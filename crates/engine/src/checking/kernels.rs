@@ -82,20 +82,25 @@ impl Stage {
         let mapping = &self.fs.mapping;
         let mut reserved = mapping.reserve(op, 1).unwrap();
         let step = into(MapState::Unwritten);
-        let block = mapping.claim(op, id, logical, step, &mut reserved).unwrap();
-        let data = mapping.data_at(block);
+        let mut block = [BlockNo(0)];
+        mapping
+            .claim(op, id, logical, step, &mut reserved, &mut block)
+            .unwrap();
+        let data = mapping.data_at(block[0]);
         op.core
             .pool
             .write_through(Site::UNNAMED, data, &u64::from(id).to_ne_bytes());
         op.core.pool.fence(Site::UNNAMED);
-        mapping.set_state(op, id, logical, block, into(MapState::Mapped));
-        block
+        mapping
+            .set_state(op, id, logical, &block, into(MapState::Mapped))
+            .unwrap();
+        block[0]
     }
 
     /// The data of a block of file `id`, if it is found.
     fn data(&self, op: &Op<'_, Loomed>, id: u32, logical: u32) -> Option<u64> {
         let mut found = [Found::Hole];
-        self.fs.mapping.lookup(op, id, logical, &mut found);
+        self.fs.mapping.lookup(op, id, logical, &mut found).unwrap();
         let Found::Mapped(block) = found[0] else {
             return None;
         };
@@ -550,7 +555,11 @@ fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
             },
             move |stage: Stage| {
                 let op = stage.core().op_begin();
-                stage.fs.mapping.release(Site::UNNAMED, &op, file, 1, 2, 2);
+                stage
+                    .fs
+                    .mapping
+                    .release(Site::UNNAMED, &op, file, 1, 2, 2)
+                    .unwrap();
                 stage.claim(&op, comes, 0);
             }
         );
@@ -578,7 +587,8 @@ fn a_block_found_keeps_its_bytes_until_the_operation_ends() {
                     stage
                         .fs
                         .mapping
-                        .release(Site::UNNAMED, &core.op_begin(), old, 0, 8, 1);
+                        .release(Site::UNNAMED, &core.op_begin(), old, 0, 8, 1)
+                        .unwrap();
                     core.try_advance();
                     core.try_advance();
                     stage.fs.mapping.reclaim(core);
@@ -597,7 +607,9 @@ fn a_block_on_its_way_from_limbo_counts_as_free() {
         let [file, _] = stage.neighbours();
         stage.claim(&core.op_begin(), file, 0);
         let mapping = &stage.fs.mapping;
-        mapping.release(Site::UNNAMED, &core.op_begin(), file, 0, 8, 1);
+        mapping
+            .release(Site::UNNAMED, &core.op_begin(), file, 0, 8, 1)
+            .unwrap();
         core.try_advance();
         core.try_advance();
         together!(

@@ -69,14 +69,12 @@ pub(super) fn small_fs<M: Memories>(
     thread_slots: u32,
 ) -> Arc<Fs<M>> {
     let options = FormatOptions {
-        metadata_bytes: None,
         thread_slots: Some(thread_slots),
-        label: String::new(),
         uuid: [1; 16],
         hash_seed: 7,
         now_ns: 1,
-        owner: (0, 0),
         known_zero: true,
+        ..FormatOptions::default()
     };
     format(&pool, &options).unwrap();
     let options = MountOptions {

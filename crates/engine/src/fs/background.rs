@@ -167,7 +167,7 @@ impl<M: Memories> Fs<M> {
             }
             false
         });
-        self.kill_inodes(&doomed);
+        self.kill_inodes(&doomed)?;
         for &cachelet in &doomed {
             self.free_contents(cachelet)?;
         }
@@ -183,7 +183,7 @@ impl<M: Memories> Fs<M> {
 
     /// Inodes dead and their blocks in limbo, durably. In which order does not matter: nothing names
     /// the inodes any more, so that recovery frees both.
-    fn kill_inodes(&self, doomed: &[Cachelet]) {
+    fn kill_inodes(&self, doomed: &[Cachelet]) -> Result<()> {
         let op = self.core.op_begin();
         let core = op.core;
         for &cachelet in doomed {
@@ -197,10 +197,11 @@ impl<M: Memories> Fs<M> {
         }
         for &cachelet in doomed {
             if core.kind(cachelet) == FileKind::File {
-                self.files().release_all(&op, cachelet);
+                self.files().release_all(&op, cachelet)?;
             }
         }
         core.pool.fence(sites::FREE_LIMBO_DURABLE);
+        Ok(())
     }
 
     /// Frees the metadata slots that a dead inode still holds.

@@ -164,25 +164,32 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// What a single logical block maps to.
-    fn find_one(&self, op: &Op<'_, M>, id: MapId, logical: u64) -> Found {
+    fn find_one(&self, op: &Op<'_, M>, id: MapId, logical: u64) -> Result<Found> {
         let mut found = [Found::Hole];
-        self.mapping.lookup(op, id, logical as u32, &mut found);
-        found[0]
+        self.mapping.lookup(op, id, logical as u32, &mut found)?;
+        Ok(found[0])
     }
 
     /// Bytes `[size, to)` of the block that the end of file lies in become zero, if the block
     /// holds bytes; gives whether a fence is due before the size moves over them.
-    fn zero_tail(&self, site: Site, op: &Op<'_, M>, root: Root, size: u64, to: u64) -> bool {
+    fn zero_tail(
+        &self,
+        site: Site,
+        op: &Op<'_, M>,
+        root: Root,
+        size: u64,
+        to: u64,
+    ) -> Result<bool> {
         let start = size % BLOCK_BYTES;
         if start == 0 || root.old == 0 {
-            return false;
+            return Ok(false);
         }
-        let Found::Mapped(block) = self.find_one(op, root.id, size / BLOCK_BYTES) else {
-            return false;
+        let Found::Mapped(block) = self.find_one(op, root.id, size / BLOCK_BYTES)? else {
+            return Ok(false);
         };
         let end = (start + to - size).min(BLOCK_BYTES);
         crate::data::zero(site, self.core, self.mapping, block, start, end);
-        true
+        Ok(true)
     }
 
     /// Stores modification and change time into the inode, unflushed.
@@ -253,7 +260,7 @@ impl<M: Memories> Files<'_, M> {
         }
         let root = self.root(cachelet);
         let end = Self::blocks_end(root.old, self.size(cachelet));
-        let count = self.mapping.count(&op, root.id, end);
+        let count = self.mapping.count(&op, root.id, end)?;
         op.check_media()?;
         self.core.set(cachelet, field::BLOCKS, count | BLOCKS_KNOWN);
         Ok(count)
@@ -269,24 +276,26 @@ impl<M: Memories> Files<'_, M> {
         id: MapId,
         first: u64,
         end: u64,
-    ) {
+    ) -> Result<()> {
         let version = self.core.get(cachelet, field::VERSION) | 1;
         self.core.set(cachelet, field::VERSION, version);
         // Before a reader can find a block in limbo, every later one sees the odd version.
         self.core.arena.barrier();
         let in_use = self.blocks_bound(cachelet);
         let gone = self.mapping.release(site, op, id, first, end, in_use);
-        self.lower_blocks(cachelet, gone);
+        self.lower_blocks(cachelet, *gone.as_ref().unwrap_or(&0));
         self.core.set(cachelet, field::VERSION, version + 1);
+        gone.map(drop)
     }
 
     /// Gives up every block of a file that durably has no name. Flushed, not
     /// fenced: the caller fences before the inode's number can be used again.
-    pub(crate) fn release_all(&self, op: &Op<'_, M>, cachelet: Cachelet) {
+    pub(crate) fn release_all(&self, op: &Op<'_, M>, cachelet: Cachelet) -> Result<()> {
         let root = self.root(cachelet);
-        if root.old != 0 {
-            let end = Self::blocks_end(root.old, self.size(cachelet));
-            self.give_up(sites::FREE_LIMBO, op, cachelet, root.id, 0, end);
+        if root.old == 0 {
+            return Ok(());
         }
+        let end = Self::blocks_end(root.old, self.size(cachelet));
+        self.give_up(sites::FREE_LIMBO, op, cachelet, root.id, 0, end)
     }
 }

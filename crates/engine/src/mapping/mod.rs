@@ -7,11 +7,12 @@
 //! inserter at a time; different files never wait for each other.
 //!
 //! Durability: `claim`, `set_state` and `release` flush what they store; the caller fences. What
-//! they commit is each one 8-byte word (or a journal record), so any subset may survive a crash.
+//! they commit is one 8-byte word a block or range, so any subset may survive a crash. What a
+//! mapping needs to be durable before such a word (a new tree node, say) it fences itself.
 
 pub(crate) mod hashfs;
 
-use vellum_layout::MapState;
+use vellum_layout::{Geometry, MapState, MappingKind};
 use vellum_media::{Memories, Site};
 
 use crate::core::Core;
@@ -22,7 +23,7 @@ use crate::slots::Op;
 pub(crate) type MapId = u32;
 
 /// A data block of the zone, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockNo(pub(crate) u32);
 
 /// What a logical block maps to.
@@ -92,7 +93,10 @@ pub(crate) struct Step {
 pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Looks up `out.len()` logical blocks from `first`. Runs inside an operation; what it finds
     /// stays allocated until the operation ends (blocks given up meanwhile are in limbo).
-    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]);
+    ///
+    /// # Errors
+    /// Damage on the way to a block.
+    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()>;
 
     /// Asks the processor for the bytes from `skip` on of the block that `logical` probably maps
     /// to, if the mapping has a guess before it has looked.
@@ -111,19 +115,13 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Gives back what was not claimed.
     fn unreserve(&self, op: &Op<'_, M>, rest: Reservation);
 
-    /// Gives `logical`, which is a hole, a block. Flushed as `step` says, not fenced.
-    fn claim(
-        &self,
-        op: &Op<'_, M>,
-        id: MapId,
-        logical: u32,
-        step: Step,
-        from: &mut Reservation,
-    ) -> Result<BlockNo>;
-
     /// Gives each of `out.len()` consecutive logical blocks from `first`, all holes, a
-    /// block. Flushed as `step` says, not fenced. On an error some may be claimed; the caller releases them.
-    fn claim_many(
+    /// block. Flushed as `step` says, not fenced.
+    ///
+    /// # Errors
+    /// Damage; [`crate::Error::NoSpace`] where the mapping itself needs space. Some blocks may be
+    /// claimed then; the caller releases them.
+    fn claim(
         &self,
         op: &Op<'_, M>,
         id: MapId,
@@ -131,21 +129,32 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         step: Step,
         from: &mut Reservation,
         out: &mut [BlockNo],
-    ) -> Result<()> {
-        for (logical, block) in (u64::from(first)..).zip(out) {
-            *block = self.claim(op, id, logical as u32, step, from)?;
-        }
-        Ok(())
-    }
+    ) -> Result<()>;
 
-    /// Changes the state of a block that `logical` maps to (UNWRITTEN to MAPPED and back).
-    /// Flushed as `step` says, not fenced.
-    fn set_state(&self, op: &Op<'_, M>, id: MapId, logical: u32, block: BlockNo, step: Step);
+    /// Changes the state of what consecutive logical blocks from `first` map to (UNWRITTEN to
+    /// MAPPED and back). Flushed as `step` says, not fenced.
+    ///
+    /// # Errors
+    /// As [`Self::claim`], and nothing has changed then. Taking back what the same operation
+    /// changed does not fail for lack of space.
+    fn set_state(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        blocks: &[BlockNo],
+        step: Step,
+    ) -> Result<()>;
 
     /// Puts every block of `[first, end)` into limbo; gives how many. `in_use` bounds how many
     /// the file has, so that the search can stop. Flushed, not fenced; the caller fences before
     /// unlocking. They become free after a grace period, through [`Self::reclaim`]. A cache of
     /// translations must be void from before this call until after it: see `fs::file`.
+    ///
+    /// # Errors
+    /// Damage. [`crate::Error::NoSpace`], and nothing has changed, where a range in the middle is
+    /// taken out of a tree; never where nothing follows the range, nor for what the same operation
+    /// claimed.
     fn release(
         &self,
         site: Site,
@@ -154,16 +163,29 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         first: u64,
         end: u64,
         in_use: u64,
-    ) -> u64;
+    ) -> Result<u64>;
 
     /// Makes limbo blocks free whose grace period is over; gives how many.
     fn reclaim(&self, core: &Core<M>) -> u64;
 
     /// First logical block in `[first, end)` that is data, or a hole.
-    fn seek(&self, op: &Op<'_, M>, id: MapId, first: u64, end: u64, what: Seek) -> Option<u64>;
+    ///
+    /// # Errors
+    /// Damage on the way.
+    fn seek(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        what: Seek,
+    ) -> Result<Option<u64>>;
 
     /// Blocks of a file in `[0, end)` that are not holes, when the cachelet does not know.
-    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> u64;
+    ///
+    /// # Errors
+    /// Damage on the way.
+    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64>;
 
     /// Pool offset of a block's bytes.
     fn data_at(&self, block: BlockNo) -> u64;
@@ -182,11 +204,35 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// that is not there or not sound.
     fn restore(&self, core: &Core<M>) -> bool;
 
-    /// Builds the volatile aids by reading the table (in parallel where that pays). After a crash,
-    /// `judge` decides about each entry; freed ones are flushed, not fenced. `judge` must be safe to call from several threads.
-    fn rebuild(
-        &self,
-        core: &Core<M>,
-        judge: &(dyn Fn(MapId, u32, MapState, BlockNo) -> Verdict + Sync),
-    ) -> Result<()>;
+    /// Builds the volatile aids by reading the pool (in parallel where that pays). After a crash,
+    /// `survey` decides about each block that something maps; what is freed is flushed, not fenced.
+    ///
+    /// # Errors
+    /// Damage: a block with two owners, a tree that cannot be read.
+    fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()>;
+}
+
+/// Bytes of the arena that the mapping of a pool needs.
+pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
+    match geometry.mapping {
+        MappingKind::HashFs => hashfs::HashFs::arena_bytes(geometry),
+    }
+}
+
+/// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`] or
+/// [`Mapping::restore`]) is at `arena_at`. `seed` is the seed of the hashes on the media.
+pub(crate) fn new<M: Memories>(
+    arena_at: u64,
+    geometry: &Geometry,
+    seed: u64,
+) -> Box<dyn Mapping<M>> {
+    match geometry.mapping {
+        MappingKind::HashFs => Box::new(hashfs::HashFs::new(arena_at, geometry, seed)),
+    }
+}
+
+/// What an opening knows of the files, for a mapping that builds its aids.
+pub(crate) trait Survey: Sync {
+    /// Whether a block that something maps stays.
+    fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict;
 }

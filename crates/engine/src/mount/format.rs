@@ -12,12 +12,14 @@ use crate::error::{Error, Result};
 use crate::sites;
 
 /// What a new pool is to be like.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FormatOptions {
     /// Bytes of metadata; by default a sixteenth of the pool.
     pub metadata_bytes: Option<u64>,
     /// Operations that can be under way at once.
     pub thread_slots: Option<u32>,
+    /// File mapping.
+    pub mapping: MappingKind,
     /// Label, at most 64 bytes.
     pub label: String,
     /// Identity of the pool.
@@ -44,6 +46,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         pool_bytes: pool.len(),
         metadata_bytes: options.metadata_bytes,
         thread_slots: options.thread_slots,
+        mapping: options.mapping,
     })?;
     // An interrupted mkfs must not leave the pool that was there before half alive.
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
@@ -70,7 +73,6 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         options.now_ns,
         &options.label,
         NamespaceKind::Direct,
-        MappingKind::HashFs,
     );
     for at in [geometry.replica_at, BLOCK_BYTES, 0] {
         pool.write_through(sites::FORMAT_SUPERBLOCK, at, superblock.as_bytes());

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, Geometry, IdentityWord, Inode, InodeState,
-    PoolPhase, PoolState, ROOT_SLOT, StateWord, Superblock, SuperblockError, checksum_words,
+    MapState, PoolPhase, PoolState, ROOT_SLOT, StateWord, Superblock, SuperblockError,
+    checksum_words,
 };
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
@@ -15,8 +16,7 @@ use crate::core::{ArenaMap, Clock, Core, header};
 use crate::error::{Error, Place, Result};
 use crate::fs::Fs;
 use crate::journal;
-use crate::mapping::hashfs::HashFs;
-use crate::mapping::{Mapping, Verdict};
+use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
 use crate::mount::recover;
 use crate::namespace::direct::Direct;
 use crate::sites;
@@ -112,7 +112,7 @@ pub fn attach<M: Memories>(
     let map = ArenaMap::plan(
         &geometry,
         options.cache_entries,
-        HashFs::arena_bytes(&geometry),
+        mapping::arena_bytes(&geometry),
     );
     let arena = make_arena(map.bytes)?;
     let core: Core<M> = Core {
@@ -127,7 +127,7 @@ pub fn attach<M: Memories>(
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
-    let mapping: Box<dyn Mapping<M>> = Box::new(HashFs::new(map.mapping, &geometry, core.seed));
+    let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed);
 
     let mut opened = Opened {
         was_clean: phase == PoolPhase::Clean,
@@ -140,7 +140,7 @@ pub fn attach<M: Memories>(
     if saved {
         check_root(&core)?;
         if !mapping.restore(&core) {
-            mapping.rebuild(&core, &|_, _, _, _| Verdict::Keep)?;
+            mapping.rebuild(&core, &Everything)?;
         }
     } else {
         recover_all(&core, &*mapping, options.recovery_threads, &mut opened)?;
@@ -180,15 +180,22 @@ fn recover_all<M: Memories>(
     match replayed.and_then(|()| recover::recover(core, threads)) {
         Ok(recovery) => {
             opened.orphans_freed = recovery.freed();
-            mapping.rebuild(core, &|id, logical, state, _| {
-                recovery.judge(id, logical, state)
-            })
+            mapping.rebuild(core, &recovery)
         }
         Err(error @ Error::Damaged { .. }) if core.read_only => {
             tracing::warn!(%error, "the pool is damaged; what can be read of it is shown");
-            mapping.rebuild(core, &|_, _, _, _| Verdict::Keep)
+            mapping.rebuild(core, &Everything)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Everything is as it should be: what a clean close left, or what has to be taken as it is.
+struct Everything;
+
+impl Survey for Everything {
+    fn judge(&self, _: MapId, _: u32, _: MapState) -> Verdict {
+        Verdict::Keep
     }
 }
 

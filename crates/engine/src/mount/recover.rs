@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 use crate::cachelet::check_inode;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
-use crate::mapping::{MapId, Verdict};
+use crate::mapping::{MapId, Survey, Verdict};
 use crate::namespace::direct::{EntryBuffer, log_extents, scan_log};
 use crate::sites;
 use crate::slots::Tally;
@@ -412,9 +412,11 @@ impl<M: Memories> Recovery<'_, M> {
     pub(super) fn freed(&self) -> u64 {
         self.freed.load(Ordering::Relaxed)
     }
+}
 
-    /// Whether a table entry is worth keeping: its file exists and reaches that far.
-    pub(super) fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict {
+impl<M: Memories> Survey for Recovery<'_, M> {
+    /// A block stays if its file exists and reaches that far.
+    fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict {
         let core = self.core;
         let own = u64::from(id);
         let foreign = || {

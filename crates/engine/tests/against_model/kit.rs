@@ -43,8 +43,8 @@ impl Shape {
             uuid: [7; 16],
             hash_seed: 0x5EED,
             now_ns: CLOCK_START,
-            owner: (0, 0),
             known_zero: true,
+            ..FormatOptions::default()
         }
     }
 

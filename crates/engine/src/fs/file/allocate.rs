@@ -69,7 +69,7 @@ impl<M: Memories> Files<'_, M> {
         let size = self.size(cachelet);
         if mode == Allocate::Grow && end > size {
             let root = self.root(cachelet);
-            self.extend(&op, cachelet, root, size, end);
+            self.extend(&op, cachelet, root, size, end)?;
         } else {
             let now = self.core.clock.now();
             let inode_at = self.core.inode_at(cachelet);
@@ -95,7 +95,7 @@ impl<M: Memories> Files<'_, M> {
             let found = &mut found[..(last - start).min(PIECE_BLOCKS as u64) as usize];
             let root = self.root(cachelet);
             if root.old != 0 {
-                self.mapping.lookup(&op, root.id, start as u32, found);
+                self.mapping.lookup(&op, root.id, start as u32, found)?;
             }
             holes += found.iter().filter(|found| **found == Found::Hole).count() as u64;
         }
@@ -120,7 +120,7 @@ impl<M: Memories> Files<'_, M> {
         let found = &mut found[..(last - first) as usize];
         let root = self.root(cachelet);
         if root.old != 0 {
-            self.mapping.lookup(&op, root.id, first as u32, found);
+            self.mapping.lookup(&op, root.id, first as u32, found)?;
             // Before a block is claimed where there may be one.
             op.check_media()?;
         }
@@ -143,7 +143,7 @@ impl<M: Memories> Files<'_, M> {
             let blocks = &mut blocks[..len];
             result = self
                 .mapping
-                .claim_many(&op, root.id, logical, step, &mut room, blocks);
+                .claim(&op, root.id, logical, step, &mut room, blocks);
         }
         self.mapping.unreserve(&op, room);
         core.pool.fence(sites::ALLOCATE_BLOCKS_DURABLE);
@@ -186,13 +186,13 @@ impl<M: Memories> Files<'_, M> {
         if root.old != 0 && offset < end {
             let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
             if offset / BLOCK_BYTES == end / BLOCK_BYTES {
-                self.zero_part(&op, root.id, offset, end);
+                self.zero_part(&op, root.id, offset, end)?;
             } else {
-                self.zero_part(&op, root.id, offset, first * BLOCK_BYTES);
-                self.zero_part(&op, root.id, last * BLOCK_BYTES, end);
+                self.zero_part(&op, root.id, offset, first * BLOCK_BYTES)?;
+                self.zero_part(&op, root.id, last * BLOCK_BYTES, end)?;
             }
             if first < last {
-                self.give_up(sites::PUNCH_LIMBO, &op, cachelet, root.id, first, last);
+                self.give_up(sites::PUNCH_LIMBO, &op, cachelet, root.id, first, last)?;
             }
         }
         let now = core.clock.now();
@@ -205,13 +205,14 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Zeroes bytes `[offset, end)` of one block, if it holds bytes.
-    fn zero_part(&self, op: &Op<'_, M>, id: MapId, offset: u64, end: u64) {
+    fn zero_part(&self, op: &Op<'_, M>, id: MapId, offset: u64, end: u64) -> Result<()> {
         if offset < end
-            && let Found::Mapped(block) = self.find_one(op, id, offset / BLOCK_BYTES)
+            && let Found::Mapped(block) = self.find_one(op, id, offset / BLOCK_BYTES)?
         {
             let from = offset % BLOCK_BYTES;
             let (core, to) = (self.core, from + end - offset);
             data::zero(sites::PUNCH_EDGES, core, self.mapping, block, from, to);
         }
+        Ok(())
     }
 }

@@ -92,7 +92,7 @@ fn recover(geometry: vellum_layout::Geometry, image: Vec<u8>) -> Harness {
         u64::from_le_bytes(image[at..at + 8].try_into().unwrap())
     };
     let (root, size) = (MapRoot(word(Inode::ROOT)).get(), word(Inode::SIZE));
-    let judge = move |id, logical, state, _| {
+    let judge = move |id, logical, state| {
         let own = root.is_some_and(|(_, own)| own == id);
         let beyond = u64::from(logical) >= size.div_ceil(B);
         if own && !(state == MapState::Mapped && beyond) {

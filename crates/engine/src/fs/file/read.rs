@@ -92,7 +92,7 @@ impl<M: Memories> Files<'_, M> {
             if !translation.is_about(first / RUN_BLOCKS) {
                 self.mapping.prefetch(self.core, id, first as u32, skip);
             }
-            self.find(op, id, translation, version, first, found);
+            self.find(op, id, translation, version, first, found)?;
             if found.contains(&Found::Hole) {
                 op.check_hole()?;
             }
@@ -117,21 +117,22 @@ impl<M: Memories> Files<'_, M> {
         version: u64,
         first: u64,
         found: &mut [Found],
-    ) {
+    ) -> Result<()> {
         let run = first / RUN_BLOCKS;
         let place = (first % RUN_BLOCKS) as usize;
         if place + found.len() > RUN_BLOCKS as usize {
-            self.mapping.lookup(op, id, first as u32, found);
+            self.mapping.lookup(op, id, first as u32, found)?;
         } else if translation.get(version, run, place, found) {
         } else if translation.wants(run, place) {
             let mut whole = [Found::Hole; RUN_BLOCKS as usize];
             self.mapping
-                .lookup(op, id, (run * RUN_BLOCKS) as u32, &mut whole);
+                .lookup(op, id, (run * RUN_BLOCKS) as u32, &mut whole)?;
             found.copy_from_slice(&whole[place..place + found.len()]);
             translation.keep(version, run, &whole);
         } else {
-            self.mapping.lookup(op, id, first as u32, found);
+            self.mapping.lookup(op, id, first as u32, found)?;
         }
+        Ok(())
     }
 
     /// Renews the access time if the file changed since, or once a day (relatime). Flushed without

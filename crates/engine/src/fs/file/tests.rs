@@ -261,7 +261,7 @@ fn a_dead_file_gives_everything_back() {
                 .unwrap();
         }
         let op = h.core.op_begin();
-        f.release_all(&op, file);
+        f.release_all(&op, file).unwrap();
         drop(op);
         h.settle();
         assert_eq!(h.free(), h.core.geometry.zone_blocks);

@@ -28,9 +28,9 @@ impl<M: Memories> Files<'_, M> {
         let size = self.size(cachelet);
         let root = self.root(cachelet);
         if new_size > size {
-            self.extend(&op, cachelet, root, size, new_size);
+            self.extend(&op, cachelet, root, size, new_size)?;
         } else {
-            self.cut(&op, cachelet, root, size, new_size);
+            self.cut(&op, cachelet, root, size, new_size)?;
         }
         op.check_media()
     }
@@ -43,12 +43,13 @@ impl<M: Memories> Files<'_, M> {
         root: Root,
         size: u64,
         new_size: u64,
-    ) {
-        if self.zero_tail(sites::EXTEND_TAIL, op, root, size, new_size) {
+    ) -> Result<()> {
+        if self.zero_tail(sites::EXTEND_TAIL, op, root, size, new_size)? {
             self.core.pool.fence(sites::EXTEND_TAIL_DURABLE);
         }
         let steps = [sites::EXTEND_SIZE, sites::EXTEND_SIZE_DURABLE];
         self.commit_size(steps, cachelet, root.old, new_size);
+        Ok(())
     }
 
     /// Times, root and size in one line, durable, then shown. The caller holds the lock.
@@ -70,7 +71,14 @@ impl<M: Memories> Files<'_, M> {
     ///
     /// A crash in between leaves blocks beyond the end, of which recovery frees the MAPPED ones:
     /// so the root says so from the moment of the new size until all are durably in limbo.
-    fn cut(&self, op: &Op<'_, M>, cachelet: Cachelet, root: Root, size: u64, new_size: u64) {
+    fn cut(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        root: Root,
+        size: u64,
+        new_size: u64,
+    ) -> Result<()> {
         let core = self.core;
         let first = new_size.div_ceil(BLOCK_BYTES);
         let end = Self::blocks_end(root.old, size);
@@ -80,13 +88,14 @@ impl<M: Memories> Files<'_, M> {
         self.commit_size(steps, cachelet, root.old | flag, new_size);
         if !beyond {
             self.forget_translations(cachelet);
-            return;
+            return Ok(());
         }
-        self.give_up_durably(op, cachelet, root.id, first, end);
+        self.give_up_durably(op, cachelet, root.id, first, end)?;
         // Not flushed: if the clear flag is lost, the next cut looks further than it must.
         let clear = root.old & !BEYOND;
         core.set_word(core.inode_at(cachelet) + Inode::ROOT, clear);
         core.set(cachelet, field::ROOT, clear);
+        Ok(())
     }
 
     /// Gives up blocks `[first, end)`, durably before the file is unlocked, so that it can grow over
@@ -98,9 +107,10 @@ impl<M: Memories> Files<'_, M> {
         id: MapId,
         first: u64,
         end: u64,
-    ) {
-        self.give_up(sites::TRUNCATE_LIMBO, op, cachelet, id, first, end);
+    ) -> Result<()> {
+        let gone = self.give_up(sites::TRUNCATE_LIMBO, op, cachelet, id, first, end);
         self.core.pool.fence(sites::TRUNCATE_LIMBO_DURABLE);
+        gone
     }
 
     /// Makes readers who saw the old size look again.

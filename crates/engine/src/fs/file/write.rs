@@ -194,15 +194,20 @@ impl<M: Memories> Files<'_, M> {
                 version,
                 span.first(),
                 &mut found[..known],
-            );
+            )?;
             // Before a block is claimed where there may be one.
             op.check_media()?;
         }
         let head_is_new = !matches!(found[0], Found::Mapped(_));
         let tail_is_new = !matches!(found[found.len() - 1], Found::Mapped(_));
         self.claim_holes(op, cachelet, root, span, found)?;
-        self.map_beyond(op, root.id, span, found);
-        self.zero_edges(op, root, span, found, head_is_new, tail_is_new);
+        if let Err(error) = self.map_beyond(op, root.id, span, found) {
+            // Nothing may stay MAPPED where the size can move over it.
+            let (beyond, end) = (span.first() + span.inside() as u64, span.blocks() as u64);
+            self.give_up_durably(op, cachelet, root.id, beyond, span.first() + end)?;
+            return Err(error.into());
+        }
+        self.zero_edges(op, root, span, found, head_is_new, tail_is_new)?;
         data::write(
             sites::WRITE_DATA,
             self.core,
@@ -211,7 +216,7 @@ impl<M: Memories> Files<'_, M> {
             span.offset % BLOCK_BYTES,
             data,
         );
-        self.commit(op, cachelet, root, span, found);
+        self.commit(op, cachelet, root, span, found)?;
         Ok(op.check_media()?)
     }
 
@@ -248,7 +253,7 @@ impl<M: Memories> Files<'_, M> {
                 let logical = span.first() as u32 + (base + start) as u32;
                 failed = self
                     .mapping
-                    .claim_many(op, root.id, logical, step, &mut room, blocks)
+                    .claim(op, root.id, logical, step, &mut room, blocks)
                     .err();
                 if failed.is_some() {
                     break 'parts;
@@ -267,20 +272,48 @@ impl<M: Memories> Files<'_, M> {
         };
         for i in (0..found.len()).filter(|i| claimed[i / 64] >> (i % 64) & 1 == 1) {
             let logical = span.first() + i as u64;
-            self.give_up_durably(op, cachelet, root.id, logical, logical + 1);
+            self.give_up_durably(op, cachelet, root.id, logical, logical + 1)?;
         }
         Err(error.into())
     }
 
     /// Preallocated blocks beyond the size become MAPPED before the size covers them.
-    fn map_beyond(&self, op: &Op<'_, M>, id: MapId, span: Span, found: &mut [Found]) {
-        for (i, found) in found.iter_mut().enumerate().skip(span.inside()) {
+    fn map_beyond(&self, op: &Op<'_, M>, id: MapId, span: Span, found: &mut [Found]) -> Result<()> {
+        let (first, beyond) = (span.first(), span.inside());
+        self.map_unwritten(op, id, first, beyond, found, PREALLOCATED)?;
+        for found in &mut found[beyond..] {
             if let Found::Unwritten(block) = *found {
-                let logical = span.first() as u32 + i as u32;
-                self.mapping.set_state(op, id, logical, block, PREALLOCATED);
                 *found = Found::Mapped(block);
             }
         }
+        Ok(())
+    }
+
+    /// Changes the state of every UNWRITTEN block of `found`, which begins at logical block `first`,
+    /// from place `from` on.
+    fn map_unwritten(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        from: usize,
+        found: &[Found],
+        step: Step,
+    ) -> Result<()> {
+        let mut next = from;
+        while let Some((start, len)) =
+            next_run(found, next, |found| matches!(found, Found::Unwritten(_)))
+        {
+            next = start + len;
+            let mut blocks = [BlockNo(0); PIECE_BLOCKS];
+            for (block, found) in blocks.iter_mut().zip(&found[start..next]) {
+                *block = found.block().unwrap_or_default();
+            }
+            let logical = (first + start as u64) as u32;
+            self.mapping
+                .set_state(op, id, logical, &blocks[..len], step)?;
+        }
+        Ok(())
     }
 
     /// Zeroes what new blocks hold around the data, and what lies between the old end of file and
@@ -293,7 +326,7 @@ impl<M: Memories> Files<'_, M> {
         found: &[Found],
         head_is_new: bool,
         tail_is_new: bool,
-    ) {
+    ) -> Result<()> {
         if let Some(block) = found[0].block().filter(|_| head_is_new) {
             let (site, end) = (sites::WRITE_BEFORE_DATA, span.offset % BLOCK_BYTES);
             data::zero(site, self.core, self.mapping, block, 0, end);
@@ -308,12 +341,20 @@ impl<M: Memories> Files<'_, M> {
         }
         let gap_in_head = span.size / BLOCK_BYTES == span.first();
         if span.offset > span.size && !(gap_in_head && head_is_new) {
-            self.zero_tail(sites::WRITE_GAP, op, root, span.size, span.offset);
+            self.zero_tail(sites::WRITE_GAP, op, root, span.size, span.offset)?;
         }
+        Ok(())
     }
 
     /// Makes the data durable, then the file's.
-    fn commit(&self, op: &Op<'_, M>, cachelet: Cachelet, root: Root, span: Span, found: &[Found]) {
+    fn commit(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        root: Root,
+        span: Span,
+        found: &[Found],
+    ) -> Result<()> {
         let core = self.core;
         let inode_at = core.inode_at(cachelet);
         let now = core.clock.now();
@@ -327,12 +368,7 @@ impl<M: Memories> Files<'_, M> {
         }
         core.pool.fence(sites::WRITE_DATA_DURABLE);
         if fills {
-            for (logical, found) in (span.first()..).zip(found) {
-                if let Found::Unwritten(block) = *found {
-                    let logical = logical as u32;
-                    self.mapping.set_state(op, root.id, logical, block, FILLED);
-                }
-            }
+            self.map_unwritten(op, root.id, span.first(), 0, found, FILLED)?;
             // The old last block may be among them: the size must not cover it while it is zeros.
             core.pool.fence(sites::WRITE_FILLED_DURABLE);
         }
@@ -351,18 +387,18 @@ impl<M: Memories> Files<'_, M> {
         if span.grows() {
             core.set(cachelet, field::SIZE, span.end());
         }
+        Ok(())
     }
 }
 
 /// The next run of holes at or after `from`: where, and how many.
 pub(super) fn next_holes(found: &[Found], from: usize) -> Option<(usize, usize)> {
-    let start = from
-        + found[from..]
-            .iter()
-            .position(|found| *found == Found::Hole)?;
-    let len = found[start..]
-        .iter()
-        .take_while(|found| **found == Found::Hole)
-        .count();
+    next_run(found, from, |found| *found == Found::Hole)
+}
+
+/// The next run of blocks at or after `from` that are as asked: where, and how many.
+fn next_run(found: &[Found], from: usize, is: impl Fn(&Found) -> bool) -> Option<(usize, usize)> {
+    let start = from + found.get(from..)?.iter().position(&is)?;
+    let len = found[start..].iter().take_while(|found| is(found)).count();
     Some((start, len))
 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicI64;
 
 use vellum_layout::{
-    FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState, LinksWord,
+    FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState, LinksWord, MapState,
 };
 use vellum_media::{HeapMemory, Memory, SimPool, Simulated};
 use zerocopy::IntoBytes;
@@ -13,9 +13,19 @@ use super::HashFs;
 use super::rebuild::Judge;
 use crate::cachelet::{Cachelet, field};
 use crate::core::{ArenaMap, Clock, Core};
-use crate::mapping::{Mapping, Verdict};
+use crate::error::Result;
+use crate::mapping::{MapId, Mapping, Survey, Verdict};
 
 const SEED: u64 = 0x5EED;
+
+/// What a test says of blocks.
+pub(crate) struct Judged<'a>(pub(crate) Judge<'a>);
+
+impl Survey for Judged<'_> {
+    fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict {
+        self.0(id, logical, state)
+    }
+}
 
 pub(crate) struct Harness {
     pub(crate) core: Core<Simulated>,
@@ -32,16 +42,14 @@ impl Harness {
         };
         let geometry = Geometry::plan(&request).unwrap();
         let new = Self::attach(SimPool::new(pool_bytes), geometry, 1);
-        new.map
-            .rebuild(&new.core, &|_, _, _, _| Verdict::Keep)
-            .unwrap();
+        new.rebuild(&|_, _, _| Verdict::Keep).unwrap();
         new
     }
 
     /// A pool with these bytes, as after a crash.
     pub(crate) fn recovered(image: Vec<u8>, geometry: Geometry, judge: Judge<'_>) -> Self {
         let new = Self::attach(SimPool::from_image(image), geometry, 1);
-        new.map.rebuild(&new.core, judge).unwrap();
+        new.rebuild(judge).unwrap();
         new
     }
 
@@ -67,9 +75,14 @@ impl Harness {
         Self { core, map: mapping }
     }
 
+    /// Builds the mapping's aids, keeping the blocks that `judge` keeps.
+    pub(crate) fn rebuild(&self, judge: Judge<'_>) -> Result<()> {
+        self.map.rebuild(&self.core, &Judged(judge))
+    }
+
     /// The same pool, attached again with an arena of zeros.
     pub(crate) fn reattach(self) -> Self {
-        self.reattach_judged(&|_, _, _, _| Verdict::Keep)
+        self.reattach_judged(&|_, _, _| Verdict::Keep)
     }
 
     /// The same, as after a crash.

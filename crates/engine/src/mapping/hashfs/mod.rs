@@ -37,12 +37,12 @@ mod tests;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, MapState, MapWord, RUN_BLOCKS};
-use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
+use vellum_media::{LINE_BYTES, Memories, Memory, Site, count};
 
 use self::bitmap::FreeBitmap;
 use self::limbo::{Batch, LIMBO_BYTES, Limbo};
 use self::overflow::Overflow;
-use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Verdict};
+use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::slots::{Op, field};
@@ -149,7 +149,7 @@ impl HashFs {
 }
 
 impl<M: Memories> Mapping<M> for HashFs {
-    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) {
+    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
         out.fill(Found::Hole);
         let start = u64::from(first);
         let end = start + out.len() as u64;
@@ -164,6 +164,7 @@ impl<M: Memories> Mapping<M> for HashFs {
             });
             true
         });
+        Ok(())
     }
 
     /// The preferred place follows from the hash alone: the miss on the data overlaps the miss on
@@ -205,19 +206,6 @@ impl<M: Memories> Mapping<M> for HashFs {
         &self,
         op: &Op<'_, M>,
         id: MapId,
-        logical: u32,
-        step: Step,
-        from: &mut Reservation,
-    ) -> Result<BlockNo> {
-        let mut block = [BlockNo(0)];
-        self.claim_blocks(op, id, logical, step, from, &mut block)?;
-        Ok(block[0])
-    }
-
-    fn claim_many(
-        &self,
-        op: &Op<'_, M>,
-        id: MapId,
         first: u32,
         step: Step,
         from: &mut Reservation,
@@ -226,12 +214,26 @@ impl<M: Memories> Mapping<M> for HashFs {
         self.claim_blocks(op, id, first, step, from, out)
     }
 
-    fn set_state(&self, op: &Op<'_, M>, id: MapId, logical: u32, block: BlockNo, step: Step) {
-        let at = self.entry_at(block.0);
-        op.core.set_word(at, MapWord::new(step.to, id, logical).0);
-        if let Some(site) = step.flush {
-            op.core.pool.flush(site, at, 8);
+    fn set_state(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        blocks: &[BlockNo],
+        step: Step,
+    ) -> Result<()> {
+        let mut unflushed = None;
+        for (logical, block) in (u64::from(first)..).zip(blocks) {
+            let word = MapWord::new(step.to, id, logical as u32);
+            op.core.set_word(self.entry_at(block.0), word.0);
+            if let Some(site) = step.flush {
+                self.flush_late(site, op.core, &mut unflushed, Some(block.0));
+            }
         }
+        if let Some(site) = step.flush {
+            self.flush_late(site, op.core, &mut unflushed, None);
+        }
+        Ok(())
     }
 
     fn release(
@@ -242,7 +244,7 @@ impl<M: Memories> Mapping<M> for HashFs {
         first: u64,
         end: u64,
         in_use: u64,
-    ) -> u64 {
+    ) -> Result<u64> {
         let core = op.core;
         let mut batch = Batch::default();
         self.search(core, id, first, end, in_use, |run, found| {
@@ -260,7 +262,7 @@ impl<M: Memories> Mapping<M> for HashFs {
             core.try_advance();
             Mapping::<M>::reclaim(self, core);
         }
-        batch.blocks
+        Ok(batch.blocks)
     }
 
     fn reclaim(&self, core: &Core<M>) -> u64 {
@@ -281,15 +283,22 @@ impl<M: Memories> Mapping<M> for HashFs {
         freed
     }
 
-    fn seek(&self, op: &Op<'_, M>, id: MapId, first: u64, end: u64, what: Seek) -> Option<u64> {
-        match what {
+    fn seek(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        Ok(match what {
             Seek::Data => self.seek_data(op.core, id, first, end),
             Seek::Hole => self.seek_hole(op.core, id, first, end),
-        }
+        })
     }
 
-    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> u64 {
-        self.search(op.core, id, 0, end, u64::MAX, |_, _| {})
+    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {
+        Ok(self.search(op.core, id, 0, end, u64::MAX, |_, _| {}))
     }
 
     fn data_at(&self, block: BlockNo) -> u64 {
@@ -306,12 +315,8 @@ impl<M: Memories> Mapping<M> for HashFs {
         }
     }
 
-    fn rebuild(
-        &self,
-        core: &Core<M>,
-        judge: &(dyn Fn(MapId, u32, MapState, BlockNo) -> Verdict + Sync),
-    ) -> Result<()> {
-        self.rebuild_aids(core, judge)
+    fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
+        self.rebuild_aids(core, &|id, logical, state| survey.judge(id, logical, state))
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {

@@ -10,7 +10,7 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 use super::HashFs;
 use crate::core::{Core, header};
 use crate::error::{Error, Place, Result};
-use crate::mapping::{BlockNo, MapId, Verdict};
+use crate::mapping::{MapId, Verdict};
 use crate::sites;
 
 /// Tables below this are read by one thread, so that simulations repeat exactly.
@@ -21,7 +21,7 @@ const WORKERS_MAX: u64 = 8;
 const PART_BLOCKS: u64 = 4096;
 
 /// What recovery decides about entries.
-pub(super) type Judge<'a> = &'a (dyn Fn(MapId, u32, MapState, BlockNo) -> Verdict + Sync);
+pub(super) type Judge<'a> = &'a (dyn Fn(MapId, u32, MapState) -> Verdict + Sync);
 
 /// What reading a part of the table found.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl HashFs {
             let before = core.pool.load_line(self.line_at(line));
             let mut words = before.map(MapWord);
             for (block, word) in (line * RUN_BLOCKS..).zip(&mut words) {
-                if *word != MapWord::FREE && is_to_free(judge, *word, block as u32) {
+                if *word != MapWord::FREE && is_to_free(judge, *word) {
                     *word = MapWord::FREE;
                     core.set_word(self.entry_at(block as u32), word.0);
                 }
@@ -164,11 +164,11 @@ impl HashFs {
 }
 
 /// LIMBO was left by a close or a crash before the grace period was over; nobody reads it now.
-fn is_to_free(judge: Judge<'_>, word: MapWord, block: u32) -> bool {
+fn is_to_free(judge: Judge<'_>, word: MapWord) -> bool {
     let state = word.state();
     state == MapState::Limbo
         || state == MapState::Free
-        || judge(word.id(), word.logical(), state, BlockNo(block)) == Verdict::Free
+        || judge(word.id(), word.logical(), state) == Verdict::Free
 }
 
 /// Refuses a table in which `block` is the second of one block of a file. Whoever only reads finds one

@@ -36,7 +36,7 @@ fn claim(h: &Harness, id: MapId, first: u32, blocks: usize, state: MapState) -> 
     let mut room = h.map.reserve(&op, blocks as u64).unwrap();
     let mut out = vec![BlockNo(0); blocks];
     h.map
-        .claim_many(&op, id, first, into(state), &mut room, &mut out)
+        .claim(&op, id, first, into(state), &mut room, &mut out)
         .unwrap();
     h.map.unreserve(&op, room);
     h.core.pool.fence(Site::UNNAMED);
@@ -45,7 +45,10 @@ fn claim(h: &Harness, id: MapId, first: u32, blocks: usize, state: MapState) -> 
 
 fn release(h: &Harness, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
     let op = h.core.op_begin();
-    let gone = h.map.release(Site::UNNAMED, &op, id, first, end, in_use);
+    let gone = h
+        .map
+        .release(Site::UNNAMED, &op, id, first, end, in_use)
+        .unwrap();
     h.core.pool.fence(Site::UNNAMED);
     gone
 }
@@ -53,7 +56,7 @@ fn release(h: &Harness, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
 fn find(h: &Harness, id: MapId, first: u32, blocks: usize) -> Vec<Found> {
     let op = h.core.op_begin();
     let mut found = vec![Found::Hole; blocks];
-    h.map.lookup(&op, id, first, &mut found);
+    h.map.lookup(&op, id, first, &mut found).unwrap();
     found
 }
 
@@ -204,7 +207,7 @@ fn limbo_waits_for_operations_that_may_read() {
         let reader = h.core.op_begin();
         let block = {
             let mut found = [Found::Hole];
-            h.map.lookup(&reader, 1, 3, &mut found);
+            h.map.lookup(&reader, 1, 3, &mut found).unwrap();
             found[0].block().unwrap()
         };
         let other = scope.spawn(|| {
@@ -252,7 +255,7 @@ fn an_entry_in_limbo_is_not_found() {
     assert_eq!(found[2], Found::Hole);
     assert!(matches!(found[3], Found::Unwritten(_)));
     let op = h.core.op_begin();
-    assert_eq!(h.map.count(&op, 1, 1 << 32), 7);
+    assert_eq!(h.map.count(&op, 1, 1 << 32).unwrap(), 7);
 }
 
 /// Fills to 95 %, churns, and looks at what searches cost.
@@ -394,7 +397,7 @@ fn rebuild_finds_the_same_and_frees_what_is_judged() {
         }
         assert_eq!(h.free(), h.map.blocks - 4 * blocks + 10, "limbo is free");
 
-        let judge = |id, _, _, _| {
+        let judge = |id, _, _| {
             if id == 3 {
                 Verdict::Free
             } else {
@@ -420,7 +423,7 @@ fn two_entries_of_one_block_are_damage() {
         h.core.set_word(h.map.entry_at(second), word);
         let arena = h.core.map.mapping;
         let map = HashFs::new(arena, &h.core.geometry, h.core.seed);
-        let result = map.rebuild(&h.core, &|_, _, _, _| Verdict::Keep);
+        let result = map.rebuild(&h.core, &harness::Judged(&|_, _, _| Verdict::Keep));
         assert!(matches!(result, Err(Error::Damaged { .. })), "{result:?}");
     }
 }
@@ -434,13 +437,16 @@ fn long_ranges_are_scanned_not_probed() {
     claim(&h, 4, 9, 1, MapState::Mapped);
     let op = h.core.op_begin();
     let before = count::of_this_thread();
-    assert_eq!(h.map.count(&op, 3, 1 << 32), 3);
-    assert_eq!(h.map.seek(&op, 3, 1, 1 << 32, Seek::Data), Some(5_000_000));
+    assert_eq!(h.map.count(&op, 3, 1 << 32).unwrap(), 3);
     assert_eq!(
-        h.map.seek(&op, 3, 5_000_001, 1 << 32, Seek::Data),
+        h.map.seek(&op, 3, 1, 1 << 32, Seek::Data).unwrap(),
+        Some(5_000_000)
+    );
+    assert_eq!(
+        h.map.seek(&op, 3, 5_000_001, 1 << 32, Seek::Data).unwrap(),
         Some(u64::from(u32::MAX))
     );
-    assert_eq!(h.map.seek(&op, 3, 0, 1 << 32, Seek::Hole), Some(1));
+    assert_eq!(h.map.seek(&op, 3, 0, 1 << 32, Seek::Hole).unwrap(), Some(1));
     drop(op);
     assert_eq!(release(&h, 3, 0, 1 << 32, u64::MAX), 3);
     assert!((count::of_this_thread() - before).probes < 6 * h.map.lines);
@@ -515,7 +521,8 @@ proptest! {
                 Step::Convert { id, logical } => {
                     if let Some(block) = find(&h, id, logical, 1)[0].block() {
                         let op = h.core.op_begin();
-                        h.map.set_state(&op, id, logical, block, into(MapState::Mapped));
+                        h.map.set_state(&op, id, logical, &[block], into(MapState::Mapped))
+                            .unwrap();
                         model.insert((id, logical), MapState::Mapped);
                     }
                 }
@@ -537,14 +544,14 @@ proptest! {
             }
             let op = h.core.op_begin();
             let count = model.keys().filter(|key| key.0 == id).count() as u64;
-            prop_assert_eq!(h.map.count(&op, id, 1 << 32), count);
+            prop_assert_eq!(h.map.count(&op, id, 1 << 32).unwrap(), count);
             let data = |from: u64| model.iter()
                 .filter(|(key, state)| key.0 == id && **state == MapState::Mapped && u64::from(key.1) >= from)
                 .map(|(key, _)| u64::from(key.1)).min();
             for from in [0, 7, 30, u64::from(u32::MAX) - 10] {
-                prop_assert_eq!(h.map.seek(&op, id, from, 1 << 32, Seek::Data), data(from));
+                prop_assert_eq!(h.map.seek(&op, id, from, 1 << 32, Seek::Data).unwrap(), data(from));
                 let hole = (from..1 << 32).find(|&logical| model.get(&(id, logical as u32)) != Some(&MapState::Mapped));
-                prop_assert_eq!(h.map.seek(&op, id, from, 1 << 32, Seek::Hole), hole);
+                prop_assert_eq!(h.map.seek(&op, id, from, 1 << 32, Seek::Hole).unwrap(), hole);
             }
         }
         check_aids(&h);
@@ -624,10 +631,12 @@ fn what_was_saved_is_believed_only_whole_and_after_its_own_close() {
         damaged[at as usize + 1] ^= 4;
         let h = Harness::opened(damaged, geometry);
         assert!(!h.map.restore(&h.core), "offset {at}");
-        h.map.rebuild(&h.core, &|_, _, _, _| Verdict::Keep).unwrap();
+        h.map
+            .rebuild(&h.core, &harness::Judged(&|_, _, _| Verdict::Keep))
+            .unwrap();
         check_aids(&h);
     }
-    let later = Harness::recovered(image, geometry, &|_, _, _, _| Verdict::Keep);
+    let later = Harness::recovered(image, geometry, &|_, _, _| Verdict::Keep);
     assert!(!later.map.restore(&later.core), "of another epoch");
 }
 
