@@ -283,6 +283,9 @@ fn meaning(tree: &Tree) -> u64 {
             }
             vellum_model::SnapshotBody::Dir => 1.hash(&mut hasher),
             vellum_model::SnapshotBody::Symlink(target) => (2, target).hash(&mut hasher),
+            vellum_model::SnapshotBody::Special { kind, device } => {
+                (3, kind.to_string(), device).hash(&mut hasher);
+            }
         }
     }
     hasher.finish()

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use vellum::{
-    Access, Allocate, Clock, Cred, Error, FormatOptions, Fs, Handle, ListPosition, MountOptions,
-    Node, OpenOptions, RenameFlags, SetAttr, SetTime, attach, format, prefer_thread_slot,
+    Access, Allocate, Clock, Cred, Error, FileKind, FormatOptions, Fs, Handle, ListPosition,
+    MountOptions, Node, OpenOptions, RenameFlags, SetAttr, SetTime, attach, format,
+    prefer_thread_slot,
 };
 use vellum_media::SimPool;
-use vellum_model::{Op, Range, TimeSet, pattern};
+use vellum_model::{Kind, Op, Range, TimeSet, pattern};
 
 use crate::memories::{Explored, Kit, Shared};
 use crate::workload::Step;
@@ -192,6 +193,17 @@ impl<M: Kit> Session<M> {
                 let (dir, name) = self.parent(path)?;
                 fs.mkdir(&cred, &dir, name, *mode as u16).map(drop)
             }
+            Op::Mknod {
+                path,
+                kind,
+                mode,
+                device,
+            } => {
+                let (dir, name) = self.parent(path)?;
+                let kind = file_kind(*kind);
+                fs.mknod(&cred, &dir, name, kind, *mode as u16, *device)
+                    .map(drop)
+            }
             Op::Symlink { target, path } => {
                 let (dir, name) = self.parent(path)?;
                 fs.symlink(&cred, &dir, name, target).map(drop)
@@ -302,6 +314,24 @@ impl<M: Kit> Session<M> {
         change(&mut set);
         fs.set_attr(&self.cred, &node, &set).map(drop)
     }
+}
+
+fn file_kind(kind: Kind) -> FileKind {
+    match kind {
+        Kind::File => FileKind::File,
+        Kind::Dir => FileKind::Directory,
+        Kind::Symlink => FileKind::Symlink,
+        Kind::Fifo => FileKind::Fifo,
+        Kind::Socket => FileKind::Socket,
+        Kind::CharDevice => FileKind::CharDevice,
+        Kind::BlockDevice => FileKind::BlockDevice,
+    }
+}
+
+/// What the model calls a kind of file.
+pub(crate) fn model_kind(kind: FileKind) -> Kind {
+    let same = |of: &Kind| file_kind(*of) == kind;
+    Kind::ALL.into_iter().find(same).unwrap_or(Kind::File)
 }
 
 fn time(time: TimeSet) -> SetTime {

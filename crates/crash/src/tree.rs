@@ -6,7 +6,7 @@ use vellum::{Cred, Error, FileKind, ListPosition, Node, OpenOptions};
 use vellum_model::{NodeSnapshot, Snapshot, SnapshotBody, Times};
 
 use crate::memories::Explored;
-use crate::session::{ExploredFs, Result};
+use crate::session::{ExploredFs, Result, model_kind};
 
 /// A tree and, apart from it, its times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,7 +83,10 @@ impl Reader<'_> {
             FileKind::Directory => SnapshotBody::Dir,
             FileKind::Symlink => SnapshotBody::Symlink(self.fs.read_link(node)?),
             FileKind::File => SnapshotBody::from_bytes(&read_all(self.fs, node, attr.size)?),
-            _ => return Err(Error::Invalid("a kind of file that no workload makes")),
+            kind => SnapshotBody::Special {
+                kind: model_kind(kind),
+                device: attr.device,
+            },
         };
         let times = Times {
             atime: attr.atime_ns,

@@ -63,6 +63,7 @@ impl Step {
             Self::Op(op) | Self::User(op) | Self::Full(op) => match op {
                 Op::Create { .. } => "create",
                 Op::Mkdir { .. } => "mkdir",
+                Op::Mknod { .. } => "mknod",
                 Op::Symlink { .. } => "symlink",
                 Op::Link { .. } => "link",
                 Op::Unlink { .. } => "unlink",

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use vellum::RenameFlags;
 use vellum_crash::{Step, Workload, pairs, single_operations};
+use vellum_model::Op;
 
 /// What only asks: no persistent step of its own but the access time of a read, which is explored.
 const ASKS: &[&str] = &[
@@ -35,7 +37,7 @@ const ASKS: &[&str] = &[
 ];
 
 /// Ways to what sessions call by another: both lead to the same persistent steps.
-const OTHER_WAYS: &[(&str, &str)] = &[("create", "open"), ("mknod", "open"), ("open_node", "open")];
+const OTHER_WAYS: &[(&str, &str)] = &[("create", "open"), ("open_node", "open")];
 
 fn source(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -135,6 +137,46 @@ fn every_kind_of_step_is_explored_alone() {
     let known = variants(&source("crates/crash/src/workload.rs"), "Step");
     assert!(known.contains("Recover"), "{known:?}");
     assert_eq!(known, explored);
+}
+
+/// The operations that single workloads explore.
+fn explored_ops() -> Vec<Op> {
+    let singles = single_operations();
+    let steps = singles.iter().map(|workload| &workload.explored[0]);
+    steps.filter_map(Step::op).cloned().collect()
+}
+
+/// Whatever the engine's calls take one of (a kind of file, a mode of allocation) and each of their flags is taken by some
+/// operation that is explored alone.
+#[test]
+fn every_choice_that_the_engine_offers_is_explored_alone() {
+    let ops = explored_ops();
+    let made: BTreeSet<String> = ops
+        .iter()
+        .filter_map(|op| match op {
+            Op::Mknod { kind, .. } => Some(format!("{kind:?}")),
+            Op::Mkdir { .. } => Some("Directory".to_owned()),
+            Op::Symlink { .. } => Some("Symlink".to_owned()),
+            _ => None,
+        })
+        .collect();
+    let kinds = variants(&source("crates/layout/src/inode.rs"), "FileKind");
+    assert_eq!(made, kinds, "kinds of files");
+
+    let modes = |op: &Op| match op {
+        Op::Fallocate { mode, .. } | Op::FallocateSlot { mode, .. } => Some(*mode),
+        _ => None,
+    };
+    let modes: BTreeSet<i32> = ops.iter().filter_map(modes).collect();
+    let known = variants(&source("crates/engine/src/fs/file/allocate.rs"), "Allocate");
+    assert_eq!(modes.len(), known.len(), "{modes:?}, but {known:?}");
+
+    let flags = ops.iter().filter_map(|op| match op {
+        Op::Rename { flags, .. } => Some(*flags),
+        _ => None,
+    });
+    let flags = flags.fold(0, |all, flags| all | flags);
+    assert_eq!(flags, RenameFlags::all().bits(), "flags of renaming");
 }
 
 /// Each kind of operation that is explored alone is the second of a pair too.

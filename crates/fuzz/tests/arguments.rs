@@ -90,7 +90,11 @@ fn kind_of(kind: FileKind) -> Kind {
     match kind {
         FileKind::Directory => Kind::Dir,
         FileKind::Symlink => Kind::Symlink,
-        _ => Kind::File,
+        FileKind::File => Kind::File,
+        FileKind::Fifo => Kind::Fifo,
+        FileKind::Socket => Kind::Socket,
+        FileKind::CharDevice => Kind::CharDevice,
+        FileKind::BlockDevice => Kind::BlockDevice,
     }
 }
 

@@ -28,6 +28,14 @@ fn run(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
         Op::Mkdir { path, mode } => model
             .mkdir_at(ROOT, path, *mode, cred, now)
             .map(|_| Payload::Done),
+        Op::Mknod {
+            path,
+            kind,
+            mode,
+            device,
+        } => model
+            .mknod_at(ROOT, path, (*kind, *mode, *device), cred, now)
+            .map(|_| Payload::Done),
         Op::Symlink { target, path } => model
             .symlink_at(target, ROOT, path, cred, now)
             .map(|_| Payload::Done),

@@ -5,7 +5,7 @@ use crate::namespace::Entry;
 use crate::path::{Last, Walk};
 use crate::rename::check_flags;
 use crate::tree::Body;
-use crate::{Cred, Errno, Handle, Ino, Model, Result};
+use crate::{Cred, Errno, Handle, Ino, Kind, Model, Result};
 
 impl Model {
     /// `openat(2)`: `flags` may also hold `O_CREAT`, `O_EXCL`, `O_DIRECTORY` and `O_NOFOLLOW`; `mode` is that of a new
@@ -107,6 +107,20 @@ impl Model {
     ) -> Result<Ino> {
         self.with_last(base, path, Errno::EEXIST, cred, |model, last| {
             model.mkdir(last.dir, last.name, mode, cred, now)
+        })
+    }
+
+    /// `mknodat(2)`: what it makes is a kind, a mode, and the number of a device.
+    pub fn mknod_at(
+        &mut self,
+        base: Ino,
+        path: &[u8],
+        made: (Kind, u32, u64),
+        cred: &Cred,
+        now: i64,
+    ) -> Result<Ino> {
+        self.with_last(base, path, Errno::EEXIST, cred, |model, last| {
+            model.mknod_entry(last, made, cred, now)
         })
     }
 

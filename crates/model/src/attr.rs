@@ -115,9 +115,9 @@ impl Model {
         if set.size.is_some() {
             match node.kind() {
                 Kind::Dir => return Err(Errno::EISDIR),
-                Kind::Symlink => return Err(Errno::EINVAL),
-                Kind::File if via != Via::Handle => self.access(ino, WRITE, cred)?,
-                Kind::File => {}
+                kind if kind != Kind::File => return Err(Errno::EINVAL),
+                _ if via != Via::Handle => self.access(ino, WRITE, cred)?,
+                _ => {}
             }
         }
         let touch = set.atime == Some(TimeSet::Now) && set.mtime == Some(TimeSet::Now);

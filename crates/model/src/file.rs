@@ -52,11 +52,15 @@ impl Model {
         let write = if file.writes() || truncate { WRITE } else { 0 };
         match self.node(ino)?.kind() {
             Kind::Dir if write != 0 => return Err(Errno::EISDIR),
-            Kind::File | Kind::Symlink if flags & libc::O_DIRECTORY != 0 => {
-                return Err(Errno::ENOTDIR);
-            }
+            Kind::Dir => self.access(ino, read | write, cred)?,
+            _ if flags & libc::O_DIRECTORY != 0 => return Err(Errno::ENOTDIR),
             Kind::Symlink => return Err(Errno::ELOOP),
-            Kind::Dir | Kind::File => self.access(ino, read | write, cred)?,
+            Kind::File => self.access(ino, read | write, cred)?,
+            // Sockets are not opened; pipes and devices are the kernel's to open.
+            _ => {
+                self.access(ino, read | write, cred)?;
+                return Err(Errno::ENXIO);
+            }
         }
         if truncate {
             self.change(

@@ -43,9 +43,9 @@ impl Model {
         if let Some(ino) = self.find(dir, name)? {
             return match self.node(ino)?.kind() {
                 _ if exclusive => Err(Errno::EEXIST),
-                Kind::File => Ok(ino),
+                kind if kind == Kind::File || kind.is_special() => Ok(ino),
                 Kind::Dir => Err(Errno::EISDIR),
-                Kind::Symlink => Err(Errno::ELOOP),
+                _ => Err(Errno::ELOOP),
             };
         }
         self.may_create(dir, cred)?;
@@ -85,6 +85,43 @@ impl Model {
         );
         self.node_mut(dir)?.nlink += 1;
         Ok(ino)
+    }
+
+    /// Creates a regular file, pipe, socket or device; `device` is the number of a device.
+    pub fn mknod(
+        &mut self,
+        entry: (Ino, &[u8]),
+        (kind, mode, device): (Kind, u32, u64),
+        cred: &Cred,
+        now: i64,
+    ) -> Result<Ino> {
+        self.mknod_entry(
+            Entry::bare(entry.0, entry.1),
+            (kind, mode, device),
+            cred,
+            now,
+        )
+    }
+
+    pub(crate) fn mknod_entry(
+        &mut self,
+        entry: Entry,
+        (kind, mode, device): (Kind, u32, u64),
+        cred: &Cred,
+        now: i64,
+    ) -> Result<Ino> {
+        let body = match kind {
+            Kind::Dir => return Err(Errno::EPERM),
+            Kind::Symlink => return Err(Errno::EINVAL),
+            Kind::File => Body::File(Content::default()),
+            Kind::Fifo | Kind::Socket => Body::Special(kind, 0),
+            Kind::CharDevice | Kind::BlockDevice => Body::Special(kind, device),
+        };
+        self.may_make(entry, cred)?;
+        if matches!(kind, Kind::CharDevice | Kind::BlockDevice) && !cred.is_superuser() {
+            return Err(Errno::EPERM);
+        }
+        Ok(self.add_new(entry, body, mode, cred, now))
     }
 
     /// Creates a symbolic link.

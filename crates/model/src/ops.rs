@@ -21,6 +21,13 @@ pub enum Op {
     },
     /// `mkdir`.
     Mkdir { path: Vec<u8>, mode: u32 },
+    /// `mknod`: makes a regular file, pipe, socket, or the device of a number.
+    Mknod {
+        path: Vec<u8>,
+        kind: Kind,
+        mode: u32,
+        device: u64,
+    },
     /// `symlink`: makes `path`, which points to `target`.
     Symlink { target: Vec<u8>, path: Vec<u8> },
     /// `link`: gives `from` the further name `to`, without following a symbolic link.

@@ -86,7 +86,7 @@ impl<'a> Walk<'a> {
             let ino = self.model.find(self.dir, &name)?.ok_or(Errno::ENOENT)?;
             match &self.model.node(ino)?.body {
                 Body::Dir { .. } => self.dir = ino,
-                Body::File(_) => return Err(Errno::ENOTDIR),
+                Body::File(_) | Body::Special(..) => return Err(Errno::ENOTDIR),
                 Body::Symlink(target) => self.follow(target)?,
             }
         }

@@ -10,6 +10,10 @@ impl Display for Kind {
             Kind::File => "file",
             Kind::Dir => "dir",
             Kind::Symlink => "symlink",
+            Kind::Fifo => "fifo",
+            Kind::Socket => "socket",
+            Kind::CharDevice => "char-device",
+            Kind::BlockDevice => "block-device",
         })
     }
 }

@@ -52,6 +52,13 @@ pub enum SnapshotBody {
     Dir,
     /// A symbolic link and its target.
     Symlink(Vec<u8>),
+    /// A pipe, socket or device.
+    Special {
+        /// Which.
+        kind: Kind,
+        /// Its device number, `st_rdev`.
+        device: u64,
+    },
 }
 
 impl SnapshotBody {
@@ -97,6 +104,7 @@ impl SnapshotBody {
             SnapshotBody::File { .. } => Kind::File,
             SnapshotBody::Dir => Kind::Dir,
             SnapshotBody::Symlink(_) => Kind::Symlink,
+            SnapshotBody::Special { kind, .. } => *kind,
         }
     }
 
@@ -104,7 +112,7 @@ impl SnapshotBody {
     pub fn size(&self) -> u64 {
         match self {
             SnapshotBody::File { size, .. } => *size,
-            SnapshotBody::Dir => 0,
+            SnapshotBody::Dir | SnapshotBody::Special { .. } => 0,
             SnapshotBody::Symlink(target) => target.len() as u64,
         }
     }
@@ -159,6 +167,7 @@ impl Model {
                 Body::File(content) => SnapshotBody::from_content(content),
                 Body::Dir { .. } => SnapshotBody::Dir,
                 Body::Symlink(target) => SnapshotBody::Symlink(target.clone()),
+                &Body::Special(kind, device) => SnapshotBody::Special { kind, device },
             },
             mode: node.mode,
             nlink: node.nlink,
@@ -242,6 +251,9 @@ fn diff_nodes(name: &str, left: &NodeSnapshot, right: &NodeSnapshot, lines: &mut
         }
         (SnapshotBody::Symlink(target), SnapshotBody::Symlink(other)) => {
             differ("target", ascii(target), ascii(other));
+        }
+        (SnapshotBody::Special { device, .. }, SnapshotBody::Special { device: other, .. }) => {
+            differ("device", device.to_string(), other.to_string());
         }
         _ => {}
     }

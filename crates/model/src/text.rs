@@ -5,7 +5,7 @@
 //! digits, a run of at least eight equal bytes becomes `%(` the byte in hexadecimal `x` its length `)`, and an empty
 //! path, or one that would read as `-`, is marked by a single `%` at the end.
 
-use crate::{Cred, Op, Range, Step, TimeSet};
+use crate::{Cred, Kind, Op, Range, Step, TimeSet};
 use std::fmt::{self, Display, Formatter, Write};
 use std::str::FromStr;
 
@@ -156,6 +156,12 @@ impl Display for Op {
                 )
             }
             Op::Mkdir { path, mode } => write!(f, "mkdir {} {mode:o}", Path(path)),
+            Op::Mknod {
+                path,
+                kind,
+                mode,
+                device,
+            } => write!(f, "mknod {} {kind} {mode:o} {device}", Path(path)),
             Op::Symlink { target, path } => write!(f, "symlink {} {}", Path(target), Path(path)),
             Op::Link { from, to } => write!(f, "link {} {}", Path(from), Path(to)),
             Op::Unlink { path } => write!(f, "unlink {}", Path(path)),
@@ -285,6 +291,12 @@ impl<'a> Words<'a> {
         self.read("an octal mode", |word| u32::from_str_radix(word, 8).ok())
     }
 
+    fn kind(&mut self) -> Result<Kind, ParseError> {
+        self.read("a kind of file", |word| {
+            Kind::ALL.into_iter().find(|kind| kind.to_string() == word)
+        })
+    }
+
     fn maybe<T: FromStr>(&mut self) -> Result<Option<T>, ParseError> {
         self.read("a number or -", |word| {
             if word == "-" {
@@ -351,6 +363,12 @@ impl<'a> Words<'a> {
             "mkdir" => Op::Mkdir {
                 path,
                 mode: self.mode()?,
+            },
+            "mknod" => Op::Mknod {
+                path,
+                kind: self.kind()?,
+                mode: self.mode()?,
+                device: self.number()?,
             },
             "symlink" => Op::Symlink {
                 target: path,

@@ -30,6 +30,32 @@ pub enum Kind {
     Dir,
     /// A symbolic link.
     Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 7] = [
+        Kind::File,
+        Kind::Dir,
+        Kind::Symlink,
+        Kind::Fifo,
+        Kind::Socket,
+        Kind::CharDevice,
+        Kind::BlockDevice,
+    ];
+
+    /// Whether it is one whose content is somebody else's: a pipe, a socket, a device.
+    pub fn is_special(self) -> bool {
+        !matches!(self, Kind::File | Kind::Dir | Kind::Symlink)
+    }
 }
 
 /// Who asks.
@@ -153,6 +179,8 @@ pub(crate) enum Body {
         parent: Ino,
     },
     Symlink(Vec<u8>),
+    /// A pipe, socket or device, and its device number.
+    Special(Kind, u64),
 }
 
 #[derive(Clone, Debug)]
@@ -175,6 +203,7 @@ impl Node {
             Body::File(_) => Kind::File,
             Body::Dir { .. } => Kind::Dir,
             Body::Symlink(_) => Kind::Symlink,
+            Body::Special(kind, _) => kind,
         }
     }
 
@@ -386,6 +415,7 @@ impl Model {
             ),
             Body::Dir { .. } => (DIRECTORY_SIZE, DIRECTORY_SIZE / 512),
             Body::Symlink(target) => (target.len() as u64, 0),
+            Body::Special(..) => (0, 0),
         };
         Ok(Attr {
             ino,
@@ -407,7 +437,7 @@ impl Model {
         match &self.node(ino)?.body {
             Body::File(content) => Ok(content),
             Body::Dir { .. } => Err(Errno::EISDIR),
-            Body::Symlink(_) => Err(Errno::EINVAL),
+            Body::Symlink(_) | Body::Special(..) => Err(Errno::EINVAL),
         }
     }
 

@@ -82,7 +82,11 @@ fn letter(kind: FileKind) -> char {
     match kind {
         FileKind::Directory => 'd',
         FileKind::Symlink => 'l',
-        _ => 'f',
+        FileKind::File => 'f',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+        FileKind::CharDevice => 'c',
+        FileKind::BlockDevice => 'b',
     }
 }
 
@@ -91,6 +95,10 @@ fn model_letter(kind: Kind) -> char {
         Kind::Dir => 'd',
         Kind::Symlink => 'l',
         Kind::File => 'f',
+        Kind::Fifo => 'p',
+        Kind::Socket => 's',
+        Kind::CharDevice => 'c',
+        Kind::BlockDevice => 'b',
     }
 }
 

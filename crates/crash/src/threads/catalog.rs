@@ -53,6 +53,12 @@ fn names() -> Vec<ThreadWorkload> {
             &["create d/f 644 -"],
             &["create d/g 644 -"],
         ),
+        two(
+            "mknod+mknod-same",
+            &dir,
+            &["mknod d/c char-device 600 259"],
+            &["mknod d/c fifo 644 0"],
+        ),
         two("create+unlink", &[FILE], &["create g 644 -"], &["unlink f"]),
         two(
             "create+unlink-same",

@@ -363,6 +363,7 @@ fn paths(step: &Step) -> Vec<&Vec<u8>> {
         Step::Op(
             Op::Create { path, .. }
             | Op::Mkdir { path, .. }
+            | Op::Mknod { path, .. }
             | Op::Symlink { path, .. }
             | Op::Unlink { path }
             | Op::Rmdir { path },

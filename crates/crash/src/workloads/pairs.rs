@@ -24,12 +24,14 @@ use crate::workload::{Step, Workload};
 pub(super) type Operation = (&'static str, &'static [&'static str]);
 
 /// Every operation that pairs are made of.
-const OPERATIONS: [Operation; 59] = [
+const OPERATIONS: [Operation; 61] = [
     ("create:f", &["create f 644 exclusive"]),
     ("create:g", &["create g 600 exclusive"]),
     ("create:d/f", &["create d/f 644 exclusive"]),
     ("mkdir:d", &["mkdir d 755"]),
     ("mkdir:d/e", &["mkdir d/e 700"]),
+    ("mknod:g", &["mknod g char-device 600 259"]),
+    ("mknod:d/f", &["mknod d/f fifo 644 0"]),
     ("symlink:s", &["symlink f s"]),
     ("symlink:d/f", &["symlink %(74x3000) d/f"]),
     ("link:f:g", &["link f g"]),

@@ -59,11 +59,27 @@ pub(crate) fn cred_of(cred: &vellum_model::Cred) -> Cred {
     }
 }
 
-fn kind_of(kind: FileKind) -> Kind {
+pub(crate) fn kind_of(kind: FileKind) -> Kind {
     match kind {
         FileKind::Directory => Kind::Dir,
         FileKind::Symlink => Kind::Symlink,
-        _ => Kind::File,
+        FileKind::File => Kind::File,
+        FileKind::Fifo => Kind::Fifo,
+        FileKind::Socket => Kind::Socket,
+        FileKind::CharDevice => Kind::CharDevice,
+        FileKind::BlockDevice => Kind::BlockDevice,
+    }
+}
+
+fn file_kind(kind: Kind) -> FileKind {
+    match kind {
+        Kind::Dir => FileKind::Directory,
+        Kind::Symlink => FileKind::Symlink,
+        Kind::File => FileKind::File,
+        Kind::Fifo => FileKind::Fifo,
+        Kind::Socket => FileKind::Socket,
+        Kind::CharDevice => FileKind::CharDevice,
+        Kind::BlockDevice => FileKind::BlockDevice,
     }
 }
 
@@ -224,6 +240,19 @@ impl<M: Memories> Subject<M> {
             Op::Mkdir { path, mode } => {
                 let last = self.last_or(cred, path, libc::EEXIST)?;
                 self.fs.mkdir(cred, &last.dir, last.name, *mode as u16)?;
+            }
+            Op::Mknod {
+                path,
+                kind,
+                mode,
+                device,
+            } => {
+                let last = self.last_or(cred, path, libc::EEXIST)?;
+                self.refuse_slash(cred, &last)?;
+                let mode = *mode as u16;
+                let kind = file_kind(*kind);
+                self.fs
+                    .mknod(cred, &last.dir, last.name, kind, mode, *device)?;
             }
             Op::Symlink { target, path } => {
                 check_path(target)?;

@@ -8,6 +8,7 @@ use vellum::{Attr, Cred, Error, FileKind, Fs, ListPosition, Node, OpenOptions, R
 use vellum_model::{Model, NodeSnapshot, Snapshot, SnapshotBody, Times};
 
 use super::kit::{CLOCK_END, CLOCK_START};
+use super::subject::kind_of;
 
 const READ: OpenOptions = OpenOptions {
     read: true,
@@ -93,7 +94,11 @@ fn node_of<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, attr: &Attr) -> Result<
     let body = match attr.kind {
         FileKind::Directory => SnapshotBody::Dir,
         FileKind::Symlink => SnapshotBody::Symlink(fs.read_link(node)?),
-        _ => file_body(fs, node, attr.size)?,
+        FileKind::File => file_body(fs, node, attr.size)?,
+        kind => SnapshotBody::Special {
+            kind: kind_of(kind),
+            device: attr.device,
+        },
     };
     Ok(NodeSnapshot {
         body,

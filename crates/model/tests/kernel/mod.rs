@@ -39,7 +39,23 @@ fn kind(file_type: FileType) -> Kind {
     match file_type {
         FileType::Directory => Kind::Dir,
         FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => Kind::CharDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
         _ => Kind::File,
+    }
+}
+
+fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::Dir => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::File => FileType::RegularFile,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::CharDevice => FileType::CharacterDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
     }
 }
 
@@ -139,6 +155,15 @@ impl Kernel {
                     .map(|_| Payload::Done)
             }
             Op::Mkdir { path, mode } => fs::mkdirat(CWD, &path[..], mode_bits(*mode)).map(done),
+            Op::Mknod {
+                path,
+                kind,
+                mode,
+                device,
+            } => {
+                let kind = file_type(*kind);
+                fs::mknodat(CWD, &path[..], kind, mode_bits(*mode), *device).map(done)
+            }
             Op::Symlink { target, path } => fs::symlinkat(&target[..], CWD, &path[..]).map(done),
             Op::Link { from, to } => {
                 fs::linkat(CWD, &from[..], CWD, &to[..], AtFlags::empty()).map(done)
@@ -390,7 +415,11 @@ fn body(path: &[u8], stat: &Stat) -> io::Result<SnapshotBody> {
         Kind::Symlink => Ok(SnapshotBody::Symlink(
             fs::readlinkat(CWD, path, Vec::new())?.into_bytes(),
         )),
-        Kind::File => {
+        kind if kind.is_special() => Ok(SnapshotBody::Special {
+            kind,
+            device: stat.st_rdev,
+        }),
+        _ => {
             let fd = open(path, OFlags::empty(), 0)?;
             let size = stat.st_size as u64;
             let mut extents = Vec::new();

@@ -24,6 +24,17 @@ pub(super) const MKDIR: &[Class] = &[
     ("eacces", &["mkdir d 755"], "user: mkdir d/e 700"),
 ];
 
+pub(super) const MKNOD: &[Class] = &[
+    ("eexist", &[FILE], "mknod f fifo 644 0"),
+    ("enoent", &[FILE], "mknod d/p fifo 644 0"),
+    ("eacces", &["mkdir d 755"], "user: mknod d/p fifo 644 0"),
+    (
+        "eperm-device",
+        &["chmod . 777"],
+        "user: mknod c char-device 600 259",
+    ),
+];
+
 pub(super) const SYMLINK: &[Class] = &[
     ("eexist", &[FILE], "symlink nowhere f"),
     ("enoent", &[FILE], "symlink %(74x3000) d/s"),

@@ -194,6 +194,40 @@ pub(super) const MKDIR: &[Class] = &[
     ),
 ];
 
+pub(super) const MKNOD: &[Class] = &[
+    ("fifo", &[FILE], "mknod p fifo 644 0"),
+    ("socket", &[FILE], "mknod s socket 4755 0"),
+    ("char-device", &[FILE], "mknod c char-device 600 259"),
+    (
+        "block-device",
+        &[FILE],
+        "mknod b block-device 660 18446744073709551615",
+    ),
+    ("file", &[FILE], "mknod g file 644 0"),
+    ("first", &[], "mknod p fifo 644 0"),
+    (
+        "in-set-gid-directory",
+        &["mkdir d 755", "chown d 5 6 follow", "chmod d 2775"],
+        "mknod d/c char-device 2666 259",
+    ),
+    (
+        "by-user",
+        &["chmod . 777", FILE],
+        "user: mknod p fifo 640 0",
+    ),
+    ("long-name", &[FILE], "mknod %(6cx255) socket 644 0"),
+    (
+        "reusing-inode-of-file",
+        &[FILE, "append f 5 9000", "unlink f", "maintain"],
+        "mknod b block-device 600 2048",
+    ),
+    (
+        "into-second-extent",
+        &["mkdir d 755", FILE, "12* link f d/#"],
+        "mknod d/c char-device 600 259",
+    ),
+];
+
 pub(super) const SYMLINK: &[Class] = &[
     ("short", &[FILE], "symlink f s"),
     ("longest-in-slot", &[FILE], "symlink %(74x128) s"),
@@ -224,6 +258,7 @@ pub(super) const LINK: &[Class] = &[
     ("across", &[FILE, "mkdir d 755"], "link f d/g"),
     ("up", &["mkdir d 755", "create d/f 644 -"], "link d/f g"),
     ("symlink", &["symlink nowhere s"], "link s t"),
+    ("device", &["mknod c char-device 600 259"], "link c d"),
     ("long-name", &[FILE], "link f %(6cx255)"),
     ("open-file", &[FILE, "open 1 f 0"], "link f g"),
     (

@@ -18,13 +18,16 @@ use crate::workload::Workload;
 /// A class of arguments: its name, what makes a pool for it, and the operation.
 type Class = (&'static str, &'static [&'static str], &'static str);
 
-const TABLES: [(&str, &[Class]); 52] = [
+const TABLES: [(&str, &[Class]); 55] = [
     ("create", making::CREATE),
     ("create", failing::CREATE),
     ("create", scarce::CREATE),
     ("mkdir", making::MKDIR),
     ("mkdir", failing::MKDIR),
     ("mkdir", scarce::MKDIR),
+    ("mknod", making::MKNOD),
+    ("mknod", failing::MKNOD),
+    ("mknod", scarce::MKNOD),
     ("symlink", making::SYMLINK),
     ("symlink", failing::SYMLINK),
     ("symlink", scarce::SYMLINK),

@@ -3,6 +3,7 @@
 use super::{Class, FILE};
 
 pub(super) const UNLINK: &[Class] = &[
+    ("device", &[FILE, "mknod c char-device 600 259"], "unlink c"),
     ("empty", &[FILE], "unlink f"),
     ("last", &[FILE, "append f 5 9000"], "unlink f"),
     ("sparse", &[FILE, "write f 900000 5 9000"], "unlink f"),

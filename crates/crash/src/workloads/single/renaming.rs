@@ -3,6 +3,11 @@
 use super::{Class, FILE};
 
 pub(super) const RENAME: &[Class] = &[
+    (
+        "device-over-fifo",
+        &["mknod c block-device 600 2048", "mknod p fifo 644 0"],
+        "rename c p 0",
+    ),
     ("", &[FILE], "rename f g 0"),
     ("to-itself", &[FILE], "rename f f 0"),
     ("long-name", &[FILE], "rename f %(6cx255) 0"),

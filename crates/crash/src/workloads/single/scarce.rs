@@ -54,6 +54,19 @@ pub(super) const MKDIR: &[Class] = &[
     ("making-room", &[BLOCKS, SLOTS, "unlink s1"], "mkdir d 755"),
 ];
 
+pub(super) const MKNOD: &[Class] = &[
+    (
+        "enospc",
+        &[BLOCKS, SLOTS],
+        "full: mknod c char-device 600 259",
+    ),
+    (
+        "making-room",
+        &[BLOCKS, SLOTS, "unlink s1"],
+        "mknod p fifo 644 0",
+    ),
+];
+
 pub(super) const SYMLINK: &[Class] = &[
     (
         "last-block",
