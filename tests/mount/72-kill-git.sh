@@ -29,12 +29,19 @@ commit() {
     done
 } >/dev/null 2>&1
 
+# In a process group of its own.
 begin_work() {
+    set -m
     commit "$1" &
     COMMITTER=$!
+    set +m
 }
 
-end_work() { wait "$COMMITTER" || true; }
+# With its file system gone, no git can do anything more, and one that was reading directories (gc) tries that for ever.
+end_work() {
+    kill -9 -- "-$COMMITTER" 2>/dev/null || true
+    wait "$COMMITTER" 2>/dev/null || true
+}
 
 verify_work() {
     local last lost

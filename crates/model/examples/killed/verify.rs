@@ -3,7 +3,7 @@
 use crate::kernel::Kernel;
 use crate::kernel::agreement::told_mode;
 use crate::record::Record;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use vellum_model::{Cred, Ino, Model, Op, Snapshot, SnapshotBody, Step, diff};
 
@@ -166,8 +166,13 @@ fn is_mixture(old: &SnapshotBody, new: &SnapshotBody, found: &SnapshotBody) -> b
         .collect();
     size == old_size
         && numbers.into_iter().all(|number| {
-            let block = |blocks: &std::collections::BTreeMap<u64, Vec<u8>>| {
-                blocks.get(&number).cloned().unwrap_or(ZEROS.to_vec())
+            // Of what the write brought beyond the old size nothing is seen, not even in the word that the size cuts.
+            let block = |blocks: &BTreeMap<u64, Vec<u8>>| {
+                let mut block = blocks.get(&number).cloned().unwrap_or(ZEROS.to_vec());
+                let below = size.saturating_sub(number * block.len() as u64);
+                let from = block.len().min(below as usize);
+                block[from..].fill(0);
+                block
             };
             let (old, new, found) = (block(old), block(new), block(blocks));
             let words = found.chunks(WORD_BYTES);
@@ -223,5 +228,42 @@ fn target(model: &Model, op: &Op) -> Option<Ino> {
             model.content(attr.ino).is_ok().then_some(attr.ino)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of one block, of which each byte below `size` is `byte`.
+    fn file(size: u64, byte: u8) -> SnapshotBody {
+        let mut block = ZEROS.to_vec();
+        block[..size as usize].fill(byte);
+        SnapshotBody::File {
+            size,
+            blocks: [(0, block)].into(),
+        }
+    }
+
+    #[test]
+    fn a_word_that_the_old_size_cuts_may_be_new_below_it() {
+        let (old, new) = (file(2036, 1), file(3000, 2));
+        assert!(is_mixture(&old, &new, &file(2036, 2)));
+        assert!(is_mixture(&old, &new, &old));
+        assert!(!is_mixture(&old, &new, &file(2036, 3)));
+    }
+
+    #[test]
+    fn a_word_is_old_or_new_as_one() {
+        let (old, new) = (file(4096, 1), file(4096, 2));
+        let torn = |at: usize| {
+            let SnapshotBody::File { size, mut blocks } = file(4096, 1) else {
+                unreachable!("it is a file")
+            };
+            blocks.entry(0).and_modify(|block| block[..at].fill(2));
+            SnapshotBody::File { size, blocks }
+        };
+        assert!(is_mixture(&old, &new, &torn(16)));
+        assert!(!is_mixture(&old, &new, &torn(12)));
     }
 }
