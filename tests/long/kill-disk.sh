@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Kills under operations that the model knows, with pools on the disk: a new pool every 20 rounds, as many as seven minutes allow.
+# Kills under operations that the model knows, with pools on the disk: a new pool every 8 rounds, as many as seven minutes allow.
 set -euo pipefail
 
 while ((SECONDS < 420)); do
-    VELLUM_ROUNDS=20 tests/mount/70-kill.sh
+    VELLUM_ROUNDS=8 tests/mount/70-kill.sh
 done
 printf 'ok kill-disk\n'

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 while ((SECONDS < 420)); do
-    VELLUM_ROUNDS=15 tests/mount/72-kill-git.sh
-    TMPDIR=/dev/shm VELLUM_ROUNDS=15 tests/mount/72-kill-git.sh
+    VELLUM_ROUNDS=8 tests/mount/72-kill-git.sh
+    TMPDIR=/dev/shm VELLUM_ROUNDS=8 tests/mount/72-kill-git.sh
 done
 printf 'ok kill-git\n'

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Kills under operations that the model knows, with pools in memory: a new pool every 40 rounds, as many as seven minutes allow.
+# Kills under operations that the model knows, with pools in memory: a new pool every 15 rounds, as many as seven minutes allow.
 set -euo pipefail
 
 while ((SECONDS < 420)); do
-    TMPDIR=/dev/shm VELLUM_ROUNDS=40 tests/mount/70-kill.sh
+    TMPDIR=/dev/shm VELLUM_ROUNDS=15 tests/mount/70-kill.sh
 done
 printf 'ok kill-memory\n'

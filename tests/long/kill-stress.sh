@@ -3,7 +3,7 @@
 set -euo pipefail
 
 while ((SECONDS < 420)); do
-    VELLUM_ROUNDS=20 tests/mount/74-kill-stress.sh
-    TMPDIR=/dev/shm VELLUM_ROUNDS=20 tests/mount/74-kill-stress.sh
+    VELLUM_ROUNDS=8 tests/mount/74-kill-stress.sh
+    TMPDIR=/dev/shm VELLUM_ROUNDS=8 tests/mount/74-kill-stress.sh
 done
 printf 'ok kill-stress\n'

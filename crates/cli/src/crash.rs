@@ -9,7 +9,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use vellum_crash::{Budget, Mode, Part, Progress, ReplayError, Step, run_all, thread_workloads};
+use vellum_crash::{
+    Budget, Mode, Part, Progress, ReplayError, Step, Summary, run_all, thread_workloads,
+};
 
 use crate::failure::{Failure, Outcome, status};
 use crate::output::{print, print_json};
@@ -20,6 +22,8 @@ use crate::progress;
 pub(crate) enum Crash {
     /// Explore the crashes of workloads
     Run(Run),
+    /// Add up reports: of the parts of a run, say
+    Sum(Sum),
     /// Repeat one crash
     Replay(Replay),
     /// List the workloads
@@ -56,8 +60,8 @@ pub(crate) struct Run {
     /// Workloads whose names contain one of these, see `vellum crash list`
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// How much: short (minutes: operations alone, some pairs), long (an hour: everything), or
-    /// seconds
+    /// How much: short (two minutes on two CPUs: operations alone, a sample of sequences), long (an
+    /// hour: everything, and more of each), or seconds
     #[arg(long, default_value = "short", value_parser = parse_budget)]
     pub(crate) budget: Budget,
     /// Only these crash models [default: all]
@@ -84,6 +88,26 @@ pub(crate) struct Run {
     /// Show no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status:
+  0  no violations
+  1  violations, or a report cannot be read
+  2  wrong usage
+
+Examples:
+  vellum crash run --all --budget long --part 1/2 --json >1.json
+  vellum crash run --all --budget long --part 2/2 --json >2.json
+  vellum crash sum 1.json 2.json")]
+pub(crate) struct Sum {
+    /// What `vellum crash run --json` wrote
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -147,6 +171,7 @@ fn parse_part(text: &str) -> Result<Part, String> {
 pub(crate) fn run(what: &Crash) -> Outcome<ExitCode> {
     match what {
         Crash::Run(args) => explore(args),
+        Crash::Sum(args) => sum(args),
         Crash::Replay(args) => replay(args),
         Crash::List(args) => list(args).map(|()| ExitCode::SUCCESS),
         Crash::Mutate(args) => crate::mutate::run(args),
@@ -181,19 +206,40 @@ fn explore(args: &Run) -> Outcome<ExitCode> {
         |bar| show(bar, &progress),
         || run_all(&workloads, &options, &progress),
     );
-    if args.json {
-        print_json(&report.summary())?;
-    } else if args.verbose {
+    let summary = report.summary();
+    if args.verbose && !args.json {
         print(report.to_string())?;
-    } else {
-        print(report.summary().to_string())?;
+        return Ok(exit_status(&summary));
     }
-    let violated = report.totals().violations > 0;
-    Ok(if violated {
+    show_summary(&summary, args.json)
+}
+
+fn sum(args: &Sum) -> Outcome<ExitCode> {
+    let mut all = Summary::default();
+    for file in &args.files {
+        let text = std::fs::read_to_string(file).map_err(|e| Failure::io(file.display(), &e))?;
+        let report = serde_json::from_str(&text)
+            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        all.add(report);
+    }
+    show_summary(&all, args.json)
+}
+
+fn show_summary(summary: &Summary, json: bool) -> Outcome<ExitCode> {
+    if json {
+        print_json(summary)?;
+    } else {
+        print(summary.to_string())?;
+    }
+    Ok(exit_status(summary))
+}
+
+fn exit_status(summary: &Summary) -> ExitCode {
+    if summary.totals.violations > 0 {
         ExitCode::from(status::FAILED)
     } else {
         ExitCode::SUCCESS
-    })
+    }
 }
 
 fn show(bar: &ProgressBar, progress: &Progress) {

@@ -86,6 +86,40 @@ fn parts_and_modes_are_parts() {
 }
 
 #[test]
+fn reports_of_parts_add_up_to_that_of_the_whole() {
+    let bench = Bench::empty();
+    let args = [
+        "crash",
+        "run",
+        "rename-over",
+        "--mode",
+        "eadr",
+        "--json",
+        "--part",
+    ];
+    let report = |part| bench.run(&[&args[..], &[part]].concat()).ok().out;
+    for (file, part) in [("1.json", "1/2"), ("2.json", "2/2")] {
+        std::fs::write(bench.join(file), report(part)).expect("a file is written");
+    }
+    let sum = bench.run(&["crash", "sum", "1.json", "2.json", "--json"]);
+    let told = |text: &str| -> (Vec<Value>, Value) {
+        let report: Value = serde_json::from_str(text).expect("it is JSON");
+        let operations = report["operations"].as_array().expect("a list");
+        let counts = operations.iter().chain([&report["totals"]]);
+        let counts = counts.map(|of| {
+            let mut of = of.as_object().expect("an object").clone();
+            of.remove("seconds").expect("how long it took");
+            of.into()
+        });
+        (counts.collect(), report["runs"].clone())
+    };
+    assert_eq!(told(&sum.ok().out), told(&report("1/1")));
+    std::fs::write(bench.join("3.json"), "{}}").expect("a file is written");
+    let failed = bench.run(&["crash", "sum", "1.json", "3.json"]);
+    failed.failed(1, &["3.json"]);
+}
+
+#[test]
 fn a_table_says_what_was_done() {
     let out = run(["crash", "run", "chmod-root", "--mode", "x86"])
         .ok()
@@ -147,7 +181,7 @@ fn misuse_is_told() {
     run(["crash", "run", "--all", "--mode", "arm"]).failed(2, &["x86", "lazy", "eadr"]);
     run(["crash", "replay", "nonsense"]).failed(2, &["does not name a crash"]);
     run(["crash", "replay", "x86:rename@999999:"]).failed(2, &["no such crash"]);
-    for command in ["run", "replay", "list"] {
+    for command in ["run", "sum", "replay", "list"] {
         let help = run(["crash", command, "--help"]).ok().out;
         assert!(help.contains("Examples:"), "{command}: {help}");
     }

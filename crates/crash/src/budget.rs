@@ -12,14 +12,14 @@ use crate::workloads::{pairs, random, sampled, triples, workloads};
 /// Pairs and triples of operations, and random histories, that the short budget has.
 const SHORT: [usize; 3] = [450, 60, 16];
 /// Random histories that the others have.
-const RANDOM_LONG: u64 = 500;
+const RANDOM_LONG: u64 = 150;
 
 /// How much is explored. The first two name a fixed amount of work, so that two runs count the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
     /// Operations alone and chosen sequences, and a sample of what is generated: minutes.
     Short,
-    /// Every workload, with more states of each: an hour or so.
+    /// Every workload, with more states of each: an hour or so on two processors.
     Long,
     /// As much as fits: of each workload what [`Short`](Self::Short) has, what is generated in an order
     /// drawn by the seed.
@@ -55,7 +55,8 @@ impl Budget {
                 ..options
             },
             Self::Long => Options {
-                states_per_point: 16_384,
+                states_per_point: 4096,
+                states_alone: 16_384,
                 lazy_states: 512,
                 nested_states: 256,
                 nested_recoveries: [32, 16],

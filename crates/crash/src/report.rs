@@ -356,6 +356,29 @@ impl Report {
     }
 }
 
+impl Summary {
+    /// Adds what another exploration found, after this one.
+    pub fn add(&mut self, more: Self) {
+        for report in more.operations {
+            self.totals += report.counts;
+            let same = |of: &&mut OperationReport| of.operation == report.operation;
+            match self.operations.iter_mut().find(same) {
+                Some(of) => {
+                    of.counts += report.counts;
+                    of.found.extend(report.found);
+                }
+                None => self.operations.push(report),
+            }
+        }
+        let name = |of: &OperationReport| of.operation.clone();
+        self.operations.sort_by_key(name);
+        self.runs += more.runs;
+        self.left_out += more.left_out;
+        self.elapsed_seconds += more.elapsed_seconds;
+        self.distinct_per_second = self.totals.distinct as f64 / self.elapsed_seconds.max(1e-9);
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for report in &self.workloads {

@@ -27,6 +27,8 @@ pub struct Options {
     pub modes: Vec<Mode>,
     /// States tried at a crash point: all, if there are no more, else a sample of so many.
     pub states_per_point: usize,
+    /// At least so many where a workload is one operation alone.
+    pub states_alone: usize,
     /// The same under [`Mode::Lazy`], which always samples.
     pub lazy_states: usize,
     /// The same for crashes of recovery.
@@ -57,6 +59,7 @@ impl Default for Options {
         Self {
             modes: Mode::ALL.to_vec(),
             states_per_point: 512,
+            states_alone: 0,
             lazy_states: 32,
             nested_states: 64,
             nested_recoveries: [16, 4],
@@ -302,6 +305,12 @@ fn explore_workload(
             let mode = Mode::X86.name();
             return vec![WorkloadReport::failed(&workload.name, mode, violation)];
         }
+    };
+    let is_alone = workload.explored.len() == 1;
+    let least = if is_alone { options.states_alone } else { 0 };
+    let options = &Options {
+        states_per_point: options.states_per_point.max(least),
+        ..options.clone()
     };
     let modes = options.modes.iter();
     let reports = modes.map(|&mode| {
