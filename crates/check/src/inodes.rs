@@ -240,7 +240,7 @@ fn reserved(inode: &Inode, kind: FileKind) -> Option<&'static str> {
             inode.detail != 0 && kind != FileKind::Symlink,
             "further mapping roots",
         ),
-        (inode.pattern != 0, "the access pattern"),
+        (!inode.has_sound_pattern(kind), "the access pattern"),
     ];
     fields.iter().find(|(set, _)| *set).map(|(_, name)| *name)
 }

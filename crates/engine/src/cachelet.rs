@@ -99,6 +99,8 @@ pub(crate) mod flag {
     pub(crate) const VERIFIED: u64 = 512;
     /// Directories: some names cannot be read, so that a miss in the index means nothing.
     pub(crate) const UNSURE: u64 = 1024;
+    /// Files: read or written on and on before the last close.
+    pub(crate) const CONTINUOUS: u64 = 2048;
     /// Directories: counts evictions from bit 32 on. A miss in the index counts only if this and
     /// [`INDEXED`] were the same before and after.
     pub(crate) const GENERATION: u64 = 1 << 32;
@@ -393,6 +395,9 @@ impl<M: Memories> Core<M> {
         self.begin_times(made, self.kind(made), times);
         self.set(made, field::ATIME, inode.atime as u64);
         self.set(made, field::ROOT, inode.root);
+        if inode.pattern == Inode::CONTINUOUS {
+            self.raise_flag(made, flag::CONTINUOUS);
+        }
         self.set(made, field::INO, ino);
         Ok(made)
     }
@@ -428,12 +433,14 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode) -> Result<()> {
         inode.acl_root,
         inode.project.into(),
         detail,
-        inode.pattern,
         LinksWord(inode.links).flags().into(),
         inode.identity & IdentityWord::RESERVED,
     ];
-    if reserved != [0; 7] {
+    if reserved != [0; 6] {
         return damaged("inode with a field of a later release");
+    }
+    if !inode.has_sound_pattern(identity.kind().unwrap_or(FileKind::File)) {
+        return damaged("access pattern");
     }
     if identity.kind() != Some(FileKind::File) {
         return Ok(());

@@ -26,6 +26,7 @@ mod mapping;
 mod mount;
 mod namespace;
 mod pool;
+pub mod reading;
 pub mod sites;
 mod slots;
 mod times;

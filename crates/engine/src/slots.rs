@@ -250,6 +250,12 @@ impl<M: Memories> Op<'_, M> {
         condition >> 1 != self.condition >> 1
     }
 
+    /// Whether no access to the pool had failed when this operation began.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.condition == 0
+    }
+
     /// Goes on after accesses that failed, whose failing the caller has dealt with.
     pub(crate) fn forgive_faults(&self) {
         self.faults.set(faults().count);

@@ -100,7 +100,8 @@ pub struct Inode {
     /// `nv_pointer` (DirectFS III-D): cachelet in bits 0..40, pool epoch in 40..64. Volatile
     /// meaning: stale unless the epoch is the present one.
     pub cachelet: u64,
-    /// Reserved for the access pattern remembered at close; 0.
+    /// Files: how the file was used when it was last closed ([`Inode::CONTINUOUS`] or 0). Else 0. A hint:
+    /// never flushed, and harmless whatever a crash makes of it.
     pub pattern: u64,
 }
 
@@ -140,6 +141,16 @@ impl Inode {
         DETAIL = detail;
         /// Offset of the nv_pointer.
         CACHELET = cachelet;
+        /// Offset of the access pattern.
+        PATTERN = pattern;
+    }
+
+    /// An access pattern: the file was read or written on and on before it was closed (AFPT).
+    pub const CONTINUOUS: u64 = 1;
+
+    /// Whether the access pattern is one that a file of this kind may have.
+    pub fn has_sound_pattern(&self, kind: FileKind) -> bool {
+        self.pattern == 0 || kind == FileKind::File && self.pattern == Self::CONTINUOUS
     }
 
     /// The checksum this inode must carry at metadata slot `slot`.

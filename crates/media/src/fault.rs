@@ -65,8 +65,10 @@ pub(crate) struct Slot {
     end: AtomicUsize,
     /// Bytes that are replaced when one of them fails: a power of two.
     page_bytes: AtomicUsize,
-    /// A bit for each page, set when it is lost.
+    /// A bit for each page, set when it is lost. Windows have none.
     lost: AtomicPtr<AtomicU64>,
+    /// Of a window: the pool whose bytes it shows.
+    shows: AtomicPtr<Slot>,
     damaged: AtomicU64,
     /// [`FAILED`], and the number of losses.
     condition: AtomicU64,
@@ -90,6 +92,7 @@ impl Slot {
             end: AtomicUsize::new(0),
             page_bytes: AtomicUsize::new(0),
             lost: AtomicPtr::new(ptr::null_mut()),
+            shows: AtomicPtr::new(ptr::null_mut()),
             damaged: AtomicU64::new(UNHARMED),
             condition: AtomicU64::new(0),
             last_lost: AtomicU64::new(0),
@@ -124,12 +127,22 @@ impl Slot {
     /// Records the loss of a page. Everybody who may have met its zeros finds the condition changed:
     /// to be called before they come.
     fn record_loss(&self, page: &Page) {
+        // SAFETY: slots are never freed. That of a pool outlives in its present use the windows of the pool.
+        if let Some(pool) = unsafe { page.shows.as_ref() } {
+            pool.change_condition();
+            return;
+        }
         let number = (page.start - self.start.load(Ordering::Relaxed)) / page.bytes;
         // SAFETY: `lost` has a bit for every page of the mapping, and lives as long as the mapping, which
         // the faulting access keeps alive.
         unsafe { (*page.lost.add(number / 64)).fetch_or(1 << (number % 64), Ordering::SeqCst) };
         self.record(page.offset);
         self.last_lost.store(page.offset, Ordering::Relaxed);
+        self.change_condition();
+    }
+
+    /// Says that a page was lost.
+    fn change_condition(&self) {
         self.condition.fetch_or(FAILED, Ordering::SeqCst);
         self.condition.fetch_add(LOST_ONE, Ordering::SeqCst);
     }
@@ -154,6 +167,7 @@ impl Slot {
         let end = self.end.load(Ordering::Relaxed);
         let bytes = self.page_bytes.load(Ordering::Relaxed);
         let lost = self.lost.load(Ordering::Relaxed);
+        let shows = self.shows.load(Ordering::Relaxed);
         std::sync::atomic::fence(Ordering::Acquire);
         let unchanged = version % 2 == 1 && self.version.load(Ordering::Relaxed) == version;
         (unchanged && (start..end).contains(&address)).then(|| Page {
@@ -161,6 +175,7 @@ impl Slot {
             bytes,
             offset: (address - start) as u64,
             lost,
+            shows,
         })
     }
 }
@@ -172,6 +187,8 @@ struct Page {
     offset: u64,
     /// [`Slot::lost`]
     lost: *mut AtomicU64,
+    /// [`Slot::shows`]
+    shows: *const Slot,
 }
 
 /// Registers the mapping `[start, start + len_bytes)`, made of pages of `page_bytes`; `lost` has a bit
@@ -181,6 +198,28 @@ pub(crate) fn register(
     len_bytes: usize,
     page_bytes: usize,
     lost: &[AtomicU64],
+) -> Result<&'static Slot, MediaError> {
+    let lost = lost.as_ptr().cast_mut();
+    take_slot(start, len_bytes, page_bytes, lost, ptr::null_mut())
+}
+
+/// Registers a window that shows bytes of the pool of `pool`, until [`Slot::release`].
+pub(crate) fn register_window(
+    start: usize,
+    len_bytes: usize,
+    page_bytes: usize,
+    pool: &'static Slot,
+) -> Result<&'static Slot, MediaError> {
+    let pool = ptr::from_ref(pool).cast_mut();
+    take_slot(start, len_bytes, page_bytes, ptr::null_mut(), pool)
+}
+
+fn take_slot(
+    start: usize,
+    len_bytes: usize,
+    page_bytes: usize,
+    lost: *mut AtomicU64,
+    shows: *mut Slot,
 ) -> Result<&'static Slot, MediaError> {
     INSTALL.call_once(install);
     let _one_at_a_time = REGISTERING
@@ -194,7 +233,8 @@ pub(crate) fn register(
     slot.start.store(start, Ordering::Relaxed);
     slot.end.store(start + len_bytes, Ordering::Relaxed);
     slot.page_bytes.store(page_bytes, Ordering::Relaxed);
-    slot.lost.store(lost.as_ptr().cast_mut(), Ordering::Relaxed);
+    slot.lost.store(lost, Ordering::Relaxed);
+    slot.shows.store(shows, Ordering::Relaxed);
     slot.damaged.store(UNHARMED, Ordering::Relaxed);
     slot.condition.store(0, Ordering::Relaxed);
     USED.fetch_max(index + 1, Ordering::Relaxed);

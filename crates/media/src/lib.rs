@@ -24,6 +24,7 @@ mod persistence;
 mod sim;
 mod site;
 mod undo;
+mod window;
 
 pub use arena::MappedArena;
 pub use ask::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
@@ -36,6 +37,7 @@ pub use memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persisten
 pub use persistence::{CrashPoint, CrashPoints, CrashState, LineBytes, LineState};
 pub use sim::{Event, LatencyModel, Op, SimPool};
 pub use site::Site;
+pub use window::Window;
 
 /// The memories of production: a mapped pool and a mapped arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

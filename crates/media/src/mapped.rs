@@ -4,8 +4,9 @@ use crate::arena::memory_file;
 use crate::backing::{Backing, Existing};
 use crate::isa::Isa;
 use crate::mapping::{Mapping, MappingError, memory_of_mapping};
-use crate::memory::{MediaKind, Persistent};
+use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
 use crate::site::Site;
+use crate::window::Window;
 use crate::{MediaError, count};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -271,6 +272,40 @@ impl Persistent for MappedPool {
 
     fn kind(&self) -> MediaKind {
         self.kind
+    }
+
+    fn window(&self, bytes: u64) -> Option<Window> {
+        // What is mapped in larger pages only cannot be laid block by block.
+        let by_blocks = self.mapping.page_bytes() as u64 == BLOCK_BYTES;
+        let slot = self.mapping.slot();
+        by_blocks.then(|| Window::mapped(bytes, self.mapping.isa, slot))?
+    }
+
+    fn lay(&self, window: &Window, at: u64, from: u64, len: u64) -> io::Result<()> {
+        let inside = from <= self.mapping.len() && len <= self.mapping.len() - from;
+        if !inside || !from.is_multiple_of(BLOCK_BYTES) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        window.lay_file(self.fd.as_fd(), at, from, len)
+    }
+
+    #[inline]
+    fn read_window(&self, window: &Window, at: u64, out: &mut [u8]) {
+        if !window.read(at, out) {
+            out.fill(0);
+        }
+    }
+
+    #[inline]
+    unsafe fn in_place(&self, at: u64, len: u64) -> Option<&[u8]> {
+        // SAFETY: the caller's promise is what is asked for.
+        unsafe { self.mapping.in_place(at, len) }
+    }
+
+    unsafe fn in_window<'w>(&self, window: &'w Window, at: u64, len: u64) -> Option<&'w [u8]> {
+        let (start, _) = window.run(at, len)?;
+        // SAFETY: readable as long as the window lives; the caller vouches that it does not change.
+        Some(unsafe { std::slice::from_raw_parts(start, len as usize) })
     }
 }
 

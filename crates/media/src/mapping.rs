@@ -64,7 +64,8 @@ impl Mapping {
             .and_then(|len| len.checked_next_multiple_of(page_bytes))
             .ok_or_else(|| MappingError::System(io::ErrorKind::OutOfMemory.into()))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let place = Reserved::new(mapped_bytes, page_bytes.max(LARGE_PAGE_BYTES))
+        let align = page_bytes.max(LARGE_PAGE_BYTES);
+        let place = Reserved::new(mapped_bytes, align, ProtFlags::empty())
             .map_err(|errno| MappingError::System(errno.into()))?;
         let flags = flags | MapFlags::FIXED;
         // SAFETY: replaces a reservation of our own that nobody has seen. The bytes may be changed
@@ -137,6 +138,30 @@ impl Mapping {
 
     pub(crate) fn last_lost(&self) -> u64 {
         self.slot.last_lost()
+    }
+
+    /// Bytes that the kernel maps at once.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Where damage is recorded.
+    pub(crate) fn slot(&self) -> &'static Slot {
+        self.slot
+    }
+
+    /// The bytes `[at, at + len)` in place; `None`, recorded, if any of them is outside, and `None`
+    /// once the mapping is watched.
+    ///
+    /// # Safety
+    /// Nobody stores to these bytes as long as the slice lives.
+    pub(crate) unsafe fn in_place(&self, at: u64, len: u64) -> Option<&[u8]> {
+        if self.unwatched.load(Ordering::Relaxed) != self.len {
+            return None;
+        }
+        let start = self.run(at, len)?;
+        // SAFETY: the run is mapped as long as `self` lives; the caller vouches that it does not change.
+        Some(unsafe { std::slice::from_raw_parts(start, len as usize) })
     }
 
     /// From now on accesses to lost pages are counted for their threads.
@@ -430,21 +455,19 @@ impl Drop for Mapping {
 }
 
 /// Addresses that nothing else can be mapped at, until dropped.
-struct Reserved {
+pub(crate) struct Reserved {
     base: *mut std::ffi::c_void,
     bytes: usize,
 }
 
 impl Reserved {
     /// `bytes` of addresses, beginning at a multiple of `align`: the kernel maps by large pages only
-    /// what lies on such an address.
-    fn new(bytes: usize, align: usize) -> Result<Self, Errno> {
+    /// what lies on such an address. Those that may be read hold zeros.
+    pub(crate) fn new(bytes: usize, align: usize, may: ProtFlags) -> Result<Self, Errno> {
         let wide = bytes.checked_add(align).ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: the kernel chooses a free address range, so no existing memory is touched.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), wide, ProtFlags::empty(), flags)
-        }?;
+        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), wide, may, flags) }?;
         let head = (start as usize).next_multiple_of(align) - start as usize;
         let place = Self {
             base: start.wrapping_byte_add(head),
@@ -463,8 +486,13 @@ impl Reserved {
         Ok(place)
     }
 
+    /// The first address.
+    pub(crate) fn start(&self) -> usize {
+        self.base as usize
+    }
+
     /// The addresses; they now belong to the caller.
-    fn into_base(self) -> *mut std::ffi::c_void {
+    pub(crate) fn into_base(self) -> *mut std::ffi::c_void {
         std::mem::ManuallyDrop::new(self).base
     }
 }

@@ -14,6 +14,8 @@
 //! * `read` and `write` move bytes without a promise about tearing beyond aligned 8-byte words.
 
 use crate::site::Site;
+use crate::window::Window;
+use std::io;
 use std::sync::atomic::Ordering;
 
 /// Bytes in a cache line: the unit of flushing.
@@ -158,10 +160,53 @@ pub trait Persistent: Memory {
     ///
     /// # Errors
     /// What the operating system said.
-    fn sync(&self) -> std::io::Result<()>;
+    fn sync(&self) -> io::Result<()>;
 
     /// What the bytes lie on.
     fn kind(&self) -> MediaKind;
+
+    /// Addresses of at least `bytes`, to lay blocks of this memory side by side in; `None` if it has
+    /// none. A window is dropped before its memory.
+    fn window(&self, bytes: u64) -> Option<Window> {
+        let _ = bytes;
+        None
+    }
+
+    /// Lays the `len` bytes at `from` of this memory at `at` of a window: whole blocks. What was there
+    /// is no longer. A read-only pool lays what its file holds, not what was stored since.
+    ///
+    /// # Errors
+    /// Outside the window or the memory; what the operating system said. The window is then of no
+    /// further use.
+    fn lay(&self, window: &Window, at: u64, from: u64, len: u64) -> io::Result<()> {
+        let _ = (window, at, from, len);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Copies out what a window of this memory shows; zeros where nothing was laid.
+    fn read_window(&self, window: &Window, at: u64, out: &mut [u8]) {
+        let _ = (window, at);
+        out.fill(0);
+    }
+
+    /// The bytes `[at, at + len)` in place; `None` if this memory has none that can be lent, now or at
+    /// all. Bytes that are lost meanwhile become zeros, as [`Memory::condition`] tells.
+    ///
+    /// # Safety
+    /// Nobody stores to these bytes as long as the slice lives, but to lose them.
+    unsafe fn in_place(&self, at: u64, len: u64) -> Option<&[u8]> {
+        let _ = (at, len);
+        None
+    }
+
+    /// The same of a window.
+    ///
+    /// # Safety
+    /// As for [`Self::in_place`], and nothing else is laid there.
+    unsafe fn in_window<'w>(&self, window: &'w Window, at: u64, len: u64) -> Option<&'w [u8]> {
+        let _ = (window, at, len);
+        None
+    }
 }
 
 /// The two memories of one attached file system.

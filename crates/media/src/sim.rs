@@ -2,9 +2,10 @@
 
 use crate::count;
 use crate::heap::{HeapMemory, outside, parts, store_part};
-use crate::memory::{LINE_BYTES, MediaKind, Memory, Persistent};
+use crate::memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memory, Persistent};
 use crate::site::Site;
 use crate::undo::Undo;
+use crate::window::Window;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -458,5 +459,31 @@ impl Persistent for SimPool {
 
     fn kind(&self) -> MediaKind {
         MediaKind::Sim
+    }
+
+    fn window(&self, bytes: u64) -> Option<Window> {
+        Some(Window::simulated(bytes))
+    }
+
+    fn lay(&self, window: &Window, at: u64, from: u64, len: u64) -> io::Result<()> {
+        let inside = from.checked_add(len).is_some_and(|end| end <= self.len());
+        if !inside || !from.is_multiple_of(BLOCK_BYTES) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        window.lay_simulated(at, from, len)
+    }
+
+    fn read_window(&self, window: &Window, at: u64, out: &mut [u8]) {
+        let (mut at, mut rest) = (at, out);
+        while !rest.is_empty() {
+            let skip = at % BLOCK_BYTES;
+            let here = rest.len().min((BLOCK_BYTES - skip) as usize);
+            let (now, later) = rest.split_at_mut(here);
+            match window.simulated_at(at) {
+                Some(from) => self.read(from + skip, now),
+                None => now.fill(0),
+            }
+            (at, rest) = (at + here as u64, later);
+        }
     }
 }

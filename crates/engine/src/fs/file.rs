@@ -18,7 +18,9 @@
 mod allocate;
 #[cfg(test)]
 mod crash;
+mod measure;
 mod read;
+mod road;
 mod seek;
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,7 @@ use crate::slots::Op;
 
 pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
+pub(crate) use road::Roads;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;
 

@@ -30,6 +30,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use crate::namespace::Namespace;
+use crate::reading::{Costs, Reading, Rule};
 use crate::slots::{Op, Tally};
 
 /// A mounted file system.
@@ -38,6 +39,7 @@ pub struct Fs<M: Memories> {
     pub(crate) namespace: Box<dyn Namespace<M>>,
     pub(crate) mapping: Box<dyn Mapping<M>>,
     pub(crate) superblock: vellum_layout::Superblock,
+    pub(crate) reading: Reading,
     /// Held by a reference of its own for as long as the file system is mounted.
     pub(crate) root: Cachelet,
 }
@@ -146,6 +148,31 @@ impl<M: Memories> Fs<M> {
     /// The pool's memory, for simulations that record and for inspection.
     pub fn pool(&self) -> &M::Pool {
         &self.core.pool
+    }
+
+    /// By which rule reads choose between search and page table.
+    pub fn read_rule(&self) -> Rule {
+        self.reading.rule()
+    }
+
+    /// Lets another rule choose. Bytes are the same by any.
+    pub fn set_read_rule(&self, rule: Rule) {
+        self.reading.set_rule(rule);
+    }
+
+    /// What reading costs here; measured when first asked for, or when a file was read for long, in up
+    /// to about 20 ms. `None` if the pool has no page tables, or is too small to tell.
+    pub fn read_costs(&self) -> Option<Costs> {
+        self.reading.learn(|| {
+            let op = self.core.op_begin();
+            self.files().measure(&op)
+        })
+    }
+
+    /// Says what reading costs instead of measuring it, unless that is known already; gives what
+    /// holds.
+    pub fn set_read_costs(&self, costs: Costs) -> Option<Costs> {
+        self.reading.learn(|| Some(costs))
     }
 
     /// Bytes of DRAM that cached files take, and how many files are cached.

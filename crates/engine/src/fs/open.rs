@@ -9,9 +9,10 @@ use vellum_media::Memories;
 use crate::cachelet::Cachelet;
 use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
-use crate::fs::file::{Allocate, Files, SIZE_MAX_BYTES, Translation, check_range};
+use crate::fs::file::{Allocate, Files, Roads, SIZE_MAX_BYTES, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node};
+use crate::reading::{Road, pages_of};
 use crate::slots::Op;
 
 bitflags! {
@@ -72,6 +73,7 @@ pub struct Handle<M: Memories> {
     options: OpenOptions,
     cred: Cred,
     translation: Translation,
+    road: Road,
 }
 
 /// What opening came to.
@@ -246,6 +248,7 @@ impl<M: Memories> Handle<M> {
             options: *options,
             cred: cred.clone(),
             translation,
+            road: Road::default(),
         }
     }
 
@@ -261,6 +264,11 @@ impl<M: Memories> Handle<M> {
 
     fn fs(&self) -> &Fs<M> {
         self.node.fs()
+    }
+
+    /// Counts pages that a write touches: they make a pattern as those do that are read.
+    fn count(&self, offset: u64, len: usize) {
+        self.road.count(pages_of(offset, len as u64));
     }
 
     /// Runs a write; if there is no room, does the background's work and tries once more.
@@ -307,9 +315,14 @@ impl<M: Memories> Handle<M> {
     /// Not open for reading, damaged media.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.check_read()?;
-        self.fs()
-            .files()
-            .read_at(self.node.cachelet, &self.translation, offset, out)
+        let fs = self.fs();
+        let roads = Roads {
+            reading: &fs.reading,
+            road: &self.road,
+        };
+        let (file, roads) = (self.node.cachelet, Some(roads));
+        fs.files()
+            .read_at(file, &self.translation, roads, offset, out)
     }
 
     /// Writes at an offset (at the end, if opened for appending, as Linux does); gives how many
@@ -334,6 +347,7 @@ impl<M: Memories> Handle<M> {
             }
             self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
         }
+        self.count(offset, data.len());
         self.retry(|files| files.write_at(self.node.cachelet, &self.translation, offset, data))
     }
 
@@ -346,6 +360,7 @@ impl<M: Memories> Handle<M> {
         if !data.is_empty() {
             self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
         }
+        self.count(0, data.len());
         self.retry(|files| files.append(self.node.cachelet, &self.translation, data))
     }
 
@@ -404,6 +419,16 @@ impl<M: Memories> Handle<M> {
     /// Damaged media.
     pub fn attr(&self) -> Result<Attr> {
         self.fs().attr(&self.node)
+    }
+}
+
+impl<M: Memories> Drop for Handle<M> {
+    fn drop(&mut self) {
+        let fs = self.fs();
+        if self.node.kind() == FileKind::File {
+            self.road
+                .remember(&fs.reading, &fs.core, self.node.cachelet);
+        }
     }
 }
 

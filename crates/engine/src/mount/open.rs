@@ -19,6 +19,7 @@ use crate::journal;
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
 use crate::mount::recover;
 use crate::namespace::direct::Direct;
+use crate::reading::Reading;
 use crate::sites;
 use crate::slots::{GRACE, Tally};
 
@@ -152,6 +153,7 @@ pub fn attach<M: Memories>(
     let root = core.load_cachelet(&core.op_begin(), ROOT_SLOT)?;
     core.add_refs(root, REF_ONE);
     let fs = Fs {
+        reading: Reading::new(core.pool.kind()),
         core,
         namespace: Box::new(Direct),
         mapping,

@@ -3,11 +3,13 @@
 use vellum_layout::{BLOCK_BYTES, Inode, MapRoot, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent};
 
+use super::road::{Roads, Way};
 use super::{Files, Translation};
 use crate::cachelet::{Cachelet, field};
 use crate::data;
 use crate::error::Result;
 use crate::mapping::{Found, MapId};
+use crate::reading::pages_of;
 use crate::slots::{Op, pause};
 
 /// Blocks looked up together by large reads.
@@ -16,11 +18,13 @@ const LOOKUP_BLOCKS: usize = 64;
 const ATIME_STALE_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 impl<M: Memories> Files<'_, M> {
-    /// Reads from `offset`; gives how many bytes, fewer than asked for only at the end of file.
+    /// Reads from `offset`; gives how many bytes, fewer than asked for only at the end of file. With
+    /// `roads`, by whichever pays.
     pub(crate) fn read_at(
         &self,
         cachelet: Cachelet,
         translation: &Translation,
+        roads: Option<Roads<'_>>,
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize> {
@@ -29,7 +33,7 @@ impl<M: Memories> Files<'_, M> {
         }
         loop {
             let op = self.core.op_begin();
-            let len = self.copy_stable(&op, cachelet, translation, offset, out)?;
+            let len = self.copy_stable(&op, cachelet, translation, roads, offset, out)?;
             // A read at the end of file is a read.
             if !translation.is_noatime() {
                 self.touch(cachelet);
@@ -49,17 +53,24 @@ impl<M: Memories> Files<'_, M> {
         op: &Op<'_, M>,
         cachelet: Cachelet,
         translation: &Translation,
+        roads: Option<Roads<'_>>,
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize> {
+        // Once bytes are lost only the pool tells which.
+        let way = match roads.filter(|_| op.is_whole()) {
+            Some(roads) => self.way(op, roads, cachelet, pages_of(offset, out.len() as u64)),
+            None => Way::Search,
+        };
         let mut tries = 0;
         loop {
             // The version first: a size seen after it is of that version or a later one.
             let version = self.core.get(cachelet, field::VERSION);
             let size = self.core.get(cachelet, field::SIZE);
             let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
+            let file = (cachelet, translation, version);
             if len > 0 {
-                self.copy_out(op, cachelet, translation, version, offset, &mut out[..len])?;
+                self.copy_by(op, file, way, offset, &mut out[..len])?;
             }
             self.core.arena.load_barrier();
             if self.core.get(cachelet, field::VERSION) == version {
@@ -69,12 +80,11 @@ impl<M: Memories> Files<'_, M> {
         }
     }
 
-    fn copy_out(
+    /// Copies by search.
+    pub(super) fn copy_out(
         &self,
         op: &Op<'_, M>,
-        cachelet: Cachelet,
-        translation: &Translation,
-        version: u64,
+        (cachelet, translation, version): (Cachelet, &Translation, u64),
         offset: u64,
         out: &mut [u8],
     ) -> Result<()> {

@@ -29,7 +29,9 @@ pub(super) fn dirty(pool_bytes: u64) -> Harness {
 
 pub(super) fn content(h: &Harness, file: Cachelet, translation: &Translation) -> Vec<u8> {
     let mut bytes = vec![0x55; files(h).size(file) as usize + 10];
-    let read = files(h).read_at(file, translation, 0, &mut bytes).unwrap();
+    let read = files(h)
+        .read_at(file, translation, None, 0, &mut bytes)
+        .unwrap();
     bytes.truncate(read);
     bytes
 }
@@ -66,8 +68,8 @@ fn writes_come_back_with_zeros_around() {
     assert_eq!(content(&h, file, &t), expected);
     assert_eq!(f.write_at(file, &t, 5, b"").unwrap(), 0);
     let mut none = [];
-    assert_eq!(f.read_at(file, &t, 0, &mut none).unwrap(), 0);
-    assert_eq!(f.read_at(file, &t, 12_000, &mut [0]).unwrap(), 0);
+    assert_eq!(f.read_at(file, &t, None, 0, &mut none).unwrap(), 0);
+    assert_eq!(f.read_at(file, &t, None, 12_000, &mut [0]).unwrap(), 0);
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn counts_of_overwriting_filling_and_reading() {
     );
     assert_eq!(cost(&mut || _ = write(B)), (65, 1), "in place");
     assert_eq!(
-        cost(&mut || _ = f.read_at(file, &t, B, &mut [0; 100]).unwrap()),
+        cost(&mut || _ = f.read_at(file, &t, None, B, &mut [0; 100]).unwrap()),
         (0, 0)
     );
     assert_eq!(cost(&mut || f.truncate(file, 65 * B).unwrap()), (1, 1));
@@ -127,7 +129,7 @@ fn reading_in_order_probes_once_a_run() {
     let before = count::of_this_thread();
     for at in 0..128 {
         files(&h)
-            .read_at(file, &t, at * B / 2, &mut [0; B as usize / 2])
+            .read_at(file, &t, None, at * B / 2, &mut [0; B as usize / 2])
             .unwrap();
     }
     assert_eq!((count::of_this_thread() - before).probes, 8);
@@ -158,7 +160,8 @@ fn limits_have_their_errors() {
     too_large(f.append(file, &t, b"x").map(drop));
     let mut last = [9; 8];
     assert_eq!(
-        f.read_at(file, &t, SIZE_MAX_BYTES - 4, &mut last).unwrap(),
+        f.read_at(file, &t, None, SIZE_MAX_BYTES - 4, &mut last)
+            .unwrap(),
         4
     );
     assert_eq!(last, [0, 0, b'a', b'b', 9, 9, 9, 9]);
@@ -296,7 +299,7 @@ fn access_times_are_relative() {
     let f = files(&h);
     f.append(file, &t, b"abc").unwrap();
     let time = |field| h.core.get(file, field) as i64;
-    let read = |t: &Translation| f.read_at(file, t, 0, &mut [0; 3]).unwrap();
+    let read = |t: &Translation| f.read_at(file, t, None, 0, &mut [0; 3]).unwrap();
     read(&Translation::new(true));
     assert_eq!(time(field::ATIME), 0);
     read(&t);
@@ -373,7 +376,7 @@ fn readers_beside_truncation_see_only_the_files_bytes() {
             for ((file, mark), t) in pairs.into_iter().zip(&tables) {
                 let mut bytes = vec![0; 20_000];
                 let read = files(&h)
-                    .read_at(file, t, round * 1000 % 100_000, &mut bytes)
+                    .read_at(file, t, None, round * 1000 % 100_000, &mut bytes)
                     .unwrap();
                 assert!(bytes[..read].iter().all(|&byte| byte == 0 || byte == mark));
             }
@@ -570,7 +573,7 @@ proptest! {
                 }
                 Step::Read { at, len } => {
                     let mut got = vec![0xEE; len];
-                    let read = f.read_at(file, &t, at as u64, &mut got).unwrap();
+                    let read = f.read_at(file, &t, None, at as u64, &mut got).unwrap();
                     let expected = model.bytes.get(at..).unwrap_or_default();
                     prop_assert_eq!(read, expected.len().min(len));
                     prop_assert!(got[..read] == expected[..read]);

@@ -1,0 +1,346 @@
+//! Which road a read takes, and the building of page tables: joins `reading` with the mapping.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::BLOCK_BYTES;
+use vellum_media::{Memories, Memory, Persistent};
+
+use super::{Files, MapRoot, Translation};
+use crate::cachelet::{Cachelet, field};
+use crate::error::Result;
+use crate::mapping::Found;
+use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Chunk, Table};
+use crate::reading::{Costs, Layout, Next, Reading, Road, Rule, State};
+use crate::slots::Op;
+
+/// Blocks of a large page, as the pool numbers bytes.
+const LARGE_BYTES: u64 = CHUNK_BYTES;
+
+/// The roads that an open file has.
+#[derive(Clone, Copy)]
+pub(crate) struct Roads<'a> {
+    pub(crate) reading: &'a Reading,
+    pub(crate) road: &'a Road,
+}
+
+/// How a request is served.
+#[derive(Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// By search.
+    Search,
+    /// Through the page table where it has the blocks.
+    Table(&'a Table, Choice<'a>),
+}
+
+/// What a purchase is decided by.
+#[derive(Clone, Copy)]
+pub(super) struct Choice<'a> {
+    rule: Rule,
+    costs: &'a Costs,
+    /// Pages of this request.
+    request_pages: u64,
+    /// Pages that the opening has touched.
+    pages: u64,
+}
+
+/// Blocks of a piece side by side, in file and pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// The first, in the piece.
+    first: u64,
+    blocks: u64,
+    /// Where it lies in the pool.
+    at: u64,
+}
+
+/// Cuts the blocks of a piece that are not `present` into runs. `blocks` has the pool offset of each, 0
+/// where there is none.
+fn runs_of(blocks: &[u64], present: impl Fn(u64) -> bool) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (block, &at) in (0..).zip(blocks) {
+        if at == 0 || present(block) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run)
+                if run.first + run.blocks == block && run.at + run.blocks * BLOCK_BYTES == at =>
+            {
+                run.blocks += 1;
+            }
+            _ => runs.push(Run {
+                first: block,
+                blocks: 1,
+                at,
+            }),
+        }
+    }
+    runs
+}
+
+/// What laying these runs costs.
+fn layout_of(runs: &[Run]) -> Layout {
+    let large = |run: &&Run| run.blocks == CHUNK_BLOCKS && run.at.is_multiple_of(LARGE_BYTES);
+    let large_pages = runs.iter().filter(large).count() as u64;
+    let blocks: u64 = runs.iter().map(|run| run.blocks).sum();
+    Layout {
+        looked_up: CHUNK_BLOCKS,
+        runs: runs.len() as u64,
+        small_pages: blocks - large_pages * CHUNK_BLOCKS,
+        large_pages,
+    }
+}
+
+impl<M: Memories> Files<'_, M> {
+    /// How a request of `pages` to a file is served.
+    pub(super) fn way<'r>(
+        &self,
+        op: &Op<'_, M>,
+        roads: Roads<'r>,
+        cachelet: Cachelet,
+        pages: u64,
+    ) -> Way<'r> {
+        let Roads { reading, road } = roads;
+        match road.next(reading, self.core, cachelet, pages) {
+            Next::Search => Way::Search,
+            Next::Measure => {
+                reading.learn(|| self.measure(op));
+                Way::Search
+            }
+            Next::Look(table, costs, at_once) => {
+                let choice = Choice {
+                    rule: reading.rule(),
+                    costs,
+                    request_pages: pages,
+                    pages: if at_once { u64::MAX } else { road.pages() },
+                };
+                Way::Table(table, choice)
+            }
+        }
+    }
+
+    /// Copies bytes of a file, piece by piece by the road that is best for it.
+    pub(super) fn copy_by(
+        &self,
+        op: &Op<'_, M>,
+        file: (Cachelet, &Translation, u64),
+        way: Way<'_>,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let Way::Table(table, choice) = way else {
+            return self.copy_out(op, file, offset, out);
+        };
+        // Where search is the better road for requests of this size, it is taken in any case.
+        if choice.rule != Rule::Mmu && choice.costs.saving_ps(choice.request_pages) == 0 {
+            return self.copy_out(op, file, offset, out);
+        }
+        let (cachelet, _, version) = file;
+        let (mut at, mut rest) = (offset, out);
+        while !rest.is_empty() {
+            let here = (CHUNK_BYTES - at % CHUNK_BYTES).min(rest.len() as u64);
+            let (now, later) = rest.split_at_mut(here as usize);
+            let is_there = table.holds(version, at, here)
+                || self.may_buy(op, cachelet, table, choice, version, at, here)
+                    && table.holds(version, at, here);
+            match table.window().filter(|_| is_there) {
+                Some(window) => self.core.pool.read_window(window, at, now),
+                None => self.copy_out(op, file, at, now)?,
+            }
+            (at, rest) = (at + here, later);
+        }
+        Ok(())
+    }
+
+    /// Lets the rule decide about a piece that is not present in full; whether anything was bought.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one request, and all that is known about it"
+    )]
+    fn may_buy(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        table: &Table,
+        choice: Choice<'_>,
+        version: u64,
+        at: u64,
+        len: u64,
+    ) -> bool {
+        let number = at / CHUNK_BYTES;
+        let Some(chunk) = table.chunk(number).filter(|_| version & 1 == 0) else {
+            return false;
+        };
+        let pages = crate::reading::pages_of(at, len);
+        let saving = choice.costs.saving_ps(choice.request_pages);
+        let known = chunk.price_ps.load(Ordering::Relaxed);
+        let least = choice.costs.least_price_ps(CHUNK_BLOCKS);
+        let state = State {
+            pages: choice.pages,
+            forgone_ps: chunk.forgone_ps.load(Ordering::Relaxed),
+            saving_ps: saving * pages / choice.request_pages.max(1),
+            price_ps: if known > 0 { known } else { least },
+        };
+        if choice.rule.buys(choice.costs, state)
+            && self.buy(op, cachelet, table, choice, version, number, state)
+        {
+            return true;
+        }
+        let forgone = state.forgone_ps.saturating_add(state.saving_ps);
+        chunk.forgone_ps.store(forgone, Ordering::Relaxed);
+        false
+    }
+
+    /// Looks a piece up, and lays what is not present of it if the rule wants it at that price.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one request, and all that is known about it"
+    )]
+    fn buy(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        table: &Table,
+        choice: Choice<'_>,
+        version: u64,
+        number: u64,
+        state: State,
+    ) -> bool {
+        let (Some(chunk), Some(mut filling)) = (table.chunk(number), table.try_fill()) else {
+            return false;
+        };
+        if !table.renew(&mut filling, version) {
+            return false;
+        }
+        let blocks = match filling.surveys.remove(&number) {
+            Some(known) => known,
+            None => match self.survey(op, cachelet, number * CHUNK_BLOCKS) {
+                Ok(found) => found,
+                // The search that comes instead says what is wrong.
+                Err(_) => return false,
+            },
+        };
+        let runs = runs_of(&blocks, |block| chunk.has_block(block));
+        if runs.is_empty() {
+            chunk.settle();
+            return false;
+        }
+        let price_ps = choice.costs.price_ps(layout_of(&runs));
+        chunk.price_ps.store(price_ps, Ordering::Relaxed);
+        if !choice.rule.buys(choice.costs, State { price_ps, ..state }) {
+            filling.surveys.insert(number, blocks);
+            return false;
+        }
+        self.lay(cachelet, table, chunk, version, number, &runs)
+    }
+
+    /// Where the blocks of a piece lie: pool offsets, 0 where there are no bytes.
+    fn survey(&self, op: &Op<'_, M>, cachelet: Cachelet, first: u64) -> Result<Box<[u64]>> {
+        let mut found = [Found::Hole; CHUNK_BLOCKS as usize];
+        if let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() {
+            self.mapping.lookup(op, id, first as u32, &mut found)?;
+        }
+        let at = |found| match found {
+            Found::Mapped(block) => self.mapping.data_at(block),
+            _ => 0,
+        };
+        Ok(found.into_iter().map(at).collect())
+    }
+
+    /// Lays runs of a piece into the window; whether they are present now.
+    fn lay(
+        &self,
+        cachelet: Cachelet,
+        table: &Table,
+        chunk: &Chunk,
+        version: u64,
+        number: u64,
+        runs: &[Run],
+    ) -> bool {
+        let pool = &self.core.pool;
+        let Some(window) = table.reserve(|bytes| pool.window(bytes)) else {
+            return false;
+        };
+        let start = number * CHUNK_BYTES;
+        let lay = |run: &Run| {
+            let at = start + run.first * BLOCK_BYTES;
+            pool.lay(window, at, run.at, run.blocks * BLOCK_BYTES)
+        };
+        // Each run is an area, and so is what it may leave in front of it.
+        if !window.take_areas(runs.len() as u64 + gaps(runs))
+            || runs.iter().try_for_each(lay).is_err()
+        {
+            table.give_up();
+            return false;
+        }
+        window.fill_in(start, CHUNK_BYTES);
+        self.core.arena.load_barrier();
+        if self.core.get(cachelet, field::VERSION) != version {
+            return false;
+        }
+        for run in runs {
+            chunk.add(run.first, run.blocks);
+        }
+        chunk.settle();
+        true
+    }
+
+    /// Measures both roads on this pool. Takes up to about 20 ms.
+    pub(crate) fn measure(&self, op: &Op<'_, M>) -> Option<Costs> {
+        super::measure::measure(self, op)
+    }
+}
+
+/// Stretches of a piece between and around runs: areas of their own.
+fn gaps(runs: &[Run]) -> u64 {
+    let mut end = 0;
+    let mut gaps = 0;
+    for run in runs {
+        gaps += u64::from(run.first > end);
+        end = run.first + run.blocks;
+    }
+    gaps + u64::from(end < CHUNK_BLOCKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(at: &[u64]) -> Vec<u64> {
+        at.iter().map(|n| n * BLOCK_BYTES).collect()
+    }
+
+    #[test]
+    fn neighbours_in_file_and_pool_make_one_run() {
+        let runs = runs_of(&blocks(&[7, 8, 0, 9, 10, 12, 13]), |block| block == 6);
+        let run = |first, blocks, n| Run {
+            first,
+            blocks,
+            at: n * BLOCK_BYTES,
+        };
+        assert_eq!(runs, [run(0, 2, 7), run(3, 2, 9), run(5, 1, 12)]);
+        assert_eq!(gaps(&runs), 2);
+        let layout = layout_of(&runs);
+        assert_eq!(
+            (layout.runs, layout.small_pages, layout.large_pages),
+            (3, 5, 0)
+        );
+    }
+
+    #[test]
+    fn a_whole_aligned_piece_is_one_large_page() {
+        let all: Vec<_> = (CHUNK_BLOCKS..2 * CHUNK_BLOCKS).collect();
+        let runs = runs_of(&blocks(&all), |_| false);
+        let layout = layout_of(&runs);
+        assert_eq!(
+            (layout.runs, layout.small_pages, layout.large_pages),
+            (1, 0, 1)
+        );
+        assert_eq!(gaps(&runs), 0);
+        let all: Vec<_> = (1..=CHUNK_BLOCKS).collect();
+        let layout = layout_of(&runs_of(&blocks(&all), |_| false));
+        assert_eq!(
+            (layout.runs, layout.small_pages, layout.large_pages),
+            (1, CHUNK_BLOCKS, 0)
+        );
+    }
+}
