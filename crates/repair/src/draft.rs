@@ -76,8 +76,8 @@ impl<'a> Overlay<'a> {
     }
 
     /// The words that differ from the image.
-    pub(crate) fn into_words(self) -> BTreeMap<u64, u64> {
-        self.words.into_inner()
+    pub(crate) fn words(&self) -> BTreeMap<u64, u64> {
+        self.words.borrow().clone()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -147,6 +147,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) reserved: SlotSet,
     /// There is no room for more in lost+found.
     pub(crate) full: bool,
+    /// There were no slots for something new.
+    pub(crate) lacked_room: bool,
     /// Where logs end; of this round.
     pub(crate) tails: HashMap<u64, Tail>,
     pub(crate) taken: Taken,
@@ -170,6 +172,7 @@ impl<'a> Draft<'a> {
             actions: Vec::new(),
             reserved: SlotSet::new(geometry.meta_slots()),
             full: false,
+            lacked_room: false,
             tails: HashMap::new(),
             taken: Taken::default(),
         }

@@ -1,7 +1,7 @@
 //! Directory logs: words and links that lead to nothing sound, and names that such losses hid.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use vellum_check::Class;
 use vellum_check::survey::{Found, Issue, Name, Survey};
@@ -76,6 +76,27 @@ pub(crate) fn order(draft: &mut Draft, survey: &Survey) {
                 draft.set(name.word_at, 0);
             }
         }
+    }
+}
+
+/// Drops from the logs the entries that were removed: they are kept only until they are recycled. The times that they
+/// tell of their directories are in the inodes by now.
+pub(crate) fn drop_dead(draft: &mut Draft) {
+    if !draft.wants(Class::Unnamed) || !draft.wants(Class::DirectoryTimes) {
+        return;
+    }
+    let survey = Survey::of(draft.overlay, draft.superblock);
+    let mut dropped: BTreeMap<u32, u64> = BTreeMap::new();
+    for name in survey.logs.names.iter().filter(|name| !name.alive) {
+        draft.set(name.word_at, 0);
+        *dropped.entry(name.directory).or_default() += 1;
+    }
+    for (directory, count) in dropped {
+        let place = format!("inode {}", survey.nodes.list[directory as usize].slot);
+        let what =
+            format_args!("{count} removed entries are dropped from it: their room is needed");
+        // Declining was looked at above.
+        let _ = draft.mend(Class::Unnamed, place, what);
     }
 }
 

@@ -137,11 +137,7 @@ const STEPS: &[Step] = &[
 
 /// Plans the repair of the pool in `image`, which is only read.
 pub fn plan(image: &dyn Image, options: Options) -> Plan {
-    let checking = |strict_clean| vellum_check::Options {
-        strict_clean,
-        progress: options.progress,
-    };
-    let before = check(image, checking(false));
+    let before = check(image, options.checking(false));
     let mut plan = Plan {
         after: before.clone(),
         before,
@@ -162,27 +158,109 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
     };
     plan.uuid = superblock.uuid;
     let none = BTreeSet::new();
-    let overlay = Overlay::new(image);
-    let declined = options.declined.unwrap_or(&none);
-    let mut draft = Draft::new(&overlay, &superblock, declined, options.now_ns);
-    let state = State::read(&draft);
-    let used = mend(&mut draft, state, &plan.before);
-    let touched = finish(&mut draft, state, &plan.before);
-    plan.actions = std::mem::take(&mut draft.actions);
-    let mut last = None;
-    if touched {
-        plan.after = check(&overlay, checking(true));
-        if !plan.after.is_sound() {
-            // Whoever opened it now would take what is left for what a crash leaves.
-            let left = StateWord::repairing(state.was_clean, state.epoch).0;
-            overlay.set(superblock.state_at + PoolState::WORD, left);
-        }
-        last = Some(overlay.word(superblock.state_at + PoolState::WORD));
-    } else if !overlay.is_empty() {
-        plan.after = check(&overlay, checking(false));
+    let making = Making {
+        superblock: &superblock,
+        declined: options.declined.unwrap_or(&none),
+        options,
+    };
+    match making.passes(image, &plan.before) {
+        Some(passes) => passes.into_iter().for_each(|pass| pass.add_to(&mut plan)),
+        None => plan.refused = Some(NO_ROOM.to_owned()),
     }
-    plan.stages = stages(overlay.into_words(), &superblock, state, &used, last);
     plan
+}
+
+/// Why nothing is done where something would have no place.
+const NO_ROOM: &str = "something has lost its place, and no metadata slot is free that could name it in lost+found; \
+                       nothing was changed: what can be read still can be, from a mount for reading only";
+
+impl<'a> Options<'a> {
+    fn checking(self, strict_clean: bool) -> vellum_check::Options<'a> {
+        vellum_check::Options {
+            strict_clean,
+            progress: self.progress,
+        }
+    }
+}
+
+/// What all passes of a plan share.
+struct Making<'a> {
+    superblock: &'a Superblock,
+    declined: &'a BTreeSet<Class>,
+    options: Options<'a>,
+}
+
+/// A repair of what was there before it.
+struct Pass {
+    actions: Vec<Action>,
+    stages: Vec<Stage>,
+    /// What the checker says after it, if it changes anything.
+    after: Option<Report>,
+    /// It had to leave something for which there was no room.
+    lacks_room: bool,
+}
+
+impl Pass {
+    fn add_to(self, plan: &mut Plan) {
+        plan.actions.extend(self.actions);
+        plan.stages.extend(self.stages);
+        plan.after = self.after.unwrap_or_else(|| plan.after.clone());
+    }
+}
+
+impl Making<'_> {
+    /// One pass or, if there is no room for what has lost its place, two: one after which the entries are gone that were
+    /// removed long ago, and another that takes their room, since nothing new is written where something is still referred to. Between
+    /// them the pool is under repair. `None`: there is no room even so.
+    fn passes(&self, image: &dyn Image, before: &Report) -> Option<Vec<Pass>> {
+        let pass = self.pass(&Overlay::new(image), before, false);
+        if !pass.lacks_room {
+            return Some(vec![pass]);
+        }
+        let roomier = Overlay::new(image);
+        let first = self.pass(&roomier, before, true);
+        let second = self.pass(&Overlay::new(&roomier), first.after.as_ref()?, false);
+        (!second.lacks_room).then(|| vec![first, second])
+    }
+
+    /// Mends what `overlay` shows, of which the checker says `before`, and lays it over. Entries that were removed give up their room
+    /// if `drops_dead`.
+    fn pass(&self, overlay: &Overlay, before: &Report, drops_dead: bool) -> Pass {
+        let Making {
+            superblock,
+            declined,
+            options,
+        } = self;
+        let mut draft = Draft::new(overlay, superblock, declined, options.now_ns);
+        let state = State::read(&draft);
+        let used = mend(&mut draft, state, before);
+        if drops_dead {
+            logs::drop_dead(&mut draft);
+        }
+        let touched = finish(&mut draft, state, before);
+        let (actions, lacked_room) = (std::mem::take(&mut draft.actions), draft.lacked_room);
+        let (mut last, mut after) = (None, None);
+        let state_at = superblock.state_at + PoolState::WORD;
+        if touched {
+            let report = check(overlay, options.checking(true));
+            if !report.is_sound() {
+                // Whoever opened it now would take what is left for what a crash leaves.
+                let left = StateWord::repairing(state.was_clean, state.epoch).0;
+                overlay.set(state_at, left);
+            }
+            last = Some(overlay.word(state_at));
+            after = Some(report);
+        } else if !overlay.is_empty() {
+            after = Some(check(overlay, options.checking(false)));
+        }
+        let is_left = after.as_ref().unwrap_or(before);
+        Pass {
+            lacks_room: lacked_room && !is_left.is_sound(),
+            stages: stages(overlay.words(), superblock, state, &used, last),
+            actions,
+            after,
+        }
+    }
 }
 
 /// The superblock, if the pool can be repaired at all.

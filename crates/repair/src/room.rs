@@ -75,7 +75,9 @@ impl Draft<'_> {
                 self.take_chunk(survey, kind)?;
                 self.find_slots(survey, kind, count, true)
             })
-            .or_else(|| self.find_slots(survey, kind, count, false))?;
+            .or_else(|| self.find_slots(survey, kind, count, false));
+        self.lacked_room |= slot.is_none();
+        let slot = slot?;
         for slot in slot..slot + count {
             self.reserved.add(slot);
         }

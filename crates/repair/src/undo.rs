@@ -1,7 +1,7 @@
 //! What a repair overwrites, saved so that it can be put back.
 //!
 //! An undo file has a head and a record for every line (64 bytes) of the pool that the plan changes:
-//! its pool offset, its bytes before, and its bytes after. The bytes after are there so that a pool
+//! its pool offset, its bytes before, and its bytes after; a line that passes through other bytes has a record for those, too. The bytes after are there so that a pool
 //! that was used since the repair is not torn: what is put back must find each word as the repair
 //! found or left it.
 
@@ -92,6 +92,9 @@ impl Undo {
     /// The pool cannot be read.
     pub fn of(plan: &Plan, image: &dyn Image) -> io::Result<Self> {
         let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
+        let mut passing = Vec::new();
+        let state = superblock(image).map_or(0, |found| found.geometry().state_at);
+        let state_at = state + PoolState::WORD;
         for &(at, value) in plan.stages.iter().flat_map(|stage| &stage.words) {
             let start = at / LINE_BYTES * LINE_BYTES;
             let line = match lines.entry(start) {
@@ -104,14 +107,17 @@ impl Undo {
                 }
             };
             let from = (at - start) as usize;
+            let changed = line.after[from..from + 8] != line.before[from..from + 8];
+            if changed && at != state_at && line.after[from..from + 8] != value.to_le_bytes() {
+                passing.push(*line);
+            }
             line.after[from..from + 8].copy_from_slice(&value.to_le_bytes());
         }
-        let state = superblock(image).map_or(0, |found| found.geometry().state_at);
         Ok(Self {
             uuid: plan.uuid,
             pool_bytes: image.len(),
-            state_at: state + PoolState::WORD,
-            lines: lines.into_values().collect(),
+            state_at,
+            lines: lines.into_values().chain(passing).collect(),
         })
     }
 
@@ -225,13 +231,18 @@ impl Undo {
         if pool.len() != self.pool_bytes || found.is_some_and(|found| found.uuid != self.uuid) {
             return Err(UndoError::OtherPool);
         }
-        for line in &self.lines {
+        let mut lines: Vec<&Line> = self.lines.iter().collect();
+        lines.sort_by_key(|line| line.at);
+        for lines in lines.chunk_by(|a, b| a.at == b.at) {
             let mut now = [0; LINE];
-            pool.read(line.at, &mut now);
+            pool.read(lines[0].at, &mut now);
             for (offset, word) in (0..).step_by(8).zip(now.as_chunks::<8>().0) {
-                let known = *word == line.before[offset..offset + 8]
-                    || *word == line.after[offset..offset + 8];
-                let at = line.at + offset as u64;
+                let place = offset..offset + 8;
+                let has = |line: &&Line| {
+                    *word == line.before[place.clone()] || *word == line.after[place.clone()]
+                };
+                let known = lines.iter().any(has);
+                let at = lines[0].at + offset as u64;
                 let marked =
                     at == self.state_at && StateWord(u64::from_le_bytes(*word)).repair().is_some();
                 if !known && !marked {
