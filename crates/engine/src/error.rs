@@ -69,6 +69,9 @@ pub enum Error {
     /// In use: a root directory, a mount point.
     #[error("in use")]
     Busy,
+    /// The calling thread would wait for a view of its own.
+    #[error("the calling thread has a view of these bytes")]
+    Deadlock,
     /// The medium or this release cannot.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
@@ -177,6 +180,7 @@ impl Error {
             Self::Unreadable(_) => libc::EIO,
             Self::Closed => libc::ESHUTDOWN,
             Self::Busy => libc::EBUSY,
+            Self::Deadlock => libc::EDEADLK,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::OutOfMemory(_) => libc::ENOMEM,
             Self::Superblock(SuperblockError::Version(_) | SuperblockError::Features(_)) => {

@@ -11,7 +11,7 @@
 //! [`Volume`] works by paths, like `std::fs`. [`Fs`] works by nodes and names, for adapters. Both
 //! may be used by any number of threads. An operation that returned is durable as far as the
 //! medium goes; `docs/SEMANTICS.md` says how far that is.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod alloc;
 mod cachelet;
@@ -36,7 +36,7 @@ pub use crate::core::Clock;
 pub use error::{Error, Place, Result};
 pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,
-    RenameFlags, SetAttr, SetTime, StatFs,
+    RenameFlags, SetAttr, SetTime, StatFs, View, ViewPlace,
 };
 pub use mount::{FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::DirEntry;

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use smallvec::SmallVec;
 use vellum_layout::FileKind;
 use vellum_media::Real;
 
-use crate::fs::{Attr, Cred, Handle, ListPosition, Node, OpenOptions, RenameFlags, SetAttr};
+use crate::fs::{Attr, Cred, Handle, ListPosition, Node, OpenOptions, RenameFlags, SetAttr, View};
 use crate::pool::RealFs;
 use crate::{Error, Result};
 
@@ -401,6 +402,15 @@ impl File {
     /// Not open for reading, damaged media.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.handle.read_at(offset, out)
+    }
+
+    /// A view of a range of the file, as far as the file reaches: in place where that can be, else a
+    /// copy. Writers of what is in place wait until the view is dropped; see [`View`].
+    ///
+    /// # Errors
+    /// Not open for reading, damaged media.
+    pub fn view(&self, range: Range<u64>) -> Result<View<'_, Real>> {
+        self.handle.view(range)
     }
 
     /// Writes at an offset; gives how many bytes.

@@ -26,16 +26,20 @@ mod seek;
 mod tests;
 mod translation;
 mod truncate;
+mod view;
 mod write;
+
+use std::ops::Range;
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapRoot};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::mapping::{Found, MapId, Mapping};
+use crate::reading::lease;
 use crate::sites;
 use crate::slots::Op;
 
@@ -44,6 +48,7 @@ pub(crate) use allocate::check_range;
 pub(crate) use road::Roads;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;
+pub use view::{View, ViewPlace};
 
 /// Largest size of a file: 16 TiB.
 pub(crate) const SIZE_MAX_BYTES: u64 = 1 << 44;
@@ -115,7 +120,7 @@ impl Root {
     }
 }
 
-impl<M: Memories> Files<'_, M> {
+impl<'a, M: Memories> Files<'a, M> {
     /// Makes an attempt, which is one operation; while it lacks space that blocks in limbo could
     /// give, waits for their readers between operations and makes it again. Others may take what
     /// was reclaimed, so a few times.
@@ -134,6 +139,23 @@ impl<M: Memories> Files<'_, M> {
                     self.core.wait_for_readers();
                     self.mapping.reclaim(self.core);
                 }
+            }
+        }
+    }
+
+    /// Begins a change of `bytes` of a file: an operation, and the file's lock, with no view of these
+    /// bytes left. The lock is to be dropped first.
+    fn change(
+        &self,
+        cachelet: Cachelet,
+        bytes: Range<u64>,
+    ) -> Result<(Op<'a, M>, LockGuard<'a, M>)> {
+        loop {
+            lease::wait(self.core, cachelet, &bytes)?;
+            let op = self.core.op_to_change()?;
+            let lock = self.core.lock(&op, cachelet);
+            if !lease::is_lent(self.core, cachelet, &bytes) {
+                return Ok((op, lock));
             }
         }
     }

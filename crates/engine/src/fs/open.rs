@@ -1,5 +1,6 @@
 //! Opening files, and what an open file can do.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bitflags::bitflags;
@@ -11,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
 use crate::fs::file::{Allocate, Files, Roads, SIZE_MAX_BYTES, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
-use crate::fs::{Access, Attr, Cred, Fs, Node};
+use crate::fs::{Access, Attr, Cred, Fs, Node, View};
 use crate::reading::{Road, pages_of};
 use crate::slots::Op;
 
@@ -323,6 +324,22 @@ impl<M: Memories> Handle<M> {
         let (file, roads) = (self.node.cachelet, Some(roads));
         fs.files()
             .read_at(file, &self.translation, roads, offset, out)
+    }
+
+    /// A view of a range of the file, as far as the file reaches: in place where it lies in one piece in
+    /// the pool, or where the file's page table shows it, else a copy. [`View`] says what a view keeps others from.
+    ///
+    /// # Errors
+    /// Not open for reading, damaged media.
+    pub fn view(&self, range: Range<u64>) -> Result<View<'_, M>> {
+        self.check_read()?;
+        let fs = self.fs();
+        let roads = Roads {
+            reading: &fs.reading,
+            road: &self.road,
+        };
+        fs.files()
+            .view(self.node.cachelet, &self.translation, roads, range)
     }
 
     /// Writes at an offset (at the end, if opened for appending, as Linux does); gives how many

@@ -3,7 +3,8 @@
 //!
 //! [`cost`] measures both roads and the price of the second, [`switch`] decides for which piece of a
 //! file it is paid, [`table`] holds what was paid for, [`pattern`] tells files that are read on and
-//! on from those that are looked at once. [`lease`] and [`view`] lend bytes in place. Which blocks a
+//! on from those that are looked at once. [`lease`] keeps writers
+//! from bytes that somebody looks at in place. Which blocks a
 //! file has is none of this room's business: `fs` looks them up and lays them.
 //!
 //! All of this is private to the process and lost with it, but for one bit of an inode: whether the
@@ -15,6 +16,7 @@
 //! they are written, because a system call costs several times what the write does.
 
 mod cost;
+pub(crate) mod lease;
 mod pattern;
 mod switch;
 pub(crate) mod table;

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use vellum_layout::BLOCK_BYTES;
 use vellum_media::Window;
@@ -112,6 +112,25 @@ impl Table {
         last < CHUNK_BLOCKS && chunk.has(first, last)
     }
 
+    /// Whether bytes `[offset, offset + len)`, of whatever pieces, lie in the window under `version`.
+    pub(crate) fn holds_all(&self, version: u64, offset: u64, len: u64) -> bool {
+        pieces(offset, len).all(|(at, len)| self.holds(version, at, len))
+    }
+
+    /// Keeps what the window shows in place, if `holds` says that what is wanted is there; `None` also
+    /// while somebody changes the window.
+    pub(crate) fn pin(&self, holds: impl FnOnce() -> bool) -> Option<Pin<'_>> {
+        let mut filling = match self.filling.try_lock() {
+            Ok(filling) => filling,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        holds().then(|| {
+            filling.views += 1;
+            Pin(self)
+        })
+    }
+
     /// Takes the right to change the window, if nobody has it and it can be changed at all.
     pub(crate) fn try_fill(&self) -> Option<MutexGuard<'_, Filling>> {
         if self.full.load(Ordering::Relaxed) {
@@ -162,6 +181,29 @@ impl Table {
     pub(crate) fn give_up(&self) {
         self.full.store(true, Ordering::Relaxed);
     }
+}
+
+/// Keeps what a window shows in place until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pin<'a>(&'a Table);
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let filling = self.0.filling.lock();
+        filling.unwrap_or_else(PoisonError::into_inner).views -= 1;
+    }
+}
+
+/// Cuts a range into those of single pieces.
+pub(crate) fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
+    let end = offset + len;
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        let here = (CHUNK_BYTES - at % CHUNK_BYTES).min(end - at);
+        let piece = (at, here);
+        at += here;
+        (here > 0).then_some(piece)
+    })
 }
 
 impl Chunk {

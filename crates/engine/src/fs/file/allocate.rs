@@ -171,8 +171,7 @@ impl<M: Memories> Files<'_, M> {
 
     fn punch(&self, cachelet: Cachelet, offset: u64, end: u64) -> Result<()> {
         let core = self.core;
-        let op = core.op_to_change()?;
-        let _lock = core.lock(&op, cachelet);
+        let (op, _lock) = self.change(cachelet, offset..end)?;
         let root = self.root(cachelet);
         let size = self.size(cachelet);
         let limit = Self::blocks_end(root.old, size) * BLOCK_BYTES;

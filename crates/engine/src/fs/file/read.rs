@@ -147,7 +147,7 @@ impl<M: Memories> Files<'_, M> {
 
     /// Renews the access time if the file changed since, or once a day (relatime). Flushed without
     /// a fence: it is durable with whatever is fenced next.
-    fn touch(&self, cachelet: Cachelet) {
+    pub(super) fn touch(&self, cachelet: Cachelet) {
         let core = self.core;
         let time = |field| core.get(cachelet, field) as i64;
         let atime = time(field::ATIME);

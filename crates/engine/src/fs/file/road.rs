@@ -1,5 +1,6 @@
 //! Which road a read takes, and the building of page tables: joins `reading` with the mapping.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::BLOCK_BYTES;
@@ -9,7 +10,7 @@ use super::{Files, MapRoot, Translation};
 use crate::cachelet::{Cachelet, field};
 use crate::error::Result;
 use crate::mapping::Found;
-use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Chunk, Table};
+use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Chunk, Table, pieces};
 use crate::reading::{Costs, Layout, Next, Reading, Road, Rule, State};
 use crate::slots::Op;
 
@@ -149,6 +150,23 @@ impl<M: Memories> Files<'_, M> {
             (at, rest) = (at + here, later);
         }
         Ok(())
+    }
+
+    /// Whether bytes are all present, or were bought now.
+    pub(super) fn all_there(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        table: &Table,
+        choice: Choice<'_>,
+        version: u64,
+        bytes: &Range<u64>,
+    ) -> bool {
+        pieces(bytes.start, bytes.end - bytes.start).all(|(at, len)| {
+            table.holds(version, at, len)
+                || self.may_buy(op, cachelet, table, choice, version, at, len)
+                    && table.holds(version, at, len)
+        })
     }
 
     /// Lets the rule decide about a piece that is not present in full; whether anything was bought.

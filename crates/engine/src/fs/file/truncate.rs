@@ -23,8 +23,7 @@ impl<M: Memories> Files<'_, M> {
     /// new size are given up, preallocated ones too.
     pub(crate) fn truncate(&self, cachelet: Cachelet, new_size: u64) -> Result<()> {
         check_size(new_size)?;
-        let op = self.core.op_to_change()?;
-        let _lock = self.core.lock(&op, cachelet);
+        let (op, _lock) = self.change(cachelet, new_size..u64::MAX)?;
         let size = self.size(cachelet);
         let root = self.root(cachelet);
         if new_size > size {

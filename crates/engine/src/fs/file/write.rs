@@ -93,8 +93,8 @@ impl<M: Memories> Files<'_, M> {
         for piece in data.chunks(PIECE_BYTES as usize) {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
             let written = self.with_room(|| {
-                let op = self.core.op_to_change()?;
-                let _lock = self.core.lock(&op, cachelet);
+                let bytes = at..at.saturating_add(piece.len() as u64);
+                let (op, _lock) = self.change(cachelet, bytes)?;
                 self.put(&op, cachelet, translation, at, piece)
             });
             match written {

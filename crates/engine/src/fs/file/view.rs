@@ -1,0 +1,278 @@
+//! Looking at bytes of a file in place.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
+
+use vellum_layout::{BLOCK_BYTES, MapRoot, RUN_BLOCKS};
+use vellum_media::{Memories, Memory, Persistent, Window};
+
+use super::road::{Roads, Way};
+use super::{Files, Translation};
+use crate::cachelet::{Cachelet, field};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::mapping::Found;
+use crate::reading::lease::Lease;
+use crate::reading::pages_of;
+use crate::reading::table::Pin;
+use crate::slots::Op;
+
+/// Where the bytes of a [`View`] lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewPlace {
+    /// In the pool.
+    Pool,
+    /// In the pool, shown by the file's page table.
+    PageTable,
+    /// In memory of the view's own.
+    Copy,
+}
+
+/// Bytes of a file: in place where they lie in one piece, or copied.
+///
+/// A view in place is a lease: until it is dropped, whoever would change these bytes or give them up
+/// (a write, a cut, a hole punched) waits, before its operation begins; the thread that has the view
+/// gets [`Error::Deadlock`] instead. Changes elsewhere in the file wait for nothing, and reads never
+/// do. A file that loses its last name keeps its bytes as long as it is open, and a view borrows the open file. A view stays in the
+/// thread that took it. Forgetting one ([`std::mem::forget`]) keeps writers waiting for ever.
+///
+/// A copy is what the file held at some moment while it was taken, as a read is.
+pub struct View<'f, M: Memories> {
+    bytes: Bytes<'f, M>,
+    core: &'f Core<M>,
+    /// The pool's condition before the bytes were lent.
+    condition: u64,
+    /// Leases are told apart by thread.
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+enum Bytes<'f, M: Memories> {
+    Pool(
+        &'f [u8],
+        #[expect(dead_code, reason = "held, not looked at")] Lease<'f, M>,
+    ),
+    PageTable(
+        &'f [u8],
+        #[expect(dead_code, reason = "held, not looked at")] Pin<'f>,
+        #[expect(dead_code, reason = "held, not looked at")] Lease<'f, M>,
+    ),
+    Copy(Vec<u8>),
+}
+
+impl<M: Memories> Deref for View<'_, M> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Pool(bytes, ..) | Bytes::PageTable(bytes, ..) => bytes,
+            Bytes::Copy(bytes) => bytes,
+        }
+    }
+}
+
+impl<M: Memories> View<'_, M> {
+    /// Where the bytes lie.
+    pub fn place(&self) -> ViewPlace {
+        match self.bytes {
+            Bytes::Pool(..) => ViewPlace::Pool,
+            Bytes::PageTable(..) => ViewPlace::PageTable,
+            Bytes::Copy(_) => ViewPlace::Copy,
+        }
+    }
+
+    /// Fails if the medium lost bytes, of this view or others, since it was taken: lost bytes look like
+    /// zeros. To be asked after the bytes were used. A copy was checked when it was made.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`].
+    pub fn check(&self) -> Result<()> {
+        let is_copy = matches!(self.bytes, Bytes::Copy(_));
+        if is_copy || self.core.pool.condition() == self.condition {
+            return Ok(());
+        }
+        Err(self.core.unreadable(self.core.pool.last_lost()))
+    }
+}
+
+impl<M: Memories> std::fmt::Debug for View<'_, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View({} bytes, {:?})", self.len(), self.place())
+    }
+}
+
+impl<'f, M: Memories> Files<'f, M> {
+    /// A view of a range, as far as the file reaches.
+    pub(crate) fn view(
+        &self,
+        cachelet: Cachelet,
+        translation: &Translation,
+        roads: Roads<'f>,
+        range: Range<u64>,
+    ) -> Result<View<'f, M>> {
+        let condition = self.core.pool.condition();
+        let bytes = match self.lend(cachelet, translation, roads, &range)? {
+            Some(bytes) => bytes,
+            None => self.copy(cachelet, translation, roads, &range)?,
+        };
+        Ok(View {
+            bytes,
+            core: self.core,
+            condition,
+            _of_this_thread: PhantomData,
+        })
+    }
+
+    fn copy(
+        &self,
+        cachelet: Cachelet,
+        translation: &Translation,
+        roads: Roads<'_>,
+        range: &Range<u64>,
+    ) -> Result<Bytes<'f, M>> {
+        let end = range.end.min(self.size(cachelet));
+        let len = usize::try_from(end.saturating_sub(range.start)).map_err(|_| Error::TooLarge)?;
+        let mut bytes = vec![0; len];
+        let len = self.read_at(cachelet, translation, Some(roads), range.start, &mut bytes)?;
+        bytes.truncate(len);
+        Ok(Bytes::Copy(bytes))
+    }
+
+    /// The bytes in place, if they lie in one piece.
+    fn lend(
+        &self,
+        cachelet: Cachelet,
+        translation: &Translation,
+        roads: Roads<'f>,
+        range: &Range<u64>,
+    ) -> Result<Option<Bytes<'f, M>>> {
+        loop {
+            let end = range.end.min(self.size(cachelet));
+            if range.start >= end {
+                return Ok(None);
+            }
+            let bytes = range.start..end;
+            let lease = Lease::take(self.core, cachelet, bytes.clone());
+            let op = self.core.op_begin();
+            // From here on the bytes stay as they are and where they are, unless they went before.
+            if self.size(cachelet) < end {
+                continue;
+            }
+            // Once bytes are lost only copies tell which.
+            if !op.is_whole() {
+                return Ok(None);
+            }
+            let file = (
+                cachelet,
+                translation,
+                self.core.get(cachelet, field::VERSION),
+            );
+            let len = end - range.start;
+            let found = match self.one_piece(&op, file, &bytes)? {
+                Some(at) => pool_bytes(self.core, &lease, at, len).map(|at| (at, None)),
+                None => self.shown(&op, file, roads, &bytes, &lease),
+            };
+            if op.check_media().is_err() {
+                return Ok(None);
+            }
+            if !translation.is_noatime() {
+                self.touch(cachelet);
+            }
+            return Ok(found.map(|(bytes, pin)| match pin {
+                None => Bytes::Pool(bytes, lease),
+                Some(pin) => Bytes::PageTable(bytes, pin, lease),
+            }));
+        }
+    }
+
+    /// Where the bytes lie in the pool, if they lie side by side there.
+    fn one_piece(
+        &self,
+        op: &Op<'_, M>,
+        (cachelet, translation, version): (Cachelet, &Translation, u64),
+        bytes: &Range<u64>,
+    ) -> Result<Option<u64>> {
+        let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() else {
+            return Ok(None);
+        };
+        let (mut next, end) = (bytes.start / BLOCK_BYTES, bytes.end.div_ceil(BLOCK_BYTES));
+        let mut start: Option<u64> = None;
+        let mut expected = 0;
+        while next < end {
+            // By runs, as translations are kept.
+            let last = ((next / RUN_BLOCKS + 1) * RUN_BLOCKS).min(end);
+            let mut found = [Found::Hole; RUN_BLOCKS as usize];
+            let found = &mut found[..(last - next) as usize];
+            self.find(op, id, translation, version, next, found)?;
+            for found in found {
+                let Found::Mapped(block) = *found else {
+                    return Ok(None);
+                };
+                let at = self.mapping.data_at(block);
+                if start.is_some() && at != expected {
+                    return Ok(None);
+                }
+                start.get_or_insert(at);
+                expected = at + BLOCK_BYTES;
+            }
+            next = last;
+        }
+        Ok(start.map(|at| at + bytes.start % BLOCK_BYTES))
+    }
+
+    /// The bytes as the file's page table shows them, if it has them or they are bought now.
+    fn shown(
+        &self,
+        op: &Op<'_, M>,
+        (cachelet, _, version): (Cachelet, &Translation, u64),
+        roads: Roads<'f>,
+        bytes: &Range<u64>,
+        lease: &Lease<'f, M>,
+    ) -> Option<(&'f [u8], Option<Pin<'f>>)> {
+        let len = bytes.end - bytes.start;
+        let pages = pages_of(bytes.start, len);
+        let Way::Table(table, choice) = self.way(op, roads, cachelet, pages) else {
+            return None;
+        };
+        if !self.all_there(op, cachelet, table, choice, version, bytes) {
+            return None;
+        }
+        let pin = table.pin(|| table.holds_all(version, bytes.start, len))?;
+        let shown = window_bytes(self.core, lease, table.window()?, bytes.start, len)?;
+        Some((shown, Some(pin)))
+    }
+}
+
+/// Bytes of the pool that are lent.
+#[expect(unsafe_code, reason = "the lease keeps writers away")]
+fn pool_bytes<'f, M: Memories>(
+    core: &'f Core<M>,
+    _lease: &Lease<'f, M>,
+    at: u64,
+    len: u64,
+) -> Option<&'f [u8]> {
+    // SAFETY: these are bytes of a file that are lent. Data blocks are stored to by `data::write` and
+    // `data::zero` alone, for the bytes of a write, a hole, a new end, all of which wait for leases that
+    // overlap (`Files::change`), or for bytes beyond the end of file, which are not lent. A block is
+    // nobody else's before the file gives it up, which waits likewise, or is removed, which waits for the
+    // open file that the view borrows. Storing through `Fs::pool` would end the file system anyway. The
+    // slice is kept beside the lease and goes before it.
+    unsafe { core.pool.in_place(at, len) }
+}
+
+/// The same, as a window shows them.
+#[expect(
+    unsafe_code,
+    reason = "the lease keeps writers away, the pin keeps the window"
+)]
+fn window_bytes<'f, M: Memories>(
+    core: &'f Core<M>,
+    _lease: &Lease<'f, M>,
+    window: &'f Window,
+    at: u64,
+    len: u64,
+) -> Option<&'f [u8]> {
+    // SAFETY: as in `pool_bytes`; the blocks are present, so nothing else is laid over them while the
+    // table is pinned.
+    unsafe { core.pool.in_window(window, at, len) }
+}
