@@ -32,7 +32,7 @@ pub use ask::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
 pub use error::MediaError;
 pub use fault::{Faults, faults};
 pub use heap::HeapMemory;
-pub use isa::{FlushVariant, Isa, VectorVariant};
+pub use isa::{FlushVariant, Isa, LANES, Lanes, VectorVariant, mix, place_among};
 pub use mapped::{MappedPool, MediaChoice, OpenMode};
 pub use memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 pub use persistence::{CrashPoint, CrashPoints, CrashState, LineBytes, LineState};

@@ -1,6 +1,52 @@
 //! 32 bytes at once.
 
 use std::arch::asm;
+use std::arch::x86_64::{
+    __m256i, _mm256_add_epi64, _mm256_mul_epu32, _mm256_set1_epi64x, _mm256_setr_epi64x,
+    _mm256_slli_epi64, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
+};
+
+use super::{Lanes, MIX_FACTOR};
+
+/// Hashes the lanes in two registers.
+#[target_feature(enable = "avx2")]
+pub(super) fn hash_lanes(seed: u64, first: u64, slots: u32) -> Lanes {
+    let mut lanes = Lanes::default();
+    for half in [0, 4] {
+        let (hashes, places) = hash_half(seed, first.wrapping_add(half as u64), slots);
+        // SAFETY: four words from word 0 or 4 on lie within eight, and need no alignment.
+        unsafe {
+            _mm256_storeu_si256(lanes.hashes.as_mut_ptr().add(half).cast(), hashes);
+            _mm256_storeu_si256(lanes.places.as_mut_ptr().add(half).cast(), places);
+        }
+    }
+    lanes
+}
+
+/// Hashes and places of four keys.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn hash_half(seed: u64, first: u64, slots: u32) -> (__m256i, __m256i) {
+    let each = |word: u64| _mm256_set1_epi64x(word as i64);
+    let upper = |x: __m256i| _mm256_srli_epi64::<32>(x);
+    let fold = |x: __m256i| _mm256_xor_si256(x, upper(x));
+    // Modulo 2^64: both factors' upper halves count only with the other's lower half.
+    let (factor, factor_upper) = (each(MIX_FACTOR), each(MIX_FACTOR >> 32));
+    let times_factor = |x: __m256i| {
+        let cross = _mm256_add_epi64(
+            _mm256_mul_epu32(upper(x), factor),
+            _mm256_mul_epu32(x, factor_upper),
+        );
+        _mm256_add_epi64(_mm256_mul_epu32(x, factor), _mm256_slli_epi64::<32>(cross))
+    };
+    let keys = _mm256_add_epi64(each(first), _mm256_setr_epi64x(0, 1, 2, 3));
+    let mixed = times_factor(fold(_mm256_xor_si256(each(seed), keys)));
+    let hashes = fold(times_factor(fold(mixed)));
+    let slots = each(u64::from(slots));
+    let low = upper(_mm256_mul_epu32(hashes, slots));
+    let high = _mm256_mul_epu32(upper(hashes), slots);
+    (hashes, upper(_mm256_add_epi64(high, low)))
+}
 
 /// Copies whole lines past the cache.
 ///

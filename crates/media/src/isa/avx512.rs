@@ -1,7 +1,38 @@
-//! A whole line at once. Only registers 16 to 31 are used: they leave no dirty upper halves behind,
-//! so nothing has to be cleared and nothing else has to be saved.
+//! A whole line at once. What is written in assembly uses registers 16 to 31 only: they leave no dirty
+//! upper halves behind, so nothing has to be cleared and nothing else has to be saved.
 
 use std::arch::asm;
+use std::arch::x86_64::{
+    __m512i, _mm512_add_epi64, _mm512_mul_epu32, _mm512_mullo_epi64, _mm512_set1_epi64,
+    _mm512_setr_epi64, _mm512_srli_epi64, _mm512_storeu_si512, _mm512_xor_si512,
+};
+
+use super::{Lanes, MIX_FACTOR};
+
+/// Hashes all lanes in one register.
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) fn hash_lanes(seed: u64, first: u64, slots: u32) -> Lanes {
+    let each = |word: u64| _mm512_set1_epi64(word as i64);
+    let fold = |x: __m512i| _mm512_xor_si512(x, _mm512_srli_epi64::<32>(x));
+    let keys = _mm512_add_epi64(each(first), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+    let mut x = _mm512_xor_si512(each(seed), keys);
+    for _ in 0..2 {
+        x = _mm512_mullo_epi64(fold(x), each(MIX_FACTOR));
+    }
+    let hashes = fold(x);
+    // The upper half of a product of 64 and 32 bits, from two products of 32 bits.
+    let slots = each(u64::from(slots));
+    let low = _mm512_srli_epi64::<32>(_mm512_mul_epu32(hashes, slots));
+    let high = _mm512_mul_epu32(_mm512_srli_epi64::<32>(hashes), slots);
+    let places = _mm512_srli_epi64::<32>(_mm512_add_epi64(high, low));
+    let mut lanes = Lanes::default();
+    // SAFETY: both arrays have the 64 bytes that are stored, and need no alignment.
+    unsafe {
+        _mm512_storeu_si512(lanes.hashes.as_mut_ptr().cast(), hashes);
+        _mm512_storeu_si512(lanes.places.as_mut_ptr().cast(), places);
+    }
+    lanes
+}
 
 /// Copies whole lines past the cache.
 ///

@@ -2,8 +2,20 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
+use super::{LANES, Lanes, mix, place_among};
+
 /// Bytes of a word.
 const WORD: usize = 8;
+
+/// Hashes [`LANES`] keys one after the other; their multiplications overlap in the pipeline.
+pub(super) fn hash_lanes(seed: u64, first: u64, slots: u32) -> Lanes {
+    let hashes: [u64; LANES] =
+        std::array::from_fn(|lane| mix(seed ^ first.wrapping_add(lane as u64)));
+    Lanes {
+        hashes,
+        places: hashes.map(|hash| place_among(hash, slots)),
+    }
+}
 
 /// Keeps the compiler from moving stores past this point; the processor has nothing to do.
 pub(super) fn fence() {

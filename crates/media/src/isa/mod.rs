@@ -34,7 +34,7 @@ pub enum FlushVariant {
     Generic,
 }
 
-/// How lines are copied, zeroed and searched; the best is the least.
+/// How lines are copied, zeroed and searched, and keys hashed; the best is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VectorVariant {
     /// 64 bytes at once.
@@ -100,7 +100,10 @@ impl VectorVariant {
         #[cfg(target_arch = "x86_64")]
         {
             match self {
-                Self::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
+                Self::Avx512 => {
+                    std::arch::is_x86_feature_detected!("avx512f")
+                        && std::arch::is_x86_feature_detected!("avx512dq")
+                }
                 Self::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
                 Self::Sse2 | Self::Generic => true,
             }
@@ -110,6 +113,41 @@ impl VectorVariant {
             self == Self::Generic
         }
     }
+}
+
+/// Keys that are hashed together.
+pub const LANES: usize = 8;
+
+/// Hashes of [`LANES`] consecutive keys, see [`Isa::hash_lanes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lanes {
+    /// What [`mix`] gives for each key.
+    pub hashes: [u64; LANES],
+    /// What [`place_among`] gives for each hash.
+    pub places: [u64; LANES],
+}
+
+/// An odd number with bits of both kinds everywhere.
+const MIX_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
+
+/// Mixes 64 bits so that every input bit reaches every output bit (two multiply-xorshift rounds).
+#[inline]
+pub fn mix(value: u64) -> u64 {
+    let mut x = value;
+    for _ in 0..2 {
+        x ^= x >> 32;
+        x = x.wrapping_mul(MIX_FACTOR);
+    }
+    x ^ (x >> 32)
+}
+
+/// Which of `slots` equal parts of all 64-bit numbers a hash lies in: the upper half of the product of
+/// the two.
+#[inline]
+pub fn place_among(hash: u64, slots: u32) -> u64 {
+    // Below 2^64: (2^32 - 1)^2 + 2^32 - 1. What the carry leaves out is below the point.
+    let low = ((hash & 0xFFFF_FFFF) * u64::from(slots)) >> 32;
+    ((hash >> 32) * u64::from(slots) + low) >> 32
 }
 
 /// A choice of variants that this processor has.
@@ -170,9 +208,24 @@ impl Isa {
         self.flush
     }
 
-    /// How lines are copied, zeroed and searched.
+    /// How lines are copied, zeroed and searched, and keys hashed.
     pub fn vector_variant(self) -> VectorVariant {
         self.vector
+    }
+
+    /// Hashes the [`LANES`] keys from `first` on (modulo 2^64), each xored with `seed` and mixed, and
+    /// places each hash among `slots`. Every variant gives the same.
+    #[inline]
+    pub fn hash_lanes(self, seed: u64, first: u64, slots: u32) -> Lanes {
+        match self.vector {
+            // SAFETY: `self` holds supported variants only.
+            #[cfg(target_arch = "x86_64")]
+            VectorVariant::Avx512 => unsafe { avx512::hash_lanes(seed, first, slots) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            VectorVariant::Avx2 => unsafe { avx2::hash_lanes(seed, first, slots) },
+            _ => generic::hash_lanes(seed, first, slots),
+        }
     }
 }
 
