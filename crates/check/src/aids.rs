@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use vellum_layout::{
-    AidsHead, AidsPlan, ChainLink, Geometry, MapState, MapWord, RUN_BLOCKS, Summing, chain,
-    home_line,
+    AidsHead, AidsPlan, ChainLink, Geometry, Homes, LINE_ENTRIES, MapState, MapWord, Summing,
 };
 use zerocopy::FromBytes;
 
@@ -26,7 +25,7 @@ struct Table {
 }
 
 impl Table {
-    fn read(view: &View, geometry: &Geometry, seed: u64) -> Self {
+    fn read(view: &View, geometry: &Geometry, homes: &Homes) -> Self {
         let (blocks, lines) = (geometry.zone_blocks, geometry.table_lines());
         let map = vec![0u64; blocks.div_ceil(64) as usize];
         let mut table = Self {
@@ -44,11 +43,11 @@ impl Table {
                 MapState::Limbo => table.limbo[index] |= bit,
                 MapState::Unwritten | MapState::Mapped => {
                     table.used += 1;
-                    let (id, run) = (word.id(), word.logical() / RUN_BLOCKS as u32);
-                    let home = home_line(seed, id, run, lines);
-                    if block / RUN_BLOCKS != home {
+                    let (id, logical) = (word.id(), word.logical());
+                    let home = homes.line(id, logical);
+                    if block / LINE_ENTRIES != home {
                         table.counts[home as usize] += 1;
-                        table.chains.insert(block, chain(seed, id, run, lines));
+                        table.chains.insert(block, homes.chain(id, logical));
                     }
                 }
             }
@@ -79,7 +78,7 @@ pub(crate) fn judge(view: &View, geometry: &Geometry, seed: u64, epoch: u32, sin
     if sum.finish() != head.body_check {
         return damage(format_args!("do not fit their checksum"));
     }
-    let mut table = Table::read(view, geometry, seed);
+    let mut table = Table::read(view, geometry, &geometry.homes(seed));
     if head.used != table.used {
         damage(format_args!(
             "{} blocks in use were saved, {} are",

@@ -8,7 +8,7 @@ use thiserror::Error;
 use vellum_layout::{
     ChunkKind, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode, InodeState, LifeWord,
     LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, OwnerWord,
-    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, home_line,
+    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord,
 };
 use zerocopy::FromBytes;
 
@@ -380,13 +380,11 @@ pub fn block(image: &(impl Image + ?Sized), block: u64) -> Result<String, Inspec
     let mut out = Lines(String::new());
     out.add("state", format!("{:?}", word.state()).to_lowercase());
     if word.state() != MapState::Free {
-        let lines = geometry.table_lines();
-        let run = word.logical() / vellum_layout::RUN_BLOCKS as u32;
-        let home = home_line(pool.superblock.hash_seed, word.id(), run, lines);
+        let homes = geometry.homes(pool.superblock.hash_seed);
         out.add("mapping id", word.id())
             .add("logical block", word.logical())
-            .add("line", block / vellum_layout::RUN_BLOCKS)
-            .add("home line", home);
+            .add("line", block / vellum_layout::LINE_ENTRIES)
+            .add("home line", homes.line(word.id(), word.logical()));
     }
     out.add(
         "data at",

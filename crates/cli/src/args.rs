@@ -159,6 +159,9 @@ pub(crate) struct Mkfs {
     /// How file blocks are found
     #[arg(long, value_enum, default_value_t)]
     pub(crate) mapping: Mapping,
+    /// Consecutive blocks of a file that hashfs places together, 1 or 8 [default: 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) run_blocks: Option<u32>,
     #[command(flatten)]
     pub(crate) opening: Opening,
     /// A name for people, at most 64 bytes

@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         metadata_bytes: args.metadata,
         thread_slots: args.thread_slots,
         mapping: args.mapping.into(),
+        run_blocks: args.run_blocks,
         media: args.opening.media.into(),
         overwrite: !matches!(present, Present::Nothing),
         ..CreateOptions::new(size_bytes)

@@ -33,6 +33,9 @@ pub struct CreateOptions {
     pub thread_slots: Option<u32>,
     /// File mapping.
     pub mapping: MappingKind,
+    /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1, as its paper
+    /// has it.
+    pub run_blocks: Option<u32>,
     /// What the pool lies on.
     pub media: MediaChoice,
     /// Use a file or device that exists, whatever it holds.
@@ -52,6 +55,7 @@ impl CreateOptions {
             metadata_bytes: None,
             thread_slots: None,
             mapping: MappingKind::default(),
+            run_blocks: None,
             media: MediaChoice::Auto,
             overwrite: false,
             owner: (uid, gid),
@@ -130,6 +134,7 @@ impl Pool {
             metadata_bytes: options.metadata_bytes,
             thread_slots: options.thread_slots,
             mapping: options.mapping,
+            run_blocks: options.run_blocks,
             label: options.label.clone(),
             uuid: uuid
                 .try_into()

@@ -27,15 +27,12 @@ fn bought_at_once() -> Costs {
 fn simulated() -> Arc<Fs<Simulated>> {
     let pool = SimPool::new(POOL_BYTES);
     let options = FormatOptions {
-        metadata_bytes: None,
-        mapping: Default::default(),
         thread_slots: Some(4),
-        label: String::new(),
         uuid: [7; 16],
         hash_seed: 5,
         now_ns: 1,
-        owner: (0, 0),
         known_zero: true,
+        ..FormatOptions::default()
     };
     format(&pool, &options).unwrap();
     let mount = MountOptions {

@@ -7,8 +7,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::checksum::{checksum_words, mix};
-use crate::{BLOCK_BYTES, RUN_BLOCKS};
+use crate::checksum::checksum_words;
+use crate::zone::chain_count;
+use crate::{BLOCK_BYTES, LINE_ENTRIES};
 
 /// The head of saved aids.
 #[derive(
@@ -92,7 +93,7 @@ pub struct AidsPlan {
 impl AidsPlan {
     /// How many chains there are.
     pub fn chains(&self) -> u64 {
-        chain_count(self.blocks / RUN_BLOCKS)
+        chain_count(self.blocks)
     }
 
     /// The free bitmap: one bit a block.
@@ -112,7 +113,7 @@ impl AidsPlan {
 
     /// Words of the displaced counters.
     pub fn count_words(&self) -> u64 {
-        (self.blocks / RUN_BLOCKS).div_ceil(8)
+        (self.blocks / LINE_ENTRIES).div_ceil(8)
     }
 
     /// The chain map: one bit a chain.
@@ -139,15 +140,6 @@ impl AidsPlan {
     pub fn bytes(&self) -> u64 {
         (self.free_at() + self.body_words(self.blocks) * 8 - self.at).next_multiple_of(BLOCK_BYTES)
     }
-}
-
-fn chain_count(lines: u64) -> u64 {
-    lines.next_power_of_two()
-}
-
-/// The chain that displaced blocks of a run are on, in a table of `lines` lines.
-pub fn chain(seed: u64, id: u32, run: u32, lines: u64) -> u64 {
-    mix(seed ^ (u64::from(id) << 32 | u64::from(run))) & (chain_count(lines) - 1)
 }
 
 #[cfg(test)]

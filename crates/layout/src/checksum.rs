@@ -44,16 +44,6 @@ pub fn name_hash(seed: u64, name: &[u8]) -> u32 {
     xxhash_rust::xxh3::xxh3_64_with_seed(name, seed) as u32
 }
 
-/// Mixes 64 bits so that every input bit reaches every output bit (two multiply-xorshift rounds).
-pub fn mix(value: u64) -> u64 {
-    let mut x = value;
-    x ^= x >> 32;
-    x = x.wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    x ^= x >> 32;
-    x = x.wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    x ^ (x >> 32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

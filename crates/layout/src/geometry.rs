@@ -3,7 +3,9 @@
 use thiserror::Error;
 
 use crate::aids::AidsPlan;
-use crate::{BLOCK_BYTES, MappingKind, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES};
+use crate::{
+    BLOCK_BYTES, Homes, LINE_ENTRIES, MappingKind, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES,
+};
 
 /// Smallest pool, in bytes.
 pub const POOL_MIN_BYTES: u64 = 1 << 20;
@@ -22,6 +24,8 @@ pub struct GeometryRequest {
     pub thread_slots: Option<u32>,
     /// File mapping of the zone.
     pub mapping: MappingKind,
+    /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
+    pub run_blocks: Option<u32>,
 }
 
 /// Why a pool cannot be laid out.
@@ -49,6 +53,9 @@ pub enum GeometryError {
     /// Thread slots out of range.
     #[error("thread slots must be between 2 and 1024, not {0}")]
     ThreadSlots(u32),
+    /// Runs of a length that is none.
+    #[error("blocks are placed by 1 or by 8 together, not by {0}")]
+    RunBlocks(u32),
 }
 
 /// Where everything lies. All offsets and sizes in bytes unless the name says otherwise.
@@ -78,12 +85,14 @@ pub struct Geometry {
     pub aids_at: u64,
     /// The data blocks of zone 0.
     pub data_at: u64,
-    /// Data blocks in zone 0, a multiple of [`RUN_BLOCKS`].
+    /// Data blocks in zone 0, a multiple of [`LINE_ENTRIES`].
     pub zone_blocks: u64,
     /// The last replica of the superblock.
     pub replica_at: u64,
     /// File mapping of zone 0.
     pub mapping: MappingKind,
+    /// Consecutive blocks of a file that HashFS places together.
+    pub run_blocks: u32,
 }
 
 impl Geometry {
@@ -104,6 +113,10 @@ impl Geometry {
         });
         if !(2..=1024).contains(&thread_slots) {
             return Err(GeometryError::ThreadSlots(thread_slots));
+        }
+        let run_blocks = request.run_blocks.unwrap_or(RUN_BLOCKS as u32);
+        if !Homes::is_run(run_blocks) {
+            return Err(GeometryError::RunBlocks(run_blocks));
         }
         let default = if pool_bytes < 64 << 20 {
             pool_bytes / 4
@@ -136,7 +149,7 @@ impl Geometry {
         let replica_at = pool_bytes - BLOCK_BYTES;
         let room = replica_at.checked_sub(table_at).ok_or(no_room)?;
         // A block takes 8 bytes of the table and less than 5 of the saved aids.
-        let mut zone_blocks = room / (BLOCK_BYTES + 8 + 5) / RUN_BLOCKS * RUN_BLOCKS;
+        let mut zone_blocks = room / (BLOCK_BYTES + 8 + 5) / LINE_ENTRIES * LINE_ENTRIES;
         let (aids_at, data_at) = loop {
             let aids = AidsPlan {
                 at: block_up(table_at + request.mapping.table_bytes(zone_blocks)),
@@ -146,9 +159,9 @@ impl Geometry {
             if data_at + zone_blocks * BLOCK_BYTES <= replica_at {
                 break (aids.at, data_at);
             }
-            zone_blocks = zone_blocks.checked_sub(RUN_BLOCKS).ok_or(no_room)?;
+            zone_blocks = zone_blocks.checked_sub(LINE_ENTRIES).ok_or(no_room)?;
         };
-        if zone_blocks < 2 * RUN_BLOCKS {
+        if zone_blocks < 2 * LINE_ENTRIES {
             return Err(no_room);
         }
         if zone_blocks > 1 << 30 {
@@ -170,6 +183,7 @@ impl Geometry {
             zone_blocks,
             replica_at,
             mapping: request.mapping,
+            run_blocks,
         })
     }
 
@@ -211,7 +225,8 @@ impl Geometry {
             && self.chunk_bytes >= BLOCK_BYTES
             && (2..=1024).contains(&self.thread_slots)
             && (1..1 << 48).contains(&self.meta_slots())
-            && self.zone_blocks.is_multiple_of(RUN_BLOCKS)
+            && self.zone_blocks.is_multiple_of(LINE_ENTRIES)
+            && Homes::is_run(self.run_blocks)
             && (1..=1 << 30).contains(&self.zone_blocks)
     }
 
@@ -220,6 +235,15 @@ impl Geometry {
         AidsPlan {
             at: self.aids_at,
             blocks: self.zone_blocks,
+        }
+    }
+
+    /// Where HashFS looks for the blocks of zone 0, with hashes of this seed.
+    pub fn homes(&self, seed: u64) -> Homes {
+        Homes {
+            seed,
+            blocks: self.zone_blocks,
+            run_blocks: self.run_blocks,
         }
     }
 
@@ -250,7 +274,7 @@ impl Geometry {
 
     /// Cache lines in HashFS's mapping table.
     pub fn table_lines(&self) -> u64 {
-        self.zone_blocks / RUN_BLOCKS
+        self.zone_blocks / LINE_ENTRIES
     }
 }
 

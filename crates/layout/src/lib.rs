@@ -26,8 +26,8 @@ mod superblock;
 mod text;
 mod zone;
 
-pub use aids::{AidsHead, AidsPlan, ChainLink, chain};
-pub use checksum::{Summing, checksum, checksum_words, mix, name_hash};
+pub use aids::{AidsHead, AidsPlan, ChainLink};
+pub use checksum::{Summing, checksum, checksum_words, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
 pub use dirlog::{LogExtentHead, LogExtentKind, LogWord};
 pub use entry::{ENTRY_MAX_SLOTS, Entry, EntryHead, LifeWord, NAME_MAX, TargetWord};
@@ -40,7 +40,8 @@ pub use superblock::{
     SuperblockError, VERSION, ZONE_MAX, ZoneRecord, features,
 };
 pub use text::{TEXT_MAX, TEXT_SLOT_MAX, text_check, text_home};
-pub use zone::{MapState, MapWord, RUN_BLOCKS, home_line};
+pub use vellum_media::mix;
+pub use zone::{Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, chain, home_line};
 
 /// Bytes of a metadata slot: the unit in which inodes and entries are placed and numbered.
 pub const SLOT_BYTES: u64 = 128;

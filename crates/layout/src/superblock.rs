@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::checksum;
 use crate::geometry::Geometry;
-use crate::{BLOCK_BYTES, ROOT_SLOT};
+use crate::{BLOCK_BYTES, Homes, ROOT_SLOT};
 
 /// First eight bytes of a pool.
 pub const MAGIC: [u8; 8] = *b"VELLUMFS";
@@ -268,7 +268,7 @@ impl Superblock {
             mapping: geometry.mapping as u32,
             medium: 0,
             fs: 0,
-            run_blocks: crate::RUN_BLOCKS as u32,
+            run_blocks: geometry.run_blocks,
             reserved_word: 0,
             aids_at: geometry.aids_at,
             reserved: [0; 2],
@@ -378,10 +378,7 @@ impl Superblock {
         )?;
         field(self.zones[0].medium == 0, "medium of data")?;
         field(self.zones[0].fs == 0, "file system of zone 0")?;
-        field(
-            u64::from(self.zones[0].run_blocks) == crate::RUN_BLOCKS,
-            "run length",
-        )?;
+        field(Homes::is_run(self.zones[0].run_blocks), "run length")?;
         field(
             self.zones[0].medium == 0 && self.zones[0].fs == 0,
             "zone's medium or file system",
@@ -413,6 +410,7 @@ impl Superblock {
             zone_blocks: self.zones[0].blocks,
             replica_at: self.replica_at,
             mapping: MappingKind::from_number(self.zones[0].mapping).unwrap_or_default(),
+            run_blocks: self.zones[0].run_blocks,
         }
     }
 

@@ -1,9 +1,13 @@
 //! The HashFS mapping table of a zone: entry `i` tells what data block `i` holds.
 
-use crate::checksum::mix;
+use vellum_media::{mix, place_among};
 
-/// Blocks of a file that share a home line (`R` of the format; the paper's placement is 1).
-pub const RUN_BLOCKS: u64 = 8;
+/// Entries in a line of the mapping table.
+pub const LINE_ENTRIES: u64 = 8;
+
+/// Blocks of a file that share a home line, at most and by default (`R` of the format; the paper's
+/// placement is 1).
+pub const RUN_BLOCKS: u64 = LINE_ENTRIES;
 
 /// What a data block is to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +32,6 @@ impl MapWord {
     pub const FREE: Self = Self(0);
     /// Selects mapping id and logical block.
     pub const KEY_MASK: u64 = (1 << 62) - 1;
-    /// Selects mapping id and the number of the run of [`RUN_BLOCKS`].
-    pub const RUN_MASK: u64 = Self::KEY_MASK & !(RUN_BLOCKS - 1);
 
     /// Packs the word; `id` keeps 30 bits.
     pub fn new(state: MapState, id: u32, logical: u32) -> Self {
@@ -72,8 +74,51 @@ impl MapWord {
 
 /// The home line of a run of blocks: which line of a table of `lines` lines to look in first.
 pub fn home_line(seed: u64, id: u32, run: u32, lines: u64) -> u64 {
-    let hash = mix(seed ^ (u64::from(id) << 32 | u64::from(run)));
-    ((u128::from(hash) * u128::from(lines)) >> 64) as u64
+    place_among(run_hash(seed, id, run), lines as u32)
+}
+
+/// The chain of the overflow index that a run's blocks outside their home line are on, in a zone of so
+/// many blocks.
+pub fn chain(seed: u64, id: u32, run: u32, blocks: u64) -> u64 {
+    run_hash(seed, id, run) & (chain_count(blocks) - 1)
+}
+
+/// Chains of the overflow index of a zone of so many blocks.
+pub(crate) fn chain_count(blocks: u64) -> u64 {
+    blocks.next_power_of_two()
+}
+
+fn run_hash(seed: u64, id: u32, run: u32) -> u64 {
+    mix(seed ^ (u64::from(id) << 32 | u64::from(run)))
+}
+
+/// How a zone's blocks are placed: what says where each is looked for first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Homes {
+    /// Seed of the hashes.
+    pub seed: u64,
+    /// Blocks of the zone.
+    pub blocks: u64,
+    /// Consecutive blocks of a file that share a home line: 1 or 8.
+    pub run_blocks: u32,
+}
+
+impl Homes {
+    /// Whether there are runs of so many blocks.
+    pub fn is_run(run_blocks: u32) -> bool {
+        run_blocks == 1 || u64::from(run_blocks) == RUN_BLOCKS
+    }
+
+    /// The home line of a logical block.
+    pub fn line(&self, id: u32, logical: u32) -> u64 {
+        let lines = self.blocks / LINE_ENTRIES;
+        home_line(self.seed, id, logical / self.run_blocks, lines)
+    }
+
+    /// The chain that a logical block is on if it lies outside its home line.
+    pub fn chain(&self, id: u32, logical: u32) -> u64 {
+        chain(self.seed, id, logical / self.run_blocks, self.blocks)
+    }
 }
 
 #[cfg(test)]

@@ -73,8 +73,10 @@ proptest! {
         metadata_bytes in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
         thread_slots in prop::option::of(0u32..2000),
         mapping in prop::sample::select(&MappingKind::ALL),
+        run_blocks in prop::option::of(0u32..10),
     ) {
-        let request = GeometryRequest { pool_bytes, metadata_bytes, thread_slots, mapping };
+        let request =
+            GeometryRequest { pool_bytes, metadata_bytes, thread_slots, mapping, run_blocks };
         if let Ok(geometry) = Geometry::plan(&request) {
             prop_assert!(geometry.is_sound(), "{geometry:?}");
             let sealed = sample(&request).unwrap();
@@ -219,9 +221,14 @@ proptest! {
     }
 
     #[test]
-    fn chains_are_chains(seed: u64, id: u32, run: u32, lines in 1u64..1 << 27) {
-        let plan = AidsPlan { at: 0, blocks: lines * RUN_BLOCKS };
-        prop_assert!(chain(seed, id, run, lines) < plan.chains());
+    fn chains_are_chains(
+        seed: u64,
+        id: u32,
+        run: u32,
+        blocks in 1u64..1 << 30,
+    ) {
+        let plan = AidsPlan { at: 0, blocks };
+        prop_assert!(chain(seed, id, run, blocks) < plan.chains());
     }
 
     #[test]

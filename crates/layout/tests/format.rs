@@ -201,7 +201,7 @@ fn constants() {
     #[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)]
     let expected = expect!(VERSION BLOCK_BYTES SLOT_BYTES SLOTS_PER_BLOCK THREAD_SLOT_BYTES
         ROOT_SLOT POOL_MIN_BYTES REGION_MAX FS_MAX ZONE_MAX NAME_MAX ENTRY_MAX_SLOTS
-        JOURNAL_MAX_PAIRS RUN_BLOCKS TEXT_SLOT_MAX TEXT_MAX);
+        JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS TEXT_SLOT_MAX TEXT_MAX);
     let documented: Vec<_> = rows
         .iter()
         .map(|row| (row[0].clone(), number(&row[1])))

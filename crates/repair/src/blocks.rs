@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use vellum_check::survey::{Node, Survey};
 use vellum_check::{Class, Image};
-use vellum_layout::{
-    BLOCK_BYTES, FileKind, Inode, MapRoot, MapState, MapWord, RUN_BLOCKS, home_line,
-};
+use vellum_layout::{BLOCK_BYTES, FileKind, Inode, LINE_ENTRIES, MapRoot, MapState, MapWord};
 
 use crate::draft::Draft;
 
@@ -285,13 +283,12 @@ fn settle_twice(
     }
     let word_of =
         |draft: &Draft, block: u64| MapWord(draft.word(draft.geometry.table_at + block * 8));
-    let seed = draft.superblock.hash_seed;
-    let lines = draft.geometry.table_lines();
+    let homes = draft.geometry.homes(draft.superblock.hash_seed);
     blocks.sort_by_key(|&block| {
         let word = word_of(draft, block);
-        let home = home_line(seed, word.id(), word.logical() / RUN_BLOCKS as u32, lines);
+        let home = homes.line(word.id(), word.logical());
         let written = word.state() == MapState::Mapped;
-        (!written, block / RUN_BLOCKS != home, block)
+        (!written, block / LINE_ENTRIES != home, block)
     });
     let kept = bytes_of(draft, blocks[0]);
     for &block in &blocks[1..] {

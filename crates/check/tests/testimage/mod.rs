@@ -7,8 +7,8 @@ use vellum_layout::{
     AidsHead, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry,
     GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, LifeWord,
     LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, NamespaceKind,
-    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, chain, checksum,
-    checksum_words, home_line, name_hash, text_check, text_home,
+    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, checksum, checksum_words,
+    name_hash, text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -345,7 +345,7 @@ impl TestImage {
 
     /// Saves the aids of the mapping table as the close of epoch 1.
     fn save_aids(&mut self) {
-        let (plan, lines) = (self.geometry.aids(), self.geometry.table_lines());
+        let (plan, homes) = (self.geometry.aids(), self.geometry.homes(SEED));
         let mut free = vec![0u64; plan.free_words() as usize];
         let mut counts = vec![0u8; plan.count_words() as usize * 8];
         let mut chains: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
@@ -357,11 +357,11 @@ impl TestImage {
                 MapState::Limbo => {}
                 _ => {
                     used += 1;
-                    let (id, run) = (word.id(), word.logical() / 8);
-                    let home = home_line(SEED, id, run, lines);
+                    let (id, logical) = (word.id(), word.logical());
+                    let home = homes.line(id, logical);
                     if block / 8 != home {
                         counts[home as usize] += 1;
-                        let on = chains.entry(chain(SEED, id, run, lines)).or_default();
+                        let on = chains.entry(homes.chain(id, logical)).or_default();
                         on.push(block as u32);
                     }
                 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use vellum_layout::{FileKind, Inode, LinksWord, MapState, TargetWord, home_line, name_hash};
+use vellum_layout::{FileKind, Inode, LinksWord, MapState, TargetWord, name_hash};
 use vellum_media::{Memory, Persistent, Site};
 
 use super::loom_memory::{Knowledge, LoomMemory, Loomed, Part, Swaps, beside, check};
@@ -113,7 +113,7 @@ impl Stage {
     /// Files whose first blocks have the same home line.
     fn neighbours<const N: usize>(&self) -> [u32; N] {
         let core = self.core();
-        let home = |id| home_line(core.seed, id, 0, core.geometry.table_lines());
+        let home = |id| core.geometry.homes(core.seed).line(id, 0);
         let mut ids = (100..).filter(|&id| home(id) == home(100));
         std::array::from_fn(|_| ids.next().unwrap())
     }

@@ -227,7 +227,10 @@ pub(crate) fn new<M: Memories>(
     seed: u64,
 ) -> Box<dyn Mapping<M>> {
     match geometry.mapping {
-        MappingKind::HashFs => Box::new(hashfs::HashFs::new(arena_at, geometry, seed)),
+        MappingKind::HashFs => {
+            let hashfs = hashfs::HashFs::new(arena_at, geometry, seed, hashfs::WHOLE);
+            Box::new(hashfs)
+        }
     }
 }
 

@@ -20,6 +20,8 @@ pub struct FormatOptions {
     pub thread_slots: Option<u32>,
     /// File mapping.
     pub mapping: MappingKind,
+    /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
+    pub run_blocks: Option<u32>,
     /// Label, at most 64 bytes.
     pub label: String,
     /// Identity of the pool.
@@ -47,6 +49,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         metadata_bytes: options.metadata_bytes,
         thread_slots: options.thread_slots,
         mapping: options.mapping,
+        run_blocks: options.run_blocks,
     })?;
     // An interrupted mkfs must not leave the pool that was there before half alive.
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);

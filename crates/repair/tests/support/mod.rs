@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vellum_check::survey::{Survey, superblock};
 use vellum_check::{Class, Report, check};
-use vellum_layout::{
-    BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord, RUN_BLOCKS, home_line,
-};
+use vellum_layout::{BLOCK_BYTES, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, MapWord};
 use vellum_repair::{Options, Plan, plan};
 
 /// A time later than any in a pool.
@@ -90,9 +88,8 @@ fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
         if word.state() != MapState::Mapped {
             continue;
         }
-        let run = word.logical() / RUN_BLOCKS as u32;
-        let home = home_line(seed, word.id(), run, geometry.table_lines());
-        let rank = (block / RUN_BLOCKS != home, block);
+        let home = geometry.homes(seed).line(word.id(), word.logical());
+        let rank = (block / LINE_ENTRIES != home, block);
         let best = found.entry((word.id(), word.logical())).or_insert(rank);
         *best = rank.min(*best);
     }

@@ -86,7 +86,8 @@ fn image_after(base: &[u8], log: &[Event], cut: usize, luck: Luck) -> Vec<u8> {
 }
 
 /// What recovery decides: the inode's own blocks stay, but for MAPPED ones beyond its end.
-fn recover(geometry: vellum_layout::Geometry, image: Vec<u8>) -> Harness {
+fn recover(h: &Harness, image: Vec<u8>) -> Harness {
+    let geometry = h.core.geometry;
     let word = |field: u64| {
         let at = (geometry.slot_at(INO) + field) as usize;
         u64::from_le_bytes(image[at..at + 8].try_into().unwrap())
@@ -101,7 +102,7 @@ fn recover(geometry: vellum_layout::Geometry, image: Vec<u8>) -> Harness {
             Verdict::Free
         }
     };
-    Harness::recovered(image, geometry, &judge)
+    h.recovered(image, &judge)
 }
 
 /// The file is what it was or what it should have become, byte by byte inside the old size, as a
@@ -185,7 +186,7 @@ fn cuts(log: &[Event]) -> Vec<usize> {
 
 fn explore(seed: u64) {
     let mut numbers = Numbers(seed);
-    let h = dirty(MIB);
+    let h = dirty(MIB, if seed.is_multiple_of(3) { 1 } else { 8 });
     let file = h.make_file(INO);
     let t = Translation::new(true);
     for _ in 0..numbers.below(6) {
@@ -203,7 +204,7 @@ fn explore(seed: u64) {
             let image = image_after(&base, &log, cut, luck);
             let done = cut == log.len();
             let result = std::panic::catch_unwind(|| {
-                check(&recover(h.core.geometry, image), &before, &after, done);
+                check(&recover(&h, image), &before, &after, done);
             });
             assert!(
                 result.is_ok(),

@@ -18,8 +18,8 @@ pub(super) fn files(h: &Harness) -> Files<'_, Simulated> {
 }
 
 /// A pool whose free blocks hold bytes that nobody may ever see.
-pub(super) fn dirty(pool_bytes: u64) -> Harness {
-    let h = Harness::new(pool_bytes);
+pub(super) fn dirty(pool_bytes: u64, run_blocks: u32) -> Harness {
+    let h = Harness::of_runs(pool_bytes, run_blocks);
     let bytes = h.core.geometry.zone_blocks * B;
     h.core
         .pool
@@ -44,7 +44,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn writes_come_back_with_zeros_around() {
-    let h = dirty(4 * MIB);
+    let h = dirty(4 * MIB, 8);
     let (file, t) = (h.make_file(9), Translation::new(false));
     let f = files(&h);
     assert_eq!(f.write_at(file, &t, 10_000, b"hello").unwrap(), 5);
@@ -185,7 +185,7 @@ fn limits_have_their_errors() {
 
 #[test]
 fn space_runs_out_exactly_and_comes_back() {
-    let h = dirty(4 * MIB);
+    let h = dirty(4 * MIB, 8);
     let (file, other, t) = (h.make_file(9), h.make_file(10), Translation::new(false));
     let f = files(&h);
     let total = h.core.geometry.zone_blocks;
@@ -219,7 +219,7 @@ fn space_runs_out_exactly_and_comes_back() {
 
 #[test]
 fn preallocation_holds_space_and_reads_as_zeros() {
-    let h = dirty(4 * MIB);
+    let h = dirty(4 * MIB, 8);
     let (file, other, t) = (h.make_file(9), h.make_file(10), Translation::new(false));
     let f = files(&h);
     let total = h.core.geometry.zone_blocks;
@@ -253,7 +253,7 @@ fn preallocation_holds_space_and_reads_as_zeros() {
 
 #[test]
 fn a_dead_file_gives_everything_back() {
-    let h = dirty(4 * MIB);
+    let h = dirty(4 * MIB, 8);
     let t = Translation::new(false);
     let f = files(&h);
     for ino in [9, 10] {
@@ -273,7 +273,7 @@ fn a_dead_file_gives_everything_back() {
 
 #[test]
 fn blocks_are_counted_after_reopening() {
-    let h = dirty(4 * MIB);
+    let h = dirty(4 * MIB, 8);
     let (file, t) = (h.make_file(9), Translation::new(false));
     let f = files(&h);
     f.write_at(file, &t, 0, &[1; 3 * B as usize]).unwrap();
@@ -318,7 +318,7 @@ fn access_times_are_relative() {
 
 #[test]
 fn appenders_never_overlap() {
-    let h = dirty(8 * MIB);
+    let h = dirty(8 * MIB, 8);
     let file = h.make_file(9);
     std::thread::scope(|scope| {
         for mark in [1u8, 2] {
@@ -350,7 +350,7 @@ fn appenders_never_overlap() {
 /// Files are cut and grow while they are read: nobody sees foreign bytes.
 #[test]
 fn readers_beside_truncation_see_only_the_files_bytes() {
-    let h = dirty(MIB);
+    let h = dirty(MIB, 8);
     let pairs = [(h.make_file(9), 1u8), (h.make_file(10), 2)];
     std::thread::scope(|scope| {
         let writers = pairs.map(|(file, mark)| {
@@ -550,7 +550,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn behaves_as_bytes(steps in prop::collection::vec(step(), 1..40)) {
-        let mut h = dirty(MIB);
+        let mut h = dirty(MIB, 8);
         let mut file = h.make_file(9);
         let mut t = Translation::new(false);
         let mut model = Model { bytes: Vec::new(), blocks: vec![Kind::Hole; MODEL_BLOCKS] };

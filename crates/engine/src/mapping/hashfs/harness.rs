@@ -9,8 +9,8 @@ use vellum_layout::{
 use vellum_media::{HeapMemory, Memory, SimPool, Simulated};
 use zerocopy::IntoBytes;
 
-use super::HashFs;
 use super::rebuild::Judge;
+use super::{HashFs, WHOLE};
 use crate::cachelet::{Cachelet, field};
 use crate::core::{ArenaMap, Clock, Core};
 use crate::error::Result;
@@ -27,52 +27,93 @@ impl Survey for Judged<'_> {
     }
 }
 
+/// How a harness's blocks are placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placement {
+    pub(crate) seed: u64,
+    pub(crate) run_blocks: u32,
+    pub(crate) layout_score: u16,
+}
+
+impl Default for Placement {
+    fn default() -> Self {
+        Self {
+            seed: SEED,
+            run_blocks: 8,
+            layout_score: WHOLE,
+        }
+    }
+}
+
 pub(crate) struct Harness {
     pub(crate) core: Core<Simulated>,
     pub(crate) map: HashFs,
+    pub(crate) placement: Placement,
 }
 
 impl Harness {
     /// An empty pool.
     pub(crate) fn new(pool_bytes: u64) -> Self {
+        Self::placed(pool_bytes, Placement::default())
+    }
+
+    /// An empty pool with runs of so many blocks.
+    pub(crate) fn of_runs(pool_bytes: u64, run_blocks: u32) -> Self {
+        let placement = Placement {
+            run_blocks,
+            ..Placement::default()
+        };
+        Self::placed(pool_bytes, placement)
+    }
+
+    /// An empty pool whose blocks are placed so.
+    pub(crate) fn placed(pool_bytes: u64, placement: Placement) -> Self {
         let request = GeometryRequest {
             pool_bytes,
             thread_slots: Some(4),
+            run_blocks: Some(placement.run_blocks),
             ..Default::default()
         };
         let geometry = Geometry::plan(&request).unwrap();
-        let new = Self::attach(SimPool::new(pool_bytes), geometry, 1);
+        let new = Self::attach(SimPool::new(pool_bytes), geometry, placement, 1);
         new.rebuild(&|_, _, _| Verdict::Keep).unwrap();
         new
     }
 
-    /// A pool with these bytes, as after a crash.
-    pub(crate) fn recovered(image: Vec<u8>, geometry: Geometry, judge: Judge<'_>) -> Self {
-        let new = Self::attach(SimPool::from_image(image), geometry, 1);
+    /// This pool with other bytes, as after a crash.
+    pub(crate) fn recovered(&self, image: Vec<u8>, judge: Judge<'_>) -> Self {
+        let pool = SimPool::from_image(image);
+        let new = Self::attach(pool, self.core.geometry, self.placement, 1);
         new.rebuild(judge).unwrap();
         new
     }
 
-    /// A pool with these bytes at the opening that follows the close of the others' epoch; nothing
-    /// is known of its table yet.
-    pub(crate) fn opened(image: Vec<u8>, geometry: Geometry) -> Self {
-        Self::attach(SimPool::from_image(image), geometry, 2)
+    /// This pool with other bytes at the opening that follows its close; nothing is known of its
+    /// table yet.
+    pub(crate) fn opened(&self, image: Vec<u8>) -> Self {
+        let pool = SimPool::from_image(image);
+        Self::attach(pool, self.core.geometry, self.placement, 2)
     }
 
-    fn attach(pool: SimPool, geometry: Geometry, pool_epoch: u32) -> Self {
+    fn attach(pool: SimPool, geometry: Geometry, placement: Placement, pool_epoch: u32) -> Self {
         let map = ArenaMap::plan(&geometry, 4096, HashFs::arena_bytes(&geometry));
         let core = Core {
             pool,
             arena: HeapMemory::new(map.bytes),
             geometry,
             map,
-            seed: SEED,
+            seed: placement.seed,
             pool_epoch,
             clock: Clock::Counter(AtomicI64::new(1)),
             read_only: false,
         };
-        let mapping = HashFs::new(map.mapping, &geometry, SEED);
-        Self { core, map: mapping }
+        let (seed, score) = (placement.seed, placement.layout_score);
+        let map = HashFs::new(map.mapping, &geometry, seed, score);
+        Self {
+            core,
+            map,
+            placement,
+        }
     }
 
     /// Builds the mapping's aids, keeping the blocks that `judge` keeps.
@@ -87,7 +128,7 @@ impl Harness {
 
     /// The same, as after a crash.
     pub(crate) fn reattach_judged(self, judge: Judge<'_>) -> Self {
-        Self::recovered(self.core.pool.image(), self.core.geometry, judge)
+        self.recovered(self.core.pool.image(), judge)
     }
 
     /// Makes an empty file's inode in metadata slot `ino`.

@@ -3,7 +3,8 @@
 //!
 //! * The *home line* of a run of 8 logical blocks is one cache line of the table; a block prefers
 //!   the place `logical % 8` in it, so a run is usually 32 KiB in one piece and found by one
-//!   comparison of one line.
+//!   comparison of one line. That is the format's R = 8. With R = 1, kept for the experiments, a run is
+//!   one block, which prefers the entry that its hash points at: the paper's placement.
 //! * A block whose home line is full takes a free entry near by and is *displaced*: the
 //!   [overflow index](overflow) in the arena remembers it. A line from which nothing is displaced
 //!   ends a miss. FREE never ends a search, so there are no tombstones and churn costs nothing.
@@ -17,9 +18,9 @@
 //! Deviations from the paper, and why: (1) state bits in the entry, because an entry must be
 //! durable before the bytes are, without exposing what the block held before; (2) a line with an
 //! overflow index instead of linear probing, whose deletions need tombstones that lengthen every
-//! later miss; (3) runs of 8 share a hash, so that large I/O costs a hash and a line for 32 KiB
-//! where the paper vectorises one hash a block. Several runs are still hashed together, eight at a
-//! time, see [`search`].
+//! later miss; (3) by default runs of 8 share a hash, so that large I/O costs a hash and a line for
+//! 32 KiB where the paper vectorises one hash a block. Several runs are still hashed together, eight at
+//! a time, see [`search`].
 
 mod bitmap;
 mod limbo;
@@ -27,8 +28,11 @@ mod overflow;
 mod place;
 mod rebuild;
 mod saved;
+mod scatter;
 mod search;
 
+#[cfg(test)]
+mod churn;
 #[cfg(test)]
 pub(crate) mod harness;
 #[cfg(test)]
@@ -36,12 +40,14 @@ mod tests;
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, MapState, MapWord, RUN_BLOCKS};
-use vellum_media::{LINE_BYTES, Memories, Memory, Site, count};
+use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord};
+use vellum_media::{Isa, LINE_BYTES, Memories, Memory, Site, count};
 
 use self::bitmap::FreeBitmap;
 use self::limbo::{Batch, LIMBO_BYTES, Limbo};
 use self::overflow::Overflow;
+use self::scatter::Scatter;
+pub(crate) use self::scatter::WHOLE;
 use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -61,6 +67,11 @@ pub(crate) struct HashFs {
     blocks: u64,
     lines: u64,
     seed: u64,
+    /// Logarithm of the blocks of a run.
+    run_shift: u32,
+    scatter: Scatter,
+    /// What hashes keys.
+    isa: Isa,
     /// Arena word: FREE blocks that are not reserved. What the table has FREE is this plus what
     /// is reserved, so a reservation can always be claimed.
     free_at: u64,
@@ -77,11 +88,13 @@ pub(crate) struct HashFs {
 
 impl HashFs {
     /// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`]) is at
-    /// `arena_at`. `seed` is the seed of the hashes on the media.
-    pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64) -> Self {
+    /// `arena_at`. `seed` is the seed of the hashes on the media. `layout_score`, per mille, is the
+    /// share of a file's blocks that new ones are to make follow their predecessors; [`WHOLE`]
+    /// fragments nothing on purpose.
+    pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64, layout_score: u16) -> Self {
         let lines = geometry.table_lines();
         let limbo_at = arena_at + 2 * LINE_BYTES;
-        let overflow = Overflow::new(limbo_at + LIMBO_BYTES, lines);
+        let overflow = Overflow::new(limbo_at + LIMBO_BYTES, lines, geometry.aids().chains());
         let bitmap = FreeBitmap::new(overflow.end(), geometry.zone_blocks);
         let freed_at = bitmap.end();
         Self {
@@ -90,6 +103,9 @@ impl HashFs {
             blocks: geometry.zone_blocks,
             lines,
             seed,
+            run_shift: geometry.run_blocks.ilog2(),
+            scatter: Scatter::new(layout_score),
+            isa: Isa::chosen(),
             free_at: arena_at,
             in_limbo_at: arena_at + LINE_BYTES,
             limbo: Limbo { at: limbo_at },
@@ -102,7 +118,7 @@ impl HashFs {
 
     /// Bytes of the arena that [`Self::new`] needs.
     pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
-        Self::new(0, geometry, 0).freed_at + geometry.table_lines().div_ceil(64) * 8
+        Self::new(0, geometry, 0, WHOLE).freed_at + geometry.table_lines().div_ceil(64) * 8
     }
 
     fn line_at(&self, line: u64) -> u64 {
@@ -111,6 +127,11 @@ impl HashFs {
 
     fn entry_at(&self, block: u32) -> u64 {
         self.table_at + u64::from(block) * 8
+    }
+
+    /// Selects, of an entry, mapping id and number of the run.
+    fn run_mask(&self) -> u64 {
+        MapWord::KEY_MASK & !((1 << self.run_shift) - 1)
     }
 
     /// The table entry of a block.
@@ -139,7 +160,7 @@ impl HashFs {
         let at = self.entry_at(block);
         let word = MapWord(core.word(at));
         core.set_word(at, word.with_state(MapState::Limbo).0);
-        if u64::from(block) / RUN_BLOCKS != run.home {
+        if u64::from(block) / LINE_ENTRIES != run.home {
             self.overflow
                 .unlink(&core.arena, op.holder(), run.hash, block);
             self.overflow.lower(&core.arena, run.home);
@@ -173,7 +194,7 @@ impl<M: Memories> Mapping<M> for HashFs {
     fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, skip: u64) {
         let run = self.run_of(id, logical);
         core.pool.prefetch(self.line_at(run.home));
-        let block = BlockNo((run.home * RUN_BLOCKS) as u32 + logical % RUN_BLOCKS as u32);
+        let block = BlockNo((run.home * LINE_ENTRIES) as u32 + self.preferred(&run, logical));
         let at = Mapping::<M>::data_at(self, block) + skip;
         for line in 0..PREFETCH_LINES {
             core.pool.prefetch(at + line * LINE_BYTES);

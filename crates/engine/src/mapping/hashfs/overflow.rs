@@ -29,17 +29,16 @@ pub(super) struct Overflow {
 }
 
 impl Overflow {
-    /// The index of a table of `lines` lines at arena offset `at`.
-    pub(super) fn new(at: u64, lines: u64) -> Self {
+    /// The index of a table of `lines` lines at arena offset `at`. Chains are a power of two.
+    pub(super) fn new(at: u64, lines: u64, chains: u64) -> Self {
         let line_up = |at: u64| at.next_multiple_of(64);
         let heads = line_up(at + lines);
-        let head_count = lines.next_power_of_two();
-        let links = line_up(heads + head_count * 8);
+        let links = line_up(heads + chains * 8);
         let end = links + lines * 8 * 8;
         Self {
             displaced: at,
             heads,
-            head_mask: head_count - 1,
+            head_mask: chains - 1,
             links,
             end,
         }
@@ -190,7 +189,7 @@ mod tests {
     use vellum_media::HeapMemory;
 
     fn index() -> (Overflow, HeapMemory) {
-        let overflow = Overflow::new(0, 16);
+        let overflow = Overflow::new(0, 16, 16);
         let arena = HeapMemory::new(overflow.end());
         (overflow, arena)
     }

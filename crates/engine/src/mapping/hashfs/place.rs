@@ -1,7 +1,7 @@
-//! Where a new block goes: its place in the home line, any place in the home line, beside its run,
-//! near the home line, anywhere.
+//! Where a new block goes: its place in the home line, any place in the home line, beside its run, in
+//! a line near the home line, anywhere.
 
-use vellum_layout::{MapWord, RUN_BLOCKS};
+use vellum_layout::{LINE_ENTRIES, MapWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
 
 use super::search::Run;
@@ -11,8 +11,8 @@ use crate::error::{Error, Place, Result};
 use crate::mapping::{BlockNo, MapId, Reservation, Step};
 use crate::slots::{Op, pause};
 
-/// Bitmap words looked at for a wholly free line: one cache line of the bitmap.
-const NEAR_WORDS: u64 = 8;
+/// Bitmap words looked at for a line with room: two cache lines of the bitmap.
+const NEAR_WORDS: u64 = 16;
 /// Blocks of one bitmap word.
 const WORD_BLOCKS: u64 = 64;
 /// Searches of the bitmap without a result before the table is read instead.
@@ -20,11 +20,14 @@ const BITMAP_TRIES: u32 = 3;
 /// Readings of the table without a result before the free count is called wrong.
 const TABLE_TRIES: u32 = 1000;
 
-/// A byte 0x80 for each byte of `word` that is 0xFF: the lines of 8 that are wholly free.
-fn full_bytes(word: u64) -> u64 {
-    const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
-    const ONE: u64 = 0x0101_0101_0101_0101;
-    ((word & LOW) + ONE) & word & !LOW
+/// How many bits of each byte of `word` are set: the free entries of each of its 8 lines.
+fn ones_by_byte(word: u64) -> [u8; 8] {
+    const PAIRS: u64 = 0x5555_5555_5555_5555;
+    const FOURS: u64 = 0x3333_3333_3333_3333;
+    const BYTES: u64 = 0x0F0F_0F0F_0F0F_0F0F;
+    let pairs = word - ((word >> 1) & PAIRS);
+    let fours = (pairs & FOURS) + ((pairs >> 2) & FOURS);
+    ((fours + (fours >> 4)) & BYTES).to_le_bytes()
 }
 
 impl HashFs {
@@ -46,9 +49,12 @@ impl HashFs {
         let mut result = Ok(());
         self.each_run(op.core, id, start, start + out.len() as u64, |run| {
             let mut unflushed = None;
+            let mut room = self.room_for(run);
             for logical in run.wanted() {
                 let word = MapWord::new(step.to, id, logical as u32);
-                match self.claim_one(op, run, word) {
+                let placed = self.claim_one(op, run, room, word);
+                room -= 1;
+                match placed {
                     Ok(block) => {
                         claimed(op, from);
                         out[(logical - start) as usize] = BlockNo(block);
@@ -68,7 +74,7 @@ impl HashFs {
             result.is_ok()
         });
         let next = start + out.len() as u64;
-        if next.is_multiple_of(RUN_BLOCKS) {
+        if self.within(next) == 0 {
             // Files mostly grow at their ends, a run after the other.
             let home = self.run_of(id, next as u32).home;
             op.core.pool.prefetch(self.line_at(home));
@@ -84,7 +90,7 @@ impl HashFs {
         unflushed: &mut Option<u64>,
         block: Option<u32>,
     ) {
-        let line = block.map(|block| u64::from(block) / RUN_BLOCKS);
+        let line = block.map(|block| u64::from(block) / LINE_ENTRIES);
         if let Some(before) = *unflushed
             && line != *unflushed
         {
@@ -93,17 +99,37 @@ impl HashFs {
         *unflushed = line;
     }
 
-    fn claim_one<M: Memories>(&self, op: &Op<'_, M>, run: &Run, word: MapWord) -> Result<u32> {
+    /// For how many blocks of a run there had better be room in one line. Who asks for one block alone
+    /// probably comes back for the next.
+    fn room_for(&self, run: &Run) -> u8 {
+        let asked = run.wanted().count() as u8;
+        let first = run.wanted().next().unwrap_or_default();
+        if asked == 1 {
+            (1u8 << self.run_shift) - self.within(first) as u8
+        } else {
+            asked
+        }
+    }
+
+    /// `room`: for how many blocks, this one among them, there had better be room in one line.
+    fn claim_one<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        run: &Run,
+        room: u8,
+        word: MapWord,
+    ) -> Result<u32> {
         let core = op.core;
-        if let Some(block) = self.try_line(core, run.home, word) {
+        let prefer = self.preferred(run, word.logical());
+        if let Some(block) = self.try_line(core, run.home, prefer, word) {
             return Ok(block);
         }
         // The count is up before the block can be looked for.
         self.overflow.raise(&core.arena, run.home);
         let placed = self
-            .try_beside(core, run, word)
-            .or_else(|| self.try_near(core, run.home, word))
-            .map_or_else(|| self.try_anywhere(core, run.home, word), Ok);
+            .try_beside(core, run, prefer, word)
+            .or_else(|| self.try_near(core, run.home, room, prefer, word))
+            .map_or_else(|| self.try_anywhere(core, run.home, prefer, word), Ok);
         match placed {
             Ok(block) => {
                 self.overflow
@@ -114,9 +140,25 @@ impl HashFs {
         placed
     }
 
-    /// Takes a free entry of a line, the one at `logical % 8` if it is free.
-    fn try_line<M: Memories>(&self, core: &Core<M>, line: u64, word: MapWord) -> Option<u32> {
-        let prefer = word.logical() % RUN_BLOCKS as u32;
+    /// The entry of a line that a block of the run prefers.
+    #[inline]
+    pub(super) fn preferred(&self, run: &Run, logical: u32) -> u32 {
+        if self.run_shift == 0 {
+            run.entry
+        } else {
+            let number = self.within(u64::from(logical)) as u32;
+            self.scatter.entry(run.hash, number)
+        }
+    }
+
+    /// Takes a free entry of a line, `prefer` if it is free.
+    fn try_line<M: Memories>(
+        &self,
+        core: &Core<M>,
+        line: u64,
+        prefer: u32,
+        word: MapWord,
+    ) -> Option<u32> {
         loop {
             count::probe();
             let free = core
@@ -125,8 +167,8 @@ impl HashFs {
             if free == 0 {
                 return None;
             }
-            let place = (prefer + free.rotate_right(prefer).trailing_zeros()) % RUN_BLOCKS as u32;
-            let block = (line * RUN_BLOCKS) as u32 + place;
+            let place = (prefer + free.rotate_right(prefer).trailing_zeros()) % LINE_ENTRIES as u32;
+            let block = (line * LINE_ENTRIES) as u32 + place;
             if self.try_block(core, block, word) {
                 return Some(block);
             }
@@ -146,15 +188,24 @@ impl HashFs {
     }
 
     /// Takes an entry in a line where the run has displaced blocks already.
-    fn try_beside<M: Memories>(&self, core: &Core<M>, run: &Run, word: MapWord) -> Option<u32> {
+    fn try_beside<M: Memories>(
+        &self,
+        core: &Core<M>,
+        run: &Run,
+        prefer: u32,
+        word: MapWord,
+    ) -> Option<u32> {
+        if self.run_shift == 0 {
+            return None;
+        }
         let mut tried = None;
         for block in self.overflow.chain(&core.arena, run.hash) {
             count::probe();
-            let line = u64::from(block) / RUN_BLOCKS;
-            let same_run = self.entry(core, block).0 & MapWord::RUN_MASK == run.key;
+            let line = u64::from(block) / LINE_ENTRIES;
+            let same_run = self.entry(core, block).0 & self.run_mask() == run.key;
             if same_run && tried != Some(line) {
                 tried = Some(line);
-                if let Some(block) = self.try_line(core, line, word) {
+                if let Some(block) = self.try_line(core, line, prefer, word) {
                     return Some(block);
                 }
             }
@@ -162,29 +213,50 @@ impl HashFs {
         None
     }
 
-    /// Takes an entry in a wholly free line near the home line, so that the rest of the run finds
-    /// room beside it.
-    fn try_near<M: Memories>(&self, core: &Core<M>, home: u64, word: MapWord) -> Option<u32> {
-        let group = home * RUN_BLOCKS / WORD_BLOCKS / NEAR_WORDS * NEAR_WORDS;
+    /// Takes an entry in a line near the home line. For a run that is the line with least room that
+    /// holds all of it, or else that with most: runs stay together, and large rooms are kept for long
+    /// runs. For a single block it is the line with most room: evenly full lines leave most blocks
+    /// their homes. (Best fit and most room the other way round cost half as many probes again.)
+    fn try_near<M: Memories>(
+        &self,
+        core: &Core<M>,
+        home: u64,
+        room: u8,
+        prefer: u32,
+        word: MapWord,
+    ) -> Option<u32> {
+        // Whatever fits comes before what does not, whose count is less than that of a line.
+        const FITS: u8 = 2 * LINE_ENTRIES as u8;
+        let group = home * LINE_ENTRIES / WORD_BLOCKS / NEAR_WORDS * NEAR_WORDS;
         let last = self.blocks.div_ceil(WORD_BLOCKS);
+        let (mut best, mut line) = (0, 0);
         for index in group..(group + NEAR_WORDS).min(last) {
-            let lines = full_bytes(self.bitmap.word(&core.arena, index * WORD_BLOCKS));
-            if lines != 0 {
-                let line = index * 8 + u64::from(lines.trailing_zeros()) / 8;
-                if let Some(block) = self.try_line(core, line, word) {
-                    return Some(block);
+            let free = self.bitmap.word(&core.arena, index * WORD_BLOCKS);
+            for (i, count) in ones_by_byte(free).into_iter().enumerate() {
+                let fits = self.run_shift > 0 && count >= room;
+                let score = if fits { FITS - count } else { count };
+                if score > best {
+                    (best, line) = (score, index * 8 + i as u64);
                 }
             }
         }
-        None
+        (best > 0)
+            .then(|| self.try_line(core, line, prefer, word))
+            .flatten()
     }
 
     /// Takes the next free entry after the home line. The caller's reservation says that there is
     /// one, so this ends; a bitmap that another operation is changing, or that a dead process left
     /// wrong, sends the search to the table itself.
     #[cold]
-    fn try_anywhere<M: Memories>(&self, core: &Core<M>, home: u64, word: MapWord) -> Result<u32> {
-        let mut from = home * RUN_BLOCKS;
+    fn try_anywhere<M: Memories>(
+        &self,
+        core: &Core<M>,
+        home: u64,
+        prefer: u32,
+        word: MapWord,
+    ) -> Result<u32> {
+        let mut from = home * LINE_ENTRIES;
         let mut misses = 0;
         while misses < BITMAP_TRIES {
             count::probe();
@@ -201,7 +273,7 @@ impl HashFs {
         let mut tries = 0;
         for _ in 0..TABLE_TRIES {
             for line in (home..self.lines).chain(0..home) {
-                if let Some(block) = self.try_line(core, line, word) {
+                if let Some(block) = self.try_line(core, line, prefer, word) {
                     return Ok(block);
                 }
             }
@@ -224,17 +296,14 @@ impl HashFs {
 
 #[cfg(test)]
 mod tests {
-    use super::full_bytes;
+    use super::ones_by_byte;
 
     #[test]
-    fn full_bytes_are_found_without_carries() {
+    fn ones_are_counted_byte_by_byte() {
         for byte in 0..=255u8 {
-            for place in 0..8 {
-                let word = u64::from(byte) << (place * 8) | 0xFE << ((place + 1) % 8 * 8);
-                let expected = if byte == 255 { 0x80 << (place * 8) } else { 0 };
-                assert_eq!(full_bytes(word), expected, "{word:#x}");
-            }
+            let bytes = [byte, 0, !byte, 255, byte.rotate_left(1), 1, 0x80, byte];
+            let expected = bytes.map(|byte| byte.count_ones() as u8);
+            assert_eq!(ones_by_byte(u64::from_le_bytes(bytes)), expected);
         }
-        assert_eq!(full_bytes(u64::MAX), 0x8080_8080_8080_8080);
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use vellum_layout::{MapState, MapWord, RUN_BLOCKS};
+use vellum_layout::{LINE_ENTRIES, MapState, MapWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::HashFs;
@@ -88,10 +88,10 @@ impl HashFs {
     ) -> Result<Scan> {
         let mut scan = Scan::default();
         let mut bits = 0;
-        for line in start / RUN_BLOCKS..end / RUN_BLOCKS {
+        for line in start / LINE_ENTRIES..end / LINE_ENTRIES {
             let before = core.pool.load_line(self.line_at(line));
             let mut words = before.map(MapWord);
-            for (block, word) in (line * RUN_BLOCKS..).zip(&mut words) {
+            for (block, word) in (line * LINE_ENTRIES..).zip(&mut words) {
                 if *word != MapWord::FREE && is_to_free(judge, *word) {
                     *word = MapWord::FREE;
                     core.set_word(self.entry_at(block as u32), word.0);
@@ -101,10 +101,10 @@ impl HashFs {
                 scan.stored.push(line);
             }
             let free = self.sort_line(core, line, &words, &mut scan)?;
-            let shift = line % RUN_BLOCKS * RUN_BLOCKS;
+            let shift = line % 8 * LINE_ENTRIES;
             bits |= u64::from(free) << shift;
-            if shift == 56 || (line + 1) * RUN_BLOCKS == end {
-                self.bitmap.fill(&core.arena, line * RUN_BLOCKS, bits);
+            if shift == 56 || (line + 1) * LINE_ENTRIES == end {
+                self.bitmap.fill(&core.arena, line * LINE_ENTRIES, bits);
                 bits = 0;
             }
         }
@@ -121,7 +121,7 @@ impl HashFs {
     ) -> Result<u8> {
         let mut free = 0u8;
         for (i, &word) in words.iter().enumerate() {
-            let block = line * RUN_BLOCKS + i as u64;
+            let block = line * LINE_ENTRIES + i as u64;
             if word == MapWord::FREE {
                 free |= 1 << i;
                 continue;

@@ -135,7 +135,7 @@ impl HashFs {
 
     /// Remembers that the line of `block` has a FREE word that is not flushed.
     pub(super) fn note_freed<M: Memories>(&self, core: &Core<M>, block: u32) {
-        let line = u64::from(block) / vellum_layout::RUN_BLOCKS;
+        let line = u64::from(block) / vellum_layout::LINE_ENTRIES;
         let (at, bit) = (self.freed_at + line / 64 * 8, 1 << (line % 64));
         if core.arena.load(at, Ordering::Relaxed) & bit == 0 {
             core.arena.fetch_or(at, bit);

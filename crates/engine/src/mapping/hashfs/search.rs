@@ -1,31 +1,28 @@
 //! Finding blocks: one run, many runs with their hashes computed together, or the whole table.
 //!
-//! Hashing (H2): eight runs are hashed at once, as arrays of eight in steps without branches. Where
-//! the build targets AVX2 or AVX-512 the compiler makes vectors of them; on baseline x86-64 the
-//! eight chains of multiplications overlap in the pipeline. The home lines of all eight are
-//! prefetched before the first is compared; lanes that the request does not fill prefetch what
-//! follows it.
+//! Hashing (H2): eight runs are hashed at once, in vectors where the processor has them
+//! ([`vellum_media::Isa::hash_lanes`]). The home lines of all eight are prefetched before the first is
+//! compared; lanes that the request does not fill prefetch what follows it. A request within one run
+//! fills one lane and mostly needs no other; see [`HashFs::goes_on`].
 
-use std::array;
-
-use vellum_layout::{MapState, MapWord, RUN_BLOCKS, mix};
-use vellum_media::{LINE_BYTES, Memories, Memory, count};
+use vellum_layout::{LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, mix};
+use vellum_media::{LANES, LINE_BYTES, Memories, Memory, count, place_among};
 
 use super::HashFs;
 use crate::core::Core;
 use crate::mapping::{BlockNo, MapId};
 
-/// Runs hashed together.
-const LANES: usize = 8;
 /// Reading a line of the table in order costs about this part of probing a line by hash.
 const SCAN_GAIN: u64 = 4;
 
-/// A run of [`RUN_BLOCKS`] logical blocks of a file, and which of them are asked for.
+/// A run of logical blocks of a file, as many as the format says, and which of them are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) hash: u64,
     /// Home line.
     pub(super) home: u64,
+    /// Which entry of the home line the hash itself points at.
+    pub(super) entry: u32,
     /// Mapping id and first logical block, as in an entry.
     pub(super) key: u64,
     /// Bit `i`: the block `i` of the run.
@@ -41,7 +38,7 @@ impl Run {
     /// The logical blocks asked for, in order.
     pub(super) fn wanted(&self) -> impl Iterator<Item = u64> + use<> {
         let (first, want) = (self.first(), self.want);
-        (0..RUN_BLOCKS)
+        (0..u64::from(u8::BITS))
             .filter(move |i| want >> i & 1 == 1)
             .map(move |i| first + i)
     }
@@ -52,36 +49,64 @@ pub(super) type Hit = (u64, BlockNo, MapState);
 
 const NO_HIT: Hit = (0, BlockNo(0), MapState::Free);
 
+/// What is hashed of a run: mapping id and number.
+fn run_key(id: MapId, number: u64) -> u64 {
+    u64::from(id) << 32 | number
+}
+
 impl HashFs {
-    pub(super) fn hash(&self, id: MapId, run: u32) -> u64 {
-        mix(self.seed ^ (u64::from(id) << 32 | u64::from(run)))
+    /// The number of the run that a logical block is in.
+    pub(super) fn run_number(&self, logical: u64) -> u64 {
+        logical >> self.run_shift
     }
 
-    /// The home line of a hash, as [`vellum_layout::home_line`] gives it: the upper half of the
-    /// product of hash and lines. Lines are below 2^27, so two 32-bit products make it exactly.
-    pub(super) fn home(&self, hash: u64) -> u64 {
-        let low = ((hash & 0xFFFF_FFFF) * self.lines) >> 32;
-        ((hash >> 32) * self.lines + low) >> 32
+    /// The number of a logical block within its run.
+    pub(super) fn within(&self, logical: u64) -> u64 {
+        logical & ((1 << self.run_shift) - 1)
     }
 
-    /// Hashes and home lines of [`LANES`] runs from `run` on.
+    /// Run `number` of a file, no block asked for. `place` is the hash's place among all entries.
     #[inline]
-    fn hash_lanes(&self, id: MapId, run: u32) -> ([u64; LANES], [u64; LANES]) {
-        let hashes: [u64; LANES] = array::from_fn(|i| self.hash(id, run.wrapping_add(i as u32)));
-        (hashes, hashes.map(|hash| self.home(hash)))
+    fn run(&self, id: MapId, number: u64, hash: u64, place: u64) -> Run {
+        Run {
+            hash,
+            home: place / LINE_ENTRIES,
+            entry: (place % LINE_ENTRIES) as u32,
+            key: MapWord::key(id, (number << self.run_shift) as u32),
+            want: 0,
+        }
     }
 
     /// The run that a logical block is in, that block asked for.
+    #[inline]
     pub(super) fn run_of(&self, id: MapId, logical: u32) -> Run {
-        let hash = self.hash(id, logical / RUN_BLOCKS as u32);
-        let home = self.home(hash);
-        let key = MapWord::key(id, logical) & MapWord::RUN_MASK;
+        let logical = u64::from(logical);
+        let run = self.hashed(id, self.run_number(logical));
         Run {
-            hash,
-            home,
-            key,
-            want: 1 << (logical % RUN_BLOCKS as u32),
+            want: 1 << self.within(logical),
+            ..run
         }
+    }
+
+    fn hashed(&self, id: MapId, number: u64) -> Run {
+        let hash = mix(self.seed ^ run_key(id, number));
+        self.run(id, number, hash, place_among(hash, self.blocks as u32))
+    }
+
+    /// The blocks of `[first, end)` in run `number`, which has some: a bit each.
+    #[inline]
+    fn asked_for(&self, number: u64, first: u64, end: u64) -> u8 {
+        let (start, blocks) = (number << self.run_shift, 1u64 << self.run_shift);
+        let from = 0xFFu8 << first.saturating_sub(start);
+        let to = 0xFFu8 >> (u64::from(u8::BITS) - (end - start).min(blocks));
+        from & to
+    }
+
+    /// Whether a request for the blocks `want` of one run is worth hashing the runs behind it too:
+    /// all of a run is asked for by whoever reads or writes on and on. The first run of a file says
+    /// nothing of that, and the next time is when the runs hashed now are over.
+    fn goes_on(&self, number: u64, want: u8) -> bool {
+        want == u8::MAX && number % LANES as u64 == 1
     }
 
     /// Calls `visit` with each run of `[first, end)` in order until it says no.
@@ -96,33 +121,30 @@ impl HashFs {
         if first >= end {
             return;
         }
-        let (mut run, last) = (first / RUN_BLOCKS, (end - 1) / RUN_BLOCKS);
-        let make = |run: u64, hash: u64, home: u64| {
-            let start = run * RUN_BLOCKS;
-            let from = 0xFFu8 << first.saturating_sub(start);
-            let to = 0xFFu8 >> (RUN_BLOCKS - (end - start).min(RUN_BLOCKS));
-            Run {
-                hash,
-                home,
-                key: MapWord::key(id, start as u32),
-                want: from & to,
-            }
-        };
-        if run == last {
-            let hash = self.hash(id, run as u32);
-            visit(&make(run, hash, self.home(hash)));
+        let (mut number, last) = (self.run_number(first), self.run_number(end - 1));
+        let want = self.asked_for(number, first, end);
+        if number == last && !self.goes_on(number, want) {
+            let run = self.hashed(id, number);
+            visit(&Run { want, ..run });
             return;
         }
-        while run <= last {
-            let (hashes, homes) = self.hash_lanes(id, run as u32);
-            homes
-                .iter()
-                .for_each(|&home| core.pool.prefetch(self.line_at(home)));
-            for (hash, home) in hashes.into_iter().zip(homes) {
-                if run > last || !visit(&make(run, hash, home)) {
+        while number <= last {
+            let lanes = self
+                .isa
+                .hash_lanes(self.seed, run_key(id, number), self.blocks as u32);
+            for place in lanes.places {
+                core.pool.prefetch(self.line_at(place / LINE_ENTRIES));
+            }
+            for (hash, place) in lanes.hashes.into_iter().zip(lanes.places) {
+                if number > last {
                     return;
                 }
-                run += 1;
+                let want = self.asked_for(number, first, end);
+                let run = self.run(id, number, hash, place);
+                if !visit(&Run { want, ..run }) {
+                    return;
+                }
+                number += 1;
             }
         }
     }
@@ -141,7 +163,7 @@ impl HashFs {
         }
         let mut seen = run.home;
         for block in self.overflow.chain(&core.arena, run.hash) {
-            let line = u64::from(block) / RUN_BLOCKS;
+            let line = u64::from(block) / LINE_ENTRIES;
             if line != seen {
                 self.match_line(core, run, line, &mut want, &mut each);
                 if want == 0 {
@@ -164,17 +186,17 @@ impl HashFs {
     ) {
         count::probe();
         let line_at = self.line_at(line);
-        let mut hits = core.pool.match_line(line_at, MapWord::RUN_MASK, run.key);
+        let mut hits = core.pool.match_line(line_at, self.run_mask(), run.key);
         while hits != 0 {
             let place = u64::from(hits.trailing_zeros());
             hits &= hits - 1;
             let word = MapWord(core.word(line_at + place * 8));
-            let bit = 1 << (word.logical() % RUN_BLOCKS as u32);
+            let bit = 1 << self.within(u64::from(word.logical()));
             let live = matches!(word.state(), MapState::Unwritten | MapState::Mapped);
             // The entry may have changed since it was compared.
-            if live && word.0 & MapWord::RUN_MASK == run.key && *want & bit != 0 {
+            if live && word.0 & self.run_mask() == run.key && *want & bit != 0 {
                 *want &= !bit;
-                let block = BlockNo((line * RUN_BLOCKS + place) as u32);
+                let block = BlockNo((line * LINE_ENTRIES + place) as u32);
                 each(u64::from(word.logical()), block, word.state());
             }
         }
@@ -198,19 +220,20 @@ impl HashFs {
         in_use: u64,
         mut visit: impl FnMut(&Run, &[Hit]),
     ) -> u64 {
-        let runs = end.saturating_sub(first).div_ceil(RUN_BLOCKS);
+        let run_blocks = 1 << self.run_shift;
+        let runs = end.saturating_sub(first).div_ceil(run_blocks);
         let budget = self.probe_budget();
         let mut found = 0;
         let to_probe = if runs <= budget {
             end
         } else if in_use <= budget {
-            first + in_use.next_multiple_of(RUN_BLOCKS).min(budget) * 2
+            first + in_use.next_multiple_of(run_blocks).min(budget) * 2
         } else {
             first
         };
         if in_use > 0 {
             self.each_run(core, id, first, to_probe.min(end), |run| {
-                let mut hits = [NO_HIT; RUN_BLOCKS as usize];
+                let mut hits = [NO_HIT; LINE_ENTRIES as usize];
                 let mut count = 0;
                 self.find_run(core, run, |logical, block, state| {
                     hits[count] = (logical, block, state);
@@ -223,7 +246,7 @@ impl HashFs {
         }
         if found < in_use && to_probe < end {
             found += self.scan(core, id, to_probe, end, in_use - found, |hits| {
-                for run in hits.chunk_by(|a, b| a.0 / RUN_BLOCKS == b.0 / RUN_BLOCKS) {
+                for run in hits.chunk_by(|a, b| self.run_number(a.0) == self.run_number(b.0)) {
                     visit(&self.run_of(id, run[0].0 as u32), run);
                 }
             });
@@ -249,7 +272,7 @@ impl HashFs {
             count::probe();
             let line_at = self.line_at(line);
             let mut matches = core.pool.match_line(line_at, id_mask, key);
-            let mut hits = [NO_HIT; RUN_BLOCKS as usize];
+            let mut hits = [NO_HIT; LINE_ENTRIES as usize];
             let mut count = 0;
             while matches != 0 {
                 let place = u64::from(matches.trailing_zeros());
@@ -258,7 +281,7 @@ impl HashFs {
                 let logical = u64::from(word.logical());
                 let live = matches!(word.state(), MapState::Unwritten | MapState::Mapped);
                 if live && word.0 & id_mask == key && (first..end).contains(&logical) {
-                    let block = BlockNo((line * RUN_BLOCKS + place) as u32);
+                    let block = BlockNo((line * LINE_ENTRIES + place) as u32);
                     hits[count] = (logical, block, word.state());
                     count += 1;
                 }
@@ -283,7 +306,7 @@ impl HashFs {
         end: u64,
     ) -> Option<u64> {
         let to_probe = first
-            .saturating_add(self.probe_budget() * RUN_BLOCKS)
+            .saturating_add(self.probe_budget() << self.run_shift)
             .min(end);
         let mut nearest = u64::MAX;
         self.each_run(core, id, first, to_probe, |run| {
@@ -318,7 +341,7 @@ impl HashFs {
         self.each_run(core, id, first, end, |run| {
             let mut mapped = 0u8;
             self.find_run(core, run, |logical, _, state| {
-                mapped |= u8::from(state == MapState::Mapped) << (logical % RUN_BLOCKS);
+                mapped |= u8::from(state == MapState::Mapped) << self.within(logical);
             });
             let missing = run.want & !mapped;
             if missing != 0 {
@@ -330,26 +353,35 @@ impl HashFs {
     }
 }
 
-const _: () = assert!(LINE_BYTES == RUN_BLOCKS * 8, "a home line holds one run");
+const _: () = assert!(LINE_BYTES == LINE_ENTRIES * 8);
+const _: () = assert!(
+    LINE_ENTRIES >= RUN_BLOCKS && RUN_BLOCKS == u8::BITS as u64,
+    "a home line holds a run, and a byte has a bit for each of its blocks"
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vellum_layout::{Geometry, GeometryRequest, home_line};
+    use crate::mapping::hashfs::WHOLE;
+    use vellum_layout::{Geometry, GeometryRequest};
 
     #[test]
-    fn homes_are_those_of_the_format() {
-        for pool_bytes in [1 << 20, 77 << 20, 1 << 42] {
+    fn homes_and_chains_are_those_of_the_format() {
+        for (pool_bytes, run_blocks) in [(1 << 20, 8), (77 << 20, 1), (1 << 42, 1), (1 << 42, 8)] {
             let request = GeometryRequest {
                 pool_bytes,
+                run_blocks: Some(run_blocks),
                 ..Default::default()
             };
             let geometry = Geometry::plan(&request).unwrap();
-            let map = HashFs::new(0, &geometry, 0x1234_5678_9ABC_DEF0);
+            let homes = geometry.homes(0x1234_5678_9ABC_DEF0);
+            let map = HashFs::new(0, &geometry, homes.seed, WHOLE);
             for id in [1, 77, 0x3FFF_FFFF] {
-                for run in (0..1000).chain([u32::MAX / 8]) {
-                    let expected = home_line(map.seed, id, run, geometry.table_lines());
-                    assert_eq!(map.home(map.hash(id, run)), expected);
+                for logical in (0..1000).chain([u32::MAX]) {
+                    let run = map.run_of(id, logical);
+                    assert_eq!(run.home, homes.line(id, logical));
+                    let chains = geometry.aids().chains();
+                    assert_eq!(run.hash & (chains - 1), homes.chain(id, logical));
                 }
             }
         }

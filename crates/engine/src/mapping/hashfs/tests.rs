@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use vellum_layout::{AidsHead, MapState, MapWord};
-use vellum_media::{Memory, Persistent, Site, count};
+use vellum_media::{FlushVariant, Isa, Memory, Persistent, Site, VectorVariant, count};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::harness::Harness;
+use super::harness::{Harness, Placement};
 use super::*;
 use crate::mapping::{self, Found, Mapping, Seek, Verdict};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
 /// A small generator of numbers, for repeatable churn.
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(0x5851_F42D_4C95_7F2D)
@@ -31,7 +31,13 @@ fn into(to: MapState) -> mapping::Step {
     mapping::Step { to, flush }
 }
 
-fn claim(h: &Harness, id: MapId, first: u32, blocks: usize, state: MapState) -> Vec<BlockNo> {
+pub(super) fn claim(
+    h: &Harness,
+    id: MapId,
+    first: u32,
+    blocks: usize,
+    state: MapState,
+) -> Vec<BlockNo> {
     let op = h.core.op_begin();
     let mut room = h.map.reserve(&op, blocks as u64).unwrap();
     let mut out = vec![BlockNo(0); blocks];
@@ -43,7 +49,7 @@ fn claim(h: &Harness, id: MapId, first: u32, blocks: usize, state: MapState) -> 
     out
 }
 
-fn release(h: &Harness, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
+pub(super) fn release(h: &Harness, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
     let op = h.core.op_begin();
     let gone = h
         .map
@@ -53,7 +59,7 @@ fn release(h: &Harness, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
     gone
 }
 
-fn find(h: &Harness, id: MapId, first: u32, blocks: usize) -> Vec<Found> {
+pub(super) fn find(h: &Harness, id: MapId, first: u32, blocks: usize) -> Vec<Found> {
     let op = h.core.op_begin();
     let mut found = vec![Found::Hole; blocks];
     h.map.lookup(&op, id, first, &mut found).unwrap();
@@ -87,7 +93,7 @@ fn check_aids(h: &Harness) {
                     .overflow
                     .chain(arena, run.hash)
                     .any(|on| on as usize == block);
-                let away = run.home != block as u64 / RUN_BLOCKS;
+                let away = run.home != block as u64 / LINE_ENTRIES;
                 assert_eq!(linked, away, "block {block}");
                 displaced[run.home as usize] += u64::from(away);
             }
@@ -101,6 +107,32 @@ fn check_aids(h: &Harness) {
             "line {line}: {shown} for {count}"
         );
     }
+}
+
+/// Makes tests of functions that take the blocks of a run.
+macro_rules! for_both_placements {
+    ($($test:ident),+ $(,)?) => {
+        mod runs_of_8 {
+            $(#[test] fn $test() { super::$test(8); })+
+        }
+        mod single_blocks {
+            $(#[test] fn $test() { super::$test(1); })+
+        }
+    };
+}
+
+for_both_placements! {
+    a_full_zone_is_not_searched_word_by_word,
+    an_entry_in_limbo_is_not_found,
+    every_block_can_be_used_and_comes_back,
+    limbo_waits_for_operations_that_may_read,
+    long_ranges_are_scanned_not_probed,
+    readers_beside_churn_find_what_stays,
+    rebuild_finds_the_same_and_frees_what_is_judged,
+    two_entries_of_one_block_are_damage,
+    two_threads_claim_and_release_without_loss,
+    what_was_saved_is_believed_only_whole_and_after_its_own_close,
+    what_was_saved_is_taken_back_without_a_look_at_the_table,
 }
 
 #[test]
@@ -124,6 +156,61 @@ fn a_run_is_one_line_and_one_probe() {
         1,
         "a miss ends at the home line"
     );
+}
+
+#[test]
+fn a_single_block_lies_where_its_hash_points() {
+    let h = Harness::of_runs(16 * MIB, 1);
+    let mut taken = std::collections::HashSet::new();
+    for logical in 0..40 {
+        let run = h.map.run_of(5, logical);
+        let block = claim(&h, 5, logical, 1, MapState::Mapped)[0];
+        let expected = run.home * LINE_ENTRIES + u64::from(run.entry);
+        assert!(u64::from(block.0) == expected || taken.contains(&expected));
+        taken.insert(u64::from(block.0));
+    }
+    let before = count::of_this_thread();
+    find(&h, 5, 0, 40);
+    assert_eq!((count::of_this_thread() - before).probes, 40);
+}
+
+#[test]
+fn every_variant_places_and_finds_alike() {
+    let isas = VectorVariant::ALL.map(|vector| Isa::new(FlushVariant::Generic, vector));
+    for run_blocks in [1, 8] {
+        let placed = isas.into_iter().flatten().map(|isa| {
+            let mut h = Harness::of_runs(4 * MIB, run_blocks);
+            h.map.isa = isa;
+            let blocks = claim(&h, 3, 5, 100, MapState::Mapped);
+            let found: Vec<_> = blocks.iter().map(|&block| Found::Mapped(block)).collect();
+            assert_eq!(find(&h, 3, 5, 100), found, "{isa:?}");
+            blocks
+        });
+        let placed: Vec<_> = placed.collect();
+        assert!(placed.iter().all(|blocks| *blocks == placed[0]));
+    }
+}
+
+/// The share of a file's blocks that lie behind their predecessors is what was asked for, and finding
+/// them costs what it does without fragmentation.
+#[test]
+fn a_layout_score_fragments_files_and_no_searches() {
+    let mut whole = None;
+    for (layout_score, expected) in [(1000, 875), (700, 700), (300, 300), (0, 0)] {
+        let placement = Placement {
+            layout_score,
+            ..Placement::default()
+        };
+        let h = Harness::placed(64 * MIB, placement);
+        let blocks = claim(&h, 5, 0, 4096, MapState::Mapped);
+        let follow = blocks.windows(2).filter(|two| two[1].0 == two[0].0 + 1);
+        let score = follow.count() as i64 * 1000 / 4096;
+        assert!((score - expected).abs() < 40, "{layout_score}: {score}");
+        let before = count::of_this_thread();
+        find(&h, 5, 0, 4096);
+        let probes = (count::of_this_thread() - before).probes;
+        assert_eq!(*whole.get_or_insert(probes), probes, "{layout_score}");
+    }
 }
 
 #[test]
@@ -151,10 +238,9 @@ fn giving_up_much_costs_a_flush_a_line_and_short_walks() {
     check_aids(&h);
 }
 
-#[test]
-fn every_block_can_be_used_and_comes_back() {
+fn every_block_can_be_used_and_comes_back(run_blocks: u32) {
     for pool in [MIB, 24 * MIB] {
-        let h = Harness::new(pool);
+        let h = Harness::of_runs(pool, run_blocks);
         let total = h.map.blocks;
         assert_eq!(h.free(), total);
         let mut taken = std::collections::HashSet::new();
@@ -198,9 +284,8 @@ fn reservations_never_exceed_what_is_free() {
     assert_eq!(op.own(field::RESERVED), 0);
 }
 
-#[test]
-fn limbo_waits_for_operations_that_may_read() {
-    let h = Harness::new(MIB);
+fn limbo_waits_for_operations_that_may_read(run_blocks: u32) {
+    let h = Harness::of_runs(MIB, run_blocks);
     let total = h.map.blocks;
     claim(&h, 1, 0, total as usize, MapState::Mapped);
     std::thread::scope(|scope| {
@@ -245,9 +330,8 @@ fn reserve_reclaims_what_is_over() {
     h.map.unreserve(&op, room);
 }
 
-#[test]
-fn an_entry_in_limbo_is_not_found() {
-    let h = Harness::new(MIB);
+fn an_entry_in_limbo_is_not_found(run_blocks: u32) {
+    let h = Harness::of_runs(MIB, run_blocks);
     claim(&h, 1, 0, 8, MapState::Unwritten);
     release(&h, 1, 2, 3, u64::MAX);
     let found = find(&h, 1, 0, 8);
@@ -307,9 +391,8 @@ fn churn_at_95_percent_does_not_lengthen_searches() {
     }
 }
 
-#[test]
-fn a_full_zone_is_not_searched_word_by_word() {
-    let h = Harness::new(64 * MIB);
+fn a_full_zone_is_not_searched_word_by_word(run_blocks: u32) {
+    let h = Harness::of_runs(64 * MIB, run_blocks);
     let total = h.map.blocks;
     claim(&h, 1, 0, total as usize, MapState::Mapped);
     release(&h, 1, 77, 78, u64::MAX);
@@ -319,9 +402,8 @@ fn a_full_zone_is_not_searched_word_by_word() {
     assert!((count::of_this_thread() - before).probes < 20);
 }
 
-#[test]
-fn two_threads_claim_and_release_without_loss() {
-    let h = Harness::new(2 * MIB);
+fn two_threads_claim_and_release_without_loss(run_blocks: u32) {
+    let h = Harness::of_runs(2 * MIB, run_blocks);
     let total = h.map.blocks;
     std::thread::scope(|scope| {
         for thread in 0..2u32 {
@@ -351,9 +433,8 @@ fn two_threads_claim_and_release_without_loss() {
     check_aids(&h);
 }
 
-#[test]
-fn readers_beside_churn_find_what_stays() {
-    let h = Harness::new(MIB);
+fn readers_beside_churn_find_what_stays(run_blocks: u32) {
+    let h = Harness::of_runs(MIB, run_blocks);
     let total = h.map.blocks as u32;
     let stay = claim(&h, 1, 0, total as usize / 4, MapState::Mapped);
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -380,10 +461,9 @@ fn readers_beside_churn_find_what_stays() {
     });
 }
 
-#[test]
-fn rebuild_finds_the_same_and_frees_what_is_judged() {
+fn rebuild_finds_the_same_and_frees_what_is_judged(run_blocks: u32) {
     for pool in [4 * MIB, 400 * MIB] {
-        let h = Harness::new(pool);
+        let h = Harness::of_runs(pool, run_blocks);
         let blocks = h.map.blocks * 9 / 10 / 4;
         for id in 1..=4 {
             claim(&h, id, 0, blocks as usize, MapState::Mapped);
@@ -414,23 +494,21 @@ fn rebuild_finds_the_same_and_frees_what_is_judged() {
     }
 }
 
-#[test]
-fn two_entries_of_one_block_are_damage() {
+fn two_entries_of_one_block_are_damage(run_blocks: u32) {
     for (first, second) in [(0, 1), (0, 100), (8, 100)] {
-        let h = Harness::new(4 * MIB);
+        let h = Harness::of_runs(4 * MIB, run_blocks);
         let word = MapWord::new(MapState::Mapped, 7, 3).0;
         h.core.set_word(h.map.entry_at(first), word);
         h.core.set_word(h.map.entry_at(second), word);
         let arena = h.core.map.mapping;
-        let map = HashFs::new(arena, &h.core.geometry, h.core.seed);
+        let map = HashFs::new(arena, &h.core.geometry, h.core.seed, WHOLE);
         let result = map.rebuild(&h.core, &harness::Judged(&|_, _, _| Verdict::Keep));
         assert!(matches!(result, Err(Error::Damaged { .. })), "{result:?}");
     }
 }
 
-#[test]
-fn long_ranges_are_scanned_not_probed() {
-    let h = Harness::new(16 * MIB);
+fn long_ranges_are_scanned_not_probed(run_blocks: u32) {
+    let h = Harness::of_runs(16 * MIB, run_blocks);
     for logical in [0, 5_000_000, u32::MAX] {
         claim(&h, 3, logical, 1, MapState::Mapped);
     }
@@ -494,9 +572,13 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn behaves_as_a_map(steps in prop::collection::vec(step(), 1..60), seed in any::<u64>()) {
-        let h = Harness::new(MIB);
-        let _ = seed;
+    fn behaves_as_a_map(
+        steps in prop::collection::vec(step(), 1..60),
+        seed in any::<u64>(),
+        run_blocks in prop::sample::select(vec![1, 8]),
+        layout_score in 0..=1000u16,
+    ) {
+        let h = Harness::placed(MIB, Placement { seed, run_blocks, layout_score });
         let mut model: HashMap<(u32, u32), MapState> = HashMap::new();
         for step in steps {
             match step {
@@ -562,8 +644,8 @@ proptest! {
 }
 
 /// A table nearly full, with holes and displaced blocks, its aids saved.
-fn saved() -> Harness {
-    let h = Harness::new(4 * MIB);
+fn saved(run_blocks: u32) -> Harness {
+    let h = Harness::of_runs(4 * MIB, run_blocks);
     let mut numbers = Numbers(7);
     let mut id = 0;
     while h.free() > 20 {
@@ -591,15 +673,14 @@ fn nothing_is_saved_while_blocks_are_in_limbo() {
     h.map.save(&h.core).unwrap();
 }
 
-#[test]
-fn what_was_saved_is_taken_back_without_a_look_at_the_table() {
-    let before = saved();
+fn what_was_saved_is_taken_back_without_a_look_at_the_table(run_blocks: u32) {
+    let before = saved(run_blocks);
     let geometry = before.core.geometry;
     let displaced = (0..before.map.lines)
         .map(|line| before.map.overflow.displaced(&before.core.arena, line))
         .sum::<u64>();
     assert!(displaced > 50, "only {displaced} displaced");
-    let h = Harness::opened(before.core.pool.image(), geometry);
+    let h = before.opened(before.core.pool.image());
     h.core.pool.track_reads(true);
     assert!(h.map.restore(&h.core));
     h.core.pool.track_reads(false);
@@ -615,9 +696,8 @@ fn what_was_saved_is_taken_back_without_a_look_at_the_table() {
     assert!(h.map.reserve(&h.core.op_begin(), 1).is_err());
 }
 
-#[test]
-fn what_was_saved_is_believed_only_whole_and_after_its_own_close() {
-    let before = saved();
+fn what_was_saved_is_believed_only_whole_and_after_its_own_close(run_blocks: u32) {
+    let before = saved(run_blocks);
     let geometry = before.core.geometry;
     let plan = geometry.aids();
     let image = before.core.pool.image();
@@ -629,14 +709,14 @@ fn what_was_saved_is_believed_only_whole_and_after_its_own_close() {
     {
         let mut damaged = image.clone();
         damaged[at as usize + 1] ^= 4;
-        let h = Harness::opened(damaged, geometry);
+        let h = before.opened(damaged);
         assert!(!h.map.restore(&h.core), "offset {at}");
         h.map
             .rebuild(&h.core, &harness::Judged(&|_, _, _| Verdict::Keep))
             .unwrap();
         check_aids(&h);
     }
-    let later = Harness::recovered(image, geometry, &|_, _, _| Verdict::Keep);
+    let later = before.recovered(image, &|_, _, _| Verdict::Keep);
     assert!(!later.map.restore(&later.core), "of another epoch");
 }
 
@@ -644,7 +724,7 @@ fn what_was_saved_is_believed_only_whole_and_after_its_own_close() {
 /// chain runs in a circle, and an unsound one is refused.
 #[test]
 fn chains_are_checked_beyond_their_checksum() {
-    let before = saved();
+    let before = saved(8);
     let geometry = before.core.geometry;
     let plan = geometry.aids();
     let image = before.core.pool.image();
@@ -656,7 +736,7 @@ fn chains_are_checked_beyond_their_checksum() {
         let check = vellum_layout::checksum(&image[plan.free_at() as usize..][..bytes]);
         let sealed = AidsHead::new(1, head.used, head.displaced, check);
         image[plan.at as usize..][..64].copy_from_slice(sealed.as_bytes());
-        let h = Harness::opened(image, geometry);
+        let h = before.opened(image);
         !h.map.restore(&h.core)
     };
     assert!(!refused(&|_, _| {}));

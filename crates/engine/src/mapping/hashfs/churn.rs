@@ -1,0 +1,105 @@
+//! What searches cost in a table that has been filled and emptied over and over, in counts.
+
+use vellum_layout::MapState;
+use vellum_media::count;
+
+use super::harness::Harness;
+use super::tests::{MIB, Numbers, claim, find, release};
+
+/// Blocks looked up together, from the first block of a file on.
+const ASKED: usize = 8;
+const PERCENT: u64 = 95;
+const ROUNDS: u32 = 10;
+/// An id that no file has.
+const NOBODY: u32 = 1 << 24;
+
+/// Files in a table, and how many blocks each has.
+struct Churned {
+    h: Harness,
+    numbers: Numbers,
+    files: Vec<(u32, usize)>,
+    next: u32,
+    /// Blocks that are claimed together.
+    piece: usize,
+}
+
+impl Churned {
+    fn new(run_blocks: u32, piece: usize) -> Self {
+        Self {
+            h: Harness::of_runs(64 * MIB, run_blocks),
+            numbers: Numbers(7),
+            files: Vec::new(),
+            next: 1,
+            piece,
+        }
+    }
+
+    fn fill(&mut self) {
+        let rest = self.h.map.blocks * (100 - PERCENT) / 100;
+        while self.h.free() > rest {
+            let blocks = 1 + self
+                .numbers
+                .below(2 * ASKED as u64)
+                .min(self.h.free() - rest - 1);
+            for first in (0..blocks as usize).step_by(self.piece) {
+                let piece = self.piece.min(blocks as usize - first);
+                claim(&self.h, self.next, first as u32, piece, MapState::Mapped);
+            }
+            self.files.push((self.next, blocks as usize));
+            self.next += 1;
+        }
+    }
+
+    fn delete_half(&mut self) {
+        for _ in 0..self.files.len() / 2 {
+            let at = self.numbers.below(self.files.len() as u64) as usize;
+            let (id, blocks) = self.files.swap_remove(at);
+            let blocks = blocks as u64;
+            assert_eq!(release(&self.h, id, 0, blocks, blocks), blocks);
+        }
+        self.h.settle();
+    }
+
+    /// Probes for finding every file, and for finding as many that are not there.
+    fn costs(&self) -> [f64; 2] {
+        let cost = |ids: &mut dyn Iterator<Item = (u32, usize)>| {
+            let before = count::of_this_thread();
+            ids.for_each(|(id, blocks)| drop(find(&self.h, id, 0, blocks)));
+            (count::of_this_thread() - before).probes as f64
+        };
+        let files = self.files.iter().copied();
+        let missing = files.clone().map(|(id, blocks)| (NOBODY + id, blocks));
+        let blocks: usize = files.clone().map(|(_, blocks)| blocks).sum();
+        [cost(&mut files.clone()), cost(&mut missing.clone())].map(|cost| cost / blocks as f64)
+    }
+}
+
+fn stays_as_when_new(run_blocks: u32, piece: usize) {
+    let mut old = Churned::new(run_blocks, piece);
+    old.fill();
+    let fresh = old.costs();
+    for _ in 0..ROUNDS {
+        old.delete_half();
+        old.fill();
+    }
+    let churned = old.costs();
+    eprintln!("R = {run_blocks}, by {piece}: fresh {fresh:.3?}, churned {churned:.3?}");
+    for (fresh, churned) in fresh.into_iter().zip(churned) {
+        assert!(churned <= 1.3 * fresh, "{churned} after {fresh}");
+    }
+}
+
+#[test]
+fn ten_rounds_at_95_percent_leave_searches_as_short_with_runs() {
+    stays_as_when_new(8, usize::MAX);
+}
+
+#[test]
+fn ten_rounds_at_95_percent_leave_searches_as_short_with_runs_that_grew() {
+    stays_as_when_new(8, 1);
+}
+
+#[test]
+fn ten_rounds_at_95_percent_leave_searches_as_short_with_single_blocks() {
+    stays_as_when_new(1, usize::MAX);
+}
