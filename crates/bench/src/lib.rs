@@ -6,6 +6,7 @@
 //! one disturbs all; only ratios taken in one run mean anything.
 //!
 //! * [`ops`] measures single operations and prints them beside their budgets.
+//! * [`reading`] measures reading by search and by page table, the figures of AFPT.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -18,6 +19,7 @@ mod mount;
 pub mod ops;
 mod order;
 mod peer;
+pub mod reading;
 mod serve;
 mod side;
 mod stopwatch;

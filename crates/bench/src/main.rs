@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use vellum_bench::ops::{OpsOptions, main_ops};
+use vellum_bench::reading::{ReadingOptions, main_reading};
 
 /// Measures Vellum beside other file systems.
 #[derive(Debug, Parser)]
@@ -18,11 +19,16 @@ struct Arguments {
 enum What {
     /// Single operations: counts and times beside their budgets.
     Ops(OpsOptions),
+    /// Reading by search and by page table (AFPT).
+    Reading(ReadingOptions),
 }
 
 fn main() -> ExitCode {
-    let What::Ops(options) = Arguments::parse().what;
-    match main_ops(options) {
+    let done = match Arguments::parse().what {
+        What::Ops(options) => main_ops(options),
+        What::Reading(options) => main_reading(&options),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("vellum-bench: {error}");

@@ -95,6 +95,8 @@ pub(crate) enum Command {
 pub(crate) enum Bench {
     /// Single operations: counts and times beside their budgets
     Ops(vellum_bench::ops::OpsOptions),
+    /// Reading by search and by page table (AFPT)
+    Reading(vellum_bench::reading::ReadingOptions),
 }
 
 /// What to take the medium for.

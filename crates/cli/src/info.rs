@@ -25,6 +25,9 @@ pub(crate) struct Information {
     pub(crate) space: SpacePart,
     pub(crate) cache: CachePart,
     pub(crate) counters: CountersPart,
+    /// What reading costs on this machine, if it was measured.
+    #[serde(default)]
+    pub(crate) reading: Option<ReadingPart>,
     /// How the pool was found when it was opened.
     pub(crate) opened: Option<OpenedPart>,
     /// The mount that answered.
@@ -87,6 +90,25 @@ pub(crate) struct CountersPart {
     pub(crate) probes: u64,
     pub(crate) allocations: u64,
     pub(crate) syncs: u64,
+}
+
+/// Reading by search and by page table (AFPT).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ReadingPart {
+    /// By which rule reads choose between them.
+    pub(crate) rule: String,
+    /// C_sw: a page by search, with its copy.
+    pub(crate) search_page_ns: f64,
+    /// C_mmu: a page through a page table, with its copy.
+    pub(crate) mmu_page_ns: f64,
+    /// C_bt: a page table entry.
+    pub(crate) table_entry_ns: f64,
+    /// T: pages by search before the paper's rule builds a page table.
+    pub(crate) threshold_pages: u64,
+    /// What the paper's rule pays beside the paper's optimum, at worst.
+    pub(crate) paper_ratio: f64,
+    /// What it pays beside the best that can be done, at worst.
+    pub(crate) worst_ratio: f64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -156,9 +178,25 @@ impl Information {
                 allocations: counts.allocations,
                 syncs: counts.syncs,
             },
+            reading: None,
             opened: None,
             mount: None,
         }
+    }
+
+    /// With what reading costs; measures it if that was not done before.
+    pub(crate) fn measured(mut self, fs: &RealFs) -> Self {
+        let ns = |ps: u64| ps as f64 / 1000.0;
+        self.reading = fs.read_costs().map(|costs| ReadingPart {
+            rule: fs.read_rule().name().into(),
+            search_page_ns: ns(costs.search_ps(1)),
+            mmu_page_ns: ns(costs.mmu_ps(1)),
+            table_entry_ns: ns(costs.table_ps()),
+            threshold_pages: costs.threshold_pages(),
+            paper_ratio: costs.paper_ratio(),
+            worst_ratio: costs.worst_ratio(),
+        });
+        self
     }
 
     /// With how the pool was found.
@@ -271,7 +309,9 @@ fn look(args: &Info) -> Outcome<Information> {
         opened => opened,
     };
     let opened = opened.map_err(|error| place::refused(pool, &error))?;
-    let information = Information::of(&opened.fs(), pool).opened(opened.opened());
+    let information = Information::of(&opened.fs(), pool)
+        .measured(&opened.fs())
+        .opened(opened.opened());
     place::close(opened, pool)?;
     Ok(information)
 }
@@ -282,6 +322,7 @@ fn text(information: &Information) -> String {
         media,
         space,
         cache,
+        reading,
         opened,
         mount,
         ..
@@ -338,6 +379,22 @@ fn text(information: &Information) -> String {
         "cache",
         format!("{} files, {} names", cache.files, cache.names),
     );
+    if let Some(reading) = reading {
+        line(
+            "reading",
+            format!(
+                "a page by search {:.0} ns, by page table {:.0} ns; an entry of one {:.0} ns",
+                reading.search_page_ns, reading.mmu_page_ns, reading.table_entry_ns
+            ),
+        );
+        line(
+            "",
+            format!(
+                "T {} pages, competitive ratio {:.2} (against the best {:.2}); decided by {}",
+                reading.threshold_pages, reading.paper_ratio, reading.worst_ratio, reading.rule
+            ),
+        );
+    }
     if let Some(opened) = opened {
         let found = if opened.was_clean {
             "closed in order"

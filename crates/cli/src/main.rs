@@ -96,6 +96,10 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Bench {
             what: Bench::Ops(options),
         } => vellum_bench::ops::main_ops(options).map_err(|error| Failure::new(error.to_string())),
+        Command::Bench {
+            what: Bench::Reading(options),
+        } => vellum_bench::reading::main_reading(&options)
+            .map_err(|error| Failure::new(error.to_string())),
         Command::Version => {
             println!("vellum {}", env!("CARGO_PKG_VERSION"));
             Ok(())

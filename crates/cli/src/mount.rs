@@ -159,7 +159,7 @@ fn information(
         let Some(fs) = fs.upgrade() else {
             return String::new();
         };
-        let mut answer = Information::of(&fs, &path).opened(opened);
+        let mut answer = Information::of(&fs, &path).measured(&fs).opened(opened);
         answer.mount = Some(MountPart {
             damaged: fs.is_damaged(),
             ..mount.clone()

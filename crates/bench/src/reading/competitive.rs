@@ -1,0 +1,104 @@
+//! What the rules pay on traces, beside the best that can be done with knowledge of the future.
+
+use vellum::reading::{Costs, Layout, Rule, simulate};
+
+use super::report::Competition;
+use crate::order::Numbers;
+
+/// Blocks of a piece of a page table.
+const PIECE_BLOCKS: u64 = 512;
+/// Requests of a trace at most.
+const REQUESTS_MAX: u64 = 20_000;
+/// Traces of each kind.
+const TRACES: u64 = 200;
+
+/// The costs that the paper estimated for its machine.
+const PAPER: Costs = Costs {
+    search_request_ps: 0,
+    search_page_ps: 1_800_000,
+    mmu_request_ps: 0,
+    mmu_page_ps: 800_000,
+    look_up_ps: 0,
+    run_ps: 21_600_000,
+    small_page_ps: 0,
+    large_page_ps: 0,
+};
+
+/// How a piece lies in the pool.
+fn layouts() -> [(&'static str, Layout); 4] {
+    let scattered = |runs| Layout {
+        looked_up: PIECE_BLOCKS,
+        runs,
+        small_pages: PIECE_BLOCKS,
+        large_pages: 0,
+    };
+    let large = Layout {
+        looked_up: PIECE_BLOCKS,
+        runs: 1,
+        small_pages: 0,
+        large_pages: 1,
+    };
+    [
+        ("large page", large),
+        ("one run", scattered(1)),
+        ("runs of 8", scattered(PIECE_BLOCKS / 8)),
+        ("scattered", scattered(PIECE_BLOCKS)),
+    ]
+}
+
+/// Plays every rule on every layout.
+pub(super) fn play(measured: Option<&Costs>) -> Vec<Competition> {
+    let machines = measured.map(|costs| ("here", *costs));
+    let machines = machines.into_iter().chain([("paper", PAPER)]);
+    let mut rows = Vec::new();
+    for (machine, costs) in machines {
+        for (layout_name, layout) in layouts() {
+            for rule in [Rule::Threshold, Rule::Layout] {
+                rows.push(compete(machine, &costs, layout_name, layout, rule));
+            }
+        }
+    }
+    rows
+}
+
+fn compete(
+    machine: &str,
+    costs: &Costs,
+    layout_name: &str,
+    layout: Layout,
+    rule: Rule,
+) -> Competition {
+    let (mut worst, mut worst_avoidable, mut paid, mut best) = (1.0_f64, 1.0_f64, 0, 0);
+    for salt in 0..TRACES {
+        let trace = trace(salt, costs, layout);
+        let mut lengths = vec![trace.len()];
+        // Whoever stops right behind the purchase is the worst that can happen to a rule.
+        let whole = simulate(rule, costs, layout, &trace);
+        lengths.extend(whole.bought_after.map(|bought| bought + 1));
+        for len in lengths {
+            let outcome = simulate(rule, costs, layout, &trace[..len]);
+            worst = worst.max(outcome.ratio());
+            worst_avoidable = worst_avoidable.max(outcome.avoidable_ratio());
+            paid += outcome.paid_ps / 1000;
+            best += outcome.best_ps / 1000;
+        }
+    }
+    Competition {
+        machine: machine.into(),
+        layout: layout_name.into(),
+        rule: rule.name().into(),
+        worst_ratio: worst,
+        worst_avoidable_ratio: worst_avoidable,
+        mean_ratio: paid as f64 / (best as f64).max(1.0),
+    }
+}
+
+/// Requests to one piece: few or many, of few or many pages, about as long as buying takes to pay.
+fn trace(salt: u64, costs: &Costs, layout: Layout) -> Vec<u64> {
+    let mut numbers = Numbers::new(salt);
+    let long = numbers.below(2) == 1;
+    let pages = if long { 16 } else { 1 };
+    let even = costs.price_ps(layout) / costs.saving_ps(pages).max(1);
+    let len = numbers.below(even.saturating_mul(4).clamp(2, REQUESTS_MAX)) + 1;
+    (0..len).map(|_| 1 + numbers.below(pages * 2)).collect()
+}

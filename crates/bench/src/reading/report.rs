@@ -1,0 +1,232 @@
+//! What was measured, as JSON and as text.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+use vellum::reading::{Costs, Rule};
+
+use super::Figure;
+use crate::machine::Machine;
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Rule(Rule),
+    Peer,
+    Memcpy,
+    View,
+    ViewAgain,
+}
+
+impl Side {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rule(rule) => rule.name(),
+            Self::Peer => "peer",
+            Self::Memcpy => "memcpy",
+            Self::View => "view",
+            Self::ViewAgain => "view-again",
+        }
+    }
+}
+
+/// A point of a figure: the same requests by every side.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The figure.
+    pub figure: &'static str,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes of a request.
+    pub request_bytes: u64,
+    /// `sequential` or `random`.
+    pub order: &'static str,
+    /// Nanoseconds a request takes, median over the rounds, by side.
+    pub ns_per_request: BTreeMap<&'static str, f64>,
+    /// Median over the rounds of the time of search over that of a side: above 1 the side is faster.
+    pub search_over: BTreeMap<&'static str, f64>,
+    #[serde(skip)]
+    times: BTreeMap<&'static str, Vec<f64>>,
+}
+
+impl Row {
+    pub(super) fn new(
+        figure: Figure,
+        file_bytes: u64,
+        request_bytes: u64,
+        order: &'static str,
+    ) -> Self {
+        Self {
+            figure: figure.name(),
+            file_bytes,
+            request_bytes,
+            order,
+            ns_per_request: BTreeMap::new(),
+            search_over: BTreeMap::new(),
+            times: BTreeMap::new(),
+        }
+    }
+
+    /// Notes a round; round 0 warms up.
+    pub(super) fn note(&mut self, round: u64, side: Side, time: Duration, requests: usize) {
+        if round > 0 {
+            let times = self.times.entry(side.name()).or_default();
+            times.push(time.as_nanos() as f64 / requests as f64);
+        }
+    }
+
+    pub(super) fn finished(mut self) -> Self {
+        let search = self.times.get("search").cloned().unwrap_or_default();
+        for (&side, times) in &self.times {
+            self.ns_per_request.insert(side, median(times.clone()));
+            let ratios = search.iter().zip(times).map(|(search, time)| search / time);
+            self.search_over.insert(side, median(ratios.collect()));
+        }
+        self
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// What a rule paid on traces.
+#[derive(Clone, Debug, Serialize)]
+pub struct Competition {
+    /// Whose costs: `here`, as measured, or `paper`.
+    pub machine: String,
+    /// How the blocks lie.
+    pub layout: String,
+    /// The rule.
+    pub rule: String,
+    /// Paid over the best, in the worst trace.
+    pub worst_ratio: f64,
+    /// The same of what can be avoided.
+    pub worst_avoidable_ratio: f64,
+    /// Paid over the best, all traces together.
+    pub mean_ratio: f64,
+}
+
+/// The costs, in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct CostsNs {
+    /// A request of one page by search.
+    pub search_page_ns: f64,
+    /// A request of one page through a page table.
+    pub mmu_page_ns: f64,
+    /// A request of 16 pages by search.
+    pub search_16_pages_ns: f64,
+    /// A request of 16 pages through a page table.
+    pub mmu_16_pages_ns: f64,
+    /// A page table entry by itself.
+    pub table_entry_ns: f64,
+    /// Laying a run of blocks.
+    pub run_ns: f64,
+    /// Filling in the translation of a block.
+    pub small_page_ns: f64,
+    /// Filling in the translation of a large page.
+    pub large_page_ns: f64,
+    /// T of the paper.
+    pub threshold_pages: u64,
+    /// 1 + epsilon of the paper.
+    pub paper_ratio: f64,
+    /// The same against the best that can be done.
+    pub worst_ratio: f64,
+}
+
+impl From<&Costs> for CostsNs {
+    fn from(costs: &Costs) -> Self {
+        let ns = |ps: u64| ps as f64 / 1000.0;
+        Self {
+            search_page_ns: ns(costs.search_ps(1)),
+            mmu_page_ns: ns(costs.mmu_ps(1)),
+            search_16_pages_ns: ns(costs.search_ps(16)),
+            mmu_16_pages_ns: ns(costs.mmu_ps(16)),
+            table_entry_ns: ns(costs.table_ps()),
+            run_ns: ns(costs.run_ps),
+            small_page_ns: ns(costs.small_page_ps),
+            large_page_ns: ns(costs.large_page_ps),
+            threshold_pages: costs.threshold_pages(),
+            paper_ratio: costs.paper_ratio(),
+            worst_ratio: costs.worst_ratio(),
+        }
+    }
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// On what.
+    pub machine: Machine,
+    /// What reading costs there; none if it could not be measured.
+    pub costs: Option<CostsNs>,
+    /// Points of the figures that were timed.
+    pub rows: Vec<Row>,
+    /// What was simulated.
+    pub competitive: Vec<Competition>,
+}
+
+impl Report {
+    pub(super) fn new(machine: Machine, costs: Option<Costs>) -> Self {
+        Self {
+            machine,
+            costs: costs.as_ref().map(CostsNs::from),
+            rows: Vec::new(),
+            competitive: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = &self.machine;
+        writeln!(
+            f,
+            "{}, {} cores, load {:.1}",
+            machine.cpu, machine.cores, machine.load_before
+        )?;
+        if let Some(costs) = &self.costs {
+            writeln!(
+                f,
+                "a page: search {:.0} ns, page table {:.0} ns; 16 pages: {:.0} ns, {:.0} ns",
+                costs.search_page_ns,
+                costs.mmu_page_ns,
+                costs.search_16_pages_ns,
+                costs.mmu_16_pages_ns
+            )?;
+            writeln!(
+                f,
+                "an entry {:.0} ns: T {} pages, ratio {:.2} (against the best {:.2})",
+                costs.table_entry_ns, costs.threshold_pages, costs.paper_ratio, costs.worst_ratio
+            )?;
+        }
+        for row in &self.rows {
+            write!(
+                f,
+                "{:<10} file {:>10} request {:>8} {:<10}",
+                row.figure, row.file_bytes, row.request_bytes, row.order
+            )?;
+            for (side, ns) in &row.ns_per_request {
+                let ratio = row.search_over.get(side).copied().unwrap_or(0.0);
+                write!(f, "  {side} {ns:.0} ns ({ratio:.2})")?;
+            }
+            writeln!(f)?;
+        }
+        for row in &self.competitive {
+            writeln!(
+                f,
+                "competitive {:<6} {:<10} {:<10} worst {:>9.3}, of the avoidable {:>9.3}, mean {:>8.3}",
+                row.machine,
+                row.layout,
+                row.rule,
+                row.worst_ratio,
+                row.worst_avoidable_ratio,
+                row.mean_ratio
+            )?;
+        }
+        Ok(())
+    }
+}
