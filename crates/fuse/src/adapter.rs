@@ -440,11 +440,13 @@ impl fuser::Filesystem for Adapter {
     ) {
         guard(|| {
             let mut some = false;
-            let done = self.server.list_plus(ino.0, offset, &mut |entry, attr| {
+            let done = self.server.list_plus(ino.0, offset, &mut |entry, told| {
                 let name = OsStr::from_bytes(entry.name);
-                let generation = Generation(u64::from(attr.generation));
-                let (ino, attr) = (INodeNo(entry.ino), file_attr(attr));
-                let is_full = reply.add(ino, entry.cookie, name, &TTL, &attr, generation);
+                let generation = Generation(u64::from(told.attr.generation));
+                let (ino, attr) = (INodeNo(entry.ino), file_attr(&told.attr));
+                // What is not believed at all is asked for at the first use.
+                let ttl = if told.is_true { TTL } else { Duration::ZERO };
+                let is_full = reply.add(ino, entry.cookie, name, &ttl, &attr, generation);
                 some |= !is_full;
                 !is_full
             });

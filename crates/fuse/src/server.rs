@@ -54,6 +54,36 @@ impl Listed {
             name,
         }
     }
+
+    /// What is told of a file whose attributes cannot be had; `known`: it is known by its number.
+    fn without_attr(&self, known: Option<&Known>) -> Told {
+        let attr = Attr {
+            ino: self.ino,
+            generation: known.map_or(0, |known| known.node.generation()),
+            kind: self.kind,
+            mode: 0,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            device: 0,
+            size: 0,
+            blocks_512: 0,
+            atime_ns: 0,
+            mtime_ns: 0,
+            ctime_ns: 0,
+        };
+        Told {
+            attr,
+            is_true: false,
+        }
+    }
+}
+
+/// What a listing tells of a file beside its entry.
+pub(crate) struct Told {
+    pub(crate) attr: Attr,
+    /// The attributes are the file's; if not, they could not be had, and asking for them gives the error.
+    pub(crate) is_true: bool,
 }
 
 /// Which end of data a seek looks for.
@@ -351,23 +381,28 @@ impl Server {
         done.map_err(|e| errno(&e))
     }
 
-    /// The same with attributes; every name but `.` and `..` that is taken counts as looked up.
+    /// The same with attributes; every name but `.` and `..` that is taken counts as looked up. A name
+    /// whose file is lost is listed all the same.
     pub(crate) fn list_plus(
         &self,
         ino: u64,
         after: u64,
-        add: &mut dyn FnMut(DirEntry<'_>, &Attr) -> bool,
+        add: &mut dyn FnMut(DirEntry<'_>, &Told) -> bool,
     ) -> Answer<()> {
         let _open = self.enter()?;
         let dir = self.known(ino)?;
         for dot in self.dots(ino, &dir, after)?.into_iter().flatten() {
             // The kernel looks only at the number and the kind of these two.
             let attr = self.fs.attr(&dir.node).map_err(|e| errno(&e))?;
+            let attr = Attr {
+                ino: dot.ino,
+                ..attr
+            };
             if !add(
                 dot,
-                &Attr {
-                    ino: dot.ino,
-                    ..attr
+                &Told {
+                    attr,
+                    is_true: true,
                 },
             ) {
                 return Ok(());
@@ -426,18 +461,34 @@ impl Server {
         &self,
         dir: &Known,
         listed: &Listed,
-        add: &mut dyn FnMut(DirEntry<'_>, &Attr) -> bool,
+        add: &mut dyn FnMut(DirEntry<'_>, &Told) -> bool,
     ) -> Answer<bool> {
         let node = match self.fs.lookup(&Cred::root(), &dir.node, &listed.name) {
-            Ok(node) => node,
             // Removed since it was listed.
             Err(Error::NotFound) => return Ok(true),
-            Err(error) => return Err(errno(&error)),
+            found => found,
         };
-        let attr = self.fs.attr(&node).map_err(|e| errno(&e))?;
-        let added = add(listed.entry(), &attr);
+        let attr = match &node {
+            Ok(node) => self.fs.attr(node).map_err(|e| errno(&e)),
+            Err(error) => Err(errno(error)),
+        };
+        let told = match attr {
+            Ok(attr) => Told {
+                attr,
+                is_true: true,
+            },
+            // The kernel is told why when it asks for the file.
+            Err(_) => listed.without_attr(self.table.get(listed.ino).as_deref()),
+        };
+        let added = add(listed.entry(), &told);
         if added {
-            self.table.count(node);
+            // The kernel counts a lookup of every name that it was given. What it knows under another
+            // name it must not be made to forget.
+            let node = node.ok();
+            let known = || Some(self.table.get(listed.ino)?.node.clone());
+            if let Some(node) = node.or_else(known) {
+                self.table.count(node);
+            }
         }
         Ok(added)
     }

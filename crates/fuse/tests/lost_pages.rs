@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use vellum::{CreateOptions, Error, Pool, PoolOptions};
@@ -102,4 +103,50 @@ fn a_mount_survives_any_page() {
     assert_eq!(look(&mnt, &files), 0);
     unmount(session);
     pool.close().unwrap();
+}
+
+/// A listing through the kernel, which asks for attributes along with names, ended at a file whose inode was lost.
+#[test]
+fn a_listing_shows_names_whose_files_are_lost() {
+    const FILES: usize = 100;
+    if !has_fuse() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (path, mnt) = (dir.path().join("pool"), dir.path().join("mnt"));
+    std::fs::create_dir(&mnt).unwrap();
+    let pool = Pool::create(&path, &CreateOptions::new(POOL_BYTES)).unwrap();
+    let volume = pool.volume();
+    for i in 0..FILES {
+        volume.write(format!("/file-{i}"), b"content").unwrap();
+    }
+    let lost = volume.metadata("/file-50").unwrap().ino;
+    drop(volume);
+    pool.close().unwrap();
+
+    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let lost_at = pool.fs().superblock().geometry().slot_at(lost);
+    pool.fs().pool().take_away(lost_at & !4095).unwrap();
+    let session = mount(&pool, &mnt);
+    for _ in 0..2 {
+        let (mut listed, mut gone) = (0, 0);
+        for entry in std::fs::read_dir(&mnt).unwrap() {
+            let entry = entry.unwrap();
+            assert!(entry.file_type().unwrap().is_file());
+            listed += 1;
+            // While names are still to come: who looks at files makes the kernel ask for attributes with them.
+            match entry.metadata() {
+                Ok(found) => assert_eq!((found.ino(), found.len()), (entry.ino(), 7)),
+                Err(error) => {
+                    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+                    gone += 1;
+                }
+            }
+        }
+        assert_eq!(listed, FILES);
+        // A page has 32 inodes.
+        assert!((1..=32).contains(&gone), "{gone} are gone");
+    }
+    unmount(session);
+    assert!(matches!(pool.close(), Err(Error::WritingOff)));
 }

@@ -1,6 +1,8 @@
 //! The server without a kernel: what it answers, and what it holds for how long.
 
-use vellum::{Cred, Pool, SetAttr};
+use std::os::unix::fs::FileExt;
+
+use vellum::{CreateOptions, Cred, Pool, PoolOptions, SetAttr};
 
 use super::{Answer, Seek, Server};
 
@@ -41,8 +43,8 @@ fn list(server: &Server, after: u64, room: usize, plus: bool) -> (Vec<String>, u
         true
     };
     if plus {
-        let done = server.list_plus(ROOT, after, &mut |entry, attr| {
-            assert_eq!(entry.ino, attr.ino);
+        let done = server.list_plus(ROOT, after, &mut |entry, told| {
+            assert_eq!((entry.ino, true), (told.attr.ino, told.is_true));
             add(entry.name, entry.cookie)
         });
         done.expect("listed");
@@ -133,6 +135,46 @@ fn a_listing_goes_on_where_it_stopped() {
         .ino;
     server.forget(ino, 6);
     assert_eq!(server.known_files(), 100);
+}
+
+/// A listing with attributes ended at a name whose inode could not be read.
+#[test]
+fn a_listing_with_attributes_goes_on_behind_a_lost_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("pool");
+    let pool = Pool::create(&path, &CreateOptions::new(1 << 20)).expect("a pool");
+    let volume = pool.volume();
+    let made: Vec<String> = (0..40).map(|index| format!("file-{index}")).collect();
+    for name in &made {
+        volume.write(format!("/{name}"), b"content").expect("made");
+    }
+    let lost = volume.metadata("/file-7").expect("there").ino;
+    let lost_at = pool.fs().superblock().geometry().slot_at(lost);
+    drop(volume);
+    pool.close().expect("closed");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .expect("the pool's file");
+    // The generation: the checksum does not fit any more.
+    file.write_all_at(&[0xFF; 4], lost_at + 4).expect("damaged");
+    let pool = Pool::open(&path, &PoolOptions::default()).expect("opened");
+    let server = Server::new(pool.fs());
+    let mut seen = Vec::new();
+    let done = server.list_plus(ROOT, 0, &mut |entry, told| {
+        let name = String::from_utf8_lossy(entry.name).into_owned();
+        assert_eq!((entry.ino, entry.kind), (told.attr.ino, told.attr.kind));
+        assert_eq!(told.is_true, entry.ino != lost, "{name}");
+        seen.push(name);
+        true
+    });
+    assert_eq!(done, Ok(()));
+    assert_eq!(seen[2..], made);
+    // What is lost is known by no number.
+    assert_eq!(server.known_files(), 40);
+    server.forget(lost, 1);
+    let found = server.lookup(ROOT, b"file-7").map(drop);
+    assert_eq!(found, Err(fuser::Errno::from_i32(libc::EUCLEAN)));
 }
 
 #[test]
