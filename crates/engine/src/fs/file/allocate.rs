@@ -145,6 +145,8 @@ impl<M: Memories> Files<'_, M> {
                 .mapping
                 .claim(&op, root.id, logical, step, &mut room, blocks);
         }
+        // What was counted and not claimed.
+        self.lower_blocks(cachelet, room.blocks);
         self.mapping.unreserve(&op, room);
         core.pool.fence(sites::ALLOCATE_BLOCKS_DURABLE);
         result?;

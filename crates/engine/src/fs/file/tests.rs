@@ -1,7 +1,7 @@
 //! Files against a model: bytes, and what each block is.
 
 use proptest::prelude::*;
-use vellum_layout::BLOCK_BYTES;
+use vellum_layout::{BLOCK_BYTES, MapState, MapWord};
 use vellum_media::{Memory, Simulated, count};
 
 use super::*;
@@ -215,6 +215,33 @@ fn space_runs_out_exactly_and_comes_back() {
     f.truncate(other, 0).unwrap();
     h.settle();
     assert_eq!(h.free(), total);
+}
+
+/// Leaves three free entries in the table, though all that were free still count as free.
+fn hide_free_blocks(h: &Harness) {
+    let at = |block| h.core.geometry.table_at + 8 * block;
+    let free = (0..h.core.geometry.zone_blocks).filter(|&block| h.core.word(at(block)) == 0);
+    for block in free.skip(3).collect::<Vec<_>>() {
+        let word = MapWord::new(MapState::Mapped, 77, block as u32);
+        h.core.set_word(at(block), word.0);
+    }
+}
+
+#[test]
+fn blocks_that_were_not_claimed_stayed_in_the_count() {
+    for first in [0, 2 * B] {
+        let h = dirty(MIB);
+        let (file, t) = (h.make_file(9), Translation::new(false));
+        let f = files(&h);
+        f.write_at(file, &t, 0, &vec![1; first as usize]).unwrap();
+        hide_free_blocks(&h);
+        let damaged = |result| matches!(result, Err(Error::Damaged { .. }));
+        assert!(damaged(f.append(file, &t, &[2; 10 * B as usize]).map(drop)));
+        assert_eq!((f.size(file), f.blocks(file).unwrap()), (first, first / B));
+        h.settle();
+        assert!(damaged(f.allocate(file, Allocate::Grow, 0, 12 * B)));
+        assert_eq!(f.blocks(file).unwrap(), first / B + 3, "these stay");
+    }
 }
 
 #[test]

@@ -266,6 +266,8 @@ impl<M: Memories> Files<'_, M> {
                 }
             }
         }
+        // What was counted and not claimed; the rest is counted out as it is given up.
+        self.lower_blocks(cachelet, room.blocks);
         self.mapping.unreserve(op, room);
         let Some(error) = failed else {
             return Ok(());
