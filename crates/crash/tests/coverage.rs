@@ -26,14 +26,17 @@ const ASKS: &[&str] = &[
     "path_of",
     "pool",
     "read_at",
+    "read_costs",
     "read_link",
     "root",
     "seek_data",
     "seek_hole",
+    "set_read_costs",
     "stat",
     "stat_from_root",
     "stat_fs",
     "superblock",
+    "view",
 ];
 
 /// Ways to what sessions call by another: both lead to the same persistent steps.

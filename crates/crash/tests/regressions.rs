@@ -72,6 +72,15 @@ fn a_clean_pool_missed_the_log_word_of_a_rename_that_lost() {
     explored_threads("threads/rename+rename-away-close");
 }
 
+/// A directory whose attributes were changed while a name was made in it had, after a power cut, the
+/// modification time of before the name: recovery takes an entry's time only if it is later than the last
+/// change of attributes.
+#[test]
+fn a_change_of_attributes_covered_a_name_that_it_did_not_know_of() {
+    explored_threads("threads/chmod-directory+create-in-it");
+    explored_threads("threads/rename-directory+create-in-it");
+}
+
 #[track_caller]
 fn explored_threads(workload: &str) {
     let options = Options {

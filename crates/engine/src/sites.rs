@@ -115,8 +115,6 @@ vellum_media::sites! {
     FREE_LIMBO_DURABLE = "free/limbo-durable",
     /// A new entry.
     RENAME_ENTRY = "rename/entry",
-    /// Link count of the directory moved.
-    RENAME_MOVED_LINKS = "rename/moved-links",
     /// Times of the directory moved.
     RENAME_MOVED_TIMES = "rename/moved-times",
     /// Change time of the file moved.

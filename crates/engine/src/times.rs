@@ -4,25 +4,37 @@
 //! same time: one word tells of it, [`field::CHANGED`], in the line that such operations change
 //! anyway. The other line of the cachelet, which lookups and permission checks read, stays in
 //! every processor's cache.
+//!
+//! Everything else that sets times holds the file's lock ([`Change`]), in memory and on the pool, so
+//! that a change time never goes back. That of a directory closes the word meanwhile: a change of
+//! names either was told by it before, and goes along into the inode, or comes afterwards.
+//! One that comes afterwards, though its entry is the older one, tells recovery nothing: entries are
+//! believed only if they are later than the inode's change time. It stores its time by itself
+//! ([`Op::note_names`]), before it returns and before anybody sees that time.
 
-use vellum_layout::FileKind;
+use vellum_layout::{FileKind, Inode};
 use vellum_media::{Memories, Memory};
 
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
+use crate::journal::Record;
 use crate::slots::Op;
 
-/// When a directory changed last (from bit 1), and whether its modification time is another
-/// ([`field::MTIME`]): bit 0. Later changes are greater, whatever the bit.
+/// When a directory changed last (from bit 2, which suffices until the year 2116), and two flags. Later
+/// changes are greater, whatever the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ChangeWord(u64);
 
 impl ChangeWord {
+    /// The modification time is another: [`field::MTIME`].
     const APART: u64 = 1;
+    /// Whoever holds the directory's lock is at work on its times.
+    const CLOSED: u64 = 2;
+    const LAST_NS: i64 = i64::MAX >> 1;
 
     /// The names changed, and so both times.
     fn both(ns: i64) -> Self {
-        Self((ns.max(0) as u64) << 1)
+        Self((ns.clamp(0, Self::LAST_NS) as u64) << 2)
     }
 
     /// The change time alone.
@@ -30,12 +42,20 @@ impl ChangeWord {
         Self(Self::both(ns).0 | Self::APART)
     }
 
+    fn closed(self) -> Self {
+        Self(self.0 | Self::APART | Self::CLOSED)
+    }
+
     fn ns(self) -> i64 {
-        (self.0 >> 1) as i64
+        (self.0 >> 2) as i64
     }
 
     fn is_apart(self) -> bool {
         self.0 & Self::APART != 0
+    }
+
+    fn is_closed(self) -> bool {
+        self.0 & Self::CLOSED != 0
     }
 }
 
@@ -44,6 +64,53 @@ impl ChangeWord {
 pub(crate) struct Times {
     pub(crate) mtime: i64,
     pub(crate) ctime: i64,
+}
+
+/// A change of a file's times under way: nobody else sets any, in memory or in the inode. They are seen as
+/// they were, until they are shown.
+pub(crate) struct Change<'a, M: Memories> {
+    core: &'a Core<M>,
+    pub(crate) file: Cachelet,
+    /// The times before.
+    pub(crate) before: Times,
+    is_dir: bool,
+    _lock: LockGuard<'a, M>,
+}
+
+impl<M: Memories> Change<'_, M> {
+    /// The present time, but no earlier than the last change.
+    pub(crate) fn now(&self) -> i64 {
+        self.core.clock.now().max(self.before.ctime)
+    }
+
+    /// Shows the times, of which the modification time stays if none is given, and the change time if it
+    /// was later.
+    pub(crate) fn show(self, mtime: Option<i64>, ctime: i64) {
+        if let Some(mtime) = mtime {
+            self.core.set(self.file, field::MTIME, mtime as u64);
+        }
+        self.open(ctime.max(self.before.ctime));
+    }
+
+    fn open(&self, ctime: i64) {
+        if self.is_dir {
+            self.open_with(ChangeWord::apart(ctime));
+        } else {
+            self.core.set(self.file, field::CTIME, ctime as u64);
+        }
+    }
+
+    fn open_with(&self, word: ChangeWord) {
+        self.core.set(self.file, field::CHANGED, word.0);
+    }
+}
+
+impl<M: Memories> Drop for Change<'_, M> {
+    fn drop(&mut self) {
+        if self.is_dir && self.core.change_word(self.file).is_closed() {
+            self.open(self.before.ctime);
+        }
+    }
 }
 
 impl<M: Memories> Core<M> {
@@ -86,64 +153,98 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Sets the change time, if it is later, and the modification time, if one is given. The caller
-    /// holds the file's lock.
-    pub(crate) fn set_times(&self, file: Cachelet, mtime: Option<i64>, ctime: i64) {
-        if self.kind(file) != FileKind::Directory {
-            if let Some(mtime) = mtime {
-                self.set(file, field::MTIME, mtime as u64);
-            }
-            self.arena
-                .fetch_max(self.cachelet_at(file, field::CTIME), ctime as u64);
-            return;
-        }
-        let at = self.cachelet_at(file, field::CHANGED);
-        let mut seen = self.change_word(file);
+    /// Keeps changes of names from telling their times, and gives those told. The caller holds the
+    /// directory's lock.
+    fn close_times(&self, dir: Cachelet) -> Times {
+        let at = self.cachelet_at(dir, field::CHANGED);
+        let mut seen = self.change_word(dir);
         loop {
-            // While the word does not say that it counts, nobody reads it.
-            let kept = (!seen.is_apart()).then(|| seen.ns());
-            if let Some(mtime) = mtime.or(kept) {
-                self.set(file, field::MTIME, mtime as u64);
-            }
-            let new = ChangeWord::apart(ctime.max(seen.ns()));
-            match self.arena.compare_exchange(at, seen.0, new.0) {
-                Ok(_) => return,
+            let ctime = seen.ns();
+            let mtime = if seen.is_apart() {
+                self.get(dir, field::MTIME) as i64
+            } else {
+                // While the word does not say that it counts, nobody reads it.
+                self.set(dir, field::MTIME, ctime as u64);
+                ctime
+            };
+            match self.arena.compare_exchange(at, seen.0, seen.closed().0) {
+                Ok(_) => return Times { mtime, ctime },
                 Err(now) => seen = ChangeWord(now),
             }
         }
     }
 
-    /// Notes that names of `dir` changed at `ns`.
-    pub(crate) fn raise_both_times(&self, dir: Cachelet, ns: i64) {
+    /// Notes that names of `dir` changed at `ns`; `false`, and nothing is noted: the inode says of a later
+    /// change that is no change of names, or is about to.
+    fn try_note_names(&self, dir: Cachelet, ns: i64) -> bool {
         let word = ChangeWord::both(ns);
         let at = self.cachelet_at(dir, field::CHANGED);
-        let before = ChangeWord(self.arena.fetch_max(at, word.0));
-        if before > word && before.is_apart() {
-            self.raise_mtime_apart(dir, ns);
-        }
-    }
-
-    /// Sets a directory's modification time to `ns`, unless a later change has set it. The change
-    /// time, which is later already, tells such a change from a time that somebody set, which may
-    /// be any.
-    fn raise_mtime_apart(&self, dir: Cachelet, ns: i64) {
-        let at = self.cachelet_at(dir, field::MTIME);
-        let mut now = self.get(dir, field::MTIME);
-        while !(ns..=self.changed_at(dir)).contains(&(now as i64)) {
-            match self.arena.compare_exchange(at, now, ns as u64) {
-                Ok(_) => return,
-                Err(other) => now = other,
+        let mut seen = self.change_word(dir);
+        loop {
+            if seen.is_closed() || seen.is_apart() && seen > word {
+                return false;
+            }
+            if seen >= word {
+                return true;
+            }
+            match self.arena.compare_exchange(at, seen.0, word.0) {
+                Ok(_) => return true,
+                Err(now) => seen = ChangeWord(now),
             }
         }
     }
 }
 
-impl<M: Memories> Op<'_, M> {
+impl<'a, M: Memories> Op<'a, M> {
+    /// Begins a change of a file's times, under its lock.
+    pub(crate) fn begin_change(&self, file: Cachelet) -> Change<'a, M> {
+        let core = self.core;
+        let lock = core.lock(self, file);
+        let is_dir = core.kind(file) == FileKind::Directory;
+        let before = if is_dir {
+            core.close_times(file)
+        } else {
+            core.times(file)
+        };
+        Change {
+            core,
+            file,
+            before,
+            is_dir,
+            _lock: lock,
+        }
+    }
+
     /// Raises the change time alone.
     pub(crate) fn raise_ctime(&self, file: Cachelet, ns: i64) {
-        let _lock =
-            (self.core.kind(file) == FileKind::Directory).then(|| self.core.lock(self, file));
-        self.core.set_times(file, None, ns);
+        self.begin_change(file).show(None, ns);
+    }
+
+    /// Notes that names of `dir` durably changed at `ns`: recovery will know as well.
+    pub(crate) fn note_names(&self, dir: Cachelet, ns: i64) {
+        if !self.core.try_note_names(dir, ns) {
+            self.note_names_late(dir, ns);
+        }
+    }
+
+    /// The same where the change time may be later than `ns` already, so that recovery passes over the entry
+    /// that tells of `ns`. A modification time between the two is that of a later change of names, or was set
+    /// on purpose; any other was before.
+    #[cold]
+    fn note_names_late(&self, dir: Cachelet, ns: i64) {
+        let core = self.core;
+        let change = self.begin_change(dir);
+        let Times { mtime, ctime } = change.before;
+        if ns > ctime {
+            change.open_with(ChangeWord::both(ns));
+        } else if !(ns..=ctime).contains(&mtime) {
+            let mut record = Record::new();
+            record.store(core.inode_at(dir) + Inode::MTIME, ns as u64);
+            self.journal_commit(&record);
+            self.journal_apply(&record);
+            self.journal_retire();
+            change.show(Some(ns), ctime);
+        }
     }
 }
 
@@ -152,61 +253,114 @@ mod tests {
     use super::*;
     use crate::checking::kernels::{Job, Stage, explore};
     use crate::checking::loom_memory::Swaps;
+    use crate::fs::{Cred, SetAttr, SetTime};
 
-    const DIR: Cachelet = Cachelet(50);
+    fn root(stage: &Stage) -> Cachelet {
+        stage.fs().root
+    }
 
-    fn begin(stage: &Stage, mtime: i64, ctime: i64) {
+    /// What recovery makes of the root's times if its latest entry tells of `life`.
+    fn recovered(stage: &Stage, life: i64) -> Times {
         let core = stage.core();
-        let identity = vellum_layout::IdentityWord::new(
-            vellum_layout::InodeState::Live,
-            FileKind::Directory,
-            0o755,
-            1,
-        );
-        core.set(DIR, field::IDENTITY, identity.0);
-        core.begin_times(DIR, FileKind::Directory, Times { mtime, ctime });
+        let word = |field| core.word(core.inode_at(root(stage)) + field) as i64;
+        let (mtime, ctime) = (word(Inode::MTIME), word(Inode::CTIME));
+        if life > ctime {
+            Times {
+                mtime: life,
+                ctime: life,
+            }
+        } else {
+            Times { mtime, ctime }
+        }
+    }
+
+    fn set(stage: &Stage, set: &SetAttr) {
+        let node = stage.fs().root();
+        stage.fs().set_attr(&Cred::root(), &node, set).unwrap();
+    }
+
+    /// A directory whose mode was changed while a name was made in it had, after a crash, the modification
+    /// time of before the name.
+    #[test]
+    fn a_change_of_names_beside_one_of_permissions_survives() {
+        explore(3, Swaps::Plain, |stage| {
+            let op = stage.core().op_begin();
+            let life = op.change_time(root(&stage));
+            drop(op);
+            let jobs: Vec<Job> = vec![
+                Box::new(move |stage| {
+                    let op = stage.core().op_begin();
+                    op.note_names(root(&stage), life);
+                    assert!(stage.core().times(root(&stage)).mtime >= life);
+                }),
+                Box::new(|stage| {
+                    let mode = Some(0o700);
+                    let change = SetAttr {
+                        mode,
+                        ..SetAttr::default()
+                    };
+                    set(&stage, &change);
+                }),
+            ];
+            stage.together(jobs);
+            let times = stage.core().times(root(&stage));
+            assert_eq!(times.mtime, life);
+            assert_eq!(recovered(&stage, life), times);
+        });
     }
 
     #[test]
-    fn a_change_of_names_outlasts_one_of_permissions_beside_it() {
-        for later in [10, 30] {
-            explore(4, Swaps::Plain, move |stage| {
-                begin(&stage, 1, 5);
-                let jobs: Vec<Job> = vec![
-                    Box::new(move |stage| stage.core().raise_both_times(DIR, later)),
-                    Box::new(|stage| stage.core().set_times(DIR, None, 20)),
-                ];
-                stage.together(jobs);
-                let (mtime, ctime) = (later, later.max(20));
-                assert_eq!(stage.core().times(DIR), Times { mtime, ctime });
-            });
-        }
+    fn a_time_set_beside_a_change_of_names_survives_if_it_is_seen() {
+        explore(3, Swaps::Plain, |stage| {
+            let op = stage.core().op_begin();
+            let life = op.change_time(root(&stage));
+            drop(op);
+            let jobs: Vec<Job> = vec![
+                Box::new(move |stage| stage.core().op_begin().note_names(root(&stage), life)),
+                Box::new(|stage| {
+                    let change = SetAttr {
+                        mtime: Some(SetTime::At(-3)),
+                        ..SetAttr::default()
+                    };
+                    set(&stage, &change);
+                }),
+            ];
+            stage.together(jobs);
+            let times = stage.core().times(root(&stage));
+            assert!([life, -3].contains(&times.mtime));
+            assert_eq!(recovered(&stage, life), times);
+        });
     }
 
     #[test]
     fn the_last_change_of_names_is_the_modification() {
-        explore(4, Swaps::Plain, |stage| {
-            begin(&stage, 99, 5);
-            let jobs: Vec<Job> = vec![
-                Box::new(|stage| stage.core().raise_both_times(DIR, 6)),
-                Box::new(|stage| stage.core().raise_both_times(DIR, 7)),
-                Box::new(|stage| {
-                    let Times { mtime, ctime } = stage.core().times(DIR);
-                    assert!([(99, 5), (6, 6), (7, 7)].contains(&(mtime, ctime)));
-                }),
-            ];
-            stage.together(jobs);
-            assert_eq!(stage.core().times(DIR), Times { mtime: 7, ctime: 7 });
-            stage.core().set_times(DIR, Some(-3), 8);
-            assert_eq!(
-                stage.core().times(DIR),
-                Times {
-                    mtime: -3,
-                    ctime: 8
-                }
-            );
-            stage.core().raise_both_times(DIR, 9);
-            assert_eq!(stage.core().times(DIR), Times { mtime: 9, ctime: 9 });
+        explore(3, Swaps::Plain, |stage| {
+            let core = stage.core();
+            let at = core.changed_at(root(&stage));
+            let note = |ns| -> Job {
+                Box::new(move |stage: Stage| stage.core().op_begin().note_names(root(&stage), ns))
+            };
+            let old = core.times(root(&stage)).mtime;
+            let look: Job = Box::new(move |stage: Stage| {
+                let Times { mtime, ctime } = stage.core().times(root(&stage));
+                let seen = (mtime, ctime);
+                assert!([(old, at), (at + 1, at + 1), (at + 2, at + 2)].contains(&seen));
+            });
+            stage.together(vec![note(at + 1), note(at + 2), look]);
+            let times = |ns| Times {
+                mtime: ns,
+                ctime: ns,
+            };
+            assert_eq!(core.times(root(&stage)), times(at + 2));
+            let op = core.op_begin();
+            op.begin_change(root(&stage)).show(Some(-3), at + 3);
+            let apart = Times {
+                mtime: -3,
+                ctime: at + 3,
+            };
+            assert_eq!(core.times(root(&stage)), apart);
+            op.note_names(root(&stage), at + 4);
+            assert_eq!(core.times(root(&stage)), times(at + 4));
         });
     }
 }

@@ -443,6 +443,19 @@ fn bytes() -> Vec<ThreadWorkload> {
             &["append f 7 100"],
         ),
         two("chmod+chmod", &[FILE], &["chmod f 600"], &["chmod f 640"]),
+        two(
+            "chmod-directory+create-in-it",
+            &["mkdir d 755"],
+            &["chmod d 700"],
+            &["create d/f 644 -"],
+        ),
+        two(
+            "rename-directory+create-in-it",
+            &["mkdir d 755"],
+            &["rename d e 0"],
+            &["create d/f 644 -"],
+        ),
+        two("chmod+rename", &[FILE], &["chmod f 600"], &["rename f g 0"]),
     ]
 }
 

@@ -56,6 +56,22 @@ impl History {
         }
     }
 
+    /// The names that calls made which returned and that no other call names.
+    pub(crate) fn made<'a>(&self, workload: &'a ThreadWorkload) -> Vec<&'a [u8]> {
+        let steps = || workload.threads.iter().flatten();
+        let names = |step: &Step, path: &[u8]| {
+            let path = String::from_utf8_lossy(path);
+            step.to_string().contains(&*path)
+        };
+        let calls = workload.threads.iter().zip(&self.0);
+        calls
+            .flat_map(|(steps, calls)| steps.iter().zip(calls))
+            .filter(|(_, call)| call.answer == Some(Answer::Done))
+            .filter_map(|(step, _)| made_by(step))
+            .filter(|path| steps().filter(|step| names(step, path)).count() == 1)
+            .collect()
+    }
+
     /// The kind of operation that is under way, of the first thread that is not between calls; or was the last.
     pub(crate) fn operation(&self, workload: &ThreadWorkload) -> &'static str {
         let threads = workload.threads.iter().zip(&self.0);
@@ -85,6 +101,14 @@ impl History {
         } else {
             words.join("; ")
         }
+    }
+}
+
+/// The path of what a call makes.
+fn made_by(step: &Step) -> Option<&[u8]> {
+    match step.op()? {
+        Op::Create { path, .. } | Op::Mkdir { path, .. } => Some(path),
+        _ => None,
     }
 }
 

@@ -59,6 +59,26 @@ impl Linear {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A directory in which a returned call made a name, as if it had not. That call alone has given the file
+    /// its change time, which is also when the name came; no workload sets times on purpose.
+    fn stale_directory(&self, tree: &Tree, stage: Stage) -> Option<String> {
+        let made = self.lock().histories[stage.0 as usize].made(&self.workload);
+        made.into_iter().find_map(|path| {
+            // Its directory may have been moved.
+            let name = path.rsplit(|&byte| byte == b'/').next()?;
+            let suffix = [b"/", name].concat();
+            let mut places = tree.times.iter().filter(|(at, _)| at.ends_with(&suffix));
+            let (Some((path, (_, file))), None) = (places.next(), places.next()) else {
+                return None;
+            };
+            let end = path.len() - suffix.len();
+            let (_, dir) = tree.times.get(&path[..end.max(1)])?;
+            let path = path.escape_ascii();
+            let what = || format!("the directory of {path} was modified before that was made");
+            (dir.mtime < file.ctime).then(what)
+        })
+    }
+
     fn endings(&self, stage: Stage) -> Arc<Vec<Ending>> {
         let mut known = self.lock();
         if let Some(endings) = known.endings.get(&stage.0) {
@@ -93,6 +113,7 @@ impl Oracle for Linear {
             return vec![(Kind::Tree, what)];
         }
         strange_time(tree)
+            .or_else(|| self.stale_directory(tree, stage))
             .map(|what| (Kind::Times, what))
             .into_iter()
             .collect()

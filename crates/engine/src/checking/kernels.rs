@@ -47,6 +47,10 @@ impl Stage {
         }
     }
 
+    pub(crate) fn fs(&self) -> &Arc<Fs<Loomed>> {
+        &self.fs
+    }
+
     pub(crate) fn core(&self) -> &Core<Loomed> {
         &self.fs.core
     }

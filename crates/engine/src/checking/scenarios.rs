@@ -1,8 +1,10 @@
 //! Whole operations beside each other.
 
 use super::world::{World, explore};
+use vellum_layout::Inode;
+
 use crate::Error;
-use crate::fs::RenameFlags;
+use crate::fs::{Cred, RenameFlags};
 
 macro_rules! together {
     ($world:expr, $($job:expr),+ $(,)?) => {
@@ -409,5 +411,73 @@ fn the_directory_above_a_removed_one_is_there_or_is_not() {
                 w.squeeze();
             }
         );
+    });
+}
+
+/// A write took its time before a rename, and showed it afterwards.
+#[test]
+fn a_change_time_never_goes_back() {
+    explore(2000, |world| {
+        let file = world.file("/a").unwrap();
+        let (handle, seen) = (world.open(&Cred::root(), &file), file.clone());
+        together!(
+            world,
+            |w: World| w.rename("/a", "/b", RenameFlags::empty()).unwrap(),
+            move |_: World| assert_eq!(handle.write_at(0, b"bytes").unwrap(), 5),
+            move |w: World| {
+                let look = || w.fs.attr(&seen).unwrap().ctime_ns;
+                let looks = [look(), look(), look()];
+                assert!(looks.is_sorted(), "{looks:?}");
+            }
+        );
+        let ctime = world.fs.attr(&file).unwrap().ctime_ns;
+        assert_eq!(world.inode_word(&file, Inode::CTIME), ctime as u64);
+    });
+}
+
+/// Two names of a file that come and go at once.
+#[test]
+fn the_last_count_of_links_is_the_one_on_the_pool() {
+    explore(2000, |world| {
+        let file = world.file("/a").unwrap();
+        world.link(&file, "/b").unwrap();
+        let linked = file.clone();
+        together!(
+            world,
+            |w: World| w.unlink("/b").unwrap(),
+            move |w: World| w.link(&linked, "/c").unwrap(),
+            |w: World| w.rename("/a", "/d", RenameFlags::empty()).unwrap()
+        );
+        let attr = world.fs.attr(&file).unwrap();
+        assert_eq!(world.inode_word(&file, Inode::LINKS), 2);
+        assert_eq!(world.inode_word(&file, Inode::CTIME), attr.ctime_ns as u64);
+    });
+}
+
+/// Set-id bits were looked for before the file was locked: those that somebody set meanwhile stayed on what
+/// was written behind them.
+#[test]
+fn a_write_behind_a_change_of_mode_drops_set_id_bits() {
+    explore(2000, |world| {
+        let file = world.file("/f").unwrap();
+        world.chmod(&file, 0o777);
+        let user = Cred {
+            uid: 5,
+            gid: 5,
+            groups: Vec::new(),
+            privileged: false,
+        };
+        let (handle, set) = (world.open(&user, &file), file.clone());
+        let was_first = together!(
+            world,
+            move |_: World| handle.write_at(0, b"new").unwrap() == 0,
+            move |w: World| {
+                w.chmod(&set, 0o6777);
+                let mut bytes = [0; 3];
+                w.open(&Cred::root(), &set).read_at(0, &mut bytes).unwrap() == 0
+            }
+        );
+        let mode = world.fs.attr(&file).unwrap().mode;
+        assert!(mode == 0o777 || !was_first[1], "{mode:o}");
     });
 }

@@ -11,7 +11,7 @@ use vellum_layout::FileKind;
 use super::shuttle_memory::{ShuttleMemory, Shuttled, arm};
 use crate::cachelet::{Cachelet, field};
 use crate::core::header;
-use crate::fs::{Cred, Fs, ListPosition, Node, RenameFlags};
+use crate::fs::{Cred, Fs, Handle, ListPosition, Node, OpenOptions, RenameFlags, SetAttr};
 use crate::mount::{FormatOptions, MountOptions, attach, format};
 use crate::namespace::direct::evict;
 use crate::slots::{self, Tally};
@@ -173,6 +173,30 @@ impl World {
         let (to_dir, to) = self.split(to)?;
         self.fs
             .rename(&Cred::root(), &from_dir, from, &to_dir, to, flags)
+    }
+
+    /// Opens a file for reading and writing.
+    pub(super) fn open(&self, cred: &Cred, file: &Node<Shuttled>) -> Handle<Shuttled> {
+        let options = OpenOptions {
+            read: true,
+            write: true,
+            ..OpenOptions::default()
+        };
+        self.fs.open_node(cred, file, &options).unwrap()
+    }
+
+    pub(super) fn chmod(&self, file: &Node<Shuttled>, mode: u16) {
+        let set = SetAttr {
+            mode: Some(mode),
+            ..SetAttr::default()
+        };
+        self.fs.set_attr(&Cred::root(), file, &set).unwrap();
+    }
+
+    /// A word of a file's inode.
+    pub(super) fn inode_word(&self, file: &Node<Shuttled>, field: u64) -> u64 {
+        let core = &self.fs.core;
+        core.word(core.geometry.slot_at(file.ino()) + field)
     }
 
     pub(super) fn list(&self, path: &str) -> Result<Vec<(String, u64)>> {

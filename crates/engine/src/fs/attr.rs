@@ -11,6 +11,7 @@ use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
 use crate::journal::Record;
 use crate::slots::{Op, Tally, pause};
+use crate::times::Times;
 
 /// Stands for a number of blocks that was not counted yet; more than a file can have.
 const UNCOUNTED: u64 = 1 << 50;
@@ -264,9 +265,8 @@ impl<M: Memories> Fs<M> {
         if (mode, uid, gid, atime, mtime) == (None, None, None, None, None) {
             return;
         }
-        let _lock = core.lock(op, file);
-        let times = core.times(file);
-        let now = core.clock.now().max(times.ctime);
+        let change = op.begin_change(file);
+        let now = change.now();
         let at = |time: SetTime| match time {
             SetTime::Now => now,
             SetTime::At(ns) => ns,
@@ -293,25 +293,12 @@ impl<M: Memories> Fs<M> {
             ),
         ];
         let mtime = mtime.map(at);
-        let inode_at = core.inode_at(file);
-        let mut record = Record::new();
-        for (offset, _, value) in words {
-            if let Some(value) = value {
-                record.store(inode_at + offset, value);
-            }
-        }
-        record.store(inode_at + Inode::MTIME, mtime.unwrap_or(times.mtime) as u64);
-        record.store(inode_at + Inode::CTIME, now as u64);
-        op.journal_commit(&record);
-        op.journal_apply(&record);
-        op.journal_retire();
-        for (_, field, value) in words {
-            if let Some(value) = value {
-                core.set(file, field, value);
-            }
-        }
-        // Names that came or went meanwhile may have given a directory later times.
-        core.set_times(file, mtime, now);
+        let times = Times {
+            mtime: mtime.unwrap_or(change.before.mtime),
+            ctime: now,
+        };
+        op.set_words(file, &words, times);
+        change.show(mtime, now);
     }
 
     /// The permission bits after `set`, if they change: naming an owner or group drops the set-id
@@ -339,27 +326,7 @@ impl<M: Memories> Fs<M> {
     /// Cuts or extends a file.
     pub(crate) fn resize(&self, cred: &Cred, file: Cachelet, size: u64) -> Result<()> {
         check_size(size)?;
-        self.drop_set_ids(cred, file)?;
-        self.files().truncate(file, size)
-    }
-
-    /// A change of content by an ordinary user drops the set-id bits: before the change, so that no
-    /// crash leaves them on content that the owner did not write. What the arguments alone forbid is
-    /// told before.
-    pub(crate) fn drop_set_ids(&self, cred: &Cred, file: Cachelet) -> Result<()> {
-        let mode = self.core.identity(file).mode();
-        let dropped = mode & !droppable(&self.core, cred, file);
-        if cred.privileged || dropped == mode {
-            return Ok(());
-        }
-        let set = SetAttr {
-            mode: Some(dropped),
-            ..SetAttr::default()
-        };
-        self.with_room(|op| {
-            self.apply_set(op, &Cred::root(), file, &set);
-            Ok(())
-        })
+        self.files().by(cred).truncate(file, size)
     }
 
     /// Space, counted.
@@ -422,7 +389,58 @@ impl<M: Memories> Core<M> {
     }
 }
 
+/// A word of an inode, with that of the cachelet that holds the same, and what both are to be, if that
+/// changes.
+type NewWord = (u64, u64, Option<u64>);
+
 impl<M: Memories> Op<'_, M> {
+    /// Changes words of an inode, and its times, by one journal record; shows them, but for the times. The
+    /// caller holds the file's lock.
+    fn set_words(&self, file: Cachelet, words: &[NewWord], times: Times) {
+        let core = self.core;
+        let inode_at = core.inode_at(file);
+        let mut record = Record::new();
+        for &(offset, _, value) in words {
+            if let Some(value) = value {
+                record.store(inode_at + offset, value);
+            }
+        }
+        record.store(inode_at + Inode::MTIME, times.mtime as u64);
+        record.store(inode_at + Inode::CTIME, times.ctime as u64);
+        self.journal_commit(&record);
+        self.journal_apply(&record);
+        self.journal_retire();
+        for &(_, field, value) in words {
+            if let Some(value) = value {
+                core.set(file, field, value);
+            }
+        }
+    }
+
+    /// A change of content by an ordinary user drops the set-id bits: before the change, so that no
+    /// crash leaves them on content that the owner did not write. The caller holds the file's lock
+    /// from before this until the content has changed.
+    pub(crate) fn drop_set_ids(&self, cred: &Cred, file: Cachelet) {
+        let core = self.core;
+        let identity = core.identity(file);
+        let dropped = identity.mode() & !droppable(core, cred, file);
+        if cred.privileged || dropped == identity.mode() {
+            return;
+        }
+        let before = core.times(file);
+        let times = Times {
+            ctime: core.clock.now().max(before.ctime),
+            ..before
+        };
+        let word = identity.with_mode(dropped).0;
+        self.set_words(
+            file,
+            &[(Inode::IDENTITY, field::IDENTITY, Some(word))],
+            times,
+        );
+        core.set(file, field::CTIME, times.ctime as u64);
+    }
+
     /// Writes a directory's times and link count from its cachelet to its inode. Flushed, not fenced.
     /// The change time goes last, because recovery takes the modification time for valid as of it.
     ///

@@ -37,7 +37,7 @@ use vellum_media::{Memories, Memory, Persistent, Site};
 use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Cred, Fs};
 use crate::mapping::{Found, MapId, Mapping};
 use crate::reading::lease;
 use crate::sites;
@@ -71,6 +71,8 @@ const BLOCKS_KNOWN: u64 = 1 << 63;
 pub(crate) struct Files<'a, M: Memories> {
     pub(crate) core: &'a Core<M>,
     pub(crate) mapping: &'a dyn Mapping<M>,
+    /// Who changes bytes, if that may drop set-id bits.
+    user: Option<&'a Cred>,
 }
 
 impl<M: Memories> Clone for Files<'_, M> {
@@ -87,6 +89,33 @@ impl<M: Memories> Fs<M> {
         Files {
             core: &self.core,
             mapping: &*self.mapping,
+            user: None,
+        }
+    }
+}
+
+impl<'a, M: Memories> Files<'a, M> {
+    /// The same for somebody whose changes drop set-id bits.
+    pub(crate) fn by(self, user: &'a Cred) -> Self {
+        Self {
+            user: Some(user),
+            ..self
+        }
+    }
+
+    /// Locks a file for a change of its content by its user.
+    fn lock_to_change(&self, op: &Op<'a, M>, file: Cachelet) -> LockGuard<'a, M> {
+        let lock = self.core.lock(op, file);
+        self.drop_set_ids(op, file);
+        lock
+    }
+
+    /// The set-id bits that a change by its user drops go first, durably and under the same lock: bytes
+    /// that were written behind them are never found with them, and somebody who sets them meanwhile
+    /// comes before all that is written from then on.
+    fn drop_set_ids(&self, op: &Op<'a, M>, file: Cachelet) {
+        if let Some(user) = self.user {
+            op.drop_set_ids(user, file);
         }
     }
 }
@@ -155,6 +184,7 @@ impl<'a, M: Memories> Files<'a, M> {
             let op = self.core.op_to_change()?;
             let lock = self.core.lock(&op, cachelet);
             if !lease::is_lent(self.core, cachelet, &bytes) {
+                self.drop_set_ids(&op, cachelet);
                 return Ok((op, lock));
             }
         }
@@ -228,7 +258,13 @@ impl<'a, M: Memories> Files<'a, M> {
         self.core.pool.flush(site, inode_at + Inode::SIZE, 8);
     }
 
-    /// Shows the times of an operation that is durable.
+    /// The time of a change of a file: now, but no earlier than the last one. The caller holds the lock.
+    fn change_time(&self, cachelet: Cachelet) -> i64 {
+        let last = self.core.get(cachelet, field::CTIME) as i64;
+        self.core.clock.now().max(last)
+    }
+
+    /// Shows the times of an operation that is durable. The caller holds the lock.
     fn publish_times(&self, cachelet: Cachelet, now: i64) {
         self.core.set(cachelet, field::MTIME, now as u64);
         self.core.set(cachelet, field::CTIME, now as u64);

@@ -274,10 +274,11 @@ impl<M: Memories> Handle<M> {
 
     /// Runs a write; if there is no room, does the background's work and tries once more.
     fn retry<T>(&self, run: impl Fn(Files<'_, M>) -> Result<T>) -> Result<T> {
-        match run(self.fs().files()) {
+        let files = self.fs().files().by(&self.cred);
+        match run(files) {
             Err(Error::NoSpace(_)) => {
                 self.fs().reclaim_now()?;
-                run(self.fs().files())
+                run(files)
             }
             other => other,
         }
@@ -352,17 +353,14 @@ impl<M: Memories> Handle<M> {
             return self.append(data).map(|(_, len)| len);
         }
         self.check_write()?;
-        if !data.is_empty() {
-            if offset >= SIZE_MAX_BYTES {
-                let end = offset.checked_add(data.len() as u64);
-                let is_offset = end.is_some_and(|end| end <= i64::MAX as u64);
-                return Err(if is_offset {
-                    Error::TooLarge
-                } else {
-                    Error::Invalid("an offset beyond 2^63 - 1")
-                });
-            }
-            self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
+        if !data.is_empty() && offset >= SIZE_MAX_BYTES {
+            let end = offset.checked_add(data.len() as u64);
+            let is_offset = end.is_some_and(|end| end <= i64::MAX as u64);
+            return Err(if is_offset {
+                Error::TooLarge
+            } else {
+                Error::Invalid("an offset beyond 2^63 - 1")
+            });
         }
         self.count(offset, data.len());
         self.retry(|files| files.write_at(self.node.cachelet, &self.translation, offset, data))
@@ -374,9 +372,6 @@ impl<M: Memories> Handle<M> {
     /// As for [`Self::write_at`].
     pub fn append(&self, data: &[u8]) -> Result<(u64, usize)> {
         self.check_write()?;
-        if !data.is_empty() {
-            self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
-        }
         self.count(0, data.len());
         self.retry(|files| files.append(self.node.cachelet, &self.translation, data))
     }
@@ -400,7 +395,6 @@ impl<M: Memories> Handle<M> {
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
         check_range(offset, len)?;
-        self.fs().drop_set_ids(&self.cred, self.node.cachelet)?;
         self.retry(|files| files.allocate(self.node.cachelet, mode, offset, len))
     }
 

@@ -59,19 +59,21 @@ impl<M: Memories> Files<'_, M> {
         let (first, last) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
         let piece = PIECE_BLOCKS as u64;
         if last - first > piece {
+            // Bits are dropped before it is known whether there is space, as for shorter ranges.
+            drop(self.lock_to_change(&self.core.op_to_change()?, cachelet));
             self.check_room(cachelet, first, last)?;
         }
         for start in (first..last).step_by(PIECE_BLOCKS) {
             self.with_room(|| self.allocate_piece(cachelet, start, (start + piece).min(last)))?;
         }
         let op = self.core.op_to_change()?;
-        let _lock = self.core.lock(&op, cachelet);
+        let _lock = self.lock_to_change(&op, cachelet);
         let size = self.size(cachelet);
         if mode == Allocate::Grow && end > size {
             let root = self.root(cachelet);
             self.extend(&op, cachelet, root, size, end)?;
         } else {
-            let now = self.core.clock.now();
+            let now = self.change_time(cachelet);
             let inode_at = self.core.inode_at(cachelet);
             self.store_times(inode_at, now);
             self.flush_hot_line(sites::ALLOCATE_TIMES, inode_at);
@@ -115,7 +117,7 @@ impl<M: Memories> Files<'_, M> {
     ) -> std::result::Result<(), Stop> {
         let core = self.core;
         let op = core.op_to_change()?;
-        let _lock = core.lock(&op, cachelet);
+        let _lock = self.lock_to_change(&op, cachelet);
         let mut found = [Found::Hole; PIECE_BLOCKS];
         let found = &mut found[..(last - first) as usize];
         let root = self.root(cachelet);
@@ -196,7 +198,7 @@ impl<M: Memories> Files<'_, M> {
                 self.give_up(sites::PUNCH_LIMBO, &op, cachelet, root.id, first, last)?;
             }
         }
-        let now = core.clock.now();
+        let now = self.change_time(cachelet);
         let inode_at = core.inode_at(cachelet);
         self.store_times(inode_at, now);
         self.flush_hot_line(sites::PUNCH_TIMES, inode_at);

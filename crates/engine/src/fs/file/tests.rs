@@ -14,6 +14,7 @@ pub(super) fn files(h: &Harness) -> Files<'_, Simulated> {
     Files {
         core: &h.core,
         mapping: &h.map,
+        user: None,
     }
 }
 
@@ -230,7 +231,7 @@ fn hide_free_blocks(h: &Harness) {
 #[test]
 fn blocks_that_were_not_claimed_stayed_in_the_count() {
     for first in [0, 2 * B] {
-        let h = dirty(MIB);
+        let h = dirty(MIB, 8);
         let (file, t) = (h.make_file(9), Translation::new(false));
         let f = files(&h);
         f.write_at(file, &t, 0, &vec![1; first as usize]).unwrap();

@@ -54,7 +54,7 @@ impl<M: Memories> Files<'_, M> {
     /// Times, root and size in one line, durable, then shown. The caller holds the lock.
     fn commit_size(&self, [line, durable]: [Site; 2], cachelet: Cachelet, root: u64, size: u64) {
         let core = self.core;
-        let now = core.clock.now();
+        let now = self.change_time(cachelet);
         let inode_at = core.inode_at(cachelet);
         self.store_times(inode_at, now);
         core.set_word(inode_at + Inode::ROOT, root);

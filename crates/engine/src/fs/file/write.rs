@@ -119,7 +119,7 @@ impl<M: Memories> Files<'_, M> {
         for piece in data.chunks(PIECE_BYTES as usize) {
             let written = self.with_room(|| {
                 let op = self.core.op_to_change()?;
-                let _lock = self.core.lock(&op, cachelet);
+                let _lock = self.lock_to_change(&op, cachelet);
                 let at = self.size(cachelet);
                 if at != *start.get_or_insert(at) + done as u64 {
                     return Ok(0);
@@ -359,7 +359,7 @@ impl<M: Memories> Files<'_, M> {
     ) -> Result<()> {
         let core = self.core;
         let inode_at = core.inode_at(cachelet);
-        let now = core.clock.now();
+        let now = self.change_time(cachelet);
         let fills = found
             .iter()
             .any(|found| matches!(found, Found::Unwritten(_)));

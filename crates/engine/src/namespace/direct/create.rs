@@ -437,21 +437,14 @@ impl<M: Memories> Op<'_, M> {
     /// them durable, and recovery recounts links anyway.
     pub(crate) fn store_links(&self, site: Site, target: Cachelet, now: i64) {
         let core = self.core;
-        core.arena
-            .fetch_max(core.cachelet_at(target, field::CTIME), now as u64);
+        let change = self.begin_change(target);
         let at = core.inode_at(target);
-        core.set_word(at + Inode::CTIME, core.get(target, field::CTIME));
-        loop {
-            // Until the count stored is the count there is: whoever stores last has looked last.
-            let links = core.get(target, field::LINKS);
-            core.set_word(
-                at + Inode::LINKS,
-                LinksWord::new(names_in(links) as u32, 0).0,
-            );
-            if core.get(target, field::LINKS) == links {
-                break;
-            }
-        }
+        let ctime = now.max(change.before.ctime);
+        core.set_word(at + Inode::CTIME, ctime as u64);
+        // Counted before, looked at under the lock: whoever stores last knows of all others.
+        let links = names_in(core.get(target, field::LINKS)) as u32;
+        core.set_word(at + Inode::LINKS, LinksWord::new(links, 0).0);
         core.pool.flush(site, at, SLOT_BYTES);
+        change.show(None, ctime);
     }
 }

@@ -223,7 +223,7 @@ impl<M: Memories> Op<'_, M> {
     /// Notes a change of `dir` at `ns`: its times, and `subdirectories` more or fewer.
     pub(crate) fn note_change(&self, dir: Cachelet, ns: i64, subdirectories: i64) {
         let core = self.core;
-        core.raise_both_times(dir, ns);
+        self.note_names(dir, ns);
         if subdirectories != 0 {
             core.arena
                 .fetch_add(core.cachelet_at(dir, field::LINKS), subdirectories as u64);

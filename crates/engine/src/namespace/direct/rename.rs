@@ -14,6 +14,10 @@ use crate::journal::Record;
 use crate::namespace::Rename;
 use crate::sites;
 use crate::slots::{Op, pause};
+use crate::times::Change;
+
+/// Files that are being moved.
+type Moved<'a, M> = [Option<Change<'a, M>>; 2];
 
 type Allow<'a> = &'a mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>;
 
@@ -266,10 +270,11 @@ impl<M: Memories> Op<'_, M> {
         self.record_draft(&mut record, &draft);
         self.record_death(&mut record, from, now);
         self.record_parent(&mut record, rename, ends.source);
+        let moved = self.begin_moving(ends.source, None);
         self.journal_commit(&record);
         // Lookups wait for both names until the old one is gone and the new one is there.
         core.index_release(new, value.with(ValueWord::RENAMING));
-        self.carry_out(rename, &record, &[ends.source], now);
+        self.carry_out(rename, &record, moved, now);
         let moved = self.moved_directories(rename, ends.source);
         if rename.from_dir != rename.to_dir {
             self.note_change(rename.to_dir, now, moved);
@@ -311,8 +316,9 @@ impl<M: Memories> Op<'_, M> {
         self.record_death(&mut record, from, now);
         self.record_death(&mut record, old, now);
         self.record_parent(&mut record, rename, ends.source);
+        let moved = self.begin_moving(ends.source, None);
         self.journal_commit(&record);
-        self.carry_out(rename, &record, &[ends.source], now);
+        self.carry_out(rename, &record, moved, now);
         let left = self.lower_links(victim);
         let moved = self.moved_directories(rename, ends.source);
         self.entry_died(rename.from_dir, now, -moved);
@@ -366,8 +372,9 @@ impl<M: Memories> Op<'_, M> {
             ..*rename
         };
         self.record_parent(&mut record, &back, target);
+        let moved = self.begin_moving(source, Some(target));
         self.journal_commit(&record);
-        self.carry_out(rename, &record, &[source, target], now);
+        self.carry_out(rename, &record, moved, now);
         let moved = [source, target].map(|file| self.moved_directories(rename, file));
         self.entry_changed(rename.from_dir, now, moved[1] - moved[0]);
         self.entry_changed(rename.to_dir, now, moved[0] - moved[1]);
@@ -400,12 +407,23 @@ impl<M: Memories> Op<'_, M> {
         self.entry_died(dir, now, subdirectories);
     }
 
+    /// Begins the change of one or two files that are moved. Their locks come in the order of their numbers, so
+    /// that two renames cannot wait for each other; whoever has one waits for no name.
+    fn begin_moving(&self, file: Cachelet, other: Option<Cachelet>) -> Moved<'_, M> {
+        let (first, second) = match other {
+            Some(other) if other.0 < file.0 => (other, Some(file)),
+            _ => (file, other),
+        };
+        let first = self.begin_change(first);
+        [Some(first), second.map(|file| self.begin_change(file))]
+    }
+
     /// Applies and retires a committed record that moves files. Listings that begin while its stores
     /// are under way wait, because an earlier one may have seen some of them.
     ///
     /// Between the locked instructions that say so lies everything that goes past the cache: each
     /// of them would wait for what was stored so before it.
-    fn carry_out(&self, rename: &Rename<'_>, record: &Record, moved: &[Cachelet], now: i64) {
+    fn carry_out(&self, rename: &Rename<'_>, record: &Record, moved: Moved<'_, M>, now: i64) {
         let core = self.core;
         let moving = |count: u64| {
             let to_dir = Some(rename.to_dir).filter(|&dir| dir != rename.from_dir);
@@ -414,12 +432,19 @@ impl<M: Memories> Op<'_, M> {
                     .fetch_add(core.cachelet_at(dir, field::MOVING), count);
             }
         };
-        moved.iter().for_each(|&file| self.raise_ctime(file, now));
         moving(1);
-        moved.iter().for_each(|&file| self.store_change_time(file));
+        moved
+            .iter()
+            .flatten()
+            .for_each(|change| self.store_change_time(change, now));
         self.journal_store(record);
         moving(1u64.wrapping_neg());
         self.journal_settle();
+        // Not before it is durable; and before that, others could not store over it in order.
+        moved
+            .into_iter()
+            .flatten()
+            .for_each(|change| change.show(None, now));
         self.journal_retire();
     }
 
@@ -466,18 +491,20 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// The inode moved has changed, too; the record's next fence makes that durable.
-    fn store_change_time(&self, moved: Cachelet) {
+    fn store_change_time(&self, change: &Change<'_, M>, now: i64) {
         let core = self.core;
-        if core.kind(moved) == FileKind::Directory {
-            // Its modification time goes along: recovery takes no entry's time for one of a change
-            // that this change time covers.
-            let steps = [sites::RENAME_MOVED_LINKS, sites::RENAME_MOVED_TIMES];
-            self.write_back_times(steps, moved);
-        } else {
-            let at = core.inode_at(moved) + Inode::CTIME;
-            let ctime = core.get(moved, field::CTIME);
+        let at = core.inode_at(change.file);
+        let ctime = now.max(change.before.ctime) as u64;
+        if core.kind(change.file) == FileKind::Directory {
+            // Its modification time goes along, first: recovery takes no entry's time for one of a
+            // change that this change time covers.
+            core.set_word(at + Inode::MTIME, change.before.mtime as u64);
+            core.set_word(at + Inode::CTIME, ctime);
             core.pool
-                .store_through(sites::RENAME_MOVED_CTIME, at, ctime);
+                .flush(sites::RENAME_MOVED_TIMES, at + Inode::MTIME, 16);
+        } else {
+            core.pool
+                .store_through(sites::RENAME_MOVED_CTIME, at + Inode::CTIME, ctime);
         }
     }
 
