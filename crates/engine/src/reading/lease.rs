@@ -8,9 +8,10 @@
 //! the other: the writer gives the lock back and waits for the lease, never the other way round, and
 //! never inside an operation.
 
+use std::cell::Cell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
 
 use vellum_media::{Memories, Memory};
 
@@ -28,17 +29,45 @@ struct Lent {
     core: usize,
     file: Cachelet,
     bytes: Range<u64>,
-    thread: ThreadId,
+    thread: u64,
+}
+
+/// A part of the table.
+struct Leases {
+    lent: Vec<Lent>,
+    /// Writers that wait for one of these.
+    waiting: u64,
 }
 
 struct Shard {
-    lent: Mutex<Vec<Lent>>,
+    leases: Mutex<Leases>,
     returned: Condvar,
+}
+
+thread_local! {
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number of the calling thread's own, never used again. Asked for twice a view, so cheaper than
+/// [`std::thread::current`].
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    match THREAD.get() {
+        0 => {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            THREAD.set(number);
+            number
+        }
+        known => known,
+    }
 }
 
 static LEASES: [Shard; SHARDS] = [const {
     Shard {
-        lent: Mutex::new(Vec::new()),
+        leases: Mutex::new(Leases {
+            lent: Vec::new(),
+            waiting: 0,
+        }),
         returned: Condvar::new(),
     }
 }; SHARDS];
@@ -48,8 +77,8 @@ impl Shard {
         &LEASES[file.0 as usize % SHARDS]
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Lent>> {
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -68,11 +97,11 @@ impl<'a, M: Memories> Lease<'a, M> {
     /// Lends bytes; waits for a writer that is at work on the file. The caller is in no operation and
     /// holds a reference to the file.
     pub(crate) fn take(core: &'a Core<M>, file: Cachelet, bytes: Range<u64>) -> Self {
-        Shard::of(file).lock().push(Lent {
+        Shard::of(file).lock().lent.push(Lent {
             core: address(core),
             file,
             bytes: bytes.clone(),
-            thread: std::thread::current().id(),
+            thread: this_thread(),
         });
         core.arena
             .fetch_add(core.cachelet_at(file, field::LEASES), 1);
@@ -87,19 +116,23 @@ impl<'a, M: Memories> Lease<'a, M> {
 
 impl<M: Memories> Drop for Lease<'_, M> {
     fn drop(&mut self) {
-        let (core, me) = (address(self.core), std::thread::current().id());
+        let (core, me) = (address(self.core), this_thread());
         let shard = Shard::of(self.file);
-        let mut lent = shard.lock();
+        let mut leases = shard.lock();
         let mine = |lent: &Lent| {
             (lent.core, lent.file, lent.thread) == (core, self.file, me) && lent.bytes == self.bytes
         };
-        if let Some(place) = lent.iter().rposition(mine) {
-            lent.swap_remove(place);
+        if let Some(place) = leases.lent.iter().rposition(mine) {
+            leases.lent.swap_remove(place);
         }
-        drop(lent);
+        let is_awaited = leases.waiting > 0;
+        drop(leases);
         let count = self.core.cachelet_at(self.file, field::LEASES);
         self.core.arena.fetch_add(count, u64::MAX);
-        shard.returned.notify_all();
+        // A system call even if nobody waits.
+        if is_awaited {
+            shard.returned.notify_all();
+        }
     }
 }
 
@@ -110,7 +143,7 @@ pub(crate) fn is_lent<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range
         core.arena.barrier();
     }
     core.get(file, field::LEASES) != 0
-        && holders(&Shard::of(file).lock(), address(core), file, bytes).count() > 0
+        && holders(&Shard::of(file).lock().lent, address(core), file, bytes).count() > 0
 }
 
 /// Waits until none of `bytes` is lent. The caller is in no operation.
@@ -127,11 +160,11 @@ pub(crate) fn wait<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u6
 
 #[cold]
 fn wait_for_return<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> Result<()> {
-    let (shard, me) = (Shard::of(file), std::thread::current().id());
-    let mut lent = shard.lock();
+    let (shard, me) = (Shard::of(file), this_thread());
+    let mut leases = shard.lock();
     loop {
         let mut any = false;
-        for thread in holders(&lent, address(core), file, bytes) {
+        for thread in holders(&leases.lent, address(core), file, bytes) {
             if thread == me {
                 return Err(Error::Deadlock);
             }
@@ -140,10 +173,10 @@ fn wait_for_return<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u6
         if !any {
             return Ok(());
         }
-        lent = shard
-            .returned
-            .wait(lent)
-            .unwrap_or_else(PoisonError::into_inner);
+        leases.waiting += 1;
+        let woken = shard.returned.wait(leases);
+        leases = woken.unwrap_or_else(PoisonError::into_inner);
+        leases.waiting -= 1;
     }
 }
 
@@ -153,7 +186,7 @@ fn holders<'l>(
     core: usize,
     file: Cachelet,
     bytes: &'l Range<u64>,
-) -> impl Iterator<Item = ThreadId> + 'l {
+) -> impl Iterator<Item = u64> + 'l {
     let of_file = lent
         .iter()
         .filter(move |lent| lent.core == core && lent.file == file);

@@ -21,6 +21,8 @@ use crate::slots::Op;
 const SAMPLE_BLOCKS: u64 = 8 * CHUNK_BLOCKS;
 /// Pages of a long request.
 const LONG_PAGES: u64 = 16;
+/// Runs of a piece of the sample.
+const CHUNK_RUNS: usize = (CHUNK_BLOCKS / RUN_BLOCKS) as usize;
 /// Rounds, of which the median counts.
 const ROUNDS: usize = 5;
 /// Pages read in a round on either road with requests of one page, and with long ones.
@@ -80,9 +82,10 @@ fn picoseconds(since: Instant) -> u64 {
     since.elapsed().as_nanos() as u64 * 1000
 }
 
-fn median(mut times: [u64; ROUNDS]) -> u64 {
+fn median(times: impl Into<Vec<u64>>) -> u64 {
+    let mut times = times.into();
     times.sort_unstable();
-    times[ROUNDS / 2]
+    times.get(times.len() / 2).copied().unwrap_or(0)
 }
 
 impl Sample {
@@ -112,19 +115,23 @@ impl Sample {
         if !window.take_areas(self.runs.len() as u64 + 1) {
             return None;
         }
-        let start = Instant::now();
-        for (i, &from) in (0..).zip(&self.runs) {
-            pool.lay(window, i * run_bytes, from, run_bytes).ok()?;
-        }
-        let run_ps = picoseconds(start) / self.runs.len() as u64;
-        let start = Instant::now();
-        window.fill_in(0, self.blocks * BLOCK_BYTES);
-        let small_page_ps = picoseconds(start) / self.blocks;
+        // First, because a table that is made new is empty.
         let mut filling = self.table.try_fill()?;
         self.table.renew(&mut filling, VERSION).then_some(())?;
-        for chunk in 0..self.blocks / CHUNK_BLOCKS {
-            self.table.chunk(chunk)?.add(0, CHUNK_BLOCKS);
+        let (mut run_ps, mut small_page_ps) = (Vec::new(), Vec::new());
+        for (number, runs) in (0..).zip(self.runs.chunks(CHUNK_RUNS)) {
+            let at = number * CHUNK_BYTES;
+            let start = Instant::now();
+            for (i, &from) in (0..).zip(runs) {
+                pool.lay(window, at + i * run_bytes, from, run_bytes).ok()?;
+            }
+            run_ps.push(picoseconds(start) / runs.len() as u64);
+            let start = Instant::now();
+            window.fill_in(at, CHUNK_BYTES);
+            small_page_ps.push(picoseconds(start) / CHUNK_BLOCKS);
+            self.table.chunk(number)?.add(0, CHUNK_BLOCKS);
         }
+        let [run_ps, small_page_ps] = [run_ps, small_page_ps].map(median);
         Some([run_ps, small_page_ps])
     }
 
@@ -140,19 +147,19 @@ impl Sample {
         let requests = PAGES / pages;
         let (mut by_search, mut by_window) = ([0; ROUNDS], [0; ROUNDS]);
         for round in 0..ROUNDS {
-            // The same places on both roads.
-            let places = || {
-                let mut draw = Draw(round as u64 + pages);
+            // Other places for each, so that neither finds in the caches what the other brought there.
+            let places = |road: u64| {
+                let mut draw = Draw((round as u64 * 2 + road) * LONG_PAGES + pages);
                 let slots = self.blocks / pages;
                 (0..requests).map(move |_| draw.below(slots) * pages)
             };
             let start = Instant::now();
-            for first in places() {
+            for first in places(0) {
                 self.by_search(files, op, first, &mut out);
             }
             by_search[round] = picoseconds(start) / requests;
             let start = Instant::now();
-            for first in places() {
+            for first in places(1) {
                 if black_box(&self.table).holds(VERSION, first * BLOCK_BYTES, out.len() as u64) {
                     files
                         .core
@@ -225,4 +232,42 @@ fn time_large_page<M: Memories>(files: &Files<'_, M>, window: &Window) -> Option
         *time = picoseconds(start);
     }
     Some(median(times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::file::tests::files;
+    use crate::mapping::hashfs::harness::Harness;
+
+    /// What is measured is what would be read.
+    #[test]
+    fn the_sample_lies_in_the_window_as_in_the_pool() {
+        let h = Harness::new(8 << 20);
+        let zone = h.core.geometry.zone_blocks * BLOCK_BYTES;
+        let bytes: Vec<u8> = (0..zone).map(|i| (i / 64 % 251) as u8).collect();
+        h.core.pool.write(h.core.geometry.data_at, &bytes);
+        let files = files(&h);
+        let sample = Sample::draw(&files).unwrap();
+        let reserve = |bytes| h.core.pool.window(bytes);
+        let window = sample.table.reserve(reserve).unwrap();
+        sample.lay(&files, window).unwrap();
+        assert!(
+            sample
+                .table
+                .holds_all(VERSION, 0, sample.blocks * BLOCK_BYTES)
+        );
+        let op = h.core.op_begin();
+        for first in (0..sample.blocks - LONG_PAGES).step_by(13) {
+            let mut shown = [0; (LONG_PAGES * BLOCK_BYTES) as usize];
+            let mut found = shown;
+            h.core
+                .pool
+                .read_window(window, first * BLOCK_BYTES, &mut shown);
+            sample.by_search(&files, &op, first, &mut found);
+            assert!(shown == found, "from block {first}");
+        }
+        let costs = measure(&files, &op).unwrap();
+        assert!(costs.run_ps > 0 && costs.search_ps(1) > 0 && costs.mmu_ps(1) > 0);
+    }
 }
