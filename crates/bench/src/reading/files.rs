@@ -62,9 +62,9 @@ impl Requests {
     }
 }
 
-/// The same file, as each side has it.
+/// The same bytes, as each side has them.
 struct Subject {
-    /// One opening for each rule: each decides for itself.
+    /// A file for each rule: who shares a file shares its page table.
     by_rule: Vec<(Rule, File)>,
     peer: fs::File,
     memory: Vec<u8>,
@@ -80,7 +80,7 @@ impl<'a> Bed<'a> {
         };
         let (pool_dir, peer) = (dir(&options.pool_dir)?, dir(&options.peer)?);
         let path = pool_dir.path().join("pool");
-        let bytes = (options.file_bytes * 4).next_multiple_of(64 << 20);
+        let bytes = (options.file_bytes * 6).next_multiple_of(64 << 20);
         Pool::create(&path, &CreateOptions::new(bytes))?.close()?;
         let opening = PoolOptions {
             populate: true,
@@ -114,7 +114,6 @@ impl<'a> Bed<'a> {
         let memory: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
         let volume = self.pool.volume();
         let path = self.peer.path().join("file");
-        let file = volume.create("/file")?;
         let peer = fs::File::options()
             .read(true)
             .write(true)
@@ -123,7 +122,6 @@ impl<'a> Bed<'a> {
             .open(&path)
             .map_err(doing("making the peer's file"))?;
         for (at, piece) in (0..).step_by(FILL_BYTES).zip(memory.chunks(FILL_BYTES)) {
-            file.write_at(at, piece)?;
             peer.write_all_at(piece, at)
                 .map_err(doing("filling the peer's file"))?;
         }
@@ -132,9 +130,14 @@ impl<'a> Bed<'a> {
             no_atime: true,
             ..OpenOptions::default()
         };
-        let open = |rule| Ok((rule, volume.open_with("/file", &reading)?));
+        let open = |rule: Rule| {
+            let path = format!("/{}", rule.name());
+            volume.write(&path, &memory)?;
+            Ok((rule, volume.open_with(&path, &reading)?))
+        };
+        let by_rule = Rule::ALL.into_iter().map(open).collect::<Result<_>>()?;
         Ok(Subject {
-            by_rule: Rule::ALL.into_iter().map(open).collect::<Result<_>>()?,
+            by_rule,
             peer,
             memory,
         })
