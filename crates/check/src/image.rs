@@ -8,7 +8,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 use vellum_layout::BLOCK_BYTES;
-use vellum_media::Memory;
+use vellum_media::{Memory, faults};
 
 /// Bytes to check. Nothing outside `len()` is ever asked for.
 pub trait Image {
@@ -91,12 +91,15 @@ impl<M: Memory + ?Sized> Image for MemoryImage<'_, M> {
         if end.is_none_or(|end| end > self.0.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let before = self.0.damaged();
+        // What is lost in this read changes the condition, what was lost before is counted for who watches.
+        self.0.watch();
+        let before = (self.0.condition(), faults().count);
         self.0.read(at, out);
-        if before.is_none() && self.0.damaged().is_some() {
-            return Err(io::Error::other("the memory is damaged here"));
+        if (self.0.condition(), faults().count) == before {
+            Ok(())
+        } else {
+            Err(io::Error::other("the memory is damaged here"))
         }
-        Ok(())
     }
 }
 

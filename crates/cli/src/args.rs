@@ -307,7 +307,7 @@ Exit status, as fsck(8):
   0   nothing was wrong
   1   all damage is mended
   4   damage is left
-  8   the repair could not be carried out; the pool is in use, or cannot be read
+  8   the repair could not be carried out; the pool is in use, or can be neither read nor written
   16  wrong usage
 Sums are possible; with --dry-run it is what it would be.
 

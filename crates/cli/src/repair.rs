@@ -10,7 +10,7 @@ use serde::Serialize;
 use vellum::media::{MappedPool, OpenMode};
 use vellum_check::{Class, Image, MemoryImage, Report, Severity};
 use vellum_repair::undo::{self, Undo};
-use vellum_repair::{Action, Options, Plan, apply, plan};
+use vellum_repair::{Action, LostBytes, Options, Plan, apply, plan};
 
 use crate::args::Repair;
 use crate::check;
@@ -29,6 +29,8 @@ struct Answer<'a> {
     refused: Option<&'a str>,
     actions: &'a [Action],
     undo: Option<String>,
+    /// Bytes of files that stay lost.
+    lost: &'a [LostBytes],
     before: &'a Report,
     after: &'a Report,
 }
@@ -225,6 +227,7 @@ fn finish(args: &Repair, made: &Plan, saved: Option<&Path>) -> Outcome<ExitCode>
             refused: made.refused.as_deref(),
             actions: &made.actions,
             undo: saved.map(|file| file.display().to_string()),
+            lost: &made.lost,
             before: &made.before,
             after: &made.after,
         };
@@ -241,6 +244,9 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     let pool = args.pool.display();
     for action in &made.actions {
         say!("{action}");
+    }
+    for lost in &made.lost {
+        say!("lost: {lost}");
     }
     if !made.mends_all() {
         for found in &made.after.findings {

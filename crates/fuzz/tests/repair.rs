@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use support::{assert_survived, plan_of, strictly, write};
 use vellum_check::Class;
 use vellum_fuzz::{Input, Part, Sample, change, judge, mount, samples};
-use vellum_layout::{PoolState, StateWord};
+use vellum_layout::{BLOCK_BYTES, PoolState, StateWord};
 use vellum_media::{CrashPoints, SimPool};
 
 /// Cases in a run of the tests; `VELLUM_CASES` sets another number for a long one.
@@ -115,6 +115,75 @@ fn any_bytes() {
         }
         hold(&sound, &damaged)
     });
+}
+
+/// An image of which some blocks cannot be read.
+struct Holed {
+    bytes: Vec<u8>,
+    lost: BTreeSet<u64>,
+}
+
+impl vellum_check::Image for Holed {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> std::io::Result<()> {
+        let first = at / BLOCK_BYTES * BLOCK_BYTES;
+        if self
+            .lost
+            .range(first..at + out.len() as u64)
+            .next()
+            .is_some()
+        {
+            return Err(std::io::Error::other("gone"));
+        }
+        self.bytes.read(at, out)
+    }
+}
+
+/// Blocks that cannot be read, some of them beside other damage.
+#[test]
+fn lost_blocks() {
+    let met = run("lost blocks", |random| {
+        let sound = pick(random);
+        let mut damaged = sound.clone();
+        if random.below(4) == 0 {
+            change_some(&mut damaged, random);
+        }
+        let blocks = sound.geometry.data_at / BLOCK_BYTES;
+        let lost: BTreeSet<u64> = (0..=random.below(3))
+            .map(|_| random.below(blocks) * BLOCK_BYTES)
+            .collect();
+        for &at in &lost {
+            damaged.image[at as usize..(at + BLOCK_BYTES) as usize].fill(0);
+        }
+        let holed = Holed {
+            bytes: damaged.image.clone(),
+            lost,
+        };
+        let options = vellum_repair::Options {
+            now_ns: support::LATER,
+            ..vellum_repair::Options::default()
+        };
+        let plan = vellum_repair::plan(&holed, options);
+        let classes = plan.classes().into_keys().collect();
+        if plan.refused.is_some() {
+            assert!(plan.is_empty());
+            return classes;
+        }
+        assert!(plan.mends_all(), "{:#?} {}", plan.actions, plan.after);
+        let mut after = holed.bytes;
+        write(&plan, &mut after);
+        if !plan.is_empty() {
+            let report = strictly(&after);
+            assert!(report.is_sound(), "{report}");
+        }
+        assert_survived(&sound.image, &damaged.image, &after, &plan);
+        judge(after, false);
+        classes
+    });
+    assert!(met.contains(&Class::Unreadable) && met.len() > 5, "{met:?}");
 }
 
 /// What holds the files; the state block, which says how the pool was left, aside.

@@ -270,6 +270,17 @@ impl Persistent for MappedPool {
         }
     }
 
+    fn renew(&self, at: u64) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        let flags = match self.kind {
+            MediaKind::Dax => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            _ => MapFlags::SHARED,
+        };
+        self.mapping.renew(self.fd.as_fd(), flags, at)
+    }
+
     fn kind(&self) -> MediaKind {
         self.kind
     }

@@ -246,6 +246,37 @@ impl Mapping {
         Ok(())
     }
 
+    /// Writes zeros into the file where the page of `at` lies, which has been lost, and maps it again with `flags`: a file system
+    /// gives a bad place another, or has the device make it good, when it is written to by the file.
+    pub(crate) fn renew(&self, file: BorrowedFd<'_>, flags: MapFlags, at: u64) -> io::Result<()> {
+        let number = at as usize / self.page_bytes;
+        let bit = 1 << (number % 64);
+        let word = self.lost.get(number / 64).filter(|_| at < self.len);
+        let Some(word) = word.filter(|word| word.load(Ordering::SeqCst) & bit != 0) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let start = number * self.page_bytes;
+        let zeros = vec![0; self.page_bytes.min(self.len as usize - start)];
+        let mut done = 0;
+        while done < zeros.len() {
+            match rustix::io::pwrite(file, &zeros[done..], (start + done) as u64)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => done += count,
+            }
+        }
+        rustix::fs::fdatasync(file)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a whole page of our own mapping, in whose place the fault handler put a page of zeros; its bytes are only accessed in
+        // ways that allow for others changing them. It is replaced by the file's page that was mapped there first.
+        unsafe {
+            let page = self.base.add(start).cast();
+            let flags = flags | MapFlags::FIXED;
+            rustix::mm::mmap(page, self.page_bytes, protection, flags, file, start as u64)?;
+        }
+        word.fetch_and(!bit, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// The cell at `at`; `None`, recorded, if it is outside or misaligned.
     #[inline(always)]
     fn cell(&self, at: u64) -> Option<&AtomicU64> {

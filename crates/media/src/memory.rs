@@ -162,6 +162,16 @@ pub trait Persistent: Memory {
     /// What the operating system said.
     fn sync(&self) -> io::Result<()>;
 
+    /// Gives the block of 4 KiB at `at`, which cannot be read, zeros in place of what was there, durably, so that it can be used
+    /// again; where pages are longer, the whole page. Nobody else may use the memory meanwhile.
+    ///
+    /// # Errors
+    /// The medium cannot, or what the operating system said: the block is as lost as it was.
+    fn renew(&self, at: u64) -> io::Result<()> {
+        let _ = at;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// What the bytes lie on.
     fn kind(&self) -> MediaKind;
 

@@ -452,6 +452,12 @@ impl Persistent for SimPool {
         }
     }
 
+    fn renew(&self, at: u64) -> io::Result<()> {
+        self.zero_through(Site::UNNAMED, at, 4096);
+        self.fence(Site::UNNAMED);
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         count::synced();
         Ok(())

@@ -385,3 +385,54 @@ fn threads_meet_vanished_pages_together() {
     });
     assert!(pool.damaged().is_some());
 }
+
+#[test]
+fn a_lost_page_is_renewed_with_zeros_and_kept() {
+    let dir = Dir::new();
+    let path = dir.file("pool");
+    let pool = create(&path);
+    for at in [4096, 8192, 12_288] {
+        pool.write(at, &[7; 4096]);
+    }
+    pool.sync().unwrap();
+    pool.take_away(8192).unwrap();
+    let refused = pool.renew(8192).unwrap_err();
+    assert_eq!(
+        refused.kind(),
+        std::io::ErrorKind::InvalidInput,
+        "not lost so far"
+    );
+    pool.watch();
+    assert_eq!(pool.load(8200, Relaxed), 0);
+    let before = faults().count;
+    pool.renew(8200).unwrap();
+    pool.store(8192, 9, Relaxed);
+    assert_eq!(pool.load(8192, Relaxed), 9);
+    assert_eq!(faults().count, before, "it is whole again");
+    pool.sync().unwrap();
+    drop(pool);
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes[4096..8192], [7; 4096]);
+    assert_eq!(bytes[8192..8200], 9u64.to_le_bytes());
+    assert!(bytes[8200..12_288].iter().all(|&byte| byte == 0));
+    assert_eq!(bytes[12_288..16_384], [7; 4096]);
+}
+
+/// The system's own SIGBUS: a file that somebody cut.
+#[test]
+fn what_was_cut_off_a_file_is_renewed() {
+    let dir = Dir::new();
+    let path = dir.file("pool");
+    let pool = create(&path);
+    pool.write(0, &[7; 4096]);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(LEN / 2).unwrap();
+    assert_eq!(pool.load(LEN - 8, Relaxed), 0);
+    pool.renew(LEN - 4096).unwrap();
+    pool.store(LEN - 8, 5, Relaxed);
+    pool.sync().unwrap();
+    drop(pool);
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes.len() as u64, LEN);
+    assert_eq!(bytes[LEN as usize - 8..], 5u64.to_le_bytes());
+}

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use thiserror::Error;
-use vellum_media::{Persistent, Site};
+use vellum_media::{Persistent, Site, faults};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Stage};
 
 /// Why a plan could not be written.
 #[derive(Debug, Error)]
@@ -16,6 +16,53 @@ pub enum ApplyError {
     /// The operating system failed.
     #[error("the pool could not be made durable: {0}; repair it again")]
     Io(#[from] std::io::Error),
+    /// A block can neither be read nor written.
+    #[error(
+        "the block at pool offset {at:#x} cannot be read, and not be written either ({source}){}: copy what can be read to a sound \
+         medium, and repair the copy", if *.changed { "; the pool is left under repair" } else { "; nothing was changed" }
+    )]
+    Unwritable {
+        /// Pool offset of the block.
+        at: u64,
+        /// Whether blocks before it were given zeros.
+        changed: bool,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+/// A pool of which no more than is known may get lost.
+pub(crate) struct Guard<'p, P> {
+    pool: &'p P,
+    condition: u64,
+    faults: u64,
+}
+
+impl<'p, P: Persistent> Guard<'p, P> {
+    pub(crate) fn of(pool: &'p P) -> Self {
+        pool.watch();
+        Self {
+            pool,
+            condition: pool.condition(),
+            faults: faults().count,
+        }
+    }
+
+    /// Makes everything stored so far durable.
+    ///
+    /// # Errors
+    /// Where bytes were lost since, or a lost place was used.
+    pub(crate) fn settle(&self) -> Result<std::io::Result<()>, u64> {
+        self.pool.fence(Site::UNNAMED);
+        let faults = faults();
+        if faults.count != self.faults {
+            return Err(faults.last);
+        }
+        if self.pool.condition() != self.condition {
+            return Err(self.pool.last_lost());
+        }
+        Ok(self.pool.sync())
+    }
 }
 
 /// Writes a plan, stage by stage, each durable before the next is begun.
@@ -23,16 +70,49 @@ pub enum ApplyError {
 /// # Errors
 /// The medium failed. What was written until then is what a power cut would have left.
 pub fn apply(pool: &impl Persistent, plan: &Plan) -> Result<(), ApplyError> {
+    let guard = Guard::of(pool);
+    let mut renewed = 0;
+    // Words stored before the first block was renewed, as they were.
+    let mut begun = Vec::new();
     for stage in &plan.stages {
-        for &(at, value) in &stage.words {
-            pool.store(at, value, Ordering::Release);
-            pool.flush(Site::UNNAMED, at, 8);
+        if let Err((at, source)) = renew(pool, stage, &mut renewed) {
+            let changed = renewed > 0;
+            if !changed {
+                store(pool, &begun);
+                guard.settle().map_err(ApplyError::Medium)??;
+            }
+            return Err(ApplyError::Unwritable {
+                at,
+                changed,
+                source,
+            });
         }
-        pool.fence(Site::UNNAMED);
-        if let Some(at) = pool.damaged() {
-            return Err(ApplyError::Medium(at));
+        if renewed == 0 {
+            let words = stage.words.iter();
+            begun.extend(words.map(|&(at, _)| (at, pool.load(at, Ordering::Acquire))));
         }
-        pool.sync()?;
+        store(pool, &stage.words);
+        guard.settle().map_err(ApplyError::Medium)??;
+    }
+    Ok(())
+}
+
+fn store(pool: &impl Persistent, words: &[(u64, u64)]) {
+    for &(at, value) in words {
+        pool.store(at, value, Ordering::Release);
+        pool.flush(Site::UNNAMED, at, 8);
+    }
+}
+
+/// Gives the blocks of a stage zeros; counts those that have them.
+fn renew(
+    pool: &impl Persistent,
+    stage: &Stage,
+    renewed: &mut u64,
+) -> Result<(), (u64, std::io::Error)> {
+    for &at in &stage.renewed {
+        pool.renew(at).map_err(|source| (at, source))?;
+        *renewed += 1;
     }
     Ok(())
 }

@@ -1,10 +1,13 @@
 //! Sizes and mapping roots of files, and the mapping table.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use vellum_check::survey::{Node, Survey};
+use vellum_check::survey::{Found, Node, Survey};
 use vellum_check::{Class, Image};
-use vellum_layout::{BLOCK_BYTES, FileKind, Inode, LINE_ENTRIES, MapRoot, MapState, MapWord};
+use vellum_layout::{
+    BLOCK_BYTES, FileKind, IdentityWord, Inode, InodeState, LINE_ENTRIES, LinksWord, MapRoot,
+    MapState, MapWord,
+};
 
 use crate::draft::Draft;
 
@@ -145,11 +148,72 @@ fn mend_file(draft: &mut Draft, node: &Node, class: Option<Class>, own: Held) {
     }
 }
 
-fn set_root(draft: &Draft, ino: u64, size: u64, own: Held) {
+/// Size and mapping root of a file of which nothing but its blocks is left.
+pub(crate) fn content(draft: &Draft, ino: u64) -> (u64, u64) {
+    let id = own_id(ino);
+    let own = held(draft, &[id])[&id];
+    let root = root_of(ino, own.mapped_end * BLOCK_BYTES, own);
+    (
+        own.mapped_end * BLOCK_BYTES,
+        if own.end == 0 { 0 } else { root },
+    )
+}
+
+/// Blocks of files of which neither inode nor name is left get a file of their number, without a name, where the inode was. (A blank
+/// inode never had blocks, unless it was lost.)
+pub(crate) fn ownerless(draft: &mut Draft, survey: &Survey) {
+    if !draft.lossy || !draft.wants(Class::MapNobody) {
+        return;
+    }
+    let mut ids = BTreeSet::new();
+    each_word(draft, |_, word| {
+        if word.state() == MapState::Mapped {
+            ids.insert(word.id());
+        }
+    });
+    let known = survey.nodes.list.iter();
+    for node in known.filter(|node| node.kind == FileKind::File) {
+        ids.remove(&own_id(node.slot));
+        if let Some((_, id)) = MapRoot(node.root).get() {
+            ids.remove(&id);
+        }
+    }
+    for id in ids {
+        let ino = u64::from(id);
+        if survey.nodes.find(ino) == Found::Free && draft.inode(ino) == Inode::default() && ino != 0
+        {
+            let what = "a file again, made of its blocks: all else of it is lost";
+            if draft.mend(Class::MapNobody, format_args!("inode {ino}"), what) {
+                let (size, root) = content(draft, ino);
+                put_file(draft, ino, size, root);
+            }
+        }
+    }
+}
+
+fn put_file(draft: &Draft, ino: u64, size: u64, root: u64) {
+    let inode = Inode {
+        identity: IdentityWord::new(InodeState::Live, FileKind::File, 0o600, 1).0,
+        links: LinksWord::new(1, 0).0,
+        btime: draft.now_ns,
+        atime: draft.now_ns,
+        mtime: draft.now_ns,
+        ctime: draft.now_ns,
+        size,
+        root,
+        ..Inode::default()
+    };
+    draft.put_inode(ino, inode);
+}
+
+fn root_of(ino: u64, size: u64, own: Held) -> u64 {
     let beyond = own.end > size.div_ceil(BLOCK_BYTES);
     let flag = if beyond { MapRoot::BEYOND } else { 0 };
-    let root = MapRoot::new(0, own_id(ino)).0 | flag;
-    draft.set(draft.field(ino, Inode::ROOT), root);
+    MapRoot::new(0, own_id(ino)).0 | flag
+}
+
+fn set_root(draft: &Draft, ino: u64, size: u64, own: Held) {
+    draft.set(draft.field(ino, Inode::ROOT), root_of(ino, size, own));
 }
 
 /// Whose a mapping id is.
@@ -291,12 +355,13 @@ fn settle_twice(
         (!written, block / LINE_ENTRIES != home, block)
     });
     let kept = bytes_of(draft, blocks[0]);
+    let is_kept = |bytes: Option<_>| bytes.is_some() && bytes == kept;
     for &block in &blocks[1..] {
         let word = word_of(draft, block);
         let at = draft.geometry.table_at + block * 8;
         let place = format!("block {block}");
         let owner = owners[&word.id()];
-        if word.state() != MapState::Mapped || bytes_of(draft, block) == kept {
+        if word.state() != MapState::Mapped || is_kept(bytes_of(draft, block)) {
             let what = format_args!("freed: block {} has the same bytes", blocks[0]);
             if draft.mend(Class::MapTwice, place, what) {
                 draft.set(at, 0);
@@ -336,7 +401,9 @@ fn rescue_block(draft: &mut Draft, survey: &Survey, owner: &Owner, block: u64, k
     draft.set(at, MapWord::new(MapState::Mapped, own_id(made.ino), 0).0);
 }
 
-fn bytes_of(draft: &Draft, block: u64) -> [u8; BLOCK_BYTES as usize] {
+/// The bytes of a block, if they can be read.
+fn bytes_of(draft: &Draft, block: u64) -> Option<[u8; BLOCK_BYTES as usize]> {
     let at = draft.geometry.data_at + block * BLOCK_BYTES;
-    draft.overlay.bytes(at)
+    let mut bytes = [0; BLOCK_BYTES as usize];
+    draft.overlay.read(at, &mut bytes).is_ok().then_some(bytes)
 }

@@ -7,27 +7,37 @@ use std::io;
 
 use vellum_check::survey::Survey;
 use vellum_check::{Class, Image};
-use vellum_layout::{Geometry, IdentityWord, Inode, InodeState, SLOT_BYTES, Superblock};
+use vellum_layout::{
+    BLOCK_BYTES, Geometry, IdentityWord, Inode, InodeState, SLOT_BYTES, Superblock,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::plan::Action;
 use crate::room::{Tail, Taken};
 
-/// An image with words laid over it.
+/// An image with words laid over it, and zeros over what is lost of it.
 pub(crate) struct Overlay<'a> {
     image: &'a dyn Image,
+    /// Blocks that cannot be read, by offset.
+    lost: &'a BTreeSet<u64>,
     words: RefCell<BTreeMap<u64, u64>>,
     /// Counts changes.
     version: Cell<u64>,
 }
 
 impl<'a> Overlay<'a> {
-    pub(crate) fn new(image: &'a dyn Image) -> Self {
+    pub(crate) fn new(image: &'a dyn Image, lost: &'a BTreeSet<u64>) -> Self {
         Self {
             image,
+            lost,
             words: RefCell::default(),
             version: Cell::new(0),
         }
+    }
+
+    /// Blocks that cannot be read, by offset.
+    pub(crate) fn lost(&self) -> &'a BTreeSet<u64> {
+        self.lost
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -50,10 +60,35 @@ impl<'a> Overlay<'a> {
     /// What the image itself has at `at`.
     fn original(&self, at: u64) -> u64 {
         let mut out = [0; 8];
-        match self.image.read(at, &mut out) {
+        match self.read_below(at, &mut out) {
             Ok(()) => u64::from_le_bytes(out),
             Err(_) => 0,
         }
+    }
+
+    /// Reads what the words are laid over.
+    fn read_below(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let (first, end) = (
+            at / BLOCK_BYTES * BLOCK_BYTES,
+            at.saturating_add(out.len() as u64),
+        );
+        if self.lost.range(first..end.max(first)).next().is_none() {
+            return self.image.read(at, out);
+        }
+        let mut done = 0;
+        while done < out.len() {
+            let from = at + done as u64;
+            let block = from / BLOCK_BYTES * BLOCK_BYTES;
+            let part = (block + BLOCK_BYTES - from).min((out.len() - done) as u64) as usize;
+            let to = &mut out[done..done + part];
+            if self.lost.contains(&block) {
+                to.fill(0);
+            } else {
+                self.image.read(from, to)?;
+            }
+            done += part;
+        }
+        Ok(())
     }
 
     pub(crate) fn set(&self, at: u64, value: u64) {
@@ -96,7 +131,7 @@ impl Image for Overlay<'_> {
     }
 
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        self.image.read(at, out)?;
+        self.read_below(at, out)?;
         let end = at.saturating_add(out.len() as u64);
         for (&place, value) in self.words.borrow().range(at.saturating_sub(7)..end) {
             for (i, &byte) in value.to_le_bytes().iter().enumerate() {
@@ -140,6 +175,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) now_ns: i64,
     /// Damage may hide names, so that an inode without one may be somebody's file.
     pub(crate) hidden: bool,
+    /// Whole inodes may have been lost, too.
+    pub(crate) lossy: bool,
     declined: &'a BTreeSet<Class>,
     pub(crate) actions: Vec<Action>,
     /// Slots that the image or any state of the draft uses: new structures go elsewhere, so that
@@ -168,6 +205,7 @@ impl<'a> Draft<'a> {
             geometry,
             now_ns,
             hidden: false,
+            lossy: false,
             declined,
             actions: Vec::new(),
             reserved: SlotSet::new(geometry.meta_slots()),

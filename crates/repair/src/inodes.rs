@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use vellum_check::Class;
 use vellum_check::survey::{Found, Holder, Name, Node, Survey};
 use vellum_layout::{
-    ChunkKind, FileKind, IdentityWord, Inode, InodeState, LinksWord, LogExtentHead, ROOT_SLOT,
-    SLOT_BYTES, SLOTS_PER_BLOCK, TEXT_MAX, text_check, text_home,
+    ChunkKind, Entry, FileKind, IdentityWord, Inode, InodeState, LinksWord, LogExtentHead,
+    ROOT_SLOT, SLOT_BYTES, SLOTS_PER_BLOCK, TEXT_MAX, text_check, text_home,
 };
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
+use crate::blocks;
 use crate::draft::Draft;
 use crate::room::{Directory, Target};
 
@@ -56,28 +57,27 @@ pub(crate) fn root(draft: &mut Draft, survey: &Survey) {
 fn find_root_log(draft: &Draft, root: u64, generation: u32) -> (u32, u64) {
     let candidates = [generation, ROOT_GENERATION];
     for generation in candidates {
-        if root_extent(draft, root, generation).is_some() {
+        if extent_of(draft, root, ROOT_SLOT, generation).is_some() {
             return (generation, root);
         }
     }
     for generation in candidates {
-        let slots = 1..draft.geometry.meta_slots();
-        let extents = slots.filter_map(|slot| Some((root_extent(draft, slot, generation)?, slot)));
-        if let Some((_, first)) = extents.min() {
+        let first = first_extent(draft, ROOT_SLOT, generation);
+        if first != 0 {
             return (generation, first);
         }
     }
     (generation, 0)
 }
 
-/// The first cookie of the root's sound extent at `slot`, if there is one.
-fn root_extent(draft: &Draft, slot: u64, generation: u32) -> Option<u64> {
+/// The first cookie of a directory's sound extent at `slot`, if there is one.
+fn extent_of(draft: &Draft, slot: u64, ino: u64, generation: u32) -> Option<u64> {
     if slot == 0 || slot >= draft.geometry.meta_slots() {
         return None;
     }
     let bytes: [u8; size_of::<LogExtentHead>()] = draft.overlay.bytes(draft.geometry.slot_at(slot));
     let head = LogExtentHead::read_from_bytes(&bytes).ok()?;
-    head.is_sound(slot, ROOT_SLOT, generation)
+    head.is_sound(slot, ino, generation)
         .then_some(head.base_cookie)
 }
 
@@ -148,6 +148,55 @@ fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &N
     if draft.mend(class, format_args!("inode {slot}"), what) {
         draft.put_inode(slot, new);
     }
+}
+
+/// Makes an inode anew of which nothing is left, from the entry that names it: an inode is durable before its name, and one that was
+/// freed keeps its generation, so a blank one was lost. `false`: it is not blank, or its content is lost with it.
+pub(crate) fn remake(draft: &mut Draft, survey: &Survey, name: &Name) -> bool {
+    let slot = name.ino;
+    if slot == 0 || survey.nodes.find(slot) != Found::Free {
+        return false;
+    }
+    let old = draft.inode(slot);
+    let identity = IdentityWord(old.identity);
+    if identity.state() == Some(InodeState::Live) && identity.generation() == name.generation {
+        // By another of its names, just now.
+        return true;
+    }
+    let (size, root) = match name.kind {
+        _ if old.as_bytes().iter().any(|&byte| byte != 0) => return false,
+        FileKind::File => blocks::content(draft, slot),
+        FileKind::Directory => (0, first_extent(draft, slot, name.generation)),
+        FileKind::Fifo | FileKind::Socket => (0, 0),
+        FileKind::Symlink | FileKind::CharDevice | FileKind::BlockDevice => return false,
+    };
+    let is_directory = name.kind == FileKind::Directory;
+    let parent = draft.word(draft.geometry.slot_at(name.slot) + Entry::PARENT);
+    let mode = if is_directory { 0o700 } else { 0o600 };
+    let new = Inode {
+        identity: IdentityWord::new(InodeState::Live, name.kind, mode, name.generation).0,
+        links: LinksWord::new(if is_directory { 2 } else { 1 }, 0).0,
+        parent: if is_directory { parent } else { 0 },
+        btime: name.ns,
+        atime: name.ns,
+        mtime: name.ns,
+        ctime: name.ns,
+        size,
+        root,
+        ..Inode::default()
+    };
+    let what = "made anew from its entry and what is its own: all else of it is lost, and only root may use it";
+    if draft.give_up(Class::EntryToFree, format_args!("inode {slot}"), what) {
+        draft.put_inode(slot, new);
+    }
+    true
+}
+
+/// The extent that comes first in the log of a directory; 0 if it has none.
+fn first_extent(draft: &Draft, ino: u64, generation: u32) -> u64 {
+    let slots = 1..draft.geometry.meta_slots();
+    let extents = slots.filter_map(|slot| Some((extent_of(draft, slot, ino, generation)?, slot)));
+    extents.min().map_or(0, |(_, first)| first)
 }
 
 /// Clears fields that mean nothing in this version of the format.

@@ -19,10 +19,12 @@ mod draft;
 mod entrance;
 mod inodes;
 mod logs;
+mod lost;
 mod plan;
 mod room;
 mod tree;
 pub mod undo;
 
 pub use apply::{ApplyError, apply};
+pub use lost::LostBytes;
 pub use plan::{Action, Options, Plan, Stage, plan};

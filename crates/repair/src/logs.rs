@@ -12,7 +12,7 @@ use vellum_layout::{
 
 use crate::draft::Draft;
 use crate::entrance::entry_at;
-use crate::inodes::was_freed_wrongly;
+use crate::inodes::{remake, was_freed_wrongly};
 use crate::room::{Directory, NamesIn, Target};
 
 /// Takes from the logs whatever leads to something unsound.
@@ -39,6 +39,9 @@ pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
         match (issue.class, name) {
             (Class::NamedOrphan, Some(name)) => unorphan(draft, issue, name),
             (Class::EntryToFree, Some(name)) => {
+                if remake(draft, survey, name) {
+                    continue;
+                }
                 let has_blocks = |id| held.get_or_init(|| held_ids(draft)).contains(&id);
                 let revive = was_freed_wrongly(draft, survey, name, &has_blocks);
                 to_free(draft, issue, name, revive);

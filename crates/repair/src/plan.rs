@@ -6,9 +6,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vellum_check::survey::{self, Survey};
 use vellum_check::{Class, Image, Progress, Report, check};
-use vellum_layout::{Geometry, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock};
+use vellum_layout::{
+    BLOCK_BYTES, Geometry, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,
+};
 
 use crate::draft::{Draft, Overlay, SlotSet};
+use crate::lost::{self, LostBytes};
 use crate::{blocks, entrance, inodes, logs, tree};
 
 /// Something that is done to a pool.
@@ -38,6 +41,8 @@ impl fmt::Display for Action {
 pub struct Stage {
     /// What they are, for people.
     pub name: &'static str,
+    /// Blocks that cannot be read: they are given zeros, before any word is written.
+    pub renewed: Vec<u64>,
     /// Pool offset and new value of each.
     pub words: Vec<(u64, u64)>,
 }
@@ -56,6 +61,8 @@ pub struct Plan {
     pub refused: Option<String>,
     /// What is written, in order.
     pub stages: Vec<Stage>,
+    /// Bytes of files that are lost, and that no repair brings back.
+    pub lost: Vec<LostBytes>,
     /// Identity of the pool.
     pub uuid: [u8; 16],
 }
@@ -63,7 +70,8 @@ pub struct Plan {
 impl Plan {
     /// Whether nothing is written.
     pub fn is_empty(&self) -> bool {
-        self.stages.iter().all(|stage| stage.words.is_empty())
+        let nothing = |stage: &Stage| stage.words.is_empty() && stage.renewed.is_empty();
+        self.stages.iter().all(nothing)
     }
 
     /// Whether the pool is sound once the plan is applied.
@@ -71,12 +79,25 @@ impl Plan {
         self.refused.is_none() && self.after.is_sound()
     }
 
+    /// Whether some bytes of files are in places that cannot be read, and stay there.
+    pub fn leaves_unreadable(&self) -> bool {
+        self.lost.iter().any(|lost| lost.is_certain)
+    }
+
     /// The exit status of fsck(8), once the plan is applied: 0 nothing was wrong, 1 all is mended, 4
     /// damage is left, 8 the pool cannot be repaired because not all of it can be read; sums are
     /// possible.
     pub fn exit_code(&self) -> i32 {
-        let unreadable = if self.before.complete { 0 } else { 8 };
-        let left = if self.mends_all() { 0 } else { 4 };
+        let unreadable = if self.before.complete || self.refused.is_none() {
+            0
+        } else {
+            8
+        };
+        let left = if self.mends_all() && !self.leaves_unreadable() {
+            0
+        } else {
+            4
+        };
         i32::from(!self.is_empty()) | left | unreadable
     }
 
@@ -124,6 +145,7 @@ const STEPS: &[Step] = &[
     logs::order,
     logs::restore,
     inodes::broken,
+    blocks::ownerless,
     inodes::reserved,
     tree::directories,
     tree::duplicates,
@@ -144,6 +166,7 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
         actions: Vec::new(),
         refused: None,
         stages: Vec::new(),
+        lost: Vec::new(),
         uuid: [0; 16],
     };
     if plan.before.is_sound() {
@@ -158,17 +181,35 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
     };
     plan.uuid = superblock.uuid;
     let none = BTreeSet::new();
+    let declined = options.declined.unwrap_or(&none);
+    let lost = match plan.before.complete {
+        true => BTreeSet::new(),
+        false => lost::blocks(image, &superblock.geometry()),
+    };
+    if !lost.is_empty() && declined.contains(&Class::Unreadable) {
+        plan.refused = Some(format!("{} blocks cannot be read: {COPY}", lost.len()));
+        return plan;
+    }
     let making = Making {
         superblock: &superblock,
-        declined: options.declined.unwrap_or(&none),
+        declined,
+        lost,
         options,
     };
-    match making.passes(image, &plan.before) {
-        Some(passes) => passes.into_iter().for_each(|pass| pass.add_to(&mut plan)),
-        None => plan.refused = Some(NO_ROOM.to_owned()),
+    let Some(passes) = making.passes(image, &plan.before) else {
+        plan.refused = Some(NO_ROOM.to_owned());
+        return plan;
+    };
+    if passes.iter().any(Pass::met_more_losses) {
+        plan.refused = Some(format!("it loses more while it is read: {COPY}"));
+        return plan;
     }
+    passes.into_iter().for_each(|pass| pass.add_to(&mut plan));
     plan
 }
+
+/// What is advised where a medium cannot be relied on.
+const COPY: &str = "copy what can be read to a sound medium, and repair the copy";
 
 /// Why nothing is done where something would have no place.
 const NO_ROOM: &str = "something has lost its place, and no metadata slot is free that could name it in lost+found; \
@@ -187,6 +228,8 @@ impl<'a> Options<'a> {
 struct Making<'a> {
     superblock: &'a Superblock,
     declined: &'a BTreeSet<Class>,
+    /// Blocks outside the files' that cannot be read.
+    lost: BTreeSet<u64>,
     options: Options<'a>,
 }
 
@@ -198,6 +241,7 @@ struct Pass {
     after: Option<Report>,
     /// It had to leave something for which there was no room.
     lacks_room: bool,
+    lost: Vec<LostBytes>,
 }
 
 impl Pass {
@@ -205,6 +249,12 @@ impl Pass {
         plan.actions.extend(self.actions);
         plan.stages.extend(self.stages);
         plan.after = self.after.unwrap_or_else(|| plan.after.clone());
+        plan.lost = self.lost;
+    }
+
+    fn met_more_losses(&self) -> bool {
+        let after = self.after.as_ref();
+        after.is_some_and(|after| after.has(Class::Unreadable))
     }
 }
 
@@ -213,13 +263,14 @@ impl Making<'_> {
     /// removed long ago, and another that takes their room, since nothing new is written where something is still referred to. Between
     /// them the pool is under repair. `None`: there is no room even so.
     fn passes(&self, image: &dyn Image, before: &Report) -> Option<Vec<Pass>> {
-        let pass = self.pass(&Overlay::new(image), before, false);
+        let pass = self.pass(&Overlay::new(image, &self.lost), before, false);
         if !pass.lacks_room {
             return Some(vec![pass]);
         }
-        let roomier = Overlay::new(image);
+        let roomier = Overlay::new(image, &self.lost);
         let first = self.pass(&roomier, before, true);
-        let second = self.pass(&Overlay::new(&roomier), first.after.as_ref()?, false);
+        let none = BTreeSet::new();
+        let second = self.pass(&Overlay::new(&roomier, &none), first.after.as_ref()?, false);
         (!second.lacks_room).then(|| vec![first, second])
     }
 
@@ -229,15 +280,19 @@ impl Making<'_> {
         let Making {
             superblock,
             declined,
+            lost,
             options,
         } = self;
         let mut draft = Draft::new(overlay, superblock, declined, options.now_ns);
         let state = State::read(&draft);
+        let anew = overlay.lost();
+        lost::give_up(&mut draft, anew);
         let used = mend(&mut draft, state, before);
         if drops_dead {
             logs::drop_dead(&mut draft);
         }
         let touched = finish(&mut draft, state, before);
+        let losses = lost::of_files(&draft, lost, before);
         let (actions, lacked_room) = (std::mem::take(&mut draft.actions), draft.lacked_room);
         let (mut last, mut after) = (None, None);
         let state_at = superblock.state_at + PoolState::WORD;
@@ -256,9 +311,10 @@ impl Making<'_> {
         let is_left = after.as_ref().unwrap_or(before);
         Pass {
             lacks_room: lacked_room && !is_left.is_sound(),
-            stages: stages(overlay.words(), superblock, state, &used, last),
+            stages: stages(overlay, superblock, state, &used, last),
             actions,
             after,
+            lost: losses,
         }
     }
 }
@@ -273,13 +329,7 @@ fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
     superblock
         .check_writable()
         .map_err(|error| error.to_string())?;
-    match before.of(Class::Unreadable).next() {
-        Some(found) => Err(format!(
-            "{} cannot be read ({}): copy what can be read to a sound medium, and repair the copy",
-            found.place, found.detail
-        )),
-        None => Ok(superblock),
-    }
+    Ok(superblock)
 }
 
 /// What the state word says, made the best of.
@@ -338,7 +388,8 @@ fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
     let mut used = None;
     if inside {
         entrance::journals(draft, !state.was_clean);
-        draft.hidden = state.was_clean || !state.sound;
+        draft.lossy = state.resumed || !draft.overlay.lost().is_empty();
+        draft.hidden = state.was_clean || !state.sound || draft.lossy;
         for _ in 0..ROUNDS_MAX {
             let survey = Survey::of(draft.overlay, draft.superblock);
             draft.begin_round(&survey);
@@ -372,12 +423,8 @@ fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
             voided |= draft.mend(class, &found.place, what);
         }
     }
-    let copies = [0, vellum_layout::BLOCK_BYTES, draft.superblock.replica_at];
-    let inside = draft.overlay.touches(|at| {
-        copies
-            .iter()
-            .all(|&copy| !(copy..copy + vellum_layout::BLOCK_BYTES).contains(&at))
-    });
+    let inside = |at| copy_of(draft.superblock, at).is_none();
+    let inside = draft.overlay.touches(inside) || draft.overlay.lost().iter().any(|&at| inside(at));
     let mut unsound = false;
     if !state.sound {
         let what = if state.resumed {
@@ -399,7 +446,7 @@ fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
 /// Sorts the words by when they are written (`docs/CRASH.md` has the argument); `last` is the state
 /// word at the end, if more than copies of the superblock change.
 fn stages(
-    words: BTreeMap<u64, u64>,
+    overlay: &Overlay,
     superblock: &Superblock,
     state: State,
     used: &SlotSet,
@@ -418,7 +465,18 @@ fn stages(
         begin.words.push((state_at, word));
         end.words.push((state_at, last));
     }
-    for (at, value) in words {
+    let state_block = state_at / BLOCK_BYTES * BLOCK_BYTES;
+    let mut first = Stage::named("the state block, which cannot be read");
+    let mut anew = Stage::named("other blocks that cannot be read");
+    for &at in overlay.lost() {
+        let stage = if at == state_block {
+            &mut first
+        } else {
+            &mut anew
+        };
+        stage.renewed.push(at);
+    }
+    for (at, value) in overlay.words() {
         let stage = match at {
             _ if at == state_at => continue,
             _ if in_metadata(&geometry, at) && !used.has((at - geometry.meta_at) / SLOT_BYTES) => {
@@ -432,11 +490,13 @@ fn stages(
         };
         stage.words.push((at, value));
     }
-    let [first, second, third] = copies;
-    [begin, fresh, inside, journals, first, second, third, end]
-        .into_iter()
-        .filter(|stage| !stage.words.is_empty())
-        .collect()
+    let [one, two, three] = copies;
+    [
+        first, begin, anew, fresh, inside, journals, one, two, three, end,
+    ]
+    .into_iter()
+    .filter(|stage| !stage.words.is_empty() || !stage.renewed.is_empty())
+    .collect()
 }
 
 fn in_metadata(geometry: &Geometry, at: u64) -> bool {
@@ -445,8 +505,8 @@ fn in_metadata(geometry: &Geometry, at: u64) -> bool {
 
 /// Which copy of the superblock pool offset `at` lies in.
 fn copy_of(superblock: &Superblock, at: u64) -> Option<usize> {
-    let copies = [0, vellum_layout::BLOCK_BYTES, superblock.replica_at];
-    let inside = |&copy: &u64| (copy..copy + vellum_layout::BLOCK_BYTES).contains(&at);
+    let copies = [0, BLOCK_BYTES, superblock.replica_at];
+    let inside = |&copy: &u64| (copy..copy + BLOCK_BYTES).contains(&at);
     copies.iter().position(inside)
 }
 
@@ -454,6 +514,7 @@ impl Stage {
     fn named(name: &'static str) -> Self {
         Self {
             name,
+            renewed: Vec::new(),
             words: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@
 //! that was used since the repair is not torn: what is put back must find each word as the repair
 //! found or left it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
@@ -14,9 +14,10 @@ use std::sync::atomic::Ordering;
 use thiserror::Error;
 use vellum_check::Image;
 use vellum_check::survey::superblock;
-use vellum_layout::{PoolPhase, PoolState, StateWord, checksum};
+use vellum_layout::{BLOCK_BYTES, PoolPhase, PoolState, StateWord, checksum};
 use vellum_media::{LINE_BYTES, Persistent, Site};
 
+use crate::apply::Guard;
 use crate::plan::Plan;
 
 const MAGIC: &[u8; 8] = b"VELLUMUN";
@@ -93,6 +94,8 @@ impl Undo {
     pub fn of(plan: &Plan, image: &dyn Image) -> io::Result<Self> {
         let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
         let mut passing = Vec::new();
+        let renewed = plan.stages.iter().flat_map(|stage| &stage.renewed);
+        let renewed: BTreeSet<u64> = renewed.copied().collect();
         let state = superblock(image).map_or(0, |found| found.geometry().state_at);
         let state_at = state + PoolState::WORD;
         for &(at, value) in plan.stages.iter().flat_map(|stage| &stage.words) {
@@ -101,7 +104,10 @@ impl Undo {
                 std::collections::btree_map::Entry::Occupied(found) => found.into_mut(),
                 std::collections::btree_map::Entry::Vacant(free) => {
                     let mut before = [0; LINE];
-                    image.read(start, &mut before)?;
+                    // What is lost cannot be put back.
+                    if !renewed.contains(&(start / BLOCK_BYTES * BLOCK_BYTES)) {
+                        image.read(start, &mut before)?;
+                    }
                     let (at, after) = (start, before);
                     free.insert(Line { at, before, after })
                 }
@@ -198,10 +204,15 @@ impl Undo {
     /// # Errors
     /// The pool is another, or was changed since: then nothing is written. The medium failed.
     pub fn restore(&self, pool: &impl Persistent) -> Result<(), UndoError> {
-        self.check(pool)?;
         let state_line = self.state_at / LINE_BYTES * LINE_BYTES;
+        let mut lines = self.check(pool)?;
+        // Only what is not back, for blocks may be lost that the repair did not come to.
+        lines.retain(|line| line.at == state_line || !is_back(pool, line));
+        let guard = Guard::of(pool);
+        let settle =
+            || -> Result<(), UndoError> { Ok(guard.settle().map_err(UndoError::Medium)??) };
         let (state, others): (Vec<&Line>, Vec<&Line>) =
-            self.lines.iter().partition(|line| line.at == state_line);
+            lines.into_iter().partition(|line| line.at == state_line);
         if !state.is_empty() {
             let now = StateWord(pool.load(self.state_at, Ordering::Acquire));
             let (was_clean, epoch) = now
@@ -213,19 +224,20 @@ impl Undo {
             let marked = StateWord::repairing(was_clean, epoch).0;
             pool.store(self.state_at, marked, Ordering::Release);
             pool.flush(Site::UNNAMED, self.state_at, 8);
-            settle(pool)?;
+            settle()?;
         }
         for line in others {
             put_back(pool, line);
         }
-        settle(pool)?;
+        settle()?;
         for line in state {
             put_back(pool, line);
         }
-        settle(pool)
+        settle()
     }
 
-    fn check(&self, pool: &impl Persistent) -> Result<(), UndoError> {
+    /// The lines, if the pool is the one that they belong to.
+    fn check(&self, pool: &impl Persistent) -> Result<Vec<&Line>, UndoError> {
         // A damaged superblock may be what is put back, so the words have the last say.
         let found = superblock(&vellum_check::MemoryImage(pool));
         if pool.len() != self.pool_bytes || found.is_some_and(|found| found.uuid != self.uuid) {
@@ -250,7 +262,7 @@ impl Undo {
                 }
             }
         }
-        Ok(())
+        Ok(lines)
     }
 }
 
@@ -266,10 +278,8 @@ fn put_back(pool: &impl Persistent, line: &Line) {
     pool.flush(Site::UNNAMED, line.at, LINE_BYTES);
 }
 
-fn settle(pool: &impl Persistent) -> Result<(), UndoError> {
-    pool.fence(Site::UNNAMED);
-    match pool.damaged() {
-        Some(at) => Err(UndoError::Medium(at)),
-        None => Ok(pool.sync()?),
-    }
+fn is_back(pool: &impl Persistent, line: &Line) -> bool {
+    let mut now = [0; LINE];
+    pool.read(line.at, &mut now);
+    now == line.before
 }

@@ -16,6 +16,14 @@ use zerocopy::{FromBytes, IntoBytes};
 pub(crate) const SEED: u64 = 0x5EED;
 /// Generation of every inode.
 pub(crate) const GENERATION: u32 = 3;
+
+/// The root has had no other life.
+fn generation_of(ino: u64) -> u32 {
+    match ino {
+        vellum_layout::ROOT_SLOT => 1,
+        _ => GENERATION,
+    }
+}
 /// A time, later than which nothing in a pool is.
 pub(crate) const NOW: i64 = 1_700_000_000_000_000_000;
 
@@ -137,7 +145,7 @@ impl TestImage {
         let slot = self.take(ChunkKind::Inodes, 1);
         let links = if kind == FileKind::Directory { 2 } else { 0 };
         let inode = Inode {
-            identity: IdentityWord::new(InodeState::Live, kind, mode, GENERATION).0,
+            identity: IdentityWord::new(InodeState::Live, kind, mode, generation_of(slot)).0,
             links: LinksWord::new(links, 0).0,
             btime: self.time,
             ctime: NOW,
@@ -179,7 +187,8 @@ impl TestImage {
             };
             let at = self.take(chunk, kind.slots());
             let base = log.kind.map_or(3, |kind| log.base + kind.words());
-            let head = LogExtentHead::new(at, directory, GENERATION, base, kind, false);
+            let head =
+                LogExtentHead::new(at, directory, generation_of(directory), base, kind, false);
             self.set_bytes(self.geometry.slot_at(at), head.as_bytes());
             if log.kind.is_some() {
                 let before = self.geometry.slot_at(log.at);
@@ -230,7 +239,7 @@ impl TestImage {
     /// Writes an entry at `slot`, its checksum made to fit.
     pub(crate) fn put_entry(&mut self, slot: u64, head: &EntryHead, name: &[u8]) {
         let mut buffer = [0; 384];
-        let len = Entry::encode(head, name, GENERATION, &mut buffer);
+        let len = Entry::encode(head, name, generation_of(head.parent), &mut buffer);
         self.set_bytes(self.geometry.slot_at(slot), &buffer[..len]);
     }
 

@@ -143,8 +143,13 @@ pub(crate) fn plan_of(image: &[u8]) -> Plan {
 
 /// Writes a plan over an image.
 pub(crate) fn write(plan: &Plan, image: &mut [u8]) {
-    for &(at, value) in plan.stages.iter().flat_map(|stage| &stage.words) {
-        image[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());
+    for stage in &plan.stages {
+        for &at in &stage.renewed {
+            image[at as usize..(at + BLOCK_BYTES) as usize].fill(0);
+        }
+        for &(at, value) in &stage.words {
+            image[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());
+        }
     }
 }
 

@@ -1,0 +1,242 @@
+//! Blocks that cannot be read: which they are, what they held, and which files lose bytes by them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vellum_check::survey::{Name, Node, Survey};
+use vellum_check::{Class, Image, Report};
+use vellum_layout::{
+    BLOCK_BYTES, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, ROOT_SLOT, SLOT_BYTES,
+};
+
+use crate::blocks::each_word;
+use crate::draft::Draft;
+
+/// Most places of files that are told.
+const TOLD_MAX: usize = 10_000;
+/// Most blocks of one file whose places are looked at.
+const BLOCKS_MAX: u64 = 1 << 22;
+
+/// Bytes of a file that are lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostBytes {
+    /// The file's inode.
+    pub inode: u64,
+    /// One of its paths.
+    pub path: String,
+    /// The first of the bytes.
+    pub offset: u64,
+    /// How many there are.
+    pub bytes: u64,
+    /// They lie where nothing can be read. Otherwise what said where they lie is lost, if they were any: they read as zeros, as a hole
+    /// does.
+    pub is_certain: bool,
+}
+
+impl fmt::Display for LostBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            inode,
+            path,
+            offset,
+            bytes,
+            is_certain,
+        } = self;
+        let last = offset + bytes.saturating_sub(1);
+        let what = if *is_certain {
+            "cannot be read"
+        } else {
+            "read as zeros, whatever was there: their places are lost"
+        };
+        write!(f, "{path} (inode {inode}): bytes {offset} to {last} {what}")
+    }
+}
+
+/// The blocks outside those of files that cannot be read.
+pub(crate) fn blocks(image: &dyn Image, geometry: &Geometry) -> BTreeSet<u64> {
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    let data = geometry.data_at..geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+    let front = (0..data.start).step_by(BLOCK_BYTES as usize);
+    let behind = (data.end..geometry.pool_bytes).step_by(BLOCK_BYTES as usize);
+    let whole = front
+        .chain(behind)
+        .filter(|at| at + BLOCK_BYTES <= geometry.pool_bytes);
+    whole
+        .filter(|&at| image.read(at, &mut block).is_err())
+        .collect()
+}
+
+/// Says what is given up with each block that is lost.
+pub(crate) fn give_up(draft: &mut Draft, lost: &BTreeSet<u64>) {
+    for &at in lost {
+        let what = format!("given zeros: {} cannot be read", held(draft, at));
+        // Whoever declines this has no plan.
+        let _ = draft.give_up(Class::Unreadable, format_args!("offset {at:#x}"), what);
+    }
+}
+
+/// What lies in the block at `at`.
+fn held(draft: &Draft, at: u64) -> String {
+    let geometry = &draft.geometry;
+    let table_end = geometry.table_at + geometry.zone_blocks * 8;
+    match at {
+        _ if at == geometry.state_at / BLOCK_BYTES * BLOCK_BYTES => "the state block".to_owned(),
+        _ if at < 2 * BLOCK_BYTES || at == draft.superblock.replica_at => {
+            "a copy of the superblock".to_owned()
+        }
+        _ if (geometry.slots_at..geometry.chunk_table_at).contains(&at) => "a journal".to_owned(),
+        _ if (geometry.chunk_table_at..geometry.live_map_at).contains(&at) => {
+            "a part of the chunk table".to_owned()
+        }
+        _ if (geometry.meta_at..geometry.slot_at(geometry.meta_slots())).contains(&at) => {
+            let first = (at - geometry.meta_at) / SLOT_BYTES;
+            format!("slots {first} to {}", first + BLOCK_BYTES / SLOT_BYTES - 1)
+        }
+        _ if (geometry.table_at..table_end).contains(&at) => {
+            let first = (at - geometry.table_at) / 8;
+            let last = (first + BLOCK_BYTES / 8).min(geometry.zone_blocks) - 1;
+            format!("whose blocks {first} to {last} are")
+        }
+        _ => "what a close saved".to_owned(),
+    }
+}
+
+/// The bytes of files that are lost: those in blocks that cannot be read, and those whose places were in lost blocks of the
+/// mapping table. Nothing is read if all of the metadata could be.
+pub(crate) fn of_files(draft: &Draft, lost: &BTreeSet<u64>, before: &Report) -> Vec<LostBytes> {
+    if lost.is_empty() && before.complete {
+        return Vec::new();
+    }
+    let survey = Survey::of(draft.overlay, draft.superblock);
+    let mut files = Files::of(&survey);
+    files.read_blocks(draft);
+    let lines = lost_lines(&draft.geometry, lost);
+    if !lines.is_empty() {
+        files.look_for_holes(draft, &lines);
+    }
+    files.lost.truncate(TOLD_MAX);
+    files.lost
+}
+
+/// The lines of the mapping table that are lost.
+fn lost_lines(geometry: &Geometry, lost: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let line_bytes = 8 * LINE_ENTRIES;
+    let table = geometry.table_at..geometry.table_at + geometry.table_lines() * line_bytes;
+    let inside = lost.iter().filter(|at| table.contains(at));
+    let lines = inside.flat_map(|at| {
+        let first = (at - geometry.table_at) / line_bytes;
+        first..first + BLOCK_BYTES / line_bytes
+    });
+    lines.collect()
+}
+
+struct Files<'s, 'a> {
+    survey: &'s Survey<'a>,
+    by_id: HashMap<u32, &'s Node>,
+    /// A name of each inode.
+    names: HashMap<u64, &'s Name>,
+    /// Blocks that each mapping id has.
+    has: HashMap<u32, BTreeSet<u32>>,
+    lost: Vec<LostBytes>,
+}
+
+impl<'s, 'a> Files<'s, 'a> {
+    fn of(survey: &'s Survey<'a>) -> Self {
+        let files = survey.nodes.list.iter();
+        let files = files.filter(|node| node.kind == FileKind::File);
+        let by_id = files.filter_map(|node| Some((MapRoot(node.root).get()?.1, node)));
+        let names = survey.logs.names.iter().filter(|name| name.alive);
+        Self {
+            survey,
+            by_id: by_id.collect(),
+            names: names.map(|name| (name.ino, name)).collect(),
+            has: HashMap::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Reads every block that holds bytes.
+    fn read_blocks(&mut self, draft: &Draft) {
+        let mut bytes = vec![0; BLOCK_BYTES as usize];
+        let mut bad = BTreeSet::new();
+        each_word(draft, |block, word| {
+            if !matches!(word.state(), MapState::Mapped | MapState::Unwritten) {
+                return;
+            }
+            self.has
+                .entry(word.id())
+                .or_default()
+                .insert(word.logical());
+            let at = draft.geometry.data_at + block * BLOCK_BYTES;
+            if word.state() == MapState::Mapped && draft.overlay.read(at, &mut bytes).is_err() {
+                bad.insert((word.id(), word.logical()));
+            }
+        });
+        for (id, logical) in bad {
+            self.tell(id, logical.into(), true);
+        }
+    }
+
+    /// Blocks that files do not have, and whose home was in a lost line.
+    fn look_for_holes(&mut self, draft: &Draft, lines: &BTreeSet<u64>) {
+        let homes = draft.geometry.homes(draft.superblock.hash_seed);
+        let files = self.by_id.iter();
+        let mut files: Vec<(u32, u64)> = files.map(|(&id, node)| (id, node.size)).collect();
+        files.sort_unstable();
+        for (id, size) in files {
+            for block in 0..size.div_ceil(BLOCK_BYTES).min(BLOCKS_MAX) {
+                let has = self.has.get(&id);
+                let is_there = has.is_some_and(|has| has.contains(&(block as u32)));
+                if !is_there && lines.contains(&homes.line(id, block as u32)) {
+                    self.tell(id, block, false);
+                }
+            }
+        }
+    }
+
+    /// Notes a block of a file, together with those before it.
+    fn tell(&mut self, id: u32, block: u64, is_certain: bool) {
+        let Some(node) = self.by_id.get(&id) else {
+            return;
+        };
+        let (offset, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
+        let Some(bytes) = end
+            .min(node.size)
+            .checked_sub(offset)
+            .filter(|&bytes| bytes > 0)
+        else {
+            return;
+        };
+        if let Some(last) = self.lost.last_mut()
+            && (last.inode, last.is_certain) == (node.slot, is_certain)
+            && last.offset + last.bytes == offset
+        {
+            last.bytes += bytes;
+        } else if self.lost.len() < TOLD_MAX {
+            let path = self.path(node);
+            self.lost.push(LostBytes {
+                inode: node.slot,
+                path,
+                offset,
+                bytes,
+                is_certain,
+            });
+        }
+    }
+
+    /// One of the paths of a file.
+    fn path(&self, node: &Node) -> String {
+        let nodes = &self.survey.nodes.list;
+        let (mut ino, mut parts) = (node.slot, Vec::new());
+        while ino != ROOT_SLOT && parts.len() < nodes.len() {
+            let Some(name) = self.names.get(&ino) else {
+                break;
+            };
+            parts.push(self.survey.text_of(name).escape_ascii().to_string());
+            ino = nodes[name.directory as usize].slot;
+        }
+        parts.reverse();
+        format!("/{}", parts.join("/"))
+    }
+}
