@@ -41,7 +41,7 @@ use crate::fs::{Cred, Fs};
 use crate::mapping::{Found, MapId, Mapping};
 use crate::reading::lease;
 use crate::sites;
-use crate::slots::Op;
+use crate::slots::{Op, pause};
 
 pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
@@ -59,8 +59,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Blocks that a piece touches at most.
 const PIECE_BLOCKS: usize = (PIECE_BYTES / BLOCK_BYTES) as usize + 1;
 
-/// How often an operation waits for blocks in limbo before it says that there is no space.
-const ROOM_TRIES: u32 = 16;
+/// How often an operation waits for blocks in limbo before it says that there is no space. Others may be faster each
+/// time, or sleep with blocks in hand that they are making free: so it gives way in between.
+const ROOM_TRIES: u32 = 1000;
 
 /// Flag in a mapping root: blocks may lie beyond the end of file.
 pub(crate) const BEYOND: u64 = MapRoot::BEYOND;
@@ -164,7 +165,7 @@ impl<'a, M: Memories> Files<'a, M> {
                     if hopeless || tries == ROOM_TRIES {
                         return Err(Error::NoSpace("data blocks"));
                     }
-                    tries += 1;
+                    pause(&self.core.arena, &mut tries);
                     self.core.wait_for_readers();
                     self.mapping.reclaim(self.core);
                 }
