@@ -68,25 +68,32 @@ pub struct Sample {
     maps: Vec<Place>,
 }
 
-/// The pools to start from: closed in order; the same as if it had not been; left by a crash.
-pub fn samples() -> &'static [Sample; 3] {
-    static SAMPLES: OnceLock<[Sample; 3]> = OnceLock::new();
+/// The pools to start from: closed in order; the same as if it had not been; left by a crash; closed
+/// in order, with blocks placed one by one.
+pub fn samples() -> &'static [Sample; 4] {
+    static SAMPLES: OnceLock<[Sample; 4]> = OnceLock::new();
     SAMPLES.get_or_init(|| {
-        let closed = Sample::of(make(true));
+        let closed = Sample::of(make(true, 8));
         let mut open = closed.clone();
         let state = StateWord::new(PoolPhase::Dirty, 1).0;
         open.set_word(open.geometry.state_at + PoolState::WORD, state);
-        [closed, open, Sample::of(make(false))]
+        [
+            closed,
+            open,
+            Sample::of(make(false, 8)),
+            Sample::of(make(true, 1)),
+        ]
     })
 }
 
 /// Makes a pool with directories of one and of several log extents, files in one piece and with
 /// holes, with blocks beyond the end, links, symlinks in a slot and in a block, devices, dead
 /// entries; left in the middle of work unless it is to be closed.
-fn make(close: bool) -> Vec<u8> {
+fn make(close: bool, run_blocks: u32) -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     let options = FormatOptions {
         label: "sample".into(),
+        run_blocks: Some(run_blocks),
         uuid: [3; 16],
         hash_seed: 5,
         now_ns: 1,

@@ -90,7 +90,7 @@ fn run(name: &str, case: impl Fn(&mut Random) -> BTreeSet<Class>) -> BTreeSet<Cl
 }
 
 fn pick(random: &mut Random) -> Sample {
-    samples()[random.below(3) as usize].clone()
+    samples()[random.below(samples().len() as u64) as usize].clone()
 }
 
 /// Bits, words, lines and blocks that lost what they held.

@@ -12,7 +12,7 @@ fn changed(bytes: &[u8], parts: &[Part]) {
     parts.iter().for_each(|&part| decode(part, bytes));
     let mut input = Input::new(bytes);
     let how = input.u8();
-    let mut sample = samples()[usize::from(how) % 3].clone();
+    let mut sample = samples()[usize::from(how) % samples().len()].clone();
     let (read_only, raw) = (how & 0x30 == 0x30, how & 0xC0 == 0xC0);
     if raw {
         plant_raw(&mut sample, *input.pick(parts), &mut input);

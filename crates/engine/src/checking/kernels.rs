@@ -30,7 +30,20 @@ pub(crate) fn explore(
     swaps: Swaps,
     kernel: impl Fn(Stage) + Send + Sync + 'static,
 ) {
-    check(preemptions, swaps, move |known| kernel(Stage::new(known)));
+    check(preemptions, swaps, move |known| {
+        kernel(Stage::new(known, 8))
+    });
+}
+
+/// The same where every block of a file is hashed by itself.
+fn explore_single_blocks(
+    preemptions: usize,
+    swaps: Swaps,
+    kernel: impl Fn(Stage) + Send + Sync + 'static,
+) {
+    check(preemptions, swaps, move |known| {
+        kernel(Stage::new(known, 1))
+    });
 }
 
 fn into(to: MapState) -> Step {
@@ -39,11 +52,11 @@ fn into(to: MapState) -> Step {
 }
 
 impl Stage {
-    fn new(known: &Arc<Knowledge>) -> Self {
+    fn new(known: &Arc<Knowledge>, run_blocks: u32) -> Self {
         let pool = LoomMemory::new(known, Part::Pool, POOL_BYTES);
         let arena = |len| LoomMemory::new(known, Part::Arena, len);
         Self {
-            fs: small_fs::<Loomed>(pool, arena, 2),
+            fs: small_fs::<Loomed>(pool, arena, 2, run_blocks),
         }
     }
 
@@ -119,6 +132,18 @@ impl Stage {
         let core = self.core();
         let home = |id| core.geometry.homes(core.seed).line(id, 0);
         let mut ids = (100..).filter(|&id| home(id) == home(100));
+        std::array::from_fn(|_| ids.next().unwrap())
+    }
+
+    /// Files, none of the first hundred thousand, whose first blocks have the same home line, that of
+    /// the neighbours, and the same chain.
+    fn chained<const N: usize>(&self) -> [u32; N] {
+        let core = self.core();
+        let homes = core.geometry.homes(core.seed);
+        let place = |id| (homes.line(id, 0), homes.chain(id, 0));
+        let line = homes.line(100, 0);
+        let first = (100_000..).find(|&id| homes.line(id, 0) == line).unwrap();
+        let mut ids = (first..).filter(|&id| place(id) == place(first));
         std::array::from_fn(|_| ids.next().unwrap())
     }
 }
@@ -518,23 +543,40 @@ fn a_name_made_while_its_directory_is_evicted_is_found() {
 #[test]
 fn a_block_is_claimed_once() {
     explore(3, Swaps::Plain, |stage| {
-        let ids: [u32; 2] = stage.neighbours();
-        for id in ids {
-            assert_eq!(stage.data(&stage.core().op_begin(), id, 0), None);
-        }
-        let job = |id: u32| {
-            move |stage: Stage| {
-                let op = stage.core().op_begin();
-                stage.claim(&op, id, 0);
-                assert_eq!(stage.data(&op, id, 0), Some(u64::from(id)));
-            }
-        };
-        together!(stage, job(ids[0]), job(ids[1]));
-        for id in ids {
-            let data = stage.data(&stage.core().op_begin(), id, 0);
-            assert_eq!(data, Some(u64::from(id)));
-        }
+        let ids = stage.neighbours();
+        one_block_each(&stage, ids);
     });
+}
+
+#[test]
+fn a_block_that_two_hashes_point_at_is_claimed_once() {
+    explore_single_blocks(3, Swaps::Plain, |stage| {
+        // The last free block of their line: one of the two is displaced.
+        let [a, b, c, d, e, f, g, one, two] = stage.neighbours();
+        for id in [a, b, c, d, e, f, g] {
+            stage.claim(&stage.core().op_begin(), id, 0);
+        }
+        one_block_each(&stage, [one, two]);
+    });
+}
+
+/// Both files get a block beside each other, and it stays theirs.
+fn one_block_each(stage: &Stage, ids: [u32; 2]) {
+    for id in ids {
+        assert_eq!(stage.data(&stage.core().op_begin(), id, 0), None);
+    }
+    let job = |id: u32| {
+        move |stage: Stage| {
+            let op = stage.core().op_begin();
+            stage.claim(&op, id, 0);
+            assert_eq!(stage.data(&op, id, 0), Some(u64::from(id)));
+        }
+    };
+    together!(stage, job(ids[0]), job(ids[1]));
+    for id in ids {
+        let data = stage.data(&stage.core().op_begin(), id, 0);
+        assert_eq!(data, Some(u64::from(id)));
+    }
 }
 
 #[test]
@@ -570,6 +612,33 @@ fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
         let op = stage.core().op_begin();
         assert_eq!(stage.data(&op, comes, 0), Some(u64::from(comes)));
         assert_eq!(stage.data(&op, file, 1), None);
+    });
+}
+
+#[test]
+fn single_blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
+    explore_single_blocks(5, Swaps::Plain, |stage| {
+        let full: [u32; 8] = stage.neighbours();
+        let [stays, goes, comes] = stage.chained();
+        for id in full.into_iter().chain([goes, stays]) {
+            stage.claim(&stage.core().op_begin(), id, 0);
+        }
+        together!(
+            stage,
+            move |stage: Stage| {
+                let op = stage.core().op_begin();
+                assert_eq!(stage.data(&op, stays, 0), Some(u64::from(stays)));
+            },
+            move |stage: Stage| {
+                let op = stage.core().op_begin();
+                let mapping = &stage.fs.mapping;
+                mapping.release(Site::UNNAMED, &op, goes, 0, 1, 1).unwrap();
+                stage.claim(&op, comes, 0);
+            }
+        );
+        let op = stage.core().op_begin();
+        assert_eq!(stage.data(&op, comes, 0), Some(u64::from(comes)));
+        assert_eq!(stage.data(&op, goes, 0), None);
     });
 }
 

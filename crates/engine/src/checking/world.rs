@@ -67,8 +67,10 @@ pub(super) fn small_fs<M: Memories>(
     pool: M::Pool,
     arena: impl FnOnce(u64) -> M::Arena,
     thread_slots: u32,
+    run_blocks: u32,
 ) -> Arc<Fs<M>> {
     let options = FormatOptions {
+        run_blocks: Some(run_blocks),
         thread_slots: Some(thread_slots),
         uuid: [1; 16],
         hash_seed: 7,
@@ -88,7 +90,7 @@ pub(super) fn small_fs<M: Memories>(
 impl World {
     fn new() -> Self {
         let pool = ShuttleMemory::new(POOL_BYTES);
-        let fs = small_fs::<Shuttled>(pool, ShuttleMemory::new, 4);
+        let fs = small_fs::<Shuttled>(pool, ShuttleMemory::new, 4, 8);
         Self { fs }
     }
 

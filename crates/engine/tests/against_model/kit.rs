@@ -23,6 +23,8 @@ pub(crate) struct Shape {
     /// Names and files that the arena can hold.
     pub(crate) cache_entries: u64,
     pub(crate) metadata_bytes: Option<u64>,
+    /// Blocks of a file that HashFS places together.
+    pub(crate) run_blocks: u32,
 }
 
 impl Shape {
@@ -32,12 +34,14 @@ impl Shape {
             thread_slots,
             cache_entries,
             metadata_bytes: None,
+            run_blocks: 8,
         }
     }
 
     fn format_options(&self) -> FormatOptions {
         FormatOptions {
             metadata_bytes: self.metadata_bytes,
+            run_blocks: Some(self.run_blocks),
             thread_slots: Some(self.thread_slots),
             label: "test".into(),
             uuid: [7; 16],
