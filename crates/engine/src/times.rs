@@ -20,6 +20,10 @@ use crate::core::Core;
 use crate::journal::Record;
 use crate::slots::Op;
 
+/// The latest time that names of a directory change at, whatever damaged times say: a later one would not fit its word, and
+/// its entries would tell of changes that the directory does not.
+pub(crate) const LAST_NS: i64 = i64::MAX >> 1;
+
 /// When a directory changed last (from bit 2, which suffices until the year 2116), and two flags. Later
 /// changes are greater, whatever the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,11 +34,9 @@ impl ChangeWord {
     const APART: u64 = 1;
     /// Whoever holds the directory's lock is at work on its times.
     const CLOSED: u64 = 2;
-    const LAST_NS: i64 = i64::MAX >> 1;
-
     /// The names changed, and so both times.
     fn both(ns: i64) -> Self {
-        Self((ns.clamp(0, Self::LAST_NS) as u64) << 2)
+        Self((ns.clamp(0, LAST_NS) as u64) << 2)
     }
 
     /// The change time alone.

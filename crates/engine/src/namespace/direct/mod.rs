@@ -31,6 +31,7 @@ use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, Walked};
 use crate::slots::{Op, pause};
+use crate::times::LAST_NS;
 pub(crate) use build::{EntryBuffer, scan_log};
 use index::{Pair, ValueWord};
 pub(crate) use recycle::log_extents;
@@ -217,7 +218,8 @@ impl<M: Memories> Op<'_, M> {
     /// Now, but later than each of some earlier changes.
     fn time_after<const N: usize>(&self, earlier: [i64; N]) -> i64 {
         let later = earlier.map(|ns| ns.saturating_add(1));
-        later.into_iter().fold(self.core.clock.now(), i64::max)
+        let now = later.into_iter().fold(self.core.clock.now(), i64::max);
+        now.min(LAST_NS)
     }
 
     /// Notes a change of `dir` at `ns`: its times, and `subdirectories` more or fewer.
