@@ -8,6 +8,9 @@ use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Result};
 
+/// The sticky bit of a mode.
+const STICKY: u16 = 0o1000;
+
 bitflags! {
     /// What is asked of a file. The numbers are those of `access(2)`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,10 +112,24 @@ impl<M: Memories> Core<M> {
         cred.privileged || self.owner(file).uid() == cred.uid
     }
 
+    /// What Linux asks before `O_CREAT` opens what exists in a sticky directory that anyone may write:
+    /// that it belongs to the caller or to the directory's owner, were the caller root. Of regular files
+    /// and named pipes only the settings `fs.protected_*` ask it, which the kernel sees to.
+    pub(crate) fn check_planted(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
+        const OTHERS_WRITE: u16 = 0o002;
+        let mode = self.identity(dir).mode();
+        let exposed = mode & STICKY != 0 && mode & OTHERS_WRITE != 0;
+        let asked = !matches!(self.kind(file), FileKind::File | FileKind::Fifo);
+        let owner = self.owner(file).uid();
+        if exposed && asked && owner != self.owner(dir).uid() && owner != cred.uid {
+            return Err(Error::Access);
+        }
+        Ok(())
+    }
+
     /// The sticky bit: in such a directory only the owner of the file or of the directory may
     /// remove or rename the file.
     pub(crate) fn check_sticky(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
-        const STICKY: u16 = 0o1000;
         let sticky = self.identity(dir).mode() & STICKY != 0;
         if !sticky || self.owns(cred, dir) || self.owns(cred, file) {
             Ok(())

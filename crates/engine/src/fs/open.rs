@@ -233,6 +233,7 @@ impl<M: Memories> Fs<M> {
         if op.core.kind(found) == FileKind::Directory {
             return Err(Error::IsDirectory);
         }
+        op.core.check_planted(cred, parent.dir, found)?;
         self.check_open(op, cred, found, options)?;
         Ok(OpenedFile {
             file: found,
