@@ -9,8 +9,9 @@ use zerocopy::FromBytes;
 
 use crate::image::{View, for_each_word};
 use crate::report::{Class, Place, Sink};
+use crate::trees::Trees;
 
-/// What the table says.
+/// What the mapping says.
 struct Table {
     /// Blocks that are UNWRITTEN or MAPPED.
     used: u64,
@@ -25,6 +26,24 @@ struct Table {
 }
 
 impl Table {
+    /// What the trees say.
+    fn of_trees(geometry: &Geometry, trees: &Trees) -> Self {
+        let blocks = geometry.zone_blocks;
+        let mut free: Vec<_> = (0..blocks.div_ceil(64))
+            .map(|index| u64::MAX >> (64 - (blocks - index * 64).min(64)))
+            .collect();
+        for tree in &trees.blocks {
+            free[(tree.block / 64) as usize] &= !(1 << (tree.block % 64));
+        }
+        Self {
+            used: trees.blocks.len() as u64,
+            limbo: vec![0; free.len()],
+            free,
+            counts: Vec::new(),
+            chains: HashMap::new(),
+        }
+    }
+
     fn read(view: &View, geometry: &Geometry, homes: &Homes) -> Self {
         let (blocks, lines) = (geometry.zone_blocks, geometry.table_lines());
         let map = vec![0u64; blocks.div_ceil(64) as usize];
@@ -57,7 +76,14 @@ impl Table {
 }
 
 /// Judges what was saved at the close of `epoch`, on a pool where all else is sound.
-pub(crate) fn judge(view: &View, geometry: &Geometry, seed: u64, epoch: u32, sink: &mut Sink) {
+pub(crate) fn judge(
+    view: &View,
+    geometry: &Geometry,
+    seed: u64,
+    trees: &Trees,
+    epoch: u32,
+    sink: &mut Sink,
+) {
     let plan = geometry.aids();
     let bytes = view.bytes::<{ size_of::<AidsHead>() }>(plan.at);
     if bytes.iter().all(|&byte| byte == 0) {
@@ -78,7 +104,12 @@ pub(crate) fn judge(view: &View, geometry: &Geometry, seed: u64, epoch: u32, sin
     if sum.finish() != head.body_check {
         return damage(format_args!("do not fit their checksum"));
     }
-    let mut table = Table::read(view, geometry, &geometry.homes(seed));
+    let has_trees = geometry.mapping.has_trees();
+    let mut table = if has_trees {
+        Table::of_trees(geometry, trees)
+    } else {
+        Table::read(view, geometry, &geometry.homes(seed))
+    };
     if head.used != table.used {
         damage(format_args!(
             "{} blocks in use were saved, {} are",
@@ -88,7 +119,9 @@ pub(crate) fn judge(view: &View, geometry: &Geometry, seed: u64, epoch: u32, sin
     for_each_word(view, plan.free_at(), plan.free_words(), |index, saved| {
         let (free, limbo) = (table.free[index as usize], table.limbo[index as usize]);
         // A taken block may be marked: whoever tries it finds out. One in limbo would not be.
-        let wrong = free & !saved | limbo & saved;
+        // Where there is no table to find out from, it must not be.
+        let taken = if has_trees { !free } else { limbo };
+        let wrong = free & !saved | taken & saved;
         if wrong != 0 {
             let block = index * 64 + u64::from(wrong.trailing_zeros());
             damage(format_args!(

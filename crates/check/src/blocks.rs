@@ -1,4 +1,4 @@
-//! The mapping table: what every data block is to which file.
+//! The mapping: what every data block is to which file, by the mapping table or by the files' trees.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,6 +8,7 @@ use vellum_layout::{BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord,
 use crate::image::{View, for_each_word};
 use crate::inodes::{Found, Nodes};
 use crate::report::{Class, Place, Sink, Summary};
+use crate::trees::{TreeBlock, Trees};
 
 /// Largest file: 2^32 blocks of 4 KiB.
 const SIZE_MAX: u64 = 1 << 44;
@@ -47,16 +48,58 @@ struct Owner {
 /// The inode of every mapping id.
 type Owners = HashMap<u32, Owner, BuildHasherDefault<Mixer>>;
 
-/// Judges sizes and mapping roots of the files, then the table.
+/// Judges sizes and mapping roots of the files, then the blocks.
 pub(crate) fn judge(
     view: &View,
     geometry: &Geometry,
     nodes: &Nodes,
+    trees: &Trees,
+    summary: &mut Summary,
+    sink: &mut Sink,
+    tick: impl FnMut(u64),
+) {
+    let owners = owners(nodes, sink);
+    if geometry.mapping.has_trees() {
+        judge_trees(geometry, trees, &owners, summary, sink);
+    } else {
+        judge_table(view, geometry, &owners, summary, sink, tick);
+    }
+}
+
+/// Judges the blocks that trees lead to.
+fn judge_trees(
+    geometry: &Geometry,
+    trees: &Trees,
+    owners: &Owners,
+    summary: &mut Summary,
+    sink: &mut Sink,
+) {
+    let mut seen = vec![0u64; geometry.zone_blocks.div_ceil(64) as usize];
+    for &TreeBlock { block, word } in &trees.blocks {
+        if judge_word(block, word, owners, summary, sink) {
+            let (seen, bit) = (&mut seen[(block / 64) as usize], 1 << (block % 64));
+            if *seen & bit != 0 {
+                let detail = format_args!(
+                    "block {} of inode {}, and another's",
+                    word.logical(),
+                    word.id()
+                );
+                sink.damage(Class::MapTwice, Place::Block(block), detail);
+            }
+            *seen |= bit;
+        }
+    }
+}
+
+/// Judges the mapping table.
+fn judge_table(
+    view: &View,
+    geometry: &Geometry,
+    owners: &Owners,
     summary: &mut Summary,
     sink: &mut Sink,
     mut tick: impl FnMut(u64),
 ) {
-    let owners = owners(nodes, sink);
     let mut owned = Vec::new();
     let mut owned_count = 0;
     for_each_word(
@@ -70,7 +113,7 @@ pub(crate) fn judge(
             if block % (1 << 16) == 0 {
                 tick(block);
             }
-            if judge_word(block, MapWord(word), &owners, summary, sink) {
+            if judge_word(block, MapWord(word), owners, summary, sink) {
                 owned_count += 1;
                 if owned_count <= KEYS_MAX {
                     owned.push(word & MapWord::KEY_MASK);
@@ -80,7 +123,7 @@ pub(crate) fn judge(
     );
     let passes = owned_count.div_ceil(KEYS_MAX);
     if passes <= 1 {
-        judge_twice(view, geometry, &mut owned, &owners, sink);
+        judge_twice(view, geometry, &mut owned, owners, sink);
         return;
     }
     for pass in 0..passes {
@@ -93,7 +136,7 @@ pub(crate) fn judge(
                 owned.push(key);
             }
         });
-        judge_twice(view, geometry, &mut owned, &owners, sink);
+        judge_twice(view, geometry, &mut owned, owners, sink);
     }
 }
 

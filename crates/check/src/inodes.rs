@@ -121,14 +121,14 @@ impl Nodes {
                 let at = geometry.slot_at(slot);
                 let found = window
                     .get(at, SLOT_BYTES as usize)
-                    .map_or(FREE, |bytes| nodes.take(slot, bytes));
+                    .map_or(FREE, |bytes| nodes.take(slot, bytes, geometry));
                 nodes.index.push(found);
             }
         }
         nodes
     }
 
-    fn take(&mut self, slot: u64, bytes: &[u8]) -> u32 {
+    fn take(&mut self, slot: u64, bytes: &[u8], geometry: &Geometry) -> u32 {
         // Slot 0 is no inode: 0 means none everywhere.
         if bytes[0] == InodeState::Free as u8 || slot == 0 {
             return FREE;
@@ -136,7 +136,7 @@ impl Nodes {
         let Ok(inode) = Inode::read_from_bytes(bytes) else {
             return FREE;
         };
-        match Node::new(slot, &inode) {
+        match Node::new(slot, &inode, geometry) {
             Ok(node) => {
                 self.list.push(node);
                 self.list.len() as u32 - 1
@@ -184,7 +184,11 @@ impl Node {
         self.reserved
     }
 
-    pub(crate) fn new(slot: u64, inode: &Inode) -> Result<Self, (Class, String)> {
+    pub(crate) fn new(
+        slot: u64,
+        inode: &Inode,
+        geometry: &Geometry,
+    ) -> Result<Self, (Class, String)> {
         let identity = IdentityWord(inode.identity);
         let state = identity.state().ok_or_else(|| {
             let detail = format!("state {} is not known", identity.0 as u8);
@@ -210,7 +214,7 @@ impl Node {
             ctime: inode.ctime,
             root: inode.root,
             detail: inode.detail,
-            reserved: reserved(inode, kind),
+            reserved: reserved(inode, kind, geometry),
             names: 0,
             named_by: 0,
             subdirectories: 0,
@@ -223,7 +227,12 @@ impl Node {
 }
 
 /// The first reserved field of `inode` that is set.
-fn reserved(inode: &Inode, kind: FileKind) -> Option<&'static str> {
+fn reserved(inode: &Inode, kind: FileKind, geometry: &Geometry) -> Option<&'static str> {
+    let has_detail = match kind {
+        FileKind::Symlink => true,
+        FileKind::File => geometry.mapping.has_trees(),
+        _ => false,
+    };
     let fields = [
         (
             LinksWord(inode.links).flags() != 0,
@@ -236,10 +245,7 @@ fn reserved(inode: &Inode, kind: FileKind) -> Option<&'static str> {
         (inode.xattr_root != 0, "the root of extended attributes"),
         (inode.acl_root != 0, "the root of access control lists"),
         (inode.project != 0, "the project"),
-        (
-            inode.detail != 0 && kind != FileKind::Symlink,
-            "further mapping roots",
-        ),
+        (inode.detail != 0 && !has_detail, "further mapping roots"),
         (!inode.has_sound_pattern(kind), "the access pattern"),
     ];
     fields.iter().find(|(set, _)| *set).map(|(_, name)| *name)

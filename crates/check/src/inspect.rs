@@ -7,17 +7,18 @@ use std::fmt::Write;
 use thiserror::Error;
 use vellum_layout::{
     ChunkKind, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode, InodeState, LifeWord,
-    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, OwnerWord,
-    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord,
+    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, OwnerWord, PoolPhase,
+    PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord,
 };
 use zerocopy::FromBytes;
 
 use crate::entrance::{self, Chunks};
 use crate::image::{Image, View, Window};
-use crate::inodes::Node;
+use crate::inodes::{Node, Nodes};
 use crate::journal::{self, Record};
 use crate::report::{Class, Sink, Summary};
 use crate::slots::read_text;
+use crate::trees::word_of;
 
 /// Why something cannot be shown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -231,7 +232,7 @@ pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, Inspe
         }
         (Some(FileKind::Symlink), _) => {
             out.add("text", format_args!("slot {}", inode.root));
-            let text = Node::new(number, &inode)
+            let text = Node::new(number, &inode, &pool.geometry)
                 .map_err(|_| "cannot be told of an unsound inode")
                 .and_then(|link| {
                     read_text(&mut pool.window(), &pool.geometry, &pool.chunks, &link)
@@ -368,7 +369,7 @@ pub fn entry(image: &(impl Image + ?Sized), slot: u64) -> Result<String, Inspect
     Ok(format!("slot {slot}: {line}\n"))
 }
 
-/// The mapping table's entry of data block `block`.
+/// What data block `block` is to which file.
 ///
 /// # Errors
 /// The pool is unusable or has no such block.
@@ -376,15 +377,18 @@ pub fn block(image: &(impl Image + ?Sized), block: u64) -> Result<String, Inspec
     let pool = Pool::open(&image)?;
     let geometry = &pool.geometry;
     Pool::has("block", block, geometry.zone_blocks)?;
-    let word = MapWord(pool.view.word(geometry.table_at + block * 8));
+    let nodes = Nodes::read(&pool.view, geometry, &pool.chunks, |_| {});
+    let word = word_of(&pool.view, geometry, &pool.chunks, &nodes, block);
     let mut out = Lines(String::new());
     out.add("state", format!("{:?}", word.state()).to_lowercase());
     if word.state() != MapState::Free {
-        let homes = geometry.homes(pool.superblock.hash_seed);
         out.add("mapping id", word.id())
-            .add("logical block", word.logical())
-            .add("line", block / vellum_layout::LINE_ENTRIES)
-            .add("home line", homes.line(word.id(), word.logical()));
+            .add("logical block", word.logical());
+        if geometry.mapping.has_home_lines() {
+            let homes = geometry.homes(pool.superblock.hash_seed);
+            out.add("line", block / vellum_layout::LINE_ENTRIES)
+                .add("home line", homes.line(word.id(), word.logical()));
+        }
     }
     out.add(
         "data at",

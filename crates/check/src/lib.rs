@@ -22,6 +22,7 @@ mod report;
 mod slots;
 pub mod survey;
 mod tree;
+mod trees;
 
 use std::fmt;
 
@@ -132,16 +133,18 @@ fn walk(
     );
     logs::link(&mut logs, &mut nodes);
     tree::judge(view, &geometry, &mut nodes, &mut logs, sink);
-    let slots = slots::Slots::claim(view, &geometry, &chunks, &nodes, &logs);
-    slots.judge(&nodes, &logs, sink);
+    let trees = trees::Trees::read(view, &geometry, &chunks, &nodes);
+    trees.judge(sink);
+    let slots = slots::Slots::claim(view, &geometry, &chunks, &nodes, &logs, &trees);
+    slots.judge(&nodes, &logs, &trees, sink);
     let of = geometry.zone_blocks;
-    blocks::judge(view, &geometry, &nodes, summary, sink, |done| {
+    blocks::judge(view, &geometry, &nodes, &trees, summary, sink, |done| {
         tell(Stage::Blocks, done, of);
     });
     count(&nodes, &logs, summary);
     summary.slots_used = slots.used;
     if let Some((PoolPhase::Clean, epoch)) = state {
-        judge_saved(view, superblock, epoch, &slots, summary, sink);
+        judge_saved(view, superblock, epoch, (&slots, &trees), summary, sink);
     }
     phase
 }
@@ -152,14 +155,14 @@ fn judge_saved(
     view: &View,
     superblock: &Superblock,
     epoch: u32,
-    slots: &slots::Slots,
+    (slots, trees): (&slots::Slots, &trees::Trees),
     summary: &Summary,
     sink: &mut Sink,
 ) {
     let geometry = &superblock.geometry();
     let sound = sink.is_sound_inside();
     if sound {
-        aids::judge(view, geometry, superblock.hash_seed, epoch, sink);
+        aids::judge(view, geometry, superblock.hash_seed, trees, epoch, sink);
     }
     let saved = slots::Saved::read(view, geometry);
     if !saved.is_sound(epoch) {

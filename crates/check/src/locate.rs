@@ -1,12 +1,13 @@
 //! What lies at an offset of a pool, in words, for people.
 
-use vellum_layout::{BLOCK_BYTES, ChunkKind, Geometry, MapState, MapWord, SLOT_BYTES, Superblock};
+use vellum_layout::{BLOCK_BYTES, ChunkKind, Geometry, MapState, SLOT_BYTES, Superblock};
 
 use crate::entrance::{self, Chunks};
 use crate::image::{Image, View};
 use crate::inodes::{Found, Nodes};
 use crate::logs::Logs;
 use crate::report::Sink;
+use crate::trees::word_of;
 
 /// Bytes of a cache line.
 const LINE_BYTES: u64 = 64;
@@ -72,7 +73,7 @@ impl<'a> Locator<'a> {
                 format!(
                     "data block {block}, line {}{}",
                     line(g.data_at) % 64,
-                    self.owner(g, block)
+                    self.owner(found, block)
                 )
             }
             _ if at >= g.aids_at => format!("saved aids, line {}", line(g.aids_at)),
@@ -92,8 +93,9 @@ impl<'a> Locator<'a> {
     }
 
     /// Whose block it is.
-    fn owner(&self, geometry: &Geometry, block: u64) -> String {
-        let word = MapWord(self.view.word(geometry.table_at + block * WORD_BYTES));
+    fn owner(&self, found: &Structures, block: u64) -> String {
+        let (geometry, chunks) = (&found.geometry, &found.chunks);
+        let word = word_of(&self.view, geometry, chunks, &found.nodes, block);
         let state = match word.state() {
             MapState::Free => return " (free)".to_owned(),
             MapState::Unwritten => "unwritten",

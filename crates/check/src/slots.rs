@@ -1,12 +1,15 @@
 //! Who holds each metadata slot; the texts of symlinks; the live map saved at clean close.
 
-use vellum_layout::{FileKind, Geometry, PoolState, TEXT_MAX, checksum, text_check, text_home};
+use vellum_layout::{
+    FileKind, Geometry, PoolState, SLOTS_PER_BLOCK, TEXT_MAX, checksum, text_check, text_home,
+};
 
 use crate::entrance::Chunks;
 use crate::image::{View, Window, for_each_word};
 use crate::inodes::{Node, Nodes};
 use crate::logs::Logs;
 use crate::report::{Class, Place, Sink};
+use crate::trees::Trees;
 
 /// What holds metadata slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub enum Holder {
     Name(usize),
     /// The text of a symlink: its number in [`Nodes::list`].
     Text(usize),
+    /// A node of a file's tree: its number in [`Trees::nodes`].
+    Tree(usize),
 }
 
 /// One bit for each metadata slot in use.
@@ -38,6 +43,7 @@ impl Slots {
         chunks: &Chunks,
         nodes: &Nodes,
         logs: &Logs,
+        trees: &Trees,
     ) -> Self {
         let mut slots = Self {
             bits: vec![0; geometry.meta_slots().div_ceil(64) as usize],
@@ -63,6 +69,9 @@ impl Slots {
             }
         }
         slots.claim_texts(view, geometry, chunks, nodes);
+        for (number, &(slot, _)) in trees.nodes.iter().enumerate() {
+            slots.hold(Holder::Tree(number), slot, SLOTS_PER_BLOCK);
+        }
         slots
     }
 
@@ -84,7 +93,7 @@ impl Slots {
     }
 
     /// Tells of slots held twice, and of texts that cannot be read.
-    pub(crate) fn judge(&self, nodes: &Nodes, logs: &Logs, sink: &mut Sink) {
+    pub(crate) fn judge(&self, nodes: &Nodes, logs: &Logs, trees: &Trees, sink: &mut Sink) {
         let owner = |directory: u32| nodes.list[directory as usize].slot;
         for holder in &self.shared {
             let (slot, detail) = match *holder {
@@ -103,6 +112,10 @@ impl Slots {
                     let node = &nodes.list[number];
                     let detail = format!("the text of inode {}, and something else", node.slot);
                     (node.root, detail)
+                }
+                Holder::Tree(number) => {
+                    let (slot, inode) = trees.nodes[number];
+                    (slot, format!("a tree node of inode {inode}, and another"))
                 }
             };
             sink.damage(Class::SlotShared, Place::Slot(slot), detail);

@@ -6,6 +6,7 @@ use vellum_layout::{Geometry, JournalPair, Superblock};
 use crate::entrance;
 use crate::image::{View, Window};
 use crate::report::Sink;
+use crate::trees::Trees;
 use crate::{Image, journal, logs, slots, tree};
 
 pub use crate::entrance::Chunks;
@@ -59,7 +60,8 @@ impl<'a> Survey<'a> {
         logs::link(&mut logs, &mut nodes);
         let root = nodes.root();
         tree::reach(&mut nodes, &logs, root);
-        let slots = slots::Slots::claim(&view, &geometry, &chunks, &nodes, &logs);
+        let trees = Trees::read(&view, &geometry, &chunks, &nodes);
+        let slots = slots::Slots::claim(&view, &geometry, &chunks, &nodes, &logs, &trees);
         Self {
             view,
             geometry,

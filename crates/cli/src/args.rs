@@ -125,12 +125,15 @@ pub(crate) enum Mapping {
     /// A hash table that is also the block allocator
     #[default]
     Hashfs,
+    /// A radix tree for each file
+    Radix,
 }
 
 impl From<Mapping> for MappingKind {
     fn from(mapping: Mapping) -> Self {
         match mapping {
             Mapping::Hashfs => Self::HashFs,
+            Mapping::Radix => Self::Radix,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use vellum::{Error, FormatOptions, format};
+use vellum::{Error, FormatOptions, MappingKind, format};
 use vellum_check::{Class, Finding, MemoryImage, Options as CheckOptions, Severity, check};
 use vellum_layout::SuperblockError;
 use vellum_media::{CrashPoints, Event};
@@ -36,7 +36,7 @@ pub(crate) struct Making {
 /// The engine fails even without a crash.
 pub(crate) fn makings() -> Result<Vec<Making>> {
     let noise = (0..POOL_BYTES / 8).flat_map(|word| (word | 0xDEAD_BEEF << 32).to_le_bytes());
-    let pool = Shared::of(blank_image(2));
+    let pool = Shared::of(blank_image(2, MappingKind::default()));
     let mut session: Session = Session::new(pool.clone(), 64);
     for line in [
         "open-pool",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use vellum::MappingKind;
 use vellum_model::{Op, RENAME_EXCHANGE};
 
 /// One thing that a workload does.
@@ -151,6 +152,8 @@ pub struct Workload {
     pub cut: Option<PowerCut>,
     /// The arena is too small for the tree.
     pub crowded: bool,
+    /// File mapping of the pool.
+    pub mapping: MappingKind,
 }
 
 /// A power cut in the middle of a step, at which everything stored has arrived.
@@ -175,6 +178,7 @@ impl Workload {
             covered: 0,
             cut: None,
             crowded: false,
+            mapping: MappingKind::HashFs,
         }
     }
 
@@ -192,6 +196,36 @@ impl Workload {
         let step = Step::parse(step);
         self.cut = Some(PowerCut { step, after, done });
         self
+    }
+
+    /// The same on a pool with another file mapping, which its name begins with.
+    #[must_use]
+    pub fn on(mut self, mapping: MappingKind) -> Self {
+        self.name = format!("{}-{}", mapping.name(), self.name);
+        self.mapping = mapping;
+        self
+    }
+
+    /// Whether what is explored has to do with the blocks of files.
+    pub fn concerns_blocks(&self) -> bool {
+        const OTHERS: [&str; 13] = [
+            "unlink",
+            "rename",
+            "exchange",
+            "truncate",
+            "punch",
+            "fallocate",
+            "open",
+            "close",
+            "maintain",
+            "closing",
+            "opening",
+            "recovery",
+            "sync",
+        ];
+        let own = |step: &Step| step.changes_bytes() || OTHERS.contains(&step.operation());
+        let bytes = |step: &Step| step.changes_bytes();
+        self.explored.iter().any(own) && self.setup.iter().chain(&self.explored).any(bytes)
     }
 
     /// The operation whose crashes come first: see [`Step::operation`].

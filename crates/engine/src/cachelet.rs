@@ -427,7 +427,7 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode) -> Result<()> {
     }
     let identity = IdentityWord(inode.identity);
     let detail = match identity.kind() {
-        Some(FileKind::Symlink) => 0,
+        Some(FileKind::Symlink | FileKind::File) => 0,
         _ => inode.detail,
     };
     let reserved = [

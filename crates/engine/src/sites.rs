@@ -47,6 +47,8 @@ vellum_media::sites! {
     RECOVER_TIMES = "recover/times",
     /// A line of the table with entries freed.
     RECOVER_TABLE = "recover/table",
+    /// A word of a tree whose block is freed.
+    RECOVER_TREE = "recover/tree",
     /// A directory's link count.
     CLOSE_LINKS = "close/links",
     /// Times that lag behind.
@@ -199,6 +201,12 @@ vellum_media::sites! {
     LIST_WORDS = "list/words",
     /// Before a name is told.
     LIST_WORDS_DURABLE = "list/words-durable",
+    /// A new node of a radix tree.
+    RADIX_NODE = "radix/node",
+    /// Before a word leads to it.
+    RADIX_NODE_DURABLE = "radix/node-durable",
+    /// The word that leads to it.
+    RADIX_POINTER = "radix/pointer",
     /// The table word of a chunk taken.
     CHUNK_WORD = "chunk/word",
     /// Before its slots are used.

@@ -35,6 +35,12 @@ pub(crate) mod field {
     pub(crate) const TALLY_INODES: u64 = 104;
     /// [`super::Tally::Names`].
     pub(crate) const TALLY_NAMES: u64 = 112;
+    /// The mapping's cursor: which leaf is remembered.
+    pub(crate) const CURSOR_KEY: u64 = 128;
+    /// Where it is.
+    pub(crate) const CURSOR_NODE: u64 = 136;
+    /// What has to be as it was then.
+    pub(crate) const CURSOR_TAG: u64 = 144;
     /// Data blocks reserved but not yet claimed.
     pub(crate) const RESERVED: u64 = 80;
 }

@@ -7,9 +7,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::BLOCK_BYTES;
 use crate::checksum::checksum_words;
 use crate::zone::chain_count;
-use crate::{BLOCK_BYTES, LINE_ENTRIES};
 
 /// The head of saved aids.
 #[derive(
@@ -88,12 +88,18 @@ pub struct AidsPlan {
     pub at: u64,
     /// Data blocks in the zone.
     pub blocks: u64,
+    /// Home lines in its mapping table; 0 where the mapping has none, and nothing follows the free
+    /// bitmap.
+    pub lines: u64,
 }
 
 impl AidsPlan {
     /// How many chains there are.
     pub fn chains(&self) -> u64 {
-        chain_count(self.blocks)
+        match self.lines {
+            0 => 0,
+            _ => chain_count(self.blocks),
+        }
     }
 
     /// The free bitmap: one bit a block.
@@ -113,7 +119,7 @@ impl AidsPlan {
 
     /// Words of the displaced counters.
     pub fn count_words(&self) -> u64 {
-        (self.blocks / LINE_ENTRIES).div_ceil(8)
+        self.lines.div_ceil(8)
     }
 
     /// The chain map: one bit a chain.
@@ -138,7 +144,9 @@ impl AidsPlan {
 
     /// Bytes set aside: enough for all blocks on chains.
     pub fn bytes(&self) -> u64 {
-        (self.free_at() + self.body_words(self.blocks) * 8 - self.at).next_multiple_of(BLOCK_BYTES)
+        let displaced_max = if self.lines == 0 { 0 } else { self.blocks };
+        (self.free_at() + self.body_words(displaced_max) * 8 - self.at)
+            .next_multiple_of(BLOCK_BYTES)
     }
 }
 
@@ -149,7 +157,12 @@ mod tests {
     #[test]
     fn parts_follow_each_other_in_whole_words() {
         for blocks in [8, 64, 72, 184, 4096, 1 << 30] {
-            let plan = AidsPlan { at: 4096, blocks };
+            let lines = blocks / 8;
+            let plan = AidsPlan {
+                at: 4096,
+                blocks,
+                lines,
+            };
             assert!(plan.free_words() * 64 >= blocks);
             assert!(plan.count_words() * 64 >= blocks);
             assert!(plan.map_words() * 64 >= plan.chains());

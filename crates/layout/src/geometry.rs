@@ -148,13 +148,17 @@ impl Geometry {
         let table_at = meta_at + meta_bytes;
         let replica_at = pool_bytes - BLOCK_BYTES;
         let room = replica_at.checked_sub(table_at).ok_or(no_room)?;
-        // A block takes 8 bytes of the table and less than 5 of the saved aids.
-        let mut zone_blocks = room / (BLOCK_BYTES + 8 + 5) / LINE_ENTRIES * LINE_ENTRIES;
+        // A block takes 8 bytes of a HashFS table and less than 5 of its saved aids.
+        let beside = if request.mapping.has_home_lines() {
+            8 + 5
+        } else {
+            0
+        };
+        let mut zone_blocks = room / (BLOCK_BYTES + beside) / LINE_ENTRIES * LINE_ENTRIES;
         let (aids_at, data_at) = loop {
-            let aids = AidsPlan {
-                at: block_up(table_at + request.mapping.table_bytes(zone_blocks)),
-                blocks: zone_blocks,
-            };
+            let table_bytes = request.mapping.table_bytes(zone_blocks);
+            let at = block_up(table_at + table_bytes);
+            let aids = aids_plan(request.mapping, at, zone_blocks);
             let data_at = (aids.at + aids.bytes()).next_multiple_of(large);
             if data_at + zone_blocks * BLOCK_BYTES <= replica_at {
                 break (aids.at, data_at);
@@ -232,10 +236,7 @@ impl Geometry {
 
     /// Where the saved aids of zone 0 lie.
     pub fn aids(&self) -> AidsPlan {
-        AidsPlan {
-            at: self.aids_at,
-            blocks: self.zone_blocks,
-        }
+        aids_plan(self.mapping, self.aids_at, self.zone_blocks)
     }
 
     /// Where HashFS looks for the blocks of zone 0, with hashes of this seed.
@@ -275,6 +276,15 @@ impl Geometry {
     /// Cache lines in HashFS's mapping table.
     pub fn table_lines(&self) -> u64 {
         self.zone_blocks / LINE_ENTRIES
+    }
+}
+
+fn aids_plan(mapping: MappingKind, at: u64, blocks: u64) -> AidsPlan {
+    let has_lines = mapping.has_home_lines();
+    AidsPlan {
+        at,
+        blocks,
+        lines: if has_lines { blocks / RUN_BLOCKS } else { 0 },
     }
 }
 

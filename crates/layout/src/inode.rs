@@ -94,8 +94,9 @@ pub struct Inode {
     pub atime: i64,
     /// Files: [`MapRoot`]. Directories: slot of the first log extent. Symlinks: slot of the text.
     pub root: u64,
-    /// Symlinks: [`crate::text_check`] of the target. Else reserved for further mapping roots
-    /// (files of several zones) and the redirect table; 0.
+    /// Symlinks: [`crate::text_check`] of the target. Files, where the mapping has trees:
+    /// [`crate::TreeWord`], the top of the tree. Else reserved for further mapping roots (files of
+    /// several zones) and the redirect table; 0.
     pub detail: u64,
     /// `nv_pointer` (DirectFS III-D): cachelet in bits 0..40, pool epoch in 40..64. Volatile
     /// meaning: stale unless the epoch is the present one.

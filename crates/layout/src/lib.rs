@@ -24,6 +24,7 @@ mod journal;
 mod state;
 mod superblock;
 mod text;
+mod tree;
 mod zone;
 
 pub use aids::{AidsHead, AidsPlan, ChainLink};
@@ -40,6 +41,7 @@ pub use superblock::{
     SuperblockError, VERSION, ZONE_MAX, ZoneRecord, features,
 };
 pub use text::{TEXT_MAX, TEXT_SLOT_MAX, text_check, text_home};
+pub use tree::{RADIX_LEVELS_MAX, RADIX_WORDS, TreeTarget, TreeWord, Unsound, radix_span};
 pub use vellum_media::mix;
 pub use zone::{Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, chain, home_line};
 

@@ -47,11 +47,13 @@ pub enum MappingKind {
     /// HashFS: a hash table that is also the block allocator.
     #[default]
     HashFs = 1,
+    /// A radix tree for each file.
+    Radix = 2,
 }
 
 impl MappingKind {
     /// All that this release knows.
-    pub const ALL: [Self; 1] = [Self::HashFs];
+    pub const ALL: [Self; 2] = [Self::HashFs, Self::Radix];
 
     /// The mapping with this number.
     pub fn from_number(number: u32) -> Option<Self> {
@@ -62,13 +64,25 @@ impl MappingKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::HashFs => "hashfs",
+            Self::Radix => "radix",
         }
+    }
+
+    /// Whether blocks have a home line, so that there are counters and chains of displaced ones.
+    pub fn has_home_lines(self) -> bool {
+        matches!(self, Self::HashFs)
+    }
+
+    /// Whether each file has a tree, which its inode's tree word leads to.
+    pub fn has_trees(self) -> bool {
+        matches!(self, Self::Radix)
     }
 
     /// Bytes of the mapping table of a zone of so many blocks.
     pub fn table_bytes(self, blocks: u64) -> u64 {
         match self {
             Self::HashFs => blocks * 8,
+            Self::Radix => 0,
         }
     }
 }
@@ -488,7 +502,7 @@ mod tests {
         for change in [
             (|sb| sb.zones[0].medium = 1) as fn(&mut Superblock),
             |sb| sb.zones[0].fs = 1,
-            |sb| sb.zones[0].mapping = 2,
+            |sb| sb.zones[0].mapping = 99,
             |sb| sb.file_systems[0].namespace = 2,
             |sb| sb.replica_at = 0,
         ] {

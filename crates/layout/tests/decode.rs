@@ -227,7 +227,8 @@ proptest! {
         run: u32,
         blocks in 1u64..1 << 30,
     ) {
-        let plan = AidsPlan { at: 0, blocks };
+        let lines = blocks.div_ceil(LINE_ENTRIES);
+        let plan = AidsPlan { at: 0, blocks, lines };
         prop_assert!(chain(seed, id, run, blocks) < plan.chains());
     }
 

@@ -311,6 +311,34 @@ fn words() {
         ],
     );
     let valid = MapRoot::new(0, 0).0;
+    let tree = |target| TreeWord::new(target, 5, 7).0;
+    let bits = |word: u64| word & ((1 << 35) - 1);
+    let node = |block, level| TreeTarget::Node { block, level };
+    assert_word(
+        "TreeWord",
+        &[
+            (
+                "target",
+                bits(tree(TreeTarget::Mapped(u32::MAX)) ^ tree(TreeTarget::Mapped(0))),
+            ),
+            ("what", bits(tree(node(0, 0)))),
+            ("level", bits(tree(node(0, 7)) ^ tree(node(0, 0)))),
+            ("check", !bits(u64::MAX)),
+        ],
+    );
+    let mapped = tree(TreeTarget::Mapped(3));
+    assert_eq!(
+        mapped >> 35,
+        u64::from(checksum_words(&[bits(mapped), 5 << 32 | 7])) & 0x1FFF_FFFF
+    );
+    assert_eq!(
+        [1, 2, 3].map(|what| what << 30),
+        [
+            bits(tree(TreeTarget::Unwritten(0))),
+            bits(tree(TreeTarget::Mapped(0))),
+            bits(tree(node(0, 0))),
+        ]
+    );
     assert_word(
         "MapRoot",
         &[

@@ -19,8 +19,11 @@ fn own_id(ino: u64) -> u32 {
     ino as u32 & 0x3FFF_FFFF
 }
 
-/// Gives every word of the table that is not zero to `each`.
+/// Gives every word of the table that is not zero to `each`. Mappings with trees have no table.
 pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
+    if draft.geometry.mapping.has_trees() {
+        return;
+    }
     const WORDS: u64 = 1 << 13;
     let mut buffer = vec![0; WORDS as usize * 8];
     for first in (0..draft.geometry.zone_blocks).step_by(WORDS as usize) {

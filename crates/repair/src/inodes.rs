@@ -220,10 +220,10 @@ pub(crate) fn reserved(draft: &mut Draft, survey: &Survey) {
                 xattr_root: 0,
                 acl_root: 0,
                 project: 0,
-                detail: if node.kind == FileKind::Symlink {
-                    old.detail
-                } else {
-                    0
+                detail: match node.kind {
+                    FileKind::Symlink => old.detail,
+                    FileKind::File if draft.geometry.mapping.has_trees() => old.detail,
+                    _ => 0,
                 },
                 pattern: 0,
                 ..old
@@ -289,7 +289,7 @@ fn forget(draft: &mut Draft, survey: &Survey, node: &Node) {
 pub(crate) fn shared(draft: &mut Draft, survey: &Survey) {
     for holder in survey.shared() {
         match *holder {
-            Holder::Extent(_) => {}
+            Holder::Extent(_) | Holder::Tree(_) => {}
             Holder::Name(number) => move_entry(draft, survey, number),
             Holder::Text(number) => move_text(draft, survey, &survey.nodes.list[number]),
         }

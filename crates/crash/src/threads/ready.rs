@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use vellum::MappingKind;
 use vellum_media::{Event, Op};
 
 use super::oracle::Linear;
@@ -37,7 +38,10 @@ impl Ready {
     /// # Errors
     /// The setup does not work.
     pub(super) fn new(workload: ThreadWorkload) -> Result<Self, RecordError> {
-        let (linear, blank) = (Linear::new(&workload), blank_image(THREAD_SLOTS));
+        let (linear, blank) = (
+            Linear::new(&workload),
+            blank_image(THREAD_SLOTS, MappingKind::default()),
+        );
         let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;
         let mut begun = blank.clone();
         for event in &setup {

@@ -7,6 +7,7 @@ mod random;
 mod sample;
 mod single;
 mod sites;
+mod trees;
 mod triples;
 
 pub use pairs::pairs;
@@ -15,18 +16,27 @@ pub use sample::sampled;
 pub use single::single_operations;
 pub use triples::triples;
 
+use vellum::MappingKind;
+
 use crate::less;
 use crate::workload::Workload;
 
 /// Makes the file that most workloads use.
 const FILE: &str = "create f 644 -";
 
-/// The catalog: operations alone, and sequences chosen by hand. [`pairs`], [`triples`] and
+/// The catalog: operations alone, and sequences chosen by hand; what concerns the blocks of files on
+/// every file mapping. [`pairs`], [`triples`] and
 /// [`random`] ones are apart.
 pub fn workloads() -> Vec<Workload> {
     let mut all = single_operations();
     all.extend(chosen::pairs());
     all.extend(sites::workloads());
+    all.extend(trees::workloads());
+    for mapping in MappingKind::ALL.into_iter().skip(1) {
+        let others = single_operations().into_iter().chain(chosen::pairs());
+        let concerned = others.filter(Workload::concerns_blocks);
+        all.extend(concerned.map(|workload| workload.on(mapping)));
+    }
     all
 }
 

@@ -10,7 +10,17 @@
 //! they commit is one 8-byte word a block or range, so any subset may survive a crash. What a
 //! mapping needs to be durable before such a word (a new tree node, say) it fences itself.
 
+mod aids;
+mod bitmap;
+mod blocks;
+#[cfg(test)]
+pub(crate) mod harness;
 pub(crate) mod hashfs;
+mod limbo;
+mod nodes;
+mod radix;
+#[cfg(test)]
+mod tests;
 
 use vellum_layout::{Geometry, MapState, MappingKind};
 use vellum_media::{Memories, Site};
@@ -216,6 +226,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
 pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
     match geometry.mapping {
         MappingKind::HashFs => hashfs::HashFs::arena_bytes(geometry),
+        MappingKind::Radix => radix::Radix::arena_bytes(geometry),
     }
 }
 
@@ -231,6 +242,7 @@ pub(crate) fn new<M: Memories>(
             let hashfs = hashfs::HashFs::new(arena_at, geometry, seed, hashfs::WHOLE);
             Box::new(hashfs)
         }
+        MappingKind::Radix => Box::new(radix::Radix::new(arena_at, geometry)),
     }
 }
 
@@ -238,4 +250,11 @@ pub(crate) fn new<M: Memories>(
 pub(crate) trait Survey: Sync {
     /// Whether a block that something maps stays.
     fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict;
+
+    /// Calls `each` with the mapping id of every regular file in use, for mappings that keep a
+    /// structure for each.
+    fn for_each_file(&self, each: &mut dyn FnMut(MapId) -> Result<()>) -> Result<()>;
+
+    /// Whether metadata slots that a mapping's structures lie in are still to be marked as used.
+    fn marks_slots(&self) -> bool;
 }

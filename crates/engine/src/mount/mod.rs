@@ -7,3 +7,8 @@ mod recover;
 
 pub use format::{FormatOptions, format};
 pub use open::{MountOptions, Opened, attach};
+
+#[cfg(test)]
+pub(crate) use open::note_chunks;
+#[cfg(test)]
+pub(crate) use recover::for_each_file;

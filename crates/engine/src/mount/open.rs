@@ -141,7 +141,7 @@ pub fn attach<M: Memories>(
     if saved {
         check_root(&core)?;
         if !mapping.restore(&core) {
-            mapping.rebuild(&core, &Everything)?;
+            mapping.rebuild(&core, &Everything(&core))?;
         }
     } else {
         recover_all(&core, &*mapping, options.recovery_threads, &mut opened)?;
@@ -186,18 +186,26 @@ fn recover_all<M: Memories>(
         }
         Err(error @ Error::Damaged { .. }) if core.read_only => {
             tracing::warn!(%error, "the pool is damaged; what can be read of it is shown");
-            mapping.rebuild(core, &Everything)
+            mapping.rebuild(core, &Everything(core))
         }
         Err(error) => Err(error),
     }
 }
 
 /// Everything is as it should be: what a clean close left, or what has to be taken as it is.
-struct Everything;
+struct Everything<'a, M: Memories>(&'a Core<M>);
 
-impl Survey for Everything {
+impl<M: Memories> Survey for Everything<'_, M> {
     fn judge(&self, _: MapId, _: u32, _: MapState) -> Verdict {
         Verdict::Keep
+    }
+
+    fn for_each_file(&self, each: &mut dyn FnMut(MapId) -> Result<()>) -> Result<()> {
+        recover::for_each_file(self.0, each)
+    }
+
+    fn marks_slots(&self) -> bool {
+        false
     }
 }
 
@@ -218,7 +226,7 @@ fn inherit<M: Memories>(core: &Core<M>) {
 }
 
 /// Reads the chunk table into the arena.
-fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
+pub(crate) fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
     for chunk in 0..core.geometry.meta_chunks {
         let word = ChunkWord(core.word(core.geometry.chunk_table_at + chunk * 8));
         // Whoever only reads does without what lies in the chunk.

@@ -414,7 +414,30 @@ impl<M: Memories> Recovery<'_, M> {
     }
 }
 
+/// Calls `each` with the mapping id of every regular file in use.
+pub(crate) fn for_each_file<M: Memories>(
+    core: &Core<M>,
+    each: &mut dyn FnMut(MapId) -> Result<()>,
+) -> Result<()> {
+    for ino in (1..core.geometry.meta_slots()).filter(|&ino| core.is_inode_slot(ino)) {
+        let identity = core.identity_on_pool(ino);
+        let is_file = identity.kind() == Some(FileKind::File);
+        if is_file && identity.state() == Some(InodeState::Live) {
+            each(ino as MapId)?;
+        }
+    }
+    Ok(())
+}
+
 impl<M: Memories> Survey for Recovery<'_, M> {
+    fn for_each_file(&self, each: &mut dyn FnMut(MapId) -> Result<()>) -> Result<()> {
+        for_each_file(self.core, each)
+    }
+
+    fn marks_slots(&self) -> bool {
+        true
+    }
+
     /// A block stays if its file exists and reaches that far.
     fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict {
         let core = self.core;

@@ -7,7 +7,7 @@ use vellum::media::{
     HeapMemory, MappedArena, MappedPool, Memories, Memory, Persistent, Real, SimPool, Simulated,
     Site,
 };
-use vellum::{Clock, FormatOptions, Fs, MountOptions, Opened, Result, attach, format};
+use vellum::{Clock, FormatOptions, Fs, MappingKind, MountOptions, Opened, Result, attach, format};
 use vellum_check::{Image, MemoryImage, Options, Severity};
 
 /// Where the clock of tests starts: 2026-01-01 in nanoseconds since 1970.
@@ -25,6 +25,7 @@ pub(crate) struct Shape {
     pub(crate) metadata_bytes: Option<u64>,
     /// Blocks of a file that HashFS places together.
     pub(crate) run_blocks: u32,
+    pub(crate) mapping: MappingKind,
 }
 
 impl Shape {
@@ -35,6 +36,7 @@ impl Shape {
             cache_entries,
             metadata_bytes: None,
             run_blocks: 8,
+            mapping: MappingKind::HashFs,
         }
     }
 
@@ -42,6 +44,7 @@ impl Shape {
         FormatOptions {
             metadata_bytes: self.metadata_bytes,
             run_blocks: Some(self.run_blocks),
+            mapping: self.mapping,
             thread_slots: Some(self.thread_slots),
             label: "test".into(),
             uuid: [7; 16],

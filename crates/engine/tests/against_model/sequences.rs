@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use vellum::Fs;
+use vellum::MappingKind;
 use vellum::media::{Memory, Real, Simulated};
 use vellum_model::{Cred, Model, Op, Outcome, Step, apply, strategy};
 
@@ -41,7 +42,8 @@ fn between() -> impl Strategy<Value = Between> {
 type Case = (Shape, Vec<(Step, Between)>);
 
 fn shapes() -> impl Strategy<Value = Shape> {
-    prop::sample::select(vec![
+    let mapping = prop::sample::select(&MappingKind::ALL);
+    let shape = prop::sample::select(vec![
         Shape::new(1 << 20, 2, 1 << 20),
         Shape {
             run_blocks: 1,
@@ -52,7 +54,8 @@ fn shapes() -> impl Strategy<Value = Shape> {
             metadata_bytes: Some(64 << 10),
             ..Shape::new(1 << 20, 2, 1 << 20)
         },
-    ])
+    ]);
+    (shape, mapping).prop_map(|(shape, mapping)| Shape { mapping, ..shape })
 }
 
 fn cases(longest: usize) -> impl Strategy<Value = Case> {

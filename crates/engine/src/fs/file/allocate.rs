@@ -178,15 +178,14 @@ impl<M: Memories> Files<'_, M> {
         let (op, _lock) = self.change(cachelet, offset..end)?;
         let root = self.root(cachelet);
         let size = self.size(cachelet);
-        let limit = Self::blocks_end(root.old, size) * BLOCK_BYTES;
-        // Nothing of the file lies behind the end of its last block.
+        // As on ext4: what reaches the end of file takes its last block whole, and what was allocated
+        // behind that block is out of reach.
         let end = if end >= size {
-            end.max(size).next_multiple_of(BLOCK_BYTES)
+            size.next_multiple_of(BLOCK_BYTES)
         } else {
             end
         };
-        let end = end.min(limit);
-        if root.old != 0 && offset < end {
+        if root.old != 0 && offset < size {
             let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
             if offset / BLOCK_BYTES == end / BLOCK_BYTES {
                 self.zero_part(&op, root.id, offset, end)?;

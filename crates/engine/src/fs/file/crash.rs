@@ -2,14 +2,15 @@
 //! medium kept, the file is as `docs/CRASH.md` says, nobody's bytes show, and no block is lost.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 
-use vellum_layout::{BLOCK_BYTES, Inode, MapRoot, MapState};
+use vellum_layout::{BLOCK_BYTES, Inode, MapRoot, MapState, MappingKind};
 use vellum_media::{Event, LINE_BYTES, Op};
 
-use super::tests::{MIB, content, dirty, files};
+use super::tests::{MIB, content, dirty, dirty_of, files};
 use super::*;
 use crate::mapping::Verdict;
-use crate::mapping::hashfs::harness::Harness;
+use crate::mapping::harness::Harness;
 
 const B: u64 = BLOCK_BYTES;
 const INO: u64 = 9;
@@ -184,9 +185,12 @@ fn cuts(log: &[Event]) -> Vec<usize> {
     (0..=log.len()).filter(|&i| is_cut(i)).collect()
 }
 
-fn explore(seed: u64) {
+fn explore(mapping: MappingKind, seed: u64) {
     let mut numbers = Numbers(seed);
-    let h = dirty(MIB, if seed.is_multiple_of(3) { 1 } else { 8 });
+    let h = match mapping {
+        MappingKind::HashFs => dirty(MIB, if seed.is_multiple_of(3) { 1 } else { 8 }),
+        _ => dirty_of(mapping, MIB),
+    };
     let file = h.make_file(INO);
     let t = Translation::new(true);
     for _ in 0..numbers.below(6) {
@@ -203,12 +207,12 @@ fn explore(seed: u64) {
         for luck in [Luck::None, Luck::All, Luck::Some(seed), Luck::Some(!seed)] {
             let image = image_after(&base, &log, cut, luck);
             let done = cut == log.len();
-            let result = std::panic::catch_unwind(|| {
+            let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
                 check(&recover(&h, image), &before, &after, done);
-            });
+            }));
             assert!(
                 result.is_ok(),
-                "seed {seed}, {luck:?}, cut {cut} of {}",
+                "{mapping:?}, seed {seed}, {luck:?}, cut {cut} of {}",
                 log.len()
             );
         }
@@ -217,11 +221,15 @@ fn explore(seed: u64) {
 
 #[test]
 fn power_cuts_inside_operations_on_bytes() {
-    (0..60).for_each(explore);
+    for mapping in MappingKind::ALL {
+        (0..60).for_each(|seed| explore(mapping, seed));
+    }
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn power_cuts_inside_many_more_operations_on_bytes() {
-    (1000..6000).for_each(explore);
+    for mapping in MappingKind::ALL {
+        (1000..6000).for_each(|seed| explore(mapping, seed));
+    }
 }

@@ -238,7 +238,7 @@ fn time_large_page<M: Memories>(files: &Files<'_, M>, window: &Window) -> Option
 mod tests {
     use super::*;
     use crate::fs::file::tests::files;
-    use crate::mapping::hashfs::harness::Harness;
+    use crate::mapping::harness::Harness;
 
     /// What is measured is what would be read.
     #[test]

@@ -1,11 +1,11 @@
 //! Files against a model: bytes, and what each block is.
 
 use proptest::prelude::*;
-use vellum_layout::{BLOCK_BYTES, MapState, MapWord};
+use vellum_layout::{BLOCK_BYTES, MapState, MapWord, MappingKind};
 use vellum_media::{Memory, Simulated, count};
 
 use super::*;
-use crate::mapping::hashfs::harness::Harness;
+use crate::mapping::harness::Harness;
 
 pub(super) const MIB: u64 = 1 << 20;
 const B: u64 = BLOCK_BYTES;
@@ -13,14 +13,22 @@ const B: u64 = BLOCK_BYTES;
 pub(super) fn files(h: &Harness) -> Files<'_, Simulated> {
     Files {
         core: &h.core,
-        mapping: &h.map,
+        mapping: &*h.map,
         user: None,
     }
 }
 
 /// A pool whose free blocks hold bytes that nobody may ever see.
 pub(super) fn dirty(pool_bytes: u64, run_blocks: u32) -> Harness {
-    let h = Harness::of_runs(pool_bytes, run_blocks);
+    soil(Harness::of_runs(pool_bytes, run_blocks))
+}
+
+/// The same with a mapping.
+pub(super) fn dirty_of(mapping: MappingKind, pool_bytes: u64) -> Harness {
+    soil(Harness::of(mapping, pool_bytes))
+}
+
+fn soil(h: Harness) -> Harness {
     let bytes = h.core.geometry.zone_blocks * B;
     h.core
         .pool
@@ -274,6 +282,9 @@ fn preallocation_holds_space_and_reads_as_zeros() {
     assert_eq!(f.blocks(file).unwrap(), 21, "what lies beyond is given up");
     f.allocate(file, Allocate::KeepSize, 30 * B, B).unwrap();
     f.allocate(file, Allocate::PunchHole, 0, 100 * B).unwrap();
+    let left = f.blocks(file).unwrap();
+    assert_eq!(left, 1, "what lies behind the end is out of reach");
+    f.truncate(file, f.size(file)).unwrap();
     assert_eq!(f.blocks(file).unwrap(), 0);
     h.settle();
     assert_eq!(h.free(), total);
@@ -458,11 +469,11 @@ impl Model {
         if mode == Allocate::PunchHole {
             self.bytes[at.min(size)..end.min(size)].fill(0);
             let last = if end >= size {
-                end.max(size).div_ceil(b)
+                size.div_ceil(b)
             } else {
                 end / b
             };
-            if at.div_ceil(b) < last {
+            if at < size && at.div_ceil(b) < last {
                 self.kinds(at.div_ceil(b), last, |_| Kind::Hole);
             }
             return;
@@ -577,8 +588,11 @@ fn compare(h: &Harness, file: Cachelet, t: &Translation, model: &Model) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn behaves_as_bytes(steps in prop::collection::vec(step(), 1..40)) {
-        let mut h = dirty(MIB, 8);
+    fn behaves_as_bytes(
+        steps in prop::collection::vec(step(), 1..40),
+        mapping in prop::sample::select(&MappingKind::ALL),
+    ) {
+        let mut h = dirty_of(mapping, MIB);
         let mut file = h.make_file(9);
         let mut t = Translation::new(false);
         let mut model = Model { bytes: Vec::new(), blocks: vec![Kind::Hole; MODEL_BLOCKS] };

@@ -9,8 +9,8 @@
 //!   [overflow index](overflow) in the arena remembers it. A line from which nothing is displaced
 //!   ends a miss. FREE never ends a search, so there are no tombstones and churn costs nothing.
 //! * Compare-and-swap from FREE settles who gets a block. Entries never move.
-//! * Space is reserved before it is searched for; a [free bitmap](bitmap) bounds the search.
-//! * A block given up is in [limbo] until no operation can still be reading it.
+//! * Space is reserved before it is searched for; a [free bitmap](super::bitmap) bounds the search.
+//! * A block given up is in [limbo](super::limbo) until no operation can still be reading it.
 //!
 //! The arena's part is aids only, [saved](saved) at a clean close or [rebuilt](rebuild) from the
 //! table; the table alone is the truth.
@@ -22,8 +22,6 @@
 //! 32 KiB where the paper vectorises one hash a block. Several runs are still hashed together, eight at
 //! a time, see [`search`].
 
-mod bitmap;
-mod limbo;
 mod overflow;
 mod place;
 mod rebuild;
@@ -43,11 +41,11 @@ use std::sync::atomic::Ordering;
 use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord};
 use vellum_media::{Isa, LINE_BYTES, Memories, Memory, Site, count};
 
-use self::bitmap::FreeBitmap;
-use self::limbo::{Batch, LIMBO_BYTES, Limbo};
 use self::overflow::Overflow;
 use self::scatter::Scatter;
 pub(crate) use self::scatter::WHOLE;
+use super::bitmap::FreeBitmap;
+use super::limbo::{Batch, LIMBO_BYTES, Limbo};
 use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::{Error, Result};

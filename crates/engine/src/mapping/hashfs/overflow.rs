@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use vellum_media::{Memory, count};
 
+use crate::mapping::limbo::Links;
 use crate::slots::pause;
 
 /// A chain's head: the first block plus one (0: none), and above it the slot that holds the lock.
@@ -121,19 +122,6 @@ impl Overflow {
         arena.store(head_at, first, Ordering::Release);
     }
 
-    /// The word that links limbo lists through `block`: its upper half, because the lower one may
-    /// still be read. The block is on no chain.
-    pub(super) fn set_limbo_link<A: Memory>(&self, arena: &A, block: u32, next: u32) {
-        let at = self.link_at(block);
-        let chain = arena.load(at, Ordering::Relaxed) & BLOCK_MASK;
-        arena.store(at, u64::from(next) << BLOCK_BITS | chain, Ordering::Release);
-    }
-
-    /// See [`Self::set_limbo_link`].
-    pub(super) fn limbo_link<A: Memory>(&self, arena: &A, block: u32) -> u32 {
-        (arena.load(self.link_at(block), Ordering::Acquire) >> BLOCK_BITS) as u32
-    }
-
     /// Blocks displaced from a home line; 255 stands for 255 or more.
     pub(super) fn displaced<A: Memory>(&self, arena: &A, line: u64) -> u64 {
         let word = arena.load(self.displaced + line / 8 * 8, Ordering::Acquire);
@@ -180,6 +168,20 @@ impl Overflow {
                 Err(now) => seen = now,
             }
         }
+    }
+}
+
+/// Limbo lists go through the upper half of a link's word, because the lower one may still be read.
+/// A block in limbo is on no chain.
+impl Links for Overflow {
+    fn set_limbo_link<A: Memory>(&self, arena: &A, block: u32, next: u32) {
+        let at = self.link_at(block);
+        let chain = arena.load(at, Ordering::Relaxed) & BLOCK_MASK;
+        arena.store(at, u64::from(next) << BLOCK_BITS | chain, Ordering::Release);
+    }
+
+    fn limbo_link<A: Memory>(&self, arena: &A, block: u32) -> u32 {
+        (arena.load(self.link_at(block), Ordering::Acquire) >> BLOCK_BITS) as u32
     }
 }
 

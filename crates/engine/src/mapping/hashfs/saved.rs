@@ -1,62 +1,17 @@
 //! Saving the arena's aids at a clean close, and taking them back instead of reading the table
-//! (`vellum_layout::AidsPlan` has the format).
-//!
-//! What is saved is believed only under the state word of the close that saved it: the head names
-//! that epoch, and opening makes the state word dirty, durably, before anything can change. So no
-//! copy outlives the table that it tells of.
+//! (`vellum_layout::AidsPlan` has the format, [`aids`] the part that all mappings have).
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{AidsHead, ChainLink, Summing};
+use vellum_layout::{AidsHead, ChainLink};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
 use super::HashFs;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::mapping::aids::{self, Writer, for_parts};
 use crate::sites;
-
-/// Words that are moved at once.
-const PART_WORDS: usize = 512;
-
-/// Writes words one after the other past the cache, and sums them.
-struct Writer<'a, M: Memories> {
-    core: &'a Core<M>,
-    at: u64,
-    part: Vec<u64>,
-    sum: Summing,
-}
-
-impl<M: Memories> Writer<'_, M> {
-    fn push(&mut self, word: u64) {
-        self.part.push(word);
-        if self.part.len() == PART_WORDS {
-            self.put();
-        }
-    }
-
-    fn put(&mut self) {
-        let bytes = self.part.as_bytes();
-        self.core
-            .pool
-            .write_through(sites::CLOSE_AIDS, self.at, bytes);
-        self.sum.add_words(&self.part);
-        self.at += self.part.len() as u64 * 8;
-        self.part.clear();
-    }
-}
-
-/// Gives `count` words of the pool from `at` on to `each`, in parts.
-fn for_parts<M: Memories>(core: &Core<M>, at: u64, count: u64, mut each: impl FnMut(&[u64])) {
-    let mut part = vec![0u64; (PART_WORDS as u64).min(count) as usize];
-    let mut done = 0;
-    while done < count {
-        let words = (part.len() as u64).min(count - done) as usize;
-        core.pool.read(at + done * 8, part[..words].as_mut_bytes());
-        each(&part[..words]);
-        done += words as u64;
-    }
-}
 
 impl HashFs {
     /// Saves the aids of a zone on which nothing is at work, so that no block is in limbo. Durable at the next fence, together
@@ -66,29 +21,17 @@ impl HashFs {
     /// [`Error::Busy`] if something is at work after all, or broke off: what was saved would call
     /// blocks in limbo used for ever.
     pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) -> Result<()> {
-        let head_at = self.aids.at;
         if core.arena.load(self.in_limbo_at, Ordering::Acquire) != 0 {
             return Err(Error::Busy);
         }
         self.flush_freed(core);
-        let mut out = Writer {
-            core,
-            at: self.aids.free_at(),
-            part: Vec::with_capacity(PART_WORDS),
-            sum: Summing::default(),
-        };
-        for index in 0..self.aids.free_words() {
-            out.push(self.bitmap.word(&core.arena, index * 64));
-        }
+        let mut out = Writer::new(core, &self.aids, &self.bitmap);
         for index in 0..self.aids.count_words() {
             out.push(self.overflow.count_word(&core.arena, index));
         }
         let displaced = self.save_chains(core, &mut out);
-        out.put();
         let used = self.blocks - core.arena.load(self.free_at, Ordering::Acquire);
-        let head = AidsHead::new(core.pool_epoch, used, displaced, out.sum.finish());
-        core.pool
-            .write_through(sites::CLOSE_AIDS_HEAD, head_at, head.as_bytes());
+        out.finish(used, displaced);
         Ok(())
     }
 
@@ -149,13 +92,7 @@ impl HashFs {
             return false;
         };
         let (arena, mut index) = (&core.arena, 0);
-        for_parts(core, self.aids.free_at(), self.aids.free_words(), |part| {
-            for &word in part {
-                self.bitmap.fill(arena, index * 64, word);
-                index += 1;
-            }
-        });
-        index = 0;
+        aids::fill_bitmap(core, &self.aids, &self.bitmap);
         for_parts(
             core,
             self.aids.counts_at(),
@@ -178,26 +115,8 @@ impl HashFs {
 
     /// The head of what was saved, if all of it is sound and of the last close.
     fn read_saved<M: Memories>(&self, core: &Core<M>) -> Option<AidsHead> {
-        let mut head = AidsHead::default();
-        core.pool.read(self.aids.at, head.as_mut_bytes());
-        let bounded = head.used <= self.blocks && head.displaced <= head.used;
-        if !bounded || !head.is_sound(core.pool_epoch.wrapping_sub(1) & 0xFF_FFFF) {
-            return None;
-        }
-        let mut sum = Summing::default();
-        let words = self.aids.body_words(head.displaced);
-        for_parts(core, self.aids.free_at(), words, |part| sum.add_words(part));
-        if sum.finish() != head.body_check {
-            return None;
-        }
+        let head = aids::read_head(core, &self.aids)?;
         // Nothing that follows relies on a checksum for where it reads, writes or ends.
-        let mut free = 0;
-        for_parts(core, self.aids.free_at(), self.aids.free_words(), |part| {
-            free += part
-                .iter()
-                .map(|word| u64::from(word.count_ones()))
-                .sum::<u64>();
-        });
         let mut seen = vec![0u64; self.aids.free_words() as usize];
         let once = self.walk_chains(core, head.displaced, |_, _, block| {
             let (index, bit) = ((block / 64) as usize, 1 << (block % 64));
@@ -207,7 +126,7 @@ impl HashFs {
             }
             new
         });
-        (once && free >= self.blocks - head.used).then_some(head)
+        once.then_some(head)
     }
 
     /// Calls `each` for every saved block on a chain, chain by chain, with the chain and the block

@@ -1,7 +1,5 @@
 //! The mapping against a model: a map from (id, logical) to state.
 
-use std::collections::HashMap;
-
 use proptest::prelude::*;
 use vellum_layout::{AidsHead, MapState, MapWord};
 use vellum_media::{FlushVariant, Isa, Memory, Persistent, Site, VectorVariant, count};
@@ -502,7 +500,7 @@ fn two_entries_of_one_block_are_damage(run_blocks: u32) {
         h.core.set_word(h.map.entry_at(second), word);
         let arena = h.core.map.mapping;
         let map = HashFs::new(arena, &h.core.geometry, h.core.seed, WHOLE);
-        let result = map.rebuild(&h.core, &harness::Judged(&|_, _, _| Verdict::Keep));
+        let result = map.rebuild_aids(&h.core, &|_, _, _| Verdict::Keep);
         assert!(matches!(result, Err(Error::Damaged { .. })), "{result:?}");
     }
 }
@@ -532,114 +530,19 @@ fn long_ranges_are_scanned_not_probed(run_blocks: u32) {
     assert_eq!(h.free(), h.map.blocks - 1);
 }
 
-#[derive(Clone, Debug)]
-enum Step {
-    Claim {
-        id: u32,
-        first: u32,
-        blocks: u32,
-        written: bool,
-    },
-    Release {
-        id: u32,
-        first: u64,
-        end: u64,
-    },
-    Convert {
-        id: u32,
-        logical: u32,
-    },
-    Settle,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let id = 1..4u32;
-    let logical = prop_oneof![0..64u32, (u32::MAX - 40)..=u32::MAX];
-    prop_oneof![
-        4 => (id.clone(), logical.clone(), 1..40u32, any::<bool>())
-            .prop_map(|(id, first, blocks, written)| Step::Claim { id, first, blocks, written }),
-        2 => (id.clone(), logical.clone(), 1..70u64, any::<bool>()).prop_map(
-            |(id, first, blocks, all)| {
-                let first = u64::from(first);
-                Step::Release { id, first, end: if all { 1 << 32 } else { first + blocks } }
-            }
-        ),
-        1 => (id, logical).prop_map(|(id, logical)| Step::Convert { id, logical }),
-        1 => Just(Step::Settle),
-    ]
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn behaves_as_a_map(
-        steps in prop::collection::vec(step(), 1..60),
+    fn behaves_as_a_map_however_blocks_are_placed(
+        steps in prop::collection::vec(mapping::tests::step(), 1..60),
         seed in any::<u64>(),
         run_blocks in prop::sample::select(vec![1, 8]),
         layout_score in 0..=1000u16,
     ) {
         let h = Harness::placed(MIB, Placement { seed, run_blocks, layout_score });
-        let mut model: HashMap<(u32, u32), MapState> = HashMap::new();
-        for step in steps {
-            match step {
-                Step::Claim { id, first, blocks, written } => {
-                    let state = if written { MapState::Mapped } else { MapState::Unwritten };
-                    for logical in first..=first.saturating_add(blocks - 1) {
-                        if !model.contains_key(&(id, logical)) && (model.len() as u64) < h.map.blocks {
-                            if h.core.arena.load(h.map.free_at, Ordering::Relaxed) == 0 {
-                                h.settle();
-                            }
-                            claim(&h, id, logical, 1, state);
-                            model.insert((id, logical), state);
-                        }
-                    }
-                }
-                Step::Release { id, first, end } => {
-                    let gone = release(&h, id, first, end.min(1 << 32), u64::MAX);
-                    let before = model.len();
-                    model.retain(|&(of, logical), _| of != id || !(first..end).contains(&u64::from(logical)));
-                    prop_assert_eq!(gone, (before - model.len()) as u64);
-                }
-                Step::Convert { id, logical } => {
-                    if let Some(block) = find(&h, id, logical, 1)[0].block() {
-                        let op = h.core.op_begin();
-                        h.map.set_state(&op, id, logical, &[block], into(MapState::Mapped))
-                            .unwrap();
-                        model.insert((id, logical), MapState::Mapped);
-                    }
-                }
-                Step::Settle => { h.settle(); }
-            }
-        }
-        for id in 1..4 {
-            for first in [0, u32::MAX - 127] {
-                for (i, found) in (0..).zip(find(&h, id, first, 127)) {
-                    let logical = first + i;
-                    let expected = model.get(&(id, logical)).copied();
-                    let got = match found {
-                        Found::Hole => None,
-                        Found::Unwritten(_) => Some(MapState::Unwritten),
-                        Found::Mapped(_) => Some(MapState::Mapped),
-                    };
-                    prop_assert_eq!(got, expected, "{} {}", id, logical);
-                }
-            }
-            let op = h.core.op_begin();
-            let count = model.keys().filter(|key| key.0 == id).count() as u64;
-            prop_assert_eq!(h.map.count(&op, id, 1 << 32).unwrap(), count);
-            let data = |from: u64| model.iter()
-                .filter(|(key, state)| key.0 == id && **state == MapState::Mapped && u64::from(key.1) >= from)
-                .map(|(key, _)| u64::from(key.1)).min();
-            for from in [0, 7, 30, u64::from(u32::MAX) - 10] {
-                prop_assert_eq!(h.map.seek(&op, id, from, 1 << 32, Seek::Data).unwrap(), data(from));
-                let hole = (from..1 << 32).find(|&logical| model.get(&(id, logical as u32)) != Some(&MapState::Mapped));
-                prop_assert_eq!(h.map.seek(&op, id, from, 1 << 32, Seek::Hole).unwrap(), hole);
-            }
-        }
+        mapping::tests::behave(&h, steps)?;
         check_aids(&h);
-        let h = h.reattach();
-        check_aids(&h);
-        prop_assert_eq!(h.free(), h.map.blocks - model.len() as u64);
+        check_aids(&h.reattach());
     }
 }
 
@@ -712,7 +615,7 @@ fn what_was_saved_is_believed_only_whole_and_after_its_own_close(run_blocks: u32
         let h = before.opened(damaged);
         assert!(!h.map.restore(&h.core), "offset {at}");
         h.map
-            .rebuild(&h.core, &harness::Judged(&|_, _, _| Verdict::Keep))
+            .rebuild_aids(&h.core, &|_, _, _| Verdict::Keep)
             .unwrap();
         check_aids(&h);
     }

@@ -1,4 +1,5 @@
-//! Limbo: blocks that were given up and may still be read by operations that found them before.
+//! Limbo: blocks that were given up and may still be read by operations that found them before. Data
+//! blocks of a zone, or metadata blocks that tree nodes lie in.
 //!
 //! Four lists, chosen by the epoch in which blocks were given up. A list's tag is the latest epoch
 //! of any block on it, so that an old list that is reused waits a little longer, never too short.
@@ -8,7 +9,6 @@ use std::sync::atomic::Ordering;
 
 use vellum_media::{Memories, Memory};
 
-use super::overflow::Overflow;
 use crate::core::Core;
 use crate::slots::GRACE;
 
@@ -16,6 +16,32 @@ use crate::slots::GRACE;
 const LISTS: u64 = 4;
 /// Bytes of the lists' heads: a line each, so that pushes and looks do not share more than needed.
 pub(super) const LIMBO_BYTES: u64 = LISTS * 64;
+
+/// Where the lists keep the link of a block.
+pub(super) trait Links {
+    /// Links `block`, which is in limbo, to the one before it on the list plus one (0: none).
+    fn set_limbo_link<A: Memory>(&self, arena: &A, block: u32, next: u32);
+
+    /// See [`Self::set_limbo_link`].
+    fn limbo_link<A: Memory>(&self, arena: &A, block: u32) -> u32;
+}
+
+/// A word of the arena for each block's link.
+#[derive(Debug)]
+pub(super) struct LinkWords {
+    pub(super) at: u64,
+}
+
+impl Links for LinkWords {
+    fn set_limbo_link<A: Memory>(&self, arena: &A, block: u32, next: u32) {
+        let at = self.at + u64::from(block) * 8;
+        arena.store(at, u64::from(next), Ordering::Release);
+    }
+
+    fn limbo_link<A: Memory>(&self, arena: &A, block: u32) -> u32 {
+        arena.load(self.at + u64::from(block) * 8, Ordering::Acquire) as u32
+    }
+}
 
 /// A head: the first block plus one in the low 31 bits (a zone has 2^30 blocks), the tag above.
 const BLOCK_BITS: u32 = 31;
@@ -31,8 +57,8 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Adds a block whose table entry is in LIMBO and which is on no chain.
-    pub(super) fn add<A: Memory>(&mut self, arena: &A, links: &Overflow, block: u32) {
+    /// Adds a block that no later operation can find.
+    pub(super) fn add<A: Memory>(&mut self, arena: &A, links: &impl Links, block: u32) {
         links.set_limbo_link(arena, block, self.first);
         if self.blocks == 0 {
             self.last = block;
@@ -56,13 +82,13 @@ fn is_over(epoch: u64, tag: u64) -> bool {
 }
 
 impl Limbo {
-    /// Puts a batch into the present epoch's list. The epoch is read after the blocks' entries
-    /// went to LIMBO, so whoever can still find them runs in this epoch or an earlier one.
-    pub(super) fn push<M: Memories>(&self, core: &Core<M>, links: &Overflow, batch: &Batch) {
+    /// Puts a batch into the present epoch's list. The epoch is read after the blocks could be found
+    /// for the last time, so whoever found them runs in this epoch or an earlier one.
+    pub(super) fn push<M: Memories>(&self, core: &Core<M>, links: &impl Links, batch: &Batch) {
         if batch.blocks == 0 {
             return;
         }
-        // Entries in LIMBO first, then the epoch: no store waits behind this load.
+        // What made them unfindable first, then the epoch: no store waits behind this load.
         core.arena.barrier();
         let epoch = core.epoch();
         let at = self.at + epoch % LISTS * 64;
@@ -89,7 +115,7 @@ impl Limbo {
     pub(super) fn take<M: Memories>(
         &self,
         core: &Core<M>,
-        links: &Overflow,
+        links: &impl Links,
         mut each: impl FnMut(u32),
     ) {
         let epoch = core.epoch();

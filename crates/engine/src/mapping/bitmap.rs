@@ -1,9 +1,10 @@
 //! The free bitmap: which data blocks are free, with summaries above it, so that the next free
 //! block is found in a few loads however full the zone is.
 //!
-//! The table is the truth and the bitmap follows it. When nothing is under way:
-//! * a FREE block's bit in level 0 is set. A taken block's bit may be set too (a reclaimer was
-//!   overtaken); whoever tries that block clears it;
+//! When nothing is under way:
+//! * a FREE block's bit in level 0 is set. Under HashFS, whose table is the truth, a taken block's
+//!   bit may be set too (a reclaimer was overtaken), and whoever tries that block clears it; where
+//!   the bitmap itself is the truth, whoever clears the bit has the block;
 //! * a bit of level `k + 1` is set exactly if its word of level `k` is not zero.
 
 use std::sync::atomic::Ordering;
@@ -79,13 +80,42 @@ impl FreeBitmap {
         let at = self.word_at(level, bit);
         let mask = 1 << (bit % 64);
         let before = arena.fetch_and(at, !mask);
-        if before & mask == 0 || before & !mask != 0 || level + 1 == self.depth {
+        if before & mask != 0 {
+            self.emptied(arena, level, bit, before & !mask);
+        }
+    }
+
+    /// What is due above the word of `bit` in `level` after bits were taken from it and `left` stayed.
+    fn emptied<A: Memory>(&self, arena: &A, level: usize, bit: u64, left: u64) {
+        if left != 0 || level + 1 == self.depth {
             return;
         }
         self.clear_from(arena, level + 1, bit / 64);
         // A setter between the two clears found the bit above still set, or set it in vain.
-        if arena.load(at, Ordering::SeqCst) != 0 {
+        if arena.load(self.word_at(level, bit), Ordering::SeqCst) != 0 {
             self.set_from(arena, level + 1, bit / 64);
+        }
+    }
+
+    /// Takes the free blocks that adjoin from `first` on, in one bitmap word, `most` at most; gives how
+    /// many.
+    pub(super) fn take_run<A: Memory>(&self, arena: &A, first: u64, most: u64) -> u64 {
+        let at = self.word_at(0, first);
+        let shift = first % 64;
+        let mut word = arena.load(at, Ordering::Relaxed);
+        loop {
+            let run = u64::from((word >> shift).trailing_ones()).min(most);
+            if run == 0 {
+                return 0;
+            }
+            let mask = u64::MAX >> (64 - run) << shift;
+            match arena.compare_exchange(at, word, word & !mask) {
+                Ok(_) => {
+                    self.emptied(arena, 0, first, word & !mask);
+                    return run;
+                }
+                Err(now) => word = now,
+            }
         }
     }
 

@@ -1,0 +1,147 @@
+//! The trees of files, where the mapping keeps one for each: their words, and the metadata blocks that
+//! their nodes lie in.
+
+use vellum_layout::{
+    BLOCK_BYTES, ChunkKind, FileKind, Geometry, MapState, MapWord, RADIX_LEVELS_MAX, RADIX_WORDS,
+    SLOTS_PER_BLOCK, TreeTarget, TreeWord, radix_span,
+};
+
+use crate::entrance::Chunks;
+use crate::image::View;
+use crate::inodes::Nodes;
+use crate::report::{Class, Place, Sink};
+
+/// A data block that a tree leads to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeBlock {
+    pub(crate) block: u64,
+    /// State, mapping id and logical block.
+    pub(crate) word: MapWord,
+}
+
+/// What the trees of the files that are kept hold.
+#[derive(Default)]
+pub(crate) struct Trees {
+    /// First slot of each node, and the inode whose it is.
+    pub(crate) nodes: Vec<(u64, u64)>,
+    pub(crate) blocks: Vec<TreeBlock>,
+    /// Inodes with words that are not sound, and which.
+    unsound: Vec<(u64, String)>,
+}
+
+/// What a data block is to which file, by the table or by the trees of all files.
+pub(crate) fn word_of(
+    view: &View,
+    geometry: &Geometry,
+    chunks: &Chunks,
+    nodes: &Nodes,
+    block: u64,
+) -> MapWord {
+    if !geometry.mapping.has_trees() {
+        return MapWord(view.word(geometry.table_at + block * 8));
+    }
+    let trees = Trees::read(view, geometry, chunks, nodes);
+    let found = trees.blocks.iter().find(|found| found.block == block);
+    found.map_or(MapWord::FREE, |found| found.word)
+}
+
+struct Reader<'a> {
+    view: &'a View<'a>,
+    geometry: &'a Geometry,
+    chunks: &'a Chunks,
+    /// One bit a metadata block: a node that was read. A second way to it is told of, not followed.
+    seen: Vec<u64>,
+    trees: Trees,
+}
+
+impl Trees {
+    pub(crate) fn read(view: &View, geometry: &Geometry, chunks: &Chunks, nodes: &Nodes) -> Self {
+        let groups = geometry.meta_slots() / SLOTS_PER_BLOCK;
+        let mut reader = Reader {
+            view,
+            geometry,
+            chunks,
+            seen: vec![0; groups.div_ceil(64) as usize],
+            trees: Self::default(),
+        };
+        if geometry.mapping.has_trees() {
+            for node in &nodes.list {
+                if node.kept && node.kind == FileKind::File {
+                    reader.word(node.slot, TreeWord(node.detail), 0, None);
+                }
+            }
+        }
+        reader.trees
+    }
+
+    /// Tells of words that are not sound.
+    pub(crate) fn judge(&self, sink: &mut Sink) {
+        for (inode, detail) in &self.unsound {
+            sink.damage(Class::MapWord, Place::Inode(*inode), detail);
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// Reads what a word leads to. `above` is the level of the node that it stands in, if it does not
+    /// stand in the inode.
+    fn word(&mut self, inode: u64, word: TreeWord, first: u64, above: Option<u32>) {
+        let id = inode as u32;
+        let (block, state) = match word.decode(id, first as u32) {
+            Ok(None) => return,
+            Ok(Some(TreeTarget::Mapped(block))) => (block, MapState::Mapped),
+            Ok(Some(TreeTarget::Unwritten(block))) => (block, MapState::Unwritten),
+            Ok(Some(TreeTarget::Node { block, level })) => {
+                return self.node(inode, block, level, first, above);
+            }
+            Err(_) => {
+                let detail = format!("word {:#x} for block {first} is not sound", word.0);
+                return self.trees.unsound.push((inode, detail));
+            }
+        };
+        let is_placed = above.is_none_or(|level| level == 1);
+        if !is_placed || u64::from(block) >= self.geometry.zone_blocks {
+            let detail = format!("word {:#x} for block {first} names no data block", word.0);
+            return self.trees.unsound.push((inode, detail));
+        }
+        self.trees.blocks.push(TreeBlock {
+            block: block.into(),
+            word: MapWord::new(state, id, first as u32),
+        });
+    }
+
+    fn node(&mut self, inode: u64, node: u32, level: u32, first: u64, above: Option<u32>) {
+        let slot = u64::from(node) * SLOTS_PER_BLOCK;
+        let is_placed = above.is_none_or(|above| level + 1 == above)
+            && level <= RADIX_LEVELS_MAX
+            && slot != 0
+            && self.chunks.holds(slot, SLOTS_PER_BLOCK, ChunkKind::Blocks);
+        if !is_placed {
+            let detail = format!("slot {slot} for blocks from {first} on is no node");
+            return self.trees.unsound.push((inode, detail));
+        }
+        self.trees.nodes.push((slot, inode));
+        let seen = &mut self.seen[node as usize / 64];
+        if *seen >> (node % 64) & 1 == 1 {
+            return;
+        }
+        *seen |= 1 << (node % 64);
+        let mut bytes = [0; BLOCK_BYTES as usize];
+        self.view.read(self.geometry.slot_at(slot), &mut bytes);
+        let span = radix_span(level);
+        let words = bytes.as_chunks::<8>().0.iter();
+        for (index, word) in (0..RADIX_WORDS).zip(words) {
+            let start = first + index * span;
+            match u64::from_le_bytes(*word) {
+                0 => {}
+                word if start <= u64::from(u32::MAX) => {
+                    self.word(inode, TreeWord(word), start, Some(level));
+                }
+                word => {
+                    let detail = format!("word {word:#x} is beyond any file");
+                    self.trees.unsound.push((inode, detail));
+                }
+            }
+        }
+    }
+}

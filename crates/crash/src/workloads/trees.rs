@@ -1,0 +1,131 @@
+//! Files whose trees grow, shrink and are used again: on mappings that keep a tree for each file.
+
+use vellum::MappingKind;
+
+use super::FILE;
+use crate::workload::Workload;
+
+pub(super) fn workloads() -> Vec<Workload> {
+    let trees = MappingKind::ALL.into_iter().filter(|kind| kind.has_trees());
+    trees
+        .flat_map(|mapping| {
+            growing()
+                .into_iter()
+                .chain(shrinking())
+                .map(move |w| w.on(mapping))
+        })
+        .collect()
+}
+
+fn of(name: &str, setup: &[&str], explored: &[&str]) -> Workload {
+    Workload::new(name, setup, explored)
+}
+
+/// Nodes that are made: below the inode, on top of others, in the middle.
+fn growing() -> Vec<Workload> {
+    let two_levels = [FILE, "append f 5 9000", "write f 2097152 3 100"];
+    vec![
+        of("tree-first-block", &[FILE], &["append f 5 3000"]),
+        of(
+            "tree-first-node",
+            &[FILE, "append f 5 3000"],
+            &["append f 7 4000"],
+        ),
+        of("tree-node-at-once", &[FILE], &["append f 5 9000"]),
+        of(
+            "tree-second-level",
+            &[FILE, "append f 5 9000"],
+            &["write f 2097152 3 100"],
+        ),
+        of("tree-far-first", &[FILE], &["write f 2097152 3 100"]),
+        of(
+            "tree-block-below",
+            &[FILE, "write f 2097152 3 100"],
+            &["write f 0 5 100"],
+        ),
+        of(
+            "tree-fallocate",
+            &two_levels,
+            &["fallocate f 0 4190208 8192"],
+        ),
+        of(
+            "tree-node-used-again",
+            &[
+                FILE,
+                "append f 5 9000",
+                "truncate f 0",
+                "maintain",
+                "maintain",
+            ],
+            &["append f 7 20000"],
+        ),
+        of(
+            "tree-node-of-another-file",
+            &[
+                FILE,
+                "create g 644 -",
+                "append f 5 20000",
+                "unlink f",
+                "maintain",
+                "maintain",
+            ],
+            &["append g 7 9000"],
+        ),
+        of(
+            "tree-grow-twice",
+            &[FILE, "append f 5 3000"],
+            &["append f 7 9000", "write f 2097152 3 100"],
+        ),
+        of(
+            "tree-nodes-run-out",
+            &["create g 644 -", "append g 5 700000", FILE],
+            &["write f 2097152 3 9000", "unlink g"],
+        ),
+    ]
+}
+
+/// Nodes that go: with their file, with its end, with a hole.
+fn shrinking() -> Vec<Workload> {
+    let two_levels = [FILE, "append f 5 9000", "write f 2097152 3 9000"];
+    vec![
+        of("tree-unlink", &two_levels, &["unlink f", "maintain"]),
+        of("tree-truncate-all", &two_levels, &["truncate f 0"]),
+        of("tree-truncate-level", &two_levels, &["truncate f 9000"]),
+        of("tree-truncate-in-leaf", &two_levels, &["truncate f 5000"]),
+        of(
+            "tree-punch-leaf",
+            &two_levels,
+            &["fallocate f 3 2097152 12288"],
+        ),
+        of("tree-punch-in-leaf", &two_levels, &["fallocate f 3 0 4096"]),
+        of("tree-punch-all", &two_levels, &["fallocate f 3 0 2113536"]),
+        of(
+            "tree-truncate-append",
+            &two_levels,
+            &["truncate f 0", "append f 7 9000"],
+        ),
+        of(
+            "tree-close-after-truncate",
+            &two_levels,
+            &["truncate f 4096", "close-pool", "open-pool"],
+        ),
+        of(
+            "tree-recover-append",
+            &two_levels,
+            &["open-pool", "append f 9 9000"],
+        )
+        .cut("append f 7 9000", "write/data-durable", false),
+        of(
+            "tree-recover-extend",
+            &two_levels,
+            &["open-pool", "truncate f 2120000"],
+        )
+        .cut("append f 7 9000", "write/data-durable", false),
+        of(
+            "tree-recover-truncate",
+            &two_levels,
+            &["open-pool", "append f 9 9000"],
+        )
+        .cut("truncate f 0", "truncate/size-durable", true),
+    ]
+}

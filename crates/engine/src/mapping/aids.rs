@@ -1,0 +1,119 @@
+//! Writing and reading what a clean close saves of a mapping (`vellum_layout::AidsPlan` has the
+//! format): the part that is the same for all of them.
+//!
+//! What is saved is believed only under the state word of the close that saved it: the head names
+//! that epoch, and opening makes the state word dirty, durably, before anything can change. So no
+//! copy outlives the mapping that it tells of.
+
+use vellum_layout::{AidsHead, AidsPlan, Summing};
+use vellum_media::{Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
+
+use super::bitmap::FreeBitmap;
+use crate::core::Core;
+use crate::sites;
+
+/// Words that are moved at once.
+const PART_WORDS: usize = 512;
+
+/// Writes words one after the other past the cache, and sums them.
+pub(super) struct Writer<'a, M: Memories> {
+    core: &'a Core<M>,
+    head_at: u64,
+    at: u64,
+    part: Vec<u64>,
+    sum: Summing,
+}
+
+impl<'a, M: Memories> Writer<'a, M> {
+    /// Begins with the free bitmap.
+    pub(super) fn new(core: &'a Core<M>, plan: &AidsPlan, free: &FreeBitmap) -> Self {
+        let mut new = Self {
+            core,
+            head_at: plan.at,
+            at: plan.free_at(),
+            part: Vec::with_capacity(PART_WORDS),
+            sum: Summing::default(),
+        };
+        for index in 0..plan.free_words() {
+            new.push(free.word(&core.arena, index * 64));
+        }
+        new
+    }
+
+    pub(super) fn push(&mut self, word: u64) {
+        self.part.push(word);
+        if self.part.len() == PART_WORDS {
+            self.put();
+        }
+    }
+
+    fn put(&mut self) {
+        let bytes = self.part.as_bytes();
+        self.core
+            .pool
+            .write_through(sites::CLOSE_AIDS, self.at, bytes);
+        self.sum.add_words(&self.part);
+        self.at += self.part.len() as u64 * 8;
+        self.part.clear();
+    }
+
+    /// Writes the rest, and the head. Durable at the next fence.
+    pub(super) fn finish(mut self, used: u64, displaced: u64) {
+        self.put();
+        let head = AidsHead::new(self.core.pool_epoch, used, displaced, self.sum.finish());
+        self.core
+            .pool
+            .write_through(sites::CLOSE_AIDS_HEAD, self.head_at, head.as_bytes());
+    }
+}
+
+/// Gives `count` words of the pool from `at` on to `each`, in parts.
+pub(super) fn for_parts<M: Memories>(
+    core: &Core<M>,
+    at: u64,
+    count: u64,
+    mut each: impl FnMut(&[u64]),
+) {
+    let mut part = vec![0u64; (PART_WORDS as u64).min(count) as usize];
+    let mut done = 0;
+    while done < count {
+        let words = (part.len() as u64).min(count - done) as usize;
+        core.pool.read(at + done * 8, part[..words].as_mut_bytes());
+        each(&part[..words]);
+        done += words as u64;
+    }
+}
+
+/// The head of what was saved, if all of it is sound and of the last close, and the bitmap has at
+/// least as many free blocks as the head says.
+pub(super) fn read_head<M: Memories>(core: &Core<M>, plan: &AidsPlan) -> Option<AidsHead> {
+    let mut head = AidsHead::default();
+    core.pool.read(plan.at, head.as_mut_bytes());
+    let displaced_max = if plan.lines == 0 { 0 } else { head.used };
+    let bounded = head.used <= plan.blocks && head.displaced <= displaced_max;
+    if !bounded || !head.is_sound(core.pool_epoch.wrapping_sub(1) & 0xFF_FFFF) {
+        return None;
+    }
+    let mut sum = Summing::default();
+    let words = plan.body_words(head.displaced);
+    for_parts(core, plan.free_at(), words, |part| sum.add_words(part));
+    let mut free = 0;
+    for_parts(core, plan.free_at(), plan.free_words(), |part| {
+        let ones = part.iter().map(|word| u64::from(word.count_ones()));
+        free += ones.sum::<u64>();
+    });
+    let enough = free >= plan.blocks - head.used;
+    (enough && sum.finish() == head.body_check).then_some(head)
+}
+
+/// Fills the bitmap, which is zero, from what was saved; its summaries are still to be made.
+pub(super) fn fill_bitmap<M: Memories>(core: &Core<M>, plan: &AidsPlan, free: &FreeBitmap) {
+    let mut block = 0;
+    for_parts(core, plan.free_at(), plan.free_words(), |part| {
+        for &word in part {
+            free.fill(&core.arena, block, word);
+            block += 64;
+        }
+    });
+}

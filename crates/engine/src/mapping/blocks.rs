@@ -1,0 +1,387 @@
+//! The block allocator of mappings that do not allocate by themselves.
+//!
+//! Which blocks are free is known to the arena: a [bitmap](FreeBitmap) in which a set bit is a free
+//! block and clearing it takes the block. Each thread slot goes on where it took last, so that slots
+//! take from different words, and files from runs. What was given up is in [limbo](Limbo) until no
+//! operation can still be reading it.
+//!
+//! Deviation from the study, whose allocator persists its bitmap with every change: here the mappings
+//! themselves say what is taken, and recovery reads all of them to judge them, so a bit that was
+//! flushed would guard nothing. A clean close saves the bitmap.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry};
+use vellum_media::{LINE_BYTES, Memories, Memory, count};
+
+use super::aids::{self, Writer};
+use super::bitmap::FreeBitmap;
+use super::limbo::{Batch, LIMBO_BYTES, Limbo, LinkWords};
+use super::{BlockNo, BlockUsage, Reservation};
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::slots::{Op, field, pause};
+
+/// Blocks of a bitmap word.
+const WORD_BLOCKS: u64 = 64;
+/// Blocks of a large page: requests of at least as many begin at such a multiple if one is free.
+const LARGE_BLOCKS: u64 = 512;
+/// Words looked at for a free run before any free block is taken.
+const LOOK_WORDS: u64 = 64;
+/// Blocks in limbo from which on giving up more also looks whether some have become free.
+const LIMBO_MANY: u64 = 4096;
+/// Searches of the bitmap without a result before the free count is called wrong.
+const TRIES: u32 = 1000;
+
+/// The data blocks of zone 0.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    data_at: u64,
+    blocks: u64,
+    thread_slots: u64,
+    /// Arena word: free blocks that are not reserved.
+    free_at: u64,
+    /// Arena word: blocks in limbo.
+    in_limbo_at: u64,
+    limbo: Limbo,
+    links: LinkWords,
+    bitmap: FreeBitmap,
+    /// Arena words, a line for each thread slot: where it took last.
+    cursors_at: u64,
+    /// First byte of the arena behind all this.
+    end: u64,
+    aids: AidsPlan,
+}
+
+impl Blocks {
+    /// The blocks of a pool, whose part of the arena (zero before a rebuild) is at `arena_at`.
+    pub(super) fn new(arena_at: u64, geometry: &Geometry) -> Self {
+        let limbo_at = arena_at + 2 * LINE_BYTES;
+        let cursors_at = limbo_at + LIMBO_BYTES;
+        let bitmap_at = cursors_at + u64::from(geometry.thread_slots) * LINE_BYTES;
+        let bitmap = FreeBitmap::new(bitmap_at, geometry.zone_blocks);
+        let links = LinkWords { at: bitmap.end() };
+        Self {
+            data_at: geometry.data_at,
+            blocks: geometry.zone_blocks,
+            thread_slots: geometry.thread_slots.into(),
+            free_at: arena_at,
+            in_limbo_at: arena_at + LINE_BYTES,
+            limbo: Limbo { at: limbo_at },
+            cursors_at,
+            bitmap,
+            end: links.at + geometry.zone_blocks * 8,
+            links,
+            aids: geometry.aids(),
+        }
+    }
+
+    /// First byte of the arena behind the allocator.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Pool offset of a block's bytes.
+    pub(super) fn data_at(&self, block: BlockNo) -> u64 {
+        self.data_at + u64::from(block.0) * BLOCK_BYTES
+    }
+
+    /// Whether there is such a block.
+    pub(super) fn has(&self, block: u32) -> bool {
+        u64::from(block) < self.blocks
+    }
+
+    fn take_free<M: Memories>(&self, core: &Core<M>, blocks: u64) -> bool {
+        let mut free = core.arena.load(self.free_at, Ordering::Relaxed);
+        while free >= blocks {
+            match core
+                .arena
+                .compare_exchange(self.free_at, free, free - blocks)
+            {
+                Ok(_) => return true,
+                Err(now) => free = now,
+            }
+        }
+        false
+    }
+
+    /// See [`super::Mapping::reserve`].
+    pub(super) fn reserve<M: Memories>(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        if blocks > 0 && !self.take_free(op.core, blocks) {
+            op.core.try_advance();
+            self.reclaim(op.core);
+            if !self.take_free(op.core, blocks) {
+                return Err(Error::NoSpace("data blocks"));
+            }
+        }
+        op.set_own(field::RESERVED, op.own(field::RESERVED) + blocks);
+        Ok(Reservation { blocks })
+    }
+
+    /// See [`super::Mapping::unreserve`].
+    pub(super) fn unreserve<M: Memories>(&self, op: &Op<'_, M>, rest: Reservation) {
+        if rest.blocks > 0 {
+            let left = op.own(field::RESERVED).saturating_sub(rest.blocks);
+            op.set_own(field::RESERVED, left);
+            op.core.arena.fetch_add(self.free_at, rest.blocks);
+        }
+    }
+
+    /// Takes 1 to `want` adjoining blocks that were reserved, from `goal` on if it is free: the first,
+    /// and how many.
+    pub(super) fn take<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        from: &mut Reservation,
+        goal: Option<BlockNo>,
+        want: u64,
+    ) -> Result<(BlockNo, u64)> {
+        let most = want.min(from.blocks);
+        if most == 0 {
+            return Err(Error::NoSpace("data blocks"));
+        }
+        let at_goal = goal
+            .map(|goal| u64::from(goal.0))
+            .filter(|&goal| goal < self.blocks)
+            .map(|goal| (goal, self.take_at(op.core, goal, most)))
+            .filter(|&(_, taken)| taken > 0);
+        let (first, taken) = match at_goal {
+            Some(found) => found,
+            None => self.take_somewhere(op, most)?,
+        };
+        let cursor_at = self.cursors_at + u64::from(op.slot) * LINE_BYTES;
+        op.core
+            .arena
+            .store(cursor_at, first + taken, Ordering::Relaxed);
+        from.blocks -= taken;
+        op.set_own(
+            field::RESERVED,
+            op.own(field::RESERVED).saturating_sub(taken),
+        );
+        count::allocation();
+        Ok((BlockNo(first as u32), taken))
+    }
+
+    /// Takes as many free blocks as adjoin from `first` on, `most` at most.
+    fn take_at<M: Memories>(&self, core: &Core<M>, first: u64, most: u64) -> u64 {
+        let mut taken = 0;
+        while taken < most && first + taken < self.blocks {
+            count::probe();
+            let got = self
+                .bitmap
+                .take_run(&core.arena, first + taken, most - taken);
+            taken += got;
+            if got == 0 || !(first + taken).is_multiple_of(WORD_BLOCKS) {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Where slot `slot` takes blocks when nothing else says where.
+    fn cursor<M: Memories>(&self, op: &Op<'_, M>) -> u64 {
+        let at = self.cursors_at + u64::from(op.slot) * LINE_BYTES;
+        match op.core.arena.load(at, Ordering::Relaxed) {
+            0 => self.blocks / self.thread_slots * u64::from(op.slot),
+            at => at % self.blocks,
+        }
+    }
+
+    /// Takes blocks from a run of `most` if one is near, else from wherever the next free one is. The
+    /// caller's reservation says that there is one, so this ends.
+    fn take_somewhere<M: Memories>(&self, op: &Op<'_, M>, most: u64) -> Result<(u64, u64)> {
+        let core = op.core;
+        let mut from = self.cursor(op);
+        if let Some(first) = self.find_run(core, from, most) {
+            let taken = self.take_at(core, first, most);
+            if taken > 0 {
+                return Ok((first, taken));
+            }
+        }
+        let mut tries = 0;
+        for _ in 0..TRIES {
+            count::probe();
+            let Some(first) = self.bitmap.next(&core.arena, from) else {
+                pause(&core.arena, &mut tries);
+                continue;
+            };
+            let taken = self.take_at(core, first, most);
+            if taken > 0 {
+                return Ok((first, taken));
+            }
+            from = first + 1;
+        }
+        let place = Place::Offset(self.data_at);
+        Err(Error::damaged("count of free blocks", place))
+    }
+
+    /// The first block of a free run of `most` blocks (64 suffice, but for large pages), not far behind
+    /// `from`.
+    fn find_run<M: Memories>(&self, core: &Core<M>, from: u64, most: u64) -> Option<u64> {
+        let words = self.blocks.div_ceil(WORD_BLOCKS);
+        let (stride, whole) = match most {
+            LARGE_BLOCKS.. => (LARGE_BLOCKS / WORD_BLOCKS, LARGE_BLOCKS / WORD_BLOCKS),
+            _ => (1, 1),
+        };
+        let start = from.div_ceil(WORD_BLOCKS).next_multiple_of(stride);
+        let places = (0..LOOK_WORDS).map(|i| (start + i * stride) % words.next_multiple_of(stride));
+        for index in places {
+            count::probe();
+            if most >= WORD_BLOCKS {
+                let all = (index..index + whole).all(|index| {
+                    index < words && self.bitmap.word(&core.arena, index * WORD_BLOCKS) == u64::MAX
+                });
+                if all {
+                    return Some(index * WORD_BLOCKS);
+                }
+            } else if index < words {
+                let word = self.bitmap.word(&core.arena, index * WORD_BLOCKS);
+                if let Some(bit) = find_ones(word, most) {
+                    return Some(index * WORD_BLOCKS + bit);
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives back blocks that were taken and that nobody could find.
+    pub(super) fn put_back<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        to: &mut Reservation,
+        first: BlockNo,
+        blocks: u64,
+    ) {
+        for block in u64::from(first.0)..u64::from(first.0) + blocks {
+            self.bitmap.set(&op.core.arena, block);
+        }
+        to.blocks += blocks;
+        op.set_own(field::RESERVED, op.own(field::RESERVED) + blocks);
+    }
+
+    /// Adds a block that no later operation can find to what an operation gives up.
+    pub(super) fn add<M: Memories>(&self, core: &Core<M>, to: &mut Batch, block: BlockNo) {
+        to.add(&core.arena, &self.links, block.0);
+    }
+
+    /// Puts what an operation gave up into limbo.
+    pub(super) fn give_up<M: Memories>(&self, core: &Core<M>, batch: &Batch) {
+        core.arena.fetch_add(self.in_limbo_at, batch.blocks);
+        self.limbo.push(core, &self.links, batch);
+        if core.arena.load(self.in_limbo_at, Ordering::Relaxed) > LIMBO_MANY {
+            core.try_advance();
+            self.reclaim(core);
+        }
+    }
+
+    /// See [`super::Mapping::reclaim`].
+    pub(super) fn reclaim<M: Memories>(&self, core: &Core<M>) -> u64 {
+        let mut freed = 0;
+        self.limbo.take(core, &self.links, |block| {
+            self.bitmap.set(&core.arena, block.into());
+            freed += 1;
+        });
+        if freed > 0 {
+            // In this order, so that `usage` never misses a block on its way.
+            core.arena.fetch_add(self.free_at, freed);
+            core.arena
+                .fetch_add(self.in_limbo_at, 0u64.wrapping_sub(freed));
+        }
+        freed
+    }
+
+    /// See [`super::Mapping::usage`].
+    pub(super) fn usage<M: Memories>(&self, core: &Core<M>) -> BlockUsage {
+        // First limbo: what has left it since is counted as free, maybe twice, but never not at all.
+        let limbo = core.arena.load(self.in_limbo_at, Ordering::Acquire);
+        let free = core.arena.load(self.free_at, Ordering::Relaxed);
+        BlockUsage {
+            total: self.blocks,
+            free: (free + limbo).min(self.blocks),
+        }
+    }
+
+    /// See [`super::Mapping::save`].
+    pub(super) fn save<M: Memories>(&self, core: &Core<M>) -> Result<()> {
+        if core.arena.load(self.in_limbo_at, Ordering::Acquire) != 0 {
+            return Err(Error::Busy);
+        }
+        let used = self.blocks - core.arena.load(self.free_at, Ordering::Acquire);
+        Writer::new(core, &self.aids, &self.bitmap).finish(used, 0);
+        Ok(())
+    }
+
+    /// See [`super::Mapping::restore`].
+    pub(super) fn restore<M: Memories>(&self, core: &Core<M>) -> bool {
+        let Some(head) = aids::read_head(core, &self.aids) else {
+            return false;
+        };
+        aids::fill_bitmap(core, &self.aids, &self.bitmap);
+        self.bitmap.summarise(&core.arena);
+        let free = self.blocks - head.used;
+        core.arena.store(self.free_at, free, Ordering::SeqCst);
+        true
+    }
+
+    /// Says that every block is free. [`Self::note_used`] and [`Self::end_rebuild`] follow.
+    pub(super) fn begin_rebuild<M: Memories>(&self, core: &Core<M>) {
+        for first in (0..self.blocks).step_by(WORD_BLOCKS as usize) {
+            let bits = (self.blocks - first).min(WORD_BLOCKS);
+            let word = u64::MAX >> (WORD_BLOCKS - bits);
+            self.bitmap.fill(&core.arena, first, word);
+        }
+        core.arena
+            .store(self.free_at, self.blocks, Ordering::Relaxed);
+    }
+
+    /// Says that a block is a file's.
+    ///
+    /// # Errors
+    /// It is another's already, or there is no such block.
+    pub(super) fn note_used<M: Memories>(&self, core: &Core<M>, block: BlockNo) -> Result<()> {
+        let place = Place::Block(block.0.into());
+        if !self.has(block.0) {
+            return Err(Error::damaged("a block that the zone does not have", place));
+        }
+        let (first, bit) = (
+            u64::from(block.0) / WORD_BLOCKS * WORD_BLOCKS,
+            block.0 % WORD_BLOCKS as u32,
+        );
+        let word = self.bitmap.word(&core.arena, first);
+        if word >> bit & 1 == 0 {
+            return Err(Error::damaged("a block of two files", place));
+        }
+        self.bitmap.fill(&core.arena, first, word & !(1 << bit));
+        core.arena.fetch_add(self.free_at, u64::MAX);
+        Ok(())
+    }
+
+    /// Makes the allocator usable.
+    pub(super) fn end_rebuild<M: Memories>(&self, core: &Core<M>) {
+        self.bitmap.summarise(&core.arena);
+    }
+}
+
+/// The lowest place of `count` (1 to 63) adjoining ones.
+fn find_ones(word: u64, count: u64) -> Option<u64> {
+    let mut runs = word;
+    for shift in 1..count {
+        runs &= word >> shift;
+    }
+    (runs != 0).then(|| u64::from(runs.trailing_zeros()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_ones;
+
+    #[test]
+    fn runs_of_ones_are_found() {
+        assert_eq!(find_ones(0b1_0110_1110, 1), Some(1));
+        assert_eq!(find_ones(0b1_0110_1110, 3), Some(1));
+        assert_eq!(find_ones(0b1_1101_1011, 3), Some(6));
+        assert_eq!(find_ones(u64::MAX, 63), Some(0));
+        assert_eq!(find_ones(u64::MAX >> 2, 63), None);
+        assert_eq!(find_ones(0, 1), None);
+    }
+}

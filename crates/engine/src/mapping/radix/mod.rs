@@ -1,0 +1,184 @@
+//! A radix tree for each file (the file-mapping study, 3.1): nodes of 512 words, nine bits of the
+//! logical block a level, as many levels as the file needs. The word in the inode leads to the top
+//! node, or to the file's block, if the first is all that it has.
+//!
+//! * Every word [vouches for itself](vellum_layout::TreeWord): one atomic store puts a block into the
+//!   tree, changes its state or takes it out, and nobody needs to trust a node.
+//! * A new node is durable before a word points to it. A tree grows upwards: the old top becomes the
+//!   first word of a new one.
+//! * Readers follow words without locks; writers hold the file's lock. A node that was taken out of a
+//!   tree is freed after a grace period.
+//! * The cursor: each thread slot remembers the leaf that it was in last ([`Cursor`]).
+//!
+//! Deviations from the study, and why: (1) no undo log for growth, because a node is made whole before
+//! one word links it; (2) words carry a check, where the study's are bare block numbers: a damaged
+//! word is recognised, and a leaf that was used again is not mistaken; (3) the cursor is the thread's
+//! and not the file's: remembering a leaf then writes no line that others read.
+
+mod change;
+mod cursor;
+mod rebuild;
+mod walk;
+
+use vellum_layout::{Geometry, Inode, TreeTarget, TreeWord};
+use vellum_media::{Memories, Site};
+
+use super::blocks::Blocks;
+use super::nodes::Nodes;
+use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::slots::Op;
+
+/// The mapping of zone 0.
+#[derive(Debug)]
+pub(crate) struct Radix {
+    blocks: Blocks,
+    nodes: Nodes,
+}
+
+impl Radix {
+    /// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`]) is at
+    /// `arena_at`.
+    pub(crate) fn new(arena_at: u64, geometry: &Geometry) -> Self {
+        let blocks = Blocks::new(arena_at, geometry);
+        let nodes = Nodes::new(blocks.end(), geometry);
+        Self { blocks, nodes }
+    }
+
+    /// Bytes of the arena that [`Self::new`] needs.
+    pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
+        Self::new(0, geometry).nodes.end()
+    }
+
+    /// Pool offset of the word that leads to a file's tree.
+    fn root_at<M: Memories>(core: &Core<M>, id: MapId) -> u64 {
+        core.geometry.slot_at(id.into()) + Inode::DETAIL
+    }
+
+    /// What the tree word at `at` says of what begins at logical block `first`.
+    fn target<M: Memories>(
+        core: &Core<M>,
+        at: u64,
+        id: MapId,
+        first: u64,
+    ) -> Result<Option<TreeTarget>> {
+        TreeWord(core.word(at))
+            .decode(id, first as u32)
+            .map_err(|_| damaged(id))
+    }
+}
+
+/// Damage in the tree of a file.
+#[cold]
+fn damaged(id: MapId) -> Error {
+    Error::damaged("a tree word that is not sound", Place::Inode(id.into()))
+}
+
+impl<M: Memories> Mapping<M> for Radix {
+    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
+        out.fill(Found::Hole);
+        let start = u64::from(first);
+        let mut at = start;
+        let end = start + out.len() as u64;
+        while at < end {
+            let found = &mut out[(at - start) as usize..];
+            at = self.look_up_leaf(op, id, at, found)?;
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        self.blocks.reserve(op, blocks)
+    }
+
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
+        self.blocks.unreserve(op, rest);
+    }
+
+    fn claim(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        step: Step,
+        from: &mut Reservation,
+        out: &mut [BlockNo],
+    ) -> Result<()> {
+        self.claim_blocks(op, id, first.into(), step, from, out)
+    }
+
+    fn set_state(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        blocks: &[BlockNo],
+        step: Step,
+    ) -> Result<()> {
+        self.put_words(op, id, first.into(), blocks, step)
+    }
+
+    fn release(
+        &self,
+        site: Site,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        _in_use: u64,
+    ) -> Result<u64> {
+        self.take_out(site, op, id, first, end)
+    }
+
+    fn reclaim(&self, core: &Core<M>) -> u64 {
+        self.nodes.reclaim(core);
+        self.blocks.reclaim(core)
+    }
+
+    fn seek(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        match what {
+            Seek::Data => self.seek_data(op.core, id, first, end),
+            Seek::Hole => self.seek_hole(op.core, id, first, end),
+        }
+    }
+
+    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {
+        let mut count = 0;
+        self.for_each_block(op.core, id, 0, end, &mut |_, _| {
+            count += 1;
+            true
+        })?;
+        Ok(count)
+    }
+
+    fn data_at(&self, block: BlockNo) -> u64 {
+        self.blocks.data_at(block)
+    }
+
+    fn usage(&self, core: &Core<M>) -> BlockUsage {
+        self.blocks.usage(core)
+    }
+
+    fn save(&self, core: &Core<M>) -> Result<()> {
+        if !self.nodes.is_settled(core) {
+            return Err(Error::Busy);
+        }
+        self.blocks.save(core)
+    }
+
+    fn restore(&self, core: &Core<M>) -> bool {
+        self.blocks.restore(core)
+    }
+
+    fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
+        self.rebuild_aids(core, survey)
+    }
+}

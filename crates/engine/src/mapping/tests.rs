@@ -1,0 +1,216 @@
+//! Every mapping against a model: a map from (id, logical) to state.
+
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+use vellum_layout::{MapState, MappingKind};
+use vellum_media::{Persistent, Simulated, Site};
+
+use super::harness::{Bench, Harness};
+use super::{BlockNo, Found, MapId, Mapping, Seek};
+
+const MIB: u64 = 1 << 20;
+
+/// The inode slots of the files whose blocks are mapped.
+const FILES: std::ops::Range<u32> = 5..8;
+
+fn into(to: MapState) -> super::Step {
+    let flush = Some(Site::UNNAMED);
+    super::Step { to, flush }
+}
+
+fn claim<T: Mapping<Simulated> + ?Sized>(
+    h: &Bench<T>,
+    id: MapId,
+    first: u32,
+    blocks: usize,
+    state: MapState,
+) -> Vec<BlockNo> {
+    let op = h.core.op_begin();
+    let mut room = h.map.reserve(&op, blocks as u64).unwrap();
+    let mut out = vec![BlockNo(0); blocks];
+    h.map
+        .claim(&op, id, first, into(state), &mut room, &mut out)
+        .unwrap();
+    h.map.unreserve(&op, room);
+    h.core.pool.fence(Site::UNNAMED);
+    out
+}
+
+fn release<T: Mapping<Simulated> + ?Sized>(h: &Bench<T>, id: MapId, first: u64, end: u64) -> u64 {
+    let op = h.core.op_begin();
+    let gone = h
+        .map
+        .release(Site::UNNAMED, &op, id, first, end, u64::MAX)
+        .unwrap();
+    h.core.pool.fence(Site::UNNAMED);
+    gone
+}
+
+fn find<T: Mapping<Simulated> + ?Sized>(
+    h: &Bench<T>,
+    id: MapId,
+    first: u32,
+    blocks: usize,
+) -> Vec<Found> {
+    let op = h.core.op_begin();
+    let mut found = vec![Found::Hole; blocks];
+    h.map.lookup(&op, id, first, &mut found).unwrap();
+    found
+}
+
+/// What is done to a mapping.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Claim {
+        id: u32,
+        first: u32,
+        blocks: u32,
+        written: bool,
+    },
+    Release {
+        id: u32,
+        first: u64,
+        end: u64,
+    },
+    Convert {
+        id: u32,
+        logical: u32,
+    },
+    Settle,
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let id = FILES;
+    let logical = prop_oneof![0..64u32, (u32::MAX - 40)..=u32::MAX];
+    prop_oneof![
+        4 => (id.clone(), logical.clone(), 1..40u32, any::<bool>())
+            .prop_map(|(id, first, blocks, written)| Step::Claim { id, first, blocks, written }),
+        2 => (id.clone(), logical.clone(), 1..70u64, any::<bool>()).prop_map(
+            |(id, first, blocks, all)| {
+                let first = u64::from(first);
+                Step::Release { id, first, end: if all { 1 << 32 } else { first + blocks } }
+            }
+        ),
+        1 => (id, logical).prop_map(|(id, logical)| Step::Convert { id, logical }),
+        1 => Just(Step::Settle),
+    ]
+}
+
+/// Does the steps and compares; gives which blocks are mapped.
+pub(super) fn behave<T: Mapping<Simulated> + ?Sized>(
+    h: &Bench<T>,
+    steps: Vec<Step>,
+) -> Result<HashSet<BlockNo>, TestCaseError> {
+    for id in FILES {
+        h.make_file(id.into());
+    }
+    let zone_blocks = h.core.geometry.zone_blocks;
+    let mut model: HashMap<(u32, u32), MapState> = HashMap::new();
+    for step in steps {
+        match step {
+            Step::Claim {
+                id,
+                first,
+                blocks,
+                written,
+            } => {
+                let state = if written {
+                    MapState::Mapped
+                } else {
+                    MapState::Unwritten
+                };
+                for logical in first..=first.saturating_add(blocks - 1) {
+                    if !model.contains_key(&(id, logical)) && (model.len() as u64) < zone_blocks {
+                        h.settle();
+                        claim(h, id, logical, 1, state);
+                        model.insert((id, logical), state);
+                    }
+                }
+            }
+            Step::Release { id, first, end } => {
+                let gone = release(h, id, first, end.min(1 << 32));
+                let before = model.len();
+                model.retain(|&(of, logical), _| {
+                    of != id || !(first..end).contains(&u64::from(logical))
+                });
+                prop_assert_eq!(gone, (before - model.len()) as u64);
+            }
+            Step::Convert { id, logical } => {
+                if let Some(block) = find(h, id, logical, 1)[0].block() {
+                    let op = h.core.op_begin();
+                    h.map
+                        .set_state(&op, id, logical, &[block], into(MapState::Mapped))
+                        .unwrap();
+                    model.insert((id, logical), MapState::Mapped);
+                }
+            }
+            Step::Settle => {
+                h.settle();
+            }
+        }
+    }
+    for id in FILES {
+        for first in [0, u32::MAX - 127] {
+            for (i, found) in (0..).zip(find(h, id, first, 127)) {
+                let logical = first + i;
+                let expected = model.get(&(id, logical)).copied();
+                let got = match found {
+                    Found::Hole => None,
+                    Found::Unwritten(_) => Some(MapState::Unwritten),
+                    Found::Mapped(_) => Some(MapState::Mapped),
+                };
+                prop_assert_eq!(got, expected, "{} {}", id, logical);
+            }
+        }
+        let op = h.core.op_begin();
+        let count = model.keys().filter(|key| key.0 == id).count() as u64;
+        prop_assert_eq!(h.map.count(&op, id, 1 << 32).unwrap(), count);
+        let data = |from: u64| {
+            model
+                .iter()
+                .filter(|(key, state)| {
+                    key.0 == id && **state == MapState::Mapped && u64::from(key.1) >= from
+                })
+                .map(|(key, _)| u64::from(key.1))
+                .min()
+        };
+        for from in [0, 7, 30, u64::from(u32::MAX) - 10] {
+            prop_assert_eq!(
+                h.map.seek(&op, id, from, 1 << 32, Seek::Data).unwrap(),
+                data(from)
+            );
+            let hole = (from..1 << 32)
+                .find(|&logical| model.get(&(id, logical as u32)) != Some(&MapState::Mapped));
+            prop_assert_eq!(
+                h.map.seek(&op, id, from, 1 << 32, Seek::Hole).unwrap(),
+                hole
+            );
+        }
+    }
+    let mut seen = HashSet::new();
+    for id in FILES {
+        for found in [find(h, id, 0, 127), find(h, id, u32::MAX - 127, 128)].concat() {
+            prop_assert!(
+                found.block().is_none_or(|block| seen.insert(block)),
+                "a block twice"
+            );
+        }
+    }
+    prop_assert_eq!(seen.len(), model.len());
+    Ok(seen)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn every_mapping_behaves_as_a_map(
+        steps in prop::collection::vec(step(), 1..60),
+        kind in prop::sample::select(&MappingKind::ALL),
+    ) {
+        let h = Harness::of(kind, MIB);
+        let blocks = behave(&h, steps)?.len() as u64;
+        let h = h.reattach();
+        prop_assert_eq!(h.free(), h.core.geometry.zone_blocks - blocks);
+    }
+}
