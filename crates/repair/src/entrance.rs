@@ -173,7 +173,7 @@ pub(crate) fn entry_at(draft: &Draft, slot: u64) -> Option<(EntryHead, Vec<u8>)>
     let parent = draft.inode(head.parent.min(draft.geometry.meta_slots() - 1));
     let generation = IdentityWord(parent.identity).generation();
     let in_range = head.parent != 0 && head.parent < draft.geometry.meta_slots();
-    if !in_range || head.cookie == 0 || !Entry::is_sound(&bytes, generation) {
+    if !in_range || !Entry::is_sound(&bytes, generation) {
         return None;
     }
     let name = bytes[Entry::NAME as usize..][..usize::from(head.name_len)].to_vec();

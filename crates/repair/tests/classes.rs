@@ -282,6 +282,9 @@ fn entries() {
     mended_in_place(Class::Cookies, |s| {
         s.image.edit_entry(pick(s), |head| head.cookie += 1)
     });
+    mended_in_place(Class::Cookies, |s| {
+        s.image.edit_entry(pick(s), |head| head.cookie = 0)
+    });
     mended(Class::EntryName, |s| {
         let slot = pick(s);
         let mut head = s.image.get_entry(slot).0;
