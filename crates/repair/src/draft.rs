@@ -182,6 +182,8 @@ pub(crate) struct Draft<'a> {
     /// Slots that the image or any state of the draft uses: new structures go elsewhere, so that
     /// nothing that can be reached is overwritten while a repair is written.
     pub(crate) reserved: SlotSet,
+    /// Slots of the valid entries of files that the logs of the image named; ascending.
+    pub(crate) named: Vec<u64>,
     /// There is no room for more in lost+found.
     pub(crate) full: bool,
     /// There were no slots for something new.
@@ -209,6 +211,7 @@ impl<'a> Draft<'a> {
             declined,
             actions: Vec::new(),
             reserved: SlotSet::new(geometry.meta_slots()),
+            named: Vec::new(),
             full: false,
             lacked_room: false,
             tails: HashMap::new(),

@@ -142,70 +142,106 @@ fn held_ids(draft: &Draft) -> HashSet<u32> {
     ids
 }
 
-/// An inode that lost its name.
+/// The slots of valid entries of files, ascending. A directory has one name: which, others decide.
+pub(crate) fn named(survey: &Survey) -> Vec<u64> {
+    let names = survey.logs.names.iter();
+    let of_files = names.filter(|name| name.alive && name.kind != FileKind::Directory);
+    let mut slots: Vec<u64> = of_files.map(|name| name.slot).collect();
+    slots.sort_unstable();
+    slots
+}
+
+/// An inode that lost a name.
 struct Lost {
     ino: u64,
     /// Of sound inodes: generation, kind; of directories the parent too.
     told: Option<(u32, FileKind, u64)>,
-    /// Names that it may get.
+    /// Names that it may get, those aside that the repair took from it.
     names: u32,
 }
 
 /// Names again what lost its log word, where a sound, valid entry that no log names is still there.
-/// Such an entry is never an old one: an entry that is removed is dead before its word goes.
+/// Such an entry is never an old one: an entry that is removed is dead before its word goes. First
+/// come those that the repair itself took from their logs, as far as nothing is wrong with them:
+/// what led somewhere does so again, whatever the inode's count says. Of the others there are as
+/// many as it says.
 pub(crate) fn restore(draft: &mut Draft, survey: &Survey) {
-    let lost = lost(draft, survey);
-    if lost.is_empty() || !draft.wants(Class::Unnamed) {
+    if !draft.hidden || !draft.wants(Class::Unnamed) {
         return;
     }
-    let mut lost: HashMap<u64, Lost> = lost.into_iter().map(|lost| (lost.ino, lost)).collect();
-    let known = NamesIn::of(survey);
-    let mut names: HashMap<u32, HashSet<Vec<u8>>> = HashMap::new();
+    let is_unnamed = |slot: &u64| !survey.is_used(*slot);
+    let dropped: Vec<u64> = draft.named.iter().copied().filter(is_unnamed).collect();
+    let mut naming = Naming {
+        lost: lost(draft, survey, &dropped),
+        known: NamesIn::of(survey),
+        names: HashMap::new(),
+    };
+    if naming.lost.is_empty() {
+        return;
+    }
+    for slot in dropped {
+        naming.name_again(draft, survey, slot, true);
+    }
+    naming.lost.retain(|_, lost| lost.names > 0);
     let per_chunk = draft.geometry.slots_per_chunk();
-    let chunks: Vec<u64> = survey.chunks.of(ChunkKind::Entries).collect();
-    for slot in chunks
-        .into_iter()
-        .flat_map(|chunk| chunk * per_chunk..(chunk + 1) * per_chunk)
-    {
-        if survey.is_used(slot) {
-            continue;
+    for chunk in survey.chunks.of(ChunkKind::Entries) {
+        let slots = chunk * per_chunk..(chunk + 1) * per_chunk;
+        for slot in slots.filter(is_unnamed) {
+            naming.name_again(draft, survey, slot, false);
         }
-        let Some((entry, name, directory)) = candidate(draft, survey, slot, &lost) else {
-            continue;
+    }
+}
+
+/// Names that are given again.
+struct Naming<'s, 'a> {
+    lost: HashMap<u64, Lost>,
+    known: NamesIn<'s, 'a>,
+    /// Valid names of directories, by their nodes.
+    names: HashMap<u32, HashSet<Vec<u8>>>,
+}
+
+impl Naming<'_, '_> {
+    /// Names what the entry at `slot` names; one that the repair dropped, even if its inode has as
+    /// many names as it counts.
+    fn name_again(&mut self, draft: &mut Draft, survey: &Survey, slot: u64, dropped: bool) {
+        let Some((entry, name, directory)) = candidate(draft, survey, slot, &self.lost) else {
+            return;
         };
-        let taken = names
+        let taken = self
+            .names
             .entry(directory)
-            .or_insert_with(|| known.read(directory));
-        let Some(found) = lost.get_mut(&entry.ino).filter(|_| !taken.contains(&name)) else {
-            continue;
+            .or_insert_with(|| self.known.read(directory));
+        let may_have = |lost: &&mut Lost| lost.names > 0 || dropped && lost.told.is_some();
+        let Some(lost) = self.lost.get_mut(&entry.ino).filter(may_have) else {
+            return;
         };
+        if taken.contains(&name) {
+            return;
+        }
         let node = &survey.nodes.list[directory as usize];
         let dir = Directory {
             ino: node.slot,
             generation: node.identity.generation(),
         };
         if draft.append(survey, dir, &name, entry).is_none() {
-            continue;
+            return;
         }
         let what = format_args!(
             "named {:?} in inode {} again",
             name.escape_ascii().to_string(),
             dir.ino
         );
-        // Declining was looked at above.
+        // Declining was looked at before.
         let _ = draft.mend(Class::Unnamed, format_args!("inode {}", entry.ino), what);
         taken.insert(name);
-        found.names -= 1;
-        if found.names == 0 {
-            lost.remove(&entry.ino);
-        }
+        lost.names = lost.names.saturating_sub(1);
     }
 }
 
-fn lost(draft: &Draft, survey: &Survey) -> Vec<Lost> {
-    if !draft.hidden {
-        return Vec::new();
-    }
+/// What has fewer names than it counts, or is named by one of the `dropped` entries.
+fn lost(draft: &Draft, survey: &Survey, dropped: &[u64]) -> HashMap<u64, Lost> {
+    let named = |&slot: &u64| TargetWord(draft.word(draft.geometry.slot_at(slot) + 8)).ino();
+    let dropped: HashSet<u64> = dropped.iter().map(named).collect();
     let nodes = survey.nodes.list.iter();
     let nodes = nodes.filter(|node| !node.orphan && node.slot != ROOT_SLOT);
     let nodes = nodes.filter_map(|node| {
@@ -214,7 +250,7 @@ fn lost(draft: &Draft, survey: &Survey) -> Vec<Lost> {
             // The count is kept by the inode, and tells of hard links.
             _ => node.links.max(1).saturating_sub(node.names),
         };
-        (names > 0).then_some(Lost {
+        (names > 0 || dropped.contains(&node.slot)).then_some(Lost {
             ino: node.slot,
             told: Some((node.identity.generation(), node.kind, node.parent)),
             names,
@@ -226,7 +262,7 @@ fn lost(draft: &Draft, survey: &Survey) -> Vec<Lost> {
         told: None,
         names: 1,
     });
-    nodes.chain(broken).collect()
+    nodes.chain(broken).map(|lost| (lost.ino, lost)).collect()
 }
 
 /// The valid entry at `slot`, if it names one of those that are lost; its name and directory.

@@ -393,7 +393,10 @@ fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
         for _ in 0..ROUNDS_MAX {
             let survey = Survey::of(draft.overlay, draft.superblock);
             draft.begin_round(&survey);
-            used.get_or_insert_with(|| draft.reserved.clone());
+            if used.is_none() {
+                draft.named = logs::named(&survey);
+                used = Some(draft.reserved.clone());
+            }
             if !round(draft, &survey) {
                 break;
             }
