@@ -62,8 +62,8 @@ impl Budget {
                 nested_recoveries: [32, 16],
                 schedules: Bounds {
                     once: usize::MAX,
-                    twice: 2000,
-                    often: 500,
+                    twice: 300,
+                    often: 100,
                 },
                 ..options
             },
