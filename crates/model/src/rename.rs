@@ -68,6 +68,10 @@ impl Model {
             });
         }
         let source = self.find(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
+        if self.node(to.dir)?.nlink == 0 {
+            // Whatever the source is: the target is looked for first.
+            return Err(Errno::ENOENT);
+        }
         let target = self.find(to.dir, to.name)?;
         let source_is_dir = self.node(source)?.is_dir();
         let target_is_dir = match target {
@@ -226,6 +230,19 @@ mod tests {
             ("rename a/. b 0", "EBUSY"),
             ("rename a b 3", "EINVAL"),
         ]);
+    }
+
+    #[test]
+    fn nothing_moves_into_a_removed_directory_not_even_what_it_was_in() {
+        let (mut model, root) = (Model::new(0), Cred::superuser());
+        let above = model.mkdir(Ino::ROOT, b"a", 0o755, &root, 1).unwrap();
+        let removed = model.mkdir(above, b"b", 0o755, &root, 1).unwrap();
+        model.open(removed, libc::O_RDONLY, &root, 1).unwrap();
+        model.rmdir(above, b"b", &root, 1).unwrap();
+        for flags in [0, RENAME_NOREPLACE, RENAME_EXCHANGE] {
+            let moved = model.rename(Ino::ROOT, b"a", removed, b"c", flags, &root, 1);
+            assert_eq!(moved, Err(Errno::ENOENT), "{flags}");
+        }
     }
 
     #[test]
