@@ -306,7 +306,8 @@ fn a_name_that_the_repair_took_is_given_again_whatever_the_count_says() {
         let ino = s.image.get_entry(s.entries[4]).0.target & 0xFFFF_FFFF;
         let entry = s.image.link(1, b"another", ino);
         s.image.edit_entry(entry, |head| head.cookie += 1);
-        s.image.edit_inode(ino, |inode| inode.links = LinksWord::new(1, 0).0);
+        s.image
+            .edit_inode(ino, |inode| inode.links = LinksWord::new(1, 0).0);
     }) {
         assert!(read_tree(&after).contains_key(&b"/another"[..]));
     }
