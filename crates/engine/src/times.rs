@@ -12,7 +12,7 @@
 //! believed only if they are later than the inode's change time. It stores its time by itself
 //! ([`Op::note_names`]), before it returns and before anybody sees that time.
 
-use vellum_layout::{FileKind, Inode};
+use vellum_layout::{FileKind, Inode, LifeWord};
 use vellum_media::{Memories, Memory};
 
 use crate::cachelet::{Cachelet, LockGuard, field};
@@ -22,7 +22,7 @@ use crate::slots::Op;
 
 /// The latest time that names of a directory change at, whatever damaged times say: a later one would not fit its word, and
 /// its entries would tell of changes that the directory does not.
-pub(crate) const LAST_NS: i64 = i64::MAX >> 1;
+pub(crate) const LAST_NS: i64 = LifeWord::LAST_NS;
 
 /// When a directory changed last (from bit 2, which suffices until the year 2116), and two flags. Later
 /// changes are greater, whatever the flags.

@@ -294,3 +294,13 @@ fn a_live_map_that_calls_an_inode_free() {
         }
     }
 }
+
+/// A directory's word in memory ends earlier than an entry's time: the directory was closed with times
+/// older than those of its entries.
+#[test]
+fn an_entry_later_than_directories_can_tell() {
+    let mut sample = sample(OPEN);
+    let (_, entry) = named(&sample, b"link3");
+    sample.set_word(entry.at + Entry::LIFE, LifeWord::dead(i64::MAX).0);
+    judge(sample.image, false);
+}

@@ -118,6 +118,9 @@ pub struct LifeWord(pub u64);
 
 impl LifeWord {
     const VALID: u64 = 1 << 63;
+    /// The latest time, in 2116: what a directory in memory can tell of its own changes. A later one, as
+    /// damage may leave, counts as this.
+    pub const LAST_NS: i64 = i64::MAX >> 1;
 
     /// An entry that exists since `ns`.
     pub fn alive(ns: i64) -> Self {
@@ -136,7 +139,7 @@ impl LifeWord {
 
     /// When it came or went, in nanoseconds since 1970.
     pub fn ns(self) -> i64 {
-        (self.0 & !Self::VALID) as i64
+        ((self.0 & !Self::VALID) as i64).min(Self::LAST_NS)
     }
 }
 
