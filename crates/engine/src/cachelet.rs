@@ -13,7 +13,9 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
+use vellum_layout::{
+    FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord,
+};
 use vellum_media::{Memories, Memory};
 
 use crate::core::{Core, header};
@@ -378,7 +380,7 @@ impl<M: Memories> Core<M> {
         if IdentityWord(inode.identity).state() == Some(InodeState::Free) {
             return Err(Error::Stale);
         }
-        check_inode(ino, &inode)?;
+        check_inode(ino, &inode, &self.geometry)?;
         let made = self.take_cachelet(op)?;
         self.set(made, field::IDENTITY, inode.identity);
         self.set(made, field::OWNER, inode.owner);
@@ -420,14 +422,15 @@ impl<M: Memories> Core<M> {
 }
 
 /// What can be checked of an inode in use by itself. Fields of later releases are damage to this one.
-pub(crate) fn check_inode(ino: u64, inode: &Inode) -> Result<()> {
+pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Result<()> {
     let damaged = |what| Err(Error::damaged(what, Place::Inode(ino)));
     if !inode.is_sound(ino) {
         return damaged("inode unsound");
     }
     let identity = IdentityWord(inode.identity);
     let detail = match identity.kind() {
-        Some(FileKind::Symlink | FileKind::File) => 0,
+        Some(FileKind::Symlink) => 0,
+        Some(FileKind::File) if geometry.mapping.has_trees() => 0,
         _ => inode.detail,
     };
     let reserved = [

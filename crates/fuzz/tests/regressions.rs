@@ -304,3 +304,12 @@ fn an_entry_later_than_directories_can_tell() {
     sample.set_word(entry.at + Entry::LIFE, LifeWord::dead(i64::MAX).0);
     judge(sample.image, false);
 }
+
+/// The word of a file's tree was taken for one where the mapping has none.
+#[test]
+fn a_tree_where_the_mapping_has_none() {
+    let mut sample = sample(OPEN);
+    let (inode, _) = named(&sample, b"file");
+    set(&mut sample, Part::Inode, inode, Inode::DETAIL, 1);
+    assert_refused(&sample);
+}

@@ -253,7 +253,7 @@ fn check_root<M: Memories>(core: &Core<M>) -> Result<()> {
     let mut root = Inode::default();
     core.pool
         .read(core.geometry.slot_at(ROOT_SLOT), root.as_mut_bytes());
-    check_inode(ROOT_SLOT, &root)?;
+    check_inode(ROOT_SLOT, &root, &core.geometry)?;
     let identity = IdentityWord(root.identity);
     if (identity.state(), identity.kind()) != (Some(InodeState::Live), Some(FileKind::Directory))
         || root.parent != ROOT_SLOT

@@ -196,8 +196,8 @@ impl<M: Memories> Recovery<'_, M> {
 
     /// First pass: a directory's valid entries name inodes.
     fn count_names(&self, ino: u64, inode: &Inode) -> Result<()> {
-        check_inode(ino, inode)?;
         let core = self.core;
+        check_inode(ino, inode, &core.geometry)?;
         if kind_of(inode) != FileKind::Directory {
             return Ok(());
         }
@@ -251,7 +251,7 @@ impl<M: Memories> Recovery<'_, M> {
         let names = self.names(ino);
         match trouble {
             Some(error) if names > 0 => return Err(error),
-            Some(_) if check_inode(ino, inode).is_err() => return Ok(()),
+            Some(_) if check_inode(ino, inode, &self.core.geometry).is_err() => return Ok(()),
             _ => {}
         }
         match kind_of(inode) {
