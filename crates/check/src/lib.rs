@@ -12,6 +12,7 @@
 mod aids;
 mod blocks;
 mod entrance;
+mod extents;
 mod image;
 mod inodes;
 pub mod inspect;

@@ -2,13 +2,14 @@
 //! their nodes lie in.
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, FileKind, Geometry, MapState, MapWord, RADIX_LEVELS_MAX, RADIX_WORDS,
-    SLOTS_PER_BLOCK, TreeTarget, TreeWord, radix_span,
+    BLOCK_BYTES, ChunkKind, FileKind, Geometry, MapState, MapWord, MappingKind, RADIX_LEVELS_MAX,
+    RADIX_WORDS, SLOTS_PER_BLOCK, TreeTarget, TreeWord, radix_span,
 };
 
 use crate::entrance::Chunks;
+use crate::extents;
 use crate::image::View;
-use crate::inodes::Nodes;
+use crate::inodes::{Node, Nodes};
 use crate::report::{Class, Place, Sink};
 
 /// A data block that a tree leads to.
@@ -26,7 +27,7 @@ pub(crate) struct Trees {
     pub(crate) nodes: Vec<(u64, u64)>,
     pub(crate) blocks: Vec<TreeBlock>,
     /// Inodes with words that are not sound, and which.
-    unsound: Vec<(u64, String)>,
+    pub(crate) unsound: Vec<(u64, String)>,
 }
 
 /// What a data block is to which file, by the table or by the trees of all files.
@@ -64,11 +65,16 @@ impl Trees {
             seen: vec![0; groups.div_ceil(64) as usize],
             trees: Self::default(),
         };
-        if geometry.mapping.has_trees() {
-            for node in &nodes.list {
-                if node.kept && node.kind == FileKind::File {
-                    reader.word(node.slot, TreeWord(node.detail), 0, None);
-                }
+        let is_file = |node: &&Node| node.kept && node.kind == FileKind::File;
+        let files = nodes.list.iter().filter(is_file);
+        match geometry.mapping {
+            MappingKind::HashFs => {}
+            MappingKind::Radix => {
+                files.for_each(|node| reader.word(node.slot, TreeWord(node.detail), 0, None));
+            }
+            MappingKind::Extent | MappingKind::ExtentCached => {
+                let mut reader = extents::Reader::new(view, geometry, chunks, &mut reader.trees);
+                files.for_each(|node| reader.read(node));
             }
         }
         reader.trees

@@ -127,6 +127,10 @@ pub(crate) enum Mapping {
     Hashfs,
     /// A radix tree for each file
     Radix,
+    /// An extent tree for each file
+    Extent,
+    /// An extent tree for each file, read through a page cache
+    ExtentCached,
 }
 
 impl From<Mapping> for MappingKind {
@@ -134,6 +138,8 @@ impl From<Mapping> for MappingKind {
         match mapping {
             Mapping::Hashfs => Self::HashFs,
             Mapping::Radix => Self::Radix,
+            Mapping::Extent => Self::Extent,
+            Mapping::ExtentCached => Self::ExtentCached,
         }
     }
 }

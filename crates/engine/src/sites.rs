@@ -49,6 +49,8 @@ vellum_media::sites! {
     RECOVER_TABLE = "recover/table",
     /// A word of a tree whose block is freed.
     RECOVER_TREE = "recover/tree",
+    /// A word of an extent tree that is put in order.
+    RECOVER_EXTENT = "recover/extent",
     /// A directory's link count.
     CLOSE_LINKS = "close/links",
     /// Times that lag behind.
@@ -207,6 +209,16 @@ vellum_media::sites! {
     RADIX_NODE_DURABLE = "radix/node-durable",
     /// The word that leads to it.
     RADIX_POINTER = "radix/pointer",
+    /// A new node of an extent tree.
+    EXTENT_NODE = "extent/node",
+    /// Before a word leads to it.
+    EXTENT_NODE_DURABLE = "extent/node-durable",
+    /// The word that leads to it.
+    EXTENT_LINK = "extent/link",
+    /// An extent over what is to leave another, in another line.
+    EXTENT_BORDER = "extent/border",
+    /// Before it leaves that one.
+    EXTENT_BORDER_DURABLE = "extent/border-durable",
     /// The table word of a chunk taken.
     CHUNK_WORD = "chunk/word",
     /// Before its slots are used.

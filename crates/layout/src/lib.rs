@@ -18,6 +18,7 @@ mod checksum;
 mod chunk;
 mod dirlog;
 mod entry;
+mod extent;
 mod geometry;
 mod inode;
 mod journal;
@@ -32,6 +33,10 @@ pub use checksum::{Summing, checksum, checksum_words, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
 pub use dirlog::{LogExtentHead, LogExtentKind, LogWord};
 pub use entry::{ENTRY_MAX_SLOTS, Entry, EntryHead, LifeWord, NAME_MAX, TargetWord};
+pub use extent::{
+    EXTENT_ENTRIES, EXTENT_MAX_BLOCKS, EXTENT_MAX_LEVEL, ExtentBody, ExtentKey, ExtentKind,
+    ExtentNodeHead, ExtentRoot, ExtentSeal,
+};
 pub use geometry::{Geometry, GeometryError, GeometryRequest, METADATA_MAX_BYTES, POOL_MIN_BYTES};
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};

@@ -49,11 +49,15 @@ pub enum MappingKind {
     HashFs = 1,
     /// A radix tree for each file.
     Radix = 2,
+    /// An extent tree for each file.
+    Extent = 3,
+    /// The same, read through a page cache.
+    ExtentCached = 4,
 }
 
 impl MappingKind {
     /// All that this release knows.
-    pub const ALL: [Self; 2] = [Self::HashFs, Self::Radix];
+    pub const ALL: [Self; 4] = [Self::HashFs, Self::Radix, Self::Extent, Self::ExtentCached];
 
     /// The mapping with this number.
     pub fn from_number(number: u32) -> Option<Self> {
@@ -65,6 +69,8 @@ impl MappingKind {
         match self {
             Self::HashFs => "hashfs",
             Self::Radix => "radix",
+            Self::Extent => "extent",
+            Self::ExtentCached => "extent-cached",
         }
     }
 
@@ -75,14 +81,14 @@ impl MappingKind {
 
     /// Whether each file has a tree, which its inode's tree word leads to.
     pub fn has_trees(self) -> bool {
-        matches!(self, Self::Radix)
+        !matches!(self, Self::HashFs)
     }
 
     /// Bytes of the mapping table of a zone of so many blocks.
     pub fn table_bytes(self, blocks: u64) -> u64 {
         match self {
             Self::HashFs => blocks * 8,
-            Self::Radix => 0,
+            Self::Radix | Self::Extent | Self::ExtentCached => 0,
         }
     }
 }

@@ -101,6 +101,7 @@ fn structs() {
     assert_struct!(EntryHead: life target cookie parent generation checksum name_hash name_len
         flags);
     assert_struct!(LogExtentHead: owner next base_cookie flags checksum);
+    assert_struct!(ExtentNodeHead: owner level first generation checksum reserved);
 }
 
 #[test]
@@ -385,6 +386,69 @@ fn words() {
     );
 }
 
+#[test]
+fn extent_words() {
+    let seal = ExtentSeal::new(9);
+    let salted = |salt: u64, word: u64| mix(mix(9 * 4 + salt) ^ word);
+    let key = |logical, len, valid| ExtentKey::new(seal, logical, len, valid).0;
+    let check = 0x7FFF << 48;
+    assert_word(
+        "ExtentKey",
+        &[
+            ("logical", key(u32::MAX, 0, false) & !check),
+            ("length", key(0, u32::MAX, false) & !check),
+            ("check", check),
+            ("valid", key(0, 0, true) & !check),
+        ],
+    );
+    assert_eq!(
+        key(7, 3, true) & check,
+        salted(1, 1 << 63 | 3 << 32 | 7) & check
+    );
+    let body = |place, kind| ExtentBody::new(seal, place, kind).0;
+    let check = u64::MAX << 34;
+    assert_word(
+        "ExtentBody",
+        &[
+            (
+                "place",
+                body(u32::MAX, ExtentKind::Unwritten) & !check ^ 1 << 32,
+            ),
+            ("kind", body(0, ExtentKind::Node) & !check),
+            ("check", check),
+        ],
+    );
+    let mapped = body(7, ExtentKind::Mapped);
+    assert_eq!(mapped & check, salted(2, 2 << 32 | 7) & check);
+    let root = |place, len| {
+        let state = MapState::Unwritten;
+        ExtentRoot::Extent {
+            block: place,
+            len,
+            state,
+        }
+        .word(seal)
+    };
+    let check = 0xFFFF << 48;
+    let node = ExtentRoot::Node { node: 0, level: 0 }.word(seal);
+    assert_word(
+        "ExtentRoot",
+        &[
+            ("place", root(u32::MAX, 0) & !check ^ 1 << 30),
+            ("kind", node & !check),
+            ("length", root(0, u32::MAX) & !check ^ 1 << 30),
+            ("check", check),
+        ],
+    );
+    assert_eq!(root(7, 3) & check, salted(3, 3 << 32 | 1 << 30 | 7) & check);
+    assert_eq!((EXTENT_ENTRIES, EXTENT_MAX_LEVEL), (254, 7));
+    assert_eq!(ExtentNodeHead::ENTRIES_AT, 32);
+    assert_eq!(
+        (ExtentKey::AT, ExtentBody::AT, ExtentKey::ENTRY_BYTES),
+        (0, 8, 16)
+    );
+}
+
 /// Holds the table of an enum: `name_of` gives the name of each number that is one.
 #[track_caller]
 fn assert_enum(name: &str, name_of: impl Fn(u8) -> Option<String>) {
@@ -410,6 +474,7 @@ fn enums() {
     assert_enum("MapState", |n| {
         (n < 4).then(|| debug(MapWord(u64::from(n) << 62).state()))
     });
+    assert_enum("ExtentKind", |n| ExtentKind::from_number(n).map(debug));
     assert_enum("ChunkKind", |n| {
         let low = u64::from(n);
         let check = u64::from(checksum_words(&[5, low])) << 32;
@@ -502,6 +567,6 @@ fn every_marked_table_is_held() {
             count("enum"),
             count("offsets")
         ),
-        (8, 13, 6, 2)
+        (9, 16, 7, 2)
     );
 }

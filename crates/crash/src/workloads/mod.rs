@@ -2,6 +2,7 @@
 //! namespace, and states that only longer histories reach.
 
 mod chosen;
+mod extents;
 mod pairs;
 mod random;
 mod sample;
@@ -32,12 +33,22 @@ pub fn workloads() -> Vec<Workload> {
     all.extend(chosen::pairs());
     all.extend(sites::workloads());
     all.extend(trees::workloads());
-    for mapping in MappingKind::ALL.into_iter().skip(1) {
+    all.extend(extents::workloads());
+    for mapping in other_mappings() {
         let others = single_operations().into_iter().chain(chosen::pairs());
         let concerned = others.filter(Workload::concerns_blocks);
         all.extend(concerned.map(|workload| workload.on(mapping)));
     }
     all
+}
+
+/// Mappings beside the usual one whose stores are their own: a page cache stores what is stored without.
+fn other_mappings() -> impl Iterator<Item = MappingKind> {
+    let is_usual = |kind: &MappingKind| *kind == MappingKind::default();
+    let all = MappingKind::ALL
+        .into_iter()
+        .filter(move |kind| !is_usual(kind));
+    all.filter(|kind| *kind != MappingKind::ExtentCached)
 }
 
 /// The workload of that name, of the catalog or of the generated ones, or less of one.

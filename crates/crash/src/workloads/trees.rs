@@ -1,13 +1,11 @@
 //! Files whose trees grow, shrink and are used again: on mappings that keep a tree for each file.
 
-use vellum::MappingKind;
-
-use super::FILE;
+use super::{FILE, other_mappings};
 use crate::workload::Workload;
 
 pub(super) fn workloads() -> Vec<Workload> {
-    let trees = MappingKind::ALL.into_iter().filter(|kind| kind.has_trees());
-    trees
+    other_mappings()
+        .filter(|kind| kind.has_trees())
         .flat_map(|mapping| {
             growing()
                 .into_iter()

@@ -13,6 +13,7 @@
 mod aids;
 mod bitmap;
 mod blocks;
+mod extent;
 #[cfg(test)]
 pub(crate) mod harness;
 pub(crate) mod hashfs;
@@ -227,6 +228,8 @@ pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
     match geometry.mapping {
         MappingKind::HashFs => hashfs::HashFs::arena_bytes(geometry),
         MappingKind::Radix => radix::Radix::arena_bytes(geometry),
+        MappingKind::Extent => extent::Extents::arena_bytes(geometry),
+        MappingKind::ExtentCached => extent::CachedExtents::arena_bytes(geometry),
     }
 }
 
@@ -243,6 +246,8 @@ pub(crate) fn new<M: Memories>(
             Box::new(hashfs)
         }
         MappingKind::Radix => Box::new(radix::Radix::new(arena_at, geometry)),
+        MappingKind::Extent => Box::new(extent::Extents::new(arena_at, geometry)),
+        MappingKind::ExtentCached => Box::new(extent::CachedExtents::new(arena_at, geometry)),
     }
 }
 

@@ -272,7 +272,9 @@ impl<M: Memories> Files<'_, M> {
         let Some(error) = failed else {
             return Ok(());
         };
-        for i in (0..found.len()).filter(|i| claimed[i / 64] >> (i % 64) & 1 == 1) {
+        // From the end, so that each is the end of what was claimed, which is taken out without room.
+        let is_claimed = |i: &usize| claimed[i / 64] >> (i % 64) & 1 == 1;
+        for i in (0..found.len()).rev().filter(is_claimed) {
             let logical = span.first() + i as u64;
             self.give_up_durably(op, cachelet, root.id, logical, logical + 1)?;
         }

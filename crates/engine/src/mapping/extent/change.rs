@@ -1,0 +1,423 @@
+//! Putting extents in and changing their states. The caller holds the file's lock.
+
+use vellum_layout::{EXTENT_ENTRIES, ExtentRoot, MapState};
+use vellum_media::{Memories, Persistent, Site};
+
+use super::fork::{Node, Path};
+use super::node::{self, Extent, line_of};
+use super::pages::Pages;
+use super::{Tree, damaged};
+use crate::error::{Error, Result};
+use crate::mapping::{BlockNo, Reservation, Step};
+use crate::sites;
+use crate::slots::Op;
+
+impl<M: Memories, P: Pages> Tree<'_, M, P> {
+    /// See [`crate::mapping::Mapping::claim`].
+    pub(super) fn claim(
+        &self,
+        op: &Op<'_, M>,
+        first: u64,
+        step: Step,
+        from: &mut Reservation,
+        out: &mut [BlockNo],
+    ) -> Result<()> {
+        let mut goal = self.block_after(op, first)?;
+        let mut done = 0;
+        while done < out.len() {
+            let want = (out.len() - done) as u64;
+            let (block, count) = self.map.blocks.take(op, from, goal, want)?;
+            let taken = &mut out[done..done + count as usize];
+            for (out, block) in taken.iter_mut().zip(block.0..) {
+                *out = BlockNo(block);
+            }
+            let new = Extent {
+                logical: (first + done as u64) as u32,
+                len: count as u32,
+                block: block.0,
+                state: step.to,
+            };
+            if let Err((error, left)) = self.insert(op, new, step.flush) {
+                let (block, count) = (BlockNo(left.block), left.len.into());
+                self.map.blocks.put_back(op, from, block, count);
+                return Err(error);
+            }
+            goal = Some(BlockNo(block.0 + count as u32));
+            done += count as usize;
+        }
+        Ok(())
+    }
+
+    /// The block behind the one that the logical block before `logical` has.
+    fn block_after(&self, op: &Op<'_, M>, logical: u64) -> Result<Option<BlockNo>> {
+        let mut after = None;
+        let before = logical.saturating_sub(1);
+        self.each(op, before, logical, &mut |extent| {
+            after = Some(BlockNo(extent.block + 1));
+            true
+        })?;
+        Ok(after)
+    }
+
+    /// Puts an extent where there is none; on an error, also what of it was not put in.
+    fn insert(
+        &self,
+        op: &Op<'_, M>,
+        new: Extent,
+        flush: Option<Site>,
+    ) -> std::result::Result<(), (Error, Extent)> {
+        let mut rest = Some(new);
+        while let Some(extent) = rest {
+            let end = self
+                .insert_part(op, extent, flush)
+                .map_err(|error| (error, extent))?;
+            rest = extent.part(end, u64::MAX);
+        }
+        Ok(())
+    }
+
+    /// Puts in as much of an extent as one leaf takes; gives the end of that.
+    fn insert_part(&self, op: &Op<'_, M>, extent: Extent, flush: Option<Site>) -> Result<u64> {
+        let whole = match self.root()? {
+            ExtentRoot::Node { node, level } => {
+                let path = self.path(node, level, extent.first())?;
+                let part = extent.part(0, path.high);
+                let part = part.ok_or_else(|| damaged(self.id))?;
+                self.insert_at(op, &path, part, flush)?;
+                return Ok(part.end());
+            }
+            ExtentRoot::Empty => None,
+            ExtentRoot::Extent { block, len, state } => Some(Extent {
+                logical: 0,
+                len,
+                block,
+                state,
+            }),
+        };
+        // What a write claims without a flush stays apart from what is there, so that it becomes
+        // MAPPED by one store.
+        let one = match whole {
+            None => Some(extent).filter(|extent| extent.logical == 0),
+            Some(whole) => whole.joined(&extent).filter(|_| flush.is_some()),
+        };
+        match one {
+            Some(one) => self.put_root(root_of(one), flush),
+            None => {
+                let mut extents: Vec<Extent> = whole.into_iter().collect();
+                node::add(&mut extents, extent);
+                self.plant(op, &extents)?;
+            }
+        }
+        Ok(extent.end())
+    }
+
+    fn insert_at(
+        &self,
+        op: &Op<'_, M>,
+        path: &Path,
+        extent: Extent,
+        flush: Option<Site>,
+    ) -> Result<()> {
+        let Some(leaf) = path.leaf else {
+            return self.graft(op, path, extent);
+        };
+        let floor = self.floor(leaf, extent.first())?;
+        if self.insert_in_place(op, path, leaf, floor, extent, flush)?
+            || floor == Some(EXTENT_ENTRIES - 1) && self.append(op, path, extent)?
+        {
+            return Ok(());
+        }
+        self.rewrite(op, path, leaf, |extents| node::add(extents, extent))
+    }
+
+    /// Makes the extent in front longer, or uses an entry that is not valid; whether that could be.
+    fn insert_in_place(
+        &self,
+        op: &Op<'_, M>,
+        path: &Path,
+        leaf: Node,
+        floor: Option<usize>,
+        extent: Extent,
+        flush: Option<Site>,
+    ) -> Result<bool> {
+        if let Some(index) = floor
+            && flush.is_some()
+            && let Some(before) = self.extent_at(leaf, index, path.high)?
+            && let Some(one) = before.joined(&extent)
+            && self.reaches(leaf, index + 1, one.end())
+        {
+            self.put_key(op, leaf, index, one.key(self.seal));
+            self.flush(flush, leaf, index);
+            return Ok(true);
+        }
+        let Some(spot) = self.spot(leaf, floor, extent) else {
+            return Ok(false);
+        };
+        self.put_entry(op, leaf, spot, extent);
+        self.flush(flush, leaf, spot);
+        Ok(true)
+    }
+
+    /// Whether no entry from `index` on begins before `end`.
+    fn reaches(&self, leaf: Node, index: usize, end: u64) -> bool {
+        let next = self.key(leaf, index);
+        !next.is_used() || u64::from(next.logical()) >= end
+    }
+
+    /// Which entry an extent whose floor is `floor` can be put into without moving others: that one,
+    /// or the next, if it is not valid, and no other hides a part of the extent.
+    pub(super) fn spot(&self, leaf: Node, floor: Option<usize>, extent: Extent) -> Option<usize> {
+        let fits = |index: usize| {
+            index < EXTENT_ENTRIES
+                && !self.key(leaf, index).is_valid()
+                && self.reaches(leaf, index + 1, extent.end())
+        };
+        match floor {
+            Some(index) if fits(index) => Some(index),
+            Some(index) if self.key(leaf, index).logical() == extent.logical => None,
+            Some(index) => Some(index + 1).filter(|&next| fits(next)),
+            None => Some(0).filter(|&first| fits(first)),
+        }
+    }
+
+    /// Body first: the line's stores persist in this order.
+    pub(super) fn put_entry(&self, op: &Op<'_, M>, leaf: Node, index: usize, extent: Extent) {
+        self.put_body(op, leaf, index, extent.body(self.seal));
+        self.put_key(op, leaf, index, extent.key(self.seal));
+    }
+
+    /// What was stored to entry `earlier` persists before what is stored to `later` from now on: as it
+    /// does by itself within a line.
+    pub(super) fn order(&self, leaf: Node, earlier: usize, later: usize) {
+        if line_of(earlier) != line_of(later) {
+            self.flush(Some(sites::EXTENT_BORDER), leaf, earlier);
+            self.core.pool.fence(sites::EXTENT_BORDER_DURABLE);
+        }
+    }
+
+    /// See [`crate::mapping::Mapping::set_state`]. What needs space comes first: the extents that
+    /// reach over the ends of the range; each can be changed back without any.
+    pub(super) fn set_states(
+        &self,
+        op: &Op<'_, M>,
+        first: u64,
+        end: u64,
+        step: Step,
+    ) -> Result<()> {
+        let mut parts = Vec::new();
+        let mut blocks = 0;
+        self.each(op, first, end, &mut |extent| {
+            blocks += u64::from(extent.len);
+            if extent.state != step.to {
+                parts.push(extent);
+            }
+            true
+        })?;
+        if blocks != end - first {
+            return Err(damaged(self.id));
+        }
+        let Some(last) = parts.pop() else {
+            return Ok(());
+        };
+        self.set_state(op, last, step.to, step.flush)?;
+        for &part in &parts {
+            if let Err(error) = self.set_state(op, part, step.to, step.flush) {
+                self.set_state(op, last, last.state, step.flush)?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives `part`, which is an extent or a part of one, another state.
+    fn set_state(
+        &self,
+        op: &Op<'_, M>,
+        part: Extent,
+        state: MapState,
+        flush: Option<Site>,
+    ) -> Result<()> {
+        let path = match self.root()? {
+            ExtentRoot::Node { node, level } => self.path(node, level, part.first())?,
+            ExtentRoot::Extent {
+                block,
+                len,
+                state: old,
+            } => {
+                let whole = Extent {
+                    logical: 0,
+                    len,
+                    block,
+                    state: old,
+                };
+                if part == whole {
+                    self.put_root(root_of(Extent { state, ..whole }), flush);
+                    return Ok(());
+                }
+                let mut extents = vec![whole];
+                node::set_state(&mut extents, part.first(), part.end(), state);
+                return self.plant(op, &extents);
+            }
+            ExtentRoot::Empty => return Err(damaged(self.id)),
+        };
+        let leaf = path.leaf.ok_or_else(|| damaged(self.id))?;
+        let index = self
+            .floor(leaf, part.first())?
+            .ok_or_else(|| damaged(self.id))?;
+        let old = self.extent_at(leaf, index, path.high)?;
+        let old = old.ok_or_else(|| damaged(self.id))?;
+        let new = Extent { state, ..part };
+        let is_done = if part == old {
+            self.put_body(op, leaf, index, new.body(self.seal));
+            self.join_last(op, leaf, index, new)?;
+            self.flush(flush, leaf, index);
+            true
+        } else if part.first() == old.first() {
+            self.move_border_up(op, leaf, index, old, new, flush)?
+                || self.split_front(op, leaf, index, old, new, flush)
+        } else if part.end() == old.end() {
+            self.move_border_down(op, &path, leaf, index, old, new, flush)?
+                || self.split_back(op, leaf, index, old, new, flush)
+        } else {
+            false
+        };
+        if is_done {
+            return Ok(());
+        }
+        self.rewrite(op, &path, leaf, |extents| {
+            node::set_state(extents, part.first(), part.end(), state);
+        })
+    }
+
+    /// Makes one of the last extent of a leaf, which became MAPPED, and the one in front, if they are
+    /// in one line: the longer key persists before the last entry goes.
+    fn join_last(&self, op: &Op<'_, M>, leaf: Node, index: usize, last: Extent) -> Result<()> {
+        let Some(front) = index.checked_sub(1) else {
+            return Ok(());
+        };
+        if last.state == MapState::Mapped
+            && line_of(front) == line_of(index)
+            && !self.key(leaf, index + 1).is_used()
+            && let Some(before) = self.extent_at(leaf, front, last.first())?
+            && let Some(one) = before.joined(&last)
+        {
+            self.put_key(op, leaf, front, one.key(self.seal));
+            self.put_key(op, leaf, index, vellum_layout::ExtentKey(0));
+        }
+        Ok(())
+    }
+
+    /// The front of an extent goes to the extent before it.
+    fn move_border_up(
+        &self,
+        op: &Op<'_, M>,
+        leaf: Node,
+        index: usize,
+        old: Extent,
+        front: Extent,
+        flush: Option<Site>,
+    ) -> Result<bool> {
+        let Some(before) = index.checked_sub(1) else {
+            return Ok(false);
+        };
+        let grown = self
+            .extent_at(leaf, before, old.first())?
+            .and_then(|before| before.joined(&front));
+        let (Some(grown), Some(rest)) = (grown, old.part(front.end(), u64::MAX)) else {
+            return Ok(false);
+        };
+        self.put_key(op, leaf, before, grown.key(self.seal));
+        self.order(leaf, before, index);
+        self.put_key(op, leaf, index, rest.key(self.seal));
+        self.flush(flush, leaf, index);
+        Ok(true)
+    }
+
+    /// The back of an extent goes to the extent behind it.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a place in a leaf, and what changes there"
+    )]
+    fn move_border_down(
+        &self,
+        op: &Op<'_, M>,
+        path: &Path,
+        leaf: Node,
+        index: usize,
+        old: Extent,
+        back: Extent,
+        flush: Option<Site>,
+    ) -> Result<bool> {
+        let behind = index + 1;
+        if behind == EXTENT_ENTRIES {
+            return Ok(false);
+        }
+        let grown = self
+            .extent_at(leaf, behind, path.high)?
+            .and_then(|behind| back.joined(&behind));
+        let (Some(grown), Some(rest)) = (grown, old.part(0, back.first())) else {
+            return Ok(false);
+        };
+        self.put_key(op, leaf, behind, grown.key(self.seal));
+        self.order(leaf, behind, index);
+        self.put_key(op, leaf, index, rest.key(self.seal));
+        self.flush(flush, leaf, index);
+        Ok(true)
+    }
+
+    /// The front of an extent gets another state, the rest an entry of its own behind it.
+    fn split_front(
+        &self,
+        op: &Op<'_, M>,
+        leaf: Node,
+        index: usize,
+        old: Extent,
+        front: Extent,
+        flush: Option<Site>,
+    ) -> bool {
+        let Some(rest) = old.part(front.end(), u64::MAX) else {
+            return false;
+        };
+        let Some(spot) = self.spot(leaf, Some(index), rest) else {
+            return false;
+        };
+        self.put_entry(op, leaf, spot, rest);
+        self.order(leaf, spot, index);
+        // The entry behind bounds this one already.
+        self.put_body(op, leaf, index, front.body(self.seal));
+        self.put_key(op, leaf, index, front.key(self.seal));
+        self.flush(flush, leaf, index);
+        true
+    }
+
+    /// The back of an extent gets another state, and an entry of its own.
+    fn split_back(
+        &self,
+        op: &Op<'_, M>,
+        leaf: Node,
+        index: usize,
+        old: Extent,
+        back: Extent,
+        flush: Option<Site>,
+    ) -> bool {
+        let Some(rest) = old.part(0, back.first()) else {
+            return false;
+        };
+        let Some(spot) = self.spot(leaf, Some(index), back) else {
+            return false;
+        };
+        self.put_entry(op, leaf, spot, back);
+        self.order(leaf, spot, index);
+        self.put_key(op, leaf, index, rest.key(self.seal));
+        self.flush(flush, leaf, index);
+        true
+    }
+}
+
+/// The word of a file that has one extent from its first block on.
+pub(super) fn root_of(extent: Extent) -> ExtentRoot {
+    let Extent {
+        block, len, state, ..
+    } = extent;
+    ExtentRoot::Extent { block, len, state }
+}

@@ -1,0 +1,516 @@
+//! The writer's way through a tree, and new nodes beside old ones. The caller holds the file's lock.
+//!
+//! New nodes are written past the cache and fenced; then one word leads to them. It is flushed by
+//! this module whatever the caller flushes, because what the caller flushes later may lie in them.
+
+use smallvec::SmallVec;
+use vellum_layout::{
+    EXTENT_ENTRIES, EXTENT_MAX_LEVEL, ExtentBody, ExtentKey, ExtentKind, ExtentNodeHead,
+    ExtentRoot, SLOTS_PER_BLOCK,
+};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
+use zerocopy::IntoBytes;
+
+use super::node::{self, Entry, Extent, body_at, key_at, line_of};
+use super::pages::Pages;
+use super::walk::LOGICAL_END;
+use super::{Tree, damaged};
+use crate::error::Result;
+use crate::mapping::limbo::Batch;
+use crate::sites;
+use crate::slots::Op;
+
+/// A node that a writer works on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) number: u32,
+    /// Pool offset.
+    pub(super) at: u64,
+}
+
+/// An inner node, and the entry through which a path goes on.
+#[derive(Clone, Copy, Debug)]
+struct Fork {
+    node: Node,
+    index: usize,
+}
+
+/// The way from the top of a tree to the leaf of a logical block.
+pub(super) struct Path {
+    /// From the top down.
+    forks: SmallVec<[Fork; 4]>,
+    /// None: the last entry on the way is not valid.
+    pub(super) leaf: Option<Node>,
+    /// Level of the top node.
+    level: u32,
+    /// The first logical block of the leaf.
+    low: u32,
+    /// The first one behind it.
+    pub(super) high: u64,
+}
+
+/// A node for another to lead to, and the first logical block looked for in it.
+type Child = (u32, u32);
+
+/// Nodes made and replaced by one change.
+#[derive(Default)]
+struct Draft {
+    made: SmallVec<[u32; 4]>,
+    replaced: SmallVec<[u32; 4]>,
+}
+
+/// Where a new last leaf can be linked.
+#[derive(Clone, Copy)]
+enum Room {
+    /// In an entry of a node of this level.
+    Entry(Node, usize, u32),
+    /// In a new top node.
+    Top,
+}
+
+/// The word, or entry, by which new nodes become the tree's.
+enum Link {
+    Root(Child, u32),
+    /// Another node instead of the one of this entry.
+    Body(Fork, u32),
+    /// An entry that was not valid.
+    Entry(Node, usize, u32, Child),
+}
+
+impl<M: Memories, P: Pages> Tree<'_, M, P> {
+    pub(super) fn key(&self, node: Node, index: usize) -> ExtentKey {
+        if index >= EXTENT_ENTRIES {
+            return ExtentKey(0);
+        }
+        ExtentKey(self.core.word(node.at + key_at(index)))
+    }
+
+    pub(super) fn body(&self, node: Node, index: usize) -> ExtentBody {
+        ExtentBody(self.core.word(node.at + body_at(index)))
+    }
+
+    /// The last used entry of a node whose key is not above `at`.
+    pub(super) fn floor(&self, node: Node, at: u64) -> Result<Option<usize>> {
+        let floor = node::floor(|offset| self.core.word(node.at + offset), at);
+        // A damaged key that leads the search astray is one of the two that it ends between.
+        let next = floor.map_or(0, |floor| floor + 1);
+        for index in [floor.unwrap_or(0), next] {
+            let key = self.key(node, index);
+            if key.is_used() && !key.is_sound(self.seal) {
+                return Err(damaged(self.id));
+            }
+        }
+        Ok(floor)
+    }
+
+    /// The extent of an entry of a leaf that ends at `high`, as far as it reaches, if it is valid.
+    pub(super) fn extent_at(&self, leaf: Node, index: usize, high: u64) -> Result<Option<Extent>> {
+        let key = self.key(leaf, index);
+        if key.is_used() && !key.is_sound(self.seal) {
+            return Err(damaged(self.id));
+        }
+        if !key.is_valid() {
+            return Ok(None);
+        }
+        let body = self.body(leaf, index);
+        let extent = Extent::of(key, body).filter(|_| body.is_sound(self.seal));
+        let next = self.key(leaf, index + 1);
+        let until = if next.is_used() {
+            high.min(next.logical().into())
+        } else {
+            high
+        };
+        extent
+            .ok_or_else(|| damaged(self.id))
+            .map(|extent| extent.part(0, until))
+    }
+
+    pub(super) fn put_key(&self, op: &Op<'_, M>, node: Node, index: usize, key: ExtentKey) {
+        self.put(op, node, key_at(index), key.0);
+    }
+
+    pub(super) fn put_body(&self, op: &Op<'_, M>, node: Node, index: usize, body: ExtentBody) {
+        self.put(op, node, body_at(index), body.0);
+    }
+
+    fn put(&self, op: &Op<'_, M>, node: Node, offset: u64, value: u64) {
+        self.core.set_word(node.at + offset, value);
+        self.map.pages.stored(op, node.number, offset, value);
+    }
+
+    /// Flushes the line of an entry, if it is to be.
+    pub(super) fn flush(&self, site: Option<Site>, node: Node, index: usize) {
+        if let Some(site) = site {
+            let at = node.at + line_of(index);
+            self.core.pool.flush(site, at, LINE_BYTES);
+        }
+    }
+
+    /// Stores the word that the tree begins with. Flushed if it is to be, not fenced.
+    pub(super) fn put_root(&self, root: ExtentRoot, site: Option<Site>) {
+        let at = self.root_at();
+        self.core.set_word(at, root.word(self.seal));
+        if let Some(site) = site {
+            self.core.pool.flush(site, at, 8);
+        }
+    }
+
+    /// A node at a level, if its head is sound.
+    pub(super) fn open(&self, number: u32, level: u32) -> Result<Node> {
+        let at = self.map.nodes.at(self.core, number)?;
+        let mut head = ExtentNodeHead::default();
+        self.core.pool.read(at, head.as_mut_bytes());
+        if head.is_sound(number) && head.owner == self.id && head.level == level {
+            Ok(Node { number, at })
+        } else {
+            Err(damaged(self.id))
+        }
+    }
+
+    /// What an entry of an inner node leads to; none if it is not valid.
+    pub(super) fn child(&self, node: Node, index: usize, level: u32) -> Result<Option<u32>> {
+        let key = self.key(node, index);
+        if !key.is_sound(self.seal) || key.len() != level {
+            return Err(damaged(self.id));
+        }
+        if !key.is_valid() {
+            return Ok(None);
+        }
+        let body = self.body(node, index);
+        if body.is_sound(self.seal) && body.kind() == Some(ExtentKind::Node) {
+            Ok(Some(body.place()))
+        } else {
+            Err(damaged(self.id))
+        }
+    }
+
+    /// The way from the node `top` to the leaf of `at`.
+    pub(super) fn path(&self, top: u32, level: u32, at: u64) -> Result<Path> {
+        let mut path = Path {
+            forks: SmallVec::new(),
+            leaf: None,
+            level,
+            low: 0,
+            high: LOGICAL_END,
+        };
+        let mut number = top;
+        for level in (1..=level).rev() {
+            let node = self.open(number, level)?;
+            let index = self.floor(node, at)?.ok_or_else(|| damaged(self.id))?;
+            let child = self.child(node, index, level)?;
+            path.forks.push(Fork { node, index });
+            path.low = self.key(node, index).logical();
+            let next = self.key(node, index + 1);
+            if next.is_used() {
+                path.high = path.high.min(next.logical().into());
+            }
+            match child {
+                Some(child) => number = child,
+                None => return Ok(path),
+            }
+        }
+        path.leaf = Some(self.open(number, 0)?);
+        Ok(path)
+    }
+
+    /// Where an entry can be put behind entry `index` of an inner node, if that is in place.
+    fn spot_for_child(&self, node: Node, index: usize) -> Option<usize> {
+        let next = index + 1;
+        (next < EXTENT_ENTRIES && !self.key(node, next).is_valid()).then_some(next)
+    }
+
+    fn make(
+        &self,
+        op: &Op<'_, M>,
+        draft: &mut Draft,
+        level: u32,
+        first: u32,
+        entries: &[Entry],
+    ) -> Result<Child> {
+        if level > EXTENT_MAX_LEVEL {
+            return Err(damaged(self.id));
+        }
+        let number = self.map.nodes.take(op)?;
+        draft.made.push(number);
+        let at = self.map.nodes.at(self.core, number)?;
+        let generation = self.core.identity_on_pool(self.id.into()).generation();
+        let head = ExtentNodeHead::new(number, self.id, level, first, generation);
+        // Before the node can be found, and after the last who could find the one that was here.
+        self.map.pages.forget(op, number);
+        let bytes = node::encode(&head, entries);
+        self.core.pool.write_through(sites::EXTENT_NODE, at, &bytes);
+        Ok((first, number))
+    }
+
+    fn make_leaf(
+        &self,
+        op: &Op<'_, M>,
+        draft: &mut Draft,
+        first: u32,
+        extents: &[Extent],
+    ) -> Result<Child> {
+        let entries: Vec<Entry> = extents
+            .iter()
+            .map(|extent| (extent.key(self.seal), extent.body(self.seal)))
+            .collect();
+        self.make(op, draft, 0, first, &entries)
+    }
+
+    /// A leaf with extents in order, or two with half of them each.
+    fn make_leaves(
+        &self,
+        op: &Op<'_, M>,
+        draft: &mut Draft,
+        first: u32,
+        extents: &[Extent],
+    ) -> Result<SmallVec<[Child; 2]>> {
+        let mut made = SmallVec::new();
+        let middle = if extents.len() > EXTENT_ENTRIES {
+            extents.len() / 2
+        } else {
+            extents.len()
+        };
+        let (left, right) = extents.split_at(middle);
+        made.push(self.make_leaf(op, draft, first, left)?);
+        if let Some(start) = right.first() {
+            made.push(self.make_leaf(op, draft, start.logical, right)?);
+        }
+        Ok(made)
+    }
+
+    fn entry_of(&self, level: u32, (first, number): Child) -> Entry {
+        let key = ExtentKey::new(self.seal, first, level, true);
+        let body = ExtentBody::new(self.seal, number, ExtentKind::Node);
+        (key, body)
+    }
+
+    /// An inner node with entries in order, or two with half of them each.
+    fn make_inner(
+        &self,
+        op: &Op<'_, M>,
+        draft: &mut Draft,
+        level: u32,
+        entries: &[Entry],
+    ) -> Result<SmallVec<[Child; 2]>> {
+        let half = if entries.len() > EXTENT_ENTRIES {
+            entries.len().div_ceil(2)
+        } else {
+            EXTENT_ENTRIES
+        };
+        entries
+            .chunks(half)
+            .map(|part| {
+                let first = part.first().map_or(0, |(key, _)| key.logical());
+                self.make(op, draft, level, first, part)
+            })
+            .collect()
+    }
+
+    /// The valid entries of an inner node; the first in any case, for it has the node's first key.
+    fn entries(&self, node: Node) -> Vec<Entry> {
+        (0..EXTENT_ENTRIES)
+            .map(|index| (self.key(node, index), self.body(node, index)))
+            .enumerate()
+            .filter(|(index, (key, _))| key.is_valid() || *index == 0)
+            .map(|(_, entry)| entry)
+            .collect()
+    }
+
+    /// Puts new nodes in the place of the leaf of a path, or of what is not there.
+    fn replace(
+        &self,
+        op: &Op<'_, M>,
+        draft: &mut Draft,
+        path: &Path,
+        leaves: SmallVec<[Child; 2]>,
+    ) -> Result<Link> {
+        let mut children = leaves;
+        for (level, &fork) in (1..).zip(path.forks.iter().rev()) {
+            if let [(_, child)] = children[..] {
+                return Ok(Link::Body(fork, child));
+            }
+            let old = self.key(fork.node, fork.index);
+            let mut entries = self.entries(fork.node);
+            let place = entries.partition_point(|(key, _)| key.logical() < old.logical());
+            let new = children.iter().map(|&child| self.entry_of(level, child));
+            entries.splice(place..=place, new);
+            draft.replaced.push(fork.node.number);
+            children = self.make_inner(op, draft, level, &entries)?;
+        }
+        self.link_top(op, draft, path.level, &children)
+    }
+
+    /// The link to one or two nodes at the top, of `level`; two get a node above them.
+    fn link_top(
+        &self,
+        op: &Op<'_, M>,
+        draft: &mut Draft,
+        level: u32,
+        children: &[Child],
+    ) -> Result<Link> {
+        if let [only] = children {
+            return Ok(Link::Root(*only, level));
+        }
+        let level = level + 1;
+        let entries: SmallVec<[Entry; 2]> = children
+            .iter()
+            .map(|&child| self.entry_of(level, child))
+            .collect();
+        let top = self.make(op, draft, level, 0, &entries)?;
+        Ok(Link::Root(top, level))
+    }
+
+    /// Makes new nodes durable and links them, or gives them back.
+    fn publish(&self, op: &Op<'_, M>, draft: &Draft, link: Result<Link>) -> Result<()> {
+        let link = link.inspect_err(|_| {
+            for &made in &draft.made {
+                let slot = u64::from(made) * SLOTS_PER_BLOCK;
+                self.core.free_slots(slot, SLOTS_PER_BLOCK);
+            }
+        })?;
+        self.core.pool.fence(sites::EXTENT_NODE_DURABLE);
+        let at = self.store_link(op, &link);
+        self.core.pool.flush(sites::EXTENT_LINK, at, 8);
+        self.note_change();
+        self.retire(&draft.replaced);
+        Ok(())
+    }
+
+    fn store_link(&self, op: &Op<'_, M>, link: &Link) -> u64 {
+        match *link {
+            Link::Root((_, node), level) => {
+                self.put_root(ExtentRoot::Node { node, level }, None);
+                self.root_at()
+            }
+            Link::Body(fork, child) => {
+                let body = ExtentBody::new(self.seal, child, ExtentKind::Node);
+                self.put_body(op, fork.node, fork.index, body);
+                fork.node.at + body_at(fork.index)
+            }
+            Link::Entry(node, index, level, child) => {
+                let (key, body) = self.entry_of(level, child);
+                self.put_body(op, node, index, body);
+                self.put_key(op, node, index, key);
+                node.at + key_at(index)
+            }
+        }
+    }
+
+    /// Nodes that cannot be found any more are freed after a grace period. A tree whose nodes are often
+    /// rewritten would soon have the whole region in limbo, so some become free here.
+    pub(super) fn retire(&self, nodes: &[u32]) {
+        let mut batch = Batch::default();
+        for &node in nodes {
+            self.map.nodes.add(self.core, &mut batch, node);
+        }
+        self.map.nodes.retire(self.core, &batch);
+        if !nodes.is_empty() {
+            self.core.try_advance();
+            self.map.nodes.reclaim(self.core);
+        }
+    }
+
+    /// Makes a tree of extents in order, of a file that had none but what its word said.
+    pub(super) fn plant(&self, op: &Op<'_, M>, extents: &[Extent]) -> Result<()> {
+        let mut draft = Draft::default();
+        let leaf = self.make_leaf(op, &mut draft, 0, extents);
+        let link = leaf.map(|leaf| Link::Root(leaf, 0));
+        self.publish(op, &draft, link)
+    }
+
+    /// Rewrites a leaf, its extents in order as `edit` leaves them.
+    pub(super) fn rewrite(
+        &self,
+        op: &Op<'_, M>,
+        path: &Path,
+        leaf: Node,
+        edit: impl FnOnce(&mut Vec<Extent>),
+    ) -> Result<()> {
+        let mut extents = Vec::with_capacity(EXTENT_ENTRIES + 2);
+        for index in 0..EXTENT_ENTRIES {
+            extents.extend(self.extent_at(leaf, index, path.high)?);
+        }
+        edit(&mut extents);
+        node::join(&mut extents);
+        let mut draft = Draft::default();
+        draft.replaced.push(leaf.number);
+        let link = self
+            .make_leaves(op, &mut draft, path.low, &extents)
+            .and_then(|leaves| self.replace(op, &mut draft, path, leaves));
+        self.publish(op, &draft, link)
+    }
+
+    /// Puts an extent into a leaf of its own where the path's last entry is not valid.
+    pub(super) fn graft(&self, op: &Op<'_, M>, path: &Path, extent: Extent) -> Result<()> {
+        let mut draft = Draft::default();
+        let link = self.make_branch(op, &mut draft, path, extent);
+        self.publish(op, &draft, link)
+    }
+
+    fn make_branch(
+        &self,
+        op: &Op<'_, M>,
+        draft: &mut Draft,
+        path: &Path,
+        extent: Extent,
+    ) -> Result<Link> {
+        let &Fork { node, index } = path.forks.last().ok_or_else(|| damaged(self.id))?;
+        let level = path.level + 1 - path.forks.len() as u32;
+        let mut child = self.make_leaf(op, draft, path.low, &[extent])?;
+        for level in 1..level {
+            let entry = self.entry_of(level, child);
+            child = self.make(op, draft, level, path.low, &[entry])?;
+        }
+        Ok(Link::Entry(node, index, level, child))
+    }
+
+    /// Puts an extent behind all of a full leaf's into a leaf of its own, if no node has to be rewritten
+    /// for that; whether it did.
+    pub(super) fn append(&self, op: &Op<'_, M>, path: &Path, extent: Extent) -> Result<bool> {
+        let Some(room) = self.room_behind(path) else {
+            return Ok(false);
+        };
+        let mut draft = Draft::default();
+        let link = self.make_neighbour(op, &mut draft, path, room, extent);
+        self.publish(op, &draft, link).map(|()| true)
+    }
+
+    /// Where a neighbour of a path's leaf can be linked in place.
+    fn room_behind(&self, path: &Path) -> Option<Room> {
+        for (level, fork) in (1..).zip(path.forks.iter().rev()) {
+            if let Some(spot) = self.spot_for_child(fork.node, fork.index) {
+                return Some(Room::Entry(fork.node, spot, level));
+            }
+            if fork.index + 1 < EXTENT_ENTRIES {
+                return None;
+            }
+        }
+        Some(Room::Top)
+    }
+
+    fn make_neighbour(
+        &self,
+        op: &Op<'_, M>,
+        draft: &mut Draft,
+        path: &Path,
+        room: Room,
+        extent: Extent,
+    ) -> Result<Link> {
+        let first = extent.logical;
+        let levels = match room {
+            Room::Entry(_, _, level) => 1..level,
+            Room::Top => 1..path.level + 1,
+        };
+        let mut child = self.make_leaf(op, draft, first, &[extent])?;
+        for level in levels {
+            let entry = self.entry_of(level, child);
+            child = self.make(op, draft, level, first, &[entry])?;
+        }
+        if let Room::Entry(node, spot, level) = room {
+            return Ok(Link::Entry(node, spot, level, child));
+        }
+        let top = path.forks.first().map(|fork| fork.node).or(path.leaf);
+        let top = top.ok_or_else(|| damaged(self.id))?;
+        self.link_top(op, draft, path.level, &[(0, top.number), child])
+    }
+}

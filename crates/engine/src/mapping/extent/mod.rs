@@ -1,0 +1,260 @@
+//! An extent tree for each file (the file-mapping study, 3.1.1): a B-tree of nodes of 4 KiB, whose leaves
+//! hold extents, runs of logical blocks on runs of data blocks. `docs/FORMAT.md` has the bytes.
+//!
+//! * A valid bit for each extent, in its key, which is stored behind the body: an extent is there as a
+//!   whole or not at all. One store each, in place: putting an extent behind the others or where one
+//!   was taken out, making one longer or shorter at either end, taking one out, and
+//!   changing the state of a whole one.
+//! * What moves entries (an extent between others, a full node, an extent cut in three) makes new nodes
+//!   beside the old ones, durable before one word leads to them. The old nodes stay whole
+//!   until the operation is durable and nobody can be in them: they are the undo log.
+//! * An entry taken out keeps its key, without the valid bit, and so its place in the order, until it
+//!   is used for another or its node is rewritten. Taking out needs no space but for the middle of
+//!   one extent.
+//! * A file of one extent from its first block on has no node: the word in its inode is the extent.
+//!   Most files are such, and their appends store into the line that has the size.
+//! * A full leaf at the end of the file stays full, and gets a neighbour.
+//! * The cursor: each thread slot remembers the leaf that it was in last.
+//!
+//! Where an entry's blocks are the next one's too, they are the next one's. Such a state is passed
+//! through, and may be left by a crash, where the border between two extents moves: first one grows over
+//! it, then the other shrinks, the one durable before the other unless both are in one line.
+//!
+//! Deviations from the study, and why: (1) new nodes instead of an undo log with entries moved in
+//! place: readers take no lock, and would meet an entry twice or not at all while it moves; (2) no rewriting
+//! for appends and for the border of an extent that is being filled, which are the common cases;
+//! (3) checks in all words, so that damage is an error and never another's block; (4) the
+//! cursor is the thread's and not the file's: remembering a leaf then writes no line that others
+//! read.
+//!
+//! [`CachedExtents`] is the study's baseline: the same tree, read through a [page cache](cache) of its
+//! nodes.
+
+mod cache;
+mod change;
+mod fork;
+mod node;
+mod pages;
+mod rebuild;
+mod release;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use vellum_layout::{ExtentRoot, ExtentSeal, Geometry, Inode, MapState};
+use vellum_media::{LINE_BYTES, Memories, Site};
+
+use self::cache::PageCache;
+use self::pages::{Direct, Pages};
+use super::blocks::Blocks;
+use super::nodes::Nodes;
+use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::slots::Op;
+
+/// Extent trees that are read where they lie.
+pub(crate) type Extents = ExtentTrees<Direct>;
+/// Extent trees that are read through a page cache.
+pub(crate) type CachedExtents = ExtentTrees<PageCache>;
+
+/// The mapping of zone 0.
+#[derive(Debug)]
+pub(crate) struct ExtentTrees<P> {
+    blocks: Blocks,
+    nodes: Nodes,
+    /// Arena word: see [`Tree::changes`].
+    changes_at: u64,
+    pages: P,
+}
+
+impl<P: Pages> ExtentTrees<P> {
+    /// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`]) is at
+    /// `arena_at`.
+    pub(crate) fn new(arena_at: u64, geometry: &Geometry) -> Self {
+        let blocks = Blocks::new(arena_at, geometry);
+        let nodes = Nodes::new(blocks.end(), geometry);
+        let changes_at = nodes.end().next_multiple_of(LINE_BYTES);
+        let pages = P::new(changes_at + LINE_BYTES, geometry);
+        Self {
+            blocks,
+            nodes,
+            changes_at,
+            pages,
+        }
+    }
+
+    /// Bytes of the arena that [`Self::new`] needs.
+    pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
+        Self::new(0, geometry).pages.end()
+    }
+
+    fn tree<'a, M: Memories>(&'a self, core: &'a Core<M>, id: MapId) -> Tree<'a, M, P> {
+        Tree {
+            map: self,
+            core,
+            id,
+            seal: ExtentSeal::new(id),
+        }
+    }
+}
+
+/// The tree of one file.
+struct Tree<'a, M: Memories, P> {
+    map: &'a ExtentTrees<P>,
+    core: &'a Core<M>,
+    id: MapId,
+    seal: ExtentSeal,
+}
+
+impl<M: Memories, P: Pages> Tree<'_, M, P> {
+    /// Pool offset of the word that the tree begins with.
+    fn root_at(&self) -> u64 {
+        self.core.geometry.slot_at(self.id.into()) + Inode::DETAIL
+    }
+
+    fn root(&self) -> Result<ExtentRoot> {
+        let word = self.core.word(self.root_at());
+        ExtentRoot::from_word(self.seal, word).ok_or_else(|| damaged(self.id))
+    }
+}
+
+/// Damage in the tree of a file.
+#[cold]
+fn damaged(id: MapId) -> Error {
+    Error::damaged("an extent tree that is not sound", Place::Inode(id.into()))
+}
+
+impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {
+    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
+        out.fill(Found::Hole);
+        let start = u64::from(first);
+        let end = start + out.len() as u64;
+        self.tree(op.core, id).each(op, start, end, &mut |extent| {
+            let from = (extent.first() - start) as usize;
+            let places = &mut out[from..from + extent.len as usize];
+            for (found, block) in places.iter_mut().zip((extent.block..).map(BlockNo)) {
+                *found = match extent.state {
+                    MapState::Mapped => Found::Mapped(block),
+                    _ => Found::Unwritten(block),
+                };
+            }
+            true
+        })
+    }
+
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        self.blocks.reserve(op, blocks)
+    }
+
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
+        self.blocks.unreserve(op, rest);
+    }
+
+    fn claim(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        step: Step,
+        from: &mut Reservation,
+        out: &mut [BlockNo],
+    ) -> Result<()> {
+        self.tree(op.core, id)
+            .claim(op, first.into(), step, from, out)
+    }
+
+    fn set_state(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        blocks: &[BlockNo],
+        step: Step,
+    ) -> Result<()> {
+        let first = u64::from(first);
+        let end = first + blocks.len() as u64;
+        self.tree(op.core, id).set_states(op, first, end, step)
+    }
+
+    fn release(
+        &self,
+        site: Site,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        _in_use: u64,
+    ) -> Result<u64> {
+        self.tree(op.core, id).release(site, op, first, end)
+    }
+
+    fn reclaim(&self, core: &Core<M>) -> u64 {
+        self.nodes.reclaim(core);
+        self.blocks.reclaim(core)
+    }
+
+    fn seek(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        let tree = self.tree(op.core, id);
+        let (mut data, mut hole) = (None, first);
+        tree.each(op, first, end, &mut |extent| {
+            let holds_bytes = extent.state == MapState::Mapped;
+            match what {
+                Seek::Data => {
+                    data = holds_bytes.then_some(extent.first());
+                    data.is_none()
+                }
+                Seek::Hole => {
+                    let goes_on = holds_bytes && extent.first() == hole;
+                    if goes_on {
+                        hole = extent.end();
+                    }
+                    goes_on
+                }
+            }
+        })?;
+        Ok(match what {
+            Seek::Data => data,
+            Seek::Hole => (hole < end).then_some(hole),
+        })
+    }
+
+    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {
+        let mut blocks = 0;
+        self.tree(op.core, id).each(op, 0, end, &mut |extent| {
+            blocks += u64::from(extent.len);
+            true
+        })?;
+        Ok(blocks)
+    }
+
+    fn data_at(&self, block: BlockNo) -> u64 {
+        self.blocks.data_at(block)
+    }
+
+    fn usage(&self, core: &Core<M>) -> BlockUsage {
+        self.blocks.usage(core)
+    }
+
+    fn save(&self, core: &Core<M>) -> Result<()> {
+        if !self.nodes.is_settled(core) {
+            return Err(Error::Busy);
+        }
+        self.blocks.save(core)
+    }
+
+    fn restore(&self, core: &Core<M>) -> bool {
+        self.blocks.restore(core)
+    }
+
+    fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
+        self.rebuild_aids(core, survey)
+    }
+}

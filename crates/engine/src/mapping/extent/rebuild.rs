@@ -1,0 +1,165 @@
+//! Finding out what is taken, by reading every tree. What a crash left is put in order: blocks that are
+//! not the file's leave, and an extent ends where the next one begins.
+
+use vellum_layout::{EXTENT_ENTRIES, ExtentKey, ExtentRoot};
+use vellum_media::{Memories, Persistent};
+
+use super::change::root_of;
+use super::fork::Node;
+use super::node::{Extent, key_at};
+use super::pages::Pages;
+use super::walk::LOGICAL_END;
+use super::{ExtentTrees, Tree, damaged};
+use crate::core::Core;
+use crate::error::Result;
+use crate::mapping::{BlockNo, Survey, Verdict};
+use crate::sites;
+
+/// What reading a tree found.
+#[derive(Default)]
+struct Read {
+    nodes: Vec<u32>,
+    kept: Vec<Extent>,
+    /// Words to be stored: pool offset and value.
+    stores: Vec<(u64, u64)>,
+}
+
+impl<P: Pages> ExtentTrees<P> {
+    /// See [`crate::mapping::Mapping::rebuild`].
+    pub(super) fn rebuild_aids<M: Memories>(
+        &self,
+        core: &Core<M>,
+        survey: &dyn Survey,
+    ) -> Result<()> {
+        self.blocks.begin_rebuild(core);
+        survey.for_each_file(&mut |id| match self.tree(core, id).rebuild(survey) {
+            // Whoever only reads does without the rest of a damaged tree.
+            Err(_) if core.read_only => Ok(()),
+            done => done,
+        })?;
+        self.blocks.end_rebuild(core);
+        Ok(())
+    }
+}
+
+impl<M: Memories, P: Pages> Tree<'_, M, P> {
+    fn rebuild(&self, survey: &dyn Survey) -> Result<()> {
+        let mut read = Read::default();
+        match self.root()? {
+            ExtentRoot::Empty => return Ok(()),
+            ExtentRoot::Extent { block, len, state } => {
+                let whole = Extent {
+                    logical: 0,
+                    len,
+                    block,
+                    state,
+                };
+                if let Some(kept) = self.judge(survey, whole) {
+                    if kept != whole {
+                        let word = root_of(kept).word(self.seal);
+                        read.stores.push((self.root_at(), word));
+                    }
+                    read.kept.push(kept);
+                }
+            }
+            ExtentRoot::Node { node, level } => {
+                self.read_node(survey, node, level, 0, LOGICAL_END, &mut read)?;
+            }
+        }
+        if read.kept.is_empty() {
+            // Not even the nodes are needed. One word goes, and with it what it leads to.
+            read.nodes.clear();
+            read.stores = vec![(self.root_at(), ExtentRoot::Empty.word(self.seal))];
+        }
+        self.settle(survey, &read)
+    }
+
+    fn settle(&self, survey: &dyn Survey, read: &Read) -> Result<()> {
+        for &(at, word) in &read.stores {
+            self.core.set_word(at, word);
+            self.core.pool.flush(sites::RECOVER_EXTENT, at, 8);
+        }
+        for extent in &read.kept {
+            for block in (extent.block..).take(extent.len as usize) {
+                self.map.blocks.note_used(self.core, BlockNo(block))?;
+            }
+        }
+        if survey.marks_slots() {
+            for &node in &read.nodes {
+                self.map.nodes.note_used(self.core, node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a node that tells of blocks `[low, high)`.
+    fn read_node(
+        &self,
+        survey: &dyn Survey,
+        number: u32,
+        level: u32,
+        low: u32,
+        high: u64,
+        read: &mut Read,
+    ) -> Result<()> {
+        let node = self.open(number, level)?;
+        read.nodes.push(number);
+        let mut least = u64::from(low);
+        for index in 0..EXTENT_ENTRIES {
+            let (key, next) = (self.key(node, index), self.key(node, index + 1));
+            if !key.is_used() {
+                break;
+            }
+            let logical = u64::from(key.logical());
+            if !key.is_sound(self.seal) || logical < least || logical >= high {
+                return Err(damaged(self.id));
+            }
+            least = logical + 1;
+            let until = if next.is_used() {
+                high.min(next.logical().into())
+            } else {
+                high
+            };
+            if level == 0 {
+                self.read_entry(survey, node, index, until, read)?;
+            } else if let Some(child) = self.child(node, index, level)? {
+                self.read_node(survey, child, level - 1, key.logical(), until, read)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads an entry of a leaf, whose blocks lie before `until`.
+    fn read_entry(
+        &self,
+        survey: &dyn Survey,
+        leaf: Node,
+        index: usize,
+        until: u64,
+        read: &mut Read,
+    ) -> Result<()> {
+        let Some(extent) = self.extent_at(leaf, index, until)? else {
+            return Ok(());
+        };
+        let key = self.key(leaf, index);
+        let kept = self.judge(survey, extent);
+        let word = match kept {
+            Some(kept) => kept.key(self.seal),
+            None => ExtentKey::new(self.seal, key.logical(), key.len(), false),
+        };
+        if word != key {
+            read.stores.push((leaf.at + key_at(index), word.0));
+        }
+        read.kept.extend(kept);
+        Ok(())
+    }
+
+    /// What of an extent stays: as far as a file reaches, MAPPED blocks are its own, and UNWRITTEN ones
+    /// are everywhere.
+    fn judge(&self, survey: &dyn Survey, extent: Extent) -> Option<Extent> {
+        let stays =
+            |&logical: &u64| survey.judge(self.id, logical as u32, extent.state) == Verdict::Keep;
+        let kept = (extent.first()..extent.end()).take_while(stays).count();
+        extent.part(0, extent.first() + kept as u64)
+    }
+}
