@@ -7,7 +7,7 @@ use vellum::MappingKind;
 
 use crate::crash::Crash;
 use crate::place::Place;
-use crate::units::parse_size;
+use crate::units::{parse_score, parse_size};
 
 const EXIT_STATUS: &str = "\
 Exit status:
@@ -173,6 +173,9 @@ pub(crate) struct Mkfs {
     /// Consecutive blocks of a file that hashfs places together, 1 or 8 [default: 8]
     #[arg(long, value_name = "N")]
     pub(crate) run_blocks: Option<u32>,
+    /// Fragment files on purpose: the share of blocks, 0 to 1, that may follow their predecessors
+    #[arg(long, value_name = "SCORE", value_parser = parse_score, default_value = "1")]
+    pub(crate) layout_score: u16,
     #[command(flatten)]
     pub(crate) opening: Opening,
     /// A name for people, at most 64 bytes

@@ -48,7 +48,8 @@ pub(crate) struct PoolPart {
     pub(crate) thread_slots: u32,
     pub(crate) namespace: String,
     pub(crate) mapping: String,
-    pub(crate) mapping_run_blocks: u32,
+    pub(crate) mapping_run_blocks: Option<u32>,
+    pub(crate) layout_score: f64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -152,7 +153,9 @@ impl Information {
                 thread_slots: geometry.thread_slots,
                 namespace: name(superblock.file_systems[0].namespace, &["direct"]),
                 mapping: geometry.mapping.name().into(),
-                mapping_run_blocks: superblock.zones[0].run_blocks,
+                mapping_run_blocks: (geometry.mapping.has_home_lines())
+                    .then_some(geometry.run_blocks),
+                layout_score: f64::from(1000 - geometry.fragmentation) / 1000.0,
             },
             media: MediaPart {
                 kind: media.name().into(),
@@ -349,11 +352,14 @@ fn text(information: &Information) -> String {
     line("namespace", pool.namespace.clone());
     line(
         "mapping",
-        format!(
-            "{}, {} blocks a line",
-            pool.mapping, pool.mapping_run_blocks
-        ),
+        match pool.mapping_run_blocks {
+            Some(run) => format!("{}, {run} blocks a line", pool.mapping),
+            None => pool.mapping.clone(),
+        },
     );
+    if pool.layout_score < 1.0 {
+        line("layout score", format!("{} on purpose", pool.layout_score));
+    }
     let used = space.data_bytes - space.free_bytes;
     line(
         "data",

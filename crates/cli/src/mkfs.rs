@@ -48,6 +48,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         thread_slots: args.thread_slots,
         mapping: args.mapping.into(),
         run_blocks: args.run_blocks,
+        fragmentation: 1000 - args.layout_score,
         media: args.opening.media.into(),
         overwrite: !matches!(present, Present::Nothing),
         ..CreateOptions::new(size_bytes)

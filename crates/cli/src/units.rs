@@ -1,5 +1,15 @@
 //! Sizes and times as people write them.
 
+/// Reads a layout score, 0 to 1; gives it per mille.
+pub(crate) fn parse_score(text: &str) -> Result<u16, String> {
+    match text.parse::<f64>() {
+        Ok(score) if (0.0..=1.0).contains(&score) => Ok((score * 1000.0).round() as u16),
+        _ => Err(format!(
+            "`{text}` is no layout score: write a number from 0 to 1"
+        )),
+    }
+}
+
 /// Reads `64M`, `4G`, `1.5G`, `4096`, `4GiB`: binary units.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no size: write 64M, 4G, 1.5T or a number of bytes");

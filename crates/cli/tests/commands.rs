@@ -34,6 +34,20 @@ fn mkfs_says_what_it_made() {
 }
 
 #[test]
+fn blocks_are_placed_as_mkfs_was_told() {
+    let bench = Bench::empty();
+    for (more, expected) in [(&[][..], 8), (&["--run-blocks", "1"], 1)] {
+        let make = ["mkfs", "p.img", "--size", "4M", "--force"];
+        bench.run(&[&make, more].concat()).ok();
+        std::fs::write(bench.join("bytes"), vec![7; 300_000]).expect("a file");
+        bench.run(&["put", "bytes", "p.img:/bytes"]).ok();
+        bench.sound();
+        let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
+        assert_eq!(info["pool"]["mapping_run_blocks"], expected);
+    }
+}
+
+#[test]
 fn two_pools_are_told_apart() {
     let bench = Bench::empty();
     let uuid = |pool| {
@@ -77,6 +91,9 @@ fn mkfs_that_fails_leaves_nothing() {
     bench
         .run(&["mkfs", "p.img", "--size", "4M", "--thread-slots", "1"])
         .failed(1, &["slots"]);
+    bench
+        .run(&["mkfs", "p.img", "--size", "4M", "--run-blocks", "3"])
+        .failed(1, &["by 1 or by 8"]);
     bench
         .run(&["mkfs", "p.img", "--size", "4X"])
         .failed(2, &["4X"]);

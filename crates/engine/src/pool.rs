@@ -36,6 +36,8 @@ pub struct CreateOptions {
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1, as its paper
     /// has it.
     pub run_blocks: Option<u32>,
+    /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
+    pub fragmentation: u16,
     /// What the pool lies on.
     pub media: MediaChoice,
     /// Use a file or device that exists, whatever it holds.
@@ -56,6 +58,7 @@ impl CreateOptions {
             thread_slots: None,
             mapping: MappingKind::default(),
             run_blocks: None,
+            fragmentation: 0,
             media: MediaChoice::Auto,
             overwrite: false,
             owner: (uid, gid),
@@ -135,6 +138,7 @@ impl Pool {
             thread_slots: options.thread_slots,
             mapping: options.mapping,
             run_blocks: options.run_blocks,
+            fragmentation: options.fragmentation,
             label: options.label.clone(),
             uuid: uuid
                 .try_into()

@@ -26,6 +26,8 @@ pub struct GeometryRequest {
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
+    /// Fragmentation on purpose, per mille: see [`Geometry::fragmentation`].
+    pub fragmentation: u16,
 }
 
 /// Why a pool cannot be laid out.
@@ -56,7 +58,16 @@ pub enum GeometryError {
     /// Runs of a length that is none.
     #[error("blocks are placed by 1 or by 8 together, not by {0}")]
     RunBlocks(u32),
+    /// Runs of a mapping that has none.
+    #[error("only hashfs places blocks by runs, not {}", .0.name())]
+    NoRuns(MappingKind),
+    /// A share of more than all.
+    #[error("fragmentation is at most 1000 per mille, not {0}")]
+    Fragmentation(u16),
 }
+
+/// Most fragmentation, per mille.
+const FRAGMENTATION_MAX: u16 = 1000;
 
 /// Where everything lies. All offsets and sizes in bytes unless the name says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +104,9 @@ pub struct Geometry {
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together.
     pub run_blocks: u32,
+    /// Of new blocks, how many per mille are kept from following their logical predecessors: 1000 less
+    /// the layout score that files are to have. 0: nobody wants any.
+    pub fragmentation: u16,
 }
 
 impl Geometry {
@@ -117,6 +131,12 @@ impl Geometry {
         let run_blocks = request.run_blocks.unwrap_or(RUN_BLOCKS as u32);
         if !Homes::is_run(run_blocks) {
             return Err(GeometryError::RunBlocks(run_blocks));
+        }
+        if request.run_blocks.is_some() && !request.mapping.has_home_lines() {
+            return Err(GeometryError::NoRuns(request.mapping));
+        }
+        if request.fragmentation > FRAGMENTATION_MAX {
+            return Err(GeometryError::Fragmentation(request.fragmentation));
         }
         let default = if pool_bytes < 64 << 20 {
             pool_bytes / 4
@@ -188,6 +208,7 @@ impl Geometry {
             replica_at,
             mapping: request.mapping,
             run_blocks,
+            fragmentation: request.fragmentation,
         })
     }
 
@@ -231,6 +252,7 @@ impl Geometry {
             && (1..1 << 48).contains(&self.meta_slots())
             && self.zone_blocks.is_multiple_of(LINE_ENTRIES)
             && Homes::is_run(self.run_blocks)
+            && self.fragmentation <= FRAGMENTATION_MAX
             && (1..=1 << 30).contains(&self.zone_blocks)
     }
 

@@ -141,8 +141,10 @@ pub struct ZoneRecord {
     pub fs: u16,
     /// Blocks that share a home line.
     pub run_blocks: u32,
+    /// Fragmentation on purpose, per mille.
+    pub fragmentation: u16,
     /// Reserved, zero.
-    pub reserved_word: u32,
+    pub reserved_half: u16,
     /// Pool offset of the saved aids ([`crate::AidsPlan`]).
     pub aids_at: u64,
     /// Reserved, zero.
@@ -289,7 +291,8 @@ impl Superblock {
             medium: 0,
             fs: 0,
             run_blocks: geometry.run_blocks,
-            reserved_word: 0,
+            fragmentation: geometry.fragmentation,
+            reserved_half: 0,
             aids_at: geometry.aids_at,
             reserved: [0; 2],
         };
@@ -431,6 +434,7 @@ impl Superblock {
             replica_at: self.replica_at,
             mapping: MappingKind::from_number(self.zones[0].mapping).unwrap_or_default(),
             run_blocks: self.zones[0].run_blocks,
+            fragmentation: self.zones[0].fragmentation,
         }
     }
 

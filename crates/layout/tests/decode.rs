@@ -74,9 +74,17 @@ proptest! {
         thread_slots in prop::option::of(0u32..2000),
         mapping in prop::sample::select(&MappingKind::ALL),
         run_blocks in prop::option::of(0u32..10),
+        fragmentation in 0u16..1100,
     ) {
         let request =
-            GeometryRequest { pool_bytes, metadata_bytes, thread_slots, mapping, run_blocks };
+            GeometryRequest {
+                pool_bytes,
+                metadata_bytes,
+                thread_slots,
+                mapping,
+                run_blocks,
+                fragmentation,
+            };
         if let Ok(geometry) = Geometry::plan(&request) {
             prop_assert!(geometry.is_sound(), "{geometry:?}");
             let sealed = sample(&request).unwrap();

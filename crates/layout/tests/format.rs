@@ -94,7 +94,7 @@ fn structs() {
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
     assert_struct!(FsRecord: in_use namespace root name reserved);
     assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks
-        reserved_word aids_at reserved);
+        fragmentation reserved_half aids_at reserved);
     assert_struct!(AidsHead: epoch used displaced body_check checksum reserved);
     assert_struct!(Inode: identity owner links btime parent xattr_root acl_root project checksum
         size mtime ctime atime root detail cachelet pattern);

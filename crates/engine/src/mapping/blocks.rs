@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry};
+use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, mix};
 use vellum_media::{LINE_BYTES, Memories, Memory, count};
 
 use super::aids::{self, Writer};
@@ -51,6 +51,8 @@ pub(super) struct Blocks {
     /// First byte of the arena behind all this.
     end: u64,
     aids: AidsPlan,
+    /// Fragmentation on purpose, per mille.
+    fragmentation: u64,
 }
 
 impl Blocks {
@@ -73,6 +75,7 @@ impl Blocks {
             end: links.at + geometry.zone_blocks * 8,
             links,
             aids: geometry.aids(),
+            fragmentation: geometry.fragmentation.into(),
         }
     }
 
@@ -136,12 +139,15 @@ impl Blocks {
         goal: Option<BlockNo>,
         want: u64,
     ) -> Result<(BlockNo, u64)> {
-        let most = want.min(from.blocks);
+        let most = match self.fragmentation {
+            0 => want.min(from.blocks),
+            _ => want.min(from.blocks).min(1),
+        };
         if most == 0 {
             return Err(Error::NoSpace("data blocks"));
         }
         let at_goal = goal
-            .map(|goal| u64::from(goal.0))
+            .map(|goal| self.scatter(goal.0.into()))
             .filter(|&goal| goal < self.blocks)
             .map(|goal| (goal, self.take_at(op.core, goal, most)))
             .filter(|&(_, taken)| taken > 0);
@@ -160,6 +166,19 @@ impl Blocks {
         );
         count::allocation();
         Ok((BlockNo(first as u32), taken))
+    }
+
+    /// Where to take a block that would follow its predecessor at `goal`: there, or, as often as
+    /// fragmentation is asked for, at a place that has nothing to do with it (H7). Depends on the place
+    /// alone, so that simulations repeat.
+    fn scatter(&self, goal: u64) -> u64 {
+        const SALT: u64 = 0x5CA7_7E4E_D000_0001;
+        let draw = mix(goal ^ SALT);
+        if draw % 1000 < self.fragmentation {
+            mix(draw) % self.blocks
+        } else {
+            goal
+        }
     }
 
     /// Takes as many free blocks as adjoin from `first` on, `most` at most.

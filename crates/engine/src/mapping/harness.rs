@@ -82,7 +82,8 @@ impl Harness {
         })
     }
 
-    fn asked(request: GeometryRequest) -> Self {
+    /// An empty pool, laid out as `request` says.
+    pub(crate) fn asked(request: GeometryRequest) -> Self {
         Self::made(request, SEED, Arc::new(crate::mapping::new::<Simulated>))
     }
 }

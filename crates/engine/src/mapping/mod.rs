@@ -242,7 +242,8 @@ pub(crate) fn new<M: Memories>(
 ) -> Box<dyn Mapping<M>> {
     match geometry.mapping {
         MappingKind::HashFs => {
-            let hashfs = hashfs::HashFs::new(arena_at, geometry, seed, hashfs::WHOLE);
+            let score = hashfs::WHOLE - geometry.fragmentation;
+            let hashfs = hashfs::HashFs::new(arena_at, geometry, seed, score);
             Box::new(hashfs)
         }
         MappingKind::Radix => Box::new(radix::Radix::new(arena_at, geometry)),

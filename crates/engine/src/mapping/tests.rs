@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
-use vellum_layout::{MapState, MappingKind};
+use vellum_layout::{GeometryRequest, MapState, MappingKind};
 use vellum_media::{Persistent, Simulated, Site};
 
 use super::harness::{Bench, Harness};
@@ -212,5 +212,39 @@ proptest! {
         let blocks = behave(&h, steps)?.len() as u64;
         let h = h.reattach();
         prop_assert_eq!(h.free(), h.core.geometry.zone_blocks - blocks);
+    }
+}
+
+/// The share of a file's blocks that lie right behind their logical predecessors, per mille.
+fn layout_score(found: &[Found]) -> u64 {
+    let follows = |pair: &&[Found]| match (pair[0].block(), pair[1].block()) {
+        (Some(first), Some(second)) => second.0 == first.0 + 1,
+        _ => false,
+    };
+    let following = found.windows(2).filter(follows).count() as u64;
+    following * 1000 / (found.len() as u64 - 1)
+}
+
+#[test]
+fn files_are_fragmented_as_was_asked() {
+    for mapping in MappingKind::ALL {
+        for fragmentation in [0, 300, 700, 1000] {
+            let h = Harness::asked(GeometryRequest {
+                pool_bytes: 32 * MIB,
+                mapping,
+                fragmentation,
+                ..GeometryRequest::default()
+            });
+            h.make_file(5);
+            claim(&h, 5, 0, 600, MapState::Mapped);
+            let score = layout_score(&find(&h, 5, 0, 600));
+            // Runs of HashFS lie apart in any case.
+            let most = if mapping.has_home_lines() { 875 } else { 1000 };
+            let asked = u64::from(1000 - fragmentation).min(most);
+            assert!(
+                score.abs_diff(asked) < 60,
+                "{mapping:?}: {score}, not {asked}"
+            );
+        }
     }
 }

@@ -22,6 +22,8 @@ pub struct FormatOptions {
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
+    /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
+    pub fragmentation: u16,
     /// Label, at most 64 bytes.
     pub label: String,
     /// Identity of the pool.
@@ -50,6 +52,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         thread_slots: options.thread_slots,
         mapping: options.mapping,
         run_blocks: options.run_blocks,
+        fragmentation: options.fragmentation,
     })?;
     // An interrupted mkfs must not leave the pool that was there before half alive.
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
