@@ -10,10 +10,10 @@ use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use vellum_crash::{
-    Budget, Mode, Part, Progress, ReplayError, Step, Summary, run_all, thread_workloads,
+    Budget, MAKINGS, Mode, Part, Progress, ReplayError, Step, Summary, run_all, thread_workloads,
 };
 
-use crate::failure::{Failure, Outcome, status};
+use crate::failure::{Failure, Outcome, verdict};
 use crate::output::{print, print_json};
 use crate::progress;
 
@@ -42,6 +42,8 @@ Crash models:
   x86   cache lines arrive independently; everything before the workload is durable
   lazy  the same, and lines left unflushed before the workload may still be lost
   eadr  caches survive: stores arrive in order
+  kill  the process is killed in the middle, another opens the pool and closes it; the power fails
+        at any point of that
 
 Exit status:
   0  no violations
@@ -194,7 +196,11 @@ fn explore(args: &Run) -> Outcome<ExitCode> {
     options.part = args.part;
     let workloads = args.budget.workloads(&options);
     let mut threads = thread_workloads().into_iter();
-    if workloads.is_empty() && !threads.any(|workload| options.chooses(&workload.name)) {
+    let mut makings = MAKINGS.iter();
+    if workloads.is_empty()
+        && !threads.any(|workload| options.chooses(&workload.name))
+        && !makings.any(|(name, _)| options.chooses(name))
+    {
         let failure = Failure::usage("no workload has such a name");
         return Err(failure.advise("see `vellum crash list`"));
     }
@@ -235,11 +241,7 @@ fn show_summary(summary: &Summary, json: bool) -> Outcome<ExitCode> {
 }
 
 fn exit_status(summary: &Summary) -> ExitCode {
-    if summary.totals.violations > 0 {
-        ExitCode::from(status::FAILED)
-    } else {
-        ExitCode::SUCCESS
-    }
+    verdict(summary.totals.violations == 0)
 }
 
 fn show(bar: &ProgressBar, progress: &Progress) {
@@ -258,18 +260,14 @@ fn show(bar: &ProgressBar, progress: &Progress) {
 
 fn replay(args: &Replay) -> Outcome<ExitCode> {
     let replay = vellum_crash::replay(&args.id).map_err(|error| match error {
-        ReplayError::Record(_) => Failure::new(error.to_string()),
+        ReplayError::Record(_) | ReplayError::Making(_) => Failure::new(error.to_string()),
         _ => Failure::usage(error.to_string()),
     })?;
     if let Some(file) = &args.image {
         std::fs::write(file, &replay.image).map_err(|e| Failure::io(file.display(), &e))?;
     }
     print(replay.to_string())?;
-    Ok(if replay.wrong.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(status::FAILED)
-    })
+    Ok(verdict(replay.wrong.is_empty()))
 }
 
 /// A workload as it is listed.
@@ -295,13 +293,27 @@ impl Listed {
     }
 }
 
+impl Listed {
+    /// A pool made where something was `before`.
+    fn making(name: &str, before: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            operations: vec!["mkfs"],
+            setup: vec![before.to_owned()],
+            threads: vec![vec!["mkfs".to_owned()]],
+        }
+    }
+}
+
 fn list(args: &List) -> Outcome {
     let sequences = Budget::Long.workloads(&Budget::Long.options()).into_iter();
     let sequences = sequences.map(|of| Listed::of(of.name, &of.setup, &[of.explored]));
     let threads = thread_workloads().into_iter();
     let threads =
         threads.map(|workload| Listed::of(workload.name, &workload.setup, &workload.threads));
-    let listed: Vec<_> = sequences.chain(threads).collect();
+    let makings = MAKINGS.iter();
+    let makings = makings.map(|(name, before)| Listed::making(name, before));
+    let listed: Vec<_> = makings.chain(sequences).chain(threads).collect();
     if args.json {
         return print_json(&listed);
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::process::ExitCode;
 
 /// The outcome of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
@@ -18,6 +19,15 @@ pub(crate) mod status {
     pub(crate) const CHECK_OPERATION: u8 = 8;
     /// `check` and `repair`: used wrongly.
     pub(crate) const CHECK_USAGE: u8 = 16;
+}
+
+/// The exit status of a command that looked whether everything is in order.
+pub(crate) fn verdict(in_order: bool) -> ExitCode {
+    if in_order {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(status::FAILED)
+    }
 }
 
 /// Why a command failed.

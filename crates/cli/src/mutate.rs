@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use vellum_crash::{MutateOptions, MutationProgress, MutationReport, mutate, workloads};
 
-use crate::failure::{Failure, Outcome, status};
+use crate::failure::{Failure, Outcome, verdict};
 use crate::output::{print_json, say};
 use crate::progress;
 
@@ -79,11 +79,7 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
     } else {
         tell(args, &report);
     }
-    Ok(if report.missed.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(status::FAILED)
-    })
+    Ok(verdict(report.missed.is_empty()))
 }
 
 fn tell(args: &Mutate, report: &MutationReport) {
@@ -91,9 +87,6 @@ fn tell(args: &Mutate, report: &MutationReport) {
         for caught in &report.caught_by {
             say!("caught {} by {}", caught.mutant, caught.id);
             say!("  {}", caught.violation);
-        }
-        for unordered in &report.unordered {
-            say!("not swapped: {}, {}", unordered.site, unordered.why);
         }
     }
     for missed in &report.missed {

@@ -54,7 +54,7 @@ fn totals_are_the_sums_of_the_operations() {
         name.contains("create-second") || name.contains("rename-over-file")
     };
     let workloads = listed.as_array().expect("a list").iter().filter(chosen);
-    assert_eq!(report["runs"], 3 * workloads.count(), "three modes");
+    assert_eq!(report["runs"], 4 * workloads.count(), "four modes");
     let total = |count: &str| report["totals"][count].as_u64().unwrap_or_default();
     assert_eq!(total("violations"), 0);
     assert!(total("distinct") > 100 && total("meanings") > 2, "{report}");
@@ -173,15 +173,59 @@ fn a_crash_is_repeated_and_its_image_is_a_pool() {
 }
 
 #[test]
+fn pools_being_made_are_crashed() {
+    let report = json(&["crash", "run", "mkfs/in-zeros", "--states", "16", "--json"]);
+    let operations = report["operations"].as_array().expect("a list");
+    assert_eq!(operations.len(), 1, "{report}");
+    assert_eq!(operations[0]["operation"], "mkfs");
+    assert_eq!(report["totals"]["violations"], 0);
+    assert_eq!(report["totals"]["meanings"], 4, "no pool or a pool, twice");
+    let listed = json(&["crash", "list", "--json"]);
+    let listed = listed.as_array().expect("a list");
+    let names = listed.iter().filter_map(|of| of["name"].as_str());
+    assert_eq!(names.filter(|name| name.starts_with("mkfs/")).count(), 3);
+    let out = run(["crash", "replay", "x86:mkfs/over-noise@9:"]).ok().out;
+    assert!(out.contains("the pool was being made"), "{out}");
+}
+
+#[test]
+fn mutants_are_counted() {
+    let caught = json(&["crash", "mutate", "--site", "remove/life", "--json"]);
+    assert_eq!(caught["sites"], vellum::sites::ALL.len());
+    let mutants = caught["mutants"].as_u64().expect("a number");
+    assert!((2..6).contains(&mutants), "{caught}");
+    assert_eq!(caught["caught"], mutants);
+    assert_eq!(caught["missed"], serde_json::json!([]));
+    let by = caught["caught_by"].as_array().expect("a list");
+    assert_eq!(by.len() as u64, mutants);
+    for id in by
+        .iter()
+        .map(|of| of["id"].as_str().expect("an identifier"))
+    {
+        run(["crash", "replay", id]).failed(1, &[]);
+    }
+}
+
+/// What there was no time for is missed.
+#[test]
+fn a_mutant_that_is_missed_is_a_failure() {
+    let args = ["crash", "mutate", "--site", "remove/life-durable"];
+    let out = run([&args[..], &["--budget", "0"]].concat());
+    let out = out.failed(1, &[]).out;
+    assert!(out.contains("missed omit:remove/life-durable"), "{out}");
+    run(["crash", "mutate", "--site", "no/such-site"]).failed(2, &["no site has such a name"]);
+}
+
+#[test]
 fn misuse_is_told() {
     run(["crash", "run"]).failed(2, &["--all"]);
     run(["crash", "run", "no-such-thing"]).failed(2, &["no workload", "vellum crash list"]);
     run(["crash", "run", "--all", "--part", "3/2"]).failed(2, &["`3/2` is no part"]);
     run(["crash", "run", "--all", "--budget", "huge"]).failed(2, &["`huge` is no budget"]);
-    run(["crash", "run", "--all", "--mode", "arm"]).failed(2, &["x86", "lazy", "eadr"]);
+    run(["crash", "run", "--all", "--mode", "arm"]).failed(2, &["x86", "lazy", "eadr", "kill"]);
     run(["crash", "replay", "nonsense"]).failed(2, &["does not name a crash"]);
     run(["crash", "replay", "x86:rename@999999:"]).failed(2, &["no such crash"]);
-    for command in ["run", "sum", "replay", "list"] {
+    for command in ["run", "sum", "replay", "list", "mutate"] {
         let help = run(["crash", command, "--help"]).ok().out;
         assert!(help.contains("Examples:"), "{command}: {help}");
     }

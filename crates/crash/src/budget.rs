@@ -46,6 +46,8 @@ impl Budget {
             Self::Short => Options {
                 states_per_point: 192,
                 lazy_states: 8,
+                kills: 4,
+                kill_states: 8,
                 nested_recoveries: [8, 2],
                 schedules: Bounds {
                     once: 40,
@@ -58,6 +60,8 @@ impl Budget {
                 states_per_point: 4096,
                 states_alone: 16_384,
                 lazy_states: 512,
+                kills: 64,
+                kill_states: 128,
                 nested_states: 256,
                 nested_recoveries: [32, 16],
                 schedules: Bounds {

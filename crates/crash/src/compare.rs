@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use vellum_model::{NodeSnapshot, Op, Snapshot, SnapshotBody, Times, diff};
 
+use crate::closed::is_left_open;
 use crate::oracle::{Oracle, Stage};
-use crate::record::Recorded;
 use crate::report::Kind;
 use crate::space::judge_space;
 use crate::tree::Tree;
@@ -14,8 +14,40 @@ use crate::workload::Step;
 
 const WORD: usize = 8;
 
+/// What is known of a sequence that ran without a crash.
+#[derive(Default)]
+pub(crate) struct Expected {
+    /// The steps that crash.
+    pub(crate) explored: Vec<Step>,
+    /// The model's trees before the first explored step and after each.
+    pub(crate) stages: Vec<Snapshot>,
+    /// For each explored step of two parts, the model's tree between them.
+    pub(crate) between: Vec<Option<Snapshot>>,
+    /// The engine's trees at the same times as the stages, for the times in them.
+    pub(crate) trees: Vec<Tree>,
+    /// Whether each explored step fenced, in the thread of the operations.
+    pub(crate) fences: Vec<bool>,
+    /// The setup's last steps, from the last that fenced on.
+    pub(crate) unsettled: Vec<Step>,
+}
+
+impl Expected {
+    /// What `explored` does, each step of which fences and nothing before it is unsettled, where
+    /// the engine's `trees` were these before the first step and after each.
+    pub(crate) fn of_steps(explored: &[Step], trees: Vec<Tree>) -> Self {
+        Self {
+            explored: explored.to_vec(),
+            stages: trees.iter().map(|tree| tree.nodes.clone()).collect(),
+            between: vec![None; explored.len()],
+            trees,
+            fences: vec![true; explored.len()],
+            unsettled: Vec::new(),
+        }
+    }
+}
+
 /// A stage is the number of explored steps that had returned, which is what markers count.
-impl Oracle for Recorded {
+impl Oracle for Expected {
     fn after(&self, _stage: Stage, marker: u64) -> Stage {
         Stage(marker)
     }
@@ -29,14 +61,21 @@ impl Oracle for Recorded {
         judged.err().into_iter().collect()
     }
 
+    fn broken_promise(&self, stage: Stage, image: &[u8]) -> Option<(Kind, String)> {
+        let last = (stage.0 as usize).checked_sub(1);
+        let closed = last.and_then(|last| self.explored.get(last)) == Some(&Step::Close);
+        let wrong = "a close has returned, but the pool does not say so";
+        (closed && is_left_open(image)).then(|| (Kind::Unclean, wrong.to_owned()))
+    }
+
     fn operation(&self, stage: Stage) -> &'static str {
-        let steps = &self.workload.explored;
+        let steps = &self.explored;
         let step = steps.get(stage.0 as usize).or(steps.last());
         step.map_or("", Step::operation)
     }
 
     fn describe(&self, stage: Stage) -> String {
-        let steps = &self.workload.explored;
+        let steps = &self.explored;
         match steps.get(stage.0 as usize) {
             Some(step) => format!(
                 "{} of {} steps had returned, under way: {step}",
@@ -49,12 +88,12 @@ impl Oracle for Recorded {
 }
 
 /// Whether `tree` may be found when `returned` explored steps had returned; if not, why.
-fn judge_tree(recorded: &Recorded, tree: &Snapshot, returned: usize) -> Result<(), String> {
-    let before = &recorded.stages[returned];
+fn judge_tree(expected: &Expected, tree: &Snapshot, returned: usize) -> Result<(), String> {
+    let before = &expected.stages[returned];
     if tree == before {
         return Ok(());
     }
-    let Some(after) = recorded.stages.get(returned + 1) else {
+    let Some(after) = expected.stages.get(returned + 1) else {
         return Err(format!(
             "not as it was when the step returned: {}",
             text(before, tree)
@@ -63,8 +102,8 @@ fn judge_tree(recorded: &Recorded, tree: &Snapshot, returned: usize) -> Result<(
     if tree == after {
         return Ok(());
     }
-    let may_tear = recorded.workload.explored[returned].changes_bytes();
-    let between = recorded.between[returned].as_ref();
+    let may_tear = expected.explored[returned].changes_bytes();
+    let between = expected.between[returned].as_ref();
     let torn = || is_torn(tree, &[between.unwrap_or(before), after]);
     if between == Some(tree) || may_tear && torn() {
         return Ok(());
@@ -145,16 +184,16 @@ fn content(node: &NodeSnapshot) -> Option<(u64, &Blocks)> {
 /// * Otherwise times may be newer than the tree, but not older, unless bytes inside the old size
 ///   changed. The change time of an inode whose names changed may be older: a lost name or a new
 ///   one shows, its trace in the inode follows by the next fence (`docs/CRASH.md`).
-fn judge_times(recorded: &Recorded, tree: &Tree, returned: usize) -> Result<(), String> {
-    let step = recorded.workload.explored.get(returned);
+fn judge_times(expected: &Expected, tree: &Tree, returned: usize) -> Result<(), String> {
+    let step = expected.explored.get(returned);
     if step.is_some_and(changes_attributes) {
-        let fits = |stage: usize| Stages::only(recorded, tree, returned, stage).judge();
+        let fits = |stage: usize| Stages::only(expected, tree, returned, stage).judge();
         return match (fits(returned), fits(returned + 1)) {
             (Err(before), Err(after)) => Err(format!("{before}, and {after}")),
             _ => Ok(()),
         };
     }
-    Stages::of(recorded, tree, returned).judge()
+    Stages::of(expected, tree, returned).judge()
 }
 
 /// A time's name, the first stage that it may be of, and the time.
@@ -162,7 +201,7 @@ type Field = (&'static str, usize, fn(&Times) -> i64);
 
 /// From which stages times may be.
 struct Stages<'a> {
-    recorded: &'a Recorded,
+    expected: &'a Expected,
     tree: &'a Tree,
     returned: usize,
     first: usize,
@@ -172,12 +211,12 @@ struct Stages<'a> {
 }
 
 impl<'a> Stages<'a> {
-    fn of(recorded: &'a Recorded, tree: &'a Tree, returned: usize) -> Self {
-        let last = (returned + 1).min(recorded.stages.len() - 1);
-        let [before, after] = [returned, last].map(|stage| &recorded.stages[stage]);
+    fn of(expected: &'a Expected, tree: &'a Tree, returned: usize) -> Self {
+        let last = (returned + 1).min(expected.stages.len() - 1);
+        let [before, after] = [returned, last].map(|stage| &expected.stages[stage]);
         let is_after = before != after && tree.nodes == *after;
         Self {
-            recorded,
+            expected,
             tree,
             returned,
             first: returned,
@@ -187,10 +226,10 @@ impl<'a> Stages<'a> {
     }
 
     /// The tree and all its times are of one stage.
-    fn only(recorded: &'a Recorded, tree: &'a Tree, returned: usize, stage: usize) -> Self {
+    fn only(expected: &'a Expected, tree: &'a Tree, returned: usize, stage: usize) -> Self {
         let is_after = stage > returned;
         Self {
-            recorded,
+            expected,
             tree,
             returned,
             first: stage,
@@ -201,13 +240,13 @@ impl<'a> Stages<'a> {
 
     fn judge(&self) -> Result<(), String> {
         let Self {
-            recorded,
+            expected,
             tree,
             first,
             last,
             ..
         } = *self;
-        if first == last && tree.nodes != recorded.stages[first] {
+        if first == last && tree.nodes != expected.stages[first] {
             return Err("a tree and times of different moments".to_owned());
         }
         for (path, (ino, found)) in &tree.times {
@@ -219,7 +258,7 @@ impl<'a> Stages<'a> {
                 ("change", self.first_changed(*ino), |times| times.ctime),
             ];
             for (name, first, of) in fields {
-                let trees = recorded.trees[first.min(last)..=last].iter();
+                let trees = expected.trees[first.min(last)..=last].iter();
                 let allowed: Vec<_> = trees.filter_map(|tree| tree.times_of(*ino)).collect();
                 let unknown = self.is_unknown(name, *ino);
                 let fits = |times: &[Times]| match times {
@@ -241,19 +280,19 @@ impl<'a> Stages<'a> {
     }
 
     fn at(&self, stage: usize, ino: u64) -> Option<&NodeSnapshot> {
-        self.recorded.trees.get(stage)?.find(ino)
+        self.expected.trees.get(stage)?.find(ino)
     }
 
     /// Whether the step under way is of two parts, the first of which leaves times that no stage
     /// has.
     fn is_of_two_parts(&self) -> bool {
-        let between = self.recorded.between.get(self.returned);
+        let between = self.expected.between.get(self.returned);
         between.is_some_and(Option::is_some)
     }
 
     fn first_modified(&self, ino: u64) -> usize {
         let size = |stage| self.at(stage, ino).map(|node| node.body.size());
-        let step = self.recorded.workload.explored.get(self.returned);
+        let step = self.expected.explored.get(self.returned);
         let overwrites =
             step.is_some_and(Step::changes_bytes) && size(self.first) == size(self.last);
         if self.is_after && !overwrites {
@@ -266,7 +305,7 @@ impl<'a> Stages<'a> {
     fn first_changed(&self, ino: u64) -> usize {
         let links = |stage| self.at(stage, ino).map(|node| node.nlink);
         let first = self.first_lagging(|step| links(step) != links(step + 1));
-        let step = self.recorded.workload.explored.get(self.returned);
+        let step = self.expected.explored.get(self.returned);
         if step.is_some_and(changes_names) || first < self.returned {
             return first;
         }
@@ -274,7 +313,7 @@ impl<'a> Stages<'a> {
     }
 
     fn first_accessed(&self) -> usize {
-        let explored = &self.recorded.workload.explored;
+        let explored = &self.expected.explored;
         let first = self.first_lagging(|step| explored[step].operation() == "read");
         if first < self.returned {
             first
@@ -286,7 +325,7 @@ impl<'a> Stages<'a> {
     /// The first stage that may still show, because a step that had returned flushed without a fence
     /// what it changed, and no later one fenced.
     fn first_lagging(&self, lags: impl Fn(usize) -> bool) -> usize {
-        let fences = &self.recorded.fences;
+        let fences = &self.expected.fences;
         let mut first = self.returned;
         for step in (0..self.returned).rev() {
             if lags(step) {
@@ -301,9 +340,9 @@ impl<'a> Stages<'a> {
 
     /// Whether the setup's last steps left it in the cache: no tree tells how it was before.
     fn is_unknown(&self, name: &str, ino: u64) -> bool {
-        let Recorded {
+        let Expected {
             unsettled, fences, ..
-        } = self.recorded;
+        } = self.expected;
         let is_dir = |node: &NodeSnapshot| node.body == SnapshotBody::Dir;
         let lags: fn(&Step) -> bool = match name {
             "access" => |step| step.operation() == "read",

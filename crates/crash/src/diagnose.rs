@@ -1,15 +1,15 @@
 //! What a violation needs: as few lines lost as show it, and as short a workload.
 
 use vellum_check::Locator;
-use vellum_media::CrashState;
+use vellum_media::{CrashPoint, CrashState};
 
-use crate::explore::{At, Explorer, Scope, cut, explore};
+use crate::explore::{At, Explorer, Scope, cut};
 use crate::id::{CrashId, Mode};
 use crate::judge::Wrong;
 use crate::less::{Parts, least};
 use crate::record::record;
 use crate::report::{Minimised, Violation, WorkloadReport};
-use crate::run::{Options, Progress, Rewrite, Subject};
+use crate::run::{Change, Options, Progress, explore_recorded};
 use crate::shrink::fewest;
 use crate::workload::Workload;
 
@@ -41,11 +41,12 @@ impl Explorer<'_> {
         let id = CrashId {
             mode: self.subject.mode,
             workload: self.name.clone(),
+            mutant: self.subject.change.mutant(),
             cuts,
         };
         Violation {
             moment: self.subject.oracle.describe(at.stage),
-            missing: missing(at, &state),
+            missing: missing(at.point, &state),
             ..Violation::of_run(&id.to_string(), kind, detail, self.operation(at, scope))
         }
     }
@@ -58,7 +59,7 @@ impl Explorer<'_> {
         scope: &Scope,
         (kind, detail): Wrong,
     ) -> (CrashState, String) {
-        let newest = newest(at);
+        let newest = newest(at.point);
         let lost = (0..newest.len()).filter(|&line| state.choice[line] < newest[line]);
         let with = |lost: &[usize]| {
             let mut choice = newest.clone();
@@ -83,19 +84,19 @@ impl Explorer<'_> {
 }
 
 /// The choice of a state in which everything has arrived.
-fn newest(at: &At<'_>) -> Vec<usize> {
-    let lines = at.point.in_flight().iter();
+fn newest(point: &CrashPoint<'_>) -> Vec<usize> {
+    let lines = point.in_flight().iter();
     lines.map(|line| line.contents.len() - 1).collect()
 }
 
 /// The lines that did not get all that was stored to them, by what lies there once everything is.
-fn missing(at: &At<'_>, state: &CrashState) -> Vec<String> {
-    let newest = newest(at);
-    let whole = at.point.image(&CrashState {
+pub(crate) fn missing(point: &CrashPoint<'_>, state: &CrashState) -> Vec<String> {
+    let newest = newest(point);
+    let whole = point.image(&CrashState {
         choice: newest.clone(),
     });
     let locator = Locator::new(&whole);
-    let lines = at.point.in_flight().iter().zip(&state.choice).zip(&newest);
+    let lines = point.in_flight().iter().zip(&state.choice).zip(&newest);
     let mut lines = lines.filter(|((_, got), newest)| got < newest);
     let told = lines
         .by_ref()
@@ -121,7 +122,7 @@ pub(crate) fn minimise(
     workload: &Workload,
     mode: Mode,
     options: &Options,
-    rewrite: Option<&Rewrite>,
+    change: Change<'_>,
 ) {
     let options = Options {
         wrong_states: 20,
@@ -134,7 +135,7 @@ pub(crate) fn minimise(
     };
     for violation in report.violations.iter_mut().take(MINIMISED_MAX) {
         let shows = |less: &Workload, options: &Options| {
-            let mut found = violations(less, mode, options, rewrite).into_iter();
+            let mut found = violations(less, mode, options, change).into_iter();
             found.find(|found| found.kind == violation.kind)
         };
         let shortest = least(workload, WORKLOADS_TRIED, |less| {
@@ -150,22 +151,20 @@ fn violations(
     workload: &Workload,
     mode: Mode,
     options: &Options,
-    rewrite: Option<&Rewrite>,
+    change: Change<'_>,
 ) -> Vec<Violation> {
     let Ok(recorded) = record(workload) else {
         return Vec::new();
     };
-    let subject = Subject {
-        rewrite,
-        ..recorded.subject(mode)
-    };
-    explore(&subject, options, &Progress::default()).violations
+    explore_recorded(&recorded, mode, change, options, &Progress::default()).violations
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::replay_subject;
+    use crate::Subject;
+    use crate::explore::explore;
+    use crate::replay::replay_log;
     use crate::report::Kind;
     use vellum_media::{Event, Op};
 
@@ -190,7 +189,7 @@ mod tests {
         };
         let recorded = record(&workload).unwrap();
         let subject = Subject {
-            rewrite: Some(&without_fences),
+            change: Change::By(&without_fences),
             ..recorded.subject(Mode::X86)
         };
         let mut report = explore(&subject, &options, &Progress::default());
@@ -199,7 +198,7 @@ mod tests {
             &workload,
             Mode::X86,
             &options,
-            Some(&without_fences),
+            Change::By(&without_fences),
         );
 
         let is_tree = |violation: &&Violation| violation.kind == Kind::Tree;
@@ -208,7 +207,8 @@ mod tests {
             .iter()
             .find(is_tree)
             .expect("a wrong tree");
-        let replayed = replay_subject(&subject, &violation.id.parse().unwrap()).unwrap();
+        let log = without_fences(subject.log);
+        let replayed = replay_log(&subject, &log, &violation.id.parse().unwrap()).unwrap();
         let again = (violation.kind, violation.detail.clone());
         assert!(
             replayed.wrong.contains(&again),
@@ -232,10 +232,11 @@ mod tests {
         let less = crate::less::find(&id.workload, known).expect("its name says what it is");
         let recorded = record(&less).unwrap();
         let subject = Subject {
-            rewrite: Some(&without_fences),
+            change: Change::By(&without_fences),
             ..recorded.subject(Mode::X86)
         };
-        let replayed = replay_subject(&subject, &id).unwrap();
+        let log = without_fences(subject.log);
+        let replayed = replay_log(&subject, &log, &id).unwrap();
         let kind = report.violations[0].kind;
         assert!(
             replayed.wrong.iter().any(|(of, _)| *of == kind),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use vellum_media::{CrashPoint, CrashPoints, CrashState, Event, LINE_BYTES, LineBytes, Memory, Op};
 
 use crate::id::{Cut, Mode};
-use crate::judge::{Judge, Verdict, Wrong, cell_name};
+use crate::judge::{Judge, Verdict, Wrong, cell_name, other_than_recovery};
 use crate::memories::Shared;
 use crate::oracle::{Stage, stage_after};
 use crate::plan::{Plan, plan, plan_every_point};
@@ -128,20 +128,27 @@ impl<'a> Explorer<'a> {
 
     /// Explores a log, which identifiers call `name`.
     pub(crate) fn explore(&mut self, name: &str, log: &[Event]) {
+        let change = self.subject.change;
+        let skip = change.of(&log[..self.subject.skip]).len();
+        self.explore_changed(name, &change.of(log), skip);
+    }
+
+    /// Explores a log that went through the subject's change already, behind its first `skip` events.
+    pub(crate) fn explore_changed(&mut self, name: &str, log: &[Event], skip: usize) {
         name.clone_into(&mut self.name);
         let bound = match self.subject.mode {
             Mode::Lazy => self.options.lazy_states,
-            _ => self.options.states_per_point,
+            Mode::Kill => self.options.kill_states,
+            Mode::X86 | Mode::Eadr => self.options.states_per_point,
         };
         let scope = Scope {
-            skip: self.subject.rewritten(&log[..self.subject.skip]).len(),
+            skip,
             bound,
             cuts: Vec::new(),
             within: None,
         };
         self.judge.pool = Shared::of(self.subject.base.clone());
-        let log = self.subject.rewritten(log);
-        self.report.exhaustive &= self.walk(&self.subject.base, 0, &log, &scope);
+        self.report.exhaustive &= self.walk(&self.subject.base, 0, log, &scope);
     }
 
     /// How many violations were found so far.
@@ -158,10 +165,7 @@ impl<'a> Explorer<'a> {
     /// was tried. Leaves the pool in another state.
     fn walk(&mut self, base: &[u8], name: u128, log: &[Event], scope: &Scope) -> bool {
         let eadr = self.subject.mode == Mode::Eadr;
-        let points = || {
-            let points = CrashPoints::new(base.to_vec(), log);
-            if eadr { points.eadr() } else { points }
-        };
+        let points = || crash_points(base, log, self.subject.mode);
         let Plan { quotas, exhaustive } = if eadr {
             plan_every_point(points(), scope.skip, 16 * scope.bound)
         } else {
@@ -196,6 +200,7 @@ impl<'a> Explorer<'a> {
                 is_tracked = samples && self.visit_tracked(&at, quota.states / 2, scope);
                 self.visit(&at, quota.states, scope);
             }
+            self.hold_to_promise(&at, log, scope);
             beyond += u64::from(!quota.is_exhaustive);
             self.now.points_exhaustive += u64::from(quota.is_exhaustive);
             if quota.is_last {
@@ -210,6 +215,20 @@ impl<'a> Explorer<'a> {
             self.sum(&at, scope);
         }
         exhaustive
+    }
+
+    /// Looks for more than the tree where a step has returned.
+    fn hold_to_promise(&mut self, at: &At<'_>, log: &[Event], scope: &Scope) {
+        let returned = matches!(log[at.point.events_done() - 1].op, Op::Marker(_));
+        if !returned || scope.within.is_some() {
+            return;
+        }
+        let oracle = self.subject.oracle;
+        let wrong = oracle.broken_promise(at.stage, at.point.durable());
+        let nothing_arrived = CrashState {
+            choice: vec![0; at.point.in_flight().len()],
+        };
+        self.report_on(wrong.into_iter().collect(), at, &nothing_arrived, scope);
     }
 
     /// Adds what was done to what is under way.
@@ -263,7 +282,7 @@ impl<'a> Explorer<'a> {
             None => self.try_image(at, state, name, scope),
         };
         self.ask_oracle(verdict, at, state);
-        self.report_on(verdict, at, state, scope);
+        self.report_on(self.wrong_at(verdict, at, scope), at, state, scope);
     }
 
     /// Judges an image that was not seen before, and maybe crashes of its recovery.
@@ -337,7 +356,7 @@ impl<'a> Explorer<'a> {
             within: Some((at.stage, meaning)),
         };
         let image = self.judge.pool.0.image();
-        let log = self.subject.rewritten(recovery);
+        let log = self.subject.change.of(recovery);
         self.walk(&image, name, &log, &inner);
         put_back(&self.judge.pool, &image, recovery);
         self.now = outer;
@@ -375,7 +394,8 @@ impl<'a> Explorer<'a> {
         ) else {
             return false;
         };
-        if self.subject.mode == Mode::Lazy || known.len() >= most {
+        // What these models add is not in their recoveries.
+        if matches!(self.subject.mode, Mode::Lazy | Mode::Kill) || known.len() >= most {
             return false;
         }
         let mut hasher = DefaultHasher::new();
@@ -399,16 +419,14 @@ impl<'a> Explorer<'a> {
         let other = scope
             .within
             .is_some_and(|(_, meaning)| meaning != verdict.meaning && verdict.failures.is_empty());
-        let nested = (
-            Kind::Nested,
-            "another tree than without the second crash".to_owned(),
-        );
         let wrong = verdict.failures.iter().chain(at_stage);
-        wrong.cloned().chain(other.then_some(nested)).collect()
+        wrong
+            .cloned()
+            .chain(other.then(other_than_recovery))
+            .collect()
     }
 
-    fn report_on(&mut self, verdict: usize, at: &At<'_>, state: &CrashState, scope: &Scope) {
-        let wrong = self.wrong_at(verdict, at, scope);
+    fn report_on(&mut self, wrong: Vec<Wrong>, at: &At<'_>, state: &CrashState, scope: &Scope) {
         if wrong.is_empty() {
             return;
         }
@@ -443,6 +461,15 @@ impl<'a> Explorer<'a> {
             counts.workloads = 1;
         }
         self.report
+    }
+}
+
+/// The crash points of a log that begins with `base` under a crash model.
+pub(crate) fn crash_points<'l>(base: &[u8], log: &'l [Event], mode: Mode) -> CrashPoints<'l> {
+    let points = CrashPoints::new(base.to_vec(), log);
+    match mode {
+        Mode::Eadr => points.eadr(),
+        Mode::X86 | Mode::Lazy | Mode::Kill => points,
     }
 }
 

@@ -3,11 +3,16 @@
 //! `x86:rename@57:0x4,2,1` is a crash of workload `rename` under the x86 model after 57 events, in
 //! which the first four lines in flight kept their old contents, the fifth got its second newer one,
 //! the sixth its first, and the rest none. `/`, events and lines again: recovery of that crashed too.
-//! Nothing behind the `@`: no crash, the run itself went wrong. A workload of threads has its schedule in
-//! its name, behind a `!`: see `threads/schedule.rs`.
+//! Nothing behind the `@`: no crash, the run itself went wrong.
+//!
+//! What ran is said in the name: `x86:threads/a+b!85>1@33:` ran under a schedule (`threads/schedule.rs`),
+//! `kill:rename!57@80:` was killed after 57 events, to which those of the next opening are added, and
+//! `x86:rename=omit:journal/record@57:` is the run of a [`Mutant`].
 
 use std::fmt;
 use std::str::FromStr;
+
+use crate::mutant::Mutant;
 
 /// How a power cut treats what was not fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,11 +23,14 @@ pub enum Mode {
     Lazy,
     /// Caches survive: stores arrive in order.
     Eadr,
+    /// The process is killed in the middle of a step, and the power fails after another has opened the
+    /// pool or while it does so: see `kills.rs`.
+    Kill,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 3] = [Self::X86, Self::Lazy, Self::Eadr];
+    pub const ALL: [Self; 4] = [Self::X86, Self::Lazy, Self::Eadr, Self::Kill];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -30,6 +38,7 @@ impl Mode {
             Self::X86 => "x86",
             Self::Lazy => "lazy",
             Self::Eadr => "eadr",
+            Self::Kill => "kill",
         }
     }
 }
@@ -45,7 +54,9 @@ pub(crate) struct Cut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CrashId {
     pub(crate) mode: Mode,
+    /// The workload, and what its run depends on.
     pub(crate) workload: String,
+    pub(crate) mutant: Option<Mutant>,
     /// The crash of the workload, then that of its recovery.
     pub(crate) cuts: Vec<Cut>,
 }
@@ -100,7 +111,11 @@ impl FromStr for Cut {
 
 impl fmt::Display for CrashId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}@", self.mode.name(), self.workload)?;
+        write!(f, "{}:{}", self.mode.name(), self.workload)?;
+        if let Some(mutant) = self.mutant {
+            write!(f, "={mutant}")?;
+        }
+        f.write_str("@")?;
         for (i, cut) in self.cuts.iter().enumerate() {
             let separator = if i > 0 { "/" } else { "" };
             write!(f, "{separator}{cut}")?;
@@ -115,13 +130,18 @@ impl FromStr for CrashId {
     fn from_str(text: &str) -> Result<Self, ()> {
         let (mode, rest) = text.split_once(':').ok_or(())?;
         let mode = mode.parse()?;
-        let (workload, cuts) = rest.split_once('@').ok_or(())?;
+        let (run, cuts) = rest.split_once('@').ok_or(())?;
+        let (workload, mutant) = match run.split_once('=') {
+            Some((workload, mutant)) => (workload, Some(mutant.parse()?)),
+            None => (run, None),
+        };
         let cuts = cuts.split('/').filter(|_| !cuts.is_empty());
         let cuts = cuts.map(str::parse).collect::<Result<_, _>>()?;
         let workload = workload.to_owned();
         Ok(Self {
             mode,
             workload,
+            mutant,
             cuts,
         })
     }
@@ -139,12 +159,16 @@ mod tests {
             "lazy:w@9:1/12:0,3x2",
             "x86:threads/a+b!0>1,137>0@57:",
             "x86:threads/a+b!@",
+            "kill:unlink!57@80:0x2,1",
+            "x86:threads/a+b!0>1=swap:create/entry-durable@57:",
+            "kill:a!5=omit:recover/inherited@9:1",
         ] {
             let id: CrashId = text.parse().unwrap();
             assert_eq!(id.to_string(), text);
         }
         assert!("x86:rename".parse::<CrashId>().is_err());
         assert!("x87:rename@1:".parse::<CrashId>().is_err());
+        assert!("x86:rename=omit:nothing@1:".parse::<CrashId>().is_err());
         assert!("x86:rename@1:a".parse::<CrashId>().is_err());
     }
 }

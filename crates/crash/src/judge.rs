@@ -194,6 +194,12 @@ struct Trial<'a> {
 /// What is wrong.
 pub(crate) type Wrong = (Kind, String);
 
+/// A crash of recovery led to another tree than recovery does.
+pub(crate) fn other_than_recovery() -> Wrong {
+    let what = "another tree than without the second crash";
+    (Kind::Nested, what.to_owned())
+}
+
 impl Trial<'_> {
     fn read(&mut self, fs: &ExploredFs, verdict: &mut Verdict) -> Option<Tree> {
         match read_tree(fs) {

@@ -31,6 +31,7 @@ mod exercise;
 mod explore;
 mod id;
 mod judge;
+mod kills;
 mod less;
 mod memories;
 mod mkfs;
@@ -54,17 +55,16 @@ mod workloads;
 
 pub use budget::{Budget, Part};
 pub use id::Mode;
+pub use mkfs::MAKINGS;
 pub use mutant::Mutant;
-pub use mutate::{
-    Caught, Missed, MutateOptions, MutationProgress, MutationReport, Unordered, mutate,
-};
+pub use mutate::{Caught, Missed, MutateOptions, MutationProgress, MutationReport, mutate};
 pub use record::{RecordError, Recorded, record};
 pub use replay::{Replay, ReplayError, replay};
 pub use report::{
     Counts, Kind, Minimised, OperationReport, RECOVERY, Report, Summary, Violation, WorkloadReport,
 };
 pub(crate) use run::Subject;
-pub use run::{Options, Progress, explore_log, run, run_all, run_watched, run_workloads};
+pub use run::{Options, Progress, run, run_all, run_watched, run_workloads};
 pub use steps::persistent_steps;
 pub use threads::{Bounds, ThreadWorkload, run_threads, thread_workloads};
 pub use workload::{PowerCut, Step, Workload};

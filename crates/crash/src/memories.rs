@@ -60,6 +60,17 @@ impl Shared {
     }
 }
 
+/// What stays of `image` after the stores in `log`.
+pub(crate) fn image_after(image: &[u8], log: &[Event]) -> Vec<u8> {
+    let mut image = image.to_vec();
+    for event in log {
+        if let Op::Store { at, after, .. } = event.op {
+            image[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
+        }
+    }
+    image
+}
+
 impl Shared<HeapMemory> {
     /// A hash of all that is there.
     pub(crate) fn hash(&self) -> u64 {

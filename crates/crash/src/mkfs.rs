@@ -1,23 +1,43 @@
 //! Crashes of making a pool: what they leave is no pool, or a whole one.
 
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use vellum::{Error, FormatOptions, MappingKind, format};
 use vellum_check::{Class, Finding, MemoryImage, Options as CheckOptions, Severity, check};
 use vellum_layout::SuperblockError;
-use vellum_media::{CrashPoints, Event};
+use vellum_media::{CrashPoint, CrashState, Event, Op};
+use xxhash_rust::xxh3::xxh3_128;
 
-use crate::id::{CrashId, Cut, Mode};
+use crate::Options;
+use crate::diagnose::missing;
+use crate::explore::{crash_points, cut};
+use crate::id::{CrashId, Mode};
+use crate::judge::Wrong;
 use crate::memories::{Explored, Shared};
-use crate::plan::plan;
-use crate::report::{Kind, Violation};
-use crate::run::Rewrite;
+use crate::mutant::Mutant;
+use crate::plan::{Plan, plan, plan_every_point};
+use crate::replay::{Replay, ReplayError, crash_at, events_around};
+use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
+use crate::run::{Change, Progress, run_each};
 use crate::session::{CLOCK_AFTER, CLOCK_START, POOL_BYTES, Result, Session, blank_image, mount};
 use crate::tree::{Tree, read_tree};
 use crate::workload::Step;
 
 const OLD: [u8; 16] = [7; 16];
 const NEW: [u8; 16] = [8; 16];
+
+/// Makings of a pool: their names, and what was there before.
+pub const MAKINGS: [(&str, &str); 3] = [
+    ("mkfs/in-zeros", "zeros"),
+    ("mkfs/over-noise", "bytes of anything"),
+    ("mkfs/over-pool", "a pool that was closed"),
+];
+/// What is under way in all of them.
+const OPERATION: &str = "mkfs";
+/// Violations that are kept.
+const VIOLATIONS_MAX: usize = 16;
 
 /// A pool being made.
 pub(crate) struct Making {
@@ -30,12 +50,39 @@ pub(crate) struct Making {
     pub(crate) log: Vec<Event>,
 }
 
-/// Pools made where nothing was, where anything was, and where a pool was.
+/// What an interrupted making may leave.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Left {
+    Nothing,
+    OldPool,
+    NewPool,
+}
+
+/// What is wrong with what a crash left, or what it is, by the image and by whether the pool had been made.
+type Judged = HashMap<(u128, bool), std::result::Result<Left, Wrong>>;
+
+/// Every making.
 ///
 /// # Errors
 /// The engine fails even without a crash.
 pub(crate) fn makings() -> Result<Vec<Making>> {
-    let noise = (0..POOL_BYTES / 8).flat_map(|word| (word | 0xDEAD_BEEF << 32).to_le_bytes());
+    MAKINGS.iter().map(|&(name, _)| making(name)).collect()
+}
+
+/// A pool made where nothing was, where a pool was, or where anything was.
+fn making(name: &'static str) -> Result<Making> {
+    match name {
+        "mkfs/in-zeros" => Making::record(name, vec![0; POOL_BYTES as usize], true),
+        "mkfs/over-pool" => Making::record(name, old_pool()?, false),
+        _ => {
+            let noise =
+                (0..POOL_BYTES / 8).flat_map(|word| (word | 0xDEAD_BEEF << 32).to_le_bytes());
+            Making::record(name, noise.collect(), false)
+        }
+    }
+}
+
+fn old_pool() -> Result<Vec<u8>> {
     let pool = Shared::of(blank_image(2, MappingKind::default()));
     let mut session: Session = Session::new(pool.clone(), 64);
     for line in [
@@ -46,12 +93,35 @@ pub(crate) fn makings() -> Result<Vec<Making>> {
     ] {
         session.step(&Step::parse(line))?;
     }
-    let of = |name, base: Vec<u8>, known_zero| Making::record(name, base, known_zero);
-    Ok(vec![
-        of("mkfs/in-zeros", vec![0; POOL_BYTES as usize], true)?,
-        of("mkfs/over-noise", noise.collect(), false)?,
-        of("mkfs/over-pool", pool.0.image(), false)?,
-    ])
+    Ok(pool.0.image())
+}
+
+/// Explores the makings that the options choose, where a crash model means something for them: nothing precedes a
+/// making, and after a kill it is made again.
+pub(crate) fn run_makings(options: &Options, progress: &Progress) -> Report {
+    let explore = |&(name, _): &(&'static str, &str)| match making(name) {
+        Ok(making) => {
+            let modes = options.modes.iter();
+            let modes = modes.filter(|mode| matches!(mode, Mode::X86 | Mode::Eadr));
+            let reports = modes.map(|&mode| making.explore(mode, None, options));
+            let reports: Vec<_> = reports.collect();
+            reports
+                .iter()
+                .for_each(|report| progress.add(&report.counts));
+            reports
+        }
+        Err(error) => vec![WorkloadReport::not_run(name, &error, OPERATION)],
+    };
+    run_each(&MAKINGS, |(name, _)| name, explore, options, progress)
+}
+
+/// Repeats the crash of a making that `id` names; `None`: it names no making.
+pub(crate) fn replay_making(id: &CrashId) -> Option<std::result::Result<Replay, ReplayError>> {
+    let &(name, _) = MAKINGS.iter().find(|(name, _)| *name == id.workload)?;
+    Some(match making(name) {
+        Ok(making) => making.replay(id),
+        Err(error) => Err(ReplayError::Making(error.to_string())),
+    })
 }
 
 impl Making {
@@ -77,58 +147,128 @@ impl Making {
         })
     }
 
-    /// Explores the crashes, up to the first that is wrong: how many, and which.
+    /// Explores the crashes, up to so many that are wrong.
     pub(crate) fn explore(
         &self,
-        rewrite: Option<&Rewrite<'_>>,
-        states: usize,
-    ) -> (u64, Option<Violation>) {
-        let log = rewrite.map_or_else(|| self.log.clone(), |rewrite| rewrite(&self.log));
-        let points = || CrashPoints::new(self.base.clone(), &log);
-        let plan = plan(points(), &log, 0, states);
-        let (mut walk, mut done) = (points(), 0);
-        for quota in plan.quotas.iter().map(|quota| quota.states) {
+        mode: Mode,
+        mutant: Option<Mutant>,
+        options: &Options,
+    ) -> WorkloadReport {
+        let start = Instant::now();
+        let log = Change::from(mutant).of(&self.log);
+        let points = || crash_points(&self.base, &log, mode);
+        let bound = options.states_per_point;
+        let Plan { quotas, exhaustive } = match mode {
+            Mode::Eadr => plan_every_point(points(), 0, 16 * bound),
+            _ => plan(points(), &log, 0, bound),
+        };
+        let (mut walk, mut judged) = (points(), Judged::new());
+        let mut counts = Counts {
+            workloads: 1,
+            ..Counts::default()
+        };
+        let mut violations: Vec<Violation> = Vec::new();
+        let mut wrong_states = 0;
+        for quota in &quotas {
             let Some(point) = walk.next_point() else {
                 break;
             };
-            for state in point.states(quota, point.events_done() as u64) {
-                done += u64::from(quota > 0);
+            counts.points += 1;
+            counts.points_exhaustive += u64::from(quota.is_exhaustive);
+            counts.points_sampled += u64::from(!quota.is_exhaustive);
+            let quota = if wrong_states < options.wrong_states {
+                quota.states
+            } else {
+                0
+            };
+            let seed = options.seed ^ point.events_done() as u64;
+            let states = if quota > 0 {
+                point.states(quota, seed)
+            } else {
+                Vec::new()
+            };
+            for state in states {
+                counts.generated += 1;
+                let image = point.image(&state);
                 let made = point.marker().is_some();
-                let Err((kind, detail)) = self.judge(&point.image(&state), made) else {
-                    continue;
+                let name = (xxh3_128(&image), made);
+                let judge = || {
+                    counts.distinct += 1;
+                    self.judge(&image, made)
                 };
-                let cut = Cut {
-                    events: point.events_done(),
-                    choice: state.choice,
-                };
-                let id = CrashId {
-                    mode: Mode::X86,
-                    workload: self.name.to_owned(),
-                    cuts: vec![cut],
-                };
-                let violation = Violation {
-                    id: id.to_string(),
-                    kind,
-                    detail,
-                    operation: "mkfs".to_owned(),
-                    states: 1,
-                    moment: if made {
-                        "the pool had been made"
-                    } else {
-                        "the pool was being made"
+                if let Err(wrong) = judged.entry(name).or_insert_with(judge) {
+                    wrong_states += 1;
+                    let same = |of: &&mut Violation| of.kind == wrong.0 && of.detail == wrong.1;
+                    match violations.iter_mut().find(same) {
+                        Some(known) => known.states += 1,
+                        None => {
+                            violations.push(self.violation(mode, mutant, (&point, &state), wrong))
+                        }
                     }
-                    .to_owned(),
-                    missing: Vec::new(),
-                    minimised: None,
-                };
-                return (done, Some(violation));
+                }
             }
         }
-        (done, None)
+        let left: HashSet<Left> = judged.values().filter_map(|of| of.clone().ok()).collect();
+        counts.checked = counts.distinct;
+        counts.meanings = left.len() as u64;
+        counts.violations = violations.len() as u64;
+        counts.seconds = start.elapsed().as_secs_f64();
+        violations.truncate(VIOLATIONS_MAX);
+        WorkloadReport {
+            workload: self.name.to_owned(),
+            mode: mode.name().to_owned(),
+            counts,
+            operations: [(OPERATION.to_owned(), counts)].into(),
+            exhaustive,
+            violations,
+        }
     }
 
-    /// What is wrong with what a crash left, before the pool was made or after.
-    fn judge(&self, image: &[u8], made: bool) -> std::result::Result<(), (Kind, String)> {
+    fn violation(
+        &self,
+        mode: Mode,
+        mutant: Option<Mutant>,
+        (point, state): (&CrashPoint<'_>, &CrashState),
+        (kind, detail): &Wrong,
+    ) -> Violation {
+        let id = CrashId {
+            mode,
+            workload: self.name.to_owned(),
+            mutant,
+            cuts: vec![cut(point, state)],
+        };
+        Violation {
+            states: 1,
+            moment: moment(point.marker().is_some()),
+            missing: missing(point, state),
+            ..Violation::of_run(&id.to_string(), *kind, detail.clone(), OPERATION)
+        }
+    }
+
+    fn replay(&self, id: &CrashId) -> std::result::Result<Replay, ReplayError> {
+        let log = Change::from(id.mutant).of(&self.log);
+        let mut replay = Replay::of(id);
+        replay.image.clone_from(&self.base);
+        let [cut] = &id.cuts[..] else {
+            return match id.cuts.get(1) {
+                Some(again) => Err(ReplayError::NoSuchPoint(again.events)),
+                None => Ok(replay),
+            };
+        };
+        let crash = crash_at(&self.base, &log, id.mode, cut)?;
+        let made = log[..cut.events]
+            .iter()
+            .any(|event| matches!(event.op, Op::Marker(_)));
+        replay.moment = moment(made);
+        replay.events = events_around(&log, cut, false);
+        replay.lines = crash.lines;
+        replay.image = crash.image;
+        replay.wrong.extend(self.judge(&replay.image, made).err());
+        Ok(replay)
+    }
+
+    /// What a crash left before the pool was made or after, or what is wrong with it.
+    fn judge(&self, image: &[u8], made: bool) -> std::result::Result<Left, Wrong> {
         let looked = catch_unwind(AssertUnwindSafe(|| look(image)));
         let looked = looked.map_err(|_| (Kind::Panic, "opening panics".to_owned()))?;
         let (uuid, tree) = match looked {
@@ -136,20 +276,18 @@ impl Making {
             Err(Error::Superblock(SuperblockError::NotVellum | SuperblockError::Damaged))
                 if !made =>
             {
-                return Ok(());
+                return Ok(Left::Nothing);
             }
             Err(error) => return Err((Kind::Recovery, error.to_string())),
         };
-        match &self.old {
-            Some(old) if uuid == OLD && !made => {
-                let is_whole = tree.nodes == old.nodes;
-                return if is_whole {
-                    Ok(())
-                } else {
-                    Err((Kind::Tree, "part of the pool that was there".to_owned()))
-                };
-            }
-            _ => {}
+        if let Some(old) = self.old.as_ref().filter(|_| uuid == OLD && !made) {
+            let part = "part of the pool that was there";
+            let is_whole = tree.nodes == old.nodes;
+            return if is_whole {
+                Ok(Left::OldPool)
+            } else {
+                Err((Kind::Tree, part.to_owned()))
+            };
         }
         if uuid != NEW || tree.nodes.len() != 1 {
             return Err((Kind::Tree, "not the new pool".to_owned()));
@@ -163,8 +301,20 @@ impl Making {
             finding.severity == Severity::Damage && (made || finding.class != Class::SuperblockCopy)
         };
         let damage = report.findings.iter().find(counts);
-        damage.map_or(Ok(()), |finding| Err((Kind::Damage, finding.to_string())))
+        match damage {
+            Some(finding) => Err((Kind::Damage, finding.to_string())),
+            None => Ok(Left::NewPool),
+        }
     }
+}
+
+/// What had happened, in words.
+fn moment(made: bool) -> String {
+    let moment = match made {
+        true => "the pool had been made",
+        false => "the pool was being made",
+    };
+    moment.to_owned()
 }
 
 /// Which pool an image holds, and its tree.
@@ -179,10 +329,23 @@ mod tests {
 
     #[test]
     fn an_interrupted_mkfs_leaves_no_pool_or_a_whole_one() {
-        for making in makings().unwrap() {
-            let (done, wrong) = making.explore(None, 64);
-            assert!(done > 50, "{} states of {}", done, making.name);
-            assert_eq!(wrong, None, "{}", making.name);
+        let options = Options {
+            states_per_point: 64,
+            ..Options::default()
+        };
+        let report = run_makings(&options, &Progress::default());
+        assert_eq!(report.violations().next(), None, "{report}");
+        assert_eq!(report.workloads.len(), 2 * MAKINGS.len());
+        for of in &report.workloads {
+            let Counts {
+                checked, meanings, ..
+            } = of.counts;
+            let expected = if of.workload == "mkfs/over-pool" {
+                3
+            } else {
+                2
+            };
+            assert!(checked > 20 && meanings == expected, "{of:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use vellum::sites;
-use vellum_media::{Event, Op, Site};
+use vellum_media::{Event, LINE_BYTES, Op, Site};
 
 /// A change of the engine's persistent steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,9 +19,18 @@ pub enum Mutant {
     /// Wherever an operation has this fence between two steps (what happens between two of its
     /// fences), the steps change places. A row of steps with this fence between each is turned
     /// round. Stores to one cell keep their order, because the last one decides what is read: the
-    /// earlier ones come along with it.
+    /// earlier ones come along with it. The step in front of a fence that only later operations need
+    /// ([`FOR_LATER`]) changes places with all that follows.
     Swap(Site),
 }
+
+/// Fences of background work behind which, in the same call, nothing builds on what is in front: they are for
+/// those who use again, in later operations, what was given up there.
+pub(crate) const FOR_LATER: [Site; 3] = [
+    sites::FREE_LIMBO_DURABLE,
+    sites::RECYCLE_WORDS_DURABLE,
+    sites::COMPACT_ROOT_DURABLE,
+];
 
 impl Mutant {
     /// The site that it changes.
@@ -35,6 +44,7 @@ impl Mutant {
     pub fn rewrite(self, log: &[Event]) -> Vec<Event> {
         match self {
             Self::Omit(site) => omit(site, log),
+            Self::Swap(site) if FOR_LATER.contains(&site) => put_off(site, log),
             Self::Swap(site) => swap(site, log),
         }
     }
@@ -94,6 +104,57 @@ struct Section {
 fn swap(site: Site, log: &[Event]) -> Vec<Event> {
     let parts = log.split_inclusive(|event| matches!(event.op, Op::Marker(_)));
     parts.flat_map(|part| swap_part(site, part)).collect()
+}
+
+/// Makes durable at the very end what is in front of fences of `site`. Threads go on to see the stores where
+/// they are; it is the medium that gets them last.
+fn put_off(site: Site, log: &[Event]) -> Vec<Event> {
+    let mut now: Vec<Option<Event>> = log.iter().copied().map(Some).collect();
+    let mut late: Vec<Event> = Vec::new();
+    for (fence, &last) in log.iter().enumerate() {
+        if last.site != site || last.op != Op::Fence {
+            continue;
+        }
+        let begins = |event: &Event| match event.op {
+            Op::Marker(_) => true,
+            Op::Fence => event.thread == last.thread,
+            _ => false,
+        };
+        let begin = log[..fence].iter().rposition(begins);
+        let begin = begin.map_or(0, |at| at + 1);
+        for at in (begin..fence).filter(|&at| log[at].thread == last.thread) {
+            let (rest, flushed) = without_flush(log[at]);
+            now[at] = rest;
+            late.extend(flushed);
+        }
+        now[fence] = None;
+        late.push(last);
+    }
+    now.into_iter().flatten().chain(late).collect()
+}
+
+/// What an event does but for flushing, and the flush.
+fn without_flush(event: Event) -> (Option<Event>, Option<Event>) {
+    let with = |op| Some(Event { op, ..event });
+    match event.op {
+        Op::Flush { .. } => (None, Some(event)),
+        Op::Store {
+            at,
+            before,
+            after,
+            non_temporal: true,
+        } => {
+            let line = at - at % LINE_BYTES;
+            let plain = Op::Store {
+                at,
+                before,
+                after,
+                non_temporal: false,
+            };
+            (with(plain), with(Op::Flush { line }))
+        }
+        _ => (Some(event), None),
+    }
 }
 
 fn swap_part(site: Site, part: &[Event]) -> Vec<Event> {
@@ -342,6 +403,46 @@ mod tests {
                 assert_eq!(now.insert(at, after), Some(before));
             }
         }
+    }
+
+    #[test]
+    fn a_step_that_only_later_operations_need_is_put_off() {
+        let last = fence(sites::COMPACT_ROOT_DURABLE);
+        let flush = |line| event(A, Op::Flush { line });
+        let log = [
+            store(64, 0, 1),
+            last,
+            marker(),
+            store(0, 0, 2),
+            fence(B),
+            marker(),
+        ];
+        let Op::Store {
+            at, before, after, ..
+        } = log[0].op
+        else {
+            unreachable!()
+        };
+        let plain = Op::Store {
+            at,
+            before,
+            after,
+            non_temporal: false,
+        };
+        let expected = [
+            event(A, plain),
+            log[2],
+            log[3],
+            log[4],
+            log[5],
+            flush(64),
+            last,
+        ];
+        assert_eq!(
+            Mutant::Swap(sites::COMPACT_ROOT_DURABLE).rewrite(&log),
+            expected
+        );
+        assert_eq!(Mutant::Swap(sites::FREE_LIMBO_DURABLE).rewrite(&log), log);
     }
 
     #[test]

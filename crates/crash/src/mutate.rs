@@ -10,16 +10,15 @@ use serde::{Deserialize, Serialize};
 use vellum::sites;
 use vellum_media::{Event, Op, Site};
 
-use crate::closed::find_left_open;
-use crate::explore::explore;
 use crate::id::Mode;
+use crate::kills::sites_after_kills;
 use crate::mkfs::{Making, makings};
-use crate::mutant::Mutant;
+use crate::mutant::{FOR_LATER, Mutant};
 use crate::record::{Recorded, record};
 use crate::report::Violation;
-use crate::run::Progress;
+use crate::run::{Change, Progress, explore_recorded};
 use crate::threads::Trials;
-use crate::{Options, Subject, Workload};
+use crate::{Options, Workload};
 
 /// Which mutants, on which workloads, how thoroughly.
 #[derive(Clone, Debug)]
@@ -61,37 +60,9 @@ pub struct MutationReport {
     pub missed: Vec<Missed>,
     /// By what each was caught.
     pub caught_by: Vec<Caught>,
-    /// Fences whose two steps need no order, so that these are not swapped.
-    pub unordered: Vec<Unordered>,
     /// Seconds from begin to end.
     pub seconds: f64,
 }
-
-/// A fence behind which, in the same call, something begins that does not build on what is in front
-/// of it. That the fence is needed is for its omission to show.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unordered {
-    /// The site of the fence.
-    pub site: String,
-    /// Why.
-    pub why: String,
-}
-
-/// See [`Unordered`].
-const UNORDERED: &[(Site, &str)] = &[
-    (
-        sites::FREE_LIMBO_DURABLE,
-        "what else the background does: the fence is for those who use the inode's number again",
-    ),
-    (
-        sites::RECYCLE_WORDS_DURABLE,
-        "compaction, which takes live words only: the fence is for those who use the entries again",
-    ),
-    (
-        sites::COMPACT_ROOT_DURABLE,
-        "what else the background does: the fence is for those who use the old extents again",
-    ),
-];
 
 /// A mutant that was caught.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +137,6 @@ pub fn mutate(
         caught: caught_by.len(),
         missed,
         caught_by,
-        unordered: stage.unordered(),
         seconds: start.elapsed().as_secs_f64(),
     }
 }
@@ -208,8 +178,31 @@ struct Reach {
     steps: BTreeSet<Site>,
     /// Sites of recoveries after crashes of the explored steps.
     recovery: BTreeSet<Site>,
-    /// Fences behind which a step follows, in either.
+    /// Sites of the processes that come after a kill.
+    kills: BTreeSet<Site>,
+    /// Fences behind which a step follows, in any of them.
     followed: BTreeSet<Site>,
+}
+
+/// Where a mutant may show.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the explored steps.
+    Steps,
+    /// In the recoveries after crashes of them.
+    Recovery,
+    /// In the openings after kills in the middle of them.
+    Kills,
+}
+
+impl Reach {
+    fn sites(&self, place: Place) -> &BTreeSet<Site> {
+        match place {
+            Place::Steps => &self.steps,
+            Place::Recovery => &self.recovery,
+            Place::Kills => &self.kills,
+        }
+    }
 }
 
 struct Stage<'a> {
@@ -254,6 +247,7 @@ impl<'a> Stage<'a> {
             events: 0,
             steps: BTreeSet::new(),
             recovery: BTreeSet::new(),
+            kills: BTreeSet::new(),
             followed: BTreeSet::new(),
         };
         let Ok(recorded) = record(&self.workloads[workload]) else {
@@ -273,17 +267,15 @@ impl<'a> Stage<'a> {
             }
             seen.to_vec()
         };
-        let subject = Subject {
-            rewrite: Some(&watch),
-            ..recorded.subject(Mode::X86)
-        };
         let options = Options {
             states_per_point: 16,
             nested_states: 1,
             nested_recoveries: [self.options.nested_recoveries, 0],
             ..Options::default()
         };
-        explore(&subject, &options, &Progress::default());
+        let (change, progress) = (Change::By(&watch), Progress::default());
+        explore_recorded(&recorded, Mode::X86, change, &options, &progress);
+        reach.kills = sites_after_kills(&recorded);
         reach.recovery = recovery
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
@@ -301,24 +293,12 @@ impl<'a> Stage<'a> {
         reached.copied().chain(made).collect()
     }
 
-    /// Fences whose steps are not swapped.
-    fn unordered(&self) -> Vec<Unordered> {
-        let followed = self.followed();
-        let unordered = UNORDERED.iter().filter(|(site, _)| followed.contains(site));
-        unordered
-            .map(|&(site, why)| Unordered {
-                site: sites::name(site).to_owned(),
-                why: why.to_owned(),
-            })
-            .collect()
-    }
-
     /// Every site without, and with its two steps swapped where it has any.
     fn mutants(&self) -> Vec<Mutant> {
         let only = &self.options.only;
         let chosen = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
         let mut followed = self.followed();
-        followed.retain(|site| UNORDERED.iter().all(|(known, _)| known != site));
+        followed.extend(FOR_LATER);
         let mutants = sites::ALL
             .iter()
             .filter(|(_, name)| chosen(name))
@@ -340,35 +320,23 @@ impl<'a> Stage<'a> {
     /// How many did not show it.
     fn try_mutant(&self, mutant: Mutant) -> Result<Violation, usize> {
         let site = mutant.site();
-        let rewrite = |log: &[Event]| mutant.rewrite(log);
         let mut tried = 0;
         let mut show = |found: Option<Violation>| {
             tried += usize::from(found.is_none());
             found
         };
-        let in_steps = self
-            .reaches
-            .iter()
-            .filter(|reach| reach.steps.contains(&site));
-        let in_recovery = self
-            .reaches
-            .iter()
-            .filter(|reach| reach.recovery.contains(&site));
-        let mut sequences = in_steps
-            .map(|reach| (reach, false))
-            .chain(in_recovery.map(|reach| (reach, true)))
-            .take_while(|_| !self.is_time_up());
-        let found =
-            sequences.find_map(|(reach, nested)| show(self.try_on(mutant, reach.workload, nested)));
+        let places = [Place::Steps, Place::Recovery, Place::Kills].into_iter();
+        let reaches = places.flat_map(|place| self.reaches.iter().map(move |of| (of, place)));
+        let reaches = reaches.filter(|(of, place)| of.sites(*place).contains(&site));
+        let mut sequences = reaches.take_while(|_| !self.is_time_up());
+        let found = sequences.find_map(|(of, place)| show(self.try_on(mutant, of.workload, place)));
         let found = found.or_else(|| {
             let reaches = |making: &&Making| making.log.iter().any(|event| event.site == site);
             let mut makings = self.makings.iter().filter(reaches);
             makings.find_map(|making| {
-                show(
-                    making
-                        .explore(Some(&rewrite), self.options.states_per_point)
-                        .1,
-                )
+                let options = self.explore_options(Place::Steps);
+                let report = making.explore(Mode::X86, Some(mutant), &options);
+                show(report.violations.into_iter().next())
             })
         });
         if let Some(violation) = found {
@@ -377,41 +345,39 @@ impl<'a> Stage<'a> {
         if self.is_time_up() {
             return Err(tried);
         }
-        let beside = self
-            .trials
-            .find(site, &rewrite, self.options.states_per_point);
+        let beside = self.trials.find(mutant, self.options.states_per_point);
         beside.map_err(|beside| tried + beside)
     }
 
-    /// How a mutant's logs are explored: those of workloads, or those of the recoveries after them.
-    fn explore_options(&self, in_recovery: bool) -> Options {
-        let (states, recoveries) = if in_recovery {
-            let few = self.options.states_per_point.min(16);
-            (few, self.options.nested_recoveries)
-        } else {
-            (self.options.states_per_point, 0)
+    /// How a mutant's logs are explored in order to see what becomes of one `place`.
+    fn explore_options(&self, place: Place) -> Options {
+        let states = self.options.states_per_point;
+        let (states_per_point, recoveries) = match place {
+            Place::Recovery => (states.min(16), self.options.nested_recoveries),
+            Place::Steps | Place::Kills => (states, 0),
         };
         Options {
-            states_per_point: states,
-            nested_states: self.options.states_per_point,
+            states_per_point,
+            nested_states: states,
             nested_recoveries: [recoveries, 0],
+            kills: 32,
+            kill_states: states,
             wrong_states: 1,
             ..Options::default()
         }
     }
 
-    /// What the mutant does wrong in a workload: in its steps, or in the recoveries after them.
-    fn try_on(&self, mutant: Mutant, workload: usize, in_recovery: bool) -> Option<Violation> {
+    /// What the mutant does wrong in a workload.
+    fn try_on(&self, mutant: Mutant, workload: usize, place: Place) -> Option<Violation> {
         let recorded = self.recorded(workload)?;
-        let rewrite = |log: &[Event]| mutant.rewrite(log);
-        let subject = Subject {
-            rewrite: Some(&rewrite),
-            ..recorded.subject(Mode::X86)
+        let mode = match place {
+            Place::Steps | Place::Recovery => Mode::X86,
+            Place::Kills => Mode::Kill,
         };
-        let options = self.explore_options(in_recovery);
-        let report = explore(&subject, &options, &Progress::default());
-        let found = report.violations.into_iter().next();
-        found.or_else(|| find_left_open(&recorded, &subject.rewritten(subject.log)))
+        let (change, progress) = (Change::Mutant(mutant), Progress::default());
+        let options = self.explore_options(place);
+        let report = explore_recorded(&recorded, mode, change, &options, &progress);
+        report.violations.into_iter().next()
     }
 }
 

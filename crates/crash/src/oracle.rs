@@ -20,6 +20,12 @@ pub(crate) trait Oracle: Sync {
     /// What is wrong with `tree` if the power failed at `stage`: nothing, if it is allowed.
     fn judge(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)>;
 
+    /// What is wrong with the `image` that a power cut leaves at the moment that a step led to `stage` by
+    /// returning, beyond what its tree says.
+    fn broken_promise(&self, _stage: Stage, _image: &[u8]) -> Option<(Kind, String)> {
+        None
+    }
+
     /// The kind of operation that is under way at `stage`, or was the last.
     fn operation(&self, stage: Stage) -> &'static str;
 

@@ -5,7 +5,8 @@ use vellum_layout::{BLOCK_BYTES, PoolState, Superblock};
 use vellum_media::{Event, Op};
 use vellum_model::{Cred, Errno, Model, Outcome, Snapshot, apply};
 
-use crate::memories::{Explored, Shared};
+use crate::compare::Expected;
+use crate::memories::{Explored, Shared, image_after};
 use crate::session::{CLOCK_START, Session, USER, blank_image, mount};
 use crate::tree::{Tree, read_tree};
 use crate::workload::{PowerCut, Step, Workload};
@@ -21,16 +22,8 @@ pub struct Recorded {
     pub(crate) log: Vec<Event>,
     /// Events before the first explored step.
     pub(crate) begin: usize,
-    /// Whether each explored step fenced, in the thread of the operations.
-    pub(crate) fences: Vec<bool>,
-    /// The model's trees before the first explored step and after each.
-    pub(crate) stages: Vec<Snapshot>,
-    /// The setup's last steps, from the last that fenced on.
-    pub(crate) unsettled: Vec<Step>,
-    /// For each explored step of two parts, the model's tree between them.
-    pub(crate) between: Vec<Option<Snapshot>>,
-    /// The engine's trees at the same times, for the times in them.
-    pub(crate) trees: Vec<Tree>,
+    /// What its crashes may show.
+    pub(crate) expected: Expected,
     /// Names and files that the arena can hold.
     pub(crate) cache_entries: u64,
 }
@@ -106,13 +99,16 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
     Ok(Recorded {
         workload: workload.clone(),
         base: recorder.base,
-        fences,
-        unsettled,
-        between,
         log,
         begin,
-        stages,
-        trees,
+        expected: Expected {
+            explored: workload.explored.clone(),
+            stages,
+            between,
+            trees,
+            fences,
+            unsettled,
+        },
         cache_entries: recorder.cache_entries,
     })
 }
@@ -163,7 +159,7 @@ impl Recorder<'_> {
         for step in &self.workload.setup {
             self.both(&mut session, &mut model, step)?;
         }
-        let mut image = pool.0.image();
+        let image = pool.0.image();
         pool.0.start_recording();
         perform(&mut session, &cut.step)
             .map_err(|error| self.error("the step cut", error.to_string()))?;
@@ -173,11 +169,7 @@ impl Recorder<'_> {
             .rposition(|event| event.op == Op::Fence && sites::name(event.site) == cut.after);
         let last =
             last.ok_or_else(|| self.error("the step cut", format!("no fence {}", cut.after)))?;
-        for event in &log[..last] {
-            if let Op::Store { at, after, .. } = event.op {
-                image[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
-            }
-        }
+        let mut image = image_after(&image, &log[..last]);
         self.forget_boot(&mut image)?;
         Ok(image)
     }
@@ -279,7 +271,7 @@ fn without_set_ids(before: &Snapshot, after: &Snapshot) -> Snapshot {
 }
 
 /// Does a step: in a thread of its own what in production is not done by those who call.
-fn perform(session: &mut Session, step: &Step) -> crate::session::Result<()> {
+pub(crate) fn perform(session: &mut Session, step: &Step) -> crate::session::Result<()> {
     prefer_thread_slot(0);
     match step {
         Step::Open | Step::Recover | Step::Maintain => std::thread::scope(|scope| {

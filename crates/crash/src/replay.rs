@@ -1,14 +1,19 @@
 //! Repeating a crash by its identifier.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use vellum_media::{CrashPoints, CrashState, Event};
+use vellum_media::{CrashState, Event, Op};
 
-use crate::id::{CrashId, Mode};
-use crate::judge::Judge;
+use crate::explore::crash_points;
+use crate::id::{CrashId, Cut, Mode};
+use crate::judge::{Judge, other_than_recovery};
+use crate::kills::replay_kill;
+use crate::mkfs::replay_making;
 use crate::oracle::{Stage, stage_after};
 use crate::record::{RecordError, record};
 use crate::report::Kind;
+use crate::run::Change;
 use crate::{Subject, threads};
 
 /// Why a crash cannot be repeated.
@@ -23,6 +28,9 @@ pub enum ReplayError {
     /// The run has no such point, or other lines in flight there.
     #[error("the workload has changed: no such crash after {0} events")]
     NoSuchPoint(usize),
+    /// The engine fails to make a pool.
+    #[error("{0}")]
+    Making(String),
     /// The workload cannot be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -43,6 +51,20 @@ pub struct Replay {
     pub wrong: Vec<(Kind, String)>,
     /// What the crash left.
     pub image: Vec<u8>,
+}
+
+impl Replay {
+    /// Nothing known yet.
+    pub(crate) fn of(id: &CrashId) -> Self {
+        Self {
+            id: id.to_string(),
+            moment: String::new(),
+            events: Vec::new(),
+            lines: Vec::new(),
+            wrong: Vec::new(),
+            image: Vec::new(),
+        }
+    }
 }
 
 impl fmt::Display for Replay {
@@ -73,68 +95,96 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
     if parsed.workload.starts_with("threads/") {
         return threads::replay_threads(&parsed);
     }
-    let workload = crate::find(&parsed.workload);
-    let workload = workload.ok_or(ReplayError::NoWorkload(parsed.workload.clone()))?;
-    let recorded = record(&workload)?;
-    replay_subject(&recorded.subject(parsed.mode), &parsed)
+    if let Some(replayed) = replay_making(&parsed) {
+        return replayed;
+    }
+    let (name, killed) = match parsed.workload.split_once('!') {
+        Some((name, events)) => (name, events.parse().ok()),
+        None => (parsed.workload.as_str(), None),
+    };
+    let unknown = || ReplayError::NoWorkload(parsed.workload.clone());
+    let recorded = record(&crate::find(name).ok_or_else(unknown)?)?;
+    let change = Change::from(parsed.mutant);
+    let subject = Subject {
+        change,
+        ..recorded.subject(parsed.mode)
+    };
+    match (parsed.mode, killed) {
+        (Mode::Kill, Some(events)) => replay_kill(&subject, &recorded.expected, &parsed, events),
+        (Mode::X86 | Mode::Lazy | Mode::Eadr, None) => {
+            replay_log(&subject, &change.of(subject.log), &parsed)
+        }
+        _ => Err(unknown()),
+    }
 }
 
-/// Repeats the crash of `subject` that `id` names.
-pub(crate) fn replay_subject(subject: &Subject<'_>, id: &CrashId) -> Result<Replay, ReplayError> {
-    const AROUND: usize = 24;
+/// Repeats the crash of `log`, which went through the change of `subject`, that `id` names.
+pub(crate) fn replay_log(
+    subject: &Subject<'_>,
+    log: &[Event],
+    id: &CrashId,
+) -> Result<Replay, ReplayError> {
     let mut image = subject.base.clone();
-    let mut log = subject.rewritten(subject.log).into_owned();
+    let mut log = Cow::Borrowed(log);
     let mut stage = Stage::default();
-    let mut replay = Replay {
-        id: id.to_string(),
-        moment: String::new(),
-        events: Vec::new(),
-        lines: Vec::new(),
-        wrong: Vec::new(),
-        image: Vec::new(),
-    };
+    let mut meaning = None;
+    let mut replay = Replay::of(id);
     for (depth, cut) in id.cuts.iter().enumerate() {
-        let missing = || ReplayError::NoSuchPoint(cut.events);
-        let eadr = id.mode == Mode::Eadr;
-        let crash = crash_at(&image, &log, eadr, cut.events, &cut.choice).ok_or_else(missing)?;
+        let crash = crash_at(&image, &log, id.mode, cut)?;
         if depth == 0 {
             stage = stage_after(subject.oracle, stage, &log[..cut.events]);
             replay.moment = subject.oracle.describe(stage);
         }
         let is_shared = depth == 0 && id.workload.starts_with("threads/");
-        let first = cut.events.saturating_sub(AROUND);
-        let around = log[first..(cut.events + 4).min(log.len())].iter();
-        replay.events = around
-            .zip(first..)
-            .map(|(event, at)| describe(event, at, cut.events, is_shared))
-            .collect();
+        replay.events = events_around(&log, cut, is_shared);
         replay.lines = crash.lines;
         image = crash.image;
         let judged = Judge::new(image.clone(), subject.cache_entries).judge(0);
-        replay.wrong = judged.verdict.failures;
+        let verdict = judged.verdict;
+        let is_sound = verdict.failures.is_empty();
+        replay.wrong = verdict.failures;
         if let Some(tree) = &judged.tree {
             replay.wrong.extend(subject.oracle.judge(tree, stage));
         }
-        log = subject.rewritten(&judged.recovery).into_owned();
+        if depth == 0 && matches!(log[cut.events - 1].op, Op::Marker(_)) {
+            replay
+                .wrong
+                .extend(subject.oracle.broken_promise(stage, &image));
+        }
+        let before = meaning.replace(verdict.meaning);
+        if is_sound && before.is_some_and(|before| before != verdict.meaning) {
+            replay.wrong.push(other_than_recovery());
+        }
+        log = Cow::Owned(subject.change.of(&judged.recovery).into_owned());
     }
     replay.image = image;
     Ok(replay)
 }
 
-struct Crash {
-    image: Vec<u8>,
-    lines: Vec<String>,
+/// What a power cut leaves.
+pub(crate) struct Crash {
+    pub(crate) image: Vec<u8>,
+    /// What each line in flight got.
+    pub(crate) lines: Vec<String>,
 }
 
-fn crash_at(
+/// Cuts `log`, which begins with `base`.
+///
+/// # Errors
+/// It has no such point.
+pub(crate) fn crash_at(
     base: &[u8],
     log: &[Event],
-    eadr: bool,
-    events: usize,
-    choice: &[usize],
-) -> Option<Crash> {
-    let points = CrashPoints::new(base.to_vec(), log);
-    let mut points = if eadr { points.eadr() } else { points };
+    mode: Mode,
+    cut: &Cut,
+) -> Result<Crash, ReplayError> {
+    let found = find_crash(base, log, mode, cut);
+    found.ok_or(ReplayError::NoSuchPoint(cut.events))
+}
+
+fn find_crash(base: &[u8], log: &[Event], mode: Mode, cut: &Cut) -> Option<Crash> {
+    let Cut { events, ref choice } = *cut;
+    let mut points = crash_points(base, log, mode);
     while let Some(point) = points.next_point() {
         if point.events_done() < events {
             continue;
@@ -164,6 +214,17 @@ fn crash_at(
         });
     }
     None
+}
+
+/// The events around a crash in words; of which thread, if several share the log.
+pub(crate) fn events_around(log: &[Event], cut: &Cut, is_shared: bool) -> Vec<String> {
+    const AROUND: usize = 24;
+    let first = cut.events.saturating_sub(AROUND);
+    let around = log[first..(cut.events + 4).min(log.len())].iter();
+    around
+        .zip(first..)
+        .map(|(event, at)| describe(event, at, cut.events, is_shared))
+        .collect()
 }
 
 /// An event in words; of which thread, if several share the log.

@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::{CrashId, Mode};
 use crate::workload::Step;
 
 /// What is wrong with an image that a crash left.
@@ -182,6 +183,8 @@ pub struct Counts {
     pub workloads: u64,
     /// Runs of threads, each under a schedule of its own.
     pub schedules: u64,
+    /// Processes killed in the middle, after which another opened the pool.
+    pub kills: u64,
     /// Crash points: moments at which a crash could leave or mean something new.
     pub points: u64,
     /// Points of which every state was tried.
@@ -210,6 +213,7 @@ impl AddAssign for Counts {
     fn add_assign(&mut self, more: Self) {
         self.workloads += more.workloads;
         self.schedules += more.schedules;
+        self.kills += more.kills;
         self.points += more.points;
         self.points_exhaustive += more.points_exhaustive;
         self.points_tracked += more.points_tracked;
@@ -286,8 +290,17 @@ pub struct Report {
 }
 
 impl WorkloadReport {
-    /// A workload that cannot be explored, because of `violation`.
-    pub(crate) fn failed(workload: &str, mode: &str, violation: Violation) -> Self {
+    /// A workload of `operation` that cannot be explored, because it does not run.
+    pub(crate) fn not_run(workload: &str, error: &dyn fmt::Display, operation: &str) -> Self {
+        let mode = Mode::X86;
+        let id = CrashId {
+            mode,
+            workload: workload.to_owned(),
+            mutant: None,
+            cuts: Vec::new(),
+        };
+        let text = error.to_string();
+        let violation = Violation::of_run(&id.to_string(), Kind::Outcome, text, operation);
         let counts = Counts {
             workloads: 1,
             violations: 1,
@@ -295,7 +308,7 @@ impl WorkloadReport {
         };
         Self {
             workload: workload.to_owned(),
-            mode: mode.to_owned(),
+            mode: mode.name().to_owned(),
             counts,
             operations: [(violation.operation.clone(), counts)].into(),
             exhaustive: false,

@@ -11,9 +11,13 @@ use crate::budget::Part;
 use crate::diagnose::minimise;
 use crate::explore::explore;
 use crate::id::Mode;
+use crate::kills::explore_kills;
+use crate::memories::image_after;
+use crate::mkfs::run_makings;
+use crate::mutant::Mutant;
 use crate::oracle::Oracle;
 use crate::record::{Recorded, record};
-use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
+use crate::report::{Counts, Report, WorkloadReport};
 use crate::threads::{Bounds, run_threads};
 use crate::workload::{Step, Workload};
 
@@ -31,6 +35,10 @@ pub struct Options {
     pub states_alone: usize,
     /// The same under [`Mode::Lazy`], which always samples.
     pub lazy_states: usize,
+    /// Moments of a workload at which a process is killed under [`Mode::Kill`], at most.
+    pub kills: usize,
+    /// States tried at a crash point after a kill.
+    pub kill_states: usize,
     /// The same for crashes of recovery.
     pub nested_states: usize,
     /// Recoveries of a workload whose crashes are explored, at most: those after a crash of the
@@ -61,6 +69,8 @@ impl Default for Options {
             states_per_point: 512,
             states_alone: 0,
             lazy_states: 32,
+            kills: 8,
+            kill_states: 32,
             nested_states: 64,
             nested_recoveries: [16, 4],
             wrong_states: 2000,
@@ -102,18 +112,42 @@ pub(crate) struct Subject<'a> {
     /// Events after which exploring begins.
     pub(crate) skip: usize,
     /// What every log goes through before it is crashed, that of a recovery too.
-    pub(crate) rewrite: Option<&'a Rewrite<'a>>,
+    pub(crate) change: Change<'a>,
 }
 
 /// Makes another log of a log: the same stores, after which a crash may leave something else.
-pub(crate) type Rewrite<'a> = dyn Fn(&[Event]) -> Vec<Event> + Sync + 'a;
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Change<'a> {
+    /// Logs stay as they are.
+    #[default]
+    None,
+    /// They become those of a mutant.
+    Mutant(Mutant),
+    /// They become what this makes of them. No identifier tells of it.
+    By(&'a (dyn Fn(&[Event]) -> Vec<Event> + Sync)),
+}
 
-impl Subject<'_> {
+impl From<Option<Mutant>> for Change<'_> {
+    fn from(mutant: Option<Mutant>) -> Self {
+        mutant.map_or(Self::None, Self::Mutant)
+    }
+}
+
+impl Change<'_> {
+    /// The mutant that identifiers name.
+    pub(crate) fn mutant(self) -> Option<Mutant> {
+        match self {
+            Self::Mutant(mutant) => Some(mutant),
+            Self::None | Self::By(_) => None,
+        }
+    }
+
     /// The log that is crashed where `log` was recorded.
-    pub(crate) fn rewritten<'l>(&self, log: &'l [Event]) -> Cow<'l, [Event]> {
-        match self.rewrite {
-            Some(rewrite) => Cow::Owned(rewrite(log)),
-            None => Cow::Borrowed(log),
+    pub(crate) fn of<'l>(self, log: &'l [Event]) -> Cow<'l, [Event]> {
+        match self {
+            Self::None => Cow::Borrowed(log),
+            Self::Mutant(mutant) => Cow::Owned(mutant.rewrite(log)),
+            Self::By(rewrite) => Cow::Owned(rewrite(log)),
         }
     }
 }
@@ -136,13 +170,7 @@ impl Recorded {
 
     /// The pool before the explored steps, as its threads saw it.
     pub(crate) fn image_before(&self) -> Vec<u8> {
-        let mut image = self.base.clone();
-        for event in &self.log[..self.begin] {
-            if let Op::Store { at, after, .. } = event.op {
-                image[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
-            }
-        }
-        image
+        image_after(&self.base, &self.log[..self.begin])
     }
 
     /// What is explored under `mode`.
@@ -155,12 +183,12 @@ impl Recorded {
         Subject {
             name: self.workload.name.clone(),
             mode,
-            oracle: self,
+            oracle: &self.expected,
             cache_entries: self.cache_entries,
             base,
             log,
             skip,
-            rewrite: None,
+            change: Change::None,
         }
     }
 }
@@ -208,14 +236,15 @@ pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
     run_watched(workloads, options, &Progress::default())
 }
 
-/// Explores sequences and the workloads of threads, which get a quarter of the time if it is bounded;
-/// tells `progress` how far it is.
+/// Explores the makings of pools, the workloads of threads, which get a quarter of the time if it is bounded,
+/// and sequences; tells `progress` how far it is.
 pub fn run_all(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
     let quarter = Options {
         time: options.time.map(|time| time / 4),
         ..options.clone()
     };
-    let mut report = run_threads(&quarter, progress);
+    let mut report = run_makings(options, progress);
+    report.add(run_threads(&quarter, progress));
     let spent = Duration::from_secs_f64(report.seconds);
     let rest = Options {
         time: options.time.map(|time| time.saturating_sub(spent)),
@@ -300,10 +329,7 @@ fn explore_workload(
         Ok(recorded) => recorded,
         Err(error) => {
             let operation = workload.explored.last().map_or("", Step::operation);
-            let text = error.to_string();
-            let violation = Violation::of_run(&workload.name, Kind::Outcome, text, operation);
-            let mode = Mode::X86.name();
-            return vec![WorkloadReport::failed(&workload.name, mode, violation)];
+            return vec![WorkloadReport::not_run(&workload.name, &error, operation)];
         }
     };
     let is_alone = workload.explored.len() == 1;
@@ -314,21 +340,29 @@ fn explore_workload(
     };
     let modes = options.modes.iter();
     let reports = modes.map(|&mode| {
-        let mut report = explore(&recorded.subject(mode), options, progress);
+        let mut report = explore_recorded(&recorded, mode, Change::None, options, progress);
         if options.diagnose {
-            minimise(&mut report, workload, mode, options, None);
+            minimise(&mut report, workload, mode, options, Change::None);
         }
         report
     });
     reports.collect()
 }
 
-/// Explores, under the x86 model, a log that is not quite what `recorded` did: to see whether the
-/// explorer notices. It must continue [`Recorded::explored_log`]'s base.
-pub fn explore_log(recorded: &Recorded, log: &[Event], options: &Options) -> WorkloadReport {
+/// Explores what was recorded, changed by `change`, under a crash model.
+pub(crate) fn explore_recorded(
+    recorded: &Recorded,
+    mode: Mode,
+    change: Change<'_>,
+    options: &Options,
+    progress: &Progress,
+) -> WorkloadReport {
     let subject = Subject {
-        log,
-        ..recorded.subject(Mode::X86)
+        change,
+        ..recorded.subject(mode)
     };
-    explore(&subject, options, &Progress::default())
+    match mode {
+        Mode::Kill => explore_kills(&subject, &recorded.expected, options, progress),
+        Mode::X86 | Mode::Lazy | Mode::Eadr => explore(&subject, options, progress),
+    }
 }

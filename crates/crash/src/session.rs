@@ -23,6 +23,8 @@ pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
 const CLOCK_STEP: i64 = 1_000_000;
 /// Openings within so many nanoseconds of the clock are under one boot: nothing was lost between them.
 const CLOCK_BOOT: i64 = 1_000_000_000;
+/// Openings of a workload, at most: the process after it is told apart by its times.
+const OPENINGS_MAX: i64 = 500;
 /// Where the clock starts after a crash.
 pub(crate) const CLOCK_AFTER: i64 = CLOCK_START + 1_000_000_000;
 
@@ -101,6 +103,14 @@ impl<M: Kit> Session<M> {
             cache_entries,
             cred: Cred::root(),
             openings: 0,
+        }
+    }
+
+    /// A session of the process that comes, under the same boot, after one that was killed.
+    pub(crate) fn after_kill(pool: Shared, cache_entries: u64) -> Self {
+        Self {
+            openings: OPENINGS_MAX,
+            ..Self::new(pool, cache_entries)
         }
     }
 

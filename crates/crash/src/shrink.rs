@@ -1,4 +1,4 @@
-//! Making less of something that shows a violation (delta debugging).
+//! Making less of something: of what shows a violation (delta debugging), and of what there is too much of.
 
 /// Leaves out of `all` as much as it can such that `holds` of what is left, which it does of `all`: halves
 /// first, then smaller parts, then one by one. Asks at most `questions` times.
@@ -26,6 +26,16 @@ pub(crate) fn fewest<T: Clone>(
     left
 }
 
+/// At most `most` of `all`, evenly spread.
+pub(crate) fn spread<T>(all: Vec<T>, most: usize) -> Vec<T> {
+    let count = all.len();
+    let keep = |i: &usize| i * most / count != (i + 1) * most / count;
+    let all = all.into_iter().enumerate();
+    all.filter(|(i, _)| count <= most || keep(i))
+        .map(|(_, one)| one)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +58,12 @@ mod tests {
         });
         assert_eq!((asked, left.len()), (5, 64));
         assert_eq!(fewest(Vec::<u8>::new(), 5, |_| true), []);
+    }
+
+    #[test]
+    fn a_part_is_spread_over_the_whole() {
+        assert_eq!(spread((0..9).collect(), 3), [2, 5, 8]);
+        assert_eq!(spread(vec![1, 2], 3), [1, 2]);
+        assert_eq!(spread(vec![1, 2], 0), []);
     }
 }

@@ -3,7 +3,7 @@
 
 use vellum_model::Op;
 
-use crate::record::Recorded;
+use crate::compare::Expected;
 use crate::tree::Tree;
 use crate::workload::Step;
 
@@ -13,10 +13,10 @@ use crate::workload::Step;
 /// While a step is under way, a file may take any space between before and after. A crash of a write
 /// may lose what was allocated ahead beyond the end: it was the write's already. Where a size that
 /// was allocated shows, its space is there.
-pub(crate) fn judge_space(recorded: &Recorded, tree: &Tree, returned: usize) -> Result<(), String> {
-    let before = &recorded.trees[returned];
-    let after = recorded.trees.get(returned + 1).unwrap_or(before);
-    let step = recorded.workload.explored.get(returned);
+pub(crate) fn judge_space(expected: &Expected, tree: &Tree, returned: usize) -> Result<(), String> {
+    let before = &expected.trees[returned];
+    let after = expected.trees.get(returned + 1).unwrap_or(before);
+    let step = expected.explored.get(returned);
     let arrived = tree.nodes == after.nodes && tree.nodes != before.nodes;
     for (ino, &found) in &tree.space {
         let ends = [before, after].map(|tree| tree.space.get(ino).copied());

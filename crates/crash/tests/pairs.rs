@@ -1,18 +1,20 @@
 //! A sample of all pairs of operations under every crash model, with a budget that fits a test run.
 
-use vellum_crash::{Options, find, pairs, run_workloads, sampled};
+use vellum_crash::{Mode, Options, find, pairs, run_workloads, sampled};
 
 #[test]
 fn no_crash_of_a_second_operation_loses_anything() {
     let options = Options {
         states_per_point: 32,
         lazy_states: 4,
+        kills: 1,
+        kill_states: 8,
         nested_recoveries: [1, 0],
         ..Options::default()
     };
     let report = run_workloads(&sampled(&pairs(), options.seed, 150), &options);
     assert_eq!(report.totals().violations, 0, "{report}");
-    assert_eq!(report.workloads.len(), 450);
+    assert_eq!(report.workloads.len(), 150 * Mode::ALL.len());
     println!("{report}");
 }
 

@@ -9,6 +9,7 @@ fn explored(mode: Mode, names: &[&str]) {
         only: names.iter().map(ToString::to_string).collect(),
         states_per_point: 4096,
         lazy_states: 64,
+        kills: 16,
         ..Options::default()
     };
     let named: Option<Vec<_>> = names.iter().map(|name| find(name)).collect();
@@ -112,4 +113,23 @@ fn a_new_record_brought_back_one_of_an_earlier_opening() {
 #[test]
 fn a_power_cut_took_back_what_a_killed_process_had_stored() {
     explored(Mode::Lazy, &["random/12", "random/183"]);
+}
+
+/// Recovery took for durable what a process had stored that was killed while it recovered after a power
+/// cut: the next clean close called a journal record retired that another power cut brought back.
+#[test]
+fn a_power_cut_took_back_what_a_killed_recovery_had_done() {
+    explored(
+        Mode::Kill,
+        &["recover-chmod-truncate", "recover-create-close"],
+    );
+}
+
+/// Bytes that a killed write, or a killed punch, had changed inside the size were read, synced and closed, but
+/// nobody had flushed them.
+#[test]
+fn a_power_cut_took_back_bytes_of_a_killed_write_that_readers_had_seen() {
+    let writes = ["write-over-unaligned", "write-over-many-blocks"];
+    let punches = ["punch-in-block", "punch-unaligned"];
+    explored(Mode::Kill, &[writes, punches].concat());
 }

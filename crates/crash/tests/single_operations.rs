@@ -19,6 +19,8 @@ fn no_crash_of_a_single_operation_loses_anything() {
     let options = Options {
         states_per_point: 16,
         lazy_states: 4,
+        kills: 1,
+        kill_states: 8,
         nested_states: 16,
         nested_recoveries: [1, 1],
         ..Options::default()
@@ -35,6 +37,8 @@ fn no_crash_of_a_pair_of_operations_loses_anything() {
     let options = Options {
         states_per_point: 16,
         lazy_states: 4,
+        kills: 1,
+        kill_states: 8,
         nested_states: 16,
         nested_recoveries: [1, 1],
         ..Options::default()

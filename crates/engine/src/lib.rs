@@ -25,6 +25,7 @@ mod journal;
 mod mapping;
 mod mount;
 mod namespace;
+mod overwrite;
 mod pool;
 pub mod reading;
 pub mod sites;

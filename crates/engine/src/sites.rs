@@ -33,6 +33,8 @@ vellum_media::sites! {
     RECOVER_INHERITED = "recover/inherited",
     /// Before recovery concludes anything from it.
     RECOVER_INHERITED_DURABLE = "recover/inherited-durable",
+    /// Blocks that a killed process was overwriting.
+    RECOVER_INHERITED_DATA = "recover/inherited-data",
     /// The words of a committed record.
     RECOVER_JOURNAL_WORDS = "recover/journal-words",
     /// Before the record is forgotten.

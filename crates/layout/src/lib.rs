@@ -22,6 +22,7 @@ mod extent;
 mod geometry;
 mod inode;
 mod journal;
+mod overwrite;
 mod state;
 mod superblock;
 mod text;
@@ -40,6 +41,7 @@ pub use extent::{
 pub use geometry::{Geometry, GeometryError, GeometryRequest, METADATA_MAX_BYTES, POOL_MIN_BYTES};
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
+pub use overwrite::Overwrite;
 pub use state::{PoolPhase, PoolState, StateWord};
 pub use superblock::{
     FS_MAX, FsRecord, MAGIC, MappingKind, NamespaceKind, REGION_MAX, RegionRecord, Superblock,
@@ -56,7 +58,7 @@ pub const SLOT_BYTES: u64 = 128;
 pub const BLOCK_BYTES: u64 = vellum_media::BLOCK_BYTES;
 /// Metadata slots in a block.
 pub const SLOTS_PER_BLOCK: u64 = BLOCK_BYTES / SLOT_BYTES;
-/// Bytes of one thread slot in the pool (journal and reserve).
+/// Bytes of one thread slot in the pool (journal, last overwrite, and reserve).
 pub const THREAD_SLOT_BYTES: u64 = 1024;
 /// The metadata slot of the root directory's inode.
 pub const ROOT_SLOT: u64 = 1;

@@ -128,6 +128,8 @@ proptest! {
         let head = JournalHead(word);
         let again = JournalHead::new(head.sequence(), head.count());
         prop_assert_eq!(again.0, word & !0xFFFF_0000);
+        let overwrite = Overwrite::from_words([word, index]);
+        prop_assert_eq!(overwrite.words(), [word & 0x1_FFFF_FFFF, index]);
         let pair = JournalPair { at: word, value: index };
         prop_assert_eq!(pair.witnessed(), (word & 1 == 1).then_some(word - (word & 1)));
     }

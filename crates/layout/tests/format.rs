@@ -187,6 +187,10 @@ fn offsets_without_a_struct() {
             ("PAIRS", JournalHead::PAIRS),
         ],
     );
+    check(
+        "Overwrite",
+        &[("FILE", Overwrite::FILE), ("BLOCKS", Overwrite::BLOCKS)],
+    );
     let pairs = &table("offsets JournalHead")[2];
     assert_eq!(number(&pairs[1]), 16 * JOURNAL_MAX_PAIRS as u64);
 }
@@ -272,6 +276,26 @@ fn words() {
             ("count", JournalHead::new(0, 0xFFFF).0),
             ("sequence", JournalHead::new(u32::MAX, 0).0),
         ],
+    );
+    let overwrite = |id, ends_only, first, last| {
+        let overwrite = Overwrite {
+            id,
+            ends_only,
+            first,
+            last,
+        };
+        overwrite.words()
+    };
+    let max = u32::MAX;
+    let file = |id, ends_only| overwrite(id, ends_only, 0, 0)[0];
+    assert_word(
+        "Overwrite::FILE",
+        &[("id", file(max, false)), ("ends", file(0, true))],
+    );
+    let blocks = |first, last| overwrite(0, false, first, last)[1];
+    assert_word(
+        "Overwrite::BLOCKS",
+        &[("first", blocks(max, 0)), ("last", blocks(0, max))],
     );
     let chunk = ChunkWord::new(3, ChunkKind::Inodes, 0xFF).0;
     assert_eq!(chunk & 0xFFFF_FFFF, 0xFF01);
@@ -567,6 +591,6 @@ fn every_marked_table_is_held() {
             count("enum"),
             count("offsets")
         ),
-        (9, 16, 7, 2)
+        (9, 18, 7, 3)
     );
 }

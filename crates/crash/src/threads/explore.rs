@@ -8,8 +8,8 @@ use crate::Options;
 use crate::explore::Explorer;
 use crate::id::Mode;
 use crate::record::RecordError;
-use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
-use crate::run::{Progress, run_each};
+use crate::report::{Counts, Report, WorkloadReport};
+use crate::run::{Change, Progress, run_each};
 
 /// The crash models of threads. Caches that survive leave nothing that lines arriving one by one could not.
 const MODES: [Mode; 2] = [Mode::X86, Mode::Lazy];
@@ -28,7 +28,7 @@ fn explore_threads(
     let ready = Ready::new(workload.clone())?;
     let subjects: Vec<_> = modes
         .iter()
-        .map(|&mode| ready.subject(mode, None))
+        .map(|&mode| ready.subject(mode, Change::None))
         .collect();
     let explorers = subjects.iter();
     let mut explorers: Vec<_> = explorers
@@ -64,7 +64,7 @@ fn explore_threads(
             let trial = Trial {
                 mode,
                 options,
-                rewrite: None,
+                change: Change::None,
             };
             trial.explain(&ready, schedule.clone(), report)?;
         }
@@ -92,6 +92,5 @@ pub fn run_threads(options: &Options, progress: &Progress) -> Report {
 
 fn not_run(workload: &ThreadWorkload, error: &RecordError) -> WorkloadReport {
     let of = workload.operation();
-    let violation = Violation::of_run(&workload.name, Kind::Outcome, error.to_string(), of);
-    WorkloadReport::failed(&workload.name, Mode::X86.name(), violation)
+    WorkloadReport::not_run(&workload.name, error, of)
 }

@@ -12,9 +12,10 @@ use super::workload::ThreadWorkload;
 use crate::Options;
 use crate::explore::Explorer;
 use crate::id::Mode;
+use crate::mutant::Mutant;
 use crate::record::RecordError;
 use crate::report::{Violation, WorkloadReport};
-use crate::run::Progress;
+use crate::run::{Change, Progress};
 
 /// Schedules of each workload that a missing step is looked for in.
 const SCHEDULES: Bounds = Bounds {
@@ -39,16 +40,11 @@ impl Trials {
         }
     }
 
-    /// Looks for something that goes wrong if logs that name `site` are changed by `rewrite`, with so many states a point.
+    /// Looks for something that goes wrong in logs of `mutant`, with so many states a point.
     ///
     /// # Errors
     /// How many workloads were tried.
-    pub(crate) fn find(
-        &self,
-        site: Site,
-        rewrite: &(dyn Fn(&[Event]) -> Vec<Event> + Sync),
-        states_per_point: usize,
-    ) -> Result<Violation, usize> {
+    pub(crate) fn find(&self, mutant: Mutant, states_per_point: usize) -> Result<Violation, usize> {
         let options = Options {
             states_per_point,
             nested_recoveries: [0, 0],
@@ -58,11 +54,14 @@ impl Trials {
         let mut tried = 0;
         for (workload, kept) in self.workloads.iter().zip(&self.kept) {
             let kept = kept.get_or_init(|| Kept::record(workload, &SCHEDULES, 1).ok());
-            let Some(kept) = kept.as_ref().filter(|kept| kept.sites().contains(&site)) else {
+            let Some(kept) = kept
+                .as_ref()
+                .filter(|kept| kept.sites().contains(&mutant.site()))
+            else {
                 continue;
             };
             tried += 1;
-            let found = kept.explore(rewrite, &options).violations;
+            let found = kept.explore(mutant, &options).violations;
             if let Some(violation) = found.into_iter().next() {
                 return Ok(violation);
             }
@@ -100,17 +99,13 @@ impl Kept {
         events.map(|event| event.site).collect()
     }
 
-    /// Explores the logs that `rewrite` changes, as it changes them, up to the first that shows something wrong.
-    fn explore(
-        &self,
-        rewrite: &(dyn Fn(&[Event]) -> Vec<Event> + Sync),
-        options: &Options,
-    ) -> WorkloadReport {
-        let subject = self.ready.subject(Mode::X86, Some(rewrite));
+    /// Explores the logs that `mutant` changes, as it changes them, up to the first that shows something wrong.
+    fn explore(&self, mutant: Mutant, options: &Options) -> WorkloadReport {
+        let subject = self.ready.subject(Mode::X86, Change::Mutant(mutant));
         let progress = Progress::default();
         let mut explorer = Explorer::new(&subject, options, &progress);
         for (name, log) in &self.logs {
-            if rewrite(log) != *log {
+            if mutant.rewrite(log) != *log {
                 explorer.explore(name, log);
             }
             if explorer.violations() > 0 {
@@ -126,7 +121,6 @@ mod tests {
     use vellum::sites;
 
     use super::*;
-    use crate::mutant::Mutant;
 
     /// Explores `name` as if `site` were missing.
     fn explored(name: &str, site: Site) -> WorkloadReport {
@@ -145,7 +139,7 @@ mod tests {
             wrong_states: 1,
             ..Options::default()
         };
-        kept.explore(&|log| Mutant::Omit(site).rewrite(log), &options)
+        kept.explore(Mutant::Omit(site), &options)
     }
 
     /// No sequence misses these: they are for the eyes of other threads.

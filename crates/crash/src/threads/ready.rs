@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use vellum::MappingKind;
-use vellum_media::{Event, Op};
+use vellum_media::Event;
 
 use super::oracle::Linear;
 use super::run::{Run, run};
@@ -12,9 +12,10 @@ use super::search::Search;
 use super::workload::ThreadWorkload;
 use crate::Subject;
 use crate::id::{CrashId, Mode};
+use crate::memories::image_after;
 use crate::record::RecordError;
 use crate::report::{Kind, Violation};
-use crate::run::Rewrite;
+use crate::run::Change;
 use crate::session::blank_image;
 
 /// Thread slots of pools that threads run on: one more than there are threads.
@@ -43,12 +44,7 @@ impl Ready {
             blank_image(THREAD_SLOTS, MappingKind::default()),
         );
         let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;
-        let mut begun = blank.clone();
-        for event in &setup {
-            if let Op::Store { at, after, .. } = event.op {
-                begun[at as usize..at as usize + 8].copy_from_slice(&after.to_ne_bytes());
-            }
-        }
+        let begun = image_after(&blank, &setup);
         Ok(Self {
             workload,
             linear,
@@ -76,8 +72,8 @@ impl Ready {
         format!("{}!{schedule}", self.workload.name)
     }
 
-    /// Logs that begin where runs do; `rewrite` is what they go through.
-    pub(super) fn subject<'a>(&'a self, mode: Mode, rewrite: Option<&'a Rewrite>) -> Subject<'a> {
+    /// Logs that begin where runs do; `change` is what they go through.
+    pub(super) fn subject<'a>(&'a self, mode: Mode, change: Change<'a>) -> Subject<'a> {
         let (base, skip) = match mode {
             Mode::Lazy => (&self.blank, self.setup.len()),
             _ => (&self.begun, 0),
@@ -90,7 +86,7 @@ impl Ready {
             base: base.clone(),
             log: &[],
             skip,
-            rewrite,
+            change,
         }
     }
 
@@ -109,6 +105,7 @@ impl Ready {
         let id = CrashId {
             mode,
             workload: self.name(schedule),
+            mutant: None,
             cuts: Vec::new(),
         };
         let of = self.workload.operation();

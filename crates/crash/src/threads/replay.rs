@@ -2,11 +2,10 @@
 
 use super::ready::Ready;
 use super::thread_workloads;
-use crate::Subject;
 use crate::id::CrashId;
 use crate::less;
-use crate::replay::{Replay, ReplayError, replay_subject};
-use crate::run::Rewrite;
+use crate::replay::{Replay, ReplayError, replay_log};
+use crate::run::Change;
 
 /// Repeats a run, and the crash of it that `id` names.
 ///
@@ -21,10 +20,11 @@ pub(crate) fn replay_threads(id: &CrashId) -> Result<Replay, ReplayError> {
     };
     let workload = less::find(name, known).ok_or_else(unknown)?;
     let schedule = schedule.parse().map_err(|()| unknown())?;
-    replay_run(&Ready::new(workload)?, &schedule, id, None)
+    let change = Change::from(id.mutant);
+    replay_run(&Ready::new(workload)?, &schedule, id, change)
 }
 
-/// Repeats the crash that `id` names of a run whose logs go through `rewrite`.
+/// Repeats the crash that `id` names of a run whose logs go through `change`.
 ///
 /// # Errors
 /// The run has no such crash.
@@ -32,16 +32,12 @@ pub(super) fn replay_run(
     ready: &Ready,
     schedule: &super::schedule::Schedule,
     id: &CrashId,
-    rewrite: Option<&Rewrite>,
+    change: Change<'_>,
 ) -> Result<Replay, ReplayError> {
     let run = ready.run(schedule)?;
     let bad = ready.ends_badly(id.mode, schedule, &run).into_iter();
     let log = ready.log(id.mode, &run);
-    let subject = Subject {
-        log: &log,
-        ..ready.subject(id.mode, rewrite)
-    };
-    let mut replay = replay_subject(&subject, id)?;
+    let mut replay = replay_log(&ready.subject(id.mode, change), &change.of(&log), id)?;
     let bad = bad.map(|violation| (violation.kind, violation.detail));
     replay.wrong.extend(bad);
     Ok(replay)

@@ -17,6 +17,7 @@ use super::run::Run;
 use super::schedule::Schedule;
 use super::scheduler::{Access, Place, Trace, What};
 use crate::record::RecordError;
+use crate::shrink::spread;
 
 /// How far to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,16 +283,6 @@ impl Tried {
         }
         longer
     }
-}
-
-/// At most `most` of `all`, evenly spread.
-fn spread(all: Vec<Schedule>, most: usize) -> Vec<Schedule> {
-    let count = all.len();
-    let keep = |i: &usize| i * most / count != (i + 1) * most / count;
-    let all = all.into_iter().enumerate();
-    all.filter(|(i, _)| count <= most || keep(i))
-        .map(|(_, schedule)| schedule)
-        .collect()
 }
 
 /// A number for what a run left: what each thread did to the pool, and which histories there were.

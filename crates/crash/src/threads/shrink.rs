@@ -10,7 +10,7 @@ use crate::id::Mode;
 use crate::less::{Parts, least};
 use crate::record::RecordError;
 use crate::report::{Kind, Minimised, Violation, WorkloadReport};
-use crate::run::{Progress, Rewrite};
+use crate::run::{Change, Progress};
 use crate::shrink::fewest;
 
 /// Workloads tried to find a shorter one: those with fewer threads, with fewer steps, and with less of a setup.
@@ -31,7 +31,7 @@ pub(super) struct Trial<'a> {
     pub(super) mode: Mode,
     pub(super) options: &'a Options,
     /// What logs go through.
-    pub(super) rewrite: Option<&'a Rewrite<'a>>,
+    pub(super) change: Change<'a>,
 }
 
 impl Trial<'_> {
@@ -76,7 +76,7 @@ impl Trial<'_> {
         };
         let run = ready.run(schedule)?;
         let bad = ready.ends_badly(self.mode, schedule, &run);
-        let (subject, progress) = (ready.subject(self.mode, self.rewrite), Progress::default());
+        let (subject, progress) = (ready.subject(self.mode, self.change), Progress::default());
         let mut explorer = Explorer::new(&subject, &options, &progress);
         explorer.explore(&ready.name(schedule), &ready.log(self.mode, &run));
         let mut wrong = explorer.finish().violations;
@@ -122,7 +122,7 @@ impl Trial<'_> {
             ..self.options.clone()
         };
         let ready = Ready::new(workload.clone()).ok()?;
-        let (subject, progress) = (ready.subject(self.mode, self.rewrite), Progress::default());
+        let (subject, progress) = (ready.subject(self.mode, self.change), Progress::default());
         let mut explorer = Explorer::new(&subject, &options, &progress);
         let mut shows = None;
         let searched = ready.search().all(&SCHEDULES, options.seed, &mut |found| {
@@ -174,10 +174,7 @@ mod tests {
 
     /// What its runs show if a listing does not flush the names it tells.
     fn found(trial: &Trial<'_>, ready: &Ready) -> (Schedule, WorkloadReport) {
-        let (subject, progress) = (
-            ready.subject(trial.mode, trial.rewrite),
-            Progress::default(),
-        );
+        let (subject, progress) = (ready.subject(trial.mode, trial.change), Progress::default());
         let mut explorer = Explorer::new(&subject, trial.options, &progress);
         let mut shows = None;
         let bounds = Bounds {
@@ -206,7 +203,7 @@ mod tests {
         let trial = Trial {
             mode: Mode::X86,
             options: &options,
-            rewrite: Some(&without_a_flush),
+            change: Change::By(&without_a_flush),
         };
         let ready = Ready::new(workload()).unwrap();
         let (schedule, mut report) = found(&trial, &ready);
@@ -231,10 +228,10 @@ mod tests {
         let schedule: Schedule = schedule.parse().unwrap();
         assert!(schedule.0.len() <= 2, "{violation}");
         let ready = Ready::new(less).unwrap();
-        let again = replay_run(&ready, &schedule, &id, trial.rewrite).unwrap();
+        let again = replay_run(&ready, &schedule, &id, trial.change).unwrap();
         let kinds: Vec<Kind> = again.wrong.iter().map(|(kind, _)| *kind).collect();
         assert_eq!(kinds, [violation.kind], "{again}");
-        let whole = replay_run(&ready, &schedule, &id, None);
+        let whole = replay_run(&ready, &schedule, &id, Change::None);
         assert!(whole.is_err() || whole.unwrap().wrong.is_empty());
     }
 }

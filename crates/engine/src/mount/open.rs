@@ -19,6 +19,7 @@ use crate::journal;
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
 use crate::mount::recover;
 use crate::namespace::direct::Direct;
+use crate::overwrite;
 use crate::reading::Reading;
 use crate::sites;
 use crate::slots::{GRACE, Tally};
@@ -144,6 +145,12 @@ pub fn attach<M: Memories>(
             mapping.rebuild(&core, &Everything(&core))?;
         }
     } else {
+        if !core.read_only && opened.other_boot {
+            // If this process is killed while it recovers, the next one must not take what it stored
+            // for durable. Not flushed: it says something under this boot only.
+            let at = core.geometry.state_at + PoolState::BOOT_ID;
+            core.pool.write(at, &options.boot_id);
+        }
         recover_all(&core, &*mapping, options.recovery_threads, &mut opened)?;
     }
     mark_open(&core, options.boot_id, pool_epoch)?;
@@ -171,7 +178,8 @@ fn recover_all<M: Memories>(
     threads: usize,
     opened: &mut Opened,
 ) -> Result<()> {
-    if !core.read_only && !opened.other_boot {
+    let inherits = !core.read_only && !opened.other_boot;
+    if inherits {
         inherit(core);
     }
     let replayed = (0..core.geometry.thread_slots).try_for_each(|slot| {
@@ -182,7 +190,11 @@ fn recover_all<M: Memories>(
     match replayed.and_then(|()| recover::recover(core, threads)) {
         Ok(recovery) => {
             opened.orphans_freed = recovery.freed();
-            mapping.rebuild(core, &recovery)
+            mapping.rebuild(core, &recovery)?;
+            if inherits {
+                overwrite::inherit(core, mapping)?;
+            }
+            Ok(())
         }
         Err(error @ Error::Damaged { .. }) if core.read_only => {
             tracing::warn!(%error, "the pool is damaged; what can be read of it is shown");

@@ -1,6 +1,6 @@
 //! Allocating ahead and punching holes (`fallocate`).
 
-use vellum_layout::{BLOCK_BYTES, Inode, MapState};
+use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
 use vellum_media::{Memories, Persistent};
 
 use super::write::next_holes;
@@ -187,6 +187,12 @@ impl<M: Memories> Files<'_, M> {
         };
         if root.old != 0 && offset < size {
             let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
+            op.note_overwrite(Overwrite {
+                id: root.id,
+                ends_only: true,
+                first: (offset / BLOCK_BYTES) as u32,
+                last: last as u32,
+            });
             if offset / BLOCK_BYTES == end / BLOCK_BYTES {
                 self.zero_part(&op, root.id, offset, end)?;
             } else {

@@ -7,7 +7,7 @@
 //! root and size are stored in this order in one line; fence. Only then the arena shows the new size.
 //! Steps that have nothing to do are left out with their fence.
 
-use vellum_layout::{BLOCK_BYTES, Inode, MapState};
+use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
 use vellum_media::{Memories, Persistent};
 
 use super::{Files, PIECE_BLOCKS, PIECE_BYTES, Root, SIZE_MAX_BYTES, Stop, Translation};
@@ -208,6 +208,14 @@ impl<M: Memories> Files<'_, M> {
             return Err(error.into());
         }
         self.zero_edges(op, root, span, found, head_is_new, tail_is_new)?;
+        if span.offset < span.size {
+            op.note_overwrite(Overwrite {
+                id: root.id,
+                ends_only: false,
+                first: span.first() as u32,
+                last: (span.first() + span.inside() as u64 - 1) as u32,
+            });
+        }
         data::write(
             sites::WRITE_DATA,
             self.core,
