@@ -133,3 +133,10 @@ fn a_power_cut_took_back_bytes_of_a_killed_write_that_readers_had_seen() {
     let punches = ["punch-in-block", "punch-unaligned"];
     explored(Mode::Kill, &[writes, punches].concat());
 }
+
+/// A thread slot still named the file that it overwrote last when that file's slot was a symbolic link's: what checks
+/// the link's text was taken for the word that leads to a tree, and the pool could not be opened.
+#[test]
+fn a_note_of_a_file_that_is_gone_kept_a_pool_from_being_opened() {
+    explored(Mode::Kill, &["radix-tree-overwritten-then-symlink"]);
+}

@@ -11,6 +11,7 @@ use vellum_media::{Memories, Persistent};
 use crate::core::Core;
 use crate::error::Result;
 use crate::mapping::{Found, Mapping};
+use crate::mount::is_file;
 use crate::sites;
 use crate::slots::Op;
 
@@ -38,7 +39,9 @@ pub(crate) fn inherit<M: Memories>(core: &Core<M>, mapping: &dyn Mapping<M>) -> 
         let words = [Overwrite::FILE, Overwrite::BLOCKS].map(|field| core.word(at + field));
         let overwrite = Overwrite::from_words(words);
         let Overwrite { first, last, .. } = overwrite;
-        if overwrite.id == 0 || last < first {
+        // Earlier processes noted something, too, and a slot may be a link's by now, whose text's check is no word of a tree.
+        let gone = core.geometry.mapping.has_trees() && !is_file(core, overwrite.id.into());
+        if overwrite.id == 0 || last < first || gone {
             continue;
         }
         if overwrite.ends_only {

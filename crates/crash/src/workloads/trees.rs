@@ -96,6 +96,18 @@ fn shrinking() -> Vec<Workload> {
             &["fallocate f 3 2097152 12288"],
         ),
         of("tree-punch-in-leaf", &two_levels, &["fallocate f 3 0 4096"]),
+        of(
+            "tree-overwritten-then-symlink",
+            &[
+                FILE,
+                "append f 5 9000",
+                "write f 0 3 100",
+                "unlink f",
+                "close-pool",
+                "open-pool",
+            ],
+            &["symlink x f"],
+        ),
         of("tree-punch-all", &two_levels, &["fallocate f 3 0 2113536"]),
         of(
             "tree-truncate-append",

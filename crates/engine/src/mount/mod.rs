@@ -12,3 +12,4 @@ pub use open::{MountOptions, Opened, attach};
 pub(crate) use open::note_chunks;
 #[cfg(test)]
 pub(crate) use recover::for_each_file;
+pub(crate) use recover::is_file;

@@ -398,14 +398,8 @@ impl<M: Memories> Recovery<'_, M> {
     /// Whether `ino` is a file whose blocks carry `id`.
     fn is_owner(&self, ino: u64, id: MapId) -> bool {
         let core = self.core;
-        if !core.is_inode_slot(ino) {
-            return false;
-        }
-        let identity = core.identity_on_pool(ino);
-        let root = core.word(core.geometry.slot_at(ino) + Inode::ROOT);
-        identity.state() == Some(InodeState::Live)
-            && identity.kind() == Some(FileKind::File)
-            && MapRoot(root).get() == Some((0, id))
+        let root = || MapRoot(core.word(core.geometry.slot_at(ino) + Inode::ROOT));
+        is_file(core, ino) && root().get() == Some((0, id))
     }
 
     /// How many inodes without names were freed.
@@ -419,14 +413,16 @@ pub(crate) fn for_each_file<M: Memories>(
     core: &Core<M>,
     each: &mut dyn FnMut(MapId) -> Result<()>,
 ) -> Result<()> {
-    for ino in (1..core.geometry.meta_slots()).filter(|&ino| core.is_inode_slot(ino)) {
-        let identity = core.identity_on_pool(ino);
-        let is_file = identity.kind() == Some(FileKind::File);
-        if is_file && identity.state() == Some(InodeState::Live) {
-            each(ino as MapId)?;
-        }
-    }
-    Ok(())
+    let mut files = (1..core.geometry.meta_slots()).filter(|&ino| is_file(core, ino));
+    files.try_for_each(|ino| each(ino as MapId))
+}
+
+/// Whether there is a regular file in use in this slot, if there is such a slot.
+pub(crate) fn is_file<M: Memories>(core: &Core<M>, ino: u64) -> bool {
+    let identity = || core.identity_on_pool(ino);
+    core.is_inode_slot(ino)
+        && identity().kind() == Some(FileKind::File)
+        && identity().state() == Some(InodeState::Live)
 }
 
 impl<M: Memories> Survey for Recovery<'_, M> {
