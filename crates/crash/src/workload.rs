@@ -206,6 +206,12 @@ impl Workload {
         self
     }
 
+    /// Whether it relies on how many blocks a pool has, which depends on the mapping.
+    pub fn fills_the_pool(&self) -> bool {
+        let is_full = |step: &Step| matches!(step, Step::Full(_));
+        self.setup.iter().chain(&self.explored).any(is_full)
+    }
+
     /// Whether what is explored has to do with the blocks of files.
     pub fn concerns_blocks(&self) -> bool {
         const OTHERS: [&str; 13] = [
