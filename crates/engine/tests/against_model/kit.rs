@@ -43,7 +43,7 @@ impl Shape {
     fn format_options(&self) -> FormatOptions {
         FormatOptions {
             metadata_bytes: self.metadata_bytes,
-            run_blocks: Some(self.run_blocks),
+            run_blocks: (self.mapping == MappingKind::HashFs).then_some(self.run_blocks),
             mapping: self.mapping,
             thread_slots: Some(self.thread_slots),
             label: "test".into(),

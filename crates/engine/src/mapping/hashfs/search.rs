@@ -305,6 +305,26 @@ impl HashFs {
         first: u64,
         end: u64,
     ) -> Option<u64> {
+        let mut from = first;
+        loop {
+            let nearest = self.seek_mapped(core, id, from, end)?;
+            // A damaged table, of which whoever only reads takes what there is, may have a block twice:
+            // reading the table meets both, and a lookup one of the two.
+            if self.seek_hole(core, id, nearest, nearest + 1).is_none() {
+                return Some(nearest);
+            }
+            from = nearest + 1;
+        }
+    }
+
+    /// The first block of `[first, end)` of which an entry says that it holds bytes.
+    fn seek_mapped<M: Memories>(
+        &self,
+        core: &Core<M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+    ) -> Option<u64> {
         let to_probe = first
             .saturating_add(self.probe_budget() << self.run_shift)
             .min(end);

@@ -659,3 +659,18 @@ fn chains_are_checked_beyond_their_checksum() {
         &|image, _| image[plan.free_at() as usize..][..64].fill(0)
     ));
 }
+
+#[test]
+fn data_is_what_lookups_find() {
+    let h = Harness::new(4 * MIB);
+    // As a damaged table may have it: no lookup gets there.
+    let logical = 5_000_000;
+    let word = MapWord::new(MapState::Mapped, 7, logical);
+    let home = h.map.run_of(7, logical).home;
+    let elsewhere = ((home + 9) % h.map.lines * 8) as u32;
+    h.core.set_word(h.map.entry_at(elsewhere), word.0);
+    assert_eq!(find(&h, 7, logical, 1), [Found::Hole]);
+    let op = h.core.op_begin();
+    let data = h.map.seek(&op, 7, 0, 1 << 32, Seek::Data);
+    assert_eq!(data.unwrap(), None);
+}
