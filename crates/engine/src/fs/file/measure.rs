@@ -8,7 +8,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use vellum_layout::{BLOCK_BYTES, RUN_BLOCKS};
+use vellum_layout::{BLOCK_BYTES, ROOT_SLOT, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent, Window};
 
 use super::Files;
@@ -27,8 +27,9 @@ const CHUNK_RUNS: usize = (CHUNK_BLOCKS / RUN_BLOCKS) as usize;
 const ROUNDS: usize = 5;
 /// Pages read in a round on either road with requests of one page, and with long ones.
 const PAGES: u64 = 512;
-/// A mapping id that no inode has.
-const NOBODY: u32 = 0x3FFF_FFFF;
+/// A mapping id under which nothing is: a file's is its inode's number, and this is the root
+/// directory's. Trees begin at the inode, so that it has to be one.
+const NOBODY: u32 = ROOT_SLOT as u32;
 /// The version that the sample's table has.
 const VERSION: u64 = 0;
 
@@ -236,6 +237,8 @@ fn time_large_page<M: Memories>(files: &Files<'_, M>, window: &Window) -> Option
 
 #[cfg(test)]
 mod tests {
+    use vellum_layout::MappingKind;
+
     use super::*;
     use crate::fs::file::tests::files;
     use crate::mapping::harness::Harness;
@@ -269,5 +272,16 @@ mod tests {
         }
         let costs = measure(&files, &op).unwrap();
         assert!(costs.run_ps > 0 && costs.search_ps(1) > 0 && costs.mmu_ps(1) > 0);
+    }
+
+    #[test]
+    fn measuring_harms_no_mapping() {
+        for mapping in MappingKind::ALL {
+            let h = Harness::of(mapping, 8 << 20);
+            let costs = measure(&files(&h), &h.core.op_begin());
+            assert!(costs.is_some(), "{mapping:?}");
+            let damaged = (h.core.pool.damaged(), h.core.arena.damaged());
+            assert_eq!(damaged, (None, None), "{mapping:?}");
+        }
     }
 }
