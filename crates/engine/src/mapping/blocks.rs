@@ -2,7 +2,7 @@
 //!
 //! Which blocks are free is known to the arena: a [bitmap](FreeBitmap) in which a set bit is a free
 //! block and clearing it takes the block. Each thread slot goes on where it took last, so that slots
-//! take from different words, and files from runs. What was given up is in [limbo](Limbo) until no
+//! take from different words, and files from runs. What was given up is in [limbo](super::limbo) until no
 //! operation can still be reading it.
 //!
 //! Deviation from the study, whose allocator persists its bitmap with every change: here the mappings
@@ -16,11 +16,12 @@ use vellum_media::{LINE_BYTES, Memories, Memory, count};
 
 use super::aids::{self, Writer};
 use super::bitmap::FreeBitmap;
-use super::limbo::{Batch, LIMBO_BYTES, Limbo, LinkWords};
+use super::limbo::{Batch, LinkWords};
+use super::space::{Space, claimed, unclaimed};
 use super::{BlockNo, BlockUsage, Reservation};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
-use crate::slots::{Op, field, pause};
+use crate::slots::{Op, pause};
 
 /// Blocks of a bitmap word.
 const WORD_BLOCKS: u64 = 64;
@@ -28,8 +29,6 @@ const WORD_BLOCKS: u64 = 64;
 const LARGE_BLOCKS: u64 = 512;
 /// Words looked at for a free run before any free block is taken.
 const LOOK_WORDS: u64 = 64;
-/// Blocks in limbo from which on giving up more also looks whether some have become free.
-const LIMBO_MANY: u64 = 4096;
 /// Searches of the bitmap without a result before the free count is called wrong.
 const TRIES: u32 = 1000;
 
@@ -39,11 +38,7 @@ pub(super) struct Blocks {
     data_at: u64,
     blocks: u64,
     thread_slots: u64,
-    /// Arena word: free blocks that are not reserved.
-    free_at: u64,
-    /// Arena word: blocks in limbo.
-    in_limbo_at: u64,
-    limbo: Limbo,
+    space: Space,
     links: LinkWords,
     bitmap: FreeBitmap,
     /// Arena words, a line for each thread slot: where it took last.
@@ -58,8 +53,7 @@ pub(super) struct Blocks {
 impl Blocks {
     /// The blocks of a pool, whose part of the arena (zero before a rebuild) is at `arena_at`.
     pub(super) fn new(arena_at: u64, geometry: &Geometry) -> Self {
-        let limbo_at = arena_at + 2 * LINE_BYTES;
-        let cursors_at = limbo_at + LIMBO_BYTES;
+        let cursors_at = arena_at + Space::BYTES;
         let bitmap_at = cursors_at + u64::from(geometry.thread_slots) * LINE_BYTES;
         let bitmap = FreeBitmap::new(bitmap_at, geometry.zone_blocks);
         let links = LinkWords { at: bitmap.end() };
@@ -67,9 +61,7 @@ impl Blocks {
             data_at: geometry.data_at,
             blocks: geometry.zone_blocks,
             thread_slots: geometry.thread_slots.into(),
-            free_at: arena_at,
-            in_limbo_at: arena_at + LINE_BYTES,
-            limbo: Limbo { at: limbo_at },
+            space: Space::new(arena_at, geometry.zone_blocks),
             cursors_at,
             bitmap,
             end: links.at + geometry.zone_blocks * 8,
@@ -94,40 +86,14 @@ impl Blocks {
         u64::from(block) < self.blocks
     }
 
-    fn take_free<M: Memories>(&self, core: &Core<M>, blocks: u64) -> bool {
-        let mut free = core.arena.load(self.free_at, Ordering::Relaxed);
-        while free >= blocks {
-            match core
-                .arena
-                .compare_exchange(self.free_at, free, free - blocks)
-            {
-                Ok(_) => return true,
-                Err(now) => free = now,
-            }
-        }
-        false
-    }
-
     /// See [`super::Mapping::reserve`].
     pub(super) fn reserve<M: Memories>(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
-        if blocks > 0 && !self.take_free(op.core, blocks) {
-            op.core.try_advance();
-            self.reclaim(op.core);
-            if !self.take_free(op.core, blocks) {
-                return Err(Error::NoSpace("data blocks"));
-            }
-        }
-        op.set_own(field::RESERVED, op.own(field::RESERVED) + blocks);
-        Ok(Reservation { blocks })
+        self.space.reserve(op, blocks, || _ = self.reclaim(op.core))
     }
 
     /// See [`super::Mapping::unreserve`].
     pub(super) fn unreserve<M: Memories>(&self, op: &Op<'_, M>, rest: Reservation) {
-        if rest.blocks > 0 {
-            let left = op.own(field::RESERVED).saturating_sub(rest.blocks);
-            op.set_own(field::RESERVED, left);
-            op.core.arena.fetch_add(self.free_at, rest.blocks);
-        }
+        self.space.unreserve(op, rest);
     }
 
     /// Takes 1 to `want` adjoining blocks that were reserved, from `goal` on if it is free: the first,
@@ -159,12 +125,7 @@ impl Blocks {
         op.core
             .arena
             .store(cursor_at, first + taken, Ordering::Relaxed);
-        from.blocks -= taken;
-        op.set_own(
-            field::RESERVED,
-            op.own(field::RESERVED).saturating_sub(taken),
-        );
-        count::allocation();
+        claimed(op, from, taken);
         Ok((BlockNo(first as u32), taken))
     }
 
@@ -274,8 +235,7 @@ impl Blocks {
         for block in u64::from(first.0)..u64::from(first.0) + blocks {
             self.bitmap.set(&op.core.arena, block);
         }
-        to.blocks += blocks;
-        op.set_own(field::RESERVED, op.own(field::RESERVED) + blocks);
+        unclaimed(op, to, blocks);
     }
 
     /// Adds a block that no later operation can find to what an operation gives up.
@@ -285,47 +245,26 @@ impl Blocks {
 
     /// Puts what an operation gave up into limbo.
     pub(super) fn give_up<M: Memories>(&self, core: &Core<M>, batch: &Batch) {
-        core.arena.fetch_add(self.in_limbo_at, batch.blocks);
-        self.limbo.push(core, &self.links, batch);
-        if core.arena.load(self.in_limbo_at, Ordering::Relaxed) > LIMBO_MANY {
-            core.try_advance();
-            self.reclaim(core);
-        }
+        self.space
+            .give_up(core, &self.links, batch, || _ = self.reclaim(core));
     }
 
     /// See [`super::Mapping::reclaim`].
     pub(super) fn reclaim<M: Memories>(&self, core: &Core<M>) -> u64 {
-        let mut freed = 0;
-        self.limbo.take(core, &self.links, |block| {
+        self.space.reclaim(core, &self.links, |block| {
             self.bitmap.set(&core.arena, block.into());
-            freed += 1;
-        });
-        if freed > 0 {
-            // In this order, so that `usage` never misses a block on its way.
-            core.arena.fetch_add(self.free_at, freed);
-            core.arena
-                .fetch_add(self.in_limbo_at, 0u64.wrapping_sub(freed));
-        }
-        freed
+        })
     }
 
     /// See [`super::Mapping::usage`].
     pub(super) fn usage<M: Memories>(&self, core: &Core<M>) -> BlockUsage {
-        // First limbo: what has left it since is counted as free, maybe twice, but never not at all.
-        let limbo = core.arena.load(self.in_limbo_at, Ordering::Acquire);
-        let free = core.arena.load(self.free_at, Ordering::Relaxed);
-        BlockUsage {
-            total: self.blocks,
-            free: (free + limbo).min(self.blocks),
-        }
+        self.space.usage(core)
     }
 
     /// See [`super::Mapping::save`].
     pub(super) fn save<M: Memories>(&self, core: &Core<M>) -> Result<()> {
-        if core.arena.load(self.in_limbo_at, Ordering::Acquire) != 0 {
-            return Err(Error::Busy);
-        }
-        let used = self.blocks - core.arena.load(self.free_at, Ordering::Acquire);
+        self.space.check_settled(core)?;
+        let used = self.blocks - self.space.free(core);
         Writer::new(core, &self.aids, &self.bitmap).finish(used, 0);
         Ok(())
     }
@@ -337,8 +276,7 @@ impl Blocks {
         };
         aids::fill_bitmap(core, &self.aids, &self.bitmap);
         self.bitmap.summarise(&core.arena);
-        let free = self.blocks - head.used;
-        core.arena.store(self.free_at, free, Ordering::SeqCst);
+        self.space.set_free(core, self.blocks - head.used);
         true
     }
 
@@ -349,8 +287,7 @@ impl Blocks {
             let word = u64::MAX >> (WORD_BLOCKS - bits);
             self.bitmap.fill(&core.arena, first, word);
         }
-        core.arena
-            .store(self.free_at, self.blocks, Ordering::Relaxed);
+        self.space.set_free(core, self.blocks);
     }
 
     /// Says that a block is a file's.
@@ -371,7 +308,7 @@ impl Blocks {
             return Err(Error::damaged("a block of two files", place));
         }
         self.bitmap.fill(&core.arena, first, word & !(1 << bit));
-        core.arena.fetch_add(self.free_at, u64::MAX);
+        self.space.note_used(core);
         Ok(())
     }
 

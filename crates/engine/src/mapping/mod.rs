@@ -20,6 +20,7 @@ pub(crate) mod hashfs;
 mod limbo;
 mod nodes;
 mod radix;
+mod space;
 #[cfg(test)]
 mod tests;
 

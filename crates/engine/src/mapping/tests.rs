@@ -14,12 +14,12 @@ const MIB: u64 = 1 << 20;
 /// The inode slots of the files whose blocks are mapped.
 const FILES: std::ops::Range<u32> = 5..8;
 
-fn into(to: MapState) -> super::Step {
+pub(super) fn into(to: MapState) -> super::Step {
     let flush = Some(Site::UNNAMED);
     super::Step { to, flush }
 }
 
-fn claim<T: Mapping<Simulated> + ?Sized>(
+pub(super) fn claim<T: Mapping<Simulated> + ?Sized>(
     h: &Bench<T>,
     id: MapId,
     first: u32,
@@ -37,17 +37,23 @@ fn claim<T: Mapping<Simulated> + ?Sized>(
     out
 }
 
-fn release<T: Mapping<Simulated> + ?Sized>(h: &Bench<T>, id: MapId, first: u64, end: u64) -> u64 {
+pub(super) fn release<T: Mapping<Simulated> + ?Sized>(
+    h: &Bench<T>,
+    id: MapId,
+    first: u64,
+    end: u64,
+    in_use: u64,
+) -> u64 {
     let op = h.core.op_begin();
     let gone = h
         .map
-        .release(Site::UNNAMED, &op, id, first, end, u64::MAX)
+        .release(Site::UNNAMED, &op, id, first, end, in_use)
         .unwrap();
     h.core.pool.fence(Site::UNNAMED);
     gone
 }
 
-fn find<T: Mapping<Simulated> + ?Sized>(
+pub(super) fn find<T: Mapping<Simulated> + ?Sized>(
     h: &Bench<T>,
     id: MapId,
     first: u32,
@@ -129,7 +135,7 @@ pub(super) fn behave<T: Mapping<Simulated> + ?Sized>(
                 }
             }
             Step::Release { id, first, end } => {
-                let gone = release(h, id, first, end.min(1 << 32));
+                let gone = release(h, id, first, end.min(1 << 32), u64::MAX);
                 let before = model.len();
                 model.retain(|&(of, logical), _| {
                     of != id || !(first..end).contains(&u64::from(logical))

@@ -4,7 +4,8 @@ use vellum_layout::MapState;
 use vellum_media::count;
 
 use super::harness::Harness;
-use super::tests::{MIB, Numbers, claim, find, release};
+use super::tests::{MIB, Numbers};
+use crate::mapping::tests::{claim, find, release};
 
 /// Blocks looked up together, from the first block of a file on.
 const ASKED: usize = 8;

@@ -36,23 +36,19 @@ pub(crate) mod harness;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::Ordering;
-
 use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord};
-use vellum_media::{Isa, LINE_BYTES, Memories, Memory, Site, count};
+use vellum_media::{Isa, LINE_BYTES, Memories, Memory, Site};
 
 use self::overflow::Overflow;
 use self::scatter::Scatter;
 pub(crate) use self::scatter::WHOLE;
 use super::bitmap::FreeBitmap;
-use super::limbo::{Batch, LIMBO_BYTES, Limbo};
+use super::limbo::Batch;
+use super::space::Space;
 use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
-use crate::error::{Error, Result};
-use crate::slots::{Op, field};
-
-/// Blocks in limbo from which on giving up more also looks whether some have become free.
-const LIMBO_MANY: u64 = 4096;
+use crate::error::Result;
+use crate::slots::Op;
 
 /// Lines of data asked for before it is known where they are.
 const PREFETCH_LINES: u64 = 16;
@@ -70,12 +66,7 @@ pub(crate) struct HashFs {
     scatter: Scatter,
     /// What hashes keys.
     isa: Isa,
-    /// Arena word: FREE blocks that are not reserved. What the table has FREE is this plus what
-    /// is reserved, so a reservation can always be claimed.
-    free_at: u64,
-    /// Arena word: blocks in limbo.
-    in_limbo_at: u64,
-    limbo: Limbo,
+    space: Space,
     overflow: Overflow,
     bitmap: FreeBitmap,
     /// Arena words: one bit a line with FREE words that are not flushed.
@@ -91,8 +82,8 @@ impl HashFs {
     /// fragments nothing on purpose.
     pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64, layout_score: u16) -> Self {
         let lines = geometry.table_lines();
-        let limbo_at = arena_at + 2 * LINE_BYTES;
-        let overflow = Overflow::new(limbo_at + LIMBO_BYTES, lines, geometry.aids().chains());
+        let overflow_at = arena_at + Space::BYTES;
+        let overflow = Overflow::new(overflow_at, lines, geometry.aids().chains());
         let bitmap = FreeBitmap::new(overflow.end(), geometry.zone_blocks);
         let freed_at = bitmap.end();
         Self {
@@ -104,9 +95,7 @@ impl HashFs {
             run_shift: geometry.run_blocks.ilog2(),
             scatter: Scatter::new(layout_score),
             isa: Isa::chosen(),
-            free_at: arena_at,
-            in_limbo_at: arena_at + LINE_BYTES,
-            limbo: Limbo { at: limbo_at },
+            space: Space::new(arena_at, geometry.zone_blocks),
             overflow,
             bitmap,
             freed_at,
@@ -135,21 +124,6 @@ impl HashFs {
     /// The table entry of a block.
     fn entry<M: Memories>(&self, core: &Core<M>, block: u32) -> MapWord {
         MapWord(core.word(self.entry_at(block)))
-    }
-
-    /// Takes `blocks` from the free count, if there are as many.
-    fn take_free<M: Memories>(&self, core: &Core<M>, blocks: u64) -> bool {
-        let mut free = core.arena.load(self.free_at, Ordering::Relaxed);
-        while free >= blocks {
-            match core
-                .arena
-                .compare_exchange(self.free_at, free, free - blocks)
-            {
-                Ok(_) => return true,
-                Err(now) => free = now,
-            }
-        }
-        false
     }
 
     /// Puts a block of `id` into LIMBO and off its chain. The flush is the caller's.
@@ -200,25 +174,12 @@ impl<M: Memories> Mapping<M> for HashFs {
     }
 
     fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
-        if blocks > 0 && !self.take_free(op.core, blocks) {
-            op.core.try_advance();
-            Mapping::<M>::reclaim(self, op.core);
-            if !self.take_free(op.core, blocks) {
-                return Err(Error::NoSpace("data blocks"));
-            }
-        }
-        op.set_own(field::RESERVED, op.own(field::RESERVED) + blocks);
-        Ok(Reservation { blocks })
+        self.space
+            .reserve(op, blocks, || _ = Mapping::<M>::reclaim(self, op.core))
     }
 
     fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
-        if rest.blocks > 0 {
-            op.set_own(
-                field::RESERVED,
-                op.own(field::RESERVED).saturating_sub(rest.blocks),
-            );
-            op.core.arena.fetch_add(self.free_at, rest.blocks);
-        }
+        self.space.unreserve(op, rest);
     }
 
     fn claim(
@@ -275,31 +236,19 @@ impl<M: Memories> Mapping<M> for HashFs {
             }
             self.flush_late(site, core, &mut unflushed, None);
         });
-        core.arena.fetch_add(self.in_limbo_at, batch.blocks);
-        self.limbo.push(core, &self.overflow, &batch);
-        if core.arena.load(self.in_limbo_at, Ordering::Relaxed) > LIMBO_MANY {
-            core.try_advance();
+        self.space.give_up(core, &self.overflow, &batch, || {
             Mapping::<M>::reclaim(self, core);
-        }
+        });
         Ok(batch.blocks)
     }
 
     fn reclaim(&self, core: &Core<M>) -> u64 {
-        let mut freed = 0;
-        self.limbo.take(core, &self.overflow, |block| {
+        self.space.reclaim(core, &self.overflow, |block| {
             // The bit follows the word: a set bit whose block is taken already corrects itself.
             core.set_word(self.entry_at(block), MapWord::FREE.0);
             self.note_freed(core, block);
             self.bitmap.set(&core.arena, u64::from(block));
-            freed += 1;
-        });
-        if freed > 0 {
-            // In this order, so that `usage` never misses a block on its way.
-            core.arena.fetch_add(self.free_at, freed);
-            core.arena
-                .fetch_add(self.in_limbo_at, 0u64.wrapping_sub(freed));
-        }
-        freed
+        })
     }
 
     fn seek(
@@ -325,13 +274,7 @@ impl<M: Memories> Mapping<M> for HashFs {
     }
 
     fn usage(&self, core: &Core<M>) -> BlockUsage {
-        // First limbo: what has left it since is counted as free, maybe twice, but never not at all.
-        let limbo = core.arena.load(self.in_limbo_at, Ordering::Acquire);
-        let free = core.arena.load(self.free_at, Ordering::Relaxed);
-        BlockUsage {
-            total: self.blocks,
-            free: (free + limbo).min(self.blocks),
-        }
+        self.space.usage(core)
     }
 
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
@@ -345,11 +288,4 @@ impl<M: Memories> Mapping<M> for HashFs {
     fn restore(&self, core: &Core<M>) -> bool {
         self.restore_aids(core)
     }
-}
-
-/// Counts a block taken.
-fn claimed<M: Memories>(op: &Op<'_, M>, from: &mut Reservation) {
-    from.blocks -= 1;
-    op.set_own(field::RESERVED, op.own(field::RESERVED).saturating_sub(1));
-    count::allocation();
 }

@@ -4,10 +4,11 @@
 use vellum_layout::{LINE_ENTRIES, MapWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
 
+use super::HashFs;
 use super::search::Run;
-use super::{HashFs, claimed};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
+use crate::mapping::space::claimed;
 use crate::mapping::{BlockNo, MapId, Reservation, Step};
 use crate::slots::{Op, pause};
 
@@ -56,7 +57,7 @@ impl HashFs {
                 room -= 1;
                 match placed {
                     Ok(block) => {
-                        claimed(op, from);
+                        claimed(op, from, 1);
                         out[(logical - start) as usize] = BlockNo(block);
                         if let Some(site) = step.flush {
                             self.flush_late(site, op.core, &mut unflushed, Some(block));

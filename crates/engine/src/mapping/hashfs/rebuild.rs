@@ -56,7 +56,7 @@ impl HashFs {
         })?;
         self.bitmap.summarise(&core.arena);
         let free = scans.iter().map(|scan| scan.free).sum();
-        core.arena.store(self.free_at, free, Ordering::SeqCst);
+        self.space.set_free(core, free);
         self.note_loss(core)
     }
 

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::HashFs;
 use crate::core::Core;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mapping::aids::{self, Writer, for_parts};
 use crate::sites;
 
@@ -18,19 +18,17 @@ impl HashFs {
     /// with the FREE words that were not flushed when they were stored.
     ///
     /// # Errors
-    /// [`Error::Busy`] if something is at work after all, or broke off: what was saved would call
+    /// [`crate::Error::Busy`] if something is at work after all, or broke off: what was saved would call
     /// blocks in limbo used for ever.
     pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) -> Result<()> {
-        if core.arena.load(self.in_limbo_at, Ordering::Acquire) != 0 {
-            return Err(Error::Busy);
-        }
+        self.space.check_settled(core)?;
         self.flush_freed(core);
         let mut out = Writer::new(core, &self.aids, &self.bitmap);
         for index in 0..self.aids.count_words() {
             out.push(self.overflow.count_word(&core.arena, index));
         }
         let displaced = self.save_chains(core, &mut out);
-        let used = self.blocks - core.arena.load(self.free_at, Ordering::Acquire);
+        let used = self.blocks - self.space.free(core);
         out.finish(used, displaced);
         Ok(())
     }
@@ -109,7 +107,7 @@ impl HashFs {
             true
         });
         self.bitmap.summarise(arena);
-        arena.store(self.free_at, self.blocks - head.used, Ordering::SeqCst);
+        self.space.set_free(core, self.blocks - head.used);
         true
     }
 

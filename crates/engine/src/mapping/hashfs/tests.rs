@@ -1,13 +1,18 @@
 //! The mapping against a model: a map from (id, logical) to state.
 
 use proptest::prelude::*;
+use std::sync::atomic::Ordering;
+
 use vellum_layout::{AidsHead, MapState, MapWord};
 use vellum_media::{FlushVariant, Isa, Memory, Persistent, Site, VectorVariant, count};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::harness::{Harness, Placement};
 use super::*;
+use crate::error::Error;
+use crate::mapping::tests::{claim, find, release};
 use crate::mapping::{self, Found, Mapping, Seek, Verdict};
+use crate::slots::field;
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -22,46 +27,6 @@ impl Numbers {
             .wrapping_add(0x1405_7B7E_F767_814F);
         (self.0 >> 33) % end
     }
-}
-
-fn into(to: MapState) -> mapping::Step {
-    let flush = Some(Site::UNNAMED);
-    mapping::Step { to, flush }
-}
-
-pub(super) fn claim(
-    h: &Harness,
-    id: MapId,
-    first: u32,
-    blocks: usize,
-    state: MapState,
-) -> Vec<BlockNo> {
-    let op = h.core.op_begin();
-    let mut room = h.map.reserve(&op, blocks as u64).unwrap();
-    let mut out = vec![BlockNo(0); blocks];
-    h.map
-        .claim(&op, id, first, into(state), &mut room, &mut out)
-        .unwrap();
-    h.map.unreserve(&op, room);
-    h.core.pool.fence(Site::UNNAMED);
-    out
-}
-
-pub(super) fn release(h: &Harness, id: MapId, first: u64, end: u64, in_use: u64) -> u64 {
-    let op = h.core.op_begin();
-    let gone = h
-        .map
-        .release(Site::UNNAMED, &op, id, first, end, in_use)
-        .unwrap();
-    h.core.pool.fence(Site::UNNAMED);
-    gone
-}
-
-pub(super) fn find(h: &Harness, id: MapId, first: u32, blocks: usize) -> Vec<Found> {
-    let op = h.core.op_begin();
-    let mut found = vec![Found::Hole; blocks];
-    h.map.lookup(&op, id, first, &mut found).unwrap();
-    found
 }
 
 fn table(h: &Harness) -> Vec<MapWord> {
@@ -97,7 +62,7 @@ fn check_aids(h: &Harness) {
             }
         }
     }
-    assert_eq!(arena.load(h.map.free_at, Ordering::Relaxed), free);
+    assert_eq!(h.map.space.free(&h.core), free);
     for (line, &count) in displaced.iter().enumerate() {
         let shown = h.map.overflow.displaced(arena, line as u64);
         assert!(
@@ -417,9 +382,7 @@ fn two_threads_claim_and_release_without_loss(run_blocks: u32) {
                         assert_eq!(*found, Found::Mapped(*block));
                     }
                     assert_eq!(release(h, id, 0, blocks, blocks), blocks);
-                    while h.free() < total / 2
-                        || h.core.arena.load(h.map.free_at, Ordering::SeqCst) < total / 2
-                    {
+                    while h.free() < total / 2 || h.map.space.free(&h.core) < total / 2 {
                         h.settle();
                     }
                 }
