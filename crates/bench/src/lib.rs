@@ -7,9 +7,11 @@
 //!
 //! * [`ops`] measures single operations and prints them beside their budgets.
 //! * [`reading`] measures reading by search and by page table, the figures of AFPT.
+//! * [`report`] shows [`figure`]s as a page.
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod figure;
 mod hollow;
 mod interrupt;
 mod kernel;
@@ -20,6 +22,7 @@ pub mod ops;
 mod order;
 mod peer;
 pub mod reading;
+pub mod report;
 mod serve;
 mod side;
 mod stopwatch;

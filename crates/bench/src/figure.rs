@@ -1,0 +1,237 @@
+//! A figure: what was measured, beside what a paper says, ready to be drawn.
+//!
+//! Plain data, the same for every command: a horizontal axis of labels in order, a vertical one of
+//! numbers, and for each series a value with its spread at each label that it has one for.
+
+use serde::Serialize;
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// What it is called on the command line, and which part of it this is: `block-size-random`.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// What the paper says, with the place in it.
+    pub claim: String,
+    /// What was found here, in sentences that name numbers of this run.
+    pub found: Vec<String>,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// How it is drawn.
+    pub shape: Shape,
+    /// The series, in the order of the legend.
+    pub series: Vec<Series>,
+    /// What a reader should know beside.
+    pub notes: Vec<String>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Axis {
+    /// What it shows.
+    pub title: String,
+    /// In which unit; empty for labels and ratios.
+    pub unit: String,
+    /// How numbers lie on it.
+    pub scale: Scale,
+}
+
+/// How numbers lie on an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// From zero, evenly.
+    Linear,
+    /// By their logarithms; every value is above zero.
+    Log,
+}
+
+/// How values are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// Lines through points: the horizontal axis is a quantity.
+    Lines,
+    /// Groups of bars: the horizontal axis is a list of things.
+    Bars,
+}
+
+/// Values of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// The legend's text.
+    pub name: String,
+    /// The values, at most one for each label.
+    pub points: Vec<Point>,
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Its label on the horizontal axis.
+    pub at: String,
+    /// The value: of several rounds, the median.
+    pub value: f64,
+    /// The least of the rounds.
+    pub low: f64,
+    /// The greatest of the rounds.
+    pub high: f64,
+}
+
+impl Axis {
+    /// An axis of labels.
+    pub fn labels(title: impl Into<String>) -> Self {
+        Self::of(title, "", Scale::Linear)
+    }
+
+    /// An axis of numbers.
+    pub fn of(title: impl Into<String>, unit: impl Into<String>, scale: Scale) -> Self {
+        Self {
+            title: title.into(),
+            unit: unit.into(),
+            scale,
+        }
+    }
+
+    /// Title and unit.
+    pub fn caption(&self) -> String {
+        match self.unit.as_str() {
+            "" => self.title.clone(),
+            unit => format!("{} [{unit}]", self.title),
+        }
+    }
+}
+
+impl Point {
+    /// A value that has no spread.
+    pub fn exact(at: impl Into<String>, value: f64) -> Self {
+        Self {
+            at: at.into(),
+            value,
+            low: value,
+            high: value,
+        }
+    }
+
+    /// The median of rounds, with the least and the greatest; nothing for no rounds.
+    pub fn of_rounds(at: impl Into<String>, rounds: &[f64]) -> Option<Self> {
+        let mut sorted = rounds.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        Some(Self {
+            at: at.into(),
+            value: median(&sorted),
+            low: *sorted.first()?,
+            high: *sorted.last()?,
+        })
+    }
+}
+
+impl Figure {
+    /// The labels of the horizontal axis: each once, in the order in which the series first name them.
+    pub fn labels(&self) -> Vec<&str> {
+        let mut labels: Vec<&str> = Vec::new();
+        for point in self.series.iter().flat_map(|series| &series.points) {
+            if !labels.contains(&point.at.as_str()) {
+                labels.push(&point.at);
+            }
+        }
+        labels
+    }
+
+    /// The series of that name.
+    pub fn series(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.name == name)
+    }
+}
+
+impl Series {
+    /// The value at a label.
+    pub fn at(&self, label: &str) -> Option<&Point> {
+        self.points.iter().find(|point| point.at == label)
+    }
+}
+
+/// The middle of values; of an even number of them, the mean of the two in the middle. Zero for none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (len, middle) if len % 2 == 0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
+        (_, middle) => sorted[middle],
+    }
+}
+
+/// Bytes with a unit: `64 KiB`.
+pub fn bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 1024 && value.is_multiple_of(1024) && unit + 1 < units.len() {
+        value /= 1024;
+        unit += 1;
+    }
+    format!("{value} {}", units[unit])
+}
+
+/// A number with three digits that count, or all before the point.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.9995 || size == 0.0 => format!("{value:.2}"),
+        size if size >= 0.000_999_5 => format!("{value:.3}"),
+        _ => format!("{value:.2e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_become_a_median_between_the_extremes() {
+        let point = Point::of_rounds("x", &[3.0, 1.0, 2.0]).expect("rounds");
+        assert_eq!((point.low, point.value, point.high), (1.0, 2.0, 3.0));
+        let point = Point::of_rounds("x", &[4.0, 1.0, 2.0, 3.0]).expect("rounds");
+        assert_eq!((point.low, point.value, point.high), (1.0, 2.5, 4.0));
+        assert_eq!(Point::of_rounds("x", &[]), None);
+    }
+
+    #[test]
+    fn labels_keep_the_order_in_which_they_were_named() {
+        let series = |name: &str, labels: &[&str]| Series {
+            name: name.into(),
+            points: labels.iter().map(|&at| Point::exact(at, 1.0)).collect(),
+        };
+        let figure = Figure {
+            name: String::new(),
+            title: String::new(),
+            claim: String::new(),
+            found: Vec::new(),
+            x: Axis::labels("x"),
+            y: Axis::of("time", "ns", Scale::Linear),
+            shape: Shape::Bars,
+            series: vec![series("a", &["2", "4"]), series("b", &["2", "3", "4"])],
+            notes: Vec::new(),
+        };
+        assert_eq!(figure.labels(), ["2", "4", "3"]);
+        assert!(figure.series("b").and_then(|b| b.at("3")).is_some());
+        assert_eq!(figure.y.caption(), "time [ns]");
+        assert_eq!(figure.x.caption(), "x");
+    }
+
+    #[test]
+    fn numbers_and_bytes_are_short() {
+        assert_eq!(bytes(65_536), "64 KiB");
+        assert_eq!(bytes(1000), "1000 B");
+        assert_eq!(bytes(3 << 20), "3 MiB");
+        assert_eq!(number(1234.5), "1234");
+        assert_eq!(number(12.34), "12.3");
+        assert_eq!(number(0.0), "0.00");
+        assert_eq!(number(0.0123), "0.012");
+    }
+}
