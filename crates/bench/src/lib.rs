@@ -6,6 +6,7 @@
 //! one disturbs all; only ratios taken in one run mean anything.
 //!
 //! * [`ops`] measures single operations and prints them beside their budgets.
+//! * [`mapping`] measures file mapping by itself, the figures of the study.
 //! * [`reading`] measures reading by search and by page table, the figures of AFPT.
 //! * [`report`] shows [`figure`]s as a page.
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod interrupt;
 mod kernel;
 mod library;
 mod machine;
+pub mod mapping;
 mod mount;
 pub mod ops;
 mod order;

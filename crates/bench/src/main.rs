@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use vellum_bench::mapping::{MappingOptions, main_mapping};
 use vellum_bench::ops::{OpsOptions, main_ops};
 use vellum_bench::reading::{ReadingOptions, main_reading};
 
@@ -19,6 +20,8 @@ struct Arguments {
 enum What {
     /// Single operations: counts and times beside their budgets.
     Ops(OpsOptions),
+    /// File mapping by itself, every mapping beside the others (HashFS).
+    Mapping(MappingOptions),
     /// Reading by search and by page table (AFPT).
     Reading(ReadingOptions),
 }
@@ -26,6 +29,7 @@ enum What {
 fn main() -> ExitCode {
     let done = match Arguments::parse().what {
         What::Ops(options) => main_ops(options),
+        What::Mapping(options) => main_mapping(&options),
         What::Reading(options) => main_reading(&options),
     };
     match done {

@@ -95,6 +95,8 @@ pub(crate) enum Command {
 pub(crate) enum Bench {
     /// Single operations: counts and times beside their budgets
     Ops(vellum_bench::ops::OpsOptions),
+    /// File mapping by itself, every mapping beside the others (HashFS)
+    Mapping(vellum_bench::mapping::MappingOptions),
     /// Reading by search and by page table (AFPT)
     Reading(vellum_bench::reading::ReadingOptions),
 }

@@ -97,6 +97,10 @@ fn run(command: Command) -> Outcome<ExitCode> {
             what: Bench::Ops(options),
         } => vellum_bench::ops::main_ops(options).map_err(|error| Failure::new(error.to_string())),
         Command::Bench {
+            what: Bench::Mapping(options),
+        } => vellum_bench::mapping::main_mapping(&options)
+            .map_err(|error| Failure::new(error.to_string())),
+        Command::Bench {
             what: Bench::Reading(options),
         } => vellum_bench::reading::main_reading(&options)
             .map_err(|error| Failure::new(error.to_string())),

@@ -71,6 +71,11 @@ impl<M: Memories> Core<M> {
         all_free
     }
 
+    /// Whether a slot is in use, or held by a thread slot.
+    pub(crate) fn is_used(&self, slot: u64) -> bool {
+        self.arena.load(self.used_cell(slot), Ordering::Relaxed) >> (slot % 64) & 1 == 1
+    }
+
     fn used_cell(&self, slot: u64) -> u64 {
         self.map.used + slot / 64 * 8
     }

@@ -20,6 +20,7 @@ mod checking;
 mod core;
 mod data;
 mod error;
+pub mod experiments;
 mod fs;
 mod journal;
 mod mapping;

@@ -398,6 +398,21 @@ impl Mapping {
         self.isa.prefetch(self.base.wrapping_add(at as usize));
     }
 
+    /// See [`crate::Memory::evict`].
+    pub(crate) fn evict(&self, at: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let Some(run) = self.run(at, len) else { return };
+        let within = at % LINE_BYTES;
+        let lines = (within + len).div_ceil(LINE_BYTES);
+        // SAFETY: as for `flush`.
+        unsafe {
+            self.isa
+                .evict_lines(run.sub(within as usize), lines as usize)
+        };
+    }
+
     #[inline(always)]
     pub(crate) fn flush(&self, at: u64, len: u64) {
         if len == 0 {
@@ -661,6 +676,10 @@ macro_rules! memory_of_mapping {
             #[inline(always)]
             fn prefetch(&self, at: u64) {
                 self.mapping.prefetch(at);
+            }
+
+            fn evict(&self, at: u64, len: u64) {
+                self.mapping.evict(at, len);
             }
         }
     };

@@ -104,6 +104,13 @@ pub trait Memory: Send + Sync + 'static {
     /// Asks the processor to bring the line of `at` near.
     fn prefetch(&self, at: u64);
 
+    /// Drops the lines that `[at, at + len)` touches from the processor's caches, those that were changed
+    /// after writing them back: for experiments that begin with cold caches. Counts as no flush, and
+    /// promises nothing.
+    fn evict(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Waits a little for a short step of another thread; `tries` is how often the caller has
     /// waited for it already. Model checkers let another thread run.
     fn relax(&self, tries: u32) {

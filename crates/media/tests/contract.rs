@@ -71,6 +71,9 @@ fn cells() {
         assert_eq!(memory.load(8, Relaxed), 0x19, "{name}");
         memory.prefetch(8);
         memory.prefetch(u64::MAX);
+        memory.evict(5, 200);
+        memory.evict(LEN, 0);
+        assert_eq!(memory.load(8, Relaxed), 0x19, "{name}");
         assert_eq!(memory.damaged(), None, "{name}");
     });
 }

@@ -16,6 +16,7 @@
 //! cutting a file or deleting it searches no further than its end.
 
 mod allocate;
+mod alone;
 #[cfg(test)]
 mod crash;
 mod measure;
@@ -45,6 +46,7 @@ use crate::slots::{Op, pause};
 
 pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
+pub use alone::{MappingAlone, settle};
 pub(crate) use road::Roads;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;

@@ -285,7 +285,7 @@ impl<M: Memories> Handle<M> {
         }
     }
 
-    fn check_read(&self) -> Result<()> {
+    pub(crate) fn check_read(&self) -> Result<()> {
         match self.node.kind() {
             FileKind::Directory => Err(Error::IsDirectory),
             FileKind::File if self.options.read => Ok(()),
@@ -302,7 +302,7 @@ impl<M: Memories> Handle<M> {
         }
     }
 
-    fn check_write(&self) -> Result<()> {
+    pub(crate) fn check_write(&self) -> Result<()> {
         if !(self.options.write || self.options.append) {
             return Err(Error::BadHandle);
         }

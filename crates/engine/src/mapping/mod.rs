@@ -202,6 +202,12 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Pool offset of a block's bytes.
     fn data_at(&self, block: BlockNo) -> u64;
 
+    /// Forgets copies of the structure that are kept beside it, as if the pool had just been opened: for
+    /// experiments.
+    fn forget_copies(&self, op: &Op<'_, M>) {
+        let _ = op;
+    }
+
     /// Counts.
     fn usage(&self, core: &Core<M>) -> BlockUsage;
 

@@ -263,6 +263,17 @@ impl Isa {
         }
     }
 
+    /// Drops `lines` lines from `first` from all caches, and waits until they are gone.
+    ///
+    /// # Safety
+    /// The lines must be mapped.
+    pub(crate) unsafe fn evict_lines(self, first: *const u8, lines: usize) {
+        // SAFETY: the caller vouches for the lines; every x86-64 has the instruction.
+        unsafe { cache::clflush(first, lines) };
+        // Waits for `clflush` too, which a store fence does not have to.
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
     /// Waits for this thread's write-backs and streaming stores.
     #[inline(always)]
     pub(crate) fn fence(self) {
@@ -417,6 +428,8 @@ impl Isa {
     pub(crate) unsafe fn flush_lines(self, _first: *const u8, _lines: usize) {
         generic::fence();
     }
+
+    pub(crate) unsafe fn evict_lines(self, _first: *const u8, _lines: usize) {}
 
     pub(crate) fn fence(self) {
         std::sync::atomic::fence(Ordering::SeqCst);

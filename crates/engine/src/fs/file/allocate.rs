@@ -150,14 +150,19 @@ impl<M: Memories> Files<'_, M> {
         // What was counted and not claimed.
         self.lower_blocks(cachelet, room.blocks);
         self.mapping.unreserve(&op, room);
-        core.pool.fence(sites::ALLOCATE_BLOCKS_DURABLE);
+        self.fence_claimed();
         result?;
         Ok(op.check_media()?)
     }
 
+    /// Waits until claims are durable.
+    pub(super) fn fence_claimed(&self) {
+        self.core.pool.fence(sites::ALLOCATE_BLOCKS_DURABLE);
+    }
+
     /// Makes a first root, and the flag that blocks may lie beyond the end, durable before such
     /// blocks are claimed.
-    fn announce(&self, cachelet: Cachelet, root: Root, last: u64) {
+    pub(super) fn announce(&self, cachelet: Cachelet, root: Root, last: u64) {
         let core = self.core;
         let beyond = last > self.size(cachelet).div_ceil(BLOCK_BYTES);
         let new = root.new | if beyond { BEYOND } else { 0 };
@@ -200,7 +205,7 @@ impl<M: Memories> Files<'_, M> {
                 self.zero_part(&op, root.id, last * BLOCK_BYTES, end)?;
             }
             if first < last {
-                self.give_up(sites::PUNCH_LIMBO, &op, cachelet, root.id, first, last)?;
+                self.punch_blocks(&op, cachelet, root.id, first, last)?;
             }
         }
         let now = self.change_time(cachelet);
@@ -210,6 +215,18 @@ impl<M: Memories> Files<'_, M> {
         core.pool.fence(sites::PUNCH_DURABLE);
         self.publish_times(cachelet, now);
         op.check_media()
+    }
+
+    /// Gives up whole blocks. Flushed, not fenced. As for [`Self::give_up`].
+    pub(super) fn punch_blocks(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        id: MapId,
+        first: u64,
+        end: u64,
+    ) -> Result<()> {
+        self.give_up(sites::PUNCH_LIMBO, op, cachelet, id, first, end)
     }
 
     /// Zeroes bytes `[offset, end)` of one block, if it holds bytes.

@@ -13,7 +13,7 @@ use crate::reading::pages_of;
 use crate::slots::{Op, pause};
 
 /// Blocks looked up together by large reads.
-const LOOKUP_BLOCKS: usize = 64;
+pub(super) const LOOKUP_BLOCKS: usize = 64;
 /// An access time older than this is renewed by a read even if the file has not changed.
 const ATIME_STALE_NS: i64 = 24 * 3600 * 1_000_000_000;
 

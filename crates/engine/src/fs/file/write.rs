@@ -26,7 +26,7 @@ const CLAIM_HOLE: Step = Step {
 };
 
 /// What it makes of one beyond the size.
-const CLAIM_END: Step = Step {
+pub(super) const CLAIM_END: Step = Step {
     to: MapState::Mapped,
     flush: Some(sites::WRITE_CLAIM_END),
 };

@@ -228,6 +228,17 @@ impl Pages for PageCache {
             arena.store(frame.tag_at, frame.tag & !NODE, Ordering::Release);
         }
     }
+
+    fn forget_all<M: Memories>(&self, op: &Op<'_, M>) {
+        let arena = &op.core.arena;
+        for set_at in (0..self.sets).map(|set| self.sets_at + set * SET_BYTES) {
+            let _lock = self.lock(op, set_at);
+            for tag_at in (0..WAYS).map(|way| set_at + way * 8) {
+                let tag = arena.load(tag_at, Ordering::Relaxed);
+                arena.store(tag_at, tag & !NODE, Ordering::Release);
+            }
+        }
+    }
 }
 
 /// Frees the set when dropped.

@@ -239,6 +239,10 @@ impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {
         self.blocks.data_at(block)
     }
 
+    fn forget_copies(&self, op: &Op<'_, M>) {
+        self.pages.forget_all(op);
+    }
+
     fn usage(&self, core: &Core<M>) -> BlockUsage {
         self.blocks.usage(core)
     }

@@ -36,6 +36,9 @@ pub(crate) trait Pages: Send + Sync {
 
     /// What was known of a node is void: there will be another.
     fn forget<M: Memories>(&self, op: &Op<'_, M>, node: u32);
+
+    /// What was known of any node is void.
+    fn forget_all<M: Memories>(&self, op: &Op<'_, M>);
 }
 
 /// Nodes are read where they lie.
@@ -73,4 +76,6 @@ impl Pages for Direct {
     fn stored<M: Memories>(&self, _: &Op<'_, M>, _: u32, _: u64, _: u64) {}
 
     fn forget<M: Memories>(&self, _: &Op<'_, M>, _: u32) {}
+
+    fn forget_all<M: Memories>(&self, _: &Op<'_, M>) {}
 }

@@ -1,0 +1,183 @@
+//! File mapping by itself: the figures of the study, each by one command, for every mapping there is.
+//!
+//! What is timed is what operations on files ask of the mapping ([`MappingAlone`]), without entering and
+//! leaving operations and without the bytes. Each round lets every mapping do the same, one after
+//! the other; the first round is not counted. Ratios are of values taken in one round.
+//!
+//! *Cold* means that the structure's lines were flushed out of the processor's caches before every
+//! single operation, and that cursors, translations and page caches were emptied; *hot* that
+//! operations follow each other.
+//!
+//! [`MappingAlone`]: vellum::experiments::MappingAlone
+
+mod bed;
+mod grid;
+mod locality;
+mod sample;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::error::Error;
+use crate::figure;
+use crate::interrupt::Interrupt;
+use crate::machine::{Machine, load};
+use bed::Setting;
+
+/// A figure of the study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Figure {
+    /// Lookups and inserts, cold and hot, one after the other and at random (Fig 5)
+    Locality,
+}
+
+impl Figure {
+    /// The name on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Locality => "locality",
+        }
+    }
+
+    fn measure(self, setting: &Setting<'_>) -> Result<figure::Figure> {
+        match self {
+            Self::Locality => locality::measure(setting),
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MappingOptions {
+    /// The figures; all of them if none is named
+    #[arg(long, value_name = "FIGURE", num_args = 1.., value_delimiter = ',', value_enum)]
+    pub figure: Vec<Figure>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Rounds that count, beside the one that warms up
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub rounds: usize,
+    /// Bytes of the file that is looked into
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub file_bytes: u64,
+    /// Operations of a round, each of which finds cold caches
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub cold_ops: usize,
+    /// Operations of a round that follow each other
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub hot_ops: usize,
+    /// Part of a file's blocks that follow their predecessors, from 0 to 1
+    #[arg(long, value_name = "SCORE", default_value_t = 0.85)]
+    pub layout_score: f64,
+    /// Directory for the pools; no more than their metadata is ever touched
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub pool_dir: PathBuf,
+}
+
+/// Smallest file that figures are about.
+const FILE_MIN_BYTES: u64 = 1 << 20;
+
+impl MappingOptions {
+    fn check(&self) -> Result<()> {
+        let refuse = |text: String| Err(Error::Option(text));
+        if self.rounds == 0 || self.cold_ops == 0 || self.hot_ops == 0 {
+            return refuse("--rounds, --cold-ops and --hot-ops must be at least 1".into());
+        }
+        if self.file_bytes < FILE_MIN_BYTES {
+            return refuse(format!("--file-bytes must be at least {FILE_MIN_BYTES}"));
+        }
+        if !(0.0..=1.0).contains(&self.layout_score) {
+            return refuse("--layout-score must be from 0 to 1".into());
+        }
+        Ok(())
+    }
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// On what.
+    pub machine: Machine,
+    /// How the measurement was asked for: option and value.
+    pub settings: Vec<(String, String)>,
+    /// What came out.
+    pub figures: Vec<figure::Figure>,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// Options that make no sense, no room, a signal.
+pub fn main_mapping(options: &MappingOptions) -> Result<()> {
+    let report = measure(options)?;
+    if options.json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&report).unwrap_or_default()
+        );
+    } else {
+        print!("{report}");
+    }
+    Ok(())
+}
+
+/// Measures.
+///
+/// # Errors
+/// As [`main_mapping`].
+pub fn measure(options: &MappingOptions) -> Result<Report> {
+    options.check()?;
+    let interrupt = Interrupt::watch();
+    let mut machine = Machine::look();
+    machine.pool = options.pool_dir.display().to_string();
+    machine.instructions = format!("{:?}", vellum::media::Isa::chosen());
+    machine.rounds = options.rounds;
+    let setting = Setting::new(options, &interrupt);
+    let wanted = match options.figure.as_slice() {
+        [] => Figure::value_variants(),
+        named => named,
+    };
+    let figures = wanted.iter().map(|figure| figure.measure(&setting));
+    let figures = figures.collect::<Result<_>>()?;
+    machine.load_after = load();
+    Ok(Report {
+        machine,
+        settings: settings(options),
+        figures,
+    })
+}
+
+fn settings(options: &MappingOptions) -> Vec<(String, String)> {
+    let pairs = [
+        ("rounds", options.rounds.to_string()),
+        ("file-bytes", options.file_bytes.to_string()),
+        ("cold-ops", options.cold_ops.to_string()),
+        ("hot-ops", options.hot_ops.to_string()),
+        ("layout-score", options.layout_score.to_string()),
+    ];
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = &self.machine;
+        writeln!(
+            f,
+            "{}, {} cores, load {:.1} to {:.1}; medians of {} rounds; in brackets: how much slower the \
+             extent tree is; p: probes an operation",
+            machine.cpu, machine.cores, machine.load_before, machine.load_after, machine.rounds
+        )?;
+        for figure in &self.figures {
+            write!(f, "{figure}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,3 @@
+//! What experiments look at one by one: parts of operations that users only meet together.
+
+pub use crate::fs::{MappingAlone, settle};

@@ -1,0 +1,203 @@
+//! A file's mapping by itself, for experiments: what reading and writing ask of it, without the bytes.
+
+use vellum_layout::{BLOCK_BYTES, ChunkKind, SLOT_BYTES, SLOTS_PER_BLOCK};
+use vellum_media::{Memories, Memory};
+
+use super::read::LOOKUP_BLOCKS;
+use super::write::CLAIM_END;
+use super::{Files, Root, Translation};
+use crate::cachelet::{Cachelet, field};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::fs::{Fs, Handle};
+use crate::mapping::{BlockNo, Found, MapId};
+use crate::slots::{Op, field as slot_field};
+
+/// Blocks of one claim at most.
+const CLAIM_BLOCKS: usize = 256;
+
+/// A file's mapping, within one operation that lasts until [`Self::renew`] or until this is dropped:
+/// entering and leaving operations is not part of what is asked of the mapping. What is given up
+/// meanwhile, nodes of trees too, becomes free only afterwards.
+///
+/// Blocks that [`Self::insert`] gives a file hold what they held before. It is meant for pools that an
+/// experiment made for itself.
+pub struct MappingAlone<'a, M: Memories> {
+    files: Files<'a, M>,
+    op: Op<'a, M>,
+    cachelet: Cachelet,
+    translation: Translation,
+    found: Vec<Found>,
+}
+
+impl<M: Memories> std::fmt::Debug for MappingAlone<'_, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MappingAlone").finish_non_exhaustive()
+    }
+}
+
+impl<'a, M: Memories> MappingAlone<'a, M> {
+    /// Begins an operation on a regular file that is open for reading and writing.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn new(handle: &'a Handle<M>) -> Result<Self> {
+        handle.check_read()?;
+        handle.check_write()?;
+        let files = handle.node().fs().files();
+        Ok(Self {
+            files,
+            op: files.core.op_to_change()?,
+            cachelet: handle.node().cachelet,
+            translation: Translation::new(true),
+            found: Vec::new(),
+        })
+    }
+
+    /// Ends the operation and begins another. What was remembered stays.
+    ///
+    /// # Errors
+    /// Nothing may be changed any more.
+    pub fn renew(self) -> Result<Self> {
+        let Self { files, op, .. } = self;
+        drop(op);
+        Ok(Self {
+            op: files.core.op_to_change()?,
+            ..self
+        })
+    }
+
+    fn id(&self) -> Option<MapId> {
+        Some(self.root())
+            .filter(|root| root.old != 0)
+            .map(|root| root.id)
+    }
+
+    fn root(&self) -> Root {
+        self.files.root(self.cachelet)
+    }
+
+    /// Looks blocks up as a read of them does, by this handle's translations where they are known; gives
+    /// how many there are.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn lookup(&mut self, first: u64, blocks: usize) -> Result<usize> {
+        let version = self.files.core.get(self.cachelet, field::VERSION);
+        self.each_request(first, blocks, |alone, id, first, found| {
+            let (files, op) = (alone.files, &alone.op);
+            files.find(op, id, &alone.translation, version, first, found)
+        })
+    }
+
+    /// Looks blocks up in the mapping, without translations; gives how many there are.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn search(&mut self, first: u64, blocks: usize) -> Result<usize> {
+        self.each_request(first, blocks, |alone, id, first, found| {
+            alone
+                .files
+                .mapping
+                .lookup(&alone.op, id, first as u32, found)
+        })
+    }
+
+    fn each_request(
+        &mut self,
+        first: u64,
+        blocks: usize,
+        ask: impl Fn(&Self, MapId, u64, &mut [Found]) -> Result<()>,
+    ) -> Result<usize> {
+        let Some(id) = self.id() else { return Ok(0) };
+        let mut found = std::mem::take(&mut self.found);
+        found.resize(blocks.min(LOOKUP_BLOCKS), Found::Hole);
+        let (mut at, mut count) = (0, 0);
+        while at < blocks {
+            let found = &mut found[..LOOKUP_BLOCKS.min(blocks - at)];
+            ask(self, id, first + at as u64, found)?;
+            count += found.iter().filter(|found| **found != Found::Hole).count();
+            at += found.len();
+        }
+        self.found = found;
+        Ok(count)
+    }
+
+    /// Gives holes of the file blocks, durably: what an append does to the mapping, anywhere within the
+    /// size.
+    ///
+    /// # Errors
+    /// Beyond the size, too many at once, no room, damage.
+    pub fn insert(&mut self, first: u64, blocks: usize) -> Result<()> {
+        let files = self.files;
+        let end = first + blocks as u64;
+        if blocks > CLAIM_BLOCKS || end > files.size(self.cachelet) / BLOCK_BYTES {
+            return Err(Error::Invalid("a range that cannot be inserted"));
+        }
+        let _lock = files.core.lock(&self.op, self.cachelet);
+        let root = self.root();
+        let mut room = files.mapping.reserve(&self.op, blocks as u64)?;
+        files.announce(self.cachelet, root, end);
+        files.raise_blocks(self.cachelet, root, blocks as u64);
+        let mut out = [BlockNo(0); CLAIM_BLOCKS];
+        let (out, logical) = (&mut out[..blocks], first as u32);
+        let (op, id) = (&self.op, root.id);
+        let done = files
+            .mapping
+            .claim(op, id, logical, CLAIM_END, &mut room, out);
+        files.lower_blocks(self.cachelet, room.blocks);
+        files.mapping.unreserve(op, room);
+        files.fence_claimed();
+        done
+    }
+
+    /// Takes blocks from the file, durably; gives how many there were.
+    ///
+    /// # Errors
+    /// Damage, no room for what takes some.
+    pub fn remove(&mut self, first: u64, end: u64) -> Result<u64> {
+        let Some(id) = self.id() else { return Ok(0) };
+        let _lock = self.files.core.lock(&self.op, self.cachelet);
+        let before = self.files.blocks_bound(self.cachelet);
+        self.files
+            .punch_blocks(&self.op, self.cachelet, id, first, end)?;
+        self.files.fence_claimed();
+        Ok(before - self.files.blocks_bound(self.cachelet))
+    }
+
+    /// Forgets what was remembered beside the mapping: translations, the cursor, copies of nodes.
+    pub fn forget(&mut self) {
+        self.translation = Translation::new(true);
+        self.op.set_own(slot_field::CURSOR_KEY, 0);
+        self.files.mapping.forget_copies(&self.op);
+    }
+
+    /// Drops the mapping's part of pool and arena, and the file's inode, from the processor's caches.
+    pub fn evict(&self) {
+        let core = self.files.core;
+        evict_structure(core);
+        core.pool.evict(core.inode_at(self.cachelet), SLOT_BYTES);
+    }
+}
+
+/// Drops what is the mapping's from the processor's caches: the table, blocks of metadata, and the
+/// arena's part with the map of metadata slots.
+fn evict_structure<M: Memories>(core: &Core<M>) {
+    let (geometry, map) = (&core.geometry, &core.map);
+    let table_bytes = geometry.aids_at - geometry.table_at;
+    core.pool.evict(geometry.table_at, table_bytes);
+    for block in 0..geometry.meta_slots() / SLOTS_PER_BLOCK {
+        let slot = (block * SLOTS_PER_BLOCK).max(1);
+        if core.kind_of_slot(slot) == Some(ChunkKind::Blocks) && core.is_used(slot) {
+            core.pool.evict(geometry.slot_at(slot), BLOCK_BYTES);
+        }
+    }
+    core.arena.evict(map.used, map.chunks - map.used);
+    core.arena.evict(map.mapping, map.bytes - map.mapping);
+}
+
+/// Makes blocks free that nobody uses any more. The caller has no [`MappingAlone`].
+pub fn settle<M: Memories>(fs: &Fs<M>) {
+    fs.core.wait_for_readers();
+    fs.mapping.reclaim(&fs.core);
+}

@@ -1,0 +1,88 @@
+//! The mapping of a file by itself: what is inserted is found and is the file's, what is removed is not.
+#![allow(missing_docs)]
+
+use vellum::experiments::{MappingAlone, settle};
+use vellum::{CreateOptions, Error, File, MappingKind, OpenOptions, Pool, PoolOptions};
+
+const BLOCK: u64 = 4096;
+const BLOCKS: u64 = 300;
+
+fn sparse(pool: &Pool) -> File {
+    let options = OpenOptions {
+        read: true,
+        write: true,
+        create: true,
+        mode: 0o600,
+        ..OpenOptions::default()
+    };
+    let file = pool.volume().open_with("/file", &options).unwrap();
+    file.set_len(BLOCKS * BLOCK).unwrap();
+    file
+}
+
+#[test]
+fn blocks_come_and_go_on_every_mapping() {
+    let dir = tempfile::tempdir().unwrap();
+    for mapping in MappingKind::ALL {
+        let path = dir.path().join(mapping.name());
+        let options = CreateOptions {
+            mapping,
+            ..CreateOptions::new(8 << 20)
+        };
+        let pool = Pool::create(&path, &options).unwrap();
+        let file = sparse(&pool);
+        let free = pool.fs().stat_fs().blocks_free;
+        let mut alone = MappingAlone::new(file.handle()).unwrap();
+        assert_eq!(alone.lookup(0, 8).unwrap(), 0, "{mapping:?}");
+        assert_eq!(alone.remove(0, BLOCKS).unwrap(), 0, "{mapping:?}");
+        alone.insert(0, 200).unwrap();
+        alone.insert(250, 1).unwrap();
+        alone = alone.renew().unwrap();
+        // The second time with nothing remembered, and nothing in the caches.
+        for _ in 0..2 {
+            let found = [(0, 1), (199, 1), (200, 1), (250, 1)];
+            let found = found.map(|(first, blocks)| alone.lookup(first, blocks).unwrap());
+            assert_eq!(found, [1, 1, 0, 1], "{mapping:?}");
+            let all = BLOCKS as usize;
+            assert_eq!(alone.lookup(0, all).unwrap(), 201, "{mapping:?}");
+            assert_eq!(alone.search(0, all).unwrap(), 201, "{mapping:?}");
+            alone.forget();
+            alone.evict();
+        }
+        assert_eq!(alone.remove(100, BLOCKS).unwrap(), 101, "{mapping:?}");
+        assert_eq!(alone.search(0, BLOCKS as usize).unwrap(), 100);
+        drop(alone);
+        settle(&*pool.fs());
+        assert_eq!(pool.fs().stat_fs().blocks_free, free - 100, "{mapping:?}");
+        assert_eq!(file.attr().unwrap().blocks_512, 100 * 8, "{mapping:?}");
+        drop(file);
+        pool.close().unwrap();
+        is_sound(&path);
+        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        assert_eq!(
+            pool.volume().read("/file").unwrap(),
+            vec![0; (BLOCKS * BLOCK) as usize]
+        );
+    }
+}
+
+fn is_sound(path: &std::path::Path) {
+    let image = std::fs::read(path).unwrap();
+    let report = vellum_check::check(&image, vellum_check::Options::default());
+    assert!(report.is_sound(), "{report:?}");
+}
+
+#[test]
+fn only_the_size_can_be_filled() {
+    let pool = Pool::memory(8 << 20).unwrap();
+    let file = sparse(&pool);
+    let mut alone = MappingAlone::new(file.handle()).unwrap();
+    for (first, blocks) in [(BLOCKS, 1), (BLOCKS - 1, 2), (0, 257)] {
+        let refused = alone.insert(first, blocks);
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    }
+    alone.insert(BLOCKS - 1, 1).unwrap();
+    drop(alone);
+    let reading = pool.volume().open("/file").unwrap();
+    assert!(MappingAlone::new(reading.handle()).is_err());
+}
