@@ -4,6 +4,7 @@
 //! numbers, and for each series a value with its spread at each label that it has one for.
 
 use serde::Serialize;
+use vellum::media::count::Counts;
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -79,6 +80,41 @@ pub struct Point {
     pub low: f64,
     /// The greatest of the rounds.
     pub high: f64,
+    /// What the value of a peer is over this one, taken in the same rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_over: Option<f64>,
+    /// What an operation did to memory, where that was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<CountsPerOp>,
+}
+
+/// What an operation did to memory, on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CountsPerOp {
+    /// Lines of a structure looked at.
+    pub probes: f64,
+    /// Lines flushed.
+    pub lines_flushed: f64,
+    /// Fences.
+    pub fences: f64,
+    /// Bytes stored into the pool.
+    pub pool_bytes_written: f64,
+    /// Things allocated.
+    pub allocations: f64,
+}
+
+impl CountsPerOp {
+    /// What each of `ops` operations did, of all that was counted.
+    pub fn new(counts: Counts, ops: u64) -> Self {
+        let per_op = |count: u64| count as f64 / ops.max(1) as f64;
+        Self {
+            probes: per_op(counts.probes),
+            lines_flushed: per_op(counts.lines_flushed),
+            fences: per_op(counts.fences),
+            pool_bytes_written: per_op(counts.pool_bytes_written),
+            allocations: per_op(counts.allocations),
+        }
+    }
 }
 
 impl Axis {
@@ -113,6 +149,8 @@ impl Point {
             value,
             low: value,
             high: value,
+            peer_over: None,
+            counts: None,
         }
     }
 
@@ -125,6 +163,8 @@ impl Point {
             value: median(&sorted),
             low: *sorted.first()?,
             high: *sorted.last()?,
+            peer_over: None,
+            counts: None,
         })
     }
 }

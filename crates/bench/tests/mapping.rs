@@ -1,12 +1,13 @@
-//! The figures of file mapping come out of one command, on small files.
+//! The figures of file mapping come out of one command, on small files: their shape, and counts that do
+//! not depend on the machine.
 #![allow(missing_docs)]
 
 use vellum::MappingKind;
-use vellum_bench::figure::{Chart, Figure, Point};
-use vellum_bench::mapping::{self, MappingOptions, measure};
+use vellum_bench::figure::{CountsPerOp, Figure};
+use vellum_bench::mapping::{self, MappingOptions, Report, measure};
 
-fn options(figure: mapping::Figure) -> MappingOptions {
-    MappingOptions {
+fn report(figure: mapping::Figure) -> Report {
+    let options = MappingOptions {
         figure: vec![figure],
         json: false,
         rounds: 1,
@@ -15,67 +16,145 @@ fn options(figure: mapping::Figure) -> MappingOptions {
         hot_ops: 400,
         layout_score: 0.85,
         pool_dir: std::env::temp_dir(),
-    }
+    };
+    measure(&options).unwrap()
 }
 
-fn figure(figure: mapping::Figure) -> Figure {
-    let mut report = measure(&options(figure)).unwrap();
-    assert_eq!(report.figures.len(), 1);
-    let json = serde_json::to_string(&report).unwrap();
-    let read: mapping::Report = serde_json::from_str(&json).unwrap();
-    assert_eq!(read.machine, report.machine);
-    assert_eq!(read.figures[0].charts.len(), report.figures[0].charts.len());
-    assert!(report.to_string().contains(figure.name()));
-    report.figures.remove(0)
-}
-
-/// Every mapping that there is has so many points in a chart, with a value each.
-fn is_complete(chart: &Chart, points: usize) {
+/// The figure of that name, in which every mapping that there is has a value at each of so many labels.
+fn complete<'r>(report: &'r Report, name: &str, labels: usize) -> &'r Figure {
+    let mut figures = report.figures.iter();
+    let figure = figures.find(|figure| figure.name == name);
+    let figure = figure.unwrap_or_else(|| panic!("no figure {name}"));
+    assert_eq!(figure.labels().len(), labels, "{name}");
+    assert!(!figure.claim.is_empty(), "{name}");
     for mapping in MappingKind::ALL {
-        let series = chart.series.iter();
-        let series = series.filter(|series| series.name == mapping.name());
-        let points_of: Vec<&Point> = series.flat_map(|series| &series.points).collect();
-        assert_eq!(points_of.len(), points, "{mapping:?} in {}", chart.title);
-        for point in points_of {
-            let is_sound = point.low <= point.y && point.y <= point.high && point.rounds == 1;
-            assert!(is_sound, "{mapping:?} in {}: {point:?}", chart.title);
+        let series = figure.series(mapping.name()).unwrap();
+        assert_eq!(series.points.len(), labels, "{mapping:?} in {name}");
+        for point in &series.points {
+            let is_sound = point.low <= point.value && point.value <= point.high;
+            assert!(is_sound, "{mapping:?} in {name}: {point:?}");
         }
     }
+    assert!(report.to_string().contains(name));
+    figure
 }
 
-/// What a mapping did at a place of a chart.
-fn counts(chart: &Chart, series: &str, label: &str) -> vellum_bench::figure::CountsPerOp {
-    let series = chart.series.iter().find(|one| one.name == series).unwrap();
-    let points = &mut series.points.iter();
-    let point = points.find(|point| point.label.as_deref() == Some(label));
-    point.unwrap().counts.unwrap()
+/// What an operation of a mapping did at a label.
+fn counts(figure: &Figure, series: &str, label: &str) -> CountsPerOp {
+    figure
+        .series(series)
+        .unwrap()
+        .at(label)
+        .unwrap()
+        .counts
+        .unwrap()
 }
 
 #[test]
 fn locality_counts_what_an_access_costs() {
-    let figure = figure(mapping::Figure::Locality);
-    assert_eq!(figure.charts.len(), 2);
-    for chart in &figure.charts {
-        is_complete(chart, 5);
-    }
-    let [lookups, inserts] = &figure.charts[..] else {
-        panic!("two charts");
-    };
-    // A line for each of the eight blocks, of which one was asked for: the run is what is remembered.
+    let report = report(mapping::Figure::Locality);
+    let lookups = complete(&report, "locality-lookup", 5);
+    let inserts = complete(&report, "locality-insert", 5);
     let cold = counts(lookups, "hashfs", "cold random");
-    assert!((1.0..2.0).contains(&cold.probes), "{cold:?}");
-    // The root, inner nodes and the leaf.
-    let radix = counts(lookups, "radix", "cold random");
-    assert!((2.0..=3.0).contains(&radix.probes), "{radix:?}");
-    for (name, lines) in [("hashfs", 1.0), ("hashfs-1", 1.0), ("radix", 1.0)] {
-        let hot = counts(inserts, name, "hot random");
-        assert!(
-            hot.lines_flushed >= lines && hot.fences >= 1.0,
-            "{name}: {hot:?}"
-        );
+    assert!((1.0..=2.0).contains(&cold.probes), "{cold:?}");
+    // The word in the inode, the inner node and the leaf.
+    assert_eq!(counts(lookups, "radix", "cold random").probes, 3.0);
+    for name in ["hashfs", "hashfs-1"] {
+        let insert = counts(inserts, name, "hot random");
+        assert_eq!((insert.lines_flushed, insert.fences), (1.0, 1.0), "{name}");
+        assert_eq!(insert.pool_bytes_written, 8.0, "{name}");
+        assert_eq!(insert.allocations, 1.0, "{name}");
         let lookup = counts(lookups, name, "hot random");
         assert_eq!((lookup.lines_flushed, lookup.fences), (0.0, 0.0), "{name}");
     }
-    let hashfs = counts(inserts, "hashfs-1", "cold random");
-    assert_eq!((hashfs.lines_flushed, hashfs.fences), (1.0, 1.0));
+    assert_eq!(report.targets.len(), 3);
+}
+
+#[test]
+fn fragmentation_lengthens_no_search_but_in_extent_trees() {
+    let report = report(mapping::Figure::Fragmentation);
+    let figure = complete(&report, "fragmentation-hot", 6);
+    complete(&report, "fragmentation-cold", 6);
+    complete(&report, "fragmentation-insert", 6);
+    let probes = |series, score| counts(figure, series, score).probes;
+    for name in ["hashfs", "radix"] {
+        assert!(probes(name, "0") <= probes(name, "1") * 1.1, "{name}");
+    }
+    assert!(probes("extent", "0") > probes("extent", "1") * 1.1);
+}
+
+#[test]
+fn file_size_changes_no_probe_of_hash_tables() {
+    let report = report(mapping::Figure::FileSize);
+    let figure = complete(&report, "file-size-cold", 4);
+    for name in ["file-size-hot", "file-size-sequential", "file-size-insert"] {
+        complete(&report, name, 4);
+    }
+    let probes = |series, bytes: u64| counts(figure, series, &bytes.to_string()).probes;
+    for bytes in [4096, 65_536, 1 << 20, 4 << 20] {
+        assert!((1.0..=2.0).contains(&probes("hashfs", bytes)), "{bytes}");
+    }
+    assert_eq!(probes("radix", 65_536), 2.0);
+    assert_eq!(probes("radix", 4 << 20), 3.0);
+}
+
+#[test]
+fn a_request_of_many_blocks_probes_once_for_a_run() {
+    let report = report(mapping::Figure::IoSize);
+    let figure = complete(&report, "io-size-hot", 6);
+    for name in ["io-size-cold", "io-size-insert", "io-size-share"] {
+        complete(&report, name, 6);
+    }
+    let probes = |series, blocks| counts(figure, series, blocks).probes;
+    assert!(probes("hashfs", "1") >= 1.0);
+    assert!(probes("hashfs", "32") < 0.3);
+    assert!(probes("hashfs-1", "32") >= 1.0);
+    for name in ["io-size-16-cold", "io-size-16-hot"] {
+        let figure = complete(&report, name, 3);
+        let probes = |way| counts(figure, "hashfs", way).probes;
+        assert!(probes("one request") < 0.3);
+        assert!(probes("16 requests of the mapping") >= 1.0);
+    }
+}
+
+#[test]
+fn churn_does_not_lengthen_searches() {
+    let report = report(mapping::Figure::Utilisation);
+    complete(&report, "utilisation-cold", 5);
+    complete(&report, "utilisation-time", 11);
+    complete(&report, "utilisation-insert", 4);
+    complete(&report, "utilisation-insert-probes", 4);
+    for name in ["utilisation-hits", "utilisation-misses"] {
+        complete(&report, name, 11);
+    }
+    // Probes depend on nothing but what was done.
+    for target in report
+        .targets
+        .iter()
+        .filter(|target| target.what.starts_with("hashfs"))
+    {
+        assert!(target.met, "{target}");
+    }
+}
+
+#[test]
+fn threads_work_on_one_file_and_on_their_own() {
+    let report = report(mapping::Figure::Concurrency);
+    for work in ["lookup", "insert", "both"] {
+        for whose in ["private", "shared"] {
+            complete(&report, &format!("concurrency-{work}-{whose}"), 2);
+        }
+    }
+}
+
+#[test]
+fn a_page_cache_is_filled_from_cold() {
+    let report = report(mapping::Figure::PageCache);
+    // 1, 4, 40 and 400 operations.
+    complete(&report, "page-cache-lookup", 4);
+    complete(&report, "page-cache-insert", 4);
+    complete(&report, "page-cache-read", 2);
+    let json = serde_json::to_value(&report).unwrap();
+    assert!(json["figures"][0]["series"][0]["points"][0]["counts"]["probes"].is_number());
+    assert!(json["targets"][0]["met"].is_boolean());
 }

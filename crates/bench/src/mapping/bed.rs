@@ -3,11 +3,12 @@
 use tempfile::TempDir;
 use vellum::experiments::{MappingAlone, settle};
 use vellum::media::Real;
+use vellum::reading::Rule;
 use vellum::{CreateOptions, File, MappingKind, OpenOptions, Pool};
 
 use super::MappingOptions;
 use crate::Result;
-use crate::error::doing;
+use crate::error::{doing, expect};
 use crate::interrupt::Interrupt;
 
 /// Bytes of a block.
@@ -17,8 +18,14 @@ const FILL_BLOCKS: u64 = 256;
 /// A pool's metadata: this part of it, and at least so many bytes.
 const METADATA_PART: u64 = 64;
 const METADATA_MIN_BYTES: u64 = 8 << 20;
+/// Room for the tables of mappings, as a part of what they map.
+const TABLE_PART: u64 = 64;
 /// The mapping that ratios are taken to.
 pub(super) const PEER: &str = "extent";
+/// The mapping that targets are about.
+pub(super) const HASHFS: &str = "hashfs";
+/// Bytes written at once.
+const WRITE_BYTES: usize = 1 << 20;
 
 /// What a run of this command has to go by.
 pub(super) struct Setting<'a> {
@@ -46,19 +53,42 @@ impl<'a> Setting<'a> {
         self.options.file_bytes / BLOCK_BYTES
     }
 
-    /// A pool of `bytes` for each mapping, files in it to have a layout score.
-    pub(super) fn subjects(&self, bytes: u64, layout_score: f64) -> Result<Vec<Subject>> {
-        Design::all()
-            .into_iter()
-            .map(|design| Subject::make(design, self.options, bytes, layout_score))
-            .collect()
+    /// For each mapping a pool with so many blocks, files in it to have a layout score.
+    pub(super) fn subjects(&self, blocks: u64, layout_score: f64) -> Result<Vec<Subject>> {
+        let bytes = blocks * BLOCK_BYTES;
+        let metadata = (bytes / METADATA_PART).max(METADATA_MIN_BYTES);
+        self.subjects_of(bytes, metadata, layout_score)
+    }
+
+    /// For each mapping a pool of so many bytes, of which as many again are metadata: trees of files whose
+    /// blocks are all over the place need it.
+    pub(super) fn subjects_with_much_metadata(&self, bytes: u64) -> Result<Vec<Subject>> {
+        self.subjects_of(bytes, bytes / 4, self.options.layout_score)
+    }
+
+    fn subjects_of(&self, bytes: u64, metadata: u64, layout_score: f64) -> Result<Vec<Subject>> {
+        let fragmentation = ((1.0 - layout_score) * 1000.0).round() as u16;
+        let mut all = Vec::new();
+        for design in Design::all() {
+            let create = CreateOptions {
+                mapping: design.mapping,
+                run_blocks: design.run_blocks,
+                fragmentation,
+                metadata_bytes: Some(metadata),
+                ..CreateOptions::new(
+                    (bytes + bytes / TABLE_PART + metadata).next_multiple_of(4 << 20),
+                )
+            };
+            all.push(Subject::make(design, self.options, &create)?);
+        }
+        Ok(all)
     }
 }
 
 /// A mapping as it is chosen when a pool is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Design {
-    pub(super) name: String,
+    name: String,
     mapping: MappingKind,
     run_blocks: Option<u32>,
 }
@@ -84,6 +114,15 @@ impl Design {
         all
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether one structure maps all files.
+    pub(super) fn is_global(&self) -> bool {
+        !self.mapping.has_trees()
+    }
+
     /// Whether claiming a block is inserting its mapping.
     pub(super) fn allocates_itself(&self) -> bool {
         self.mapping == MappingKind::HashFs
@@ -99,29 +138,37 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    fn make(
-        design: Design,
-        options: &MappingOptions,
-        bytes: u64,
-        layout_score: f64,
-    ) -> Result<Self> {
+    fn make(design: Design, options: &MappingOptions, create: &CreateOptions) -> Result<Self> {
         let made = tempfile::Builder::new()
             .prefix("vellum-bench-")
             .tempdir_in(&options.pool_dir);
         let dir = made.map_err(doing("making a directory"))?;
-        let metadata = (bytes / METADATA_PART).max(METADATA_MIN_BYTES);
-        let create = CreateOptions {
-            mapping: design.mapping,
-            run_blocks: design.run_blocks,
-            fragmentation: ((1.0 - layout_score) * 1000.0).round() as u16,
-            metadata_bytes: Some(metadata),
-            ..CreateOptions::new((bytes + metadata).next_multiple_of(4 << 20))
-        };
         Ok(Self {
-            pool: Pool::create(dir.path().join("pool"), &create)?,
+            pool: Pool::create(dir.path().join("pool"), create)?,
             design,
             _dir: dir,
         })
+    }
+
+    /// Data blocks of the pool.
+    pub(super) fn blocks(&self) -> u64 {
+        self.pool.fs().stat_fs().blocks
+    }
+
+    /// Lets this rule choose how reads find blocks.
+    pub(super) fn read_by(&self, rule: Rule) {
+        self.pool.fs().set_read_rule(rule);
+    }
+
+    /// A new file of so many bytes that were written.
+    pub(super) fn written(&self, name: &str, bytes: u64) -> Result<File> {
+        let file = self.sparse(name, 0)?;
+        let piece = vec![1; WRITE_BYTES];
+        for at in (0..bytes).step_by(WRITE_BYTES) {
+            let len = (bytes - at).min(WRITE_BYTES as u64) as usize;
+            expect("bytes written", file.write_at(at, &piece[..len])?, len)?;
+        }
+        Ok(file)
     }
 
     /// A new file of so many blocks, all of them holes.

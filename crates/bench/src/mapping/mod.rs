@@ -11,41 +11,60 @@
 //! [`MappingAlone`]: vellum::experiments::MappingAlone
 
 mod bed;
+mod case;
+mod concurrency;
+mod file_size;
+mod fragmentation;
 mod grid;
+mod io_size;
 mod locality;
+mod page_cache;
+mod report;
 mod sample;
+mod utilisation;
 
-use std::fmt;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+
+pub use report::{Report, Target};
 
 use crate::Result;
 use crate::error::Error;
-use crate::figure;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
 use bed::Setting;
+use report::Outcome;
 
 /// A figure of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Figure {
     /// Lookups and inserts, cold and hot, one after the other and at random (Fig 5)
     Locality,
+    /// Lookups and appends against the layout score of files (Fig 6)
+    Fragmentation,
+    /// Lookups and appends against the size of files (Fig 7)
+    FileSize,
+    /// Lookups and appends of many blocks, and their share of reads (Fig 8)
+    IoSize,
+    /// Lookups, inserts and probes in full pools, and in those that were full often (Fig 9)
+    Utilisation,
+    /// Threads on one file and on files of their own (Fig 10)
+    Concurrency,
+    /// Whether a page cache of the structure pays (Fig 11), and hot sequential reads
+    PageCache,
 }
 
 impl Figure {
-    /// The name on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Locality => "locality",
-        }
-    }
-
-    fn measure(self, setting: &Setting<'_>) -> Result<figure::Figure> {
+    fn measure(self, setting: &Setting<'_>) -> Result<Outcome> {
         match self {
             Self::Locality => locality::measure(setting),
+            Self::Fragmentation => fragmentation::measure(setting),
+            Self::FileSize => file_size::measure(setting),
+            Self::IoSize => io_size::measure(setting),
+            Self::Utilisation => utilisation::measure(setting),
+            Self::Concurrency => concurrency::measure(setting),
+            Self::PageCache => page_cache::measure(setting),
         }
     }
 }
@@ -98,17 +117,6 @@ impl MappingOptions {
     }
 }
 
-/// All that was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// On what.
-    pub machine: Machine,
-    /// How the measurement was asked for: option and value.
-    pub settings: Vec<(String, String)>,
-    /// What came out.
-    pub figures: Vec<figure::Figure>,
-}
-
 /// Measures, and prints the report.
 ///
 /// # Errors
@@ -142,42 +150,26 @@ pub fn measure(options: &MappingOptions) -> Result<Report> {
         [] => Figure::value_variants(),
         named => named,
     };
-    let figures = wanted.iter().map(|figure| figure.measure(&setting));
-    let figures = figures.collect::<Result<_>>()?;
-    machine.load_after = load();
-    Ok(Report {
+    let mut report = Report {
         machine,
         settings: settings(options),
-        figures,
-    })
-}
-
-fn settings(options: &MappingOptions) -> Vec<(String, String)> {
-    let pairs = [
-        ("rounds", options.rounds.to_string()),
-        ("file-bytes", options.file_bytes.to_string()),
-        ("cold-ops", options.cold_ops.to_string()),
-        ("hot-ops", options.hot_ops.to_string()),
-        ("layout-score", options.layout_score.to_string()),
-    ];
-    pairs
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = &self.machine;
-        writeln!(
-            f,
-            "{}, {} cores, load {:.1} to {:.1}; medians of {} rounds; in brackets: how much slower the \
-             extent tree is; p: probes an operation",
-            machine.cpu, machine.cores, machine.load_before, machine.load_after, machine.rounds
-        )?;
-        for figure in &self.figures {
-            write!(f, "{figure}")?;
-        }
-        Ok(())
+        figures: Vec::new(),
+        targets: Vec::new(),
+    };
+    for figure in wanted {
+        let outcome = figure.measure(&setting)?;
+        report.figures.extend(outcome.figures);
+        report.targets.extend(outcome.targets);
     }
+    report.machine.load_after = load();
+    Ok(report)
+}
+
+fn settings(options: &MappingOptions) -> Vec<(&'static str, String)> {
+    vec![
+        ("File bytes", options.file_bytes.to_string()),
+        ("Cold operations of a round", options.cold_ops.to_string()),
+        ("Hot operations of a round", options.hot_ops.to_string()),
+        ("Layout score", options.layout_score.to_string()),
+    ]
 }

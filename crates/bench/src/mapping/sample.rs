@@ -25,13 +25,44 @@ pub(super) struct Sample {
     pub(super) counts: Counts,
 }
 
+impl Sample {
+    /// The same for each of the `parts` that every operation has.
+    pub(super) fn per(self, parts: u64) -> Self {
+        Self {
+            value: self.value / parts as f64,
+            ops: self.ops * parts,
+            ..self
+        }
+    }
+
+    /// The probes of an operation instead of its time.
+    pub(super) fn by_probes(self) -> Self {
+        Self {
+            value: self.counts.probes as f64 / self.ops.max(1) as f64,
+            ..self
+        }
+    }
+
+    /// The mean of samples; what was counted is of all together.
+    pub(super) fn mean(samples: &[Self]) -> Self {
+        let mut counts = Counts::default();
+        samples.iter().for_each(|sample| counts += sample.counts);
+        let sum: f64 = samples.iter().map(|sample| sample.value).sum();
+        Self {
+            value: sum / samples.len().max(1) as f64,
+            ops: samples.iter().map(|sample| sample.ops).sum(),
+            counts,
+        }
+    }
+}
+
 /// Times that the clock is asked to find out what asking costs.
 const CLOCK_TRIES: usize = 1001;
 
 /// Nanoseconds between two looks at the clock that follow each other.
-fn clock_ns() -> f64 {
-    let look = |_| Instant::now().elapsed().as_nanos() as f64;
-    median((0..CLOCK_TRIES).map(look).collect())
+pub(super) fn clock_ns() -> f64 {
+    let looks = [(); CLOCK_TRIES].map(|()| Instant::now().elapsed().as_nanos() as f64);
+    median(&looks)
 }
 
 /// How the caches are made cold.
@@ -55,17 +86,13 @@ const SWEEP_BYTES: usize = 128 << 20;
 const LINE_BYTES: usize = 64;
 
 /// By reading more than the caches hold.
+#[derive(Default)]
 pub(super) struct Sweep(Vec<u8>);
-
-impl Sweep {
-    pub(super) fn new() -> Self {
-        // Not zeros, whose pages could all be one.
-        Self(vec![1; SWEEP_BYTES])
-    }
-}
 
 impl Chill for Sweep {
     fn chill(&mut self, alone: &mut Alone<'_>) {
+        // Not zeros, whose pages could all be one.
+        self.0.resize(SWEEP_BYTES, 1);
         alone.forget();
         let lines = self.0.iter().step_by(LINE_BYTES);
         black_box(lines.map(|&byte| u64::from(byte)).sum::<u64>());
@@ -75,44 +102,81 @@ impl Chill for Sweep {
 /// Operations on a mapping after which others are let go on: what was given up becomes free.
 const RENEW_OPS: usize = 64;
 
-/// Asks at each place with cold caches; the median counts.
-pub(super) fn cold(
-    mut alone: Alone<'_>,
-    chill: &mut impl Chill,
-    places: &[u64],
-    mut ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
-) -> Result<Sample> {
-    let mut times = Vec::with_capacity(places.len());
-    let mut counts = Counts::default();
-    for &place in places {
-        alone = alone.renew()?;
-        chill.chill(&mut alone);
-        let before = of_this_thread();
-        let start = Instant::now();
-        ask(&mut alone, place)?;
-        times.push(start.elapsed().as_nanos() as f64);
-        counts += of_this_thread() - before;
-    }
-    Ok(Sample {
-        value: (median(times) - clock_ns()).max(0.0),
-        ops: places.len() as u64,
-        counts,
-    })
+/// Times of operations that are being measured.
+#[derive(Default)]
+pub(super) struct Times {
+    /// Of single operations, in nanoseconds.
+    single: Vec<f64>,
+    /// Of operations that followed each other, together.
+    together_ns: f64,
+    ops: u64,
+    counts: Counts,
 }
 
-/// Asks at each place, one after the other; the mean counts.
-pub(super) fn hot(
-    mut alone: Alone<'_>,
-    places: &[u64],
-    mut ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
-) -> Result<Sample> {
+impl Times {
+    /// Asks at each place with cold caches.
+    pub(super) fn cold(
+        &mut self,
+        mut alone: Alone<'_>,
+        chill: &mut impl Chill,
+        places: &[u64],
+        mut ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
+    ) -> Result<()> {
+        for &place in places {
+            alone = alone.renew()?;
+            chill.chill(&mut alone);
+            let before = of_this_thread();
+            let start = Instant::now();
+            ask(&mut alone, place)?;
+            self.single.push(start.elapsed().as_nanos() as f64);
+            self.counts += of_this_thread() - before;
+        }
+        self.ops += places.len() as u64;
+        Ok(())
+    }
+
+    /// Asks at each place, one after the other.
+    pub(super) fn hot(
+        &mut self,
+        mut alone: Alone<'_>,
+        places: &[u64],
+        mut ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
+    ) -> Result<()> {
+        let before = of_this_thread();
+        let watch = Stopwatch::start();
+        for places in places.chunks(RENEW_OPS) {
+            alone = alone.renew()?;
+            for &place in places {
+                ask(&mut alone, place)?;
+            }
+        }
+        self.together_ns += watch.elapsed().as_nanos() as f64;
+        self.counts += of_this_thread() - before;
+        self.ops += places.len() as u64;
+        Ok(())
+    }
+
+    /// Nanoseconds an operation: the median of single ones, the mean of others.
+    pub(super) fn sample(self) -> Sample {
+        let value = if self.single.is_empty() {
+            self.together_ns / self.ops.max(1) as f64
+        } else {
+            (median(&self.single) - clock_ns()).max(0.0)
+        };
+        Sample {
+            value,
+            ops: self.ops,
+            counts: self.counts,
+        }
+    }
+}
+
+/// Asks at each place, one after the other.
+pub(super) fn repeat(places: &[u64], mut ask: impl FnMut(u64) -> Result<()>) -> Result<Sample> {
     let before = of_this_thread();
     let watch = Stopwatch::start();
-    for places in places.chunks(RENEW_OPS) {
-        alone = alone.renew()?;
-        for &place in places {
-            ask(&mut alone, place)?;
-        }
+    for &place in places {
+        ask(place)?;
     }
     let elapsed = watch.elapsed();
     Ok(Sample {

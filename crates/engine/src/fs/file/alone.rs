@@ -123,28 +123,33 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         Ok(count)
     }
 
-    /// Gives holes of the file blocks, durably: what an append does to the mapping, anywhere within the
-    /// size.
+    /// Gives holes of the file blocks, durably: what appends do to the mapping, anywhere within the
+    /// size; long ones in pieces, as they are written.
     ///
     /// # Errors
-    /// Beyond the size, too many at once, no room, damage.
+    /// Beyond the size, no room, damage. Some may have blocks then.
     pub fn insert(&mut self, first: u64, blocks: usize) -> Result<()> {
-        let files = self.files;
         let end = first + blocks as u64;
-        if blocks > CLAIM_BLOCKS || end > files.size(self.cachelet) / BLOCK_BYTES {
-            return Err(Error::Invalid("a range that cannot be inserted"));
+        if end > self.files.size(self.cachelet) / BLOCK_BYTES {
+            return Err(Error::Invalid("a range beyond the end of file"));
         }
-        let _lock = files.core.lock(&self.op, self.cachelet);
+        let _lock = self.files.core.lock(&self.op, self.cachelet);
+        (first..end)
+            .step_by(CLAIM_BLOCKS)
+            .try_for_each(|first| self.insert_piece(first, (end - first).min(CLAIM_BLOCKS as u64)))
+    }
+
+    fn insert_piece(&self, first: u64, blocks: u64) -> Result<()> {
+        let (files, op) = (self.files, &self.op);
         let root = self.root();
-        let mut room = files.mapping.reserve(&self.op, blocks as u64)?;
-        files.announce(self.cachelet, root, end);
-        files.raise_blocks(self.cachelet, root, blocks as u64);
+        let mut room = files.mapping.reserve(op, blocks)?;
+        files.announce(self.cachelet, root, first + blocks);
+        files.raise_blocks(self.cachelet, root, blocks);
         let mut out = [BlockNo(0); CLAIM_BLOCKS];
-        let (out, logical) = (&mut out[..blocks], first as u32);
-        let (op, id) = (&self.op, root.id);
+        let (out, logical) = (&mut out[..blocks as usize], first as u32);
         let done = files
             .mapping
-            .claim(op, id, logical, CLAIM_END, &mut room, out);
+            .claim(op, root.id, logical, CLAIM_END, &mut room, out);
         files.lower_blocks(self.cachelet, room.blocks);
         files.mapping.unreserve(op, room);
         files.fence_claimed();

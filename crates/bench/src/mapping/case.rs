@@ -1,0 +1,244 @@
+//! Files whose blocks are looked up, and that get more of them.
+
+use vellum::File;
+
+use super::bed::{BLOCK_BYTES, Setting, Subject, alone};
+use super::sample::{Alone, Evict, Sample, Sweep, Times, repeat};
+use crate::Result;
+use crate::error::expect;
+use crate::order::{Numbers, shuffled};
+
+/// What operations find in the caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caches {
+    /// Nothing: lines were flushed.
+    Cold,
+    /// Nothing: other bytes were read.
+    Swept,
+    /// What the operations before left.
+    Hot,
+}
+
+/// Which blocks operations ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Sequential,
+    Random,
+}
+
+/// Operations of a round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    pub(super) caches: Caches,
+    pub(super) order: Order,
+    /// How many operations.
+    pub(super) ops: usize,
+    /// Blocks of each.
+    pub(super) blocks: u64,
+    pub(super) round: usize,
+}
+
+impl Access {
+    /// As many operations on single blocks as the options say.
+    pub(super) fn new(setting: &Setting<'_>, caches: Caches, order: Order, round: usize) -> Self {
+        let options = setting.options;
+        let ops = match caches {
+            Caches::Cold => options.cold_ops,
+            Caches::Swept => options.cold_ops.min(SWEPT_OPS),
+            Caches::Hot => options.hot_ops,
+        };
+        Self {
+            caches,
+            order,
+            ops,
+            blocks: 1,
+            round,
+        }
+    }
+
+    /// The same, each of so many blocks.
+    pub(super) fn of_blocks(self, blocks: u64) -> Self {
+        Self { blocks, ..self }
+    }
+
+    /// The same, so many of them.
+    pub(super) fn with_ops(self, ops: usize) -> Self {
+        Self {
+            ops: ops.max(1),
+            ..self
+        }
+    }
+
+    /// The same, so many of them at most.
+    pub(super) fn with_ops_at_most(self, ops: usize) -> Self {
+        self.with_ops(self.ops.min(ops))
+    }
+
+    /// First blocks of `ops` requests below `blocks`, each within it; one twice only if there are fewer
+    /// places.
+    fn places(&self, blocks: u64, ops: usize) -> Vec<u64> {
+        let places = (blocks / self.blocks).max(1);
+        let salt = self.round as u64;
+        let numbers: Vec<u64> = match self.order {
+            Order::Sequential => {
+                let start = Numbers::new(salt).below(places.saturating_sub(ops as u64).max(1));
+                (0..ops as u64).map(|i| (start + i) % places).collect()
+            }
+            Order::Random => {
+                let shuffled = shuffled(places as usize, salt).into_iter();
+                shuffled
+                    .cycle()
+                    .take(ops)
+                    .map(|place| place as u64)
+                    .collect()
+            }
+        };
+        numbers
+            .into_iter()
+            .map(|place| place * self.blocks)
+            .collect()
+    }
+
+    fn run(
+        &self,
+        sweep: &mut Sweep,
+        alone: Alone<'_>,
+        places: &[u64],
+        times: &mut Times,
+        ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
+    ) -> Result<()> {
+        match self.caches {
+            Caches::Cold => times.cold(alone, &mut Evict, places, ask),
+            Caches::Swept => times.cold(alone, sweep, places, ask),
+            Caches::Hot => times.hot(alone, places, ask),
+        }
+    }
+}
+
+/// Operations that a sweep of all caches is worth.
+pub(super) const SWEPT_OPS: usize = 8;
+/// Files of a case have this many blocks together at least, so that chance in the placement of one
+/// block does not make the result.
+const BLOCKS_MIN: u64 = 64;
+/// Blocks that find room behind those that a file has, at least.
+const ROOM_MIN: u64 = 64;
+
+/// Files of a size, all their blocks there, with room for more.
+pub(super) struct Case<'s> {
+    subject: &'s Subject,
+    files: Vec<File>,
+    /// Of each file.
+    blocks: u64,
+}
+
+impl<'s> Case<'s> {
+    pub(super) fn make(subject: &'s Subject, blocks: u64) -> Result<Self> {
+        let files = (0..BLOCKS_MIN.div_ceil(blocks)).map(|number| {
+            let file = subject.filled(&format!("{blocks}-{number}"), blocks)?;
+            file.set_len((blocks + room(blocks)) * BLOCK_BYTES)?;
+            Ok(file)
+        });
+        Ok(Self {
+            subject,
+            files: files.collect::<Result<_>>()?,
+            blocks,
+        })
+    }
+
+    /// The same for each subject.
+    pub(super) fn all(subjects: &'s [Subject], blocks: u64) -> Result<Vec<Self>> {
+        subjects
+            .iter()
+            .map(|subject| Self::make(subject, blocks))
+            .collect()
+    }
+
+    /// A file that is there already, with all its blocks.
+    pub(super) fn over(subject: &'s Subject, file: File, blocks: u64) -> Self {
+        Self {
+            subject,
+            files: vec![file],
+            blocks,
+        }
+    }
+
+    pub(super) fn files(&self) -> &[File] {
+        &self.files
+    }
+
+    /// Blocks that the files of a case of `blocks` have, with those that are inserted.
+    pub(super) fn blocks_with_room(blocks: u64) -> u64 {
+        (blocks + room(blocks)) * BLOCKS_MIN.div_ceil(blocks)
+    }
+
+    fn ops_of_file(&self, access: &Access) -> usize {
+        access.ops.div_ceil(self.files.len())
+    }
+
+    /// Looks up blocks that are there.
+    pub(super) fn lookup(&self, access: &Access, sweep: &mut Sweep) -> Result<Sample> {
+        let blocks = access.blocks as usize;
+        self.ask_each(access, sweep, |alone, at| {
+            expect("blocks looked up", alone.lookup(at, blocks)?, blocks)
+        })
+    }
+
+    /// Asks for blocks that are there.
+    pub(super) fn ask_each(
+        &self,
+        access: &Access,
+        sweep: &mut Sweep,
+        mut ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
+    ) -> Result<Sample> {
+        let mut times = Times::default();
+        let places = access.places(self.blocks, self.ops_of_file(access));
+        for file in &self.files {
+            access.run(sweep, alone(file)?, &places, &mut times, &mut ask)?;
+        }
+        Ok(times.sample())
+    }
+
+    /// Reads at each place, which is what is timed.
+    pub(super) fn read_each(
+        &self,
+        access: &Access,
+        mut read: impl FnMut(&File, u64) -> Result<()>,
+    ) -> Result<Sample> {
+        let places = access.places(self.blocks, self.ops_of_file(access));
+        let samples = self
+            .files
+            .iter()
+            .map(|file| repeat(&places, |at| read(file, at)));
+        Ok(Sample::mean(&samples.collect::<Result<Vec<_>>>()?))
+    }
+
+    /// Inserts blocks behind those that are there, from the first on or at random, and takes them away
+    /// again.
+    pub(super) fn insert(&self, access: &Access, sweep: &mut Sweep) -> Result<Sample> {
+        let (room, blocks) = (room(self.blocks), access.blocks as usize);
+        // Half of the room at most, so that there are holes left between them.
+        let most = (room / 2 / access.blocks).max(1) as usize;
+        let ops = self.ops_of_file(access).min(most);
+        let places = access.places(room, ops);
+        let skip = match access.order {
+            Order::Sequential => places.first().copied().unwrap_or(0),
+            Order::Random => 0,
+        };
+        let first = self.blocks;
+        let mut times = Times::default();
+        for file in &self.files {
+            access.run(sweep, alone(file)?, &places, &mut times, |alone, at| {
+                Ok(alone.insert(first + at - skip, blocks)?)
+            })?;
+            let taken = alone(file)?.remove(first, first + room)?;
+            expect("blocks taken away", taken, (ops * blocks) as u64)?;
+            self.subject.settle();
+        }
+        Ok(times.sample())
+    }
+}
+
+/// Blocks that a file of `blocks` has room for behind them.
+fn room(blocks: u64) -> u64 {
+    blocks.max(ROOM_MIN)
+}

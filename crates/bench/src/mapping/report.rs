@@ -1,0 +1,158 @@
+//! What was measured, as JSON and as text.
+
+use std::fmt::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::figure::{Figure, number};
+use crate::machine::Machine;
+
+/// All that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// On what.
+    pub machine: Machine,
+    /// How the measurement was asked for: options and values.
+    pub settings: Vec<(&'static str, String)>,
+    /// What came out.
+    pub figures: Vec<Figure>,
+    /// What was to be reached.
+    pub targets: Vec<Target>,
+}
+
+/// Something that was to be reached, and what it came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Target {
+    /// What.
+    pub what: String,
+    /// What it came to.
+    pub value: f64,
+    /// What was asked.
+    pub bound: f64,
+    /// Whether `value` is to be at least `bound`; else at most.
+    pub at_least: bool,
+    /// Whether it is.
+    pub met: bool,
+}
+
+impl Target {
+    /// `value` is to be at least `bound`.
+    pub(super) fn at_least(what: impl Into<String>, value: f64, bound: f64) -> Self {
+        Self {
+            what: what.into(),
+            value,
+            bound,
+            at_least: true,
+            met: value >= bound,
+        }
+    }
+
+    /// `value` is to be at most `bound`.
+    pub(super) fn at_most(what: impl Into<String>, value: f64, bound: f64) -> Self {
+        Self {
+            what: what.into(),
+            value,
+            bound,
+            at_least: false,
+            met: value <= bound,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = if self.at_least { "at least" } else { "at most" };
+        let verdict = if self.met { "met" } else { "missed" };
+        let (what, value, bound) = (&self.what, number(self.value), self.bound);
+        write!(f, "{what}: {value}, asked {asked} {bound}: {verdict}")
+    }
+}
+
+/// What a figure of the study came to.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) figures: Vec<Figure>,
+    pub(super) targets: Vec<Target>,
+}
+
+impl Outcome {
+    /// Figures, and what was to be reached, which the first of them tells.
+    pub(super) fn new(mut figures: Vec<Figure>, targets: Vec<Target>) -> Self {
+        if let Some(first) = figures.first_mut() {
+            first.found = targets.iter().map(Target::to_string).collect();
+        }
+        Self { figures, targets }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = &self.machine;
+        writeln!(
+            f,
+            "{}, {} cores, load {:.1} to {:.1}; medians of {} rounds, the spread in percent; in brackets what \
+             the extent tree takes over what this takes; p: probes an operation",
+            machine.cpu, machine.cores, machine.load_before, machine.load_after, machine.rounds
+        )?;
+        for figure in &self.figures {
+            write_figure(f, figure)?;
+        }
+        writeln!(f)?;
+        for target in &self.targets {
+            writeln!(f, "{target}")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
+    const NAME: usize = 14;
+    const CELL: usize = 26;
+    writeln!(
+        f,
+        "\n{}: {} by {}",
+        figure.name,
+        figure.y.caption(),
+        figure.x.caption()
+    )?;
+    let labels = figure.labels();
+    write!(f, "{:<NAME$}", "")?;
+    for label in &labels {
+        write!(f, "{label:>CELL$}")?;
+    }
+    writeln!(f)?;
+    for series in &figure.series {
+        write!(f, "{:<NAME$}", series.name)?;
+        for point in labels.iter().map(|label| series.at(label)) {
+            let mut cell = String::new();
+            if let Some(point) = point {
+                let spread = (point.high - point.low) / point.value * 100.0;
+                write!(cell, "{} {spread:.0}%", number(point.value))?;
+                if let Some(ratio) = point.peer_over {
+                    write!(cell, " ({})", number(ratio))?;
+                }
+                if let Some(counts) = point.counts {
+                    write!(cell, " {:.2}p", counts.probes)?;
+                }
+            }
+            write!(f, "{cell:>CELL$}")?;
+        }
+        writeln!(f)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_know_whether_they_are_met() {
+        assert!(Target::at_least("", 3.0, 3.0).met);
+        assert!(!Target::at_least("", 2.9, 3.0).met);
+        assert!(Target::at_most("", 1.3, 1.3).met);
+        assert!(!Target::at_most("", 1.31, 1.3).met);
+        let text = Target::at_most("probes", 1.31, 1.3).to_string();
+        assert_eq!(text, "probes: 1.31, asked at most 1.3: missed");
+    }
+}
