@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{Bench, json};
+use support::Bench;
 
 #[test]
 fn bench_mapping_prints_json() {
@@ -27,7 +27,7 @@ fn bench_mapping_prints_json() {
         "--pool-dir",
         ".",
     ];
-    let report = json(&bench.run(&[&asked[..], &small].concat()).ok().out);
+    let report = parsed(&bench.run(&[&asked[..], &small].concat()).ok().out);
     assert_eq!(report["machine"]["rounds"], 1);
     assert_eq!(report["figures"][0]["name"], "locality-lookup");
     assert_eq!(report["figures"][1]["series"][0]["name"], "hashfs");
@@ -39,4 +39,8 @@ fn bench_mapping_prints_json() {
     bench
         .run(&["bench", "mapping", "--figure", "nothing"])
         .failed(2, &["fragmentation", "page-cache"]);
+}
+
+fn parsed(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("it is JSON")
 }
