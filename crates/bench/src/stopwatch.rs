@@ -8,6 +8,11 @@ use std::time::{Duration, Instant};
 /// Nanoseconds run, nanoseconds waited, times scheduled: of the calling thread.
 const SCHEDULER: &str = "/proc/thread-self/schedstat";
 
+/// More than reading it takes, if nothing comes between.
+const READING: Duration = Duration::from_micros(50);
+/// Starts given up because something came between.
+const TRIES: u32 = 100;
+
 /// A running clock of the calling thread.
 pub(crate) struct Stopwatch {
     waited: Duration,
@@ -16,16 +21,29 @@ pub(crate) struct Stopwatch {
 
 impl Stopwatch {
     pub(crate) fn start() -> Self {
-        Self {
-            waited: waited(),
-            start: Instant::now(),
+        let mut tries = 0;
+        loop {
+            let before = Instant::now();
+            let (waited, start) = (waited(), Instant::now());
+            tries += 1;
+            // A wait behind what was read would be taken off a time that it isn't part of.
+            if start - before < READING || tries == TRIES {
+                return Self { waited, start };
+            }
         }
     }
 
     /// Time since the start. To be asked by the thread that started it.
     pub(crate) fn elapsed(&self) -> Duration {
-        let elapsed = self.start.elapsed();
-        elapsed.saturating_sub(waited().saturating_sub(self.waited))
+        let before = self.start.elapsed();
+        let waited = waited().saturating_sub(self.waited);
+        let behind = self.start.elapsed();
+        // A wait behind the first look at the clock is part of the second only.
+        let elapsed = match behind - before < READING {
+            true => before,
+            false => behind,
+        };
+        elapsed.saturating_sub(waited)
     }
 }
 
@@ -39,6 +57,22 @@ fn waited() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Threads that are put aside in the middle of a look at the clock, too.
+    #[test]
+    fn no_time_is_nothing() {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..5000 {
+                        let watch = Stopwatch::start();
+                        std::hint::black_box([0_u8; 4096].iter().sum::<u8>());
+                        assert!(watch.elapsed() > Duration::ZERO);
+                    }
+                });
+            }
+        });
+    }
 
     #[test]
     fn sleeping_counts() {

@@ -27,43 +27,39 @@ fn text(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn sizes() {
-    bolero::check!()
-        .with_iterations(CASES)
-        .for_each(|bytes: &[u8]| {
-            let text = String::from_utf8_lossy(&text(bytes)).into_owned();
-            match parse_size(&text) {
-                Ok(bytes) => {
-                    assert!(
-                        text.contains(|digit: char| digit.is_ascii_digit()),
-                        "{text}"
-                    );
-                    assert_eq!(parse_size(&bytes.to_string()), Ok(bytes));
-                    let _ = size(bytes);
-                }
-                Err(message) => assert!(message.contains("64M"), "{message}"),
+    vellum_fuzz::target!(CASES, |bytes| {
+        let text = String::from_utf8_lossy(&text(bytes)).into_owned();
+        match parse_size(&text) {
+            Ok(bytes) => {
+                assert!(
+                    text.contains(|digit: char| digit.is_ascii_digit()),
+                    "{text}"
+                );
+                assert_eq!(parse_size(&bytes.to_string()), Ok(bytes));
+                let _ = size(bytes);
             }
-        });
+            Err(message) => assert!(message.contains("64M"), "{message}"),
+        }
+    });
 }
 
 #[test]
 fn places() {
-    bolero::check!()
-        .with_iterations(CASES)
-        .for_each(|bytes: &[u8]| {
-            let text = text(bytes);
-            let place = Place::from(OsString::from_vec(text.clone()));
-            let path = place.bytes();
-            assert!(path.is_empty() || path.starts_with(b"/"), "{place}");
-            let pool = place.pool.as_os_str().len();
-            // Nothing is lost: pool, colon, path, and the slash of a root that was left out.
-            let whole = if path.is_empty() {
-                pool
-            } else {
-                pool + 1 + path.len()
-            };
-            let added = usize::from(text.ends_with(b":") && path == b"/");
-            assert_eq!(whole - added, text.len(), "{place}");
-        });
+    vellum_fuzz::target!(CASES, |bytes| {
+        let text = text(bytes);
+        let place = Place::from(OsString::from_vec(text.clone()));
+        let path = place.bytes();
+        assert!(path.is_empty() || path.starts_with(b"/"), "{place}");
+        let pool = place.pool.as_os_str().len();
+        // Nothing is lost: pool, colon, path, and the slash of a root that was left out.
+        let whole = if path.is_empty() {
+            pool
+        } else {
+            pool + 1 + path.len()
+        };
+        let added = usize::from(text.ends_with(b":") && path == b"/");
+        assert_eq!(whole - added, text.len(), "{place}");
+    });
 }
 
 /// Whole command lines.
@@ -75,13 +71,11 @@ fn commands() {
         "1/2", "ln", "stat", "chmod", "truncate", "bench", "help", "p:/a", "p:", "--size", "4G",
         "--media", "dax", "-o", "ro", "--json", "--", "-", "755", "0x9", "-1",
     ];
-    bolero::check!()
-        .with_iterations(CASES)
-        .for_each(|bytes: &[u8]| {
-            let words = bytes.iter().take(8).map(|byte| match byte {
-                0..200 => OsString::from(WORDS[usize::from(*byte) % WORDS.len()]),
-                _ => OsString::from_vec(text(bytes)),
-            });
-            let _ = Cli::try_parse_from(std::iter::once("vellum".into()).chain(words));
+    vellum_fuzz::target!(CASES, |bytes| {
+        let words = bytes.iter().take(8).map(|byte| match byte {
+            0..200 => OsString::from(WORDS[usize::from(*byte) % WORDS.len()]),
+            _ => OsString::from_vec(text(bytes)),
         });
+        let _ = Cli::try_parse_from(std::iter::once("vellum".into()).chain(words));
+    });
 }

@@ -384,8 +384,14 @@ impl<M: Memories> Core<M> {
         let made = self.take_cachelet(op)?;
         self.set(made, field::IDENTITY, inode.identity);
         self.set(made, field::OWNER, inode.owner);
-        self.set(made, field::LINKS, LinksWord(inode.links).links().into());
-        if IdentityWord(inode.identity).kind() == Some(FileKind::Directory) {
+        let is_dir = IdentityWord(inode.identity).kind() == Some(FileKind::Directory);
+        // A directory that was found has a name and itself, whatever a damaged inode says: with no links it
+        // would be one that is just being removed, and a stat would wait for the end of that. Its index
+        // counts the links.
+        let least = if is_dir { 2 } else { 0 };
+        let links = u64::from(LinksWord(inode.links).links()).max(least);
+        self.set(made, field::LINKS, links);
+        if is_dir {
             // Above the generations of all earlier cachelets of the directory: they began with an
             // earlier epoch, and each compaction waits for several.
             self.set(made, field::DEAD, self.epoch() << 32);

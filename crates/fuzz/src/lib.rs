@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod decode;
+mod draw;
 mod input;
 mod judge;
 mod plant;
@@ -17,6 +18,7 @@ mod sample;
 mod watchdog;
 
 pub use decode::decode;
+pub use draw::drawn;
 pub use input::Input;
 pub use judge::{Memories, judge, mount};
 pub use plant::{change, plant_raw, seal};

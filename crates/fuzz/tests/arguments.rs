@@ -189,20 +189,18 @@ fn cred_of(user: u32) -> Cred {
 
 #[test]
 fn paths() {
-    bolero::check!()
-        .with_iterations(CASES)
-        .for_each(|bytes: &[u8]| {
-            let _watchdog = Watchdog::watch(bytes);
-            let mut twins = Twins::new();
-            let mut input = Input::new(bytes);
-            for _ in 0..16 {
-                if input.is_empty() {
-                    break;
-                }
-                path_step(&mut twins, &mut input);
+    vellum_fuzz::target!(CASES, |bytes| {
+        let _watchdog = Watchdog::watch(bytes);
+        let mut twins = Twins::new();
+        let mut input = Input::new(bytes);
+        for _ in 0..16 {
+            if input.is_empty() {
+                break;
             }
-            close(&twins.fs);
-        });
+            path_step(&mut twins, &mut input);
+        }
+        close(&twins.fs);
+    });
 }
 
 fn path_step(twins: &mut Twins, input: &mut Input<'_>) {
@@ -268,27 +266,25 @@ fn list(
 
 #[test]
 fn names() {
-    bolero::check!()
-        .with_iterations(CASES)
-        .for_each(|bytes: &[u8]| {
-            let _watchdog = Watchdog::watch(bytes);
-            let fs = new_volume();
-            let mut input = Input::new(bytes);
-            let mut dirs = vec![fs.root()];
-            for _ in 0..24 {
-                if input.is_empty() {
-                    break;
-                }
-                name_step(&fs, &mut dirs, &mut input);
+    vellum_fuzz::target!(CASES, |bytes| {
+        let _watchdog = Watchdog::watch(bytes);
+        let fs = new_volume();
+        let mut input = Input::new(bytes);
+        let mut dirs = vec![fs.root()];
+        for _ in 0..24 {
+            if input.is_empty() {
+                break;
             }
-            for dir in &dirs {
-                for (_, name) in list(&fs, dir, 0, &mut ListPosition::default()) {
-                    fs.lookup(&Cred::root(), dir, &name).expect("it is listed");
-                }
+            name_step(&fs, &mut dirs, &mut input);
+        }
+        for dir in &dirs {
+            for (_, name) in list(&fs, dir, 0, &mut ListPosition::default()) {
+                fs.lookup(&Cred::root(), dir, &name).expect("it is listed");
             }
-            drop(dirs);
-            close(&fs);
-        });
+        }
+        drop(dirs);
+        close(&fs);
+    });
 }
 
 fn name_step(fs: &Volume, dirs: &mut Vec<Node<Memories>>, input: &mut Input<'_>) {
@@ -334,27 +330,25 @@ fn name_step(fs: &Volume, dirs: &mut Vec<Node<Memories>>, input: &mut Input<'_>)
 /// Any cookie, with a position of this directory or of another, of now or of before.
 #[test]
 fn positions() {
-    bolero::check!()
-        .with_iterations(CASES)
-        .for_each(|bytes: &[u8]| {
-            let _watchdog = Watchdog::watch(bytes);
-            let fs = new_volume();
-            let mut input = Input::new(bytes);
-            let cred = Cred::root();
-            let top = fs.root();
-            let made = [b"one", b"two"].map(|name| fs.mkdir(&cred, &top, name, 0o755));
-            let dirs = made.map(|dir| dir.expect("it is made"));
-            let mut positions = [ListPosition::default(); 4];
-            let mut next = 0;
-            for _ in 0..24 {
-                if input.is_empty() {
-                    break;
-                }
-                position_step(&fs, &dirs, &mut positions, &mut next, &mut input);
+    vellum_fuzz::target!(CASES, |bytes| {
+        let _watchdog = Watchdog::watch(bytes);
+        let fs = new_volume();
+        let mut input = Input::new(bytes);
+        let cred = Cred::root();
+        let top = fs.root();
+        let made = [b"one", b"two"].map(|name| fs.mkdir(&cred, &top, name, 0o755));
+        let dirs = made.map(|dir| dir.expect("it is made"));
+        let mut positions = [ListPosition::default(); 4];
+        let mut next = 0;
+        for _ in 0..24 {
+            if input.is_empty() {
+                break;
             }
-            drop((dirs, top));
-            close(&fs);
-        });
+            position_step(&fs, &dirs, &mut positions, &mut next, &mut input);
+        }
+        drop((dirs, top));
+        close(&fs);
+    });
 }
 
 fn position_step(
@@ -412,19 +406,17 @@ fn position_step(
 /// Offsets and lengths up to the limits and beyond.
 #[test]
 fn offsets() {
-    bolero::check!()
-        .with_iterations(CASES)
-        .for_each(|bytes: &[u8]| {
-            let _watchdog = Watchdog::watch(bytes);
-            let mut twins = Twins::new();
-            let mut input = Input::new(bytes);
-            for _ in 0..24 {
-                if input.is_empty() || !offset_step(&mut twins, &mut input) {
-                    break;
-                }
+    vellum_fuzz::target!(CASES, |bytes| {
+        let _watchdog = Watchdog::watch(bytes);
+        let mut twins = Twins::new();
+        let mut input = Input::new(bytes);
+        for _ in 0..24 {
+            if input.is_empty() || !offset_step(&mut twins, &mut input) {
+                break;
             }
-            close(&twins.fs);
-        });
+        }
+        close(&twins.fs);
+    });
 }
 
 /// A number as system calls take them: small, near a power of two, or any that is not negative.

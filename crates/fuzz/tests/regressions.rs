@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use vellum::{Cred, Error, ListPosition};
-use vellum_fuzz::{Part, Place, Sample, judge, mount, samples, seal};
+use vellum_fuzz::{Part, Place, Sample, Watchdog, judge, mount, samples, seal};
 use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Inode, LifeWord, LogExtentHead, MapState,
     MapWord, StateWord, TargetWord,
@@ -70,6 +70,23 @@ fn the_root_directory_is_checked() {
         set(&mut sample, Part::Inode, root, Inode::IDENTITY, kind);
         assert_refused(&sample);
     }
+}
+
+/// A stat took such a directory for one that was just being removed, and waited for the end of that.
+#[test]
+fn a_directory_without_links_or_names_can_be_looked_at() {
+    let mut closed = sample(CLOSED);
+    let (inode, _) = named(&closed, b"empty");
+    set(&mut closed, Part::Inode, inode, Inode::LINKS, 0);
+    set(&mut closed, Part::Inode, inode, Inode::ROOT, u64::MAX);
+    let _watchdog = Watchdog::watch(b"a directory without links");
+    let fs = mount(closed.image.clone(), false).expect("it opens").0;
+    let found = fs.find(&Cred::root(), &fs.root(), b"empty", true);
+    let links = fs
+        .attr(&found.expect("its name is sound"))
+        .map(|attr| attr.nlink);
+    assert!(matches!(links, Ok(2)), "{links:?}");
+    judge(closed.image, false);
 }
 
 #[test]

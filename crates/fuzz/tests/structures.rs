@@ -31,9 +31,7 @@ macro_rules! targets {
         $(#[doc = $doc])*
         #[test]
         fn $name() {
-            bolero::check!()
-                .with_iterations(CASES)
-                .for_each(|bytes: &[u8]| changed(bytes, &[$(Part::$part),+]));
+            vellum_fuzz::target!(CASES, |bytes| changed(bytes, &[$(Part::$part),+]));
         }
     )*};
 }

@@ -6,7 +6,7 @@ use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// File system numbers of memory, from `linux/magic.h`.
@@ -27,9 +27,41 @@ pub(crate) enum Node {
     Dax,
 }
 
+/// The descriptor of a pool. The lock goes when this is dropped, and not only with the last duplicate:
+/// a child that another thread has just forked has one, until it runs its program.
+pub(crate) struct PoolFile {
+    fd: OwnedFd,
+    /// The process that may give the lock up: not a child that goes on without having opened anything.
+    opened_by: u32,
+}
+
+impl PoolFile {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self {
+            fd,
+            opened_by: std::process::id(),
+        }
+    }
+}
+
+impl AsFd for PoolFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for PoolFile {
+    fn drop(&mut self) {
+        if self.opened_by == std::process::id() {
+            // Closing the descriptor gives the lock up as well, if nobody else has it.
+            let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+        }
+    }
+}
+
 /// An open, locked pool file.
 pub(crate) struct Backing {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: PoolFile,
     pub(crate) path: PathBuf,
     pub(crate) node: Node,
     /// Bytes of the file or device.
@@ -150,7 +182,7 @@ impl Backing {
             }
         };
         Ok(Self {
-            fd,
+            fd: PoolFile::new(fd),
             path: path.to_owned(),
             node,
             len,

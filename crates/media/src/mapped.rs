@@ -1,7 +1,7 @@
 //! A pool that is mapped: a file, a device, or anonymous memory.
 
 use crate::arena::memory_file;
-use crate::backing::{Backing, Existing};
+use crate::backing::{Backing, Existing, PoolFile};
 use crate::isa::Isa;
 use crate::mapping::{Mapping, MappingError, memory_of_mapping};
 use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
@@ -11,7 +11,7 @@ use crate::{MediaError, count};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -50,7 +50,7 @@ pub struct MappedPool {
     kind: MediaKind,
     read_only: bool,
     known_zero: bool,
-    fd: OwnedFd,
+    fd: PoolFile,
     path: Option<PathBuf>,
 }
 
@@ -114,7 +114,7 @@ impl MappedPool {
                     kind: MediaKind::Memory,
                     read_only: false,
                     known_zero: true,
-                    fd,
+                    fd: PoolFile::new(fd),
                     path: None,
                 };
                 pool.mapping.prefer_large_pages();

@@ -1,6 +1,8 @@
 //! Pool files: creating, opening, locking, and what happens when they are not what they should be.
 
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd};
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -142,6 +144,29 @@ fn a_pool_that_is_open_is_busy() {
         assert_eq!(busy.to_errno(), libc::EBUSY);
     }
     assert_eq!(pool.len(), LEN);
+    drop(pool);
+    open(&path).expect("free again");
+}
+
+/// As a child has it between being forked and running its program.
+fn duplicate_of(path: &Path) -> OwnedFd {
+    let me = rustix::process::pidfd_open(getpid(), PidfdFlags::empty()).expect("this process");
+    let open = fs::read_dir("/proc/self/fd").expect("descriptors");
+    let number = open
+        .map(|entry| entry.expect("a descriptor").path())
+        .find(|entry| fs::read_link(entry).is_ok_and(|target| target == path))
+        .and_then(|entry| entry.file_name()?.to_str()?.parse().ok());
+    let number = number.expect("the pool is open");
+    pidfd_getfd(me, number, PidfdGetfdFlags::empty()).expect("a duplicate")
+}
+
+#[test]
+fn a_pool_that_was_closed_is_free_though_a_child_has_its_descriptor() {
+    let dir = Dir::new();
+    let path = dir.file("pool");
+    let pool = create(&path);
+    let _duplicate = duplicate_of(&path);
+    assert!(matches!(error(&path, open(&path)), MediaError::Busy { .. }));
     drop(pool);
     open(&path).expect("free again");
 }

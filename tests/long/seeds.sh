@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# What make test draws by one seed, by others: mappings, files, views and page tables against their models, random
+# damage, the fuzz targets without coverage.
+set -euo pipefail
+
+cargo test -q -p vellum -p vellum-check -p vellum-media -p vellum-fuzz --tests --no-run
+for seed in 201 202 203 204 205 206; do
+    printf 'seed %s\n' "$seed"
+    export PROPTEST_RNG_SEED="$seed" VELLUM_FUZZ_SEED="$seed"
+    cargo test -q -p vellum --lib -- behaves_as
+    cargo test -q -p vellum --test reading --test views --test damage
+    cargo test -q -p vellum-check -p vellum-media --tests
+    cargo test -q -p vellum-fuzz --test structures --test arguments
+done
+printf 'ok seeds\n'
