@@ -43,7 +43,11 @@ impl Stopwatch {
             true => before,
             false => behind,
         };
-        elapsed.saturating_sub(waited)
+        // A short wait that is all of a short time was not part of it.
+        elapsed
+            .checked_sub(waited)
+            .filter(|time| !time.is_zero())
+            .unwrap_or(elapsed)
     }
 }
 
