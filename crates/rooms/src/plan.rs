@@ -73,6 +73,7 @@ const ROOMS: &[Room] = &[
         package: "vellum-cli",
         may_use: &[
             "vellum",
+            "vellum-fuzz",
             "vellum-fuse",
             "vellum-check",
             "vellum-repair",
