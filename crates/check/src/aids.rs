@@ -104,7 +104,7 @@ pub(crate) fn judge(
     if sum.finish() != head.body_check {
         return damage(format_args!("do not fit their checksum"));
     }
-    let has_trees = geometry.mapping.has_trees();
+    let has_trees = !geometry.mapping.has_home_lines();
     let mut table = if has_trees {
         Table::of_trees(geometry, trees)
     } else {

@@ -59,10 +59,10 @@ pub(crate) fn judge(
     tick: impl FnMut(u64),
 ) {
     let owners = owners(nodes, sink);
-    if geometry.mapping.has_trees() {
-        judge_trees(geometry, trees, &owners, summary, sink);
-    } else {
+    if geometry.mapping.has_home_lines() {
         judge_table(view, geometry, &owners, summary, sink, tick);
+    } else {
+        judge_trees(geometry, trees, &owners, summary, sink);
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod aids;
 mod blocks;
+mod cuckoo;
 mod entrance;
 mod extents;
 mod image;
@@ -136,6 +137,7 @@ fn walk(
     tree::judge(view, &geometry, &mut nodes, &mut logs, sink);
     let trees = trees::Trees::read(view, &geometry, &chunks, &nodes);
     trees.judge(sink);
+    cuckoo::judge(&geometry, superblock.hash_seed, &trees.rows, sink);
     let slots = slots::Slots::claim(view, &geometry, &chunks, &nodes, &logs, &trees);
     slots.judge(&nodes, &logs, &trees, sink);
     let of = geometry.zone_blocks;

@@ -126,6 +126,10 @@ classes! {
     MapNobody = "block of nobody",
     /// Two table entries for one block of a file.
     MapTwice = "block mapped twice",
+    /// Both entries of a block that moves in a cuckoo table.
+    MapCopy = "table entry twice",
+    /// A table entry that counts blocks beside it that are not there.
+    MapCounts = "wrong counts of a table entry",
     /// A mapped block past the end of its file.
     MapPastEnd = "block past the end of file",
     /// A block given up and not yet free.
@@ -155,6 +159,8 @@ impl Class {
                 | Self::DirectoryTimes
                 | Self::MapNobody
                 | Self::MapPastEnd
+                | Self::MapCopy
+                | Self::MapCounts
                 | Self::Limbo
         )
     }

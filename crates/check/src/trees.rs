@@ -6,6 +6,7 @@ use vellum_layout::{
     RADIX_WORDS, SLOTS_PER_BLOCK, TreeTarget, TreeWord, radix_span,
 };
 
+use crate::cuckoo::{self, Row};
 use crate::entrance::Chunks;
 use crate::extents;
 use crate::image::View;
@@ -26,6 +27,8 @@ pub(crate) struct Trees {
     /// First slot of each node, and the inode whose it is.
     pub(crate) nodes: Vec<(u64, u64)>,
     pub(crate) blocks: Vec<TreeBlock>,
+    /// The entries of a cuckoo table, which `blocks` are from where there is one.
+    pub(crate) rows: Vec<Row>,
     /// Inodes with words that are not sound, and which.
     pub(crate) unsound: Vec<(u64, String)>,
 }
@@ -38,7 +41,7 @@ pub(crate) fn word_of(
     nodes: &Nodes,
     block: u64,
 ) -> MapWord {
-    if !geometry.mapping.has_trees() {
+    if geometry.mapping.has_home_lines() {
         return MapWord(view.word(geometry.table_at + block * 8));
     }
     let trees = Trees::read(view, geometry, chunks, nodes);
@@ -75,6 +78,10 @@ impl Trees {
             MappingKind::Extent | MappingKind::ExtentCached => {
                 let mut reader = extents::Reader::new(view, geometry, chunks, &mut reader.trees);
                 files.for_each(|node| reader.read(node));
+            }
+            MappingKind::Cuckoo => {
+                reader.trees.rows = cuckoo::read(view, geometry);
+                reader.trees.blocks = cuckoo::blocks(geometry, &reader.trees.rows);
             }
         }
         reader.trees

@@ -692,6 +692,7 @@ fn the_document_lists_every_class() {
 #[test]
 fn every_class_has_a_test() {
     let sources = [
+        include_str!("cuckoo.rs"),
         include_str!("damage.rs"),
         include_str!("journals.rs"),
         include_str!("sound.rs"),

@@ -133,6 +133,8 @@ pub(crate) enum Mapping {
     Extent,
     /// An extent tree for each file, read through a page cache
     ExtentCached,
+    /// One cuckoo hash table for all files
+    Cuckoo,
 }
 
 impl From<Mapping> for MappingKind {
@@ -142,6 +144,7 @@ impl From<Mapping> for MappingKind {
             Mapping::Radix => Self::Radix,
             Mapping::Extent => Self::Extent,
             Mapping::ExtentCached => Self::ExtentCached,
+            Mapping::Cuckoo => Self::Cuckoo,
         }
     }
 }

@@ -273,4 +273,16 @@ vellum_media::sites! {
     EVICT_TIMES = "evict/times",
     /// Before the cachelet is given up.
     EVICT_DURABLE = "evict/durable",
+    /// A line with entries that recovery freed, or whose counts it cut.
+    CUCKOO_RECOVER = "recover/cuckoo",
+    /// Counts of entries that other entries stand beside.
+    CUCKOO_COUNTS = "cuckoo/counts",
+    /// The copy of an entry that moves to its other line.
+    CUCKOO_COPY = "cuckoo/copy",
+    /// Before the entry is no longer where it was.
+    CUCKOO_COPY_DURABLE = "cuckoo/copy-durable",
+    /// The first word of an entry whose key moved away.
+    CUCKOO_LEAVE = "cuckoo/leave",
+    /// Before the key can change or go where it is now.
+    CUCKOO_LEAVE_DURABLE = "cuckoo/leave-durable",
 }

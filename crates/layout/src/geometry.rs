@@ -168,12 +168,13 @@ impl Geometry {
         let table_at = meta_at + meta_bytes;
         let replica_at = pool_bytes - BLOCK_BYTES;
         let room = replica_at.checked_sub(table_at).ok_or(no_room)?;
-        // A block takes 8 bytes of a HashFS table and less than 5 of its saved aids.
-        let beside = if request.mapping.has_home_lines() {
-            8 + 5
+        // What a block takes of a table, and of a HashFS table's saved aids.
+        let saved = if request.mapping.has_home_lines() {
+            5
         } else {
             0
         };
+        let beside = request.mapping.table_bytes(1 << 20) / (1 << 20) + saved;
         let mut zone_blocks = room / (BLOCK_BYTES + beside) / LINE_ENTRIES * LINE_ENTRIES;
         let (aids_at, data_at) = loop {
             let table_bytes = request.mapping.table_bytes(zone_blocks);

@@ -16,6 +16,7 @@ compile_error!("Vellum's media format is little-endian and read in place");
 mod aids;
 mod checksum;
 mod chunk;
+mod cuckoo;
 mod dirlog;
 mod entry;
 mod extent;
@@ -32,6 +33,7 @@ mod zone;
 pub use aids::{AidsHead, AidsPlan, ChainLink};
 pub use checksum::{Summing, checksum, checksum_words, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
+pub use cuckoo::{CUCKOO_LINE_ENTRIES, CUCKOO_STASH_LINES, CuckooPlan, PlaceWord, RUN_COUNT_MAX};
 pub use dirlog::{LogExtentHead, LogExtentKind, LogWord};
 pub use entry::{ENTRY_MAX_SLOTS, Entry, EntryHead, LifeWord, NAME_MAX, TargetWord};
 pub use extent::{

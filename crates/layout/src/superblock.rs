@@ -7,6 +7,7 @@ use thiserror::Error;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::checksum;
+use crate::cuckoo::CuckooPlan;
 use crate::geometry::Geometry;
 use crate::{BLOCK_BYTES, Homes, ROOT_SLOT};
 
@@ -53,11 +54,19 @@ pub enum MappingKind {
     Extent = 3,
     /// The same, read through a page cache.
     ExtentCached = 4,
+    /// One cuckoo hash table for all files.
+    Cuckoo = 5,
 }
 
 impl MappingKind {
     /// All that this release knows.
-    pub const ALL: [Self; 4] = [Self::HashFs, Self::Radix, Self::Extent, Self::ExtentCached];
+    pub const ALL: [Self; 5] = [
+        Self::HashFs,
+        Self::Radix,
+        Self::Extent,
+        Self::ExtentCached,
+        Self::Cuckoo,
+    ];
 
     /// The mapping with this number.
     pub fn from_number(number: u32) -> Option<Self> {
@@ -71,6 +80,7 @@ impl MappingKind {
             Self::Radix => "radix",
             Self::Extent => "extent",
             Self::ExtentCached => "extent-cached",
+            Self::Cuckoo => "cuckoo",
         }
     }
 
@@ -89,6 +99,7 @@ impl MappingKind {
         match self {
             Self::HashFs => blocks * 8,
             Self::Radix | Self::Extent | Self::ExtentCached => 0,
+            Self::Cuckoo => CuckooPlan::new(blocks).bytes(),
         }
     }
 }

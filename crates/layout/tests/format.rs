@@ -400,6 +400,18 @@ fn words() {
             ("next link", u64::from(u32::MAX) << 32),
         ],
     );
+    let place = |block, following, preceding| {
+        PlaceWord::new(5, block, following, preceding).0 & ((1 << 46) - 1)
+    };
+    assert_word(
+        "PlaceWord",
+        &[
+            ("block", place(u32::MAX, 0, 0)),
+            ("following", place(0, u32::MAX, 0)),
+            ("preceding", place(0, 0, u32::MAX)),
+            ("check", !((1 << 46) - 1)),
+        ],
+    );
     assert_word(
         "MapWord",
         &[
@@ -521,6 +533,7 @@ fn values() {
         ..Inode::default()
     };
     let pairs = [JournalPair::store(4096, 77)];
+    let cuckoo_homes = CuckooPlan { lines: 55 }.homes(24301, MapWord::key(5, 3));
     let expected = [
         ("checksum(\"123456789\")", checksum(b"123456789").into()),
         ("checksum_words(1, 2)", checksum_words(&[1, 2]).into()),
@@ -535,6 +548,12 @@ fn values() {
             home_line(24301, 0x3FFF_FFFF, u32::MAX, 1 << 27),
         ),
         ("chain(24301, 5, 3, 65)", chain(24301, 5, 3, 65)),
+        ("cuckoo_first(24301, 5, 3, 55)", cuckoo_homes[0]),
+        ("cuckoo_second(24301, 5, 3, 55)", cuckoo_homes[1]),
+        (
+            "place_word(5, 3, 7, 2, 1)",
+            PlaceWord::new(MapWord::key(5, 3), 7, 2, 1).0,
+        ),
         (
             "aids_checksum(3, 5, 1, 7)",
             AidsHead::new(3, 5, 1, 7).checksum.into(),

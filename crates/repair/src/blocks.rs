@@ -6,9 +6,10 @@ use vellum_check::survey::{Found, Node, Survey};
 use vellum_check::{Class, Image};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, IdentityWord, Inode, InodeState, LINE_ENTRIES, LinksWord, MapRoot,
-    MapState, MapWord,
+    MapState, MapWord, MappingKind,
 };
 
+use crate::cuckoo::{self, sound_rows};
 use crate::draft::Draft;
 
 /// Largest file: 2^32 blocks of 4 KiB.
@@ -21,7 +22,10 @@ fn own_id(ino: u64) -> u32 {
 
 /// Gives every word of the table that is not zero to `each`. Mappings with trees have no table.
 pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
-    if draft.geometry.mapping.has_trees() {
+    if draft.geometry.mapping == MappingKind::Cuckoo {
+        sound_rows(draft).for_each(|row| each(row.block(), row.word));
+    }
+    if !draft.geometry.mapping.has_home_lines() {
         return;
     }
     const WORDS: u64 = 1 << 13;
@@ -221,7 +225,7 @@ fn set_root(draft: &Draft, ino: u64, size: u64, own: Held) {
 
 /// Whose a mapping id is.
 #[derive(Clone, Copy)]
-struct Owner {
+pub(crate) struct Owner {
     ino: u64,
     size: u64,
     beyond: bool,
@@ -257,6 +261,9 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     rootless.retain(|id, _| !owners.contains_key(id));
     if regain_roots(draft, &rootless) {
         return;
+    }
+    if draft.geometry.mapping == MappingKind::Cuckoo {
+        return cuckoo::settle(draft, &owners);
     }
     let mut held: Vec<(u64, u64)> = Vec::new();
     let mut wrong = Vec::new();
@@ -323,7 +330,7 @@ fn regain_roots(draft: &mut Draft, rootless: &HashMap<u32, Owner>) -> bool {
 }
 
 /// What is wrong with a word of the table by itself.
-fn fault(word: MapWord, owners: &HashMap<u32, Owner>) -> Option<(Class, &'static str)> {
+pub(crate) fn fault(word: MapWord, owners: &HashMap<u32, Owner>) -> Option<(Class, &'static str)> {
     match word.state() {
         MapState::Free => return Some((Class::MapWord, "it says so, and is not zero")),
         MapState::Limbo => return Some((Class::Limbo, "given up before")),

@@ -15,6 +15,7 @@
 
 mod apply;
 mod blocks;
+mod cuckoo;
 mod draft;
 mod entrance;
 mod inodes;

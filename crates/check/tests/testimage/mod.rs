@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    AidsHead, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry,
-    GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, LifeWord,
-    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, NamespaceKind,
-    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, checksum, checksum_words,
-    name_hash, text_check, text_home,
+    AidsHead, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, CuckooPlan, Entry, EntryHead, FileKind,
+    Geometry, GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, LifeWord,
+    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind,
+    NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord,
+    checksum, checksum_words, name_hash, text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -61,12 +61,24 @@ impl TestImage {
 
     /// An empty pool, not closed.
     pub(crate) fn of_size(pool_bytes: u64, metadata_bytes: Option<u64>) -> Self {
-        let geometry = Geometry::plan(&GeometryRequest {
+        Self::planned(&GeometryRequest {
             pool_bytes,
             metadata_bytes,
             ..GeometryRequest::default()
         })
-        .unwrap();
+    }
+
+    /// An empty pool of 1 MiB with a file mapping that has a table, not closed.
+    pub(crate) fn with_mapping(mapping: MappingKind) -> Self {
+        Self::planned(&GeometryRequest {
+            pool_bytes: 1 << 20,
+            mapping,
+            ..GeometryRequest::default()
+        })
+    }
+
+    fn planned(request: &GeometryRequest) -> Self {
+        let geometry = Geometry::plan(request).unwrap();
         let superblock =
             Superblock::new(&geometry, [9; 16], SEED, NOW, "test", NamespaceKind::Direct);
         let mut new = Self {
@@ -312,11 +324,45 @@ impl TestImage {
     pub(crate) fn map(&mut self, state: MapState, id: u32, logical: u32) -> u64 {
         let block = self.next_block;
         self.next_block += 1;
-        self.set_map(block, MapWord::new(state, id, logical));
+        let word = MapWord::new(state, id, logical);
+        if self.geometry.mapping == MappingKind::Cuckoo {
+            let place = PlaceWord::new(word.0, block as u32, 0, 0);
+            self.enter(word, place, 0);
+        } else {
+            self.set_map(block, word);
+        }
         if state != MapState::Limbo {
             self.data_blocks += 1;
         }
         block
+    }
+
+    /// The entries of a cuckoo table that are not free, and where they are.
+    pub(crate) fn entries(&self) -> Vec<(u64, MapWord, PlaceWord)> {
+        let plan = CuckooPlan::new(self.geometry.zone_blocks);
+        let offsets = (0..plan.bytes()).step_by(16);
+        let entry = |at: u64| (at, MapWord(self.word(at)), PlaceWord(self.word(at + 8)));
+        let entries = offsets.map(|offset| entry(self.geometry.table_at + offset));
+        entries.filter(|(_, word, _)| word.0 != 0).collect()
+    }
+
+    /// Where the entry of a block is.
+    pub(crate) fn entry_of(&self, id: u32, logical: u32) -> (u64, MapWord, PlaceWord) {
+        let key = MapWord::key(id, logical);
+        let entries = self.entries().into_iter();
+        let mut found = entries.filter(|(_, word, _)| word.0 & MapWord::KEY_MASK == key);
+        found.next().unwrap()
+    }
+
+    /// Puts an entry into a free place of one of its two lines; gives where.
+    pub(crate) fn enter(&mut self, word: MapWord, place: PlaceWord, home: usize) -> u64 {
+        let plan = CuckooPlan::new(self.geometry.zone_blocks);
+        let line_at = self.geometry.table_at + plan.homes(SEED, word.0)[home] * 64;
+        let mut places = (line_at..line_at + 64).step_by(16);
+        let at = places.find(|&at| self.word(at) == 0).unwrap();
+        self.set_word(at, word.0);
+        self.set_word(at + 8, place.0);
+        at
     }
 
     /// Stores a table entry.
@@ -359,11 +405,24 @@ impl TestImage {
         let mut counts = vec![0u8; plan.count_words() as usize * 8];
         let mut chains: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         let mut used = 0;
+        let cuckoo: BTreeMap<u64, MapWord> = match self.geometry.mapping {
+            MappingKind::Cuckoo => {
+                let entries = self.entries().into_iter();
+                entries
+                    .map(|(_, word, place)| (place.block().into(), word))
+                    .collect()
+            }
+            _ => BTreeMap::new(),
+        };
         for block in 0..plan.blocks {
-            let word = MapWord(self.word(self.geometry.table_at + block * 8));
+            let word = match self.geometry.mapping {
+                MappingKind::Cuckoo => cuckoo.get(&block).copied().unwrap_or(MapWord::FREE),
+                _ => MapWord(self.word(self.geometry.table_at + block * 8)),
+            };
             match word.state() {
                 MapState::Free => free[block as usize / 64] |= 1 << (block % 64),
                 MapState::Limbo => {}
+                _ if !self.geometry.mapping.has_home_lines() => used += 1,
                 _ => {
                     used += 1;
                     let (id, logical) = (word.id(), word.logical());
@@ -487,7 +546,15 @@ pub(crate) struct Sample {
 
 /// A pool with something of everything, not closed.
 pub(crate) fn sample() -> Sample {
-    let mut image = TestImage::empty();
+    sample_in(TestImage::empty())
+}
+
+/// The same with a cuckoo table.
+pub(crate) fn cuckoo_sample() -> Sample {
+    sample_in(TestImage::with_mapping(MappingKind::Cuckoo))
+}
+
+fn sample_in(mut image: TestImage) -> Sample {
     let dir = image.inode(FileKind::Directory, 0o755);
     let dir_entry = image.link(1, b"dir", dir);
     let file = image.inode(FileKind::File, 0o600);

@@ -2,6 +2,7 @@
 //! namespace, and states that only longer histories reach.
 
 mod chosen;
+mod cuckoo;
 mod extents;
 mod pairs;
 mod random;
@@ -34,6 +35,7 @@ pub fn workloads() -> Vec<Workload> {
     all.extend(sites::workloads());
     all.extend(trees::workloads());
     all.extend(extents::workloads());
+    all.extend(cuckoo::workloads());
     for mapping in other_mappings() {
         let others = single_operations().into_iter().chain(chosen::pairs());
         let concerned = others.filter(|one| one.concerns_blocks() && !one.fills_the_pool());

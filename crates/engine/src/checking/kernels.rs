@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use vellum_layout::{FileKind, Inode, LinksWord, MapState, TargetWord, name_hash};
+use vellum_layout::{FileKind, Inode, LinksWord, MapState, MappingKind, TargetWord, name_hash};
 use vellum_media::{Memory, Persistent, Site};
 
 use super::loom_memory::{Knowledge, LoomMemory, Loomed, Part, Swaps, beside, check};
@@ -20,7 +20,7 @@ use crate::slots::{Op, Tally};
 /// A file system that the model's threads use.
 #[derive(Clone)]
 pub(crate) struct Stage {
-    fs: Arc<Fs<Loomed>>,
+    pub(super) fs: Arc<Fs<Loomed>>,
 }
 
 pub(crate) type Job = Box<dyn FnOnce(Stage) + Send>;
@@ -30,9 +30,7 @@ pub(crate) fn explore(
     swaps: Swaps,
     kernel: impl Fn(Stage) + Send + Sync + 'static,
 ) {
-    check(preemptions, swaps, move |known| {
-        kernel(Stage::new(known, 8))
-    });
+    explore_on(MappingKind::HashFs, 8, preemptions, swaps, kernel);
 }
 
 /// The same where every block of a file is hashed by itself.
@@ -41,8 +39,19 @@ fn explore_single_blocks(
     swaps: Swaps,
     kernel: impl Fn(Stage) + Send + Sync + 'static,
 ) {
+    explore_on(MappingKind::HashFs, 1, preemptions, swaps, kernel);
+}
+
+/// The same with a file mapping, and so many blocks hashed together where it has home lines.
+pub(super) fn explore_on(
+    mapping: MappingKind,
+    run_blocks: u32,
+    preemptions: usize,
+    swaps: Swaps,
+    kernel: impl Fn(Stage) + Send + Sync + 'static,
+) {
     check(preemptions, swaps, move |known| {
-        kernel(Stage::new(known, 1))
+        kernel(Stage::new(known, mapping, run_blocks));
     });
 }
 
@@ -52,11 +61,11 @@ fn into(to: MapState) -> Step {
 }
 
 impl Stage {
-    fn new(known: &Arc<Knowledge>, run_blocks: u32) -> Self {
+    fn new(known: &Arc<Knowledge>, mapping: MappingKind, run_blocks: u32) -> Self {
         let pool = LoomMemory::new(known, Part::Pool, POOL_BYTES);
         let arena = |len| LoomMemory::new(known, Part::Arena, len);
         Self {
-            fs: small_fs::<Loomed>(pool, arena, 2, run_blocks),
+            fs: small_fs::<Loomed>(pool, arena, 2, mapping, run_blocks),
         }
     }
 
@@ -95,7 +104,7 @@ impl Stage {
     }
 
     /// Gives a block of file `id` data that tell whose they are.
-    fn claim(&self, op: &Op<'_, Loomed>, id: u32, logical: u32) -> BlockNo {
+    pub(super) fn claim(&self, op: &Op<'_, Loomed>, id: u32, logical: u32) -> BlockNo {
         let mapping = &self.fs.mapping;
         let mut reserved = mapping.reserve(op, 1).unwrap();
         let step = into(MapState::Unwritten);
@@ -115,7 +124,7 @@ impl Stage {
     }
 
     /// The data of a block of file `id`, if it is found.
-    fn data(&self, op: &Op<'_, Loomed>, id: u32, logical: u32) -> Option<u64> {
+    pub(super) fn data(&self, op: &Op<'_, Loomed>, id: u32, logical: u32) -> Option<u64> {
         let mut found = [Found::Hole];
         self.fs.mapping.lookup(op, id, logical, &mut found).unwrap();
         let Found::Mapped(block) = found[0] else {

@@ -5,6 +5,7 @@
 //! model allows, up to a number of preemptions. `VELLUM_LONG_CHECKS=<factor>` makes schedules that
 //! many times more, and preemptions one more.
 
+mod cuckoo;
 mod histories;
 pub(crate) mod kernels;
 pub(crate) mod loom_memory;

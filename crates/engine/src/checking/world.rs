@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
-use vellum_layout::FileKind;
+use vellum_layout::{FileKind, MappingKind};
 
 use super::shuttle_memory::{ShuttleMemory, Shuttled, arm};
 use crate::cachelet::{Cachelet, field};
@@ -67,11 +67,13 @@ pub(super) fn small_fs<M: Memories>(
     pool: M::Pool,
     arena: impl FnOnce(u64) -> M::Arena,
     thread_slots: u32,
+    mapping: MappingKind,
     run_blocks: u32,
 ) -> Arc<Fs<M>> {
     let options = FormatOptions {
         run_blocks: Some(run_blocks),
         thread_slots: Some(thread_slots),
+        mapping,
         uuid: [1; 16],
         hash_seed: 7,
         now_ns: 1,
@@ -90,7 +92,7 @@ pub(super) fn small_fs<M: Memories>(
 impl World {
     fn new() -> Self {
         let pool = ShuttleMemory::new(POOL_BYTES);
-        let fs = small_fs::<Shuttled>(pool, ShuttleMemory::new, 4, 8);
+        let fs = small_fs::<Shuttled>(pool, ShuttleMemory::new, 4, MappingKind::HashFs, 8);
         Self { fs }
     }
 

@@ -13,6 +13,7 @@
 mod aids;
 mod bitmap;
 mod blocks;
+mod cuckoo;
 mod extent;
 #[cfg(test)]
 pub(crate) mod harness;
@@ -237,6 +238,7 @@ pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
         MappingKind::Radix => radix::Radix::arena_bytes(geometry),
         MappingKind::Extent => extent::Extents::arena_bytes(geometry),
         MappingKind::ExtentCached => extent::CachedExtents::arena_bytes(geometry),
+        MappingKind::Cuckoo => cuckoo::Cuckoo::arena_bytes(geometry),
     }
 }
 
@@ -256,6 +258,7 @@ pub(crate) fn new<M: Memories>(
         MappingKind::Radix => Box::new(radix::Radix::new(arena_at, geometry)),
         MappingKind::Extent => Box::new(extent::Extents::new(arena_at, geometry)),
         MappingKind::ExtentCached => Box::new(extent::CachedExtents::new(arena_at, geometry)),
+        MappingKind::Cuckoo => Box::new(cuckoo::Cuckoo::new(arena_at, geometry, seed)),
     }
 }
 

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vellum_check::survey::{Survey, superblock};
 use vellum_check::{Class, Report, check};
-use vellum_layout::{BLOCK_BYTES, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, MapWord};
+use vellum_layout::{
+    BLOCK_BYTES, CuckooPlan, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, MapWord,
+    MappingKind, PlaceWord,
+};
 use vellum_repair::{Options, Plan, plan};
 
 /// A time later than any in a pool.
@@ -83,6 +86,9 @@ type Blocks = BTreeMap<(u32, u32), (bool, u64)>;
 /// The block that a reader finds for each mapping id and logical block that holds bytes.
 fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
     let mut found = Blocks::new();
+    if geometry.mapping == MappingKind::Cuckoo {
+        return blocks_in_cuckoo(image, geometry, seed);
+    }
     for block in 0..geometry.zone_blocks {
         let word = MapWord(word(image, geometry.table_at + 8 * block));
         if word.state() != MapState::Mapped {
@@ -92,6 +98,26 @@ fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
         let rank = (block / LINE_ENTRIES != home, block);
         let best = found.entry((word.id(), word.logical())).or_insert(rank);
         *best = rank.min(*best);
+    }
+    found
+}
+
+/// The same of a cuckoo table.
+fn blocks_in_cuckoo(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
+    let plan = CuckooPlan::new(geometry.zone_blocks);
+    let mut found = Blocks::new();
+    for entry in 0..plan.all_lines() * 4 {
+        let at = geometry.table_at + entry * 16;
+        let (key, place) = (MapWord(word(image, at)), PlaceWord(word(image, at + 8)));
+        let block = u64::from(place.block());
+        let homes = plan.homes(seed, key.0);
+        let is_placed = entry / 4 >= plan.lines || homes.contains(&(entry / 4));
+        let is_sound = is_placed && place.is_of(key.0) && block < geometry.zone_blocks;
+        if key.state() == MapState::Mapped && is_sound {
+            let rank = (entry / 4 != homes[0], block);
+            let best = found.entry((key.id(), key.logical())).or_insert(rank);
+            *best = rank.min(*best);
+        }
     }
     found
 }

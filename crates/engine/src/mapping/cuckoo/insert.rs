@@ -1,0 +1,242 @@
+//! Finding an entry for a new key: a free one in its lines, or one that others make free by moving,
+//! each to its other line, or one of the stash.
+//!
+//! A short way to a free entry is searched breadth first, in this operation's own memory; then the
+//! moves are made from its far end. Each is durable by itself: the copy, a fence, then the old
+//! entry, a fence, all under the stripe of the key that moves. So a crash leaves it in one place or
+//! in both, and once a move is over, no copy can come back that is older than later changes.
+//! The entry that a move leaves is marked for the new key at once, so nobody can take it away.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{CUCKOO_LINE_ENTRIES, MapWord, PlaceWord};
+use vellum_media::{Memories, Memory, Persistent, Site};
+
+use super::table::{ENTRY_BYTES, Key, Table, is_live};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::sites;
+use crate::slots::{Op, pause};
+
+/// Lines looked at for a way: both lines of the key, and what three moves in a row can reach.
+const NODES_MAX: usize = 2 + 8 + 32 + 128;
+/// Moves of a way at most.
+const MOVES_MAX: usize = 4;
+/// Ways that others spoil before the stash is taken.
+const WAYS_MAX: u32 = 16;
+
+/// Moves at work, in the lower half of the gate's word.
+const MOVING: u64 = 1;
+/// Readings of the whole table that no move may disturb, in the upper half.
+const READING: u64 = 1 << 32;
+
+/// A line on the search for a way: entry `place` of the line of node `from` could move to it.
+#[derive(Clone, Copy, Default)]
+struct Node {
+    line: u64,
+    from: u16,
+    place: u8,
+}
+
+/// Entries to move, the first into `free_line`, each other into the entry of the one before.
+struct Way {
+    free_line: u64,
+    entries: [u64; MOVES_MAX],
+    moves: usize,
+}
+
+impl Table {
+    /// Puts a key in that is not there.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: no way, and the stash is full.
+    pub(super) fn insert<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        key: &Key,
+        word: MapWord,
+        place: PlaceWord,
+        flush: Option<Site>,
+    ) -> Result<()> {
+        let at = self.claim(op, key)?;
+        self.fill(op.core, at, word, place, flush);
+        Ok(())
+    }
+
+    fn claim<M: Memories>(&self, op: &Op<'_, M>, key: &Key) -> Result<u64> {
+        let core = op.core;
+        for _ in 0..WAYS_MAX {
+            let free = key
+                .homes
+                .iter()
+                .find_map(|&line| self.claim_in(core, line, key));
+            if let Some(at) = free {
+                return Ok(at);
+            }
+            self.enter_gate(core);
+            let way = self.find_way(core, key);
+            let made = way.as_ref().map(|way| self.make_room(op, key, way));
+            core.arena
+                .fetch_add(self.gate_at, 0u64.wrapping_sub(MOVING));
+            match made {
+                Some(Some(at)) => return Ok(at),
+                // Somebody else used the way.
+                Some(None) => {}
+                None => break,
+            }
+        }
+        self.claim_in_stash(core, key)
+    }
+
+    #[cold]
+    fn claim_in_stash<M: Memories>(&self, core: &Core<M>, key: &Key) -> Result<u64> {
+        // The count is up before the key can be looked for.
+        core.arena.fetch_add(self.stashed_at, 1);
+        let claimed = self.stash().find_map(|line| self.claim_in(core, line, key));
+        claimed.ok_or_else(|| {
+            core.arena.fetch_add(self.stashed_at, u64::MAX);
+            Error::NoSpace("mapping table")
+        })
+    }
+
+    /// Searches a shortest way from the lines of a key to one with a free entry.
+    fn find_way<M: Memories>(&self, core: &Core<M>, key: &Key) -> Option<Way> {
+        let mut nodes = [Node::default(); NODES_MAX];
+        for (node, line) in nodes.iter_mut().zip(key.homes) {
+            node.line = line;
+        }
+        let (mut looked, mut known) = (0, 2);
+        while looked < known {
+            let line = nodes[looked].line;
+            for place in 0..CUCKOO_LINE_ENTRIES {
+                let at = self.line_at(line) + place * ENTRY_BYTES;
+                let word = MapWord(core.word(at));
+                let Some(other) = self.other_home(word, line) else {
+                    continue;
+                };
+                let node = Node {
+                    line: other,
+                    from: looked as u16,
+                    place: place as u8,
+                };
+                if self.free_in(core, other) != 0 {
+                    return Some(self.way_to(&nodes, node));
+                }
+                if known < NODES_MAX {
+                    nodes[known] = node;
+                    known += 1;
+                }
+            }
+            looked += 1;
+        }
+        None
+    }
+
+    /// The line that an entry of `line` could move to.
+    fn other_home(&self, word: MapWord, line: u64) -> Option<u64> {
+        if !is_live(word) {
+            return None;
+        }
+        match self.key_of(word).homes {
+            [first, second] if first == line => Some(second),
+            [first, second] if second == line => Some(first),
+            _ => None,
+        }
+    }
+
+    /// The way that ends with a move to `last`.
+    fn way_to(&self, nodes: &[Node], last: Node) -> Way {
+        let mut way = Way {
+            free_line: last.line,
+            entries: [0; MOVES_MAX],
+            moves: 0,
+        };
+        let mut node = last;
+        while let Some(entry) = way.entries.get_mut(way.moves) {
+            let from = usize::from(node.from);
+            *entry = self.line_at(nodes[from].line) + u64::from(node.place) * ENTRY_BYTES;
+            way.moves += 1;
+            if from < 2 {
+                break;
+            }
+            node = nodes[from];
+        }
+        way
+    }
+
+    /// Makes the moves of a way; gives the entry that they leave, marked for the key. `None` if
+    /// somebody was faster.
+    fn make_room<M: Memories>(&self, op: &Op<'_, M>, key: &Key, way: &Way) -> Option<u64> {
+        let mut hold = self.claim_in(op.core, way.free_line, key)?;
+        for &entry in &way.entries[..way.moves] {
+            if !self.move_entry(op, key, entry, hold) {
+                self.leave(op.core, hold, MapWord::FREE.0);
+                return None;
+            }
+            hold = entry;
+        }
+        Some(hold)
+    }
+
+    /// Moves what is in the entry `from` to `to`, which is marked, and marks `from`. `false`, and
+    /// nothing changed, if what is there now has no business in the line of `to`.
+    fn move_entry<M: Memories>(&self, op: &Op<'_, M>, key: &Key, from: u64, to: u64) -> bool {
+        let core = op.core;
+        let line_of = |at: u64| (at - self.at) / vellum_media::LINE_BYTES;
+        let word = MapWord(core.word(from));
+        let mut lock = self.lock(op, &self.key_of(word));
+        let now = MapWord(core.word(from));
+        let same = now.0 & MapWord::KEY_MASK == word.0 & MapWord::KEY_MASK;
+        if !same || self.other_home(now, line_of(from)) != Some(line_of(to)) {
+            return false;
+        }
+        lock.count_move();
+        let place = PlaceWord(core.word(from + 8));
+        self.fill(core, to, now, place, Some(sites::CUCKOO_COPY));
+        core.pool.fence(sites::CUCKOO_COPY_DURABLE);
+        self.leave(core, from, key.mark());
+        core.pool.fence(sites::CUCKOO_LEAVE_DURABLE);
+        lock.count_move();
+        true
+    }
+
+    /// Stores what the first word of an entry without a key says from now on.
+    fn leave<M: Memories>(&self, core: &Core<M>, at: u64, word: u64) {
+        core.set_word(at, word);
+        core.pool.flush(sites::CUCKOO_LEAVE, at, 8);
+    }
+
+    /// Waits until nobody reads the whole table, and lets nobody begin while moves are made.
+    fn enter_gate<M: Memories>(&self, core: &Core<M>) {
+        let mut tries = 0;
+        loop {
+            let seen = core.arena.load(self.gate_at, Ordering::Relaxed);
+            let swapped = seen < READING
+                && core
+                    .arena
+                    .compare_exchange(self.gate_at, seen, seen + MOVING)
+                    .is_ok();
+            if swapped {
+                return;
+            }
+            pause(&core.arena, &mut tries);
+        }
+    }
+
+    /// Runs `read` while no entry moves.
+    pub(super) fn unmoved<M: Memories, T>(&self, core: &Core<M>, read: impl FnOnce() -> T) -> T {
+        core.arena.fetch_add(self.gate_at, READING);
+        let mut tries = 0;
+        while !core
+            .arena
+            .load(self.gate_at, Ordering::Acquire)
+            .is_multiple_of(READING)
+        {
+            pause(&core.arena, &mut tries);
+        }
+        let done = read();
+        core.arena
+            .fetch_add(self.gate_at, 0u64.wrapping_sub(READING));
+        done
+    }
+}

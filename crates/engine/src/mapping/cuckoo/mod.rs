@@ -1,0 +1,233 @@
+//! The global cuckoo table (the file-mapping study, 3.2.1): every block of every file has an entry
+//! in one of two lines that follow from its key, so a lookup reads two lines at most, however full
+//! the table is.
+//!
+//! * An entry is two words of one [line](table): the key, which makes it valid, and the place, which
+//!   is stored before it. A line has four entries; the first line is preferred, so most lookups
+//!   read one.
+//! * A new key whose lines are full makes others [move](insert) to their other lines, a short way
+//!   that is searched before anything is touched.
+//! * Entries are [ranged](counts): each counts blocks behind it that follow it on the medium, so a
+//!   contiguous range is found by one probe, and blocks before it that may count it, so that those
+//!   are found when it goes.
+//! * Which blocks are free, the [block allocator](crate::mapping::blocks) knows; blocks given up are
+//!   in its limbo, their entries are free at once.
+//!
+//! What is full: at four fifths of the entries, which is the load with every block in use, a key
+//! without a way is not expected in any pool that is made. There is a stash of 32 entries for such
+//! keys, looked at only while a counter says that it is not empty; with the stash full a write fails
+//! for lack of space, as with no block left, and goes when anything is deleted.
+//!
+//! Deviations from the paper, and why: (1) four entries a line instead of one an address: the
+//! second to fourth cost nothing to look at, and the table can be four fifths full instead of half.
+//! (2) Moves are ordered by fences and each leaves the table sound, instead of an undo log around a
+//! chain of them: a crash leaves at most one entry twice. (3) A lock for entries that move, which
+//! only their file's writer and the mover take, and a count of moves for readers, instead of hardware
+//! transactions. (4) Counts are bounds instead of exact: a block that is appended would have to be
+//! told to every block of its run. They end at 255, so that a block taken out of a run changes no
+//! more than so many entries. (5) A change of a block's state ends a run too, because an entry
+//! answers for the state of the blocks that it counts.
+
+mod counts;
+mod insert;
+mod rebuild;
+mod search;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use vellum_layout::{Geometry, MapState};
+use vellum_media::{Memories, Site};
+
+use self::counts::Run;
+use self::table::Table;
+use super::blocks::Blocks;
+use super::limbo::Batch;
+use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use crate::core::Core;
+use crate::error::Result;
+use crate::slots::Op;
+
+/// The mapping of zone 0.
+#[derive(Debug)]
+pub(crate) struct Cuckoo {
+    table: Table,
+    blocks: Blocks,
+}
+
+impl Cuckoo {
+    /// The mapping of a pool, whose part of the arena (zero at first) is at `arena_at`.
+    pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64) -> Self {
+        let table = Table::new(arena_at, geometry, seed);
+        let blocks = Blocks::new(table.arena_end(), geometry);
+        Self { table, blocks }
+    }
+
+    /// Bytes of the arena that [`Self::new`] needs.
+    pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
+        Self::new(0, geometry, 0).blocks.end()
+    }
+}
+
+/// Splits blocks of consecutive logical blocks into runs that adjoin on the medium.
+fn runs(id: MapId, first: u32, blocks: &[BlockNo], state: MapState) -> impl Iterator<Item = Run> {
+    let mut next = first;
+    blocks.chunk_by(|a, b| a.0 + 1 == b.0).map(move |part| {
+        let run = Run {
+            id,
+            first: next,
+            block: part[0],
+            blocks: part.len() as u32,
+            state,
+        };
+        next = next.wrapping_add(run.blocks);
+        run
+    })
+}
+
+impl<M: Memories> Mapping<M> for Cuckoo {
+    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
+        self.table.lookup(op.core, id, first, out)
+    }
+
+    fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, _: u64) {
+        self.table.prefetch(core, &self.table.key(id, logical));
+    }
+
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        self.blocks.reserve(op, blocks)
+    }
+
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
+        self.blocks.unreserve(op, rest);
+    }
+
+    fn claim(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        step: Step,
+        from: &mut Reservation,
+        out: &mut [BlockNo],
+    ) -> Result<()> {
+        let before = first.checked_sub(1).map(|last| self.table.key(id, last));
+        let before = before.map(|key| self.table.find(op.core, &key));
+        let mut goal = before
+            .transpose()?
+            .flatten()
+            .map(|held| BlockNo(held.place.block() + 1));
+        let mut next = 0;
+        while next < out.len() {
+            let want = (out.len() - next) as u64;
+            let (block, taken) = self.blocks.take(op, from, goal, want)?;
+            let run = Run {
+                id,
+                first: first + next as u32,
+                block,
+                blocks: taken as u32,
+                state: step.to,
+            };
+            if let Err((error, without)) = self.table.insert_run(op, &run, step) {
+                self.blocks.put_back(op, from, block, without.into());
+                return Err(error);
+            }
+            for (out, block) in out[next..].iter_mut().zip(block.0..block.0 + run.blocks) {
+                *out = BlockNo(block);
+            }
+            next += taken as usize;
+            goal = Some(BlockNo(block.0 + run.blocks));
+        }
+        Ok(())
+    }
+
+    fn set_state(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        blocks: &[BlockNo],
+        step: Step,
+    ) -> Result<()> {
+        self.table.cut_before(op, id, first)?;
+        runs(id, first, blocks, step.to).try_for_each(|run| self.table.change_run(op, &run, step))
+    }
+
+    fn release(
+        &self,
+        site: Site,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        in_use: u64,
+    ) -> Result<u64> {
+        if first >= end {
+            return Ok(0);
+        }
+        let core = op.core;
+        self.table.cut_before(op, id, first as u32)?;
+        let mut batch = Batch::default();
+        let done = self.table.search(core, id, first, end, in_use, |logical| {
+            let key = self.table.key(id, logical);
+            let gone = self.table.change(op, &key, |held| {
+                self.table.clear(site, core, held);
+                BlockNo(held.place.block())
+            })?;
+            if let Some(block) = gone {
+                self.blocks.add(core, &mut batch, block);
+            }
+            Ok(gone.is_some().into())
+        });
+        // What is out of the table is out of reach, whatever came after it.
+        self.blocks.give_up(core, &batch);
+        done
+    }
+
+    fn reclaim(&self, core: &Core<M>) -> u64 {
+        self.blocks.reclaim(core)
+    }
+
+    fn seek(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        match what {
+            Seek::Data => self.table.seek_data(op.core, id, first, end),
+            Seek::Hole => self.table.seek_hole(op.core, id, first, end),
+        }
+    }
+
+    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {
+        let core = op.core;
+        self.table.search(core, id, 0, end, u64::MAX, |logical| {
+            let held = self.table.find(core, &self.table.key(id, logical))?;
+            Ok(held.map_or(0, |held| u64::from(held.place.following()) + 1))
+        })
+    }
+
+    fn data_at(&self, block: BlockNo) -> u64 {
+        self.blocks.data_at(block)
+    }
+
+    fn usage(&self, core: &Core<M>) -> BlockUsage {
+        self.blocks.usage(core)
+    }
+
+    fn save(&self, core: &Core<M>) -> Result<()> {
+        self.blocks.save(core)
+    }
+
+    fn restore(&self, core: &Core<M>) -> bool {
+        self.table.count_stash(core).is_ok() && self.blocks.restore(core)
+    }
+
+    fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
+        self.rebuild_aids(core, survey)
+    }
+}

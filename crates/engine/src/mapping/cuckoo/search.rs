@@ -1,0 +1,191 @@
+//! Finding blocks: a few by their keys, many by reading the table.
+
+use vellum_layout::{MapState, MapWord};
+use vellum_media::{Memories, count};
+
+use super::table::{Held, Table, is_live};
+use crate::core::Core;
+use crate::error::Result;
+use crate::mapping::{BlockNo, Found, MapId};
+
+/// Keys whose lines are asked for together where blocks lie scattered.
+const AHEAD: u64 = 8;
+/// Reading a line of the table in order costs about this part of probing a line by hash.
+const SCAN_GAIN: u64 = 4;
+
+impl Table {
+    /// See [`crate::mapping::Mapping::lookup`].
+    pub(super) fn lookup<M: Memories>(
+        &self,
+        core: &Core<M>,
+        id: MapId,
+        first: u32,
+        out: &mut [Found],
+    ) -> Result<()> {
+        out.fill(Found::Hole);
+        let (mut next, mut asked) = (0, 0);
+        while next < out.len() {
+            let logical = first + next as u32;
+            let Some(held) = self.find(core, &self.key(id, logical))? else {
+                self.ask_ahead(core, id, first, next + 1, out.len(), &mut asked);
+                next += 1;
+                continue;
+            };
+            let run = (held.place.following() as usize + 1).min(out.len() - next);
+            for (block, out) in (held.place.block()..).zip(&mut out[next..next + run]) {
+                *out = match held.word.state() {
+                    MapState::Mapped => Found::Mapped(BlockNo(block)),
+                    _ => Found::Unwritten(BlockNo(block)),
+                };
+            }
+            next += run;
+            self.ask_ahead(core, id, first, next, out.len(), &mut asked);
+        }
+        Ok(())
+    }
+
+    /// Asks for the lines of the keys from place `next` on, unless they were asked for.
+    fn ask_ahead<M: Memories>(
+        &self,
+        core: &Core<M>,
+        id: MapId,
+        first: u32,
+        next: usize,
+        end: usize,
+        asked: &mut usize,
+    ) {
+        if next < *asked {
+            return;
+        }
+        *asked = end.min(next + AHEAD as usize);
+        for place in next..*asked {
+            self.prefetch(core, &self.key(id, first + place as u32));
+        }
+    }
+
+    /// Keys after which reading the table in order is cheaper than further probing.
+    fn probe_budget(&self) -> u64 {
+        self.plan.lines / SCAN_GAIN + 1
+    }
+
+    /// Calls `visit` with the logical blocks of `[first, end)` that may have an entry, until so many
+    /// as `in_use` had one: it says how many have, from that block on. Gives how many there were.
+    ///
+    /// Costs at most twice the cheaper of probing the range and reading the table: a range too long
+    /// to probe is probed first where the file probably ends soon (`in_use` is known and small),
+    /// else not at all. `visit` may take entries out.
+    pub(super) fn search<M: Memories>(
+        &self,
+        core: &Core<M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        in_use: u64,
+        mut visit: impl FnMut(u32) -> Result<u64>,
+    ) -> Result<u64> {
+        let budget = self.probe_budget();
+        let to_probe = if end.saturating_sub(first) <= budget {
+            end
+        } else if in_use <= budget {
+            (first + in_use * 2).min(end)
+        } else {
+            first
+        };
+        let (mut found, mut logical) = (0, first);
+        while logical < to_probe && found < in_use {
+            let run = visit(logical as u32)?.min(end - logical);
+            found += run;
+            logical += run.max(1);
+        }
+        if found >= in_use || logical >= end {
+            return Ok(found);
+        }
+        self.each_of(core, id, |held| {
+            if (logical..end).contains(&held.word.logical().into()) {
+                found += visit(held.word.logical())?.min(1);
+            }
+            Ok(found < in_use)
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `each` with the entries of a file in the order of the table, until it says no. Nothing
+    /// moves meanwhile.
+    fn each_of<M: Memories>(
+        &self,
+        core: &Core<M>,
+        id: MapId,
+        mut each: impl FnMut(Held) -> Result<bool>,
+    ) -> Result<()> {
+        let id_mask = MapWord::key(u32::MAX, 0);
+        let key = MapWord::key(id, 0);
+        self.unmoved(core, || {
+            for line in 0..self.plan.all_lines() {
+                count::probe();
+                let mut more = true;
+                self.each_in(core, line, |held| {
+                    if more && is_live(held.word) && held.word.0 & id_mask == key {
+                        more = each(held)?;
+                    }
+                    Ok(())
+                })?;
+                if !more {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The first block of `[first, end)` that holds bytes.
+    pub(super) fn seek_data<M: Memories>(
+        &self,
+        core: &Core<M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+    ) -> Result<Option<u64>> {
+        let to_probe = (first + self.probe_budget()).min(end);
+        let mut logical = first;
+        while logical < to_probe {
+            match self.find(core, &self.key(id, logical as u32))? {
+                Some(held) if held.word.state() == MapState::Mapped => return Ok(Some(logical)),
+                Some(held) => logical += u64::from(held.place.following()) + 1,
+                None => logical += 1,
+            }
+        }
+        let mut nearest = None;
+        if logical < end {
+            self.each_of(core, id, |held| {
+                let here = u64::from(held.word.logical());
+                let nearer = nearest.is_none_or(|nearest| here < nearest);
+                if held.word.state() == MapState::Mapped && (logical..end).contains(&here) && nearer
+                {
+                    nearest = Some(here);
+                }
+                Ok(true)
+            })?;
+        }
+        Ok(nearest)
+    }
+
+    /// The first block of `[first, end)` that holds no bytes. Ends within the file's blocks.
+    pub(super) fn seek_hole<M: Memories>(
+        &self,
+        core: &Core<M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+    ) -> Result<Option<u64>> {
+        let mut logical = first;
+        while logical < end {
+            match self.find(core, &self.key(id, logical as u32))? {
+                Some(held) if held.word.state() == MapState::Mapped => {
+                    logical += u64::from(held.place.following()) + 1;
+                }
+                _ => return Ok(Some(logical)),
+            }
+        }
+        Ok(None)
+    }
+}
