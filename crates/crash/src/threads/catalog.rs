@@ -1,5 +1,7 @@
 //! Which threads run beside each other.
 
+use vellum::MappingKind;
+
 use super::workload::ThreadWorkload;
 
 /// Makes the file that most workloads use.
@@ -15,6 +17,7 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
         bytes(),
         background(),
         three(),
+        moving(),
     ]
     .into_iter()
     .flatten()
@@ -636,5 +639,26 @@ fn three() -> Vec<ThreadWorkload> {
             &[FILE],
             [&["append f 5 100"], &["truncate f 50"], &["read f 0 200"]],
         ),
+    ]
+}
+
+/// Entries of a cuckoo table that make room for others, beside calls on the file whose entry moves: the one
+/// of block 92 of `g`, for block 26 of `f`. Without a block before it, no other entry is told when it goes, of
+/// which some are in the line that it leaves.
+fn moving() -> Vec<ThreadWorkload> {
+    let tight = [
+        FILE,
+        "create g 644 -",
+        "append g 5 409600",
+        "fallocate g 3 372736 4096",
+    ];
+    let with = |name: &str, other: &str| {
+        two(name, &tight, &["fallocate f 0 106496 4096"], &[other]).on(MappingKind::Cuckoo)
+    };
+    vec![
+        with("move+punch", "fallocate g 3 376832 4096"),
+        with("move+truncate", "truncate g 376832"),
+        with("move+write", "write g 376832 7 4096"),
+        with("move+read", "read g 372736 8192"),
     ]
 }

@@ -157,6 +157,8 @@ mod tests {
                 sites::RENAME_DISCARD_LIFE_DURABLE,
                 "threads/rename+rename-same",
             ),
+            (sites::CUCKOO_LEAVE, "threads/cuckoo-move+punch"),
+            (sites::CUCKOO_LEAVE_DURABLE, "threads/cuckoo-move+punch"),
         ];
         for (site, workload) in missed_by {
             let report = explored(workload, site);

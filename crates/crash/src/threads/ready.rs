@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use vellum::MappingKind;
 use vellum_media::Event;
 
 use super::oracle::Linear;
@@ -41,7 +40,7 @@ impl Ready {
     pub(super) fn new(workload: ThreadWorkload) -> Result<Self, RecordError> {
         let (linear, blank) = (
             Linear::new(&workload),
-            blank_image(THREAD_SLOTS, MappingKind::default()),
+            blank_image(THREAD_SLOTS, workload.mapping),
         );
         let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;
         let begun = image_after(&blank, &setup);

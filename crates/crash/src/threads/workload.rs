@@ -1,5 +1,7 @@
 //! What threads do beside each other.
 
+use vellum::MappingKind;
+
 use crate::less::Parts;
 use crate::workload::{Step, Workload};
 
@@ -16,6 +18,8 @@ pub struct ThreadWorkload {
     pub cache_entries: u64,
     /// The pool is closed in the end, by the thread that opened it.
     pub closes: bool,
+    /// File mapping of the pool.
+    pub mapping: MappingKind,
 }
 
 impl ThreadWorkload {
@@ -28,6 +32,7 @@ impl ThreadWorkload {
             threads: threads.iter().map(parse).collect(),
             cache_entries: 256,
             closes: false,
+            mapping: MappingKind::default(),
         }
     }
 
@@ -40,6 +45,14 @@ impl ThreadWorkload {
     /// The same with an arena that is too small for the tree.
     pub(crate) fn crowded(mut self) -> Self {
         self.cache_entries = 64;
+        self
+    }
+
+    /// The same on a pool with another file mapping, which its name begins with.
+    pub(crate) fn on(mut self, mapping: MappingKind) -> Self {
+        let name = self.name.trim_start_matches("threads/");
+        self.name = format!("threads/{}-{name}", mapping.name());
+        self.mapping = mapping;
         self
     }
 

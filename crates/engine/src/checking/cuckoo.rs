@@ -72,7 +72,7 @@ impl Crowd {
 
 #[test]
 fn an_entry_that_moves_is_found() {
-    explore_on(MappingKind::Cuckoo, 8, 1, Swaps::Plain, |stage| {
+    explore_on(MappingKind::Cuckoo, None, 1, Swaps::Plain, |stage| {
         let Crowd { moves, comes } = Crowd::of(&stage);
         let crowd = Crowd { moves, comes };
         stage.together(vec![
@@ -88,7 +88,7 @@ fn an_entry_that_moves_is_found() {
 
 #[test]
 fn an_entry_that_moves_is_changed_where_it_is() {
-    explore_on(MappingKind::Cuckoo, 8, 1, Swaps::Plain, |stage| {
+    explore_on(MappingKind::Cuckoo, None, 1, Swaps::Plain, |stage| {
         let Crowd { moves, comes } = Crowd::of(&stage);
         let crowd = Crowd { moves, comes };
         stage.together(vec![
@@ -115,7 +115,7 @@ fn an_entry_that_moves_is_changed_where_it_is() {
 
 #[test]
 fn an_entry_that_moves_goes_for_good() {
-    explore_on(MappingKind::Cuckoo, 8, 1, Swaps::Plain, |stage| {
+    explore_on(MappingKind::Cuckoo, None, 1, Swaps::Plain, |stage| {
         let Crowd { moves, comes } = Crowd::of(&stage);
         let crowd = Crowd { moves, comes };
         stage.together(vec![

@@ -30,7 +30,7 @@ pub(crate) fn explore(
     swaps: Swaps,
     kernel: impl Fn(Stage) + Send + Sync + 'static,
 ) {
-    explore_on(MappingKind::HashFs, 8, preemptions, swaps, kernel);
+    explore_on(MappingKind::HashFs, Some(8), preemptions, swaps, kernel);
 }
 
 /// The same where every block of a file is hashed by itself.
@@ -39,13 +39,13 @@ fn explore_single_blocks(
     swaps: Swaps,
     kernel: impl Fn(Stage) + Send + Sync + 'static,
 ) {
-    explore_on(MappingKind::HashFs, 1, preemptions, swaps, kernel);
+    explore_on(MappingKind::HashFs, Some(1), preemptions, swaps, kernel);
 }
 
 /// The same with a file mapping, and so many blocks hashed together where it has home lines.
 pub(super) fn explore_on(
     mapping: MappingKind,
-    run_blocks: u32,
+    run_blocks: Option<u32>,
     preemptions: usize,
     swaps: Swaps,
     kernel: impl Fn(Stage) + Send + Sync + 'static,
@@ -61,7 +61,7 @@ fn into(to: MapState) -> Step {
 }
 
 impl Stage {
-    fn new(known: &Arc<Knowledge>, mapping: MappingKind, run_blocks: u32) -> Self {
+    fn new(known: &Arc<Knowledge>, mapping: MappingKind, run_blocks: Option<u32>) -> Self {
         let pool = LoomMemory::new(known, Part::Pool, POOL_BYTES);
         let arena = |len| LoomMemory::new(known, Part::Arena, len);
         Self {

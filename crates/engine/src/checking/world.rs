@@ -68,10 +68,10 @@ pub(super) fn small_fs<M: Memories>(
     arena: impl FnOnce(u64) -> M::Arena,
     thread_slots: u32,
     mapping: MappingKind,
-    run_blocks: u32,
+    run_blocks: Option<u32>,
 ) -> Arc<Fs<M>> {
     let options = FormatOptions {
-        run_blocks: Some(run_blocks),
+        run_blocks,
         thread_slots: Some(thread_slots),
         mapping,
         uuid: [1; 16],
@@ -92,7 +92,7 @@ pub(super) fn small_fs<M: Memories>(
 impl World {
     fn new() -> Self {
         let pool = ShuttleMemory::new(POOL_BYTES);
-        let fs = small_fs::<Shuttled>(pool, ShuttleMemory::new, 4, MappingKind::HashFs, 8);
+        let fs = small_fs::<Shuttled>(pool, ShuttleMemory::new, 4, MappingKind::HashFs, Some(8));
         Self { fs }
     }
 
