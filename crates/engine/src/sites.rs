@@ -274,7 +274,7 @@ vellum_media::sites! {
     /// Before the cachelet is given up.
     EVICT_DURABLE = "evict/durable",
     /// A line with entries that recovery freed, or whose counts it cut.
-    CUCKOO_RECOVER = "recover/cuckoo",
+    RECOVER_CUCKOO = "recover/cuckoo",
     /// Counts of entries that other entries stand beside.
     CUCKOO_COUNTS = "cuckoo/counts",
     /// The copy of an entry that moves to its other line.

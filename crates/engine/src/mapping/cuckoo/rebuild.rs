@@ -45,7 +45,7 @@ impl Cuckoo {
         self.blocks.end_rebuild(core);
         for line in stored {
             let at = self.table.line_at(line);
-            core.pool.flush(sites::CUCKOO_RECOVER, at, LINE_BYTES);
+            core.pool.flush(sites::RECOVER_CUCKOO, at, LINE_BYTES);
         }
         self.table.count_stash(core)
     }
