@@ -495,9 +495,11 @@ struct LineNames(Vec<Vec<u128>>);
 impl LineNames {
     fn of(point: &CrashPoint<'_>) -> Self {
         let lines = point.in_flight().iter().map(|line| {
-            let of = |bytes| line_name(line.line, bytes);
-            let old = of(&line.contents[0]);
-            line.contents.iter().map(|bytes| old ^ of(bytes)).collect()
+            let old = &line.contents[0];
+            let changes = line.contents.iter();
+            changes
+                .map(|new| change_name(line.line, old, new))
+                .collect()
         });
         Self(lines.collect())
     }
@@ -509,12 +511,16 @@ impl LineNames {
     }
 }
 
-/// The part of an image's name that a line has.
-fn line_name(line: u64, bytes: &LineBytes) -> u128 {
-    let cells = (line..).step_by(8).zip(bytes.as_chunks::<8>().0);
-    cells.fold(0, |name, (at, cell)| {
-        name ^ cell_name(at, u64::from_ne_bytes(*cell))
-    })
+/// What an image's name changes by where a line changes.
+fn change_name(line: u64, old: &LineBytes, new: &LineBytes) -> u128 {
+    let cells = old.as_chunks::<8>().0.iter().zip(new.as_chunks::<8>().0);
+    let changed = (line..).step_by(8).zip(cells);
+    changed
+        .filter(|(_, (old, new))| old != new)
+        .fold(0, |name, (at, (old, new))| {
+            let of = |cell: &[u8; 8]| cell_name(at, u64::from_ne_bytes(*cell));
+            name ^ of(old) ^ of(new)
+        })
 }
 
 /// Follows what is durable from point to point, in the pool and in its name.
@@ -552,7 +558,7 @@ impl Durable {
             if let Ok(new) = <&LineBytes>::try_from(new)
                 && old != *new
             {
-                self.name ^= line_name(line, &old) ^ line_name(line, new);
+                self.name ^= change_name(line, &old, new);
                 pool.write(line, new);
             }
         }

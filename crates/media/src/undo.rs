@@ -2,25 +2,41 @@
 
 use crate::heap::HeapMemory;
 use crate::memory::{LINE_BYTES, Memory};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::hint;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// Lines of a group: the reversal passes over groups of which no line was saved.
+const GROUP_LINES: u64 = 64;
+
+/// A line that was not stored to.
+const UNTOUCHED: u8 = 0;
+/// A line that a thread is saving, before its store.
+const SAVING: u8 = 1;
+/// A line that is in the copy.
+const SAVED: u8 = 2;
 
 /// Lines of a memory, as they were.
 pub(crate) struct Undo {
     is_on: AtomicBool,
-    /// A bit a line: it was saved.
-    is_saved: Box<[AtomicU64]>,
-    lines: Mutex<Vec<(u64, [u8; LINE_BYTES as usize])>>,
+    /// One a line.
+    states: Box<[AtomicU8]>,
+    /// One a group: lines of it may have been saved.
+    groups: Box<[AtomicBool]>,
+    /// Holds lines that were saved where the memory has them.
+    copy: HeapMemory,
 }
 
 impl Undo {
     /// For a memory of `len` bytes.
     pub(crate) fn new(len: u64) -> Self {
-        let words = len.div_ceil(LINE_BYTES).div_ceil(64);
+        let lines = len.div_ceil(LINE_BYTES);
         Self {
             is_on: AtomicBool::new(false),
-            is_saved: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            lines: Mutex::default(),
+            states: (0..lines).map(|_| AtomicU8::new(UNTOUCHED)).collect(),
+            groups: (0..lines.div_ceil(GROUP_LINES))
+                .map(|_| AtomicBool::new(false))
+                .collect(),
+            copy: HeapMemory::new(len),
         }
     }
 
@@ -38,29 +54,54 @@ impl Undo {
         }
     }
 
+    #[inline]
     fn save_line(&self, memory: &HeapMemory, line: u64) {
-        let (word, bit) = (&self.is_saved[(line / 64) as usize], 1 << (line % 64));
-        if word.load(Ordering::Relaxed) & bit != 0 {
-            return;
-        }
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever else stores to the line for the first time waits here until it is saved.
-        if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            let mut bytes = [0; LINE_BYTES as usize];
-            let there = (memory.len() - line * LINE_BYTES).min(LINE_BYTES) as usize;
-            memory.read(line * LINE_BYTES, &mut bytes[..there]);
-            lines.push((line, bytes));
+        let state = &self.states[line as usize];
+        if state.load(Ordering::Acquire) != SAVED {
+            self.save_untouched(memory, line, state);
         }
     }
 
-    /// Puts everything back that was saved, and saves no more.
-    pub(crate) fn revert(&self, memory: &HeapMemory) {
-        self.is_on.store(false, Ordering::SeqCst);
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        for (line, bytes) in lines.drain(..) {
-            let there = (memory.len() - line * LINE_BYTES).min(LINE_BYTES) as usize;
-            memory.write(line * LINE_BYTES, &bytes[..there]);
-            self.is_saved[(line / 64) as usize].store(0, Ordering::Relaxed);
+    /// Whoever else stores to the line for the first time waits here until it is saved.
+    fn save_untouched(&self, memory: &HeapMemory, line: u64, state: &AtomicU8) {
+        let mine = state.compare_exchange(UNTOUCHED, SAVING, Ordering::Acquire, Ordering::Acquire);
+        if mine.is_ok() {
+            self.groups[(line / GROUP_LINES) as usize].store(true, Ordering::Relaxed);
+            copy_line(memory, &self.copy, line);
+            state.store(SAVED, Ordering::Release);
+        }
+        while state.load(Ordering::Acquire) != SAVED {
+            hint::spin_loop();
         }
     }
+
+    /// Puts everything back that was saved, and saves no more. Other threads must be done.
+    pub(crate) fn revert(&self, memory: &HeapMemory) {
+        self.is_on.store(false, Ordering::SeqCst);
+        for (group, is_touched) in (0..).zip(&self.groups) {
+            if is_touched.load(Ordering::Relaxed) {
+                is_touched.store(false, Ordering::Relaxed);
+                self.revert_group(memory, group);
+            }
+        }
+    }
+
+    fn revert_group(&self, memory: &HeapMemory, group: u64) {
+        let first = group * GROUP_LINES;
+        let lines = (first..first + GROUP_LINES).zip(&self.states[first as usize..]);
+        for (line, state) in lines {
+            if state.load(Ordering::Acquire) == SAVED {
+                copy_line(&self.copy, memory, line);
+                state.store(UNTOUCHED, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn copy_line(from: &HeapMemory, to: &HeapMemory, line: u64) {
+    let at = line * LINE_BYTES;
+    let there = (from.len() - at).min(LINE_BYTES) as usize;
+    let mut bytes = [0; LINE_BYTES as usize];
+    from.read(at, &mut bytes[..there]);
+    to.write(at, &bytes[..there]);
 }
