@@ -159,7 +159,7 @@ impl Information {
             },
             media: MediaPart {
                 kind: media.name().into(),
-                flush: format!("{:?}", fs.pool().isa()),
+                flush: format!("{:?}", fs.isa()),
                 survives: survives(media),
             },
             space: SpacePart {

@@ -216,7 +216,7 @@ fn any_page_may_vanish_before_it_is_used_or_after() {
             if warm {
                 assert!(look(&fs, &sample.tree, &what).is_empty());
             }
-            fs.pool().take_away(at).unwrap();
+            fs.take_away(at).unwrap();
             let gone = look(&fs, &sample.tree, &what);
             assert_eq!(
                 gone,

@@ -82,7 +82,7 @@ fn a_mount_survives_any_page() {
     let mut harmed = 0;
     for at in (0..POOL_BYTES).step_by(3 * 4096) {
         let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
-        pool.fs().pool().take_away(at).unwrap();
+        pool.fs().take_away(at).unwrap();
         let session = mount(&pool, &mnt);
         let gone = look(&mnt, &files);
         if gone == 0 {
@@ -126,7 +126,7 @@ fn a_listing_shows_names_whose_files_are_lost() {
 
     let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
     let lost_at = pool.fs().superblock().geometry().slot_at(lost);
-    pool.fs().pool().take_away(lost_at & !4095).unwrap();
+    pool.fs().take_away(lost_at & !4095).unwrap();
     let session = mount(&pool, &mnt);
     for _ in 0..2 {
         let (mut listed, mut gone) = (0, 0);

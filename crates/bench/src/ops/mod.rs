@@ -245,7 +245,7 @@ fn describe(machine: &mut Machine, options: &OpsOptions, library: &Library) -> R
     machine.pool = options.pool_dir.display().to_string();
     machine.pool_bytes = library.size_bytes()?;
     machine.media = format!("{:?}", library.fs().media_kind());
-    machine.instructions = format!("{:?}", library.fs().pool().isa());
+    machine.instructions = format!("{:?}", library.fs().isa());
     machine.files = options.files;
     machine.rounds = options.rounds;
     machine.order = format!("shuffled: Fisher-Yates, SplitMix64, seed {SEED:#x}");

@@ -105,7 +105,7 @@ impl<'a> Bed<'a> {
         machine.pool = self.options.pool_dir.display().to_string();
         machine.pool_bytes = fs.superblock().pool_bytes;
         machine.media = fs.media_kind().name().into();
-        machine.instructions = format!("{:?}", fs.pool().isa());
+        machine.instructions = format!("{:?}", fs.isa());
         machine.order = format!("peer in {}", self.options.peer.display());
     }
 

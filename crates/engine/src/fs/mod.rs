@@ -16,7 +16,7 @@ mod path;
 
 use std::sync::Arc;
 
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
 
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
 pub use cred::{Access, Cred};
@@ -145,9 +145,11 @@ impl<M: Memories> Fs<M> {
         self.core.is_harmed()
     }
 
-    /// The pool's memory, for simulations that record and for inspection.
-    pub fn pool(&self) -> &M::Pool {
-        &self.core.pool
+    /// Every byte of the pool, as a crash with everything persisted leaves it: for inspection.
+    pub fn image(&self) -> Vec<u8> {
+        let mut image = vec![0; self.core.pool.len() as usize];
+        self.core.pool.read(0, &mut image);
+        image
     }
 
     /// By which rule reads choose between search and page table.
@@ -189,6 +191,30 @@ impl<M: Memories> Fs<M> {
             index_buckets: self.core.map.bucket_count + word(header::OVERFLOW_USED),
             arena_bytes: self.core.map.bytes,
         }
+    }
+}
+
+/// What only simulations tell. The pool is handed out because nothing of it is ever lent in place
+/// ([`crate::File::view`] copies): whoever holds a mapped one could store into what others look at.
+impl Fs<Simulated> {
+    /// The pool's memory, which records, and can be made slow.
+    pub fn pool(&self) -> &SimPool {
+        &self.core.pool
+    }
+}
+
+impl Fs<Real> {
+    /// The instructions that flush and copy.
+    pub fn isa(&self) -> Isa {
+        self.core.pool.isa()
+    }
+
+    /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its bytes. For tests.
+    ///
+    /// # Errors
+    /// `at` is outside, or what the operating system said.
+    pub fn take_away(&self, at: u64) -> std::io::Result<()> {
+        self.core.pool.take_away(at)
     }
 }
 

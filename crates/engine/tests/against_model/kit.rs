@@ -8,7 +8,7 @@ use vellum::media::{
     Site,
 };
 use vellum::{Clock, FormatOptions, Fs, MappingKind, MountOptions, Opened, Result, attach, format};
-use vellum_check::{Image, MemoryImage, Options, Severity};
+use vellum_check::{Image, Options, Severity};
 
 /// Where the clock of tests starts: 2026-01-01 in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
@@ -115,13 +115,6 @@ impl Kit for Simulated {
     }
 }
 
-/// Every byte of a file system's pool, as a crash with everything persisted leaves it.
-pub(crate) fn image_of<M: Memories>(fs: &Fs<M>) -> Vec<u8> {
-    let mut image = vec![0; fs.pool().len() as usize];
-    fs.pool().read(0, &mut image);
-    image
-}
-
 /// Runs `body` while another thread does `work`, which ends when it is told to stop: at the end of
 /// `body`, however that ends.
 pub(crate) fn beside<T>(work: impl FnOnce(&AtomicBool) + Send, body: impl FnOnce() -> T) -> T {
@@ -179,5 +172,5 @@ pub(crate) fn check_open<M: Memories>(
     fs: &Fs<M>,
     soundness: Soundness,
 ) -> std::result::Result<(), String> {
-    check(&MemoryImage(fs.pool()), soundness)
+    check(&fs.image(), soundness)
 }

@@ -11,10 +11,10 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use vellum::Fs;
 use vellum::MappingKind;
-use vellum::media::{Memory, Real, Simulated};
+use vellum::media::{Real, Simulated};
 use vellum_model::{Cred, Model, Op, Outcome, Step, apply, strategy};
 
-use super::kit::{CLOCK_START, Kit, Shape, Soundness, check, check_open, image_of};
+use super::kit::{CLOCK_START, Kit, Shape, Soundness, check, check_open};
 use super::subject::{Came, Subject};
 use super::tree;
 
@@ -169,7 +169,7 @@ impl<M: Kit> Pair<M> {
 
     /// Everything stored is there, nothing was closed; the tree is the same.
     fn crash(&mut self) -> Verdict {
-        let image = image_of(self.fs());
+        let image = self.fs().image();
         check(&image, Soundness::InUse)?;
         let (fs, opened) =
             M::open(&image, &self.shape).map_err(|error| format!("recovery: {error:?}"))?;
@@ -186,11 +186,11 @@ impl<M: Kit> Pair<M> {
     fn reopen(&mut self) -> Verdict {
         self.model.close_all();
         self.subject.close_all();
-        let crashed = image_of(self.fs());
+        let crashed = self.fs().image();
         self.fs()
             .close()
             .map_err(|error| format!("close: {error:?}"))?;
-        let image = image_of(self.fs());
+        let image = self.fs().image();
         check(&image, Soundness::Closed)?;
         let open = |image: &[u8]| {
             M::open(image, &self.shape).map_err(|error| format!("opening: {error:?}"))
@@ -232,7 +232,7 @@ impl<M: Kit> Pair<M> {
 
     /// A crash of which this file system learns nothing; handles are open.
     fn crash_aside(&mut self) -> Verdict {
-        let image = image_of(self.fs());
+        let image = self.fs().image();
         check(&image, Soundness::InUse)?;
         let (fs, _) = <Simulated as Kit>::open(&image, &self.shape)
             .map_err(|error| format!("recovery beside open handles: {error:?}"))?;
@@ -295,7 +295,7 @@ fn run<M: Kit>((shape, steps): &Case) -> Verdict {
             .map_err(|what| story(index + 1, what))?;
     }
     let verdict = pair.end().map_err(|what| story(steps.len(), what));
-    assert_eq!(pair.fs().pool().damaged(), None);
+    assert!(!pair.fs().is_damaged());
     verdict
 }
 

@@ -10,7 +10,7 @@ use vellum::media::{Real, Simulated};
 use vellum::{Cred, Fs};
 use vellum_model::{Model, Step, apply, strategy};
 
-use super::kit::{CLOCK_START, Kit, Shape, Soundness, beside, check_open, image_of};
+use super::kit::{CLOCK_START, Kit, Shape, Soundness, beside, check_open};
 use super::sequences::{case_count, is_expressible, seed};
 use super::subject::{Came, Subject};
 use super::tree;
@@ -92,7 +92,7 @@ fn one_round<M: Kit>(shape: &Shape, round: u64) {
             threads.into_iter().map(join).collect()
         })
     });
-    let image = image_of(&*fs);
+    let image = fs.image();
     check_open(&*fs, Soundness::InUse).unwrap();
     let (recovered, _) = M::open(&image, shape).expect("recovery succeeds");
     check_open(&*recovered, Soundness::Recovered).unwrap();

@@ -255,7 +255,7 @@ fn pool_bytes<'f, M: Memories>(
     // `data::zero` alone, for the bytes of a write, a hole, a new end, all of which wait for leases that
     // overlap (`Files::change`), or for bytes beyond the end of file, which are not lent. A block is
     // nobody else's before the file gives it up, which waits likewise, or is removed, which waits for the
-    // open file that the view borrows. Storing through `Fs::pool` would end the file system anyway. The
+    // open file that the view borrows. Nobody else has the pool: `Fs` hands out simulated ones alone. The
     // slice is kept beside the lease and goes before it.
     unsafe { core.pool.in_place(at, len) }
 }
