@@ -1,3 +1,3 @@
 //! What experiments look at one by one: parts of operations that users only meet together.
 
-pub use crate::fs::{MappingAlone, settle};
+pub use crate::fs::{MappingAlone, gather_metadata, settle};

@@ -124,8 +124,17 @@ impl Pool {
     /// # Errors
     /// The size is impossible, no memory.
     pub fn memory(size_bytes: u64) -> Result<Self> {
-        let memory = MappedPool::anonymous(size_bytes)?;
-        Self::format(memory, &CreateOptions::new(size_bytes))
+        Self::memory_with(&CreateOptions::new(size_bytes))
+    }
+
+    /// The same, as `options` say. Memory is taken as it is first touched, so that the data of a pool may
+    /// be larger than memory as long as it is not.
+    ///
+    /// # Errors
+    /// As for [`Self::memory`].
+    pub fn memory_with(options: &CreateOptions) -> Result<Self> {
+        let memory = MappedPool::anonymous(options.size_bytes)?;
+        Self::format(memory, options)
     }
 
     fn format(memory: MappedPool, options: &CreateOptions) -> Result<Self> {

@@ -250,7 +250,7 @@ impl Backing {
     fn take_large_pages(&self, len: u64) {
         let mapped = Mapping::new(self.fd.as_fd(), len, MapFlags::SHARED, self.page_bytes);
         if let Ok(mapping) = mapped {
-            mapping.gather_large_pages(self.page_bytes);
+            mapping.gather_large_pages(self.page_bytes, len);
         }
     }
 

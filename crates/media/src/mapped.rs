@@ -155,13 +155,19 @@ impl MappedPool {
         self.known_zero
     }
 
+    /// Puts the first `len` bytes of a pool in memory on large pages, as far as the kernel has them.
+    pub fn gather_large_pages(&self, len: u64) {
+        if self.kind == MediaKind::Memory && !self.read_only {
+            let page_bytes = rustix::param::page_size();
+            self.mapping.gather_large_pages(page_bytes, len);
+        }
+    }
+
     /// Faults in every page, so that no later access waits for one; pages of memory become large
     /// ones where the kernel has them. Failures are not reported: a page that cannot be had is found
     /// out at its first access.
     pub fn populate(&self) {
-        if self.kind == MediaKind::Memory && !self.read_only {
-            self.mapping.gather_large_pages(rustix::param::page_size());
-        }
+        self.gather_large_pages(self.mapping.len());
         let (base, bytes) = self.mapping.whole();
         // Writing would copy every page of a private mapping.
         let advice = if self.read_only {

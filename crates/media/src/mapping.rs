@@ -205,9 +205,11 @@ impl Mapping {
 
     /// Puts what is mapped, a file in memory, on large pages, whatever the system's policy for such
     /// files is: a random access then takes two thirds of the time. Pages that the file lacks are
-    /// allocated. Ends where the kernel declines; what lies behind stays on small pages.
-    pub(crate) fn gather_large_pages(&self, page_bytes: usize) {
+    /// allocated. Ends behind `len` bytes, or where the kernel declines; what lies behind stays on small
+    /// pages.
+    pub(crate) fn gather_large_pages(&self, page_bytes: usize, len: u64) {
         let (base, bytes) = self.whole();
+        let bytes = bytes.min(usize::try_from(len).unwrap_or(usize::MAX));
         for at in (0..bytes - bytes % LARGE_PAGE_BYTES).step_by(LARGE_PAGE_BYTES) {
             let chunk = base.wrapping_byte_add(at);
             // SAFETY: neither changes a byte, and both stay inside our mapping. The first page is

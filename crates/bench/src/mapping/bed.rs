@@ -1,7 +1,9 @@
 //! Pools with every mapping, and files in them that have blocks but no bytes.
 
+use std::path::Path;
+
 use tempfile::TempDir;
-use vellum::experiments::{MappingAlone, settle};
+use vellum::experiments::{MappingAlone, gather_metadata, settle};
 use vellum::media::Real;
 use vellum::reading::Rule;
 use vellum::{CreateOptions, File, MappingKind, OpenOptions, Pool};
@@ -53,36 +55,49 @@ impl<'a> Setting<'a> {
         self.options.file_bytes / BLOCK_BYTES
     }
 
-    /// For each mapping a pool with so many blocks, files in it to have a layout score.
+    /// For each mapping a pool with so many blocks, files in it to have a layout score. No memory is taken
+    /// for data.
     pub(super) fn subjects(&self, blocks: u64, layout_score: f64) -> Result<Vec<Subject>> {
         let bytes = blocks * BLOCK_BYTES;
         let metadata = (bytes / METADATA_PART).max(METADATA_MIN_BYTES);
-        self.subjects_of(bytes, metadata, layout_score)
+        subjects(bytes, metadata, layout_score, Subject::hollow)
     }
 
-    /// For each mapping a pool of so many bytes, of which as many again are metadata: trees of files whose
-    /// blocks are all over the place need it.
+    /// The same with so many bytes, a quarter of them metadata: trees of files whose blocks are all over
+    /// the place need it.
     pub(super) fn subjects_with_much_metadata(&self, bytes: u64) -> Result<Vec<Subject>> {
-        self.subjects_of(bytes, bytes / 4, self.options.layout_score)
+        let score = self.options.layout_score;
+        subjects(bytes, bytes / 4, score, Subject::hollow)
     }
 
-    fn subjects_of(&self, bytes: u64, metadata: u64, layout_score: f64) -> Result<Vec<Subject>> {
-        let fragmentation = ((1.0 - layout_score) * 1000.0).round() as u16;
-        let mut all = Vec::new();
-        for design in Design::all() {
-            let create = CreateOptions {
-                mapping: design.mapping,
-                run_blocks: design.run_blocks,
-                fragmentation,
-                metadata_bytes: Some(metadata),
-                ..CreateOptions::new(
-                    (bytes + bytes / TABLE_PART + metadata).next_multiple_of(4 << 20),
-                )
-            };
-            all.push(Subject::make(design, self.options, &create)?);
-        }
-        Ok(all)
+    /// For each mapping a pool in the directory for pools, all of whose bytes are there.
+    pub(super) fn whole_subjects(&self, bytes: u64) -> Result<Vec<Subject>> {
+        let (dir, score) = (&self.options.pool_dir, self.options.layout_score);
+        subjects(bytes, METADATA_MIN_BYTES, score, |design, create| {
+            Subject::whole(design, dir, create)
+        })
     }
+}
+
+fn subjects(
+    bytes: u64,
+    metadata: u64,
+    layout_score: f64,
+    make: impl Fn(Design, &CreateOptions) -> Result<Subject>,
+) -> Result<Vec<Subject>> {
+    let fragmentation = ((1.0 - layout_score) * 1000.0).round() as u16;
+    let size = (bytes + bytes / TABLE_PART + metadata).next_multiple_of(4 << 20);
+    let subjects = Design::all().into_iter().map(|design| {
+        let create = CreateOptions {
+            mapping: design.mapping,
+            run_blocks: design.run_blocks,
+            fragmentation,
+            metadata_bytes: Some(metadata),
+            ..CreateOptions::new(size)
+        };
+        make(design, &create)
+    });
+    subjects.collect()
 }
 
 /// A mapping as it is chosen when a pool is made.
@@ -134,19 +149,29 @@ pub(super) struct Subject {
     pub(super) design: Design,
     pool: Pool,
     // Goes last.
-    _dir: TempDir,
+    _dir: Option<TempDir>,
 }
 
 impl Subject {
-    fn make(design: Design, options: &MappingOptions, create: &CreateOptions) -> Result<Self> {
+    fn hollow(design: Design, create: &CreateOptions) -> Result<Self> {
+        let pool = Pool::memory_with(create)?;
+        gather_metadata(&pool.fs());
+        Ok(Self {
+            pool,
+            design,
+            _dir: None,
+        })
+    }
+
+    fn whole(design: Design, pool_dir: &Path, create: &CreateOptions) -> Result<Self> {
         let made = tempfile::Builder::new()
             .prefix("vellum-bench-")
-            .tempdir_in(&options.pool_dir);
+            .tempdir_in(pool_dir);
         let dir = made.map_err(doing("making a directory"))?;
         Ok(Self {
             pool: Pool::create(dir.path().join("pool"), create)?,
             design,
-            _dir: dir,
+            _dir: Some(dir),
         })
     }
 
@@ -199,7 +224,7 @@ impl Subject {
 
     /// Makes blocks free that were given up.
     pub(super) fn settle(&self) {
-        settle(&*self.pool.fs());
+        settle(&self.pool.fs());
     }
 }
 

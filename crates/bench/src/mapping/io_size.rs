@@ -38,10 +38,11 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let blocks = setting.file_blocks();
     let data_bytes = (setting.options.file_bytes / BYTES_PART).min(BYTES_MAX);
     let data_blocks = data_bytes / BLOCK_BYTES;
-    let room = (Case::blocks_with_room(blocks) + data_blocks) * 3 / 2;
+    let room = Case::blocks_with_room(blocks) * 3 / 2;
     let subjects = setting.subjects(room, setting.options.layout_score)?;
     let cases = Case::all(&subjects, blocks)?;
-    let written: Vec<Case<'_>> = subjects
+    let whole = setting.whole_subjects(data_bytes * 2)?;
+    let written: Vec<Case<'_>> = whole
         .iter()
         .map(|subject| {
             subject.read_by(Rule::Search);

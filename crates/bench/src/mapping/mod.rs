@@ -93,7 +93,8 @@ pub struct MappingOptions {
     /// Part of a file's blocks that follow their predecessors, from 0 to 1
     #[arg(long, value_name = "SCORE", default_value_t = 0.85)]
     pub layout_score: f64,
-    /// Directory for the pools; no more than their metadata is ever touched
+    /// Directory for pools whose bytes are read; the others are in memory of this process, and only their
+    /// metadata takes any
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
 }

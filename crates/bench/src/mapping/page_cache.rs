@@ -16,15 +16,19 @@ use crate::figure::{Axis, Figure, Scale, bytes};
 const PARTS: [usize; 5] = [10_000, 1000, 100, 10, 1];
 /// Files that are read, as parts of `--file-bytes`: one that fits a core's caches and one that does not.
 const READ_PARTS: [u64; 2] = [256, 16];
+/// How large a pool is whose files are read, as a multiple of these.
+const WHOLE_ROOM: u64 = 2;
 /// Bytes read in a round at least.
 const READ_BYTES: u64 = 16 << 20;
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let blocks = setting.file_blocks();
     let read_bytes = READ_PARTS.map(|part| setting.options.file_bytes / part);
-    let room = Case::blocks_with_room(blocks) + read_bytes.iter().sum::<u64>() / BLOCK_BYTES;
-    let subjects = setting.subjects(room * 3 / 2, setting.options.layout_score)?;
+    let room = Case::blocks_with_room(blocks) * 3 / 2;
+    let subjects = setting.subjects(room, setting.options.layout_score)?;
     let mut figures = since_cold(setting, &subjects, blocks)?;
+    drop(subjects);
+    let subjects = setting.whole_subjects(read_bytes.iter().sum::<u64>() * WHOLE_ROOM)?;
     let reads = hot_reads(setting, &subjects, &read_bytes)?;
     let mut targets = Vec::new();
     for label in read_bytes.map(bytes) {

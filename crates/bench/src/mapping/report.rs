@@ -126,8 +126,11 @@ fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
         for point in labels.iter().map(|label| series.at(label)) {
             let mut cell = String::new();
             if let Some(point) = point {
-                let spread = (point.high - point.low) / point.value * 100.0;
-                write!(cell, "{} {spread:.0}%", number(point.value))?;
+                write!(cell, "{}", number(point.value))?;
+                if point.high > point.low {
+                    let spread = (point.high - point.low) / point.value * 100.0;
+                    write!(cell, " {spread:.0}%")?;
+                }
                 if let Some(ratio) = point.peer_over {
                     write!(cell, " ({})", number(ratio))?;
                 }

@@ -1,7 +1,10 @@
 //! Timing operations on a mapping: one by one with cold caches, or many in a row.
 
 use std::hint::black_box;
+use std::sync::OnceLock;
 use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use vellum::experiments::MappingAlone;
 use vellum::media::Real;
@@ -9,7 +12,6 @@ use vellum::media::count::{Counts, of_this_thread};
 
 use crate::Result;
 use crate::figure::median;
-use crate::stopwatch::Stopwatch;
 
 /// A file's mapping.
 pub(super) type Alone<'a> = MappingAlone<'a, Real>;
@@ -63,6 +65,30 @@ const CLOCK_TRIES: usize = 1001;
 pub(super) fn clock_ns() -> f64 {
     let looks = [(); CLOCK_TRIES].map(|()| Instant::now().elapsed().as_nanos() as f64);
     median(&looks)
+}
+
+/// Nanoseconds that this thread has had a processor for. Operations on a mapping wait for nothing else, so that
+/// this is their time on a machine that does nothing beside.
+fn running_ns() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+/// What asking for [`running_ns`] takes.
+fn running_clock_ns() -> f64 {
+    static COST: OnceLock<f64> = OnceLock::new();
+    *COST.get_or_init(|| {
+        let looks = [(); CLOCK_TRIES].map(|()| -running_ns() + running_ns());
+        median(&looks)
+    })
+}
+
+/// Runs, and gives how long: without what this thread waited for a processor.
+fn timed(run: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let clock = running_clock_ns();
+    let start = running_ns();
+    run()?;
+    Ok((running_ns() - start - clock).max(0.0))
 }
 
 /// How the caches are made cold.
@@ -143,14 +169,13 @@ impl Times {
         mut ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
     ) -> Result<()> {
         let before = of_this_thread();
-        let watch = Stopwatch::start();
-        for places in places.chunks(RENEW_OPS) {
-            alone = alone.renew()?;
-            for &place in places {
-                ask(&mut alone, place)?;
+        self.together_ns += timed(|| {
+            for places in places.chunks(RENEW_OPS) {
+                alone = alone.renew()?;
+                places.iter().try_for_each(|&at| ask(&mut alone, at))?;
             }
-        }
-        self.together_ns += watch.elapsed().as_nanos() as f64;
+            Ok(())
+        })?;
         self.counts += of_this_thread() - before;
         self.ops += places.len() as u64;
         Ok(())
@@ -174,13 +199,9 @@ impl Times {
 /// Asks at each place, one after the other.
 pub(super) fn repeat(places: &[u64], mut ask: impl FnMut(u64) -> Result<()>) -> Result<Sample> {
     let before = of_this_thread();
-    let watch = Stopwatch::start();
-    for &place in places {
-        ask(place)?;
-    }
-    let elapsed = watch.elapsed();
+    let ns = timed(|| places.iter().try_for_each(|&at| ask(at)))?;
     Ok(Sample {
-        value: elapsed.as_nanos() as f64 / places.len().max(1) as f64,
+        value: ns / places.len().max(1) as f64,
         ops: places.len() as u64,
         counts: of_this_thread() - before,
     })

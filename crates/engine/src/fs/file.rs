@@ -46,7 +46,7 @@ use crate::slots::{Op, pause};
 
 pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
-pub use alone::{MappingAlone, settle};
+pub use alone::{MappingAlone, gather_metadata, settle};
 pub(crate) use road::Roads;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;

@@ -21,7 +21,7 @@ use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
 pub use cred::{Access, Cred};
 pub use dir::ListPosition;
-pub use file::{Allocate, MappingAlone, View, ViewPlace, settle};
+pub use file::{Allocate, MappingAlone, View, ViewPlace, gather_metadata, settle};
 pub use node::Node;
 pub use open::{Handle, OpenOptions, RenameFlags};
 

@@ -55,6 +55,11 @@ impl FreeBitmap {
         self.at[level] + bit / 64 * 8
     }
 
+    /// Asks the processor for the word of a block.
+    pub(super) fn prefetch<A: Memory>(&self, arena: &A, block: u64) {
+        arena.prefetch(self.word_at(0, block));
+    }
+
     /// Says that a block is free.
     pub(super) fn set<A: Memory>(&self, arena: &A, block: u64) {
         self.set_from(arena, 0, block);

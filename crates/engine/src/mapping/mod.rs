@@ -117,6 +117,12 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         let _ = (core, id, logical, skip);
     }
 
+    /// Asks the processor for what claiming a block for `logical` will look at, if that is known before
+    /// anything was looked at: the misses then overlap.
+    fn prefetch_claim(&self, core: &Core<M>, id: MapId, logical: u32) {
+        let _ = (core, id, logical);
+    }
+
     /// Sets blocks aside, so that claiming them cannot fail.
     ///
     /// # Errors

@@ -41,6 +41,11 @@ impl Space {
         }
     }
 
+    /// Asks the processor for the count of free blocks.
+    pub(super) fn prefetch<M: Memories>(&self, core: &Core<M>) {
+        core.arena.prefetch(self.free_at);
+    }
+
     /// Takes `blocks` from the free count, if there are as many.
     fn take_free<M: Memories>(&self, core: &Core<M>, blocks: u64) -> bool {
         let mut free = core.arena.load(self.free_at, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! A file's mapping by itself, for experiments: what reading and writing ask of it, without the bytes.
 
 use vellum_layout::{BLOCK_BYTES, ChunkKind, SLOT_BYTES, SLOTS_PER_BLOCK};
-use vellum_media::{Memories, Memory};
+use vellum_media::{Memories, Memory, Real};
 
 use super::read::LOOKUP_BLOCKS;
 use super::write::CLAIM_END;
@@ -142,6 +142,9 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
     fn insert_piece(&self, first: u64, blocks: u64) -> Result<()> {
         let (files, op) = (self.files, &self.op);
         let root = self.root();
+        files
+            .mapping
+            .prefetch_claim(files.core, root.id, first as u32);
         let mut room = files.mapping.reserve(op, blocks)?;
         files.announce(self.cachelet, root, first + blocks);
         files.raise_blocks(self.cachelet, root, blocks);
@@ -199,6 +202,11 @@ fn evict_structure<M: Memories>(core: &Core<M>) {
     }
     core.arena.evict(map.used, map.chunks - map.used);
     core.arena.evict(map.mapping, map.bytes - map.mapping);
+}
+
+/// Puts all of a pool but the data on large pages, where it lies in memory and the kernel has them.
+pub fn gather_metadata(fs: &Fs<Real>) {
+    fs.core.pool.gather_large_pages(fs.core.geometry.data_at);
 }
 
 /// Makes blocks free that nobody uses any more. The caller has no [`MappingAlone`].

@@ -242,6 +242,8 @@ impl<M: Memories> Files<'_, M> {
         if holes == 0 {
             return Ok(());
         }
+        self.mapping
+            .prefetch_claim(self.core, root.id, span.first() as u32);
         let mut room = match self.mapping.reserve(op, holes) {
             Err(Error::NoSpace(_)) => return Err(Stop::Short(holes)),
             other => other?,

@@ -173,6 +173,16 @@ impl<M: Memories> Mapping<M> for HashFs {
         }
     }
 
+    /// The line and the count of free blocks, and what a full line sends to: all follows from the hash.
+    #[inline]
+    fn prefetch_claim(&self, core: &Core<M>, id: MapId, logical: u32) {
+        let run = self.run_of(id, logical);
+        core.pool.prefetch(self.line_at(run.home));
+        self.space.prefetch(core);
+        self.prefetch_near(core, run.home);
+        self.overflow.prefetch(&core.arena, run.hash, run.home);
+    }
+
     fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
         self.space
             .reserve(op, blocks, || _ = Mapping::<M>::reclaim(self, op.core))

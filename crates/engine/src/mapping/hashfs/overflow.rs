@@ -78,6 +78,12 @@ impl Overflow {
         })
     }
 
+    /// Asks the processor for the count of a line and the head of a chain.
+    pub(super) fn prefetch<A: Memory>(&self, arena: &A, hash: u64, line: u64) {
+        arena.prefetch(self.displaced + line / 8 * 8);
+        arena.prefetch(self.head_at(hash));
+    }
+
     fn lock<A: Memory>(&self, arena: &A, head_at: u64, holder: u64) -> u64 {
         let mut tries = 0;
         loop {

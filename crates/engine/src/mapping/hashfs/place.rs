@@ -246,6 +246,17 @@ impl HashFs {
             .flatten()
     }
 
+    /// Asks the processor for the part of the bitmap that [`Self::try_near`] looks at, the home line's bits
+    /// among it.
+    pub(super) fn prefetch_near<M: Memories>(&self, core: &Core<M>, home: u64) {
+        const NEAR_LINES: u64 = NEAR_WORDS * 8 / LINE_BYTES;
+        let group = home * LINE_ENTRIES / WORD_BLOCKS / NEAR_WORDS * NEAR_WORDS;
+        for line in 0..NEAR_LINES {
+            let word = group + line * LINE_BYTES / 8;
+            self.bitmap.prefetch(&core.arena, word * WORD_BLOCKS);
+        }
+    }
+
     /// Takes the next free entry after the home line. The caller's reservation says that there is
     /// one, so this ends; a bitmap that another operation is changing, or that a dead process left
     /// wrong, sends the search to the table itself.

@@ -186,7 +186,15 @@ impl HashFs {
     ) {
         count::probe();
         let line_at = self.line_at(line);
-        let mut hits = core.pool.match_line(line_at, self.run_mask(), run.key);
+        // Who wants one block is not shown the others of its run.
+        let (mask, key) = match want.is_power_of_two() {
+            true => (
+                MapWord::KEY_MASK,
+                run.key | u64::from(want.trailing_zeros()),
+            ),
+            false => (self.run_mask(), run.key),
+        };
+        let mut hits = core.pool.match_line(line_at, mask, key);
         while hits != 0 {
             let place = u64::from(hits.trailing_zeros());
             hits &= hits - 1;
