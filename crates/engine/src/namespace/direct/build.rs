@@ -218,6 +218,18 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
+    /// The same for a change of `dir`: where the log ends and how many names there are is known, too.
+    ///
+    /// # Errors
+    /// Names cannot be read, so that neither could be found out.
+    pub(crate) fn ensure_counted(&self, dir: Cachelet) -> Result<()> {
+        self.ensure_indexed(dir)?;
+        if self.core.has_flag(dir, flag::COUNTED) {
+            return Ok(());
+        }
+        self.check_names(dir)
+    }
+
     fn is_alive(&self, entry: u64) -> bool {
         let at = self.core.geometry.slot_at(entry) + Entry::LIFE;
         LifeWord(self.core.word(at)).is_alive()

@@ -184,7 +184,7 @@ impl<M: Memories> Op<'_, M> {
                 None if self.index_token(dir) == Some(token) => {
                     // A name that cannot be read may be this one.
                     self.check_media()?;
-                    return Ok(token);
+                    return self.check_names(dir).map(|()| token);
                 }
                 None => {}
                 Some(pair)

@@ -29,7 +29,7 @@ impl<M: Memories> Op<'_, M> {
         if !core.has_flag(dir, flag::COUNTED) {
             // Names may be in the index whose directory is not counted: they were being made when
             // the others were evicted.
-            self.ensure_indexed(dir)?;
+            self.ensure_counted(dir)?;
         }
         loop {
             let (pair, victim) = self.find_target(dir, name)?.ok_or(Error::NotFound)?;
@@ -45,7 +45,7 @@ impl<M: Memories> Op<'_, M> {
                 _ => {}
             }
             if is_dir {
-                self.ensure_indexed(victim)?;
+                self.ensure_counted(victim)?;
             }
             if pair.value.has(ValueWord::DELETING | ValueWord::RENAMING) {
                 continue;

@@ -57,8 +57,8 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         core.index_prefetch(core.ino(rename.from_dir), from.hash);
         core.index_prefetch(core.ino(rename.to_dir), to.hash);
-        self.ensure_indexed(rename.from_dir)?;
-        self.ensure_indexed(rename.to_dir)?;
+        self.ensure_counted(rename.from_dir)?;
+        self.ensure_counted(rename.to_dir)?;
         let mut tries = 0;
         loop {
             if self.try_rename(rename, from, to, allow)? {
@@ -297,7 +297,7 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let victim_is_dir = core.kind(victim) == FileKind::Directory;
         if victim_is_dir {
-            self.ensure_indexed(victim)?;
+            self.ensure_counted(victim)?;
         }
         let now = self.both_times(rename);
         let draft = self.draft_for(rename.to_dir, to, ends.source, now)?;
