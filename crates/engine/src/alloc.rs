@@ -13,7 +13,7 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 use crate::sites;
-use crate::slots::{Op, field};
+use crate::slots::{Op, field, pause};
 
 /// Slots in a group.
 const GROUP: u64 = SLOTS_PER_BLOCK;
@@ -294,11 +294,16 @@ impl<M: Memories> Op<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Gives back what idle thread slots hold, before a clean close saves the map.
+    /// Gives back what thread slots hold, before a clean close saves the map. Waits for operations that read, which
+    /// go on beside a close, to leave their slots for a moment.
     pub(crate) fn return_all_held(&self) {
+        let mut tries = 0;
         for slot in 0..self.geometry.thread_slots {
-            let Some(op) = self.enter_idle(slot) else {
-                continue;
+            let op = loop {
+                match self.enter_idle(slot) {
+                    Some(op) => break op,
+                    None => pause(&self.arena, &mut tries),
+                }
             };
             for cache in [field::INODES, field::ENTRIES] {
                 let word = op.own(cache);

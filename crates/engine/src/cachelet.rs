@@ -86,7 +86,8 @@ pub(crate) mod flag {
     pub(crate) const BUILDING: u64 = 2;
     /// On the work stack.
     pub(crate) const QUEUED: u64 = 4;
-    /// Directories: times or link count are newer than the inode's.
+    /// Directories: times or link count are newer than the inode's. Files: those in the inode may not be
+    /// durable.
     pub(crate) const DIRTY: u64 = 8;
     /// No name is left; the inode dies with the last reference.
     pub(crate) const UNLINKED: u64 = 16;

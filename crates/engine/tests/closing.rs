@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vellum::media::{HeapMemory, SimPool, Simulated};
+use vellum::media::{CrashPoints, HeapMemory, SimPool, Simulated};
 use vellum::{
     Clock, Cred, Error, FormatOptions, Fs, ListPosition, MountOptions, OpenOptions, attach, format,
 };
@@ -370,4 +370,133 @@ fn a_close_beside_creations_has_those_that_returned_and_no_others() {
     let (root, mut start) = (opened.root(), ListPosition::default());
     opened.list(&root, 0, &mut start, &mut count).unwrap();
     assert_eq!(found, made.into_inner());
+}
+
+/// Tells readers to stop, also where a test fails.
+struct Stop<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// What a reader's thread slot held was called used for ever.
+#[test]
+fn a_close_beside_reads_has_no_slot_in_use_that_is_not() {
+    let fs = sample();
+    let options = OpenOptions {
+        read: true,
+        no_atime: true,
+        ..OpenOptions::default()
+    };
+    let file = fs.open(&Cred::root(), &fs.root(), b"d0/f57", &options);
+    let (file, done) = (file.unwrap(), std::sync::atomic::AtomicBool::new(false));
+    let order = std::sync::atomic::Ordering::SeqCst;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                // Of the slot that made everything.
+                vellum::prefer_thread_slot(0);
+                while !done.load(order) {
+                    file.read_at(0, &mut [0; 50_000]).unwrap();
+                }
+            });
+        }
+        let _stop = Stop(&done);
+        vellum::prefer_thread_slot(0);
+        for _ in 0..20 {
+            close(&fs);
+        }
+    });
+}
+
+/// The link count that one thread had flushed, and not fenced, could be lost behind a close by another: on a
+/// pool that is closed nobody counts again.
+#[test]
+fn a_close_by_another_thread_keeps_link_counts() {
+    for removes in [false, true] {
+        let fs = sample();
+        let (root, cred) = (fs.root(), Cred::root());
+        let file = fs.find(&cred, &root, b"d0/f3", false).unwrap();
+        fs.link(&cred, &file, &root, b"second").unwrap();
+        fs.sync().unwrap();
+        let base = fs.pool().image();
+        fs.pool().start_recording();
+        std::thread::scope(|scope| {
+            let change = || match removes {
+                true => fs.unlink(&cred, &root, b"second"),
+                false => fs.link(&cred, &file, &root, b"third"),
+            };
+            scope.spawn(change).join().unwrap().unwrap();
+        });
+        let links = fs.attr(&file).unwrap().nlink;
+        drop(file);
+        close(&fs);
+        let log = fs.pool().take_log();
+        let mut points = CrashPoints::new(base, &log);
+        while points.next_point().is_some() {}
+        for state in points.here().states(64, 1) {
+            let image = points.here().image(&state);
+            let report = check(&image, Options::default());
+            assert_eq!((report.damage, report.residue), (0, 0), "{report}");
+            let fs = open(image).fs;
+            let file = fs.find(&cred, &fs.root(), b"d0/f3", false).unwrap();
+            assert_eq!(fs.attr(&file).unwrap().nlink, links);
+        }
+    }
+}
+
+/// A pool that said that it was closed went on changing when the medium failed just then.
+#[test]
+fn nothing_changes_after_a_close_whose_last_sync_failed() {
+    for good in 0..3 {
+        let fs = sample();
+        fs.pool().fail_syncs_after(good);
+        assert_eq!(fs.close().is_ok(), good == 2);
+        fs.pool().fail_syncs_after(u32::MAX);
+        let (root, cred) = (fs.root(), Cred::root());
+        let made = fs.mkdir(&cred, &root, b"late", 0o755);
+        let image = fs.pool().image();
+        let says_clean = vellum_layout::StateWord(u64::from_le_bytes(
+            image[geometry(&fs).state_at as usize..][..8]
+                .try_into()
+                .unwrap(),
+        ));
+        let says_clean = says_clean.get().unwrap().0 == vellum_layout::PoolPhase::Clean;
+        assert_eq!(made.is_ok(), good == 0, "{good}");
+        assert_eq!(says_clean, good > 0, "{good}");
+        let report = check(&image, Options::default());
+        assert_eq!(report.damage, 0, "{report}");
+    }
+}
+
+/// What a killed process left in the caches is made durable unless it cannot have been of this boot.
+#[test]
+fn an_opening_inherits_the_caches_of_a_boot_that_may_be_its_own() {
+    const UNKNOWN: [u8; 16] = [0; 16];
+    let open_as = |image: Vec<u8>, boot_id: [u8; 16]| {
+        let pool = SimPool::from_image(image);
+        pool.start_recording();
+        let options = MountOptions {
+            boot_id,
+            ..MountOptions::default()
+        };
+        let arena = |bytes| Ok(HeapMemory::new(bytes));
+        let (fs, _) = attach::<Simulated>(pool, arena, options).unwrap();
+        let log = fs.pool().take_log();
+        let inherited = vellum::sites::RECOVER_INHERITED;
+        (fs, log.iter().any(|event| event.site == inherited))
+    };
+    for (before, now, inherits) in [
+        ([1; 16], [1; 16], true),
+        ([1; 16], [2; 16], false),
+        ([1; 16], UNKNOWN, true),
+        (UNKNOWN, [1; 16], true),
+        (UNKNOWN, UNKNOWN, true),
+    ] {
+        let (fs, _) = open_as(close(&sample()), before);
+        let image = fs.pool().image();
+        assert_eq!(open_as(image, now).1, inherits, "{before:?}, then {now:?}");
+    }
 }

@@ -82,6 +82,8 @@ pub struct SimPool {
     log: Mutex<Vec<Event>>,
     lines_read: Mutex<BTreeSet<u64>>,
     undo: Undo,
+    /// Syncs that succeed before all others fail.
+    good_syncs: AtomicU32,
     flush_ns: AtomicU32,
     fence_ns: AtomicU32,
     read_ns: AtomicU32,
@@ -107,6 +109,7 @@ impl SimPool {
             slow: AtomicBool::new(false),
             log: Mutex::default(),
             lines_read: Mutex::default(),
+            good_syncs: AtomicU32::new(u32::MAX),
             flush_ns: AtomicU32::new(0),
             fence_ns: AtomicU32::new(0),
             read_ns: AtomicU32::new(0),
@@ -138,6 +141,11 @@ impl SimPool {
     /// that is recorded. Other threads must be done.
     pub fn revert(&self) {
         self.undo.revert(&self.memory);
+    }
+
+    /// Lets `count` more syncs succeed; those after them fail, as they do on a medium that is broken.
+    pub fn fail_syncs_after(&self, count: u32) {
+        self.good_syncs.store(count, Ordering::SeqCst);
     }
 
     /// Puts a marker into the log, for a test to tell its operations apart.
@@ -460,7 +468,15 @@ impl Persistent for SimPool {
 
     fn sync(&self) -> io::Result<()> {
         count::synced();
-        Ok(())
+        let good = |left: u32| match left {
+            u32::MAX => Some(left),
+            _ => left.checked_sub(1),
+        };
+        let order = Ordering::SeqCst;
+        match self.good_syncs.fetch_update(order, order, good) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::other("a simulated medium that fails")),
+        }
     }
 
     fn kind(&self) -> MediaKind {

@@ -86,6 +86,13 @@ fn names() -> Vec<ThreadWorkload> {
         two("link+unlink", &[FILE], &["link f g"], &["unlink f"]),
         two("link+link", &[FILE], &["link f g"], &["link f h"]),
         two(
+            "link+unlink-another-close",
+            &[FILE, "link f g"],
+            &["link f h"],
+            &["unlink g"],
+        )
+        .closing(),
+        two(
             "rename+rename-crossing",
             &two_dirs,
             &["rename d/f e/f 0"],

@@ -201,6 +201,11 @@ fn fencing() -> Vec<Workload> {
         of("read-sync", &read, &["read f 0 100", "sync"]),
         of("read-close", &read, &["read f 0 100", "close-pool"]),
         of("link-sync", &[FILE], &["link f g", "sync"]),
+        of(
+            "unlink-one-of-two-sync",
+            &[FILE, "link f g"],
+            &["unlink g", "sync"],
+        ),
     ]
 }
 

@@ -754,7 +754,7 @@ fn is_root_written_back_or_marked(stage: &Stage) -> bool {
 fn change_and_write_back(stage: Stage) {
     let (op, root) = (stage.core().op_begin(), stage.fs.root);
     op.note_change(root, op.change_time(root), 1);
-    op.write_back_times([Site::UNNAMED; 2], root);
+    op.write_back([Site::UNNAMED; 2], root);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Attributes: `stat`, `chmod`, `chown`, `utimens`, `statfs`.
 
-use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord};
+use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BYTES};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
 use crate::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
@@ -441,21 +441,26 @@ impl<M: Memories> Op<'_, M> {
         core.set(file, field::CTIME, times.ctime as u64);
     }
 
-    /// Writes a directory's times and link count from its cachelet to its inode. Flushed, not fenced.
+    /// Writes a directory's times and link count from its cachelet to its inode; those of a file are there.
+    /// Flushed, not fenced.
     /// The change time goes last, because recovery takes the modification time for valid as of it.
     ///
     /// Under the directory's lock: of two that do this, or of one beside a change of attributes, the
     /// last to store could else be the first to have looked, when the directory is marked no more.
-    pub(crate) fn write_back_times(&self, [links_site, times_site]: [Site; 2], dir: Cachelet) {
+    pub(crate) fn write_back(&self, [links_site, times_site]: [Site; 2], file: Cachelet) {
         let core = self.core;
-        let _lock = core.lock(self, dir);
-        let at = core.inode_at(dir);
+        let _lock = core.lock(self, file);
+        let at = core.inode_at(file);
         // What changes from here on marks it again.
-        core.clear_flag(dir, flag::DIRTY);
-        let links = LinksWord::new(core.get(dir, field::LINKS) as u32, 0);
+        core.clear_flag(file, flag::DIRTY);
+        if core.kind(file) != FileKind::Directory {
+            core.pool.flush(links_site, at, SLOT_BYTES);
+            return;
+        }
+        let links = LinksWord::new(core.get(file, field::LINKS) as u32, 0);
         core.set_word(at + Inode::LINKS, links.0);
         core.pool.flush(links_site, at + Inode::LINKS, 8);
-        let times = core.times(dir);
+        let times = core.times(file);
         core.set_word(at + Inode::MTIME, times.mtime as u64);
         core.set_word(at + Inode::CTIME, times.ctime as u64);
         core.pool.flush(times_site, at + Inode::MTIME, 16);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vellum_layout::FileKind;
+use vellum_layout::{FileKind, InodeState};
 use vellum_media::Memories;
 
 use crate::cachelet::{Cachelet, REF_ONE, flag};
@@ -84,11 +84,13 @@ impl<M: Memories> Fs<M> {
     /// [`crate::Error::Stale`] if it is gone or another file has its number.
     pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::Result<Node<M>> {
         self.with_op(|op| {
-            // An inode that is being made anew under this number is not looked at more closely.
+            // An inode that is being made anew under this number is not looked at more closely. One that was free
+            // may be that at any moment, one that was in use not before this operation ends.
             let found = op
                 .core
                 .is_inode_slot(ino)
-                .then(|| op.core.identity_on_pool(ino));
+                .then(|| op.core.identity_on_pool(ino))
+                .filter(|found| found.state() != Some(InodeState::Free));
             if found.is_none_or(|found| found.generation() != generation) {
                 return Err(crate::Error::Stale);
             }

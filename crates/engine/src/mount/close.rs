@@ -15,10 +15,11 @@ use crate::slots::Tally;
 
 impl<M: Memories> Fs<M> {
     /// Closes in order. Operations that run are waited for; from then on nothing can be changed, and
-    /// what is open can only be read. If it fails, things go on as before.
+    /// what is open can only be read. If it fails, things go on as before, unless only its last step did:
+    /// the medium may say by then that the pool is closed.
     ///
     /// # Errors
-    /// Still in use, or damage was found; the pool is then as after a crash, which loses nothing.
+    /// Still in use, or damage was found; the pool is then as after a crash, which loses nothing. The medium failed.
     pub fn close(&self) -> Result<()> {
         let core = &self.core;
         if core.read_only {
@@ -29,30 +30,40 @@ impl<M: Memories> Fs<M> {
             return Err(Error::WritingOff);
         }
         core.refuse_changes();
-        self.save_and_mark().inspect_err(|_| core.allow_changes())
+        self.save().inspect_err(|_| core.allow_changes())?;
+        self.mark_clean()
     }
 
-    fn save_and_mark(&self) -> Result<()> {
+    /// Everything that an opening builds on, durably.
+    fn save(&self) -> Result<()> {
         let core = &self.core;
         self.reclaim_now()?;
-        self.write_back_directories()?;
+        self.write_back_all()?;
         self.reclaim_now()?;
         core.return_all_held();
         self.save_live_map();
         self.mapping.save(core)?;
         core.pool.fence(sites::CLOSE_SAVED_DURABLE);
         core.check_media()?;
-        core.pool.sync()?;
+        if core.is_harmed() {
+            return Err(Error::WritingOff);
+        }
+        Ok(core.pool.sync()?)
+    }
+
+    /// Says durably that the pool is closed. Whether it is or not cannot be told if that fails, so that nothing
+    /// may change any more.
+    fn mark_clean(&self) -> Result<()> {
+        let core = &self.core;
         let at = core.geometry.state_at + PoolState::WORD;
         core.set_word(at, StateWord::new(PoolPhase::Clean, core.pool_epoch).0);
         core.pool.flush(sites::CLOSE_STATE, at, 8);
         core.pool.fence(sites::CLOSE_STATE_DURABLE);
-        core.pool.sync()?;
-        Ok(())
+        Ok(core.pool.sync()?)
     }
 
     /// Flushed, not fenced.
-    fn write_back_directories(&self) -> Result<()> {
+    fn write_back_all(&self) -> Result<()> {
         let core = &self.core;
         let op = core.op_begin();
         let last = core.last_cachelet();
@@ -66,7 +77,7 @@ impl<M: Memories> Fs<M> {
                 return Err(Error::Busy);
             }
             if core.has_flag(cachelet, flag::DIRTY) {
-                op.write_back_times([sites::CLOSE_LINKS, sites::CLOSE_TIMES], cachelet);
+                op.write_back([sites::CLOSE_LINKS, sites::CLOSE_TIMES], cachelet);
             }
         }
         Ok(())

@@ -35,7 +35,7 @@ pub struct MountOptions {
     pub recovery_threads: usize,
     /// Where the time comes from.
     pub clock: Clock,
-    /// Identity of this boot, remembered in the pool.
+    /// Identity of this boot, remembered in the pool; zero: unknown.
     pub boot_id: [u8; 16],
 }
 
@@ -62,6 +62,13 @@ pub struct Opened {
     pub records_applied: u64,
     /// Files without names that were freed.
     pub orphans_freed: u64,
+}
+
+/// Whether the last opener for writing was of another boot, so that nothing can be in the caches only. Where one of the two
+/// boots is unknown, they may be the same. Nobody has opened a pool of epoch 0 yet.
+fn is_other_boot(last: [u8; 16], now: [u8; 16], epoch: u32) -> bool {
+    let unknown = [0; 16];
+    last != now && now != unknown && (last != unknown || epoch == 0)
 }
 
 /// Reads the superblock that counts.
@@ -133,7 +140,7 @@ pub fn attach<M: Memories>(
 
     let mut opened = Opened {
         was_clean: phase == PoolPhase::Clean,
-        other_boot: last_boot != options.boot_id,
+        other_boot: is_other_boot(last_boot, options.boot_id, epoch),
         records_applied: 0,
         orphans_freed: 0,
     };

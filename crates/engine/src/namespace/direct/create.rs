@@ -434,7 +434,8 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Writes the link count and change time of a file to its inode. Flushed; the next fence makes
-    /// them durable, and recovery recounts links anyway.
+    /// them durable, and recovery recounts links anyway. An opening after a close does not: but this thread
+    /// may come to no fence before another one closes the pool, which so has to know of the file.
     pub(crate) fn store_links(&self, site: Site, target: Cachelet, now: i64) {
         let core = self.core;
         let change = self.begin_change(target);
@@ -445,6 +446,56 @@ impl<M: Memories> Op<'_, M> {
         let links = names_in(core.get(target, field::LINKS)) as u32;
         core.set_word(at + Inode::LINKS, LinksWord::new(links, 0).0);
         core.pool.flush(site, at, SLOT_BYTES);
+        if !core.has_flag(target, flag::DIRTY) {
+            core.raise_flag(target, flag::DIRTY);
+        }
         change.show(None, ctime);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checking::kernels::{Job, explore};
+    use crate::checking::loom_memory::Swaps;
+    use crate::fs::Cred;
+
+    const FILE: NewInode<'_> = NewInode {
+        kind: FileKind::File,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        device: 0,
+        target: b"",
+    };
+
+    /// Half of an inode that was being written was taken for a damaged one.
+    #[test]
+    fn a_number_that_is_given_to_another_file_is_stale_all_the_time() {
+        explore(2, Swaps::Plain, |stage| {
+            let (fs, cred) = (stage.fs(), Cred::root());
+            let made = fs.mknod(&cred, &fs.root(), b"f", FILE.kind, FILE.mode, 0);
+            let file = made.unwrap();
+            let (ino, generation) = (file.ino(), file.generation());
+            drop(file);
+            fs.unlink(&cred, &fs.root(), b"f").unwrap();
+            fs.reclaim_now().unwrap();
+            fs.core.return_all_held();
+            let jobs: Vec<Job> = vec![
+                Box::new(move |stage| {
+                    let found = stage.fs().node(ino, generation);
+                    assert!(matches!(found, Err(Error::Stale)), "{found:?}");
+                }),
+                Box::new(move |stage| {
+                    let op = stage.core().op_begin();
+                    let again = op.alloc(ChunkKind::Inodes, 1).unwrap();
+                    assert_eq!(again, ino);
+                    let cachelet = op.core.take_cachelet(&op).unwrap();
+                    op.write_inode(ino, stage.fs().root, &FILE, 1000, cachelet, None);
+                }),
+            ];
+            stage.together(jobs);
+            assert!(!fs.is_damaged());
+        });
     }
 }

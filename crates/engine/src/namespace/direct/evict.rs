@@ -179,13 +179,15 @@ fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bo
     // One that was filled in vain (`load_cachelet`) has been given back already; one that an
     // operation came to while the eviction began may have got work to do.
     let is_free = core.ino(cachelet) == 0;
-    if is_free || flags & KEEP != 0 || core.get(cachelet, field::REFS) != 0 {
+    // Nothing is written back where what it knows may stand on what is lost.
+    let is_stuck = flags & flag::DIRTY != 0 && core.is_harmed();
+    if is_free || is_stuck || flags & KEEP != 0 || core.get(cachelet, field::REFS) != 0 {
         core.clear_flag(cachelet, flag::EVICTING);
         return Ok(false);
     }
     if flags & flag::DIRTY != 0 {
         let steps = [sites::EVICT_LINKS, sites::EVICT_TIMES];
-        core.op_begin().write_back_times(steps, cachelet);
+        core.op_begin().write_back(steps, cachelet);
     }
     let at = core.cachelet_at(cachelet, field::FLAGS);
     let quiet = flags & !flag::DIRTY;

@@ -56,7 +56,7 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
     if latest > core.changed_at(dir) {
         op.note_change(dir, latest, 0);
     }
-    op.write_back_times([sites::RECYCLE_LINKS, sites::RECYCLE_TIMES], dir);
+    op.write_back([sites::RECYCLE_LINKS, sites::RECYCLE_TIMES], dir);
     core.pool.fence(sites::RECYCLE_TIMES_DURABLE);
     let mut clearing = Clearing::default();
     words
