@@ -241,6 +241,19 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// Gives `result`; where it tells of damage, nothing more is written. The operation that came by it is still
+    /// under way: a close waits for that, and then knows.
+    pub(crate) fn noting<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| self.note_damage(error))
+    }
+
+    /// See [`Self::noting`].
+    pub(crate) fn note_damage(&self, error: &Error) {
+        if let Error::Damaged { .. } = error {
+            self.note_harm(error);
+        }
+    }
+
     /// Whether damage was found.
     pub(crate) fn is_harmed(&self) -> bool {
         self.pool.condition() != 0 || self.arena.load(header::HARMED, Ordering::Relaxed) != 0

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use vellum::media::{HeapMemory, SimPool, Simulated};
 use vellum::{
-    Clock, Cred, FormatOptions, Fs, ListPosition, MountOptions, OpenOptions, RenameFlags, attach,
-    format,
+    Allocate, Clock, Cred, Error, FormatOptions, Fs, Handle, ListPosition, MappingKind,
+    MountOptions, OpenOptions, RenameFlags, attach, format,
 };
-use vellum_layout::{AidsHead, Superblock, checksum};
+use vellum_layout::{AidsHead, ChunkKind, ChunkWord, Superblock, checksum};
 use zerocopy::{FromBytes, IntoBytes};
 
 fn mount(image: Vec<u8>) -> vellum::Result<Arc<Fs<Simulated>>> {
@@ -233,6 +233,106 @@ proptest! {
         image[at..at + 64].copy_from_slice(lie.as_bytes());
         if let Ok(fs) = mount(image) {
             use_all(&fs);
+        }
+    }
+}
+
+/// A pool that was closed in order, with a file whose tree has unsound words in each of its nodes.
+fn damaged_tree(mapping: MappingKind) -> Vec<u8> {
+    let pool = SimPool::new(2 << 20);
+    let options = FormatOptions {
+        mapping,
+        hash_seed: 5,
+        now_ns: 1,
+        known_zero: true,
+        ..FormatOptions::default()
+    };
+    format(&pool, &options).unwrap();
+    let fs = mount(pool.image()).unwrap();
+    let file = open_file(&fs);
+    for block in [9, 3, 6, 0] {
+        file.write_at(block << 12, &[7; 5000]).unwrap();
+    }
+    drop(file);
+    fs.close().unwrap();
+    let mut image = fs.pool().image();
+    let geometry = Superblock::unseal(&image[..4096]).unwrap().geometry();
+    for chunk in 0..geometry.meta_chunks {
+        let word = |at: u64| u64::from_le_bytes(image[at as usize..][..8].try_into().unwrap());
+        let kind = ChunkWord(word(geometry.chunk_table_at + chunk * 8)).decode(chunk);
+        let at = geometry.meta_at + chunk * geometry.chunk_bytes;
+        if kind == Some((ChunkKind::Blocks, 0)) {
+            let cells = (at..at + geometry.chunk_bytes).step_by(8);
+            let used: Vec<_> = cells.filter(|&cell| word(cell) != 0).collect();
+            used.iter().for_each(|&cell| image[cell as usize] ^= 32);
+        }
+    }
+    image
+}
+
+/// What another file's name lay in was given away with a symbolic link that named it for its text.
+#[test]
+fn a_removed_symlink_gives_back_nothing_that_is_not_its_own() {
+    let (fs, root) = (mount(sample(true)).unwrap(), Cred::root());
+    let dir = fs.lookup(&root, &fs.root(), b"d1").unwrap();
+    let link = fs.lookup(&root, &dir, b"short").unwrap().ino();
+    fs.close().unwrap();
+    let mut image = fs.pool().image();
+    let geometry = Superblock::unseal(&image[..4096]).unwrap().geometry();
+    let slots = 1..geometry.meta_slots();
+    let mut places = slots.map(|slot| (slot, geometry.slot_at(slot) as usize));
+    let (name, _) = places
+        .find(|&(_, at)| image[at + 48..].starts_with(b"2nnnnnnnn"))
+        .unwrap();
+    let text = geometry.slot_at(link) as usize + std::mem::offset_of!(vellum_layout::Inode, root);
+    image[text..text + 8].copy_from_slice(&name.to_le_bytes());
+    let fs = mount(image).unwrap();
+    let dir = fs.lookup(&root, &fs.root(), b"d1").unwrap();
+    fs.unlink(&root, &dir, b"short").unwrap();
+    let found = fs.maintain();
+    assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
+    assert!(fs.is_damaged());
+}
+
+fn open_file(fs: &Arc<Fs<Simulated>>) -> Handle<Simulated> {
+    let options = OpenOptions {
+        read: true,
+        write: true,
+        create: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
+    let opened = fs.open(&Cred::root(), &fs.root(), b"file", &options);
+    opened.unwrap()
+}
+
+/// Whatever came by a damaged node failed, and the pool was written to as before.
+#[test]
+fn a_damaged_tree_turns_writing_off_whoever_finds_it() {
+    type Call = fn(&Handle<Simulated>) -> vellum::Result<()>;
+    let calls: [Call; 9] = [
+        |file| file.read_at(0, &mut [0; 9000]).map(drop),
+        |file| file.view(0..9000).map(drop),
+        |file| file.seek_data(0).map(drop),
+        |file| file.attr().map(drop),
+        |file| file.write_at(100, b"new").map(drop),
+        |file| file.append(b"new").map(drop),
+        |file| file.truncate(100),
+        |file| file.allocate(Allocate::KeepSize, 0, 1 << 20),
+        |file| file.allocate(Allocate::PunchHole, 0, 40_000),
+    ];
+    for mapping in [MappingKind::Radix, MappingKind::Extent] {
+        for (number, call) in calls.iter().enumerate() {
+            let fs = mount(damaged_tree(mapping)).unwrap();
+            let result = call(&open_file(&fs));
+            let told = matches!(result, Err(Error::Damaged { .. }));
+            assert!(told, "{mapping:?}, call {number}: {result:?}");
+            let late = fs.mkdir(&Cred::root(), &fs.root(), b"late", 0o755);
+            assert!(
+                matches!(late, Err(Error::WritingOff)),
+                "{mapping:?}, call {number}"
+            );
+            assert!(fs.is_damaged() && fs.close().is_err());
         }
     }
 }

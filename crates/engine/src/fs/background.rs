@@ -3,12 +3,12 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{ChunkKind, FileKind, Inode, InodeState, SLOTS_PER_BLOCK};
+use vellum_layout::{FileKind, Inode, InodeState, text_home};
 use vellum_media::{Memories, Memory, Persistent};
 
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::{Core, header};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fs::Fs;
 use crate::sites;
 use crate::slots::{Tally, pause};
@@ -123,11 +123,7 @@ impl<M: Memories> Fs<M> {
     }
 
     fn maintain_leased(&self) -> Result<usize> {
-        self.work_off().inspect_err(|error| {
-            if let Error::Damaged { .. } = error {
-                self.core.note_harm(error);
-            }
-        })
+        self.core.noting(self.work_off())
     }
 
     fn work_off(&self) -> Result<usize> {
@@ -210,9 +206,14 @@ impl<M: Memories> Fs<M> {
         match core.kind(cachelet) {
             FileKind::Directory => self.namespace.dissolve(core, cachelet)?,
             FileKind::Symlink => {
-                let text = core.get(cachelet, field::ROOT);
-                let whole = core.kind_of_slot(text) == Some(ChunkKind::Blocks);
-                core.free_slots(text, if whole { SLOTS_PER_BLOCK } else { 1 });
+                let (size, text) = (
+                    core.get(cachelet, field::SIZE),
+                    core.get(cachelet, field::ROOT),
+                );
+                let generation = core.identity(cachelet).generation();
+                // Only its check tells whose the slot is that the inode names.
+                core.text(core.ino(cachelet), generation, size, text)?;
+                core.free_slots(text, text_home(size as usize).1);
             }
             _ => {}
         }

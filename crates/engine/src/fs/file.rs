@@ -324,7 +324,8 @@ impl<'a, M: Memories> Files<'a, M> {
         }
         let root = self.root(cachelet);
         let end = Self::blocks_end(root.old, self.size(cachelet));
-        let count = self.mapping.count(&op, root.id, end)?;
+        let count = self.mapping.count(&op, root.id, end);
+        let count = self.core.noting(count)?;
         op.check_media()?;
         self.core.set(cachelet, field::BLOCKS, count | BLOCKS_KNOWN);
         Ok(count)

@@ -92,12 +92,7 @@ impl<M: Memories> Fs<M> {
             let op = self.core.op_begin();
             let result = run(&op);
             match op.check_media() {
-                Ok(()) => {
-                    if let Err(error @ Error::Damaged { .. }) = &result {
-                        self.core.note_harm(error);
-                    }
-                    return result;
-                }
+                Ok(()) => return self.core.noting(result),
                 Err(_) if repeats && op.is_unsure() => {}
                 Err(error) => return Err(error),
             }

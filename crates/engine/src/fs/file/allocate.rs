@@ -71,7 +71,8 @@ impl<M: Memories> Files<'_, M> {
         let size = self.size(cachelet);
         if mode == Allocate::Grow && end > size {
             let root = self.root(cachelet);
-            self.extend(&op, cachelet, root, size, end)?;
+            let extended = self.extend(&op, cachelet, root, size, end);
+            self.core.noting(extended)?;
         } else {
             let now = self.change_time(cachelet);
             let inode_at = self.core.inode_at(cachelet);
@@ -97,7 +98,8 @@ impl<M: Memories> Files<'_, M> {
             let found = &mut found[..(last - start).min(PIECE_BLOCKS as u64) as usize];
             let root = self.root(cachelet);
             if root.old != 0 {
-                self.mapping.lookup(&op, root.id, start as u32, found)?;
+                let looked = self.mapping.lookup(&op, root.id, start as u32, found);
+                self.core.noting(looked)?;
             }
             holes += found.iter().filter(|found| **found == Found::Hole).count() as u64;
         }
@@ -122,7 +124,8 @@ impl<M: Memories> Files<'_, M> {
         let found = &mut found[..(last - first) as usize];
         let root = self.root(cachelet);
         if root.old != 0 {
-            self.mapping.lookup(&op, root.id, first as u32, found)?;
+            let looked = self.mapping.lookup(&op, root.id, first as u32, found);
+            core.noting(looked)?;
             // Before a block is claimed where there may be one.
             op.check_media()?;
         }
@@ -151,7 +154,7 @@ impl<M: Memories> Files<'_, M> {
         self.lower_blocks(cachelet, room.blocks);
         self.mapping.unreserve(&op, room);
         self.fence_claimed();
-        result?;
+        core.noting(result)?;
         Ok(op.check_media()?)
     }
 
@@ -191,22 +194,8 @@ impl<M: Memories> Files<'_, M> {
             end
         };
         if root.old != 0 && offset < size {
-            let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
-            op.note_overwrite(Overwrite {
-                id: root.id,
-                ends_only: true,
-                first: (offset / BLOCK_BYTES) as u32,
-                last: last as u32,
-            });
-            if offset / BLOCK_BYTES == end / BLOCK_BYTES {
-                self.zero_part(&op, root.id, offset, end)?;
-            } else {
-                self.zero_part(&op, root.id, offset, first * BLOCK_BYTES)?;
-                self.zero_part(&op, root.id, last * BLOCK_BYTES, end)?;
-            }
-            if first < last {
-                self.punch_blocks(&op, cachelet, root.id, first, last)?;
-            }
+            let punched = self.punch_range(&op, cachelet, root.id, offset, end);
+            core.noting(punched)?;
         }
         let now = self.change_time(cachelet);
         let inode_at = core.inode_at(cachelet);
@@ -227,6 +216,35 @@ impl<M: Memories> Files<'_, M> {
         end: u64,
     ) -> Result<()> {
         self.give_up(sites::PUNCH_LIMBO, op, cachelet, id, first, end)
+    }
+
+    /// Zeroes the ends of `[offset, end)` and gives up the whole blocks between them. The caller holds the lock.
+    fn punch_range(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        id: MapId,
+        offset: u64,
+        end: u64,
+    ) -> Result<()> {
+        let (first, last) = (offset.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
+        op.note_overwrite(Overwrite {
+            id,
+            ends_only: true,
+            first: (offset / BLOCK_BYTES) as u32,
+            // The last byte's: a block behind the end of the longest file has no number.
+            last: ((end - 1) / BLOCK_BYTES) as u32,
+        });
+        if offset / BLOCK_BYTES == end / BLOCK_BYTES {
+            self.zero_part(op, id, offset, end)?;
+        } else {
+            self.zero_part(op, id, offset, first * BLOCK_BYTES)?;
+            self.zero_part(op, id, last * BLOCK_BYTES, end)?;
+        }
+        if first < last {
+            self.punch_blocks(op, cachelet, id, first, last)?;
+        }
+        Ok(())
     }
 
     /// Zeroes bytes `[offset, end)` of one block, if it holds bytes.

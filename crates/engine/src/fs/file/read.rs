@@ -33,7 +33,8 @@ impl<M: Memories> Files<'_, M> {
         }
         loop {
             let op = self.core.op_begin();
-            let len = self.copy_stable(&op, cachelet, translation, roads, offset, out)?;
+            let copied = self.copy_stable(&op, cachelet, translation, roads, offset, out);
+            let len = self.core.noting(copied)?;
             // A read at the end of file is a read.
             if !translation.is_noatime() {
                 self.touch(cachelet);

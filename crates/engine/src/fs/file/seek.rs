@@ -39,7 +39,8 @@ impl<M: Memories> Files<'_, M> {
             return Ok((what == Seek::Hole).then_some(offset));
         };
         let (first, end) = (offset / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES));
-        let found = self.mapping.seek(&op, id, first, end, what)?;
+        let found = self.mapping.seek(&op, id, first, end, what);
+        let found = self.core.noting(found)?;
         op.check_hole()?;
         op.check_media()?;
         Ok(found.map(|logical| (logical * BLOCK_BYTES).max(offset)))

@@ -238,18 +238,21 @@ fn hide_free_blocks(h: &Harness) {
 
 #[test]
 fn blocks_that_were_not_claimed_stayed_in_the_count() {
-    for first in [0, 2 * B] {
+    for (first, allocates) in [(0, false), (0, true), (2 * B, false), (2 * B, true)] {
         let h = dirty(MIB, 8);
         let (file, t) = (h.make_file(9), Translation::new(false));
         let f = files(&h);
         f.write_at(file, &t, 0, &vec![1; first as usize]).unwrap();
         hide_free_blocks(&h);
-        let damaged = |result| matches!(result, Err(Error::Damaged { .. }));
-        assert!(damaged(f.append(file, &t, &[2; 10 * B as usize]).map(drop)));
-        assert_eq!((f.size(file), f.blocks(file).unwrap()), (first, first / B));
-        h.settle();
-        assert!(damaged(f.allocate(file, Allocate::Grow, 0, 12 * B)));
-        assert_eq!(f.blocks(file).unwrap(), first / B + 3, "these stay");
+        let (stay, result) = match allocates {
+            true => (3, f.allocate(file, Allocate::Grow, 0, 12 * B)),
+            false => (0, f.append(file, &t, &[2; 10 * B as usize]).map(drop)),
+        };
+        assert!(matches!(result, Err(Error::Damaged { .. })), "{result:?}");
+        let counts = (f.size(file), f.blocks(file).unwrap());
+        assert_eq!(counts, (first, first / B + stay));
+        let later = f.append(file, &t, b"more");
+        assert!(matches!(later, Err(Error::WritingOff)), "{later:?}");
     }
 }
 

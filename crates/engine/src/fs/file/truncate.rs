@@ -26,11 +26,12 @@ impl<M: Memories> Files<'_, M> {
         let (op, _lock) = self.change(cachelet, new_size..u64::MAX)?;
         let size = self.size(cachelet);
         let root = self.root(cachelet);
-        if new_size > size {
-            self.extend(&op, cachelet, root, size, new_size)?;
+        let changed = if new_size > size {
+            self.extend(&op, cachelet, root, size, new_size)
         } else {
-            self.cut(&op, cachelet, root, size, new_size)?;
-        }
+            self.cut(&op, cachelet, root, size, new_size)
+        };
+        self.core.noting(changed)?;
         op.check_media()
     }
 

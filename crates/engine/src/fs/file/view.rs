@@ -168,7 +168,8 @@ impl<'f, M: Memories> Files<'f, M> {
                 self.core.get(cachelet, field::VERSION),
             );
             let len = end - range.start;
-            let found = match self.one_piece(&op, file, &bytes)? {
+            let piece = self.one_piece(&op, file, &bytes);
+            let found = match self.core.noting(piece)? {
                 Some(at) => pool_bytes(self.core, &lease, at, len).map(|at| (at, None)),
                 None => self.shown(&op, file, roads, &bytes, &lease),
             };

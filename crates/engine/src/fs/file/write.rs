@@ -160,14 +160,18 @@ impl<M: Memories> Files<'_, M> {
             size: self.size(cachelet),
         };
         let data = &data[..len as usize];
-        if span.blocks() <= FEW_BLOCKS {
+        let put = if span.blocks() <= FEW_BLOCKS {
             let found = &mut [Found::Hole; FEW_BLOCKS][..span.blocks()];
-            self.put_span(op, cachelet, translation, span, data, found)?;
+            self.put_span(op, cachelet, translation, span, data, found)
         } else {
             let found = &mut [Found::Hole; PIECE_BLOCKS][..span.blocks()];
-            self.put_span(op, cachelet, translation, span, data, found)?;
+            self.put_span(op, cachelet, translation, span, data, found)
+        };
+        match put {
+            Ok(()) => Ok(data.len()),
+            Err(Stop::Failed(error)) => Ok(self.core.noting(Err(error))?),
+            Err(short) => Err(short),
         }
-        Ok(data.len())
     }
 
     fn put_span(
