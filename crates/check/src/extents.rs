@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use crate::entrance::Chunks;
 use crate::image::View;
 use crate::inodes::Node;
-use crate::trees::{TreeBlock, Trees};
+use crate::trees::{TreeBlock, TreeNode, Trees};
 
 /// One more than the highest logical block.
 const LOGICAL_END: u64 = 1 << 32;
@@ -134,12 +134,12 @@ impl<'a> Reader<'a> {
             let detail = format!("slot {slot} for blocks from {low} on is no node");
             return self.say(file, detail);
         }
-        self.trees.nodes.push((slot, file.inode));
-        let (seen, bit) = (&mut self.seen[number as usize / 64], 1 << (number % 64));
-        if *seen & bit != 0 {
-            return;
-        }
-        *seen |= bit;
+        self.trees.nodes.push(TreeNode {
+            slot,
+            inode: file.inode,
+            first: low.into(),
+            end: expected.high,
+        });
         let mut bytes = [0; BLOCK_BYTES as usize];
         self.view.read(self.geometry.slot_at(slot), &mut bytes);
         let head = ExtentNodeHead::read_from_prefix(&bytes).ok();
@@ -153,7 +153,12 @@ impl<'a> Reader<'a> {
             let detail = format!("the node in slot {slot} is not that of blocks from {low} on");
             return self.say(file, detail);
         }
-        self.entries(file, expected, &bytes);
+        // A node is one file's, and one place's there.
+        let (seen, bit) = (&mut self.seen[number as usize / 64], 1 << (number % 64));
+        if *seen & bit == 0 {
+            *seen |= bit;
+            self.entries(file, expected, &bytes);
+        }
     }
 
     fn entries(&mut self, file: File, node: Expected, bytes: &[u8; BLOCK_BYTES as usize]) {

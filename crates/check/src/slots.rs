@@ -9,7 +9,7 @@ use crate::image::{View, Window, for_each_word};
 use crate::inodes::{Node, Nodes};
 use crate::logs::Logs;
 use crate::report::{Class, Place, Sink};
-use crate::trees::Trees;
+use crate::trees::{TreeNode, Trees};
 
 /// What holds metadata slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl Slots {
             }
         }
         slots.claim_texts(view, geometry, chunks, nodes);
-        for (number, &(slot, _)) in trees.nodes.iter().enumerate() {
-            slots.hold(Holder::Tree(number), slot, SLOTS_PER_BLOCK);
+        for (number, node) in trees.nodes.iter().enumerate() {
+            slots.hold(Holder::Tree(number), node.slot, SLOTS_PER_BLOCK);
         }
         slots
     }
@@ -114,7 +114,7 @@ impl Slots {
                     (node.root, detail)
                 }
                 Holder::Tree(number) => {
-                    let (slot, inode) = trees.nodes[number];
+                    let TreeNode { slot, inode, .. } = trees.nodes[number];
                     (slot, format!("a tree node of inode {inode}, and another"))
                 }
             };

@@ -6,7 +6,6 @@ use vellum_layout::{Geometry, JournalPair, Superblock};
 use crate::entrance;
 use crate::image::{View, Window};
 use crate::report::Sink;
-use crate::trees::Trees;
 use crate::{Image, journal, logs, slots, tree};
 
 pub use crate::entrance::Chunks;
@@ -14,6 +13,7 @@ pub use crate::inodes::{Broken, Found, Node, Nodes};
 pub use crate::journal::Record;
 pub use crate::logs::{Extent, Issue, Logs, Name};
 pub use crate::slots::Holder;
+pub use crate::trees::{TreeBlock, TreeNode, Trees};
 
 /// The superblock that counts, if the image has one that can be used.
 pub fn superblock(image: &dyn Image) -> Option<Superblock> {
@@ -34,6 +34,14 @@ pub fn may_store(geometry: &Geometry, pair: &JournalPair) -> bool {
     journal::may_store(geometry, pair.at)
 }
 
+/// The trees of all files in use, of the pool that `superblock` describes.
+pub fn trees(image: &dyn Image, superblock: &Superblock) -> Trees {
+    let (view, geometry) = (View::new(image), superblock.geometry());
+    let chunks = Chunks::read(&view, &geometry, &mut Sink::default());
+    let nodes = Nodes::read(&view, &geometry, &chunks, |_| {});
+    Trees::read(&view, &geometry, &chunks, &nodes)
+}
+
 /// What a pool's metadata holds.
 pub struct Survey<'a> {
     view: View<'a>,
@@ -45,6 +53,8 @@ pub struct Survey<'a> {
     pub nodes: Nodes,
     /// The directories' logs.
     pub logs: Logs,
+    /// The trees of files, where the mapping keeps any.
+    pub trees: Trees,
     slots: slots::Slots,
 }
 
@@ -68,6 +78,7 @@ impl<'a> Survey<'a> {
             chunks,
             nodes,
             logs,
+            trees,
             slots,
         }
     }

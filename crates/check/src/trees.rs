@@ -15,22 +15,37 @@ use crate::report::{Class, Place, Sink};
 
 /// A data block that a tree leads to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TreeBlock {
-    pub(crate) block: u64,
+pub struct TreeBlock {
+    /// The block.
+    pub block: u64,
     /// State, mapping id and logical block.
-    pub(crate) word: MapWord,
+    pub word: MapWord,
+}
+
+/// A node that a tree leads to.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeNode {
+    /// Its first metadata slot.
+    pub slot: u64,
+    /// The inode whose it is.
+    pub inode: u64,
+    /// The first logical block that is looked for there.
+    pub first: u64,
+    /// The first one behind.
+    pub end: u64,
 }
 
 /// What the trees of the files that are kept hold.
 #[derive(Default)]
-pub(crate) struct Trees {
-    /// First slot of each node, and the inode whose it is.
-    pub(crate) nodes: Vec<(u64, u64)>,
-    pub(crate) blocks: Vec<TreeBlock>,
+pub struct Trees {
+    /// Every node, once for each way to it.
+    pub nodes: Vec<TreeNode>,
+    /// Every data block, once for each way to it.
+    pub blocks: Vec<TreeBlock>,
     /// The entries of a cuckoo table, which `blocks` are from where there is one.
     pub(crate) rows: Vec<Row>,
     /// Inodes with words that are not sound, and which.
-    pub(crate) unsound: Vec<(u64, String)>,
+    pub unsound: Vec<(u64, String)>,
 }
 
 /// What a data block is to which file, by the table or by the trees of all files.
@@ -53,8 +68,11 @@ struct Reader<'a> {
     view: &'a View<'a>,
     geometry: &'a Geometry,
     chunks: &'a Chunks,
-    /// One bit a metadata block: a node that was read. A second way to it is told of, not followed.
+    /// One bit a metadata block: a node that was read. Of what a second way to it finds, only what is sound
+    /// there is told.
     seen: Vec<u64>,
+    /// The node that is being read was read before.
+    again: bool,
     trees: Trees,
 }
 
@@ -66,6 +84,7 @@ impl Trees {
             geometry,
             chunks,
             seen: vec![0; groups.div_ceil(64) as usize],
+            again: false,
             trees: Self::default(),
         };
         let is_file = |node: &&Node| node.kept && node.kind == FileKind::File;
@@ -109,13 +128,13 @@ impl Reader<'_> {
             }
             Err(_) => {
                 let detail = format!("word {:#x} for block {first} is not sound", word.0);
-                return self.trees.unsound.push((inode, detail));
+                return self.say(inode, detail);
             }
         };
         let is_placed = above.is_none_or(|level| level == 1);
         if !is_placed || u64::from(block) >= self.geometry.zone_blocks {
             let detail = format!("word {:#x} for block {first} names no data block", word.0);
-            return self.trees.unsound.push((inode, detail));
+            return self.say(inode, detail);
         }
         self.trees.blocks.push(TreeBlock {
             block: block.into(),
@@ -131,19 +150,22 @@ impl Reader<'_> {
             && self.chunks.holds(slot, SLOTS_PER_BLOCK, ChunkKind::Blocks);
         if !is_placed {
             let detail = format!("slot {slot} for blocks from {first} on is no node");
-            return self.trees.unsound.push((inode, detail));
+            return self.say(inode, detail);
         }
-        self.trees.nodes.push((slot, inode));
-        let seen = &mut self.seen[node as usize / 64];
-        if *seen >> (node % 64) & 1 == 1 {
-            return;
-        }
-        *seen |= 1 << (node % 64);
+        let (words, span) = (RADIX_WORDS, radix_span(level));
+        self.trees.nodes.push(TreeNode {
+            slot,
+            inode,
+            first,
+            end: first + words * span,
+        });
+        let (seen, bit) = (&mut self.seen[node as usize / 64], 1 << (node % 64));
+        // Words are sound for one file and place, so this ends: each is followed once.
+        let before = std::mem::replace(&mut self.again, *seen & bit != 0);
+        *seen |= bit;
         let mut bytes = [0; BLOCK_BYTES as usize];
         self.view.read(self.geometry.slot_at(slot), &mut bytes);
-        let span = radix_span(level);
-        let words = bytes.as_chunks::<8>().0.iter();
-        for (index, word) in (0..RADIX_WORDS).zip(words) {
+        for (index, word) in (0..words).zip(bytes.as_chunks::<8>().0) {
             let start = first + index * span;
             match u64::from_le_bytes(*word) {
                 0 => {}
@@ -151,10 +173,16 @@ impl Reader<'_> {
                     self.word(inode, TreeWord(word), start, Some(level));
                 }
                 word => {
-                    let detail = format!("word {word:#x} is beyond any file");
-                    self.trees.unsound.push((inode, detail));
+                    self.say(inode, format!("word {word:#x} is beyond any file"));
                 }
             }
+        }
+        self.again = before;
+    }
+
+    fn say(&mut self, inode: u64, detail: String) {
+        if !self.again {
+            self.trees.unsound.push((inode, detail));
         }
     }
 }

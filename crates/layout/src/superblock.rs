@@ -91,7 +91,7 @@ impl MappingKind {
 
     /// Whether each file has a tree, which its inode's tree word leads to.
     pub fn has_trees(self) -> bool {
-        !matches!(self, Self::HashFs)
+        matches!(self, Self::Radix | Self::Extent | Self::ExtentCached)
     }
 
     /// Bytes of the mapping table of a zone of so many blocks.

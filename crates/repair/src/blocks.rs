@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use vellum_check::survey::{Found, Node, Survey};
+use vellum_check::survey::{Found, Node, Survey, trees};
 use vellum_check::{Class, Image};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, IdentityWord, Inode, InodeState, LINE_ENTRIES, LinksWord, MapRoot,
@@ -20,10 +20,16 @@ fn own_id(ino: u64) -> u32 {
     ino as u32 & 0x3FFF_FFFF
 }
 
-/// Gives every word of the table that is not zero to `each`. Mappings with trees have no table.
+/// Gives what every block is to which file to `each`: every word of the table that is not zero, or what the files' trees
+/// lead to.
 pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
     if draft.geometry.mapping == MappingKind::Cuckoo {
         sound_rows(draft).for_each(|row| each(row.block(), row.word));
+    }
+    if draft.geometry.mapping.has_trees() {
+        let trees = trees(draft.overlay, draft.superblock);
+        let blocks = trees.blocks.iter();
+        blocks.for_each(|found| each(found.block, found.word));
     }
     if !draft.geometry.mapping.has_home_lines() {
         return;
@@ -265,6 +271,9 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     if draft.geometry.mapping == MappingKind::Cuckoo {
         return cuckoo::settle(draft, &owners);
     }
+    if draft.geometry.mapping.has_trees() {
+        return crate::trees::settle(draft, survey, &owners);
+    }
     let mut held: Vec<(u64, u64)> = Vec::new();
     let mut wrong = Vec::new();
     each_word(draft, |block, word| match fault(word, &owners) {
@@ -412,7 +421,7 @@ fn rescue_block(draft: &mut Draft, survey: &Survey, owner: &Owner, block: u64, k
 }
 
 /// The bytes of a block, if they can be read.
-fn bytes_of(draft: &Draft, block: u64) -> Option<[u8; BLOCK_BYTES as usize]> {
+pub(crate) fn bytes_of(draft: &Draft, block: u64) -> Option<[u8; BLOCK_BYTES as usize]> {
     let at = draft.geometry.data_at + block * BLOCK_BYTES;
     let mut bytes = [0; BLOCK_BYTES as usize];
     draft.overlay.read(at, &mut bytes).is_ok().then_some(bytes)

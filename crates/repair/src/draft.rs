@@ -40,6 +40,11 @@ impl<'a> Overlay<'a> {
         self.lost
     }
 
+    /// The same image before anything was laid over it.
+    pub(crate) fn without_words(&self) -> Overlay<'a> {
+        Self::new(self.image, self.lost)
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.version.get()
     }

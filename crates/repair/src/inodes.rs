@@ -10,9 +10,9 @@ use vellum_layout::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::blocks;
 use crate::draft::Draft;
 use crate::room::{Directory, Target};
+use crate::{blocks, trees};
 
 /// Generation that mkfs gives the root directory, which has no later life.
 const ROOT_GENERATION: u32 = 1;
@@ -371,7 +371,10 @@ pub(crate) fn was_freed_wrongly(
     let parent = survey.nodes.list[name.directory as usize].slot;
     match name.kind {
         FileKind::Directory => live.parent == parent,
-        FileKind::File => live.size == 0 || has_blocks(name.ino as u32 & 0x3FFF_FFFF),
+        FileKind::File => {
+            let id = name.ino as u32 & 0x3FFF_FFFF;
+            live.size == 0 || has_blocks(id) || trees::is_root(draft, id, live.detail)
+        }
         FileKind::Symlink => {
             let mut text = vec![0; TEXT_MAX.min(live.size as usize)];
             let end = draft.geometry.slot_at(draft.geometry.meta_slots());

@@ -24,6 +24,7 @@ mod lost;
 mod plan;
 mod room;
 mod tree;
+mod trees;
 pub mod undo;
 
 pub use apply::{ApplyError, apply};

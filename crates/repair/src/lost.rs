@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vellum_check::survey::{Name, Node, Survey};
+use vellum_check::survey::{Name, Node, Survey, trees};
 use vellum_check::{Class, Image, Report};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, ROOT_SLOT, SLOT_BYTES,
@@ -111,6 +111,9 @@ pub(crate) fn of_files(draft: &Draft, lost: &BTreeSet<u64>, before: &Report) -> 
     let survey = Survey::of(draft.overlay, draft.superblock);
     let mut files = Files::of(&survey);
     files.read_blocks(draft);
+    if draft.geometry.mapping.has_trees() {
+        files.look_below_lost_nodes(draft, lost);
+    }
     let lines = lost_lines(&draft.geometry, lost);
     if !lines.is_empty() {
         files.look_for_holes(draft, &lines);
@@ -189,6 +192,25 @@ impl<'s, 'a> Files<'s, 'a> {
                 let has = self.has.get(&id);
                 let is_there = has.is_some_and(|has| has.contains(&(block as u32)));
                 if !is_there && lines.contains(&homes.line(id, block as u32)) {
+                    self.tell(id, block, false);
+                }
+            }
+        }
+    }
+
+    /// Blocks that files do not have, and that a lost node of their trees may have led to.
+    fn look_below_lost_nodes(&mut self, draft: &Draft, lost: &BTreeSet<u64>) {
+        let before = draft.overlay.without_words();
+        for node in trees(&before, draft.superblock).nodes {
+            if !lost.contains(&draft.geometry.slot_at(node.slot)) {
+                continue;
+            }
+            let id = node.inode as u32;
+            let size = self.by_id.get(&id).map_or(0, |node| node.size);
+            let end = node.end.min(size.div_ceil(BLOCK_BYTES));
+            for block in node.first..end.min(node.first + BLOCKS_MAX) {
+                let has = self.has.get(&id);
+                if !has.is_some_and(|has| has.contains(&(block as u32))) {
                     self.tell(id, block, false);
                 }
             }

@@ -457,6 +457,7 @@ fn stages(
 ) -> Vec<Stage> {
     let geometry = superblock.geometry();
     let state_at = geometry.state_at + PoolState::WORD;
+    let data_end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
     let mut fresh = Stage::named("new structures, in room that nothing uses");
     let mut inside = Stage::named("what refers to them, and all other changes");
     let mut journals = Stage::named("journals retired");
@@ -485,6 +486,8 @@ fn stages(
             _ if in_metadata(&geometry, at) && !used.has((at - geometry.meta_at) / SLOT_BYTES) => {
                 &mut fresh
             }
+            // Bytes go only into blocks that no file has.
+            _ if (geometry.data_at..data_end).contains(&at) => &mut fresh,
             _ if (geometry.slots_at..geometry.chunk_table_at).contains(&at) => &mut journals,
             _ => match copy_of(superblock, at) {
                 Some(copy) => &mut copies[copy],

@@ -10,9 +10,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use support::{Content, assert_survived, fill_blocks, read_tree, strictly, write};
-use testimage::{Sample, closed, sample};
+use testimage::trees::{Forest, forest};
+use testimage::{Sample, TestImage, closed, sample};
 use vellum_check::{Class, Image, MemoryImage};
-use vellum_layout::{BLOCK_BYTES, Geometry, PoolState, SLOT_BYTES};
+use vellum_layout::{BLOCK_BYTES, Geometry, MappingKind, PoolState, SLOT_BYTES};
 use vellum_media::{CrashPoints, MappedPool, Memory, OpenMode, SimPool};
 use vellum_repair::undo::Undo;
 use vellum_repair::{ApplyError, Options, Plan, apply, plan};
@@ -107,26 +108,75 @@ fn outside_files(geometry: &Geometry) -> impl Iterator<Item = u64> {
 #[test]
 fn any_block_but_those_of_files_is_given_up_and_the_rest_stays() {
     for pool in pools() {
-        let sound = pool.image.bytes;
-        let mut met = 0;
-        for at in outside_files(&pool.image.geometry) {
-            let holed = Holed::of(&sound, &[at]);
-            let plan = holed.plan();
-            if plan.is_empty() {
-                assert!(
-                    plan.before.is_sound(),
-                    "{at:#x}: nobody reads it: {}",
-                    plan.before
-                );
-                continue;
-            }
-            let (plan, after) = holed.repaired();
-            assert_eq!(plan.exit_code(), 1, "{at:#x}: {:#?}", plan.actions);
-            assert!(plan.classes().contains_key(&Class::Unreadable), "{at:#x}");
-            assert_survived(&sound, &holed.with_zeros(), &after, &plan);
-            met += 1;
-        }
+        let met = lose_each(&pool.image);
         assert!(met > 10, "{met}");
+    }
+}
+
+/// Loses each block of `pool` that is no file's, and repairs it; gives how many of them somebody reads.
+#[track_caller]
+fn lose_each(pool: &TestImage) -> usize {
+    let sound = pool.bytes.clone();
+    let mut met = 0;
+    for at in outside_files(&pool.geometry) {
+        let holed = Holed::of(&sound, &[at]);
+        let plan = holed.plan();
+        if plan.is_empty() {
+            assert!(
+                plan.before.is_sound(),
+                "{at:#x}: nobody reads it: {}",
+                plan.before
+            );
+            continue;
+        }
+        let (plan, after) = holed.repaired();
+        assert_eq!(plan.exit_code(), 1, "{at:#x}: {:#?}", plan.actions);
+        assert!(plan.classes().contains_key(&Class::Unreadable), "{at:#x}");
+        assert_survived(&sound, &holed.with_zeros(), &after, &plan);
+        met += 1;
+    }
+    met
+}
+
+/// Pools of each mapping with trees: not closed, closed.
+fn forests() -> impl Iterator<Item = Forest> {
+    use MappingKind::{Extent, ExtentCached, Radix};
+    let kinds = [Radix, Extent, ExtentCached].into_iter();
+    let kinds = kinds.flat_map(|kind| [(kind, false), (kind, true)]);
+    kinds.map(|(kind, closed)| {
+        let mut forest = forest(kind);
+        if closed {
+            forest.image.close();
+        }
+        let geometry = forest.image.geometry;
+        fill_blocks(&mut forest.image.bytes, &geometry);
+        forest
+    })
+}
+
+#[test]
+fn nodes_of_trees_are_given_up_and_the_rest_stays() {
+    for forest in forests() {
+        let met = lose_each(&forest.image);
+        assert!(met > 5, "{met}");
+    }
+}
+
+#[test]
+fn who_lost_bytes_by_a_node_is_told() {
+    for forest in forests() {
+        let at = block_of(forest.image.at(forest.small.nodes[0]));
+        let (plan, after) = Holed::of(&forest.image.bytes, &[at]).repaired();
+        let told: Vec<String> = plan.lost.iter().map(ToString::to_string).collect();
+        let ino = forest.small.ino;
+        let expected = format!(
+            "/small (inode {ino}): bytes 0 to {} read as zeros, whatever was there: their places are lost",
+            4 * BLOCK_BYTES - 6
+        );
+        assert_eq!(told, [expected]);
+        let small = read_tree(&after).remove(&b"/small"[..]);
+        let zeros = vec![0; 4 * BLOCK_BYTES as usize - 5];
+        assert_eq!(small, Some(Content::File(zeros)));
     }
 }
 

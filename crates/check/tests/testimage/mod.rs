@@ -1,6 +1,8 @@
 //! Pools laid out by hand from the structures of `layout`, for the checker's tests.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod trees;
+
 use std::collections::BTreeMap;
 
 use vellum_layout::{
@@ -51,6 +53,8 @@ pub(crate) struct TestImage {
     time: i64,
     inodes: u64,
     data_blocks: u64,
+    /// What trees lead to.
+    tree_blocks: BTreeMap<u64, MapWord>,
 }
 
 impl TestImage {
@@ -68,7 +72,7 @@ impl TestImage {
         })
     }
 
-    /// An empty pool of 1 MiB with a file mapping that has a table, not closed.
+    /// An empty pool of 1 MiB with a file mapping, not closed.
     pub(crate) fn with_mapping(mapping: MappingKind) -> Self {
         Self::planned(&GeometryRequest {
             pool_bytes: 1 << 20,
@@ -93,6 +97,7 @@ impl TestImage {
             time: NOW - 1_000_000_000,
             inodes: 0,
             data_blocks: 0,
+            tree_blocks: BTreeMap::new(),
         };
         new.write_superblocks();
         new.set_word(geometry.state_at, StateWord::new(PoolPhase::Dirty, 1).0);
@@ -405,19 +410,19 @@ impl TestImage {
         let mut counts = vec![0u8; plan.count_words() as usize * 8];
         let mut chains: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         let mut used = 0;
-        let cuckoo: BTreeMap<u64, MapWord> = match self.geometry.mapping {
+        let elsewhere: BTreeMap<u64, MapWord> = match self.geometry.mapping {
             MappingKind::Cuckoo => {
                 let entries = self.entries().into_iter();
                 entries
                     .map(|(_, word, place)| (place.block().into(), word))
                     .collect()
             }
-            _ => BTreeMap::new(),
+            _ => self.tree_blocks.clone(),
         };
         for block in 0..plan.blocks {
             let word = match self.geometry.mapping {
-                MappingKind::Cuckoo => cuckoo.get(&block).copied().unwrap_or(MapWord::FREE),
-                _ => MapWord(self.word(self.geometry.table_at + block * 8)),
+                MappingKind::HashFs => MapWord(self.word(self.geometry.table_at + block * 8)),
+                _ => elsewhere.get(&block).copied().unwrap_or(MapWord::FREE),
             };
             match word.state() {
                 MapState::Free => free[block as usize / 64] |= 1 << (block % 64),

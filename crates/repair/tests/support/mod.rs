@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vellum_check::survey::{Survey, superblock};
+use vellum_check::survey::{Survey, superblock, trees};
 use vellum_check::{Class, Report, check};
 use vellum_layout::{
     BLOCK_BYTES, CuckooPlan, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, MapWord,
@@ -65,7 +65,7 @@ pub(crate) fn read_tree(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
                     Ok(text) => Content::Link(text),
                     Err(_) => continue,
                 },
-                FileKind::File if node.size > image.len() as u64 => continue,
+                FileKind::File if node.size > 16 * image.len() as u64 => continue,
                 FileKind::File => match MapRoot(node.root).get() {
                     Some((0, id)) if MapRoot(node.root).is_sound() => {
                         Content::File(read_file(image, &survey.geometry, &blocks, id, node.size))
@@ -89,6 +89,9 @@ fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
     if geometry.mapping == MappingKind::Cuckoo {
         return blocks_in_cuckoo(image, geometry, seed);
     }
+    if geometry.mapping.has_trees() {
+        return blocks_in_trees(image);
+    }
     for block in 0..geometry.zone_blocks {
         let word = MapWord(word(image, geometry.table_at + 8 * block));
         if word.state() != MapState::Mapped {
@@ -100,6 +103,18 @@ fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
         *best = rank.min(*best);
     }
     found
+}
+
+/// The same of trees, by the checker's reading: whether words and nodes are sound is not for two to decide.
+fn blocks_in_trees(image: &[u8]) -> Blocks {
+    let image = &image.to_vec();
+    let found = superblock(image).map(|superblock| trees(image, &superblock));
+    let blocks = found.into_iter().flat_map(|trees| trees.blocks);
+    let written = blocks.filter(|found| found.word.state() == MapState::Mapped);
+    let key = |word: MapWord| (word.id(), word.logical());
+    written
+        .map(|found| (key(found.word), (false, found.block)))
+        .collect()
 }
 
 /// The same of a cuckoo table.
