@@ -132,13 +132,10 @@ impl TestImage {
                 _ => TreeTarget::Unwritten(block),
             };
             let first = logical / 512 * 512;
-            if !leaves.contains_key(&first) {
-                let (node, _) = self.take_node(tree);
-                leaves.insert(first, node);
-            }
-            let node_at = self
-                .geometry
-                .slot_at(u64::from(leaves[&first]) * SLOTS_PER_BLOCK);
+            let leaf = *leaves
+                .entry(first)
+                .or_insert_with(|| self.take_node(tree).0);
+            let node_at = self.geometry.slot_at(u64::from(leaf) * SLOTS_PER_BLOCK);
             let at = node_at + u64::from(logical % 512) * 8;
             self.set_word(at, TreeWord::new(target, id, logical).0);
             tree.words.insert(logical, at);
