@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use vellum::experiments::{MappingAlone, settle};
-use vellum::{CreateOptions, Error, File, MappingKind, OpenOptions, Pool, PoolOptions};
+use vellum::{CreateOptions, Error, File, MappingKind, OpenOptions, Pool, PoolOptions, ViewPlace};
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 300;
@@ -86,4 +86,19 @@ fn only_the_size_can_be_filled() {
     drop(alone);
     let reading = pool.volume().open("/file").unwrap();
     assert!(MappingAlone::new(reading.handle()).is_err());
+}
+
+#[test]
+fn what_is_lent_is_not_changed() {
+    let pool = Pool::memory(8 << 20).unwrap();
+    let file = sparse(&pool);
+    file.write_at(0, &[7; 8 * BLOCK as usize]).unwrap();
+    let mut alone = MappingAlone::new(file.handle()).unwrap();
+    let view = file.view(0..BLOCK).unwrap();
+    assert_eq!(view.place(), ViewPlace::Pool);
+    assert!(matches!(alone.remove(0, 1), Err(Error::Busy)));
+    assert_eq!(alone.remove(1, 2).unwrap(), 1);
+    assert_eq!(&*view, &[7; BLOCK as usize]);
+    drop(view);
+    assert_eq!(alone.remove(0, 1).unwrap(), 1);
 }

@@ -63,11 +63,11 @@ impl<'a> Setting<'a> {
         subjects(bytes, metadata, layout_score, Subject::hollow)
     }
 
-    /// The same with so many bytes, a quarter of them metadata: trees of files whose blocks are all over
-    /// the place need it.
+    /// The same with so many bytes, a quarter of them metadata: trees need it whose nodes are made anew with
+    /// most inserts, and cannot be used again while somebody is in an operation.
     pub(super) fn subjects_with_much_metadata(&self, bytes: u64) -> Result<Vec<Subject>> {
-        let score = self.options.layout_score;
-        subjects(bytes, bytes / 4, score, Subject::hollow)
+        let metadata = (bytes / 4).max(METADATA_MIN_BYTES);
+        subjects(bytes, metadata, self.options.layout_score, Subject::hollow)
     }
 
     /// For each mapping a pool in the directory for pools, all of whose bytes are there.

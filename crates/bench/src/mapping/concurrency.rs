@@ -16,6 +16,10 @@ use crate::order::Numbers;
 /// Threads; the paper has up to 8, on more processors.
 const THREADS: [usize; 2] = [1, 2];
 
+/// Blocks of each file, as a part of `--file-bytes`, and operations of each thread, of `--hot-ops`.
+const FILE_PART: u64 = 16;
+const OPS_PART: u64 = 4;
+
 /// What each thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
@@ -44,10 +48,13 @@ struct Files<'s> {
 }
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
-    let (blocks, most) = (setting.file_blocks() / 4, THREADS[THREADS.len() - 1]);
-    let room = setting.options.hot_ops as u64;
+    let (blocks, most) = (
+        setting.file_blocks() / FILE_PART,
+        THREADS[THREADS.len() - 1],
+    );
+    let room = (setting.options.hot_ops as u64 / OPS_PART).max(1);
     let all = (blocks + room * most as u64) * most as u64;
-    let subjects = setting.subjects(all * 5 / 4, setting.options.layout_score)?;
+    let subjects = setting.subjects_with_much_metadata(all * 5 / 4 * BLOCK_BYTES)?;
     let files = subjects
         .iter()
         .map(|subject| Files::make(subject, most, blocks, room))

@@ -12,6 +12,9 @@ use crate::figure::{Axis, Scale};
 const BLOCKS: [u64; 7] = [1, 16, 256, 1 << 10, 1 << 14, 1 << 18, 1 << 20];
 /// The largest is so many times `--file-bytes` at most.
 const LARGEST: u64 = 4;
+/// The pool's blocks, as a multiple of those that files may have: how full it is makes a difference of
+/// its own.
+const ROOM: u64 = 2;
 /// The dearest over the cheapest size, at most, where mapping does not depend on it.
 const FLAT: f64 = 1.1;
 
@@ -19,7 +22,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let most = setting.file_blocks() * LARGEST;
     let sizes: Vec<u64> = BLOCKS.into_iter().filter(|&size| size <= most).collect();
     let room: u64 = sizes.iter().map(|&size| Case::blocks_with_room(size)).sum();
-    let subjects = setting.subjects(room * 5 / 4, setting.options.layout_score)?;
+    let subjects = setting.subjects(room * ROOM, setting.options.layout_score)?;
     let cases: Vec<Vec<Case<'_>>> = sizes
         .iter()
         .map(|&size| Case::all(&subjects, size))

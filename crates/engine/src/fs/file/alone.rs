@@ -1,16 +1,19 @@
 //! A file's mapping by itself, for experiments: what reading and writing ask of it, without the bytes.
 
+use std::ops::Range;
+
 use vellum_layout::{BLOCK_BYTES, ChunkKind, SLOT_BYTES, SLOTS_PER_BLOCK};
 use vellum_media::{Memories, Memory, Real};
 
 use super::read::LOOKUP_BLOCKS;
 use super::write::CLAIM_END;
 use super::{Files, Root, Translation};
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Handle};
 use crate::mapping::{BlockNo, Found, MapId};
+use crate::reading::lease;
 use crate::slots::{Op, field as slot_field};
 
 /// Blocks of one claim at most.
@@ -127,16 +130,27 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
     /// size; long ones in pieces, as they are written.
     ///
     /// # Errors
-    /// Beyond the size, no room, damage. Some may have blocks then.
+    /// Beyond the size, somebody views them, no room, damage. Some may have blocks then.
     pub fn insert(&mut self, first: u64, blocks: usize) -> Result<()> {
         let end = first + blocks as u64;
         if end > self.files.size(self.cachelet) / BLOCK_BYTES {
             return Err(Error::Invalid("a range beyond the end of file"));
         }
-        let _lock = self.files.core.lock(&self.op, self.cachelet);
+        let _lock = self.lock_unlent(first..end)?;
         (first..end)
             .step_by(CLAIM_BLOCKS)
             .try_for_each(|first| self.insert_piece(first, (end - first).min(CLAIM_BLOCKS as u64)))
+    }
+
+    /// Locks the file to change blocks, none of which may be lent: who would wait is in an operation.
+    fn lock_unlent(&self, blocks: Range<u64>) -> Result<LockGuard<'a, M>> {
+        let core = self.files.core;
+        let bytes = blocks.start * BLOCK_BYTES..blocks.end.saturating_mul(BLOCK_BYTES);
+        let lock = core.lock(&self.op, self.cachelet);
+        if lease::is_lent(core, self.cachelet, &bytes) {
+            return Err(Error::Busy);
+        }
+        Ok(lock)
     }
 
     fn insert_piece(&self, first: u64, blocks: u64) -> Result<()> {
@@ -162,10 +176,10 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
     /// Takes blocks from the file, durably; gives how many there were.
     ///
     /// # Errors
-    /// Damage, no room for what takes some.
+    /// Somebody views them, damage, no room for what takes some.
     pub fn remove(&mut self, first: u64, end: u64) -> Result<u64> {
         let Some(id) = self.id() else { return Ok(0) };
-        let _lock = self.files.core.lock(&self.op, self.cachelet);
+        let _lock = self.lock_unlent(first..end)?;
         let before = self.files.blocks_bound(self.cachelet);
         self.files
             .punch_blocks(&self.op, self.cachelet, id, first, end)?;
@@ -180,11 +194,15 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         self.files.mapping.forget_copies(&self.op);
     }
 
-    /// Drops the mapping's part of pool and arena, and the file's inode, from the processor's caches.
+    /// Drops the mapping's part of pool and arena, and the file's inode, from the processor's caches. What
+    /// whoever asks has looked at before is in them.
     pub fn evict(&self) {
         let core = self.files.core;
         evict_structure(core);
         core.pool.evict(core.inode_at(self.cachelet), SLOT_BYTES);
+        for field in [field::VERSION, field::SIZE, field::ROOT, field::LOCK] {
+            core.get(self.cachelet, field);
+        }
     }
 }
 
