@@ -135,7 +135,8 @@ impl Design {
 
     /// Whether one structure maps all files.
     pub(super) fn is_global(&self) -> bool {
-        !self.mapping.has_trees()
+        use MappingKind::{Extent, ExtentCached, Radix};
+        !matches!(self.mapping, Radix | Extent | ExtentCached)
     }
 
     /// Whether claiming a block is inserting its mapping.
