@@ -24,7 +24,6 @@ const ASKS: &[&str] = &[
     "options",
     "parent_ino",
     "path_of",
-    "pool",
     "read_at",
     "read_costs",
     "read_link",
