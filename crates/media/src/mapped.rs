@@ -155,12 +155,14 @@ impl MappedPool {
         self.known_zero
     }
 
-    /// Puts the first `len` bytes of a pool in memory on large pages, as far as the kernel has them.
-    pub fn gather_large_pages(&self, len: u64) {
-        if self.kind == MediaKind::Memory && !self.read_only {
-            let page_bytes = rustix::param::page_size();
-            self.mapping.gather_large_pages(page_bytes, len);
+    /// Puts the first `len` bytes of a pool in memory on large pages, as far as the kernel has them; gives how
+    /// many are.
+    pub fn gather_large_pages(&self, len: u64) -> u64 {
+        if self.kind != MediaKind::Memory || self.read_only {
+            return 0;
         }
+        let page_bytes = rustix::param::page_size();
+        self.mapping.gather_large_pages(page_bytes, len)
     }
 
     /// Faults in every page, so that no later access waits for one; pages of memory become large

@@ -206,10 +206,11 @@ impl Mapping {
     /// Puts what is mapped, a file in memory, on large pages, whatever the system's policy for such
     /// files is: a random access then takes two thirds of the time. Pages that the file lacks are
     /// allocated. Ends behind `len` bytes, or where the kernel declines; what lies behind stays on small
-    /// pages.
-    pub(crate) fn gather_large_pages(&self, page_bytes: usize, len: u64) {
+    /// pages; gives how many bytes are on large ones now.
+    pub(crate) fn gather_large_pages(&self, page_bytes: usize, len: u64) -> u64 {
         let (base, bytes) = self.whole();
         let bytes = bytes.min(usize::try_from(len).unwrap_or(usize::MAX));
+        let mut done = 0;
         for at in (0..bytes - bytes % LARGE_PAGE_BYTES).step_by(LARGE_PAGE_BYTES) {
             let chunk = base.wrapping_byte_add(at);
             // SAFETY: neither changes a byte, and both stay inside our mapping. The first page is
@@ -221,7 +222,9 @@ impl Mapping {
             if !gathered {
                 break;
             }
+            done += LARGE_PAGE_BYTES as u64;
         }
+        done
     }
 
     /// Puts a page that cannot be had in the place of that of `at`.

@@ -18,8 +18,10 @@ pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Blocks that are claimed together when a file is filled.
 const FILL_BLOCKS: u64 = 256;
 /// A pool's metadata: this part of it, and at least so many bytes.
-const METADATA_PART: u64 = 64;
+const METADATA_PART: u64 = 128;
 const METADATA_MIN_BYTES: u64 = 8 << 20;
+/// Part of a pool's metadata that is on large pages, at least: the last one may begin in the data.
+const GATHERED_MIN: f64 = 0.8;
 /// Room for the tables of mappings, as a part of what they map.
 const TABLE_PART: u64 = 64;
 /// The mapping that ratios are taken to.
@@ -149,6 +151,8 @@ impl Design {
 pub(super) struct Subject {
     pub(super) design: Design,
     pool: Pool,
+    /// Which part of its metadata lies on large pages.
+    gathered: f64,
     // Goes last.
     _dir: Option<TempDir>,
 }
@@ -156,10 +160,11 @@ pub(super) struct Subject {
 impl Subject {
     fn hollow(design: Design, create: &CreateOptions) -> Result<Self> {
         let pool = Pool::memory_with(create)?;
-        gather_metadata(&pool.fs());
+        let gathered = gather_metadata(&pool.fs());
         Ok(Self {
             pool,
             design,
+            gathered,
             _dir: None,
         })
     }
@@ -172,7 +177,20 @@ impl Subject {
         Ok(Self {
             pool: Pool::create(dir.path().join("pool"), create)?,
             design,
+            gathered: 1.0,
             _dir: Some(dir),
+        })
+    }
+
+    /// What is to be said of a pool that the kernel had no large pages for: its times are not to be compared.
+    pub(super) fn shortcoming(&self) -> Option<String> {
+        (self.gathered < GATHERED_MIN).then(|| {
+            format!(
+                "{}: only {:.0} % of the metadata is on large pages, of which the kernel had no more; all it does \
+                 takes longer for that.",
+                self.design.name,
+                self.gathered * 100.0
+            )
         })
     }
 

@@ -74,6 +74,8 @@ impl Grid {
             .iter()
             .map(|subject| subject.design.name().to_owned());
         self.sides = names.collect();
+        let notes = subjects.iter().filter_map(Subject::shortcoming);
+        self.figure.notes.extend(notes);
         self.samples = vec![vec![Vec::new(); self.labels.len()]; self.sides.len()];
         self
     }

@@ -142,6 +142,9 @@ fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
         }
         writeln!(f)?;
     }
+    for note in &figure.notes {
+        writeln!(f, "  {note}")?;
+    }
     Ok(())
 }
 

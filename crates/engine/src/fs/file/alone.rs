@@ -222,9 +222,11 @@ fn evict_structure<M: Memories>(core: &Core<M>) {
     core.arena.evict(map.mapping, map.bytes - map.mapping);
 }
 
-/// Puts all of a pool but the data on large pages, where it lies in memory and the kernel has them.
-pub fn gather_metadata(fs: &Fs<Real>) {
-    fs.core.pool.gather_large_pages(fs.core.geometry.data_at);
+/// Puts all of a pool but the data on large pages, where it lies in memory and the kernel has them; gives
+/// which part of it is there.
+pub fn gather_metadata(fs: &Fs<Real>) -> f64 {
+    let bytes = fs.core.geometry.data_at;
+    fs.core.pool.gather_large_pages(bytes) as f64 / bytes as f64
 }
 
 /// Makes blocks free that nobody uses any more. The caller has no [`MappingAlone`].
