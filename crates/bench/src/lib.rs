@@ -23,11 +23,14 @@ mod mount;
 pub mod ops;
 mod order;
 mod peer;
+mod progress;
 pub mod reading;
 pub mod report;
 mod serve;
 mod side;
 mod stopwatch;
+mod variant;
 
 pub use error::{Error, Result};
 pub use machine::Machine;
+pub use variant::{Choice, Variant, Variants};

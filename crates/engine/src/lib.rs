@@ -24,6 +24,7 @@ pub mod experiments;
 mod fs;
 mod journal;
 mod mapping;
+mod mapping_time;
 mod mount;
 mod namespace;
 mod overwrite;
@@ -40,6 +41,7 @@ pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,
     RenameFlags, SetAttr, SetTime, StatFs, View, ViewPlace,
 };
+pub use mapping_time::{MappingTime, MappingTimer};
 pub use mount::{FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::DirEntry;
 pub use pool::{CreateOptions, Pool, PoolOptions, RealFs};

@@ -11,6 +11,7 @@ use vellum_media::{MappedArena, MappedPool, MediaChoice, OpenMode, Real};
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::mapping_time::MappingTimer;
 use crate::mount::{FormatOptions, MountOptions, Opened, attach, format};
 use crate::volume::Volume;
 
@@ -79,6 +80,8 @@ pub struct PoolOptions {
     pub recovery_threads: usize,
     /// Names and files that the caches can hold at once.
     pub cache_entries: u64,
+    /// Collects the time that is spent in the mapping.
+    pub mapping_timer: Option<Arc<MappingTimer>>,
 }
 
 impl Default for PoolOptions {
@@ -89,6 +92,7 @@ impl Default for PoolOptions {
             populate: false,
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
             cache_entries: 1 << 24,
+            mapping_timer: None,
         }
     }
 }
@@ -189,6 +193,7 @@ impl Pool {
             recovery_threads: options.recovery_threads,
             clock: crate::Clock::System,
             boot_id: boot_id(),
+            mapping_timer: options.mapping_timer.clone(),
         };
         let arena = |bytes| {
             let arena = MappedArena::private(bytes)?;

@@ -20,7 +20,7 @@ mod writing;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 pub use report::{CacheReport, Report, Row};
 
@@ -32,6 +32,7 @@ use crate::machine::{Machine, load};
 use crate::mount::{self, Mount};
 use crate::order::SEED;
 use crate::peer::{EXT4_RAM, Peer};
+use crate::progress::bar;
 use crate::serve::{HOLLOW, HOLLOW_KIND, serve};
 use crate::side::BLOCK;
 use report::{LIBRARY, MOUNT};
@@ -155,7 +156,7 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
         eprintln!("vellum bench: {note}");
     }
     let lots = if with_mount { 2 } else { 1 };
-    let progress = progress(lots * workloads.len(), options.rounds);
+    let progress = bar(lots * workloads.len() * (options.rounds + 1));
     let run = Run {
         options,
         pool_dir: pool.path(),
@@ -269,14 +270,6 @@ fn all(options: &OpsOptions) -> Vec<Box<dyn AnyWorkload>> {
         Box::new(writing::CreateWriteSync::new(files)),
         Box::new(threads::TwoThreads::new(files)),
     ]
-}
-
-fn progress(workloads: usize, rounds: usize) -> ProgressBar {
-    let bar = ProgressBar::new((workloads * (rounds + 1)) as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 impl OpsOptions {

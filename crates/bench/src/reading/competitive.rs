@@ -4,6 +4,7 @@ use vellum::reading::{Costs, Layout, Rule, simulate};
 
 use super::report::Competition;
 use crate::order::Numbers;
+use crate::variant::Variant;
 
 /// Blocks of a piece of a page table.
 const PIECE_BLOCKS: u64 = 512;
@@ -46,28 +47,43 @@ fn layouts() -> [(&'static str, Layout); 4] {
     ]
 }
 
-/// Plays every rule on every layout.
-pub(super) fn play(measured: Option<&Costs>) -> Vec<Competition> {
-    let machines = measured.map(|costs| ("here", *costs));
-    let machines = machines.into_iter().chain([("paper", PAPER)]);
+/// Plays every rule on every layout, by the costs of a pool.
+pub(super) fn play_here(pool: Variant, costs: &Costs) -> Vec<Competition> {
+    play("here", Some(pool), costs)
+}
+
+/// The same by the paper's costs.
+pub(super) fn play_paper() -> Vec<Competition> {
+    play("paper", None, &PAPER)
+}
+
+fn play(machine: &'static str, pool: Option<Variant>, costs: &Costs) -> Vec<Competition> {
     let mut rows = Vec::new();
-    for (machine, costs) in machines {
-        for (layout_name, layout) in layouts() {
-            for rule in [Rule::Threshold, Rule::Layout] {
-                rows.push(compete(machine, &costs, layout_name, layout, rule));
-            }
+    for (layout_name, layout) in layouts() {
+        for rule in [Rule::Threshold, Rule::Layout] {
+            let outcome = compete(costs, layout, rule);
+            rows.push(Competition {
+                machine,
+                pool,
+                layout: layout_name.into(),
+                rule: rule.name().into(),
+                worst_ratio: outcome.worst,
+                worst_avoidable_ratio: outcome.worst_avoidable,
+                mean_ratio: outcome.mean,
+            });
         }
     }
     rows
 }
 
-fn compete(
-    machine: &str,
-    costs: &Costs,
-    layout_name: &str,
-    layout: Layout,
-    rule: Rule,
-) -> Competition {
+/// What a rule paid, as ratios to the best.
+struct Outcome {
+    worst: f64,
+    worst_avoidable: f64,
+    mean: f64,
+}
+
+fn compete(costs: &Costs, layout: Layout, rule: Rule) -> Outcome {
     let (mut worst, mut worst_avoidable, mut paid, mut best) = (1.0_f64, 1.0_f64, 0, 0);
     for salt in 0..TRACES {
         let trace = trace(salt, costs, layout);
@@ -83,13 +99,10 @@ fn compete(
             best += outcome.best_ps / 1000;
         }
     }
-    Competition {
-        machine: machine.into(),
-        layout: layout_name.into(),
-        rule: rule.name().into(),
-        worst_ratio: worst,
-        worst_avoidable_ratio: worst_avoidable,
-        mean_ratio: paid as f64 / (best as f64).max(1.0),
+    Outcome {
+        worst,
+        worst_avoidable,
+        mean: paid as f64 / (best as f64).max(1.0),
     }
 }
 

@@ -5,9 +5,10 @@ use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use indicatif::ProgressBar;
 use tempfile::TempDir;
 use vellum::reading::{Costs, Rule};
-use vellum::{CreateOptions, File, OpenOptions, Pool, PoolOptions};
+use vellum::{File, OpenOptions, Pool, PoolOptions};
 
 use super::report::{Row, Side};
 use super::{Figure, ReadingOptions};
@@ -17,6 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::order::Numbers;
 use crate::stopwatch::Stopwatch;
+use crate::variant::Variant;
 
 /// Bytes written at once.
 const FILL_BYTES: usize = 1 << 20;
@@ -32,7 +34,9 @@ const REQUESTS: [u64; 2] = [1 << 10, 2 << 20];
 /// A pool, a directory of the peer, and memory to copy from.
 pub(super) struct Bed<'a> {
     options: &'a ReadingOptions,
+    variant: Variant,
     interrupt: &'a Interrupt,
+    progress: &'a ProgressBar,
     pool: Pool,
     peer: TempDir,
     // Goes last.
@@ -71,7 +75,12 @@ struct Subject {
 }
 
 impl<'a> Bed<'a> {
-    pub(super) fn make(options: &'a ReadingOptions, interrupt: &'a Interrupt) -> Result<Self> {
+    pub(super) fn make(
+        options: &'a ReadingOptions,
+        variant: Variant,
+        interrupt: &'a Interrupt,
+        progress: &'a ProgressBar,
+    ) -> Result<Self> {
         let dir = |at| {
             let made = tempfile::Builder::new()
                 .prefix("vellum-bench-")
@@ -81,14 +90,16 @@ impl<'a> Bed<'a> {
         let (pool_dir, peer) = (dir(&options.pool_dir)?, dir(&options.peer)?);
         let path = pool_dir.path().join("pool");
         let bytes = (options.file_bytes * 6).next_multiple_of(64 << 20);
-        Pool::create(&path, &CreateOptions::new(bytes))?.close()?;
+        Pool::create(&path, &variant.create(bytes))?.close()?;
         let opening = PoolOptions {
             populate: true,
             ..PoolOptions::default()
         };
         Ok(Self {
             options,
+            variant,
             interrupt,
+            progress,
             pool: Pool::open(&path, &opening)?,
             peer,
             _pool_dir: pool_dir,
@@ -143,18 +154,33 @@ impl<'a> Bed<'a> {
         })
     }
 
+    /// Sizes of requests that `block-size` measures, of a file of `file_bytes`.
+    pub(super) fn request_sizes(file_bytes: u64) -> impl Iterator<Item = u64> {
+        let [least, most] = REQUESTS;
+        let sizes = std::iter::successors(Some(least), |bytes| Some(bytes * 2));
+        sizes.take_while(move |&bytes| bytes <= most.min(file_bytes))
+    }
+
+    /// Sizes of files that `file-size` measures, the largest of `file_bytes`.
+    pub(super) fn file_lengths(file_bytes: u64) -> impl Iterator<Item = u64> {
+        let sizes = std::iter::successors(Some(SMALLEST_BYTES), |bytes| Some(bytes * 4));
+        sizes.take_while(move |&bytes| bytes <= file_bytes)
+    }
+
+    fn row(&self, figure: Figure, file_bytes: u64, request_bytes: u64, order: &'static str) -> Row {
+        Row::new(figure, self.variant, file_bytes, request_bytes, order)
+    }
+
     /// Fig 6.
     pub(super) fn block_sizes(&mut self) -> Result<Vec<Row>> {
         let subject = self.subject(self.options.file_bytes)?;
         let mut rows = Vec::new();
-        let [mut bytes, most] = REQUESTS;
-        while bytes <= most.min(self.options.file_bytes) {
+        for bytes in Self::request_sizes(self.options.file_bytes) {
             for at_random in [false, true] {
                 let order = if at_random { "random" } else { "sequential" };
-                let row = Row::new(Figure::BlockSize, self.options.file_bytes, bytes, order);
+                let row = self.row(Figure::BlockSize, self.options.file_bytes, bytes, order);
                 rows.push(self.rounds(&subject, row, at_random)?);
             }
-            bytes *= 2;
         }
         Ok(rows)
     }
@@ -162,12 +188,10 @@ impl<'a> Bed<'a> {
     /// Fig 10.
     pub(super) fn file_sizes(&mut self) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        let mut bytes = SMALLEST_BYTES;
-        while bytes <= self.options.file_bytes {
+        for bytes in Self::file_lengths(self.options.file_bytes) {
             let subject = self.subject(bytes)?;
-            let row = Row::new(Figure::FileSize, bytes, REQUEST_BYTES, "sequential");
+            let row = self.row(Figure::FileSize, bytes, REQUEST_BYTES, "sequential");
             rows.push(self.rounds(&subject, row, false)?);
-            bytes *= 4;
         }
         Ok(rows)
     }
@@ -177,6 +201,7 @@ impl<'a> Bed<'a> {
         let mut out = vec![0; row.request_bytes as usize];
         for round in 0..=self.options.rounds as u64 {
             self.interrupt.check()?;
+            self.progress.inc(1);
             let total = self.options.round_bytes.max(row.request_bytes);
             let requests =
                 Requests::new(row.request_bytes, row.file_bytes, total, at_random, round);
@@ -209,7 +234,7 @@ impl<'a> Bed<'a> {
     pub(super) fn views(&mut self) -> Result<Vec<Row>> {
         let subject = self.subject(self.options.file_bytes)?;
         let bytes = self.options.file_bytes;
-        let mut row = Row::new(Figure::View, bytes, VIEW_BYTES, "random");
+        let mut row = self.row(Figure::View, bytes, VIEW_BYTES, "random");
         let mut out = vec![0; VIEW_BYTES as usize];
         let Some((_, file)) = subject.by_rule.first() else {
             return Ok(Vec::new());
@@ -217,6 +242,7 @@ impl<'a> Bed<'a> {
         self.pool.fs().set_read_rule(Rule::Search);
         for round in 0..=self.options.rounds as u64 {
             self.interrupt.check()?;
+            self.progress.inc(1);
             let total = self.options.round_bytes;
             let requests = Requests::new(VIEW_BYTES, bytes, total, true, round);
             let count = requests.offsets.len();

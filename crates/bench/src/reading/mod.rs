@@ -4,19 +4,35 @@
 //! first round is not counted. Ratios are of medians taken in one run.
 
 mod competitive;
+mod figures;
 mod files;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use vellum::MappingKind;
 
-pub use report::{Report, Row};
+pub use report::{Competition, CostsNs, PoolCosts, Report, Row};
 
 use crate::Result;
 use crate::error::Error;
+use crate::figure::bytes;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
+use crate::progress::bar;
+use crate::report::Page;
+use crate::variant::Variants;
+
+/// Who reads, as rows name it, and as legends do.
+const SIDES: [(&str, &str); 6] = [
+    ("search", "search"),
+    ("mmu", "page table at once"),
+    ("threshold", "the paper's rule"),
+    ("layout", "the default rule"),
+    ("peer", "peer (system calls)"),
+    ("memcpy", "memcpy"),
+];
 
 /// A figure of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,6 +72,12 @@ pub struct ReadingOptions {
     /// Print JSON instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Write a page with plots, beside what the paper says
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// The pools; of HashFS if no mapping is named
+    #[command(flatten)]
+    pub variants: Variants,
     /// Rounds that count, beside the one that warms up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
@@ -85,6 +107,23 @@ impl ReadingOptions {
         Ok(())
     }
 
+    /// Rounds that a pool takes.
+    fn steps(&self) -> usize {
+        let rows = [
+            (
+                Figure::BlockSize,
+                2 * files::Bed::request_sizes(self.file_bytes).count(),
+            ),
+            (
+                Figure::FileSize,
+                files::Bed::file_lengths(self.file_bytes).count(),
+            ),
+            (Figure::View, 1),
+        ];
+        let wanted = rows.into_iter().filter(|(figure, _)| self.wants(*figure));
+        wanted.map(|(_, rows)| rows).sum::<usize>() * (self.rounds + 1)
+    }
+
     fn wants(&self, figure: Figure) -> bool {
         self.figure.is_empty() || self.figure.contains(&figure)
     }
@@ -93,7 +132,7 @@ impl ReadingOptions {
 /// Measures, and prints the report.
 ///
 /// # Errors
-/// Options that make no sense, no room, a signal.
+/// Options that make no sense, no room, a signal; the page cannot be written.
 pub fn main_reading(options: &ReadingOptions) -> Result<()> {
     let report = measure(options)?;
     if options.json {
@@ -104,7 +143,28 @@ pub fn main_reading(options: &ReadingOptions) -> Result<()> {
     } else {
         print!("{report}");
     }
-    Ok(())
+    match &options.report {
+        Some(path) => page(options, &report, path),
+        None => Ok(()),
+    }
+}
+
+/// Writes the page.
+fn page(options: &ReadingOptions, report: &Report, path: &Path) -> Result<()> {
+    let figures = figures::draw(report);
+    let page = Page {
+        title: "Vellum: reading by search and by page table",
+        introduction: "The figures of AFPT (adaptive file page table), measured on this machine. Every \
+                       side reads the same places in the same round; ratios are of one run.",
+        machine: &report.machine,
+        settings: vec![
+            ("File", bytes(options.file_bytes)),
+            ("Read in a round", bytes(options.round_bytes)),
+            ("Peer", options.peer.display().to_string()),
+        ],
+        figures: &figures,
+    };
+    page.write(path)
 }
 
 /// Measures.
@@ -114,23 +174,37 @@ pub fn main_reading(options: &ReadingOptions) -> Result<()> {
 pub fn measure(options: &ReadingOptions) -> Result<Report> {
     options.check()?;
     let interrupt = Interrupt::watch();
-    let mut bed = files::Bed::make(options, &interrupt)?;
-    let costs = bed.costs();
-    let mut report = Report::new(Machine::look(), costs);
-    bed.describe(&mut report.machine);
+    let variants = options.variants.list(&[MappingKind::HashFs]);
+    let progress = bar(options.steps() * variants.len());
+    let mut report = Report::new(Machine::look());
     report.machine.rounds = options.rounds;
-    if options.wants(Figure::BlockSize) {
-        report.rows.extend(bed.block_sizes()?);
-    }
-    if options.wants(Figure::FileSize) {
-        report.rows.extend(bed.file_sizes()?);
-    }
-    if options.wants(Figure::View) {
-        report.rows.extend(bed.views()?);
+    for variant in variants {
+        progress.set_message(variant.label());
+        let mut bed = files::Bed::make(options, variant, &interrupt, &progress)?;
+        let costs = bed.costs();
+        bed.describe(&mut report.machine);
+        if options.wants(Figure::BlockSize) {
+            report.rows.extend(bed.block_sizes()?);
+        }
+        if options.wants(Figure::FileSize) {
+            report.rows.extend(bed.file_sizes()?);
+        }
+        if options.wants(Figure::View) {
+            report.rows.extend(bed.views()?);
+        }
+        if let (true, Some(costs)) = (options.wants(Figure::Competitive), &costs) {
+            let here = competitive::play_here(variant, costs);
+            report.competitive.extend(here);
+        }
+        report.pools.push(PoolCosts {
+            variant,
+            costs: costs.as_ref().map(CostsNs::from),
+        });
     }
     if options.wants(Figure::Competitive) {
-        report.competitive = competitive::play(costs.as_ref());
+        report.competitive.extend(competitive::play_paper());
     }
+    progress.finish_and_clear();
     report.machine.load_after = load();
     Ok(report)
 }

@@ -8,7 +8,9 @@ use serde::Serialize;
 use vellum::reading::{Costs, Rule};
 
 use super::Figure;
+use crate::figure::{Point, median};
 use crate::machine::Machine;
+use crate::variant::Variant;
 
 /// Who reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,9 @@ impl Side {
 pub struct Row {
     /// The figure.
     pub figure: &'static str,
+    /// The pool's mapping and layout score.
+    #[serde(flatten)]
+    pub variant: Variant,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Bytes of a request.
@@ -45,6 +50,8 @@ pub struct Row {
     pub order: &'static str,
     /// Nanoseconds a request takes, median over the rounds, by side.
     pub ns_per_request: BTreeMap<&'static str, f64>,
+    /// The least and the greatest of the rounds, by side.
+    pub spread_ns: BTreeMap<&'static str, [f64; 2]>,
     /// Median over the rounds of the time of search over that of a side: above 1 the side is faster.
     pub search_over: BTreeMap<&'static str, f64>,
     #[serde(skip)]
@@ -54,16 +61,19 @@ pub struct Row {
 impl Row {
     pub(super) fn new(
         figure: Figure,
+        variant: Variant,
         file_bytes: u64,
         request_bytes: u64,
         order: &'static str,
     ) -> Self {
         Self {
             figure: figure.name(),
+            variant,
             file_bytes,
             request_bytes,
             order,
             ns_per_request: BTreeMap::new(),
+            spread_ns: BTreeMap::new(),
             search_over: BTreeMap::new(),
             times: BTreeMap::new(),
         }
@@ -80,24 +90,25 @@ impl Row {
     pub(super) fn finished(mut self) -> Self {
         let search = self.times.get("search").cloned().unwrap_or_default();
         for (&side, times) in &self.times {
-            self.ns_per_request.insert(side, median(times.clone()));
-            let ratios = search.iter().zip(times).map(|(search, time)| search / time);
-            self.search_over.insert(side, median(ratios.collect()));
+            let Some(point) = Point::of_rounds("", times) else {
+                continue;
+            };
+            self.ns_per_request.insert(side, point.value);
+            self.spread_ns.insert(side, [point.low, point.high]);
+            let ratios: Vec<f64> = search.iter().zip(times).map(|(s, time)| s / time).collect();
+            self.search_over.insert(side, median(&ratios));
         }
         self
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
 /// What a rule paid on traces.
 #[derive(Clone, Debug, Serialize)]
 pub struct Competition {
-    /// Whose costs: `here`, as measured, or `paper`.
-    pub machine: String,
+    /// Whose costs: `here`, as measured on that pool, or `paper`.
+    pub machine: &'static str,
+    /// The pool whose costs these are; none for the paper's.
+    pub pool: Option<Variant>,
     /// How the blocks lie.
     pub layout: String,
     /// The rule.
@@ -156,13 +167,23 @@ impl From<&Costs> for CostsNs {
     }
 }
 
+/// A pool that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct PoolCosts {
+    /// What it was made with.
+    #[serde(flatten)]
+    pub variant: Variant,
+    /// What reading costs there; none if it could not be measured.
+    pub costs: Option<CostsNs>,
+}
+
 /// All that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// On what.
     pub machine: Machine,
-    /// What reading costs there; none if it could not be measured.
-    pub costs: Option<CostsNs>,
+    /// The pools.
+    pub pools: Vec<PoolCosts>,
     /// Points of the figures that were timed.
     pub rows: Vec<Row>,
     /// What was simulated.
@@ -170,13 +191,35 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(machine: Machine, costs: Option<Costs>) -> Self {
+    pub(super) fn new(machine: Machine) -> Self {
         Self {
             machine,
-            costs: costs.as_ref().map(CostsNs::from),
+            pools: Vec::new(),
             rows: Vec::new(),
             competitive: Vec::new(),
         }
+    }
+}
+
+impl fmt::Display for PoolCosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = self.variant.label();
+        let Some(costs) = &self.costs else {
+            return writeln!(f, "{label}: what reading costs could not be measured");
+        };
+        writeln!(
+            f,
+            "{label}: a page: search {:.0} ns, page table {:.0} ns; 16 pages: {:.0} ns, {:.0} ns",
+            costs.search_page_ns,
+            costs.mmu_page_ns,
+            costs.search_16_pages_ns,
+            costs.mmu_16_pages_ns
+        )?;
+        writeln!(
+            f,
+            "{label}: an entry {:.0} ns: T {} pages, ratio {:.2} (against the best {:.2})",
+            costs.table_entry_ns, costs.threshold_pages, costs.paper_ratio, costs.worst_ratio
+        )
     }
 }
 
@@ -188,26 +231,18 @@ impl fmt::Display for Report {
             "{}, {} cores, load {:.1}",
             machine.cpu, machine.cores, machine.load_before
         )?;
-        if let Some(costs) = &self.costs {
-            writeln!(
-                f,
-                "a page: search {:.0} ns, page table {:.0} ns; 16 pages: {:.0} ns, {:.0} ns",
-                costs.search_page_ns,
-                costs.mmu_page_ns,
-                costs.search_16_pages_ns,
-                costs.mmu_16_pages_ns
-            )?;
-            writeln!(
-                f,
-                "an entry {:.0} ns: T {} pages, ratio {:.2} (against the best {:.2})",
-                costs.table_entry_ns, costs.threshold_pages, costs.paper_ratio, costs.worst_ratio
-            )?;
+        for pool in &self.pools {
+            write!(f, "{pool}")?;
         }
         for row in &self.rows {
             write!(
                 f,
-                "{:<10} file {:>10} request {:>8} {:<10}",
-                row.figure, row.file_bytes, row.request_bytes, row.order
+                "{:<10} {:<13} file {:>10} request {:>8} {:<10}",
+                row.figure,
+                row.variant.label(),
+                row.file_bytes,
+                row.request_bytes,
+                row.order
             )?;
             for (side, ns) in &row.ns_per_request {
                 let ratio = row.search_over.get(side).copied().unwrap_or(0.0);
@@ -218,8 +253,9 @@ impl fmt::Display for Report {
         for row in &self.competitive {
             writeln!(
                 f,
-                "competitive {:<6} {:<10} {:<10} worst {:>9.3}, of the avoidable {:>9.3}, mean {:>8.3}",
+                "competitive {:<6} {:<13} {:<10} {:<10} worst {:>9.3}, of the avoidable {:>9.3}, mean {:>8.3}",
                 row.machine,
+                row.pool.map_or(String::new(), Variant::label),
                 row.layout,
                 row.rule,
                 row.worst_ratio,

@@ -17,6 +17,7 @@ use crate::error::{Error, Place, Result};
 use crate::fs::Fs;
 use crate::journal;
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
+use crate::mapping_time::{MappingTimer, Timed};
 use crate::mount::recover;
 use crate::namespace::direct::Direct;
 use crate::overwrite;
@@ -37,6 +38,8 @@ pub struct MountOptions {
     pub clock: Clock,
     /// Identity of this boot, remembered in the pool; zero: unknown.
     pub boot_id: [u8; 16],
+    /// Collects the time that is spent in the mapping.
+    pub mapping_timer: Option<Arc<MappingTimer>>,
 }
 
 impl Default for MountOptions {
@@ -47,6 +50,7 @@ impl Default for MountOptions {
             recovery_threads: 1,
             clock: Clock::System,
             boot_id: [0; 16],
+            mapping_timer: None,
         }
     }
 }
@@ -137,6 +141,7 @@ pub fn attach<M: Memories>(
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
     let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed);
+    let mapping = Timed::by(options.mapping_timer, mapping);
 
     let mut opened = Opened {
         was_clean: phase == PoolPhase::Clean,

@@ -1,0 +1,333 @@
+//! What was measured as figures, beside what the paper says.
+
+use std::collections::BTreeSet;
+
+use super::report::{Competition, Report, Row};
+use super::{Figure, SIDES};
+use crate::figure::{self, Axis, Point, Scale, Series, Shape, bytes, number};
+use crate::variant::Variant;
+
+/// Smallest request for which the paper's file systems build a page table at once.
+const PAPER_LARGE_BYTES: u64 = 48 << 10;
+
+/// All figures of a report.
+pub(super) fn draw(report: &Report) -> Vec<figure::Figure> {
+    let mut figures = Vec::new();
+    for pool in &report.pools {
+        let rows = |figure: Figure, order: &str| -> Vec<&Row> {
+            let rows = report.rows.iter();
+            rows.filter(|row| {
+                row.figure == figure.name() && row.variant == pool.variant && row.order == order
+            })
+            .collect()
+        };
+        for order in ["sequential", "random"] {
+            figures.extend(block_size(
+                pool.variant,
+                order,
+                &rows(Figure::BlockSize, order),
+            ));
+        }
+        figures.extend(file_size(
+            pool.variant,
+            &rows(Figure::FileSize, "sequential"),
+        ));
+        figures.extend(views(pool.variant, &rows(Figure::View, "random")));
+    }
+    for order in ["sequential", "random"] {
+        figures.extend(mappings(report, order));
+    }
+    figures.extend(competitions(&report.competitive));
+    figures
+}
+
+/// Name of a figure, told from the same of other pools.
+fn name(figure: &str, variant: Variant) -> String {
+    format!("{figure}-{}", variant.label().replace(' ', "-"))
+}
+
+/// MiB a second of each round's extremes and of the median.
+fn throughput(row: &Row, side: &str, at: String) -> Option<Point> {
+    let speed = |ns: f64| row.request_bytes as f64 / (1 << 20) as f64 / (ns * 1e-9);
+    let [least_ns, greatest_ns] = *row.spread_ns.get(side)?;
+    Some(Point {
+        at,
+        value: speed(*row.ns_per_request.get(side)?),
+        low: speed(greatest_ns),
+        high: speed(least_ns),
+    })
+}
+
+/// A series for each side that has values.
+fn by_side(rows: &[&Row], at: impl Fn(&Row) -> String) -> Vec<Series> {
+    let series = SIDES.iter().map(|(side, name)| Series {
+        name: (*name).into(),
+        points: rows
+            .iter()
+            .filter_map(|row| throughput(row, side, at(row)))
+            .collect(),
+    });
+    series.filter(|series| !series.points.is_empty()).collect()
+}
+
+fn speed_axis() -> Axis {
+    Axis::of("Throughput", "MiB/s", Scale::Log)
+}
+
+/// Where a side gains least and most on search.
+fn extremes<'r>(rows: &[&'r Row], side: &str) -> Option<[(f64, &'r Row); 2]> {
+    let mut gains: Vec<(f64, &Row)> = rows
+        .iter()
+        .filter_map(|row| Some((*row.search_over.get(side)?, *row)))
+        .collect();
+    gains.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Some([*gains.first()?, *gains.last()?])
+}
+
+/// A sentence about how a side compares with search.
+fn against_search(
+    rows: &[&Row],
+    side: &str,
+    name: &str,
+    size: impl Fn(&Row) -> u64,
+) -> Option<String> {
+    let [least, most] = extremes(rows, side)?;
+    Some(format!(
+        "{name}: {} times the throughput of search at {} to {} times at {}.",
+        number(least.0),
+        bytes(size(least.1)),
+        number(most.0),
+        bytes(size(most.1))
+    ))
+}
+
+/// Fig 6.
+fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Figure> {
+    let file = rows.first()?.file_bytes;
+    let size = |row: &Row| row.request_bytes;
+    let (small, large): (Vec<&Row>, Vec<&Row>) = rows
+        .iter()
+        .partition(|row| row.request_bytes < PAPER_LARGE_BYTES);
+    let mut found = Vec::new();
+    found.extend(against_search(
+        &small,
+        "layout",
+        "Below 48 KiB, the default rule",
+        size,
+    ));
+    found.extend(against_search(
+        &large,
+        "layout",
+        "From 48 KiB on, the default rule",
+        size,
+    ));
+    found.extend(against_search(
+        &large,
+        "threshold",
+        "From 48 KiB on, the paper's rule",
+        size,
+    ));
+    found.extend(against_search(rows, "mmu", "A page table at once", size));
+    Some(figure::Figure {
+        name: name(&format!("block-size-{order}"), variant),
+        title: format!(
+            "Throughput against the size of a request, {order}, {}",
+            variant.label()
+        ),
+        claim:
+            "AFPT, Fig 6: the same as search for requests below 48 KB (at most 2 % slower), up to \
+                19.34 % (NOVA) and 21.15 % (PMFS) more above, of a file of 4 GB."
+                .into(),
+        found,
+        x: Axis::labels("Bytes of a request"),
+        y: speed_axis(),
+        shape: Shape::Lines,
+        series: by_side(rows, |row| bytes(row.request_bytes)),
+        notes: vec![format!(
+            "A file of {} that stays open; the places of a round are read once before they are timed.",
+            bytes(file)
+        )],
+    })
+}
+
+/// Fig 10.
+fn file_size(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
+    let request = rows.first()?.request_bytes;
+    let size = |row: &Row| row.file_bytes;
+    let mut found = Vec::new();
+    found.extend(against_search(rows, "layout", "The default rule", size));
+    found.extend(against_search(rows, "threshold", "The paper's rule", size));
+    found.extend(against_search(rows, "mmu", "A page table at once", size));
+    Some(figure::Figure {
+        name: name("file-size", variant),
+        title: format!("Reading a file again against its size, {}", variant.label()),
+        claim: "AFPT, Fig 10: every size of file gains once its page table is there, large files most; \
+                at most 7874 MB/s (NOVA) and 7709 MB/s (PMFS)."
+            .into(),
+        found,
+        x: Axis::labels("Bytes of the file"),
+        y: speed_axis(),
+        shape: Shape::Lines,
+        series: by_side(rows, |row| bytes(row.file_bytes)),
+        notes: vec![format!("In requests of {}, one after the other.", bytes(request))],
+    })
+}
+
+/// Views of a range beside copies of it.
+fn views(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
+    let row = rows.first()?;
+    let labels = [
+        ("search", "copy"),
+        ("view", "view"),
+        ("view-again", "view of the same again"),
+    ];
+    let points = labels.iter().filter_map(|(side, label)| {
+        let [low, high] = *row.spread_ns.get(side)?;
+        let value = *row.ns_per_request.get(side)?;
+        let at = (*label).to_owned();
+        Some(Point {
+            at,
+            value,
+            low,
+            high,
+        })
+    });
+    let found = labels[1..].iter().filter_map(|(side, label)| {
+        let gain = number(*row.search_over.get(side)?);
+        Some(format!("A {label} is {gain} times as fast as a copy."))
+    });
+    Some(figure::Figure {
+        name: name("view", variant),
+        title: format!(
+            "Looking at {} in place, {}",
+            bytes(row.request_bytes),
+            variant.label()
+        ),
+        claim: "No paper's claim: the library's own way to read without a copy.".into(),
+        found: found.collect(),
+        x: Axis::labels("Way to the bytes"),
+        y: Axis::of("Time of a request", "ns", Scale::Log),
+        shape: Shape::Bars,
+        series: vec![Series {
+            name: format!("random in {}", bytes(row.file_bytes)),
+            points: points.collect(),
+        }],
+        notes: Vec::new(),
+    })
+}
+
+/// Search on each kind of pool, where there are several.
+fn mappings(report: &Report, order: &str) -> Option<figure::Figure> {
+    if report.pools.len() < 2 {
+        return None;
+    }
+    let rows = |variant: Variant| {
+        report.rows.iter().filter(move |row| {
+            row.figure == Figure::BlockSize.name() && row.variant == variant && row.order == order
+        })
+    };
+    let series = report.pools.iter().map(|pool| Series {
+        name: pool.variant.label(),
+        points: rows(pool.variant)
+            .filter_map(|row| throughput(row, "search", bytes(row.request_bytes)))
+            .collect(),
+    });
+    let series: Vec<Series> = series.filter(|series| !series.points.is_empty()).collect();
+    let first = series.first()?;
+    let found = first.points.iter().map(|point| point.at.as_str());
+    let found: BTreeSet<&str> = found.filter(|at| ["4 KiB", "1 MiB"].contains(at)).collect();
+    let found = found.into_iter().filter_map(|at| {
+        let best = series
+            .iter()
+            .filter_map(|series| Some((&series.name, series.at(at)?.value)));
+        let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(format!(
+            "Fastest at {at}: {}, {} MiB/s.",
+            best.0,
+            number(best.1)
+        ))
+    });
+    Some(figure::Figure {
+        name: format!("mappings-{order}"),
+        title: format!("Search on each kind of pool, {order}"),
+        claim:
+            "HashFS, Sections 4.1, 4.2 and 4.4: hot sequential reads cost about the same on every \
+             mapping; extent trees suffer from fragmentation, hash tables do not; the longer requests \
+             are, the closer mappings come to each other."
+                .into(),
+        found: found.collect(),
+        x: Axis::labels("Bytes of a request"),
+        y: speed_axis(),
+        shape: Shape::Lines,
+        series,
+        notes: vec![
+            "The pools are measured one after the other, not in turns: compare them with care."
+                .into(),
+        ],
+    })
+}
+
+/// What rules pay on traces, for each machine's costs.
+fn competitions(rows: &[Competition]) -> Vec<figure::Figure> {
+    let mut machines: Vec<(&str, Option<Variant>)> = Vec::new();
+    for row in rows {
+        if !machines.contains(&(row.machine, row.pool)) {
+            machines.push((row.machine, row.pool));
+        }
+    }
+    let of = |machine: (&str, Option<Variant>)| -> Vec<&Competition> {
+        let rows = rows.iter();
+        rows.filter(|row| (row.machine, row.pool) == machine)
+            .collect()
+    };
+    let figures = machines
+        .into_iter()
+        .map(|machine| competition(machine, &of(machine)));
+    figures.collect()
+}
+
+fn competition(machine: (&str, Option<Variant>), rows: &[&Competition]) -> figure::Figure {
+    let series = |rule: &str, name: &str, ratio: fn(&Competition) -> f64| Series {
+        name: name.into(),
+        points: rows
+            .iter()
+            .filter(|row| row.rule == rule)
+            .map(|row| Point::exact(&*row.layout, ratio(row)))
+            .collect(),
+    };
+    let worst = |rule: &str| {
+        let of_rule = rows.iter().filter(|row| row.rule == rule);
+        number(of_rule.map(|row| row.worst_ratio).fold(1.0, f64::max))
+    };
+    let whose = match machine.1 {
+        Some(pool) => format!("costs measured here, {}", pool.label()),
+        None => "the paper's costs".into(),
+    };
+    figure::Figure {
+        name: match machine.1 {
+            Some(pool) => name("competitive", pool),
+            None => "competitive-paper".into(),
+        },
+        title: format!("What the rules pay over the best, {whose}"),
+        claim: "AFPT, Section III-D: the threshold pays at most 1.38 times the best, where the best is \
+                taken to build the page table whenever more than T pages are read."
+            .into(),
+        found: vec![
+            format!(
+                "In the worst trace the paper's rule pays {} times the best that knows the future.",
+                worst("threshold")
+            ),
+            format!("The default rule pays at most {} times.", worst("layout")),
+        ],
+        x: Axis::labels("How the blocks of 2 MiB lie"),
+        y: Axis::of("Paid over the best", "", Scale::Log),
+        shape: Shape::Bars,
+        series: vec![
+            series("threshold", "paper's rule, worst", |row| row.worst_ratio),
+            series("threshold", "paper's rule, mean", |row| row.mean_ratio),
+            series("layout", "default rule, worst", |row| row.worst_ratio),
+            series("layout", "default rule, mean", |row| row.mean_ratio),
+        ],
+        notes: vec!["Simulated on drawn traces: nothing varies from run to run but the costs.".into()],
+    }
+}
