@@ -8,6 +8,7 @@
 //! * [`ops`] measures single operations and prints them beside their budgets.
 //! * [`mapping`] measures file mapping by itself, the figures of the study.
 //! * [`reading`] measures reading by search and by page table, the figures of AFPT.
+//! * [`workloads`] runs what whole programs do.
 //! * [`report`] shows [`figure`]s as a page.
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod serve;
 mod side;
 mod stopwatch;
 mod variant;
+pub mod workloads;
 
 pub use error::{Error, Result};
 pub use machine::Machine;

@@ -34,7 +34,7 @@ pub(crate) struct Peer {
     pub(crate) kind: &'static str,
     pub(crate) kernel: Kernel,
     // Order matters: the directory goes before the file system that holds it.
-    _dir: TempDir,
+    dir: TempDir,
     _ext4: Option<Ext4Ram>,
 }
 
@@ -55,13 +55,18 @@ impl Peer {
             name: name.to_owned(),
             kind,
             kernel: Kernel::new(dir.path().to_owned()),
-            _dir: dir,
+            dir,
             _ext4: ext4,
         })
     }
 }
 
 impl Peer {
+    /// The directory of the measurement's own.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// What rows call it.
     pub(crate) fn label(&self) -> Label {
         Label {

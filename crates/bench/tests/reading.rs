@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use vellum_bench::reading::{Figure, ReadingOptions, main_reading, measure};
+use vellum_bench::workloads::WorkloadOptions;
 use vellum_bench::{Choice, Variants};
 
 fn options(dir: &Path) -> ReadingOptions {
@@ -15,6 +16,12 @@ fn options(dir: &Path) -> ReadingOptions {
         variants: Variants {
             mapping: Vec::new(),
             layout_score: vec![1000],
+        },
+        workloads: WorkloadOptions {
+            workload: Vec::new(),
+            threads: Some(2),
+            loops: 2,
+            files: Some(30),
         },
         rounds: 1,
         file_bytes: 4 << 20,
@@ -51,6 +58,80 @@ fn every_figure_has_its_points() {
         .filter(|row| row.rule == "threshold");
     assert!(theirs.map(|row| row.worst_ratio).fold(1.0, f64::max) > 2.0);
     assert!(report.to_string().contains("competitive"));
+}
+
+#[test]
+fn personalities_run_by_every_rule_beside_the_peer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.html");
+    let options = ReadingOptions {
+        figure: vec![Figure::Filebench],
+        report: Some(path.clone()),
+        ..options(dir.path())
+    };
+    let report = measure(&options).unwrap();
+    // 3 and 3 variants, 2 and 2; three rules and a peer.
+    assert_eq!(report.workloads.len(), 10 * 4);
+    for row in &report.workloads {
+        assert!(
+            row.ops_per_second > 0.0 && row.over_peer.unwrap() > 0.0,
+            "{row:?}"
+        );
+        assert_eq!(row.mapping_share().is_some(), row.pool.is_some(), "{row:?}");
+        let loops = 2 * 2;
+        let steps = match row.workload.split(' ').next().unwrap() {
+            "fileserver" | "varmail" => 5,
+            "webproxy" => 9,
+            _ => 11,
+        };
+        assert_eq!(row.operations, loops * steps, "{row:?}");
+    }
+    assert!(report.rows.is_empty() && report.competitive.is_empty());
+    main_reading(&options).unwrap();
+    let html = std::fs::read_to_string(&path).unwrap();
+    assert!(html.contains("AFPT, Fig 7") && html.contains("id=\"filebench-share\""));
+}
+
+#[test]
+fn a_workload_of_the_users_own_runs_and_a_wrong_one_says_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.toml");
+    let text = "name = \"mine\"\n[files]\ncount = 20\na_directory = 5\n\
+                [[steps]]\ndo = \"read\"\ntimes = 3\n\
+                [[variants]]\nname = \"tiny\"\nfile = 5000\nread = 4096\nwrite = 4096\nappend = 1\n";
+    std::fs::write(&file, text).unwrap();
+    let mut options = options(dir.path());
+    options.figure = vec![Figure::Filebench];
+    options.workloads.workload = vec![file.display().to_string()];
+    options.workloads.files = None;
+    let report = measure(&options).unwrap();
+    assert_eq!(report.workloads.len(), 4);
+    assert!(
+        report
+            .workloads
+            .iter()
+            .all(|row| row.workload == "mine tiny")
+    );
+    assert!(
+        report
+            .workloads
+            .iter()
+            .all(|row| row.operations == 2 * 2 * 3)
+    );
+
+    std::fs::write(&file, text.replace("read = 4096", "read = \"4 pages\"")).unwrap();
+    let said = measure(&options).unwrap_err().to_string();
+    assert!(
+        said.contains("mine.toml") && said.contains("line 10"),
+        "{said}"
+    );
+    std::fs::remove_file(&file).unwrap();
+    assert!(
+        measure(&options)
+            .unwrap_err()
+            .to_string()
+            .contains("mine.toml")
+    );
 }
 
 #[test]

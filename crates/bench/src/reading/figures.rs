@@ -6,6 +6,7 @@ use super::report::{Competition, Report, Row};
 use super::{Figure, SIDES};
 use crate::figure::{self, Axis, Point, Scale, Series, Shape, bytes, number};
 use crate::variant::Variant;
+use crate::workloads::{figure_of, filebench};
 
 /// Smallest request for which the paper's file systems build a page table at once.
 const PAPER_LARGE_BYTES: u64 = 48 << 10;
@@ -38,6 +39,7 @@ pub(super) fn draw(report: &Report) -> Vec<figure::Figure> {
         figures.extend(mappings(report, order));
     }
     figures.extend(competitions(&report.competitive));
+    figures.extend(figure_of(filebench::OF_READING, &report.workloads));
     figures
 }
 

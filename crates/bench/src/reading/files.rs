@@ -113,11 +113,9 @@ impl<'a> Bed<'a> {
 
     pub(super) fn describe(&self, machine: &mut Machine) {
         let fs = self.pool.fs();
-        machine.pool = self.options.pool_dir.display().to_string();
         machine.pool_bytes = fs.superblock().pool_bytes;
         machine.media = fs.media_kind().name().into();
         machine.instructions = format!("{:?}", fs.isa());
-        machine.order = format!("peer in {}", self.options.peer.display());
     }
 
     /// A file of `bytes`, everywhere the same.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use vellum::MappingKind;
+use vellum::reading::Rule;
 
 pub use report::{Competition, CostsNs, PoolCosts, Report, Row};
 
@@ -22,7 +23,8 @@ use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
 use crate::progress::bar;
 use crate::report::Page;
-use crate::variant::Variants;
+use crate::variant::{Variant, Variants};
+use crate::workloads::{Subject, WorkloadOptions};
 
 /// Who reads, as rows name it, and as legends do.
 const SIDES: [(&str, &str); 6] = [
@@ -46,6 +48,8 @@ pub enum Figure {
     Competitive,
     /// Looking at 32 KiB in place beside copying them
     View,
+    /// Filebench's personalities, small and large requests (Fig 7)
+    Filebench,
 }
 
 impl Figure {
@@ -56,6 +60,7 @@ impl Figure {
             Self::FileSize => "file-size",
             Self::Competitive => "competitive",
             Self::View => "view",
+            Self::Filebench => "filebench",
         }
     }
 }
@@ -78,6 +83,9 @@ pub struct ReadingOptions {
     /// The pools; of HashFS if no mapping is named
     #[command(flatten)]
     pub variants: Variants,
+    /// What `filebench` runs
+    #[command(flatten)]
+    pub workloads: WorkloadOptions,
     /// Rounds that count, beside the one that warms up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
@@ -104,7 +112,30 @@ impl ReadingOptions {
         if self.round_bytes == 0 {
             return refuse("--round-bytes must be at least 1");
         }
-        Ok(())
+        self.workloads.check()
+    }
+
+    /// Whether a file of a pool is read for some figure.
+    fn wants_files(&self) -> bool {
+        let figures = [
+            Figure::BlockSize,
+            Figure::FileSize,
+            Figure::View,
+            Figure::Competitive,
+        ];
+        figures.into_iter().any(|figure| self.wants(figure))
+    }
+
+    /// Each kind of pool by each rule.
+    fn subjects(&self) -> Vec<Subject> {
+        let by_rule = |variant| {
+            [Rule::Search, Rule::Threshold, Rule::Layout].map(|rule| Subject { variant, rule })
+        };
+        self.pools().into_iter().flat_map(by_rule).collect()
+    }
+
+    fn pools(&self) -> Vec<Variant> {
+        self.variants.list(&[MappingKind::HashFs])
     }
 
     /// Rounds that a pool takes.
@@ -174,13 +205,38 @@ fn page(options: &ReadingOptions, report: &Report, path: &Path) -> Result<()> {
 pub fn measure(options: &ReadingOptions) -> Result<Report> {
     options.check()?;
     let interrupt = Interrupt::watch();
-    let variants = options.variants.list(&[MappingKind::HashFs]);
-    let progress = bar(options.steps() * variants.len());
     let mut report = Report::new(Machine::look());
     report.machine.rounds = options.rounds;
+    report.machine.pool = options.pool_dir.display().to_string();
+    report.machine.order = format!("peer in {}", options.peer.display());
+    if options.wants_files() {
+        read_files(options, &interrupt, &mut report)?;
+    }
+    if options.wants(Figure::Competitive) {
+        report.competitive.extend(competitive::play_paper());
+    }
+    if options.wants(Figure::Filebench) {
+        let plan = options
+            .workloads
+            .filebench(options.rounds, &options.pool_dir)?;
+        let subjects = options.subjects();
+        let peers = [options.peer.display().to_string()];
+        let progress = bar(plan.steps(subjects.len() + peers.len()));
+        let rows = plan.measure(&subjects, &peers, &interrupt, &progress)?;
+        report.workloads.extend(rows);
+        progress.finish_and_clear();
+    }
+    report.machine.load_after = load();
+    Ok(report)
+}
+
+/// The figures that read files of each kind of pool.
+fn read_files(options: &ReadingOptions, interrupt: &Interrupt, report: &mut Report) -> Result<()> {
+    let variants = options.pools();
+    let progress = bar(options.steps() * variants.len());
     for variant in variants {
         progress.set_message(variant.label());
-        let mut bed = files::Bed::make(options, variant, &interrupt, &progress)?;
+        let mut bed = files::Bed::make(options, variant, interrupt, &progress)?;
         let costs = bed.costs();
         bed.describe(&mut report.machine);
         if options.wants(Figure::BlockSize) {
@@ -201,10 +257,6 @@ pub fn measure(options: &ReadingOptions) -> Result<Report> {
             costs: costs.as_ref().map(CostsNs::from),
         });
     }
-    if options.wants(Figure::Competitive) {
-        report.competitive.extend(competitive::play_paper());
-    }
     progress.finish_and_clear();
-    report.machine.load_after = load();
-    Ok(report)
+    Ok(())
 }

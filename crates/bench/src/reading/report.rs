@@ -11,6 +11,7 @@ use super::Figure;
 use crate::figure::{Point, median};
 use crate::machine::Machine;
 use crate::variant::Variant;
+use crate::workloads::WorkloadRow;
 
 /// Who reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +189,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What was simulated.
     pub competitive: Vec<Competition>,
+    /// What whole workloads came to.
+    pub workloads: Vec<WorkloadRow>,
 }
 
 impl Report {
@@ -197,6 +200,7 @@ impl Report {
             pools: Vec::new(),
             rows: Vec::new(),
             competitive: Vec::new(),
+            workloads: Vec::new(),
         }
     }
 }
@@ -249,6 +253,9 @@ impl fmt::Display for Report {
                 write!(f, "  {side} {ns:.0} ns ({ratio:.2})")?;
             }
             writeln!(f)?;
+        }
+        for row in &self.workloads {
+            writeln!(f, "{row}")?;
         }
         for row in &self.competitive {
             writeln!(

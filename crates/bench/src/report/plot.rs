@@ -3,15 +3,13 @@
 //! Colours of axes and text are set by the page's style, which finds them by the values here, so that
 //! a plot is readable on light and on dark ground. Series differ in colour and in shape.
 
-use plotters::coord::ranged1d::{
-    AsRangedCoord, KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter,
-};
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 
 use crate::Result;
 use crate::error::Error;
-use crate::figure::{Figure, Point, Scale, Shape, number};
+use crate::figure::{Figure, Point, Scale, Shape};
 
 /// Size of a plot, and of its legend at the right.
 const WIDTH: u32 = 960;
@@ -22,6 +20,8 @@ const LEGEND_LINE: i32 = 24;
 const GROUP: f64 = 0.8;
 /// How far lines' points are moved aside, so that their spreads do not cover one another.
 const ASIDE: f64 = 0.04;
+/// Marks on the vertical axis, about.
+const MARKS: f64 = 8.0;
 /// Labels beyond this many are drawn small.
 const LABELS_LARGE: usize = 14;
 
@@ -41,7 +41,7 @@ const COLOURS: [RGBColor; 8] = [
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Labels, Y>>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Labels, Numbers>>;
 
 /// The horizontal axis: labels in a row, one apart; the first is at 0.
 struct Labels(Vec<String>);
@@ -80,17 +80,111 @@ impl ValueFormatter<f64> for Labels {
     }
 }
 
+/// The vertical axis. (plotters' own logarithmic one looks for its marks for ever in some ranges.)
+#[derive(Clone)]
+struct Numbers {
+    scale: Scale,
+    low: f64,
+    high: f64,
+}
+
+impl Numbers {
+    /// Room for everything that a figure shows.
+    fn of(figure: &Figure) -> Self {
+        let points = || figure.series.iter().flat_map(|series| &series.points);
+        let high = points().map(|point| point.high).fold(0.0, f64::max);
+        let scale = figure.y.scale;
+        let (low, high) = match scale {
+            Scale::Linear => (0.0, if high > 0.0 { high * 1.06 } else { 1.0 }),
+            Scale::Log => {
+                let lows = points().map(|point| point.low).filter(|&low| low > 0.0);
+                let low = lows.fold(f64::INFINITY, f64::min);
+                match (low.is_finite(), high > 0.0) {
+                    (true, true) => (low / 1.4, high * 1.4),
+                    _ => (0.5, 2.0),
+                }
+            }
+        };
+        Self { scale, low, high }
+    }
+
+    /// 1, 2 and 5 times powers of ten; of many powers, these alone.
+    fn marks(&self) -> Vec<f64> {
+        let powers = |low: f64, high: f64| low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let factors = [1.0, 2.0, 5.0];
+        let marks: Vec<f64> = match self.scale {
+            Scale::Linear => {
+                let steps = powers(self.high / 100.0, self.high);
+                let steps = steps.flat_map(|power| factors.map(|f| f * 10_f64.powi(power)));
+                let step = steps.into_iter().find(|step| self.high / step <= MARKS);
+                let step = step.unwrap_or(self.high);
+                (0..=MARKS as u32).map(|n| f64::from(n) * step).collect()
+            }
+            Scale::Log => {
+                let decades = (self.high / self.low).log10();
+                let factors = if decades > MARKS / 3.0 {
+                    &factors[..1]
+                } else {
+                    &factors[..]
+                };
+                let powers = powers(self.low, self.high).map(|power| 10_f64.powi(power));
+                powers
+                    .flat_map(|ten| factors.iter().map(move |f| f * ten))
+                    .collect()
+            }
+        };
+        let inside = marks.into_iter();
+        inside
+            .filter(|mark| (self.low..=self.high).contains(mark))
+            .collect()
+    }
+}
+
+impl Ranged for Numbers {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        let place = |value: f64| match self.scale {
+            Scale::Linear => value,
+            Scale::Log => value.max(self.low).ln(),
+        };
+        let (low, high) = (place(self.low), place(self.high));
+        from + (f64::from(to - from) * (place(*value) - low) / (high - low)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.marks()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.low..self.high
+    }
+}
+
+impl ValueFormatter<f64> for Numbers {
+    fn format(value: &f64) -> String {
+        label(*value)
+    }
+}
+
+/// A mark's number.
+fn label(value: f64) -> String {
+    let digits = 2 - value.abs().max(f64::MIN_POSITIVE).log10().floor() as i32;
+    if value == 0.0 || digits <= 0 {
+        return format!("{value:.0}");
+    }
+    let text = format!("{value:.*}", digits as usize);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// Draws a figure.
 pub(super) fn svg(figure: &Figure) -> Result<String> {
     let mut text = String::new();
     {
         let whole = SVGBackend::with_string(&mut text, (WIDTH, HEIGHT)).into_drawing_area();
         let (plot, legend) = whole.split_horizontally(WIDTH - LEGEND_WIDTH);
-        let (low, high) = bounds(figure);
-        match figure.y.scale {
-            Scale::Linear => draw(&plot, figure, low, low..high)?,
-            Scale::Log => draw(&plot, figure, low, (low..high).log_scale())?,
-        }
+        draw(&plot, figure)?;
         name_series(&legend, figure)?;
         whole.present().map_err(failed)?;
     }
@@ -106,36 +200,15 @@ fn failed<E: std::fmt::Display>(error: E) -> Error {
     Error::Wrong(format!("a plot could not be drawn: {error}"))
 }
 
-/// Where the vertical axis begins and ends.
-fn bounds(figure: &Figure) -> (f64, f64) {
-    let points = || figure.series.iter().flat_map(|series| &series.points);
-    let high = points().map(|point| point.high).fold(0.0, f64::max);
-    match figure.y.scale {
-        Scale::Linear => (0.0, if high > 0.0 { high * 1.06 } else { 1.0 }),
-        Scale::Log => {
-            let lows = points().map(|point| point.low).filter(|&low| low > 0.0);
-            let low = lows.fold(f64::INFINITY, f64::min);
-            if low < high {
-                (low / 1.4, high * 1.4)
-            } else {
-                let one = if high > 0.0 { high } else { 1.0 };
-                (one / 2.0, one * 2.0)
-            }
-        }
-    }
-}
-
-fn draw<Y>(area: &Area<'_>, figure: &Figure, base: f64, y: Y) -> Result<()>
-where
-    Y: AsRangedCoord<Value = f64>,
-    Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
+fn draw(area: &Area<'_>, figure: &Figure) -> Result<()> {
     let labels = figure.labels();
+    let numbers = Numbers::of(figure);
+    let base = numbers.low;
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .x_label_area_size(52)
         .y_label_area_size(74)
-        .build_cartesian_2d(Labels::of(&labels), y)
+        .build_cartesian_2d(Labels::of(&labels), numbers)
         .map_err(failed)?;
     let size = if labels.len() > LABELS_LARGE { 10 } else { 13 };
     chart
@@ -149,7 +222,6 @@ where
         .axis_desc_style(("sans-serif", 15))
         .x_label_style(("sans-serif", size))
         .y_label_style(("sans-serif", 13))
-        .y_label_formatter(&|value| number(*value))
         .draw()
         .map_err(failed)?;
     let count = figure.series.len();
@@ -167,8 +239,8 @@ where
     Ok(())
 }
 
-fn line<Y: Ranged<ValueType = f64>>(
-    chart: &mut Chart<'_, '_, Y>,
+fn line(
+    chart: &mut Chart<'_, '_>,
     placed: &[(f64, &Point)],
     index: usize,
     count: usize,
@@ -192,8 +264,8 @@ fn line<Y: Ranged<ValueType = f64>>(
     Ok(())
 }
 
-fn bars<Y: Ranged<ValueType = f64>>(
-    chart: &mut Chart<'_, '_, Y>,
+fn bars(
+    chart: &mut Chart<'_, '_>,
     placed: &[(f64, &Point)],
     index: usize,
     count: usize,
@@ -268,4 +340,48 @@ fn name_series(area: &Area<'_>, figure: &Figure) -> Result<()> {
         area.draw(&text).map_err(failed)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(scale: Scale, low: f64, high: f64) -> Vec<String> {
+        let marks = Numbers { scale, low, high }.marks();
+        marks.into_iter().map(label).collect()
+    }
+
+    #[test]
+    fn marks_are_few_and_round() {
+        assert_eq!(
+            marks(Scale::Linear, 0.0, 7.3),
+            ["0", "1", "2", "3", "4", "5", "6", "7"]
+        );
+        assert_eq!(
+            marks(Scale::Linear, 0.0, 0.12),
+            ["0", "0.02", "0.04", "0.06", "0.08", "0.1", "0.12"]
+        );
+        assert_eq!(marks(Scale::Log, 30.0, 900.0), ["50", "100", "200", "500"]);
+        assert_eq!(marks(Scale::Log, 0.3, 9000.0), ["1", "10", "100", "1000"]);
+        assert_eq!(marks(Scale::Log, 0.11, 0.6), ["0.2", "0.5"]);
+    }
+
+    #[test]
+    fn every_range_has_an_end() {
+        for scale in [Scale::Linear, Scale::Log] {
+            for power in -12..15 {
+                for spread in [1.0001, 1.3, 7.0, 1e6] {
+                    let low = 1.7 * 10_f64.powi(power);
+                    let axis = Numbers {
+                        scale,
+                        low,
+                        high: low * spread,
+                    };
+                    assert!(axis.marks().len() <= 24, "{scale:?} {low} {spread}");
+                    assert_eq!(axis.map(&low, (0, 100)), 0);
+                    assert_eq!(axis.map(&(low * spread), (0, 100)), 100);
+                }
+            }
+        }
+    }
 }

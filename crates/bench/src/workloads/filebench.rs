@@ -1,0 +1,149 @@
+//! Personalities on pools and peers, in turns.
+
+use indicatif::ProgressBar;
+
+use super::file::{Sizes, Workload};
+use super::personality::FileSet;
+use super::rows::{About, WorkloadRow};
+use super::sides::{Ground, Peers, RunOptions, Side, Subject, rows};
+use crate::Result;
+use crate::interrupt::Interrupt;
+
+/// The figure's name.
+const NAME: &str = "filebench";
+/// Least bytes of a pool.
+const POOL_LEAST_BYTES: u64 = 64 << 20;
+
+/// What AFPT says of them.
+pub(crate) const OF_READING: About = About {
+    name: NAME,
+    title: "Filebench's personalities, by reading rule",
+    claim: "AFPT, Fig 7: page tables gain up to 41.78 % (PMFS) and 55.62 % (NOVA) on personalities that \
+            read (webserver, webproxy), up to 25.12 % on those that write, more with large requests.",
+    note: "Sizes as in AFPT's Table I, numbers of files and threads smaller; every operation opens its \
+           file and closes it again.",
+};
+
+/// What HashFS says of them.
+pub(crate) const OF_MAPPING: About = About {
+    name: NAME,
+    title: "Filebench's personalities, by mapping",
+    claim: "HashFS, Fig 12: in fileserver, HashFS does 26 % more than the page-cached extent tree and a \
+            radix tree 10 % less; in webproxy all are within 2 %.",
+    note: "Sizes of the variant `hashfs` as in that paper's Table 2; every operation opens its file and \
+           closes it again.",
+};
+
+/// What to run.
+pub(crate) struct Plan<'a> {
+    pub(crate) run: RunOptions<'a>,
+    pub(crate) workloads: Vec<Workload>,
+    /// Times that each thread does a workload's steps in a round.
+    pub(crate) loops: u64,
+}
+
+impl<'a> Plan<'a> {
+    /// A plan for the workloads that were named: shipped ones or files; all that are shipped if none is.
+    ///
+    /// # Errors
+    /// A file cannot be read or says something that a workload does not have.
+    pub(crate) fn of(
+        run: RunOptions<'a>,
+        named: &[String],
+        loops: u64,
+        files: Option<u32>,
+    ) -> Result<Self> {
+        let mut workloads = match named {
+            [] => Workload::shipped()?,
+            named => named
+                .iter()
+                .map(|name| Workload::named(name))
+                .collect::<Result<_>>()?,
+        };
+        for workload in &mut workloads {
+            workload.files.count = files.unwrap_or(workload.files.count);
+        }
+        Ok(Self {
+            run,
+            workloads,
+            loops,
+        })
+    }
+
+    /// Steps of the progress bar.
+    pub(crate) fn steps(&self, sides: usize) -> usize {
+        let variants = self
+            .workloads
+            .iter()
+            .map(|workload| workload.variants.len());
+        variants.sum::<usize>() * sides * (self.run.rounds + 1)
+    }
+
+    /// Runs everything.
+    ///
+    /// # Errors
+    /// No room, a signal, an operation that failed or had another effect than it should.
+    pub(crate) fn measure(
+        &self,
+        subjects: &[Subject],
+        peers: Peers<'_>,
+        interrupt: &Interrupt,
+        progress: &ProgressBar,
+    ) -> Result<Vec<WorkloadRow>> {
+        let mut all = Vec::new();
+        for workload in &self.workloads {
+            for sizes in &workload.variants {
+                let label = format!("{} {}", workload.name, sizes.name);
+                progress.set_message(label.clone());
+                let mut sides = self.sides(workload, sizes, subjects, peers)?;
+                self.rounds(workload, sizes, &mut sides, interrupt, progress)?;
+                all.extend(rows(NAME, &label, self.run.threads, &sides));
+            }
+        }
+        Ok(all)
+    }
+
+    fn sides(
+        &self,
+        workload: &Workload,
+        sizes: &Sizes,
+        subjects: &[Subject],
+        peers: Peers<'_>,
+    ) -> Result<Vec<Side>> {
+        let logged = self.run.threads as u64 * self.loops * sizes.append * 2;
+        let files = u64::from(workload.files.count) * (sizes.file + sizes.append * 4 + 4096);
+        let bytes = (files + logged).max(POOL_LEAST_BYTES / 3) * 3;
+        Side::all(
+            subjects,
+            peers,
+            bytes.next_multiple_of(2 << 20),
+            self.run.pool_dir,
+        )
+    }
+
+    fn rounds(
+        &self,
+        workload: &Workload,
+        sizes: &Sizes,
+        sides: &mut [Side],
+        interrupt: &Interrupt,
+        progress: &ProgressBar,
+    ) -> Result<()> {
+        let threads = self.run.threads;
+        let make = |side: &Side| match &side.ground {
+            Ground::Pool(pool) => FileSet::make(&pool.volume, workload, sizes, threads, interrupt),
+            Ground::Peer(peer) => FileSet::make(&peer.dir, workload, sizes, threads, interrupt),
+        };
+        let mut sets: Vec<FileSet<'_>> = sides.iter().map(make).collect::<Result<_>>()?;
+        for round in 0..=self.run.rounds as u64 {
+            for (side, set) in sides.iter_mut().zip(&mut sets) {
+                side.note(round > 0, threads, |ground| match ground {
+                    Ground::Pool(pool) => set.round(&pool.volume, round, self.loops, interrupt),
+                    Ground::Peer(peer) => set.round(&peer.dir, round, self.loops, interrupt),
+                })?;
+                progress.inc(1);
+            }
+        }
+        Ok(())
+    }
+}

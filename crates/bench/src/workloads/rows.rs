@@ -1,0 +1,213 @@
+//! What workloads came to: rows, and figures of them.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::figure::{Axis, Figure, Point, Scale, Series, Shape, median, number};
+use crate::variant::Variant;
+
+/// A workload on one side.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkloadRow {
+    /// The figure.
+    pub figure: &'static str,
+    /// The workload, with its variant: `fileserver small`.
+    pub workload: String,
+    /// The side, as legends call it.
+    pub side: String,
+    /// The pool's mapping and layout score; none for a peer.
+    pub pool: Option<Variant>,
+    /// By which rule the pool is read; none for a peer.
+    pub rule: Option<&'static str>,
+    /// Threads.
+    pub threads: usize,
+    /// Operations in a round.
+    pub operations: u64,
+    /// Operations a second, median of the rounds. Time in which other programs had the processor does not
+    /// count.
+    pub ops_per_second: f64,
+    /// The least and the greatest of the rounds.
+    pub ops_per_second_spread: [f64; 2],
+    /// Median over the rounds of this side's speed over that of the first peer in the same round.
+    pub over_peer: Option<f64>,
+    /// The same over the first side.
+    pub over_first: f64,
+    /// Part of the time that finding blocks takes, median; none for a peer.
+    pub lookup_share: Option<f64>,
+    /// Part of the time that giving and taking back blocks takes, median; none for a peer.
+    pub change_share: Option<f64>,
+}
+
+impl WorkloadRow {
+    /// Part of the time that the mapping takes.
+    pub fn mapping_share(&self) -> Option<f64> {
+        Some(self.lookup_share? + self.change_share?)
+    }
+
+    fn point(&self) -> Point {
+        let [low, high] = self.ops_per_second_spread;
+        Point {
+            at: self.workload.clone(),
+            value: self.ops_per_second,
+            low,
+            high,
+        }
+    }
+}
+
+impl fmt::Display for WorkloadRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [low, high] = self.ops_per_second_spread;
+        write!(
+            f,
+            "{:<9} {:<18} {:<26} {:>9.0} op/s ({low:.0} to {high:.0})",
+            self.figure, self.workload, self.side, self.ops_per_second
+        )?;
+        if let Some(ratio) = self.over_peer {
+            write!(f, ", {ratio:.2} of the peer")?;
+        }
+        if let (Some(lookup), Some(change)) = (self.lookup_share, self.change_share) {
+            let (lookup, change) = (lookup * 100.0, change * 100.0);
+            write!(f, ", mapping {lookup:.1} % finding, {change:.1} % changing")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a side measured, round by round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rounds {
+    pub(super) speeds: Vec<f64>,
+    pub(super) lookup_shares: Vec<f64>,
+    pub(super) change_shares: Vec<f64>,
+    pub(super) operations: u64,
+}
+
+impl Rounds {
+    /// Median over the rounds of these speeds over those of another side.
+    pub(super) fn over(&self, other: &Self) -> f64 {
+        let ratios = self.speeds.iter().zip(&other.speeds);
+        let ratios: Vec<f64> = ratios.map(|(mine, theirs)| mine / theirs).collect();
+        median(&ratios)
+    }
+}
+
+/// What a paper says of workloads, and how a figure of them is named.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
+    /// The figure's name.
+    pub(crate) name: &'static str,
+    /// Its title.
+    pub(crate) title: &'static str,
+    /// What the paper says.
+    pub(crate) claim: &'static str,
+    /// What a reader should know beside.
+    pub(crate) note: &'static str,
+}
+
+/// Two figures of the rows of one name: operations a second, and the part of the time that mapping takes.
+pub(crate) fn figure_of(about: About, rows: &[WorkloadRow]) -> Vec<Figure> {
+    let rows: Vec<&WorkloadRow> = rows.iter().filter(|row| row.figure == about.name).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let figure = |name: String, title: String, y: Axis, found, series| Figure {
+        name,
+        title,
+        claim: about.claim.into(),
+        found,
+        x: Axis::labels("Workload"),
+        y,
+        shape: Shape::Bars,
+        series,
+        notes: vec![about.note.into()],
+    };
+    vec![
+        figure(
+            about.name.into(),
+            about.title.into(),
+            Axis::of("Operations a second", "1/s", Scale::Log),
+            speeds_found(&rows),
+            by_side(&rows, |row| Some(row.point())),
+        ),
+        figure(
+            format!("{}-share", about.name),
+            format!("{}: time spent in mapping", about.title),
+            Axis::of("Part of the time", "%", Scale::Linear),
+            shares_found(&rows),
+            by_side(&rows, |row| {
+                let share = row.mapping_share()? * 100.0;
+                Some(Point::exact(row.workload.clone(), share))
+            }),
+        ),
+    ]
+}
+
+fn by_side(rows: &[&WorkloadRow], point: impl Fn(&WorkloadRow) -> Option<Point>) -> Vec<Series> {
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows {
+        let Some(point) = point(row) else { continue };
+        match series.iter_mut().find(|series| series.name == row.side) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series {
+                name: row.side.clone(),
+                points: vec![point],
+            }),
+        }
+    }
+    series
+}
+
+/// A sentence for each side: how it compares with the first one over all workloads.
+fn speeds_found(rows: &[&WorkloadRow]) -> Vec<String> {
+    let Some(first) = rows.first() else {
+        return Vec::new();
+    };
+    let sides = by_side(rows, |row| {
+        Some(Point::exact(row.workload.clone(), row.over_first))
+    });
+    let others = sides.iter().filter(|series| series.name != first.side);
+    let sentence = |series: &Series| {
+        let by_ratio = |a: &&Point, b: &&Point| a.value.total_cmp(&b.value);
+        let (least, most) = (
+            series.points.iter().min_by(by_ratio)?,
+            series.points.iter().max_by(by_ratio)?,
+        );
+        Some(format!(
+            "{} does {} ({}) to {} ({}) times the operations of {}.",
+            series.name,
+            number(least.value),
+            least.at,
+            number(most.value),
+            most.at,
+            first.side
+        ))
+    };
+    others.filter_map(sentence).collect()
+}
+
+fn shares_found(rows: &[&WorkloadRow]) -> Vec<String> {
+    let sides = by_side(rows, |row| {
+        Some(Point::exact(
+            row.workload.clone(),
+            row.mapping_share()? * 100.0,
+        ))
+    });
+    let sentence = |series: &Series| {
+        let by_share = |a: &&Point, b: &&Point| a.value.total_cmp(&b.value);
+        let (least, most) = (
+            series.points.iter().min_by(by_share)?,
+            series.points.iter().max_by(by_share)?,
+        );
+        Some(format!(
+            "{}: {} % ({}) to {} % ({}).",
+            series.name,
+            number(least.value),
+            least.at,
+            number(most.value),
+            most.at
+        ))
+    };
+    sides.iter().filter_map(sentence).collect()
+}

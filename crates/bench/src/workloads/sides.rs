@@ -1,0 +1,210 @@
+//! The sides of a run: pools and peers' directories. They take turns, round by round.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use vellum::reading::Rule;
+use vellum::{MappingTime, MappingTimer, Pool, PoolOptions, Volume};
+
+use super::personality::Done;
+use super::place::KernelDir;
+use super::rows::{Rounds, WorkloadRow};
+use crate::Result;
+use crate::error::{Error, doing};
+use crate::figure::{Point, median};
+use crate::peer::Peer;
+use crate::variant::Variant;
+
+/// Options that all runs of workloads have.
+#[derive(Clone, Debug)]
+pub(crate) struct RunOptions<'a> {
+    /// Rounds that count, beside the one that warms up.
+    pub(crate) rounds: usize,
+    /// Threads.
+    pub(crate) threads: usize,
+    /// Directory for the pools.
+    pub(crate) pool_dir: &'a Path,
+}
+
+/// What is measured: a kind of pool, read by a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) variant: Variant,
+    pub(crate) rule: Rule,
+}
+
+/// Directories to compare with.
+pub(crate) type Peers<'a> = &'a [String];
+
+/// A side.
+pub(super) struct Side {
+    label: String,
+    subject: Option<Subject>,
+    pub(super) ground: Ground,
+    rounds: Rounds,
+}
+
+/// Where a side works.
+pub(super) enum Ground {
+    Pool(Box<Pooled>),
+    Peer(Box<PeerDir>),
+}
+
+/// A pool of the run's own.
+pub(super) struct Pooled {
+    pub(super) volume: Volume,
+    timer: Arc<MappingTimer>,
+    _pool: Pool,
+    // Goes last.
+    _dir: TempDir,
+}
+
+/// A directory of a peer.
+pub(super) struct PeerDir {
+    pub(super) dir: KernelDir,
+    _peer: Peer,
+}
+
+impl Side {
+    /// A new pool of `bytes`.
+    fn pool(subject: Subject, label: String, bytes: u64, pool_dir: &Path) -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("vellum-bench-")
+            .tempdir_in(pool_dir)
+            .map_err(doing(format!("make a directory in {}", pool_dir.display())))?;
+        let path = dir.path().join("pool");
+        Pool::create(&path, &subject.variant.create(bytes))?.close()?;
+        let timer = MappingTimer::new();
+        let options = PoolOptions {
+            populate: true,
+            mapping_timer: Some(Arc::clone(&timer)),
+            ..PoolOptions::default()
+        };
+        let pool = Pool::open(&path, &options)?;
+        pool.fs().set_read_rule(subject.rule);
+        let pooled = Pooled {
+            volume: pool.volume(),
+            timer,
+            _pool: pool,
+            _dir: dir,
+        };
+        Ok(Self {
+            label,
+            subject: Some(subject),
+            ground: Ground::Pool(Box::new(pooled)),
+            rounds: Rounds::default(),
+        })
+    }
+
+    fn peer(name: &str, bytes: u64) -> Result<Self> {
+        let peer = Peer::new(name, bytes)?;
+        let dir = KernelDir::open(peer.dir())?;
+        let label = peer.label();
+        let label = format!("{} ({})", label.kind, label.name);
+        Ok(Self {
+            label,
+            subject: None,
+            ground: Ground::Peer(Box::new(PeerDir { dir, _peer: peer })),
+            rounds: Rounds::default(),
+        })
+    }
+
+    /// All sides of a run: pools of `bytes` each, then peers.
+    pub(super) fn all(
+        subjects: &[Subject],
+        peers: Peers<'_>,
+        bytes: u64,
+        pool_dir: &Path,
+    ) -> Result<Vec<Self>> {
+        let one_rule = subjects.windows(2).all(|two| two[0].rule == two[1].rule);
+        let one_pool = subjects
+            .windows(2)
+            .all(|two| two[0].variant == two[1].variant);
+        let label = |subject: &Subject| match (one_pool, one_rule) {
+            (_, true) => subject.variant.label(),
+            (true, false) => subject.rule.name().to_owned(),
+            (false, false) => format!("{}, {}", subject.variant.label(), subject.rule.name()),
+        };
+        let pools = subjects
+            .iter()
+            .map(|subject| Self::pool(*subject, label(subject), bytes, pool_dir));
+        let peers = peers.iter().map(|name| Self::peer(name, bytes));
+        pools.chain(peers).collect()
+    }
+
+    /// Does a round and notes it, if it counts. `threads` did it together.
+    pub(super) fn note(
+        &mut self,
+        counts: bool,
+        threads: usize,
+        run: impl FnOnce(&mut Ground) -> Result<Done>,
+    ) -> Result<()> {
+        let before = self.mapping_time();
+        let done = run(&mut self.ground)?;
+        let mapping = self
+            .mapping_time()
+            .zip(before)
+            .map(|(now, before)| now - before);
+        if done.ops == 0 || done.time == Duration::ZERO {
+            return Err(Error::Wrong(format!("{}: a round did nothing", self.label)));
+        }
+        if counts {
+            self.rounds.note(threads, done, mapping);
+        }
+        Ok(())
+    }
+
+    fn mapping_time(&self) -> Option<MappingTime> {
+        match &self.ground {
+            Ground::Pool(pooled) => Some(pooled.timer.read()),
+            Ground::Peer(_) => None,
+        }
+    }
+}
+
+impl Rounds {
+    fn note(&mut self, threads: usize, done: Done, mapping: Option<MappingTime>) {
+        // Threads beyond the processors take turns, and their waiting is not in the time.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let at_once = threads.min(cores) as f64;
+        let time = done.time.as_secs_f64();
+        self.operations = done.ops;
+        self.speeds.push(done.ops as f64 * at_once / time);
+        if let Some(mapping) = mapping {
+            self.lookup_shares.push(mapping.lookup.as_secs_f64() / time);
+            self.change_shares.push(mapping.change.as_secs_f64() / time);
+        }
+    }
+}
+
+/// The rows of a workload.
+pub(super) fn rows(
+    figure: &'static str,
+    workload: &str,
+    threads: usize,
+    sides: &[Side],
+) -> Vec<WorkloadRow> {
+    let peer = sides.iter().find(|side| side.subject.is_none());
+    let row = |side: &Side| {
+        let speeds = Point::of_rounds("", &side.rounds.speeds)?;
+        let share = |shares: &[f64]| (!shares.is_empty()).then(|| median(shares));
+        Some(WorkloadRow {
+            figure,
+            workload: workload.to_owned(),
+            side: side.label.clone(),
+            pool: side.subject.map(|subject| subject.variant),
+            rule: side.subject.map(|subject| subject.rule.name()),
+            threads,
+            operations: side.rounds.operations,
+            ops_per_second: speeds.value,
+            ops_per_second_spread: [speeds.low, speeds.high],
+            over_peer: peer.map(|peer| side.rounds.over(&peer.rounds)),
+            over_first: side.rounds.over(&sides.first()?.rounds),
+            lookup_share: share(&side.rounds.lookup_shares),
+            change_share: share(&side.rounds.change_shares),
+        })
+    };
+    sides.iter().filter_map(row).collect()
+}
