@@ -154,6 +154,15 @@ impl Point {
         }
     }
 
+    /// A value between the least and the greatest.
+    pub fn between(at: impl Into<String>, value: f64, [low, high]: [f64; 2]) -> Self {
+        Self {
+            low,
+            high,
+            ..Self::exact(at, value)
+        }
+    }
+
     /// The median of rounds, with the least and the greatest; nothing for no rounds.
     pub fn of_rounds(at: impl Into<String>, rounds: &[f64]) -> Option<Self> {
         let mut sorted = rounds.to_vec();

@@ -4,20 +4,39 @@
 
 use vellum::MappingKind;
 use vellum_bench::figure::{CountsPerOp, Figure};
-use vellum_bench::mapping::{self, MappingOptions, Report, measure};
+use vellum_bench::mapping::{self, MappingOptions, Report, main_mapping, measure};
+use vellum_bench::workloads::{WorkloadOptions, YcsbOptions};
 
-fn report(figure: mapping::Figure) -> Report {
-    let options = MappingOptions {
+fn options(figure: mapping::Figure) -> MappingOptions {
+    MappingOptions {
         figure: vec![figure],
         json: false,
+        report: None,
+        peer: vec![std::env::temp_dir().display().to_string()],
+        workloads: WorkloadOptions {
+            workload: vec!["webproxy".into()],
+            threads: Some(2),
+            loops: 2,
+            files: Some(30),
+        },
+        ycsb: YcsbOptions {
+            records: 300,
+            operations: 40,
+            record_bytes: 100,
+            cache_bytes: 1 << 16,
+            distribution: None,
+        },
         rounds: 1,
         file_bytes: 4 << 20,
         cold_ops: 2,
         hot_ops: 400,
         layout_score: 0.85,
         pool_dir: std::env::temp_dir(),
-    };
-    measure(&options).unwrap()
+    }
+}
+
+fn report(figure: mapping::Figure) -> Report {
+    measure(&options(figure)).unwrap()
 }
 
 /// The figure of that name, in which every mapping that there is has a value at each of so many labels.
@@ -157,4 +176,34 @@ fn a_page_cache_is_filled_from_cold() {
     let json = serde_json::to_value(&report).unwrap();
     assert!(json["figures"][0]["series"][0]["points"][0]["counts"]["probes"].is_number());
     assert!(json["targets"][0]["met"].is_boolean());
+}
+
+#[test]
+fn personalities_run_on_every_mapping_beside_the_peer() {
+    let report = report(mapping::Figure::Filebench);
+    let speeds = complete(&report, "filebench", 3);
+    assert_eq!(speeds.series.len(), MappingKind::ALL.len() + 1);
+    let first = &speeds.series[0].name;
+    assert_eq!(first, "extent-cached", "the baseline");
+    let shares = complete(&report, "filebench-share", 3);
+    assert_eq!(shares.series.len(), MappingKind::ALL.len());
+    assert!(shares.found.last().unwrap().contains("cost nothing"));
+}
+
+#[test]
+fn all_of_ycsb_runs_on_every_mapping_and_is_on_the_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.html");
+    let options = MappingOptions {
+        report: Some(path.clone()),
+        ..options(mapping::Figure::Ycsb)
+    };
+    main_mapping(&options).unwrap();
+    let html = std::fs::read_to_string(&path).unwrap();
+    assert!(html.contains("HashFS, Figs 13 and 14") && html.contains("id=\"ycsb-share\""));
+    assert_eq!(html.matches("<svg").count(), 2);
+    let report = measure(&options).unwrap();
+    let speeds = complete(&report, "ycsb", 6);
+    assert_eq!(speeds.labels(), ["A", "B", "C", "D", "E", "F"]);
+    assert_eq!(speeds.series.len(), MappingKind::ALL.len() + 1);
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use vellum_bench::reading::{Figure, ReadingOptions, main_reading, measure};
-use vellum_bench::workloads::WorkloadOptions;
+use vellum_bench::workloads::{TraceOptions, WorkloadOptions};
 use vellum_bench::{Choice, Variants};
 
 fn options(dir: &Path) -> ReadingOptions {
@@ -22,6 +22,10 @@ fn options(dir: &Path) -> ReadingOptions {
             threads: Some(2),
             loops: 2,
             files: Some(30),
+        },
+        traces: TraceOptions {
+            trace: None,
+            requests: 50,
         },
         rounds: 1,
         file_bytes: 4 << 20,
@@ -164,4 +168,39 @@ fn every_kind_of_pool_has_its_figures_on_the_page() {
     assert!(html.contains("AFPT, Fig 10"));
     // Whoever asked for no figure of them gets none.
     assert!(!html.contains("competitive") && !html.contains("block-size"));
+}
+
+#[test]
+fn drawn_and_recorded_traces_are_replayed_by_every_rule() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(dir.path());
+    options.figure = vec![Figure::Traces];
+    let report = measure(&options).unwrap();
+    let names: Vec<&str> = report.workloads.iter().map(|row| &*row.workload).collect();
+    assert_eq!(names.len(), 5 * 4, "three rules and a peer");
+    for name in ["hm", "mds", "prn", "rsrch", "web"] {
+        assert_eq!(names.iter().filter(|found| **found == name).count(), 4);
+    }
+    assert!(report.workloads.iter().all(|row| row.operations == 50));
+
+    let file = dir.path().join("usr_1.csv");
+    let lines = "128166372003061629,usr,1,Read,99999999999,32768,413\n\
+                 128166372016382155,usr,1,Write,2822144,4096,1\n";
+    std::fs::write(&file, lines).unwrap();
+    options.traces.trace = Some(file.clone());
+    let report = measure(&options).unwrap();
+    assert_eq!(report.workloads.len(), 4);
+    assert!(
+        report
+            .workloads
+            .iter()
+            .all(|row| row.workload == "usr_1" && row.operations == 2)
+    );
+
+    std::fs::write(&file, lines.replace("Write", "Trim")).unwrap();
+    let said = measure(&options).unwrap_err().to_string();
+    assert!(
+        said.contains("usr_1.csv, line 2") && said.contains("Trim"),
+        "{said}"
+    );
 }

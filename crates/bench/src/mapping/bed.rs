@@ -34,7 +34,7 @@ const WRITE_BYTES: usize = 1 << 20;
 /// What a run of this command has to go by.
 pub(super) struct Setting<'a> {
     pub(super) options: &'a MappingOptions,
-    interrupt: &'a Interrupt,
+    pub(super) interrupt: &'a Interrupt,
 }
 
 impl<'a> Setting<'a> {

@@ -22,8 +22,9 @@ mod page_cache;
 mod report;
 mod sample;
 mod utilisation;
+mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
@@ -33,6 +34,8 @@ use crate::Result;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
+use crate::report::Page;
+use crate::workloads::{WorkloadOptions, YcsbOptions};
 use bed::Setting;
 use report::Outcome;
 
@@ -53,6 +56,10 @@ pub enum Figure {
     Concurrency,
     /// Whether a page cache of the structure pays (Fig 11), and hot sequential reads
     PageCache,
+    /// Filebench's personalities on whole file systems (Fig 12)
+    Filebench,
+    /// YCSB A to F over a key-value store on whole file systems (Figs 13 and 14)
+    Ycsb,
 }
 
 impl Figure {
@@ -65,6 +72,8 @@ impl Figure {
             Self::Utilisation => utilisation::measure(setting),
             Self::Concurrency => concurrency::measure(setting),
             Self::PageCache => page_cache::measure(setting),
+            Self::Filebench => workloads::filebench(setting),
+            Self::Ycsb => workloads::ycsb(setting),
         }
     }
 }
@@ -78,6 +87,19 @@ pub struct MappingOptions {
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
+    /// Write a page with plots, beside what the paper says
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// Directories of file systems that `filebench` and `ycsb` compare with; `ext4-ram` makes an ext4 in
+    /// memory for the run (superuser)
+    #[arg(long, value_name = "DIR", num_args = 1.., default_value = "/dev/shm")]
+    pub peer: Vec<String>,
+    /// What `filebench` runs
+    #[command(flatten)]
+    pub workloads: WorkloadOptions,
+    /// What `ycsb` runs
+    #[command(flatten)]
+    pub ycsb: YcsbOptions,
     /// Rounds that count, beside the one that warms up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
@@ -114,7 +136,8 @@ impl MappingOptions {
         if !(0.0..=1.0).contains(&self.layout_score) {
             return refuse("--layout-score must be from 0 to 1".into());
         }
-        Ok(())
+        self.workloads.check()?;
+        self.ycsb.check()
     }
 }
 
@@ -132,7 +155,26 @@ pub fn main_mapping(options: &MappingOptions) -> Result<()> {
     } else {
         print!("{report}");
     }
-    Ok(())
+    match &options.report {
+        Some(path) => page(&report, path),
+        None => Ok(()),
+    }
+}
+
+/// Writes the page.
+fn page(report: &Report, path: &Path) -> Result<()> {
+    let settings = report.settings.iter();
+    let page = Page {
+        title: "Vellum: file mapping",
+        introduction: "The figures of the file-mapping study (HashFS), measured on this machine. Every mapping \
+                       does the same in the same round; in brackets what the extent tree takes over a value.",
+        machine: &report.machine,
+        settings: settings
+            .map(|(name, value)| (*name, value.clone()))
+            .collect(),
+        figures: &report.figures,
+    };
+    page.write(path)
 }
 
 /// Measures.
@@ -172,5 +214,11 @@ fn settings(options: &MappingOptions) -> Vec<(&'static str, String)> {
         ("Cold operations of a round", options.cold_ops.to_string()),
         ("Hot operations of a round", options.hot_ops.to_string()),
         ("Layout score", options.layout_score.to_string()),
+        ("Peers", options.peer.join(", ")),
+        (
+            "Threads of workloads",
+            options.workloads.threads().to_string(),
+        ),
+        ("Records of YCSB", options.ycsb.records.to_string()),
     ]
 }

@@ -6,7 +6,7 @@ use super::report::{Competition, Report, Row};
 use super::{Figure, SIDES};
 use crate::figure::{self, Axis, Point, Scale, Series, Shape, bytes, number};
 use crate::variant::Variant;
-use crate::workloads::{figure_of, filebench};
+use crate::workloads::{figure_of, filebench, traces};
 
 /// Smallest request for which the paper's file systems build a page table at once.
 const PAPER_LARGE_BYTES: u64 = 48 << 10;
@@ -40,6 +40,7 @@ pub(super) fn draw(report: &Report) -> Vec<figure::Figure> {
     }
     figures.extend(competitions(&report.competitive));
     figures.extend(figure_of(filebench::OF_READING, &report.workloads));
+    figures.extend(figure_of(traces::ABOUT, &report.workloads));
     figures
 }
 
@@ -52,12 +53,12 @@ fn name(figure: &str, variant: Variant) -> String {
 fn throughput(row: &Row, side: &str, at: String) -> Option<Point> {
     let speed = |ns: f64| row.request_bytes as f64 / (1 << 20) as f64 / (ns * 1e-9);
     let [least_ns, greatest_ns] = *row.spread_ns.get(side)?;
-    Some(Point {
+    let value = speed(*row.ns_per_request.get(side)?);
+    Some(Point::between(
         at,
-        value: speed(*row.ns_per_request.get(side)?),
-        low: speed(greatest_ns),
-        high: speed(least_ns),
-    })
+        value,
+        [speed(greatest_ns), speed(least_ns)],
+    ))
 }
 
 /// A series for each side that has values.
@@ -184,15 +185,8 @@ fn views(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
         ("view-again", "view of the same again"),
     ];
     let points = labels.iter().filter_map(|(side, label)| {
-        let [low, high] = *row.spread_ns.get(side)?;
         let value = *row.ns_per_request.get(side)?;
-        let at = (*label).to_owned();
-        Some(Point {
-            at,
-            value,
-            low,
-            high,
-        })
+        Some(Point::between(*label, value, *row.spread_ns.get(side)?))
     });
     let found = labels[1..].iter().filter_map(|(side, label)| {
         let gain = number(*row.search_over.get(side)?);

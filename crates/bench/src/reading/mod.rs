@@ -24,7 +24,7 @@ use crate::machine::{Machine, load};
 use crate::progress::bar;
 use crate::report::Page;
 use crate::variant::{Variant, Variants};
-use crate::workloads::{Subject, WorkloadOptions};
+use crate::workloads::{Subject, TraceOptions, WorkloadOptions, traces};
 
 /// Who reads, as rows name it, and as legends do.
 const SIDES: [(&str, &str); 6] = [
@@ -50,6 +50,8 @@ pub enum Figure {
     View,
     /// Filebench's personalities, small and large requests (Fig 7)
     Filebench,
+    /// Requests mixed as in five enterprise traces, or a recorded trace (Fig 8)
+    Traces,
 }
 
 impl Figure {
@@ -61,6 +63,7 @@ impl Figure {
             Self::Competitive => "competitive",
             Self::View => "view",
             Self::Filebench => "filebench",
+            Self::Traces => "traces",
         }
     }
 }
@@ -86,10 +89,13 @@ pub struct ReadingOptions {
     /// What `filebench` runs
     #[command(flatten)]
     pub workloads: WorkloadOptions,
+    /// What `traces` replays
+    #[command(flatten)]
+    pub traces: TraceOptions,
     /// Rounds that count, beside the one that warms up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
-    /// Bytes of the file, for `block-size` and `view`; of the largest, for `file-size`
+    /// Bytes of the file, for `block-size`, `view` and `traces`; of the largest, for `file-size`
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub file_bytes: u64,
     /// Bytes that each road reads in a round
@@ -112,6 +118,7 @@ impl ReadingOptions {
         if self.round_bytes == 0 {
             return refuse("--round-bytes must be at least 1");
         }
+        self.traces.check()?;
         self.workloads.check()
     }
 
@@ -215,19 +222,38 @@ pub fn measure(options: &ReadingOptions) -> Result<Report> {
     if options.wants(Figure::Competitive) {
         report.competitive.extend(competitive::play_paper());
     }
+    run_workloads(options, &interrupt, &mut report)?;
+    report.machine.load_after = load();
+    Ok(report)
+}
+
+/// The figures of whole workloads, each by every rule.
+fn run_workloads(
+    options: &ReadingOptions,
+    interrupt: &Interrupt,
+    report: &mut Report,
+) -> Result<()> {
+    let subjects = options.subjects();
+    let peers = [options.peer.display().to_string()];
+    let sides = subjects.len() + peers.len();
     if options.wants(Figure::Filebench) {
         let plan = options
             .workloads
             .filebench(options.rounds, &options.pool_dir)?;
-        let subjects = options.subjects();
-        let peers = [options.peer.display().to_string()];
-        let progress = bar(plan.steps(subjects.len() + peers.len()));
-        let rows = plan.measure(&subjects, &peers, &interrupt, &progress)?;
+        let progress = bar(plan.steps(sides));
+        let rows = plan.measure(&subjects, &peers, interrupt, &progress)?;
         report.workloads.extend(rows);
         progress.finish_and_clear();
     }
-    report.machine.load_after = load();
-    Ok(report)
+    if options.wants(Figure::Traces) {
+        let run = options.workloads.run(options.rounds, &options.pool_dir);
+        let plan = traces::Plan::of(run, &options.traces, options.file_bytes)?;
+        let progress = bar(plan.steps(sides));
+        let rows = plan.measure(&subjects, &peers, interrupt, &progress)?;
+        report.workloads.extend(rows);
+        progress.finish_and_clear();
+    }
+    Ok(())
 }
 
 /// The figures that read files of each kind of pool.

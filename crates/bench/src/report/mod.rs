@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::error::doing;
-use crate::figure::{Figure, number};
+use crate::figure::{Figure, Point, number};
 use crate::machine::Machine;
 
 /// How the page looks, in light and in dark.
@@ -169,23 +169,25 @@ fn numbers(out: &mut String, figure: &Figure) {
     for label in figure.labels() {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escaped(label));
         for series in &figure.series {
-            let cell = series.at(label).map_or_else(
-                || "–".to_owned(),
-                |point| match point.low == point.high {
-                    true => number(point.value),
-                    false => format!(
-                        "{} <small>{} to {}</small>",
-                        number(point.value),
-                        number(point.low),
-                        number(point.high)
-                    ),
-                },
-            );
+            let cell = series.at(label).map_or_else(|| "–".to_owned(), cell);
             let _ = write!(out, "<td>{cell}</td>");
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table></div></details>\n");
+}
+
+/// A value with its spread; in brackets what a peer's is over it.
+fn cell(point: &Point) -> String {
+    let mut text = number(point.value);
+    if point.low < point.high {
+        let (low, high) = (number(point.low), number(point.high));
+        let _ = write!(text, " <small>{low} to {high}</small>");
+    }
+    if let Some(ratio) = point.peer_over {
+        let _ = write!(text, " ({})", number(ratio));
+    }
+    text
 }
 
 /// Text as HTML has it.
@@ -228,7 +230,7 @@ fn utc(unix_seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::{Axis, Point, Scale, Series, Shape};
+    use crate::figure::{Axis, Scale, Series, Shape};
 
     fn figure(shape: Shape, scale: Scale) -> Figure {
         let points = |factor: f64| {

@@ -5,21 +5,30 @@
 //! * [`personality`]: the driver of workload files.
 //! * [`place`]: the same calls on the library and on the kernel.
 //! * [`sides`]: the pools and directories of a run, which take turns; the time that mappings take.
+//! * [`ycsb`]: YCSB over a key-value store, with [`kv`] between the store and the place.
+//! * [`traces`]: requests of block traces, drawn or read by [`msr`].
 //! * [`rows`]: what came of it.
 
 mod draw;
 mod file;
 pub(crate) mod filebench;
+mod kv;
+mod msr;
 mod personality;
 mod place;
 mod rows;
 mod sides;
+pub(crate) mod traces;
+pub(crate) mod ycsb;
+mod zipf;
 
 use std::path::Path;
 
 pub use rows::WorkloadRow;
 pub(crate) use rows::figure_of;
 pub(crate) use sides::{RunOptions, Subject};
+pub use traces::TraceOptions;
+pub use ycsb::{Distribution, YcsbOptions};
 
 use crate::Result;
 use crate::error::Error;
@@ -31,7 +40,7 @@ pub struct WorkloadOptions {
     /// named
     #[arg(long, value_name = "NAME|FILE", num_args = 1..)]
     pub workload: Vec<String>,
-    /// Threads of `filebench`; as many as there are processors if not said
+    /// Threads of `filebench` and `ycsb`; as many as there are processors if not said
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Times that each thread does a workload's steps in a round
@@ -70,17 +79,22 @@ impl WorkloadOptions {
         self.threads.unwrap_or_else(cores)
     }
 
+    /// What all runs of workloads go by.
+    pub(crate) fn run<'a>(&self, rounds: usize, pool_dir: &'a Path) -> RunOptions<'a> {
+        RunOptions {
+            rounds,
+            threads: self.threads(),
+            pool_dir,
+        }
+    }
+
     /// Names and files, as they were given.
     pub(crate) fn filebench<'a>(
         &self,
         rounds: usize,
         pool_dir: &'a Path,
     ) -> Result<filebench::Plan<'a>> {
-        let run = RunOptions {
-            rounds,
-            threads: self.threads(),
-            pool_dir,
-        };
+        let run = self.run(rounds, pool_dir);
         filebench::Plan::of(run, &self.workload, self.loops, self.files)
     }
 }

@@ -49,6 +49,7 @@ pub(crate) trait Opened {
     fn append(&self, data: &[u8]) -> Result<()>;
     fn sync(&self) -> Result<()>;
     fn set_len(&self, bytes: u64) -> Result<()>;
+    fn len(&self) -> Result<u64>;
 }
 
 impl Place for Volume {
@@ -110,6 +111,10 @@ impl Opened for vellum::File {
 
     fn set_len(&self, bytes: u64) -> Result<()> {
         Ok(vellum::File::set_len(self, bytes)?)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.attr()?.size)
     }
 }
 
@@ -182,5 +187,10 @@ impl Opened for File {
 
     fn set_len(&self, bytes: u64) -> Result<()> {
         File::set_len(self, bytes).map_err(doing("truncate on the peer"))
+    }
+
+    fn len(&self) -> Result<u64> {
+        let metadata = self.metadata().map_err(doing("stat on the peer"))?;
+        Ok(metadata.len())
     }
 }

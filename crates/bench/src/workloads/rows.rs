@@ -46,13 +46,8 @@ impl WorkloadRow {
     }
 
     fn point(&self) -> Point {
-        let [low, high] = self.ops_per_second_spread;
-        Point {
-            at: self.workload.clone(),
-            value: self.ops_per_second,
-            low,
-            high,
-        }
+        let spread = self.ops_per_second_spread;
+        Point::between(self.workload.clone(), self.ops_per_second, spread)
     }
 }
 
@@ -209,5 +204,21 @@ fn shares_found(rows: &[&WorkloadRow]) -> Vec<String> {
             most.at
         ))
     };
-    sides.iter().filter_map(sentence).collect()
+    let mut found: Vec<String> = sides.iter().filter_map(sentence).collect();
+    let first = sides
+        .iter()
+        .find(|series| Some(&series.name) == rows.first().map(|row| &row.side));
+    if let Some(first) = first {
+        let most = first
+            .points
+            .iter()
+            .map(|point| point.value)
+            .fold(0.0, f64::max);
+        found.push(format!(
+            "A mapping that cost nothing would do at most {} times the operations of {}.",
+            number(1.0 / (1.0 - most.min(99.0) / 100.0)),
+            first.name
+        ));
+    }
+    found
 }

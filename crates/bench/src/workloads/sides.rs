@@ -156,6 +156,11 @@ impl Side {
         Ok(())
     }
 
+    /// Begins another workload.
+    pub(super) fn forget(&mut self) {
+        self.rounds = Rounds::default();
+    }
+
     fn mapping_time(&self) -> Option<MappingTime> {
         match &self.ground {
             Ground::Pool(pooled) => Some(pooled.timer.read()),

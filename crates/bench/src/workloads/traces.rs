@@ -1,0 +1,416 @@
+//! Requests of block traces replayed on files: five mixes that are drawn, or a recorded trace.
+//!
+//! Each disk of a trace is a file; what lies beyond its size wraps around to its beginning. Requests are made
+//! one after the other by one thread, as fast as they are answered.
+
+use std::ffi::CString;
+use std::path::PathBuf;
+
+use indicatif::ProgressBar;
+
+use super::msr;
+use super::personality::Done;
+use super::place::{Opened, Place, Purpose};
+use super::rows::{About, WorkloadRow};
+use super::sides::{Ground, Peers, RunOptions, Side, Subject, rows};
+use super::zipf::Zipf;
+use crate::Result;
+use crate::error::{Error, expect};
+use crate::interrupt::Interrupt;
+use crate::order::Numbers;
+use crate::stopwatch::Stopwatch;
+
+/// The figure's name.
+const NAME: &str = "traces";
+/// Bytes written at once where a file is filled.
+const FILL_BYTES: usize = 1 << 20;
+/// Granularity of drawn places.
+const PLACE_BYTES: u64 = 4096;
+/// Popular regions of a file.
+const REGIONS: u64 = 1024;
+/// Of a hundred requests, those that go on where the one before ended.
+const GOES_ON: u64 = 40;
+/// Requests between two looks at whether a signal came.
+const CHECK_EVERY: usize = 256;
+/// Disks of a trace at most.
+const DISKS_MAX: usize = 64;
+
+/// What AFPT says of traces.
+pub(crate) const ABOUT: About = About {
+    name: NAME,
+    title: "Requests like those of enterprise traces, by reading rule",
+    claim: "AFPT, Table III: NOVA gains 20.16 % (hm), 16.52 % (mds), 20.81 % (prn), 4.01 % (rsrch) and \
+            37.45 % (web) by page tables; PMFS 13.56, 13.80, 32.39, 3.89 and 44.93 %.",
+    note: "Reads and writes are mixed as in AFPT's Table II. The paper gives no sizes of requests and no \
+           places: those are drawn (4 to 64 KiB; 40 of 100 requests go on where the one before ended, \
+           the others begin in regions of Zipfian popularity). A recorded trace has its own.",
+};
+
+/// Options of traces.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TraceOptions {
+    /// Replay a trace in the format of MSR Cambridge's, instead of drawn requests:
+    /// timestamp,hostname,disk,type,offset,size,response
+    #[arg(long, value_name = "FILE.csv")]
+    pub trace: Option<PathBuf>,
+    /// Requests of a round of `traces`; of a recorded trace, the first so many
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub requests: usize,
+}
+
+impl TraceOptions {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.requests == 0 {
+            return Err(Error::Option("--requests must be at least 1".into()));
+        }
+        Ok(())
+    }
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// The file, by number.
+    pub(super) file: usize,
+    pub(super) is_write: bool,
+    pub(super) at: u64,
+    pub(super) bytes: u64,
+}
+
+/// A mix of requests that are drawn.
+struct Mix {
+    name: &'static str,
+    reads: u64,
+    writes: u64,
+    /// Sizes of reads and of writes, from which one is drawn, in KiB.
+    read_kib: &'static [u64],
+    write_kib: &'static [u64],
+}
+
+/// AFPT's Table II; small writes in rsrch, as its Section IV-D says.
+const MIXES: [Mix; 5] = [
+    Mix {
+        name: "hm",
+        reads: 4,
+        writes: 1,
+        read_kib: &[4, 8, 16],
+        write_kib: &[4, 8, 16],
+    },
+    Mix {
+        name: "mds",
+        reads: 1,
+        writes: 4,
+        read_kib: &[16, 32, 64],
+        write_kib: &[4, 8, 16],
+    },
+    Mix {
+        name: "prn",
+        reads: 5,
+        writes: 1,
+        read_kib: &[8, 16, 64],
+        write_kib: &[4, 8, 32],
+    },
+    Mix {
+        name: "rsrch",
+        reads: 1,
+        writes: 6,
+        read_kib: &[4, 8, 16],
+        write_kib: &[4],
+    },
+    Mix {
+        name: "web",
+        reads: 8,
+        writes: 1,
+        read_kib: &[16, 32, 64],
+        write_kib: &[4, 8],
+    },
+];
+
+impl Mix {
+    /// Draws requests to a file of `file_bytes`.
+    fn draw(&self, count: usize, file_bytes: u64) -> Vec<Request> {
+        let salt = self
+            .name
+            .bytes()
+            .fold(0, |salt, byte| salt << 8 | u64::from(byte));
+        let mut numbers = Numbers::new(salt);
+        let zipf = Zipf::new(REGIONS);
+        let region_bytes = (file_bytes / REGIONS).max(PLACE_BYTES);
+        let mut next = 0;
+        let mut request = || {
+            let is_write = numbers.below(self.reads + self.writes) >= self.reads;
+            let sizes = if is_write {
+                self.write_kib
+            } else {
+                self.read_kib
+            };
+            let bytes = numbers
+                .pick(sizes)
+                .map_or(PLACE_BYTES, |(_, kib)| kib << 10);
+            let at = match numbers.below(100) < GOES_ON {
+                true => next,
+                false => {
+                    // Popular regions lie anywhere, not at the beginning.
+                    let region = super::zipf::fnv(zipf.draw(&mut numbers)) % REGIONS;
+                    let places = region_bytes / PLACE_BYTES;
+                    region * region_bytes + numbers.below(places) * PLACE_BYTES
+                }
+            };
+            next = at + bytes;
+            Request {
+                file: 0,
+                is_write,
+                at,
+                bytes,
+            }
+        };
+        (0..count).map(|_| request()).collect()
+    }
+}
+
+/// Requests to replay.
+struct Trace {
+    name: String,
+    files: usize,
+    requests: Vec<Request>,
+}
+
+/// The traces of a run.
+pub(crate) struct Plan<'a> {
+    run: RunOptions<'a>,
+    file_bytes: u64,
+    traces: Vec<Trace>,
+}
+
+impl<'a> Plan<'a> {
+    /// Reads or draws the requests, to files of `file_bytes`.
+    ///
+    /// # Errors
+    /// The trace cannot be read, or has a line that is no request.
+    pub(crate) fn of(run: RunOptions<'a>, options: &TraceOptions, file_bytes: u64) -> Result<Self> {
+        let traces = match &options.trace {
+            Some(path) => {
+                let (requests, files) = msr::read(path, options.requests)?;
+                if files > DISKS_MAX {
+                    return Err(Error::Option(format!(
+                        "a trace of {files} disks: at most {DISKS_MAX}"
+                    )));
+                }
+                let name = path.file_stem().unwrap_or_default();
+                let name = name.to_string_lossy().into_owned();
+                vec![Trace {
+                    name,
+                    files,
+                    requests,
+                }]
+            }
+            None => MIXES
+                .iter()
+                .map(|mix| Trace {
+                    name: mix.name.into(),
+                    files: 1,
+                    requests: mix.draw(options.requests, file_bytes),
+                })
+                .collect(),
+        };
+        let mut plan = Self {
+            run,
+            file_bytes,
+            traces,
+        };
+        plan.wrap();
+        Ok(plan)
+    }
+
+    /// Puts every request inside its file.
+    fn wrap(&mut self) {
+        for request in self.traces.iter_mut().flat_map(|trace| &mut trace.requests) {
+            request.bytes = request.bytes.min(self.file_bytes);
+            let room = self.file_bytes - request.bytes;
+            request.at %= room + 1;
+        }
+    }
+
+    /// Steps of the progress bar.
+    pub(crate) fn steps(&self, sides: usize) -> usize {
+        self.traces.len() * sides * (self.run.rounds + 1)
+    }
+
+    /// Replays everything on every side.
+    ///
+    /// # Errors
+    /// No room, a signal, a request that failed or was not answered in full.
+    pub(crate) fn measure(
+        &self,
+        subjects: &[Subject],
+        peers: Peers<'_>,
+        interrupt: &Interrupt,
+        progress: &ProgressBar,
+    ) -> Result<Vec<WorkloadRow>> {
+        let mut all = Vec::new();
+        for trace in &self.traces {
+            progress.set_message(trace.name.clone());
+            let bytes = self.file_bytes * trace.files as u64 * 2 + (64 << 20);
+            let bytes = bytes.next_multiple_of(2 << 20);
+            let mut sides = Side::all(subjects, peers, bytes, self.run.pool_dir)?;
+            let mut open = sides
+                .iter()
+                .map(|side| self.open(side, trace, interrupt))
+                .collect::<Result<Vec<_>>>()?;
+            for round in 0..=self.run.rounds {
+                for (side, files) in sides.iter_mut().zip(&mut open) {
+                    side.note(round > 0, 1, |_| files.replay(trace, interrupt))?;
+                    progress.inc(1);
+                }
+            }
+            all.extend(rows(NAME, &trace.name, 1, &sides));
+        }
+        Ok(all)
+    }
+
+    fn open(&self, side: &Side, trace: &Trace, interrupt: &Interrupt) -> Result<Files> {
+        Ok(match &side.ground {
+            Ground::Pool(pool) => Files::Pool(self.fill(&pool.volume, trace.files, interrupt)?),
+            Ground::Peer(peer) => Files::Peer(self.fill(&peer.dir, trace.files, interrupt)?),
+        })
+    }
+
+    /// Makes the files of a trace and fills them.
+    fn fill<P: Place>(
+        &self,
+        place: &P,
+        files: usize,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<P::File>> {
+        let data: Vec<u8> = (0..FILL_BYTES).map(|i| (i % 251) as u8).collect();
+        let make = |number: usize| {
+            let name = CString::new(format!("disk{number}")).unwrap_or_default();
+            drop(place.open(&name, Purpose::Create)?);
+            let file = place.open(&name, Purpose::ReadWrite)?;
+            let mut at = 0;
+            while at < self.file_bytes {
+                interrupt.check()?;
+                let len = (self.file_bytes - at).min(FILL_BYTES as u64);
+                file.write_at(at, &data[..len as usize])?;
+                at += len;
+            }
+            Ok(file)
+        };
+        (0..files).map(make).collect()
+    }
+}
+
+/// The open files of a side.
+enum Files {
+    Pool(Vec<vellum::File>),
+    Peer(Vec<std::fs::File>),
+}
+
+impl Files {
+    fn replay(&mut self, trace: &Trace, interrupt: &Interrupt) -> Result<Done> {
+        match self {
+            Self::Pool(files) => replay(files, trace, interrupt),
+            Self::Peer(files) => replay(files, trace, interrupt),
+        }
+    }
+}
+
+fn replay<F: Opened>(files: &[F], trace: &Trace, interrupt: &Interrupt) -> Result<Done> {
+    let longest = trace.requests.iter().map(|request| request.bytes).max();
+    let mut buffer = vec![0x5A; longest.unwrap_or(0) as usize];
+    let watch = Stopwatch::start();
+    for requests in trace.requests.chunks(CHECK_EVERY) {
+        interrupt.check()?;
+        for request in requests {
+            let buffer = &mut buffer[..request.bytes as usize];
+            let file = &files[request.file];
+            if request.is_write {
+                file.write_at(request.at, buffer)?;
+            } else {
+                expect(
+                    "bytes read",
+                    file.read_at(request.at, buffer)?,
+                    buffer.len(),
+                )?;
+            }
+        }
+    }
+    Ok(Done {
+        ops: trace.requests.len() as u64,
+        time: watch.elapsed(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_writes_are_mixed_as_the_paper_has_them() {
+        for mix in &MIXES {
+            let requests = mix.draw(20_000, 64 << 20);
+            let writes = requests.iter().filter(|request| request.is_write).count();
+            let ratio = (requests.len() - writes) as f64 / writes as f64;
+            let expected = mix.reads as f64 / mix.writes as f64;
+            assert!(
+                (ratio / expected - 1.0).abs() < 0.1,
+                "{}: {ratio}",
+                mix.name
+            );
+            let on = requests
+                .windows(2)
+                .filter(|two| two[0].at + two[0].bytes == two[1].at);
+            let on = on.count() * 100 / requests.len();
+            assert!(
+                (GOES_ON as usize - 3..GOES_ON as usize + 3).contains(&on),
+                "{on}"
+            );
+        }
+        let parts: Vec<(&str, u64, u64)> = MIXES
+            .iter()
+            .map(|mix| (mix.name, mix.reads, mix.writes))
+            .collect();
+        assert_eq!(
+            parts,
+            [
+                ("hm", 4, 1),
+                ("mds", 1, 4),
+                ("prn", 5, 1),
+                ("rsrch", 1, 6),
+                ("web", 8, 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn every_request_lies_in_its_file() {
+        let request = |at, bytes| Request {
+            file: 0,
+            is_write: false,
+            at,
+            bytes,
+        };
+        let run = RunOptions {
+            rounds: 1,
+            threads: 1,
+            pool_dir: std::path::Path::new("/"),
+        };
+        let mut plan = Plan {
+            run,
+            file_bytes: 10_000,
+            traces: vec![Trace {
+                name: String::new(),
+                files: 1,
+                requests: vec![
+                    request(0, 10_000),
+                    request(1 << 40, 4096),
+                    request(9999, 1 << 20),
+                ],
+            }],
+        };
+        plan.wrap();
+        for request in &plan.traces[0].requests {
+            assert!(request.at + request.bytes <= 10_000, "{request:?}");
+        }
+    }
+}
