@@ -149,7 +149,7 @@ fn is_drawn() -> bool {
     })
 }
 
-/// A mapping whose calls are timed.
+/// A mapping whose calls are timed. Every method of the trait is passed on, those with a body too.
 pub(crate) struct Timed<M: Memories> {
     inner: Box<dyn Mapping<M>>,
     timer: Arc<MappingTimer>,
@@ -182,6 +182,14 @@ impl<M: Memories> Mapping<M> for Timed<M> {
 
     fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, skip: u64) {
         self.inner.prefetch(core, id, logical, skip);
+    }
+
+    fn prefetch_claim(&self, core: &Core<M>, id: MapId, logical: u32) {
+        self.inner.prefetch_claim(core, id, logical);
+    }
+
+    fn forget_copies(&self, op: &Op<'_, M>) {
+        self.inner.forget_copies(op);
     }
 
     fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
