@@ -378,7 +378,8 @@ pub fn block(image: &(impl Image + ?Sized), block: u64) -> Result<String, Inspec
     let geometry = &pool.geometry;
     Pool::has("block", block, geometry.zone_blocks)?;
     let nodes = Nodes::read(&pool.view, geometry, &pool.chunks, |_| {});
-    let word = word_of(&pool.view, geometry, &pool.chunks, &nodes, block);
+    let seed = pool.superblock.hash_seed;
+    let word = word_of(&pool.view, geometry, &pool.chunks, &nodes, seed, block);
     let mut out = Lines(String::new());
     out.add("state", format!("{:?}", word.state()).to_lowercase());
     if word.state() != MapState::Free {

@@ -11,13 +11,13 @@
 
 mod aids;
 mod blocks;
-mod cuckoo;
 mod entrance;
 mod extents;
 mod image;
 mod inodes;
 pub mod inspect;
 mod journal;
+mod keyed;
 mod locate;
 mod logs;
 mod report;
@@ -135,9 +135,11 @@ fn walk(
     );
     logs::link(&mut logs, &mut nodes);
     tree::judge(view, &geometry, &mut nodes, &mut logs, sink);
-    let trees = trees::Trees::read(view, &geometry, &chunks, &nodes);
+    let trees = trees::Trees::read(view, &geometry, &chunks, &nodes, superblock.hash_seed);
     trees.judge(sink);
-    cuckoo::judge(&geometry, superblock.hash_seed, &trees.rows, sink);
+    if let Some(table) = &trees.table {
+        keyed::judge(view, &geometry, table, sink);
+    }
     let slots = slots::Slots::claim(view, &geometry, &chunks, &nodes, &logs, &trees);
     slots.judge(&nodes, &logs, &trees, sink);
     let of = geometry.zone_blocks;

@@ -23,6 +23,7 @@ pub struct Locator<'a> {
 /// What a pool that can be read holds.
 struct Structures {
     geometry: Geometry,
+    seed: u64,
     chunks: Chunks,
     nodes: Nodes,
     logs: Logs,
@@ -37,6 +38,7 @@ impl Structures {
         let logs = Logs::read(view, &geometry, &chunks, &nodes, seed, |_| {});
         Self {
             geometry,
+            seed,
             chunks,
             nodes,
             logs,
@@ -95,7 +97,14 @@ impl<'a> Locator<'a> {
     /// Whose block it is.
     fn owner(&self, found: &Structures, block: u64) -> String {
         let (geometry, chunks) = (&found.geometry, &found.chunks);
-        let word = word_of(&self.view, geometry, chunks, &found.nodes, block);
+        let word = word_of(
+            &self.view,
+            geometry,
+            chunks,
+            &found.nodes,
+            found.seed,
+            block,
+        );
         let state = match word.state() {
             MapState::Free => return " (free)".to_owned(),
             MapState::Unwritten => "unwritten",
@@ -111,6 +120,7 @@ impl<'a> Locator<'a> {
             chunks,
             nodes,
             logs,
+            ..
         } = found;
         let ino = |directory: u32| {
             nodes

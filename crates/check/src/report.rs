@@ -126,10 +126,12 @@ classes! {
     MapNobody = "block of nobody",
     /// Two table entries for one block of a file.
     MapTwice = "block mapped twice",
-    /// Both entries of a block that moves in a cuckoo table.
+    /// Both entries of a block that moves in a table of keys.
     MapCopy = "table entry twice",
     /// A table entry that counts blocks beside it that are not there.
     MapCounts = "wrong counts of a table entry",
+    /// A level table whose root is not sound, or names a level without need.
+    MapLevels = "wrong levels of the mapping table",
     /// A mapped block past the end of its file.
     MapPastEnd = "block past the end of file",
     /// A block given up and not yet free.
@@ -161,6 +163,7 @@ impl Class {
                 | Self::MapPastEnd
                 | Self::MapCopy
                 | Self::MapCounts
+                | Self::MapLevels
                 | Self::Limbo
         )
     }

@@ -39,7 +39,7 @@ pub fn trees(image: &dyn Image, superblock: &Superblock) -> Trees {
     let (view, geometry) = (View::new(image), superblock.geometry());
     let chunks = Chunks::read(&view, &geometry, &mut Sink::default());
     let nodes = Nodes::read(&view, &geometry, &chunks, |_| {});
-    Trees::read(&view, &geometry, &chunks, &nodes)
+    Trees::read(&view, &geometry, &chunks, &nodes, superblock.hash_seed)
 }
 
 /// What a pool's metadata holds.
@@ -70,7 +70,7 @@ impl<'a> Survey<'a> {
         logs::link(&mut logs, &mut nodes);
         let root = nodes.root();
         tree::reach(&mut nodes, &logs, root);
-        let trees = Trees::read(&view, &geometry, &chunks, &nodes);
+        let trees = Trees::read(&view, &geometry, &chunks, &nodes, seed);
         let slots = slots::Slots::claim(&view, &geometry, &chunks, &nodes, &logs, &trees);
         Self {
             view,

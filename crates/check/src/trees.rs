@@ -6,11 +6,11 @@ use vellum_layout::{
     RADIX_WORDS, SLOTS_PER_BLOCK, TreeTarget, TreeWord, radix_span,
 };
 
-use crate::cuckoo::{self, Row};
 use crate::entrance::Chunks;
 use crate::extents;
 use crate::image::View;
 use crate::inodes::{Node, Nodes};
+use crate::keyed::{self, Table};
 use crate::report::{Class, Place, Sink};
 
 /// A data block that a tree leads to.
@@ -42,8 +42,8 @@ pub struct Trees {
     pub nodes: Vec<TreeNode>,
     /// Every data block, once for each way to it.
     pub blocks: Vec<TreeBlock>,
-    /// The entries of a cuckoo table, which `blocks` are from where there is one.
-    pub(crate) rows: Vec<Row>,
+    /// The table of a mapping that has one of keys, which `blocks` are from.
+    pub(crate) table: Option<Table>,
     /// Inodes with words that are not sound, and which.
     pub unsound: Vec<(u64, String)>,
 }
@@ -54,12 +54,13 @@ pub(crate) fn word_of(
     geometry: &Geometry,
     chunks: &Chunks,
     nodes: &Nodes,
+    seed: u64,
     block: u64,
 ) -> MapWord {
     if geometry.mapping.has_home_lines() {
         return MapWord(view.word(geometry.table_at + block * 8));
     }
-    let trees = Trees::read(view, geometry, chunks, nodes);
+    let trees = Trees::read(view, geometry, chunks, nodes, seed);
     let found = trees.blocks.iter().find(|found| found.block == block);
     found.map_or(MapWord::FREE, |found| found.word)
 }
@@ -77,7 +78,13 @@ struct Reader<'a> {
 }
 
 impl Trees {
-    pub(crate) fn read(view: &View, geometry: &Geometry, chunks: &Chunks, nodes: &Nodes) -> Self {
+    pub(crate) fn read(
+        view: &View,
+        geometry: &Geometry,
+        chunks: &Chunks,
+        nodes: &Nodes,
+        seed: u64,
+    ) -> Self {
         let groups = geometry.meta_slots() / SLOTS_PER_BLOCK;
         let mut reader = Reader {
             view,
@@ -98,9 +105,10 @@ impl Trees {
                 let mut reader = extents::Reader::new(view, geometry, chunks, &mut reader.trees);
                 files.for_each(|node| reader.read(node));
             }
-            MappingKind::Cuckoo => {
-                reader.trees.rows = cuckoo::read(view, geometry);
-                reader.trees.blocks = cuckoo::blocks(geometry, &reader.trees.rows);
+            MappingKind::Cuckoo | MappingKind::Level => {
+                reader.trees.table = keyed::read(view, geometry, seed);
+                let table = reader.trees.table.iter();
+                reader.trees.blocks = table.flat_map(|of| keyed::blocks(geometry, of)).collect();
             }
         }
         reader.trees

@@ -2,9 +2,9 @@
 
 mod testimage;
 
-use testimage::{Sample, cuckoo_sample};
+use testimage::{Sample, keyed_sample};
 use vellum_check::{Class, Options, Severity, check};
-use vellum_layout::{MapState, MapWord, PlaceWord};
+use vellum_layout::{MapState, MapWord, MappingKind, PlaceWord};
 
 const STRICT: Options = Options {
     strict_clean: true,
@@ -12,14 +12,14 @@ const STRICT: Options = Options {
 };
 
 fn closed() -> Sample {
-    let mut sample = cuckoo_sample();
+    let mut sample = keyed_sample(MappingKind::Cuckoo);
     sample.image.close();
     sample
 }
 
 #[test]
 fn a_sound_table_is_sound() {
-    for sample in [cuckoo_sample(), closed()] {
+    for sample in [keyed_sample(MappingKind::Cuckoo), closed()] {
         let report = check(&sample.image.bytes, STRICT);
         assert!(report.is_sound(), "{report}");
         assert_eq!(
@@ -35,7 +35,10 @@ fn a_sound_table_is_sound() {
 /// What is found on the pool, closed or not, and of which severity where it was not closed.
 #[track_caller]
 fn found(class: Class, severity: Severity, change: impl Fn(&mut Sample)) {
-    for (mut sample, expected) in [(cuckoo_sample(), severity), (closed(), Severity::Damage)] {
+    for (mut sample, expected) in [
+        (keyed_sample(MappingKind::Cuckoo), severity),
+        (closed(), Severity::Damage),
+    ] {
         change(&mut sample);
         let report = check(&sample.image.bytes, Options::default());
         let fits = |found: &&vellum_check::Finding| found.severity == expected;

@@ -695,6 +695,7 @@ fn every_class_has_a_test() {
         include_str!("cuckoo.rs"),
         include_str!("damage.rs"),
         include_str!("journals.rs"),
+        include_str!("level.rs"),
         include_str!("sound.rs"),
     ];
     for class in Class::ALL {

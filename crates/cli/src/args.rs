@@ -135,6 +135,8 @@ pub(crate) enum Mapping {
     ExtentCached,
     /// One cuckoo hash table for all files
     Cuckoo,
+    /// One level hash table for all files, which grows
+    Level,
 }
 
 impl From<Mapping> for MappingKind {
@@ -145,6 +147,7 @@ impl From<Mapping> for MappingKind {
             Mapping::Extent => Self::Extent,
             Mapping::ExtentCached => Self::ExtentCached,
             Mapping::Cuckoo => Self::Cuckoo,
+            Mapping::Level => Self::Level,
         }
     }
 }

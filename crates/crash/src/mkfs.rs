@@ -29,10 +29,11 @@ const OLD: [u8; 16] = [7; 16];
 const NEW: [u8; 16] = [8; 16];
 
 /// Makings of a pool: their names, and what was there before.
-pub const MAKINGS: [(&str, &str); 3] = [
+pub const MAKINGS: [(&str, &str); 4] = [
     ("mkfs/in-zeros", "zeros"),
     ("mkfs/over-noise", "bytes of anything"),
     ("mkfs/over-pool", "a pool that was closed"),
+    ("mkfs/with-level-table", "zeros"),
 ];
 /// What is under way in all of them.
 const OPERATION: &str = "mkfs";
@@ -71,13 +72,16 @@ pub(crate) fn makings() -> Result<Vec<Making>> {
 
 /// A pool made where nothing was, where a pool was, or where anything was.
 fn making(name: &'static str) -> Result<Making> {
+    let zeros = || vec![0; POOL_BYTES as usize];
+    let usual = MappingKind::default();
     match name {
-        "mkfs/in-zeros" => Making::record(name, vec![0; POOL_BYTES as usize], true),
-        "mkfs/over-pool" => Making::record(name, old_pool()?, false),
+        "mkfs/in-zeros" => Making::record(name, zeros(), usual),
+        "mkfs/with-level-table" => Making::record(name, zeros(), MappingKind::Level),
+        "mkfs/over-pool" => Making::record(name, old_pool()?, usual),
         _ => {
             let noise =
                 (0..POOL_BYTES / 8).flat_map(|word| (word | 0xDEAD_BEEF << 32).to_le_bytes());
-            Making::record(name, noise.collect(), false)
+            Making::record(name, noise.collect(), usual)
         }
     }
 }
@@ -125,7 +129,8 @@ pub(crate) fn replay_making(id: &CrashId) -> Option<std::result::Result<Replay, 
 }
 
 impl Making {
-    fn record(name: &'static str, base: Vec<u8>, known_zero: bool) -> Result<Self> {
+    fn record(name: &'static str, base: Vec<u8>, mapping: MappingKind) -> Result<Self> {
+        let known_zero = base.iter().all(|&byte| byte == 0);
         let old = look(&base).ok().map(|(_, tree)| tree);
         let pool = Shared::of(base.clone());
         pool.0.start_recording();
@@ -135,6 +140,7 @@ impl Making {
             hash_seed: 0x5EED,
             now_ns: CLOCK_START,
             known_zero,
+            mapping,
             ..FormatOptions::default()
         };
         format(&*pool.0, &options)?;

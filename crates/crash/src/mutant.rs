@@ -24,12 +24,14 @@ pub enum Mutant {
     Swap(Site),
 }
 
-/// Fences of background work behind which, in the same call, nothing builds on what is in front: they are for
-/// those who use again, in later operations, what was given up there.
-pub(crate) const FOR_LATER: [Site; 3] = [
+/// Fences behind which, in the same call, nothing builds on what is in front: those of background work, for
+/// those who use again, in later operations, what was given up there; and that of an entry that left its line,
+/// for those who change what it says where it is now.
+pub(crate) const FOR_LATER: [Site; 4] = [
     sites::FREE_LIMBO_DURABLE,
     sites::RECYCLE_WORDS_DURABLE,
     sites::COMPACT_ROOT_DURABLE,
+    sites::LEVEL_LEAVE_DURABLE,
 ];
 
 impl Mutant {

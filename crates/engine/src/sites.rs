@@ -17,6 +17,8 @@ vellum_media::sites! {
     FORMAT_ROOT = "format/root",
     /// The word of the chunk that it lies in.
     FORMAT_CHUNK = "format/chunk",
+    /// The root of a mapping table.
+    FORMAT_TABLE = "format/table",
     /// The state word.
     FORMAT_STATE = "format/state",
     /// All of it, before a superblock says that there is a pool.
@@ -285,4 +287,20 @@ vellum_media::sites! {
     CUCKOO_LEAVE = "cuckoo/leave",
     /// Before the key can change or go where it is now.
     CUCKOO_LEAVE_DURABLE = "cuckoo/leave-durable",
+    /// A line with entries that recovery freed.
+    RECOVER_LEVEL = "recover/level",
+    /// The root that names a new level.
+    LEVEL_BEGIN = "level/begin",
+    /// Before anything can be in the new level.
+    LEVEL_BEGIN_DURABLE = "level/begin-durable",
+    /// The copy of an entry that moves to another line.
+    LEVEL_COPY = "level/copy",
+    /// Before the entry is no longer where it was.
+    LEVEL_COPY_DURABLE = "level/copy-durable",
+    /// The first word of an entry whose key moved away.
+    LEVEL_LEAVE = "level/leave",
+    /// Before the key can change or go where it is now.
+    LEVEL_LEAVE_DURABLE = "level/leave-durable",
+    /// The root that no longer names a level that is empty.
+    LEVEL_END = "level/end",
 }

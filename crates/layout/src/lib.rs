@@ -23,6 +23,8 @@ mod extent;
 mod geometry;
 mod inode;
 mod journal;
+mod keyed;
+mod level;
 mod overwrite;
 mod state;
 mod superblock;
@@ -33,7 +35,7 @@ mod zone;
 pub use aids::{AidsHead, AidsPlan, ChainLink};
 pub use checksum::{Summing, checksum, checksum_words, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
-pub use cuckoo::{CUCKOO_LINE_ENTRIES, CUCKOO_STASH_LINES, CuckooPlan, PlaceWord, RUN_COUNT_MAX};
+pub use cuckoo::CuckooPlan;
 pub use dirlog::{LogExtentHead, LogExtentKind, LogWord};
 pub use entry::{ENTRY_MAX_SLOTS, Entry, EntryHead, LifeWord, NAME_MAX, TargetWord};
 pub use extent::{
@@ -43,6 +45,8 @@ pub use extent::{
 pub use geometry::{Geometry, GeometryError, GeometryRequest, METADATA_MAX_BYTES, POOL_MIN_BYTES};
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
+pub use keyed::{KeyedPlan, PAIRS_PER_LINE, PlaceWord, RUN_COUNT_MAX, STASH_LINES};
+pub use level::{LevelPlan, LevelRoot};
 pub use overwrite::Overwrite;
 pub use state::{PoolPhase, PoolState, StateWord};
 pub use superblock::{

@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::checksum::checksum;
 use crate::cuckoo::CuckooPlan;
 use crate::geometry::Geometry;
+use crate::level::{LevelPlan, LevelRoot};
 use crate::{BLOCK_BYTES, Homes, ROOT_SLOT};
 
 /// First eight bytes of a pool.
@@ -56,16 +57,19 @@ pub enum MappingKind {
     ExtentCached = 4,
     /// One cuckoo hash table for all files.
     Cuckoo = 5,
+    /// One level hash table for all files.
+    Level = 6,
 }
 
 impl MappingKind {
     /// All that this release knows.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::HashFs,
         Self::Radix,
         Self::Extent,
         Self::ExtentCached,
         Self::Cuckoo,
+        Self::Level,
     ];
 
     /// The mapping with this number.
@@ -81,6 +85,7 @@ impl MappingKind {
             Self::Extent => "extent",
             Self::ExtentCached => "extent-cached",
             Self::Cuckoo => "cuckoo",
+            Self::Level => "level",
         }
     }
 
@@ -94,12 +99,18 @@ impl MappingKind {
         matches!(self, Self::Radix | Self::Extent | Self::ExtentCached)
     }
 
+    /// The first word of a new mapping table, whose others are zero, if it is not zero too.
+    pub fn table_root(self) -> Option<u64> {
+        (self == Self::Level).then(|| LevelRoot::of_new().0)
+    }
+
     /// Bytes of the mapping table of a zone of so many blocks.
     pub fn table_bytes(self, blocks: u64) -> u64 {
         match self {
             Self::HashFs => blocks * 8,
             Self::Radix | Self::Extent | Self::ExtentCached => 0,
             Self::Cuckoo => CuckooPlan::new(blocks).bytes(),
+            Self::Level => LevelPlan::new(blocks).bytes(),
         }
     }
 }

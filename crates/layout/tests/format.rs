@@ -412,6 +412,15 @@ fn words() {
             ("check", !((1 << 46) - 1)),
         ],
     );
+    let root = |top, is_moving| LevelRoot::new(top, is_moving).0 & u64::from(u32::MAX);
+    assert_word(
+        "LevelRoot",
+        &[
+            ("top", root(u32::MAX, false)),
+            ("moving", root(0, true)),
+            ("check", !u64::from(u32::MAX)),
+        ],
+    );
     assert_word(
         "MapWord",
         &[
@@ -534,6 +543,12 @@ fn values() {
     };
     let pairs = [JournalPair::store(4096, 77)];
     let cuckoo_homes = CuckooPlan { lines: 55 }.homes(24301, MapWord::key(5, 3));
+    let level_homes = {
+        let plan = LevelPlan { first: 6, last: 3 };
+        let begin = plan.lines_of(3).start;
+        plan.homes(24301, MapWord::key(5, 3), 3)
+            .map(|line| line - begin)
+    };
     let expected = [
         ("checksum(\"123456789\")", checksum(b"123456789").into()),
         ("checksum_words(1, 2)", checksum_words(&[1, 2]).into()),
@@ -554,6 +569,9 @@ fn values() {
             "place_word(5, 3, 7, 2, 1)",
             PlaceWord::new(MapWord::key(5, 3), 7, 2, 1).0,
         ),
+        ("level_first(24301, 5, 3, 6, 3)", level_homes[0]),
+        ("level_second(24301, 5, 3, 6, 3)", level_homes[1]),
+        ("level_root(3, 1)", LevelRoot::new(3, true).0),
         (
             "aids_checksum(3, 5, 1, 7)",
             AidsHead::new(3, 5, 1, 7).checksum.into(),
@@ -610,6 +628,6 @@ fn every_marked_table_is_held() {
             count("enum"),
             count("offsets")
         ),
-        (9, 19, 7, 3)
+        (9, 20, 7, 3)
     );
 }

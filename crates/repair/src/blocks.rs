@@ -6,11 +6,11 @@ use vellum_check::survey::{Found, Node, Survey, trees};
 use vellum_check::{Class, Image};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, IdentityWord, Inode, InodeState, LINE_ENTRIES, LinksWord, MapRoot,
-    MapState, MapWord, MappingKind,
+    MapState, MapWord,
 };
 
-use crate::cuckoo::{self, sound_rows};
 use crate::draft::Draft;
+use crate::keyed::{self, sound_rows};
 
 /// Largest file: 2^32 blocks of 4 KiB.
 const SIZE_MAX: u64 = 1 << 44;
@@ -23,16 +23,14 @@ fn own_id(ino: u64) -> u32 {
 /// Gives what every block is to which file to `each`: every word of the table that is not zero, or what the files' trees
 /// lead to.
 pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
-    if draft.geometry.mapping == MappingKind::Cuckoo {
-        sound_rows(draft).for_each(|row| each(row.block(), row.word));
-    }
     if draft.geometry.mapping.has_trees() {
         let trees = trees(draft.overlay, draft.superblock);
         let blocks = trees.blocks.iter();
-        blocks.for_each(|found| each(found.block, found.word));
+        return blocks.for_each(|found| each(found.block, found.word));
     }
     if !draft.geometry.mapping.has_home_lines() {
-        return;
+        let rows = sound_rows(draft).into_iter();
+        return rows.for_each(|row| each(row.block(), row.word));
     }
     const WORDS: u64 = 1 << 13;
     let mut buffer = vec![0; WORDS as usize * 8];
@@ -268,11 +266,11 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     if regain_roots(draft, &rootless) {
         return;
     }
-    if draft.geometry.mapping == MappingKind::Cuckoo {
-        return cuckoo::settle(draft, &owners);
-    }
     if draft.geometry.mapping.has_trees() {
         return crate::trees::settle(draft, survey, &owners);
+    }
+    if !draft.geometry.mapping.has_home_lines() {
+        return keyed::settle(draft, &owners);
     }
     let mut held: Vec<(u64, u64)> = Vec::new();
     let mut wrong = Vec::new();

@@ -15,10 +15,10 @@
 
 mod apply;
 mod blocks;
-mod cuckoo;
 mod draft;
 mod entrance;
 mod inodes;
+mod keyed;
 mod logs;
 mod lost;
 mod plan;

@@ -6,14 +6,14 @@ mod testimage;
 mod support;
 
 use support::{assert_kept, fill_blocks, read_tree, repaired};
-use testimage::{Sample, cuckoo_sample};
+use testimage::{Sample, keyed_sample};
 use vellum_check::{Class, Options, check};
-use vellum_layout::{MapState, MapWord, PlaceWord};
+use vellum_layout::{MapState, MapWord, MappingKind, PlaceWord};
 
 /// Damages a closed pool with a cuckoo table and mends it; gives it before and after.
 #[track_caller]
 fn mended(class: Class, damage: impl Fn(&mut Sample)) -> (Vec<u8>, Vec<u8>) {
-    let mut sample = cuckoo_sample();
+    let mut sample = keyed_sample(MappingKind::Cuckoo);
     sample.image.close();
     let geometry = sample.image.geometry;
     fill_blocks(&mut sample.image.bytes, &geometry);
@@ -91,7 +91,7 @@ fn entries_of_nobody() {
 
 #[test]
 fn a_root_that_was_lost_is_found_by_the_entries() {
-    let mut sample = cuckoo_sample();
+    let mut sample = keyed_sample(MappingKind::Cuckoo);
     sample.image.close();
     let geometry = sample.image.geometry;
     fill_blocks(&mut sample.image.bytes, &geometry);

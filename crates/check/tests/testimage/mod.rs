@@ -6,11 +6,11 @@ pub(crate) mod trees;
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    AidsHead, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, CuckooPlan, Entry, EntryHead, FileKind,
-    Geometry, GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, LifeWord,
-    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind,
-    NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord,
-    checksum, checksum_words, name_hash, text_check, text_home,
+    AidsHead, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry,
+    GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, KeyedPlan,
+    LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord,
+    MappingKind, NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,
+    TargetWord, checksum, checksum_words, name_hash, text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -101,6 +101,8 @@ impl TestImage {
         };
         new.write_superblocks();
         new.set_word(geometry.state_at, StateWord::new(PoolPhase::Dirty, 1).0);
+        let root = geometry.mapping.table_root().unwrap_or(0);
+        new.set_word(geometry.table_at, root);
         let reserved = new.take(ChunkKind::Inodes, 1);
         new.used[reserved as usize] = false;
         let root = new.inode(FileKind::Directory, 0o755);
@@ -330,7 +332,7 @@ impl TestImage {
         let block = self.next_block;
         self.next_block += 1;
         let word = MapWord::new(state, id, logical);
-        if self.geometry.mapping == MappingKind::Cuckoo {
+        if self.plan().is_some() {
             let place = PlaceWord::new(word.0, block as u32, 0, 0);
             self.enter(word, place, 0);
         } else {
@@ -342,10 +344,18 @@ impl TestImage {
         block
     }
 
-    /// The entries of a cuckoo table that are not free, and where they are.
+    /// The plan of a table of keys.
+    pub(crate) fn plan(&self) -> Option<KeyedPlan> {
+        let geometry = &self.geometry;
+        let word = |at| self.word(geometry.table_at + at);
+        KeyedPlan::read(geometry.mapping, geometry.zone_blocks, SEED, word)
+    }
+
+    /// The entries of a table of keys that are not free, and where they are.
     pub(crate) fn entries(&self) -> Vec<(u64, MapWord, PlaceWord)> {
-        let plan = CuckooPlan::new(self.geometry.zone_blocks);
-        let offsets = (0..plan.bytes()).step_by(16);
+        let plan = self.plan().unwrap();
+        let lines = plan.parts().into_iter().flatten();
+        let offsets = lines.flat_map(|line| (line * 64..line * 64 + 64).step_by(16));
         let entry = |at: u64| (at, MapWord(self.word(at)), PlaceWord(self.word(at + 8)));
         let entries = offsets.map(|offset| entry(self.geometry.table_at + offset));
         entries.filter(|(_, word, _)| word.0 != 0).collect()
@@ -359,10 +369,15 @@ impl TestImage {
         found.next().unwrap()
     }
 
-    /// Puts an entry into a free place of one of its two lines; gives where.
+    /// Puts an entry into a free place of one of its lines; gives where.
     pub(crate) fn enter(&mut self, word: MapWord, place: PlaceWord, home: usize) -> u64 {
-        let plan = CuckooPlan::new(self.geometry.zone_blocks);
-        let line_at = self.geometry.table_at + plan.homes(SEED, word.0)[home] * 64;
+        let line = self.plan().unwrap().homes(SEED, word.0).nth(home).unwrap();
+        self.enter_line(word, place, line)
+    }
+
+    /// Puts an entry into a free place of a line; gives where.
+    pub(crate) fn enter_line(&mut self, word: MapWord, place: PlaceWord, line: u64) -> u64 {
+        let line_at = self.geometry.table_at + line * 64;
         let mut places = (line_at..line_at + 64).step_by(16);
         let at = places.find(|&at| self.word(at) == 0).unwrap();
         self.set_word(at, word.0);
@@ -410,14 +425,13 @@ impl TestImage {
         let mut counts = vec![0u8; plan.count_words() as usize * 8];
         let mut chains: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         let mut used = 0;
-        let elsewhere: BTreeMap<u64, MapWord> = match self.geometry.mapping {
-            MappingKind::Cuckoo => {
-                let entries = self.entries().into_iter();
-                entries
-                    .map(|(_, word, place)| (place.block().into(), word))
-                    .collect()
-            }
-            _ => self.tree_blocks.clone(),
+        let elsewhere: BTreeMap<u64, MapWord> = if self.plan().is_some() {
+            let entries = self.entries().into_iter();
+            entries
+                .map(|(_, word, place)| (place.block().into(), word))
+                .collect()
+        } else {
+            self.tree_blocks.clone()
         };
         for block in 0..plan.blocks {
             let word = match self.geometry.mapping {
@@ -554,9 +568,9 @@ pub(crate) fn sample() -> Sample {
     sample_in(TestImage::empty())
 }
 
-/// The same with a cuckoo table.
-pub(crate) fn cuckoo_sample() -> Sample {
-    sample_in(TestImage::with_mapping(MappingKind::Cuckoo))
+/// The same with a mapping that keeps a table of keys.
+pub(crate) fn keyed_sample(mapping: MappingKind) -> Sample {
+    sample_in(TestImage::with_mapping(mapping))
 }
 
 fn sample_in(mut image: TestImage) -> Sample {

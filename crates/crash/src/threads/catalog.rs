@@ -18,6 +18,7 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
         background(),
         three(),
         moving(),
+        growing(),
     ]
     .into_iter()
     .flatten()
@@ -667,5 +668,20 @@ fn moving() -> Vec<ThreadWorkload> {
         with("move+truncate", "truncate g 376832"),
         with("move+write", "write g 376832 7 4096"),
         with("move+read", "read g 372736 8192"),
+    ]
+}
+
+/// A level table that grows, beside calls on the file whose entries move: a block of `f` moves those of blocks
+/// 44, 60, 63 and 71 of `g`, or begins the growth.
+fn growing() -> Vec<ThreadWorkload> {
+    let with = |name: &str, fill: &'static str, other: &str| {
+        let setup = [FILE, "create g 644 -", fill];
+        two(name, &setup, &["fallocate f 0 0 4096"], &[other]).on(MappingKind::Level)
+    };
+    let (full, begun) = ("append g 5 294912", "append g 5 299008");
+    vec![
+        with("grow+punch", begun, "fallocate g 3 180224 4096"),
+        with("grow+write", begun, "write g 180224 7 4096"),
+        with("begin+append", full, "append g 7 4096"),
     ]
 }

@@ -159,6 +159,7 @@ mod tests {
             ),
             (sites::CUCKOO_LEAVE, "threads/cuckoo-move+punch"),
             (sites::CUCKOO_LEAVE_DURABLE, "threads/cuckoo-move+punch"),
+            (sites::LEVEL_LEAVE_DURABLE, "threads/level-grow+punch"),
         ];
         for (site, workload) in missed_by {
             let report = explored(workload, site);

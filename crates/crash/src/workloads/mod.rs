@@ -4,6 +4,7 @@
 mod chosen;
 mod cuckoo;
 mod extents;
+mod level;
 mod pairs;
 mod random;
 mod sample;
@@ -35,6 +36,7 @@ pub fn workloads() -> Vec<Workload> {
     all.extend(sites::workloads());
     all.extend(trees::workloads());
     all.extend(extents::workloads());
+    all.extend(level::workloads());
     all.extend(cuckoo::workloads());
     for mapping in other_mappings() {
         let others = single_operations().into_iter().chain(chosen::pairs());

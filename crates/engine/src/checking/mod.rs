@@ -8,6 +8,7 @@
 mod cuckoo;
 mod histories;
 pub(crate) mod kernels;
+mod level;
 pub(crate) mod loom_memory;
 mod scenarios;
 mod shuttle_memory;

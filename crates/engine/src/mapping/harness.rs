@@ -99,6 +99,8 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
         let pool = SimPool::new(geometry.pool_bytes);
         let word = ChunkWord::new(0, ChunkKind::Inodes, 0).0;
         pool.write(geometry.chunk_table_at, &word.to_le_bytes());
+        let root = geometry.mapping.table_root().unwrap_or(0);
+        pool.write(geometry.table_at, &root.to_le_bytes());
         let new = Self::attach(pool, geometry, seed, 1, make);
         new.rebuild(&|_, _, _| Verdict::Keep).unwrap();
         new

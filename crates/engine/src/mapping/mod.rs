@@ -18,6 +18,8 @@ mod extent;
 #[cfg(test)]
 pub(crate) mod harness;
 pub(crate) mod hashfs;
+mod keyed;
+mod level;
 mod limbo;
 mod nodes;
 mod radix;
@@ -245,6 +247,7 @@ pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
         MappingKind::Extent => extent::Extents::arena_bytes(geometry),
         MappingKind::ExtentCached => extent::CachedExtents::arena_bytes(geometry),
         MappingKind::Cuckoo => cuckoo::Cuckoo::arena_bytes(geometry),
+        MappingKind::Level => level::Level::arena_bytes(geometry),
     }
 }
 
@@ -265,6 +268,7 @@ pub(crate) fn new<M: Memories>(
         MappingKind::Extent => Box::new(extent::Extents::new(arena_at, geometry)),
         MappingKind::ExtentCached => Box::new(extent::CachedExtents::new(arena_at, geometry)),
         MappingKind::Cuckoo => Box::new(cuckoo::Cuckoo::new(arena_at, geometry, seed)),
+        MappingKind::Level => Box::new(level::Level::new(arena_at, geometry, seed)),
     }
 }
 

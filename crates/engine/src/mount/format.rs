@@ -64,6 +64,14 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         pool.zero_through(sites::FORMAT_ZERO, geometry.state_at, bytes);
     }
     write_root(pool, &geometry, options);
+    if let Some(word) = geometry.mapping.table_root() {
+        pool.store(
+            geometry.table_at,
+            word,
+            std::sync::atomic::Ordering::Release,
+        );
+        pool.flush(sites::FORMAT_TABLE, geometry.table_at, 8);
+    }
     pool.store(
         geometry.state_at + PoolState::WORD,
         StateWord::new(PoolPhase::Dirty, 0).0,

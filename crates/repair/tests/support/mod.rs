@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vellum_check::survey::{Survey, superblock, trees};
 use vellum_check::{Class, Report, check};
 use vellum_layout::{
-    BLOCK_BYTES, CuckooPlan, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, MapWord,
-    MappingKind, PlaceWord,
+    BLOCK_BYTES, FileKind, Geometry, KeyedPlan, LINE_ENTRIES, MapRoot, MapState, MapWord, PlaceWord,
 };
 use vellum_repair::{Options, Plan, plan};
 
@@ -81,13 +80,15 @@ pub(crate) fn read_tree(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
     tree
 }
 
-type Blocks = BTreeMap<(u32, u32), (bool, u64)>;
+type Blocks = BTreeMap<(u32, u32), (usize, u64)>;
 
 /// The block that a reader finds for each mapping id and logical block that holds bytes.
 fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
     let mut found = Blocks::new();
-    if geometry.mapping == MappingKind::Cuckoo {
-        return blocks_in_cuckoo(image, geometry, seed);
+    let read = |at| word(image, geometry.table_at + at);
+    let plan = KeyedPlan::read(geometry.mapping, geometry.zone_blocks, seed, read);
+    if let Some(plan) = plan {
+        return blocks_by_key(image, geometry, seed, &plan);
     }
     if geometry.mapping.has_trees() {
         return blocks_in_trees(image);
@@ -98,7 +99,7 @@ fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
             continue;
         }
         let home = geometry.homes(seed).line(word.id(), word.logical());
-        let rank = (block / LINE_ENTRIES != home, block);
+        let rank = (usize::from(block / LINE_ENTRIES != home), block);
         let best = found.entry((word.id(), word.logical())).or_insert(rank);
         *best = rank.min(*best);
     }
@@ -113,25 +114,27 @@ fn blocks_in_trees(image: &[u8]) -> Blocks {
     let written = blocks.filter(|found| found.word.state() == MapState::Mapped);
     let key = |word: MapWord| (word.id(), word.logical());
     written
-        .map(|found| (key(found.word), (false, found.block)))
+        .map(|found| (key(found.word), (0, found.block)))
         .collect()
 }
 
-/// The same of a cuckoo table.
-fn blocks_in_cuckoo(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
-    let plan = CuckooPlan::new(geometry.zone_blocks);
+/// The same of a table of keys.
+fn blocks_by_key(image: &[u8], geometry: &Geometry, seed: u64, plan: &KeyedPlan) -> Blocks {
     let mut found = Blocks::new();
-    for entry in 0..plan.all_lines() * 4 {
-        let at = geometry.table_at + entry * 16;
-        let (key, place) = (MapWord(word(image, at)), PlaceWord(word(image, at + 8)));
-        let block = u64::from(place.block());
-        let homes = plan.homes(seed, key.0);
-        let is_placed = entry / 4 >= plan.lines || homes.contains(&(entry / 4));
-        let is_sound = is_placed && place.is_of(key.0) && block < geometry.zone_blocks;
-        if key.state() == MapState::Mapped && is_sound {
-            let rank = (entry / 4 != homes[0], block);
-            let best = found.entry((key.id(), key.logical())).or_insert(rank);
-            *best = rank.min(*best);
+    for line in plan.parts().into_iter().flatten() {
+        for at in (line * 64..line * 64 + 64).step_by(16) {
+            let at = geometry.table_at + at;
+            let (key, place) = (MapWord(word(image, at)), PlaceWord(word(image, at + 8)));
+            let block = u64::from(place.block());
+            let mut homes = plan.homes(seed, key.0);
+            let is_placed = plan.is_stash(line) || homes.any(|home| home == line);
+            let is_sound = is_placed && place.is_of(key.0) && block < geometry.zone_blocks;
+            if key.state() == MapState::Mapped && is_sound {
+                let homes = plan.homes(seed, key.0);
+                let rank = (homes.take_while(|&home| home != line).count(), block);
+                let best = found.entry((key.id(), key.logical())).or_insert(rank);
+                *best = rank.min(*best);
+            }
         }
     }
     found

@@ -13,8 +13,9 @@
 use vellum_layout::{MapState, MapWord, PlaceWord, RUN_COUNT_MAX};
 use vellum_media::{Memories, Persistent};
 
-use super::table::{Held, Table};
+use super::table::Table;
 use crate::error::Result;
+use crate::mapping::keyed::lines::{Held, Lines};
 use crate::mapping::{BlockNo, MapId, Step};
 use crate::sites;
 use crate::slots::Op;
@@ -142,10 +143,10 @@ impl Table {
                 // The count of one that was cut may come back with a crash, the state with it.
                 let preceding = place.preceding().max(held.place.preceding());
                 let place = PlaceWord::new(word.0, place.block(), place.following(), preceding);
-                self.fill(op.core, held.at, word, place, step.flush);
+                self.lines.fill(op.core, held.at, word, place, step.flush);
             })?;
             if changed.is_none() {
-                return Err(Self::unsound(self.at));
+                return Err(Lines::unsound(self.lines.at));
             }
         }
         self.tell_base(op, run, base)

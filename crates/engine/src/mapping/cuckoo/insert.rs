@@ -7,16 +7,16 @@
 //! in both, and once a move is over, no copy can come back that is older than later changes.
 //! The entry that a move leaves is marked for the new key at once, so nobody can take it away.
 
-use std::sync::atomic::Ordering;
-
-use vellum_layout::{CUCKOO_LINE_ENTRIES, MapWord, PlaceWord};
+use vellum_layout::{MapWord, PAIRS_PER_LINE, PlaceWord};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
-use super::table::{ENTRY_BYTES, Key, Table, is_live};
+use super::table::{Key, Table};
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::mapping::keyed::lines::{ENTRY_BYTES, is_live, mark};
+use crate::mapping::keyed::moves::MoveSites;
 use crate::sites;
-use crate::slots::{Op, pause};
+use crate::slots::Op;
 
 /// Lines looked at for a way: both lines of the key, and what three moves in a row can reach.
 const NODES_MAX: usize = 2 + 8 + 32 + 128;
@@ -25,10 +25,12 @@ const MOVES_MAX: usize = 4;
 /// Ways that others spoil before the stash is taken.
 const WAYS_MAX: u32 = 16;
 
-/// Moves at work, in the lower half of the gate's word.
-const MOVING: u64 = 1;
-/// Readings of the whole table that no move may disturb, in the upper half.
-const READING: u64 = 1 << 32;
+const SITES: MoveSites = MoveSites {
+    copy: sites::CUCKOO_COPY,
+    copy_durable: sites::CUCKOO_COPY_DURABLE,
+    leave: sites::CUCKOO_LEAVE,
+    leave_durable: sites::CUCKOO_LEAVE_DURABLE,
+};
 
 /// A line on the search for a way: entry `place` of the line of node `from` could move to it.
 #[derive(Clone, Copy, Default)]
@@ -59,7 +61,7 @@ impl Table {
         flush: Option<Site>,
     ) -> Result<()> {
         let at = self.claim(op, key)?;
-        self.fill(op.core, at, word, place, flush);
+        self.lines.fill(op.core, at, word, place, flush);
         Ok(())
     }
 
@@ -69,15 +71,14 @@ impl Table {
             let free = key
                 .homes
                 .iter()
-                .find_map(|&line| self.claim_in(core, line, key));
+                .find_map(|&line| self.lines.claim_in(core, line, key.word));
             if let Some(at) = free {
                 return Ok(at);
             }
-            self.enter_gate(core);
-            let way = self.find_way(core, key);
-            let made = way.as_ref().map(|way| self.make_room(op, key, way));
-            core.arena
-                .fetch_add(self.gate_at, 0u64.wrapping_sub(MOVING));
+            let made = self.moves.moving(core, || {
+                let way = self.find_way(core, key)?;
+                Some(self.make_room(op, key, &way))
+            });
             match made {
                 Some(Some(at)) => return Ok(at),
                 // Somebody else used the way.
@@ -92,7 +93,9 @@ impl Table {
     fn claim_in_stash<M: Memories>(&self, core: &Core<M>, key: &Key) -> Result<u64> {
         // The count is up before the key can be looked for.
         core.arena.fetch_add(self.stashed_at, 1);
-        let claimed = self.stash().find_map(|line| self.claim_in(core, line, key));
+        let claimed = self
+            .stash()
+            .find_map(|line| self.lines.claim_in(core, line, key.word));
         claimed.ok_or_else(|| {
             core.arena.fetch_add(self.stashed_at, u64::MAX);
             Error::NoSpace("mapping table")
@@ -108,8 +111,8 @@ impl Table {
         let (mut looked, mut known) = (0, 2);
         while looked < known {
             let line = nodes[looked].line;
-            for place in 0..CUCKOO_LINE_ENTRIES {
-                let at = self.line_at(line) + place * ENTRY_BYTES;
+            for place in 0..PAIRS_PER_LINE {
+                let at = self.lines.line_at(line) + place * ENTRY_BYTES;
                 let word = MapWord(core.word(at));
                 let Some(other) = self.other_home(word, line) else {
                     continue;
@@ -119,7 +122,7 @@ impl Table {
                     from: looked as u16,
                     place: place as u8,
                 };
-                if self.free_in(core, other) != 0 {
+                if self.lines.free_in(core, other) != 0 {
                     return Some(self.way_to(&nodes, node));
                 }
                 if known < NODES_MAX {
@@ -154,7 +157,7 @@ impl Table {
         let mut node = last;
         while let Some(entry) = way.entries.get_mut(way.moves) {
             let from = usize::from(node.from);
-            *entry = self.line_at(nodes[from].line) + u64::from(node.place) * ENTRY_BYTES;
+            *entry = self.lines.line_at(nodes[from].line) + u64::from(node.place) * ENTRY_BYTES;
             way.moves += 1;
             if from < 2 {
                 break;
@@ -167,10 +170,11 @@ impl Table {
     /// Makes the moves of a way; gives the entry that they leave, marked for the key. `None` if
     /// somebody was faster.
     fn make_room<M: Memories>(&self, op: &Op<'_, M>, key: &Key, way: &Way) -> Option<u64> {
-        let mut hold = self.claim_in(op.core, way.free_line, key)?;
+        let mut hold = self.lines.claim_in(op.core, way.free_line, key.word)?;
         for &entry in &way.entries[..way.moves] {
             if !self.move_entry(op, key, entry, hold) {
-                self.leave(op.core, hold, MapWord::FREE.0);
+                op.core.set_word(hold, MapWord::FREE.0);
+                op.core.pool.flush(SITES.leave, hold, 8);
                 return None;
             }
             hold = entry;
@@ -182,61 +186,15 @@ impl Table {
     /// nothing changed, if what is there now has no business in the line of `to`.
     fn move_entry<M: Memories>(&self, op: &Op<'_, M>, key: &Key, from: u64, to: u64) -> bool {
         let core = op.core;
-        let line_of = |at: u64| (at - self.at) / vellum_media::LINE_BYTES;
+        let line_of = |at: u64| self.lines.line_of(at);
         let word = MapWord(core.word(from));
-        let mut lock = self.lock(op, &self.key_of(word));
+        let mut lock = self.moves.lock(op, self.key_of(word).homes[0]);
         let now = MapWord(core.word(from));
         let same = now.0 & MapWord::KEY_MASK == word.0 & MapWord::KEY_MASK;
         if !same || self.other_home(now, line_of(from)) != Some(line_of(to)) {
             return false;
         }
-        lock.count_move();
-        let place = PlaceWord(core.word(from + 8));
-        self.fill(core, to, now, place, Some(sites::CUCKOO_COPY));
-        core.pool.fence(sites::CUCKOO_COPY_DURABLE);
-        self.leave(core, from, key.mark());
-        core.pool.fence(sites::CUCKOO_LEAVE_DURABLE);
-        lock.count_move();
+        lock.move_entry(core, &self.lines, (from, to), mark(key.word), &SITES);
         true
-    }
-
-    /// Stores what the first word of an entry without a key says from now on.
-    fn leave<M: Memories>(&self, core: &Core<M>, at: u64, word: u64) {
-        core.set_word(at, word);
-        core.pool.flush(sites::CUCKOO_LEAVE, at, 8);
-    }
-
-    /// Waits until nobody reads the whole table, and lets nobody begin while moves are made.
-    fn enter_gate<M: Memories>(&self, core: &Core<M>) {
-        let mut tries = 0;
-        loop {
-            let seen = core.arena.load(self.gate_at, Ordering::Relaxed);
-            let swapped = seen < READING
-                && core
-                    .arena
-                    .compare_exchange(self.gate_at, seen, seen + MOVING)
-                    .is_ok();
-            if swapped {
-                return;
-            }
-            pause(&core.arena, &mut tries);
-        }
-    }
-
-    /// Runs `read` while no entry moves.
-    pub(super) fn unmoved<M: Memories, T>(&self, core: &Core<M>, read: impl FnOnce() -> T) -> T {
-        core.arena.fetch_add(self.gate_at, READING);
-        let mut tries = 0;
-        while !core
-            .arena
-            .load(self.gate_at, Ordering::Acquire)
-            .is_multiple_of(READING)
-        {
-            pause(&core.arena, &mut tries);
-        }
-        let done = read();
-        core.arena
-            .fetch_add(self.gate_at, 0u64.wrapping_sub(READING));
-        done
     }
 }

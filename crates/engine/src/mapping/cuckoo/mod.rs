@@ -2,7 +2,7 @@
 //! in one of two lines that follow from its key, so a lookup reads two lines at most, however full
 //! the table is.
 //!
-//! * An entry is two words of one [line](table): the key, which makes it valid, and the place, which
+//! * An entry is two words of one [line](crate::mapping::keyed::lines): the key, which makes it valid, and the place, which
 //!   is stored before it. A line has four entries; the first line is preferred, so most lookups
 //!   read one.
 //! * A new key whose lines are full makes others [move](insert) to their other lines, a short way
@@ -31,7 +31,6 @@
 mod counts;
 mod insert;
 mod rebuild;
-mod search;
 mod table;
 
 #[cfg(test)]
@@ -43,6 +42,7 @@ use vellum_media::{Memories, Site};
 use self::counts::Run;
 use self::table::Table;
 use super::blocks::Blocks;
+use super::keyed::search::Keyed;
 use super::limbo::Batch;
 use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
@@ -92,7 +92,7 @@ impl<M: Memories> Mapping<M> for Cuckoo {
     }
 
     fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, _: u64) {
-        self.table.prefetch(core, &self.table.key(id, logical));
+        self.table.ask_for(core, id, logical);
     }
 
     fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {

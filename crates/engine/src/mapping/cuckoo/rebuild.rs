@@ -7,24 +7,22 @@
 //! 3. Blocks are counted as taken, each by one entry, and following counts are cut where the blocks
 //!    behind do not follow.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{MapWord, PlaceWord, RUN_COUNT_MAX};
+use vellum_layout::{KeyedPlan, PlaceWord, RUN_COUNT_MAX};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::Cuckoo;
-use super::table::{Held, Table, is_live};
+use super::table::Table;
 use crate::core::Core;
 use crate::error::Result;
-use crate::mapping::{BlockNo, Survey, Verdict};
+use crate::mapping::keyed::lines::{Held, is_live};
+use crate::mapping::keyed::rebuild::{Stored, drop_copies, each_live, judge};
+use crate::mapping::{BlockNo, Survey};
 use crate::sites;
 
 /// Blocks whose owners are held in memory at once (32 MiB).
 const WINDOW_BLOCKS: u64 = 1 << 22;
-
-/// Lines with words that were stored; flushed at the end, each once.
-type Stored = BTreeSet<u64>;
 
 impl Cuckoo {
     /// See [`crate::mapping::Mapping::rebuild`].
@@ -34,8 +32,9 @@ impl Cuckoo {
         survey: &dyn Survey,
     ) -> Result<()> {
         let mut stored = Stored::new();
-        self.table.judge(core, survey, &mut stored)?;
-        self.table.drop_copies(core, &mut stored)?;
+        let (lines, plan) = (&self.table.lines, KeyedPlan::Cuckoo(self.table.plan));
+        judge(core, lines, &plan, survey, &mut stored)?;
+        drop_copies(core, lines, &plan, &mut stored)?;
         self.blocks.begin_rebuild(core);
         let blocks = core.geometry.zone_blocks;
         for start in (0..blocks).step_by(WINDOW_BLOCKS as usize) {
@@ -44,7 +43,7 @@ impl Cuckoo {
         }
         self.blocks.end_rebuild(core);
         for line in stored {
-            let at = self.table.line_at(line);
+            let at = lines.line_at(line);
             core.pool.flush(sites::RECOVER_CUCKOO, at, LINE_BYTES);
         }
         self.table.count_stash(core)
@@ -58,13 +57,13 @@ impl Cuckoo {
         len: u64,
         stored: &mut Stored,
     ) -> Result<()> {
-        let table = &self.table;
+        let (lines, plan) = (&self.table.lines, KeyedPlan::Cuckoo(self.table.plan));
         let mut owners = vec![0u64; len as usize];
         let place = |held: &Held| {
             let place = u64::from(held.place.block()).checked_sub(start)?;
             (place < len).then_some(place as usize)
         };
-        table.each_live(core, |_, held| {
+        each_live(core, lines, &plan, |_, held| {
             if let Some(place) = place(&held) {
                 self.blocks.note_used(core, BlockNo(held.place.block()))?;
                 owners[place] = held.word.0;
@@ -77,7 +76,7 @@ impl Cuckoo {
                 following[i - 1] = following[i].saturating_add(1);
             }
         }
-        table.each_live(core, |line, held| {
+        each_live(core, lines, &plan, |line, held| {
             let Some(most) = place(&held).map(|place| following[place]) else {
                 return Ok(());
             };
@@ -95,81 +94,11 @@ impl Cuckoo {
 const _: () = assert!(RUN_COUNT_MAX == u8::MAX as u32);
 
 impl Table {
-    /// Calls `each` with every entry whose key is in the table, and its line.
-    fn each_live<M: Memories>(
-        &self,
-        core: &Core<M>,
-        mut each: impl FnMut(u64, Held) -> Result<()>,
-    ) -> Result<()> {
-        for line in 0..self.plan.all_lines() {
-            self.each_in(core, line, |held| {
-                if is_live(held.word) {
-                    each(line, held)
-                } else {
-                    Ok(())
-                }
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Step 1.
-    fn judge<M: Memories>(
-        &self,
-        core: &Core<M>,
-        survey: &dyn Survey,
-        stored: &mut Stored,
-    ) -> Result<()> {
-        for line in 0..self.plan.all_lines() {
-            self.each_in(core, line, |held| {
-                let word = held.word;
-                let stays = is_live(word)
-                    && survey.judge(word.id(), word.logical(), word.state()) == Verdict::Keep;
-                if !stays {
-                    core.set_word(held.at, MapWord::FREE.0);
-                    stored.insert(line);
-                    return Ok(());
-                }
-                let at_home = line >= self.plan.lines || self.key_of(word).homes.contains(&line);
-                if at_home && self.is_sound(word, held.place) {
-                    Ok(())
-                } else {
-                    Err(Self::unsound(held.at))
-                }
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Step 2. The copies may differ in what an operation that was under way had not made durable,
-    /// and either will do; but they are of one block.
-    fn drop_copies<M: Memories>(&self, core: &Core<M>, stored: &mut Stored) -> Result<()> {
-        self.each_live(core, |line, held| {
-            let key = self.key_of(held.word);
-            if key.homes[0] == line {
-                return Ok(());
-            }
-            // A key of the stash looks in both of its lines.
-            let others = key.homes.into_iter().filter(|&other| other != line);
-            for other in others.take(if line < self.plan.lines { 1 } else { 2 }) {
-                let Some(first) = self.look_in(core, &key, other) else {
-                    continue;
-                };
-                if first.place.block() != held.place.block() || line >= self.plan.lines {
-                    return Err(Self::unsound(held.at));
-                }
-                core.set_word(held.at, MapWord::FREE.0);
-                stored.insert(line);
-            }
-            Ok(())
-        })
-    }
-
     /// Counts what is in the stash.
     pub(super) fn count_stash<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         let mut stashed = 0;
         for line in self.stash() {
-            self.each_in(core, line, |held| {
+            self.lines.each_in(core, line, |held| {
                 stashed += u64::from(is_live(held.word));
                 Ok(())
             })?;

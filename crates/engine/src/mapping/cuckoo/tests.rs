@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use vellum_layout::{
-    CUCKOO_LINE_ENTRIES, CUCKOO_STASH_LINES, GeometryRequest, MapWord, MappingKind, PlaceWord,
+    GeometryRequest, MapWord, MappingKind, PAIRS_PER_LINE, PlaceWord, STASH_LINES,
 };
 use vellum_media::{Memory, Persistent, Simulated, Site, count};
 
-use super::table::{Held, is_live};
 use super::*;
 use crate::error::Error;
 use crate::mapping::Verdict;
 use crate::mapping::harness::{Bench, Judge};
+use crate::mapping::keyed::lines::{Held, is_live};
 
 type Cuckooed = Bench<Cuckoo>;
 
@@ -87,9 +87,10 @@ fn check_table(h: &Cuckooed) {
     let mut stashed = 0;
     for line in 0..table.plan.all_lines() {
         table
+            .lines
             .each_in(&h.core, line, |held| {
                 assert!(is_live(held.word), "a mark is left");
-                assert!(table.is_sound(held.word, held.place));
+                assert!(table.lines.is_sound(&held));
                 let homes = table.key_of(held.word).homes;
                 assert!(line >= table.plan.lines || homes.contains(&line));
                 stashed += u64::from(line >= table.plan.lines);
@@ -103,7 +104,7 @@ fn check_table(h: &Cuckooed) {
         h.core.arena.load(table.stashed_at, Ordering::Relaxed),
         stashed
     );
-    assert_eq!(h.core.arena.load(table.gate_at, Ordering::Relaxed), 0);
+    assert!(table.moves.are_over(&h.core));
     for (&key, before) in &entries {
         let mut last = *before;
         for ahead in 1..=before.place.following() {
@@ -250,7 +251,7 @@ fn crowd(h: &Cuckooed, count: usize) -> Vec<u32> {
 #[test]
 fn keys_without_a_way_go_to_the_stash_until_it_is_full() {
     let h = pool(MIB);
-    let room = (2 + CUCKOO_STASH_LINES) * CUCKOO_LINE_ENTRIES;
+    let room = (2 + STASH_LINES) * PAIRS_PER_LINE;
     let keys = crowd(&h, room as usize + 1);
     let (last, fit) = keys.split_last().unwrap();
     fit.iter().for_each(|&logical| claim(&h, 5, logical, 1));
@@ -279,8 +280,8 @@ fn put(h: &Cuckooed, at: u64, word: u64, place: u64) {
 
 /// A free entry of a line.
 fn free_entry(h: &Cuckooed, line: u64) -> u64 {
-    let free = h.map.table.free_in(&h.core, line);
-    h.map.table.line_at(line) + u64::from(free.trailing_zeros()) * 8
+    let free = h.map.table.lines.free_in(&h.core, line);
+    h.map.table.lines.line_at(line) + u64::from(free.trailing_zeros()) * 8
 }
 
 const KEEP: Judge<'static> = &|_, _, _| Verdict::Keep;
@@ -291,7 +292,7 @@ fn what_a_crash_leaves_of_a_move_is_one_entry_again() {
     claim(&h, 5, 0, 8);
     let kept = held(&h, 5, 3);
     let homes = h.map.table.key_of(kept.word).homes;
-    let line = (kept.at - h.map.table.at) / 64;
+    let line = (kept.at - h.map.table.lines.at) / 64;
     let other = if homes[0] == line { homes[1] } else { homes[0] };
     // Counts and state may be of another moment.
     let stale = PlaceWord::new(kept.word.0, kept.place.block(), 0, 0);
@@ -351,7 +352,7 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
         }),
         ("one key, two blocks", |h, held| {
             let homes = h.map.table.key_of(held.word).homes;
-            let line = (held.at - h.map.table.at) / 64;
+            let line = (held.at - h.map.table.lines.at) / 64;
             let other = if homes[0] == line { homes[1] } else { homes[0] };
             let place = PlaceWord::new(held.word.0, held.place.block() + 60, 0, 0);
             put(h, free_entry(h, other), held.word.0, place.0);

@@ -1,7 +1,7 @@
-//! The cuckoo table: its entries, whether each is where its key leads, and whether what each counts
-//! beside it is there.
+//! Tables that keep the blocks of all files by their keys, cuckoo and level tables: their entries,
+//! whether each is where its key leads, and whether what each counts beside it is there.
 
-use vellum_layout::{CuckooPlan, Geometry, MapState, MapWord, PlaceWord};
+use vellum_layout::{Geometry, KeyedPlan, LevelPlan, LevelRoot, MapState, MapWord, PlaceWord};
 
 use crate::image::{View, for_each_word};
 use crate::report::{Class, Place, Sink};
@@ -9,6 +9,14 @@ use crate::trees::TreeBlock;
 
 /// Words of a line.
 const LINE_WORDS: u64 = 8;
+
+/// A table.
+pub(crate) struct Table {
+    plan: KeyedPlan,
+    seed: u64,
+    /// Its entries that are not free.
+    rows: Vec<Row>,
+}
 
 /// An entry that is not free.
 #[derive(Clone, Copy, Debug)]
@@ -39,29 +47,39 @@ impl Row {
     }
 }
 
-/// Reads every entry that is not free.
-pub(crate) fn read(view: &View, geometry: &Geometry) -> Vec<Row> {
-    let words = CuckooPlan::new(geometry.zone_blocks).all_lines() * LINE_WORDS;
+/// Reads the table of a pool that has one.
+pub(crate) fn read(view: &View, geometry: &Geometry, seed: u64) -> Option<Table> {
+    let word = |at| view.word(geometry.table_at + at);
+    let plan = KeyedPlan::read(geometry.mapping, geometry.zone_blocks, seed, word)?;
     let mut rows = Vec::new();
+    for lines in plan.parts() {
+        read_lines(view, geometry, lines, &mut rows);
+    }
+    Some(Table { plan, seed, rows })
+}
+
+fn read_lines(view: &View, geometry: &Geometry, lines: std::ops::Range<u64>, rows: &mut Vec<Row>) {
+    let first = geometry.table_at + lines.start * LINE_WORDS * 8;
+    let words = (lines.end - lines.start) * LINE_WORDS;
     let mut key = 0;
-    for_each_word(view, geometry.table_at, words, |index, word| {
+    for_each_word(view, first, words, |index, word| {
         if index % 2 == 0 {
             key = word;
         } else if key != 0 {
             rows.push(Row {
-                at: geometry.table_at + (index - 1) * 8,
-                line: index / LINE_WORDS,
+                at: first + (index - 1) * 8,
+                line: lines.start + index / LINE_WORDS,
                 word: MapWord(key),
                 place: PlaceWord(word),
             });
         }
     });
-    rows
 }
 
 /// The blocks that sound entries name, each once for a key.
-pub(crate) fn blocks(geometry: &Geometry, rows: &[Row]) -> Vec<TreeBlock> {
-    let sound = rows
+pub(crate) fn blocks(geometry: &Geometry, table: &Table) -> Vec<TreeBlock> {
+    let sound = table
+        .rows
         .iter()
         .filter(|row| row.is_live() && row.is_sound(geometry));
     let mut blocks: Vec<_> = sound
@@ -76,9 +94,13 @@ pub(crate) fn blocks(geometry: &Geometry, rows: &[Row]) -> Vec<TreeBlock> {
     blocks
 }
 
-/// Judges the entries.
-pub(crate) fn judge(geometry: &Geometry, seed: u64, rows: &[Row], sink: &mut Sink) {
-    let plan = CuckooPlan::new(geometry.zone_blocks);
+/// Judges the table.
+pub(crate) fn judge(view: &View, geometry: &Geometry, table: &Table, sink: &mut Sink) {
+    let Table { plan, seed, rows } = table;
+    if let KeyedPlan::Level(plan, root) = plan {
+        judge_levels(view, geometry, table, (plan, *root), sink);
+    }
+    let homes = |row: &Row| plan.homes(*seed, row.key());
     let mut sound = Vec::new();
     for row in rows {
         let place = Place::Offset(row.at);
@@ -89,18 +111,19 @@ pub(crate) fn judge(geometry: &Geometry, seed: u64, rows: &[Row], sink: &mut Sin
         } else if !row.is_live() || !row.is_sound(geometry) {
             let detail = format_args!("the entry of block {logical} of id {id} is not sound");
             sink.damage(Class::MapWord, place, detail);
-        } else if row.line < plan.lines && !plan.homes(seed, row.key()).contains(&row.line) {
+        } else if !plan.is_stash(row.line) && homes(row).all(|home| home != row.line) {
             let detail = format_args!("block {logical} of id {id} is not looked for here");
             sink.damage(Class::MapWord, place, detail);
         } else {
             sound.push(*row);
         }
     }
-    // Of two entries of a key recovery keeps the one in the first line.
-    sound.sort_by_key(|row| (row.key(), plan.homes(seed, row.key())[0] != row.line));
+    // Of two entries of a key recovery keeps the one that is looked at first.
+    let rank = |row: &Row| homes(row).take_while(|&home| home != row.line).count();
+    sound.sort_by_key(|row| (row.key(), rank(row)));
     for same in sound.chunk_by(|a, b| a.key() == b.key()) {
         for copy in &same[1..] {
-            judge_copy(&same[0], copy, plan.lines, sink);
+            judge_copy(&same[0], copy, plan, sink);
         }
     }
     sound.dedup_by_key(|row| row.key());
@@ -109,11 +132,41 @@ pub(crate) fn judge(geometry: &Geometry, seed: u64, rows: &[Row], sink: &mut Sin
     }
 }
 
+/// Judges the root of a level table, and that nothing lies in levels that are still to come.
+fn judge_levels(
+    view: &View,
+    geometry: &Geometry,
+    table: &Table,
+    (plan, root): (&LevelPlan, LevelRoot),
+    sink: &mut Sink,
+) {
+    let root_at = geometry.table_at + LevelRoot::WORD;
+    if view.word(root_at) != root.0 {
+        let detail = format_args!("the root is not sound");
+        sink.damage(Class::MapLevels, Place::Offset(root_at), detail);
+    } else if let Some(level) = root.moving() {
+        let lines = plan.lines_of(level);
+        if !table.rows.iter().any(|row| lines.contains(&row.line)) {
+            let detail = format_args!("level {level} is being moved, and nothing is in it");
+            sink.residue(Class::MapLevels, Place::Offset(root_at), detail);
+        }
+    }
+    let mut early = Vec::new();
+    for level in root.top() + 1..=plan.last {
+        read_lines(view, geometry, plan.lines_of(level), &mut early);
+    }
+    for row in early {
+        let detail = format_args!("an entry in a level that is not in use");
+        sink.damage(Class::MapWord, Place::Offset(row.at), detail);
+    }
+}
+
 /// Judges the second entry of a key.
-fn judge_copy(kept: &Row, copy: &Row, lines: u64, sink: &mut Sink) {
+fn judge_copy(kept: &Row, copy: &Row, plan: &KeyedPlan, sink: &mut Sink) {
     let (id, logical) = (copy.word.id(), copy.word.logical());
     let place = Place::Offset(copy.at);
-    let moved = kept.block() == copy.block() && kept.line < lines && copy.line < lines;
+    let at_home = [kept, copy].iter().all(|row| !plan.is_stash(row.line));
+    let moved = kept.block() == copy.block() && (at_home || plan.moves_to_stash());
     if moved && kept.line != copy.line {
         let detail = format_args!("block {logical} of id {id} is at {:#x} too", kept.at);
         sink.residue(Class::MapCopy, place, detail);

@@ -1,9 +1,9 @@
-//! The entries of a cuckoo table.
+//! Tables that keep the blocks of all files by their keys: cuckoo and level tables.
 
 use std::collections::HashMap;
 
 use vellum_check::Class;
-use vellum_layout::{CuckooPlan, MapState, MapWord, PlaceWord};
+use vellum_layout::{KeyedPlan, LevelRoot, MapState, MapWord, PlaceWord};
 
 use crate::blocks::{Owner, fault};
 use crate::draft::Draft;
@@ -32,21 +32,33 @@ impl Row {
     }
 
     /// Whether its words belong to each other and it lies where its key leads.
-    fn is_placed(&self, draft: &Draft) -> bool {
-        let plan = CuckooPlan::new(draft.geometry.zone_blocks);
+    fn is_placed(&self, draft: &Draft, plan: &KeyedPlan) -> bool {
         let last = self.block() + u64::from(self.place.following());
-        let homes = plan.homes(draft.superblock.hash_seed, self.key());
+        let mut homes = plan.homes(draft.superblock.hash_seed, self.key());
         self.place.is_of(self.word.0)
             && last < draft.geometry.zone_blocks
-            && (self.line >= plan.lines || homes.contains(&self.line))
+            && (plan.is_stash(self.line) || homes.any(|home| home == self.line))
+    }
+
+    /// Whether readers find it.
+    fn is_sound(&self, draft: &Draft, plan: &KeyedPlan) -> bool {
+        matches!(self.word.state(), MapState::Mapped | MapState::Unwritten)
+            && self.is_placed(draft, plan)
     }
 }
 
-/// Every entry that is not free.
-pub(crate) fn rows(draft: &Draft) -> Vec<Row> {
-    let plan = CuckooPlan::new(draft.geometry.zone_blocks);
+/// The plan of the pool's table, if it has one of keys.
+fn plan(draft: &Draft) -> Option<KeyedPlan> {
+    let geometry = &draft.geometry;
+    let word = |at| draft.word(geometry.table_at + at);
+    let seed = draft.superblock.hash_seed;
+    KeyedPlan::read(geometry.mapping, geometry.zone_blocks, seed, word)
+}
+
+/// Every entry in these lines that is not free.
+fn rows(draft: &Draft, lines: impl IntoIterator<Item = u64>) -> Vec<Row> {
     let mut rows = Vec::new();
-    for line in 0..plan.all_lines() {
+    for line in lines {
         let line_at = draft.geometry.table_at + line * LINE_BYTES;
         let bytes: [u8; LINE_BYTES as usize] = draft.overlay.bytes(line_at);
         let pairs = bytes.as_chunks::<{ ENTRY_BYTES as usize }>().0.iter();
@@ -68,36 +80,67 @@ pub(crate) fn rows(draft: &Draft) -> Vec<Row> {
     rows
 }
 
-/// The entries that readers find.
-pub(crate) fn sound_rows(draft: &Draft) -> impl Iterator<Item = Row> {
-    rows(draft).into_iter().filter(|row| {
-        matches!(row.word.state(), MapState::Mapped | MapState::Unwritten) && row.is_placed(draft)
-    })
+/// The entries that readers find; none if the pool has no such table.
+pub(crate) fn sound_rows(draft: &Draft) -> Vec<Row> {
+    let Some(plan) = plan(draft) else {
+        return Vec::new();
+    };
+    let mut rows = rows(draft, plan.parts().into_iter().flatten());
+    rows.retain(|row| row.is_sound(draft, &plan));
+    rows
+}
+
+/// Makes the root of a level table what the entries say, and frees entries in levels to come.
+fn settle_levels(draft: &mut Draft, found: &KeyedPlan) {
+    let KeyedPlan::Level(plan, root) = *found else {
+        return;
+    };
+    let lines = root.moving().map(|level| plan.lines_of(level));
+    let is_needed = lines.is_none_or(|lines| !rows(draft, lines).is_empty());
+    let root = LevelRoot::new(root.top(), root.moving().is_some() && is_needed);
+    let root_at = draft.geometry.table_at + LevelRoot::WORD;
+    let what = format_args!("made to name the levels from {} down", root.top());
+    if draft.word(root_at) != root.0
+        && draft.mend(Class::MapLevels, format_args!("offset {root_at}"), what)
+    {
+        draft.set(root_at, root.0);
+    }
+    for level in root.top() + 1..=plan.last {
+        for row in rows(draft, plan.lines_of(level)) {
+            let what = "the level is not in use yet";
+            free(draft, Class::MapWord, &row, what);
+        }
+    }
 }
 
 /// Frees entries that nobody has, and settles those that are there twice, or that name one block;
 /// then makes counts right.
 pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
-    for row in rows(draft) {
+    let Some(plan) = plan(draft) else {
+        return;
+    };
+    settle_levels(draft, &plan);
+    for row in rows(draft, plan.parts().into_iter().flatten()) {
         let fault = fault(row.word, owners).or_else(|| {
             let what = "its words do not fit each other, or this place";
-            (!row.is_placed(draft)).then_some((Class::MapWord, what))
+            (!row.is_placed(draft, &plan)).then_some((Class::MapWord, what))
         });
         if let Some((class, what)) = fault {
             free(draft, class, &row, what);
         }
     }
-    let (plan, seed) = (
-        CuckooPlan::new(draft.geometry.zone_blocks),
-        draft.superblock.hash_seed,
-    );
-    let mut rows: Vec<Row> = sound_rows(draft).collect();
+    let seed = draft.superblock.hash_seed;
+    let rank = |row: &Row| {
+        let homes = plan.homes(seed, row.key());
+        homes.take_while(|&home| home != row.line).count()
+    };
+    let mut rows = sound_rows(draft);
     // What readers find first comes first.
-    rows.sort_by_key(|row| (row.key(), plan.homes(seed, row.key())[0] != row.line));
+    rows.sort_by_key(|row| (row.key(), rank(row)));
     rows.dedup_by(|copy, kept| {
         copy.key() == kept.key() && {
-            let moved = copy.block() == kept.block() && copy.line < plan.lines;
-            let class = if moved {
+            let at_home = !plan.is_stash(copy.line) || plan.moves_to_stash();
+            let class = if copy.block() == kept.block() && at_home {
                 Class::MapCopy
             } else {
                 Class::MapTwice

@@ -3,7 +3,7 @@
 use vellum_layout::{MapState, MapWord};
 use vellum_media::{Memories, count};
 
-use super::table::{Held, Table, is_live};
+use super::lines::{Held, is_live};
 use crate::core::Core;
 use crate::error::Result;
 use crate::mapping::{BlockNo, Found, MapId};
@@ -13,20 +13,27 @@ const AHEAD: u64 = 8;
 /// Reading a line of the table in order costs about this part of probing a line by hash.
 const SCAN_GAIN: u64 = 4;
 
-impl Table {
+/// A table whose entries are found by mapping id and logical block.
+pub(in crate::mapping) trait Keyed<M: Memories> {
+    /// Finds the entry of a block, without a lock.
+    fn find_block(&self, core: &Core<M>, id: MapId, logical: u32) -> Result<Option<Held>>;
+
+    /// Asks for the lines that a block's entry is looked for in first.
+    fn ask_for(&self, core: &Core<M>, id: MapId, logical: u32);
+
+    /// Lines that a reader of everything reads.
+    fn lines_to_read(&self, core: &Core<M>) -> u64;
+
+    /// Calls `each` with the entries in use, line by line, until it says no. Nothing moves meanwhile.
+    fn each_entry(&self, core: &Core<M>, each: &mut dyn FnMut(Held) -> Result<bool>) -> Result<()>;
+
     /// See [`crate::mapping::Mapping::lookup`].
-    pub(super) fn lookup<M: Memories>(
-        &self,
-        core: &Core<M>,
-        id: MapId,
-        first: u32,
-        out: &mut [Found],
-    ) -> Result<()> {
+    fn lookup(&self, core: &Core<M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
         out.fill(Found::Hole);
         let (mut next, mut asked) = (0, 0);
         while next < out.len() {
             let logical = first + next as u32;
-            let Some(held) = self.find(core, &self.key(id, logical))? else {
+            let Some(held) = self.find_block(core, id, logical)? else {
                 self.ask_ahead(core, id, first, next + 1, out.len(), &mut asked);
                 next += 1;
                 continue;
@@ -45,7 +52,7 @@ impl Table {
     }
 
     /// Asks for the lines of the keys from place `next` on, unless they were asked for.
-    fn ask_ahead<M: Memories>(
+    fn ask_ahead(
         &self,
         core: &Core<M>,
         id: MapId,
@@ -59,13 +66,13 @@ impl Table {
         }
         *asked = end.min(next + AHEAD as usize);
         for place in next..*asked {
-            self.prefetch(core, &self.key(id, first + place as u32));
+            self.ask_for(core, id, first + place as u32);
         }
     }
 
     /// Keys after which reading the table in order is cheaper than further probing.
-    fn probe_budget(&self) -> u64 {
-        self.plan.lines / SCAN_GAIN + 1
+    fn probe_budget(&self, core: &Core<M>) -> u64 {
+        self.lines_to_read(core) / SCAN_GAIN + 1
     }
 
     /// Calls `visit` with the logical blocks of `[first, end)` that may have an entry, until so many
@@ -74,7 +81,7 @@ impl Table {
     /// Costs at most twice the cheaper of probing the range and reading the table: a range too long
     /// to probe is probed first where the file probably ends soon (`in_use` is known and small),
     /// else not at all. `visit` may take entries out.
-    pub(super) fn search<M: Memories>(
+    fn search(
         &self,
         core: &Core<M>,
         id: MapId,
@@ -83,7 +90,7 @@ impl Table {
         in_use: u64,
         mut visit: impl FnMut(u32) -> Result<u64>,
     ) -> Result<u64> {
-        let budget = self.probe_budget();
+        let budget = self.probe_budget(core);
         let to_probe = if end.saturating_sub(first) <= budget {
             end
         } else if in_use <= budget {
@@ -109,9 +116,8 @@ impl Table {
         Ok(found)
     }
 
-    /// Calls `each` with the entries of a file in the order of the table, until it says no. Nothing
-    /// moves meanwhile.
-    fn each_of<M: Memories>(
+    /// Calls `each` with the entries of a file in the order of the table, until it says no.
+    fn each_of(
         &self,
         core: &Core<M>,
         id: MapId,
@@ -119,36 +125,21 @@ impl Table {
     ) -> Result<()> {
         let id_mask = MapWord::key(u32::MAX, 0);
         let key = MapWord::key(id, 0);
-        self.unmoved(core, || {
-            for line in 0..self.plan.all_lines() {
-                count::probe();
-                let mut more = true;
-                self.each_in(core, line, |held| {
-                    if more && is_live(held.word) && held.word.0 & id_mask == key {
-                        more = each(held)?;
-                    }
-                    Ok(())
-                })?;
-                if !more {
-                    break;
-                }
+        self.each_entry(core, &mut |held| {
+            if is_live(held.word) && held.word.0 & id_mask == key {
+                each(held)
+            } else {
+                Ok(true)
             }
-            Ok(())
         })
     }
 
     /// The first block of `[first, end)` that holds bytes.
-    pub(super) fn seek_data<M: Memories>(
-        &self,
-        core: &Core<M>,
-        id: MapId,
-        first: u64,
-        end: u64,
-    ) -> Result<Option<u64>> {
-        let to_probe = (first + self.probe_budget()).min(end);
+    fn seek_data(&self, core: &Core<M>, id: MapId, first: u64, end: u64) -> Result<Option<u64>> {
+        let to_probe = (first + self.probe_budget(core)).min(end);
         let mut logical = first;
         while logical < to_probe {
-            match self.find(core, &self.key(id, logical as u32))? {
+            match self.find_block(core, id, logical as u32)? {
                 Some(held) if held.word.state() == MapState::Mapped => return Ok(Some(logical)),
                 Some(held) => logical += u64::from(held.place.following()) + 1,
                 None => logical += 1,
@@ -170,16 +161,10 @@ impl Table {
     }
 
     /// The first block of `[first, end)` that holds no bytes. Ends within the file's blocks.
-    pub(super) fn seek_hole<M: Memories>(
-        &self,
-        core: &Core<M>,
-        id: MapId,
-        first: u64,
-        end: u64,
-    ) -> Result<Option<u64>> {
+    fn seek_hole(&self, core: &Core<M>, id: MapId, first: u64, end: u64) -> Result<Option<u64>> {
         let mut logical = first;
         while logical < end {
-            match self.find(core, &self.key(id, logical as u32))? {
+            match self.find_block(core, id, logical as u32)? {
                 Some(held) if held.word.state() == MapState::Mapped => {
                     logical += u64::from(held.place.following()) + 1;
                 }
@@ -188,4 +173,26 @@ impl Table {
         }
         Ok(None)
     }
+}
+
+/// Reads lines one by one, calling `each` with their entries in use until it says no; gives whether
+/// it never did.
+pub(in crate::mapping) fn read_lines<M: Memories>(
+    core: &Core<M>,
+    lines: &super::lines::Lines,
+    of: impl Iterator<Item = u64>,
+    each: &mut dyn FnMut(Held) -> Result<bool>,
+) -> Result<()> {
+    let mut more = true;
+    for line in of {
+        count::probe();
+        lines.each_in(core, line, |held| {
+            more = more && each(held)?;
+            Ok(())
+        })?;
+        if !more {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,95 @@
+//! What recovery does to the entries of a table: it frees those that nothing keeps, and those that a
+//! crash left twice.
+
+use std::collections::BTreeSet;
+
+use vellum_layout::{KeyedPlan, MapWord};
+use vellum_media::Memories;
+
+use super::lines::{Held, Lines, is_live};
+use crate::core::Core;
+use crate::error::Result;
+use crate::mapping::{Survey, Verdict};
+
+/// Lines with words that were stored, to be flushed once each.
+pub(in crate::mapping) type Stored = BTreeSet<u64>;
+
+/// Calls `each` with every entry that is not free, and its line.
+fn each_used<M: Memories>(
+    core: &Core<M>,
+    lines: &Lines,
+    plan: &KeyedPlan,
+    mut each: impl FnMut(u64, Held) -> Result<()>,
+) -> Result<()> {
+    for line in plan.parts().into_iter().flatten() {
+        lines.each_in(core, line, |held| each(line, held))?;
+    }
+    Ok(())
+}
+
+/// Calls `each` with every entry whose key is in the table, and its line.
+pub(in crate::mapping) fn each_live<M: Memories>(
+    core: &Core<M>,
+    lines: &Lines,
+    plan: &KeyedPlan,
+    mut each: impl FnMut(u64, Held) -> Result<()>,
+) -> Result<()> {
+    each_used(core, lines, plan, |line, held| {
+        if is_live(held.word) {
+            each(line, held)
+        } else {
+            Ok(())
+        }
+    })
+}
+
+/// Clears marks, and what recovery frees. Every other entry must be sound and lie where its key leads.
+pub(in crate::mapping) fn judge<M: Memories>(
+    core: &Core<M>,
+    lines: &Lines,
+    plan: &KeyedPlan,
+    survey: &dyn Survey,
+    stored: &mut Stored,
+) -> Result<()> {
+    each_used(core, lines, plan, |line, held| {
+        let word = held.word;
+        let stays =
+            is_live(word) && survey.judge(word.id(), word.logical(), word.state()) == Verdict::Keep;
+        if !stays {
+            core.set_word(held.at, MapWord::FREE.0);
+            stored.insert(line);
+            return Ok(());
+        }
+        let at_home = plan.is_stash(line) || plan.homes(core.seed, word.0).any(|home| home == line);
+        if at_home && lines.is_sound(&held) {
+            Ok(())
+        } else {
+            Err(Lines::unsound(held.at))
+        }
+    })
+}
+
+/// Of a key that is there twice, the entry that is looked at first stays. The copies may differ in what
+/// an operation that was under way had not made durable, and either will do; but they are of one block.
+pub(in crate::mapping) fn drop_copies<M: Memories>(
+    core: &Core<M>,
+    lines: &Lines,
+    plan: &KeyedPlan,
+    stored: &mut Stored,
+) -> Result<()> {
+    each_live(core, lines, plan, |line, held| {
+        let key = held.word.0 & MapWord::KEY_MASK;
+        let before = plan.homes(core.seed, key).take_while(|&home| home != line);
+        let mut before = before.filter_map(|home| lines.look_in(core, key, home));
+        let Some(first) = before.next() else {
+            return Ok(());
+        };
+        let moved = plan.moves_to_stash() || !plan.is_stash(line);
+        if first.place.block() != held.place.block() || !moved {
+            return Err(Lines::unsound(held.at));
+        }
+        core.set_word(held.at, MapWord::FREE.0);
+        stored.insert(line);
+        Ok(())
+    })
+}

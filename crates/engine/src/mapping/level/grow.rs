@@ -1,0 +1,177 @@
+//! Growing: a new top level, into which the old bottom level is emptied.
+//!
+//! 1. *Begin*: the root names the new level, and the one to be emptied; durable before anything can be
+//!    in the new level. Then the arena says so, and whoever may still be putting a key into the old
+//!    bottom level is waited for: from here on nothing comes into it.
+//! 2. *Moving*: each insertion empties a line, entry by entry, each durable by itself. Lookups read the
+//!    three levels meanwhile. So a crash finds every entry in one place, or in two for one of them; what
+//!    was emptied is found by emptying from the first line again.
+//! 3. *End*: with the level empty, durably, the root no longer names it. Nothing waits for that: a root
+//!    that still names an empty level costs lookups two lines, and the next growth stores it anew.
+//!
+//! One operation at a time does any of this, under a lock of the table; others go on putting keys in.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{LevelRoot, MapWord};
+use vellum_media::{Memories, Memory, Persistent};
+
+use super::table::Table;
+use crate::core::Core;
+use crate::error::Result;
+use crate::mapping::keyed::lines::is_live;
+use crate::sites;
+use crate::slots::{Op, pause};
+
+/// Lines that an insertion empties. The new level has room for as many insertions as there are lines
+/// to empty, many times over.
+const LINES_AT_ONCE: u64 = 1;
+
+impl Table {
+    /// Goes on emptying the old bottom level, if there is one and nobody else does.
+    pub(super) fn move_on<M: Memories>(&self, op: &Op<'_, M>) {
+        if self.levels(op.core).moving().is_none() {
+            return;
+        }
+        let growth = self.try_growth(op);
+        // Only now nobody else can end it.
+        let levels = self.levels(op.core);
+        if growth.is_some() && levels.moving().is_some() {
+            self.empty(op, levels, LINES_AT_ONCE);
+        }
+    }
+
+    /// Makes the table larger than `seen`, or ends what makes it so. `false` if it is the largest, or
+    /// the old bottom level cannot be emptied.
+    #[cold]
+    pub(super) fn grow<M: Memories>(&self, op: &Op<'_, M>, seen: LevelRoot) -> bool {
+        let growth = self.wait_for_growth(op);
+        let grown = if self.levels(op.core) != seen {
+            true
+        } else if seen.moving().is_some() {
+            self.empty(op, seen, u64::MAX)
+        } else if seen.top() == self.plan.last {
+            false
+        } else {
+            self.begin(op, seen.top() + 1);
+            true
+        };
+        drop(growth);
+        grown
+    }
+
+    /// Adds a level.
+    fn begin<M: Memories>(&self, op: &Op<'_, M>, top: u32) {
+        let core = op.core;
+        self.moves.moving(core, || {
+            let root = LevelRoot::new(top, true);
+            core.set_word(self.root_at(), root.0);
+            core.pool.flush(sites::LEVEL_BEGIN, self.root_at(), 8);
+            core.pool.fence(sites::LEVEL_BEGIN_DURABLE);
+            core.arena.store(self.emptied_at, 0, Ordering::Relaxed);
+            core.arena.store(self.levels_at, root.0, Ordering::SeqCst);
+            self.moves.wait_for_holders(op);
+        });
+    }
+
+    /// Empties the next lines of the old bottom level, `most` at most. Whether the level is empty, and
+    /// no longer in use, then.
+    fn empty<M: Memories>(&self, op: &Op<'_, M>, levels: LevelRoot, most: u64) -> bool {
+        let core = op.core;
+        let Some(level) = levels.moving() else {
+            return true;
+        };
+        let lines = self.plan.lines_of(level);
+        self.moves.moving(core, || {
+            let begin = lines.start + core.arena.load(self.emptied_at, Ordering::Relaxed);
+            let end = lines.end.min(begin.saturating_add(most));
+            for line in begin..end {
+                let mut entries = self.entries_of(line);
+                if !entries.all(|at| self.leave_level(op, levels, at)) {
+                    return false;
+                }
+                let emptied = line + 1 - lines.start;
+                core.arena
+                    .store(self.emptied_at, emptied, Ordering::Relaxed);
+            }
+            if end == lines.end {
+                self.end(core, levels);
+            }
+            end == lines.end
+        })
+    }
+
+    /// Moves what is in an entry of the old bottom level out of it. `false` if there is no room.
+    fn leave_level<M: Memories>(&self, op: &Op<'_, M>, levels: LevelRoot, at: u64) -> bool {
+        let is_empty = || !is_live(MapWord(op.core.word(at)));
+        is_empty()
+            || self.move_away(op, levels, at)
+            || is_empty()
+            || self.move_to_stash(op, at)
+            || is_empty()
+    }
+
+    /// Forgets the old bottom level, which is empty.
+    fn end<M: Memories>(&self, core: &Core<M>, levels: LevelRoot) {
+        let root = LevelRoot::new(levels.top(), false);
+        core.set_word(self.root_at(), root.0);
+        core.pool.flush(sites::LEVEL_END, self.root_at(), 8);
+        core.arena.store(self.levels_at, root.0, Ordering::Release);
+    }
+
+    /// Ends a growth whose level happens to be empty. Nothing else is at work.
+    pub(super) fn end_if_empty<M: Memories>(&self, core: &Core<M>) -> Result<()> {
+        let levels = self.levels(core);
+        let Some(level) = levels.moving() else {
+            return Ok(());
+        };
+        let mut is_empty = true;
+        for line in self.plan.lines_of(level) {
+            self.lines.each_in(core, line, |held| {
+                is_empty = is_empty && !is_live(held.word);
+                Ok(())
+            })?;
+            if !is_empty {
+                return Ok(());
+            }
+        }
+        self.end(core, levels);
+        Ok(())
+    }
+
+    /// Takes the lock of the table, if it is free.
+    fn try_growth<'a, M: Memories>(&self, op: &'a Op<'_, M>) -> Option<Growth<'a, M::Arena>> {
+        let arena = &op.core.arena;
+        let free = arena.load(self.grower_at, Ordering::Relaxed) == 0;
+        let taken = free
+            && arena
+                .compare_exchange(self.grower_at, 0, op.holder())
+                .is_ok();
+        taken.then_some(Growth {
+            arena,
+            at: self.grower_at,
+        })
+    }
+
+    fn wait_for_growth<'a, M: Memories>(&self, op: &'a Op<'_, M>) -> Growth<'a, M::Arena> {
+        let mut tries = 0;
+        loop {
+            if let Some(growth) = self.try_growth(op) {
+                return growth;
+            }
+            pause(&op.core.arena, &mut tries);
+        }
+    }
+}
+
+/// The lock of a table that grows.
+struct Growth<'a, A: Memory> {
+    arena: &'a A,
+    at: u64,
+}
+
+impl<A: Memory> Drop for Growth<'_, A> {
+    fn drop(&mut self) {
+        self.arena.store(self.at, 0, Ordering::Release);
+    }
+}

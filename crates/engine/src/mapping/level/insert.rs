@@ -1,0 +1,197 @@
+//! Finding an entry for a new key: a free one in its four lines; or one that another key leaves for
+//! another line of its own; or one of a larger table; or one of the stash.
+//!
+//! A key comes into a line under its stripe, and which levels there are is read under it. So when
+//! everybody who held a stripe has let go of it, nobody still puts anything into a level that was the
+//! bottom one before.
+
+use vellum_layout::{LevelRoot, MapWord, PAIRS_PER_LINE, PlaceWord};
+use vellum_media::{Memories, Memory, Site};
+
+use super::table::{Key, Table};
+use crate::error::{Error, Result};
+use crate::mapping::keyed::lines::{ENTRY_BYTES, is_live};
+use crate::mapping::keyed::moves::MoveSites;
+use crate::sites;
+use crate::slots::Op;
+
+/// Entries made free, or levels added, that others take before the stash is.
+const TRIES_MAX: u32 = 16;
+
+const SITES: MoveSites = MoveSites {
+    copy: sites::LEVEL_COPY,
+    copy_durable: sites::LEVEL_COPY_DURABLE,
+    leave: sites::LEVEL_LEAVE,
+    leave_durable: sites::LEVEL_LEAVE_DURABLE,
+};
+
+/// The two levels that keys come into.
+pub(super) fn open_levels(levels: LevelRoot) -> [u32; 2] {
+    [levels.top(), levels.top() - 1]
+}
+
+impl Table {
+    /// Puts a key in that is not there.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: no room in the largest table, and the stash is full.
+    pub(super) fn insert<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        word: MapWord,
+        place: PlaceWord,
+        flush: Option<Site>,
+    ) -> Result<()> {
+        let key = self.key_of(word);
+        self.move_on(op);
+        for _ in 0..TRIES_MAX {
+            let levels = self.levels(op.core);
+            if self.put(op, &key, word, place, flush) {
+                return Ok(());
+            }
+            if !self.make_room(op, &key) && !self.grow(op, levels) {
+                break;
+            }
+        }
+        self.put_into_stash(op, &key, word, place, flush)
+    }
+
+    /// Puts a key into one of its lines: above before below, and where more is free first. `false` if
+    /// they are full.
+    fn put<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        key: &Key,
+        word: MapWord,
+        place: PlaceWord,
+        flush: Option<Site>,
+    ) -> bool {
+        let core = op.core;
+        let _lock = self.moves.lock(op, key.hash());
+        let claimed = open_levels(self.levels(core))
+            .into_iter()
+            .find_map(|level| {
+                let mut homes = self.homes(key, level);
+                homes.sort_by_key(|&line| self.lines.free_in(core, line).count_zeros());
+                homes
+                    .into_iter()
+                    .find_map(|line| self.lines.claim_in(core, line, key.word))
+            });
+        if let Some(at) = claimed {
+            self.lines.fill(core, at, word, place, flush);
+        }
+        claimed.is_some()
+    }
+
+    #[cold]
+    fn put_into_stash<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        key: &Key,
+        word: MapWord,
+        place: PlaceWord,
+        flush: Option<Site>,
+    ) -> Result<()> {
+        let _lock = self.moves.lock(op, key.hash());
+        let at = self.claim_in_stash(op, key);
+        let at = at.ok_or(Error::NoSpace("mapping table"))?;
+        self.lines.fill(op.core, at, word, place, flush);
+        Ok(())
+    }
+
+    /// Takes a free entry of the stash for a key. Under its stripe.
+    fn claim_in_stash<M: Memories>(&self, op: &Op<'_, M>, key: &Key) -> Option<u64> {
+        let core = op.core;
+        // The count is up before the key can be looked for.
+        core.arena.fetch_add(self.stashed_at, 1);
+        let mut stash = self.plan.stash();
+        let claimed = stash.find_map(|line| self.lines.claim_in(core, line, key.word));
+        if claimed.is_none() {
+            core.arena.fetch_add(self.stashed_at, u64::MAX);
+        }
+        claimed
+    }
+
+    /// Moves one entry of a key's lines away; `false` if none can.
+    fn make_room<M: Memories>(&self, op: &Op<'_, M>, key: &Key) -> bool {
+        self.moves.moving(op.core, || {
+            let levels = self.levels(op.core);
+            open_levels(levels).into_iter().any(|level| {
+                let homes = self.homes(key, level).into_iter();
+                let mut entries = homes.flat_map(|line| self.entries_of(line));
+                entries.any(|at| self.move_away(op, levels, at))
+            })
+        })
+    }
+
+    /// Offsets of the entries of a line.
+    pub(super) fn entries_of(&self, line: u64) -> impl Iterator<Item = u64> + use<> {
+        let line_at = self.lines.line_at(line);
+        (0..PAIRS_PER_LINE).map(move |place| line_at + place * ENTRY_BYTES)
+    }
+
+    /// Moves what is in an entry to another line of its key; `false` if nothing is, or if those lines
+    /// are full.
+    pub(super) fn move_away<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        levels: LevelRoot,
+        at: u64,
+    ) -> bool {
+        let word = MapWord(op.core.word(at));
+        if !is_live(word) {
+            return false;
+        }
+        let key = self.key_of(word);
+        let homes = |level| self.homes(&key, level);
+        let here = self.lines.line_of(at);
+        let mut targets = open_levels(levels).into_iter().flat_map(homes);
+        targets.any(|line| line != here && self.move_to(op, levels, at, &key, line))
+    }
+
+    /// Moves a key from an entry to a line; `false` if that is full, if the key is no longer there, or
+    /// if the table has grown.
+    fn move_to<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        levels: LevelRoot,
+        at: u64,
+        key: &Key,
+        line: u64,
+    ) -> bool {
+        let core = op.core;
+        if self.lines.free_in(core, line) == 0 {
+            return false;
+        }
+        let mut lock = self.moves.lock(op, key.hash());
+        if !self.is_at(op, key, at) || self.levels(core) != levels {
+            return false;
+        }
+        let Some(to) = self.lines.claim_in(core, line, key.word) else {
+            return false;
+        };
+        lock.move_entry(core, &self.lines, (at, to), MapWord::FREE.0, &SITES);
+        true
+    }
+
+    /// Moves what is in an entry to the stash; `false` if that is full, or if nothing is there.
+    #[cold]
+    pub(super) fn move_to_stash<M: Memories>(&self, op: &Op<'_, M>, at: u64) -> bool {
+        let key = self.key_of(MapWord(op.core.word(at)));
+        let mut lock = self.moves.lock(op, key.hash());
+        if !self.is_at(op, &key, at) {
+            return false;
+        }
+        let Some(to) = self.claim_in_stash(op, &key) else {
+            return false;
+        };
+        lock.move_entry(op.core, &self.lines, (at, to), MapWord::FREE.0, &SITES);
+        true
+    }
+
+    /// Whether a key is in an entry. Under its stripe.
+    fn is_at<M: Memories>(&self, op: &Op<'_, M>, key: &Key, at: u64) -> bool {
+        let word = MapWord(op.core.word(at));
+        is_live(word) && word.0 & MapWord::KEY_MASK == key.word
+    }
+}

@@ -1,0 +1,245 @@
+//! Level hashing (Zuo, Hua, Wu: OSDI 2018), one table for all files: what the file-mapping study (4.9)
+//! compares its own structures with. A general hash table for persistent memory, as it is: nothing in
+//! it knows that its keys are blocks of files.
+//!
+//! * A [table](table) has two levels of lines, the bottom one half as long as the top one. A key has
+//!   two lines in each, so a lookup reads four; two lines above share one below.
+//! * An insertion takes a free entry of the emptier of the two lines above, else below; else it lets
+//!   one entry of these four [move](insert) to another line of its own, and only one.
+//! * A table that is full [grows](grow) in place: a level twice as long becomes the top one, what was
+//!   the top one is the bottom one, and only the entries of the old bottom one move. They do so bit by
+//!   bit, a line with each insertion; lookups read six lines meanwhile.
+//! * An entry is valid by its first word, which is stored last and names key and state; no step needs
+//!   a log. Which blocks are free, the [block allocator](crate::mapping::blocks) knows.
+//!
+//! What is full: the largest table has five entries for four blocks, of which level hashing is known to
+//! fill nine in ten. For a key that finds no room there, there is a stash of 32 entries, looked at only
+//! while a counter says that it is not empty; with the stash full a write fails for lack of space, as
+//! with no block left, and goes when anything is deleted. Tables do not shrink.
+//!
+//! Deviations from the paper, and why: (1) A line of 64 bytes has four entries of 16 bytes, each with
+//! its token in its first word, instead of a bucket of 128 bytes with a word of tokens: an insertion
+//! flushes one line once. (2) Places of all levels that there can be are set aside when the pool is
+//! made, instead of being allocated: growing cannot fail, in a full pool or a fragmented one, and needs
+//! no step that exchanges pointers. (3) The old bottom level is emptied by many insertions, not by the
+//! one that found no room: none waits longer for a larger table. (4) Lookups take no lock, and writers
+//! only that of their key, against moves: see [`moves`](crate::mapping::keyed::moves). (5) An entry of
+//! the bottom level that makes room may go to the top level at any time, not only after a growth.
+//! (6) Top lines are looked at first, whichever level has more entries: no count is kept for it.
+
+mod grow;
+mod insert;
+mod rebuild;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use vellum_layout::{Geometry, MapWord, PlaceWord};
+use vellum_media::{Memories, Persistent, Site};
+
+use self::table::Table;
+use super::blocks::Blocks;
+use super::keyed::lines::Lines;
+use super::keyed::search::Keyed;
+use super::limbo::Batch;
+use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use crate::core::Core;
+use crate::error::Result;
+use crate::slots::Op;
+
+/// The mapping of zone 0.
+#[derive(Debug)]
+pub(crate) struct Level {
+    table: Table,
+    blocks: Blocks,
+}
+
+impl Level {
+    /// The mapping of a pool, whose part of the arena (zero at first) is at `arena_at`.
+    pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64) -> Self {
+        let table = Table::new(arena_at, geometry, seed);
+        let blocks = Blocks::new(table.arena_end(), geometry);
+        Self { table, blocks }
+    }
+
+    /// Bytes of the arena that [`Self::new`] needs.
+    pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
+        Self::new(0, geometry, 0).blocks.end()
+    }
+
+    /// Gives logical blocks of a file, all holes, the blocks from `block` on.
+    ///
+    /// # Errors
+    /// And how many have an entry then.
+    fn enter<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        logical: std::ops::Range<u64>,
+        block: BlockNo,
+        step: Step,
+    ) -> std::result::Result<(), (crate::Error, u64)> {
+        for (done, (logical, block)) in (0..).zip(logical.zip(block.0..)) {
+            let word = MapWord::new(step.to, id, logical as u32);
+            let place = PlaceWord::new(word.0, block, 0, 0);
+            self.table
+                .insert(op, word, place, step.flush)
+                .map_err(|error| (error, done))?;
+        }
+        Ok(())
+    }
+}
+
+impl<M: Memories> Mapping<M> for Level {
+    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
+        self.table.lookup(op.core, id, first, out)
+    }
+
+    fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, _: u64) {
+        self.table.ask_for(core, id, logical);
+    }
+
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        self.blocks.reserve(op, blocks)
+    }
+
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
+        self.blocks.unreserve(op, rest);
+    }
+
+    fn claim(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        step: Step,
+        from: &mut Reservation,
+        out: &mut [BlockNo],
+    ) -> Result<()> {
+        let before = first.checked_sub(1);
+        let before = before.map(|last| self.table.find_block(op.core, id, last));
+        let mut goal = before
+            .transpose()?
+            .flatten()
+            .map(|held| BlockNo(held.place.block() + 1));
+        let mut next = 0;
+        while next < out.len() {
+            let want = (out.len() - next) as u64;
+            let (block, taken) = self.blocks.take(op, from, goal, want)?;
+            let logical = u64::from(first) + next as u64;
+            let run = logical..logical + taken;
+            if let Err((error, done)) = self.enter(op, id, run, block, step) {
+                let rest = BlockNo(block.0 + done as u32);
+                self.blocks.put_back(op, from, rest, taken - done);
+                return Err(error);
+            }
+            for (out, block) in out[next..].iter_mut().zip(block.0..block.0 + taken as u32) {
+                *out = BlockNo(block);
+            }
+            next += taken as usize;
+            goal = Some(BlockNo(block.0 + taken as u32));
+        }
+        Ok(())
+    }
+
+    fn set_state(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        blocks: &[BlockNo],
+        step: Step,
+    ) -> Result<()> {
+        let core = op.core;
+        for logical in (u64::from(first)..).take(blocks.len()) {
+            let key = self.table.key(id, logical as u32);
+            let changed = self.table.change(op, &key, |held| {
+                core.set_word(held.at, held.word.with_state(step.to).0);
+                if let Some(site) = step.flush {
+                    core.pool.flush(site, held.at, 8);
+                }
+            })?;
+            if changed.is_none() {
+                return Err(Lines::unsound(self.table.lines.at));
+            }
+        }
+        Ok(())
+    }
+
+    fn release(
+        &self,
+        site: Site,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        in_use: u64,
+    ) -> Result<u64> {
+        let core = op.core;
+        let mut batch = Batch::default();
+        let done = self.table.search(core, id, first, end, in_use, |logical| {
+            let key = self.table.key(id, logical);
+            let gone = self.table.change(op, &key, |held| {
+                self.table.clear(site, core, held);
+                BlockNo(held.place.block())
+            })?;
+            if let Some(block) = gone {
+                self.blocks.add(core, &mut batch, block);
+            }
+            Ok(gone.is_some().into())
+        });
+        // What is out of the table is out of reach, whatever came after it.
+        self.blocks.give_up(core, &batch);
+        done
+    }
+
+    fn reclaim(&self, core: &Core<M>) -> u64 {
+        self.blocks.reclaim(core)
+    }
+
+    fn seek(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        match what {
+            Seek::Data => self.table.seek_data(op.core, id, first, end),
+            Seek::Hole => self.table.seek_hole(op.core, id, first, end),
+        }
+    }
+
+    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {
+        let core = op.core;
+        self.table.search(core, id, 0, end, u64::MAX, |logical| {
+            let held = self.table.find_block(core, id, logical)?;
+            Ok(held.is_some().into())
+        })
+    }
+
+    fn data_at(&self, block: BlockNo) -> u64 {
+        self.blocks.data_at(block)
+    }
+
+    fn usage(&self, core: &Core<M>) -> BlockUsage {
+        self.blocks.usage(core)
+    }
+
+    fn save(&self, core: &Core<M>) -> Result<()> {
+        self.blocks.save(core)?;
+        self.table.end_if_empty(core)
+    }
+
+    fn restore(&self, core: &Core<M>) -> bool {
+        let root = self.table.read_root(core);
+        root.is_ok_and(|root| self.table.begin_with(core, root).is_ok())
+            && self.blocks.restore(core)
+    }
+
+    fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
+        self.rebuild_aids(core, survey)
+    }
+}

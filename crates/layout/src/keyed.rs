@@ -1,0 +1,180 @@
+//! What tables have in common that keep the blocks of all files by their keys: cuckoo and level tables.
+//!
+//! Their lines hold four entries of two words. The first word is the key, a
+//! [`MapWord`](crate::MapWord), which also says whether the entry is in use; the second, a
+//! [`PlaceWord`], says where the block is. A *stash* of a few lines holds keys that found no room in
+//! any of their lines.
+
+use vellum_media::mix;
+
+use crate::{CuckooPlan, LevelPlan, LevelRoot, MapState, MapWord, MappingKind};
+
+/// Entries in a line.
+pub const PAIRS_PER_LINE: u64 = 4;
+/// Lines of a stash.
+pub const STASH_LINES: u64 = 8;
+/// Most blocks that an entry's counts can tell of.
+pub const RUN_COUNT_MAX: u32 = 255;
+/// Bytes of a line.
+pub(crate) const LINE_BYTES: u64 = 64;
+/// Makes the second hash of a key from the first.
+const SECOND: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The second word of an entry: block (bits 0..30), blocks of the file that follow it on the medium
+/// (30..38), blocks from which on none before it counts it (38..46), check (46..64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceWord(pub u64);
+
+impl PlaceWord {
+    /// Packs the word of the entry with this key; `block` keeps 30 bits, counts above
+    /// [`RUN_COUNT_MAX`] are cut to it.
+    pub fn new(key: u64, block: u32, following: u32, preceding: u32) -> Self {
+        let following = u64::from(following.min(RUN_COUNT_MAX));
+        let preceding = u64::from(preceding.min(RUN_COUNT_MAX));
+        let word = u64::from(block & 0x3FFF_FFFF) | following << 30 | preceding << 38;
+        Self(word | Self::check(key, word) << 46)
+    }
+
+    /// The data block.
+    pub fn block(self) -> u32 {
+        self.0 as u32 & 0x3FFF_FFFF
+    }
+
+    /// At least so many logical blocks behind this one are of the same file and state, each at the
+    /// data block behind that of the one before.
+    pub fn following(self) -> u32 {
+        (self.0 >> 30) as u32 & 0xFF
+    }
+
+    /// No entry counts this one as following that is more than so many logical blocks before it.
+    pub fn preceding(self) -> u32 {
+        (self.0 >> 38) as u32 & 0xFF
+    }
+
+    /// Whether this is the second word of an entry with that key.
+    pub fn is_of(self, key: u64) -> bool {
+        self.0 >> 46 == Self::check(key, self.0 & ((1 << 46) - 1))
+    }
+
+    fn check(key: u64, word: u64) -> u64 {
+        mix(mix(key & MapWord::KEY_MASK) ^ word) >> 46
+    }
+}
+
+/// The two hashes of a key.
+pub(crate) fn hashes(seed: u64, key: u64) -> [u64; 2] {
+    let hash = mix(seed ^ key & MapWord::KEY_MASK);
+    [hash, mix(hash ^ SECOND)]
+}
+
+/// The upper 64 bits of the 128-bit product.
+pub(crate) fn scale(hash: u64, lines: u64) -> u64 {
+    ((u128::from(hash) * u128::from(lines)) >> 64) as u64
+}
+
+/// Where a table has its lines, for whoever reads all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyedPlan {
+    /// A cuckoo table.
+    Cuckoo(CuckooPlan),
+    /// A level table, as its root says it is.
+    Level(LevelPlan, LevelRoot),
+}
+
+impl KeyedPlan {
+    /// That of a mapping of so many blocks whose table's words `word` reads, by their offset; `None` if
+    /// it has no such table. Where the root of a level table is unsound, what lies in the levels tells.
+    pub fn read(
+        mapping: MappingKind,
+        zone_blocks: u64,
+        seed: u64,
+        word: impl Fn(u64) -> u64,
+    ) -> Option<Self> {
+        match mapping {
+            MappingKind::Cuckoo => Some(Self::Cuckoo(CuckooPlan::new(zone_blocks))),
+            MappingKind::Level => {
+                let plan = LevelPlan::new(zone_blocks);
+                let root = LevelRoot(word(LevelRoot::WORD));
+                let root = if root.is_sound(&plan) {
+                    root
+                } else {
+                    LevelRoot::of_levels(&plan, |level| is_used(&plan, level, seed, &word))
+                };
+                Some(Self::Level(plan, root))
+            }
+            _ => None,
+        }
+    }
+
+    /// Lines that entries may be in, as parts without gaps.
+    pub fn parts(&self) -> Vec<std::ops::Range<u64>> {
+        match self {
+            Self::Cuckoo(plan) => std::iter::once(0..plan.all_lines()).collect(),
+            Self::Level(plan, root) => {
+                let levels = root.levels().map(|level| plan.lines_of(level));
+                std::iter::once(plan.stash()).chain(levels).collect()
+            }
+        }
+    }
+
+    /// The lines that a key is looked for in before the stash, in that order.
+    pub fn homes(&self, seed: u64, key: u64) -> impl Iterator<Item = u64> + use<> {
+        let mut homes = [None; 3];
+        match self {
+            Self::Cuckoo(plan) => homes[0] = Some(plan.homes(seed, key)),
+            Self::Level(plan, root) => {
+                for (homes, level) in homes.iter_mut().zip(root.levels()) {
+                    *homes = Some(plan.homes(seed, key, level));
+                }
+            }
+        }
+        homes.into_iter().flatten().flatten()
+    }
+
+    /// Whether keys that were in a line may move to the stash.
+    pub fn moves_to_stash(&self) -> bool {
+        matches!(self, Self::Level(..))
+    }
+
+    /// Whether a line is of the stash.
+    pub fn is_stash(&self, line: u64) -> bool {
+        match self {
+            Self::Cuckoo(plan) => line >= plan.lines,
+            Self::Level(plan, _) => plan.stash().contains(&line),
+        }
+    }
+}
+
+/// Whether a level has an entry that may be there.
+fn is_used(plan: &LevelPlan, level: u32, seed: u64, word: &impl Fn(u64) -> u64) -> bool {
+    let mut lines = plan.lines_of(level);
+    lines.any(|line| {
+        (0..PAIRS_PER_LINE).any(|place| {
+            let at = line * LINE_BYTES + place * 16;
+            let (key, place) = (MapWord(word(at)), PlaceWord(word(at + 8)));
+            matches!(key.state(), MapState::Mapped | MapState::Unwritten)
+                && place.is_of(key.0)
+                && plan.homes(seed, key.0, level).contains(&line)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_give_back_what_was_packed() {
+        let key = MapWord::new(MapState::Mapped, 7, 9).0;
+        let word = PlaceWord::new(key, 0x3FFF_FFFF, 300, 254);
+        assert_eq!(
+            (word.block(), word.following(), word.preceding()),
+            (0x3FFF_FFFF, 255, 254)
+        );
+        assert!(word.is_of(key));
+        let unwritten = MapWord(key).with_state(MapState::Unwritten).0;
+        assert!(word.is_of(unwritten), "the state is not under the check");
+        assert!(!word.is_of(key + 1));
+        assert!(!PlaceWord(word.0 ^ 1 << 30).is_of(key));
+    }
+}

@@ -1,0 +1,101 @@
+//! Damaged level tables are mended, and nothing is lost that could be read.
+
+#[path = "../../check/tests/testimage/mod.rs"]
+mod testimage;
+
+mod support;
+
+use support::{assert_kept, fill_blocks, read_tree, repaired};
+use testimage::{Sample, keyed_sample};
+use vellum_check::{Class, Options, check};
+use vellum_layout::{LevelPlan, LevelRoot, MapState, MapWord, MappingKind, PlaceWord};
+
+/// Damages a closed pool with a level table and mends it; gives it before and after.
+#[track_caller]
+fn mended(class: Class, damage: impl Fn(&mut Sample)) -> (Vec<u8>, Vec<u8>) {
+    let mut sample = keyed_sample(MappingKind::Level);
+    sample.image.close();
+    let geometry = sample.image.geometry;
+    fill_blocks(&mut sample.image.bytes, &geometry);
+    damage(&mut sample);
+    let before = sample.image.bytes;
+    let report = check(&before, Options::default());
+    assert!(report.has(class), "{class:?} is not in {report}");
+    let (plan, after) = repaired(&before);
+    assert_eq!(plan.exit_code(), 1);
+    assert_kept(&before, &after, &plan);
+    (before, after)
+}
+
+#[track_caller]
+fn mended_in_place(class: Class, damage: impl Fn(&mut Sample)) {
+    let (before, after) = mended(class, damage);
+    assert_eq!(read_tree(&before), read_tree(&after));
+}
+
+fn levels(s: &Sample) -> LevelPlan {
+    LevelPlan::new(s.image.geometry.zone_blocks)
+}
+
+#[test]
+fn roots() {
+    mended_in_place(Class::MapLevels, |s| {
+        s.image.set_word(s.image.geometry.table_at, 0);
+    });
+    // A level without entries is being moved.
+    mended_in_place(Class::MapLevels, |s| {
+        let root = LevelRoot::new(3, true);
+        let entries = s.image.entries();
+        s.image.set_word(s.image.geometry.table_at, root.0);
+        for (at, word, place) in entries {
+            s.image.set_word(at, 0);
+            s.image.enter(word, place, 0);
+        }
+    });
+}
+
+#[test]
+fn entries_in_levels_to_come() {
+    let (before, after) = mended(Class::MapWord, |s| {
+        let plan = levels(s);
+        let word = MapWord::new(MapState::Mapped, 3, 0);
+        let line = plan.homes(0x5EED, word.0, plan.last)[0];
+        let place = PlaceWord::new(word.0, 100, 0, 0);
+        s.image.enter_line(word, place, line);
+    });
+    assert_eq!(read_tree(&before), read_tree(&after));
+}
+
+#[test]
+fn entries_that_are_there_twice() {
+    mended_in_place(Class::MapCopy, |s| {
+        let (_, word, place) = s.image.entry_of(3, 1);
+        s.image.enter(word, place, 1);
+    });
+    mended_in_place(Class::MapCopy, |s| {
+        let (_, word, place) = s.image.entry_of(3, 1);
+        let stash = levels(s).stash().start;
+        s.image.enter_line(word, place, stash);
+    });
+    mended_in_place(Class::MapTwice, |s| {
+        let (_, word, _) = s.image.entry_of(3, 1);
+        let place = PlaceWord::new(word.0, 100, 0, 0);
+        s.image.enter(word, place, 1);
+    });
+}
+
+#[test]
+fn entries_of_nobody() {
+    mended_in_place(Class::MapNobody, |s| {
+        let word = MapWord::new(MapState::Mapped, 1000, 3);
+        s.image.enter(word, PlaceWord::new(word.0, 100, 0, 0), 0);
+    });
+    mended_in_place(Class::MapPastEnd, |s| {
+        let word = MapWord::new(MapState::Mapped, 3, 3);
+        s.image.enter(word, PlaceWord::new(word.0, 100, 0, 0), 0);
+    });
+    mended_in_place(Class::Limbo, |s| {
+        let mark = MapWord::new(MapState::Limbo, 3, 77);
+        s.image.enter(mark, PlaceWord(12345), 0);
+    });
+}
