@@ -102,16 +102,7 @@ impl Page<'_> {
             ),
             ("Started", utc(machine.started_unix_seconds)),
             ("Vellum", machine.version.clone()),
-            (
-                "Pool",
-                format!(
-                    "{} MiB in {} ({}, {})",
-                    machine.pool_bytes >> 20,
-                    machine.pool,
-                    machine.media,
-                    machine.instructions
-                ),
-            ),
+            ("Pool", pool_of(machine)),
             (
                 "Rounds",
                 format!("{}, medians; bars from least to greatest", machine.rounds),
@@ -128,6 +119,19 @@ impl Page<'_> {
             );
         }
         out.push_str("</table>\n");
+    }
+}
+
+/// Where the pools were; how large and on what, if all were alike.
+fn pool_of(machine: &Machine) -> String {
+    let (pool, instructions) = (&machine.pool, &machine.instructions);
+    match machine.pool_bytes {
+        0 => format!("in {pool} ({instructions})"),
+        bytes => format!(
+            "{} MiB in {pool} ({}, {instructions})",
+            bytes >> 20,
+            machine.media
+        ),
     }
 }
 
