@@ -187,11 +187,13 @@ impl<'a> Reader<'a> {
             }
             least = logical + 1;
             let next = ExtentKey(word(2 * index + 2));
-            let until = if next.is_used() {
-                node.high.min(next.logical().into())
-            } else {
-                node.high
-            };
+            // What is unsound, or out of order, ends nothing.
+            let until =
+                if next.is_sound(file.seal) && next.is_used() && next.logical() > key.logical() {
+                    node.high.min(next.logical().into())
+                } else {
+                    node.high
+                };
             if key.is_valid() {
                 self.entry(file, node, key, ExtentBody(word(2 * index + 1)), until);
             }

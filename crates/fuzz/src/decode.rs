@@ -1,9 +1,10 @@
 //! Every decoder of the format, on bytes as they come.
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkWord, Entry, EntryHead, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair,
-    LogExtentHead, LogWord, MapRoot, MapState, MapWord, StateWord, Superblock, TEXT_MAX,
-    TargetWord, text_check,
+    BLOCK_BYTES, ChunkWord, Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot,
+    ExtentSeal, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, LogExtentHead, LogWord,
+    MapRoot, MapState, MapWord, PlaceWord, StateWord, Superblock, TEXT_MAX, TargetWord, TreeWord,
+    text_check,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -68,6 +69,7 @@ pub fn decode(part: Part, bytes: &[u8]) {
             let map = MapWord(word);
             let again = MapWord::new(map.state(), map.id(), map.logical());
             assert!(again == map || map.state() == MapState::Free);
+            decode_tree(word, bytes);
         }
     }
 }
@@ -94,6 +96,42 @@ fn decode_superblock(bytes: &[u8]) {
         }
         let _ = sealed.check_writable();
         let _ = (sealed.label_text(), sealed.uuid_text());
+    }
+}
+
+/// Words of trees and of a cuckoo table, of a file and at places of all kinds.
+fn decode_tree(word: u64, bytes: &[u8]) {
+    for (id, first) in [(1, 0), (5, 512), (u32::MAX >> 2, u32::MAX)] {
+        if let Ok(Some(target)) = TreeWord(word).decode(id, first) {
+            assert_eq!(TreeWord::new(target, id, first).0, word);
+        }
+        let seal = ExtentSeal::new(id);
+        if let Some(root) = ExtentRoot::from_word(seal, word) {
+            assert_eq!(root.word(seal), word);
+        }
+        let (key, body) = (ExtentKey(word), ExtentBody(word));
+        if key.is_sound(seal) {
+            let again = ExtentKey::new(seal, key.logical(), key.len(), key.is_valid());
+            assert_eq!(again, key);
+        }
+        if let Some(kind) = body.kind().filter(|_| body.is_sound(seal)) {
+            assert_eq!(ExtentBody::new(seal, body.place(), kind), body);
+        }
+        let place = PlaceWord(word);
+        if place.is_of(u64::from(id)) {
+            let (block, following, preceding) =
+                (place.block(), place.following(), place.preceding());
+            let again = PlaceWord::new(id.into(), block, following, preceding);
+            assert_eq!(again, place);
+        }
+    }
+    let head: ExtentNodeHead = padded(bytes);
+    if head.is_sound(9) {
+        let (owner, level, first) = (head.owner, head.level, head.first);
+        assert_eq!(
+            ExtentNodeHead::new(9, owner, level, first, head.generation),
+            head
+        );
     }
 }
 

@@ -13,6 +13,7 @@ mod decode;
 mod draw;
 mod input;
 mod judge;
+mod maps;
 mod plant;
 mod sample;
 mod watchdog;

@@ -8,6 +8,7 @@ use vellum_layout::{
 use zerocopy::IntoBytes;
 
 use crate::input::Input;
+use crate::maps;
 use crate::sample::{Part, Place, Sample};
 
 /// Reads one change of a structure of class `part` from `input` and makes it.
@@ -129,7 +130,8 @@ fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
             Part::Entry => seal_entry(sample, place, seal),
             Part::Extent => seal_extent(sample, place),
             Part::Text => seal_text(sample, place),
-            Part::LogWord | Part::Map => {}
+            Part::Map => maps::seal(sample, place),
+            Part::LogWord => {}
         }
     }
     if part == Part::Superblock {

@@ -2,16 +2,17 @@
 
 use std::sync::OnceLock;
 
-use vellum::{Cred, FormatOptions, OpenOptions, RenameFlags, format};
+use vellum::{Cred, FormatOptions, MappingKind, OpenOptions, RenameFlags, format};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode,
-    InodeState, JournalHead, LogExtentHead, LogWord, MapState, MapWord, POOL_MIN_BYTES, PoolPhase,
-    PoolState, SLOT_BYTES, StateWord, Superblock,
+    InodeState, JournalHead, LogExtentHead, LogWord, POOL_MIN_BYTES, PoolPhase, PoolState,
+    SLOT_BYTES, StateWord, Superblock,
 };
 use vellum_media::{SimPool, Simulated};
 use zerocopy::FromBytes;
 
 use crate::judge::mount;
+use crate::maps;
 
 /// A class of structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,8 @@ pub enum Part {
     LogWord,
     /// The text of a symlink.
     Text,
-    /// A word of the mapping table.
+    /// What says which block is whose: a word or an entry of the mapping table, a word, an entry or the head of
+    /// a node of a file's tree.
     Map,
 }
 
@@ -47,7 +49,7 @@ pub struct Place {
     pub at: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Its number among its kind: slot, chunk, block, thread slot; of a text, its inode's.
+    /// Its number among its kind: slot, chunk, block, thread slot; of a text, its inode's; of a tree, see `maps.rs`.
     pub number: u64,
 }
 
@@ -60,7 +62,7 @@ pub struct Sample {
     pub geometry: Geometry,
     /// Seed of its hashes.
     pub hash_seed: u64,
-    inodes: Vec<Place>,
+    pub(crate) inodes: Vec<Place>,
     entries: Vec<Place>,
     extents: Vec<Place>,
     log_words: Vec<Place>,
@@ -69,31 +71,36 @@ pub struct Sample {
 }
 
 /// The pools to start from: closed in order; the same as if it had not been; left by a crash; closed
-/// in order, with blocks placed one by one.
-pub fn samples() -> &'static [Sample; 4] {
-    static SAMPLES: OnceLock<[Sample; 4]> = OnceLock::new();
+/// in order, with blocks placed one by one; then, for each other mapping, closed in order and left by a crash.
+pub fn samples() -> &'static [Sample] {
+    static SAMPLES: OnceLock<Vec<Sample>> = OnceLock::new();
     SAMPLES.get_or_init(|| {
-        let closed = Sample::of(make(true, 8));
+        let usual = |close, run_blocks| {
+            let (mapping, run_blocks) = (MappingKind::HashFs, Some(run_blocks));
+            Sample::of(make(close, mapping, run_blocks))
+        };
+        let closed = usual(true, 8);
         let mut open = closed.clone();
         let state = StateWord::new(PoolPhase::Dirty, 1).0;
         open.set_word(open.geometry.state_at + PoolState::WORD, state);
-        [
-            closed,
-            open,
-            Sample::of(make(false, 8)),
-            Sample::of(make(true, 1)),
-        ]
+        let mut all = vec![closed, open, usual(false, 8), usual(true, 1)];
+        let others = MappingKind::ALL.into_iter();
+        for mapping in others.filter(|kind| *kind != MappingKind::HashFs) {
+            all.extend([true, false].map(|close| Sample::of(make(close, mapping, None))));
+        }
+        all
     })
 }
 
 /// Makes a pool with directories of one and of several log extents, files in one piece and with
 /// holes, with blocks beyond the end, links, symlinks in a slot and in a block, devices, dead
 /// entries; left in the middle of work unless it is to be closed.
-fn make(close: bool, run_blocks: u32) -> Vec<u8> {
+fn make(close: bool, mapping: MappingKind, run_blocks: Option<u32>) -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     let options = FormatOptions {
         label: "sample".into(),
-        run_blocks: Some(run_blocks),
+        mapping,
+        run_blocks,
         uuid: [3; 16],
         hash_seed: 5,
         now_ns: 1,
@@ -172,7 +179,7 @@ impl Sample {
                 _ => {}
             }
         }
-        sample.find_maps();
+        sample.maps = maps::find(&sample);
         sample
     }
 
@@ -224,20 +231,6 @@ impl Sample {
             number: link.number,
             ..self.slot(inode.root, inode.size)
         });
-    }
-
-    /// The words in use and some of the others.
-    fn find_maps(&mut self) {
-        for block in 0..self.geometry.zone_blocks {
-            let at = self.geometry.table_at + 8 * block;
-            if block < 16 || MapWord(self.word(at)).state() != MapState::Free {
-                self.maps.push(Place {
-                    at,
-                    bytes: 8,
-                    number: block,
-                });
-            }
-        }
     }
 
     fn kind_of(&self, inode: Place) -> Option<FileKind> {
