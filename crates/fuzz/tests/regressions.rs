@@ -2,11 +2,11 @@
 
 use std::mem::offset_of;
 
-use vellum::{Cred, Error, ListPosition};
+use vellum::{Cred, Error, ListPosition, MappingKind};
 use vellum_fuzz::{Part, Place, Sample, Watchdog, judge, mount, samples, seal};
 use vellum_layout::{
-    ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Inode, LifeWord, LogExtentHead, MapState,
-    MapWord, StateWord, TargetWord,
+    ChunkKind, ChunkWord, Entry, EntryHead, ExtentKey, FileKind, Inode, LifeWord, LogExtentHead,
+    MapState, MapWord, StateWord, TargetWord,
 };
 
 /// The samples: closed in order, marked as not closed, left by a crash.
@@ -328,5 +328,67 @@ fn a_tree_where_the_mapping_has_none() {
     let mut sample = sample(OPEN);
     let (inode, _) = named(&sample, b"file");
     set(&mut sample, Part::Inode, inode, Inode::DETAIL, 1);
+    assert_refused(&sample);
+}
+
+/// The pool that a crash left with this mapping, or the one that was closed.
+fn sample_on(mapping: MappingKind, closed: bool) -> Sample {
+    let mut of = samples()
+        .iter()
+        .filter(|sample| sample.geometry.mapping == mapping);
+    let found = of.nth(usize::from(!closed));
+    found.expect("two pools of each mapping").clone()
+}
+
+/// A valid entry of a leaf, and the one behind it if there is any.
+fn extents(sample: &Sample) -> impl Iterator<Item = Place> {
+    let places = sample.places(Part::Map).into_iter();
+    places.filter(|place| place.bytes == 16 && ExtentKey(sample.word(place.at)).is_valid())
+}
+
+/// Recovery took an entry without blocks for one, and such as lie behind the last for none.
+#[test]
+fn entries_of_extent_trees_are_checked_by_recovery() {
+    for mapping in [MappingKind::Extent, MappingKind::ExtentCached] {
+        let mut sample = sample_on(mapping, false);
+        let entry = extents(&sample).next().expect("an extent");
+        let key = sample.word(entry.at) & !(0xFFFF << 32);
+        set(&mut sample, Part::Map, entry, ExtentKey::AT, key);
+        assert_refused(&sample);
+
+        let mut sample = sample_on(mapping, false);
+        let last = extents(&sample).last().expect("an extent");
+        let behind = Place {
+            at: last.at + 32,
+            ..last
+        };
+        assert_eq!([last.at + 16, behind.at].map(|at| sample.word(at)), [0; 2]);
+        let key = 50 | 1 << 32 | 1 << 63;
+        set(&mut sample, Part::Map, behind, ExtentKey::AT, key);
+        assert_refused(&sample);
+    }
+}
+
+/// The checker subtracted the place of an entry from that of an earlier one.
+#[test]
+fn extents_out_of_order_are_damage() {
+    let mut sample = sample_on(MappingKind::Extent, true);
+    let entries: Vec<Place> = extents(&sample).collect();
+    let adjoin = |pair: &&[Place]| pair[0].at + 16 == pair[1].at;
+    let pair = entries.windows(2).find(adjoin).expect("two extents");
+    let key = sample.word(pair[0].at) | 0xFFFF;
+    set(&mut sample, Part::Map, pair[0], ExtentKey::AT, key);
+    judge(sample.image, false);
+}
+
+/// An entry of a cuckoo table led to blocks beyond the last.
+#[test]
+fn an_entry_does_not_count_past_the_zone() {
+    let mut sample = sample_on(MappingKind::Cuckoo, false);
+    let places = sample.places(Part::Map).into_iter();
+    let mut used = places.filter(|place| sample.word(place.at) != 0);
+    let entry = used.next().expect("an entry");
+    let count = sample.word(entry.at + 8) | 0xFF << 30;
+    set(&mut sample, Part::Map, entry, 8, count);
     assert_refused(&sample);
 }

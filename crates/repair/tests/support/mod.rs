@@ -128,7 +128,8 @@ fn blocks_by_key(image: &[u8], geometry: &Geometry, seed: u64, plan: &KeyedPlan)
             let block = u64::from(place.block());
             let mut homes = plan.homes(seed, key.0);
             let is_placed = plan.is_stash(line) || homes.any(|home| home == line);
-            let is_sound = is_placed && place.is_of(key.0) && block < geometry.zone_blocks;
+            let last = block + u64::from(place.following());
+            let is_sound = is_placed && place.is_of(key.0) && last < geometry.zone_blocks;
             if key.state() == MapState::Mapped && is_sound {
                 let homes = plan.homes(seed, key.0);
                 let rank = (homes.take_while(|&home| home != line).count(), block);

@@ -104,14 +104,17 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     ) -> Result<()> {
         let node = self.open(number, level)?;
         read.nodes.push(number);
-        let mut least = u64::from(low);
+        let (mut least, mut ended) = (u64::from(low), false);
         for index in 0..EXTENT_ENTRIES {
             let (key, next) = (self.key(node, index), self.key(node, index + 1));
             if !key.is_used() {
-                break;
+                ended = true;
+                continue;
             }
             let logical = u64::from(key.logical());
-            if !key.is_sound(self.seal) || logical < least || logical >= high {
+            let is_placed = !ended && (least..high).contains(&logical);
+            let is_level = !key.is_empty() && (level == 0 || key.len() == level);
+            if !key.is_sound(self.seal) || !is_placed || !is_level {
                 return Err(damaged(self.id));
             }
             least = logical + 1;

@@ -59,7 +59,8 @@ impl Lines {
 
     /// Whether an entry may say that: the check fits, and there is such a block.
     pub(in crate::mapping) fn is_sound(&self, held: &Held) -> bool {
-        held.place.is_of(held.word.0) && u64::from(held.place.block()) < self.blocks
+        let last = u64::from(held.place.block()) + u64::from(held.place.following());
+        held.place.is_of(held.word.0) && last < self.blocks
     }
 
     pub(in crate::mapping) fn unsound(at: u64) -> Error {
