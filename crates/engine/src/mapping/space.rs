@@ -126,12 +126,13 @@ impl Space {
 
     /// See [`super::Mapping::usage`].
     pub(super) fn usage<M: Memories>(&self, core: &Core<M>) -> BlockUsage {
-        // First limbo: what has left it since is counted as free, maybe twice, but never not at all.
+        // First limbo: what has left it since is counted as free, maybe twice, but never not at all. In a damaged pool
+        // more blocks may be used than there are.
         let limbo = core.arena.load(self.in_limbo_at, Ordering::Acquire);
         let free = core.arena.load(self.free_at, Ordering::Relaxed);
         BlockUsage {
             total: self.blocks,
-            free: (free + limbo).min(self.blocks),
+            free: free.saturating_add(limbo).min(self.blocks),
         }
     }
 

@@ -133,8 +133,11 @@ fn blocks_by_key(image: &[u8], geometry: &Geometry, seed: u64, plan: &KeyedPlan)
             if key.state() == MapState::Mapped && is_sound {
                 let homes = plan.homes(seed, key.0);
                 let rank = (homes.take_while(|&home| home != line).count(), block);
+                // In a line the first one counts.
                 let best = found.entry((key.id(), key.logical())).or_insert(rank);
-                *best = rank.min(*best);
+                if rank.0 < best.0 {
+                    *best = rank;
+                }
             }
         }
     }

@@ -167,6 +167,19 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
+    /// The same of a node that has to be of this life of the file and to begin with the block `first`.
+    pub(super) fn open_first(&self, number: u32, level: u32, first: u32) -> Result<Node> {
+        let node = self.open(number, level)?;
+        let mut head = ExtentNodeHead::default();
+        self.core.pool.read(node.at, head.as_mut_bytes());
+        let generation = self.core.identity_on_pool(self.id.into()).generation();
+        if (head.first, head.generation) == (first, generation) {
+            Ok(node)
+        } else {
+            Err(damaged(self.id))
+        }
+    }
+
     /// What an entry of an inner node leads to; none if it is not valid.
     pub(super) fn child(&self, node: Node, index: usize, level: u32) -> Result<Option<u32>> {
         let key = self.key(node, index);

@@ -102,7 +102,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         high: u64,
         read: &mut Read,
     ) -> Result<()> {
-        let node = self.open(number, level)?;
+        let node = self.open_first(number, level, low)?;
         read.nodes.push(number);
         let (mut least, mut ended) = (u64::from(low), false);
         for index in 0..EXTENT_ENTRIES {
