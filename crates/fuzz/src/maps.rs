@@ -3,9 +3,9 @@
 
 use vellum_check::survey::{TreeNode, trees};
 use vellum_layout::{
-    BLOCK_BYTES, CuckooPlan, EXTENT_ENTRIES, ExtentBody, ExtentKey, ExtentKind, ExtentNodeHead,
-    ExtentRoot, ExtentSeal, FileKind, IdentityWord, Inode, MapState, MapWord, MappingKind,
-    PlaceWord, RADIX_WORDS, SLOTS_PER_BLOCK, Superblock, TreeTarget, TreeWord,
+    BLOCK_BYTES, EXTENT_ENTRIES, ExtentBody, ExtentKey, ExtentKind, ExtentNodeHead, ExtentRoot,
+    ExtentSeal, FileKind, IdentityWord, Inode, MapState, MapWord, MappingKind, PlaceWord,
+    RADIX_WORDS, SLOTS_PER_BLOCK, Superblock, TreeTarget, TreeWord,
 };
 use zerocopy::IntoBytes;
 
@@ -21,7 +21,7 @@ const ROOT: u64 = 1 << 63;
 pub(crate) fn find(sample: &Sample) -> Vec<Place> {
     match sample.geometry.mapping {
         MappingKind::HashFs => in_table(sample),
-        MappingKind::Cuckoo => in_cuckoo(sample),
+        MappingKind::Cuckoo | MappingKind::Level => in_entries(sample),
         MappingKind::Radix | MappingKind::Extent | MappingKind::ExtentCached => in_trees(sample),
     }
 }
@@ -39,19 +39,18 @@ fn in_table(sample: &Sample) -> Vec<Place> {
     places.filter(chosen).collect()
 }
 
-fn in_cuckoo(sample: &Sample) -> Vec<Place> {
-    let plan = CuckooPlan::new(sample.geometry.zone_blocks);
+fn in_entries(sample: &Sample) -> Vec<Place> {
+    let table = sample
+        .geometry
+        .mapping
+        .table_bytes(sample.geometry.zone_blocks);
     let place = |number| Place {
         at: sample.geometry.table_at + ENTRY * number,
         bytes: ENTRY,
         number,
     };
-    let entries = (0..plan.bytes() / ENTRY).map(place);
-    let stash = plan.lines * 4;
-    let chosen = |place: &Place| {
-        let sample_of_free = place.number < 8 || (stash..stash + 2).contains(&place.number);
-        sample_of_free || sample.word(place.at) != 0
-    };
+    let entries = (0..table / ENTRY).map(place);
+    let chosen = |place: &Place| place.number < 8 || sample.word(place.at) != 0;
     entries.filter(chosen).collect()
 }
 
@@ -121,7 +120,7 @@ pub(crate) fn seal(sample: &mut Sample, place: Place) {
     let id = (place.number >> 32) as u32 & !(ROOT >> 32) as u32;
     match (sample.geometry.mapping, place.bytes) {
         (MappingKind::HashFs, _) => {}
-        (MappingKind::Cuckoo, _) => {
+        (MappingKind::Cuckoo | MappingKind::Level, _) => {
             let told = PlaceWord(sample.word(place.at + WORD));
             let sealed = PlaceWord::new(word, told.block(), told.following(), told.preceding());
             sample.set_word(place.at + WORD, sealed.0);
