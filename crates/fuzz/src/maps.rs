@@ -64,7 +64,7 @@ fn in_trees(sample: &Sample) -> Vec<Place> {
             places.push(Place {
                 at: inode.at + Inode::DETAIL,
                 bytes: WORD,
-                number: inode.number << 32 | if is_radix { 0 } else { ROOT },
+                number: (inode.number << 32) | if is_radix { 0 } else { ROOT },
             });
         }
     }
@@ -88,7 +88,7 @@ fn radix_words(sample: &Sample, node: &TreeNode, places: &mut Vec<Place>) {
             places.push(Place {
                 at,
                 bytes: WORD,
-                number: node.inode << 32 | (node.first + index * span),
+                number: (node.inode << 32) | (node.first + index * span),
             });
         }
     }
@@ -96,7 +96,7 @@ fn radix_words(sample: &Sample, node: &TreeNode, places: &mut Vec<Place>) {
 
 fn extent_entries(sample: &Sample, node: &TreeNode, places: &mut Vec<Place>) {
     let node_at = sample.geometry.slot_at(node.slot);
-    let number = node.inode << 32 | node.slot / SLOTS_PER_BLOCK;
+    let number = (node.inode << 32) | (node.slot / SLOTS_PER_BLOCK);
     places.push(Place {
         at: node_at,
         bytes: ExtentNodeHead::ENTRIES_AT,
