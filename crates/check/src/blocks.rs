@@ -58,7 +58,7 @@ pub(crate) fn judge(
     sink: &mut Sink,
     tick: impl FnMut(u64),
 ) {
-    let owners = owners(nodes, sink);
+    let owners = owners(geometry, nodes, sink);
     if geometry.mapping.has_home_lines() {
         judge_table(view, geometry, &owners, summary, sink, tick);
     } else {
@@ -141,7 +141,7 @@ fn judge_table(
 }
 
 /// Sizes and mapping roots.
-fn owners(nodes: &Nodes, sink: &mut Sink) -> Owners {
+fn owners(geometry: &Geometry, nodes: &Nodes, sink: &mut Sink) -> Owners {
     let mut owners = Owners::default();
     // Blocks of an unsound inode are not nobody's, but nothing more is known of them.
     for broken in nodes.broken.iter().filter(|broken| broken.named) {
@@ -179,6 +179,11 @@ fn owners(nodes: &Nodes, sink: &mut Sink) -> Owners {
         };
         if zone != 0 || MapRoot::new(zone, id).0 != root.0 & !MapRoot::BEYOND {
             let detail = format_args!("{:#x} is in no zone of the pool", node.root);
+            sink.damage(Class::MapZone, place, detail);
+            continue;
+        }
+        if geometry.mapping.has_trees() && id != MapRoot::id_of(node.slot) {
+            let detail = format_args!("id {id} is of another inode's tree");
             sink.damage(Class::MapZone, place, detail);
             continue;
         }

@@ -460,7 +460,10 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
     if inode.size > SIZE_MAX_BYTES {
         return damaged("size of a file");
     }
-    if inode.root != 0 && !MapRoot(inode.root).is_sound() {
+    let root = MapRoot(inode.root);
+    // A tree begins in the inode that the id names, which is the file's own.
+    let is_own = !geometry.mapping.has_trees() || root.get() == Some((0, MapRoot::id_of(ino)));
+    if root.0 != 0 && !(root.is_sound() && is_own) {
         return damaged("mapping root");
     }
     Ok(())

@@ -5,10 +5,29 @@ const SEED: &str = "VELLUM_FUZZ_SEED";
 /// Longest input. What a target reads of one is far less.
 const BYTES_MAX: u64 = 1024;
 
-/// `cases` inputs of any length and content, drawn by the seed in `VELLUM_FUZZ_SEED` (0 without it).
+/// Tries a target on `cases` inputs of any length and content, drawn by the seed in `VELLUM_FUZZ_SEED` (0 without
+/// it); says on which it panicked.
 ///
-/// Under a fuzzer none: it has its own.
-pub fn drawn(cases: usize) -> impl Iterator<Item = Vec<u8>> {
+/// Under a fuzzer on none: it has its own.
+pub fn draw(cases: usize, target: fn(&[u8])) {
+    for bytes in drawn(cases) {
+        let _shown = Shown(&bytes);
+        target(&bytes);
+    }
+}
+
+/// An input that is shown if its case panics.
+struct Shown<'a>(&'a [u8]);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the input: {:02x?}", self.0);
+        }
+    }
+}
+
+fn drawn(cases: usize) -> impl Iterator<Item = Vec<u8>> {
     let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
     let mut numbers = Numbers(seed.unwrap_or(0));
     let cases = if cfg!(fuzzing) { 0 } else { cases };
@@ -33,15 +52,13 @@ impl Numbers {
     }
 }
 
-/// Makes the body of a target: a function of bytes, tried on [`drawn`] inputs and on those kept for it (see
+/// Makes the body of a target: a function of bytes, tried on inputs that are drawn ([`draw`]) and on those kept for it (see
 /// `docs/TESTING.md`), or by the fuzzer that the test was built for.
 #[macro_export]
 macro_rules! target {
     ($cases:expr, $target:expr) => {{
         let target: fn(&[u8]) = $target;
-        for bytes in $crate::drawn($cases) {
-            target(&bytes);
-        }
+        $crate::draw($cases, target);
         bolero::check!().with_iterations(0).for_each(target);
     }};
 }

@@ -19,7 +19,7 @@ mod sample;
 mod watchdog;
 
 pub use decode::decode;
-pub use draw::drawn;
+pub use draw::draw;
 pub use input::Input;
 pub use judge::{Memories, judge, mount};
 pub use plant::{change, plant_raw, seal};

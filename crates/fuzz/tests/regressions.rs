@@ -6,7 +6,7 @@ use vellum::{Cred, Error, ListPosition, MappingKind};
 use vellum_fuzz::{Part, Place, Sample, Watchdog, judge, mount, samples, seal};
 use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, ExtentKey, FileKind, Inode, LifeWord, LogExtentHead,
-    MapState, MapWord, StateWord, TargetWord,
+    MapRoot, MapState, MapWord, StateWord, TargetWord,
 };
 
 /// The samples: closed in order, marked as not closed, left by a crash.
@@ -87,6 +87,21 @@ fn a_directory_without_links_or_names_can_be_looked_at() {
         .map(|attr| attr.nlink);
     assert!(matches!(links, Ok(2)), "{links:?}");
     judge(closed.image, false);
+}
+
+/// A tree begins in the inode that the root names: the checker called one sound that named none.
+#[test]
+fn a_root_of_another_inodes_tree_is_damage() {
+    let with_trees = samples()
+        .iter()
+        .filter(|sample| sample.geometry.mapping.has_trees());
+    for sample in with_trees {
+        let mut sample = sample.clone();
+        let (inode, _) = named(&sample, b"file");
+        let root = MapRoot::new(0, 0x80008).0;
+        set(&mut sample, Part::Inode, inode, Inode::ROOT, root);
+        judge(sample.image, false);
+    }
 }
 
 #[test]

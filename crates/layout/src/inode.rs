@@ -291,6 +291,11 @@ impl MapRoot {
         Self(1 << 63 | u64::from(zone) << 32 | u64::from(id & 0x3FFF_FFFF))
     }
 
+    /// The id that this version gives the blocks of the file with this inode number.
+    pub fn id_of(ino: u64) -> u32 {
+        ino as u32 & 0x3FFF_FFFF
+    }
+
     /// Zone and mapping id, if there is a mapping.
     pub fn get(self) -> Option<(u16, u32)> {
         (self.0 >> 63 == 1).then_some(((self.0 >> 32) as u16, self.0 as u32 & 0x3FFF_FFFF))

@@ -15,11 +15,6 @@ use crate::keyed::{self, sound_rows};
 /// Largest file: 2^32 blocks of 4 KiB.
 const SIZE_MAX: u64 = 1 << 44;
 
-/// The mapping id that a file's blocks carry: its inode's number.
-fn own_id(ino: u64) -> u32 {
-    ino as u32 & 0x3FFF_FFFF
-}
-
 /// Gives what every block is to which file to `each`: every word of the table that is not zero, or what the files' trees
 /// lead to.
 pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
@@ -92,18 +87,22 @@ pub(crate) fn files(draft: &mut Draft, survey: &Survey) {
             if let Some((_, id)) = MapRoot(node.root)
                 .get()
                 .filter(|_| MapRoot(node.root).is_sound())
-                && (own_id(node.slot) == id) == own
+                && (MapRoot::id_of(node.slot) == id) == own
             {
                 owners.entry(id).or_insert(node.slot);
             }
         }
     }
+    let has_trees = draft.geometry.mapping.has_trees();
     let wrong: Vec<(&Node, Option<Class>)> = files
         .iter()
         .filter_map(|node| {
             let root = MapRoot(node.root);
             let class = match root.get() {
                 _ if node.root == 0 => None,
+                Some((_, id)) if has_trees && id != MapRoot::id_of(node.slot) => {
+                    Some(Class::MapZone)
+                }
                 Some((_, id)) if root.is_sound() => {
                     (owners[&id] != node.slot).then_some(Class::MapShared)
                 }
@@ -118,7 +117,7 @@ pub(crate) fn files(draft: &mut Draft, survey: &Survey) {
     // What only has a wrong size has the blocks that its root says.
     let id_of = |node: &Node, class: Option<Class>| match (class, MapRoot(node.root).get()) {
         (None, Some((_, id))) => id,
-        _ => own_id(node.slot),
+        _ => MapRoot::id_of(node.slot),
     };
     let ids: Vec<u32> = wrong
         .iter()
@@ -161,7 +160,7 @@ fn mend_file(draft: &mut Draft, node: &Node, class: Option<Class>, own: Held) {
 
 /// Size and mapping root of a file of which nothing but its blocks is left.
 pub(crate) fn content(draft: &Draft, ino: u64) -> (u64, u64) {
-    let id = own_id(ino);
+    let id = MapRoot::id_of(ino);
     let own = held(draft, &[id])[&id];
     let root = root_of(ino, own.mapped_end * BLOCK_BYTES, own);
     (
@@ -184,7 +183,7 @@ pub(crate) fn ownerless(draft: &mut Draft, survey: &Survey) {
     });
     let known = survey.nodes.list.iter();
     for node in known.filter(|node| node.kind == FileKind::File) {
-        ids.remove(&own_id(node.slot));
+        ids.remove(&MapRoot::id_of(node.slot));
         if let Some((_, id)) = MapRoot(node.root).get() {
             ids.remove(&id);
         }
@@ -220,7 +219,7 @@ fn put_file(draft: &Draft, ino: u64, size: u64, root: u64) {
 fn root_of(ino: u64, size: u64, own: Held) -> u64 {
     let beyond = own.end > size.div_ceil(BLOCK_BYTES);
     let flag = if beyond { MapRoot::BEYOND } else { 0 };
-    MapRoot::new(0, own_id(ino)).0 | flag
+    MapRoot::new(0, MapRoot::id_of(ino)).0 | flag
 }
 
 fn set_root(draft: &Draft, ino: u64, size: u64, own: Held) {
@@ -238,6 +237,7 @@ pub(crate) struct Owner {
 /// Frees blocks that are nobody's, and settles blocks that are mapped twice.
 pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     let mut owners: HashMap<u32, Owner> = HashMap::new();
+    let has_trees = draft.geometry.mapping.has_trees();
     // Files by number whose root is none or another.
     let mut rootless: HashMap<u32, Owner> = HashMap::new();
     for node in &survey.nodes.list {
@@ -250,15 +250,16 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
             size: node.size,
             beyond: root.is_beyond(),
         };
+        let is_own = |id| id == MapRoot::id_of(node.slot);
         match root.get() {
-            Some((_, id)) if root.is_sound() => {
+            Some((_, id)) if root.is_sound() && (!has_trees || is_own(id)) => {
                 owners.insert(id, owner);
-                if id != own_id(node.slot) {
-                    rootless.insert(own_id(node.slot), owner);
+                if !is_own(id) {
+                    rootless.insert(MapRoot::id_of(node.slot), owner);
                 }
             }
             _ => {
-                rootless.insert(own_id(node.slot), owner);
+                rootless.insert(MapRoot::id_of(node.slot), owner);
             }
         }
     }
@@ -266,7 +267,7 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     if regain_roots(draft, &rootless) {
         return;
     }
-    if draft.geometry.mapping.has_trees() {
+    if has_trees {
         return crate::trees::settle(draft, survey, &owners);
     }
     if !draft.geometry.mapping.has_home_lines() {
@@ -398,7 +399,7 @@ fn rescue_block(draft: &mut Draft, survey: &Survey, owner: &Owner, block: u64, k
     let offset = u64::from(MapWord(draft.word(at)).logical()) * BLOCK_BYTES;
     let made = draft.make_inode(survey, FileKind::File, 0o600, |ino, inode| {
         inode.size = (owner.size - offset).min(BLOCK_BYTES);
-        inode.root = MapRoot::new(0, own_id(ino)).0;
+        inode.root = MapRoot::new(0, MapRoot::id_of(ino)).0;
     });
     let Some(made) = made else {
         draft.full = true;
@@ -415,7 +416,10 @@ fn rescue_block(draft: &mut Draft, survey: &Survey, owner: &Owner, block: u64, k
     );
     // The caller asked whether it may be.
     let _ = draft.mend(Class::MapTwice, format_args!("block {block}"), what);
-    draft.set(at, MapWord::new(MapState::Mapped, own_id(made.ino), 0).0);
+    draft.set(
+        at,
+        MapWord::new(MapState::Mapped, MapRoot::id_of(made.ino), 0).0,
+    );
 }
 
 /// The bytes of a block, if they can be read.

@@ -9,8 +9,8 @@ use support::{Content, assert_kept, fill_blocks, read_tree, repaired};
 use testimage::trees::{Forest, forest};
 use vellum_check::{Class, Options, check};
 use vellum_layout::{
-    BLOCK_BYTES, ExtentBody, ExtentKind, ExtentRoot, ExtentSeal, MappingKind, SLOTS_PER_BLOCK,
-    TreeTarget, TreeWord,
+    BLOCK_BYTES, ExtentBody, ExtentKind, ExtentRoot, ExtentSeal, MapRoot, MappingKind,
+    SLOTS_PER_BLOCK, TreeTarget, TreeWord,
 };
 
 const TREES: [MappingKind; 3] = [
@@ -91,6 +91,24 @@ fn holed(sound: &[u8], first: usize, last: usize) -> Vec<u8> {
     let to = to.min(bytes.len());
     bytes[from..to].fill(0);
     bytes
+}
+
+/// A tree begins in the inode that the root names.
+#[test]
+fn a_root_that_names_another_inode_is_the_files_own_again() {
+    for other in [3, 0x80008] {
+        mended(
+            Class::MapZone,
+            |s| {
+                let ino = s.scattered.ino;
+                s.image
+                    .edit_inode(ino, |inode| inode.root = MapRoot::new(0, other).0);
+            },
+            |_, sound, after| {
+                assert_eq!(bytes(after, b"/scattered"), bytes(sound, b"/scattered"));
+            },
+        );
+    }
 }
 
 #[test]

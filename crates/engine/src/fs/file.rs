@@ -203,7 +203,7 @@ impl<'a, M: Memories> Files<'a, M> {
         let old = self.core.get(cachelet, field::ROOT);
         let new = match MapRoot(old).get() {
             Some(_) => old,
-            None => MapRoot::new(0, self.core.ino(cachelet) as u32 & 0x3FFF_FFFF).0,
+            None => MapRoot::new(0, MapRoot::id_of(self.core.ino(cachelet))).0,
         };
         Root {
             id: new as u32 & 0x3FFF_FFFF,

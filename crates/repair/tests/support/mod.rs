@@ -65,6 +65,15 @@ pub(crate) fn read_tree(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
                     Err(_) => continue,
                 },
                 FileKind::File if node.size > 16 * image.len() as u64 => continue,
+                // Nobody reads another file's tree.
+                FileKind::File
+                    if survey.geometry.mapping.has_trees()
+                        && MapRoot(node.root)
+                            .get()
+                            .is_some_and(|(_, id)| id != MapRoot::id_of(node.slot)) =>
+                {
+                    continue;
+                }
                 FileKind::File => match MapRoot(node.root).get() {
                     Some((0, id)) if MapRoot(node.root).is_sound() => {
                         Content::File(read_file(image, &survey.geometry, &blocks, id, node.size))
