@@ -14,7 +14,7 @@ use vellum::{
     OpenOptions, Pool, PoolOptions, RealFs, RenameFlags, attach, format,
 };
 
-/// Counters are the process's, so that tests which compare them take turns.
+/// Counters are the process's, so that tests take turns: some compare them.
 static TURN: Mutex<()> = Mutex::new(());
 
 const CREATE: OpenOptions = OpenOptions {
@@ -434,6 +434,7 @@ fn small_pool() -> Arc<Fs<Simulated>> {
 #[test]
 fn a_full_pool_makes_room_for_itself() {
     const KEPT_EVERY: u64 = 400;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let fs = small_pool();
     let top = fs.root();
     for number in 0..20_000 {
@@ -459,6 +460,7 @@ fn a_full_pool_makes_room_for_itself() {
 /// made no room for another.
 #[test]
 fn one_removed_name_makes_room_for_another() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let fs = small_pool();
     let top = fs.root();
     let file = fs.create(&root(), &top, b"file", &CREATE).expect("made");

@@ -269,9 +269,9 @@ fn a_file_of_one_extent_has_no_node() {
     let file = extents(16 * MIB, None);
     let mut blocks = Vec::new();
     for first in (0..100).step_by(5) {
-        let before = count::snapshot();
+        let before = count::of_this_thread();
         blocks.extend(file.claim(first, 5, flushed(MapState::Mapped)).unwrap());
-        let cost = count::snapshot() - before;
+        let cost = count::of_this_thread() - before;
         assert_eq!((cost.lines_flushed, cost.fences), (1, 1));
     }
     let block = blocks[0].0;
