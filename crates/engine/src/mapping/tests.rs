@@ -19,6 +19,23 @@ pub(super) fn into(to: MapState) -> super::Step {
     super::Step { to, flush }
 }
 
+/// Reserves and claims; gives back what was not taken.
+pub(super) fn try_claim<T: Mapping<Simulated> + ?Sized>(
+    h: &Bench<T>,
+    id: MapId,
+    first: u32,
+    blocks: usize,
+    step: super::Step,
+) -> crate::Result<Vec<BlockNo>> {
+    let op = h.core.op_begin();
+    let mut room = h.map.reserve(&op, blocks as u64)?;
+    let mut out = vec![BlockNo(0); blocks];
+    let done = h.map.claim(&op, id, first, step, &mut room, &mut out);
+    h.map.unreserve(&op, room);
+    h.core.pool.fence(Site::UNNAMED);
+    done.map(|()| out)
+}
+
 pub(super) fn claim<T: Mapping<Simulated> + ?Sized>(
     h: &Bench<T>,
     id: MapId,
@@ -26,15 +43,7 @@ pub(super) fn claim<T: Mapping<Simulated> + ?Sized>(
     blocks: usize,
     state: MapState,
 ) -> Vec<BlockNo> {
-    let op = h.core.op_begin();
-    let mut room = h.map.reserve(&op, blocks as u64).unwrap();
-    let mut out = vec![BlockNo(0); blocks];
-    h.map
-        .claim(&op, id, first, into(state), &mut room, &mut out)
-        .unwrap();
-    h.map.unreserve(&op, room);
-    h.core.pool.fence(Site::UNNAMED);
-    out
+    try_claim(h, id, first, blocks, into(state)).unwrap()
 }
 
 pub(super) fn release<T: Mapping<Simulated> + ?Sized>(

@@ -10,6 +10,7 @@ use vellum_media::{CrashPoints, Event, Memory, Op as Access, Persistent, Simulat
 use super::*;
 use crate::mapping::Verdict;
 use crate::mapping::harness::Bench;
+use crate::mapping::tests;
 
 const MIB: u64 = 1 << 20;
 const ID: MapId = 5;
@@ -97,10 +98,7 @@ where
     }
 
     fn find(&self, first: u32, blocks: u32) -> Vec<Found> {
-        let op = self.h.core.op_begin();
-        let mut found = vec![Found::Hole; blocks as usize];
-        self.h.map.lookup(&op, ID, first, &mut found).unwrap();
-        found
+        tests::find(&self.h, ID, first, blocks as usize)
     }
 
     /// How many extents the file has.

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::mapping::Verdict;
 use crate::mapping::harness::{Bench, Judge};
 use crate::mapping::keyed::lines::{Held, is_live};
+use crate::mapping::tests::{self, find, try_claim};
 
 type Leveled = Bench<Level>;
 
@@ -39,32 +40,12 @@ fn pool(bytes: u64) -> Leveled {
     Bench::made(request, SEED, Arc::new(make))
 }
 
-fn try_claim(h: &Leveled, id: MapId, first: u32, blocks: usize, step: Step) -> Result<()> {
-    let op = h.core.op_begin();
-    let mut room = h.map.reserve(&op, blocks as u64)?;
-    let mut out = vec![BlockNo(0); blocks];
-    let done = h.map.claim(&op, id, first, step, &mut room, &mut out);
-    h.map.unreserve(&op, room);
-    h.core.pool.fence(Site::UNNAMED);
-    done
-}
-
 fn claim(h: &Leveled, id: MapId, first: u32, blocks: usize) {
     try_claim(h, id, first, blocks, STEP).unwrap();
 }
 
 fn release(h: &Leveled, id: MapId, first: u64, end: u64) -> u64 {
-    let op = h.core.op_begin();
-    let gone = Mapping::<Simulated>::release(&*h.map, Site::UNNAMED, &op, id, first, end, u64::MAX);
-    h.core.pool.fence(Site::UNNAMED);
-    gone.unwrap()
-}
-
-fn find(h: &Leveled, id: MapId, first: u32, blocks: usize) -> Vec<Found> {
-    let op = h.core.op_begin();
-    let mut found = vec![Found::Hole; blocks];
-    h.map.lookup(&op, id, first, &mut found).unwrap();
-    found
+    tests::release(h, id, first, end, u64::MAX)
 }
 
 fn held(h: &Leveled, id: MapId, logical: u32) -> Held {
