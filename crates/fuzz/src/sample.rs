@@ -71,7 +71,7 @@ pub struct Sample {
 }
 
 /// The pools to start from: closed in order; the same as if it had not been; left by a crash; closed
-/// in order, with blocks placed one by one; then, for each other mapping but level hashing, closed in order and left by a crash.
+/// in order, with blocks placed one by one; then, for each other mapping, closed in order and left by a crash.
 pub fn samples() -> &'static [Sample] {
     static SAMPLES: OnceLock<Vec<Sample>> = OnceLock::new();
     SAMPLES.get_or_init(|| {
@@ -85,9 +85,7 @@ pub fn samples() -> &'static [Sample] {
         open.set_word(open.geometry.state_at + PoolState::WORD, state);
         let mut all = vec![closed, open, usual(false, 8), usual(true, 1)];
         let others = MappingKind::ALL.into_iter();
-        for mapping in
-            others.filter(|kind| !matches!(kind, MappingKind::HashFs | MappingKind::Level))
-        {
+        for mapping in others.filter(|kind| *kind != MappingKind::HashFs) {
             all.extend([true, false].map(|close| Sample::of(make(close, mapping, None))));
         }
         all

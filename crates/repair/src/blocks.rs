@@ -428,3 +428,38 @@ pub(crate) fn bytes_of(draft: &Draft, block: u64) -> Option<[u8; BLOCK_BYTES as 
     let mut bytes = [0; BLOCK_BYTES as usize];
     draft.overlay.read(at, &mut bytes).is_ok().then_some(bytes)
 }
+
+/// Data blocks that no file has, one bit each.
+pub(crate) struct Room {
+    used: Vec<u64>,
+    blocks: u64,
+    next: u64,
+}
+
+impl Room {
+    /// All but the blocks in `used`, which are all that any file has.
+    pub(crate) fn beside(draft: &Draft, used: impl IntoIterator<Item = u64>) -> Self {
+        let blocks = draft.geometry.zone_blocks;
+        let mut bits = vec![0; blocks.div_ceil(64) as usize];
+        for block in used {
+            bits[(block / 64) as usize] |= 1 << (block % 64);
+        }
+        Self {
+            used: bits,
+            blocks,
+            next: 0,
+        }
+    }
+
+    /// Lays a copy of a block, if it can be read, where something can be.
+    pub(crate) fn copy(&mut self, draft: &Draft, block: u64) -> Option<u64> {
+        let bytes = bytes_of(draft, block)?;
+        let is_free = |block: &u64| self.used[(block / 64) as usize] >> (block % 64) & 1 == 0;
+        let mut free = (self.next..self.blocks).filter(is_free);
+        let copy = free.find(|&block| bytes_of(draft, block).is_some())?;
+        self.next = copy + 1;
+        let at = draft.geometry.data_at + copy * BLOCK_BYTES;
+        draft.overlay.set_bytes(at, &bytes);
+        Some(copy)
+    }
+}

@@ -1,11 +1,12 @@
 //! Tables that keep the blocks of all files by their keys: cuckoo and level tables.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use vellum_check::Class;
 use vellum_layout::{KeyedPlan, LevelRoot, MapState, MapWord, PlaceWord};
 
-use crate::blocks::{Owner, fault};
+use crate::blocks::{Owner, Room, fault};
 use crate::draft::Draft;
 
 /// Bytes of an entry, and of a line.
@@ -115,10 +116,14 @@ fn settle_levels(draft: &mut Draft, found: &KeyedPlan) {
 
 /// Frees entries that nobody has, and settles those that are there twice, or that name one block;
 /// then makes counts right.
+///
+/// Copies of blocks spare also those that are freed here: until the table is written, which is after the copies are, files
+/// still have them.
 pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
     let Some(plan) = plan(draft) else {
         return;
     };
+    let mut room = Room::beside(draft, sound_rows(draft).iter().map(Row::block));
     settle_levels(draft, &plan);
     for row in rows(draft, plan.parts().into_iter().flatten()) {
         let fault = fault(row.word, owners).or_else(|| {
@@ -150,26 +155,68 @@ pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
         }
     });
     let mut taken = HashMap::new();
-    rows.retain(|row| match taken.insert(row.block(), row.word.id()) {
-        None => true,
-        Some(other) => {
-            taken.insert(row.block(), other);
-            free(draft, Class::MapTwice, row, "another file has the block");
-            false
-        }
-    });
+    // Whoever wrote to a block has a better claim than who only reserved it.
+    for state in [MapState::Mapped, MapState::Unwritten] {
+        rows.retain_mut(|row| {
+            row.word.state() != state || settle_block(draft, &mut room, &mut taken, row)
+        });
+    }
     for i in 0..rows.len() {
         mend_counts(draft, &mut rows, i);
     }
 }
 
-/// Frees an entry.
+/// Lets an entry have its block, or a copy if the block is in `taken`, with the id that has it. Whether it stays.
+fn settle_block(
+    draft: &mut Draft,
+    room: &mut Room,
+    taken: &mut HashMap<u64, u32>,
+    row: &mut Row,
+) -> bool {
+    let (logical, id) = (row.word.logical(), row.word.id());
+    let other = match taken.entry(row.block()) {
+        Entry::Occupied(other) => *other.get(),
+        Entry::Vacant(free) => {
+            free.insert(id);
+            return true;
+        }
+    };
+    if !draft.wants(Class::MapTwice) {
+        return true;
+    }
+    let is_written = row.word.state() == MapState::Mapped;
+    let copy = is_written.then(|| room.copy(draft, row.block())).flatten();
+    let Some(copy) = copy else {
+        let what = if is_written {
+            "another file has the block, and there is no room for a copy"
+        } else {
+            "another file has the block"
+        };
+        free(draft, Class::MapTwice, row, what);
+        return false;
+    };
+    let place = format!("offset {}", row.at);
+    let what = format_args!(
+        "block {logical} of id {id} is a copy from now on: id {other} has block {} too",
+        row.block()
+    );
+    if draft.mend(Class::MapTwice, place, what) {
+        // Nothing follows a copy; what counts it is put right with the other counts.
+        row.place = PlaceWord::new(row.word.0, copy as u32, 0, row.place.preceding());
+        draft.set(row.at + 8, row.place.0);
+    }
+    true
+}
+
+/// Frees an entry. What was only reserved reads as zeros without it, too.
 fn free(draft: &mut Draft, class: Class, row: &Row, what: &str) {
     let place = format!("offset {}", row.at);
     let (logical, id) = (row.word.logical(), row.word.id());
     let what = format!("freed: {what} (block {logical} of id {id})");
+    let is_written = row.word.state() == MapState::Mapped;
     let agreed = match class {
-        Class::MapWord | Class::MapTwice => draft.give_up(class, place, what),
+        Class::MapWord => draft.give_up(class, place, what),
+        Class::MapTwice if is_written => draft.give_up(class, place, what),
         _ => draft.mend(class, place, what),
     };
     if agreed {

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use vellum_check::Class;
 use vellum_check::survey::{Found, Holder, Survey, TreeBlock};
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, EXTENT_ENTRIES, EXTENT_MAX_BLOCKS, ExtentBody, ExtentKey, ExtentKind,
+    ChunkKind, EXTENT_ENTRIES, EXTENT_MAX_BLOCKS, ExtentBody, ExtentKey, ExtentKind,
     ExtentNodeHead, ExtentRoot, ExtentSeal, Inode, MapState, MappingKind, RADIX_WORDS,
     SLOTS_PER_BLOCK, TreeTarget, TreeWord, radix_span,
 };
 use zerocopy::IntoBytes;
 
-use crate::blocks::{Owner, bytes_of, fault};
+use crate::blocks::{Owner, Room, fault};
 use crate::draft::Draft;
 
 /// A block of a file.
@@ -134,7 +134,10 @@ fn settle_blocks(
     owners: &HashMap<u32, Owner>,
     files: &mut Files,
 ) {
-    let mut room = Room::of(draft, survey);
+    // The blocks of inodes that cannot be read look free.
+    let known = survey.nodes.broken.is_empty();
+    let used = survey.trees.blocks.iter().map(|found| found.block);
+    let mut room = known.then(|| Room::beside(draft, used));
     let mut taken: HashMap<u64, u32> = HashMap::new();
     // Whoever wrote to a block has a better claim than who only reserved it.
     for state in [MapState::Mapped, MapState::Unwritten] {
@@ -159,7 +162,7 @@ fn settle_blocks(
                 files.note(word.id(), agreed);
             } else if !draft.wants(Class::MapTwice) {
                 files.note(word.id(), false);
-            } else if let Some(copy) = room.copy(draft, block) {
+            } else if let Some(copy) = room.as_mut().and_then(|room| room.copy(draft, block)) {
                 let what = format_args!("{told} is a copy from now on: inode {other} has it too");
                 let agreed = draft.mend(Class::MapTwice, place, what);
                 files.note(word.id(), agreed);
@@ -172,41 +175,6 @@ fn settle_blocks(
                 files.note(word.id(), agreed);
             }
         }
-    }
-}
-
-/// Data blocks that no file has, one bit each.
-struct Room {
-    used: Vec<u64>,
-    blocks: u64,
-    next: u64,
-}
-
-impl Room {
-    /// None at all while there are inodes that cannot be read, whose blocks would look free.
-    fn of(draft: &Draft, survey: &Survey) -> Self {
-        let blocks = draft.geometry.zone_blocks;
-        let mut used = vec![0; blocks.div_ceil(64) as usize];
-        for found in &survey.trees.blocks {
-            used[(found.block / 64) as usize] |= 1 << (found.block % 64);
-        }
-        let known = survey.nodes.broken.is_empty();
-        Self {
-            used,
-            blocks,
-            next: if known { 0 } else { blocks },
-        }
-    }
-
-    /// Lays a copy of a block, if it can be read.
-    fn copy(&mut self, draft: &Draft, block: u64) -> Option<u64> {
-        let bytes = bytes_of(draft, block)?;
-        let is_free = |block: &u64| self.used[(block / 64) as usize] >> (block % 64) & 1 == 0;
-        let copy = (self.next..self.blocks).find(is_free)?;
-        self.next = copy + 1;
-        let at = draft.geometry.data_at + copy * BLOCK_BYTES;
-        draft.overlay.set_bytes(at, &bytes);
-        Some(copy)
     }
 }
 

@@ -69,6 +69,36 @@ fn counts() {
     }
 }
 
+/// Two entries name a block: both files keep their bytes, and nobody counts what moved as following.
+#[test]
+fn a_block_of_two_files_is_copied() {
+    mended_in_place(Class::MapTwice, |s| {
+        let (at, word, _) = s.image.entry_of(s.other as u32, 0);
+        let block = s.image.entry_of(3, 1).2.block();
+        s.image
+            .set_word(at + 8, PlaceWord::new(word.0, block, 1, 1).0);
+    });
+    mended_in_place(Class::MapTwice, |s| {
+        let (first_at, first, place) = s.image.entry_of(3, 0);
+        let block = place.block();
+        let counting = PlaceWord::new(first.0, block, 2, 0);
+        s.image.set_word(first_at + 8, counting.0);
+        let (at, word, _) = s.image.entry_of(3, 2);
+        s.image
+            .set_word(at + 8, PlaceWord::new(word.0, block, 0, 2).0);
+    });
+}
+
+#[test]
+fn a_block_that_one_file_has_only_reserved_is_the_others() {
+    mended_in_place(Class::MapTwice, |s| {
+        let block = s.image.entry_of(s.other as u32, 0).2.block();
+        let (at, word, _) = s.image.entry_of(3, 7);
+        s.image
+            .set_word(at + 8, PlaceWord::new(word.0, block, 0, 0).0);
+    });
+}
+
 #[test]
 fn entries_of_nobody() {
     mended_in_place(Class::MapNobody, |s| {
