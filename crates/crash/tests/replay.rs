@@ -24,6 +24,22 @@ fn two_replays_leave_the_same_image() {
 }
 
 #[test]
+fn crashes_of_full_pools_are_repeated() {
+    for id in [
+        "x86:extent-full-one-short@12:1",
+        "x86:extent-cached-full-punched-and-allocated@12:1",
+        "x86:radix-full-of-nodes-half-way@4:1",
+        "eadr:cuckoo-full-recover@16:",
+        "kill:level-full-cut-and-appended!40@12:1",
+    ] {
+        let again = || replay(id).unwrap();
+        let crash = again();
+        assert_eq!(crash.wrong, [], "{crash}");
+        assert!(crash.image == again().image, "{id}");
+    }
+}
+
+#[test]
 fn identifiers_that_fit_nothing_say_so() {
     let error = |id: &str| replay(id).unwrap_err();
     assert!(matches!(error("rename"), ReplayError::NotAnId(_)));

@@ -4,6 +4,7 @@
 mod chosen;
 mod cuckoo;
 mod extents;
+mod full;
 mod level;
 mod pairs;
 mod random;
@@ -28,8 +29,8 @@ use crate::workload::Workload;
 const FILE: &str = "create f 644 -";
 
 /// The catalog: operations alone, and sequences chosen by hand; what concerns the blocks of files on
-/// every file mapping, but where the pool is exactly filled. [`pairs`], [`triples`] and [`random`] ones are
-/// apart.
+/// every file mapping, but where the pool is exactly filled, for which the others have sequences of
+/// their own. [`pairs`], [`triples`] and [`random`] ones are apart.
 pub fn workloads() -> Vec<Workload> {
     let mut all = single_operations();
     all.extend(chosen::pairs());
@@ -38,6 +39,7 @@ pub fn workloads() -> Vec<Workload> {
     all.extend(extents::workloads());
     all.extend(level::workloads());
     all.extend(cuckoo::workloads());
+    all.extend(full::workloads());
     for mapping in other_mappings() {
         let others = single_operations().into_iter().chain(chosen::pairs());
         let concerned = others.filter(|one| one.concerns_blocks() && !one.fills_the_pool());
