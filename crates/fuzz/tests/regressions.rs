@@ -396,6 +396,24 @@ fn extents_out_of_order_are_damage() {
     judge(sample.image, false);
 }
 
+/// Data that a search met on its way was a hole to one that began there: a key behind had the check of one, and belonged
+/// in front.
+#[test]
+fn data_of_an_extent_tree_out_of_order_is_no_hole() {
+    for mapping in [MappingKind::Extent, MappingKind::ExtentCached] {
+        let mut sample = sample_on(mapping, true);
+        let last = extents(&sample).last().expect("an extent");
+        let behind = Place {
+            at: last.at + 16,
+            ..last
+        };
+        assert_eq!(sample.word(behind.at), 0, "the leaf has room");
+        // Not valid, of logical block 1.
+        set(&mut sample, Part::Map, behind, ExtentKey::AT, 1 | 1 << 32);
+        judge(sample.image, false);
+    }
+}
+
 /// An entry of a cuckoo table led to blocks beyond the last.
 #[test]
 fn an_entry_does_not_count_past_the_zone() {

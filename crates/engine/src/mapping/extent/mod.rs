@@ -203,27 +203,14 @@ impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {
         what: Seek,
     ) -> Result<Option<u64>> {
         let tree = self.tree(op.core, id);
-        let (mut data, mut hole) = (None, first);
-        tree.each(op, first, end, &mut |extent| {
-            let holds_bytes = extent.state == MapState::Mapped;
-            match what {
-                Seek::Data => {
-                    data = holds_bytes.then_some(extent.first());
-                    data.is_none()
-                }
-                Seek::Hole => {
-                    let goes_on = holds_bytes && extent.first() == hole;
-                    if goes_on {
-                        hole = extent.end();
-                    }
-                    goes_on
-                }
+        let mut at = first;
+        while at < end {
+            match tree.seek_once(op, at, end, what)? {
+                Some(next) if next > at => at = next,
+                found => return Ok(found),
             }
-        })?;
-        Ok(match what {
-            Seek::Data => data,
-            Seek::Hole => (hole < end).then_some(hole),
-        })
+        }
+        Ok(None)
     }
 
     fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {

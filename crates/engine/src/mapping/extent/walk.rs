@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    EXTENT_ENTRIES, ExtentBody, ExtentKey, ExtentKind, ExtentNodeHead, ExtentRoot,
+    EXTENT_ENTRIES, ExtentBody, ExtentKey, ExtentKind, ExtentNodeHead, ExtentRoot, MapState,
 };
 use vellum_media::{Memories, Memory, count};
 
@@ -16,6 +16,7 @@ use super::node::{Extent, body_at, floor, key_at};
 use super::pages::Pages;
 use super::{Tree, damaged};
 use crate::error::Result;
+use crate::mapping::Seek;
 use crate::slots::{Op, field};
 
 /// One more than the highest logical block.
@@ -77,6 +78,39 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             };
         }
         Ok(())
+    }
+
+    /// The first block of `[at, end)` that one walk finds to be what is sought. A walk that passed others on its way tells
+    /// what they led to; only one that begins at a block tells what a lookup of it does, and where keys are not in order the
+    /// two differ. So the answer counts if it is `at`, and else is to be asked again from there.
+    pub(super) fn seek_once(
+        &self,
+        op: &Op<'_, M>,
+        at: u64,
+        end: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        let (mut data, mut hole) = (None, at);
+        self.each(op, at, end, &mut |extent| {
+            let holds_bytes = extent.state == MapState::Mapped;
+            match what {
+                Seek::Data => {
+                    data = holds_bytes.then_some(extent.first());
+                    data.is_none()
+                }
+                Seek::Hole => {
+                    let goes_on = holds_bytes && extent.first() == hole;
+                    if goes_on {
+                        hole = extent.end();
+                    }
+                    goes_on
+                }
+            }
+        })?;
+        Ok(match what {
+            Seek::Data => data,
+            Seek::Hole => (hole < end).then_some(hole),
+        })
     }
 
     fn descend(&self, op: &Op<'_, M>, at: u64) -> Result<End<P::Page>> {
