@@ -541,7 +541,8 @@ impl Durable {
             }
         }
         self.events = point.events_done();
-        if point.in_flight().is_empty() {
+        let is_nothing_in_flight = point.combinations() == 1;
+        if is_nothing_in_flight {
             self.settle(pool, point);
         }
     }

@@ -30,6 +30,7 @@
 
 use crate::memory::LINE_BYTES;
 use crate::sim::{Event, Op};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 const LINE: usize = LINE_BYTES as usize;
@@ -74,7 +75,10 @@ pub struct CrashPoint<'points> {
     done: usize,
     marker: Option<u64>,
     durable: &'points [u8],
-    in_flight: Vec<LineState<'points>>,
+    /// Lines that may hold more.
+    lines: &'points BTreeMap<u64, Line>,
+    /// The same in a row, once it was asked for: most points of a large write are passed by.
+    in_flight: OnceCell<Vec<LineState<'points>>>,
 }
 
 /// One possible outcome of a crash: for each line in flight, which of its contents it got. With the
@@ -123,17 +127,12 @@ impl<'log> CrashPoints<'log> {
 
     /// The point where the walk stands; at first, the base image.
     pub fn here(&self) -> CrashPoint<'_> {
-        let states = self.in_flight.iter();
         CrashPoint {
             done: self.done,
             marker: self.marker,
             durable: &self.durable,
-            in_flight: states
-                .map(|(&line, state)| LineState {
-                    line,
-                    contents: &state.contents,
-                })
-                .collect(),
+            lines: &self.in_flight,
+            in_flight: OnceCell::new(),
         }
     }
 
@@ -247,14 +246,20 @@ impl<'points> CrashPoint<'points> {
 
     /// The lines that may hold more, ascending, each with at least two contents.
     pub fn in_flight(&self) -> &[LineState<'points>] {
-        &self.in_flight
+        let state_of = |(&line, state): (&u64, &'points Line)| LineState {
+            line,
+            contents: &state.contents,
+        };
+        self.in_flight
+            .get_or_init(|| self.lines.iter().map(state_of).collect())
     }
 
-    /// How many outcomes a crash has here.
+    /// How many outcomes a crash has here, or `u128::MAX` if there are more.
     pub fn combinations(&self) -> u128 {
-        self.in_flight.iter().fold(1, |product, state| {
-            u128::saturating_mul(product, state.contents.len() as u128)
-        })
+        let mut contents = self.lines.values().map(|line| line.contents.len() as u128);
+        contents
+            .try_fold(1, u128::checked_mul)
+            .unwrap_or(u128::MAX)
     }
 
     /// Outcomes of a crash here: all of them if there are at most `bound`, otherwise `bound`
@@ -279,7 +284,7 @@ impl<'points> CrashPoint<'points> {
 
     /// The lines in which this outcome differs from [`durable`](Self::durable).
     pub fn arrived(&self, state: &CrashState) -> impl Iterator<Item = (u64, &'points LineBytes)> {
-        let lines = self.in_flight.iter().zip(&state.choice);
+        let lines = self.in_flight().iter().zip(&state.choice);
         lines
             .filter(|&(_, &choice)| choice > 0)
             .map(|(state, &choice)| (state.line, &state.contents[choice]))
@@ -289,7 +294,7 @@ impl<'points> CrashPoint<'points> {
 
     fn every(&self) -> Vec<CrashState> {
         let mut states = vec![CrashState { choice: Vec::new() }];
-        for line in &self.in_flight {
+        for line in self.in_flight() {
             let longer = states.iter().flat_map(|state| {
                 (0..line.contents.len()).map(|last| {
                     let mut choice = state.choice.clone();
@@ -304,7 +309,7 @@ impl<'points> CrashPoint<'points> {
 
     fn some(&self, bound: usize, seed: u64) -> Vec<CrashState> {
         let newest: Vec<_> = self
-            .in_flight
+            .in_flight()
             .iter()
             .map(|state| state.contents.len() - 1)
             .collect();
