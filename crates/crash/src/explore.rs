@@ -1,10 +1,11 @@
 //! Exploring one recorded workload: every crash point, its states, each different image once.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::time::Instant;
 
 use vellum_media::{CrashPoint, CrashPoints, CrashState, Event, LINE_BYTES, LineBytes, Memory, Op};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::id::{Cut, Mode};
 use crate::judge::{Judge, Verdict, Wrong, cell_name, other_than_recovery};
@@ -398,7 +399,7 @@ impl<'a> Explorer<'a> {
         if matches!(self.subject.mode, Mode::Lazy | Mode::Kill) || known.len() >= most {
             return false;
         }
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Xxh3::new();
         for event in recovery {
             match event.op {
                 Op::Store { at, .. } => at.hash(&mut hasher),

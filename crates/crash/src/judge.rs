@@ -1,12 +1,12 @@
 //! Judging one image that a crash left: check, recover, read, use, crash again, close, check again.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use vellum_check::{MemoryImage, Options as CheckOptions, Severity, check};
 use vellum_media::{Event, HeapMemory, Memory, Op};
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 use crate::exercise::exercise;
 use crate::memories::{Explored, Shared};
@@ -272,7 +272,7 @@ fn check_sound(pool: &Shared, kind: Kind, is_closed: bool) -> std::result::Resul
 
 /// A number for a tree without its times.
 fn meaning(tree: &Tree) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Xxh3::new();
     for (path, node) in &tree.nodes {
         (
             path,
@@ -299,7 +299,7 @@ fn meaning(tree: &Tree) -> u64 {
 
 /// A number for a tree with its times.
 fn identity(tree: &Tree) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Xxh3::new();
     meaning(tree).hash(&mut hasher);
     for (path, (ino, times)) in &tree.times {
         (path, ino, times.atime, times.mtime, times.ctime).hash(&mut hasher);

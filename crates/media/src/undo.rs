@@ -1,7 +1,7 @@
 //! What lines held before they were first stored to, so that stores can be taken back.
 
 use crate::heap::HeapMemory;
-use crate::memory::{LINE_BYTES, Memory};
+use crate::memory::LINE_BYTES;
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -98,10 +98,12 @@ impl Undo {
     }
 }
 
+/// The last line of a memory may be short.
 fn copy_line(from: &HeapMemory, to: &HeapMemory, line: u64) {
-    let at = line * LINE_BYTES;
-    let there = (from.len() - at).min(LINE_BYTES) as usize;
-    let mut bytes = [0; LINE_BYTES as usize];
-    from.read(at, &mut bytes[..there]);
-    to.write(at, &bytes[..there]);
+    const CELLS: usize = (LINE_BYTES / 8) as usize;
+    let first = line as usize * CELLS;
+    let cells = from.cells()[first..].iter().zip(&to.cells()[first..]);
+    for (from, to) in cells.take(CELLS) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
 }

@@ -8,9 +8,10 @@
 //! Runs whose logs are the same are one run.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use vellum_media::{LINE_BYTES, Op};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::ready::Ready;
 use super::run::Run;
@@ -287,7 +288,7 @@ impl Tried {
 
 /// A number for what a run left: what each thread did to the pool, and which histories there were.
 fn name(run: &Run) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Xxh3::new();
     for event in &run.log {
         event.thread.hash(&mut hasher);
         match event.op {
