@@ -257,9 +257,7 @@ impl<'points> CrashPoint<'points> {
     /// How many outcomes a crash has here, or `u128::MAX` if there are more.
     pub fn combinations(&self) -> u128 {
         let mut contents = self.lines.values().map(|line| line.contents.len() as u128);
-        contents
-            .try_fold(1, u128::checked_mul)
-            .unwrap_or(u128::MAX)
+        contents.try_fold(1, u128::checked_mul).unwrap_or(u128::MAX)
     }
 
     /// Outcomes of a crash here: all of them if there are at most `bound`, otherwise `bound`
