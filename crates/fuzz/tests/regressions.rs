@@ -2,11 +2,11 @@
 
 use std::mem::offset_of;
 
-use vellum::{Cred, Error, ListPosition, MappingKind};
+use vellum::{Cred, Error, ListPosition, MappingKind, OpenOptions};
 use vellum_fuzz::{Part, Place, Sample, Watchdog, judge, mount, samples, seal};
 use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, ExtentKey, FileKind, Inode, LifeWord, LogExtentHead,
-    MapRoot, MapState, MapWord, StateWord, TargetWord,
+    MapRoot, MapState, MapWord, PlaceWord, StateWord, TargetWord,
 };
 
 /// The samples: closed in order, marked as not closed, left by a crash.
@@ -394,6 +394,39 @@ fn extents_out_of_order_are_damage() {
     let key = sample.word(pair[0].at) | 0xFFFF;
     set(&mut sample, Part::Map, pair[0], ExtentKey::AT, key);
     judge(sample.image, false);
+}
+
+/// The list of blocks given up had no end: one was on it twice.
+#[test]
+fn a_block_of_two_files_that_both_give_up_is_freed_once() {
+    for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
+        let mut sample = sample_on(mapping, true);
+        let places = sample.places(Part::Map);
+        let [first, second] = [&b"file"[..], b"holes"].map(|name| {
+            let id = named(&sample, name).0.number;
+            let of_file = |place: &&Place| {
+                let word = MapWord(sample.word(place.at));
+                u64::from(word.id()) == id && word.state() == MapState::Mapped
+            };
+            *places.iter().find(of_file).expect("an entry")
+        });
+        let block = PlaceWord(sample.word(first.at + 8)).block();
+        set(&mut sample, Part::Map, second, 8, block.into());
+        let _watchdog = Watchdog::watch(b"a block of two files");
+        let fs = mount(sample.image, false).expect("it opens").0;
+        let (cred, top) = (Cred::root(), fs.root());
+        let write = OpenOptions {
+            write: true,
+            ..OpenOptions::default()
+        };
+        for path in [&b"file"[..], b"deep/deeper/holes"] {
+            let node = fs.find(&cred, &top, path, true).expect("its name is sound");
+            let file = fs.open_node(&cred, &node, &write).expect("it opens");
+            file.truncate(0).expect("its entries are sound");
+        }
+        let closed = fs.close().expect_err("a block is missing");
+        assert!(matches!(closed, Error::Busy), "{closed}");
+    }
 }
 
 /// Data that a search met on its way was a hole to one that began there: a key behind had the check of one, and belonged

@@ -60,20 +60,24 @@ impl FreeBitmap {
         arena.prefetch(self.word_at(0, block));
     }
 
-    /// Says that a block is free.
-    pub(super) fn set<A: Memory>(&self, arena: &A, block: u64) {
-        self.set_from(arena, 0, block);
+    /// Says that a block is free; whether it was not before.
+    pub(super) fn set<A: Memory>(&self, arena: &A, block: u64) -> bool {
+        self.set_from(arena, 0, block)
     }
 
-    fn set_from<A: Memory>(&self, arena: &A, from: usize, bit: u64) {
-        let mut bit = bit;
+    fn set_from<A: Memory>(&self, arena: &A, from: usize, bit: u64) -> bool {
+        let (mut bit, mut was_taken) = (bit, false);
         for level in from..self.depth {
+            let mask = 1 << (bit % 64);
+            let before = arena.fetch_or(self.word_at(level, bit), mask);
+            was_taken |= level == from && before & mask == 0;
             // Whoever made the word nonzero sets the bit above it.
-            if arena.fetch_or(self.word_at(level, bit), 1 << (bit % 64)) != 0 {
-                return;
+            if before != 0 {
+                break;
             }
             bit /= 64;
         }
+        was_taken
     }
 
     /// Says that a block is taken.
@@ -258,7 +262,7 @@ mod tests {
                     bitmap.set(arena, 7);
                     bitmap.clear(arena, 7);
                 }),
-                job(|bitmap, arena| bitmap.set(arena, 9)),
+                job(|bitmap, arena| _ = bitmap.set(arena, 9)),
                 job(|bitmap, arena| {
                     bitmap.set(arena, 11);
                     bitmap.clear(arena, 11);

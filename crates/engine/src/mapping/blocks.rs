@@ -252,7 +252,7 @@ impl Blocks {
     /// See [`super::Mapping::reclaim`].
     pub(super) fn reclaim<M: Memories>(&self, core: &Core<M>) -> u64 {
         self.space.reclaim(core, &self.links, |block| {
-            self.bitmap.set(&core.arena, block.into());
+            self.bitmap.set(&core.arena, block.into())
         })
     }
 

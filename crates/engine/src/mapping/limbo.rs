@@ -111,12 +111,13 @@ impl Limbo {
         }
     }
 
-    /// Takes every block whose grace period is over.
+    /// Takes every block whose grace period is over, as long as `each` says that it was not free already: in a damaged pool a
+    /// block of two files is given up twice, and a list that it is on twice has no end.
     pub(super) fn take<M: Memories>(
         &self,
         core: &Core<M>,
         links: &impl Links,
-        mut each: impl FnMut(u32),
+        mut each: impl FnMut(u32) -> bool,
     ) {
         let epoch = core.epoch();
         for list in 0..LISTS {
@@ -134,7 +135,9 @@ impl Limbo {
             }
             while let Some(block) = next.checked_sub(1) {
                 next = links.limbo_link(&core.arena, block);
-                each(block);
+                if !each(block) {
+                    break;
+                }
             }
         }
     }

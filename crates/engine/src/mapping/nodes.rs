@@ -109,6 +109,7 @@ impl Nodes {
         self.limbo.take(core, &self.links, |node| {
             core.free_slots(u64::from(node) * SLOTS_PER_BLOCK, SLOTS_PER_BLOCK);
             freed += 1;
+            true
         });
         if freed > 0 {
             core.arena

@@ -103,17 +103,19 @@ impl Space {
         }
     }
 
-    /// Makes blocks free whose grace period is over, each by `free`; gives how many.
+    /// Makes blocks free whose grace period is over, each by `free`, which says whether it was not before; gives how many.
+    /// Those that are on a list behind one that was stay in limbo, so that the pool is not closed in order.
     pub(super) fn reclaim<M: Memories>(
         &self,
         core: &Core<M>,
         links: &impl Links,
-        mut free: impl FnMut(u32),
+        mut free: impl FnMut(u32) -> bool,
     ) -> u64 {
         let mut freed = 0;
         self.limbo.take(core, links, |block| {
-            free(block);
-            freed += 1;
+            let was_taken = free(block);
+            freed += u64::from(was_taken);
+            was_taken
         });
         if freed > 0 {
             // In this order, so that `usage` never misses a block on its way.

@@ -258,6 +258,8 @@ impl<M: Memories> Mapping<M> for HashFs {
             core.set_word(self.entry_at(block), MapWord::FREE.0);
             self.note_freed(core, block);
             self.bitmap.set(&core.arena, u64::from(block));
+            // A word of the table is one file's, so no block is given up twice.
+            true
         })
     }
 
