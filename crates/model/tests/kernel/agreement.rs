@@ -39,13 +39,12 @@ pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> 
             let (model, kernel) = (blurred(model), blurred(kernel));
             let mut same = kernel.clone();
             same.blocks = model.blocks;
-            // Punching leaves what lies beyond the end of file alone on ext4, and frees it on Vellum.
-            let least = if ON_EXT4.load(Ordering::Relaxed) {
-                model.blocks
+            let slack = if ON_EXT4.load(Ordering::Relaxed) {
+                EXTENT_TREE_SLACK
             } else {
                 0
             };
-            same == model && (least..=model.blocks + EXTENT_TREE_SLACK).contains(&kernel.blocks)
+            same == model && (model.blocks..=model.blocks + slack).contains(&kernel.blocks)
         }
         (Op::SeekData { .. }, Outcome::Err(_), Outcome::Ok(_)) if preallocated => true,
         (
