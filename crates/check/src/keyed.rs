@@ -128,7 +128,13 @@ pub(crate) fn judge(view: &View, geometry: &Geometry, table: &Table, sink: &mut 
     }
     sound.dedup_by_key(|row| row.key());
     for i in 0..sound.len() {
-        judge_counts(&sound[i..], sink);
+        if plan.has_counts() {
+            judge_counts(&sound[i..], sink);
+        } else if sound[i].place.has_counts() {
+            let (id, logical) = (sound[i].word.id(), sound[i].word.logical());
+            let detail = format_args!("block {logical} of id {id} has counts, where none has");
+            sink.damage(Class::MapCounts, Place::Offset(sound[i].at), detail);
+        }
     }
 }
 

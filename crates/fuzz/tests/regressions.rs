@@ -396,6 +396,22 @@ fn extents_out_of_order_are_damage() {
     judge(sample.image, false);
 }
 
+/// Recovery took an entry of a level table with counts, and closed the pool with it.
+#[test]
+fn an_entry_of_a_level_table_counts_nothing() {
+    for bit in [30, 38] {
+        let mut sample = sample_on(MappingKind::Level, false);
+        let (inode, _) = named(&sample, b"file");
+        let places = sample.places(Part::Map);
+        let of_file =
+            |place: &&Place| u64::from(MapWord(sample.word(place.at)).id()) == inode.number;
+        let entry = *places.iter().find(of_file).expect("an entry");
+        let counted = sample.word(entry.at + 8) | 1 << bit;
+        set(&mut sample, Part::Map, entry, 8, counted);
+        assert_refused(&sample);
+    }
+}
+
 /// The list of blocks given up had no end: one was on it twice.
 #[test]
 fn a_block_of_two_files_that_both_give_up_is_freed_once() {

@@ -56,6 +56,11 @@ impl PlaceWord {
         self.0 >> 46 == Self::check(key, self.0 & ((1 << 46) - 1))
     }
 
+    /// Whether it counts anything.
+    pub fn has_counts(self) -> bool {
+        self.following() > 0 || self.preceding() > 0
+    }
+
     fn check(key: u64, word: u64) -> u64 {
         mix(mix(key & MapWord::KEY_MASK) ^ word) >> 46
     }
@@ -134,6 +139,11 @@ impl KeyedPlan {
     /// Whether keys that were in a line may move to the stash.
     pub fn moves_to_stash(&self) -> bool {
         matches!(self, Self::Level(..))
+    }
+
+    /// Whether entries count what follows them on the medium; else their counts are zero.
+    pub fn has_counts(&self) -> bool {
+        matches!(self, Self::Cuckoo(_))
     }
 
     /// Whether a line is of the stash.

@@ -162,7 +162,11 @@ pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
         });
     }
     for i in 0..rows.len() {
-        mend_counts(draft, &mut rows, i);
+        if plan.has_counts() {
+            mend_counts(draft, &mut rows, i);
+        } else if rows[i].place.has_counts() {
+            set_counts(draft, &mut rows[i], 0, 0);
+        }
     }
 }
 

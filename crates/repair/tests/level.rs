@@ -84,6 +84,17 @@ fn entries_that_are_there_twice() {
     });
 }
 
+#[test]
+fn counts_where_there_are_none() {
+    for (following, preceding) in [(1, 0), (4, 0), (0, 1)] {
+        mended_in_place(Class::MapCounts, |s| {
+            let (at, word, place) = s.image.entry_of(3, 0);
+            let place = PlaceWord::new(word.0, place.block(), following, preceding);
+            s.image.set_word(at + 8, place.0);
+        });
+    }
+}
+
 /// Two entries name a block: both files keep their bytes, and nobody counts what moved as following.
 #[test]
 fn a_block_of_two_files_is_copied() {

@@ -7,6 +7,7 @@ use vellum_media::{LINE_BYTES, Memories, Persistent};
 use super::Level;
 use crate::core::Core;
 use crate::error::Result;
+use crate::mapping::keyed::lines::Lines;
 use crate::mapping::keyed::rebuild::{Stored, drop_copies, each_live, judge};
 use crate::mapping::{BlockNo, Survey};
 use crate::sites;
@@ -26,6 +27,9 @@ impl Level {
         drop_copies(core, &table.lines, &plan, &mut stored)?;
         self.blocks.begin_rebuild(core);
         each_live(core, &table.lines, &plan, |_, held| {
+            if held.place.has_counts() {
+                return Err(Lines::unsound(held.at));
+            }
             self.blocks.note_used(core, BlockNo(held.place.block()))
         })?;
         self.blocks.end_rebuild(core);
