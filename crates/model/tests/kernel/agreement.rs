@@ -1,7 +1,7 @@
 //! Which answers of the kernel agree with the model's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use vellum_model::{Errno, Hardening, Kind, Op, Outcome, Payload, StatView};
+use vellum_model::{Errno, Hardening, Kind, Op, Outcome, Payload, StatView, Step};
 
 /// Units of 512 bytes that ext4 may add to a file's blocks for its extent tree.
 const EXTENT_TREE_SLACK: u64 = 24;
@@ -69,6 +69,21 @@ pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> 
         ) if !ON_EXT4.load(Ordering::Relaxed) => true,
         _ => model == kernel,
     }
+}
+
+/// Whether the kernel is not asked: before it asks a mount for a change of content by an ordinary user, it takes the set-id bits
+/// away, also where the mount then finds the file too large. On ext4 it knows how large files get.
+pub fn drops_set_ids_first(step: &Step, model: &Outcome) -> bool {
+    let changes = matches!(
+        step.op,
+        Op::Write { .. }
+            | Op::WriteSlot { .. }
+            | Op::Append { .. }
+            | Op::Fallocate { .. }
+            | Op::FallocateSlot { .. }
+    );
+    let too_large = *model == Outcome::Err(Errno::EFBIG);
+    !ON_EXT4.load(Ordering::Relaxed) && changes && too_large && !step.cred.is_superuser()
 }
 
 /// The settings by which this kernel refuses to follow or open what others made.
