@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The crash explorer over everything. Its report is kept beside the log; those of all parts add up to that of the whole.
-# Parts: 38
+# Parts: 16
 # Report: vellum crash sum
 set -euo pipefail
 

@@ -60,17 +60,17 @@ impl Budget {
                 ..options
             },
             Self::Long => Options {
-                states_per_point: 4096,
-                states_alone: 16_384,
-                lazy_states: 512,
-                kills: 64,
-                kill_states: 128,
-                nested_states: 256,
-                nested_recoveries: [32, 16],
+                states_per_point: 1280,
+                states_alone: 4096,
+                lazy_states: 64,
+                kills: 12,
+                kill_states: 64,
+                nested_states: 128,
+                nested_recoveries: [16, 8],
                 schedules: Bounds {
                     once: usize::MAX,
-                    twice: 300,
-                    often: 100,
+                    twice: 50,
+                    often: 30,
                 },
                 ..options
             },

@@ -30,6 +30,7 @@ mod diagnose;
 mod exercise;
 mod explore;
 mod id;
+mod jobs;
 mod judge;
 mod kills;
 mod less;

@@ -14,13 +14,14 @@ use crate::Options;
 use crate::diagnose::missing;
 use crate::explore::{crash_points, cut};
 use crate::id::{CrashId, Mode};
+use crate::jobs::{Family, Job};
 use crate::judge::Wrong;
 use crate::memories::{Explored, Shared};
 use crate::mutant::Mutant;
 use crate::plan::{Plan, plan, plan_every_point};
 use crate::replay::{Replay, ReplayError, crash_at, events_around};
-use crate::report::{Counts, Kind, Report, Violation, WorkloadReport};
-use crate::run::{Change, Progress, run_each};
+use crate::report::{Counts, Kind, Violation, WorkloadReport};
+use crate::run::{Change, Progress};
 use crate::session::{CLOCK_AFTER, CLOCK_START, POOL_BYTES, Result, Session, blank_image, mount};
 use crate::tree::{Tree, read_tree};
 use crate::workload::Step;
@@ -100,10 +101,10 @@ fn old_pool() -> Result<Vec<u8>> {
     Ok(pool.0.image())
 }
 
-/// Explores the makings that the options choose, where a crash model means something for them: nothing precedes a
-/// making, and after a kill it is made again.
-pub(crate) fn run_makings(options: &Options, progress: &Progress) -> Report {
-    let explore = |&(name, _): &(&'static str, &str)| match making(name) {
+/// The makings of pools, explored where a crash model means something for them: nothing precedes a making,
+/// and after a kill it is made again.
+pub(crate) fn of_makings<'a>(options: &'a Options, progress: &'a Progress) -> Family<'a> {
+    let explore = |name: &'static str| match making(name) {
         Ok(making) => {
             let modes = options.modes.iter();
             let modes = modes.filter(|mode| matches!(mode, Mode::X86 | Mode::Eadr));
@@ -116,7 +117,14 @@ pub(crate) fn run_makings(options: &Options, progress: &Progress) -> Report {
         }
         Err(error) => vec![WorkloadReport::not_run(name, &error, OPERATION)],
     };
-    run_each(&MAKINGS, |(name, _)| name, explore, options, progress)
+    let jobs = MAKINGS.iter().map(|&(name, _)| Job {
+        name,
+        explore: Box::new(move || explore(name)),
+    });
+    Family {
+        jobs: jobs.collect(),
+        until: options.time,
+    }
 }
 
 /// Repeats the crash of a making that `id` names; `None`: it names no making.
@@ -332,6 +340,7 @@ fn look(image: &[u8]) -> Result<([u8; 16], Tree)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::run_families;
 
     #[test]
     fn an_interrupted_mkfs_leaves_no_pool_or_a_whole_one() {
@@ -339,7 +348,8 @@ mod tests {
             states_per_point: 64,
             ..Options::default()
         };
-        let report = run_makings(&options, &Progress::default());
+        let progress = Progress::default();
+        let report = run_families(vec![of_makings(&options, &progress)], &options, &progress);
         assert_eq!(report.violations().next(), None, "{report}");
         assert_eq!(report.workloads.len(), 2 * MAKINGS.len());
         for of in &report.workloads {

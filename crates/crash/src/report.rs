@@ -318,13 +318,6 @@ impl WorkloadReport {
 }
 
 impl Report {
-    /// Adds what another exploration found, after this one.
-    pub fn add(&mut self, more: Self) {
-        self.workloads.extend(more.workloads);
-        self.left_out += more.left_out;
-        self.seconds += more.seconds;
-    }
-
     /// The sum over all workloads.
     pub fn totals(&self) -> Counts {
         let mut totals = Counts::default();

@@ -1,9 +1,8 @@
-//! Exploring many workloads on several threads.
+//! What to explore, and exploring one workload.
 
 use std::borrow::Cow;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use vellum_media::{Event, Op};
 
@@ -11,14 +10,15 @@ use crate::budget::Part;
 use crate::diagnose::minimise;
 use crate::explore::explore;
 use crate::id::Mode;
+use crate::jobs::{Family, Job, run_families};
 use crate::kills::explore_kills;
 use crate::memories::image_after;
-use crate::mkfs::run_makings;
+use crate::mkfs::of_makings;
 use crate::mutant::Mutant;
 use crate::oracle::Oracle;
 use crate::record::{Recorded, record};
 use crate::report::{Counts, Report, WorkloadReport};
-use crate::threads::{Bounds, run_threads};
+use crate::threads::{Bounds, of_threads, thread_workloads};
 use crate::workload::{Step, Workload};
 
 /// How deep crashes of recoveries nest: a recovery, and the recovery from a crash of that.
@@ -35,6 +35,8 @@ pub struct Options {
     pub states_alone: usize,
     /// The same under [`Mode::Lazy`], which always samples.
     pub lazy_states: usize,
+    /// At most so many in each run of threads.
+    pub thread_states: usize,
     /// Moments of a workload at which a process is killed under [`Mode::Kill`], at most.
     pub kills: usize,
     /// States tried at a crash point after a kill.
@@ -69,6 +71,7 @@ impl Default for Options {
             states_per_point: 512,
             states_alone: 0,
             lazy_states: 32,
+            thread_states: 256,
             kills: 8,
             kill_states: 32,
             nested_states: 64,
@@ -219,6 +222,16 @@ impl Progress {
         self.violations.load(Ordering::Relaxed)
     }
 
+    /// So many more workloads were chosen.
+    pub(crate) fn expect(&self, workloads: u64) {
+        self.workloads.fetch_add(workloads, Ordering::Relaxed);
+    }
+
+    /// Another workload is done.
+    pub(crate) fn done(&self) {
+        self.workloads_done.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn add(&self, done: &Counts) {
         self.distinct.fetch_add(done.distinct, Ordering::Relaxed);
         self.violations
@@ -236,87 +249,39 @@ pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
     run_watched(workloads, options, &Progress::default())
 }
 
-/// Explores the makings of pools, the workloads of threads, which get a quarter of the time if it is bounded,
-/// and sequences; tells `progress` how far it is.
+/// Explores the makings of pools, the workloads of threads, which begin in the first quarter of the
+/// time if it is bounded, and sequences; tells `progress` how far it is.
 pub fn run_all(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
-    let quarter = Options {
-        time: options.time.map(|time| time / 4),
-        ..options.clone()
-    };
-    let mut report = run_makings(options, progress);
-    report.add(run_threads(&quarter, progress));
-    let spent = Duration::from_secs_f64(report.seconds);
-    let rest = Options {
-        time: options.time.map(|time| time.saturating_sub(spent)),
-        ..options.clone()
-    };
-    report.add(run_watched(workloads, &rest, progress));
-    report
+    let threads = thread_workloads();
+    let families = vec![
+        of_makings(options, progress),
+        of_threads(&threads, options, progress),
+        of_sequences(workloads, options, progress),
+    ];
+    run_families(families, options, progress)
 }
 
 /// Explores `workloads`; tells `progress` how far it is.
 pub fn run_watched(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
-    let explore = |workload: &Workload| explore_workload(workload, options, progress);
-    run_each(
-        workloads,
-        |workload| &workload.name,
-        explore,
+    run_families(
+        vec![of_sequences(workloads, options, progress)],
         options,
         progress,
     )
 }
 
-/// Explores what the options choose of `all`, by the names that `name` gives them, on several threads.
-pub(crate) fn run_each<W: Sync>(
-    all: &[W],
-    name: impl Fn(&W) -> &str,
-    explore: impl Fn(&W) -> Vec<WorkloadReport> + Sync,
-    options: &Options,
-    progress: &Progress,
-) -> Report {
-    let start = Instant::now();
-    let is_chosen = |workload: &&W| options.chooses(name(workload));
-    let chosen = all.iter().filter(is_chosen).enumerate();
-    let chosen = chosen.filter(|(place, _)| options.part.is_none_or(|part| part.has(*place)));
-    let chosen: Vec<_> = chosen.map(|(_, workload)| workload).collect();
-    progress
-        .workloads
-        .fetch_add(chosen.len() as u64, Ordering::Relaxed);
-    let next = AtomicUsize::new(0);
-    let left_out = AtomicUsize::new(0);
-    let reports = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(workload) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if options.time.is_some_and(|time| start.elapsed() > time) {
-                left_out.fetch_add(1, Ordering::Relaxed);
-                continue;
-            }
-            let done = explore(workload);
-            progress.workloads_done.fetch_add(1, Ordering::Relaxed);
-            let mut reports = reports
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
-            reports.extend(done);
-        }
-    };
-    std::thread::scope(|scope| {
-        (1..options.threads.max(1)).for_each(|_| {
-            scope.spawn(work);
-        });
-        work();
+fn of_sequences<'a>(
+    workloads: &'a [Workload],
+    options: &'a Options,
+    progress: &'a Progress,
+) -> Family<'a> {
+    let jobs = workloads.iter().map(|workload| Job {
+        name: &workload.name,
+        explore: Box::new(|| explore_workload(workload, options, progress)),
     });
-    let mut workloads = reports
-        .into_inner()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
-    let place = |report: &WorkloadReport| {
-        let same = |workload: &&W| name(workload) == report.workload;
-        chosen.iter().position(same)
-    };
-    workloads.sort_by_key(|report| (place(report), report.mode.clone()));
-    Report {
-        workloads,
-        left_out: left_out.into_inner() as u64,
-        seconds: start.elapsed().as_secs_f64(),
+    Family {
+        jobs: jobs.collect(),
+        until: options.time,
     }
 }
 

@@ -7,9 +7,10 @@ use super::workload::ThreadWorkload;
 use crate::Options;
 use crate::explore::Explorer;
 use crate::id::Mode;
+use crate::jobs::{Family, Job, run_families};
 use crate::record::RecordError;
 use crate::report::{Counts, Report, WorkloadReport};
-use crate::run::{Change, Progress, run_each};
+use crate::run::{Change, Progress};
 
 /// The crash models of threads. Caches that survive leave nothing that lines arriving one by one could not.
 const MODES: [Mode; 2] = [Mode::X86, Mode::Lazy];
@@ -26,6 +27,10 @@ fn explore_threads(
     progress: &Progress,
 ) -> Result<Vec<WorkloadReport>, RecordError> {
     let ready = Ready::new(workload.clone())?;
+    let options = &Options {
+        states_per_point: options.states_per_point.min(options.thread_states),
+        ..options.clone()
+    };
     let subjects: Vec<_> = modes
         .iter()
         .map(|&mode| ready.subject(mode, Change::None))
@@ -72,22 +77,37 @@ fn explore_threads(
     Ok(reports)
 }
 
-/// Explores every workload of threads that the options choose, under the x86 model and with lines that were left
-/// unflushed before, if they choose these; tells `progress` how far it is.
+/// Explores every workload of threads that the options choose; tells `progress` how far it is.
 pub fn run_threads(options: &Options, progress: &Progress) -> Report {
-    let modes: Vec<Mode> = MODES
-        .into_iter()
-        .filter(|mode| options.modes.contains(mode))
-        .collect();
-    if modes.is_empty() {
-        return Report::default();
-    }
-    let explore = |workload: &ThreadWorkload| {
-        let done = explore_threads(workload, &modes, options, progress);
+    let all = super::thread_workloads();
+    run_families(vec![of_threads(&all, options, progress)], options, progress)
+}
+
+/// Workloads of threads, explored under the x86 model and with lines that were left unflushed before,
+/// if the options choose these. Where the time is bounded they begin in its first quarter.
+pub(crate) fn of_threads<'a>(
+    workloads: &'a [ThreadWorkload],
+    options: &'a Options,
+    progress: &'a Progress,
+) -> Family<'a> {
+    let modes = MODES.into_iter();
+    let modes: Vec<Mode> = modes.filter(|mode| options.modes.contains(mode)).collect();
+    let explore = move |workload: &ThreadWorkload, modes: &[Mode]| {
+        let done = explore_threads(workload, modes, options, progress);
         done.unwrap_or_else(|error| vec![not_run(workload, &error)])
     };
-    let all = super::thread_workloads();
-    run_each(&all, |workload| &workload.name, explore, options, progress)
+    let is_any = |_: &&ThreadWorkload| !modes.is_empty();
+    let jobs = workloads.iter().filter(is_any).map(|workload| {
+        let modes = modes.clone();
+        Job {
+            name: &workload.name,
+            explore: Box::new(move || explore(workload, &modes)),
+        }
+    });
+    Family {
+        jobs: jobs.collect(),
+        until: options.time.map(|time| time / 4),
+    }
 }
 
 fn not_run(workload: &ThreadWorkload, error: &RecordError) -> WorkloadReport {

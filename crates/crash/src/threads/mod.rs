@@ -24,6 +24,7 @@ mod shrink;
 mod workload;
 
 pub use catalog::thread_workloads;
+pub(crate) use explore::of_threads;
 pub use explore::run_threads;
 pub(crate) use kept::Trials;
 pub(crate) use replay::replay_threads;
