@@ -1,3 +1,12 @@
 //! What experiments look at one by one: parts of operations that users only meet together.
 
+use vellum_media::Memories;
+
+use crate::fs::Handle;
 pub use crate::fs::{MappingAlone, gather_metadata, settle};
+use crate::reading::PageTable;
+
+/// What the page table of an open file has come to, as far as this opening uses it.
+pub fn page_table<M: Memories>(handle: &Handle<M>) -> PageTable {
+    handle.page_table()
+}

@@ -79,6 +79,24 @@ impl WorkloadOptions {
         self.threads.unwrap_or_else(cores)
     }
 
+    /// How workloads run, for reports.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
+        let files = match self.files {
+            Some(files) => files.to_string(),
+            None => "as the workload says".into(),
+        };
+        let workloads = match self.workload.as_slice() {
+            [] => "all that are shipped".into(),
+            named => named.join(", "),
+        };
+        vec![
+            ("Workloads of filebench", workloads),
+            ("Files of filebench", files),
+            ("Loops of each thread in a round", self.loops.to_string()),
+            ("Threads of workloads", self.threads().to_string()),
+        ]
+    }
+
     /// What all runs of workloads go by.
     pub(crate) fn run<'a>(&self, rounds: usize, pool_dir: &'a Path) -> RunOptions<'a> {
         RunOptions {

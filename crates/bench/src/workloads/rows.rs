@@ -37,6 +37,9 @@ pub struct WorkloadRow {
     pub lookup_share: Option<f64>,
     /// Part of the time that giving and taking back blocks takes, median; none for a peer.
     pub change_share: Option<f64>,
+    /// Whether the page table of a file that stays open gave up, so that more of the file was searched for than
+    /// the rule wanted.
+    pub page_table_gave_up: bool,
 }
 
 impl WorkloadRow {
@@ -65,6 +68,9 @@ impl fmt::Display for WorkloadRow {
         if let (Some(lookup), Some(change)) = (self.lookup_share, self.change_share) {
             let (lookup, change) = (lookup * 100.0, change * 100.0);
             write!(f, ", mapping {lookup:.1} % finding, {change:.1} % changing")?;
+        }
+        if self.page_table_gave_up {
+            write!(f, ", a page table gave up")?;
         }
         Ok(())
     }
@@ -179,7 +185,15 @@ fn speeds_found(rows: &[&WorkloadRow]) -> Vec<String> {
             first.side
         ))
     };
-    others.filter_map(sentence).collect()
+    let mut found: Vec<String> = others.filter_map(sentence).collect();
+    let gave_up = rows.iter().filter(|row| row.page_table_gave_up);
+    found.extend(gave_up.map(|row| {
+        format!(
+            "{}, {}: a page table gave up, the process had no areas left; the rest was searched for.",
+            row.side, row.workload
+        )
+    }));
+    found
 }
 
 fn shares_found(rows: &[&WorkloadRow]) -> Vec<String> {

@@ -56,7 +56,7 @@ pub(super) enum Ground {
 pub(super) struct Pooled {
     pub(super) volume: Volume,
     timer: Arc<MappingTimer>,
-    _pool: Pool,
+    pool: Pool,
     // Goes last.
     _dir: TempDir,
 }
@@ -68,8 +68,20 @@ pub(super) struct PeerDir {
 }
 
 impl Side {
-    /// A new pool of `bytes`.
+    /// A new pool of `bytes`. What reading costs there is measured at once: no opening of a workload reads as
+    /// much as the engine waits for, and until then every rule searches.
     fn pool(subject: Subject, label: String, bytes: u64, pool_dir: &Path) -> Result<Self> {
+        let side = Self::unmeasured(subject, label, bytes, pool_dir)?;
+        if let Ground::Pool(pooled) = &side.ground {
+            let fs = pooled.pool.fs();
+            if let Some(costs) = fs.read_costs() {
+                fs.set_read_costs(costs);
+            }
+        }
+        Ok(side)
+    }
+
+    fn unmeasured(subject: Subject, label: String, bytes: u64, pool_dir: &Path) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("vellum-bench-")
             .tempdir_in(pool_dir)
@@ -87,7 +99,7 @@ impl Side {
         let pooled = Pooled {
             volume: pool.volume(),
             timer,
-            _pool: pool,
+            pool,
             _dir: dir,
         };
         Ok(Self {
@@ -209,7 +221,83 @@ pub(super) fn rows(
             over_first: side.rounds.over(&sides.first()?.rounds),
             lookup_share: share(&side.rounds.lookup_shares),
             change_share: share(&side.rounds.change_shares),
+            page_table_gave_up: false,
         })
     };
     sides.iter().filter_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use vellum::experiments::page_table;
+    use vellum::reading::{Costs, PageTable};
+    use vellum::{MappingKind, OpenOptions};
+
+    use super::*;
+
+    const POOL_BYTES: u64 = 64 << 20;
+    const FILE_BYTES: usize = 1 << 20;
+    /// Times that the file is read: less than the engine measures after, more than any rule waits for.
+    const READINGS: usize = 4;
+
+    fn subject(rule: Rule) -> Subject {
+        let variant = Variant {
+            mapping: MappingKind::HashFs,
+            layout_score: 1000,
+        };
+        Subject { variant, rule }
+    }
+
+    /// The pool of a side, and what the page table of a file came to that was read again and again.
+    fn read_again(side: &Side) -> PageTable {
+        let Ground::Pool(pooled) = &side.ground else {
+            panic!("a side without a pool");
+        };
+        let volume = &pooled.volume;
+        volume.write("/file", &[1; FILE_BYTES]).expect("written");
+        let reading = OpenOptions {
+            read: true,
+            ..OpenOptions::default()
+        };
+        let file = volume.open_with("/file", &reading).expect("opened");
+        let mut out = vec![0; 64 << 10];
+        for _ in 0..READINGS {
+            for at in (0..FILE_BYTES).step_by(out.len()) {
+                let read = file.read_at(at as u64, &mut out).expect("read");
+                assert_eq!(read, out.len());
+            }
+        }
+        page_table(file.handle())
+    }
+
+    /// Whether a table is bought at once does not depend on what was measured, but on its having been.
+    #[test]
+    fn sides_know_what_reading_costs_before_the_first_workload() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let side = |rule| Side::pool(subject(rule), String::new(), POOL_BYTES, dir.path());
+        let table = read_again(&side(Rule::Mmu).expect("a side"));
+        assert_eq!(table.blocks, FILE_BYTES as u64 / 4096);
+        assert_eq!(read_again(&side(Rule::Search).expect("a side")).blocks, 0);
+    }
+
+    #[test]
+    fn the_papers_rule_and_the_default_one_lay_a_page_table_for_what_is_read_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for rule in [Rule::Threshold, Rule::Layout] {
+            let side = Side::unmeasured(subject(rule), String::new(), POOL_BYTES, dir.path());
+            let side = side.expect("a side");
+            let Ground::Pool(pooled) = &side.ground else {
+                panic!("a side without a pool");
+            };
+            // A page table costs nothing and saves a microsecond a page.
+            let costs = Costs {
+                search_page_ps: 1_000_000,
+                ..Costs::default()
+            };
+            assert_eq!(pooled.pool.fs().set_read_costs(costs), Some(costs));
+            let table = read_again(&side);
+            assert_eq!(table.blocks, FILE_BYTES as u64 / 4096, "{rule:?}");
+            assert!(!table.gave_up, "{rule:?}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
+use vellum::experiments::page_table;
 
 use super::msr;
 use super::personality::Done;
@@ -24,7 +25,7 @@ use crate::stopwatch::Stopwatch;
 const NAME: &str = "traces";
 /// Bytes written at once where a file is filled.
 const FILL_BYTES: usize = 1 << 20;
-/// Granularity of drawn places.
+/// Granularity of drawn places, and of what wraps around: a block.
 const PLACE_BYTES: u64 = 4096;
 /// Popular regions of a file.
 const REGIONS: u64 = 1024;
@@ -64,6 +65,20 @@ impl TraceOptions {
             return Err(Error::Option("--requests must be at least 1".into()));
         }
         Ok(())
+    }
+}
+
+impl TraceOptions {
+    /// What is replayed, for reports.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
+        let trace = match &self.trace {
+            Some(path) => path.display().to_string(),
+            None => "drawn".into(),
+        };
+        vec![
+            ("Trace", trace),
+            ("Requests of a trace", self.requests.to_string()),
+        ]
     }
 }
 
@@ -222,12 +237,17 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    /// Puts every request inside its file.
+    /// Puts every request inside its file, at the same place of a block as before.
     fn wrap(&mut self) {
+        let whole = (self.file_bytes - self.file_bytes % PLACE_BYTES).max(PLACE_BYTES);
         for request in self.traces.iter_mut().flat_map(|trace| &mut trace.requests) {
             request.bytes = request.bytes.min(self.file_bytes);
             let room = self.file_bytes - request.bytes;
-            request.at %= room + 1;
+            request.at %= whole;
+            if request.at > room {
+                let beyond = (request.at - room).next_multiple_of(PLACE_BYTES);
+                request.at = request.at.saturating_sub(beyond);
+            }
         }
     }
 
@@ -263,7 +283,11 @@ impl<'a> Plan<'a> {
                     progress.inc(1);
                 }
             }
-            all.extend(rows(NAME, &trace.name, 1, &sides));
+            let rows = rows(NAME, &trace.name, 1, &sides).into_iter().zip(&open);
+            all.extend(rows.map(|(row, files)| WorkloadRow {
+                page_table_gave_up: files.page_table_gave_up(),
+                ..row
+            }));
         }
         Ok(all)
     }
@@ -307,6 +331,13 @@ enum Files {
 }
 
 impl Files {
+    fn page_table_gave_up(&self) -> bool {
+        match self {
+            Self::Pool(files) => files.iter().any(|file| page_table(file.handle()).gave_up),
+            Self::Peer(_) => false,
+        }
+    }
+
     fn replay(&mut self, trace: &Trace, interrupt: &Interrupt) -> Result<Done> {
         match self {
             Self::Pool(files) => replay(files, trace, interrupt),
@@ -382,35 +413,52 @@ mod tests {
         );
     }
 
-    #[test]
-    fn every_request_lies_in_its_file() {
-        let request = |at, bytes| Request {
-            file: 0,
-            is_write: false,
-            at,
-            bytes,
-        };
+    fn wrapped(file_bytes: u64, requests: &[(u64, u64)]) -> Vec<Request> {
         let run = RunOptions {
             rounds: 1,
             threads: 1,
             pool_dir: std::path::Path::new("/"),
         };
+        let requests = requests.iter().map(|&(at, bytes)| Request {
+            file: 0,
+            is_write: false,
+            at,
+            bytes,
+        });
         let mut plan = Plan {
             run,
-            file_bytes: 10_000,
+            file_bytes,
             traces: vec![Trace {
                 name: String::new(),
                 files: 1,
-                requests: vec![
-                    request(0, 10_000),
-                    request(1 << 40, 4096),
-                    request(9999, 1 << 20),
-                ],
+                requests: requests.collect(),
             }],
         };
         plan.wrap();
-        for request in &plan.traces[0].requests {
+        plan.traces.remove(0).requests
+    }
+
+    #[test]
+    fn every_request_lies_in_its_file() {
+        for request in wrapped(10_000, &[(0, 10_000), (1 << 40, 4096), (9999, 1 << 20)]) {
             assert!(request.at + request.bytes <= 10_000, "{request:?}");
+        }
+    }
+
+    /// A disk's requests begin at sectors, most of them at blocks: that decides how many blocks each touches.
+    #[test]
+    fn what_wraps_around_keeps_its_place_in_a_block() {
+        const FILE_BYTES: u64 = 4 << 20;
+        let places = [0, 4096, 512, 383_496_192, 99_999_996_928, FILE_BYTES - 512];
+        let sizes = [512, 4096, 5120, 32_768, 65_536];
+        let requests = places.map(|at| sizes.map(|bytes| (at, bytes)));
+        let requests = requests.concat();
+        for (request, (at, bytes)) in wrapped(FILE_BYTES, &requests).iter().zip(&requests) {
+            assert_eq!(request.bytes, *bytes);
+            assert_eq!(request.at % 4096, at % 4096, "{at}, {bytes} bytes");
+            assert!(request.at + request.bytes <= FILE_BYTES, "{request:?}");
+            let is_inside = at + bytes <= FILE_BYTES;
+            assert!(!is_inside || request.at == *at, "{request:?}");
         }
     }
 }

@@ -8,6 +8,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use clap::ValueEnum;
 use indicatif::ProgressBar;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
@@ -19,6 +20,7 @@ use super::sides::{Ground, Peers, RunOptions, Side, Subject, rows};
 use super::zipf::{Zipf, fnv};
 use crate::Result;
 use crate::error::{Error, expect};
+use crate::figure::bytes;
 use crate::interrupt::Interrupt;
 use crate::order::Numbers;
 use crate::stopwatch::Stopwatch;
@@ -86,6 +88,24 @@ impl YcsbOptions {
             return refuse("--record-bytes must be from 1 to 1048576");
         }
         Ok(())
+    }
+}
+
+impl YcsbOptions {
+    /// How it runs, for reports.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
+        let distribution = self.distribution.and_then(|it| it.to_possible_value());
+        let distribution = distribution.map_or("as YCSB has it".into(), |it| it.get_name().into());
+        vec![
+            ("Records of YCSB", self.records.to_string()),
+            ("Bytes of a record", self.record_bytes.to_string()),
+            ("Operations of YCSB in a round", self.operations.to_string()),
+            (
+                "Cache of the key-value store",
+                bytes(self.cache_bytes as u64),
+            ),
+            ("Distribution of YCSB", distribution),
+        ]
     }
 }
 

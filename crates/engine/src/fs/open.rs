@@ -13,7 +13,7 @@ use crate::fs::dir::NewFile;
 use crate::fs::file::{Allocate, Files, Roads, SIZE_MAX_BYTES, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node, View};
-use crate::reading::{Road, pages_of};
+use crate::reading::{PageTable, Road, pages_of};
 use crate::slots::Op;
 
 bitflags! {
@@ -283,6 +283,11 @@ impl<M: Memories> Handle<M> {
             }
             other => other,
         }
+    }
+
+    /// What the file's page table has come to, as far as this opening uses it.
+    pub(crate) fn page_table(&self) -> PageTable {
+        self.road.page_table()
     }
 
     pub(crate) fn check_read(&self) -> Result<()> {

@@ -123,6 +123,15 @@ pub(crate) struct Road {
     table: OnceLock<Arc<Table>>,
 }
 
+/// What a file's page table has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageTable {
+    /// Blocks that lie in it.
+    pub blocks: u64,
+    /// Whether nothing is laid any more: the process has no areas left, or the system refused.
+    pub gave_up: bool,
+}
+
 /// What a request is to do before it reads.
 pub(crate) enum Next<'a> {
     /// Search.
@@ -183,6 +192,17 @@ impl Road {
     /// Pages touched by this opening.
     pub(crate) fn pages(&self) -> u64 {
         self.pages.load(Ordering::Relaxed)
+    }
+
+    /// What the page table has come to that this opening uses; nothing while it uses none.
+    pub(crate) fn page_table(&self) -> PageTable {
+        let Some(mut table) = self.table.get() else {
+            return PageTable::default();
+        };
+        while let Some(larger) = table.larger().get() {
+            table = larger;
+        }
+        table.summary()
     }
 
     /// Remembers in the inode how the file was used, for the next opening: one store if that is

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use vellum_layout::BLOCK_BYTES;
 use vellum_media::Window;
 
+use super::PageTable;
+
 /// Blocks of a piece: 2 MiB, a large page.
 pub(crate) const CHUNK_BLOCKS: u64 = 512;
 /// Bytes of a piece.
@@ -90,6 +92,17 @@ impl Table {
     /// The piece with this number.
     pub(crate) fn chunk(&self, number: u64) -> Option<&Chunk> {
         self.chunks.get(number as usize)
+    }
+
+    /// What it has come to.
+    pub(super) fn summary(&self) -> PageTable {
+        let words = self.chunks.iter().flat_map(|chunk| &chunk.present);
+        PageTable {
+            blocks: words
+                .map(|word| u64::from(word.load(Ordering::Relaxed).count_ones()))
+                .sum(),
+            gave_up: self.full.load(Ordering::Relaxed),
+        }
     }
 
     /// The window, if there is one.
