@@ -30,9 +30,11 @@ pub mod report;
 mod serve;
 mod side;
 mod stopwatch;
+mod target;
 mod variant;
 pub mod workloads;
 
 pub use error::{Error, Result};
 pub use machine::Machine;
+pub use target::Target;
 pub use variant::{Choice, Variant, Variants};

@@ -46,6 +46,11 @@ fn complete<'r>(report: &'r Report, name: &str, labels: usize) -> &'r Figure {
     let figure = figure.unwrap_or_else(|| panic!("no figure {name}"));
     assert_eq!(figure.labels().len(), labels, "{name}");
     assert!(!figure.claim.is_empty(), "{name}");
+    assert!(
+        figure.found.iter().any(|found| found.contains("hashfs")),
+        "{name}: {:?}",
+        figure.found
+    );
     for mapping in MappingKind::ALL {
         let series = figure.series(mapping.name()).unwrap();
         assert_eq!(series.points.len(), labels, "{mapping:?} in {name}");
@@ -206,4 +211,13 @@ fn all_of_ycsb_runs_on_every_mapping_and_is_on_the_page() {
     let speeds = complete(&report, "ycsb", 6);
     assert_eq!(speeds.labels(), ["A", "B", "C", "D", "E", "F"]);
     assert_eq!(speeds.series.len(), MappingKind::ALL.len() + 1);
+    let gains = report.targets.iter().map(|target| &target.what[..6]);
+    let names = ["ycsb A", "ycsb B", "ycsb C", "ycsb D", "ycsb E", "ycsb F"];
+    assert_eq!(gains.collect::<Vec<_>>(), names);
+    for name in [
+        "Operations of YCSB in a round",
+        "Cache of the key-value store",
+    ] {
+        assert!(html.contains(name), "{name}");
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::bed::{BLOCK_BYTES, HASHFS, Setting};
 use super::case::{Access, Caches, Case, Order};
-use super::grid::{Grid, dependence};
-use super::report::{Outcome, Target};
+use super::grid::Grid;
+use super::report::Outcome;
 use super::sample::Sweep;
 use crate::Result;
 use crate::figure::{Axis, Scale};
@@ -15,8 +15,6 @@ const LARGEST: u64 = 4;
 /// The pool's blocks, as a multiple of those that files may have: how full it is makes a difference of
 /// its own.
 const ROOM: u64 = 2;
-/// The dearest over the cheapest size, at most, where mapping does not depend on it.
-const FLAT: f64 = 1.1;
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let most = setting.file_blocks() * LARGEST;
@@ -63,9 +61,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
             }
         }
     }
+    let targets = cold.flat(HASHFS, "file size", "cold random lookup");
     let figures = [cold, random, sequential, inserts].map(Grid::figure);
-    let what = "HashFS, dearest over cheapest file size, cold random lookup";
-    let flat = dependence(&figures[0], HASHFS);
-    let targets = flat.map(|flat| Target::at_most(what, flat, FLAT));
     Ok(Outcome::new(figures.into(), targets.into_iter().collect()))
 }

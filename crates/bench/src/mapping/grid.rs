@@ -2,9 +2,13 @@
 
 use vellum::media::count::Counts;
 
-use super::bed::{PEER, Subject};
+use super::bed::{HASHFS, PEER, Subject};
 use super::sample::Sample;
-use crate::figure::{Axis, CountsPerOp, Figure, Point, Scale, Series, Shape, median};
+use crate::figure::{Axis, CountsPerOp, Figure, Point, Scale, Series, Shape, median, number};
+use crate::target::Target;
+
+/// The dearest over the cheapest place of a figure, at most, where mapping does not depend on it.
+const FLAT: f64 = 1.1;
 
 /// A figure that is being measured.
 pub(super) struct Grid {
@@ -87,35 +91,90 @@ impl Grid {
         }
     }
 
-    /// The figure.
+    fn samples_of(&self, side: &str) -> Option<&[Vec<Sample>]> {
+        let side = self.sides.iter().position(|name| name == side)?;
+        Some(&self.samples[side])
+    }
+
+    /// How much a side depends on what is varied: its greatest value over its least. Each is taken as a ratio
+    /// to that at the first label in the same round, of which the median counts, so that what differs between
+    /// rounds does not matter.
+    pub(super) fn dependence(&self, side: &str) -> Option<f64> {
+        let samples = self.samples_of(side)?;
+        let first = samples.first()?;
+        let ratios: Vec<f64> = samples
+            .iter()
+            .filter_map(|samples| ratio(samples, first))
+            .collect();
+        let least = ratios.iter().copied().reduce(f64::min)?;
+        let most = ratios.iter().copied().reduce(f64::max)?;
+        Some(most / least)
+    }
+
+    /// That a side is not to depend on what is varied, with its probes, which no disturbance changes.
+    pub(super) fn flat(&self, side: &str, varied: &str, what: &str) -> Option<Target> {
+        let probes = self.probes(side)?;
+        let what = format!("{side}, dearest over cheapest {varied}, {what} ({probes} probes)");
+        Some(Target::at_most(what, self.dependence(side)?, FLAT))
+    }
+
+    /// The least and the most probes of an operation of a side.
+    pub(super) fn probes(&self, side: &str) -> Option<String> {
+        let samples = self.samples_of(side)?.iter();
+        range(samples.filter_map(|samples| Some(counts_of(samples)?.probes)))
+    }
+
+    /// The figure, and what it shows in sentences.
     pub(super) fn figure(mut self) -> Figure {
-        let peer = self.sides.iter().position(|side| side == PEER);
+        let peer = self.samples_of(PEER).unwrap_or_default();
         let series = self.sides.iter().zip(&self.samples).map(|(name, samples)| {
             let points = self.labels.iter().zip(samples).enumerate();
             let points = points.filter_map(|(at, (label, samples))| {
-                let peer = peer.map(|peer| self.samples[peer][at].as_slice());
-                point(label, samples, peer.unwrap_or_default())
+                point(
+                    label,
+                    samples,
+                    peer.get(at).map(Vec::as_slice).unwrap_or_default(),
+                )
             });
             Series {
                 name: name.clone(),
                 points: points.collect(),
             }
         });
-        self.figure.series = series.collect();
+        let series: Vec<Series> = series.collect();
+        self.figure.series = series;
+        let found = told(&self.figure, |side, label| {
+            let at = self.labels.iter().position(|known| known == label)?;
+            let (other, own) = (self.samples_of(side)?, self.samples_of(HASHFS)?);
+            ratio(&other[at], &own[at])
+        });
+        self.figure.found = found;
         self.figure
     }
 }
 
-fn point(label: &str, samples: &[Sample], peer: &[Sample]) -> Option<Point> {
-    let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
-    let ratios = peer.iter().zip(&values);
-    let ratios: Vec<f64> = ratios.map(|(peer, own)| peer.value / own).collect();
+/// The median over the rounds of these values over those of the same round.
+fn ratio(samples: &[Sample], over: &[Sample]) -> Option<f64> {
+    let ratios = samples.iter().zip(over);
+    let ratios: Vec<f64> = ratios
+        .map(|(sample, over)| sample.value / over.value)
+        .collect();
+    (!ratios.is_empty()).then(|| median(&ratios))
+}
+
+/// What an operation did, where that was counted.
+fn counts_of(samples: &[Sample]) -> Option<CountsPerOp> {
     let mut counts = Counts::default();
     samples.iter().for_each(|sample| counts += sample.counts);
     let ops = samples.iter().map(|sample| sample.ops).sum();
+    (ops > 0).then(|| CountsPerOp::new(counts, ops))
+}
+
+fn point(label: &str, samples: &[Sample], peer: &[Sample]) -> Option<Point> {
+    let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
     Some(Point {
-        peer_over: (!ratios.is_empty()).then(|| median(&ratios)),
-        counts: (ops > 0).then(|| CountsPerOp::new(counts, ops)),
+        peer_over: ratio(peer, samples),
+        counts: counts_of(samples),
         ..Point::of_rounds(label, &values)?
     })
 }
@@ -125,10 +184,118 @@ pub(super) fn at<'f>(figure: &'f Figure, series: &str, label: &str) -> Option<&'
     figure.series(series)?.at(label)
 }
 
-/// The greatest value of a series over its least: how much it depends on what is varied.
-pub(super) fn dependence(figure: &Figure, series: &str) -> Option<f64> {
-    let points = &figure.series(series)?.points;
-    let values = || points.iter().map(|point| point.value);
-    let least = values().fold(f64::INFINITY, f64::min);
-    Some(values().fold(0.0, f64::max) / least)
+/// What a figure shows, in sentences that name its numbers: the values of HashFS, what those of others are
+/// over them, and probes. `over` gives a series' value at a label over that of HashFS.
+pub(super) fn told(figure: &Figure, over: impl Fn(&str, &str) -> Option<f64>) -> Vec<String> {
+    let mut told = Vec::new();
+    let Some(own) = figure.series(HASHFS) else {
+        return told;
+    };
+    let by_value = |a: &&Point, b: &&Point| a.value.total_cmp(&b.value);
+    let (least, most) = (
+        own.points.iter().min_by(by_value),
+        own.points.iter().max_by(by_value),
+    );
+    if let (Some(least), Some(most)) = (least, most) {
+        told.push(format!(
+            "{HASHFS}, {}: {} ({}) to {} ({}).",
+            figure.y.caption(),
+            number(least.value),
+            least.at,
+            number(most.value),
+            most.at
+        ));
+    }
+    let of_each = |what: &str, values: &dyn Fn(&Series) -> Option<String>| {
+        let series = figure.series.iter();
+        let each = series.filter_map(|series| Some(format!("{} {}", series.name, values(series)?)));
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| format!("{what}: {}.", each.join(", ")))
+    };
+    let labels = figure.labels();
+    told.extend(of_each(&format!("Over {HASHFS}"), &|series| {
+        let others = labels.iter().filter(|_| series.name != HASHFS);
+        range(others.filter_map(|label| over(&series.name, label)))
+    }));
+    told.extend(of_each("Probes of an operation", &|series| {
+        let points = series.points.iter();
+        range(points.filter_map(|point| Some(point.counts?.probes)))
+    }));
+    told
+}
+
+/// The least and the greatest value; one number where they are the same.
+fn range(values: impl Iterator<Item = f64>) -> Option<String> {
+    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    let (least, most) = (number(*values.first()?), number(*values.last()?));
+    Some(if least == most {
+        least
+    } else {
+        format!("{least} to {most}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(values: [&[f64]; 3]) -> Grid {
+        let labels = ["1", "2", "3"].map(String::from);
+        let mut grid = Grid::lines("x", "X", Axis::labels("x"), labels.into());
+        grid.sides = vec![HASHFS.into(), PEER.into()];
+        grid.samples = vec![vec![Vec::new(); 3]; 2];
+        for (label, values) in values.into_iter().enumerate() {
+            for (round, &value) in values.iter().enumerate() {
+                let counts = Counts {
+                    probes: 2 + label as u64,
+                    ..Counts::default()
+                };
+                let sample = Sample {
+                    value,
+                    ops: 2,
+                    counts,
+                };
+                grid.add(round, 0, label, sample);
+                let twice = Sample {
+                    value: value * 2.0,
+                    ..sample
+                };
+                grid.add(round, 1, label, twice);
+            }
+        }
+        grid
+    }
+
+    /// Rounds that are slow as a whole do not make a side depend on anything; the first does not count.
+    #[test]
+    fn dependence_is_of_values_of_the_same_round() {
+        let flat = grid([
+            &[9.0, 10.0, 30.0, 20.0],
+            &[1.0, 10.0, 30.0, 20.0],
+            &[5.0, 10.0, 30.0, 20.0],
+        ]);
+        assert_eq!(flat.dependence(HASHFS), Some(1.0));
+        let steep = grid([
+            &[1.0, 10.0, 30.0, 20.0],
+            &[1.0, 5.0, 15.0, 19.0],
+            &[1.0, 20.0, 60.0, 40.0],
+        ]);
+        assert_eq!(steep.dependence(HASHFS), Some(4.0));
+        assert_eq!(steep.probes(HASHFS).as_deref(), Some("1.00 to 2.00"));
+        assert_eq!(steep.dependence("radix"), None);
+    }
+
+    #[test]
+    fn a_figure_tells_what_it_shows() {
+        let figure = grid([&[1.0, 10.0], &[1.0, 40.0], &[1.0, 20.0]]).figure();
+        assert_eq!(
+            figure.found,
+            [
+                "hashfs, time of an operation [ns]: 10.0 (1) to 40.0 (2).",
+                "Over hashfs: extent 2.00.",
+                "Probes of an operation: hashfs 1.00 to 2.00, extent 1.00 to 2.00.",
+            ]
+        );
+    }
 }

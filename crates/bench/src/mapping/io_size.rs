@@ -5,11 +5,12 @@ use vellum::reading::Rule;
 use super::bed::{BLOCK_BYTES, HASHFS, Setting, Subject};
 use super::case::{Access, Caches, Case, Order};
 use super::grid::{Grid, at};
-use super::report::{Outcome, Target};
+use super::report::Outcome;
 use super::sample::{Alone, Sample, Sweep};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Figure, Scale};
+use crate::target::Target;
 
 /// Blocks of a request. The paper has 1, 16 and 256.
 const REQUESTS: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-pub use report::{Report, Target};
+pub use report::Report;
 
 use crate::Result;
 use crate::error::Error;
@@ -107,7 +107,7 @@ pub struct MappingOptions {
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub file_bytes: u64,
     /// Operations of a round, each of which finds cold caches
-    #[arg(long, value_name = "N", default_value_t = 40)]
+    #[arg(long, value_name = "N", default_value_t = 100)]
     pub cold_ops: usize,
     /// Operations of a round that follow each other
     #[arg(long, value_name = "N", default_value_t = 100_000)]
@@ -209,16 +209,14 @@ pub fn measure(options: &MappingOptions) -> Result<Report> {
 }
 
 fn settings(options: &MappingOptions) -> Vec<(&'static str, String)> {
-    vec![
+    let mut settings = vec![
         ("File bytes", options.file_bytes.to_string()),
         ("Cold operations of a round", options.cold_ops.to_string()),
         ("Hot operations of a round", options.hot_ops.to_string()),
         ("Layout score", options.layout_score.to_string()),
         ("Peers", options.peer.join(", ")),
-        (
-            "Threads of workloads",
-            options.workloads.threads().to_string(),
-        ),
-        ("Records of YCSB", options.ycsb.records.to_string()),
-    ]
+    ];
+    settings.extend(options.workloads.settings());
+    settings.extend(options.ycsb.settings());
+    settings
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::figure::{Figure, number};
 use crate::machine::Machine;
+use crate::target::Target;
 
 /// All that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,54 +21,6 @@ pub struct Report {
     pub targets: Vec<Target>,
 }
 
-/// Something that was to be reached, and what it came to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Target {
-    /// What.
-    pub what: String,
-    /// What it came to.
-    pub value: f64,
-    /// What was asked.
-    pub bound: f64,
-    /// Whether `value` is to be at least `bound`; else at most.
-    pub at_least: bool,
-    /// Whether it is.
-    pub met: bool,
-}
-
-impl Target {
-    /// `value` is to be at least `bound`.
-    pub(super) fn at_least(what: impl Into<String>, value: f64, bound: f64) -> Self {
-        Self {
-            what: what.into(),
-            value,
-            bound,
-            at_least: true,
-            met: value >= bound,
-        }
-    }
-
-    /// `value` is to be at most `bound`.
-    pub(super) fn at_most(what: impl Into<String>, value: f64, bound: f64) -> Self {
-        Self {
-            what: what.into(),
-            value,
-            bound,
-            at_least: false,
-            met: value <= bound,
-        }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let asked = if self.at_least { "at least" } else { "at most" };
-        let verdict = if self.met { "met" } else { "missed" };
-        let (what, value, bound) = (&self.what, number(self.value), self.bound);
-        write!(f, "{what}: {value}, asked {asked} {bound}: {verdict}")
-    }
-}
-
 /// What a figure of the study came to.
 #[derive(Default)]
 pub(super) struct Outcome {
@@ -79,7 +32,9 @@ impl Outcome {
     /// Figures, and what was to be reached, which the first of them tells.
     pub(super) fn new(mut figures: Vec<Figure>, targets: Vec<Target>) -> Self {
         if let Some(first) = figures.first_mut() {
-            first.found = targets.iter().map(Target::to_string).collect();
+            first
+                .found
+                .splice(0..0, targets.iter().map(Target::to_string));
         }
         Self { figures, targets }
     }
@@ -146,19 +101,4 @@ fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
         writeln!(f, "  {note}")?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn targets_know_whether_they_are_met() {
-        assert!(Target::at_least("", 3.0, 3.0).met);
-        assert!(!Target::at_least("", 2.9, 3.0).met);
-        assert!(Target::at_most("", 1.3, 1.3).met);
-        assert!(!Target::at_most("", 1.31, 1.3).met);
-        let text = Target::at_most("probes", 1.31, 1.3).to_string();
-        assert_eq!(text, "probes: 1.31, asked at most 1.3: missed");
-    }
 }

@@ -8,14 +8,15 @@ use std::time::Instant;
 use vellum::File;
 use vellum::media::count::of_this_thread;
 
-use super::bed::{Design, Setting, Subject, alone};
-use super::grid::{Grid, at};
-use super::report::{Outcome, Target};
+use super::bed::{Design, HASHFS, Setting, Subject, alone};
+use super::grid::{Grid, at, told};
+use super::report::Outcome;
 use super::sample::{Evict, Sample, Times, clock_ns};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Figure, Point, Scale, Series, Shape};
 use crate::order::Numbers;
+use crate::target::Target;
 
 /// The pool's bytes, as a part of `--file-bytes`.
 const POOL_PART: u64 = 4;
@@ -342,7 +343,12 @@ fn full_inserts(setting: &Setting<'_>, churned: &mut [Churned<'_>]) -> Result<[F
             });
         }
     }
-    Ok([times, probes])
+    Ok([times, probes].map(|mut figure| {
+        figure.found = told(&figure, |series, label| {
+            Some(at(&figure, series, label)?.value / at(&figure, HASHFS, label)?.value)
+        });
+        figure
+    }))
 }
 
 fn percentiles(sorted: &[f64]) -> Vec<Point> {
