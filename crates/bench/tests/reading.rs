@@ -48,7 +48,49 @@ fn every_figure_has_its_points() {
     assert_eq!(count(Figure::View), 1);
     for row in &report.rows {
         assert!(row.ns_per_request.values().all(|&ns| ns > 0.0), "{row:?}");
+        let sides: Vec<&str> = row.ns_per_request.keys().copied().collect();
+        if row.figure == Figure::View.name() {
+            assert_eq!(sides, ["search", "view", "view-again"]);
+            continue;
+        }
+        assert_eq!(
+            sides,
+            ["layout", "memcpy", "mmu", "peer", "search", "threshold"]
+        );
+        assert!(row.over_memcpy["layout"] > 0.0 && row.over_memcpy["memcpy"] == 1.0);
+        // The whole file lies in the page table that is bought at once.
+        let laid = &row.page_tables["mmu"];
+        assert_eq!((laid.part, laid.gave_up), (1.0, false), "{row:?}");
+        assert_eq!(row.page_tables.len(), 3, "search has none");
     }
+    // 1 MiB and 4 MiB, of which 32 MiB are read after an opening at most.
+    let readings = report
+        .openings
+        .iter()
+        .map(|it| (it.file_bytes, it.readings));
+    let readings: Vec<(u64, u64)> = readings.collect();
+    let of = |file: u64, readings: &[u64]| readings.iter().map(|&n| (file, n)).collect::<Vec<_>>();
+    let expected = [
+        of(1 << 20, &[1, 2, 4, 8, 16, 32]),
+        of(4 << 20, &[1, 2, 4, 8]),
+    ];
+    assert_eq!(readings, expected.concat());
+    for opening in &report.openings {
+        assert_eq!(opening.over_best.len(), 4, "{opening:?}");
+        let best = opening.over_best["search"].min(opening.over_best["mmu"]);
+        assert_eq!(best, 1.0, "one round: {opening:?}");
+    }
+    let asked = |what: &str| {
+        let targets = report.targets.iter();
+        targets.filter(|target| target.what.contains(what)).count()
+    };
+    assert_eq!(asked("over memcpy"), 2, "64 KiB and 1 MiB");
+    assert_eq!(asked("view of 32 KiB"), 1);
+    assert_eq!(asked("better of both roads"), 2, "files and workloads");
+    assert_eq!(asked("from the opening on"), 1);
+    assert!(report.to_string().contains("asked at most 1.15"));
+    let setting = |name: &str| report.settings.iter().any(|(known, _)| *known == name);
+    assert!(setting("Loops of each thread in a round") && setting("Requests of a trace"));
     let costs = report.pools[0].costs.as_ref().unwrap();
     assert!(costs.search_page_ns > 0.0 && costs.run_ns > 0.0);
     let ours = report.competitive.iter().filter(|row| row.rule == "layout");
@@ -75,8 +117,8 @@ fn personalities_run_by_every_rule_beside_the_peer() {
         ..options(dir.path())
     };
     let report = measure(&options).unwrap();
-    // 3 and 3 variants, 2 and 2; three rules and a peer.
-    assert_eq!(report.workloads.len(), 10 * 4);
+    // 3 and 3 variants, 2 and 2; four rules and a peer.
+    assert_eq!(report.workloads.len(), 10 * 5);
     for row in &report.workloads {
         assert!(
             row.ops_per_second > 0.0 && row.over_peer.unwrap() > 0.0,
@@ -110,7 +152,7 @@ fn a_workload_of_the_users_own_runs_and_a_wrong_one_says_where() {
     options.workloads.workload = vec![file.display().to_string()];
     options.workloads.files = None;
     let report = measure(&options).unwrap();
-    assert_eq!(report.workloads.len(), 4);
+    assert_eq!(report.workloads.len(), 5);
     assert!(
         report
             .workloads
@@ -161,14 +203,14 @@ fn every_kind_of_pool_has_its_figures_on_the_page() {
     assert_eq!(pools.len(), 4);
     for pool in &pools {
         let label = pool.label().replace(' ', "-");
-        for figure in ["file-size", "view"] {
+        for figure in ["file-size", "openings", "view"] {
             assert!(
                 html.contains(&format!("id=\"{figure}-{label}\"")),
                 "{figure}, {label}"
             );
         }
     }
-    assert_eq!(html.matches("<svg").count(), 2 * pools.len());
+    assert_eq!(html.matches("<svg").count(), 3 * pools.len());
     assert!(html.contains("AFPT, Fig 10"));
     // Whoever asked for no figure of them gets none.
     assert!(!html.contains("competitive") && !html.contains("block-size"));
@@ -181,9 +223,9 @@ fn drawn_and_recorded_traces_are_replayed_by_every_rule() {
     options.figure = vec![Figure::Traces];
     let report = measure(&options).unwrap();
     let names: Vec<&str> = report.workloads.iter().map(|row| &*row.workload).collect();
-    assert_eq!(names.len(), 5 * 4, "three rules and a peer");
+    assert_eq!(names.len(), 5 * 5, "four rules and a peer");
     for name in ["hm", "mds", "prn", "rsrch", "web"] {
-        assert_eq!(names.iter().filter(|found| **found == name).count(), 4);
+        assert_eq!(names.iter().filter(|found| **found == name).count(), 5);
     }
     assert!(report.workloads.iter().all(|row| row.operations == 50));
 
@@ -193,7 +235,7 @@ fn drawn_and_recorded_traces_are_replayed_by_every_rule() {
     std::fs::write(&file, lines).unwrap();
     options.traces.trace = Some(file.clone());
     let report = measure(&options).unwrap();
-    assert_eq!(report.workloads.len(), 4);
+    assert_eq!(report.workloads.len(), 5);
     assert!(
         report
             .workloads

@@ -70,7 +70,7 @@ fn bench_reading_replays_a_trace_writes_a_page_and_names_what_is_wrong() {
     ];
     let report = parsed(&bench.run(&asked).ok().out);
     let rows = report["workloads"].as_array().expect("rows");
-    assert_eq!(rows.len(), 4, "three rules and a peer");
+    assert_eq!(rows.len(), 5, "four rules and a peer");
     for row in rows {
         assert_eq!(row["workload"], "t");
         assert_eq!(row["operations"], 2);

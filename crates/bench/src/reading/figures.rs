@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use vellum::reading::Rule;
+
+use super::openings::{Opening, worst};
 use super::report::{Competition, Report, Row};
-use super::{Figure, SIDES};
+use super::{Figure, SIDES, targets};
 use crate::figure::{self, Axis, Point, Scale, Series, Shape, bytes, number};
+use crate::target::Target;
 use crate::variant::Variant;
 use crate::workloads::{figure_of, filebench, traces};
 
@@ -33,6 +37,7 @@ pub(super) fn draw(report: &Report) -> Vec<figure::Figure> {
             pool.variant,
             &rows(Figure::FileSize, "sequential"),
         ));
+        figures.extend(openings(pool.variant, &report.openings_of(pool.variant)));
         figures.extend(views(pool.variant, &rows(Figure::View, "random")));
     }
     for order in ["sequential", "random"] {
@@ -104,6 +109,40 @@ fn against_search(
     ))
 }
 
+/// What was to be reached, as sentences.
+fn told(targets: &[Target]) -> Vec<String> {
+    targets.iter().map(Target::to_string).collect()
+}
+
+/// How the default rule compares with a copy of memory.
+fn against_memory(rows: &[&Row], size: impl Fn(&Row) -> u64) -> Option<String> {
+    let over = rows
+        .iter()
+        .filter_map(|row| Some((*row.over_memcpy.get("layout")?, size(row))));
+    let mut over: Vec<(f64, u64)> = over.collect();
+    over.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (least, most) = (over.first()?, over.last()?);
+    Some(format!(
+        "The default rule: {} times the time of memcpy at {} to {} times at {}.",
+        number(least.0),
+        bytes(least.1),
+        number(most.0),
+        bytes(most.1)
+    ))
+}
+
+/// What page tables came to, each the least that there was.
+fn page_tables(rows: &[&Row]) -> Vec<String> {
+    let rules = SIDES.iter().filter_map(|(rule, name)| {
+        let tables = rows
+            .iter()
+            .filter_map(|row| Some((row.page_tables.get(rule)?, *row)));
+        let (laid, row) = tables.min_by(|a, b| a.0.part.total_cmp(&b.0.part))?;
+        Some(format!("{name}, {}: {laid}.", bytes(row.file_bytes)))
+    });
+    rules.collect()
+}
+
 /// Fig 6.
 fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Figure> {
     let file = rows.first()?.file_bytes;
@@ -111,7 +150,7 @@ fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Fi
     let (small, large): (Vec<&Row>, Vec<&Row>) = rows
         .iter()
         .partition(|row| row.request_bytes < PAPER_LARGE_BYTES);
-    let mut found = Vec::new();
+    let mut found = told(&targets::block_size(rows));
     found.extend(against_search(
         &small,
         "layout",
@@ -131,6 +170,8 @@ fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Fi
         size,
     ));
     found.extend(against_search(rows, "mmu", "A page table at once", size));
+    found.extend(against_memory(rows, size));
+    found.extend(page_tables(rows));
     Some(figure::Figure {
         name: name(&format!("block-size-{order}"), variant),
         title: format!(
@@ -146,10 +187,15 @@ fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Fi
         y: speed_axis(),
         shape: Shape::Lines,
         series: by_side(rows, |row| bytes(row.request_bytes)),
-        notes: vec![format!(
-            "A file of {} that stays open; the places of a round are read once before they are timed.",
-            bytes(file)
-        )],
+        notes: vec![
+            format!(
+                "A file of {} that stays open, read through before until its page table is there; the places of a \
+                 round are read once before they are timed.",
+                bytes(file)
+            ),
+            "Memcpy: the pool's own copy routine, from one piece of the pool's kind of memory."
+                .into(),
+        ],
     })
 }
 
@@ -157,10 +203,11 @@ fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Fi
 fn file_size(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
     let request = rows.first()?.request_bytes;
     let size = |row: &Row| row.file_bytes;
-    let mut found = Vec::new();
+    let mut found = told(&targets::file_size(rows));
     found.extend(against_search(rows, "layout", "The default rule", size));
     found.extend(against_search(rows, "threshold", "The paper's rule", size));
     found.extend(against_search(rows, "mmu", "A page table at once", size));
+    found.extend(page_tables(rows));
     Some(figure::Figure {
         name: name("file-size", variant),
         title: format!("Reading a file again against its size, {}", variant.label()),
@@ -172,7 +219,56 @@ fn file_size(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
         y: speed_axis(),
         shape: Shape::Lines,
         series: by_side(rows, |row| bytes(row.file_bytes)),
-        notes: vec![format!("In requests of {}, one after the other.", bytes(request))],
+        notes: vec![format!(
+            "In requests of {}, one after the other; each file is read through before until its page table is there.",
+            bytes(request)
+        )],
+    })
+}
+
+/// Files from their opening on, purchases included.
+fn openings(variant: Variant, all: &[&Opening]) -> Option<figure::Figure> {
+    let file = all.iter().map(|opening| opening.file_bytes).max()?;
+    let mut found: Vec<String> = told(targets::from_opening(all).as_slice());
+    found.extend(worst(all, Rule::Threshold).map(|(ratio, opening)| {
+        format!(
+            "The paper's rule: at worst {} times the better road, after {} readings of {}.",
+            number(ratio),
+            opening.readings,
+            bytes(opening.file_bytes)
+        )
+    }));
+    let series = SIDES.iter().map(|(side, name)| {
+        let of_file = all.iter().filter(|opening| opening.file_bytes == file);
+        let points = of_file.filter_map(|opening| {
+            let ratio = *opening.over_best.get(side)?;
+            Some(Point::exact(opening.readings.to_string(), ratio))
+        });
+        Series {
+            name: (*name).into(),
+            points: points.collect(),
+        }
+    });
+    let series = series.filter(|series| !series.points.is_empty());
+    Some(figure::Figure {
+        name: name("openings", variant),
+        title: format!(
+            "Reading a file of {} from its opening on, {}",
+            bytes(file),
+            variant.label()
+        ),
+        claim: "AFPT, Section III-D: adaptive switching pays at most 1.38 times the best.".into(),
+        found,
+        x: Axis::labels("Times that the file was read"),
+        y: Axis::of("Time over that of the better road", "", Scale::Linear),
+        shape: Shape::Lines,
+        series: series.collect(),
+        notes: vec![
+            "The better road is the faster of search and a page table at once, after as many readings in the \
+             same round; what page tables cost is part of all times. Other sizes are among the numbers that \
+             `--json` prints."
+                .into(),
+        ],
     })
 }
 
@@ -188,10 +284,11 @@ fn views(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
         let value = *row.ns_per_request.get(side)?;
         Some(Point::between(*label, value, *row.spread_ns.get(side)?))
     });
-    let found = labels[1..].iter().filter_map(|(side, label)| {
+    let mut found = told(&targets::view(rows));
+    found.extend(labels[1..].iter().filter_map(|(side, label)| {
         let gain = number(*row.search_over.get(side)?);
         Some(format!("A {label} is {gain} times as fast as a copy."))
-    });
+    }));
     Some(figure::Figure {
         name: name("view", variant),
         title: format!(
@@ -200,7 +297,7 @@ fn views(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
             variant.label()
         ),
         claim: "No paper's claim: the library's own way to read without a copy.".into(),
-        found: found.collect(),
+        found,
         x: Axis::labels("Way to the bytes"),
         y: Axis::of("Time of a request", "ns", Scale::Log),
         shape: Shape::Bars,

@@ -1,4 +1,7 @@
 //! Reading files of a pool by each road, and a file of a peer.
+//!
+//! All roads read one file, and one page table is there at a time: all windows of a process share the areas that
+//! the kernel allows it, and a large file needs most of them.
 
 use std::fs;
 use std::hint::black_box;
@@ -7,13 +10,16 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use tempfile::TempDir;
+use vellum::experiments::page_table;
+use vellum::media::{BLOCK_BYTES, MappedPool, MediaChoice, Memory};
 use vellum::reading::{Costs, Rule};
 use vellum::{File, OpenOptions, Pool, PoolOptions};
 
-use super::report::{Row, Side};
+use super::openings::{self, Opening};
+use super::report::{Laid, Row, Side};
 use super::{Figure, ReadingOptions};
 use crate::Result;
-use crate::error::{Error, doing};
+use crate::error::{Error, doing, expect};
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::order::Numbers;
@@ -24,12 +30,27 @@ use crate::variant::Variant;
 const FILL_BYTES: usize = 1 << 20;
 /// Smallest file of `file-size`.
 const SMALLEST_BYTES: u64 = 64 << 10;
-/// Bytes of a request of `file-size`.
+/// Bytes of a request of `file-size`, and of those that a rule decides by before anything is timed.
 const REQUEST_BYTES: u64 = 64 << 10;
 /// Bytes of a view.
 const VIEW_BYTES: u64 = 32 << 10;
 /// Smallest and largest request of `block-size`.
 const REQUESTS: [u64; 2] = [1 << 10, 2 << 20];
+/// Times that a file is read through at most before anything is timed, for its page table to be there.
+const READINGS_MAX: u32 = 24;
+/// Bytes read at most after an opening, as a multiple of what a round reads.
+const OPENING_PART: u64 = 32;
+/// The pool's bytes, as a multiple of the file's: files come out more fragmented than asked for in fuller ones.
+const POOL_PART: u64 = 3;
+/// Large pages, which memory is a multiple of.
+const LARGE_BYTES: u64 = 2 << 20;
+/// The file, in the pool and at the peer.
+const FILE: &str = "file";
+
+/// What reads beside search, pass by pass: each begins with a file that was just opened. Peer and memory take part in
+/// that of the default rule. The paper's rule comes first, before a file is known to be read on and on.
+pub(super) const PASSES: [Rule; 3] = [Rule::Threshold, Rule::Layout, Rule::Mmu];
+const WITH_OTHERS: Rule = Rule::Layout;
 
 /// A pool, a directory of the peer, and memory to copy from.
 pub(super) struct Bed<'a> {
@@ -38,6 +59,9 @@ pub(super) struct Bed<'a> {
     interrupt: &'a Interrupt,
     progress: &'a ProgressBar,
     pool: Pool,
+    /// One piece of the pool's own kind of memory, on large pages as far as the pool is, copied from by the same
+    /// instructions: what is left to be slower by is the way to the bytes.
+    memory: MappedPool,
     peer: TempDir,
     // Goes last.
     _pool_dir: TempDir,
@@ -66,12 +90,12 @@ impl Requests {
     }
 }
 
-/// The same bytes, as each side has them.
+/// A file's bytes, beside those in memory.
 struct Subject {
-    /// A file for each rule: who shares a file shares its page table.
-    by_rule: Vec<(Rule, File)>,
+    bytes: u64,
+    /// Read by search alone.
+    searched: File,
     peer: fs::File,
-    memory: Vec<u8>,
 }
 
 impl<'a> Bed<'a> {
@@ -89,18 +113,26 @@ impl<'a> Bed<'a> {
         };
         let (pool_dir, peer) = (dir(&options.pool_dir)?, dir(&options.peer)?);
         let path = pool_dir.path().join("pool");
-        let bytes = (options.file_bytes * 6).next_multiple_of(64 << 20);
+        let bytes = (options.file_bytes * POOL_PART).next_multiple_of(64 << 20);
         Pool::create(&path, &variant.create(bytes))?.close()?;
         let opening = PoolOptions {
             populate: true,
             ..PoolOptions::default()
         };
+        let bytes = options.file_bytes.next_multiple_of(LARGE_BYTES);
+        let memory = MappedPool::create(&pool_dir.path().join("memory"), bytes, MediaChoice::Auto);
+        let memory = memory.map_err(vellum::Error::from)?;
+        memory.populate();
+        for at in (0..bytes).step_by(FILL_BYTES) {
+            memory.write(at, &pattern(at, FILL_BYTES));
+        }
         Ok(Self {
             options,
             variant,
             interrupt,
             progress,
             pool: Pool::open(&path, &opening)?,
+            memory,
             peer,
             _pool_dir: pool_dir,
         })
@@ -118,11 +150,15 @@ impl<'a> Bed<'a> {
         machine.instructions = format!("{:?}", fs.isa());
     }
 
-    /// A file of `bytes`, everywhere the same.
+    /// Which part of the memory that is copied from lies on large pages.
+    pub(super) fn gathered(&self) -> f64 {
+        let bytes = self.memory.len();
+        self.memory.gather_large_pages(bytes) as f64 / bytes as f64
+    }
+
+    /// A file of `bytes`.
     fn subject(&self, bytes: u64) -> Result<Subject> {
-        let memory: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
-        let volume = self.pool.volume();
-        let path = self.peer.path().join("file");
+        let path = self.peer.path().join(FILE);
         let peer = fs::File::options()
             .read(true)
             .write(true)
@@ -130,26 +166,45 @@ impl<'a> Bed<'a> {
             .truncate(true)
             .open(&path)
             .map_err(doing("making the peer's file"))?;
-        for (at, piece) in (0..).step_by(FILL_BYTES).zip(memory.chunks(FILL_BYTES)) {
-            peer.write_all_at(piece, at)
+        let file = self.pool.volume().create(FILE)?;
+        for at in (0..bytes).step_by(FILL_BYTES) {
+            self.interrupt.check()?;
+            let piece = pattern(at, (bytes - at).min(FILL_BYTES as u64) as usize);
+            expect("bytes written", file.write_at(at, &piece)?, piece.len())?;
+            peer.write_all_at(&piece, at)
                 .map_err(doing("filling the peer's file"))?;
         }
+        Ok(Subject {
+            bytes,
+            searched: self.open()?,
+            peer,
+        })
+    }
+
+    /// Opens the file anew: with a page table of its own, that nobody has bought anything for.
+    fn open(&self) -> Result<File> {
         let reading = OpenOptions {
             read: true,
             no_atime: true,
             ..OpenOptions::default()
         };
-        let open = |rule: Rule| {
-            let path = format!("/{}", rule.name());
-            volume.write(&path, &memory)?;
-            Ok((rule, volume.open_with(&path, &reading)?))
-        };
-        let by_rule = Rule::ALL.into_iter().map(open).collect::<Result<_>>()?;
-        Ok(Subject {
-            by_rule,
-            peer,
-            memory,
-        })
+        Ok(self.pool.volume().open_with(FILE, &reading)?)
+    }
+
+    /// Reads a file through by a rule until all of its page table is there, or no more will come; gives how
+    /// often.
+    fn settle(&self, rule: Rule, file: &File, bytes: u64) -> Result<u32> {
+        self.pool.fs().set_read_rule(rule);
+        let mut out = vec![0; REQUEST_BYTES as usize];
+        for reading in 1..=READINGS_MAX {
+            self.interrupt.check()?;
+            read_through(file, bytes, &mut out)?;
+            let table = page_table(file.handle());
+            if table.gave_up || table.blocks >= bytes.div_ceil(BLOCK_BYTES) {
+                return Ok(reading);
+            }
+        }
+        Ok(READINGS_MAX)
     }
 
     /// Sizes of requests that `block-size` measures, of a file of `file_bytes`.
@@ -171,72 +226,115 @@ impl<'a> Bed<'a> {
 
     /// Fig 6.
     pub(super) fn block_sizes(&mut self) -> Result<Vec<Row>> {
-        let subject = self.subject(self.options.file_bytes)?;
-        let mut rows = Vec::new();
-        for bytes in Self::request_sizes(self.options.file_bytes) {
-            for at_random in [false, true] {
-                let order = if at_random { "random" } else { "sequential" };
-                let row = self.row(Figure::BlockSize, self.options.file_bytes, bytes, order);
-                rows.push(self.rounds(&subject, row, at_random)?);
-            }
-        }
-        Ok(rows)
+        let bytes = self.options.file_bytes;
+        let orders = |size| ["sequential", "random"].map(|order| (size, order));
+        let rows = Self::request_sizes(bytes).flat_map(orders);
+        let rows = rows.map(|(size, order)| self.row(Figure::BlockSize, bytes, size, order));
+        self.read(&self.subject(bytes)?, rows.collect())
     }
 
-    /// Fig 10.
-    pub(super) fn file_sizes(&mut self) -> Result<Vec<Row>> {
-        let mut rows = Vec::new();
+    /// Fig 10, and the same files from their opening on.
+    pub(super) fn file_sizes(&mut self) -> Result<(Vec<Row>, Vec<Opening>)> {
+        let (mut rows, mut openings) = (Vec::new(), Vec::new());
         for bytes in Self::file_lengths(self.options.file_bytes) {
-            let subject = self.subject(bytes)?;
             let row = self.row(Figure::FileSize, bytes, REQUEST_BYTES, "sequential");
-            rows.push(self.rounds(&subject, row, false)?);
+            let subject = self.subject(bytes)?;
+            if bytes >= openings::FILE_MIN_BYTES {
+                openings.extend(self.openings(bytes)?);
+            }
+            rows.extend(self.read(&subject, vec![row])?);
         }
-        Ok(rows)
+        Ok((rows, openings))
     }
 
-    /// Lets every side read the same, round by round.
-    fn rounds(&self, subject: &Subject, mut row: Row, at_random: bool) -> Result<Row> {
-        let mut out = vec![0; row.request_bytes as usize];
+    /// Opens the file anew by each rule and reads it through again and again.
+    fn openings(&self, bytes: u64) -> Result<Vec<Opening>> {
+        let most_bytes = self.options.round_bytes * OPENING_PART;
+        let mut openings = Opening::all(self.variant, bytes, most_bytes);
+        let mut out = vec![0; REQUEST_BYTES as usize];
         for round in 0..=self.options.rounds as u64 {
-            self.interrupt.check()?;
-            self.progress.inc(1);
-            let total = self.options.round_bytes.max(row.request_bytes);
-            let requests =
-                Requests::new(row.request_bytes, row.file_bytes, total, at_random, round);
-            for (rule, file) in &subject.by_rule {
-                self.pool.fs().set_read_rule(*rule);
-                let time = time(&requests, |at| Ok(file.read_at(at, &mut out)?))?;
-                row.note(round, Side::Rule(*rule), time, requests.offsets.len());
+            for rule in Rule::ALL {
+                self.interrupt.check()?;
+                self.pool.fs().set_read_rule(rule);
+                let watch = Stopwatch::start();
+                let file = self.open()?;
+                let mut done = 0;
+                for opening in &mut openings {
+                    for _ in done..opening.readings {
+                        read_through(&file, bytes, &mut out)?;
+                    }
+                    done = opening.readings;
+                    opening.note(round, rule, watch.elapsed());
+                }
             }
+        }
+        Ok(openings.into_iter().map(Opening::finished).collect())
+    }
+
+    /// Measures rows of one file, pass by pass.
+    fn read(&self, subject: &Subject, mut rows: Vec<Row>) -> Result<Vec<Row>> {
+        for (pass, rule) in PASSES.into_iter().enumerate() {
+            let file = self.open()?;
+            let readings = self.settle(rule, &file, subject.bytes)?;
+            for row in &mut rows {
+                for round in 0..=self.options.rounds as u64 {
+                    self.interrupt.check()?;
+                    self.progress.inc(1);
+                    self.round(subject, (rule, &file), row, pass, round)?;
+                }
+                let table = page_table(file.handle());
+                let laid = Laid {
+                    readings,
+                    part: table.blocks as f64 / subject.bytes.div_ceil(BLOCK_BYTES) as f64,
+                    gave_up: table.gave_up,
+                };
+                row.page_tables.insert(rule.name(), laid);
+            }
+        }
+        Ok(rows.into_iter().map(Row::finished).collect())
+    }
+
+    /// Lets every side of a pass read the same.
+    fn round(
+        &self,
+        subject: &Subject,
+        (rule, file): (Rule, &File),
+        row: &mut Row,
+        pass: usize,
+        round: u64,
+    ) -> Result<()> {
+        let total = self.options.round_bytes.max(row.request_bytes);
+        let at_random = row.order == "random";
+        let requests = Requests::new(row.request_bytes, row.file_bytes, total, at_random, round);
+        let count = requests.offsets.len();
+        let mut out = vec![0; row.request_bytes as usize];
+        for (rule, file) in [(Rule::Search, &subject.searched), (rule, file)] {
+            self.pool.fs().set_read_rule(rule);
+            let time = time(&requests, |at| Ok(file.read_at(at, &mut out)?))?;
+            row.note((pass, round), Side::Rule(rule), time, count);
+        }
+        if rule == WITH_OTHERS {
             let peer = |at| {
                 let read = subject.peer.read_at(&mut out, at);
                 read.map_err(doing("reading the peer's file"))
             };
-            let time_of_peer = time(&requests, peer)?;
-            row.note(round, Side::Peer, time_of_peer, requests.offsets.len());
-            let copy = |at: u64| {
-                out.copy_from_slice(&subject.memory[at as usize..][..requests.bytes as usize]);
+            row.note((pass, round), Side::Peer, time(&requests, peer)?, count);
+            let copy = |at| {
+                self.memory.read(at, &mut out);
                 Ok(black_box(&mut out).len())
             };
-            row.note(
-                round,
-                Side::Memcpy,
-                time(&requests, copy)?,
-                requests.offsets.len(),
-            );
+            row.note((pass, round), Side::Memcpy, time(&requests, copy)?, count);
         }
-        Ok(row.finished())
+        Ok(())
     }
 
     /// Views of 32 KiB beside copies of them.
     pub(super) fn views(&mut self) -> Result<Vec<Row>> {
-        let subject = self.subject(self.options.file_bytes)?;
         let bytes = self.options.file_bytes;
+        let subject = self.subject(bytes)?;
         let mut row = self.row(Figure::View, bytes, VIEW_BYTES, "random");
         let mut out = vec![0; VIEW_BYTES as usize];
-        let Some((_, file)) = subject.by_rule.first() else {
-            return Ok(Vec::new());
-        };
+        let file = &subject.searched;
         self.pool.fs().set_read_rule(Rule::Search);
         for round in 0..=self.options.rounds as u64 {
             self.interrupt.check()?;
@@ -245,15 +343,15 @@ impl<'a> Bed<'a> {
             let requests = Requests::new(VIEW_BYTES, bytes, total, true, round);
             let count = requests.offsets.len();
             let view = |at| Ok(black_box(file.view(at..at + VIEW_BYTES)?).len());
-            row.note(round, Side::View, time(&requests, view)?, count);
+            row.note((0, round), Side::View, time(&requests, view)?, count);
             let same = Requests {
                 offsets: vec![0; count],
                 ..requests
             };
-            row.note(round, Side::ViewAgain, time(&same, view)?, count);
+            row.note((0, round), Side::ViewAgain, time(&same, view)?, count);
             let copy = |at| Ok(file.read_at(at, &mut out)?);
             row.note(
-                round,
+                (0, round),
                 Side::Rule(Rule::Search),
                 time(&requests_of(&same, bytes, round), copy)?,
                 count,
@@ -261,6 +359,20 @@ impl<'a> Bed<'a> {
         }
         Ok(vec![row.finished()])
     }
+}
+
+/// Reads a file from its beginning to its end, by requests as long as `out`.
+fn read_through(file: &File, bytes: u64, out: &mut [u8]) -> Result<()> {
+    for at in (0..bytes).step_by(out.len()) {
+        let most = (bytes - at).min(out.len() as u64) as usize;
+        expect("bytes read", file.read_at(at, out)?, most)?;
+    }
+    Ok(())
+}
+
+/// The bytes of files and memory from `at` on.
+fn pattern(at: u64, len: usize) -> Vec<u8> {
+    (at..at + len as u64).map(|i| (i % 251) as u8).collect()
 }
 
 /// As many requests as `like` has, at random.

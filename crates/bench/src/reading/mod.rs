@@ -1,12 +1,14 @@
 //! Reading by search and by page table (AFPT): the paper's figures, each by one command.
 //!
-//! Each round reads the same places by each road and from a file of a peer, one after the other; the
-//! first round is not counted. Ratios are of medians taken in one run.
+//! Each round reads the same places by search and by one other road, the default rule beside a file of a peer and
+//! plain memory, one after the other; the first round is not counted. Ratios are of times of the same round.
 
 mod competitive;
 mod figures;
 mod files;
+mod openings;
 mod report;
+mod targets;
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +16,8 @@ use clap::ValueEnum;
 use vellum::MappingKind;
 use vellum::reading::Rule;
 
-pub use report::{Competition, CostsNs, PoolCosts, Report, Row};
+pub use openings::Opening;
+pub use report::{Competition, CostsNs, Laid, PoolCosts, Report, Row};
 
 use crate::Result;
 use crate::error::Error;
@@ -136,7 +139,8 @@ impl ReadingOptions {
     /// Each kind of pool by each rule.
     fn subjects(&self) -> Vec<Subject> {
         let by_rule = |variant| {
-            [Rule::Search, Rule::Threshold, Rule::Layout].map(|rule| Subject { variant, rule })
+            let rules = [Rule::Search, Rule::Mmu, Rule::Threshold, Rule::Layout];
+            rules.map(|rule| Subject { variant, rule })
         };
         self.pools().into_iter().flat_map(by_rule).collect()
     }
@@ -147,19 +151,32 @@ impl ReadingOptions {
 
     /// Rounds that a pool takes.
     fn steps(&self) -> usize {
+        let passes = files::PASSES.len();
         let rows = [
             (
                 Figure::BlockSize,
-                2 * files::Bed::request_sizes(self.file_bytes).count(),
+                2 * passes * files::Bed::request_sizes(self.file_bytes).count(),
             ),
             (
                 Figure::FileSize,
-                files::Bed::file_lengths(self.file_bytes).count(),
+                passes * files::Bed::file_lengths(self.file_bytes).count(),
             ),
             (Figure::View, 1),
         ];
         let wanted = rows.into_iter().filter(|(figure, _)| self.wants(*figure));
         wanted.map(|(_, rows)| rows).sum::<usize>() * (self.rounds + 1)
+    }
+
+    /// How the measurement was asked for.
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![
+            ("File", bytes(self.file_bytes)),
+            ("Read in a round", bytes(self.round_bytes)),
+            ("Peer", self.peer.display().to_string()),
+        ];
+        settings.extend(self.workloads.settings());
+        settings.extend(self.traces.settings());
+        settings
     }
 
     fn wants(&self, figure: Figure) -> bool {
@@ -182,24 +199,20 @@ pub fn main_reading(options: &ReadingOptions) -> Result<()> {
         print!("{report}");
     }
     match &options.report {
-        Some(path) => page(options, &report, path),
+        Some(path) => page(&report, path),
         None => Ok(()),
     }
 }
 
 /// Writes the page.
-fn page(options: &ReadingOptions, report: &Report, path: &Path) -> Result<()> {
+fn page(report: &Report, path: &Path) -> Result<()> {
     let figures = figures::draw(report);
     let page = Page {
         title: "Vellum: reading by search and by page table",
         introduction: "The figures of AFPT (adaptive file page table), measured on this machine. Every \
                        side reads the same places in the same round; ratios are of one run.",
         machine: &report.machine,
-        settings: vec![
-            ("File", bytes(options.file_bytes)),
-            ("Read in a round", bytes(options.round_bytes)),
-            ("Peer", options.peer.display().to_string()),
-        ],
+        settings: report.settings.clone(),
         figures: &figures,
     };
     page.write(path)
@@ -212,7 +225,7 @@ fn page(options: &ReadingOptions, report: &Report, path: &Path) -> Result<()> {
 pub fn measure(options: &ReadingOptions) -> Result<Report> {
     options.check()?;
     let interrupt = Interrupt::watch();
-    let mut report = Report::new(Machine::look());
+    let mut report = Report::new(Machine::look(), options.settings());
     report.machine.rounds = options.rounds;
     report.machine.pool = options.pool_dir.display().to_string();
     report.machine.order = format!("peer in {}", options.peer.display());
@@ -223,6 +236,7 @@ pub fn measure(options: &ReadingOptions) -> Result<Report> {
         report.competitive.extend(competitive::play_paper());
     }
     run_workloads(options, &interrupt, &mut report)?;
+    report.targets = targets::all(&report);
     report.machine.load_after = load();
     Ok(report)
 }
@@ -269,7 +283,9 @@ fn read_files(options: &ReadingOptions, interrupt: &Interrupt, report: &mut Repo
             report.rows.extend(bed.block_sizes()?);
         }
         if options.wants(Figure::FileSize) {
-            report.rows.extend(bed.file_sizes()?);
+            let (rows, openings) = bed.file_sizes()?;
+            report.rows.extend(rows);
+            report.openings.extend(openings);
         }
         if options.wants(Figure::View) {
             report.rows.extend(bed.views()?);
@@ -280,6 +296,7 @@ fn read_files(options: &ReadingOptions, interrupt: &Interrupt, report: &mut Repo
         }
         report.pools.push(PoolCosts {
             variant,
+            memory_on_large_pages: bed.gathered(),
             costs: costs.as_ref().map(CostsNs::from),
         });
     }

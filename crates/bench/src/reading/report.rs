@@ -8,8 +8,10 @@ use serde::Serialize;
 use vellum::reading::{Costs, Rule};
 
 use super::Figure;
+use super::openings::Opening;
 use crate::figure::{Point, median};
 use crate::machine::Machine;
+use crate::target::Target;
 use crate::variant::Variant;
 use crate::workloads::WorkloadRow;
 
@@ -55,8 +57,24 @@ pub struct Row {
     pub spread_ns: BTreeMap<&'static str, [f64; 2]>,
     /// Median over the rounds of the time of search over that of a side: above 1 the side is faster.
     pub search_over: BTreeMap<&'static str, f64>,
+    /// Median over the rounds of the time of a side over that of memcpy: how much slower the side is.
+    pub over_memcpy: BTreeMap<&'static str, f64>,
+    /// What each rule's page table came to.
+    pub page_tables: BTreeMap<&'static str, Laid>,
+    /// Nanoseconds a request, pass by pass, by side and round.
     #[serde(skip)]
-    times: BTreeMap<&'static str, Vec<f64>>,
+    passes: Vec<BTreeMap<&'static str, Vec<f64>>>,
+}
+
+/// What a page table came to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Laid {
+    /// Times that the file was read through, before anything was timed, until the table was there or no more came.
+    pub readings: u32,
+    /// Part of the file that lies in it.
+    pub part: f64,
+    /// Whether it gave up: the process had no areas left, or the system refused. The rest is searched for.
+    pub gave_up: bool,
 }
 
 impl Row {
@@ -76,28 +94,50 @@ impl Row {
             ns_per_request: BTreeMap::new(),
             spread_ns: BTreeMap::new(),
             search_over: BTreeMap::new(),
-            times: BTreeMap::new(),
+            over_memcpy: BTreeMap::new(),
+            page_tables: BTreeMap::new(),
+            passes: Vec::new(),
         }
     }
 
-    /// Notes a round; round 0 warms up.
-    pub(super) fn note(&mut self, round: u64, side: Side, time: Duration, requests: usize) {
+    /// Notes what a side took in a round of a pass; round 0 warms up.
+    pub(super) fn note(
+        &mut self,
+        (pass, round): (usize, u64),
+        side: Side,
+        time: Duration,
+        requests: usize,
+    ) {
         if round > 0 {
-            let times = self.times.entry(side.name()).or_default();
+            let passes = self.passes.len().max(pass + 1);
+            self.passes.resize_with(passes, BTreeMap::new);
+            let times = self.passes[pass].entry(side.name()).or_default();
             times.push(time.as_nanos() as f64 / requests as f64);
         }
     }
 
+    /// Median over all rounds in which both take part of the time of a side over that of another.
+    fn over(&self, side: &str, other: &str) -> Option<f64> {
+        let both = self.passes.iter();
+        let both = both.filter_map(|pass| Some(pass.get(side)?.iter().zip(pass.get(other)?)));
+        let ratios: Vec<f64> = both.flatten().map(|(time, other)| time / other).collect();
+        (!ratios.is_empty()).then(|| median(&ratios))
+    }
+
     pub(super) fn finished(mut self) -> Self {
-        let search = self.times.get("search").cloned().unwrap_or_default();
-        for (&side, times) in &self.times {
-            let Some(point) = Point::of_rounds("", times) else {
+        let mut all: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
+        for (side, times) in self.passes.iter().flatten() {
+            all.entry(*side).or_default().extend(times);
+        }
+        for (side, times) in all {
+            let Some(point) = Point::of_rounds("", &times) else {
                 continue;
             };
             self.ns_per_request.insert(side, point.value);
             self.spread_ns.insert(side, [point.low, point.high]);
-            let ratios: Vec<f64> = search.iter().zip(times).map(|(s, time)| s / time).collect();
-            self.search_over.insert(side, median(&ratios));
+            let (search, memcpy) = (self.over("search", side), self.over(side, "memcpy"));
+            self.search_over.extend(search.map(|ratio| (side, ratio)));
+            self.over_memcpy.extend(memcpy.map(|ratio| (side, ratio)));
         }
         self
     }
@@ -174,6 +214,8 @@ pub struct PoolCosts {
     /// What it was made with.
     #[serde(flatten)]
     pub variant: Variant,
+    /// Part of the memory that memcpy reads which is on large pages.
+    pub memory_on_large_pages: f64,
     /// What reading costs there; none if it could not be measured.
     pub costs: Option<CostsNs>,
 }
@@ -183,25 +225,55 @@ pub struct PoolCosts {
 pub struct Report {
     /// On what.
     pub machine: Machine,
+    /// How the measurement was asked for: options and values.
+    pub settings: Vec<(&'static str, String)>,
     /// The pools.
     pub pools: Vec<PoolCosts>,
     /// Points of the figures that were timed.
     pub rows: Vec<Row>,
+    /// Files from their opening on.
+    pub openings: Vec<Opening>,
     /// What was simulated.
     pub competitive: Vec<Competition>,
     /// What whole workloads came to.
     pub workloads: Vec<WorkloadRow>,
+    /// What was to be reached.
+    pub targets: Vec<Target>,
 }
 
 impl Report {
-    pub(super) fn new(machine: Machine) -> Self {
+    pub(super) fn new(machine: Machine, settings: Vec<(&'static str, String)>) -> Self {
         Self {
             machine,
+            settings,
             pools: Vec::new(),
             rows: Vec::new(),
+            openings: Vec::new(),
             competitive: Vec::new(),
             workloads: Vec::new(),
+            targets: Vec::new(),
         }
+    }
+}
+
+impl Report {
+    /// Files of a pool from their opening on.
+    pub(super) fn openings_of(&self, variant: Variant) -> Vec<&Opening> {
+        let openings = self.openings.iter();
+        openings
+            .filter(|opening| opening.variant == variant)
+            .collect()
+    }
+}
+
+impl fmt::Display for Laid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (part, readings) = (self.part * 100.0, self.readings);
+        write!(f, "{part:.0} % in the page table after {readings} readings")?;
+        if self.gave_up {
+            write!(f, ", where it gave up")?;
+        }
+        Ok(())
     }
 }
 
@@ -252,6 +324,22 @@ impl fmt::Display for Report {
                 let ratio = row.search_over.get(side).copied().unwrap_or(0.0);
                 write!(f, "  {side} {ns:.0} ns ({ratio:.2})")?;
             }
+            for (rule, laid) in &row.page_tables {
+                write!(f, "  {rule}: {laid}")?;
+            }
+            writeln!(f)?;
+        }
+        for opening in &self.openings {
+            write!(
+                f,
+                "opening    {:<13} file {:>10}, {:>2} readings",
+                opening.variant.label(),
+                opening.file_bytes,
+                opening.readings
+            )?;
+            for (rule, ratio) in &opening.over_best {
+                write!(f, "  {rule} {:.0} ns ({ratio:.2})", opening.ns[rule])?;
+            }
             writeln!(f)?;
         }
         for row in &self.workloads {
@@ -269,6 +357,9 @@ impl fmt::Display for Report {
                 row.worst_avoidable_ratio,
                 row.mean_ratio
             )?;
+        }
+        for target in &self.targets {
+            writeln!(f, "{target}")?;
         }
         Ok(())
     }
