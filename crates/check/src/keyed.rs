@@ -171,9 +171,7 @@ fn judge_levels(
 fn judge_copy(kept: &Row, copy: &Row, plan: &KeyedPlan, sink: &mut Sink) {
     let (id, logical) = (copy.word.id(), copy.word.logical());
     let place = Place::Offset(copy.at);
-    let at_home = [kept, copy].iter().all(|row| !plan.is_stash(row.line));
-    let moved = kept.block() == copy.block() && (at_home || plan.moves_to_stash());
-    if moved && kept.line != copy.line {
+    if kept.block() == copy.block() && plan.may_leave_copy(kept.line, copy.line) {
         let detail = format_args!("block {logical} of id {id} is at {:#x} too", kept.at);
         sink.residue(Class::MapCopy, place, detail);
     } else {
@@ -210,7 +208,7 @@ fn judge_counts(rows: &[Row], sink: &mut Sink) {
                 "block {} of id {id} does not know that block {logical} counts it",
                 next.word.logical()
             );
-            return sink.damage(Class::MapCounts, place, detail);
+            return sink.residue(Class::MapCounts, place, detail);
         }
     }
 }

@@ -117,6 +117,19 @@ fn damage_of_levels() {
 #[test]
 fn damage_of_entries() {
     found(Class::MapTwice, Severity::Damage, |s| copy(s, 100));
+    // Nothing moves within a line, or out of the stash.
+    found(Class::MapTwice, Severity::Damage, |s| {
+        let (_, word, place) = s.image.entry_of(3, 1);
+        let (line, _) = lines(s);
+        s.image.enter_line(word, place, line);
+    });
+    found(Class::MapTwice, Severity::Damage, |s| {
+        let (at, word, place) = s.image.entry_of(3, 1);
+        let stash = levels(s).stash();
+        s.image.set_word(at, 0);
+        s.image.enter_line(word, place, stash.start);
+        s.image.enter_line(word, place, stash.end - 1);
+    });
     found(Class::MapWord, Severity::Damage, |s| {
         let (at, ..) = s.image.entry_of(3, 1);
         let place = s.image.word(at + 8);

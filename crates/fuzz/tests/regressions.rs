@@ -5,8 +5,8 @@ use std::mem::offset_of;
 use vellum::{Cred, Error, ListPosition, MappingKind, OpenOptions};
 use vellum_fuzz::{Part, Place, Sample, Watchdog, judge, mount, samples, seal};
 use vellum_layout::{
-    ChunkKind, ChunkWord, Entry, EntryHead, ExtentKey, FileKind, Inode, LifeWord, LogExtentHead,
-    MapRoot, MapState, MapWord, PlaceWord, StateWord, TargetWord,
+    ChunkKind, ChunkWord, Entry, EntryHead, ExtentKey, FileKind, Inode, KeyedPlan, LifeWord,
+    LogExtentHead, MapRoot, MapState, MapWord, PAIRS_PER_LINE, PlaceWord, StateWord, TargetWord,
 };
 
 /// The samples: closed in order, marked as not closed, left by a crash.
@@ -473,4 +473,110 @@ fn an_entry_does_not_count_past_the_zone() {
     let count = sample.word(entry.at + 8) | 0xFF << 30;
     set(&mut sample, Part::Map, entry, 8, count);
     assert_refused(&sample);
+}
+
+/// The entry of a file's block in a table of keys.
+fn map_entry(sample: &Sample, name: &[u8], logical: u32) -> Place {
+    let key = MapWord::key(named(sample, name).0.number as u32, logical);
+    let mut places = sample.places(Part::Map).into_iter();
+    let found = places.find(|place| sample.word(place.at) & MapWord::KEY_MASK == key);
+    found.expect("the block has an entry")
+}
+
+fn keyed_plan(sample: &Sample) -> KeyedPlan {
+    let geometry = &sample.geometry;
+    let word = |at| sample.word(geometry.table_at + at);
+    let (blocks, seed) = (geometry.zone_blocks, sample.hash_seed);
+    KeyedPlan::read(geometry.mapping, blocks, seed, word).expect("a table of keys")
+}
+
+/// Puts an entry into a free place of a line of the table; whether there is one.
+fn enter(sample: &mut Sample, line: u64, word: MapWord, block: u64) -> bool {
+    let mut places = (0..PAIRS_PER_LINE).map(|place| Place {
+        at: sample.geometry.table_at + line * 64 + place * 16,
+        bytes: 16,
+        number: line * PAIRS_PER_LINE + place,
+    });
+    let free = places.find(|place| sample.word(place.at) == 0);
+    if let Some(place) = free {
+        sample.set_word(place.at, word.0);
+        set(sample, Part::Map, place, 8, block);
+    }
+    free.is_some()
+}
+
+/// Whoever took a block out asked it who counts it: a block that did not know went on being read.
+#[test]
+fn a_block_that_does_not_know_who_counts_it() {
+    for logical in 1..4 {
+        let mut sample = sample_on(MappingKind::Cuckoo, false);
+        let entry = map_entry(&sample, b"file", logical);
+        let told = PlaceWord(sample.word(entry.at + 8));
+        assert_eq!(told.preceding(), logical);
+        let unknowing = told.0 & !(0xFF << 38);
+        set(&mut sample, Part::Map, entry, 8, unknowing);
+        judge(sample.image.clone(), false);
+        let fs = mount(sample.image, false).expect("a crash may leave that").0;
+        let node = fs.find(&Cred::root(), &fs.root(), b"file", true);
+        let write = OpenOptions {
+            read: true,
+            write: true,
+            ..OpenOptions::default()
+        };
+        let node = node.expect("its name is sound");
+        let file = fs.open_node(&Cred::root(), &node, &write).expect("it opens");
+        let (at, mut back) = (u64::from(logical) * 4096, [1; 2 * 4096]);
+        let punch = vellum::Allocate::PunchHole;
+        file.allocate(punch, at, 4096).expect("a block is taken out");
+        file.read_at(at - 4096, &mut back).expect("it is read");
+        assert!(back[..4096] == [7; 4096] && back[4096..] == [0; 4096]);
+    }
+}
+
+/// Recovery looked for another entry of a key only in lines that come before that of the first.
+#[test]
+fn a_key_that_is_twice_where_nothing_moves_is_refused() {
+    for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
+        let (plan, mut twice_in_line) = (keyed_plan(&sample_on(mapping, false)), 0);
+        let other = sample_on(mapping, false).geometry.zone_blocks - 1;
+        for logical in 0..5 {
+            let mut sample = sample_on(mapping, false);
+            let entry = map_entry(&sample, b"file", logical);
+            let word = MapWord(sample.word(entry.at));
+            let line = (entry.at - sample.geometry.table_at) / 64;
+            if enter(&mut sample, line, word, other) {
+                twice_in_line += 1;
+                assert_refused(&sample);
+            }
+
+            let mut sample = sample_on(mapping, false);
+            let block = PlaceWord(sample.word(entry.at + 8)).block();
+            sample.set_word(entry.at, 0);
+            let (stash, blocks) = (plan.stash(), [block.into(), other]);
+            for (line, block) in [stash.start, stash.end - 1].into_iter().zip(blocks) {
+                assert!(enter(&mut sample, line, word, block), "the stash is empty");
+            }
+            assert_refused(&sample);
+        }
+        assert!(twice_in_line > 0, "a line has room");
+    }
+}
+
+/// Reading the whole table met an entry that no lookup comes to, and told of data where a hole was.
+#[test]
+fn data_that_only_reading_the_table_meets_is_a_hole() {
+    for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
+        let mut sample = sample_on(mapping, true);
+        let (inode, _) = named(&sample, b"holes");
+        // So long that it is not looked at block by block.
+        set(&mut sample, Part::Inode, inode, Inode::SIZE, 400_000);
+        let plan = keyed_plan(&sample);
+        let word = MapWord::new(MapState::Unwritten, inode.number as u32, 60);
+        let mut homes = plan.homes(sample.hash_seed, word.0);
+        let last = sample.geometry.zone_blocks - 1;
+        assert!(homes.any(|line| enter(&mut sample, line, word, last)));
+        let hidden = word.with_state(MapState::Mapped);
+        assert!(enter(&mut sample, plan.stash().start, hidden, last - 1));
+        judge(sample.image, false);
+    }
 }

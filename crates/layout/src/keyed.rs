@@ -136,9 +136,12 @@ impl KeyedPlan {
         homes.into_iter().flatten().flatten()
     }
 
-    /// Whether keys that were in a line may move to the stash.
-    pub fn moves_to_stash(&self) -> bool {
-        matches!(self, Self::Level(..))
+    /// Whether a crash may leave a key in line `copy`, too, besides line `first`, where it is looked for
+    /// before: it was on its way from one to the other. Keys of a level table may move to the stash, and
+    /// none moves within a line, or out of the stash.
+    pub fn may_leave_copy(&self, first: u64, copy: u64) -> bool {
+        let may_come = matches!(self, Self::Level(..)) || !self.is_stash(copy);
+        first != copy && may_come && !self.is_stash(first)
     }
 
     /// Whether entries count what follows them on the medium; else their counts are zero.
@@ -146,12 +149,17 @@ impl KeyedPlan {
         matches!(self, Self::Cuckoo(_))
     }
 
+    /// The lines of the stash, in the order in which they are looked at.
+    pub fn stash(&self) -> std::ops::Range<u64> {
+        match self {
+            Self::Cuckoo(plan) => plan.lines..plan.all_lines(),
+            Self::Level(plan, _) => plan.stash(),
+        }
+    }
+
     /// Whether a line is of the stash.
     pub fn is_stash(&self, line: u64) -> bool {
-        match self {
-            Self::Cuckoo(plan) => line >= plan.lines,
-            Self::Level(plan, _) => plan.stash().contains(&line),
-        }
+        self.stash().contains(&line)
     }
 }
 
@@ -172,6 +180,23 @@ fn is_used(plan: &LevelPlan, level: u32, seed: u64, word: &impl Fn(u64) -> u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copies_are_left_by_moves_alone() {
+        let level = LevelPlan::new(4096);
+        let plans = [
+            KeyedPlan::Cuckoo(CuckooPlan::new(4096)),
+            KeyedPlan::Level(level, LevelRoot::new(3, true)),
+        ];
+        for (plan, to_stash) in plans.into_iter().zip([false, true]) {
+            let homes: Vec<u64> = plan.homes(7, MapWord::key(5, 3)).collect();
+            let stash = plan.stash();
+            assert!(plan.may_leave_copy(homes[0], homes[1]));
+            assert!(!plan.may_leave_copy(homes[1], homes[1]));
+            assert_eq!(plan.may_leave_copy(homes[1], stash.start), to_stash);
+            assert!(!plan.may_leave_copy(stash.start, stash.end - 1));
+        }
+    }
 
     #[test]
     fn places_give_back_what_was_packed() {

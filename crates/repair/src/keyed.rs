@@ -144,8 +144,8 @@ pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
     rows.sort_by_key(|row| (row.key(), rank(row)));
     rows.dedup_by(|copy, kept| {
         copy.key() == kept.key() && {
-            let at_home = !plan.is_stash(copy.line) || plan.moves_to_stash();
-            let class = if copy.block() == kept.block() && at_home {
+            let is_copy = plan.may_leave_copy(kept.line, copy.line);
+            let class = if copy.block() == kept.block() && is_copy {
                 Class::MapCopy
             } else {
                 Class::MapTwice

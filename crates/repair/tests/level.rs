@@ -82,6 +82,13 @@ fn entries_that_are_there_twice() {
         let place = PlaceWord::new(word.0, 100, 0, 0);
         s.image.enter(word, place, 1);
     });
+    mended_in_place(Class::MapTwice, |s| {
+        let (at, word, place) = s.image.entry_of(3, 1);
+        let stash = levels(s).stash();
+        s.image.set_word(at, 0);
+        s.image.enter_line(word, place, stash.start);
+        s.image.enter_line(word, place, stash.end - 1);
+    });
 }
 
 #[test]

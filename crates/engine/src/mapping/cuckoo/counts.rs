@@ -7,8 +7,10 @@
 //!
 //! While files are in use a count claims too much at no time: who takes a block away, or changes its
 //! state, first cuts the counts that reach it, and new entries come from the last to the first. On
-//! the medium the lines of a range become durable in any order, between two fences; so recovery
-//! compares every following count with the blocks behind it and cuts it where they are not there.
+//! the medium the lines of a range become durable in any order, between two fences, and an entry may
+//! arrive with the counts that belong to its next state, because its place is stored first. So recovery
+//! compares every following count with the blocks behind it and cuts it where they are not there, or
+//! where their preceding counts do not reach back.
 
 use vellum_layout::{MapState, MapWord, PlaceWord, RUN_COUNT_MAX};
 use vellum_media::{Memories, Persistent};

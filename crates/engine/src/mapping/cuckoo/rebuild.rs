@@ -5,7 +5,7 @@
 //!    where its key leads.
 //! 2. A key that a crash left in both of its lines goes from the second.
 //! 3. Blocks are counted as taken, each by one entry, and following counts are cut where the blocks
-//!    behind do not follow.
+//!    behind do not follow, or do not know that they are counted.
 
 use std::sync::atomic::Ordering;
 
@@ -59,6 +59,8 @@ impl Cuckoo {
     ) -> Result<()> {
         let (lines, plan) = (&self.table.lines, KeyedPlan::Cuckoo(self.table.plan));
         let mut owners = vec![0u64; len as usize];
+        // How many blocks behind each block it may count.
+        let mut following = vec![u8::MAX; len as usize];
         let place = |held: &Held| {
             let place = u64::from(held.place.block()).checked_sub(start)?;
             (place < len).then_some(place as usize)
@@ -67,14 +69,21 @@ impl Cuckoo {
             if let Some(place) = place(&held) {
                 self.blocks.note_used(core, BlockNo(held.place.block()))?;
                 owners[place] = held.word.0;
+                // The last block in front of it that it does not know of, and so all those before.
+                let preceding = held.place.preceding() as u8;
+                if let Some(stranger) = place.checked_sub(usize::from(preceding) + 1) {
+                    following[stranger] = following[stranger].min(preceding);
+                }
             }
             Ok(())
         })?;
-        let mut following = vec![0u8; len as usize];
+        following[owners.len() - 1] = 0;
         for i in (1..owners.len()).rev() {
-            if owners[i - 1] != 0 && owners[i - 1].wrapping_add(1) == owners[i] {
-                following[i - 1] = following[i].saturating_add(1);
-            }
+            let is_followed = owners[i - 1] != 0 && owners[i - 1].wrapping_add(1) == owners[i];
+            following[i - 1] = match is_followed {
+                true => following[i - 1].min(following[i].saturating_add(1)),
+                false => 0,
+            };
         }
         each_live(core, lines, &plan, |line, held| {
             let Some(most) = place(&held).map(|place| following[place]) else {

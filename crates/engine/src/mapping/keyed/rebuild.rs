@@ -70,7 +70,8 @@ pub(in crate::mapping) fn judge<M: Memories>(
 }
 
 /// Of a key that is there twice, the entry that is looked at first stays. The copies may differ in what
-/// an operation that was under way had not made durable, and either will do; but they are of one block.
+/// an operation that was under way had not made durable, and either will do; but they are of one block,
+/// and in lines between which keys move.
 pub(in crate::mapping) fn drop_copies<M: Memories>(
     core: &Core<M>,
     lines: &Lines,
@@ -79,12 +80,12 @@ pub(in crate::mapping) fn drop_copies<M: Memories>(
 ) -> Result<()> {
     each_live(core, lines, plan, |line, held| {
         let key = held.word.0 & MapWord::KEY_MASK;
-        let before = plan.homes(core.seed, key).take_while(|&home| home != line);
-        let mut before = before.filter_map(|home| lines.look_in(core, key, home));
-        let Some(first) = before.next() else {
+        let mut looked_at = plan.homes(core.seed, key).chain(plan.stash());
+        let first = looked_at.find_map(|line| lines.look_in(core, key, line));
+        let Some(first) = first.filter(|first| first.at != held.at) else {
             return Ok(());
         };
-        let moved = plan.moves_to_stash() || !plan.is_stash(line);
+        let moved = plan.may_leave_copy(lines.line_of(first.at), line);
         if first.place.block() != held.place.block() || !moved {
             return Err(Lines::unsound(held.at));
         }

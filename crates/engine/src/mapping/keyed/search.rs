@@ -145,18 +145,36 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
                 None => logical += 1,
             }
         }
-        let mut nearest = None;
-        if logical < end {
-            self.each_of(core, id, |held| {
-                let here = u64::from(held.word.logical());
-                let nearer = nearest.is_none_or(|nearest| here < nearest);
-                if held.word.state() == MapState::Mapped && (logical..end).contains(&here) && nearer
-                {
-                    nearest = Some(here);
-                }
-                Ok(true)
-            })?;
+        while logical < end {
+            let Some(nearest) = self.nearest_mapped(core, id, logical, end)? else {
+                break;
+            };
+            // Reading a damaged table, which may have a key twice, meets what no lookup does.
+            if self.seek_hole(core, id, nearest, nearest + 1)?.is_none() {
+                return Ok(Some(nearest));
+            }
+            logical = nearest + 1;
         }
+        Ok(None)
+    }
+
+    /// The first block of `[first, end)` of which an entry, wherever it is, says that it holds bytes.
+    fn nearest_mapped(
+        &self,
+        core: &Core<M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+    ) -> Result<Option<u64>> {
+        let mut nearest = None;
+        self.each_of(core, id, |held| {
+            let here = u64::from(held.word.logical());
+            let nearer = nearest.is_none_or(|nearest| here < nearest);
+            if held.word.state() == MapState::Mapped && (first..end).contains(&here) && nearer {
+                nearest = Some(here);
+            }
+            Ok(true)
+        })?;
         Ok(nearest)
     }
 

@@ -1,13 +1,14 @@
 //! Reading the table at an opening that nothing saved precedes: entries that recovery frees go, and so
-//! do second copies of those that were moving; the others say which blocks are taken.
+//! do second copies of those that were moving; the others say which blocks are taken. In levels that are
+//! still to come no crash leaves anything.
 
-use vellum_layout::KeyedPlan;
+use vellum_layout::{KeyedPlan, LevelRoot};
 use vellum_media::{LINE_BYTES, Memories, Persistent};
 
 use super::Level;
 use crate::core::Core;
 use crate::error::Result;
-use crate::mapping::keyed::lines::Lines;
+use crate::mapping::keyed::lines::{Held, Lines};
 use crate::mapping::keyed::rebuild::{Stored, drop_copies, each_live, judge};
 use crate::mapping::{BlockNo, Survey};
 use crate::sites;
@@ -22,6 +23,7 @@ impl Level {
         let table = &self.table;
         let root = table.read_root(core)?;
         let plan = KeyedPlan::Level(table.plan, root);
+        self.check_levels_to_come(core, root)?;
         let mut stored = Stored::new();
         judge(core, &table.lines, &plan, survey, &mut stored)?;
         drop_copies(core, &table.lines, &plan, &mut stored)?;
@@ -38,5 +40,16 @@ impl Level {
             core.pool.flush(sites::RECOVER_LEVEL, at, LINE_BYTES);
         }
         table.begin_with(core, root)
+    }
+
+    /// Fails if anything is in a level that is not in use yet: it would be found once the table grows.
+    fn check_levels_to_come<M: Memories>(&self, core: &Core<M>, root: LevelRoot) -> Result<()> {
+        let plan = self.table.plan;
+        let levels = root.top() + 1..=plan.last;
+        for line in levels.flat_map(|level| plan.lines_of(level)) {
+            let unsound = |held: Held| Err(Lines::unsound(held.at));
+            self.table.lines.each_in(core, line, unsound)?;
+        }
+        Ok(())
     }
 }

@@ -311,7 +311,7 @@ fn what_a_crash_leaves_of_a_move_is_one_entry_again() {
 #[test]
 fn damage_is_told_apart_from_what_a_crash_leaves() {
     type Spoil = fn(&Leveled, Held);
-    let spoils: [(&str, Spoil); 6] = [
+    let spoils: [(&str, Spoil); 9] = [
         ("another check", |h, held| {
             put(h, held.at, held.word.0, held.place.0 ^ 1 << 50)
         }),
@@ -330,6 +330,25 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
         ("one key, two blocks", |h, held| {
             let place = PlaceWord::new(held.word.0, held.place.block() + 60, 0, 0);
             put(h, another(h, &held), held.word.0, place.0);
+        }),
+        ("one key, twice in a line", |h, held| {
+            let line = h.map.table.lines.line_of(held.at);
+            let place = PlaceWord::new(held.word.0, held.place.block() + 60, 0, 0);
+            put(h, free_entry(h, line), held.word.0, place.0);
+        }),
+        ("one key, twice in the stash", |h, held| {
+            let mut stash = h.map.table.plan.stash();
+            put(h, held.at, 0, 0);
+            for block in [held.place.block(), held.place.block() + 60] {
+                let place = PlaceWord::new(held.word.0, block, 0, 0);
+                let line = stash.next().unwrap();
+                put(h, free_entry(h, line), held.word.0, place.0);
+            }
+        }),
+        ("a level to come", |h, held| {
+            let table = &h.map.table;
+            let line = table.homes(&table.key_of(held.word), table.plan.last)[0];
+            put(h, free_entry(h, line), held.word.0, held.place.0);
         }),
         ("one block, two keys", |h, held| {
             let table = &h.map.table;
