@@ -516,7 +516,9 @@ fn a_block_that_does_not_know_who_counts_it() {
         let unknowing = told.0 & !(0xFF << 38);
         set(&mut sample, Part::Map, entry, 8, unknowing);
         judge(sample.image.clone(), false);
-        let fs = mount(sample.image, false).expect("a crash may leave that").0;
+        let fs = mount(sample.image, false)
+            .expect("a crash may leave that")
+            .0;
         let node = fs.find(&Cred::root(), &fs.root(), b"file", true);
         let write = OpenOptions {
             read: true,
@@ -524,10 +526,13 @@ fn a_block_that_does_not_know_who_counts_it() {
             ..OpenOptions::default()
         };
         let node = node.expect("its name is sound");
-        let file = fs.open_node(&Cred::root(), &node, &write).expect("it opens");
+        let file = fs
+            .open_node(&Cred::root(), &node, &write)
+            .expect("it opens");
         let (at, mut back) = (u64::from(logical) * 4096, [1; 2 * 4096]);
         let punch = vellum::Allocate::PunchHole;
-        file.allocate(punch, at, 4096).expect("a block is taken out");
+        file.allocate(punch, at, 4096)
+            .expect("a block is taken out");
         file.read_at(at - 4096, &mut back).expect("it is read");
         assert!(back[..4096] == [7; 4096] && back[4096..] == [0; 4096]);
     }
@@ -578,5 +583,54 @@ fn data_that_only_reading_the_table_meets_is_a_hole() {
         let hidden = word.with_state(MapState::Mapped);
         assert!(enter(&mut sample, plan.stash().start, hidden, last - 1));
         judge(sample.image, false);
+    }
+}
+
+/// Whoever only reads was refused as whoever writes is.
+#[test]
+fn a_damaged_table_of_keys_can_be_read() {
+    type Spoil = fn(&mut Sample);
+    let spoils: [Spoil; 4] = [
+        |sample| {
+            let entry = map_entry(sample, b"file", 1);
+            let check = sample.word(entry.at + 8) ^ 1 << 60;
+            sample.set_word(entry.at + 8, check);
+        },
+        |sample| {
+            let word = MapWord(sample.word(map_entry(sample, b"file", 1).at));
+            let (stash, other) = (keyed_plan(sample).stash(), sample.geometry.zone_blocks - 1);
+            assert!(enter(sample, stash.start, word, other));
+        },
+        |sample| {
+            let [first, second] = [1, 2].map(|logical| map_entry(sample, b"file", logical));
+            let block = PlaceWord(sample.word(first.at + 8)).block();
+            set(sample, Part::Map, second, 8, block.into());
+        },
+        |sample| {
+            if sample.geometry.mapping == MappingKind::Level {
+                sample.set_word(sample.geometry.table_at, 0);
+            }
+        },
+    ];
+    let cred = Cred::root();
+    let path = [&b"deep/"[..], &[b'l'; 255]].concat();
+    let read = OpenOptions {
+        read: true,
+        ..OpenOptions::default()
+    };
+    for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
+        for spoil in spoils {
+            let mut sample = sample_on(mapping, false);
+            spoil(&mut sample);
+            judge(sample.image.clone(), false);
+            judge(sample.image.clone(), true);
+            let fs = mount(sample.image, true).expect("it can be read").0;
+            let node = fs.find(&cred, &fs.root(), &path, true);
+            let node = node.expect("names are sound");
+            let file = fs.open_node(&cred, &node, &read).expect("it opens");
+            let mut back = [0; 5000];
+            assert!(matches!(file.read_at(0, &mut back), Ok(4100)));
+            assert!(back[..4100] == [9; 4100]);
+        }
     }
 }

@@ -16,9 +16,9 @@ use super::Cuckoo;
 use super::table::Table;
 use crate::core::Core;
 use crate::error::Result;
+use crate::mapping::Survey;
 use crate::mapping::keyed::lines::{Held, is_live};
-use crate::mapping::keyed::rebuild::{Stored, drop_copies, each_live, judge};
-use crate::mapping::{BlockNo, Survey};
+use crate::mapping::keyed::rebuild::{Stored, drop_copies, each_live, judge, note_used};
 use crate::sites;
 
 /// Blocks whose owners are held in memory at once (32 MiB).
@@ -63,11 +63,11 @@ impl Cuckoo {
         let mut following = vec![u8::MAX; len as usize];
         let place = |held: &Held| {
             let place = u64::from(held.place.block()).checked_sub(start)?;
-            (place < len).then_some(place as usize)
+            (place < len && lines.is_sound(held)).then_some(place as usize)
         };
         each_live(core, lines, &plan, |_, held| {
             if let Some(place) = place(&held) {
-                self.blocks.note_used(core, BlockNo(held.place.block()))?;
+                note_used(core, &self.blocks, &held)?;
                 owners[place] = held.word.0;
                 // The last block in front of it that it does not know of, and so all those before.
                 let preceding = held.place.preceding() as u8;

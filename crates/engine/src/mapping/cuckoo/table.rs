@@ -39,6 +39,7 @@ impl Table {
             lines: Lines {
                 at: geometry.table_at,
                 blocks: geometry.zone_blocks,
+                have_counts: true,
             },
             moves: Moves::new(arena_at + LINE_BYTES, geometry.zone_blocks),
             plan: CuckooPlan::new(geometry.zone_blocks),

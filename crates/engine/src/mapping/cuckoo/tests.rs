@@ -319,7 +319,7 @@ fn recovery_cuts_counts_that_claim_what_is_not_there() {
 /// before, is counted by an entry that it does not know of. When it went, it was not forgotten.
 #[test]
 fn a_count_that_arrived_before_the_state_it_belongs_to_is_cut() {
-    let h = pool(2 * MIB);
+    let h = pool(6 * MIB);
     let to = MapState::Unwritten;
     // The first of the file counts as many as it can.
     (0..257).for_each(|logical| drop(try_claim(&h, 5, logical, 1, Step { to, ..STEP }).unwrap()));

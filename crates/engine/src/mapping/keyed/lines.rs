@@ -19,6 +19,8 @@ pub(in crate::mapping) struct Lines {
     pub(in crate::mapping) at: u64,
     /// Data blocks that entries may name.
     pub(in crate::mapping) blocks: u64,
+    /// Whether entries count what lies beside them on the medium.
+    pub(in crate::mapping) have_counts: bool,
 }
 
 /// An entry as it was found.
@@ -57,10 +59,11 @@ impl Lines {
         (at - self.at) / LINE_BYTES
     }
 
-    /// Whether an entry may say that: the check fits, and there is such a block.
+    /// Whether an entry may say that: the check fits, and there are such blocks.
     pub(in crate::mapping) fn is_sound(&self, held: &Held) -> bool {
         let last = u64::from(held.place.block()) + u64::from(held.place.following());
-        held.place.is_of(held.word.0) && last < self.blocks
+        let may_count = self.have_counts || !held.place.has_counts();
+        held.place.is_of(held.word.0) && last < self.blocks && may_count
     }
 
     pub(in crate::mapping) fn unsound(at: u64) -> Error {

@@ -1,5 +1,5 @@
 //! What recovery does to the entries of a table: it frees those that nothing keeps, and those that a
-//! crash left twice.
+//! crash left twice. What no crash leaves refuses the pool, but to whoever only reads.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,32 @@ use vellum_media::Memories;
 use super::lines::{Held, Lines, is_live};
 use crate::core::Core;
 use crate::error::Result;
-use crate::mapping::{Survey, Verdict};
+use crate::mapping::blocks::Blocks;
+use crate::mapping::{BlockNo, Survey, Verdict};
 
 /// Lines with words that were stored, to be flushed once each.
 pub(in crate::mapping) type Stored = BTreeSet<u64>;
+
+/// Refuses a table for the entry at `at`. Whoever only reads takes it as it is: lookups that come to an
+/// unsound entry say so, and of two entries of a key they come to one.
+pub(in crate::mapping) fn refuse<M: Memories>(core: &Core<M>, at: u64) -> Result<()> {
+    if core.read_only {
+        return Ok(());
+    }
+    Err(Lines::unsound(at))
+}
+
+/// Counts the block of an entry as taken. Whoever only reads does not take any.
+pub(in crate::mapping) fn note_used<M: Memories>(
+    core: &Core<M>,
+    blocks: &Blocks,
+    held: &Held,
+) -> Result<()> {
+    match blocks.note_used(core, BlockNo(held.place.block())) {
+        Err(_) if core.read_only => Ok(()),
+        noted => noted,
+    }
+}
 
 /// Calls `each` with every entry that is not free, and its line.
 fn each_used<M: Memories>(
@@ -64,7 +86,7 @@ pub(in crate::mapping) fn judge<M: Memories>(
         if at_home && lines.is_sound(&held) {
             Ok(())
         } else {
-            Err(Lines::unsound(held.at))
+            refuse(core, held.at)
         }
     })
 }
@@ -87,7 +109,7 @@ pub(in crate::mapping) fn drop_copies<M: Memories>(
         };
         let moved = plan.may_leave_copy(lines.line_of(first.at), line);
         if first.place.block() != held.place.block() || !moved {
-            return Err(Lines::unsound(held.at));
+            return refuse(core, held.at);
         }
         core.set_word(held.at, MapWord::FREE.0);
         stored.insert(line);

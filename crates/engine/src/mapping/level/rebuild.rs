@@ -8,9 +8,8 @@ use vellum_media::{LINE_BYTES, Memories, Persistent};
 use super::Level;
 use crate::core::Core;
 use crate::error::Result;
-use crate::mapping::keyed::lines::{Held, Lines};
-use crate::mapping::keyed::rebuild::{Stored, drop_copies, each_live, judge};
-use crate::mapping::{BlockNo, Survey};
+use crate::mapping::Survey;
+use crate::mapping::keyed::rebuild::{Stored, drop_copies, each_live, judge, note_used, refuse};
 use crate::sites;
 
 impl Level {
@@ -29,10 +28,7 @@ impl Level {
         drop_copies(core, &table.lines, &plan, &mut stored)?;
         self.blocks.begin_rebuild(core);
         each_live(core, &table.lines, &plan, |_, held| {
-            if held.place.has_counts() {
-                return Err(Lines::unsound(held.at));
-            }
-            self.blocks.note_used(core, BlockNo(held.place.block()))
+            note_used(core, &self.blocks, &held)
         })?;
         self.blocks.end_rebuild(core);
         for line in stored {
@@ -47,8 +43,8 @@ impl Level {
         let plan = self.table.plan;
         let levels = root.top() + 1..=plan.last;
         for line in levels.flat_map(|level| plan.lines_of(level)) {
-            let unsound = |held: Held| Err(Lines::unsound(held.at));
-            self.table.lines.each_in(core, line, unsound)?;
+            let lines = &self.table.lines;
+            lines.each_in(core, line, |held| refuse(core, held.at))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{Geometry, LevelPlan, LevelRoot, MapWord};
+use vellum_layout::{Geometry, KeyedPlan, LevelPlan, LevelRoot, MapWord, MappingKind};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 
 use crate::core::Core;
@@ -54,6 +54,7 @@ impl Table {
             lines: Lines {
                 at: geometry.table_at,
                 blocks: geometry.zone_blocks,
+                have_counts: false,
             },
             moves: Moves::new(arena_at + 2 * LINE_BYTES, geometry.zone_blocks),
             plan: LevelPlan::new(geometry.zone_blocks),
@@ -96,14 +97,20 @@ impl Table {
     /// Reads the root from the pool.
     ///
     /// # Errors
-    /// Damage: there is none.
+    /// Damage: there is none. To whoever only reads, what lies in the levels tells which there are.
     pub(super) fn read_root<M: Memories>(&self, core: &Core<M>) -> Result<LevelRoot> {
-        let root = LevelRoot(core.word(self.root_at()));
-        if root.is_sound(&self.plan) {
-            Ok(root)
-        } else {
-            let place = Place::Part("mapping table", self.root_at());
-            Err(Error::damaged("root of a level table", place))
+        let word = |at| core.word(self.lines.at + at);
+        let read = KeyedPlan::read(MappingKind::Level, self.lines.blocks, self.seed, word);
+        match read {
+            Some(KeyedPlan::Level(_, root))
+                if core.read_only || root.0 == word(LevelRoot::WORD) =>
+            {
+                Ok(root)
+            }
+            _ => {
+                let place = Place::Part("mapping table", self.root_at());
+                Err(Error::damaged("root of a level table", place))
+            }
         }
     }
 
