@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use vellum::reading::{Costs, Rule};
 use vellum::{
-    Allocate, Clock, CreateOptions, Cred, FormatOptions, Fs, Handle, MountOptions, OpenOptions,
-    Pool, attach, format,
+    Allocate, Clock, CreateOptions, Cred, FormatOptions, Fs, Handle, MappingKind, MountOptions,
+    OpenOptions, Pool, attach, format,
 };
 use vellum_media::{HeapMemory, Memories, SimPool, Simulated};
 
@@ -15,6 +15,13 @@ const MIB: usize = 1 << 20;
 const POOL_BYTES: u64 = 32 << 20;
 /// Files reach into the third piece of a page table.
 const FILE_BYTES: usize = 5 * MIB;
+
+fn options(mapping: MappingKind) -> CreateOptions {
+    CreateOptions {
+        mapping,
+        ..CreateOptions::new(POOL_BYTES)
+    }
+}
 
 /// A page table costs nothing and saves something: it is bought at the first request that counts.
 fn bought_at_once() -> Costs {
@@ -24,9 +31,10 @@ fn bought_at_once() -> Costs {
     }
 }
 
-fn simulated() -> Arc<Fs<Simulated>> {
+fn simulated(mapping: MappingKind) -> Arc<Fs<Simulated>> {
     let pool = SimPool::new(POOL_BYTES);
     let options = FormatOptions {
+        mapping,
         thread_slots: Some(4),
         uuid: [7; 16],
         hash_seed: 5,
@@ -160,17 +168,23 @@ fn both_roads_agree<M: Memories>(fs: &Arc<Fs<M>>, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn both_roads_agree_on_mapped_memory(steps in prop::collection::vec(step(), 1..25)) {
-        let pool = Pool::memory(POOL_BYTES).unwrap();
+    fn both_roads_agree_on_mapped_memory(
+        steps in prop::collection::vec(step(), 1..25),
+        mapping in prop::sample::select(&MappingKind::ALL),
+    ) {
+        let pool = Pool::memory_with(&options(mapping)).unwrap();
         both_roads_agree(&pool.fs(), steps);
     }
 
     #[test]
-    fn both_roads_agree_on_simulated_memory(steps in prop::collection::vec(step(), 1..25)) {
-        both_roads_agree(&simulated(), steps);
+    fn both_roads_agree_on_simulated_memory(
+        steps in prop::collection::vec(step(), 1..25),
+        mapping in prop::sample::select(&MappingKind::ALL),
+    ) {
+        both_roads_agree(&simulated(mapping), steps);
     }
 }
 
@@ -182,9 +196,13 @@ fn areas(name: &str) -> usize {
 
 #[test]
 fn the_last_close_leaves_no_area_behind() {
+    MappingKind::ALL.map(leaves_no_area_behind);
+}
+
+fn leaves_no_area_behind(mapping: MappingKind) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("no-area-left.vellum");
-    let pool = Pool::create(&path, &CreateOptions::new(POOL_BYTES)).unwrap();
+    let pool = Pool::create(&path, &options(mapping)).unwrap();
     let fs = pool.fs();
     fs.set_read_costs(bought_at_once());
     let before = areas("no-area-left");
@@ -221,7 +239,11 @@ fn the_last_close_leaves_no_area_behind() {
 
 #[test]
 fn readers_meet_no_foreign_bytes_while_a_file_is_cut_and_written() {
-    let pool = Pool::memory(POOL_BYTES).unwrap();
+    MappingKind::ALL.map(meet_no_foreign_bytes);
+}
+
+fn meet_no_foreign_bytes(mapping: MappingKind) {
+    let pool = Pool::memory_with(&options(mapping)).unwrap();
     let fs = pool.fs();
     fs.set_read_costs(bought_at_once());
     fs.set_read_rule(Rule::Mmu);
@@ -233,7 +255,7 @@ fn readers_meet_no_foreign_bytes_while_a_file_is_cut_and_written() {
         let reader = scope.spawn(|| {
             let mut out = vec![0; 256 << 10];
             let mut i = 0_u64;
-            while !done.load(Ordering::Relaxed) || i < 100 {
+            while !done.load(Ordering::Relaxed) || i < 20 {
                 i += 1;
                 let got = handle.read_at(i * 4096 % MIB as u64, &mut out).unwrap();
                 // Zeros of a hole, or what this file's writer wrote.
@@ -241,7 +263,7 @@ fn readers_meet_no_foreign_bytes_while_a_file_is_cut_and_written() {
             }
         });
         let writer = open(&fs);
-        for round in 0..100_u64 {
+        for round in (0..100_u64).step_by(5) {
             writer.truncate(round * 8192 % MIB as u64).unwrap();
             volume.write("/other", &[200; 300_000]).unwrap();
             writer.write_at(0, &vec![1; MIB]).unwrap();
@@ -255,9 +277,13 @@ fn readers_meet_no_foreign_bytes_while_a_file_is_cut_and_written() {
 
 #[test]
 fn how_a_file_was_used_is_remembered() {
+    MappingKind::ALL.map(is_remembered);
+}
+
+fn is_remembered(mapping: MappingKind) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let pool = Pool::create(&path, &CreateOptions::new(POOL_BYTES)).unwrap();
+    let pool = Pool::create(&path, &options(mapping)).unwrap();
     let fs = pool.fs();
     // T is 10 pages; a page table is looked for from there on.
     let costs = Costs {

@@ -5,13 +5,23 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vellum::reading::{Costs, Rule};
-use vellum::{Allocate, Error, File, Pool, ViewPlace};
+use vellum::{Allocate, CreateOptions, Error, File, MappingKind, Pool, ViewPlace};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-fn pool() -> Pool {
-    Pool::memory(16 << 20).unwrap()
+fn pool(mapping: MappingKind) -> Pool {
+    scattered(mapping, 0)
+}
+
+/// A pool so many of whose blocks, per mille, do not follow their predecessors.
+fn scattered(mapping: MappingKind, fragmentation: u16) -> Pool {
+    let options = CreateOptions {
+        mapping,
+        fragmentation,
+        ..CreateOptions::new(16 << 20)
+    };
+    Pool::memory_with(&options).unwrap()
 }
 
 /// A file of `len` bytes, none of them zero.
@@ -25,9 +35,13 @@ fn file(pool: &Pool, len: usize) -> (File, Vec<u8>) {
 }
 
 #[test]
-fn a_run_is_shown_in_place_and_more_is_copied() {
-    let pool = pool();
-    let (file, bytes) = file(&pool, MIB);
+fn what_lies_in_one_piece_is_shown_in_place() {
+    MappingKind::ALL.map(shows_runs_in_place);
+}
+
+fn shows_runs_in_place(mapping: MappingKind) {
+    let pool = pool(mapping);
+    let (file, bytes) = file(&pool, 3 * MIB);
     let run = file.view(64 << 10..96 << 10).unwrap();
     assert_eq!(run.place(), ViewPlace::Pool);
     assert_eq!(&*run, &bytes[64 * KIB..96 * KIB]);
@@ -37,19 +51,31 @@ fn a_run_is_shown_in_place_and_more_is_copied() {
         (odd.place(), &*odd),
         (ViewPlace::Pool, &bytes[65_537..65_640])
     );
-    // HashFS keeps 32 KiB together, and a megabyte not.
+    // HashFS keeps 32 KiB together, and three megabytes not.
+    let together = match mapping {
+        MappingKind::HashFs => ViewPlace::Copy,
+        _ => ViewPlace::Pool,
+    };
     let all = file.view(0..u64::MAX).unwrap();
-    assert_eq!((all.place(), all.len()), (ViewPlace::Copy, MIB));
-    assert_eq!(&*all, &bytes[..]);
-    let past = file.view(MIB as u64 - 1..MIB as u64 + 10).unwrap();
-    assert_eq!(&*past, &bytes[MIB - 1..]);
-    assert!(file.view(MIB as u64..MIB as u64 + 1).unwrap().is_empty());
+    assert_eq!((all.place(), all.len()), (together, 3 * MIB));
+    assert!(*all == bytes[..]);
+    let most = file.view(5..3 * MIB as u64 - 5).unwrap();
+    assert_eq!(most.place(), together);
+    assert!(*most == bytes[5..3 * MIB - 5]);
+    let end = bytes.len() as u64;
+    let past = file.view(end - 1..end + 10).unwrap();
+    assert_eq!(&*past, &bytes[bytes.len() - 1..]);
+    assert!(file.view(end..end + 1).unwrap().is_empty());
     assert!(file.view(9..9).unwrap().is_empty());
 }
 
 #[test]
 fn holes_are_copies_of_zeros() {
-    let pool = pool();
+    MappingKind::ALL.map(copies_holes);
+}
+
+fn copies_holes(mapping: MappingKind) {
+    let pool = pool(mapping);
     let (file, _) = file(&pool, 64 * KIB);
     file.handle()
         .allocate(Allocate::PunchHole, 8192, 4096)
@@ -69,7 +95,11 @@ fn holes_are_copies_of_zeros() {
 
 #[test]
 fn the_page_table_shows_what_is_scattered() {
-    let pool = pool();
+    MappingKind::ALL.map(shows_by_page_table);
+}
+
+fn shows_by_page_table(mapping: MappingKind) {
+    let pool = scattered(mapping, 500);
     let fs = pool.fs();
     fs.set_read_costs(Costs::default());
     fs.set_read_rule(Rule::Mmu);
@@ -92,7 +122,11 @@ fn the_page_table_shows_what_is_scattered() {
 
 #[test]
 fn a_thread_that_would_wait_for_itself_is_told() {
-    let pool = pool();
+    MappingKind::ALL.map(tells_who_would_wait_for_itself);
+}
+
+fn tells_who_would_wait_for_itself(mapping: MappingKind) {
+    let pool = pool(mapping);
     let (file, _) = file(&pool, 64 * KIB);
     let view = file.view(4096..8192).unwrap();
     let refused = |result: vellum::Result<()>| {
@@ -120,7 +154,11 @@ fn a_thread_that_would_wait_for_itself_is_told() {
 
 #[test]
 fn a_view_outlives_the_names_of_its_file() {
-    let pool = pool();
+    MappingKind::ALL.map(outlives_names);
+}
+
+fn outlives_names(mapping: MappingKind) {
+    let pool = pool(mapping);
     let (file, bytes) = file(&pool, 32 * KIB);
     let view = file.view(0..32 << 10).unwrap();
     pool.volume().remove_file("/file").unwrap();
@@ -135,8 +173,8 @@ fn a_view_outlives_the_names_of_its_file() {
 }
 
 /// A writer waits until the last view of its bytes is gone, and no longer.
-fn waits(change: impl Fn(&File) + Sync) {
-    let pool = pool();
+fn waits(mapping: MappingKind, change: impl Fn(&File) + Sync) {
+    let pool = pool(mapping);
     let (file, bytes) = file(&pool, 64 * KIB);
     let (first, second) = (file.view(0..4096).unwrap(), file.view(2000..6000).unwrap());
     let done = AtomicBool::new(false);
@@ -164,18 +202,26 @@ fn waits(change: impl Fn(&File) + Sync) {
 
 #[test]
 fn writers_wait_for_views() {
-    waits(|file| assert_eq!(file.write_at(3000, &[9; 2000]).unwrap(), 2000));
-    waits(|file| file.set_len(2500).unwrap());
-    waits(|file| {
-        let handle = file.handle();
-        handle.allocate(Allocate::PunchHole, 0, 10_000).unwrap();
-    });
+    for mapping in MappingKind::ALL {
+        waits(mapping, |file| {
+            assert_eq!(file.write_at(3000, &[9; 2000]).unwrap(), 2000);
+        });
+        waits(mapping, |file| file.set_len(2500).unwrap());
+        waits(mapping, |file| {
+            let handle = file.handle();
+            handle.allocate(Allocate::PunchHole, 0, 10_000).unwrap();
+        });
+    }
 }
 
 /// Views and writers of the same bytes, both ways round: no view ever changes while it is looked at.
 #[test]
 fn no_view_changes() {
-    let pool = pool();
+    MappingKind::ALL.map(changes_no_view);
+}
+
+fn changes_no_view(mapping: MappingKind) {
+    let pool = pool(mapping);
     let volume = pool.volume();
     volume.write("/file", &[1; 32 * KIB]).unwrap();
     std::thread::scope(|scope| {
@@ -191,7 +237,7 @@ fn no_view_changes() {
                         },
                     )
                     .unwrap();
-                for i in 0..300_u32 {
+                for i in (0..300_u32).step_by(5) {
                     let at = u64::from(i) * 4096 % (28 << 10);
                     file.write_at(at, &[(i % 250) as u8 + writer; 4096])
                         .unwrap();
@@ -206,7 +252,7 @@ fn no_view_changes() {
             let volume = &volume;
             scope.spawn(move || {
                 let file = volume.open("/file").unwrap();
-                for i in 0..2000_u64 {
+                for i in 0..400_u64 {
                     let at = i * 4096 % (28 << 10);
                     let view = file.view(at..at + 4096).unwrap();
                     let before = view.to_vec();
@@ -226,8 +272,9 @@ proptest! {
         writes in prop::collection::vec((0..600_000_u64, 1..60_000_usize), 1..12),
         views in prop::collection::vec((0..700_000_u64, 0..200_000_u64), 1..12),
         by_table in any::<bool>(),
+        mapping in prop::sample::select(&MappingKind::ALL),
     ) {
-        let pool = pool();
+        let pool = pool(mapping);
         let fs = pool.fs();
         fs.set_read_costs(Costs::default());
         fs.set_read_rule(if by_table { Rule::Mmu } else { Rule::Search });
