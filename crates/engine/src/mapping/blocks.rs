@@ -5,6 +5,10 @@
 //! take from different words, and files from runs. What was given up is in [limbo](super::limbo) until no
 //! operation can still be reading it.
 //!
+//! Large files lie on large pages: the first blocks of each 2 MiB of a file go to 2 MiB of the pool that
+//! begin at such a multiple and are all free, if such are near and the file is large as far as one can
+//! tell. What follows goes behind, so that files may be written in pieces.
+//!
 //! Deviation from the study, whose allocator persists its bitmap with every change: here the mappings
 //! themselves say what is taken, and recovery reads all of them to judge them, so a bit that was
 //! flushed would guard nothing. A clean close saves the bitmap.
@@ -25,10 +29,14 @@ use crate::slots::{Op, pause};
 
 /// Blocks of a bitmap word.
 const WORD_BLOCKS: u64 = 64;
-/// Blocks of a large page: requests of at least as many begin at such a multiple if one is free.
+/// Blocks of a large page.
 const LARGE_BLOCKS: u64 = 512;
+/// A file that begins with a request of so many blocks is taken for a large one.
+const LARGE_WANT: u64 = LARGE_BLOCKS / 2;
 /// Words looked at for a free run before any free block is taken.
 const LOOK_WORDS: u64 = 64;
+/// Large pages looked at for one that is free.
+const LOOK_LARGE: u64 = 64;
 /// Searches of the bitmap without a result before the free count is called wrong.
 const TRIES: u32 = 1000;
 
@@ -37,6 +45,8 @@ const TRIES: u32 = 1000;
 pub(super) struct Blocks {
     data_at: u64,
     blocks: u64,
+    /// The first block that a large page of the pool begins with.
+    first_large: u64,
     thread_slots: u64,
     space: Space,
     links: LinkWords,
@@ -60,6 +70,7 @@ impl Blocks {
         Self {
             data_at: geometry.data_at,
             blocks: geometry.zone_blocks,
+            first_large: (geometry.data_at / BLOCK_BYTES).wrapping_neg() % LARGE_BLOCKS,
             thread_slots: geometry.thread_slots.into(),
             space: Space::new(arena_at, geometry.zone_blocks),
             cursors_at,
@@ -96,35 +107,46 @@ impl Blocks {
         self.space.unreserve(op, rest);
     }
 
-    /// Takes 1 to `want` adjoining blocks that were reserved, from `goal` on if it is free: the first,
-    /// and how many.
+    /// Takes 1 to `want` adjoining blocks that were reserved, for a file's logical blocks from `logical`
+    /// on; `goal` is the block behind that of the logical one before, if that has one. Gives the first,
+    /// and how many, none of them beyond the large page of the file that `logical` is in.
     pub(super) fn take<M: Memories>(
         &self,
         op: &Op<'_, M>,
         from: &mut Reservation,
+        logical: u64,
         goal: Option<BlockNo>,
         want: u64,
     ) -> Result<(BlockNo, u64)> {
         let most = match self.fragmentation {
-            0 => want.min(from.blocks),
-            _ => want.min(from.blocks).min(1),
+            0 => want.min(LARGE_BLOCKS - logical % LARGE_BLOCKS),
+            _ => want.min(1),
         };
+        let most = most.min(from.blocks);
         if most == 0 {
             return Err(Error::NoSpace("data blocks"));
         }
-        let at_goal = goal
+        // Who has come to the end of a large page, block by block, has a large file.
+        let on_large = self.fragmentation == 0
+            && logical.is_multiple_of(LARGE_BLOCKS)
+            && (goal.is_some() || want >= LARGE_WANT);
+        let goal = goal
             .map(|goal| self.scatter(goal.0.into()))
-            .filter(|&goal| goal < self.blocks)
-            .map(|goal| (goal, self.take_at(op.core, goal, most)))
-            .filter(|&(_, taken)| taken > 0);
-        let (first, taken) = match at_goal {
+            .filter(|&goal| goal < self.blocks);
+        let large = on_large.then(|| self.find_large(op, goal)).flatten();
+        let found = [large, goal]
+            .into_iter()
+            .flatten()
+            .map(|first| (first, self.take_at(op.core, first, most)))
+            .find(|&(_, taken)| taken > 0);
+        let (first, taken) = match found {
             Some(found) => found,
             None => self.take_somewhere(op, most)?,
         };
-        let cursor_at = self.cursors_at + u64::from(op.slot) * LINE_BYTES;
+        let next = self.end_of_use(logical, first, taken);
         op.core
             .arena
-            .store(cursor_at, first + taken, Ordering::Relaxed);
+            .store(self.cursor_at(op), next, Ordering::Relaxed);
         claimed(op, from, taken);
         Ok((BlockNo(first as u32), taken))
     }
@@ -158,13 +180,64 @@ impl Blocks {
         taken
     }
 
-    /// Where slot `slot` takes blocks when nothing else says where.
+    /// The arena word of where the operation's slot took last.
+    fn cursor_at<M: Memories>(&self, op: &Op<'_, M>) -> u64 {
+        self.cursors_at + u64::from(op.slot) * LINE_BYTES
+    }
+
+    /// Where the operation's slot takes blocks when nothing else says where.
     fn cursor<M: Memories>(&self, op: &Op<'_, M>) -> u64 {
-        let at = self.cursors_at + u64::from(op.slot) * LINE_BYTES;
-        match op.core.arena.load(at, Ordering::Relaxed) {
+        match op.core.arena.load(self.cursor_at(op), Ordering::Relaxed) {
             0 => self.blocks / self.thread_slots * u64::from(op.slot),
             at => at % self.blocks,
         }
+    }
+
+    /// Where others go on behind blocks that were taken for a file's logical ones: if the file is large and
+    /// lies on large pages, behind the whole of this one, where its next blocks belong.
+    fn end_of_use(&self, logical: u64, first: u64, taken: u64) -> u64 {
+        match first.checked_sub(logical % LARGE_BLOCKS) {
+            Some(page) if self.is_large(page) && logical + taken >= LARGE_WANT => {
+                page + LARGE_BLOCKS
+            }
+            _ => first + taken,
+        }
+    }
+
+    /// Whether a large page of the pool begins with a block, and lies in the zone.
+    fn is_large(&self, block: u64) -> bool {
+        let begins = block.checked_sub(self.first_large);
+        begins.is_some_and(|behind| behind.is_multiple_of(LARGE_BLOCKS))
+            && block + LARGE_BLOCKS <= self.blocks
+    }
+
+    /// The first block of a large page that is free: at `goal`, or not far behind where the operation's
+    /// slot took last.
+    fn find_large<M: Memories>(&self, op: &Op<'_, M>, goal: Option<u64>) -> Option<u64> {
+        let pages = self.blocks.saturating_sub(self.first_large) / LARGE_BLOCKS;
+        let behind = self.cursor(op).saturating_sub(self.first_large);
+        let from = behind.div_ceil(LARGE_BLOCKS);
+        let near = (from..from + pages.min(LOOK_LARGE))
+            .map(|page| self.first_large + page % pages * LARGE_BLOCKS);
+        goal.filter(|&goal| self.is_large(goal))
+            .into_iter()
+            .chain(near)
+            .find(|&first| self.is_free(op.core, first, LARGE_BLOCKS))
+    }
+
+    /// Whether all of some blocks are free.
+    fn is_free<M: Memories>(&self, core: &Core<M>, first: u64, blocks: u64) -> bool {
+        let (mut at, end) = (first, first + blocks);
+        while at < end {
+            let here = (WORD_BLOCKS - at % WORD_BLOCKS).min(end - at);
+            let mask = u64::MAX >> (WORD_BLOCKS - here) << (at % WORD_BLOCKS);
+            count::probe();
+            if self.bitmap.word(&core.arena, at) & mask != mask {
+                return false;
+            }
+            at += here;
+        }
+        true
     }
 
     /// Takes blocks from a run of `most` if one is near, else from wherever the next free one is. The
@@ -195,30 +268,20 @@ impl Blocks {
         Err(Error::damaged("count of free blocks", place))
     }
 
-    /// The first block of a free run of `most` blocks (64 suffice, but for large pages), not far behind
-    /// `from`.
+    /// The first block of a free run of `most` blocks (64 suffice), not far behind `from`.
     fn find_run<M: Memories>(&self, core: &Core<M>, from: u64, most: u64) -> Option<u64> {
         let words = self.blocks.div_ceil(WORD_BLOCKS);
-        let (stride, whole) = match most {
-            LARGE_BLOCKS.. => (LARGE_BLOCKS / WORD_BLOCKS, LARGE_BLOCKS / WORD_BLOCKS),
-            _ => (1, 1),
-        };
-        let start = from.div_ceil(WORD_BLOCKS).next_multiple_of(stride);
-        let places = (0..LOOK_WORDS).map(|i| (start + i * stride) % words.next_multiple_of(stride));
-        for index in places {
+        let start = from.div_ceil(WORD_BLOCKS);
+        for index in (start..start + LOOK_WORDS).map(|index| index % words) {
             count::probe();
-            if most >= WORD_BLOCKS {
-                let all = (index..index + whole).all(|index| {
-                    index < words && self.bitmap.word(&core.arena, index * WORD_BLOCKS) == u64::MAX
-                });
-                if all {
-                    return Some(index * WORD_BLOCKS);
-                }
-            } else if index < words {
-                let word = self.bitmap.word(&core.arena, index * WORD_BLOCKS);
-                if let Some(bit) = find_ones(word, most) {
-                    return Some(index * WORD_BLOCKS + bit);
-                }
+            let word = self.bitmap.word(&core.arena, index * WORD_BLOCKS);
+            let bit = if most < WORD_BLOCKS {
+                find_ones(word, most)
+            } else {
+                (word == u64::MAX).then_some(0)
+            };
+            if let Some(bit) = bit {
+                return Some(index * WORD_BLOCKS + bit);
             }
         }
         None

@@ -263,3 +263,84 @@ fn files_are_fragmented_as_was_asked() {
         }
     }
 }
+
+/// The mappings that take blocks from one allocator.
+fn allocated() -> impl Iterator<Item = MappingKind> {
+    let apart = |mapping: &MappingKind| !mapping.has_home_lines();
+    MappingKind::ALL.into_iter().filter(apart)
+}
+
+/// Blocks of a large page.
+const LARGE: u32 = 512;
+
+/// Whether 2 MiB of a file lie on 2 MiB of the pool that begin at such a multiple.
+fn is_large(h: &Harness, id: MapId, page: u32) -> bool {
+    let found = find(h, id, page * LARGE, LARGE as usize);
+    let first = found[0].block().map(|block| h.map.data_at(block));
+    first.is_some_and(|at| at.is_multiple_of(2 * MIB)) && layout_score(&found) == 1000
+}
+
+#[test]
+fn large_files_lie_on_large_pages() {
+    const PAGES: u32 = 4;
+    for mapping in allocated() {
+        // At once; as allocation ahead asks for them; as writes of 1 MiB do, of 1 MB, of 64 KiB and of a block.
+        for piece in [PAGES * LARGE, 257, 256, 245, 16, 1] {
+            let h = Harness::of(mapping, 64 * MIB);
+            [5, 6, 7].map(|ino| h.make_file(ino));
+            for first in (0..PAGES * LARGE).step_by(piece as usize) {
+                let blocks = piece.min(PAGES * LARGE - first) as usize;
+                claim(&h, 5, first, blocks, MapState::Mapped);
+                claim(&h, 6, first, blocks, MapState::Mapped);
+                // A hole behind each block, so that none has a place that follows from the last one's.
+                claim(&h, 7, first * 2, 1, MapState::Mapped);
+            }
+            // Of a file that begins with little nobody knows at first that it is large.
+            let known = u32::from(piece < LARGE / 2);
+            for page in known..PAGES {
+                let large = (is_large(&h, 5, page), is_large(&h, 6, page));
+                assert_eq!(large, (true, true), "{mapping:?}, {piece}, {page}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fragmented_pool_is_filled_to_the_last_block() {
+    for mapping in MappingKind::ALL {
+        let h = Harness::of(mapping, 8 * MIB);
+        [5, 6].map(|ino| h.make_file(ino));
+        let zone = h.core.geometry.zone_blocks;
+        for first in (0..zone).step_by(100) {
+            let blocks = (zone - first).min(100) as usize;
+            claim(&h, 5, first as u32, blocks, MapState::Mapped);
+        }
+        assert_eq!(h.free(), 0);
+        // Everywhere a third, and one large page whole.
+        let page = h.core.geometry.data_at.next_multiple_of(2 * MIB);
+        let found = find(&h, 5, 0, zone as usize);
+        for (first, found) in (0..).zip(found) {
+            let at = h.map.data_at(found.block().unwrap());
+            if first % 3 == 0 || (page..page + 2 * MIB).contains(&at) {
+                release(&h, 5, first, first + 1, u64::MAX);
+            }
+        }
+        h.settle();
+        assert!(h.free() > zone / 2 && h.free() < zone, "{mapping:?}");
+        let mut end = 0;
+        while h.free() > 0 {
+            let blocks = h.free().min(256);
+            claim(&h, 6, end, blocks as usize, MapState::Mapped);
+            end += blocks as u32;
+        }
+        if !mapping.has_home_lines() {
+            assert!(is_large(&h, 6, 0), "{mapping:?}");
+        }
+        let mut seen = HashSet::new();
+        let found = [find(&h, 5, 0, zone as usize), find(&h, 6, 0, end as usize)].concat();
+        for block in found.into_iter().filter_map(Found::block) {
+            assert!(seen.insert(block), "{mapping:?}: {block:?} twice");
+        }
+        assert_eq!(seen.len() as u64, zone, "{mapping:?}");
+    }
+}

@@ -321,7 +321,12 @@ fn gaps(runs: &[Run]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use vellum_layout::MappingKind;
+
     use super::*;
+    use crate::fs::Allocate;
+    use crate::fs::file::tests::{MIB, files};
+    use crate::mapping::harness::Harness;
 
     fn blocks(at: &[u64]) -> Vec<u64> {
         at.iter().map(|n| n * BLOCK_BYTES).collect()
@@ -360,5 +365,28 @@ mod tests {
             (layout.runs, layout.small_pages, layout.large_pages),
             (1, CHUNK_BLOCKS, 0)
         );
+    }
+
+    #[test]
+    fn the_pieces_of_a_large_file_are_large_pages() {
+        let mappings = MappingKind::ALL.into_iter();
+        for mapping in mappings.filter(|mapping| !mapping.has_home_lines()) {
+            let h = Harness::of(mapping, 32 * MIB);
+            let (f, t) = (files(&h), Translation::new(true));
+            let (written, ahead) = (h.make_file(5), h.make_file(6));
+            let data = vec![7; MIB as usize];
+            f.allocate(ahead, Allocate::Grow, 0, 8 * MIB).unwrap();
+            for mib in 0..8 {
+                f.write_at(written, &t, mib * MIB, &data).unwrap();
+                f.write_at(ahead, &t, (7 - mib) * MIB, &data).unwrap();
+            }
+            let op = h.core.op_begin();
+            for (file, piece) in (0..8).map(|i| ([written, ahead][i / 4], i as u64 % 4)) {
+                let blocks = f.survey(&op, file, piece * CHUNK_BLOCKS).unwrap();
+                let layout = layout_of(&runs_of(&blocks, |_| false));
+                let found = (layout.runs, layout.large_pages, layout.small_pages);
+                assert_eq!(found, (1, 1, 0), "{mapping:?}, piece {piece}");
+            }
+        }
     }
 }

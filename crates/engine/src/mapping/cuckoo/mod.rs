@@ -120,11 +120,11 @@ impl<M: Memories> Mapping<M> for Cuckoo {
             .map(|held| BlockNo(held.place.block() + 1));
         let mut next = 0;
         while next < out.len() {
-            let want = (out.len() - next) as u64;
-            let (block, taken) = self.blocks.take(op, from, goal, want)?;
+            let (logical, want) = (first + next as u32, (out.len() - next) as u64);
+            let (block, taken) = self.blocks.take(op, from, logical.into(), goal, want)?;
             let run = Run {
                 id,
-                first: first + next as u32,
+                first: logical,
                 block,
                 blocks: taken as u32,
                 state: step.to,

@@ -25,14 +25,14 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         let mut goal = self.block_after(op, first)?;
         let mut done = 0;
         while done < out.len() {
-            let want = (out.len() - done) as u64;
-            let (block, count) = self.map.blocks.take(op, from, goal, want)?;
+            let (logical, want) = (first + done as u64, (out.len() - done) as u64);
+            let (block, count) = self.map.blocks.take(op, from, logical, goal, want)?;
             let taken = &mut out[done..done + count as usize];
             for (out, block) in taken.iter_mut().zip(block.0..) {
                 *out = BlockNo(block);
             }
             let new = Extent {
-                logical: (first + done as u64) as u32,
+                logical: logical as u32,
                 len: count as u32,
                 block: block.0,
                 state: step.to,

@@ -125,9 +125,8 @@ impl<M: Memories> Mapping<M> for Level {
             .map(|held| BlockNo(held.place.block() + 1));
         let mut next = 0;
         while next < out.len() {
-            let want = (out.len() - next) as u64;
-            let (block, taken) = self.blocks.take(op, from, goal, want)?;
-            let logical = u64::from(first) + next as u64;
+            let (logical, want) = (u64::from(first) + next as u64, (out.len() - next) as u64);
+            let (block, taken) = self.blocks.take(op, from, logical, goal, want)?;
             let run = logical..logical + taken;
             if let Err((error, done)) = self.enter(op, id, run, block, step) {
                 let rest = BlockNo(block.0 + done as u32);

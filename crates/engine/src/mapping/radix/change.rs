@@ -88,13 +88,12 @@ impl Radix {
         let mut goal = self.block_after(op.core, id, first)?;
         let mut done = 0;
         while done < out.len() {
-            let want = (out.len() - done) as u64;
-            let (block, count) = self.blocks.take(op, from, goal, want)?;
+            let (logical, want) = (first + done as u64, (out.len() - done) as u64);
+            let (block, count) = self.blocks.take(op, from, logical, goal, want)?;
             let taken = &mut out[done..done + count as usize];
             for (out, block) in taken.iter_mut().zip(block.0..) {
                 *out = BlockNo(block);
             }
-            let logical = first + done as u64;
             if let Err((error, stored)) = self.insert(op, id, logical, taken, step) {
                 let left = BlockNo(block.0 + stored as u32);
                 self.blocks.put_back(op, from, left, count - stored);
