@@ -7,7 +7,27 @@ export LC_ALL=C
 NAME="$(basename "$0" .sh)"
 NAME="${NAME#[0-9][0-9]-}"
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
-WORK="$(mktemp -d "${TMPDIR:-/tmp}/vellum-$NAME.XXXXXX")"
+
+# The mapping of each test's pool, and where that lies unless TMPDIR says so: each mapping and both media under some.
+declare -rA POOLS=(
+    [git]="extent disk"
+    [sqlite]="radix memory"
+    [trees]="cuckoo disk"
+    [gcc]="level disk"
+    [fsx]="extent-cached memory"
+    [mmap]="extent disk"
+    [pjdfstest]="hashfs disk"
+    [damage]="hashfs disk"
+    [model]="hashfs memory"
+)
+read -r MAPPING PLACE <<<"${POOLS[$NAME]:-hashfs disk}"
+# A container may have next to none.
+if [[ "$PLACE" == memory && "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -ge $((1 << 20)) ]]; then
+    PLACE=/dev/shm
+else
+    PLACE=/tmp
+fi
+WORK="$(mktemp -d "${TMPDIR:-$PLACE}/vellum-$NAME.XXXXXX")"
 POOL="$WORK/pool.img"
 MNT="$WORK/mnt"
 readonly NAME ROOT WORK POOL MNT
@@ -45,13 +65,15 @@ need() {
     done
 }
 
-# begin SIZE [MOUNT OPTIONS...]
+# begin SIZE [MOUNT OPTIONS...]: the pool has the test's mapping, or that of VELLUM_MAPPING; "any" draws one.
 begin() {
-    local size="$1"
+    local size="$1" mapping="${VELLUM_MAPPING:-$MAPPING}" all=(hashfs cuckoo extent radix extent-cached level)
     shift
+    [[ "$mapping" != any ]] || mapping="${all[RANDOM % ${#all[@]}]}"
+    say "mapping $mapping, pool in $WORK"
     MOUNT_OPTIONS=("$@")
     mkdir "$MNT"
-    vellum mkfs "$POOL" --size "$size" --quiet
+    vellum mkfs "$POOL" --size "$size" --mapping "$mapping" --quiet
     vellum mount "$@" "$POOL" "$MNT"
     cd "$MNT"
 }
