@@ -196,7 +196,7 @@ fn areas(name: &str) -> usize {
 
 #[test]
 fn the_last_close_leaves_no_area_behind() {
-    MappingKind::ALL.map(leaves_no_area_behind);
+    MappingKind::ALL.into_iter().for_each(leaves_no_area_behind);
 }
 
 fn leaves_no_area_behind(mapping: MappingKind) {
@@ -239,7 +239,7 @@ fn leaves_no_area_behind(mapping: MappingKind) {
 
 #[test]
 fn readers_meet_no_foreign_bytes_while_a_file_is_cut_and_written() {
-    MappingKind::ALL.map(meet_no_foreign_bytes);
+    MappingKind::ALL.into_iter().for_each(meet_no_foreign_bytes);
 }
 
 fn meet_no_foreign_bytes(mapping: MappingKind) {
@@ -277,7 +277,7 @@ fn meet_no_foreign_bytes(mapping: MappingKind) {
 
 #[test]
 fn how_a_file_was_used_is_remembered() {
-    MappingKind::ALL.map(is_remembered);
+    MappingKind::ALL.into_iter().for_each(is_remembered);
 }
 
 fn is_remembered(mapping: MappingKind) {

@@ -36,7 +36,7 @@ fn file(pool: &Pool, len: usize) -> (File, Vec<u8>) {
 
 #[test]
 fn what_lies_in_one_piece_is_shown_in_place() {
-    MappingKind::ALL.map(shows_runs_in_place);
+    MappingKind::ALL.into_iter().for_each(shows_runs_in_place);
 }
 
 fn shows_runs_in_place(mapping: MappingKind) {
@@ -71,7 +71,7 @@ fn shows_runs_in_place(mapping: MappingKind) {
 
 #[test]
 fn holes_are_copies_of_zeros() {
-    MappingKind::ALL.map(copies_holes);
+    MappingKind::ALL.into_iter().for_each(copies_holes);
 }
 
 fn copies_holes(mapping: MappingKind) {
@@ -95,7 +95,7 @@ fn copies_holes(mapping: MappingKind) {
 
 #[test]
 fn the_page_table_shows_what_is_scattered() {
-    MappingKind::ALL.map(shows_by_page_table);
+    MappingKind::ALL.into_iter().for_each(shows_by_page_table);
 }
 
 fn shows_by_page_table(mapping: MappingKind) {
@@ -122,7 +122,9 @@ fn shows_by_page_table(mapping: MappingKind) {
 
 #[test]
 fn a_thread_that_would_wait_for_itself_is_told() {
-    MappingKind::ALL.map(tells_who_would_wait_for_itself);
+    MappingKind::ALL
+        .into_iter()
+        .for_each(tells_who_would_wait_for_itself);
 }
 
 fn tells_who_would_wait_for_itself(mapping: MappingKind) {
@@ -154,7 +156,7 @@ fn tells_who_would_wait_for_itself(mapping: MappingKind) {
 
 #[test]
 fn a_view_outlives_the_names_of_its_file() {
-    MappingKind::ALL.map(outlives_names);
+    MappingKind::ALL.into_iter().for_each(outlives_names);
 }
 
 fn outlives_names(mapping: MappingKind) {
@@ -217,7 +219,7 @@ fn writers_wait_for_views() {
 /// Views and writers of the same bytes, both ways round: no view ever changes while it is looked at.
 #[test]
 fn no_view_changes() {
-    MappingKind::ALL.map(changes_no_view);
+    MappingKind::ALL.into_iter().for_each(changes_no_view);
 }
 
 fn changes_no_view(mapping: MappingKind) {
