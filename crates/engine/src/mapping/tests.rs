@@ -287,7 +287,7 @@ fn large_files_lie_on_large_pages() {
         // At once; as allocation ahead asks for them; as writes of 1 MiB do, of 1 MB, of 64 KiB and of a block.
         for piece in [PAGES * LARGE, 257, 256, 245, 16, 1] {
             let h = Harness::of(mapping, 64 * MIB);
-            [5, 6, 7].map(|ino| h.make_file(ino));
+            (5..8).for_each(|ino| _ = h.make_file(ino));
             for first in (0..PAGES * LARGE).step_by(piece as usize) {
                 let blocks = piece.min(PAGES * LARGE - first) as usize;
                 claim(&h, 5, first, blocks, MapState::Mapped);
@@ -309,7 +309,7 @@ fn large_files_lie_on_large_pages() {
 fn a_fragmented_pool_is_filled_to_the_last_block() {
     for mapping in MappingKind::ALL {
         let h = Harness::of(mapping, 8 * MIB);
-        [5, 6].map(|ino| h.make_file(ino));
+        (5..7).for_each(|ino| _ = h.make_file(ino));
         let zone = h.core.geometry.zone_blocks;
         for first in (0..zone).step_by(100) {
             let blocks = (zone - first).min(100) as usize;
