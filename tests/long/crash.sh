@@ -2,6 +2,7 @@
 # The crash explorer over everything. Its report is kept beside the log; those of all parts add up to that of the whole.
 # Parts: 16
 # Report: vellum crash sum
+# Whole: vellum crash sum --least 20000000
 set -euo pipefail
 
 # 0: no violations. 1: some, which the sum shows.

@@ -18,7 +18,8 @@ begin_work() {
     local i
     CHOSEN=()
     for ((i = 0; i < AT_ONCE; i++)); do
-        CHOSEN+=("--${STRESSORS[$(below ${#STRESSORS[@]})]}" 1)
+        draw_below ${#STRESSORS[@]}
+        CHOSEN+=("--${STRESSORS[DRAWN]}" 1)
     done
     mkdir -p "$MNT/stress"
     stress-ng --temp-path "$MNT/stress" --hdd-bytes 16m --iomix-bytes 16m --revio-bytes 16m --seek-size 16m --fallocate-bytes 16m \

@@ -7,10 +7,11 @@ SEED="${VELLUM_SEED:-$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')}"
 RANDOM="$SEED"
 SERVER=
 OPENING_MS=100
-readonly SEED
+DRAWN=
+readonly SEED MAPPINGS=(hashfs cuckoo extent radix extent-cached level)
 
-# A number below $1, which is at most 2^30.
-below() { printf '%s' $(((RANDOM * 32768 + RANDOM) % $1)); }
+# Leaves in DRAWN a number below $1, which is at most 2^30. (A subshell would draw from a seed of its own.)
+draw_below() { DRAWN=$(((RANDOM * 32768 + RANDOM) % $1)); }
 
 # sleep_ms MILLISECONDS
 sleep_ms() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
@@ -45,9 +46,10 @@ check_killed() {
 
 # Kills openings, so that recovery begins again where it was.
 kill_openings() {
-    while (($(below 3) == 0)); do
+    while draw_below 3 && ((DRAWN == 0)); do
         start_server
-        sleep_ms "$(below $((OPENING_MS + 10)))"
+        draw_below $((OPENING_MS + 10))
+        sleep_ms "$DRAWN"
         kill_server
         # It may have been ready.
         while read -r -t 0 -u "$READY"; do read -r -u "$READY"; done
@@ -62,7 +64,8 @@ rounds() {
     INTERRUPTED=0
     for ((round = 1; round <= $1; round++)); do
         begin_work "$round"
-        sleep_ms "$(below "$2")"
+        draw_below "$2"
+        sleep_ms "$DRAWN"
         kill_server
         end_work "$round"
         check_killed "in round $round"
@@ -73,16 +76,19 @@ rounds() {
     say "$1 kills under load, $INTERRUPTED of openings"
 }
 
-# begin_killing SIZE [MOUNT OPTIONS...]: as `begin`, but the server is a child that can be killed.
+# begin_killing SIZE [MOUNT OPTIONS...]: as `begin`, but the server is a child that can be killed. The pool has the usual
+# mapping; with VELLUM_MAPPING=any, one drawn by the seed, else the one of that name.
 begin_killing() {
-    local size="$1"
+    local size="$1" mapping="${VELLUM_MAPPING:-hashfs}"
     shift
-    say "seed $SEED"
+    draw_below ${#MAPPINGS[@]}
+    [[ "$mapping" != any ]] || mapping="${MAPPINGS[DRAWN]}"
+    say "seed $SEED, mapping $mapping"
     MOUNT_OPTIONS=("$@")
     mkdir "$MNT"
     mkfifo "$WORK/ready"
     exec {READY}<>"$WORK/ready"
-    vellum mkfs "$POOL" --size "$size" --quiet
+    vellum mkfs "$POOL" --size "$size" --mapping "$mapping" --quiet
     serve
 }
 

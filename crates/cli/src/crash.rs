@@ -62,7 +62,7 @@ pub(crate) struct Run {
     /// Workloads whose names contain one of these, see `vellum crash list`
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// How much: short (two minutes on two CPUs: operations alone, a sample of sequences), long (an
+    /// How much: short (four minutes on two CPUs: operations alone, a sample of sequences), long (an
     /// hour: everything, and more of each), or seconds
     #[arg(long, default_value = "short", value_parser = parse_budget)]
     pub(crate) budget: Budget,
@@ -96,17 +96,21 @@ pub(crate) struct Run {
 #[command(after_help = "\
 Exit status:
   0  no violations
-  1  violations, or a report cannot be read
+  1  violations, fewer images than asked for, or a report cannot be read
   2  wrong usage
 
 Examples:
   vellum crash run --all --budget long --part 1/2 --json >1.json
   vellum crash run --all --budget long --part 2/2 --json >2.json
-  vellum crash sum 1.json 2.json")]
+  vellum crash sum 1.json 2.json
+  vellum crash sum --least 500000 whole.json")]
 pub(crate) struct Sum {
     /// What `vellum crash run --json` wrote
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
+    /// Fail if fewer different images were judged, or a workload was left out
+    #[arg(long, value_name = "IMAGES")]
+    pub(crate) least: Option<u64>,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -228,7 +232,18 @@ fn sum(args: &Sum) -> Outcome<ExitCode> {
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
         all.add(report);
     }
-    show_summary(&all, args.json)
+    let status = show_summary(&all, args.json)?;
+    match args.least {
+        Some(least) if all.totals.distinct < least => Err(Failure::new(format!(
+            "{} different images were judged, {least} were asked for",
+            all.totals.distinct
+        ))),
+        Some(_) if all.left_out > 0 => Err(Failure::new(format!(
+            "{} workloads were left out for want of time",
+            all.left_out
+        ))),
+        _ => Ok(status),
+    }
 }
 
 fn show_summary(summary: &Summary, json: bool) -> Outcome<ExitCode> {

@@ -114,6 +114,10 @@ fn reports_of_parts_add_up_to_that_of_the_whole() {
         (counts.collect(), report["runs"].clone())
     };
     assert_eq!(told(&sum.ok().out), told(&report("1/1")));
+    let images = told(&sum.ok().out).0.last().expect("totals")["distinct"].to_string();
+    let least = |images: &str| bench.run(&["crash", "sum", "1.json", "2.json", "--least", images]);
+    least(&images).ok();
+    least("1000000").failed(1, &[&images, "1000000"]);
     std::fs::write(bench.join("3.json"), "{}}").expect("a file is written");
     let failed = bench.run(&["crash", "sum", "1.json", "3.json"]);
     failed.failed(1, &["3.json"]);

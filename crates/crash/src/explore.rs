@@ -358,7 +358,7 @@ impl<'a> Explorer<'a> {
         };
         let image = self.judge.pool.0.image();
         let log = self.subject.change.of(recovery);
-        self.walk(&image, name, &log, &inner);
+        self.report.exhaustive &= self.walk(&image, name, &log, &inner);
         put_back(&self.judge.pool, &image, recovery);
         self.now = outer;
     }

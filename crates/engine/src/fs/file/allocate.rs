@@ -40,7 +40,8 @@ pub(crate) fn check_range(offset: u64, len: u64) -> Result<u64> {
 
 impl<M: Memories> Files<'_, M> {
     /// Allocates or gives up the range. Without enough space nothing is allocated, unless others
-    /// take the space meanwhile; what is allocated then stays.
+    /// take the space meanwhile, or a tree finds no room for its nodes; what is allocated then stays,
+    /// as with ext4.
     pub(crate) fn allocate(
         &self,
         cachelet: Cachelet,
