@@ -9,10 +9,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::run::Options;
 use crate::threads::Bounds;
 use crate::workload::Workload;
-use crate::workloads::{pairs, random, sampled, triples, workloads};
+use crate::workloads::{elsewhere, pairs, random, sampled, triples, workloads};
 
-/// Pairs and triples of operations, and random histories, that the short budget has.
-const SHORT: [usize; 3] = [450, 60, 16];
+/// Pairs and triples of operations, random histories, and pairs and histories on other mappings, that the short
+/// budget has.
+const SHORT: [usize; 4] = [450, 60, 16, 60];
 /// Random histories that the others have.
 const RANDOM_LONG: u64 = 150;
 
@@ -84,7 +85,9 @@ impl Budget {
     /// The workloads of this budget; all there are, if some are named, as [`Options::only`] chooses.
     pub fn workloads(self, options: &Options) -> Vec<Workload> {
         let mut all = workloads();
-        let generated = [pairs(), triples(), random(RANDOM_LONG)];
+        let (pairs, random) = (pairs(), random(RANDOM_LONG));
+        let elsewhere = [elsewhere(&pairs), elsewhere(&random)].concat();
+        let generated = [pairs, triples(), random, elsewhere];
         match self {
             Self::Short if options.only.is_empty() => {
                 thin_out(&mut all, options.seed);

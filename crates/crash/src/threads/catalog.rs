@@ -19,6 +19,7 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
         three(),
         moving(),
         growing(),
+        in_trees(),
     ]
     .into_iter()
     .flatten()
@@ -669,6 +670,13 @@ fn moving() -> Vec<ThreadWorkload> {
         with("move+write", "write g 376832 7 4096"),
         with("move+read", "read g 372736 8192"),
     ]
+}
+
+/// Calls on the bytes of one file whose blocks a tree finds: one tree and the other in turn.
+fn in_trees() -> Vec<ThreadWorkload> {
+    let trees = [MappingKind::Radix, MappingKind::Extent];
+    let workloads = bytes().into_iter().zip(trees.into_iter().cycle());
+    workloads.map(|(one, tree)| one.on(tree)).collect()
 }
 
 /// A level table that grows, beside calls on the file whose entries move: a block of `f` moves those of blocks

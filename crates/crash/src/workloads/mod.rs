@@ -21,6 +21,7 @@ pub use single::single_operations;
 pub use triples::triples;
 
 use vellum::MappingKind;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::less;
 use crate::workload::Workload;
@@ -62,7 +63,33 @@ pub fn find(name: &str) -> Option<Workload> {
     less::find(name, find_whole)
 }
 
+/// Those of generated `workloads` that concern blocks, each on a mapping other than the usual one, drawn by its
+/// name.
+pub fn elsewhere(workloads: &[Workload]) -> Vec<Workload> {
+    let concerned = workloads.iter().filter(|one| one.concerns_blocks());
+    concerned
+        .map(|one| one.clone().on(other_mapping(&one.name)))
+        .collect()
+}
+
+fn other_mapping(name: &str) -> MappingKind {
+    let is_other = |kind: &MappingKind| *kind != MappingKind::default();
+    let others: Vec<_> = MappingKind::ALL.into_iter().filter(is_other).collect();
+    others[(xxh3_64(name.as_bytes()) % others.len() as u64) as usize]
+}
+
 fn find_whole(name: &str) -> Option<Workload> {
+    let elsewhere = MappingKind::ALL.into_iter().find_map(|mapping| {
+        let name = name.strip_prefix(mapping.name())?.strip_prefix('-')?;
+        Some(find_generated(name)?.on(mapping))
+    });
+    let is_it = |workload: &Workload| workload.name == name;
+    elsewhere
+        .or_else(|| find_generated(name))
+        .or_else(|| workloads().into_iter().find(is_it))
+}
+
+fn find_generated(name: &str) -> Option<Workload> {
     if let Some(workload) = random::find(name) {
         return Some(workload);
     }
@@ -71,7 +98,7 @@ fn find_whole(name: &str) -> Option<Workload> {
     } else if triples::has_name(name) {
         triples()
     } else {
-        workloads()
+        return None;
     };
     family.into_iter().find(|workload| workload.name == name)
 }
