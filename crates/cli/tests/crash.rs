@@ -113,8 +113,9 @@ fn reports_of_parts_add_up_to_that_of_the_whole() {
         });
         (counts.collect(), report["runs"].clone())
     };
-    assert_eq!(told(&sum.ok().out), told(&report("1/1")));
-    let images = told(&sum.ok().out).0.last().expect("totals")["distinct"].to_string();
+    let sum = told(&sum.ok().out);
+    assert_eq!(sum, told(&report("1/1")));
+    let images = sum.0.last().expect("totals")["distinct"].to_string();
     let least = |images: &str| bench.run(&["crash", "sum", "1.json", "2.json", "--least", images]);
     least(&images).ok();
     least("1000000").failed(1, &[&images, "1000000"]);

@@ -65,7 +65,7 @@ pub fn find(name: &str) -> Option<Workload> {
 
 /// Those of generated `workloads` that concern blocks, each on a mapping other than the usual one, drawn by its
 /// name.
-pub fn elsewhere(workloads: &[Workload]) -> Vec<Workload> {
+pub(crate) fn elsewhere(workloads: &[Workload]) -> Vec<Workload> {
     let concerned = workloads.iter().filter(|one| one.concerns_blocks());
     concerned
         .map(|one| one.clone().on(other_mapping(&one.name)))
