@@ -70,11 +70,12 @@ impl OpenOptions {
 
 /// An open file: a node, how it was opened, and a cache of translations.
 pub struct Handle<M: Memories> {
+    /// Dropped before `node`: tables are found by cachelet, and once `node` is gone another file may get its own.
+    road: Road,
     node: Node<M>,
     options: OpenOptions,
     cred: Cred,
     translation: Translation,
-    road: Road,
 }
 
 /// What opening came to.

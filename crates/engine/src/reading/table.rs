@@ -156,13 +156,19 @@ impl Table {
         }
     }
 
-    /// Empties the table if it is of another version, and is of this one from now on; `false`: views
-    /// of the window forbid it.
+    /// Empties the table if it is of an earlier version, and is of this one from now on; `false`: it is
+    /// of a later one already, or views of the window forbid it.
+    ///
+    /// Who copies from the window meanwhile reads zeros, and finds that the file has another version than
+    /// when the copy began. That holds for the earlier version's readers alone, so nobody who is late
+    /// may empty what is of the version that the file has.
     pub(crate) fn renew(&self, filling: &mut Filling, version: u64) -> bool {
-        if self.version.load(Ordering::Relaxed) == version {
+        let now = self.version.load(Ordering::Relaxed);
+        if now == version {
             return true;
         }
-        if filling.views > 0 {
+        let is_late = now != NO_VERSION && version < now;
+        if is_late || filling.views > 0 {
             return false;
         }
         self.version.store(NO_VERSION, Ordering::SeqCst);
@@ -291,5 +297,16 @@ mod tests {
         assert!(table.renew(&mut filling, 6));
         assert!(!table.holds(6, at(60), 1));
         assert_eq!(chunk.forgone_ps.load(Ordering::Relaxed), 0);
+    }
+
+    /// Those who read under the version that the file has are copying from it.
+    #[test]
+    fn a_reader_that_is_late_empties_nothing() {
+        let table = Table::for_size(4 << 20).unwrap();
+        let mut filling = table.try_fill().unwrap();
+        assert!(table.renew(&mut filling, 6));
+        table.chunk(0).unwrap().add(3, 2);
+        assert!(!table.renew(&mut filling, 4));
+        assert!(table.holds(6, 3 * BLOCK_BYTES, 2 * BLOCK_BYTES));
     }
 }
