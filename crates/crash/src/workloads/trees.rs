@@ -87,6 +87,13 @@ fn shrinking() -> Vec<Workload> {
     let two_levels = [FILE, "append f 5 9000", "write f 2097152 3 9000"];
     vec![
         of("tree-unlink", &two_levels, &["unlink f", "maintain"]),
+        // The append's node is left, without a block.
+        of(
+            "tree-unlink-after-cut-append",
+            &[FILE, "write f 2093056 5 4096"],
+            &["open-pool", "unlink f", "maintain", "close-pool"],
+        )
+        .cut("append f 7 4096", "write/data-durable", false),
         of("tree-truncate-all", &two_levels, &["truncate f 0"]),
         of("tree-truncate-level", &two_levels, &["truncate f 9000"]),
         of("tree-truncate-in-leaf", &two_levels, &["truncate f 5000"]),

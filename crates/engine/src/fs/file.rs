@@ -354,13 +354,17 @@ impl<'a, M: Memories> Files<'a, M> {
     }
 
     /// Gives up every block of a file that durably has no name. Flushed, not
-    /// fenced: the caller fences before the inode's number can be used again.
+    /// fenced: the caller fences before the inode's number can be used again. Of a tree it gives up
+    /// what is behind the last block, too: a power cut in an append leaves nodes without blocks there.
     pub(crate) fn release_all(&self, op: &Op<'_, M>, cachelet: Cachelet) -> Result<()> {
         let root = self.root(cachelet);
         if root.old == 0 {
             return Ok(());
         }
-        let end = Self::blocks_end(root.old, self.size(cachelet));
+        let end = match self.core.geometry.mapping.has_trees() {
+            true => BLOCKS_MAX,
+            false => Self::blocks_end(root.old, self.size(cachelet)),
+        };
         self.give_up(sites::FREE_LIMBO, op, cachelet, root.id, 0, end)
     }
 }
