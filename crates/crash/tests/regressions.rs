@@ -1,6 +1,9 @@
 //! What the explorer found, each named after what went wrong.
 
-use vellum_crash::{Bounds, Mode, Options, Progress, find, run, run_threads, run_workloads};
+use vellum::MappingKind;
+use vellum_crash::{
+    Bounds, Kind, Mode, Options, Progress, Workload, find, run, run_threads, run_workloads,
+};
 
 #[track_caller]
 fn explored(mode: Mode, names: &[&str]) {
@@ -139,4 +142,36 @@ fn a_power_cut_took_back_bytes_of_a_killed_write_that_readers_had_seen() {
 #[test]
 fn a_note_of_a_file_that_is_gone_kept_a_pool_from_being_opened() {
     explored(Mode::Kill, &["radix-tree-overwritten-then-symlink"]);
+}
+
+/// The block beyond the end needed no node of the extent tree, the preallocated one in front of it did, and there
+/// was none: the block beyond stayed, and the size moved over it. That such a write leaves its time is known
+/// (`docs/SEMANTICS.md`).
+#[test]
+fn the_bytes_of_a_write_that_failed_came_to_light_where_the_file_was_extended() {
+    let setup = [
+        "create f 644 -",
+        "fallocate f 0 0 16384",
+        "write f 0 1 100",
+        "create e 644 -",
+        "fallocate e 0 0 4096",
+        "create g 644 -",
+        "fallocate g 0 0 4096",
+        "fallocate g 0 16384 4096",
+        "create h 644 -",
+        "fallocate h 0 0 4096",
+        "55* symlink %(74x4000) s#",
+        "fallocate h 0 16384 4096",
+        "fallocate e 0 16384 4096",
+    ];
+    let explored = ["full: write f 12288 7 8192", "truncate f 24576"];
+    let workload = Workload::new("filled-and-beyond", &setup, &explored).on(MappingKind::Extent);
+    let options = Options {
+        modes: vec![Mode::Eadr],
+        ..Options::default()
+    };
+    let report = run_workloads(&[workload], &options);
+    assert!(report.totals().checked > 0);
+    let mut wrong = report.workloads.iter().flat_map(|of| &of.violations);
+    assert!(wrong.all(|of| of.kind == Kind::Times), "{report}");
 }

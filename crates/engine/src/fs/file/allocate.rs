@@ -219,7 +219,8 @@ impl<M: Memories> Files<'_, M> {
         self.give_up(sites::PUNCH_LIMBO, op, cachelet, id, first, end)
     }
 
-    /// Zeroes the ends of `[offset, end)` and gives up the whole blocks between them. The caller holds the lock.
+    /// Gives up the whole blocks in `[offset, end)` and zeroes its ends, in this order: a tree may have no room for
+    /// the nodes that it needs, and then nothing is to have changed. The caller holds the lock.
     fn punch_range(
         &self,
         op: &Op<'_, M>,
@@ -236,16 +237,14 @@ impl<M: Memories> Files<'_, M> {
             // The last byte's: a block behind the end of the longest file has no number.
             last: ((end - 1) / BLOCK_BYTES) as u32,
         });
-        if offset / BLOCK_BYTES == end / BLOCK_BYTES {
-            self.zero_part(op, id, offset, end)?;
-        } else {
-            self.zero_part(op, id, offset, first * BLOCK_BYTES)?;
-            self.zero_part(op, id, last * BLOCK_BYTES, end)?;
-        }
         if first < last {
             self.punch_blocks(op, cachelet, id, first, last)?;
         }
-        Ok(())
+        if offset / BLOCK_BYTES == end / BLOCK_BYTES {
+            return self.zero_part(op, id, offset, end);
+        }
+        self.zero_part(op, id, offset, first * BLOCK_BYTES)?;
+        self.zero_part(op, id, last * BLOCK_BYTES, end)
     }
 
     /// Zeroes bytes `[offset, end)` of one block, if it holds bytes.

@@ -132,7 +132,11 @@ impl<'f, M: Memories> Files<'f, M> {
     ) -> Result<Bytes<'f, M>> {
         let end = range.end.min(self.size(cachelet));
         let len = usize::try_from(end.saturating_sub(range.start)).map_err(|_| Error::TooLarge)?;
-        let mut bytes = vec![0; len];
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(len)
+            .map_err(|_| Error::OutOfMemory("the copy of a view"))?;
+        bytes.resize(len, 0);
         let len = self.read_at(cachelet, translation, Some(roads), range.start, &mut bytes)?;
         bytes.truncate(len);
         Ok(Bytes::Copy(bytes))

@@ -205,13 +205,23 @@ impl<M: Memories> Files<'_, M> {
         let head_is_new = !matches!(found[0], Found::Mapped(_));
         let tail_is_new = !matches!(found[found.len() - 1], Found::Mapped(_));
         self.claim_holes(op, cachelet, root, span, found)?;
-        if let Err(error) = self.map_beyond(op, root.id, span, found) {
+        let written = self
+            .map_beyond(op, root.id, span, found)
+            .and_then(|()| self.zero_edges(op, root, span, found, head_is_new, tail_is_new))
+            .and_then(|()| {
+                self.write_data(op, root, span, found, data);
+                self.commit(op, cachelet, root, span, found)
+            });
+        if let Err(error) = written {
             // Nothing may stay MAPPED where the size can move over it.
             let (beyond, end) = (span.first() + span.inside() as u64, span.blocks() as u64);
             self.give_up_durably(op, cachelet, root.id, beyond, span.first() + end)?;
             return Err(error.into());
         }
-        self.zero_edges(op, root, span, found, head_is_new, tail_is_new)?;
+        Ok(op.check_media()?)
+    }
+
+    fn write_data(&self, op: &Op<'_, M>, root: Root, span: Span, found: &[Found], data: &[u8]) {
         if span.offset < span.size {
             op.note_overwrite(Overwrite {
                 id: root.id,
@@ -228,8 +238,6 @@ impl<M: Memories> Files<'_, M> {
             span.offset % BLOCK_BYTES,
             data,
         );
-        self.commit(op, cachelet, root, span, found)?;
-        Ok(op.check_media()?)
     }
 
     /// Gives every hole a block: MAPPED beyond the size, which makes it the file's, UNWRITTEN
