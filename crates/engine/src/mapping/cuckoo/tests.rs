@@ -321,24 +321,29 @@ fn recovery_cuts_counts_that_claim_what_is_not_there() {
 fn a_count_that_arrived_before_the_state_it_belongs_to_is_cut() {
     let h = pool(6 * MIB);
     let to = MapState::Unwritten;
-    // The first of the file counts as many as it can.
-    (0..257).for_each(|logical| drop(try_claim(&h, 5, logical, 1, Step { to, ..STEP }).unwrap()));
-    let pair = [255, 256].map(|logical| held(&h, 5, logical));
-    assert!(pair[0].is_before(&pair[1]));
-    assert_eq!((counts(&h, 5, 255).0, counts(&h, 5, 256).1), (0, 0));
+    (0..600).for_each(|logical| drop(try_claim(&h, 5, logical, 1, Step { to, ..STEP }).unwrap()));
+    // The first of a run counts as many as it can; the next one lies behind the last of these.
+    let pair_at = |logical| [logical, logical + 1].map(|logical| held(&h, 5, logical));
+    let is_uncounted = |logical: &u32| {
+        let pair = pair_at(*logical);
+        let counts = (counts(&h, 5, *logical).0, counts(&h, 5, logical + 1).1);
+        pair[0].is_before(&pair[1]) && counts == (0, 0)
+    };
+    let last = (0..599).find(is_uncounted).unwrap();
+    let pair = pair_at(last);
     let base = h.core.pool.image();
     h.core.pool.start_recording();
     let blocks = pair.map(|held| BlockNo(held.place.block()));
     let op = h.core.op_begin();
-    h.map.set_state(&op, 5, 255, &blocks, STEP).unwrap();
+    h.map.set_state(&op, 5, last, &blocks, STEP).unwrap();
     drop(op);
     let log = h.core.pool.take_log();
     let mut points = CrashPoints::new(base, &log);
     while let Some(point) = points.next_point() {
         for state in point.states(64, 0) {
             let h = h.recovered(point.image(&state), KEEP);
-            assert_eq!(release(&h, 5, 256, 257), 1);
-            assert_eq!(find(&h, 5, 255, 2)[1], Found::Hole);
+            assert_eq!(release(&h, 5, u64::from(last) + 1, u64::from(last) + 2), 1);
+            assert_eq!(find(&h, 5, last, 2)[1], Found::Hole);
             check_table(&h);
         }
     }
