@@ -8,7 +8,7 @@ RANDOM="$SEED"
 SERVER=
 OPENING_MS=100
 DRAWN=
-readonly SEED MAPPINGS=(hashfs cuckoo extent radix extent-cached level)
+readonly SEED
 
 # Leaves in DRAWN a number below $1, which is at most 2^30. (A subshell would draw from a seed of its own.)
 draw_below() { DRAWN=$(((RANDOM * 32768 + RANDOM) % $1)); }
@@ -76,19 +76,17 @@ rounds() {
     say "$1 kills under load, $INTERRUPTED of openings"
 }
 
-# begin_killing SIZE [MOUNT OPTIONS...]: as `begin`, but the server is a child that can be killed. The pool has the usual
-# mapping; with VELLUM_MAPPING=any, one drawn by the seed, else the one of that name.
+# begin_killing SIZE [MOUNT OPTIONS...]: as `begin`, but the server is a child that can be killed.
 begin_killing() {
-    local size="$1" mapping="${VELLUM_MAPPING:-hashfs}"
+    local size="$1"
     shift
-    draw_below ${#MAPPINGS[@]}
-    [[ "$mapping" != any ]] || mapping="${MAPPINGS[DRAWN]}"
-    say "seed $SEED, mapping $mapping"
+    choose_mapping
+    say "seed $SEED, mapping $MAPPING"
     MOUNT_OPTIONS=("$@")
     mkdir "$MNT"
     mkfifo "$WORK/ready"
     exec {READY}<>"$WORK/ready"
-    vellum mkfs "$POOL" --size "$size" --mapping "$mapping" --quiet
+    vellum mkfs "$POOL" --size "$size" --mapping "$MAPPING" --quiet
     serve
 }
 

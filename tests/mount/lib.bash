@@ -65,15 +65,22 @@ need() {
     done
 }
 
-# begin SIZE [MOUNT OPTIONS...]: the pool has the test's mapping, or that of VELLUM_MAPPING; "any" draws one.
+# Leaves in MAPPING what the pool is to have: that of VELLUM_MAPPING, of which "any" draws one, or else the test's.
+choose_mapping() {
+    local all=(hashfs cuckoo extent radix extent-cached level)
+    MAPPING="${VELLUM_MAPPING:-$MAPPING}"
+    [[ "$MAPPING" != any ]] || MAPPING="${all[RANDOM % ${#all[@]}]}"
+}
+
+# begin SIZE [MOUNT OPTIONS...]
 begin() {
-    local size="$1" mapping="${VELLUM_MAPPING:-$MAPPING}" all=(hashfs cuckoo extent radix extent-cached level)
+    local size="$1"
     shift
-    [[ "$mapping" != any ]] || mapping="${all[RANDOM % ${#all[@]}]}"
-    say "mapping $mapping, pool in $WORK"
+    choose_mapping
+    say "mapping $MAPPING, pool in $WORK"
     MOUNT_OPTIONS=("$@")
     mkdir "$MNT"
-    vellum mkfs "$POOL" --size "$size" --mapping "$mapping" --quiet
+    vellum mkfs "$POOL" --size "$size" --mapping "$MAPPING" --quiet
     vellum mount "$@" "$POOL" "$MNT"
     cd "$MNT"
 }

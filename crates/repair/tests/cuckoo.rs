@@ -3,9 +3,11 @@
 #[path = "../../check/tests/testimage/mod.rs"]
 mod testimage;
 
+#[path = "support/keyed.rs"]
+mod keyed;
 mod support;
 
-use support::{assert_kept, fill_blocks, read_tree, repaired};
+use support::{fill_blocks, read_tree, repaired};
 use testimage::{Sample, keyed_sample};
 use vellum_check::{Class, Options, check};
 use vellum_layout::{MapState, MapWord, MappingKind, PlaceWord};
@@ -13,24 +15,12 @@ use vellum_layout::{MapState, MapWord, MappingKind, PlaceWord};
 /// Damages a closed pool with a cuckoo table and mends it; gives it before and after.
 #[track_caller]
 fn mended(class: Class, damage: impl Fn(&mut Sample)) -> (Vec<u8>, Vec<u8>) {
-    let mut sample = keyed_sample(MappingKind::Cuckoo);
-    sample.image.close();
-    let geometry = sample.image.geometry;
-    fill_blocks(&mut sample.image.bytes, &geometry);
-    damage(&mut sample);
-    let before = sample.image.bytes;
-    let report = check(&before, Options::default());
-    assert!(report.has(class), "{class:?} is not in {report}");
-    let (plan, after) = repaired(&before);
-    assert_eq!(plan.exit_code(), 1);
-    assert_kept(&before, &after, &plan);
-    (before, after)
+    keyed::mended(MappingKind::Cuckoo, class, damage)
 }
 
 #[track_caller]
 fn mended_in_place(class: Class, damage: impl Fn(&mut Sample)) {
-    let (before, after) = mended(class, damage);
-    assert_eq!(read_tree(&before), read_tree(&after));
+    keyed::mended_in_place(MappingKind::Cuckoo, class, damage);
 }
 
 fn entry(s: &mut Sample, word: MapWord, block: u32, home: usize) {
@@ -69,34 +59,14 @@ fn counts() {
     }
 }
 
-/// Two entries name a block: both files keep their bytes, and nobody counts what moved as following.
 #[test]
 fn a_block_of_two_files_is_copied() {
-    mended_in_place(Class::MapTwice, |s| {
-        let (at, word, _) = s.image.entry_of(s.other as u32, 0);
-        let block = s.image.entry_of(3, 1).2.block();
-        s.image
-            .set_word(at + 8, PlaceWord::new(word.0, block, 1, 1).0);
-    });
-    mended_in_place(Class::MapTwice, |s| {
-        let (first_at, first, place) = s.image.entry_of(3, 0);
-        let block = place.block();
-        let counting = PlaceWord::new(first.0, block, 2, 0);
-        s.image.set_word(first_at + 8, counting.0);
-        let (at, word, _) = s.image.entry_of(3, 2);
-        s.image
-            .set_word(at + 8, PlaceWord::new(word.0, block, 0, 2).0);
-    });
+    keyed::a_block_of_two_files_is_copied(MappingKind::Cuckoo);
 }
 
 #[test]
 fn a_block_that_one_file_has_only_reserved_is_the_others() {
-    mended_in_place(Class::MapTwice, |s| {
-        let block = s.image.entry_of(s.other as u32, 0).2.block();
-        let (at, word, _) = s.image.entry_of(3, 7);
-        s.image
-            .set_word(at + 8, PlaceWord::new(word.0, block, 0, 0).0);
-    });
+    keyed::a_block_that_one_file_has_only_reserved_is_the_others(MappingKind::Cuckoo);
 }
 
 #[test]
