@@ -7,12 +7,13 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{Entry, EntryHead, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, NAME_MAX};
+use vellum_layout::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
+use crate::namespace::Namespace;
 use crate::sites;
 use crate::slots::{Op, field};
 
@@ -150,13 +151,17 @@ pub(crate) fn forget_checksums<M: Memories>(core: &Core<M>) {
 /// Recovers one thread slot, whether its thread died or the power went: applies a committed
 /// record and retires whatever there is; the caller fences before the slot is used. Gives whether
 /// there was one.
-pub(crate) fn recover_slot<M: Memories>(core: &Core<M>, slot: u32) -> Result<bool> {
+pub(crate) fn recover_slot<M: Memories>(
+    core: &Core<M>,
+    namespace: &dyn Namespace<M>,
+    slot: u32,
+) -> Result<bool> {
     let at = core.geometry.thread_slot_at(slot);
     let head = JournalHead(core.pool.load(at + JournalHead::AT, Ordering::Acquire));
     if head == JournalHead::RETIRED {
         return Ok(false);
     }
-    let committed = read_committed(core, slot, head);
+    let committed = read_committed(core, namespace, slot, head);
     if let Some(pairs) = &committed {
         for pair in pairs.iter().filter(|pair| pair.witnessed().is_none()) {
             if !pair.at.is_multiple_of(8) || !in_metadata(core, pair.at) {
@@ -179,6 +184,7 @@ fn in_metadata<M: Memories>(core: &Core<M>, at: u64) -> bool {
 
 fn read_committed<M: Memories>(
     core: &Core<M>,
+    namespace: &dyn Namespace<M>,
     slot: u32,
     head: JournalHead,
 ) -> Option<Vec<JournalPair>> {
@@ -197,25 +203,8 @@ fn read_committed<M: Memories>(
     let witnessed = |pair: &JournalPair| {
         pair.witnessed().is_none_or(|entry_at| {
             in_metadata(core, entry_at)
-                && read_entry(core, entry_at)
-                    .is_some_and(|head| u64::from(head.checksum) == pair.value)
+                && namespace.witnessed(core, entry_at).map(u64::from) == Some(pair.value)
         })
     };
     (sealed && pairs.iter().all(witnessed)).then_some(pairs)
-}
-
-/// The head of the entry at pool offset `entry_at`, if the entry is sound.
-pub(crate) fn read_entry<M: Memories>(core: &Core<M>, entry_at: u64) -> Option<EntryHead> {
-    let mut bytes = [0; Entry::NAME as usize + NAME_MAX];
-    let first = Entry::NAME as usize + 16;
-    core.pool.read(entry_at, &mut bytes[..first]);
-    let head: EntryHead = zerocopy::FromBytes::read_from_prefix(&bytes).ok()?.0;
-    let used = Entry::NAME as usize + usize::from(head.name_len).min(NAME_MAX);
-    if used > first {
-        core.pool
-            .read(entry_at + first as u64, &mut bytes[first..used]);
-    }
-    core.slot_at(head.parent).ok()?;
-    let parent = core.identity_on_pool(head.parent).generation();
-    Entry::is_sound(&bytes, parent).then_some(head)
 }

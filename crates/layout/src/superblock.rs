@@ -35,11 +35,22 @@ pub mod features {
 }
 
 /// Which namespace a file system has. The numbers are on the media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum NamespaceKind {
     /// DirectFS: a log per directory, one global index.
+    #[default]
     Direct = 1,
+}
+
+impl NamespaceKind {
+    /// All that this release knows.
+    pub const ALL: [Self; 1] = [Self::Direct];
+
+    /// The namespace with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
 }
 
 /// Which file mapping a zone has. The numbers are on the media.
@@ -430,11 +441,16 @@ impl Superblock {
         )?;
         field(self.file_systems[0].in_use == 1, "file system table")?;
         field(
-            self.file_systems[0].namespace == NamespaceKind::Direct as u32,
+            NamespaceKind::from_number(self.file_systems[0].namespace).is_some(),
             "namespace",
         )?;
         field(self.file_systems[0].root == ROOT_SLOT, "root directory")?;
         field(self.geometry().is_sound(), "geometry")
+    }
+
+    /// The namespace of a sound superblock.
+    pub fn namespace(&self) -> NamespaceKind {
+        NamespaceKind::from_number(self.file_systems[0].namespace).unwrap_or_default()
     }
 
     /// Where everything lies.

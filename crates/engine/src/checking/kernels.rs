@@ -13,8 +13,8 @@ use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::fs::{Cred, Fs, Node, RenameFlags, SetAttr};
 use crate::mapping::{BlockNo, Found, Step};
-use crate::namespace::direct::Name;
 use crate::namespace::direct::index::ValueWord;
+use crate::namespace::direct::{Direct, Name};
 use crate::slots::{Op, Tally};
 
 /// A file system that the model's threads use.
@@ -455,7 +455,7 @@ fn log_words_are_claimed_once_while_the_log_grows() {
         let root = stage.fs.root().cachelet;
         let claim = move |stage: Stage| {
             let op = stage.core().op_begin();
-            let claim = op.log_claim(root).unwrap();
+            let claim = op.log_claim::<Direct>(root).unwrap();
             assert!((14..20).contains(&claim.cookie), "{claim:?}");
             let before = op.core.pool.fetch_add(claim.at, claim.cookie);
             assert_eq!(before, 0, "claimed twice");
@@ -473,7 +473,7 @@ fn a_cachelet_found_by_number_is_not_evicted() {
             let was = stage.make("n").unwrap();
             let (ino, generation) = (was.ino(), was.generation());
             drop(was);
-            crate::namespace::direct::evict::forget_names(stage.core(), stage.fs.root().cachelet);
+            crate::namespace::direct::forget::forget_names(stage.core(), stage.fs.root().cachelet);
             together!(
                 stage,
                 move |stage: Stage| {
@@ -517,7 +517,7 @@ fn a_name_is_found_while_its_directory_is_evicted() {
             stage,
             |stage: Stage| assert!(stage.find("n").is_ok()),
             move |stage: Stage| {
-                crate::namespace::direct::evict::forget_names(stage.core(), root);
+                crate::namespace::direct::forget::forget_names(stage.core(), root);
             }
         );
     });
@@ -534,7 +534,7 @@ fn a_name_made_while_its_directory_is_evicted_is_found() {
                 assert!(stage.find("n").is_ok());
             },
             move |stage: Stage| {
-                crate::namespace::direct::evict::forget_names(stage.core(), root);
+                crate::namespace::direct::forget::forget_names(stage.core(), root);
             }
         );
         let hash = name_hash(stage.core().seed, b"n");

@@ -13,7 +13,7 @@ use crate::cachelet::{Cachelet, field};
 use crate::core::header;
 use crate::fs::{Cred, Fs, Handle, ListPosition, Node, OpenOptions, RenameFlags, SetAttr};
 use crate::mount::{FormatOptions, MountOptions, attach, format};
-use crate::namespace::direct::evict;
+use crate::namespace::direct::forget;
 use crate::slots::{self, Tally};
 use crate::{Clock, Error, Result};
 use vellum_check::{MemoryImage, Options};
@@ -233,7 +233,7 @@ impl World {
 
     /// The same, of a directory at hand.
     pub(super) fn forget_in(&self, dir: &Node<Shuttled>) {
-        evict::forget_names(&self.fs.core, dir.cachelet);
+        forget::forget_names(&self.fs.core, dir.cachelet);
     }
 
     /// Looks the whole tree and the arena over, closes, and opens again.

@@ -235,7 +235,7 @@ impl<M: Memories> Fs<M> {
                     return Err(Error::damaged("directories form a circle", place));
                 }
                 let above = self.parent_of(op, at)?;
-                names.push(self.namespace.name_of(op, above, op.core.ino(at))?);
+                names.push(self.namespace.name_of(op, above, at)?);
                 at = above;
             }
             if names.is_empty() {

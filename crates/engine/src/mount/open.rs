@@ -19,7 +19,7 @@ use crate::journal;
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
 use crate::mapping_time::{MappingTimer, Timed};
 use crate::mount::recover;
-use crate::namespace::direct::Direct;
+use crate::namespace::{self, Namespace};
 use crate::overwrite;
 use crate::reading::Reading;
 use crate::sites;
@@ -140,6 +140,7 @@ pub fn attach<M: Memories>(
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
+    let namespace = namespace::new::<M>(superblock.namespace());
     let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed);
     let mapping = Timed::by(options.mapping_timer, mapping);
 
@@ -163,7 +164,8 @@ pub fn attach<M: Memories>(
             let at = core.geometry.state_at + PoolState::BOOT_ID;
             core.pool.write(at, &options.boot_id);
         }
-        recover_all(&core, &*mapping, options.recovery_threads, &mut opened)?;
+        let rooms = (&*namespace, &*mapping);
+        recover_all(&core, rooms, options.recovery_threads, &mut opened)?;
     }
     mark_open(&core, options.boot_id, pool_epoch)?;
     if !core.read_only {
@@ -174,7 +176,7 @@ pub fn attach<M: Memories>(
     let fs = Fs {
         reading: Reading::new(core.pool.kind()),
         core,
-        namespace: Box::new(Direct),
+        namespace,
         mapping,
         superblock,
         root,
@@ -186,7 +188,7 @@ pub fn attach<M: Memories>(
 /// it is taken as it is, and whatever is damaged says so when it is reached.
 fn recover_all<M: Memories>(
     core: &Core<M>,
-    mapping: &dyn Mapping<M>,
+    (namespace, mapping): (&dyn Namespace<M>, &dyn Mapping<M>),
     threads: usize,
     opened: &mut Opened,
 ) -> Result<()> {
@@ -195,11 +197,11 @@ fn recover_all<M: Memories>(
         inherit(core);
     }
     let replayed = (0..core.geometry.thread_slots).try_for_each(|slot| {
-        opened.records_applied += u64::from(journal::recover_slot(core, slot)?);
+        opened.records_applied += u64::from(journal::recover_slot(core, namespace, slot)?);
         Ok(())
     });
     check_root(core)?;
-    match replayed.and_then(|()| recover::recover(core, threads)) {
+    match replayed.and_then(|()| recover::recover(core, namespace, threads)) {
         Ok(recovery) => {
             opened.orphans_freed = recovery.freed();
             mapping.rebuild(core, &recovery)?;

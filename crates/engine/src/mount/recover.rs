@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use vellum_layout::{
-    Entry, FileKind, IdentityWord, Inode, InodeState, LifeWord, LinksWord, MapRoot, MapState,
-    ROOT_SLOT, TargetWord, text_home,
+    FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, MapState, ROOT_SLOT, text_home,
 };
 use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
@@ -20,7 +19,7 @@ use crate::cachelet::check_inode;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::mapping::{MapId, Survey, Verdict};
-use crate::namespace::direct::{EntryBuffer, log_extents, scan_log};
+use crate::namespace::{Namespace, SurveyedName, SurveyedNames};
 use crate::sites;
 use crate::slots::Tally;
 
@@ -52,6 +51,7 @@ impl ChunkTally {
 /// What the scan found out.
 pub(super) struct Recovery<'a, M: Memories> {
     core: &'a Core<M>,
+    found: Box<dyn SurveyedNames + 'a>,
     /// One tally for each chunk of inodes.
     tallies: HashMap<u64, ChunkTally>,
     /// Owners of mapping ids that are not the owner's own number.
@@ -64,13 +64,18 @@ pub(super) struct Recovery<'a, M: Memories> {
 
 /// Recovers names and inodes; the mapping is rebuilt by [`Recovery::judge`] after this. Flushed, not
 /// fenced.
-pub(super) fn recover<M: Memories>(core: &Core<M>, threads: usize) -> Result<Recovery<'_, M>> {
+pub(super) fn recover<'a, M: Memories>(
+    core: &'a Core<M>,
+    namespace: &dyn Namespace<M>,
+    threads: usize,
+) -> Result<Recovery<'a, M>> {
     let chunks: Vec<u64> = (0..core.geometry.meta_chunks)
         .filter(|&chunk| core.is_inode_slot((chunk * core.geometry.slots_per_chunk()).max(1)))
         .collect();
     let slots = core.geometry.slots_per_chunk();
     let recovery = Recovery {
         core,
+        found: namespace.survey(core, threads)?,
         tallies: chunks
             .iter()
             .map(|&chunk| (chunk, ChunkTally::new(slots)))
@@ -204,45 +209,44 @@ impl<M: Memories> Recovery<'_, M> {
         let (tally, own) = self
             .tally(ino)
             .ok_or(Error::damaged("inode", Place::Inode(ino)))?;
-        let mut buffer = EntryBuffer::new();
-        let mut last_cookie = 0;
-        scan_log(core, ino, inode.root, &mut |logged| {
-            let entry = logged.word.entry();
-            let damaged = |what| Error::damaged(what, Place::Slot(entry));
-            let head = *buffer.read(core, entry, ino)?;
-            let life = LifeWord(head.life);
-            tally.latest[own].fetch_max(life.ns(), Ordering::Relaxed);
-            logged.cookies.check(entry, head.cookie, last_cookie)?;
-            last_cookie = head.cookie;
-            if !life.is_alive() {
-                return Ok(());
-            }
-            let target = TargetWord(head.target);
-            let (there, index) = self
-                .tally(target.ino())
-                .ok_or(damaged("entry names no inode"))?;
-            let identity = core.identity_on_pool(target.ino());
-            // An inode becomes an orphan once its last entry is durably dead.
-            if identity.state() == Some(InodeState::Orphan) {
-                return Err(damaged("entry names an orphan"));
-            }
-            if identity.state() == Some(InodeState::Free)
-                || identity.generation() != head.generation
-                || identity.kind() != target.kind()
-            {
-                return Err(damaged("entry names another inode than there is"));
-            }
-            there.names[index].fetch_add(1, Ordering::Relaxed);
-            if identity.kind() == Some(FileKind::Directory) {
+        self.found.read(ino, inode, &mut |name| {
+            tally.latest[own].fetch_max(name.changed_ns, Ordering::Relaxed);
+            if self.count_name(ino, &name)? == Some(FileKind::Directory) {
                 tally.subdirectories[own].fetch_add(1, Ordering::Relaxed);
-                let parent = core.word(core.geometry.slot_at(target.ino()) + Inode::PARENT);
-                if parent != ino {
-                    return Err(damaged("directory names another parent"));
-                }
             }
             Ok(())
-        })?;
-        Ok(())
+        })
+    }
+
+    /// Counts a name in directory `dir`, unless it is gone; gives the kind of file that has it.
+    fn count_name(&self, dir: u64, name: &SurveyedName) -> Result<Option<FileKind>> {
+        let core = self.core;
+        let damaged = |what| Error::damaged(what, name.entry);
+        let Some((target, generation)) = name.target else {
+            return Ok(None);
+        };
+        let (there, index) = self
+            .tally(target.ino())
+            .ok_or(damaged("entry names no inode"))?;
+        let identity = core.identity_on_pool(target.ino());
+        // An inode becomes an orphan once its last entry is durably dead.
+        if identity.state() == Some(InodeState::Orphan) {
+            return Err(damaged("entry names an orphan"));
+        }
+        if identity.state() == Some(InodeState::Free)
+            || identity.generation() != generation
+            || identity.kind() != target.kind()
+        {
+            return Err(damaged("entry names another inode than there is"));
+        }
+        there.names[index].fetch_add(1, Ordering::Relaxed);
+        if identity.kind() == Some(FileKind::Directory) {
+            let parent = core.word(core.geometry.slot_at(target.ino()) + Inode::PARENT);
+            if parent != dir {
+                return Err(damaged("directory names another parent"));
+            }
+        }
+        Ok(identity.kind())
     }
 
     /// Second pass: everything is explicable; nothing has been written yet.
@@ -272,15 +276,7 @@ impl<M: Memories> Recovery<'_, M> {
 
     /// Residue of a creation or a removal can hold no names, as far as its log can be read.
     fn check_empty(&self, ino: u64, inode: &Inode) -> Result<()> {
-        let core = self.core;
-        let (mut holds, mut buffer) = (false, EntryBuffer::new());
-        let _ = scan_log(core, ino, inode.root, &mut |logged| {
-            if let Ok(head) = buffer.read(core, logged.word.entry(), ino) {
-                holds |= LifeWord(head.life).is_alive();
-            }
-            Ok(())
-        });
-        if holds {
+        if self.found.holds_names(ino, inode) {
             let place = Place::Inode(ino);
             return Err(Error::damaged(
                 "directory without a name has entries",
@@ -358,16 +354,8 @@ impl<M: Memories> Recovery<'_, M> {
     /// inode's.
     fn settle_directory(&self, ino: u64, inode: &Inode) -> Result<()> {
         let core = self.core;
-        let mut buffer = EntryBuffer::new();
-        scan_log(core, ino, inode.root, &mut |logged| {
-            let entry = logged.word.entry();
-            let head = buffer.read_unsealed(core, entry, ino)?;
-            self.claim(entry, Entry::slots_for(usize::from(head.name_len)))?;
-            Ok(())
-        })?;
-        for (extent, head) in log_extents(core, ino, inode.root)? {
-            self.claim(extent, head.kind().slots())?;
-        }
+        let mut claim = |slot, count| self.claim(slot, count);
+        self.found.settle(ino, inode, &mut claim)?;
         let (tally, own) = self.tally(ino).ok_or(Error::Stale)?;
         let latest = tally.latest[own].load(Ordering::Relaxed);
         if latest > inode.ctime {

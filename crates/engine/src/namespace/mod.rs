@@ -6,14 +6,15 @@
 //! it is asked through `enter` before a directory is searched, so that a full-path design may ask
 //! once for a prefix that it knows to be unrestricted.
 
+pub(crate) mod common;
 pub(crate) mod direct;
 
-use vellum_layout::FileKind;
+use vellum_layout::{FileKind, Inode, NamespaceKind, TargetWord};
 use vellum_media::Memories;
 
 use crate::cachelet::Cachelet;
 use crate::core::Core;
-use crate::error::Result;
+use crate::error::{Place, Result};
 use crate::slots::Op;
 
 /// How far a walk came.
@@ -147,7 +148,7 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     ) -> Result<()>;
 
     /// The name of `child` in `dir` (for `getcwd`).
-    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: u64) -> Result<Vec<u8>>;
+    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: Cachelet) -> Result<Vec<u8>>;
 
     /// Makes sure that link count and times of a directory are known.
     fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()>;
@@ -166,4 +167,51 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
 
     /// Frees everything a removed directory still holds (log, dead entries). Same rules.
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
+    /// The checksum of the entry at pool offset `entry_at`, if it is sound: journal records that name
+    /// entries as their witnesses count only with these.
+    fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32>;
+
+    /// Surveys the names of a pool that was not closed in order, with at most `threads` threads. Nothing
+    /// is stored yet.
+    fn survey<'a>(&self, core: &'a Core<M>, threads: usize) -> Result<Box<dyn SurveyedNames + 'a>>;
+}
+
+/// An entry as recovery finds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SurveyedName {
+    /// Where it lies.
+    pub(crate) entry: Place,
+    /// The inode that it names, and that one's generation; none: the name is gone.
+    pub(crate) target: Option<(TargetWord, u32)>,
+    /// When the name came or went, nanoseconds since 1970.
+    pub(crate) changed_ns: i64,
+}
+
+/// The names of a pool after a crash.
+pub(crate) trait SurveyedNames: Sync {
+    /// Calls `each` for every entry of the directory with this inode, whether the name is gone or not.
+    fn read(
+        &self,
+        dir: u64,
+        inode: &Inode,
+        each: &mut dyn FnMut(SurveyedName) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Whether a directory without a name holds any, as far as it can be read.
+    fn holds_names(&self, dir: u64, inode: &Inode) -> bool;
+
+    /// Settles what a directory with a name holds: calls `claim` with slots in use, and how many.
+    fn settle(
+        &self,
+        dir: u64,
+        inode: &Inode,
+        claim: &mut dyn FnMut(u64, u64) -> Result<()>,
+    ) -> Result<()>;
+}
+
+/// The namespace of a pool.
+pub(crate) fn new<M: Memories>(kind: NamespaceKind) -> Box<dyn Namespace<M>> {
+    match kind {
+        NamespaceKind::Direct => Box::new(direct::Direct),
+    }
 }

@@ -15,26 +15,25 @@
 
 mod build;
 mod create;
-pub(crate) mod evict;
+mod entry;
+pub(crate) mod forget;
 pub(crate) mod index;
-mod list;
-pub(crate) mod log;
+mod recover;
 mod recycle;
 mod remove;
 mod rename;
 
-use vellum_layout::{Entry, FileKind, Inode, NAME_MAX, ROOT_SLOT, TargetWord, name_hash};
-use vellum_media::{Memories, Memory};
+use vellum_layout::{Entry, TargetWord, name_hash};
+use vellum_media::Memories;
 
+use super::common::inode::Named;
+use super::common::{check_name, evict, walk};
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
-use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, Walked};
+use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, SurveyedNames, Walked};
 use crate::slots::{Op, pause};
-use crate::times::LAST_NS;
-pub(crate) use build::{EntryBuffer, scan_log};
 use index::{Pair, ValueWord};
-pub(crate) use recycle::log_extents;
 
 /// The namespace of DirectFS. Its state is all in pool and arena.
 #[derive(Debug)]
@@ -49,14 +48,11 @@ pub(crate) struct Name<'a> {
 
 impl<'a> Name<'a> {
     pub(crate) fn new<M: Memories>(core: &Core<M>, bytes: &'a [u8]) -> Result<Self> {
-        match bytes.len() {
-            0 => Err(Error::NotFound),
-            1..=NAME_MAX => Ok(Self {
-                bytes,
-                hash: name_hash(core.seed, bytes),
-            }),
-            _ => Err(Error::NameTooLong),
-        }
+        check_name(bytes)?;
+        Ok(Self {
+            bytes,
+            hash: name_hash(core.seed, bytes),
+        })
     }
 }
 
@@ -98,12 +94,12 @@ impl<M: Memories> Op<'_, M> {
     pub(crate) fn cachelet_of(&self, pair: Pair) -> Result<Option<Cachelet>> {
         match pair.value.target() {
             Ok(cachelet) => Ok(Some(cachelet)),
-            Err(ino) => self.attach_cachelet(pair, ino),
+            Err(_) => self.attach_cachelet(pair),
         }
     }
 
     #[cold]
-    fn attach_cachelet(&self, pair: Pair, ino: u64) -> Result<Option<Cachelet>> {
+    fn attach_cachelet(&self, pair: Pair) -> Result<Option<Cachelet>> {
         let core = self.core;
         // While the flag stands nobody else changes the pair or takes it away, so the reference is
         // counted exactly once.
@@ -111,7 +107,7 @@ impl<M: Memories> Op<'_, M> {
         let Some(flagged) = flagged else {
             return Ok(None);
         };
-        let loaded = self.load_named(pair.entry.entry(), ino);
+        let loaded = self.load_named(&self.named(pair.entry.entry()));
         if let Ok(cachelet) = loaded {
             core.add_refs(cachelet, NAME_ONE);
         }
@@ -123,45 +119,16 @@ impl<M: Memories> Op<'_, M> {
         loaded.map(Some)
     }
 
-    /// The cachelet of the inode that the entry at metadata slot `entry` names. The name is flagged, so
-    /// entry and inode do not change. A directory is where its parent says, so no path comes back
-    /// to where it was.
-    fn load_named(&self, entry: u64, ino: u64) -> Result<Cachelet> {
-        let core = self.core;
-        let damaged = |what| Error::damaged(what, Place::Slot(entry));
-        let word = |at, field| core.word(core.geometry.slot_at(at) + field);
-        let loaded = match core.load_cachelet(self, ino) {
-            Err(Error::Stale) => return Err(damaged("entry names a free inode")),
-            loaded => loaded?,
-        };
-        let identity = core.identity(loaded);
-        if identity.generation() != word(entry, Entry::CHECK) as u32
-            || identity.kind() != TargetWord(word(entry, Entry::TARGET)).kind()
-        {
-            return Err(damaged("entry names another inode than there is"));
+    /// What the entry at metadata slot `entry` names.
+    fn named(&self, entry: u64) -> Named {
+        let at = self.core.geometry.slot_at(entry);
+        let word = |field| self.core.word(at + field);
+        Named {
+            entry: Place::Slot(entry),
+            dir: word(Entry::PARENT),
+            target: TargetWord(word(Entry::TARGET)),
+            generation: word(Entry::CHECK) as u32,
         }
-        if identity.kind() == Some(FileKind::Directory)
-            && (ino == ROOT_SLOT || word(ino, Inode::PARENT) != word(entry, Entry::PARENT))
-        {
-            return Err(damaged("directory names another parent"));
-        }
-        Ok(loaded)
-    }
-
-    /// Fails if names of `dir` cannot be read.
-    pub(crate) fn check_names(&self, dir: Cachelet) -> Result<()> {
-        if self.core.has_flag(dir, flag::UNSURE) {
-            let place = Place::Inode(self.core.ino(dir));
-            return Err(Error::damaged("directory with unreadable names", place));
-        }
-        Ok(())
-    }
-
-    /// Goes on without names of `dir` that cannot be read.
-    pub(crate) fn do_without_names(&self, dir: Cachelet, error: &Error) {
-        self.core.note_harm(error);
-        self.core.raise_flag(dir, flag::UNSURE);
-        self.forgive_faults();
     }
 
     /// Finds a name that exists, and its cachelet.
@@ -186,70 +153,10 @@ impl<M: Memories> Op<'_, M> {
             }
         }
     }
-
-    /// Adds `count` ([`CHILD_ONE`], with [`MAKING_ONE`] while it is being made) to the children of
-    /// `dir`, unless the directory is being removed: then waits until its name is gone, because after
-    /// *no such directory* nobody may find it. The caller has flagged no name.
-    pub(crate) fn enter_children(&self, dir: Cachelet, count: u64) -> Result<()> {
-        let core = self.core;
-        let at = core.cachelet_at(dir, field::CHILDREN);
-        if core.arena.fetch_add(at, count) & 1 == 0 {
-            return Ok(());
-        }
-        self.leave_children(dir, count);
-        let mut tries = 0;
-        while !core.has_flag(dir, flag::UNLINKED) {
-            pause(&core.arena, &mut tries);
-        }
-        Err(Error::NotFound)
-    }
-
-    /// Takes `count` from the children of `dir`.
-    pub(crate) fn leave_children(&self, dir: Cachelet, count: u64) {
-        let at = self.core.cachelet_at(dir, field::CHILDREN);
-        self.core.arena.fetch_add(at, count.wrapping_neg());
-    }
-
-    /// The time of a change in `dir`: now, but later than any earlier change of the directory.
-    pub(crate) fn change_time(&self, dir: Cachelet) -> i64 {
-        self.time_after([self.core.changed_at(dir)])
-    }
-
-    /// Now, but later than each of some earlier changes.
-    fn time_after<const N: usize>(&self, earlier: [i64; N]) -> i64 {
-        let later = earlier.map(|ns| ns.saturating_add(1));
-        let now = later.into_iter().fold(self.core.clock.now(), i64::max);
-        now.min(LAST_NS)
-    }
-
-    /// Notes a change of `dir` at `ns`: its times, and `subdirectories` more or fewer.
-    pub(crate) fn note_change(&self, dir: Cachelet, ns: i64, subdirectories: i64) {
-        let core = self.core;
-        self.note_names(dir, ns);
-        if subdirectories != 0 {
-            core.arena
-                .fetch_add(core.cachelet_at(dir, field::LINKS), subdirectories as u64);
-        }
-        if !core.has_flag(dir, flag::DIRTY) {
-            core.raise_flag(dir, flag::DIRTY);
-        }
-    }
 }
 
 impl ValueWord {
     const FLAGS: u64 = Self::READABLE | Self::DELETING | Self::RENAMING;
-}
-
-/// The next plain component of `path` from `at`: its range, or `None` at the end.
-fn component(path: &[u8], mut at: usize) -> Option<std::ops::Range<usize>> {
-    while path.get(at) == Some(&b'/') {
-        at += 1;
-    }
-    let len = path[at..]
-        .iter()
-        .position(|&b| b == b'/')
-        .unwrap_or(path.len() - at);
-    (len > 0).then_some(at..at + len)
 }
 
 impl<M: Memories> Namespace<M> for Direct {
@@ -270,33 +177,9 @@ impl<M: Memories> Namespace<M> for Direct {
         path: &[u8],
         enter: &mut dyn FnMut(Cachelet) -> Result<()>,
     ) -> Result<Walked> {
-        let mut walked = Walked {
-            at: start,
-            parent: start,
-            used: 0,
-        };
-        while let Some(range) = component(path, walked.used) {
-            let name = &path[range.clone()];
-            if name == b"." || name == b".." {
-                walked.used = range.start;
-                return Ok(walked);
-            }
-            if op.core.kind(walked.at) != FileKind::Directory {
-                return Err(Error::NotDirectory);
-            }
-            enter(walked.at)?;
-            let found = self.lookup(op, walked.at, name)?;
-            walked = Walked {
-                at: found,
-                parent: walked.at,
-                used: range.end,
-            };
-            if op.core.kind(found) == FileKind::Symlink {
-                return Ok(walked);
-            }
-        }
-        walked.used = path.len();
-        Ok(walked)
+        walk::walk(op, start, path, enter, |dir, name| {
+            self.lookup(op, dir, name)
+        })
     }
 
     fn create(
@@ -341,12 +224,13 @@ impl<M: Memories> Namespace<M> for Direct {
         hint: &mut ListHint,
         each: &mut dyn FnMut(crate::namespace::DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        op.list(dir, after, hint, each)
+        op.list::<Self>(dir, after, hint, each)
     }
 
-    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: u64) -> Result<Vec<u8>> {
+    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: Cachelet) -> Result<Vec<u8>> {
+        let child = op.core.ino(child);
         let mut found = None;
-        op.list(dir, 0, &mut ListHint::default(), &mut |entry| {
+        op.list::<Self>(dir, 0, &mut ListHint::default(), &mut |entry| {
             if entry.ino == child {
                 found = Some(entry.name.to_vec());
             }
@@ -368,25 +252,21 @@ impl<M: Memories> Namespace<M> for Direct {
     }
 
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
-        evict::evict(core, urgent)
+        evict::evict(core, self, urgent)
     }
 
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
         recycle::dissolve(core, dir)
     }
-}
+    fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32> {
+        entry::witnessed(core, entry_at)
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::component;
-
-    #[test]
-    fn components_skip_separators() {
-        let path = b"//ab/c///";
-        let first = component(path, 0).unwrap();
-        assert_eq!(&path[first.clone()], b"ab");
-        let second = component(path, first.end).unwrap();
-        assert_eq!(&path[second.clone()], b"c");
-        assert_eq!(component(path, second.end), None);
+    fn survey<'a>(
+        &self,
+        core: &'a Core<M>,
+        _threads: usize,
+    ) -> Result<Box<dyn SurveyedNames + 'a>> {
+        Ok(Box::new(recover::Logs(core)))
     }
 }

@@ -1,36 +1,19 @@
 //! Rename and exchange (DirectFS III-E, III-F): the new entry is prepared without disturbing
 //! anybody; the rename flags stand only while the journal record is committed and applied.
 
-use vellum_layout::{Entry, FileKind, Inode, LifeWord, LogWord, TargetWord};
+use vellum_layout::{Entry, FileKind, LifeWord, LogWord, TargetWord};
 use vellum_media::{Memories, Memory, Persistent};
 
 use super::Name;
 use super::create::Draft;
 use super::index::{EntryWord, Key, Pair, ValueWord};
-use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
-use crate::core::{Core, header};
+use crate::cachelet::{CHILD_ONE, Cachelet, NAME_ONE, field};
 use crate::error::{Error, Result};
 use crate::journal::Record;
 use crate::namespace::Rename;
+use crate::namespace::common::moving::{Allow, Moved};
 use crate::sites;
 use crate::slots::{Op, pause};
-use crate::times::Change;
-
-/// Files that are being moved.
-type Moved<'a, M> = [Option<Change<'a, M>>; 2];
-
-type Allow<'a> = &'a mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>;
-
-/// Holds the lock for moving directories between parents.
-struct RenameLock<'a, M: Memories>(&'a Core<M>);
-
-impl<M: Memories> Drop for RenameLock<'_, M> {
-    fn drop(&mut self) {
-        self.0
-            .arena
-            .store(header::RENAME_LOCK, 0, std::sync::atomic::Ordering::Release);
-    }
-}
 
 /// The two names of a rename, found.
 struct Ends {
@@ -88,7 +71,7 @@ impl<M: Memories> Op<'_, M> {
                         .to
                         .is_some_and(|(_, c)| core.kind(c) == FileKind::Directory));
         let _lock = moves_dir.then(|| self.lock_renames());
-        match self.check_rename(rename, &ends, allow) {
+        match self.check_rename(rename, ends.source, ends.to.map(|(_, file)| file), allow) {
             Ok(true) => {}
             // An answer holds for both names at once, and for the directories that they were in then.
             _ if !self.are_there(&ends) => return Ok(false),
@@ -138,74 +121,6 @@ impl<M: Memories> Op<'_, M> {
         pairs.all(|pair| self.core.index_reload(pair) == Some(pair))
     }
 
-    /// Checks everything POSIX asks; `false`: nothing to do.
-    fn check_rename(&self, rename: &Rename<'_>, ends: &Ends, allow: Allow<'_>) -> Result<bool> {
-        let core = self.core;
-        let is_dir = |cachelet| core.kind(cachelet) == FileKind::Directory;
-        // A removed directory lies nowhere: what was above it may have become something else.
-        if core.has_flag(rename.to_dir, flag::UNLINKED) {
-            return Err(Error::NotFound);
-        }
-        if rename.no_replace && ends.to.is_some() {
-            return Err(Error::Exists);
-        }
-        if rename.exchange && ends.to.is_none() {
-            return Err(Error::NotFound);
-        }
-        let across = rename.from_dir != rename.to_dir;
-        if across && is_dir(ends.source) && self.is_within(rename.to_dir, ends.source)? {
-            return Err(Error::Invalid("a directory cannot move into itself"));
-        }
-        let target = ends.to.map(|(_, cachelet)| cachelet);
-        if let Some(target) = target {
-            if across && is_dir(target) && self.is_within(rename.from_dir, target)? {
-                return Err(if rename.exchange {
-                    Error::Invalid("a directory cannot change places with its ancestor")
-                } else {
-                    Error::NotEmpty
-                });
-            }
-            if target == ends.source {
-                return Ok(false);
-            }
-        }
-        allow(ends.source, target)?;
-        Ok(true)
-    }
-
-    /// Whether `dir` is `ancestor` or lies below it.
-    fn is_within(&self, dir: Cachelet, ancestor: Cachelet) -> Result<bool> {
-        let core = self.core;
-        let wanted = core.ino(ancestor);
-        let mut ino = core.ino(dir);
-        for _ in 0..core.geometry.meta_slots() {
-            if ino == wanted {
-                return Ok(true);
-            }
-            if ino == vellum_layout::ROOT_SLOT {
-                return Ok(false);
-            }
-            ino = core.word(core.slot_at(ino)? + Inode::PARENT);
-        }
-        Err(Error::damaged(
-            "directories form a circle",
-            crate::error::Place::Inode(wanted),
-        ))
-    }
-
-    fn lock_renames(&self) -> RenameLock<'_, M> {
-        let core = self.core;
-        let mut tries = 0;
-        while core
-            .arena
-            .compare_exchange(header::RENAME_LOCK, 0, self.holder())
-            .is_err()
-        {
-            pause(&core.arena, &mut tries);
-        }
-        RenameLock(core)
-    }
-
     fn flag(&self, pair: Pair) -> Option<Pair> {
         self.core
             .index_update(pair, pair.value.with(ValueWord::RENAMING))
@@ -225,13 +140,6 @@ impl<M: Memories> Op<'_, M> {
     fn draft_for(&self, dir: Cachelet, name: Name<'_>, of: Cachelet, now: i64) -> Result<Draft> {
         let (target, generation) = self.target_word(of);
         self.draft_entry(sites::RENAME_ENTRY, dir, name, target, generation, now)
-    }
-
-    /// The time of a change in both directories. The clock is asked once: it takes as long as a
-    /// lookup.
-    fn both_times(&self, rename: &Rename<'_>) -> i64 {
-        let dirs = [rename.from_dir, rename.to_dir];
-        self.time_after(dirs.map(|dir| self.core.changed_at(dir)))
     }
 
     /// Moves to a name that does not exist.
@@ -305,7 +213,7 @@ impl<M: Memories> Op<'_, M> {
             self.discard(&draft);
             return Ok(false);
         };
-        if victim_is_dir && let Err(error) = self.begin_dying(victim) {
+        if victim_is_dir && let Err(error) = self.begin_dying_indexed(victim) {
             self.unflag(from);
             self.unflag(old);
             self.discard(&draft);
@@ -332,7 +240,7 @@ impl<M: Memories> Op<'_, M> {
             value.with(ValueWord::RENAMING),
         );
         core.index_release(old, value);
-        self.name_gone(victim, left, now);
+        self.name_gone(victim, left, now, NAME_ONE);
         Ok(true)
     }
 
@@ -390,32 +298,6 @@ impl<M: Memories> Op<'_, M> {
         core.index_release(first, clear(second));
         core.index_release(second, clear(first));
         Ok(true)
-    }
-
-    /// How many directories (one or none) leave a directory for another with `file`.
-    fn moved_directories(&self, rename: &Rename<'_>, file: Cachelet) -> i64 {
-        let is_dir = self.core.kind(file) == FileKind::Directory;
-        i64::from(is_dir && rename.from_dir != rename.to_dir)
-    }
-
-    /// Accounts for an entry of `dir` that came and one that went under the same name, with which
-    /// `subdirectories` came.
-    fn entry_changed(&self, dir: Cachelet, now: i64, subdirectories: i64) {
-        let core = self.core;
-        core.arena
-            .fetch_add(core.cachelet_at(dir, field::CHILDREN), CHILD_ONE);
-        self.entry_died(dir, now, subdirectories);
-    }
-
-    /// Begins the change of one or two files that are moved. Their locks come in the order of their numbers, so
-    /// that two renames cannot wait for each other; whoever has one waits for no name.
-    fn begin_moving(&self, file: Cachelet, other: Option<Cachelet>) -> Moved<'_, M> {
-        let (first, second) = match other {
-            Some(other) if other.0 < file.0 => (other, Some(file)),
-            _ => (file, other),
-        };
-        let first = self.begin_change(first);
-        [Some(first), second.map(|file| self.begin_change(file))]
     }
 
     /// Applies and retires a committed record that moves files. Listings that begin while its stores
@@ -477,35 +359,6 @@ impl<M: Memories> Op<'_, M> {
     fn record_death(&self, record: &mut Record, pair: Pair, now: i64) {
         let at = self.core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
         record.store(at, LifeWord::dead(now).0);
-    }
-
-    /// A directory that changes parents names the new one.
-    fn record_parent(&self, record: &mut Record, rename: &Rename<'_>, moved: Cachelet) {
-        let core = self.core;
-        if core.kind(moved) == FileKind::Directory && rename.from_dir != rename.to_dir {
-            record.store(
-                core.inode_at(moved) + Inode::PARENT,
-                core.ino(rename.to_dir),
-            );
-        }
-    }
-
-    /// The inode moved has changed, too; the record's next fence makes that durable.
-    fn store_change_time(&self, change: &Change<'_, M>, now: i64) {
-        let core = self.core;
-        let at = core.inode_at(change.file);
-        let ctime = now.max(change.before.ctime) as u64;
-        if core.kind(change.file) == FileKind::Directory {
-            // Its modification time goes along, first: recovery takes no entry's time for one of a
-            // change that this change time covers.
-            core.set_word(at + Inode::MTIME, change.before.mtime as u64);
-            core.set_word(at + Inode::CTIME, ctime);
-            core.pool
-                .flush(sites::RENAME_MOVED_TIMES, at + Inode::MTIME, 16);
-        } else {
-            core.pool
-                .store_through(sites::RENAME_MOVED_CTIME, at + Inode::CTIME, ctime);
-        }
     }
 
     /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing

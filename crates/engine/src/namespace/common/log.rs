@@ -6,6 +6,7 @@ use vellum_layout::{ChunkKind, Inode, LogExtentHead, LogExtentKind, LogWord};
 use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
+use super::Bodies;
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -123,15 +124,113 @@ impl<M: Memories> Core<M> {
     }
 }
 
+/// A nonzero word of a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logged {
+    /// Pool offset of the word.
+    pub(crate) at: u64,
+    pub(crate) word: LogWord,
+    pub(crate) cookies: Cookies,
+}
+
+/// Which cookies the entry may have that a word of a log names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cookies {
+    least: u64,
+    /// Just that one.
+    is_exact: bool,
+}
+
+impl Cookies {
+    /// Those for word `index` of the extent with this sound head.
+    pub(crate) fn of_word(head: &LogExtentHead, index: u64) -> Self {
+        let is_exact = !head.is_compacted();
+        let least = head.base_cookie + if is_exact { index } else { 0 };
+        Self { least, is_exact }
+    }
+
+    /// Fails unless the entry at metadata slot `entry` may have this cookie behind one with `last`.
+    pub(crate) fn check(self, entry: u64, cookie: u64, last: u64) -> Result<()> {
+        let fits = cookie == self.least || cookie > self.least && !self.is_exact;
+        if fits && cookie > last && cookie <= COOKIE_MAX {
+            Ok(())
+        } else {
+            let place = Place::Slot(entry);
+            Err(Error::damaged("directory cookies out of order", place))
+        }
+    }
+}
+
+/// Calls `each` for every nonzero word of a directory's log, in order; gives the tail.
+pub(crate) fn scan_log<M: Memories>(
+    core: &Core<M>,
+    owner: u64,
+    root: u64,
+    each: &mut dyn FnMut(Logged) -> Result<()>,
+) -> Result<Tail> {
+    let (mut extent, mut tail, mut seen) = (root, Tail(0), 0);
+    while extent != 0 {
+        let head = core.log_head(extent, owner)?;
+        let at = core.geometry.slot_at(extent) + head.kind().words_at();
+        let mut end = 0;
+        for index in 0..head.kind().words() {
+            let word = LogWord(core.word(at + 8 * index));
+            if word.0 != 0 {
+                if !word.is_sound() {
+                    return Err(Error::damaged("log word", Place::Slot(extent)));
+                }
+                end = index + 1;
+                each(Logged {
+                    at: at + 8 * index,
+                    word,
+                    cookies: Cookies::of_word(&head, index),
+                })?;
+            }
+        }
+        if head.is_compacted() {
+            end = head.kind().words();
+        }
+        tail = Tail::new(extent, head.kind(), end);
+        extent = head.next;
+        seen += 1;
+        if seen > core.geometry.meta_slots() {
+            return Err(Error::damaged(
+                "directory log runs in a circle",
+                Place::Inode(owner),
+            ));
+        }
+    }
+    Ok(tail)
+}
+
+/// The extents of the log of directory `owner` that starts at `root`, in order.
+pub(crate) fn log_extents<M: Memories>(
+    core: &Core<M>,
+    owner: u64,
+    root: u64,
+) -> Result<Vec<(u64, LogExtentHead)>> {
+    let (mut slot, mut found) = (root, Vec::new());
+    while slot != 0 {
+        let head = core.log_head(slot, owner)?;
+        found.push((slot, head));
+        slot = head.next;
+        if found.len() as u64 > core.geometry.meta_slots() {
+            let place = Place::Inode(owner);
+            return Err(Error::damaged("directory log runs in a circle", place));
+        }
+    }
+    Ok(found)
+}
+
 impl<M: Memories> Op<'_, M> {
     /// Claims the next word of a directory's log, by compare-and-swap on its tail.
-    pub(crate) fn log_claim(&self, dir: Cachelet) -> Result<Claim> {
+    pub(crate) fn log_claim<B: Bodies<M>>(&self, dir: Cachelet) -> Result<Claim> {
         let core = self.core;
         let cell = core.cachelet_at(dir, field::TAIL);
         loop {
             let tail = Tail(core.arena.load(cell, Ordering::Acquire));
             if tail.is_full() {
-                self.log_grow(dir, tail)?;
+                self.log_grow::<B>(dir, tail)?;
                 continue;
             }
             if core
@@ -150,7 +249,7 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Adds an extent behind `full`, under the directory's growth lock.
-    fn log_grow(&self, dir: Cachelet, full: Tail) -> Result<()> {
+    fn log_grow<B: Bodies<M>>(&self, dir: Cachelet, full: Tail) -> Result<()> {
         let core = self.core;
         let _lock = core.lock(self, dir);
         if core.get(dir, field::TAIL) != full.0 {
@@ -169,14 +268,14 @@ impl<M: Memories> Op<'_, M> {
             );
             return Ok(());
         }
-        self.log_append(dir, full)
+        self.log_append::<B>(dir, full)
     }
 
     /// Adds an extent behind `full`. The caller holds the growth lock.
-    fn log_append(&self, dir: Cachelet, full: Tail) -> Result<()> {
+    fn log_append<B: Bodies<M>>(&self, dir: Cachelet, full: Tail) -> Result<()> {
         let core = self.core;
         let owner = core.ino(dir);
-        let base = self.log_next_base(dir, full)?;
+        let base = self.log_next_base::<B>(dir, full)?;
         let extent = self.alloc_block(self.log_spare(dir, full)?)?;
         core.write_extent(sites::GROW_WORDS, extent, owner, base, false);
         let at = core.geometry.slot_at(extent);
@@ -219,7 +318,7 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// The cookie that the extent after `full` starts with.
-    fn log_next_base(&self, dir: Cachelet, full: Tail) -> Result<u64> {
+    fn log_next_base<B: Bodies<M>>(&self, dir: Cachelet, full: Tail) -> Result<u64> {
         let core = self.core;
         let head = core.log_head(full.extent(), core.ino(dir))?;
         if !head.is_compacted() {
@@ -231,8 +330,7 @@ impl<M: Memories> Op<'_, M> {
         for index in 0..full.kind().words() {
             let entry = LogWord(core.word(at + 8 * index)).entry();
             if entry != 0 {
-                let cookie = core.word(core.slot_at(entry)? + vellum_layout::Entry::COOKIE);
-                highest = highest.max(cookie);
+                highest = highest.max(B::cookie(core, entry)?);
             }
         }
         Ok(highest + 1)

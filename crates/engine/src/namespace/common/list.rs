@@ -1,10 +1,11 @@
 //! Listing a directory: its log in order, so that cookies ascend and every entry that exists
 //! throughout is given exactly once, whatever else happens.
 
-use vellum_layout::{Entry, EntryHead, LifeWord, LogExtentHead, LogWord, TargetWord};
+use vellum_layout::{LogExtentHead, LogWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
-use super::build::{Cookies, EntryBuffer};
+use super::log::Cookies;
+use super::{Bodies, Body};
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -69,7 +70,7 @@ struct Listing {
 
 impl<M: Memories> Op<'_, M> {
     /// Lists entries with cookies above `after`; stops before the entry that `each` does not take.
-    pub(crate) fn list(
+    pub(crate) fn list<B: Bodies<M>>(
         &self,
         dir: Cachelet,
         after: u64,
@@ -97,14 +98,14 @@ impl<M: Memories> Op<'_, M> {
             saw_dead: false,
         };
         let mut extents = 0;
-        let mut goes_on = self.list_extent(&mut listing, &extent, index, each)?;
+        let mut goes_on = self.list_extent::<B>(&mut listing, &extent, index, each)?;
         while goes_on && let Some(next) = self.readable_extent_after(dir, &extent, owner) {
             extents += 1;
             if extents > core.geometry.meta_slots() {
                 return Err(runs_in_a_circle(owner));
             }
             (extent, index) = (next, 0);
-            goes_on = self.list_extent(&mut listing, &extent, index, each)?;
+            goes_on = self.list_extent::<B>(&mut listing, &extent, index, each)?;
         }
         *hint = ListHint {
             generation,
@@ -150,7 +151,7 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Lists what the words of `extent` from `index` on name; `false`: `each` took no more.
-    fn list_extent(
+    fn list_extent<B: Bodies<M>>(
         &self,
         listing: &mut Listing,
         extent: &Extent,
@@ -159,11 +160,11 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<bool> {
         let core = self.core;
         let dir = listing.dir;
-        let mut buffer = EntryBuffer::new();
+        let mut buffer = B::Buffer::default();
         while index < extent.head.kind().words() {
             let at = extent.words_at + 8 * index;
             let Some(word) = listing.line.word(at) else {
-                listing.line = self.durable_line(dir, at, extent);
+                listing.line = self.durable_line::<B>(dir, at, extent);
                 continue;
             };
             let entry = word.entry();
@@ -172,37 +173,39 @@ impl<M: Memories> Op<'_, M> {
                 continue;
             }
             let cookies = Cookies::of_word(&extent.head, index);
-            let head = match self.read_listed(listing, &mut buffer, entry, cookies) {
-                Ok(head) => head,
+            let body = match self.read_listed::<B>(listing, &mut buffer, entry, cookies) {
+                Ok(body) => body,
                 Err(error) => {
                     self.do_without_names(dir, &error);
                     index += 1;
                     continue;
                 }
             };
-            let (target, cookie) = (TargetWord(head.target), head.cookie);
-            if !LifeWord(head.life).is_alive() {
-                let life = core.geometry.slot_at(entry) + Entry::LIFE;
-                core.pool.flush(sites::LIST_DEAD, life, 8);
-                listing.saw_dead = true;
+            if !body.is_shown {
+                if B::ARE_TRUTH {
+                    let life = B::life_at(core, entry);
+                    core.pool.flush(sites::LIST_DEAD, life, 8);
+                    listing.saw_dead = true;
+                }
                 // The rename that killed it wrote a word further on: this file has that name, or
                 // this name another file, and one of both has to be given.
                 self.await_moves(dir);
                 listing.line = Line::NONE;
-            } else if cookie > listing.last {
-                let kind = target
+            } else if body.cookie > listing.last {
+                let kind = body
+                    .target
                     .kind()
                     .ok_or_else(|| Error::damaged("entry kind", Place::Slot(entry)))?;
                 let given = DirEntry {
-                    ino: target.ino(),
-                    cookie,
+                    ino: body.target.ino(),
+                    cookie: body.cookie,
                     kind,
-                    name: buffer.name(),
+                    name: B::name(&buffer),
                 };
                 if !each(given) {
                     return Ok(false);
                 }
-                listing.last = cookie;
+                listing.last = body.cookie;
                 listing.resume = (extent.slot, index + 1);
             }
             index += 1;
@@ -211,25 +214,25 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Reads the entry that a word of the log names, and notes its cookie.
-    fn read_listed(
+    fn read_listed<B: Bodies<M>>(
         &self,
         listing: &mut Listing,
-        buffer: &mut EntryBuffer,
+        buffer: &mut B::Buffer,
         entry: u64,
         cookies: Cookies,
-    ) -> Result<EntryHead> {
+    ) -> Result<Body> {
         let owner = self.core.ino(listing.dir);
-        let head = if listing.verify {
-            *buffer.read(self.core, entry, owner)?
+        let body = if listing.verify {
+            B::read(self.core, entry, owner, buffer)?
         } else {
-            let head = *buffer.read_unsealed(self.core, entry, owner)?;
+            let body = B::read_unsealed(self.core, entry, owner, buffer)?;
             // The name may have been lost behind its head.
             self.check_media()?;
-            head
+            body
         };
-        cookies.check(entry, head.cookie, listing.last_cookie)?;
-        listing.last_cookie = head.cookie;
-        Ok(head)
+        cookies.check(entry, body.cookie, listing.last_cookie)?;
+        listing.last_cookie = body.cookie;
+        Ok(body)
     }
 
     /// Waits until the stores of renames in `dir` are seen completely or not at all.
@@ -242,11 +245,11 @@ impl<M: Memories> Op<'_, M> {
 
     /// Reads the line of the log with the word at `at`. What it names will survive: a creation that
     /// is under way may have written its word without having made it durable.
-    fn durable_line(&self, dir: Cachelet, at: u64, extent: &Extent) -> Line {
+    fn durable_line<B: Bodies<M>>(&self, dir: Cachelet, at: u64, extent: &Extent) -> Line {
         let core = self.core;
         let at = at - at % LINE_BYTES;
         let words = core.pool.load_line(at);
-        if core.is_being_made_in(dir) {
+        if B::ARE_TRUTH && core.is_being_made_in(dir) {
             core.pool.flush(sites::LIST_WORDS, at, LINE_BYTES);
             core.pool.fence(sites::LIST_WORDS_DURABLE);
         }

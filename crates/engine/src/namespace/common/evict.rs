@@ -1,0 +1,154 @@
+//! Evicting cachelets (DirectFS III-G): a hand goes round all of them (first in, first out, with a
+//! second chance), lets the namespace forget names that were not used lately, and gives up the
+//! cachelets that nothing refers to. Only when names or cachelets become scarce.
+//!
+//! Runs under the background lease, outside any operation. A cachelet is found through names (whoever
+//! keeps it there holds a reference), through references or through its inode: finding it that way
+//! clears *evicting*. If the flag still stands after a grace period, nobody used the cachelet since,
+//! and *evicted* makes that final in one compare-and-swap.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::Inode;
+use vellum_media::{Memories, Memory, Persistent};
+
+use crate::cachelet::{Cachelet, field, flag};
+use crate::core::{Core, header};
+use crate::error::Result;
+use crate::sites;
+
+/// Cachelets that the hand passes in one round.
+const ROUND: u64 = 4096;
+
+/// Flags of a cachelet that somebody still needs.
+const KEEP: u64 = flag::UNLINKED | flag::QUEUED | flag::INDEXED | flag::BUILDING;
+
+/// What a namespace keeps of names in the arena.
+pub(crate) trait Remembered<M: Memories> {
+    /// Whether room for names is.
+    fn is_scarce(&self, core: &Core<M>) -> bool;
+
+    /// Forgets the names of those directories among `candidates` that were not searched lately;
+    /// `strict`: or that were. Gives what nobody reaches after a grace period.
+    fn forget(&self, core: &Core<M>, candidates: &[Cachelet], strict: bool) -> Result<Vec<u64>>;
+
+    /// Frees what [`Self::forget`] gave.
+    fn free(&self, core: &Core<M>, forgotten: u64);
+}
+
+/// Evicts one round's worth if names or cachelets are scarce, or if it is urgent; gives how many
+/// cachelets were given back.
+pub(crate) fn evict<M: Memories>(
+    core: &Core<M>,
+    names: &dyn Remembered<M>,
+    urgent: bool,
+) -> Result<u64> {
+    if !urgent && (core.read_only || !is_scarce(core, names)) {
+        return Ok(0);
+    }
+    let last = core.last_cachelet();
+    if last == 0 {
+        return Ok(0);
+    }
+    // In a hurry the hand goes round twice, and the second time there are no second chances: lookups
+    // beside it could go on giving them.
+    let once = last.div_ceil(ROUND);
+    let rounds = if urgent { 2 * once } else { 1 };
+    let mut given_back = 0;
+    for round in 0..rounds {
+        given_back += evict_round(core, names, last, round >= once)?;
+        if urgent && !is_scarce(core, names) {
+            break;
+        }
+    }
+    Ok(given_back)
+}
+
+fn is_scarce<M: Memories>(core: &Core<M>, names: &dyn Remembered<M>) -> bool {
+    names.is_scarce(core) || core.cachelets_used() > core.map.cachelet_count / 8 * 7
+}
+
+fn evict_round<M: Memories>(
+    core: &Core<M>,
+    names: &dyn Remembered<M>,
+    last: u64,
+    strict: bool,
+) -> Result<u64> {
+    let hand = core.arena.load(header::EVICT_HAND, Ordering::Relaxed);
+    let count = ROUND.min(last);
+    let candidates: Vec<_> = (0..count)
+        .map(|step| Cachelet(((hand + step) % last + 1) as u32))
+        .collect();
+    core.arena
+        .store(header::EVICT_HAND, (hand + count) % last, Ordering::Relaxed);
+    let forgotten = names.forget(core, &candidates, strict)?;
+    let mut doomed: Vec<_> = candidates
+        .into_iter()
+        .filter(|&cachelet| begin_evicting(core, cachelet))
+        .collect();
+    if doomed.is_empty() && forgotten.is_empty() {
+        return Ok(0);
+    }
+    core.wait_for_readers();
+    forgotten
+        .into_iter()
+        .for_each(|forgotten| names.free(core, forgotten));
+    let mut read = Ok(());
+    doomed.retain(|&cachelet| {
+        finish_evicting(core, cachelet).unwrap_or_else(|error| {
+            read = Err(error);
+            false
+        })
+    });
+    core.pool.fence(sites::EVICT_DURABLE);
+    core.wait_for_readers();
+    doomed
+        .iter()
+        .for_each(|&cachelet| core.free_cachelet(cachelet));
+    read.map(|()| doomed.len() as u64)
+}
+
+/// Marks a cachelet that nothing refers to.
+fn begin_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> bool {
+    core.ino(cachelet) != 0
+        && core.get(cachelet, field::REFS) == 0
+        && core.get(cachelet, field::FLAGS) & KEEP == 0
+        && core.raise_flag(cachelet, flag::EVICTING) & KEEP == 0
+}
+
+/// Makes an eviction final, if nobody used the cachelet since it began; what it knew better than
+/// the pool is written back before.
+fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bool> {
+    let flags = core.get(cachelet, field::FLAGS);
+    if flags & flag::EVICTING == 0 {
+        return Ok(false);
+    }
+    // One that was filled in vain (`load_cachelet`) has been given back already; one that an
+    // operation came to while the eviction began may have got work to do.
+    let is_free = core.ino(cachelet) == 0;
+    // Nothing is written back where what it knows may stand on what is lost.
+    let is_stuck = flags & flag::DIRTY != 0 && core.is_harmed();
+    if is_free || is_stuck || flags & KEEP != 0 || core.get(cachelet, field::REFS) != 0 {
+        core.clear_flag(cachelet, flag::EVICTING);
+        return Ok(false);
+    }
+    if flags & flag::DIRTY != 0 {
+        let steps = [sites::EVICT_LINKS, sites::EVICT_TIMES];
+        core.op_begin().write_back(steps, cachelet);
+    }
+    let at = core.cachelet_at(cachelet, field::FLAGS);
+    let quiet = flags & !flag::DIRTY;
+    if core
+        .arena
+        .compare_exchange(at, quiet, quiet & !flag::EVICTING | flag::EVICTED)
+        .is_err()
+    {
+        core.clear_flag(cachelet, flag::EVICTING);
+        return Ok(false);
+    }
+    let pointer = core.inode_at(cachelet) + Inode::CACHELET;
+    let _ = core
+        .pool
+        .compare_exchange(pointer, core.nv_pointer_to(cachelet), 0);
+    Ok(true)
+}

@@ -1,0 +1,270 @@
+//! Making inodes, and finding those that names stand for.
+
+use vellum_layout::{
+    ChunkKind, FileKind, IdentityWord, Inode, InodeState, LinksWord, OwnerWord, ROOT_SLOT,
+    TargetWord, text_check, text_home,
+};
+use vellum_media::{Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
+
+use super::log::SPARE_BLOCKS;
+use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
+use crate::error::{Error, Place, Result};
+use crate::namespace::NewInode;
+use crate::sites;
+use crate::slots::{Op, Tally};
+use crate::times::Times;
+
+/// What a creation has taken; gives everything back if it ends early. Nobody went by its name, which
+/// did not exist.
+pub(crate) struct Making<'o, 'a, M: Memories> {
+    op: &'o Op<'a, M>,
+    dir: Cachelet,
+    inode: Option<u64>,
+    text: Option<(u64, u64)>,
+    /// Slots of the entry, and how many.
+    pub(crate) entry: Option<(u64, u64)>,
+    cachelet: Option<Cachelet>,
+    /// The inode was written, and so made known by its number.
+    written: Option<Cachelet>,
+    /// References that the name holds.
+    name_refs: u64,
+}
+
+impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
+    /// Counts a creation in `dir` in, with nothing taken for it yet. A name of the file will hold
+    /// `name_refs` references.
+    pub(crate) fn begin(op: &'o Op<'a, M>, dir: Cachelet, name_refs: u64) -> Result<Self> {
+        op.enter_children(dir, CHILD_ONE + MAKING_ONE)?;
+        Ok(Self {
+            op,
+            dir,
+            inode: None,
+            text: None,
+            entry: None,
+            cachelet: None,
+            written: None,
+            name_refs,
+        })
+    }
+
+    /// Takes an inode and its cachelet.
+    pub(crate) fn take_inode(&mut self) -> Result<()> {
+        let core = self.op.core;
+        self.cachelet = Some(core.take_cachelet(self.op)?);
+        let ino = self.op.alloc(ChunkKind::Inodes, 1)?;
+        if core.identity_on_pool(ino).state() != Some(InodeState::Free) {
+            // A wrong live map, which passed its check: the slot stays in use.
+            return Err(Error::damaged(
+                "a free inode that is in use",
+                Place::Inode(ino),
+            ));
+        }
+        self.inode = Some(ino);
+        Ok(())
+    }
+
+    /// Writes the text of a symlink. Flushed, not fenced.
+    pub(crate) fn write_text(&mut self, new: &NewInode<'_>) -> Result<()> {
+        self.text = self.op.write_text(new)?;
+        Ok(())
+    }
+
+    /// Writes the inode that was taken, and fills its cachelet; gives that, and the generation. Past the
+    /// cache, not fenced.
+    pub(crate) fn write_inode(&mut self, new: &NewInode<'_>, now: i64) -> Result<(Cachelet, u32)> {
+        let (Some(ino), Some(cachelet)) = (self.inode.take(), self.cachelet.take()) else {
+            return Err(Error::Stale);
+        };
+        let (dir, text) = (self.dir, self.text.take());
+        let taken = (ino, cachelet, text);
+        let generation = self.op.write_inode(taken, dir, new, now, self.name_refs);
+        self.written = Some(cachelet);
+        Ok((cachelet, generation))
+    }
+
+    /// The name will exist: everything stays taken.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<M: Memories> Drop for Making<'_, '_, M> {
+    fn drop(&mut self) {
+        let core = self.op.core;
+        if let Some(ino) = self.inode {
+            // Nothing was written there: it still says that it is free.
+            core.free_slots(ino, 1);
+        }
+        for (slot, count) in self.text.into_iter().chain(self.entry) {
+            core.free_slots(slot, count);
+        }
+        if let Some(cachelet) = self.cachelet {
+            core.free_cachelet(cachelet);
+        }
+        if let Some(cachelet) = self.written {
+            // Somebody may have come by it: it goes the way of a file whose last name was removed.
+            self.op.count(Tally::Inodes, 1);
+            core.raise_flag(cachelet, flag::UNLINKED);
+            if core.drop_refs(cachelet, self.name_refs) == 0 {
+                core.queue_work(cachelet);
+            }
+        }
+        self.op.leave_children(self.dir, CHILD_ONE + MAKING_ONE);
+    }
+}
+
+/// What a name stands for, as its entry says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    /// Where the entry lies.
+    pub(crate) entry: Place,
+    /// Inode number of the directory.
+    pub(crate) dir: u64,
+    pub(crate) target: TargetWord,
+    /// Of the inode.
+    pub(crate) generation: u32,
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Writes the text of a symlink. Flushed, not fenced.
+    fn write_text(&self, new: &NewInode<'_>) -> Result<Option<(u64, u64)>> {
+        if new.kind != FileKind::Symlink {
+            return Ok(None);
+        }
+        let core = self.core;
+        let (home, count) = text_home(new.target.len());
+        let slot = match home {
+            ChunkKind::Blocks => self.alloc_block(SPARE_BLOCKS)?,
+            _ => self.alloc(home, count)?,
+        };
+        let at = core.geometry.slot_at(slot);
+        core.pool.write(at, new.target);
+        let bytes = new.target.len() as u64;
+        core.pool.flush(sites::CREATE_TEXT, at, bytes);
+        Ok(Some((slot, count)))
+    }
+
+    /// Writes the inode and fills its cachelet; gives the generation. Past the cache, not fenced.
+    fn write_inode(
+        &self,
+        (ino, cachelet, text): (u64, Cachelet, Option<(u64, u64)>),
+        dir: Cachelet,
+        new: &NewInode<'_>,
+        now: i64,
+        name_refs: u64,
+    ) -> u32 {
+        let core = self.core;
+        let at = core.geometry.slot_at(ino);
+        let is_dir = new.kind == FileKind::Directory;
+        let generation = IdentityWord(core.word(at)).generation().wrapping_add(1);
+        let mut inode = Inode {
+            identity: IdentityWord::new(InodeState::Live, new.kind, new.mode, generation).0,
+            owner: OwnerWord::new(new.uid, new.gid).0,
+            links: LinksWord::new(if is_dir { 2 } else { 1 }, 0).0,
+            btime: now,
+            parent: if is_dir { core.ino(dir) } else { new.device },
+            size: new.target.len() as u64,
+            mtime: now,
+            ctime: now,
+            atime: now,
+            root: text.map_or(0, |(slot, _)| slot),
+            detail: text.map_or(0, |_| text_check(ino, generation, new.target)),
+            cachelet: core.nv_pointer_to(cachelet),
+            ..Inode::default()
+        };
+        inode.checksum = inode.expected_checksum(ino);
+        // The cachelet is whole before the inode names it: whoever comes by the inode's number finds
+        // this one and makes no other.
+        core.set(cachelet, field::IDENTITY, inode.identity);
+        core.set(cachelet, field::OWNER, inode.owner);
+        core.set(cachelet, field::LINKS, if is_dir { 2 } else { 1 });
+        core.set(cachelet, field::SIZE, inode.size);
+        core.set(cachelet, field::ATIME, now as u64);
+        let times = Times {
+            mtime: now,
+            ctime: now,
+        };
+        core.begin_times(cachelet, new.kind, times);
+        core.set(cachelet, field::ROOT, inode.root);
+        core.set(cachelet, field::REFS, name_refs);
+        let known = flag::INDEXED | flag::COUNTED;
+        core.set(cachelet, field::FLAGS, if is_dir { known } else { 0 });
+        core.set(cachelet, field::INO, ino);
+        core.pool
+            .write_through(sites::CREATE_INODE, at, inode.as_bytes());
+        generation
+    }
+
+    /// The cachelet of the inode that a name stands for. The caller sees to it that entry and inode do
+    /// not change. A directory is where its parent says, so no path comes back to where it was.
+    pub(crate) fn load_named(&self, named: &Named) -> Result<Cachelet> {
+        let core = self.core;
+        let damaged = |what| Error::damaged(what, named.entry);
+        let ino = named.target.ino();
+        let loaded = match core.load_cachelet(self, ino) {
+            Err(Error::Stale) => return Err(damaged("entry names a free inode")),
+            loaded => loaded?,
+        };
+        let identity = core.identity(loaded);
+        if identity.generation() != named.generation || identity.kind() != named.target.kind() {
+            return Err(damaged("entry names another inode than there is"));
+        }
+        let parent = || core.word(core.geometry.slot_at(ino) + Inode::PARENT);
+        if identity.kind() == Some(FileKind::Directory)
+            && (ino == ROOT_SLOT || parent() != named.dir)
+        {
+            return Err(damaged("directory names another parent"));
+        }
+        Ok(loaded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cachelet::NAME_ONE;
+    use crate::checking::kernels::{Job, explore};
+    use crate::checking::loom_memory::Swaps;
+    use crate::fs::Cred;
+
+    const FILE: NewInode<'_> = NewInode {
+        kind: FileKind::File,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        device: 0,
+        target: b"",
+    };
+
+    /// Half of an inode that was being written was taken for a damaged one.
+    #[test]
+    fn a_number_that_is_given_to_another_file_is_stale_all_the_time() {
+        explore(2, Swaps::Plain, |stage| {
+            let (fs, cred) = (stage.fs(), Cred::root());
+            let made = fs.mknod(&cred, &fs.root(), b"f", FILE.kind, FILE.mode, 0);
+            let file = made.unwrap();
+            let (ino, generation) = (file.ino(), file.generation());
+            drop(file);
+            fs.unlink(&cred, &fs.root(), b"f").unwrap();
+            fs.reclaim_now().unwrap();
+            fs.core.return_all_held();
+            let jobs: Vec<Job> = vec![
+                Box::new(move |stage| {
+                    let found = stage.fs().node(ino, generation);
+                    assert!(matches!(found, Err(Error::Stale)), "{found:?}");
+                }),
+                Box::new(move |stage| {
+                    let op = stage.core().op_begin();
+                    let again = op.alloc(ChunkKind::Inodes, 1).unwrap();
+                    assert_eq!(again, ino);
+                    let cachelet = op.core.take_cachelet(&op).unwrap();
+                    let taken = (again, cachelet, None);
+                    op.write_inode(taken, stage.fs().root, &FILE, 1000, NAME_ONE);
+                }),
+            ];
+            stage.together(jobs);
+            assert!(!fs.is_damaged());
+        });
+    }
+}

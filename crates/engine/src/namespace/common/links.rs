@@ -1,0 +1,104 @@
+//! Counting the names of a file: links, and what happens when the last one goes.
+
+use vellum_layout::{FileKind, IdentityWord, Inode, InodeState, LinksWord, SLOT_BYTES};
+use vellum_media::{Memories, Memory, Persistent, Site};
+
+use crate::cachelet::{Cachelet, LINK_RESERVED, field, flag};
+use crate::error::{Error, Result};
+use crate::sites;
+use crate::slots::Op;
+
+/// The names in a `LINKS` word, with those that are not durable yet.
+fn names_in(links: u64) -> u64 {
+    links / LINK_RESERVED + links % LINK_RESERVED
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Reserves one more name, unless there is none any more or there are too many.
+    pub(crate) fn reserve_link(&self, target: Cachelet) -> Result<()> {
+        let core = self.core;
+        let at = core.cachelet_at(target, field::LINKS);
+        let mut links = core.get(target, field::LINKS);
+        loop {
+            match names_in(links) {
+                0 => return Err(Error::NotFound),
+                crate::LINK_MAX.. => return Err(Error::TooManyLinks),
+                _ => {}
+            }
+            match core
+                .arena
+                .compare_exchange(at, links, links + LINK_RESERVED)
+            {
+                Ok(_) => return Ok(()),
+                Err(now) => links = now,
+            }
+        }
+    }
+
+    /// Counts a name that was reserved: it survives from now on.
+    pub(crate) fn count_link(&self, target: Cachelet) {
+        let counted = 1u64.wrapping_sub(LINK_RESERVED);
+        let at = self.core.cachelet_at(target, field::LINKS);
+        self.core.arena.fetch_add(at, counted);
+    }
+
+    /// One name fewer; gives how many are left. A directory has one, and loses its own `.` with it.
+    pub(crate) fn lower_links(&self, target: Cachelet) -> u64 {
+        let core = self.core;
+        if core.kind(target) == FileKind::Directory {
+            core.set(target, field::LINKS, 0);
+            return 0;
+        }
+        let at = core.cachelet_at(target, field::LINKS);
+        names_in(core.arena.fetch_add(at, u64::MAX).wrapping_sub(1))
+    }
+
+    /// Writes the link count and change time of a file to its inode. Flushed; the next fence makes
+    /// them durable, and recovery recounts links anyway. An opening after a close does not: but this thread
+    /// may come to no fence before another one closes the pool, which so has to know of the file.
+    pub(crate) fn store_links(&self, site: Site, target: Cachelet, now: i64) {
+        let core = self.core;
+        let change = self.begin_change(target);
+        let at = core.inode_at(target);
+        let ctime = now.max(change.before.ctime);
+        core.set_word(at + Inode::CTIME, ctime as u64);
+        // Counted before, looked at under the lock: whoever stores last knows of all others.
+        let links = names_in(core.get(target, field::LINKS)) as u32;
+        core.set_word(at + Inode::LINKS, LinksWord::new(links, 0).0);
+        core.pool.flush(site, at, SLOT_BYTES);
+        if !core.has_flag(target, flag::DIRTY) {
+            core.raise_flag(target, flag::DIRTY);
+        }
+        change.show(None, ctime);
+    }
+
+    /// A name of `victim` is gone, which held `name_refs` references, and counted out, so that `left` are left: at zero the rest is
+    /// left to the background (or, while it is open, to the last close).
+    pub(crate) fn name_gone(&self, victim: Cachelet, left: u64, now: i64, name_refs: u64) {
+        let core = self.core;
+        if left > 0 {
+            self.store_links(sites::GONE_LINKS, victim, now);
+            // Whoever took the last name away may have seen this one still counted.
+            if core.drop_refs(victim, name_refs) == 0 && core.has_flag(victim, flag::UNLINKED) {
+                core.queue_work(victim);
+            }
+            return;
+        }
+        self.raise_ctime(victim, now);
+        core.raise_flag(victim, flag::UNLINKED);
+        if core.drop_refs(victim, name_refs) == 0 {
+            core.queue_work(victim);
+        } else {
+            self.make_orphan(victim);
+        }
+    }
+
+    /// Notes that an open file has no name left, for whoever looks at the pool after a crash. Recovery
+    /// finds out by itself, so this need not arrive.
+    fn make_orphan(&self, victim: Cachelet) {
+        let core = self.core;
+        let at = core.inode_at(victim);
+        let orphan = IdentityWord(core.word(at)).with_state(InodeState::Orphan);
+        core.set_word(at, orphan.0);
+    }
+}

@@ -1,0 +1,71 @@
+//! What namespaces share, whatever finds their names: inodes and their counts, what a directory
+//! knows of its names, directory logs and listings of them, eviction.
+
+pub(crate) mod children;
+pub(crate) mod compact;
+pub(crate) mod evict;
+pub(crate) mod inode;
+pub(crate) mod links;
+pub(crate) mod list;
+pub(crate) mod log;
+pub(crate) mod moving;
+pub(crate) mod walk;
+
+use vellum_layout::{NAME_MAX, TargetWord};
+use vellum_media::Memories;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+
+/// Fails unless a name can be looked up: empty ones exist nowhere.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    match name.len() {
+        0 => Err(Error::NotFound),
+        1..=NAME_MAX => Ok(()),
+        _ => Err(Error::NameTooLong),
+    }
+}
+
+/// Whether a file may have this name. The length was checked.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+/// What an entry says, but for its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body {
+    pub(crate) target: TargetWord,
+    pub(crate) cookie: u64,
+    /// The name exists.
+    pub(crate) is_shown: bool,
+}
+
+/// The entries that the words of directory logs name.
+pub(crate) trait Bodies<M: Memories>: Sync {
+    /// Room for an entry and its name.
+    type Buffer: Default;
+
+    /// Whether a word of a log, and an entry's life word, are what makes a name exist, so that whoever
+    /// goes by them has to make them durable first.
+    const ARE_TRUTH: bool;
+
+    /// Reads the entry at metadata slot `entry`; fails if it is none of directory `dir`.
+    fn read(core: &Core<M>, entry: u64, dir: u64, buffer: &mut Self::Buffer) -> Result<Body>;
+
+    /// The same without its checksum, which was verified before in this mount.
+    fn read_unsealed(
+        core: &Core<M>,
+        entry: u64,
+        dir: u64,
+        buffer: &mut Self::Buffer,
+    ) -> Result<Body>;
+
+    /// The name of the entry that was read last.
+    fn name(buffer: &Self::Buffer) -> &[u8];
+
+    /// The cookie of an entry that was read before.
+    fn cookie(core: &Core<M>, entry: u64) -> Result<u64>;
+
+    /// Pool offset of the life word of the entry at `entry`.
+    fn life_at(core: &Core<M>, entry: u64) -> u64;
+}

@@ -1,0 +1,140 @@
+//! What every rename does, however names are kept: the files that are moved, the directories
+//! above them.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{FileKind, Inode};
+use vellum_media::{Memories, Memory, Persistent};
+
+use crate::cachelet::{Cachelet, flag};
+use crate::core::{Core, header};
+use crate::error::{Error, Result};
+use crate::journal::Record;
+use crate::namespace::Rename;
+use crate::sites;
+use crate::slots::{Op, pause};
+use crate::times::Change;
+
+/// Files that are being moved.
+pub(crate) type Moved<'a, M> = [Option<Change<'a, M>>; 2];
+
+pub(crate) type Allow<'a> = &'a mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>;
+
+/// Holds the lock for moving directories between parents.
+pub(crate) struct RenameLock<'a, M: Memories>(&'a Core<M>);
+
+impl<M: Memories> Drop for RenameLock<'_, M> {
+    fn drop(&mut self) {
+        self.0
+            .arena
+            .store(header::RENAME_LOCK, 0, Ordering::Release);
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Checks everything POSIX asks; `false`: nothing to do.
+    pub(crate) fn check_rename(
+        &self,
+        rename: &Rename<'_>,
+        source: Cachelet,
+        target: Option<Cachelet>,
+        allow: Allow<'_>,
+    ) -> Result<bool> {
+        let core = self.core;
+        let is_dir = |cachelet| core.kind(cachelet) == FileKind::Directory;
+        // A removed directory lies nowhere: what was above it may have become something else.
+        if core.has_flag(rename.to_dir, flag::UNLINKED) {
+            return Err(Error::NotFound);
+        }
+        if rename.no_replace && target.is_some() {
+            return Err(Error::Exists);
+        }
+        if rename.exchange && target.is_none() {
+            return Err(Error::NotFound);
+        }
+        let across = rename.from_dir != rename.to_dir;
+        if across && is_dir(source) && self.is_within(rename.to_dir, source)? {
+            return Err(Error::Invalid("a directory cannot move into itself"));
+        }
+        if let Some(target) = target {
+            if across && is_dir(target) && self.is_within(rename.from_dir, target)? {
+                return Err(if rename.exchange {
+                    Error::Invalid("a directory cannot change places with its ancestor")
+                } else {
+                    Error::NotEmpty
+                });
+            }
+            if target == source {
+                return Ok(false);
+            }
+        }
+        allow(source, target)?;
+        Ok(true)
+    }
+
+    pub(crate) fn lock_renames(&self) -> RenameLock<'_, M> {
+        let core = self.core;
+        let mut tries = 0;
+        while core
+            .arena
+            .compare_exchange(header::RENAME_LOCK, 0, self.holder())
+            .is_err()
+        {
+            pause(&core.arena, &mut tries);
+        }
+        RenameLock(core)
+    }
+
+    /// The time of a change in both directories. The clock is asked once: it takes as long as a
+    /// lookup.
+    pub(crate) fn both_times(&self, rename: &Rename<'_>) -> i64 {
+        let dirs = [rename.from_dir, rename.to_dir];
+        self.time_after(dirs.map(|dir| self.core.changed_at(dir)))
+    }
+
+    /// How many directories (one or none) leave a directory for another with `file`.
+    pub(crate) fn moved_directories(&self, rename: &Rename<'_>, file: Cachelet) -> i64 {
+        let is_dir = self.core.kind(file) == FileKind::Directory;
+        i64::from(is_dir && rename.from_dir != rename.to_dir)
+    }
+
+    /// Begins the change of one or two files that are moved. Their locks come in the order of their numbers, so
+    /// that two renames cannot wait for each other; whoever has one waits for no name.
+    pub(crate) fn begin_moving(&self, file: Cachelet, other: Option<Cachelet>) -> Moved<'_, M> {
+        let (first, second) = match other {
+            Some(other) if other.0 < file.0 => (other, Some(file)),
+            _ => (file, other),
+        };
+        let first = self.begin_change(first);
+        [Some(first), second.map(|file| self.begin_change(file))]
+    }
+
+    /// A directory that changes parents names the new one.
+    pub(crate) fn record_parent(&self, record: &mut Record, rename: &Rename<'_>, moved: Cachelet) {
+        let core = self.core;
+        if core.kind(moved) == FileKind::Directory && rename.from_dir != rename.to_dir {
+            record.store(
+                core.inode_at(moved) + Inode::PARENT,
+                core.ino(rename.to_dir),
+            );
+        }
+    }
+
+    /// The inode moved has changed, too; the record's next fence makes that durable.
+    pub(crate) fn store_change_time(&self, change: &Change<'_, M>, now: i64) {
+        let core = self.core;
+        let at = core.inode_at(change.file);
+        let ctime = now.max(change.before.ctime) as u64;
+        if core.kind(change.file) == FileKind::Directory {
+            // Its modification time goes along, first: recovery takes no entry's time for one of a
+            // change that this change time covers.
+            core.set_word(at + Inode::MTIME, change.before.mtime as u64);
+            core.set_word(at + Inode::CTIME, ctime);
+            core.pool
+                .flush(sites::RENAME_MOVED_TIMES, at + Inode::MTIME, 16);
+        } else {
+            core.pool
+                .store_through(sites::RENAME_MOVED_CTIME, at + Inode::CTIME, ctime);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Evicting names (DirectFS III-G): those of directories that were not searched lately leave the index.
+//!
+//! A directory that was searched since the hand of eviction last came by is passed over once, any
+//! other loses its part of the index, so that nothing refers to the cachelets of its files.
+//!
+//! Why no operation is misled:
+//! * A directory stops being *indexed*, and its generation grows, before its first pair goes. A
+//!   miss counts only between two equal tokens, and a creation's pair is taken back if the token
+//!   changed (`index_token`, `insert_new`).
+//! * Pairs that an operation has flagged, and those not readable yet, stay.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{EntryHead, FileKind, LifeWord};
+use vellum_media::{Memories, Memory};
+
+use super::Direct;
+use super::entry::EntryBuffer;
+use super::index::ValueWord;
+use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
+use crate::core::{Core, header};
+use crate::error::Result;
+use crate::namespace::common::evict::Remembered;
+use crate::namespace::common::log::scan_log;
+use crate::slots::{Op, Tally};
+
+impl<M: Memories> Remembered<M> for Direct {
+    fn is_scarce(&self, core: &Core<M>) -> bool {
+        let word = |at| core.arena.load(at, Ordering::Relaxed);
+        core.total(Tally::Names) > core.map.index_limit
+            || word(header::OVERFLOW_USED) > core.map.overflow_count / 8 * 7
+    }
+
+    fn forget(&self, core: &Core<M>, dirs: &[Cachelet], strict: bool) -> Result<Vec<u64>> {
+        for &dir in dirs {
+            if is_cold_directory(core, dir, strict) {
+                unindex(&core.op_begin(), dir)?;
+            }
+        }
+        Ok(core.index_trim(&core.op_begin()))
+    }
+
+    fn free(&self, core: &Core<M>, forgotten: u64) {
+        core.free_bucket(forgotten);
+    }
+}
+
+/// Whether a cachelet is that of an indexed directory without a second chance left.
+fn is_cold_directory<M: Memories>(core: &Core<M>, dir: Cachelet, strict: bool) -> bool {
+    let warm = if strict { 0 } else { flag::TOUCHED };
+    core.ino(dir) != 0
+        && core.kind(dir) == FileKind::Directory
+        && core.has_flag(dir, flag::INDEXED)
+        && core.clear_flag(dir, flag::TOUCHED) & (warm | flag::UNLINKED) == 0
+}
+
+/// Takes a directory's pairs out of the index.
+fn unindex<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
+    let core = op.core;
+    if core.raise_flag(dir, flag::BUILDING) & flag::BUILDING != 0 {
+        return Ok(());
+    }
+    core.clear_flag(dir, flag::INDEXED);
+    core.arena
+        .fetch_add(core.cachelet_at(dir, field::FLAGS), flag::GENERATION);
+    let mut buffer = EntryBuffer::new();
+    let owner = core.ino(dir);
+    let scanned = scan_log(core, owner, core.get(dir, field::ROOT), &mut |logged| {
+        let head = *buffer.read_unsealed(core, logged.word.entry(), owner)?;
+        if LifeWord(head.life).is_alive() {
+            drop_pair(op, owner, buffer.name(), &head);
+        }
+        Ok(())
+    });
+    core.clear_flag(dir, flag::BUILDING);
+    scanned.map(drop)
+}
+
+/// Takes a directory's pairs out of the index, for schedules in which that happens.
+#[cfg(test)]
+pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
+    unindex(&core.op_begin(), dir).unwrap();
+}
+
+/// Removes one pair, unless an operation is at work on the name.
+fn drop_pair<M: Memories>(op: &Op<'_, M>, parent: u64, name: &[u8], head: &EntryHead) {
+    let core = op.core;
+    let Some(pair) = core.index_find(parent, name, head.name_hash) else {
+        return;
+    };
+    let busy = ValueWord::DELETING | ValueWord::RENAMING;
+    if !pair.value.has(ValueWord::READABLE) || pair.value.has(busy) {
+        return;
+    }
+    // Not as one being deleted: lookups may give such a one a cachelet.
+    let Some(flagged) = core.index_update(pair, pair.value.with(ValueWord::RENAMING)) else {
+        return;
+    };
+    op.index_remove(flagged);
+    if let Ok(cachelet) = pair.value.target() {
+        core.drop_refs(cachelet, NAME_ONE);
+    }
+}
