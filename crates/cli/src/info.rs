@@ -98,6 +98,14 @@ pub(crate) struct CountersPart {
 pub(crate) struct ReadingPart {
     /// By which rule reads choose between them.
     pub(crate) rule: String,
+    /// How many times as much as the best that rule pays of what can be avoided, at most; none: it has no
+    /// such bound.
+    #[serde(default)]
+    pub(crate) avoidable_bound: Option<f64>,
+    /// These costs were measured by a file that was read for long, and reads choose by them. Else they were
+    /// measured now with searches that find nothing, and reads search until they know better.
+    #[serde(default)]
+    pub(crate) decides: bool,
     /// C_sw: a page by search, with its copy.
     pub(crate) search_page_ns: f64,
     /// C_mmu: a page through a page table, with its copy.
@@ -108,8 +116,34 @@ pub(crate) struct ReadingPart {
     pub(crate) threshold_pages: u64,
     /// What the paper's rule pays beside the paper's optimum, at worst.
     pub(crate) paper_ratio: f64,
-    /// What it pays beside the best that can be done, at worst.
+    /// What the paper's rule pays beside the best that can be done, at worst.
     pub(crate) worst_ratio: f64,
+}
+
+impl ReadingPart {
+    /// What is measured, what decides, and what the paper's rule would do.
+    fn lines(&self) -> [String; 3] {
+        let how = if self.decides {
+            ""
+        } else {
+            " (searching in vain: no file was read for long)"
+        };
+        let bound = match self.avoidable_bound {
+            Some(bound) => format!("at most {bound} times the avoidable cost of the best"),
+            None => "without a bound".into(),
+        };
+        [
+            format!(
+                "a page by search {:.0} ns, by page table {:.0} ns; an entry of one {:.0} ns{how}",
+                self.search_page_ns, self.mmu_page_ns, self.table_entry_ns
+            ),
+            format!("decided by the rule {}, which pays {bound}", self.rule),
+            format!(
+                "the paper's rule: T {} pages, competitive ratio {:.2} (against the best {:.2})",
+                self.threshold_pages, self.paper_ratio, self.worst_ratio
+            ),
+        ]
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -190,8 +224,11 @@ impl Information {
     /// With what reading costs; measures it if that was not done before.
     pub(crate) fn measured(mut self, fs: &RealFs) -> Self {
         let ns = |ps: u64| ps as f64 / 1000.0;
+        let (rule, decides) = (fs.read_rule(), fs.knows_read_costs());
         self.reading = fs.read_costs().map(|costs| ReadingPart {
-            rule: fs.read_rule().name().into(),
+            rule: rule.name().into(),
+            avoidable_bound: rule.avoidable_bound(),
+            decides,
             search_page_ns: ns(costs.search_ps(1)),
             mmu_page_ns: ns(costs.mmu_ps(1)),
             table_entry_ns: ns(costs.table_ps()),
@@ -386,20 +423,9 @@ fn text(information: &Information) -> String {
         format!("{} files, {} names", cache.files, cache.names),
     );
     if let Some(reading) = reading {
-        line(
-            "reading",
-            format!(
-                "a page by search {:.0} ns, by page table {:.0} ns; an entry of one {:.0} ns",
-                reading.search_page_ns, reading.mmu_page_ns, reading.table_entry_ns
-            ),
-        );
-        line(
-            "",
-            format!(
-                "T {} pages, competitive ratio {:.2} (against the best {:.2}); decided by {}",
-                reading.threshold_pages, reading.paper_ratio, reading.worst_ratio, reading.rule
-            ),
-        );
+        for (key, value) in ["reading", "", ""].into_iter().zip(reading.lines()) {
+            line(key, value);
+        }
     }
     if let Some(opened) = opened {
         let found = if opened.was_clean {
@@ -447,6 +473,31 @@ mod tests {
             survives(MediaKind::Dax).power_cut,
             survives(MediaKind::Dax).killed_process
         );
+    }
+
+    /// The ratios are the paper's rule's, which does not decide unless it is told to.
+    #[test]
+    fn reading_tells_which_rule_decides_and_what_it_promises() {
+        let mut reading = ReadingPart {
+            rule: "layout".into(),
+            avoidable_bound: vellum::reading::Rule::Layout.avoidable_bound(),
+            decides: true,
+            search_page_ns: 400.0,
+            mmu_page_ns: 380.0,
+            table_entry_ns: 3300.0,
+            threshold_pages: 8,
+            paper_ratio: 1.4,
+            worst_ratio: 1.9,
+        };
+        let [measured, decided, paper] = reading.lines();
+        assert!(!measured.contains("in vain"), "{measured}");
+        assert!(decided.contains("layout") && decided.contains("at most 2 times"));
+        assert!(paper.starts_with("the paper's rule: T 8 pages") && paper.contains("1.90"));
+        reading.avoidable_bound = vellum::reading::Rule::Threshold.avoidable_bound();
+        reading.decides = false;
+        let [measured, decided, _] = reading.lines();
+        assert!(measured.contains("in vain"), "{measured}");
+        assert!(decided.ends_with("without a bound"), "{decided}");
     }
 
     #[test]

@@ -31,6 +31,19 @@ fn mkfs_says_what_it_made() {
     assert_eq!(info["opened"]["was_clean"], true);
     assert!(info["media"]["survives"]["power_cut"].is_string());
     assert!(info["mount"].is_null());
+    // Nothing was read: the costs are shown, and nothing is decided by them.
+    let reading = &info["reading"];
+    assert_eq!(reading["rule"], "layout", "{reading}");
+    assert_eq!(reading["avoidable_bound"], 2.0, "{reading}");
+    assert_eq!(reading["decides"], false, "{reading}");
+    let text = bench.run(&["info", "p.img"]).ok().out;
+    for said in [
+        "decided by the rule layout",
+        "at most 2 times",
+        "the paper's rule: T",
+    ] {
+        assert!(text.contains(said), "{text}");
+    }
 }
 
 #[test]

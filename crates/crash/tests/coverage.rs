@@ -17,6 +17,7 @@ const ASKS: &[&str] = &[
     "find",
     "is_damaged",
     "is_read_only",
+    "knows_read_costs",
     "list",
     "lookup",
     "media_kind",

@@ -92,6 +92,12 @@ pub(crate) mod header {
         TABLE_LOST: [1] at 584,
         /// Whether the file system is being closed, or is.
         CLOSED: [1] at 592,
+        /// Pages read while it is not known what reading costs; see `reading::kept`.
+        PAGES_READ: [1] at 640,
+        /// Whether it is known.
+        COSTS_STATE: [1] at 704,
+        /// What reading costs.
+        COSTS: [8] at 712,
     }
 
     /// Bytes of the first page.

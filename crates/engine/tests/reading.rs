@@ -275,6 +275,58 @@ fn meet_no_foreign_bytes(mapping: MappingKind) {
     });
 }
 
+/// T is 10 pages.
+fn ten_pages() -> Costs {
+    Costs {
+        run_ps: 10_000,
+        ..bought_at_once()
+    }
+}
+
+/// Openings that each end before they have read much.
+#[test]
+fn both_roads_are_measured_when_the_file_system_has_read_enough() {
+    let pool = Pool::memory(POOL_BYTES).unwrap();
+    let fs = pool.fs();
+    let volume = pool.volume();
+    volume.write("/file", &vec![1; 4 * MIB]).unwrap();
+    let mut out = vec![0; 100 * 4096];
+    let mut openings = 0;
+    while !fs.knows_read_costs() {
+        assert!(openings * 100 < 2 * 8192, "never measured");
+        let file = volume.open("/file").unwrap();
+        for at in (0..out.len()).step_by(4096) {
+            file.read_at(at as u64, &mut out[..4096]).unwrap();
+        }
+        openings += 1;
+    }
+    assert!(openings * 100 >= 8192, "after {openings}");
+    let costs = fs.read_costs();
+    assert!(costs.is_some_and(|costs| costs.search_ps(1) > 0));
+    // Nobody measures again, or says otherwise.
+    assert_eq!(fs.set_read_costs(bought_at_once()), costs);
+    let file = volume.open("/file").unwrap();
+    assert_eq!(file.handle().read_costs(), costs);
+}
+
+/// Without a file only a search in vain can be measured: nothing is decided by that.
+#[test]
+fn what_is_measured_without_a_file_is_shown_and_not_kept() {
+    let pool = Pool::memory(POOL_BYTES).unwrap();
+    let fs = pool.fs();
+    assert!(fs.read_costs().is_some());
+    assert!(!fs.knows_read_costs());
+    let volume = pool.volume();
+    volume.write("/small", b"small").unwrap();
+    let measured_by = |path| volume.open(path).unwrap().handle().read_costs();
+    assert_eq!(measured_by("/small"), None);
+    assert!(!fs.knows_read_costs());
+    volume.write("/large", &vec![1; MIB]).unwrap();
+    let costs = measured_by("/large");
+    assert!(costs.is_some() && fs.knows_read_costs());
+    assert_eq!(fs.read_costs(), costs);
+}
+
 #[test]
 fn how_a_file_was_used_is_remembered() {
     MappingKind::ALL.into_iter().for_each(is_remembered);
@@ -285,20 +337,15 @@ fn is_remembered(mapping: MappingKind) {
     let path = dir.path().join("pool");
     let pool = Pool::create(&path, &options(mapping)).unwrap();
     let fs = pool.fs();
-    // T is 10 pages; a page table is looked for from there on.
-    let costs = Costs {
-        run_ps: 10_000,
-        ..bought_at_once()
-    };
-    fs.set_read_costs(costs);
-    fs.set_read_rule(Rule::Threshold);
+    // Whether or not it is known what reading costs.
+    assert!(!fs.knows_read_costs());
     open(&fs).write_at(0, &vec![3; MIB]).unwrap();
     drop(fs);
     pool.close().unwrap();
 
     let pool = Pool::open(&path, &Default::default()).unwrap();
     let fs = pool.fs();
-    fs.set_read_costs(costs);
+    fs.set_read_costs(ten_pages());
     let before = areas(path.to_str().unwrap());
     let handle = open(&fs);
     by(&handle, Rule::Threshold, 0, 4096);
@@ -307,10 +354,17 @@ fn is_remembered(mapping: MappingKind) {
         "built for the first page"
     );
     drop(handle);
-    // One page was read: a single shot.
+    // One page was read: a single shot. The paper's rule searches for T pages and no more.
     let handle = open(&fs);
+    for page in 0..10 {
+        by(&handle, Rule::Threshold, page * 4096, 4096);
+        assert_eq!(areas(path.to_str().unwrap()), before, "page {page}");
+    }
     by(&handle, Rule::Threshold, 0, 4096);
-    assert_eq!(areas(path.to_str().unwrap()), before);
+    assert!(
+        areas(path.to_str().unwrap()) > before,
+        "built for the page after T"
+    );
     drop((handle, fs));
     pool.close().unwrap();
     let image = std::fs::read(&path).unwrap();

@@ -138,9 +138,14 @@ impl<'a> Bed<'a> {
         })
     }
 
-    /// What reading costs here.
-    pub(super) fn costs(&self) -> Option<Costs> {
-        self.pool.fs().read_costs()
+    /// What reading costs here, measured by a file of the size that is read.
+    pub(super) fn costs(&self) -> Result<Option<Costs>> {
+        let volume = self.pool.volume();
+        let path = "/measured";
+        volume.write(path, &vec![1; self.options.file_bytes as usize])?;
+        let costs = volume.open(path)?.handle().read_costs();
+        volume.remove_file(path)?;
+        Ok(costs)
     }
 
     pub(super) fn describe(&self, machine: &mut Machine) {

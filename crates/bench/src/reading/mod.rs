@@ -277,7 +277,7 @@ fn read_files(options: &ReadingOptions, interrupt: &Interrupt, report: &mut Repo
     for variant in variants {
         progress.set_message(variant.label());
         let mut bed = files::Bed::make(options, variant, interrupt, &progress)?;
-        let costs = bed.costs();
+        let costs = bed.costs()?;
         bed.describe(&mut report.machine);
         if options.wants(Figure::BlockSize) {
             report.rows.extend(bed.block_sizes()?);

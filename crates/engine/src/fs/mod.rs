@@ -157,19 +157,27 @@ impl<M: Memories> Fs<M> {
         self.reading.set_rule(rule);
     }
 
-    /// What reading costs here; measured when first asked for, or when a file was read for long, in up
-    /// to about 20 ms. `None` if the pool has no page tables, or is too small to tell.
+    /// What reading costs here: what is known ([`Self::knows_read_costs`]), else what is measured now, in up to
+    /// about 30 ms, with searches that find nothing, because no file is at hand. `None` if the pool has no
+    /// page tables, or is too small to tell.
     pub fn read_costs(&self) -> Option<Costs> {
-        self.reading.learn(|| {
-            let op = self.core.op_begin();
-            self.files().measure(&op)
-        })
+        if let Some(known) = self.reading.costs(&self.core.arena) {
+            return Some(*known);
+        }
+        let op = self.core.op_begin();
+        self.files().measure(&op, None)
+    }
+
+    /// Whether it is known what reading costs, so that rules can choose: it was measured by a file that
+    /// was read for long ([`Handle::read_costs`] measures at once), or said.
+    pub fn knows_read_costs(&self) -> bool {
+        self.reading.costs(&self.core.arena).is_some()
     }
 
     /// Says what reading costs instead of measuring it, unless that is known already; gives what
     /// holds.
     pub fn set_read_costs(&self, costs: Costs) -> Option<Costs> {
-        self.reading.learn(|| Some(costs))
+        self.reading.learn(&self.core.arena, || Some(costs))
     }
 
     /// Bytes of DRAM that cached files take, and how many files are cached.

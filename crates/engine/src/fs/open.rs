@@ -13,7 +13,7 @@ use crate::fs::dir::NewFile;
 use crate::fs::file::{Allocate, Files, Roads, SIZE_MAX_BYTES, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node, View};
-use crate::reading::{PageTable, Road, pages_of};
+use crate::reading::{Costs, PageTable, Road, pages_of};
 use crate::slots::Op;
 
 bitflags! {
@@ -271,7 +271,7 @@ impl<M: Memories> Handle<M> {
 
     /// Counts pages that a write touches: they make a pattern as those do that are read.
     fn count(&self, offset: u64, len: usize) {
-        self.road.count(pages_of(offset, len as u64));
+        self.road.touch(pages_of(offset, len as u64));
     }
 
     /// Runs a write; if there is no room, does the background's work and tries once more.
@@ -348,6 +348,18 @@ impl<M: Memories> Handle<M> {
         };
         fs.files()
             .view(self.node.cachelet, &self.translation, roads, range)
+    }
+
+    /// What reading costs here: what is known, else what is measured by this file, in up to about 30 ms,
+    /// and kept for all who have the pool open. `None` if the pool has no page tables or is too small, or
+    /// the file has too few bytes (64 KiB without a hole are enough).
+    pub fn read_costs(&self) -> Option<Costs> {
+        let fs = self.fs();
+        let op = fs.core.op_begin();
+        let is_file = self.node.kind() == FileKind::File;
+        let file = is_file.then_some(self.node.cachelet);
+        let measure = || fs.files().measure(&op, Some(file?));
+        fs.reading.learn(&fs.core.arena, measure)
     }
 
     /// Writes at an offset (at the end, if opened for appending, as Linux does); gives how many

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use zerocopy::{FromBytes, IntoBytes};
+
 /// What a piece of a file is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
@@ -20,7 +22,8 @@ pub struct Layout {
 }
 
 /// What reading costs on this machine, in picoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes)]
+#[repr(C)]
 pub struct Costs {
     /// A request by search, beside what its pages cost.
     pub search_request_ps: i64,

@@ -7,8 +7,9 @@
 //! from bytes that somebody looks at in place. Which blocks a
 //! file has is none of this room's business: `fs` looks them up and lays them.
 //!
-//! All of this is private to the process and lost with it, but for one bit of an inode: whether the
-//! file was read on and on. `docs/decisions/0006-when-the-mmu-pays.md` argues the design.
+//! What was measured is in the arena ([`kept`]), for all who have the pool open. Whether a file was
+//! read on and on is a bit of its inode. All else is private to the process and lost with it.
+//! `docs/decisions/0006-when-the-mmu-pays.md` argues the design.
 //!
 //! Deviations from the paper, whose file systems are in the kernel: a page table is bought piece by
 //! piece ([`table::CHUNK_BLOCKS`]), because each piece costs system calls; the price is that of the
@@ -16,40 +17,46 @@
 //! they are written, because a system call costs several times what the write does.
 
 mod cost;
+mod kept;
 pub(crate) mod lease;
 mod pattern;
 mod switch;
 pub(crate) mod table;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use vellum_layout::Inode;
-use vellum_media::{MediaKind, Memories};
+use vellum_layout::{BLOCK_BYTES, Inode};
+use vellum_media::{MediaKind, Memories, Memory};
 
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 
 pub use cost::{Costs, Layout};
-use pattern::at_close;
-pub(crate) use pattern::pages_of;
-pub use pattern::{Identification, Pattern, Touch};
+use pattern::{ASSUMED_THRESHOLD_PAGES, Identification};
+pub(crate) use pattern::{Pattern, pages_of};
 pub(crate) use switch::State;
 pub use switch::{Outcome, Rule, simulate};
-use table::Table;
+use table::{CHUNK_BYTES, Table};
 
-/// Pages that are read by an opening before anything is reckoned for it: most openings end
-/// before.
+/// Pages that are read by an opening before [`Rule::Layout`] reckons anything for it: most openings
+/// end before. The paper's rule needs no such number, it waits for T pages.
 const FIRST_PAGES: u64 = 64;
-/// Pages that are read by an opening before both roads are measured, which takes about as long.
+/// Pages of files that are read before both roads are measured, which takes about as long: by a file
+/// of a piece or more.
 const MEASURE_PAGES: u64 = 8192;
+/// The same by a smaller file, which tells less of what large ones cost: only if there seem to be none.
+const MEASURE_SMALL_PAGES: u64 = kept::COUNTED_PAGES_MAX;
+/// Blocks without a hole that a file needs for the roads to be measured by it: a long request.
+pub(crate) const MEASURED_BLOCKS_MIN: u64 = 16;
 
 /// What a file system knows about reading.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     rule: AtomicU8,
-    costs: OnceLock<Option<Costs>>,
+    /// A copy of what the arena keeps, as soon as it does.
+    costs: OnceLock<Costs>,
     measuring: Mutex<()>,
     tables: Mutex<HashMap<Cachelet, Weak<Table>>>,
 }
@@ -76,27 +83,50 @@ impl Reading {
     }
 
     /// What was measured, or set.
-    pub(crate) fn costs(&self) -> Option<&Costs> {
-        self.costs.get()?.as_ref()
+    #[inline]
+    pub(crate) fn costs<A: Memory>(&self, arena: &A) -> Option<&Costs> {
+        match self.costs.get() {
+            Some(costs) => Some(costs),
+            None => {
+                let kept = kept::costs(arena)?;
+                Some(self.costs.get_or_init(|| kept))
+            }
+        }
     }
 
-    /// Says what reading costs, unless that was measured or said before; gives what holds.
-    pub(crate) fn learn(&self, measure: impl FnOnce() -> Option<Costs>) -> Option<Costs> {
-        if let Some(known) = self.costs.get() {
-            return *known;
-        }
+    /// Says what reading costs, unless that was measured or said before; gives what holds. If it cannot be
+    /// measured, it is tried again when as much was read once more.
+    pub(crate) fn learn<A: Memory>(
+        &self,
+        arena: &A,
+        measure: impl FnOnce() -> Option<Costs>,
+    ) -> Option<Costs> {
         // One measurement at a time: two would disturb each other.
         let _alone = self
             .measuring
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *self.costs.get_or_init(measure)
+        if let Some(known) = self.costs(arena) {
+            return Some(*known);
+        }
+        let Some(costs) = measure() else {
+            kept::count_anew(arena);
+            return None;
+        };
+        kept::keep(arena, costs);
+        let held = || kept::costs(arena).unwrap_or(costs);
+        Some(*self.costs.get_or_init(held))
     }
 
-    /// Whether the costs are still to be measured, and by an opening that has read this much.
-    fn is_due(&self, pages: u64) -> bool {
-        let waits = pages >= MEASURE_PAGES && self.costs.get().is_none();
-        waits && self.measuring.try_lock().is_ok()
+    /// Whether the costs, which are not known, are to be measured now by a file of `size` bytes.
+    fn is_due<A: Memory>(&self, arena: &A, size: u64) -> bool {
+        let wanted = match size {
+            0..CHUNK_BYTES => MEASURE_SMALL_PAGES,
+            _ => MEASURE_PAGES,
+        };
+        size >= MEASURED_BLOCKS_MIN * BLOCK_BYTES
+            && kept::pages(arena) >= wanted
+            && self.measuring.try_lock().is_ok()
     }
 
     /// The table of a file, shared by all who have it open.
@@ -117,9 +147,7 @@ impl Reading {
 /// What one opening of a file has read, and its page table.
 #[derive(Debug, Default)]
 pub(crate) struct Road {
-    /// Pages touched. Counted without a locked instruction: threads that share the opening may lose
-    /// a few.
-    pages: AtomicU64,
+    seen: Identification,
     table: OnceLock<Arc<Table>>,
 }
 
@@ -136,14 +164,14 @@ pub struct PageTable {
 pub(crate) enum Next<'a> {
     /// Search.
     Search,
-    /// Have both roads measured, then search.
+    /// Have both roads measured by this file, then search.
     Measure,
-    /// Look at the table; it is known beforehand that it pays, or not.
-    Look(&'a Table, &'a Costs, bool),
+    /// Look at the table; the file is used like this.
+    Look(&'a Table, &'a Costs, Pattern),
 }
 
 impl Road {
-    /// Counts a request of `pages` to a file of `size` bytes, and says what comes next.
+    /// Counts a request of `pages` to a file, and says what comes next.
     #[inline]
     pub(crate) fn next<'a, M: Memories>(
         &'a self,
@@ -152,21 +180,16 @@ impl Road {
         file: Cachelet,
         pages: u64,
     ) -> Next<'a> {
-        let touched = self.count(pages);
+        let touched = self.seen.touch(pages);
         let rule = reading.rule();
-        // What the last opening was like says what this one will be like. Only the paper's rule
-        // believes it: the other's bound holds for openings that are like none before.
-        let at_once = match rule {
-            Rule::Search => return Next::Search,
-            Rule::Mmu => true,
-            Rule::Threshold => core.has_flag(file, flag::CONTINUOUS),
-            Rule::Layout => false,
-        };
-        if core.read_only || touched < FIRST_PAGES && !at_once {
+        let is_early = rule == Rule::Layout && touched < FIRST_PAGES;
+        if rule == Rule::Search || is_early || core.read_only {
             return Next::Search;
         }
-        let Some(costs) = reading.costs() else {
-            return if reading.is_due(touched) {
+        let size = core.get(file, field::SIZE);
+        let Some(costs) = reading.costs(&core.arena) else {
+            kept::count(&core.arena, touched - pages, touched);
+            return if reading.is_due(&core.arena, size) {
                 Next::Measure
             } else {
                 Next::Search
@@ -175,23 +198,25 @@ impl Road {
         if rule != Rule::Mmu && !costs.may_pay() {
             return Next::Search;
         }
-        let size = core.get(file, field::SIZE);
+        // What the last opening was like says what this one will be like. Only the paper's rule
+        // believes it: the other's bound holds for openings that are like none before.
+        let pattern = match rule {
+            Rule::Threshold if core.has_flag(file, flag::CONTINUOUS) => Pattern::Continuous,
+            Rule::Threshold => self.seen.so_far(costs.threshold_pages()),
+            _ => Pattern::Unknown,
+        };
+        if rule == Rule::Threshold && pattern != Pattern::Continuous {
+            return Next::Search;
+        }
         match self.table(reading, file, size) {
-            Some(table) => Next::Look(table, costs, at_once),
+            Some(table) => Next::Look(table, costs, pattern),
             None => Next::Search,
         }
     }
 
-    /// Counts pages that are touched; gives how many there were.
-    pub(crate) fn count(&self, pages: u64) -> u64 {
-        let touched = self.pages.load(Ordering::Relaxed) + pages;
-        self.pages.store(touched, Ordering::Relaxed);
-        touched
-    }
-
-    /// Pages touched by this opening.
-    pub(crate) fn pages(&self) -> u64 {
-        self.pages.load(Ordering::Relaxed)
+    /// Counts pages that are touched by a write: they make a pattern as those do that are read.
+    pub(crate) fn touch(&self, pages: u64) {
+        self.seen.touch(pages);
     }
 
     /// What the page table has come to that this opening uses; nothing while it uses none.
@@ -208,11 +233,13 @@ impl Road {
     /// Remembers in the inode how the file was used, for the next opening: one store if that is
     /// another way than before. Not flushed: nothing relies on it.
     pub(crate) fn remember<M: Memories>(&self, reading: &Reading, core: &Core<M>, file: Cachelet) {
-        let (pages, Some(costs)) = (self.pages(), reading.costs()) else {
-            return;
-        };
-        let pattern = at_close(pages, costs.threshold_pages());
-        let is_continuous = pattern == Pattern::Continuous;
+        let pages = self.seen.pages();
+        let costs = reading.costs(&core.arena);
+        if costs.is_none() && reading.rule() != Rule::Search {
+            kept::count_rest(&core.arena, pages);
+        }
+        let threshold = costs.map_or(ASSUMED_THRESHOLD_PAGES, Costs::threshold_pages);
+        let is_continuous = self.seen.at_close(threshold) == Pattern::Continuous;
         if pages == 0 || core.has_flag(file, flag::CONTINUOUS) == is_continuous {
             return;
         }

@@ -1,22 +1,13 @@
 //! Access Pattern Identification (the paper's algorithm III.1).
 
-/// A request to an open file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
-    /// Bytes are read or written.
-    Bytes {
-        /// The first byte.
-        offset: u64,
-        /// How many.
-        len: u64,
-    },
-    /// The file is closed.
-    Close,
-}
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// T while it is not known: the paper's. Those that were measured here come near (10 to 12).
+pub(crate) const ASSUMED_THRESHOLD_PAGES: u64 = 12;
 
 /// How a file is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pattern {
+pub(crate) enum Pattern {
     /// Nothing is known yet.
     #[default]
     Unknown,
@@ -26,44 +17,46 @@ pub enum Pattern {
     Continuous,
 }
 
-/// Follows the requests to one open file.
-#[derive(Clone, Copy, Debug)]
-pub struct Identification {
-    threshold_pages: u64,
-    pages: u64,
+/// Follows the requests to one open file. Pages count as often as they are touched, and one that is
+/// touched in part counts: each is searched for.
+#[derive(Debug, Default)]
+pub(crate) struct Identification {
+    /// Pages touched. Counted without a locked instruction: threads that share the opening may lose
+    /// a few.
+    pages: AtomicU64,
 }
 
 impl Identification {
-    /// With the threshold T of the cost model.
-    pub fn new(threshold_pages: u64) -> Self {
-        Self {
-            threshold_pages,
-            pages: 0,
+    /// Takes in a request that touches `pages`; gives how many were touched with it.
+    #[inline]
+    pub(crate) fn touch(&self, pages: u64) -> u64 {
+        let touched = self.pages() + pages;
+        self.pages.store(touched, Ordering::Relaxed);
+        touched
+    }
+
+    /// Pages touched so far.
+    #[inline]
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// What is known while the file is open, by the threshold T of the cost model.
+    pub(crate) fn so_far(&self, threshold_pages: u64) -> Pattern {
+        if self.pages() > threshold_pages {
+            Pattern::Continuous
+        } else {
+            Pattern::Unknown
         }
     }
 
-    /// Takes a request in; gives what is known after it. Pages count as often as they are touched, and
-    /// one that is touched in part counts: each is searched for.
-    pub fn request(&mut self, access: Touch) -> Pattern {
-        match access {
-            Touch::Bytes { offset, len } => {
-                self.pages += pages_of(offset, len);
-                match self.pages > self.threshold_pages {
-                    true => Pattern::Continuous,
-                    false => Pattern::Unknown,
-                }
-            }
-            Touch::Close => at_close(self.pages, self.threshold_pages),
+    /// What the opening came to.
+    pub(crate) fn at_close(&self, threshold_pages: u64) -> Pattern {
+        if self.pages() < threshold_pages {
+            Pattern::OneShot
+        } else {
+            Pattern::Continuous
         }
-    }
-}
-
-/// What an opening that touched `pages` came to.
-pub(crate) fn at_close(pages: u64, threshold_pages: u64) -> Pattern {
-    if pages < threshold_pages {
-        Pattern::OneShot
-    } else {
-        Pattern::Continuous
     }
 }
 
@@ -80,48 +73,42 @@ pub(crate) fn pages_of(offset: u64, len: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn follow(threshold: u64, requests: &[Touch]) -> Vec<Pattern> {
-        let mut file = Identification::new(threshold);
-        requests
-            .iter()
-            .map(|&request| file.request(request))
-            .collect()
-    }
+    const T: u64 = 12;
 
-    fn touch(offset: u64, len: u64) -> Touch {
-        Touch::Bytes { offset, len }
+    /// What is known after each request to a range, and at the close.
+    fn follow(requests: &[(u64, u64)]) -> (Vec<Pattern>, Pattern) {
+        let file = Identification::default();
+        let known = requests.iter().map(|&(offset, len)| {
+            file.touch(pages_of(offset, len));
+            file.so_far(T)
+        });
+        (known.collect(), file.at_close(T))
     }
 
     #[test]
     fn a_file_that_is_looked_at_once_is_one_shot() {
         use Pattern::{OneShot, Unknown};
-        assert_eq!(
-            follow(12, &[touch(0, 100), Touch::Close]),
-            [Unknown, OneShot]
-        );
-        assert_eq!(follow(12, &[Touch::Close]), [OneShot]);
+        assert_eq!(follow(&[(0, 100)]), (vec![Unknown], OneShot));
+        assert_eq!(follow(&[]), (vec![], OneShot));
     }
 
     #[test]
     fn pages_make_a_file_continuous_not_bytes() {
         use Pattern::{Continuous, OneShot, Unknown};
-        let bytes: Vec<_> = (0..13).map(|i| touch(i * 8192, 1)).collect();
-        let got = follow(12, &bytes);
+        let bytes: Vec<_> = (0..13).map(|i| (i * 8192, 1)).collect();
+        let (got, _) = follow(&bytes);
         assert_eq!(got[11], Unknown, "not more than T");
         assert_eq!(got[12], Continuous);
-        assert_eq!(
-            follow(12, &[touch(0, 13 * 4096), Touch::Close])[1],
-            Continuous
-        );
-        assert_eq!(follow(12, &[touch(0, 11 * 4096), Touch::Close])[1], OneShot);
-        // A range of two bytes may touch two pages.
-        assert_eq!(follow(1, &[touch(4095, 2)]), [Continuous]);
+        assert_eq!(follow(&[(0, 13 * 4096)]), (vec![Continuous], Continuous));
+        assert_eq!(follow(&[(0, 12 * 4096)]), (vec![Unknown], Continuous));
+        assert_eq!(follow(&[(0, 11 * 4096)]), (vec![Unknown], OneShot));
     }
 
     #[test]
     fn pages_read_again_count_again() {
-        let got = follow(12, &[touch(0, 4096); 13]);
+        let (got, at_close) = follow(&[(0, 4096); 13]);
         assert_eq!(got.last(), Some(&Pattern::Continuous));
+        assert_eq!(at_close, Pattern::Continuous);
     }
 
     #[test]
@@ -130,5 +117,7 @@ mod tests {
         assert_eq!(pages_of(4095, 1), 1);
         assert_eq!(pages_of(4096, 4096), 1);
         assert_eq!(pages_of(1, 4096), 2);
+        // A range of two bytes may touch two pages.
+        assert_eq!(pages_of(4095, 2), 2);
     }
 }

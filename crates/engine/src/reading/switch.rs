@@ -11,6 +11,7 @@
 //! which is more, or searches). Bought is when `s + x >= P > s`: `s + P < 2 P` is paid, and the best
 //! pays `P` or, searching, at least `s + x >= P`. After that nothing more is paid.
 
+use super::pattern::{Identification, Pattern};
 use super::{Costs, Layout};
 
 /// Which rule decides between search and page table.
@@ -41,13 +42,22 @@ impl Rule {
             Self::Layout => "layout",
         }
     }
+
+    /// How many times as much as the best it pays of what can be avoided, at most; `None`: there is no
+    /// bound that holds for every layout and whatever is asked.
+    pub fn avoidable_bound(self) -> Option<f64> {
+        match self {
+            Self::Layout => Some(2.0),
+            Self::Search | Self::Mmu | Self::Threshold => None,
+        }
+    }
 }
 
 /// What is known about a piece of a file when a request comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
-    /// Pages that the opening has touched, with this request.
-    pub(crate) pages: u64,
+    /// How the file is used, as far as it is known with this request.
+    pub(crate) pattern: Pattern,
     /// What a page table would have saved so far.
     pub(crate) forgone_ps: u64,
     /// What it would save this request.
@@ -58,11 +68,11 @@ pub(crate) struct State {
 
 impl Rule {
     /// Whether the page table is bought before the request is served.
-    pub(crate) fn buys(self, costs: &Costs, state: State) -> bool {
+    pub(crate) fn buys(self, state: State) -> bool {
         match self {
             Self::Search => false,
             Self::Mmu => true,
-            Self::Threshold => state.pages > costs.threshold_pages(),
+            Self::Threshold => state.pattern == Pattern::Continuous,
             Self::Layout => {
                 state.saving_ps > 0 && state.forgone_ps + state.saving_ps >= state.price_ps
             }
@@ -106,6 +116,7 @@ pub fn simulate(rule: Rule, costs: &Costs, layout: Layout, requests: &[u64]) -> 
         ..State::default()
     };
     let mut outcome = Outcome::default();
+    let seen = Identification::default();
     let mut avoidable = 0;
     for (i, &pages) in requests.iter().enumerate() {
         let saving = costs.saving_ps(pages);
@@ -113,9 +124,10 @@ pub fn simulate(rule: Rule, costs: &Costs, layout: Layout, requests: &[u64]) -> 
         outcome.unavoidable_ps += least;
         outcome.paid_ps += least;
         avoidable += saving;
-        state.pages += pages;
+        seen.touch(pages);
+        state.pattern = seen.so_far(costs.threshold_pages());
         state.saving_ps = saving;
-        if outcome.bought_after.is_none() && rule.buys(costs, state) {
+        if outcome.bought_after.is_none() && rule.buys(state) {
             outcome.bought_after = Some(i);
             outcome.paid_ps += state.price_ps;
         }
@@ -226,6 +238,8 @@ mod tests {
             let best = outcome.best_ps - outcome.unavoidable_ps;
             prop_assert!(paid <= 2 * best, "{outcome:?}");
             prop_assert!(outcome.ratio() <= 2.0 + 1e-9);
+            let told = Rule::Layout.avoidable_bound().unwrap_or(0.0);
+            prop_assert!(outcome.avoidable_ratio() <= told + 1e-9, "{outcome:?}");
         }
 
         /// Stopping right after the purchase is the worst that can happen to the rule.

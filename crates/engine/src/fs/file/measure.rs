@@ -1,37 +1,44 @@
 //! What both roads cost on this machine and this pool: a short measurement.
 //!
-//! Blocks are drawn at random from the data zone, whatever they hold: read once by looking a block up
-//! and copying it from the pool, once through a window in which they lie side by side. The sample is
-//! larger than the caches next to a core and than what their translations cover, because a file that
-//! is read on and on is.
+//! Blocks of a file are read at random, once as every read finds them, by search, and once through a
+//! window in which they lie as in the file's page table. If the file is, the sample is larger than
+//! the caches next to a core and than what their translations cover, because a file that is read on
+//! and on mostly is. What runs and pages of a table cost is measured with runs drawn from the data
+//! zone, whatever they hold. Where no file is at hand these are also what is read, beside searches
+//! that find nothing.
 
 use std::hint::black_box;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use vellum_layout::{BLOCK_BYTES, ROOT_SLOT, RUN_BLOCKS};
+use vellum_layout::{BLOCK_BYTES, MapRoot, ROOT_SLOT, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent, Window};
 
-use super::Files;
-use crate::mapping::Found;
-use crate::reading::Costs;
+use super::road::{gaps, runs_of};
+use super::{Files, Translation};
+use crate::cachelet::{Cachelet, field};
+use crate::mapping::{Found, MapId};
 use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Table};
+use crate::reading::{Costs, MEASURED_BLOCKS_MIN};
 use crate::slots::Op;
 
-/// Blocks of the sample: 16 MiB.
-const SAMPLE_BLOCKS: u64 = 8 * CHUNK_BLOCKS;
+/// Pieces of the sample: 16 MiB.
+const SAMPLE_PIECES: u64 = 8;
+/// Pieces by which the price of a page table is measured.
+const PRICED_PIECES: u64 = 3;
 /// Pages of a long request.
-const LONG_PAGES: u64 = 16;
-/// Runs of a piece of the sample.
-const CHUNK_RUNS: usize = (CHUNK_BLOCKS / RUN_BLOCKS) as usize;
+const LONG_PAGES: u64 = MEASURED_BLOCKS_MIN;
 /// Rounds, of which the median counts.
 const ROUNDS: usize = 5;
 /// Pages read in a round on either road with requests of one page, and with long ones.
 const PAGES: u64 = 512;
-/// A mapping id under which nothing is: a file's is its inode's number, and this is the root
-/// directory's. Trees begin at the inode, so that it has to be one.
-const NOBODY: u32 = ROOT_SLOT as u32;
-/// The version that the sample's table has.
-const VERSION: u64 = 0;
+/// A mapping id under which nothing is, for who has no file: a file's is its inode's number, and this
+/// is the root directory's. Trees begin at the inode, so that it has to be one.
+const NOBODY: MapId = ROOT_SLOT as MapId;
+/// The version of the table while prices are measured.
+const PRICED: u64 = 0;
+/// Its version while it shows the sample.
+const SHOWN: u64 = 2;
 
 /// A sequence that visits everything and looks like chance.
 struct Draw(u64);
@@ -46,28 +53,56 @@ impl Draw {
     }
 }
 
-/// Blocks of the pool, and the table in which they lie side by side.
-struct Sample {
-    blocks: u64,
-    /// Pool offset of each run of [`RUN_BLOCKS`].
-    runs: Vec<u64>,
-    table: Table,
+/// A file that is measured by.
+struct Subject {
+    cachelet: Cachelet,
+    id: MapId,
+    /// Of its mapping, when the sample was drawn.
+    version: u64,
+    translation: Translation,
 }
 
-/// Measures; `None` if the pool is too small, or nothing can be laid.
-pub(super) fn measure<M: Memories>(files: &Files<'_, M>, op: &Op<'_, M>) -> Option<Costs> {
-    let sample = Sample::draw(files)?;
-    let window = sample
-        .table
-        .reserve(|bytes| files.core.pool.window(bytes))?;
-    let [run_ps, small_page_ps] = sample.lay(files, window)?;
-    let look_up_ps = time_lookups(files, op);
-    let [search, mmu] = sample.time_roads(files, op, window, 1);
-    let [search_long, mmu_long] = sample.time_roads(files, op, window, LONG_PAGES);
+/// 2 MiB of a file, or of nobody's blocks.
+struct Piece {
+    /// Its place in the file.
+    number: u64,
+    /// Pool offset of each block; 0: it is not read.
+    blocks: Box<[u64]>,
+}
+
+/// What is read: pieces, which the window shows one behind the other.
+struct Sample {
+    /// Whose they are.
+    file: Option<Subject>,
+    pieces: Vec<Piece>,
+    /// The first blocks, in the window, of stretches of [`LONG_PAGES`] that can all be read.
+    stretches: Vec<u64>,
+}
+
+/// Measures, by a file if one is at hand; `None` if the pool or the file is too small, nothing can be
+/// laid, or the file is cut meanwhile.
+pub(super) fn measure<M: Memories>(
+    files: &Files<'_, M>,
+    op: &Op<'_, M>,
+    file: Option<Cachelet>,
+) -> Option<Costs> {
+    op.is_whole().then_some(())?;
+    let sample = match file {
+        Some(file) => Sample::of_file(files, op, file),
+        None => Sample::of_zone(files, SAMPLE_PIECES),
+    }?;
+    let scattered = Sample::of_zone(files, PRICED_PIECES)?;
+    let table = Table::for_size(SAMPLE_PIECES * CHUNK_BYTES / 2)?;
+    let window = table.reserve(|bytes| files.core.pool.window(bytes))?;
+    let [run_ps, small_page_ps] = scattered.lay(files, &table, window, PRICED)?;
     let large_page_ps = time_large_page(files, window)?;
+    sample.lay(files, &table, window, SHOWN)?;
+    let look_up_ps = sample.time_lookups(files, op);
+    let [search, mmu] = sample.time_roads(files, op, &table, window, 1)?;
+    let [search_long, mmu_long] = sample.time_roads(files, op, &table, window, LONG_PAGES)?;
     let page = |one: u64, long: u64| (long as i64 - one as i64) / (LONG_PAGES as i64 - 1);
     let (search_page_ps, mmu_page_ps) = (page(search, search_long), page(mmu, mmu_long));
-    Some(Costs {
+    sample.is_current(files).then_some(Costs {
         search_request_ps: search as i64 - search_page_ps,
         search_page_ps,
         mmu_request_ps: mmu as i64 - mmu_page_ps,
@@ -90,50 +125,124 @@ fn median(times: impl Into<Vec<u64>>) -> u64 {
 }
 
 impl Sample {
-    fn draw<M: Memories>(files: &Files<'_, M>) -> Option<Self> {
+    /// Pieces of a file, from all of its parts.
+    fn of_file<M: Memories>(
+        files: &Files<'_, M>,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+    ) -> Option<Self> {
+        let core = files.core;
+        let version = core.get(cachelet, field::VERSION);
+        let (_, id) = MapRoot(core.get(cachelet, field::ROOT)).get()?;
+        // What lies behind the last whole block is not read.
+        let end = files.size(cachelet) / BLOCK_BYTES;
+        let all = end.div_ceil(CHUNK_BLOCKS);
+        let taken = all.min(SAMPLE_PIECES);
+        let mut draw = Draw(1);
+        let pieces = (0..taken).map(|i| {
+            let (from, to) = (i * all / taken, (i + 1) * all / taken);
+            let number = from + draw.below(to - from);
+            let first = number * CHUNK_BLOCKS;
+            let mut blocks = files.survey(op, cachelet, first).ok()?;
+            blocks[(end - first).min(CHUNK_BLOCKS) as usize..].fill(0);
+            Some(Piece { number, blocks })
+        });
+        let pieces = pieces.collect::<Option<_>>()?;
+        let subject = Subject {
+            cachelet,
+            id,
+            version,
+            translation: Translation::new(true),
+        };
+        Self::of(Some(subject), pieces).filter(|_| version & 1 == 0)
+    }
+
+    /// Blocks of the data zone in runs, whatever they hold.
+    fn of_zone<M: Memories>(files: &Files<'_, M>, pieces: u64) -> Option<Self> {
         let geometry = &files.core.geometry;
-        let blocks = SAMPLE_BLOCKS.min(geometry.zone_blocks / CHUNK_BLOCKS * CHUNK_BLOCKS);
         let zone_runs = geometry.zone_blocks / RUN_BLOCKS;
         let mut draw = Draw(1);
-        let runs = (0..blocks / RUN_BLOCKS)
-            .map(|_| geometry.data_at + draw.below(zone_runs) * RUN_BLOCKS * BLOCK_BYTES);
-        let runs: Vec<_> = runs.collect();
-        let table = Table::for_size(blocks * BLOCK_BYTES / 2).filter(|_| blocks > 0)?;
-        Some(Self {
-            blocks,
-            runs,
-            table,
+        let mut run = || {
+            let at = geometry.data_at + draw.below(zone_runs) * RUN_BLOCKS * BLOCK_BYTES;
+            (0..RUN_BLOCKS).map(move |i| at + i * BLOCK_BYTES)
+        };
+        let pieces = (0..pieces.min(geometry.zone_blocks / CHUNK_BLOCKS)).map(|number| {
+            let blocks = (0..CHUNK_BLOCKS / RUN_BLOCKS).flat_map(|_| run()).collect();
+            Piece { number, blocks }
+        });
+        Self::of(None, pieces.collect())
+    }
+
+    /// These pieces, if there are enough blocks to read.
+    fn of(file: Option<Subject>, pieces: Vec<Piece>) -> Option<Self> {
+        let blocks = pieces.iter().flat_map(|piece| piece.blocks.iter());
+        let blocks: Vec<_> = blocks.copied().collect();
+        let stretches = (0..)
+            .step_by(LONG_PAGES as usize)
+            .zip(blocks.chunks(LONG_PAGES as usize))
+            .filter(|(_, blocks)| !blocks.contains(&0))
+            .map(|(first, _)| first);
+        let stretches: Vec<_> = stretches.collect();
+        (!stretches.is_empty()).then_some(Self {
+            file,
+            pieces,
+            stretches,
         })
     }
 
+    /// Whether the file still has the blocks that it had.
+    fn is_current<M: Memories>(&self, files: &Files<'_, M>) -> bool {
+        files.core.arena.load_barrier();
+        let version = |file: &Subject| files.core.get(file.cachelet, field::VERSION);
+        (self.file.as_ref()).is_none_or(|file| version(file) == file.version)
+    }
+
     /// Lays the sample; gives what a run and the translation of a page cost.
-    fn lay<M: Memories>(&self, files: &Files<'_, M>, window: &Window) -> Option<[u64; 2]> {
+    fn lay<M: Memories>(
+        &self,
+        files: &Files<'_, M>,
+        table: &Table,
+        window: &Window,
+        version: u64,
+    ) -> Option<[u64; 2]> {
         let pool = &files.core.pool;
-        let run_bytes = RUN_BLOCKS * BLOCK_BYTES;
-        let mut bytes = [0; (RUN_BLOCKS * BLOCK_BYTES) as usize];
-        // The pool's own pages are there.
-        self.runs.iter().for_each(|&at| pool.read(at, &mut bytes));
-        if !window.take_areas(self.runs.len() as u64 + 1) {
-            return None;
-        }
         // First, because a table that is made new is empty.
-        let mut filling = self.table.try_fill()?;
-        self.table.renew(&mut filling, VERSION).then_some(())?;
+        let mut filling = table.try_fill()?;
+        table.renew(&mut filling, version).then_some(())?;
         let (mut run_ps, mut small_page_ps) = (Vec::new(), Vec::new());
-        for (number, runs) in (0..).zip(self.runs.chunks(CHUNK_RUNS)) {
+        for (number, piece) in (0..).zip(&self.pieces) {
+            // The pool's own pages are there.
+            for &at in piece.blocks.iter().filter(|&&at| at != 0) {
+                black_box(pool.load(at, Ordering::Relaxed));
+            }
+            let runs = runs_of(&piece.blocks, |_| false);
+            if !window.take_areas(runs.len() as u64 + gaps(&runs)) {
+                return None;
+            }
             let at = number * CHUNK_BYTES;
             let start = Instant::now();
-            for (i, &from) in (0..).zip(runs) {
-                pool.lay(window, at + i * run_bytes, from, run_bytes).ok()?;
+            for run in &runs {
+                let to = at + run.first * BLOCK_BYTES;
+                let bytes = run.blocks * BLOCK_BYTES;
+                pool.lay(window, to, run.at, bytes).ok()?;
             }
-            run_ps.push(picoseconds(start) / runs.len() as u64);
+            run_ps.push(picoseconds(start) / (runs.len() as u64).max(1));
             let start = Instant::now();
             window.fill_in(at, CHUNK_BYTES);
             small_page_ps.push(picoseconds(start) / CHUNK_BLOCKS);
-            self.table.chunk(number)?.add(0, CHUNK_BLOCKS);
+            let chunk = table.chunk(number)?;
+            runs.iter().for_each(|run| chunk.add(run.first, run.blocks));
         }
-        let [run_ps, small_page_ps] = [run_ps, small_page_ps].map(median);
-        Some([run_ps, small_page_ps])
+        Some([run_ps, small_page_ps].map(median))
+    }
+
+    /// Where requests of `pages` begin, in blocks of the window. Others for each `salt`.
+    fn places(&self, salt: u64, pages: u64) -> impl Iterator<Item = u64> {
+        let mut draw = Draw(salt * LONG_PAGES + pages);
+        (0..PAGES / pages).map(move |_| {
+            let stretch = self.stretches[draw.below(self.stretches.len() as u64) as usize];
+            stretch + draw.below(LONG_PAGES / pages) * pages
+        })
     }
 
     /// What a request of `pages` costs by search and through the window.
@@ -141,85 +250,92 @@ impl Sample {
         &self,
         files: &Files<'_, M>,
         op: &Op<'_, M>,
+        table: &Table,
         window: &Window,
         pages: u64,
-    ) -> [u64; 2] {
+    ) -> Option<[u64; 2]> {
         let mut out = vec![0; (pages * BLOCK_BYTES) as usize];
         let requests = PAGES / pages;
         let (mut by_search, mut by_window) = ([0; ROUNDS], [0; ROUNDS]);
         for round in 0..ROUNDS {
             // Other places for each, so that neither finds in the caches what the other brought there.
-            let places = |road: u64| {
-                let mut draw = Draw((round as u64 * 2 + road) * LONG_PAGES + pages);
-                let slots = self.blocks / pages;
-                (0..requests).map(move |_| draw.below(slots) * pages)
-            };
+            let salt = round as u64 * 2;
             let start = Instant::now();
-            for first in places(0) {
-                self.by_search(files, op, first, &mut out);
+            for first in self.places(salt, pages) {
+                self.by_search(files, op, first, &mut out)?;
             }
             by_search[round] = picoseconds(start) / requests;
             let start = Instant::now();
-            for first in places(1) {
-                if black_box(&self.table).holds(VERSION, first * BLOCK_BYTES, out.len() as u64) {
-                    files
-                        .core
-                        .pool
-                        .read_window(window, first * BLOCK_BYTES, &mut out);
+            for first in self.places(salt + 1, pages) {
+                let at = first * BLOCK_BYTES;
+                if black_box(table).holds(SHOWN, at, out.len() as u64) {
+                    files.core.pool.read_window(window, at, &mut out);
                 }
             }
             by_window[round] = picoseconds(start) / requests;
         }
         let (search, mmu) = (median(by_search), median(by_window));
         // What is within the measurement's error saves nothing.
-        [
-            search,
-            if mmu > search / 20 * 19 {
-                mmu.max(search)
-            } else {
-                mmu
-            },
-        ]
+        let is_better = mmu <= search / 20 * 19;
+        Some([search, if is_better { mmu } else { mmu.max(search) }])
     }
 
+    /// Reads by search what the window shows from block `first` on. `None`: it cannot be read.
     fn by_search<M: Memories>(
         &self,
         files: &Files<'_, M>,
         op: &Op<'_, M>,
         first: u64,
         out: &mut [u8],
-    ) {
-        let pages = out.len() as u64 / BLOCK_BYTES;
-        let mut found = [Found::Hole; LONG_PAGES as usize];
-        let found = &mut found[..pages as usize];
-        let answer = files.mapping.lookup(op, NOBODY, first as u32, found);
-        let _ = black_box((answer, &found));
-        let mut rest = out;
-        let mut block = first;
-        while !rest.is_empty() {
-            let skip = block % RUN_BLOCKS * BLOCK_BYTES;
-            let here = rest.len().min((RUN_BLOCKS * BLOCK_BYTES - skip) as usize);
-            let (now, later) = rest.split_at_mut(here);
-            let at = self.runs[(block / RUN_BLOCKS) as usize] + skip;
-            files.core.pool.read(at, now);
-            block += here as u64 / BLOCK_BYTES;
-            rest = later;
+    ) -> Option<()> {
+        let piece = &self.pieces[(first / CHUNK_BLOCKS) as usize];
+        let place = first % CHUNK_BLOCKS;
+        let Some(file) = &self.file else {
+            search_in_vain(files, op, first, &piece.blocks[place as usize..], out);
+            return Some(());
+        };
+        let offset = (piece.number * CHUNK_BLOCKS + place) * BLOCK_BYTES;
+        let of = (file.cachelet, &file.translation, file.version);
+        files.copy_out(op, of, offset, out).ok()
+    }
+
+    /// What looking up a block costs while a whole piece is looked up.
+    fn time_lookups<M: Memories>(&self, files: &Files<'_, M>, op: &Op<'_, M>) -> u64 {
+        let id = self.file.as_ref().map_or(NOBODY, |file| file.id);
+        let mut found = [Found::Hole; CHUNK_BLOCKS as usize];
+        let mut times = [0; ROUNDS];
+        for (time, piece) in times.iter_mut().zip(self.pieces.iter().cycle()) {
+            let start = Instant::now();
+            let first = (piece.number * CHUNK_BLOCKS) as u32;
+            let answer = files.mapping.lookup(op, id, first, &mut found);
+            let _ = black_box((answer, &found));
+            *time = picoseconds(start) / CHUNK_BLOCKS;
         }
+        median(times)
     }
 }
 
-/// What looking up a block costs while a whole piece is looked up.
-fn time_lookups<M: Memories>(files: &Files<'_, M>, op: &Op<'_, M>) -> u64 {
-    let mut found = [Found::Hole; CHUNK_BLOCKS as usize];
-    let mut times = [0; ROUNDS];
-    for (round, time) in times.iter_mut().enumerate() {
-        let start = Instant::now();
-        let first = round as u32 * CHUNK_BLOCKS as u32;
-        let answer = files.mapping.lookup(op, NOBODY, first, &mut found);
-        let _ = black_box((answer, &found));
-        *time = picoseconds(start) / CHUNK_BLOCKS;
+/// Searches for blocks from `first` on that nobody has, and copies what lies in runs at `blocks`.
+fn search_in_vain<M: Memories>(
+    files: &Files<'_, M>,
+    op: &Op<'_, M>,
+    first: u64,
+    blocks: &[u64],
+    out: &mut [u8],
+) {
+    let mut found = [Found::Hole; LONG_PAGES as usize];
+    let found = &mut found[..out.len() / BLOCK_BYTES as usize];
+    files.mapping.prefetch(files.core, NOBODY, first as u32, 0);
+    let answer = files.mapping.lookup(op, NOBODY, first as u32, found);
+    let _ = black_box((answer, &found));
+    let run_bytes = |block: u64| (RUN_BLOCKS - block % RUN_BLOCKS) * BLOCK_BYTES;
+    let (mut done, mut rest) = (0, out);
+    while !rest.is_empty() {
+        let here = rest.len().min(run_bytes(first + done) as usize);
+        let (now, later) = rest.split_at_mut(here);
+        files.core.pool.read(blocks[done as usize], now);
+        (done, rest) = (done + here as u64 / BLOCK_BYTES, later);
     }
-    median(times)
 }
 
 /// What filling in a piece costs that is aligned to a large page in pool and window.
@@ -238,50 +354,138 @@ fn time_large_page<M: Memories>(files: &Files<'_, M>, window: &Window) -> Option
 #[cfg(test)]
 mod tests {
     use vellum_layout::MappingKind;
+    use vellum_media::{Simulated, count};
 
     use super::*;
+    use crate::fs::file::Allocate;
     use crate::fs::file::tests::files;
     use crate::mapping::harness::Harness;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Two files, written in turns block by block; gives the first.
+    fn fragmented(h: &Harness, bytes: u64) -> Cachelet {
+        let made = [9, 10].map(|ino| (h.make_file(ino), Translation::new(true)));
+        for block in 0..bytes / BLOCK_BYTES {
+            let data = [(block % 251) as u8; BLOCK_BYTES as usize];
+            for (file, translation) in &made {
+                let at = block * BLOCK_BYTES;
+                files(h).write_at(*file, translation, at, &data).unwrap();
+            }
+        }
+        made[0].0
+    }
+
+    /// Checks that the window shows of each stretch what search finds; gives how many there are.
+    fn compare(files: &Files<'_, Simulated>, op: &Op<'_, Simulated>, sample: &Sample) -> usize {
+        let table = Table::for_size(SAMPLE_PIECES * CHUNK_BYTES / 2).unwrap();
+        let reserve = |bytes| files.core.pool.window(bytes);
+        let window = table.reserve(reserve).unwrap();
+        sample.lay(files, &table, window, SHOWN).unwrap();
+        for &first in &sample.stretches {
+            let mut shown = [0; (LONG_PAGES * BLOCK_BYTES) as usize];
+            let mut found = [1; (LONG_PAGES * BLOCK_BYTES) as usize];
+            let at = first * BLOCK_BYTES;
+            assert!(table.holds(SHOWN, at, shown.len() as u64));
+            files.core.pool.read_window(window, at, &mut shown);
+            sample.by_search(files, op, first, &mut found).unwrap();
+            assert!(shown == found, "from block {first}");
+        }
+        for pages in [1, LONG_PAGES] {
+            for first in sample.places(0, pages) {
+                assert!(table.holds(SHOWN, first * BLOCK_BYTES, pages * BLOCK_BYTES));
+            }
+        }
+        sample.stretches.len()
+    }
 
     /// What is measured is what would be read.
     #[test]
     fn the_sample_lies_in_the_window_as_in_the_pool() {
-        let h = Harness::new(8 << 20);
+        let h = Harness::new(8 * MIB);
         let zone = h.core.geometry.zone_blocks * BLOCK_BYTES;
         let bytes: Vec<u8> = (0..zone).map(|i| (i / 64 % 251) as u8).collect();
         h.core.pool.write(h.core.geometry.data_at, &bytes);
-        let files = files(&h);
-        let sample = Sample::draw(&files).unwrap();
-        let reserve = |bytes| h.core.pool.window(bytes);
-        let window = sample.table.reserve(reserve).unwrap();
-        sample.lay(&files, window).unwrap();
-        assert!(
-            sample
-                .table
-                .holds_all(VERSION, 0, sample.blocks * BLOCK_BYTES)
-        );
-        let op = h.core.op_begin();
-        for first in (0..sample.blocks - LONG_PAGES).step_by(13) {
-            let mut shown = [0; (LONG_PAGES * BLOCK_BYTES) as usize];
-            let mut found = shown;
-            h.core
-                .pool
-                .read_window(window, first * BLOCK_BYTES, &mut shown);
-            sample.by_search(&files, &op, first, &mut found);
-            assert!(shown == found, "from block {first}");
-        }
-        let costs = measure(&files, &op).unwrap();
+        let (files, op) = (files(&h), h.core.op_begin());
+        let sample = Sample::of_zone(&files, SAMPLE_PIECES).unwrap();
+        assert!(compare(&files, &op, &sample) > 32);
+        let costs = measure(&files, &op, None).unwrap();
         assert!(costs.run_ps > 0 && costs.search_ps(1) > 0 && costs.mmu_ps(1) > 0);
+    }
+
+    #[test]
+    fn a_file_is_sampled_from_first_to_last_without_its_holes() {
+        let h = Harness::of(MappingKind::Extent, 32 * MIB);
+        let file = fragmented(&h, 5 * MIB);
+        let f = files(&h);
+        // A hole in the middle of a stretch, and a last block in part.
+        let hole = 20 * BLOCK_BYTES;
+        f.allocate(file, Allocate::PunchHole, hole, BLOCK_BYTES)
+            .unwrap();
+        f.truncate(file, 5 * MIB - 1).unwrap();
+        let op = h.core.op_begin();
+        let sample = Sample::of_file(&f, &op, file).unwrap();
+        assert_eq!(sample.pieces.len(), 3);
+        let stretches = 5 * MIB / BLOCK_BYTES / LONG_PAGES;
+        assert_eq!(compare(&f, &op, &sample) as u64, stretches - 2);
+        assert!(measure(&f, &op, Some(file)).is_some());
+    }
+
+    #[test]
+    fn nothing_is_measured_by_files_without_bytes() {
+        let h = Harness::new(8 * MIB);
+        let (file, t) = (h.make_file(9), Translation::new(true));
+        let f = files(&h);
+        let measured = || measure(&f, &h.core.op_begin(), Some(file)).is_some();
+        assert!(!measured(), "empty");
+        f.truncate(file, MIB).unwrap();
+        assert!(!measured(), "a hole");
+        let blocks = |n: u64| vec![1; (n * BLOCK_BYTES) as usize];
+        f.write_at(file, &t, 0, &blocks(LONG_PAGES - 1)).unwrap();
+        assert!(!measured(), "no stretch");
+        f.write_at(file, &t, 0, &blocks(LONG_PAGES)).unwrap();
+        assert!(measured());
+    }
+
+    /// A tree that is empty ends every search at its root. The cost of a search is that of a file's.
+    #[test]
+    fn the_measured_search_walks_the_files_tree() {
+        for mapping in [
+            MappingKind::Extent,
+            MappingKind::ExtentCached,
+            MappingKind::Radix,
+        ] {
+            let h = Harness::of(mapping, 32 * MIB);
+            let file = fragmented(&h, 6 * MIB);
+            let (files, op) = (files(&h), h.core.op_begin());
+            let probes = |sample: &Sample| {
+                let mut out = [0; BLOCK_BYTES as usize];
+                let before = count::of_this_thread();
+                for first in sample.places(0, 1) {
+                    sample.by_search(&files, &op, first, &mut out).unwrap();
+                }
+                (count::of_this_thread() - before).probes
+            };
+            let nobodys = probes(&Sample::of_zone(&files, SAMPLE_PIECES).unwrap());
+            let own = probes(&Sample::of_file(&files, &op, file).unwrap());
+            assert_eq!(nobodys, PAGES, "{mapping:?}: one step to an empty root");
+            assert!(own > nobodys, "{mapping:?}: {own} probes");
+        }
     }
 
     #[test]
     fn measuring_harms_no_mapping() {
         for mapping in MappingKind::ALL {
-            let h = Harness::of(mapping, 8 << 20);
-            let costs = measure(&files(&h), &h.core.op_begin());
-            assert!(costs.is_some(), "{mapping:?}");
-            let damaged = (h.core.pool.damaged(), h.core.arena.damaged());
-            assert_eq!(damaged, (None, None), "{mapping:?}");
+            let h = Harness::of(mapping, 8 * MIB);
+            let (file, t) = (h.make_file(9), Translation::new(true));
+            let data = vec![1; 3 * MIB as usize];
+            files(&h).write_at(file, &t, 0, &data).unwrap();
+            for of in [None, Some(file)] {
+                let costs = measure(&files(&h), &h.core.op_begin(), of);
+                assert!(costs.is_some(), "{mapping:?}");
+                let damaged = (h.core.pool.damaged(), h.core.arena.damaged());
+                assert_eq!(damaged, (None, None), "{mapping:?}");
+            }
         }
     }
 }

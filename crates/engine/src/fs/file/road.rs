@@ -11,7 +11,7 @@ use crate::cachelet::{Cachelet, field};
 use crate::error::Result;
 use crate::mapping::Found;
 use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Chunk, Table, pieces};
-use crate::reading::{Costs, Layout, Next, Reading, Road, Rule, State};
+use crate::reading::{Costs, Layout, Next, Pattern, Reading, Road, Rule, State};
 use crate::slots::Op;
 
 /// Blocks of a large page, as the pool numbers bytes.
@@ -40,23 +40,23 @@ pub(super) struct Choice<'a> {
     costs: &'a Costs,
     /// Pages of this request.
     request_pages: u64,
-    /// Pages that the opening has touched.
-    pages: u64,
+    /// How the file is used.
+    pattern: Pattern,
 }
 
 /// Blocks of a piece side by side, in file and pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+pub(super) struct Run {
     /// The first, in the piece.
-    first: u64,
-    blocks: u64,
+    pub(super) first: u64,
+    pub(super) blocks: u64,
     /// Where it lies in the pool.
-    at: u64,
+    pub(super) at: u64,
 }
 
 /// Cuts the blocks of a piece that are not `present` into runs. `blocks` has the pool offset of each, 0
 /// where there is none.
-fn runs_of(blocks: &[u64], present: impl Fn(u64) -> bool) -> Vec<Run> {
+pub(super) fn runs_of(blocks: &[u64], present: impl Fn(u64) -> bool) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (block, &at) in (0..).zip(blocks) {
         if at == 0 || present(block) {
@@ -104,15 +104,15 @@ impl<M: Memories> Files<'_, M> {
         match road.next(reading, self.core, cachelet, pages) {
             Next::Search => Way::Search,
             Next::Measure => {
-                reading.learn(|| self.measure(op));
+                reading.learn(&self.core.arena, || self.measure(op, Some(cachelet)));
                 Way::Search
             }
-            Next::Look(table, costs, at_once) => {
+            Next::Look(table, costs, pattern) => {
                 let choice = Choice {
                     rule: reading.rule(),
                     costs,
                     request_pages: pages,
-                    pages: if at_once { u64::MAX } else { road.pages() },
+                    pattern,
                 };
                 Way::Table(table, choice)
             }
@@ -193,12 +193,12 @@ impl<M: Memories> Files<'_, M> {
         let known = chunk.price_ps.load(Ordering::Relaxed);
         let least = choice.costs.least_price_ps(CHUNK_BLOCKS);
         let state = State {
-            pages: choice.pages,
+            pattern: choice.pattern,
             forgone_ps: chunk.forgone_ps.load(Ordering::Relaxed),
             saving_ps: saving * pages / choice.request_pages.max(1),
             price_ps: if known > 0 { known } else { least },
         };
-        if choice.rule.buys(choice.costs, state)
+        if choice.rule.buys(state)
             && self.buy(op, cachelet, table, choice, version, number, state)
         {
             return true;
@@ -244,7 +244,7 @@ impl<M: Memories> Files<'_, M> {
         }
         let price_ps = choice.costs.price_ps(layout_of(&runs));
         chunk.price_ps.store(price_ps, Ordering::Relaxed);
-        if !choice.rule.buys(choice.costs, State { price_ps, ..state }) {
+        if !choice.rule.buys(State { price_ps, ..state }) {
             filling.surveys.insert(number, blocks);
             return false;
         }
@@ -252,7 +252,12 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Where the blocks of a piece lie: pool offsets, 0 where there are no bytes.
-    fn survey(&self, op: &Op<'_, M>, cachelet: Cachelet, first: u64) -> Result<Box<[u64]>> {
+    pub(super) fn survey(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        first: u64,
+    ) -> Result<Box<[u64]>> {
         let mut found = [Found::Hole; CHUNK_BLOCKS as usize];
         if let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() {
             self.mapping.lookup(op, id, first as u32, &mut found)?;
@@ -302,14 +307,14 @@ impl<M: Memories> Files<'_, M> {
         true
     }
 
-    /// Measures both roads on this pool. Takes up to about 20 ms.
-    pub(crate) fn measure(&self, op: &Op<'_, M>) -> Option<Costs> {
-        super::measure::measure(self, op)
+    /// Measures both roads on this pool, by a file if there is one. Takes up to about 30 ms.
+    pub(crate) fn measure(&self, op: &Op<'_, M>, file: Option<Cachelet>) -> Option<Costs> {
+        super::measure::measure(self, op, file)
     }
 }
 
 /// Stretches of a piece between and around runs: areas of their own.
-fn gaps(runs: &[Run]) -> u64 {
+pub(super) fn gaps(runs: &[Run]) -> u64 {
     let mut end = 0;
     let mut gaps = 0;
     for run in runs {
