@@ -353,7 +353,7 @@ fn time_large_page<M: Memories>(files: &Files<'_, M>, window: &Window) -> Option
 
 #[cfg(test)]
 mod tests {
-    use vellum_layout::MappingKind;
+    use vellum_layout::{GeometryRequest, MappingKind};
     use vellum_media::{Simulated, count};
 
     use super::*;
@@ -363,17 +363,18 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Two files, written in turns block by block; gives the first.
-    fn fragmented(h: &Harness, bytes: u64) -> Cachelet {
-        let made = [9, 10].map(|ino| (h.make_file(ino), Translation::new(true)));
-        for block in 0..bytes / BLOCK_BYTES {
-            let data = [(block % 251) as u8; BLOCK_BYTES as usize];
-            for (file, translation) in &made {
-                let at = block * BLOCK_BYTES;
-                files(h).write_at(*file, translation, at, &data).unwrap();
-            }
-        }
-        made[0].0
+    /// A pool with a file of which hardly two blocks lie side by side.
+    fn fragmented(mapping: MappingKind, bytes: u64) -> (Harness, Cachelet) {
+        let h = Harness::asked(GeometryRequest {
+            pool_bytes: 32 * MIB,
+            mapping,
+            fragmentation: 1000,
+            ..GeometryRequest::default()
+        });
+        let (file, translation) = (h.make_file(9), Translation::new(true));
+        let data: Vec<u8> = (0..bytes).map(|i| (i / 64 % 251) as u8).collect();
+        files(&h).write_at(file, &translation, 0, &data).unwrap();
+        (h, file)
     }
 
     /// Checks that the window shows of each stretch what search finds; gives how many there are.
@@ -415,8 +416,7 @@ mod tests {
 
     #[test]
     fn a_file_is_sampled_from_first_to_last_without_its_holes() {
-        let h = Harness::of(MappingKind::Extent, 32 * MIB);
-        let file = fragmented(&h, 5 * MIB);
+        let (h, file) = fragmented(MappingKind::Extent, 5 * MIB);
         let f = files(&h);
         // A hole in the middle of a stretch, and a last block in part.
         let hole = 20 * BLOCK_BYTES;
@@ -455,8 +455,7 @@ mod tests {
             MappingKind::ExtentCached,
             MappingKind::Radix,
         ] {
-            let h = Harness::of(mapping, 32 * MIB);
-            let file = fragmented(&h, 6 * MIB);
+            let (h, file) = fragmented(mapping, 6 * MIB);
             let (files, op) = (files(&h), h.core.op_begin());
             let probes = |sample: &Sample| {
                 let mut out = [0; BLOCK_BYTES as usize];
