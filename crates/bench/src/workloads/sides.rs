@@ -17,6 +17,9 @@ use crate::figure::{Point, median};
 use crate::peer::Peer;
 use crate::variant::Variant;
 
+/// Bytes of the file by which it is measured what reading costs: as many as a measurement reads.
+const MEASURED_BYTES: u64 = 16 << 20;
+
 /// Options that all runs of workloads have.
 #[derive(Clone, Debug)]
 pub(crate) struct RunOptions<'a> {
@@ -73,10 +76,13 @@ impl Side {
     fn pool(subject: Subject, label: String, bytes: u64, pool_dir: &Path) -> Result<Self> {
         let side = Self::unmeasured(subject, label, bytes, pool_dir)?;
         if let Ground::Pool(pooled) = &side.ground {
-            let fs = pooled.pool.fs();
-            if let Some(costs) = fs.read_costs() {
-                fs.set_read_costs(costs);
-            }
+            let volume = pooled.pool.volume();
+            let path = "/measured";
+            let sample = MEASURED_BYTES.min(bytes / 8);
+            volume.write(path, &vec![1; sample as usize])?;
+            // Kept by the file system for those who read.
+            let _ = volume.open(path)?.handle().read_costs();
+            volume.remove_file(path)?;
         }
         Ok(side)
     }

@@ -198,8 +198,7 @@ impl<M: Memories> Files<'_, M> {
             saving_ps: saving * pages / choice.request_pages.max(1),
             price_ps: if known > 0 { known } else { least },
         };
-        if choice.rule.buys(state)
-            && self.buy(op, cachelet, table, choice, version, number, state)
+        if choice.rule.buys(state) && self.buy(op, cachelet, table, choice, version, number, state)
         {
             return true;
         }
