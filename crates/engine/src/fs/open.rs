@@ -350,9 +350,9 @@ impl<M: Memories> Handle<M> {
             .view(self.node.cachelet, &self.translation, roads, range)
     }
 
-    /// What reading costs here: what is known, else what is measured by this file, in up to about 30 ms,
-    /// and kept for all who have the pool open. `None` if the pool has no page tables or is too small, or
-    /// the file has too few bytes (64 KiB without a hole are enough).
+    /// What reading costs here: what is known, else what is measured by this file and kept for all who have the pool open. That takes 4 ms where blocks lie side by side, 23 ms where none do (on
+    /// an AMD EPYC). `None` if the pool has no page tables or is too small, or the file has too few bytes
+    /// (64 KiB without a hole are enough).
     pub fn read_costs(&self) -> Option<Costs> {
         let fs = self.fs();
         let op = fs.core.op_begin();

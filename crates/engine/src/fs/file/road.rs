@@ -306,7 +306,7 @@ impl<M: Memories> Files<'_, M> {
         true
     }
 
-    /// Measures both roads on this pool, by a file if there is one. Takes up to about 30 ms.
+    /// Measures both roads on this pool, by a file if there is one.
     pub(crate) fn measure(&self, op: &Op<'_, M>, file: Option<Cachelet>) -> Option<Costs> {
         super::measure::measure(self, op, file)
     }
