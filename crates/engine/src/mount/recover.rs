@@ -6,7 +6,7 @@
 //! crash is damage, and the pool is not opened (nothing but journal replay has been written then).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use vellum_layout::{
@@ -31,6 +31,8 @@ struct ChunkTally {
     subdirectories: Vec<AtomicU32>,
     /// Directories: time of the latest change that an entry tells of.
     latest: Vec<AtomicI64>,
+    /// Directories: whether the root is known to be reached from there.
+    reach_root: Vec<AtomicBool>,
     /// Why inodes cannot be read: damage if they have a name, else what a creation left that did
     /// not get as far as the log word.
     troubles: Mutex<HashMap<usize, Error>>,
@@ -42,7 +44,8 @@ impl ChunkTally {
         Self {
             names: count.clone().map(|_| AtomicU32::new(0)).collect(),
             subdirectories: count.clone().map(|_| AtomicU32::new(0)).collect(),
-            latest: count.map(|_| AtomicI64::new(0)).collect(),
+            latest: count.clone().map(|_| AtomicI64::new(0)).collect(),
+            reach_root: count.map(|_| AtomicBool::new(false)).collect(),
             troubles: Mutex::default(),
         }
     }
@@ -286,19 +289,37 @@ impl<M: Memories> Recovery<'_, M> {
         Ok(())
     }
 
-    /// The root must be reached by going up.
+    /// The root must be reached by going up. Each directory on the way is passed once, however deep
+    /// what lies below it is.
     fn check_reached(&self, ino: u64) -> Result<()> {
-        let mut at = ino;
-        for _ in 0..=self.core.geometry.meta_slots() {
-            if at == ROOT_SLOT {
-                return Ok(());
+        let core = self.core;
+        let parent = |at| core.slot_at(at).map(|at| core.word(at + Inode::PARENT));
+        let (mut at, mut passed) = (ino, 0);
+        while !self.reaches_root(at) {
+            if passed > core.geometry.meta_slots() {
+                return Err(Error::damaged(
+                    "directories form a circle",
+                    Place::Inode(ino),
+                ));
             }
-            at = self.core.word(self.core.slot_at(at)? + Inode::PARENT);
+            at = parent(at)?;
+            passed += 1;
         }
-        Err(Error::damaged(
-            "directories form a circle",
-            Place::Inode(ino),
-        ))
+        at = ino;
+        for _ in 0..passed {
+            if let Some((tally, own)) = self.tally(at) {
+                tally.reach_root[own].store(true, Ordering::Relaxed);
+            }
+            at = parent(at)?;
+        }
+        Ok(())
+    }
+
+    fn reaches_root(&self, ino: u64) -> bool {
+        let is_known = self
+            .tally(ino)
+            .is_some_and(|(tally, own)| tally.reach_root[own].load(Ordering::Relaxed));
+        ino == ROOT_SLOT || is_known
     }
 
     /// Third pass: frees inodes without names, mends counts and times, marks slots as used.
