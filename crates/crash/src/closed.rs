@@ -1,6 +1,9 @@
-//! What a close that returned has promised: the next opening need not recover anything.
+//! What a close that returned has promised, and what it saved: the next opening need not recover anything.
 
-use vellum_layout::{BLOCK_BYTES, PoolPhase, PoolState, StateWord, Superblock};
+use vellum_layout::{
+    BLOCK_BYTES, Geometry, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,
+};
+use vellum_media::LINE_BYTES;
 
 /// Whether a pool does not say that it is closed.
 pub(crate) fn is_left_open(image: &[u8]) -> bool {
@@ -8,8 +11,27 @@ pub(crate) fn is_left_open(image: &[u8]) -> bool {
 }
 
 fn phase(image: &[u8]) -> Option<PoolPhase> {
-    let superblock = Superblock::unseal(image.get(..BLOCK_BYTES as usize)?).ok()?;
-    let at = (superblock.geometry().state_at + PoolState::WORD) as usize;
-    let word = u64::from_ne_bytes(image.get(at..at + 8)?.try_into().ok()?);
+    let line = state_line(image)?;
+    let at = PoolState::WORD as usize;
+    let word = u64::from_ne_bytes(line[at..at + 8].try_into().ok()?);
     Some(StateWord(word).get()?.0)
+}
+
+/// The line of the state word.
+pub(crate) fn state_line(image: &[u8]) -> Option<[u8; LINE_BYTES as usize]> {
+    let at = geometry(image)?.state_at as usize;
+    image.get(at..at + LINE_BYTES as usize)?.try_into().ok()
+}
+
+/// The slots in use, a bit each, as the last close saved them.
+pub(crate) fn live_map(image: &[u8]) -> Option<Vec<u8>> {
+    let geometry = geometry(image)?;
+    let bytes = geometry.meta_chunks * geometry.chunk_bytes / SLOT_BYTES / 8;
+    let at = geometry.live_map_at as usize;
+    Some(image.get(at..at + bytes as usize)?.to_vec())
+}
+
+fn geometry(image: &[u8]) -> Option<Geometry> {
+    let superblock = Superblock::unseal(image.get(..BLOCK_BYTES as usize)?).ok()?;
+    Some(superblock.geometry())
 }

@@ -66,7 +66,7 @@ pub use report::{
 };
 pub(crate) use run::Subject;
 pub use run::{Options, Progress, run, run_all, run_watched, run_workloads};
-pub use steps::persistent_steps;
+pub use steps::{Steps, persistent_steps};
 pub use threads::{Bounds, ThreadWorkload, run_threads, thread_workloads};
 pub use workload::{PowerCut, Step, Workload};
 pub use workloads::{find, pairs, random, sampled, single_operations, triples, workloads};

@@ -45,7 +45,7 @@ const VIOLATIONS_MAX: usize = 16;
 pub(crate) struct Making {
     pub(crate) name: &'static str,
     /// What was there before.
-    base: Vec<u8>,
+    pub(crate) base: Vec<u8>,
     /// The tree of the pool that was there before.
     old: Option<Tree>,
     /// Ends with a marker: it was made.
@@ -279,6 +279,11 @@ impl Making {
         replay.image = crash.image;
         replay.wrong.extend(self.judge(&replay.image, made).err());
         Ok(replay)
+    }
+
+    /// Whether a crash left the whole new pool.
+    pub(crate) fn leaves_new_pool(&self, image: &[u8]) -> bool {
+        self.judge(image, false) == Ok(Left::NewPool)
     }
 
     /// What a crash left before the pool was made or after, or what is wrong with it.

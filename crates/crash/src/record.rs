@@ -1,5 +1,7 @@
 //! Running a workload once, with everything written down.
 
+use std::collections::BTreeMap;
+
 use vellum::{prefer_thread_slot, sites};
 use vellum_layout::{BLOCK_BYTES, PoolState, Superblock};
 use vellum_media::{Event, Op};
@@ -75,7 +77,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
     };
     let between = workload.explored.iter().zip(stages.windows(2)).map(between);
     let between = between.collect();
-    let trees = (0..stages.len()).map(|done| recorder.tree_after(done));
+    let trees = (0..stages.len()).map(|done| recorder.tree_after(&workload.explored[..done]));
     let trees: Vec<Tree> = trees.collect::<Result<_, _>>()?;
     for (done, (tree, stage)) in trees.iter().zip(&stages).enumerate() {
         let differences = vellum_model::diff(stage, &tree.nodes);
@@ -96,19 +98,28 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
     let settled = settled.collect::<Vec<_>>();
     let settled = settled.iter().rposition(|&fences| fences).unwrap_or(0);
     let unsettled = setup[settled..].to_vec();
+    let mut expected = Expected {
+        explored: workload.explored.clone(),
+        stages,
+        between,
+        trees,
+        fences,
+        unsettled,
+        halves: BTreeMap::new(),
+    };
+    for (number, step) in workload.explored.iter().enumerate() {
+        if let Some(halves) = step.halves() {
+            let between = [&workload.explored[..number], &halves[..1]].concat();
+            let halves = expected.with_halves(number, halves, recorder.tree_after(&between)?);
+            expected.halves.insert(number, halves);
+        }
+    }
     Ok(Recorded {
         workload: workload.clone(),
         base: recorder.base,
         log,
         begin,
-        expected: Expected {
-            explored: workload.explored.clone(),
-            stages,
-            between,
-            trees,
-            fences,
-            unsettled,
-        },
+        expected,
         cache_entries: recorder.cache_entries,
     })
 }
@@ -238,12 +249,11 @@ impl Recorder<'_> {
         Err(self.error(&step.to_string(), what))
     }
 
-    /// The engine's tree after the setup and `done` explored steps, in a run of its own, because
-    /// looking leaves traces in the pool.
-    fn tree_after(&self, done: usize) -> Result<Tree, RecordError> {
+    /// The engine's tree after the setup and `steps`, in a run of its own, because looking leaves traces in the pool.
+    fn tree_after(&self, steps: &[Step]) -> Result<Tree, RecordError> {
         let pool = Shared::of(self.base.clone());
         let mut session = self.begin(&pool)?;
-        for step in &self.workload.explored[..done] {
+        for step in steps {
             // Failures that the model shares are part of the workload.
             let _ = perform(&mut session, step);
         }
@@ -292,6 +302,14 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
         Step::Op(op) => apply(model, op, &Cred::superuser(), CLOCK_START),
         Step::User(op) => apply(model, op, &Cred::user(USER, USER, &[]), CLOCK_START),
         Step::Full(_) => Outcome::Err(Errno::ENOSPC),
+        Step::Together(ops) => {
+            let cred = Cred::superuser();
+            let outcomes = ops.iter().map(|op| apply(model, op, &cred, CLOCK_START));
+            let mut failures = outcomes.filter(|outcome| matches!(outcome, Outcome::Err(_)));
+            failures
+                .next()
+                .unwrap_or(Outcome::Ok(vellum_model::Payload::Done))
+        }
         Step::Close | Step::Recover => {
             model.close_all();
             Outcome::Ok(vellum_model::Payload::Done)

@@ -141,6 +141,7 @@ impl<M: Kit> Session<M> {
                 self.cred = Cred::root();
                 done
             }
+            Step::Together(ops) => self.set(ops.iter()),
             Step::Maintain => {
                 let fs = self.open_fs()?;
                 while fs.maintain()? > 0 {}
@@ -238,22 +239,9 @@ impl<M: Kit> Session<M> {
                 let flags = RenameFlags::from_bits_truncate(*flags);
                 fs.rename(&cred, &from_dir, from_name, &to_dir, to_name, flags)
             }
-            Op::Truncate { path, size } => self.set(path, true, |set| set.size = Some(*size)),
-            Op::Chmod { path, mode } => self.set(path, true, |set| set.mode = Some(*mode as u16)),
-            Op::Chown {
-                path,
-                uid,
-                gid,
-                follow,
-            } => self.set(path, *follow, |set| (set.uid, set.gid) = (*uid, *gid)),
-            Op::Utimens {
-                path,
-                atime,
-                mtime,
-                follow,
-            } => self.set(path, *follow, |set| {
-                (set.atime, set.mtime) = (atime.map(time), mtime.map(time));
-            }),
+            Op::Truncate { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
+                self.set(std::iter::once(op))
+            }
             Op::Open {
                 slot,
                 path,
@@ -318,12 +306,54 @@ impl<M: Kit> Session<M> {
         }
     }
 
-    fn set(&self, path: &[u8], follow: bool, change: impl FnOnce(&mut SetAttr)) -> Result<()> {
+    /// Does what `ops` say of the attributes of one file in one call.
+    fn set<'o>(&self, ops: impl Iterator<Item = &'o Op>) -> Result<()> {
+        let mut set = SetAttr::default();
+        let mut file = None;
+        for op in ops {
+            let found = attributes(op, &mut set);
+            let found = found.ok_or(Error::Invalid("no operation on attributes"))?;
+            if *file.get_or_insert(found) != found {
+                return Err(Error::Invalid("one call changes one file"));
+            }
+        }
+        let (path, follow) = file.ok_or(Error::Invalid("no operation"))?;
         let fs = self.open_fs()?;
         let node = fs.find(&self.cred, &fs.root(), path, follow)?;
-        let mut set = SetAttr::default();
-        change(&mut set);
         fs.set_attr(&self.cred, &node, &set).map(drop)
+    }
+}
+
+/// Adds to `set` what `op` changes; tells of which file, and whether a symbolic link there is followed.
+fn attributes<'o>(op: &'o Op, set: &mut SetAttr) -> Option<(&'o [u8], bool)> {
+    match op {
+        Op::Truncate { path, size } => {
+            set.size = Some(*size);
+            Some((path, true))
+        }
+        Op::Chmod { path, mode } => {
+            set.mode = Some(*mode as u16);
+            Some((path, true))
+        }
+        Op::Chown {
+            path,
+            uid,
+            gid,
+            follow,
+        } => {
+            (set.uid, set.gid) = (*uid, *gid);
+            Some((path, *follow))
+        }
+        Op::Utimens {
+            path,
+            atime,
+            mtime,
+            follow,
+        } => {
+            (set.atime, set.mtime) = (atime.map(time), mtime.map(time));
+            Some((path, *follow))
+        }
+        _ => None,
     }
 }
 
@@ -364,7 +394,7 @@ fn open_options(flags: i32, mode: u32) -> OpenOptions {
         create_new: has(libc::O_CREAT) && has(libc::O_EXCL),
         no_follow: has(libc::O_NOFOLLOW),
         directory: has(libc::O_DIRECTORY),
-        no_atime: false,
+        no_atime: has(libc::O_NOATIME),
         mode: mode as u16,
     }
 }

@@ -1,33 +1,163 @@
-//! The persistent steps of an operation by the names of their sites, as recorded.
+//! The persistent steps of an operation by the names of their sites, as recorded, and what recovery makes of each gap
+//! between them.
 
 use vellum::sites;
-use vellum_media::{Event, Op, Site};
+use vellum_media::{CrashPoints, Event, Op, Site};
 
-use crate::mkfs::makings;
-use crate::record::record;
+use crate::closed::{live_map, state_line};
+use crate::memories::{Explored, Shared, image_after};
+use crate::mkfs::{Making, makings};
+use crate::record::{Recorded, record};
+use crate::session::{CLOCK_AFTER, Result, mount};
+use crate::tree::{Tree, read_tree};
+use crate::workload::Step;
 
-/// The sites that the first explored step of a workload goes through, in their order; neighbours that
-/// are the same count once. `name:3` asks for the third step. `None`: there is no such workload, or
-/// it cannot be recorded.
-pub fn persistent_steps(name: &str) -> Option<Vec<&'static str>> {
+/// What one step of a workload did to its pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// The sites that it went through, in their order; neighbours that are the same count once.
+    pub sites: Vec<&'static str>,
+    /// Which of them commits: if the power fails anywhere before it, and nothing arrives that is not durable, recovery
+    /// finds the step not done, and done from there on. `None`: recovery cannot tell before from after.
+    pub commit: Option<usize>,
+    /// A crash may find part of it done: bytes inside the old size, or background work.
+    pub in_parts: bool,
+    /// What was done; `None`: a pool was made.
+    pub step: Option<Step>,
+}
+
+/// What the first explored step of a workload did. `name:3` asks for the third step. `None`: there is no such workload,
+/// or it cannot be recorded, or recovery finds it done and later not done.
+pub fn persistent_steps(name: &str) -> Option<Steps> {
     let (name, step) = match name.split_once(':') {
         Some((name, step)) => (name, step.parse().ok()?),
         None => (name, 1),
     };
     let mut makings = makings().ok()?.into_iter();
     if let Some(making) = makings.find(|making| making.name == name) {
-        return Some(named(&making.log));
+        return of_making(&making);
     }
     let recorded = record(&crate::find(name)?).ok()?;
-    let mut parts = recorded
-        .explored_log()
-        .split(|event| matches!(event.op, Op::Marker(_)));
-    parts.nth(step).map(named)
+    of_recorded(&recorded, step)
 }
 
-fn named(log: &[Event]) -> Vec<&'static str> {
-    let mut sites: Vec<Site> = log.iter().map(|event| event.site).collect();
-    sites.retain(|&site| site != Site::UNNAMED);
-    sites.dedup();
-    sites.into_iter().map(sites::name).collect()
+fn of_making(making: &Making) -> Option<Steps> {
+    let gaps = gaps(&making.log, 0);
+    let is_done =
+        |events| making.leaves_new_pool(&durable_after(&making.base, &making.log[..events]));
+    Some(Steps {
+        commit: commit(&gaps, is_done)?,
+        sites: gaps.into_iter().map(|gap| gap.site).collect(),
+        in_parts: false,
+        step: None,
+    })
+}
+
+fn of_recorded(recorded: &Recorded, number: usize) -> Option<Steps> {
+    let log = recorded.explored_log();
+    let is_marker = |marker: usize| move |event: &Event| event.op == Op::Marker(marker as u64);
+    let begin = log.iter().position(is_marker(number.checked_sub(1)?))? + 1;
+    let end = begin + log[begin..].iter().position(is_marker(number))?;
+    let base = recorded.image_before();
+    let after = Aftermath::of(recorded, number, &image_after(&base, &log[..end]))?;
+    let gaps = gaps(&log[begin..end], begin);
+    let is_done = |events| after.is_found(recorded, &durable_after(&base, &log[..events]));
+    let step = &recorded.workload.explored[number - 1];
+    Some(Steps {
+        commit: commit(&gaps, is_done)?,
+        sites: gaps.into_iter().map(|gap| gap.site).collect(),
+        in_parts: step.changes_bytes() || *step == Step::Maintain,
+        step: Some(step.clone()),
+    })
+}
+
+/// A site that a log goes through, and the events before it and up to the gap behind it.
+struct Gap {
+    site: &'static str,
+    before: usize,
+    behind: usize,
+}
+
+/// The gaps of `log`, before which so many events were done.
+fn gaps(log: &[Event], done: usize) -> Vec<Gap> {
+    let mut gaps: Vec<Gap> = Vec::new();
+    let named = log.iter().zip(done..);
+    for (event, at) in named.filter(|(event, _)| event.site != Site::UNNAMED) {
+        let site = sites::name(event.site);
+        match gaps.last_mut() {
+            Some(last) if last.site == site => last.behind = at + 1,
+            _ => gaps.push(Gap {
+                site,
+                before: at,
+                behind: at + 1,
+            }),
+        }
+    }
+    gaps
+}
+
+/// The first of `gaps` behind which something `is_done`, which it then stays; `Some(None)` if it is before the
+/// first already, or never.
+fn commit(gaps: &[Gap], is_done: impl Fn(usize) -> bool) -> Option<Option<usize>> {
+    if gaps.first().is_none_or(|first| is_done(first.before)) {
+        return Some(None);
+    }
+    let done: Vec<bool> = gaps.iter().map(|gap| is_done(gap.behind)).collect();
+    done.is_sorted().then(|| done.iter().position(|&done| done))
+}
+
+/// What the medium holds for certain after `log`.
+fn durable_after(base: &[u8], log: &[Event]) -> Vec<u8> {
+    let mut points = CrashPoints::new(base.to_vec(), log);
+    while points.next_point().is_some() {}
+    points.here().durable().to_vec()
+}
+
+/// By what one sees that a step has been done.
+enum Aftermath {
+    /// By the tree after so many explored steps.
+    Tree(usize),
+    /// By the state word and what is in its line.
+    State([u8; 64]),
+    /// By the slots in use, of which a close tells.
+    Slots(Vec<u8>),
+}
+
+impl Aftermath {
+    /// That of an explored step, which left `image`.
+    fn of(recorded: &Recorded, number: usize, image: &[u8]) -> Option<Self> {
+        Some(match recorded.workload.explored.get(number - 1)? {
+            Step::Open | Step::Close | Step::Recover => Self::State(state_line(image)?),
+            Step::Maintain => Self::Slots(slots_in_use(recorded, image)?),
+            _ => Self::Tree(number),
+        })
+    }
+
+    /// Whether it is what recovery finds in `image`.
+    fn is_found(&self, recorded: &Recorded, image: &[u8]) -> bool {
+        match self {
+            Self::State(line) => state_line(image).as_ref() == Some(line),
+            Self::Slots(slots) => slots_in_use(recorded, image).as_ref() == Some(slots),
+            Self::Tree(done) => recovered_tree(recorded, image)
+                .is_ok_and(|tree| recorded.expected.is_shown_by(&tree, *done)),
+        }
+    }
+}
+
+/// The tree that recovery makes of `image`.
+fn recovered_tree(recorded: &Recorded, image: &[u8]) -> Result<Tree> {
+    let pool = Shared::of(image.to_vec());
+    read_tree(&mount::<Explored>(
+        &pool,
+        recorded.cache_entries,
+        CLOCK_AFTER,
+    )?)
+}
+
+/// The live map that a close saves after recovery from `image`.
+fn slots_in_use(recorded: &Recorded, image: &[u8]) -> Option<Vec<u8>> {
+    let pool = Shared::of(image.to_vec());
+    let fs = mount::<Explored>(&pool, recorded.cache_entries, CLOCK_AFTER).ok()?;
+    fs.close().ok()?;
+    live_map(&pool.0.image())
 }

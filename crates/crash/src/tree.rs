@@ -27,6 +27,12 @@ impl Tree {
             .map(|(_, times)| *times)
     }
 
+    /// Whether each name leads to the inode that it leads to in `other`.
+    pub(crate) fn has_inodes_of(&self, other: &Self) -> bool {
+        let numbers = |tree: &Self| tree.times.values().map(|(ino, _)| *ino).collect::<Vec<_>>();
+        self.times.keys().eq(other.times.keys()) && numbers(self) == numbers(other)
+    }
+
     /// What is known of an inode, if it has a name.
     pub(crate) fn find(&self, ino: u64) -> Option<&NodeSnapshot> {
         let mut all = self.times.iter();

@@ -14,6 +14,8 @@ pub enum Step {
     User(Op),
     /// An operation of the superuser that fails because the pool is full, and changes nothing.
     Full(Op),
+    /// Operations of the superuser on the attributes of one file, in one call, which changes the size first.
+    Together(Vec<Op>),
     /// All background work there is.
     Maintain,
     /// A close in order; handles that are open are closed first.
@@ -26,7 +28,7 @@ pub enum Step {
 
 impl Step {
     /// Reads a step: `maintain`, `close-pool`, `open-pool`, `recover`, or an operation as the model
-    /// writes it, perhaps behind `user: ` or `full: `.
+    /// writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind `together: `.
     ///
     /// # Panics
     /// If it is none: workloads are part of the program.
@@ -39,6 +41,7 @@ impl Step {
             _ => match line.split_once(": ") {
                 Some(("user", line)) => Self::User(parse(line)),
                 Some(("full", line)) => Self::Full(parse(line)),
+                Some(("together", lines)) => Self::Together(lines.split("; ").map(parse).collect()),
                 _ => Self::Op(parse(line)),
             },
         }
@@ -61,6 +64,7 @@ impl Step {
             Self::Close => "closing",
             Self::Open => "opening",
             Self::Recover => "recovery",
+            Self::Together(_) => "attributes",
             Self::Op(op) | Self::User(op) | Self::Full(op) => match op {
                 Op::Create { .. } => "create",
                 Op::Mkdir { .. } => "mkdir",
@@ -115,6 +119,19 @@ impl Step {
         )
     }
 
+    /// The two steps of which it is made, if it is: a crash may leave the first without the second.
+    pub fn halves(&self) -> Option<[Self; 2]> {
+        match self {
+            Self::Together(ops) => match &ops[..] {
+                [resize @ Op::Truncate { .. }, rest @ ..] if !rest.is_empty() => {
+                    Some([Self::Op(resize.clone()), Self::Together(rest.to_vec())])
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether it may drop the set-id bits of a file, durably, before it changes its content.
     pub fn drops_set_ids(&self) -> bool {
         let changes = self.changes_bytes() || matches!(self.operation(), "truncate" | "open");
@@ -132,6 +149,10 @@ impl fmt::Display for Step {
             Self::Recover => f.write_str("recover"),
             Self::User(op) => write!(f, "user: {op}"),
             Self::Full(op) => write!(f, "full: {op}"),
+            Self::Together(ops) => {
+                let lines: Vec<String> = ops.iter().map(Op::to_string).collect();
+                write!(f, "together: {}", lines.join("; "))
+            }
         }
     }
 }
@@ -214,7 +235,8 @@ impl Workload {
 
     /// Whether what is explored has to do with the blocks of files.
     pub fn concerns_blocks(&self) -> bool {
-        const OTHERS: [&str; 13] = [
+        const OTHERS: [&str; 14] = [
+            "attributes",
             "unlink",
             "rename",
             "exchange",

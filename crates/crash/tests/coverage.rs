@@ -49,11 +49,15 @@ fn source(path: &str) -> String {
     fs::read_to_string(root.join(path)).expect(path)
 }
 
-fn sources_in(dir: &str) -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let entries = fs::read_dir(root.join(dir)).expect(dir);
-    let paths = entries.map(|entry| entry.expect(dir).path());
-    paths
+/// The sources in a directory and in all below it.
+fn sources_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let sources = paths.flat_map(|path| match path.is_dir() {
+        true => sources_in(&path),
+        false => vec![path],
+    });
+    sources
         .filter(|path| path.extension() == Some("rs".as_ref()))
         .collect()
 }
@@ -76,9 +80,11 @@ fn methods(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_operation_of_the_engine_is_explored() {
-    let dirs = ["crates/engine/src/fs", "crates/engine/src/mount"];
-    let texts = dirs.iter().flat_map(|dir| sources_in(dir));
-    let texts = texts.map(|path| fs::read_to_string(path).expect("a source"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let texts = sources_in(&root.join("crates/engine/src"));
+    let texts = texts
+        .iter()
+        .map(|path| fs::read_to_string(path).expect("a source"));
     let all: BTreeSet<_> = texts.flat_map(|text| methods(&text)).collect();
     for known in ["rename", "write_at", "allocate", "maintain", "close"] {
         assert!(all.contains(known), "{known} was not found: {all:?}");
@@ -142,6 +148,103 @@ fn every_kind_of_step_is_explored_alone() {
     let known = variants(&source("crates/crash/src/workload.rs"), "Step");
     assert!(known.contains("Recover"), "{known:?}");
     assert_eq!(known, explored);
+}
+
+/// The names of the fields of a public struct.
+fn fields(text: &str, name: &str) -> BTreeSet<String> {
+    let head = format!("pub struct {name} {{");
+    let body = text.split(&head).nth(1).expect("the struct");
+    let body = body.split("\n}").next().expect("its end");
+    let lines = body
+        .lines()
+        .filter_map(|line| line.strip_prefix("    pub "));
+    lines
+        .map(|line| line.split(':').next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+/// The fields of [`vellum::SetAttr`] that an operation gives a value.
+fn attributes_of(op: &Op) -> BTreeSet<&'static str> {
+    let given = match op {
+        Op::Truncate { .. } => vec![("size", true)],
+        Op::Chmod { .. } => vec![("mode", true)],
+        Op::Chown { uid, gid, .. } => vec![("uid", uid.is_some()), ("gid", gid.is_some())],
+        Op::Utimens { atime, mtime, .. } => {
+            vec![("atime", atime.is_some()), ("mtime", mtime.is_some())]
+        }
+        _ => Vec::new(),
+    };
+    let given = given.into_iter().filter(|(_, is_given)| *is_given);
+    given.map(|(name, _)| name).collect()
+}
+
+/// The fields of [`vellum::OpenOptions`] that an operation sets.
+fn options_of(op: &Op) -> BTreeSet<&'static str> {
+    let Op::Open { flags, .. } = *op else {
+        return BTreeSet::new();
+    };
+    let has = |flag| flags & flag != 0;
+    let access = flags & libc::O_ACCMODE;
+    let given = [
+        ("read", access != libc::O_WRONLY),
+        ("write", access != libc::O_RDONLY),
+        ("append", has(libc::O_APPEND)),
+        ("truncate", has(libc::O_TRUNC)),
+        ("create", has(libc::O_CREAT)),
+        ("create_new", has(libc::O_EXCL)),
+        ("no_follow", has(libc::O_NOFOLLOW)),
+        ("directory", has(libc::O_DIRECTORY)),
+        ("no_atime", has(libc::O_NOATIME)),
+        ("mode", has(libc::O_CREAT)),
+    ];
+    let given = given.into_iter().filter(|(_, is_given)| *is_given);
+    given.map(|(name, _)| name).collect()
+}
+
+/// Every attribute that a call can change is changed alone, and all of them in one call.
+#[test]
+fn every_attribute_is_changed_alone_and_with_all_others() {
+    let known = fields(&source("crates/engine/src/fs/attr.rs"), "SetAttr");
+    assert!(known.contains("size"), "{known:?}");
+    let same = |found: &BTreeSet<&str>| found.iter().copied().eq(known.iter());
+    let alone: Vec<_> = explored_ops().iter().map(attributes_of).collect();
+    let changed = alone.iter().flatten().copied().collect();
+    assert!(same(&changed), "{changed:?}, but {known:?}");
+
+    let singles = single_operations();
+    let together = singles.iter().filter_map(|one| match &one.explored[0] {
+        Step::Together(ops) => Some(ops.iter().flat_map(attributes_of).collect()),
+        _ => None,
+    });
+    let together: Vec<BTreeSet<&str>> = together.collect();
+    assert!(together.iter().any(same), "{together:?}, but {known:?}");
+
+    let times = explored_ops().into_iter().flat_map(|op| match op {
+        Op::Utimens { atime, mtime, .. } => vec![atime, mtime],
+        _ => Vec::new(),
+    });
+    let times = times.flatten().map(|time| format!("{time:?}"));
+    let times: BTreeSet<_> = times
+        .map(|text| text.split('(').next().unwrap_or_default().to_owned())
+        .collect();
+    let known = variants(&source("crates/engine/src/fs/attr.rs"), "SetTime");
+    assert_eq!(times, known, "ways to set a time");
+}
+
+/// Every way to open a file is taken by what is explored alone, or by what prepares that.
+#[test]
+fn every_way_to_open_a_file_is_explored() {
+    let known = fields(&source("crates/engine/src/fs/open.rs"), "OpenOptions");
+    assert!(known.contains("truncate"), "{known:?}");
+    let singles = single_operations();
+    let steps = singles
+        .iter()
+        .flat_map(|workload| workload.setup.iter().chain(&workload.explored));
+    let set: BTreeSet<&str> = steps.filter_map(Step::op).flat_map(options_of).collect();
+    assert!(
+        set.iter().copied().eq(known.iter()),
+        "{set:?}, but {known:?}"
+    );
 }
 
 /// The operations that single workloads explore.

@@ -98,7 +98,7 @@ impl Display for Time {
     }
 }
 
-const OPEN_FLAGS: [(&str, i32); 8] = [
+const OPEN_FLAGS: [(&str, i32); 9] = [
     ("+wronly", libc::O_WRONLY),
     ("+rdwr", libc::O_RDWR),
     ("+creat", libc::O_CREAT),
@@ -107,6 +107,7 @@ const OPEN_FLAGS: [(&str, i32); 8] = [
     ("+append", libc::O_APPEND),
     ("+directory", libc::O_DIRECTORY),
     ("+nofollow", libc::O_NOFOLLOW),
+    ("+noatime", libc::O_NOATIME),
 ];
 
 /// Open flags as `open+wronly+creat`; a plain `open` is for reading.

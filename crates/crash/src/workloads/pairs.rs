@@ -24,7 +24,7 @@ use crate::workload::{Step, Workload};
 pub(super) type Operation = (&'static str, &'static [&'static str]);
 
 /// Every operation that pairs are made of.
-const OPERATIONS: [Operation; 61] = [
+const OPERATIONS: [Operation; 62] = [
     ("create:f", &["create f 644 exclusive"]),
     ("create:g", &["create g 600 exclusive"]),
     ("create:d/f", &["create d/f 644 exclusive"]),
@@ -77,6 +77,10 @@ const OPERATIONS: [Operation; 61] = [
     ("chown:f", &["chown f 5 6 follow"]),
     ("utimens:f", &["utimens f 1000 2000 follow"]),
     ("utimens:d", &["utimens d 1000 2000 follow"]),
+    (
+        "attributes:f",
+        &["together: truncate f 100; chown f 5 6 follow; chmod f 640; utimens f 1000 2000 follow"],
+    ),
     ("open:f", &["open+rdwr 1 f 0"]),
     ("close:1", &["close-slot 1"]),
     ("append:1", &["write-slot 1 5000 6 5000"]),

@@ -92,3 +92,52 @@ pub(super) const UTIMENS: &[Class] = &[
         "user: utimens d/f now now follow",
     ),
 ];
+
+/// Several in one call: the size first, by itself, then all others by one record.
+pub(super) const TOGETHER: &[Class] = &[
+    (
+        "all",
+        &[FILE, "append f 5 9000"],
+        "together: truncate f 5000; chown f 5 6 follow; chmod f 600; utimens f 1000 2000 follow",
+    ),
+    (
+        "all-growing",
+        &[FILE, "append f 5 5000"],
+        "together: truncate f 9000; chown f 5 6 follow; chmod f 600; utimens f now now follow",
+    ),
+    (
+        "all-but-size",
+        &[FILE, "append f 5 100"],
+        "together: chown f 5 6 follow; chmod f 600; utimens f 1000 2000 follow",
+    ),
+    (
+        "owner-and-mode-of-set-id",
+        &[FILE, "chmod f 6755"],
+        "together: chown f 5 6 follow; chmod f 640",
+    ),
+    (
+        "size-and-mode",
+        &[FILE, "append f 5 20000"],
+        "together: truncate f 0; chmod f 600",
+    ),
+    (
+        "size-and-times",
+        &[FILE, "append f 5 9000"],
+        "together: truncate f 100; utimens f - 2000 follow",
+    ),
+    (
+        "size-and-owner-of-preallocated",
+        &[FILE, "fallocate f 1 0 20000"],
+        "together: truncate f 5000; chown f - 6 follow",
+    ),
+    (
+        "mode-and-times-of-directory",
+        &["mkdir d 755", "create d/f 644 -", "unlink d/f"],
+        "together: chmod d 1777; utimens d 1000 2000 follow",
+    ),
+    (
+        "owner-and-times-of-symlink",
+        &["symlink f s"],
+        "together: chown s 5 6 -; utimens s 1000 2000 -",
+    ),
+];

@@ -177,6 +177,19 @@ pub(super) const ATTRIBUTES: &[Class] = &[
     ("utimens-eperm", &[FILE], "user: utimens f 1000 2000 follow"),
 ];
 
+pub(super) const TOGETHER: &[Class] = &[
+    (
+        "efbig",
+        &[FILE, "append f 5 9000"],
+        "together: truncate f 35184372088832; chmod f 600",
+    ),
+    (
+        "eisdir",
+        &["mkdir d 755"],
+        "together: truncate d 0; chmod d 700",
+    ),
+];
+
 pub(super) const OPEN: &[Class] = &[
     (
         "eloop",

@@ -18,7 +18,7 @@ use crate::workload::Workload;
 /// A class of arguments: its name, what makes a pool for it, and the operation.
 type Class = (&'static str, &'static [&'static str], &'static str);
 
-const TABLES: [(&str, &[Class]); 55] = [
+const TABLES: [(&str, &[Class]); 57] = [
     ("create", making::CREATE),
     ("create", failing::CREATE),
     ("create", scarce::CREATE),
@@ -60,6 +60,8 @@ const TABLES: [(&str, &[Class]); 55] = [
     ("chmod", attributes::CHMOD),
     ("chown", attributes::CHOWN),
     ("utimens", attributes::UTIMENS),
+    ("attributes", attributes::TOGETHER),
+    ("attributes", failing::TOGETHER),
     ("", failing::ATTRIBUTES),
     ("open", opening::OPEN),
     ("open", failing::OPEN),

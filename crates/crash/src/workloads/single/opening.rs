@@ -126,6 +126,11 @@ pub(super) const READ: &[Class] = &[
         "read-slot 1 0 9000",
     ),
     (
+        "leaving-access-time",
+        &[FILE, "append f 5 9000", "open+noatime 1 f 0"],
+        "read-slot 1 0 9000",
+    ),
+    (
         "unlinked",
         &[FILE, "append f 5 9000", "open 1 f 0", "unlink f"],
         "read-slot 1 0 9000",
