@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use vellum::media::{HeapMemory, SimPool, Simulated};
 use vellum::{
-    Clock, Cred, Error, FileKind, FormatOptions, Fs, MountOptions, Node, OpenOptions, RenameFlags,
-    attach, format,
+    Clock, Cred, DirEntry, Error, FileKind, FormatOptions, Fs, ListPosition, MountOptions, Node,
+    OpenOptions, RenameFlags, attach, format,
 };
 use vellum_layout::Superblock;
 
@@ -109,4 +109,22 @@ fn a_directory_with_unreadable_names_is_not_replaced() {
         let (root, flags) = (fs.root(), RenameFlags::empty());
         fs.rename(&Cred::root(), &root, b"empty", &root, b"hurt", flags)
     });
+}
+
+/// Once the directory was indexed, a listing took what its log named as it was: it gave the damaged name.
+#[test]
+fn a_listing_behind_a_lookup_gives_no_unreadable_name() {
+    let fs = mount(damaged(), true);
+    let dir = node(&fs, "hurt").unwrap();
+    assert!(node(&fs, "hurt/readable").is_ok());
+    for _ in 0..2 {
+        let mut names = Vec::new();
+        let mut each = |entry: DirEntry<'_>| {
+            names.push(entry.name.to_vec());
+            true
+        };
+        let listed = fs.list(&dir, 0, &mut ListPosition::default(), &mut each);
+        assert!(matches!(listed, Err(Error::Damaged { .. })), "{listed:?}");
+        assert_eq!(names, [b"readable"]);
+    }
 }

@@ -396,6 +396,23 @@ fn extents_out_of_order_are_damage() {
     judge(sample.image, false);
 }
 
+/// Reading counted blocks on past the last number that there is, behind an extent that begins near it.
+#[test]
+fn an_extent_of_blocks_outside_the_zone_is_damage() {
+    for mapping in [MappingKind::Extent, MappingKind::ExtentCached] {
+        for before_last in [0, 1] {
+            let mut sample = sample_on(mapping, true);
+            let entry = extents(&sample).last().expect("an extent");
+            let key = ExtentKey(sample.word(entry.at));
+            let body = sample.word(entry.at + 8) & !u64::from(u32::MAX);
+            let place = u32::MAX.wrapping_sub(key.logical() + before_last);
+            set(&mut sample, Part::Map, entry, 8, body | u64::from(place));
+            judge(sample.image.clone(), true);
+            judge(sample.image, false);
+        }
+    }
+}
+
 /// Recovery took an entry of a level table with counts, and closed the pool with it.
 #[test]
 fn an_entry_of_a_level_table_counts_nothing() {

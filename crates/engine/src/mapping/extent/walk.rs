@@ -123,12 +123,13 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         let (mut node, mut level) = match self.root()? {
             ExtentRoot::Empty => return Ok(End::Hole { until: LOGICAL_END }),
             ExtentRoot::Extent { block, len, state } => {
-                return Ok(End::Root(Extent {
+                let extent = Extent {
                     logical: 0,
                     len,
                     block,
                     state,
-                }));
+                };
+                return self.inside_zone(extent).map(End::Root);
             }
             ExtentRoot::Node { node, level } => (node, level),
         };
@@ -273,7 +274,17 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         } else {
             LOGICAL_END
         };
-        Ok(extent.part(0, next.min(until)))
+        let part = extent.part(0, next.min(until));
+        part.map(|part| self.inside_zone(part)).transpose()
+    }
+
+    /// Fails if some of an extent's blocks are none.
+    fn inside_zone(&self, extent: Extent) -> Result<Extent> {
+        let end = u64::from(extent.block) + u64::from(extent.len);
+        if end > self.core.geometry.zone_blocks {
+            return Err(damaged(self.id));
+        }
+        Ok(extent)
     }
 
     /// How often a node was put into a tree or taken out of one. While that stays, a leaf

@@ -81,8 +81,9 @@ impl<M: Memories> Op<'_, M> {
         // A listing before this one may have seen a part of a rename.
         self.await_moves(dir);
         let owner = core.ino(dir);
-        // Once a mount, by the first complete listing or when the index is built.
-        let verify = core.get(dir, field::FLAGS) & (flag::INDEXED | flag::VERIFIED) == 0;
+        // Once a mount, by the first complete listing or when the index is built; where these met damage, each time.
+        let flags = core.get(dir, field::FLAGS);
+        let verify = flags & (flag::INDEXED | flag::VERIFIED) == 0 || flags & flag::UNSURE != 0;
         let verifies_all = verify && (after == 0 || hint.cookie == after && hint.verified);
         let generation = core.get(dir, field::DEAD) >> 32;
         let Some((mut extent, mut index)) = self.list_start(dir, after, hint, generation)? else {
