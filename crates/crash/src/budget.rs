@@ -53,6 +53,7 @@ impl Budget {
                 kills: 4,
                 kill_states: 8,
                 nested_recoveries: [8, 2],
+                nested_elsewhere: [1, 1],
                 schedules: Bounds {
                     once: 40,
                     twice: 10,
@@ -68,6 +69,7 @@ impl Budget {
                 kill_states: 64,
                 nested_states: 128,
                 nested_recoveries: [16, 8],
+                nested_elsewhere: [4, 2],
                 schedules: Bounds {
                     once: usize::MAX,
                     twice: 50,

@@ -31,7 +31,7 @@ pub(crate) fn live_map(image: &[u8]) -> Option<Vec<u8>> {
     Some(image.get(at..at + bytes as usize)?.to_vec())
 }
 
-fn geometry(image: &[u8]) -> Option<Geometry> {
+pub(crate) fn geometry(image: &[u8]) -> Option<Geometry> {
     let superblock = Superblock::unseal(image.get(..BLOCK_BYTES as usize)?).ok()?;
     Some(superblock.geometry())
 }

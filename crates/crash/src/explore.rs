@@ -389,14 +389,18 @@ impl<'a> Explorer<'a> {
     /// places than those before.
     fn is_crashed_too(&mut self, recovery: &[Event], scope: &Scope) -> bool {
         let depth = scope.cuts.len();
-        let (Some(known), Some(&most)) = (
+        let (Some(known), Some(&most), Some(&elsewhere)) = (
             self.recoveries.get_mut(depth),
             self.options.nested_recoveries.get(depth),
+            self.options.nested_elsewhere.get(depth),
         ) else {
             return false;
         };
-        // What these models add is not in their recoveries.
-        if matches!(self.subject.mode, Mode::Lazy | Mode::Kill) || known.len() >= most {
+        let most = match self.subject.mode {
+            Mode::X86 | Mode::Eadr => most,
+            Mode::Lazy | Mode::Kill => most.min(elsewhere),
+        };
+        if known.len() >= most {
             return false;
         }
         let mut hasher = Xxh3::new();

@@ -46,6 +46,9 @@ pub struct Options {
     /// Recoveries of a workload whose crashes are explored, at most: those after a crash of the
     /// workload, those after a crash of such a recovery.
     pub nested_recoveries: [usize; NESTED_DEPTH],
+    /// At most so many of them under [`Mode::Lazy`] and [`Mode::Kill`], which begin recoveries with something else and change nothing
+    /// of what these do.
+    pub nested_elsewhere: [usize; NESTED_DEPTH],
     /// Wrong states after which a workload is left.
     pub wrong_states: u64,
     /// Violations are reduced to as few lines and as short a workload as show them.
@@ -76,6 +79,7 @@ impl Default for Options {
             kill_states: 32,
             nested_states: 64,
             nested_recoveries: [16, 4],
+            nested_elsewhere: [2, 1],
             wrong_states: 2000,
             diagnose: false,
             schedules: Bounds {

@@ -20,6 +20,7 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
         moving(),
         growing(),
         in_trees(),
+        journals(),
     ]
     .into_iter()
     .flatten()
@@ -679,6 +680,33 @@ fn in_trees() -> Vec<ThreadWorkload> {
     workloads.map(|(one, tree)| one.on(tree)).collect()
 }
 
+/// A record in the journal of every thread slot at once.
+fn journals() -> Vec<ThreadWorkload> {
+    let files = [FILE, "create g 644 -"];
+    vec![
+        two(
+            "chmod+rename-in-all-slots",
+            &files,
+            &["chmod f 600"],
+            &["rename g h 0"],
+        )
+        .in_all_slots(),
+        two(
+            "rename+exchange-in-all-slots",
+            &["mkdir d 755", "create d/f 644 -", FILE, "link f g"],
+            &["rename d/f d/g 0"],
+            &["rename f g 2"],
+        )
+        .in_all_slots(),
+        ThreadWorkload::new(
+            "chmod+chown+rename-in-all-slots",
+            &[&files[..], &["create h 644 -"]].concat(),
+            &[&["chmod f 600"], &["chown g 5 6 follow"], &["rename h i 0"]],
+        )
+        .in_all_slots(),
+    ]
+}
+
 /// A level table that grows, beside calls on the file whose entries move: a block of `f` moves those of blocks
 /// 44, 60, 63 and 71 of `g`, or begins the growth.
 fn growing() -> Vec<ThreadWorkload> {
@@ -692,4 +720,53 @@ fn growing() -> Vec<ThreadWorkload> {
         with("grow+write", begun, "write g 180224 7 4096"),
         with("begin+append", full, "append g 7 4096"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use vellum_layout::JournalHead;
+
+    use super::*;
+    use crate::Budget;
+    use crate::closed::geometry;
+    use crate::explore::crash_points;
+    use crate::id::Mode;
+    use crate::run::Change;
+    use crate::threads::ready::Ready;
+
+    /// Thread slots whose journals hold a record.
+    fn journals_in_use(image: &[u8]) -> usize {
+        let geometry = geometry(image).expect("a pool");
+        let heads = (0..geometry.thread_slots).map(|slot| {
+            let at = (geometry.thread_slot_at(slot) + JournalHead::AT) as usize;
+            u64::from_ne_bytes(image[at..at + 8].try_into().expect("a word"))
+        });
+        heads
+            .filter(|&head| JournalHead(head) != JournalHead::RETIRED)
+            .count()
+    }
+
+    #[test]
+    fn every_journal_holds_a_record_at_once() {
+        let bounds = Budget::Short.options().schedules;
+        for workload in journals() {
+            let name = workload.name.clone();
+            let slots = workload.thread_slots as usize;
+            assert_eq!(workload.threads.len(), slots, "{name}");
+            let ready = Ready::new(workload).expect("the setup");
+            let base = ready.subject(Mode::X86, Change::None).base;
+            let mut most = 0;
+            let mut look = |found: crate::threads::search::Found| {
+                let log = ready.log(Mode::X86, &found.run);
+                let mut points = crash_points(&base, &log, Mode::X86);
+                while let Some(point) = points.next_point() {
+                    most = most.max(journals_in_use(point.durable()));
+                }
+                most < slots
+            };
+            let searched = ready.search().all(&bounds, 1, &mut look);
+            searched.expect("runs");
+            assert_eq!(most, slots, "{name}");
+        }
+    }
 }

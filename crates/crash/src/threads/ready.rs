@@ -17,9 +17,6 @@ use crate::report::{Kind, Violation};
 use crate::run::Change;
 use crate::session::blank_image;
 
-/// Thread slots of pools that threads run on: one more than there are threads.
-const THREAD_SLOTS: u32 = 4;
-
 /// What every run of a workload begins with.
 pub(super) struct Ready {
     pub(super) workload: ThreadWorkload,
@@ -40,7 +37,7 @@ impl Ready {
     pub(super) fn new(workload: ThreadWorkload) -> Result<Self, RecordError> {
         let (linear, blank) = (
             Linear::new(&workload),
-            blank_image(THREAD_SLOTS, workload.mapping),
+            blank_image(workload.thread_slots, workload.mapping),
         );
         let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;
         let begun = image_after(&blank, &setup);

@@ -20,7 +20,12 @@ pub struct ThreadWorkload {
     pub closes: bool,
     /// File mapping of the pool.
     pub mapping: MappingKind,
+    /// Thread slots of the pool, each with a journal: at least as many as there are threads.
+    pub thread_slots: u32,
 }
+
+/// Thread slots, if nothing else is said: one more than there are threads.
+const THREAD_SLOTS: u32 = 4;
 
 impl ThreadWorkload {
     /// A workload of lines as [`Workload::new`] has them.
@@ -33,6 +38,7 @@ impl ThreadWorkload {
             cache_entries: 256,
             closes: false,
             mapping: MappingKind::default(),
+            thread_slots: THREAD_SLOTS,
         }
     }
 
@@ -45,6 +51,12 @@ impl ThreadWorkload {
     /// The same with an arena that is too small for the tree.
     pub(crate) fn crowded(mut self) -> Self {
         self.cache_entries = 64;
+        self
+    }
+
+    /// The same on a pool that has a thread slot for each thread and no more.
+    pub(crate) fn in_all_slots(mut self) -> Self {
+        self.thread_slots = self.threads.len() as u32;
         self
     }
 
