@@ -10,7 +10,7 @@ use serde::Serialize;
 use vellum::media::{MappedPool, OpenMode};
 use vellum_check::{Class, Image, MemoryImage, Report, Severity};
 use vellum_repair::undo::{self, Undo};
-use vellum_repair::{Action, LostBytes, Options, Plan, apply, plan};
+use vellum_repair::{Action, LostBytes, Options, Plan, Written, apply_watched, plan};
 
 use crate::args::Repair;
 use crate::check;
@@ -95,7 +95,8 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
         return finish(args, &made, None);
     }
     let saved = save(args, &made, &image)?;
-    apply(&pool, &made).map_err(|error| {
+    let done = writing(args, |tell| apply_watched(&pool, &made, tell));
+    done.map_err(|error| {
         let failure = Failure::new(format!("{}: {error}", args.pool.display()));
         match &saved {
             Some(file) => failure.advise(format!(
@@ -107,6 +108,18 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
         }
     })?;
     finish(args, &made, saved.as_deref())
+}
+
+/// Shows how far `work` is, which tells how many words, blocks or lines it has written.
+fn writing<T>(args: &Repair, work: impl FnOnce(Written<'_>) -> T) -> T {
+    let bar = check::progress(args.quiet || args.json);
+    bar.set_message("writing");
+    let done = work(&|done, of| {
+        bar.set_length(of);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    done
 }
 
 /// Asks about each class of damage; gives those that are left alone.
@@ -294,7 +307,7 @@ fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
     let failed = |error| Failure::new(format!("{}: {error}", file.display()));
     let undo = Undo::read(file).map_err(failed)?;
     let pool = open(args)?;
-    undo.restore(&pool).map_err(failed)?;
+    writing(args, |tell| undo.restore_watched(&pool, tell)).map_err(failed)?;
     if !args.quiet {
         say!(
             "{}: {} bytes put back, as they were before the repair",

@@ -65,20 +65,63 @@ impl<'p, P: Persistent> Guard<'p, P> {
     }
 }
 
+/// Told while something is written: how many words and blocks are, and of how many.
+pub type Written<'a> = &'a dyn Fn(u64, u64);
+
+/// How many of so many were written, told now and then.
+pub(crate) struct Meter<'a> {
+    written: Written<'a>,
+    done: u64,
+    of: u64,
+}
+
+impl<'a> Meter<'a> {
+    /// Words and blocks written before anybody is told again.
+    const STEP: u64 = 256;
+
+    pub(crate) fn of(of: u64, written: Written<'a>) -> Self {
+        written(0, of);
+        let done = 0;
+        Self { written, done, of }
+    }
+
+    pub(crate) fn add_one(&mut self) {
+        self.done += 1;
+        if self.done.is_multiple_of(Self::STEP) || self.done == self.of {
+            (self.written)(self.done, self.of);
+        }
+    }
+}
+
 /// Writes a plan, stage by stage, each durable before the next is begun.
 ///
 /// # Errors
 /// The medium failed. What was written until then is what a power cut would have left.
 pub fn apply(pool: &impl Persistent, plan: &Plan) -> Result<(), ApplyError> {
+    apply_watched(pool, plan, &|_, _| {})
+}
+
+/// The same, and tells how far it is.
+///
+/// # Errors
+/// Those of [`apply`].
+pub fn apply_watched(
+    pool: &impl Persistent,
+    plan: &Plan,
+    written: Written<'_>,
+) -> Result<(), ApplyError> {
     let guard = Guard::of(pool);
+    let of_stage = |stage: &Stage| stage.renewed.len() + stage.words.len();
+    let all: usize = plan.stages.iter().map(of_stage).sum();
+    let mut meter = Meter::of(all as u64, written);
     let mut renewed = 0;
     // Words stored before the first block was renewed, as they were.
     let mut begun = Vec::new();
     for stage in &plan.stages {
-        if let Err((at, source)) = renew(pool, stage, &mut renewed) {
+        if let Err((at, source)) = renew(pool, stage, &mut renewed, &mut meter) {
             let changed = renewed > 0;
             if !changed {
-                store(pool, &begun);
+                begun.iter().for_each(|&word| store(pool, word));
                 guard.settle().map_err(ApplyError::Medium)??;
             }
             return Err(ApplyError::Unwritable {
@@ -91,17 +134,18 @@ pub fn apply(pool: &impl Persistent, plan: &Plan) -> Result<(), ApplyError> {
             let words = stage.words.iter();
             begun.extend(words.map(|&(at, _)| (at, pool.load(at, Ordering::Acquire))));
         }
-        store(pool, &stage.words);
+        for &word in &stage.words {
+            store(pool, word);
+            meter.add_one();
+        }
         guard.settle().map_err(ApplyError::Medium)??;
     }
     Ok(())
 }
 
-fn store(pool: &impl Persistent, words: &[(u64, u64)]) {
-    for &(at, value) in words {
-        pool.store(at, value, Ordering::Release);
-        pool.flush(Site::UNNAMED, at, 8);
-    }
+fn store(pool: &impl Persistent, (at, value): (u64, u64)) {
+    pool.store(at, value, Ordering::Release);
+    pool.flush(Site::UNNAMED, at, 8);
 }
 
 /// Gives the blocks of a stage zeros; counts those that have them.
@@ -109,10 +153,12 @@ fn renew(
     pool: &impl Persistent,
     stage: &Stage,
     renewed: &mut u64,
+    meter: &mut Meter<'_>,
 ) -> Result<(), (u64, std::io::Error)> {
     for &at in &stage.renewed {
         pool.renew(at).map_err(|source| (at, source))?;
         *renewed += 1;
+        meter.add_one();
     }
     Ok(())
 }

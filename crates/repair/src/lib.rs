@@ -27,6 +27,6 @@ mod tree;
 mod trees;
 pub mod undo;
 
-pub use apply::{ApplyError, apply};
+pub use apply::{ApplyError, Written, apply, apply_watched};
 pub use lost::LostBytes;
 pub use plan::{Action, Options, Plan, Stage, plan};

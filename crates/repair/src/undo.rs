@@ -17,7 +17,7 @@ use vellum_check::survey::superblock;
 use vellum_layout::{BLOCK_BYTES, PoolPhase, PoolState, StateWord, checksum};
 use vellum_media::{LINE_BYTES, Persistent, Site};
 
-use crate::apply::Guard;
+use crate::apply::{Guard, Meter, Written};
 use crate::plan::Plan;
 
 const MAGIC: &[u8; 8] = b"VELLUMUN";
@@ -204,11 +204,24 @@ impl Undo {
     /// # Errors
     /// The pool is another, or was changed since: then nothing is written. The medium failed.
     pub fn restore(&self, pool: &impl Persistent) -> Result<(), UndoError> {
+        self.restore_watched(pool, &|_, _| {})
+    }
+
+    /// The same, and tells how many lines are back.
+    ///
+    /// # Errors
+    /// Those of [`Self::restore`].
+    pub fn restore_watched(
+        &self,
+        pool: &impl Persistent,
+        written: Written<'_>,
+    ) -> Result<(), UndoError> {
         let state_line = self.state_at / LINE_BYTES * LINE_BYTES;
         let mut lines = self.check(pool)?;
         // Only what is not back, for blocks may be lost that the repair did not come to.
         lines.retain(|line| line.at == state_line || !is_back(pool, line));
         let guard = Guard::of(pool);
+        let mut meter = Meter::of(lines.len() as u64, written);
         let settle =
             || -> Result<(), UndoError> { Ok(guard.settle().map_err(UndoError::Medium)??) };
         let (state, others): (Vec<&Line>, Vec<&Line>) =
@@ -228,10 +241,12 @@ impl Undo {
         }
         for line in others {
             put_back(pool, line);
+            meter.add_one();
         }
         settle()?;
         for line in state {
             put_back(pool, line);
+            meter.add_one();
         }
         settle()
     }

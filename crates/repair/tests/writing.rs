@@ -1,5 +1,7 @@
 //! Writing a plan, and putting back what it overwrote; power cuts in the middle of both.
 
+use std::cell::RefCell;
+
 #[path = "../../check/tests/testimage/mod.rs"]
 mod testimage;
 
@@ -11,7 +13,7 @@ use vellum_check::Class;
 use vellum_layout::{Inode, LogExtentHead, MapRoot, MapState, PoolState, StateWord};
 use vellum_media::{CrashPoints, SimPool};
 use vellum_repair::undo::{self, Undo, UndoError};
-use vellum_repair::{Plan, apply};
+use vellum_repair::{Plan, Written, apply, apply_watched};
 
 /// Damage of many classes at once: names, logs, inodes, blocks, what a close saved.
 fn damage(sample: &mut Sample) {
@@ -61,6 +63,30 @@ fn an_undo_file_restores_every_byte() {
         // Once more changes nothing.
         undo.restore(&pool).unwrap();
         assert!(pool.image() == before);
+    }
+}
+
+/// What `work` tells of how far it is: it begins with nothing, goes on, and ends with all.
+#[track_caller]
+fn assert_told(work: impl FnOnce(Written<'_>)) {
+    let told = RefCell::new(Vec::new());
+    work(&|done, of| told.borrow_mut().push((done, of)));
+    let told = told.into_inner();
+    let of = told[0].1;
+    assert!(of > 0 && told.iter().all(|known| known.1 == of), "{told:?}");
+    assert!(told.is_sorted_by(|a, b| a.0 < b.0), "{told:?}");
+    assert_eq!([told[0].0, told[told.len() - 1].0], [0, of], "{told:?}");
+    assert!(told.len() as u64 >= of / 256, "{told:?}");
+}
+
+#[test]
+fn writing_and_putting_back_tell_how_far_they_are() {
+    for before in damaged() {
+        let plan = plan_of(&before);
+        let undo = Undo::of(&plan, &before).unwrap();
+        let pool = SimPool::from_image(before);
+        assert_told(|written| apply_watched(&pool, &plan, written).unwrap());
+        assert_told(|written| undo.restore_watched(&pool, written).unwrap());
     }
 }
 
