@@ -89,6 +89,9 @@ fn judge_copy(
 ) -> Option<Stale> {
     let place = Place::Superblock(name);
     match copy {
+        Err(SuperblockError::Damaged) => {
+            sink.damage(Class::SuperblockCopy, place, "its checksum does not fit");
+        }
         Err(error) => sink.damage(Class::SuperblockCopy, place, error),
         Ok(copy) if copy.uuid != best.uuid => {
             sink.damage(Class::SuperblockCopy, place, "is of another pool");

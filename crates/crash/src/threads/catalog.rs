@@ -682,26 +682,19 @@ fn in_trees() -> Vec<ThreadWorkload> {
 
 /// A record in the journal of every thread slot at once.
 fn journals() -> Vec<ThreadWorkload> {
-    let files = [FILE, "create g 644 -"];
     vec![
         two(
             "chmod+rename-in-all-slots",
-            &files,
+            &[FILE, "create g 644 -"],
             &["chmod f 600"],
             &["rename g h 0"],
         )
         .in_all_slots(),
         two(
             "rename+exchange-in-all-slots",
-            &["mkdir d 755", "create d/f 644 -", FILE, "link f g"],
+            &["mkdir d 755", "create d/f 644 -", FILE, "create g 600 -"],
             &["rename d/f d/g 0"],
             &["rename f g 2"],
-        )
-        .in_all_slots(),
-        ThreadWorkload::new(
-            "chmod+chown+rename-in-all-slots",
-            &[&files[..], &["create h 644 -"]].concat(),
-            &[&["chmod f 600"], &["chown g 5 6 follow"], &["rename h i 0"]],
         )
         .in_all_slots(),
     ]
