@@ -2,6 +2,7 @@
 //! after it.
 
 use std::collections::BTreeMap;
+use std::slice;
 
 use vellum_model::{NodeSnapshot, Op, Snapshot, SnapshotBody, Times, diff};
 
@@ -58,7 +59,7 @@ impl Expected {
             explored: [&self.explored[..number], &halves].concat(),
             stages: [
                 &self.stages[..before],
-                &[between.nodes.clone()],
+                slice::from_ref(&between.nodes),
                 &self.stages[before..after],
             ]
             .concat(),
