@@ -1,5 +1,7 @@
 //! What a measurement was made on.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The machine, as far as it matters to times.
@@ -35,6 +37,14 @@ pub struct Machine {
     pub rounds: usize,
     /// In which order things were visited.
     pub order: String,
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cpu, cores, kernel) = (&self.cpu, self.cores, &self.kernel);
+        let gib = self.memory_bytes >> 30;
+        write!(f, "{cpu}, {cores} cores, {gib} GiB, Linux {kernel}")
+    }
 }
 
 impl Machine {

@@ -12,6 +12,7 @@ fn options(figure: mapping::Figure) -> MappingOptions {
         figure: vec![figure],
         json: false,
         report: None,
+        plots: None,
         peer: vec![std::env::temp_dir().display().to_string()],
         workloads: WorkloadOptions {
             workload: vec!["webproxy".into()],

@@ -14,6 +14,7 @@ fn options(dir: &Path) -> ReadingOptions {
         peer: dir.to_owned(),
         json: false,
         report: None,
+        plots: None,
         variants: Variants {
             mapping: Vec::new(),
             layout_score: vec![1000],

@@ -58,6 +58,8 @@ fn bench_reading_replays_a_trace_writes_a_page_and_names_what_is_wrong() {
         "t.csv",
         "--report",
         "page.html",
+        "--plots",
+        "plots",
         "--json",
         "--pool-dir",
         ".",
@@ -78,6 +80,8 @@ fn bench_reading_replays_a_trace_writes_a_page_and_names_what_is_wrong() {
     }
     let page = std::fs::read_to_string(bench.join("page.html")).expect("a page");
     assert_eq!(page.matches("<svg").count(), 2);
+    let plots = std::fs::read_dir(bench.join("plots")).expect("plots");
+    assert_eq!(plots.count(), 2 * 2 + 2, "plots, tables, targets, machine");
     std::fs::write(bench.join("t.csv"), "1,hm,0,Read,4096,512,1\nrubbish\n").expect("written");
     bench
         .run(&asked)

@@ -34,7 +34,7 @@ use crate::Result;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
-use crate::report::Page;
+use crate::report::{Page, Parts};
 use crate::workloads::{WorkloadOptions, YcsbOptions};
 use bed::Setting;
 use report::Outcome;
@@ -90,6 +90,9 @@ pub struct MappingOptions {
     /// Write a page with plots, beside what the paper says
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+    /// Write plots (SVG) and tables (Markdown), a file each, and what was to be reached
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
     /// Directories of file systems that `filebench` and `ycsb` compare with; `ext4-ram` makes an ext4 in
     /// memory for the run (superuser)
     #[arg(long, value_name = "DIR", num_args = 1.., default_value = "/dev/shm")]
@@ -155,10 +158,15 @@ pub fn main_mapping(options: &MappingOptions) -> Result<()> {
     } else {
         print!("{report}");
     }
-    match &options.report {
-        Some(path) => page(&report, path),
-        None => Ok(()),
+    if let Some(path) = &options.report {
+        page(&report, path)?;
     }
+    let parts = Parts {
+        machine: &report.machine,
+        figures: &report.figures,
+        targets: &report.targets,
+    };
+    (options.plots.iter()).try_for_each(|dir| parts.write(dir))
 }
 
 /// Writes the page.

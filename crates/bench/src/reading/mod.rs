@@ -21,11 +21,11 @@ pub use report::{Competition, CostsNs, Laid, PoolCosts, Report, Row};
 
 use crate::Result;
 use crate::error::Error;
-use crate::figure::bytes;
+use crate::figure::{self, bytes};
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
 use crate::progress::bar;
-use crate::report::Page;
+use crate::report::{Page, Parts};
 use crate::variant::{Variant, Variants};
 use crate::workloads::{Subject, TraceOptions, WorkloadOptions, traces};
 
@@ -86,6 +86,9 @@ pub struct ReadingOptions {
     /// Write a page with plots, beside what the paper says
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+    /// Write plots (SVG) and tables (Markdown), a file each, and what was to be reached
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
     /// The pools; of HashFS if no mapping is named
     #[command(flatten)]
     pub variants: Variants,
@@ -198,22 +201,27 @@ pub fn main_reading(options: &ReadingOptions) -> Result<()> {
     } else {
         print!("{report}");
     }
-    match &options.report {
-        Some(path) => page(&report, path),
-        None => Ok(()),
+    let figures = figures::draw(&report);
+    if let Some(path) = &options.report {
+        page(&report, &figures, path)?;
     }
+    let parts = Parts {
+        machine: &report.machine,
+        figures: &figures,
+        targets: &report.targets,
+    };
+    (options.plots.iter()).try_for_each(|dir| parts.write(dir))
 }
 
 /// Writes the page.
-fn page(report: &Report, path: &Path) -> Result<()> {
-    let figures = figures::draw(report);
+fn page(report: &Report, figures: &[figure::Figure], path: &Path) -> Result<()> {
     let page = Page {
         title: "Vellum: reading by search and by page table",
         introduction: "The figures of AFPT (adaptive file page table), measured on this machine. Every \
                        side reads the same places in the same round; ratios are of one run.",
         machine: &report.machine,
         settings: report.settings.clone(),
-        figures: &figures,
+        figures,
     };
     page.write(path)
 }

@@ -1,6 +1,7 @@
 //! Figures as a page: one file that shows them without network and without scripts, drawn as SVG, with
 //! what the paper says beside what was measured, the numbers, the machine and the settings.
 
+mod parts;
 mod plot;
 
 use std::fmt::Write as _;
@@ -11,6 +12,8 @@ use crate::Result;
 use crate::error::doing;
 use crate::figure::{Figure, Point, number};
 use crate::machine::Machine;
+
+pub use parts::Parts;
 
 /// How the page looks, in light and in dark.
 const STYLE: &str = include_str!("page.css");
@@ -36,19 +39,7 @@ impl Page<'_> {
     /// # Errors
     /// The file cannot be written, a figure cannot be drawn.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let text = self.html()?;
-        let what = || format!("write {}", path.display());
-        let dir = match path.parent() {
-            Some(dir) if dir != Path::new("") => dir,
-            _ => Path::new("."),
-        };
-        let mut file = tempfile::Builder::new()
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .tempfile_in(dir)
-            .map_err(doing(what()))?;
-        file.write_all(text.as_bytes()).map_err(doing(what()))?;
-        file.persist(path).map_err(doing(what()))?;
-        Ok(())
+        write_whole(path, &self.html()?)
     }
 
     /// The page.
@@ -87,12 +78,7 @@ impl Page<'_> {
     fn setting(&self, out: &mut String) {
         let machine = self.machine;
         let mut rows = vec![
-            (
-                "Processor",
-                format!("{}, {} cores", machine.cpu, machine.cores),
-            ),
-            ("Memory", format!("{} MiB", machine.memory_bytes >> 20)),
-            ("Kernel", format!("Linux {}", machine.kernel)),
+            ("Machine", machine.to_string()),
             (
                 "Load",
                 format!(
@@ -120,6 +106,22 @@ impl Page<'_> {
         }
         out.push_str("</table>\n");
     }
+}
+
+/// Writes a file, as a whole or not at all.
+fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let what = || format!("write {}", path.display());
+    let dir = match path.parent() {
+        Some(dir) if dir != Path::new("") => dir,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(dir)
+        .map_err(doing(what()))?;
+    file.write_all(text.as_bytes()).map_err(doing(what()))?;
+    file.persist(path).map_err(doing(what()))?;
+    Ok(())
 }
 
 /// Where the pools were; how large and on what, if all were alike.

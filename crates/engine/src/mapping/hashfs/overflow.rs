@@ -18,6 +18,8 @@ use crate::slots::pause;
 /// A chain's head: the first block plus one (0: none), and above it the slot that holds the lock.
 const BLOCK_BITS: u32 = 32;
 const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
+/// Links of a cache line of the arena.
+const LINE_LINKS: u32 = 8;
 
 /// Where the index lies in the arena.
 #[derive(Debug)]
@@ -70,9 +72,16 @@ impl Overflow {
         arena: &'a A,
         hash: u64,
     ) -> impl Iterator<Item = u32> + 'a {
+        count::probe();
         let mut next = arena.load(self.head_at(hash), Ordering::Acquire) & BLOCK_MASK;
+        let mut seen = None;
         (0..self.blocks()).map_while(move |_| {
             let block = (next as u32).checked_sub(1)?;
+            // The links of a line's blocks are a line.
+            let line = block / LINE_LINKS;
+            if seen.replace(line) != Some(line) {
+                count::probe();
+            }
             next = arena.load(self.link_at(block), Ordering::Acquire) & BLOCK_MASK;
             Some(block)
         })
@@ -130,6 +139,7 @@ impl Overflow {
 
     /// Blocks displaced from a home line; 255 stands for 255 or more.
     pub(super) fn displaced<A: Memory>(&self, arena: &A, line: u64) -> u64 {
+        count::probe();
         let word = arena.load(self.displaced + line / 8 * 8, Ordering::Acquire);
         word >> (line % 8 * 8) & 0xFF
     }

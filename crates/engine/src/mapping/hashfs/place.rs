@@ -12,8 +12,10 @@ use crate::mapping::space::claimed;
 use crate::mapping::{BlockNo, MapId, Reservation, Step};
 use crate::slots::{Op, pause};
 
-/// Bitmap words looked at for a line with room: two cache lines of the bitmap.
+/// Bitmap words looked at for a line with room.
 const NEAR_WORDS: u64 = 16;
+/// Cache lines of the bitmap that they are.
+const NEAR_LINES: u64 = NEAR_WORDS * 8 / LINE_BYTES;
 /// Blocks of one bitmap word.
 const WORD_BLOCKS: u64 = 64;
 /// Searches of the bitmap without a result before the table is read instead.
@@ -183,6 +185,7 @@ impl HashFs {
             .compare_exchange(at, MapWord::FREE.0, word.0)
             .is_ok();
         if taken {
+            count::probe();
             self.bitmap.clear(&core.arena, u64::from(block));
         }
         taken
@@ -231,6 +234,7 @@ impl HashFs {
         let group = home * LINE_ENTRIES / WORD_BLOCKS / NEAR_WORDS * NEAR_WORDS;
         let last = self.blocks.div_ceil(WORD_BLOCKS);
         let (mut best, mut line) = (0, 0);
+        count::probes(NEAR_LINES);
         for index in group..(group + NEAR_WORDS).min(last) {
             let free = self.bitmap.word(&core.arena, index * WORD_BLOCKS);
             for (i, count) in ones_by_byte(free).into_iter().enumerate() {
@@ -249,7 +253,6 @@ impl HashFs {
     /// Asks the processor for the part of the bitmap that [`Self::try_near`] looks at, the home line's bits
     /// among it.
     pub(super) fn prefetch_near<M: Memories>(&self, core: &Core<M>, home: u64) {
-        const NEAR_LINES: u64 = NEAR_WORDS * 8 / LINE_BYTES;
         let group = home * LINE_ENTRIES / WORD_BLOCKS / NEAR_WORDS * NEAR_WORDS;
         for line in 0..NEAR_LINES {
             let word = group + line * LINE_BYTES / 8;

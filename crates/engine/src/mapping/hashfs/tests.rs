@@ -116,8 +116,8 @@ fn a_run_is_one_line_and_one_probe() {
     assert_eq!(find(&h, 5, 24, 8), [Found::Hole; 8]);
     assert_eq!(
         (count::of_this_thread() - before).probes,
-        1,
-        "a miss ends at the home line"
+        2,
+        "a miss ends at the home line and its count of displaced blocks"
     );
 }
 
@@ -340,8 +340,9 @@ fn churn_at_95_percent_does_not_lengthen_searches() {
         cost(&h, &mut live.iter().copied()),
         cost(&h, &mut (1 << 20..(1 << 20) + 4000)),
     );
+    // A displaced run costs the count, the chain's head, and two lines for each place that it is in.
     assert!(
-        old.0 < 2.6 && old.1 < 2.6,
+        old.0 < 5.2 && old.1 < 3.0,
         "hits and misses: {young:?}, then {old:?}"
     );
     check_aids(&h);
