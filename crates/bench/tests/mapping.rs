@@ -7,6 +7,10 @@ use vellum_bench::figure::{CountsPerOp, Figure};
 use vellum_bench::mapping::{self, MappingOptions, Report, main_mapping, measure};
 use vellum_bench::workloads::{WorkloadOptions, YcsbOptions};
 
+/// Probes of a lookup by HashFS: the home line; of a displaced block its count, the head of its chain, and link and
+/// line of a block or two.
+const HASHED: std::ops::RangeInclusive<f64> = 1.0..=7.0;
+
 fn options(figure: mapping::Figure) -> MappingOptions {
     MappingOptions {
         figure: vec![figure],
@@ -81,7 +85,7 @@ fn locality_counts_what_an_access_costs() {
     let lookups = complete(&report, "locality-lookup", 5);
     let inserts = complete(&report, "locality-insert", 5);
     let cold = counts(lookups, "hashfs", "cold random");
-    assert!((1.0..=2.0).contains(&cold.probes), "{cold:?}");
+    assert!(HASHED.contains(&cold.probes), "{cold:?}");
     // The word in the inode, the inner node and the leaf.
     assert_eq!(counts(lookups, "radix", "cold random").probes, 3.0);
     for name in ["hashfs", "hashfs-1"] {
@@ -102,8 +106,9 @@ fn fragmentation_lengthens_no_search_but_in_extent_trees() {
     complete(&report, "fragmentation-cold", 6);
     complete(&report, "fragmentation-insert", 6);
     let probes = |series, score| counts(figure, series, score).probes;
-    for name in ["hashfs", "radix"] {
-        assert!(probes(name, "0") <= probes(name, "1") * 1.1, "{name}");
+    // How many of a few hundred blocks are displaced differs from pool to pool.
+    for (name, most) in [("hashfs", 1.5), ("radix", 1.1)] {
+        assert!(probes(name, "0") <= probes(name, "1") * most, "{name}");
     }
     assert!(probes("extent", "0") > probes("extent", "1") * 1.1);
 }
@@ -117,7 +122,7 @@ fn file_size_changes_no_probe_of_hash_tables() {
     }
     let probes = |series, bytes: u64| counts(figure, series, &bytes.to_string()).probes;
     for bytes in [4096, 65_536, 1 << 20, 4 << 20] {
-        assert!((1.0..=2.0).contains(&probes("hashfs", bytes)), "{bytes}");
+        assert!(HASHED.contains(&probes("hashfs", bytes)), "{bytes}");
     }
     assert_eq!(probes("radix", 65_536), 2.0);
     assert_eq!(probes("radix", 4 << 20), 3.0);

@@ -4,10 +4,14 @@
 //! Blocks with consecutive numbers lie one behind the other, so neighbours move as one piece.
 
 use vellum_layout::BLOCK_BYTES;
-use vellum_media::{Memories, Memory, Persistent, Site};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 
 use crate::core::Core;
 use crate::mapping::{BlockNo, Found, Mapping};
+
+/// Lines of a piece that are asked for before it is its turn. A megabyte in pieces of 32 KiB took a tenth less with
+/// them; four times as many gained no more.
+const AHEAD_LINES: u64 = 16;
 
 /// Bytes of a range of a file that lie in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +71,25 @@ pub(crate) fn read<M: Memories>(
         Found::Mapped(block) => Some(block),
         _ => None,
     };
-    for piece in pieces(found, skip, out.len(), mapped) {
+    let at = |piece: &Piece| Some(mapping.data_at(piece.block?) + piece.skip);
+    let mut pieces = pieces(found, skip, out.len(), mapped).peekable();
+    while let Some(piece) = pieces.next() {
+        if let Some(next) = pieces.peek().and_then(at) {
+            prefetch(core, next);
+        }
         let out = &mut out[piece.from..piece.from + piece.len];
-        match piece.block {
-            Some(block) => core.pool.read(mapping.data_at(block) + piece.skip, out),
+        match at(&piece) {
+            Some(at) => core.pool.read(at, out),
             None => out.fill(0),
         }
+    }
+}
+
+/// Asks the processor for the beginning of a piece while the one before is copied: what it fetches ahead by
+/// itself ends with a piece.
+fn prefetch<M: Memories>(core: &Core<M>, at: u64) {
+    for line in 0..AHEAD_LINES {
+        core.pool.prefetch(at + line * LINE_BYTES);
     }
 }
 
