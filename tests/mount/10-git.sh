@@ -12,6 +12,8 @@ git config --global user.name Tester
 git config --global user.email tester@example.org
 git config --global init.defaultBranch main
 git config --global advice.detachedHead false
+# One that a commit begins would go on beside the test's own, and beside its end.
+git config --global gc.autoDetach false
 
 # Where the sources came without their history, they are made into a repository.
 source_repository() {

@@ -18,6 +18,8 @@ readonly REPO COMMITS
 # Commits until the mount is dead. Each line of the list is a commit that returned.
 commit() {
     local i file
+    # How long each takes is watched by whoever ends this.
+    unset -f git
     cd "$REPO" || return 0
     for ((i = 0; ; i++)); do
         file="dir-$((i % 7))/file-$((i % 23))"
@@ -40,7 +42,7 @@ begin_work() {
 # With its file system gone, no git can do anything more, and one that was reading directories (gc) tries that for ever.
 end_work() {
     kill -9 -- "-$COMMITTER" 2>/dev/null || true
-    wait "$COMMITTER" 2>/dev/null || true
+    await_end "$COMMITTER" "git, whose file system is gone,"
 }
 
 verify_work() {

@@ -8,6 +8,7 @@ RANDOM="$SEED"
 SERVER=
 OPENING_MS=100
 DRAWN=
+readonly END_SECONDS=60
 readonly SEED
 
 # Leaves in DRAWN a number below $1, which is at most 2^30. (A subshell would draw from a seed of its own.)
@@ -74,6 +75,13 @@ rounds() {
         verify_work "$round"
     done
     say "$1 kills under load, $INTERRUPTED of openings"
+}
+
+# await_end PROCESS WHAT: waits until it is gone, which it has to be soon: nothing of it is left to do.
+await_end() {
+    timeout "$END_SECONDS" tail --sleep-interval=0.02 --pid="$1" --follow /dev/null ||
+        die "seed $SEED: $2 did not end within $END_SECONDS s"
+    wait "$1" 2>/dev/null || true
 }
 
 # begin_killing SIZE [MOUNT OPTIONS...]: as `begin`, but the server is a child that can be killed.

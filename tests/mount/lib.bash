@@ -41,7 +41,7 @@ clean_up() {
     trap - EXIT
     cd /
     if is_mounted; then
-        vellum umount "$MNT" || vellum umount --lazy "$MNT" || umount -l "$MNT" || true
+        timeout 60 vellum umount "$MNT" || timeout 60 vellum umount --lazy "$MNT" || umount -l "$MNT" || true
     fi
     rm -rf --one-file-system "$WORK"
     exit "$status"
@@ -64,6 +64,29 @@ need() {
         command -v "$tool" >/dev/null || die "$tool is missing: run scripts/install test"
     done
 }
+
+# within SECONDS COMMAND...: ends the test, and says so, if that takes longer. Who waits for an answer of the mount cannot be killed before the
+# mount has ended.
+within() {
+    local seconds="$1" status=0 worker
+    shift
+    (exec "$@") <&0 &
+    worker=$!
+    if timeout "$seconds" tail --sleep-interval=0.02 --pid="$worker" --follow /dev/null; then
+        wait "$worker" || status=$?
+        return "$status"
+    fi
+    disown "$worker"
+    kill -9 "$worker" 2>/dev/null || true
+    umount -f "$MNT" 2>/dev/null || true
+    # Of the test, not only of a command substitution.
+    kill -TERM "$$"
+    die "\`$*\` did not end within $seconds s"
+}
+
+# Seconds that one git may take: that of the longest, on a slow machine, ten times over.
+readonly GIT_SECONDS=120
+git() { within "$GIT_SECONDS" git "$@"; }
 
 # Leaves in MAPPING what the pool is to have: that of VELLUM_MAPPING, of which "any" draws one, or else the test's.
 choose_mapping() {
