@@ -393,6 +393,8 @@ impl<M: Memories> Files<'_, M> {
             self.flush_hot_line(sites::WRITE_TIMES, inode_at);
         }
         core.pool.fence(sites::WRITE_DATA_DURABLE);
+        // A block that could not be written must not become the file's with what it held before.
+        op.check_media()?;
         if fills {
             self.map_unwritten(op, root.id, span.first(), 0, found, FILLED)?;
             // The old last block may be among them: the size must not cover it while it is zeros.

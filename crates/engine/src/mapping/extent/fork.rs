@@ -375,13 +375,17 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
 
     /// Makes new nodes durable and links them, or gives them back.
     fn publish(&self, op: &Op<'_, M>, draft: &Draft, link: Result<Link>) -> Result<()> {
-        let link = link.inspect_err(|_| {
+        // Nothing leads to a node that the medium did not take.
+        let settled = link.and_then(|link| {
+            self.core.pool.fence(sites::EXTENT_NODE_DURABLE);
+            op.check_media().map(|()| link)
+        });
+        let link = settled.inspect_err(|_| {
             for &made in &draft.made {
                 let slot = u64::from(made) * SLOTS_PER_BLOCK;
                 self.core.free_slots(slot, SLOTS_PER_BLOCK);
             }
         })?;
-        self.core.pool.fence(sites::EXTENT_NODE_DURABLE);
         let at = self.store_link(op, &link);
         self.core.pool.flush(sites::EXTENT_LINK, at, 8);
         self.note_change();

@@ -1,7 +1,9 @@
 //! Changing a tree: blocks put in, their states changed, blocks taken out. The caller holds the file's
 //! lock.
 
-use vellum_layout::{BLOCK_BYTES, MapState, RADIX_WORDS, TreeTarget, TreeWord, radix_span};
+use vellum_layout::{
+    BLOCK_BYTES, MapState, RADIX_WORDS, SLOTS_PER_BLOCK, TreeTarget, TreeWord, radix_span,
+};
 use vellum_media::{LINE_BYTES, Memories, Persistent, Site};
 use zerocopy::IntoBytes;
 
@@ -262,6 +264,11 @@ impl Radix {
         let pool = &op.core.pool;
         pool.write_through(sites::RADIX_NODE, at, words.as_bytes());
         pool.fence(sites::RADIX_NODE_DURABLE);
+        // Nothing leads to a node that the medium did not take.
+        op.check_media().inspect_err(|_| {
+            let slot = u64::from(node) * SLOTS_PER_BLOCK;
+            op.core.free_slots(slot, SLOTS_PER_BLOCK);
+        })?;
         Ok(node)
     }
 

@@ -114,6 +114,9 @@ fn compact<M: Memories, B: Bodies<M>>(core: &Core<M>, dir: Cachelet) -> Result<b
         write_compacted(core, owner, new[i], next, cookie, chunk);
     }
     core.pool.fence(sites::COMPACT_EXTENT_DURABLE);
+    // The old extents stay where the medium did not take the new ones.
+    op.check_media()
+        .inspect_err(|_| new.iter().copied().for_each(free))?;
     let first = new.first().copied().unwrap_or(next);
     match run.start.checked_sub(1).map(|before| old[before].0) {
         Some(before) => {

@@ -260,6 +260,8 @@ impl<M: Memories> Op<'_, M> {
             let extent = self.alloc(ChunkKind::Entries, 1)?;
             core.write_first_extent(extent, owner);
             core.pool.fence(sites::GROW_FIRST_DURABLE);
+            self.check_media()
+                .inspect_err(|_| core.free_slots(extent, 1))?;
             self.log_set_root([sites::GROW_ROOT, sites::GROW_ROOT_DURABLE], dir, extent);
             core.set(
                 dir,
@@ -281,6 +283,9 @@ impl<M: Memories> Op<'_, M> {
         let at = core.geometry.slot_at(extent);
         core.pool.flush(sites::GROW_HEAD, at, 64);
         core.pool.fence(sites::GROW_EXTENT_DURABLE);
+        // A log leads to no extent that the medium did not take.
+        self.check_media()
+            .inspect_err(|_| core.free_slots(extent, LogExtentKind::Large.slots()))?;
         let steps = [sites::GROW_NEXT, sites::GROW_NEXT_DURABLE];
         self.log_set_next(steps, full.extent(), extent);
         core.set(

@@ -54,6 +54,8 @@ impl<M: Memories> Op<'_, M> {
         let (cachelet, generation) = making.write_inode(new, now)?;
         let target = TargetWord::new(core.ino(cachelet), new.kind);
         let draft = self.write_entry(dir, name, place, target, generation, now);
+        // No name for an inode that the medium did not take.
+        self.check_media()?;
 
         let value = ValueWord::of_cachelet(cachelet, new.kind);
         let Some(pair) = self.insert_new(dir, name, token, draft.entry, value)? else {
@@ -136,7 +138,10 @@ impl<M: Memories> Op<'_, M> {
         now: i64,
     ) -> Result<Draft> {
         let place = self.place_entry(site, dir, name)?;
-        Ok(self.write_entry(dir, name, place, target, generation, now))
+        let draft = self.write_entry(dir, name, place, target, generation, now);
+        // Nothing names an entry that the medium did not take.
+        self.check_media().inspect_err(|_| self.discard(&draft))?;
+        Ok(draft)
     }
 
     /// Takes slots for an entry called `name`, and a log word in `dir`.
