@@ -39,6 +39,7 @@ const ASKS: &[&str] = &[
     "stat_fs",
     "superblock",
     "view",
+    "view_by",
 ];
 
 /// Ways to what sessions call by another: both lead to the same persistent steps.

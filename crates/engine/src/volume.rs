@@ -14,6 +14,7 @@ use vellum_media::Real;
 
 use crate::fs::{Attr, Cred, Handle, ListPosition, Node, OpenOptions, RenameFlags, SetAttr, View};
 use crate::pool::RealFs;
+use crate::reading::Rule;
 use crate::{Error, Result};
 
 /// Entries read from a directory at once.
@@ -411,6 +412,15 @@ impl File {
     /// Not open for reading, damaged media.
     pub fn view(&self, range: Range<u64>) -> Result<View<'_, Real>> {
         self.handle.view(range)
+    }
+
+    /// [`Self::view`] for which another rule than that of all reads decides whether a page table is bought:
+    /// [`Rule::Mmu`](crate::reading::Rule::Mmu) asks for it. See [`Handle::view_by`].
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    pub fn view_by(&self, range: Range<u64>, rule: Rule) -> Result<View<'_, Real>> {
+        self.handle.view_by(range, rule)
     }
 
     /// Writes at an offset; gives how many bytes.

@@ -88,6 +88,48 @@ fn only_the_size_can_be_filled() {
     assert!(MappingAlone::new(reading.handle()).is_err());
 }
 
+/// Blocks that an insertion had claimed when nodes ran out hold whatever they held.
+#[test]
+fn an_insertion_without_room_for_nodes_leaves_nothing() {
+    let options = CreateOptions {
+        mapping: MappingKind::Extent,
+        fragmentation: 1000,
+        metadata_bytes: Some(1 << 20),
+        ..CreateOptions::new(8 << 20)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::create(&path, &options).unwrap();
+    let file = sparse(&pool);
+    file.set_len(2000 * BLOCK).unwrap();
+    let mut alone = MappingAlone::new(file.handle()).unwrap();
+    // A tree with a node that has room for some.
+    (0..20).for_each(|i| alone.insert(i * 2, 1).unwrap());
+    drop(alone);
+    // A long target takes a block, as a node does.
+    let target = "t".repeat(4000);
+    let full = (0..).find_map(|i| pool.volume().symlink(&target, &format!("/{i}")).err());
+    assert!(matches!(full, Some(Error::NoSpace(_))), "{full:?}");
+    settle(&*pool.fs());
+    let free = pool.fs().stat_fs().blocks_free;
+    let mut alone = MappingAlone::new(file.handle()).unwrap();
+    let refused = alone.insert(44, 1500);
+    assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}");
+    // Whole pieces of 256 blocks, and nothing of the one that failed.
+    let inserted = alone.search(0, 2000).unwrap() - 20;
+    assert_eq!(inserted % 256, 0, "{inserted}");
+    assert_eq!(
+        alone.search(44 + inserted as u64, 1900 - inserted).unwrap(),
+        0
+    );
+    drop(alone);
+    settle(&*pool.fs());
+    assert_eq!(pool.fs().stat_fs().blocks_free, free - inserted as u64);
+    drop(file);
+    pool.close().unwrap();
+    is_sound(&path);
+}
+
 #[test]
 fn what_is_lent_is_not_changed() {
     let pool = Pool::memory(8 << 20).unwrap();

@@ -120,6 +120,28 @@ fn shows_by_page_table(mapping: MappingKind) {
     assert_eq!(again.place(), ViewPlace::PageTable);
 }
 
+/// What all reads go by stays as it is.
+#[test]
+fn a_page_table_is_had_by_who_asks_for_it() {
+    let pool = scattered(MappingKind::HashFs, 500);
+    let fs = pool.fs();
+    fs.set_read_rule(Rule::Search);
+    let (file, bytes) = file(&pool, 3 * MIB);
+    let (all, most) = (0..3 * MIB as u64, 3 * MIB as u64);
+    assert_eq!(file.view(all.clone()).unwrap().place(), ViewPlace::Copy);
+    let asked = file.view_by(all.clone(), Rule::Mmu).unwrap();
+    assert_eq!(asked.place(), ViewPlace::PageTable);
+    assert!(*asked == bytes[..]);
+    assert!(fs.knows_read_costs());
+    assert_eq!(fs.read_rule(), Rule::Search);
+    // Others do not use what was bought.
+    assert_eq!(file.view(0..most).unwrap().place(), ViewPlace::Copy);
+    fs.set_read_rule(Rule::Mmu);
+    assert_eq!(file.view(0..most).unwrap().place(), ViewPlace::PageTable);
+    let forbidden = file.view_by(all, Rule::Search).unwrap();
+    assert_eq!(forbidden.place(), ViewPlace::Copy);
+}
+
 #[test]
 fn a_thread_that_would_wait_for_itself_is_told() {
     MappingKind::ALL

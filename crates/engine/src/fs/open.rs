@@ -13,7 +13,7 @@ use crate::fs::dir::NewFile;
 use crate::fs::file::{Allocate, Files, Roads, SIZE_MAX_BYTES, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node, View};
-use crate::reading::{Costs, PageTable, Road, pages_of};
+use crate::reading::{Costs, PageTable, Road, Rule, pages_of};
 use crate::slots::Op;
 
 bitflags! {
@@ -325,13 +325,18 @@ impl<M: Memories> Handle<M> {
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.check_read()?;
         let fs = self.fs();
-        let roads = Roads {
-            reading: &fs.reading,
-            road: &self.road,
-        };
+        let roads = self.roads(fs.reading.rule());
         let (file, roads) = (self.node.cachelet, Some(roads));
         fs.files()
             .read_at(file, &self.translation, roads, offset, out)
+    }
+
+    fn roads(&self, rule: Rule) -> Roads<'_> {
+        Roads {
+            reading: &self.fs().reading,
+            road: &self.road,
+            rule,
+        }
     }
 
     /// A view of a range of the file, as far as the file reaches: in place where it lies in one piece in
@@ -340,14 +345,24 @@ impl<M: Memories> Handle<M> {
     /// # Errors
     /// Not open for reading, damaged media.
     pub fn view(&self, range: Range<u64>) -> Result<View<'_, M>> {
+        self.view_by(range, self.fs().reading.rule())
+    }
+
+    /// [`Self::view`] for which another rule than that of all reads decides whether a page table is bought:
+    /// [`Rule::Mmu`] asks for it, whatever it costs. Where it is not known yet what reading costs, that is measured
+    /// then ([`Self::read_costs`]). It is a copy still where the process may have no more mappings, where the pool has no page tables, and where
+    /// not all of the range has bytes.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    pub fn view_by(&self, range: Range<u64>, rule: Rule) -> Result<View<'_, M>> {
         self.check_read()?;
-        let fs = self.fs();
-        let roads = Roads {
-            reading: &fs.reading,
-            road: &self.road,
-        };
-        fs.files()
-            .view(self.node.cachelet, &self.translation, roads, range)
+        if rule == Rule::Mmu {
+            self.read_costs();
+        }
+        let roads = self.roads(rule);
+        let files = self.fs().files();
+        files.view(self.node.cachelet, &self.translation, roads, range)
     }
 
     /// What reading costs here: what is known, else what is measured by this file and kept for all who have the pool open. That takes 4 ms where blocks lie side by side, 23 ms where none do (on

@@ -171,17 +171,16 @@ pub(crate) enum Next<'a> {
 }
 
 impl Road {
-    /// Counts a request of `pages` to a file, and says what comes next.
+    /// Counts a request of `pages` to a file, and says what comes next by a rule.
     #[inline]
     pub(crate) fn next<'a, M: Memories>(
         &'a self,
-        reading: &'a Reading,
+        (reading, rule): (&'a Reading, Rule),
         core: &Core<M>,
         file: Cachelet,
         pages: u64,
     ) -> Next<'a> {
         let touched = self.seen.touch(pages);
-        let rule = reading.rule();
         let is_early = rule == Rule::Layout && touched < FIRST_PAGES;
         if rule == Rule::Search || is_early || core.read_only {
             return Next::Search;

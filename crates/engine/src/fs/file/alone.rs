@@ -130,7 +130,7 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
     /// size; long ones in pieces, as they are written.
     ///
     /// # Errors
-    /// Beyond the size, somebody views them, no room, damage. Some may have blocks then.
+    /// Beyond the size, somebody views them, no room, damage. Earlier pieces have blocks then.
     pub fn insert(&mut self, first: u64, blocks: usize) -> Result<()> {
         let end = first + blocks as u64;
         if end > self.files.size(self.cachelet) / BLOCK_BYTES {
@@ -169,6 +169,12 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
             .claim(op, root.id, logical, CLAIM_END, &mut room, out);
         files.lower_blocks(self.cachelet, room.blocks);
         files.mapping.unreserve(op, room);
+        if done.is_err() {
+            // From the end, so that each is the end of what was claimed, which is taken out without room.
+            for block in (first..first + blocks).rev() {
+                files.give_up_durably(op, self.cachelet, root.id, block, block + 1)?;
+            }
+        }
         files.fence_claimed();
         done
     }

@@ -22,6 +22,8 @@ const LARGE_BYTES: u64 = CHUNK_BYTES;
 pub(crate) struct Roads<'a> {
     pub(crate) reading: &'a Reading,
     pub(crate) road: &'a Road,
+    /// By which this request is served.
+    pub(crate) rule: Rule,
 }
 
 /// How a request is served.
@@ -100,8 +102,12 @@ impl<M: Memories> Files<'_, M> {
         cachelet: Cachelet,
         pages: u64,
     ) -> Way<'r> {
-        let Roads { reading, road } = roads;
-        match road.next(reading, self.core, cachelet, pages) {
+        let Roads {
+            reading,
+            road,
+            rule,
+        } = roads;
+        match road.next((reading, rule), self.core, cachelet, pages) {
             Next::Search => Way::Search,
             Next::Measure => {
                 reading.learn(&self.core.arena, || self.measure(op, Some(cachelet)));
@@ -109,7 +115,7 @@ impl<M: Memories> Files<'_, M> {
             }
             Next::Look(table, costs, pattern) => {
                 let choice = Choice {
-                    rule: reading.rule(),
+                    rule,
                     costs,
                     request_pages: pages,
                     pattern,
