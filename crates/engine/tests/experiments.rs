@@ -108,7 +108,7 @@ fn an_insertion_without_room_for_nodes_leaves_nothing() {
     drop(alone);
     // A long target takes a block, as a node does.
     let target = "t".repeat(4000);
-    let full = (0..).find_map(|i| pool.volume().symlink(&target, &format!("/{i}")).err());
+    let full = (0..).find_map(|i| pool.volume().symlink(&target, format!("/{i}")).err());
     assert!(matches!(full, Some(Error::NoSpace(_))), "{full:?}");
     settle(&*pool.fs());
     let free = pool.fs().stat_fs().blocks_free;
