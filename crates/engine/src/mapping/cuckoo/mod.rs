@@ -42,8 +42,8 @@ use vellum_media::{Memories, Site};
 use self::counts::Run;
 use self::table::Table;
 use super::blocks::Blocks;
+use super::keyed::blocks::{self, Taken};
 use super::keyed::search::Keyed;
-use super::limbo::Batch;
 use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::Result;
@@ -112,34 +112,18 @@ impl<M: Memories> Mapping<M> for Cuckoo {
         from: &mut Reservation,
         out: &mut [BlockNo],
     ) -> Result<()> {
-        let before = first.checked_sub(1).map(|last| self.table.key(id, last));
-        let before = before.map(|key| self.table.find(op.core, &key));
-        let mut goal = before
-            .transpose()?
-            .flatten()
-            .map(|held| BlockNo(held.place.block() + 1));
-        let mut next = 0;
-        while next < out.len() {
-            let (logical, want) = (first + next as u32, (out.len() - next) as u64);
-            let (block, taken) = self.blocks.take(op, from, logical.into(), goal, want)?;
+        let keyed = (&self.table, &self.blocks);
+        blocks::claim(keyed, op, (id, first), from, out, |taken: Taken| {
             let run = Run {
                 id,
-                first: logical,
-                block,
-                blocks: taken as u32,
+                first: taken.logical,
+                block: taken.block,
+                blocks: taken.blocks as u32,
                 state: step.to,
             };
-            if let Err((error, without)) = self.table.insert_run(op, &run, step) {
-                self.blocks.put_back(op, from, block, without.into());
-                return Err(error);
-            }
-            for (out, block) in out[next..].iter_mut().zip(block.0..block.0 + run.blocks) {
-                *out = BlockNo(block);
-            }
-            next += taken as usize;
-            goal = Some(BlockNo(block.0 + run.blocks));
-        }
-        Ok(())
+            let refused = |(error, without): (_, u32)| (error, taken.block, without.into());
+            self.table.insert_run(op, &run, step).map_err(refused)
+        })
     }
 
     fn set_state(
@@ -166,23 +150,15 @@ impl<M: Memories> Mapping<M> for Cuckoo {
         if first >= end {
             return Ok(0);
         }
-        let core = op.core;
         self.table.cut_before(op, id, first as u32)?;
-        let mut batch = Batch::default();
-        let done = self.table.search(core, id, first, end, in_use, |logical| {
+        let keyed = (&self.table, &self.blocks);
+        blocks::release(keyed, op, id, (first, end), in_use, |logical| {
             let key = self.table.key(id, logical);
-            let gone = self.table.change(op, &key, |held| {
-                self.table.clear(site, core, held);
+            self.table.change(op, &key, |held| {
+                self.table.clear(site, op.core, held);
                 BlockNo(held.place.block())
-            })?;
-            if let Some(block) = gone {
-                self.blocks.add(core, &mut batch, block);
-            }
-            Ok(gone.is_some().into())
-        });
-        // What is out of the table is out of reach, whatever came after it.
-        self.blocks.give_up(core, &batch);
-        done
+            })
+        })
     }
 
     fn reclaim(&self, core: &Core<M>) -> u64 {
@@ -197,10 +173,7 @@ impl<M: Memories> Mapping<M> for Cuckoo {
         end: u64,
         what: Seek,
     ) -> Result<Option<u64>> {
-        match what {
-            Seek::Data => self.table.seek_data(op.core, id, first, end),
-            Seek::Hole => self.table.seek_hole(op.core, id, first, end),
-        }
+        self.table.seek(op.core, id, first, end, what)
     }
 
     fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {

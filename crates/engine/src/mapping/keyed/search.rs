@@ -6,7 +6,7 @@ use vellum_media::{Memories, count};
 use super::lines::{Held, is_live};
 use crate::core::Core;
 use crate::error::Result;
-use crate::mapping::{BlockNo, Found, MapId};
+use crate::mapping::{BlockNo, Found, MapId, Seek};
 
 /// Keys whose lines are asked for together where blocks lie scattered.
 const AHEAD: u64 = 8;
@@ -132,6 +132,21 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
                 Ok(true)
             }
         })
+    }
+
+    /// See [`crate::mapping::Mapping::seek`].
+    fn seek(
+        &self,
+        core: &Core<M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        match what {
+            Seek::Data => self.seek_data(core, id, first, end),
+            Seek::Hole => self.seek_hole(core, id, first, end),
+        }
     }
 
     /// The first block of `[first, end)` that holds bytes.

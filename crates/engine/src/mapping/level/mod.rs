@@ -40,9 +40,9 @@ use vellum_media::{Memories, Persistent, Site};
 
 use self::table::Table;
 use super::blocks::Blocks;
+use super::keyed::blocks::{self, Refused, Taken};
 use super::keyed::lines::Lines;
 use super::keyed::search::Keyed;
-use super::limbo::Batch;
 use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::Result;
@@ -68,24 +68,21 @@ impl Level {
         Self::new(0, geometry, 0).blocks.end()
     }
 
-    /// Gives logical blocks of a file, all holes, the blocks from `block` on.
-    ///
-    /// # Errors
-    /// And how many have an entry then.
+    /// Makes entries of blocks that were taken for logical blocks of a file, all holes.
     fn enter<M: Memories>(
         &self,
         op: &Op<'_, M>,
         id: MapId,
-        logical: std::ops::Range<u64>,
-        block: BlockNo,
+        taken: Taken,
         step: Step,
-    ) -> std::result::Result<(), (crate::Error, u64)> {
-        for (done, (logical, block)) in (0..).zip(logical.zip(block.0..)) {
+    ) -> std::result::Result<(), Refused> {
+        let logical = u64::from(taken.logical)..u64::from(taken.logical) + taken.blocks;
+        for (done, (logical, block)) in (0..).zip(logical.zip(taken.block.0..)) {
             let word = MapWord::new(step.to, id, logical as u32);
             let place = PlaceWord::new(word.0, block, 0, 0);
             self.table
                 .insert(op, word, place, step.flush)
-                .map_err(|error| (error, done))?;
+                .map_err(|error| (error, BlockNo(block), taken.blocks - done))?;
         }
         Ok(())
     }
@@ -117,29 +114,10 @@ impl<M: Memories> Mapping<M> for Level {
         from: &mut Reservation,
         out: &mut [BlockNo],
     ) -> Result<()> {
-        let before = first.checked_sub(1);
-        let before = before.map(|last| self.table.find_block(op.core, id, last));
-        let mut goal = before
-            .transpose()?
-            .flatten()
-            .map(|held| BlockNo(held.place.block() + 1));
-        let mut next = 0;
-        while next < out.len() {
-            let (logical, want) = (u64::from(first) + next as u64, (out.len() - next) as u64);
-            let (block, taken) = self.blocks.take(op, from, logical, goal, want)?;
-            let run = logical..logical + taken;
-            if let Err((error, done)) = self.enter(op, id, run, block, step) {
-                let rest = BlockNo(block.0 + done as u32);
-                self.blocks.put_back(op, from, rest, taken - done);
-                return Err(error);
-            }
-            for (out, block) in out[next..].iter_mut().zip(block.0..block.0 + taken as u32) {
-                *out = BlockNo(block);
-            }
-            next += taken as usize;
-            goal = Some(BlockNo(block.0 + taken as u32));
-        }
-        Ok(())
+        let keyed = (&self.table, &self.blocks);
+        blocks::claim(keyed, op, (id, first), from, out, |taken| {
+            self.enter(op, id, taken, step)
+        })
     }
 
     fn set_state(
@@ -175,22 +153,14 @@ impl<M: Memories> Mapping<M> for Level {
         end: u64,
         in_use: u64,
     ) -> Result<u64> {
-        let core = op.core;
-        let mut batch = Batch::default();
-        let done = self.table.search(core, id, first, end, in_use, |logical| {
+        let keyed = (&self.table, &self.blocks);
+        blocks::release(keyed, op, id, (first, end), in_use, |logical| {
             let key = self.table.key(id, logical);
-            let gone = self.table.change(op, &key, |held| {
-                self.table.clear(site, core, held);
+            self.table.change(op, &key, |held| {
+                self.table.clear(site, op.core, held);
                 BlockNo(held.place.block())
-            })?;
-            if let Some(block) = gone {
-                self.blocks.add(core, &mut batch, block);
-            }
-            Ok(gone.is_some().into())
-        });
-        // What is out of the table is out of reach, whatever came after it.
-        self.blocks.give_up(core, &batch);
-        done
+            })
+        })
     }
 
     fn reclaim(&self, core: &Core<M>) -> u64 {
@@ -205,10 +175,7 @@ impl<M: Memories> Mapping<M> for Level {
         end: u64,
         what: Seek,
     ) -> Result<Option<u64>> {
-        match what {
-            Seek::Data => self.table.seek_data(op.core, id, first, end),
-            Seek::Hole => self.table.seek_hole(op.core, id, first, end),
-        }
+        self.table.seek(op.core, id, first, end, what)
     }
 
     fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {
