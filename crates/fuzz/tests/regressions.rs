@@ -89,6 +89,39 @@ fn a_directory_without_links_or_names_can_be_looked_at() {
     judge(closed.image, false);
 }
 
+/// The count fell below zero, and whoever asked for the file's attributes by another of its names waited for the end of a link.
+#[test]
+fn a_file_with_more_names_than_its_inode_counts_keeps_the_others() {
+    let mut closed = sample(CLOSED);
+    let (cred, watchdog) = (Cred::root(), Watchdog::watch(b"a file without links"));
+    let names = {
+        let fs = mount(closed.image.clone(), true).expect("it opens").0;
+        let wide = fs
+            .find(&cred, &fs.root(), b"wide", true)
+            .expect("a directory");
+        let is_twice = |name: &&str| {
+            let found = fs.lookup(&cred, &wide, name.as_bytes());
+            found.is_ok_and(|node| fs.attr(&node).is_ok_and(|attr| attr.nlink > 2))
+        };
+        let names: Vec<String> = (0..40).map(|n| format!("link{n}")).collect();
+        let names = names.iter().map(String::as_str).filter(is_twice);
+        names.take(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [first, second] = &names[..] else {
+        panic!("two names of a file: {names:?}");
+    };
+    let (inode, _) = named(&closed, first.as_bytes());
+    set(&mut closed, Part::Inode, inode, Inode::LINKS, 0);
+    let fs = mount(closed.image, false).expect("it opens").0;
+    let wide = fs
+        .find(&cred, &fs.root(), b"wide", true)
+        .expect("a directory");
+    fs.unlink(&cred, &wide, first.as_bytes()).expect("a name");
+    let other = fs.lookup(&cred, &wide, second.as_bytes());
+    fs.attr(&other.expect("the other name")).expect("the file");
+    drop(watchdog);
+}
+
 /// A tree begins in the inode that the root names: the checker called one sound that named none.
 #[test]
 fn a_root_of_another_inodes_tree_is_damage() {

@@ -50,7 +50,13 @@ impl<M: Memories> Op<'_, M> {
             return 0;
         }
         let at = core.cachelet_at(target, field::LINKS);
-        names_in(core.arena.fetch_add(at, u64::MAX).wrapping_sub(1))
+        let before = core.arena.fetch_add(at, u64::MAX);
+        if before.is_multiple_of(LINK_RESERVED) {
+            // A damaged inode told of fewer names than there are: the file stays for the others.
+            core.arena.fetch_add(at, 1);
+            return names_in(before).max(1);
+        }
+        names_in(before - 1)
     }
 
     /// Writes the link count and change time of a file to its inode. Flushed; the next fence makes
