@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// T while it is not known: the paper's. Those that were measured here come near (10 to 12).
+/// T while it is not known: the paper's. Those that are measured come near (7 to 12).
 pub(crate) const ASSUMED_THRESHOLD_PAGES: u64 = 12;
 
 /// How a file is used.
