@@ -1,8 +1,8 @@
 //! The inodes: one pass over the chunks that hold them.
 
 use vellum_layout::{
-    ChunkKind, FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, ROOT_SLOT,
-    SLOT_BYTES,
+    ChunkKind, FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, NamespaceKind,
+    ROOT_SLOT, SLOT_BYTES,
 };
 use zerocopy::FromBytes;
 
@@ -31,7 +31,7 @@ pub struct Node {
     pub ctime: i64,
     /// Its root word.
     pub root: u64,
-    /// Symlinks: the check of the target.
+    /// Symlinks: the check of the target. Directories of the namespace *tree*: the log's tail.
     pub detail: u64,
     /// Reserved fields that are set.
     pub reserved: Option<&'static str>,
@@ -231,6 +231,7 @@ fn reserved(inode: &Inode, kind: FileKind, geometry: &Geometry) -> Option<&'stat
     let has_detail = match kind {
         FileKind::Symlink => true,
         FileKind::File => geometry.mapping.has_trees(),
+        FileKind::Directory => geometry.namespace == NamespaceKind::Tree,
         _ => false,
     };
     let fields = [

@@ -6,9 +6,10 @@ use std::fmt::Write;
 
 use thiserror::Error;
 use vellum_layout::{
-    ChunkKind, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode, InodeState, LifeWord,
-    LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, OwnerWord, PoolPhase,
-    PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord,
+    BLOCK_BYTES, ChunkKind, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode, InodeState,
+    LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogOwner, LogPlace, LogWord, MapRoot,
+    MapState, NamespaceKind, OwnerWord, PoolPhase, PoolState, Records, SLOT_BYTES, StateWord,
+    Superblock, TargetWord,
 };
 use zerocopy::FromBytes;
 
@@ -266,6 +267,9 @@ pub fn directory(image: &(impl Image + ?Sized), number: u64) -> Result<String, I
         return Err(InspectError::NoDirectory(number));
     }
     let generation = IdentityWord(inode.identity).generation();
+    if pool.geometry.namespace == NamespaceKind::Tree {
+        return Ok(records(&pool, number, &inode));
+    }
     let mut out = String::new();
     let mut window = pool.window();
     let mut visited = HashSet::new();
@@ -324,6 +328,58 @@ pub fn directory(image: &(impl Image + ?Sized), number: u64) -> Result<String, I
         slot = head.next;
     }
     Ok(out)
+}
+
+/// A log of records: its blocks, and every record up to the tail.
+fn records(pool: &Pool, number: u64, inode: &Inode) -> String {
+    let owner = LogOwner {
+        slot: number,
+        generation: IdentityWord(inode.identity).generation(),
+    };
+    let tail = LogPlace(inode.detail);
+    let mut out = String::new();
+    let _ = writeln!(out, "tail: byte {} of slot {}", tail.byte(), tail.slot());
+    let (mut slot, mut visited) = (inode.root, HashSet::new());
+    let mut counts = tail != LogPlace::NONE;
+    while slot != 0 && visited.insert(slot) {
+        if pool.chunks.kind_of(slot) != Some(ChunkKind::Blocks) {
+            let _ = writeln!(out, "slot {slot}: no place for a block");
+            break;
+        }
+        let mut block = [0; BLOCK_BYTES as usize];
+        pool.view.read(pool.geometry.slot_at(slot), &mut block);
+        let Ok((head, _)) = LogExtentHead::read_from_prefix(&block) else {
+            break;
+        };
+        let is_sound = head.is_sound_of_records(slot, owner);
+        let unsound = if is_sound { "" } else { ", UNSOUND" };
+        let _ = writeln!(
+            out,
+            "block at slot {slot}: from cookie {}, next {}{unsound}",
+            head.base_cookie, head.next
+        );
+        if !is_sound {
+            break;
+        }
+        let end = Some(tail).filter(|tail| tail.slot() == slot);
+        for found in Records::of(&block, slot, owner, end).take_while(|_| counts) {
+            let _ = match found {
+                Err(unsound) => writeln!(out, "  {:>4}: UNSOUND", unsound.place.byte()),
+                Ok(found) => writeln!(
+                    out,
+                    "  {:>4}: {:?}, cookie {}, inode {}, {:?}",
+                    found.place.byte(),
+                    found.record.kind(),
+                    found.record.cookie,
+                    TargetWord(found.record.target).ino(),
+                    found.name.escape_ascii().to_string()
+                ),
+            };
+        }
+        counts &= end.is_none();
+        slot = head.next;
+    }
+    out
 }
 
 fn entry_line(pool: &Pool, window: &mut Window, slot: u64) -> String {

@@ -2,11 +2,12 @@
 
 use vellum_layout::{
     Entry, EntryHead, Geometry, IdentityWord, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair,
-    SLOT_BYTES,
+    NamespaceKind, SLOT_BYTES,
 };
 use zerocopy::FromBytes;
 
 use crate::image::View;
+use crate::records;
 use crate::report::{Class, Place, Sink};
 
 /// What a thread slot's journal holds.
@@ -64,6 +65,9 @@ fn witness_holds(view: &View, geometry: &Geometry, pair: JournalPair) -> bool {
     let Some(at) = pair.witnessed() else {
         return true;
     };
+    if geometry.namespace == NamespaceKind::Tree {
+        return records::checksum_at(view, geometry, at).map(u64::from) == Some(pair.value);
+    }
     let end = geometry.meta_at + geometry.meta_slots() * SLOT_BYTES;
     let aligned = at
         .checked_sub(geometry.meta_at)

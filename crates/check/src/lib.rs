@@ -20,6 +20,7 @@ mod journal;
 mod keyed;
 mod locate;
 mod logs;
+mod records;
 mod report;
 mod slots;
 pub mod survey;
@@ -134,7 +135,7 @@ fn walk(
         |entries| tell(Stage::Directories, 0, entries),
     );
     logs::link(&mut logs, &mut nodes);
-    tree::judge(view, &geometry, &mut nodes, &mut logs, sink);
+    tree::judge(view, &mut nodes, &mut logs, sink);
     let trees = trees::Trees::read(view, &geometry, &chunks, &nodes, superblock.hash_seed);
     trees.judge(sink);
     if let Some(table) = &trees.table {

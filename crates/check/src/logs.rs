@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use vellum_layout::{
     ChunkKind, Entry, EntryHead, FileKind, Geometry, Inode, LifeWord, LogExtentHead, LogExtentKind,
-    LogWord, SLOTS_PER_BLOCK, TargetWord, name_hash,
+    LogWord, NamespaceKind, SLOTS_PER_BLOCK, TargetWord, name_hash,
 };
 use zerocopy::FromBytes;
 
@@ -32,6 +32,8 @@ pub struct Issue {
     pub detail: String,
     /// Pool offset of the word that leads to it: without that word the directory is rid of it.
     pub word_at: u64,
+    /// What is stored there, and elsewhere, instead.
+    pub instead: Vec<(u64, u64)>,
 }
 
 impl Issue {
@@ -68,11 +70,17 @@ struct Word {
 /// An entry found sound.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
-    /// Pool offset of the log word that names the entry.
+    /// Pool offset of the log word that names the entry, or of the first word of its record.
     pub word_at: u64,
-    /// The entry's first metadata slot.
+    /// What that word is without the name: 0, or the record's first word when the name is gone.
+    pub word_without: u64,
+    /// Pool offset of the name.
+    pub text_at: u64,
+    /// Bytes of the name.
+    pub text_len: u16,
+    /// The entry's first metadata slot, or that of the block with its record.
     pub slot: u64,
-    /// Metadata slots that it takes.
+    /// Metadata slots that it takes; none of its own, if it is a record.
     pub slots: u8,
     /// What it says that it names.
     pub kind: FileKind,
@@ -96,9 +104,9 @@ pub struct Name {
 /// Most issues that are kept; more of them would tell nothing new.
 const ISSUES_MAX: usize = 20_000;
 /// Least cookie of an entry: 1 and 2 are `.` and `..`.
-const COOKIE_MIN: u64 = 3;
+pub(crate) const COOKIE_MIN: u64 = 3;
 /// Most that a directory listing can carry.
-const COOKIE_MAX: u64 = i64::MAX as u64;
+pub(crate) const COOKIE_MAX: u64 = i64::MAX as u64;
 
 /// What the logs hold.
 #[derive(Debug, Default)]
@@ -132,13 +140,17 @@ impl Logs {
         mut tick: impl FnMut(u64),
     ) -> Self {
         let mut logs = Self::default();
+        if geometry.namespace == NamespaceKind::Tree {
+            logs.read_records(view, geometry, chunks, nodes, seed);
+            return logs;
+        }
         logs.read_extents(view, geometry, chunks, nodes);
         tick(logs.words.len() as u64);
         logs.read_entries(view, geometry, chunks, nodes, seed);
         logs
     }
 
-    fn issue(
+    pub(crate) fn issue(
         &mut self,
         directory: u32,
         class: Class,
@@ -153,7 +165,15 @@ impl Logs {
                 place,
                 detail: detail.to_string(),
                 word_at,
+                instead: vec![(word_at, 0)],
             });
+        }
+    }
+
+    /// Says what is stored to be rid of what was told last.
+    pub(crate) fn instead(&mut self, stores: Vec<(u64, u64)>) {
+        if let Some(issue) = self.issues.last_mut() {
+            issue.instead = stores;
         }
     }
 
@@ -417,10 +437,11 @@ fn read_entry(
         ));
     }
     let life = LifeWord(head.life);
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
     Ok(Name {
         word_at: word.at,
+        word_without: 0,
+        text_at: at + Entry::NAME,
+        text_len: head.name_len,
         slot: word.entry,
         slots: slots as u8,
         kind,
@@ -430,9 +451,16 @@ fn read_entry(
         ino: target.ino(),
         generation: head.generation,
         cookie: head.cookie,
-        hash: hasher.finish(),
+        hash: hash_of(name),
         ns: life.ns(),
     })
+}
+
+/// A hash by which names are compared, in this process only.
+pub(crate) fn hash_of(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Ties every valid entry to the inode it names: counts links, and finds entries that name nothing.
@@ -448,6 +476,7 @@ pub(crate) fn link(logs: &mut Logs, nodes: &mut Nodes) {
         if let Err((class, detail)) = link_one(name, nodes) {
             let place = Place::Slot(name.slot);
             logs.issue(name.directory, class, place, name.word_at, detail);
+            logs.instead(vec![(name.word_at, name.word_without)]);
         }
     }
     logs.names = names;

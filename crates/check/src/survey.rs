@@ -85,7 +85,7 @@ impl<'a> Survey<'a> {
 
     /// The name of an entry.
     pub fn text_of(&self, name: &Name) -> Vec<u8> {
-        tree::name_at(&self.view, &self.geometry, name.slot)
+        tree::name_at(&self.view, name)
     }
 
     /// The node that an entry names, if the entry is valid and fits it.
@@ -95,7 +95,7 @@ impl<'a> Survey<'a> {
 
     /// Pairs of valid entries (by number) of one name in one directory.
     pub fn duplicates(&self) -> Vec<(usize, usize)> {
-        tree::duplicates(&self.view, &self.geometry, &self.nodes, &self.logs)
+        tree::duplicates(&self.view, &self.nodes, &self.logs)
     }
 
     /// Who holds slots that somebody else holds already.

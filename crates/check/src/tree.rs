@@ -1,7 +1,6 @@
 //! The tree that the entries make: what the root reaches, which inodes count, names, links.
 
-use vellum_layout::{Entry, EntryHead, FileKind, Geometry, ROOT_SLOT};
-use zerocopy::FromBytes;
+use vellum_layout::{FileKind, ROOT_SLOT};
 
 use crate::image::View;
 use crate::inodes::{Found, Nodes};
@@ -10,13 +9,7 @@ use crate::report::{Class, Place, Sink};
 
 /// Judges the tree. Whatever is wrong with a directory that nothing names and that holds nothing
 /// is what a crash left of a half-made or half-removed one, where `sink` is lenient.
-pub(crate) fn judge(
-    view: &View,
-    geometry: &Geometry,
-    nodes: &mut Nodes,
-    logs: &mut Logs,
-    sink: &mut Sink,
-) {
+pub(crate) fn judge(view: &View, nodes: &mut Nodes, logs: &mut Logs, sink: &mut Sink) {
     let root = judge_root(nodes, sink);
     reach(nodes, logs, root);
     judge_broken(nodes, sink);
@@ -33,7 +26,7 @@ pub(crate) fn judge(
         sink.damage(issue.class, issue.place, &issue.detail);
     }
     judge_cookies(nodes, logs, sink);
-    judge_names(view, geometry, nodes, logs, sink);
+    judge_names(view, nodes, logs, sink);
     for (number, node) in nodes.list.iter().enumerate() {
         if node.kept {
             judge_links(nodes, number as u32, root, sink);
@@ -193,17 +186,15 @@ fn judge_cookies(nodes: &Nodes, logs: &mut Logs, sink: &mut Sink) {
 }
 
 /// No directory has two valid entries of one name.
-fn judge_names(view: &View, geometry: &Geometry, nodes: &Nodes, logs: &Logs, sink: &mut Sink) {
-    for (first, second) in duplicates(view, geometry, nodes, logs) {
+fn judge_names(view: &View, nodes: &Nodes, logs: &Logs, sink: &mut Sink) {
+    for (first, second) in duplicates(view, nodes, logs) {
         let (first, second) = (&logs.names[first], &logs.names[second]);
         sink.damage(
             Class::DuplicateName,
             Place::Inode(nodes.list[first.directory as usize].slot),
             format_args!(
                 "{:?} at slots {} and {}",
-                name_at(view, geometry, first.slot)
-                    .escape_ascii()
-                    .to_string(),
+                name_at(view, first).escape_ascii().to_string(),
                 first.slot,
                 second.slot
             ),
@@ -212,18 +203,13 @@ fn judge_names(view: &View, geometry: &Geometry, nodes: &Nodes, logs: &Logs, sin
 }
 
 /// Pairs of valid entries (by number) of one name in one directory.
-pub(crate) fn duplicates(
-    view: &View,
-    geometry: &Geometry,
-    nodes: &Nodes,
-    logs: &Logs,
-) -> Vec<(usize, usize)> {
+pub(crate) fn duplicates(view: &View, nodes: &Nodes, logs: &Logs) -> Vec<(usize, usize)> {
     let mut hashes: Vec<(u32, u64, u64, usize)> = logs
         .names
         .iter()
         .enumerate()
         .filter(|(_, name)| name.alive && nodes.list[name.directory as usize].kept)
-        .map(|(number, name)| (name.directory, name.hash, name.slot, number))
+        .map(|(number, name)| (name.directory, name.hash, name.text_at, number))
         .collect();
     hashes.sort_unstable();
     // One entry named twice by a log is told as a slot owned twice.
@@ -235,7 +221,7 @@ pub(crate) fn duplicates(
         }
         let mut texts: Vec<_> = group
             .iter()
-            .map(|&(_, _, slot, number)| (name_at(view, geometry, slot), slot, number))
+            .map(|&(_, _, at, number)| (name_at(view, &logs.names[number]), at, number))
             .collect();
         texts.sort();
         let pairs = texts.windows(2).filter(|pair| pair[0].0 == pair[1].0);
@@ -244,14 +230,11 @@ pub(crate) fn duplicates(
     found
 }
 
-/// The name of the entry at `slot`, which was found sound.
-pub(crate) fn name_at(view: &View, geometry: &Geometry, slot: u64) -> Vec<u8> {
-    let at = geometry.slot_at(slot);
-    let head: [u8; Entry::NAME as usize] = view.bytes(at);
-    let len = EntryHead::read_from_bytes(&head).map_or(0, |head| head.name_len);
-    let mut name = vec![0; usize::from(len)];
-    view.read(at + Entry::NAME, &mut name);
-    name
+/// The name of an entry that was found sound.
+pub(crate) fn name_at(view: &View, name: &Name) -> Vec<u8> {
+    let mut text = vec![0; usize::from(name.text_len)];
+    view.read(name.text_at, &mut text);
+    text
 }
 
 /// Links, parent and times of one inode.

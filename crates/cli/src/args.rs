@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use vellum::MappingKind;
+use vellum::{MappingKind, NamespaceKind};
 
 use crate::crash::Crash;
 use crate::place::Place;
@@ -120,6 +120,17 @@ pub(crate) enum Namespace {
     /// A log for each directory, and one index of all names
     #[default]
     Direct,
+    /// A log and a radix tree for each directory, as NOVA has them: to compare with
+    Tree,
+}
+
+impl From<Namespace> for NamespaceKind {
+    fn from(namespace: Namespace) -> Self {
+        match namespace {
+            Namespace::Direct => Self::Direct,
+            Namespace::Tree => Self::Tree,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -185,7 +185,7 @@ impl Information {
                 metadata_bytes: geometry.meta_chunks * geometry.chunk_bytes,
                 metadata_chunk_bytes: geometry.chunk_bytes,
                 thread_slots: geometry.thread_slots,
-                namespace: name(superblock.file_systems[0].namespace, &["direct"]),
+                namespace: geometry.namespace.name().into(),
                 mapping: geometry.mapping.name().into(),
                 mapping_run_blocks: (geometry.mapping.has_home_lines())
                     .then_some(geometry.run_blocks),
@@ -288,13 +288,6 @@ fn uuid(bytes: &[u8; 16]) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
-}
-
-fn name(number: u32, names: &[&str]) -> String {
-    let known = (number as usize)
-        .checked_sub(1)
-        .and_then(|index| names.get(index));
-    known.map_or_else(|| format!("unknown ({number})"), |&name| name.into())
 }
 
 /// Shows a pool; asks its mount if it has one.

@@ -46,6 +46,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         label: args.label.clone(),
         metadata_bytes: args.metadata,
         thread_slots: args.thread_slots,
+        namespace: args.namespace.into(),
         mapping: args.mapping.into(),
         run_blocks: args.run_blocks,
         fragmentation: 1000 - args.layout_score,

@@ -362,6 +362,46 @@ fn repair_mends_and_puts_back() {
         .failed(8, &["changed"]);
 }
 
+/// In a log of records a damaged one costs its name, and none behind it.
+#[test]
+fn a_damaged_record_costs_its_name() {
+    let bench = Bench::empty();
+    bench
+        .run(&["mkfs", "p.img", "--size", "4M", "--namespace", "tree"])
+        .ok();
+    assert_eq!(
+        json(&bench.run(&["info", "--json", "p.img"]).ok().out)["pool"]["namespace"],
+        "tree"
+    );
+    for name in ["first", "second", "third"] {
+        let to = format!("p.img:/{name}");
+        bench
+            .run_with_input(&["put", "-", &to], name.as_bytes())
+            .ok();
+    }
+    bench.run(&["check", "--strict", "p.img"]).ok();
+    let bytes = std::fs::read(bench.join("p.img")).expect("a pool");
+    // Metadata are in front of the data, which say the same.
+    let places = bytes.windows(6).enumerate();
+    let mut places = places.filter(|(_, window)| *window == b"second");
+    damage(&bench, places.next().expect("the name").0);
+    assert_eq!(bench.run(&["check", "p.img"]).code, 4);
+    assert_eq!(bench.run(&["repair", "--yes", "p.img"]).code, 1);
+    bench.run(&["check", "--strict", "p.img"]).ok();
+    for name in ["first", "third"] {
+        let from = format!("p.img:/{name}");
+        assert_eq!(bench.run(&["cat", &from]).ok().out, name);
+    }
+    let lost = bench.run(&["ls", "p.img:/lost+found"]).ok().out;
+    let found = lost.split_whitespace().last().expect("a file");
+    let from = format!("p.img:/lost+found/{found}");
+    assert_eq!(bench.run(&["cat", &from]).ok().out, "second");
+    bench
+        .run_with_input(&["put", "-", "p.img:/fourth"], b"4")
+        .ok();
+    bench.run(&["check", "--strict", "p.img"]).ok();
+}
+
 #[test]
 fn repair_refuses_what_is_in_use_and_what_is_no_pool() {
     let bench = Bench::with_pool("4M");

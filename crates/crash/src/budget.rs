@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use vellum::MappingKind;
+use vellum::{MappingKind, NamespaceKind};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::run::Options;
@@ -114,13 +114,19 @@ impl Budget {
 fn thin_out(all: &mut Vec<Workload>, seed: u64) {
     let usual: BTreeSet<String> = all
         .iter()
-        .filter(|workload| workload.mapping == MappingKind::default())
+        .filter(|workload| {
+            workload.mapping == MappingKind::default()
+                && workload.namespace == NamespaceKind::default()
+        })
         .map(|workload| workload.name.clone())
         .collect();
-    let prefix = |workload: &Workload| format!("{}-", workload.mapping.name());
     all.retain(|workload| {
-        let usual_name = workload.name.strip_prefix(&prefix(workload));
-        let is_again = usual_name.is_some_and(|name| usual.contains(name));
+        let prefixes = [workload.mapping.name(), workload.namespace.name()];
+        let is_again = prefixes.into_iter().any(|prefix| {
+            let name = workload.name.strip_prefix(prefix);
+            let usual_name = name.and_then(|name| name.strip_prefix('-'));
+            usual_name.is_some_and(|name| usual.contains(name))
+        });
         !is_again || xxh3_64_with_seed(workload.name.as_bytes(), seed).is_multiple_of(2)
     });
 }

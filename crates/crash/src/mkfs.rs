@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use vellum::{Error, FormatOptions, MappingKind, format};
+use vellum::{Error, FormatOptions, MappingKind, NamespaceKind, format};
 use vellum_check::{Class, Finding, MemoryImage, Options as CheckOptions, Severity, check};
 use vellum_layout::SuperblockError;
 use vellum_media::{CrashPoint, CrashState, Event, Op};
@@ -88,7 +88,11 @@ fn making(name: &'static str) -> Result<Making> {
 }
 
 fn old_pool() -> Result<Vec<u8>> {
-    let pool = Shared::of(blank_image(2, MappingKind::default()));
+    let pool = Shared::of(blank_image(
+        2,
+        MappingKind::default(),
+        NamespaceKind::default(),
+    ));
     let mut session: Session = Session::new(pool.clone(), 64);
     for line in [
         "open-pool",

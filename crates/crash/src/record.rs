@@ -58,7 +58,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
             false if steps > 400 => 4096,
             false => 256,
         },
-        base: blank_image(2, workload.mapping),
+        base: blank_image(2, workload.mapping, workload.namespace),
     };
     if let Some(cut) = &workload.cut {
         recorder.base = recorder.image_after(cut)?;

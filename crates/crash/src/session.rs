@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::{
     Access, Allocate, Clock, Cred, Error, FileKind, FormatOptions, Fs, Handle, ListPosition,
-    MappingKind, MountOptions, Node, OpenOptions, RenameFlags, SetAttr, SetTime, attach, format,
-    prefer_thread_slot,
+    MappingKind, MountOptions, NamespaceKind, Node, OpenOptions, RenameFlags, SetAttr, SetTime,
+    attach, format, prefer_thread_slot,
 };
 use vellum_media::SimPool;
 use vellum_model::{Kind, Op, Range, TimeSet, pattern};
@@ -48,7 +48,11 @@ pub(crate) struct Session<M: Kit = Explored> {
 }
 
 /// A formatted pool of so many thread slots, whose every other byte is what earlier owners left.
-pub(crate) fn blank_image(thread_slots: u32, mapping: MappingKind) -> Vec<u8> {
+pub(crate) fn blank_image(
+    thread_slots: u32,
+    mapping: MappingKind,
+    namespace: NamespaceKind,
+) -> Vec<u8> {
     let stale: Vec<u8> = (0..POOL_BYTES / 8)
         .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
         .collect();
@@ -56,6 +60,7 @@ pub(crate) fn blank_image(thread_slots: u32, mapping: MappingKind) -> Vec<u8> {
     let options = FormatOptions {
         thread_slots: Some(thread_slots),
         mapping,
+        namespace,
         uuid: [7; 16],
         hash_seed: 0x5EED,
         now_ns: CLOCK_START,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use vellum::MappingKind;
+use vellum::{MappingKind, NamespaceKind};
 use vellum_model::{Op, RENAME_EXCHANGE};
 
 /// One thing that a workload does.
@@ -175,6 +175,8 @@ pub struct Workload {
     pub crowded: bool,
     /// File mapping of the pool.
     pub mapping: MappingKind,
+    /// How the pool keeps names.
+    pub namespace: NamespaceKind,
 }
 
 /// A power cut in the middle of a step, at which everything stored has arrived.
@@ -200,6 +202,7 @@ impl Workload {
             cut: None,
             crowded: false,
             mapping: MappingKind::HashFs,
+            namespace: NamespaceKind::Direct,
         }
     }
 
@@ -225,6 +228,24 @@ impl Workload {
         self.name = format!("{}-{}", mapping.name(), self.name);
         self.mapping = mapping;
         self
+    }
+
+    /// The same on a pool that keeps names otherwise, which its name begins with.
+    #[must_use]
+    pub fn within(mut self, namespace: NamespaceKind) -> Self {
+        self.name = format!("{}-{}", namespace.name(), self.name);
+        self.namespace = namespace;
+        self
+    }
+
+    /// Whether what is explored has to do with names.
+    pub fn concerns_names(&self) -> bool {
+        const OWN: [&str; 12] = [
+            "create", "mkdir", "mknod", "symlink", "link", "unlink", "rmdir", "rename", "exchange",
+            "maintain", "closing", "opening",
+        ];
+        let own = |step: &Step| OWN.contains(&step.operation());
+        self.explored.iter().any(own)
     }
 
     /// Whether it relies on how many blocks a pool has, which depends on the mapping.

@@ -1,5 +1,6 @@
 //! Single operations under every crash model, with a budget that fits a test run.
 
+use vellum::NamespaceKind;
 use vellum_crash::{Options, run_workloads, sampled, single_operations, workloads};
 
 fn explore(workloads: &[vellum_crash::Workload], options: &Options) {
@@ -44,6 +45,24 @@ fn no_crash_of_a_pair_of_operations_loses_anything() {
         ..Options::default()
     };
     explore(&pairs, &options);
+}
+
+#[test]
+fn no_crash_loses_names_that_are_kept_otherwise() {
+    let others: Vec<_> = workloads()
+        .into_iter()
+        .filter(|workload| workload.namespace != NamespaceKind::default())
+        .collect();
+    let options = Options {
+        states_per_point: 16,
+        lazy_states: 4,
+        kills: 1,
+        kill_states: 8,
+        nested_states: 16,
+        nested_recoveries: [1, 1],
+        ..Options::default()
+    };
+    explore(&sampled(&others, options.seed, 100), &options);
 }
 
 #[test]

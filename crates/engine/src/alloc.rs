@@ -80,6 +80,12 @@ impl<M: Memories> Core<M> {
         self.map.used + slot / 64 * 8
     }
 
+    /// Free slots in chunks of a kind.
+    pub(crate) fn free_slots_of(&self, kind: ChunkKind) -> u64 {
+        let at = header::FREE_SLOTS + kind as u64 * 8;
+        self.arena.load(at, Ordering::Relaxed)
+    }
+
     /// Gives `count` slots from `slot` back. Nobody may reach them any more.
     pub(crate) fn free_slots(&self, slot: u64, count: u64) {
         let Some(kind) = self.kind_of_slot(slot) else {
@@ -141,8 +147,23 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// Whether the last free chunk is kept for entries, of which there are none yet: short texts of symlinks lie there,
+    /// however names are kept.
+    fn is_last_kept(&self, kind: ChunkKind) -> bool {
+        let is_entries = |chunk| {
+            let word = self.arena.load(self.chunk_cell(chunk), Ordering::Relaxed);
+            word == ChunkKind::Entries as u64
+        };
+        kind != ChunkKind::Entries
+            && self.arena.load(header::FREE_SLOTS, Ordering::Relaxed) == 1
+            && !(0..self.geometry.meta_chunks).any(is_entries)
+    }
+
     /// Gives a free chunk a kind, durably; whether there was one.
     fn take_chunk(&self, kind: ChunkKind) -> bool {
+        if self.is_last_kept(kind) {
+            return false;
+        }
         for chunk in 0..self.geometry.meta_chunks {
             let cell = self.chunk_cell(chunk);
             let free = ChunkKind::Free as u64;

@@ -14,7 +14,8 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord,
+    FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, MapRoot, NamespaceKind,
+    OwnerWord,
 };
 use vellum_media::{Memories, Memory};
 
@@ -42,6 +43,8 @@ pub(crate) mod field {
     pub(crate) const SIZE: u64 = 32;
     /// Directories: renames in it whose stores listings may see in part; see [`SIZE`].
     pub(crate) const MOVING: u64 = 32;
+    /// Directories of the namespace *tree*: the topmost node of the radix tree, or 0.
+    pub(crate) const TOP_NODE: u64 = 32;
     /// Modification time.
     pub(crate) const MTIME: u64 = 40;
     /// Change time. Not of directories.
@@ -61,12 +64,14 @@ pub(crate) mod field {
     pub(crate) const CHANGED: u64 = 80;
     /// Files: `MapRoot`. Directories: slot of the first log extent. Symlinks: slot of the text.
     pub(crate) const ROOT: u64 = 88;
+    /// Directories of the namespace *tree*, once counted: the next name's cookie.
+    pub(crate) const NEXT_COOKIE: u64 = 88;
     /// Directories: dying (bit 0), children ([`super::CHILD_ONE`]), creations that are not durable
     /// yet ([`super::MAKING_ONE`]). Files: blocks in use (errs upward).
     pub(crate) const CHILDREN: u64 = 96;
     /// See [`CHILDREN`].
     pub(crate) const BLOCKS: u64 = 96;
-    /// Directories: log tail. Files: mapping version, raised whenever a translation may go stale.
+    /// Directories: log tail; with the namespace *tree*, who changes names above it. Files: mapping version, raised whenever a translation may go stale.
     pub(crate) const TAIL: u64 = 104;
     /// See [`TAIL`].
     pub(crate) const VERSION: u64 = 104;
@@ -413,13 +418,29 @@ impl<M: Memories> Core<M> {
         Ok(made)
     }
 
-    /// Locks a file's writers (or a directory's log growth) out; waits for the holder.
-    pub(crate) fn lock<'a>(&'a self, op: &Op<'_, M>, cachelet: Cachelet) -> LockGuard<'a, M> {
+    fn lock_at(&self, cachelet: Cachelet) -> u64 {
         let field = match self.kind(cachelet) {
             FileKind::Directory => field::DIR_LOCK,
             _ => field::LOCK,
         };
-        let at = self.cachelet_at(cachelet, field);
+        self.cachelet_at(cachelet, field)
+    }
+
+    /// Locks a cachelet that nobody can reach yet.
+    pub(crate) fn lock_made(&self, op: &Op<'_, M>, cachelet: Cachelet) {
+        let at = self.lock_at(cachelet);
+        self.arena.store(at, op.holder(), Ordering::Release);
+    }
+
+    /// Unlocks it when others can.
+    pub(crate) fn unlock_made(&self, cachelet: Cachelet) {
+        self.arena
+            .store(self.lock_at(cachelet), 0, Ordering::Release);
+    }
+
+    /// Locks a file's writers (or a directory's log growth) out; waits for the holder.
+    pub(crate) fn lock<'a>(&'a self, op: &Op<'_, M>, cachelet: Cachelet) -> LockGuard<'a, M> {
+        let at = self.lock_at(cachelet);
         let mut tries = 0;
         while self.arena.compare_exchange(at, 0, op.holder()).is_err() {
             pause(&self.arena, &mut tries);
@@ -438,6 +459,8 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
     let detail = match identity.kind() {
         Some(FileKind::Symlink) => 0,
         Some(FileKind::File) if geometry.mapping.has_trees() => 0,
+        // The tail of the log, whose place is looked at where the log is read.
+        Some(FileKind::Directory) if geometry.namespace == NamespaceKind::Tree => 0,
         _ => inode.detail,
     };
     let reserved = [

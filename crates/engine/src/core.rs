@@ -3,10 +3,11 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use vellum_layout::{BLOCK_BYTES, Geometry, SLOT_BYTES};
+use vellum_layout::{BLOCK_BYTES, Geometry, NamespaceKind, SLOT_BYTES};
 use vellum_media::{Memories, Memory};
 
 use crate::error::{Error, Place, Result};
+use crate::namespace;
 
 /// Where the structures of the arena lie (offsets in bytes).
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,10 @@ pub(crate) struct ArenaMap {
     pub(crate) cachelet_count: u64,
     /// Names from which on eviction starts.
     pub(crate) index_limit: u64,
+    /// The namespace's own structures, beside the index.
+    pub(crate) namespace: u64,
+    /// Bytes of these.
+    pub(crate) namespace_bytes: u64,
     /// The mapping's own structures.
     pub(crate) mapping: u64,
     /// Bytes of the arena.
@@ -86,6 +91,12 @@ pub(crate) mod header {
         INODES: [1] at 448,
         /// The hand of eviction: the cachelet it looks at next.
         EVICT_HAND: [1] at 512,
+        /// Nodes of radix trees ever used.
+        NODE_FRESH: [1] at 520,
+        /// Head of the list of free nodes of radix trees (tagged).
+        NODE_FREE: [1] at 528,
+        /// Nodes of radix trees in use.
+        NODES_USED: [1] at 536,
         /// 1: damage was found, nothing more is written.
         HARMED: [1] at 576,
         /// 1: a part of the mapping table could not be read at opening, so that a hole may be a block.
@@ -116,12 +127,19 @@ impl ArenaMap {
         let used = page(slots + u64::from(geometry.thread_slots) * crate::slots::ARENA_SLOT_BYTES);
         let chunks = page(used + geometry.meta_slots().div_ceil(64) * 8);
         let buckets = page(chunks + geometry.meta_chunks * 8);
-        let bucket_count = (entries / 6).next_power_of_two().max(16);
+        let indexed = if geometry.namespace == NamespaceKind::Direct {
+            entries
+        } else {
+            0
+        };
+        let bucket_count = (indexed / 6).next_power_of_two().max(16);
         let overflow_buckets = buckets + bucket_count * 64;
-        let overflow_count = (entries / 2).max(16);
+        let overflow_count = (indexed / 2).max(16);
         let cachelets = page(overflow_buckets + overflow_count * 64);
         let cachelet_count = entries + 2;
-        let mapping = page(cachelets + cachelet_count * 128);
+        let own = page(cachelets + cachelet_count * 128);
+        let namespace_bytes = namespace::arena_bytes(geometry.namespace, entries);
+        let mapping = page(own + namespace_bytes);
         Self {
             slots,
             used,
@@ -133,6 +151,8 @@ impl ArenaMap {
             cachelets,
             cachelet_count,
             index_limit: entries / 8 * 7,
+            namespace: own,
+            namespace_bytes,
             mapping,
             bytes: page(mapping + mapping_bytes),
         }

@@ -46,7 +46,7 @@ pub use mount::{FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::DirEntry;
 pub use pool::{CreateOptions, Pool, PoolOptions, RealFs};
 pub use slots::prefer_thread_slot;
-pub use vellum_layout::{FileKind, MappingKind};
+pub use vellum_layout::{FileKind, MappingKind, NamespaceKind};
 pub use vellum_media as media;
 pub use volume::{Entry, File, ReadDir, Volume};
 

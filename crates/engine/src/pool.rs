@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use vellum_layout::{MappingKind, Superblock};
+use vellum_layout::{MappingKind, NamespaceKind, Superblock};
 use vellum_media::{MappedArena, MappedPool, MediaChoice, OpenMode, Real};
 
 use crate::error::{Error, Result};
@@ -32,6 +32,8 @@ pub struct CreateOptions {
     pub metadata_bytes: Option<u64>,
     /// Operations that can be under way at once.
     pub thread_slots: Option<u32>,
+    /// How names are kept.
+    pub namespace: NamespaceKind,
     /// File mapping.
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1, as its paper
@@ -57,6 +59,7 @@ impl CreateOptions {
             label: String::new(),
             metadata_bytes: None,
             thread_slots: None,
+            namespace: NamespaceKind::default(),
             mapping: MappingKind::default(),
             run_blocks: None,
             fragmentation: 0,
@@ -149,6 +152,7 @@ impl Pool {
         let format_options = FormatOptions {
             metadata_bytes: options.metadata_bytes,
             thread_slots: options.thread_slots,
+            namespace: options.namespace,
             mapping: options.mapping,
             run_blocks: options.run_blocks,
             fragmentation: options.fragmentation,

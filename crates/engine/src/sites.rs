@@ -275,6 +275,42 @@ vellum_media::sites! {
     EVICT_TIMES = "evict/times",
     /// Before the cachelet is given up.
     EVICT_DURABLE = "evict/durable",
+    /// The record of a new name, of a new inode.
+    TREE_CREATE_RECORD = "tree/create-record",
+    /// Inode and record, before the tail counts the one and makes the other live.
+    TREE_CREATE_DURABLE = "tree/create-durable",
+    /// The record of a further name.
+    TREE_LINK_RECORD = "tree/link-record",
+    /// The record of a name that went.
+    TREE_WENT_RECORD = "tree/went-record",
+    /// The record of a name that a file gets instead of another.
+    TREE_RENAME_RECORD = "tree/rename-record",
+    /// The head of a log's first block.
+    TREE_GROW_HEAD = "tree/grow-head",
+    /// Before the inode names it.
+    TREE_GROW_HEAD_DURABLE = "tree/grow-head-durable",
+    /// The inode's root.
+    TREE_GROW_ROOT = "tree/grow-root",
+    /// Before a record in the block can count.
+    TREE_GROW_ROOT_DURABLE = "tree/grow-root-durable",
+    /// The head of a further block.
+    TREE_GROW_NEXT_HEAD = "tree/grow-next-head",
+    /// The word behind the last record of the block in front.
+    TREE_GROW_END = "tree/grow-end",
+    /// Both, before the block in front names it.
+    TREE_GROW_BLOCK_DURABLE = "tree/grow-block-durable",
+    /// The link of the block in front.
+    TREE_GROW_LINK = "tree/grow-link",
+    /// Before a record in the block can count.
+    TREE_GROW_LINK_DURABLE = "tree/grow-link-durable",
+    /// A block of names that are there.
+    TREE_COPY_BLOCK = "tree/copy-block",
+    /// All of it, before the log begins with the copies.
+    TREE_COPY_DURABLE = "tree/copy-durable",
+    /// The word that leads to the copies.
+    TREE_COPY_LINK = "tree/copy-link",
+    /// The log is shorter, before blocks are used again.
+    TREE_COPY_LINK_DURABLE = "tree/copy-link-durable",
     /// A line with entries that recovery freed, or whose counts it cut.
     RECOVER_CUCKOO = "recover/cuckoo",
     /// Counts of entries that other entries stand beside.

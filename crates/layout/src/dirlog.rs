@@ -8,7 +8,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::checksum_words;
-use crate::{BLOCK_BYTES, SLOT_BYTES};
+use crate::{BLOCK_BYTES, LogOwner, SLOT_BYTES};
 
 /// The two sizes of log extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,8 @@ pub struct LogExtentHead {
     pub next: u64,
     /// Cookie of word 0; cookies in this extent are at least this.
     pub base_cookie: u64,
-    /// Bit 0: large. Bit 1: compacted (words do not follow `base_cookie + i`).
+    /// Bit 0: large. Bit 1: compacted (words do not follow `base_cookie + i`). Bit 2: records instead of
+    /// words, of a large extent ([`crate::NameRecord`]).
     pub flags: u32,
     /// CRC-32C of owner and its generation, base cookie, flags and the extent's own slot. `next` is
     /// left out: it changes by a single store.
@@ -73,6 +74,7 @@ impl LogExtentHead {
     pub const NEXT: u64 = 8;
     const LARGE: u32 = 1;
     const COMPACTED: u32 = 2;
+    const RECORDS: u32 = 4;
 
     /// A sound head for an extent at metadata slot `at`, of the directory `owner` of `generation`.
     pub fn new(
@@ -98,7 +100,27 @@ impl LogExtentHead {
         head
     }
 
-    /// Whether the head is sound for an extent of `owner`, of `generation`, at metadata slot `at`: that
+    /// A sound head for a block of records at metadata slot `at` of the log of `owner`.
+    pub fn of_records(at: u64, owner: LogOwner, base_cookie: u64) -> Self {
+        let mut head = Self {
+            owner: owner.slot,
+            next: 0,
+            base_cookie,
+            flags: Self::LARGE | Self::RECORDS,
+            checksum: 0,
+        };
+        head.checksum = head.expected_checksum(at, owner.generation);
+        head
+    }
+
+    /// Whether the head is sound for a block of records of `owner` at metadata slot `at`.
+    pub fn is_sound_of_records(&self, at: u64, owner: LogOwner) -> bool {
+        self.owner == owner.slot
+            && self.flags == Self::LARGE | Self::RECORDS
+            && self.checksum == self.expected_checksum(at, owner.generation)
+    }
+
+    /// Whether the head is sound for an extent of words of `owner`, of `generation`, at metadata slot `at`: that
     /// of an earlier directory with the same number is not.
     pub fn is_sound(&self, at: u64, owner: u64, generation: u32) -> bool {
         self.owner == owner

@@ -4,7 +4,8 @@ use thiserror::Error;
 
 use crate::aids::AidsPlan;
 use crate::{
-    BLOCK_BYTES, Homes, LINE_ENTRIES, MappingKind, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES,
+    BLOCK_BYTES, Homes, LINE_ENTRIES, MappingKind, NamespaceKind, RUN_BLOCKS, SLOT_BYTES,
+    THREAD_SLOT_BYTES,
 };
 
 /// Smallest pool, in bytes.
@@ -22,6 +23,8 @@ pub struct GeometryRequest {
     pub metadata_bytes: Option<u64>,
     /// Thread slots: how many operations can be under way at once.
     pub thread_slots: Option<u32>,
+    /// How names are kept.
+    pub namespace: NamespaceKind,
     /// File mapping of the zone.
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
@@ -100,6 +103,8 @@ pub struct Geometry {
     pub zone_blocks: u64,
     /// The last replica of the superblock.
     pub replica_at: u64,
+    /// How names are kept.
+    pub namespace: NamespaceKind,
     /// File mapping of zone 0.
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together.
@@ -207,6 +212,7 @@ impl Geometry {
             data_at,
             zone_blocks,
             replica_at,
+            namespace: request.namespace,
             mapping: request.mapping,
             run_blocks,
             fragmentation: request.fragmentation,

@@ -30,6 +30,7 @@ mod state;
 mod superblock;
 mod text;
 mod tree;
+mod tree_log;
 mod zone;
 
 pub use aids::{AidsHead, AidsPlan, ChainLink};
@@ -55,6 +56,9 @@ pub use superblock::{
 };
 pub use text::{TEXT_MAX, TEXT_SLOT_MAX, text_check, text_home};
 pub use tree::{RADIX_LEVELS_MAX, RADIX_WORDS, TreeTarget, TreeWord, Unsound, radix_span};
+pub use tree_log::{
+    LogOwner, LogPlace, NameRecord, RECORD_MAX_BYTES, RecordKind, Recorded, Records, UnsoundRecord,
+};
 pub use vellum_media::mix;
 pub use zone::{Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, chain, home_line};
 

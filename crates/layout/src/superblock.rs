@@ -41,15 +41,25 @@ pub enum NamespaceKind {
     /// DirectFS: a log per directory, one global index.
     #[default]
     Direct = 1,
+    /// NOVA's: a log and a radix tree per directory, entry and inode coupled.
+    Tree = 3,
 }
 
 impl NamespaceKind {
     /// All that this release knows.
-    pub const ALL: [Self; 1] = [Self::Direct];
+    pub const ALL: [Self; 2] = [Self::Direct, Self::Tree];
 
     /// The namespace with this number.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+
+    /// How people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Tree => "tree",
+        }
     }
 }
 
@@ -470,6 +480,7 @@ impl Superblock {
             data_at: self.zones[0].data_at,
             zone_blocks: self.zones[0].blocks,
             replica_at: self.replica_at,
+            namespace: self.namespace(),
             mapping: MappingKind::from_number(self.zones[0].mapping).unwrap_or_default(),
             run_blocks: self.zones[0].run_blocks,
             fragmentation: self.zones[0].fragmentation,

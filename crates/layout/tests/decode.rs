@@ -35,7 +35,17 @@ proptest! {
         if let Ok((inode, _)) = Inode::read_from_prefix(&bytes) {
             let _ = inode.is_sound(slot);
         }
+        let owner_of_records = LogOwner { slot: owner, generation };
+        if let Some(Ok(block)) = bytes.get(..4096).map(TryInto::try_into) {
+            let tail = LogPlace(u64::from(generation));
+            for tail in [None, Some(tail)] {
+                let records = Records::of(block, slot, owner_of_records, tail);
+                prop_assert!(records.clone().unsealed().count() < 4096);
+                prop_assert!(records.from(owner % 8192).count() < 4096);
+            }
+        }
         if let Ok((head, _)) = LogExtentHead::read_from_prefix(&bytes) {
+            let _ = head.is_sound_of_records(slot, owner_of_records);
             let _ = (head.is_sound(slot, owner, generation), head.kind().words(), head.is_compacted());
         }
         let _ = (checksum(&bytes), name_hash(owner, &bytes));
@@ -72,6 +82,7 @@ proptest! {
         pool_bytes in prop_oneof![0u64..1 << 24, 0u64..1 << 43],
         metadata_bytes in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
         thread_slots in prop::option::of(0u32..2000),
+        namespace in prop::sample::select(&NamespaceKind::ALL),
         mapping in prop::sample::select(&MappingKind::ALL),
         run_blocks in prop::option::of(0u32..10),
         fragmentation in 0u16..1100,
@@ -81,7 +92,7 @@ proptest! {
                 pool_bytes,
                 metadata_bytes,
                 thread_slots,
-                mapping,
+                namespace, mapping,
                 run_blocks,
                 fragmentation,
             };

@@ -101,6 +101,7 @@ fn structs() {
     assert_struct!(EntryHead: life target cookie parent generation checksum name_hash name_len
         flags);
     assert_struct!(LogExtentHead: owner next base_cookie flags checksum);
+    assert_struct!(NameRecord: kind reserved name_len checksum target time cookie generation name_hash);
     assert_struct!(ExtentNodeHead: owner level first generation checksum reserved);
 }
 
@@ -296,6 +297,14 @@ fn words() {
     assert_word(
         "Overwrite::BLOCKS",
         &[("first", blocks(max, 0)), ("last", blocks(0, max))],
+    );
+    let place = |slot, byte| LogPlace::new(slot, byte).0;
+    assert_word(
+        "LogPlace",
+        &[
+            ("byte", place(0, 0xFFF)),
+            ("block", place((1 << 48) - 1, 0)),
+        ],
     );
     let chunk = ChunkWord::new(3, ChunkKind::Inodes, 0xFF).0;
     assert_eq!(chunk & 0xFFFF_FFFF, 0xFF01);
@@ -526,8 +535,9 @@ fn enums() {
         let word = ChunkWord(if n == 0 { 0 } else { low | check });
         word.decode(5).map(|(kind, _)| debug(kind))
     });
+    assert_enum("RecordKind", |n| RecordKind::from_u8(n).map(debug));
     assert_enum("NamespaceKind", |n| {
-        (u32::from(n) == NamespaceKind::Direct as u32).then(|| debug(NamespaceKind::Direct))
+        NamespaceKind::from_number(n.into()).map(debug)
     });
     assert_enum("MappingKind", |n| {
         MappingKind::from_number(n.into()).map(debug)
@@ -628,6 +638,6 @@ fn every_marked_table_is_held() {
             count("enum"),
             count("offsets")
         ),
-        (9, 20, 7, 3)
+        (10, 21, 8, 3)
     );
 }

@@ -279,7 +279,7 @@ fn forget(draft: &mut Draft, survey: &Survey, node: &Node) {
         .filter(|name| name.ino == node.slot)
     {
         if name.alive && survey.target(name).is_some() {
-            draft.set(name.word_at, 0);
+            draft.set(name.word_at, name.word_without);
         }
     }
     draft.free_inode(node.slot);
@@ -303,7 +303,7 @@ fn move_entry(draft: &mut Draft, survey: &Survey, number: usize) {
     let again = others.any(|(other, found)| other != number && found.slot == name.slot);
     if again || !name.alive {
         if draft.mend(Class::SlotShared, place, "named by its log once only") {
-            draft.set(name.word_at, 0);
+            draft.set(name.word_at, name.word_without);
         }
         return;
     }
@@ -324,7 +324,7 @@ fn move_entry(draft: &mut Draft, survey: &Survey, number: usize) {
     if draft.append(survey, dir, &text, target).is_some()
         && draft.mend(Class::SlotShared, place, "the entry gets slots of its own")
     {
-        draft.set(name.word_at, 0);
+        draft.set(name.word_at, name.word_without);
     }
 }
 

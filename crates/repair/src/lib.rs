@@ -22,6 +22,7 @@ mod keyed;
 mod logs;
 mod lost;
 mod plan;
+mod records;
 mod room;
 mod tree;
 mod trees;

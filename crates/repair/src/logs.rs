@@ -50,7 +50,10 @@ pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
                 draft.hidden = true;
                 let what = format_args!("taken from its directory: {}", issue.detail);
                 if draft.give_up(issue.class, issue.place(), what) {
-                    draft.set(issue.word_at, 0);
+                    issue
+                        .instead
+                        .iter()
+                        .for_each(|&(at, value)| draft.set(at, value));
                 }
             }
         }
@@ -76,7 +79,7 @@ pub(crate) fn order(draft: &mut Draft, survey: &Survey) {
                 name.slot
             );
             if draft.mend(Class::Cookies, format_args!("inode {directory}"), what) {
-                draft.set(name.word_at, 0);
+                draft.set(name.word_at, name.word_without);
             }
         }
     }
@@ -91,7 +94,7 @@ pub(crate) fn drop_dead(draft: &mut Draft) {
     let survey = Survey::of(draft.overlay, draft.superblock);
     let mut dropped: BTreeMap<u32, u64> = BTreeMap::new();
     for name in survey.logs.names.iter().filter(|name| !name.alive) {
-        draft.set(name.word_at, 0);
+        draft.set(name.word_at, name.word_without);
         *dropped.entry(name.directory).or_default() += 1;
     }
     for (directory, count) in dropped {
@@ -127,7 +130,10 @@ fn to_free(draft: &mut Draft, issue: &Issue, name: &Name, revive: bool) {
     }
     let what = format_args!("removed: it {}", issue.detail);
     if draft.give_up(issue.class, issue.place(), what) {
-        draft.set(issue.word_at, 0);
+        issue
+            .instead
+            .iter()
+            .for_each(|&(at, value)| draft.set(at, value));
     }
 }
 

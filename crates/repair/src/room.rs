@@ -6,8 +6,8 @@ use vellum_check::Image;
 use vellum_check::survey::{Name, Survey};
 use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord,
-    LinksWord, LogExtentHead, LogExtentKind, LogWord, ROOT_SLOT, SLOT_BYTES, SLOTS_PER_BLOCK,
-    TargetWord, name_hash,
+    LinksWord, LogExtentHead, LogExtentKind, LogWord, NamespaceKind, ROOT_SLOT, SLOT_BYTES,
+    SLOTS_PER_BLOCK, TargetWord, name_hash,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -31,7 +31,7 @@ pub(crate) struct Tail {
     /// Cookie of its first word.
     base: u64,
     /// Least cookie that is above those of all entries.
-    above: u64,
+    pub(crate) above: u64,
 }
 
 /// What was taken in a round.
@@ -58,6 +58,19 @@ pub(crate) struct Target {
     pub(crate) ino: u64,
     pub(crate) generation: u32,
     pub(crate) kind: FileKind,
+}
+
+impl Tail {
+    /// Of a log of records, of which the inode says the rest.
+    pub(crate) fn of_records(above: u64) -> Self {
+        Self {
+            extent: 0,
+            kind: LogExtentKind::Large,
+            next: 0,
+            base: COOKIE_MIN,
+            above: above.max(COOKIE_MIN),
+        }
+    }
 }
 
 impl Draft<'_> {
@@ -240,6 +253,9 @@ impl Draft<'_> {
         name: &[u8],
         target: Target,
     ) -> Option<()> {
+        if self.geometry.namespace == NamespaceKind::Tree {
+            return self.append_record(survey, dir, name, target);
+        }
         let mut tail = self.tail(dir)?;
         // Behind entries with higher cookies, as damage may leave, an extent's words are of no use.
         let full = tail.next == tail.kind.words() || tail.base + tail.next < tail.above;

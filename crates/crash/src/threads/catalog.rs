@@ -1,6 +1,6 @@
 //! Which threads run beside each other.
 
-use vellum::MappingKind;
+use vellum::{MappingKind, NamespaceKind};
 
 use super::workload::ThreadWorkload;
 
@@ -21,6 +21,7 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
         growing(),
         in_trees(),
         journals(),
+        kept_otherwise(),
     ]
     .into_iter()
     .flatten()
@@ -29,6 +30,18 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
 
 fn two(name: &str, setup: &[&str], one: &[&str], other: &[&str]) -> ThreadWorkload {
     ThreadWorkload::new(name, setup, &[one, other])
+}
+
+/// Calls on names that are kept otherwise than usual.
+fn kept_otherwise() -> Vec<ThreadWorkload> {
+    let others = NamespaceKind::ALL.into_iter();
+    others
+        .filter(|namespace| *namespace != NamespaceKind::default())
+        .flat_map(|namespace| {
+            let workloads = names().into_iter();
+            workloads.map(move |workload| workload.within(namespace))
+        })
+        .collect()
 }
 
 /// Calls on names.

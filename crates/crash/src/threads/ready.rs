@@ -37,7 +37,7 @@ impl Ready {
     pub(super) fn new(workload: ThreadWorkload) -> Result<Self, RecordError> {
         let (linear, blank) = (
             Linear::new(&workload),
-            blank_image(workload.thread_slots, workload.mapping),
+            blank_image(workload.thread_slots, workload.mapping, workload.namespace),
         );
         let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;
         let begun = image_after(&blank, &setup);

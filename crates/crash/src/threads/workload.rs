@@ -1,6 +1,6 @@
 //! What threads do beside each other.
 
-use vellum::MappingKind;
+use vellum::{MappingKind, NamespaceKind};
 
 use crate::less::Parts;
 use crate::workload::{Step, Workload};
@@ -22,6 +22,8 @@ pub struct ThreadWorkload {
     pub mapping: MappingKind,
     /// Thread slots of the pool, each with a journal: at least as many as there are threads.
     pub thread_slots: u32,
+    /// How the pool keeps names.
+    pub namespace: NamespaceKind,
 }
 
 /// Thread slots, if nothing else is said: one more than there are threads.
@@ -39,6 +41,7 @@ impl ThreadWorkload {
             closes: false,
             mapping: MappingKind::default(),
             thread_slots: THREAD_SLOTS,
+            namespace: NamespaceKind::default(),
         }
     }
 
@@ -65,6 +68,14 @@ impl ThreadWorkload {
         let name = self.name.trim_start_matches("threads/");
         self.name = format!("threads/{}-{name}", mapping.name());
         self.mapping = mapping;
+        self
+    }
+
+    /// The same on a pool that keeps names otherwise, which its name begins with.
+    pub(crate) fn within(mut self, namespace: NamespaceKind) -> Self {
+        let name = self.name.trim_start_matches("threads/");
+        self.name = format!("threads/{}-{name}", namespace.name());
+        self.namespace = namespace;
         self
     }
 

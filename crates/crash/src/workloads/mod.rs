@@ -6,6 +6,7 @@ mod cuckoo;
 mod extents;
 mod full;
 mod level;
+mod namespaces;
 mod pairs;
 mod random;
 mod sample;
@@ -41,6 +42,7 @@ pub fn workloads() -> Vec<Workload> {
     all.extend(level::workloads());
     all.extend(cuckoo::workloads());
     all.extend(full::workloads());
+    all.extend(namespaces::workloads());
     for mapping in other_mappings() {
         let others = single_operations().into_iter().chain(chosen::pairs());
         let concerned = others.filter(|one| one.concerns_blocks() && !one.fills_the_pool());

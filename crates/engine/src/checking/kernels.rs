@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use vellum_layout::{FileKind, Inode, LinksWord, MapState, MappingKind, TargetWord, name_hash};
+use vellum_layout::{
+    FileKind, Inode, LinksWord, MapState, MappingKind, NamespaceKind, TargetWord, name_hash,
+};
 use vellum_media::{Memory, Persistent, Site};
 
 use super::loom_memory::{Knowledge, LoomMemory, Loomed, Part, Swaps, beside, check};
@@ -51,7 +53,11 @@ pub(super) fn explore_on(
     kernel: impl Fn(Stage) + Send + Sync + 'static,
 ) {
     check(preemptions, swaps, move |known| {
-        kernel(Stage::new(known, mapping, run_blocks));
+        kernel(Stage::new(
+            known,
+            (NamespaceKind::Direct, mapping),
+            run_blocks,
+        ));
     });
 }
 
@@ -61,11 +67,15 @@ fn into(to: MapState) -> Step {
 }
 
 impl Stage {
-    fn new(known: &Arc<Knowledge>, mapping: MappingKind, run_blocks: Option<u32>) -> Self {
+    pub(super) fn new(
+        known: &Arc<Knowledge>,
+        kinds: (NamespaceKind, MappingKind),
+        run_blocks: Option<u32>,
+    ) -> Self {
         let pool = LoomMemory::new(known, Part::Pool, POOL_BYTES);
         let arena = |len| LoomMemory::new(known, Part::Arena, len);
         Self {
-            fs: small_fs::<Loomed>(pool, arena, 2, mapping, run_blocks),
+            fs: small_fs::<Loomed>(pool, arena, 2, kinds, run_blocks),
         }
     }
 
@@ -87,18 +97,18 @@ impl Stage {
         beside(&[&self.core().pool, &self.core().arena], jobs);
     }
 
-    fn make(&self, name: &str) -> crate::Result<Node<Loomed>> {
+    pub(super) fn make(&self, name: &str) -> crate::Result<Node<Loomed>> {
         let (root, cred) = (self.fs.root(), Cred::root());
         self.fs
             .mknod(&cred, &root, name.as_bytes(), FileKind::File, 0o644, 0)
     }
 
-    fn find(&self, name: &str) -> crate::Result<Node<Loomed>> {
+    pub(super) fn find(&self, name: &str) -> crate::Result<Node<Loomed>> {
         self.fs
             .lookup(&Cred::root(), &self.fs.root(), name.as_bytes())
     }
 
-    fn unlink(&self, name: &str) {
+    pub(super) fn unlink(&self, name: &str) {
         let (root, cred) = (self.fs.root(), Cred::root());
         self.fs.unlink(&cred, &root, name.as_bytes()).unwrap();
     }
@@ -473,7 +483,7 @@ fn a_cachelet_found_by_number_is_not_evicted() {
             let was = stage.make("n").unwrap();
             let (ino, generation) = (was.ino(), was.generation());
             drop(was);
-            crate::namespace::direct::forget::forget_names(stage.core(), stage.fs.root().cachelet);
+            crate::namespace::forget_names(stage.core(), stage.fs.root().cachelet);
             together!(
                 stage,
                 move |stage: Stage| {
@@ -517,7 +527,7 @@ fn a_name_is_found_while_its_directory_is_evicted() {
             stage,
             |stage: Stage| assert!(stage.find("n").is_ok()),
             move |stage: Stage| {
-                crate::namespace::direct::forget::forget_names(stage.core(), root);
+                crate::namespace::forget_names(stage.core(), root);
             }
         );
     });
@@ -534,7 +544,7 @@ fn a_name_made_while_its_directory_is_evicted_is_found() {
                 assert!(stage.find("n").is_ok());
             },
             move |stage: Stage| {
-                crate::namespace::direct::forget::forget_names(stage.core(), root);
+                crate::namespace::forget_names(stage.core(), root);
             }
         );
         let hash = name_hash(stage.core().seed, b"n");

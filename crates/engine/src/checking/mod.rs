@@ -12,6 +12,7 @@ mod level;
 pub(crate) mod loom_memory;
 mod scenarios;
 mod shuttle_memory;
+mod trees;
 mod world;
 
 /// How much longer than usual to look, if that is asked for.

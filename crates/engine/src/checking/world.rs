@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
-use vellum_layout::{FileKind, MappingKind};
+use vellum_layout::{FileKind, MappingKind, NamespaceKind};
 
 use super::shuttle_memory::{ShuttleMemory, Shuttled, arm};
 use crate::cachelet::{Cachelet, field};
 use crate::core::header;
 use crate::fs::{Cred, Fs, Handle, ListPosition, Node, OpenOptions, RenameFlags, SetAttr};
 use crate::mount::{FormatOptions, MountOptions, attach, format};
-use crate::namespace::direct::forget;
+use crate::namespace;
 use crate::slots::{self, Tally};
 use crate::{Clock, Error, Result};
 use vellum_check::{MemoryImage, Options};
@@ -42,21 +42,25 @@ pub(super) struct Seen {
 /// concurrency testing chooses.
 pub(super) fn explore(count: usize, scenario: fn(World)) {
     let count = count * super::long_factor().unwrap_or(1);
-    run(RandomScheduler::new_from_seed(SEED, count), scenario);
-    run(
-        PctScheduler::new_from_seed(SEED, PCT_DEPTH, count),
-        scenario,
-    );
+    for namespace in NamespaceKind::ALL {
+        // A third of it where names are kept otherwise than usual.
+        let usual = namespace == NamespaceKind::default();
+        let count = if usual { count } else { count.div_ceil(3) };
+        let random = RandomScheduler::new_from_seed(SEED, count);
+        run(random, namespace, scenario);
+        let chosen = PctScheduler::new_from_seed(SEED, PCT_DEPTH, count);
+        run(chosen, namespace, scenario);
+    }
 }
 
-fn run(scheduler: impl Scheduler + 'static, scenario: fn(World)) {
+fn run(scheduler: impl Scheduler + 'static, namespace: NamespaceKind, scenario: fn(World)) {
     let mut config = Config::new();
     config.failure_persistence = shuttle::FailurePersistence::Print;
     config.stack_size = 1 << 20;
     Runner::new(scheduler, config).run(move || {
         arm(false);
         slots::prefer_thread_slot(0);
-        let world = World::new();
+        let world = World::new(namespace);
         scenario(world.clone());
         world.look_over();
     });
@@ -67,11 +71,12 @@ pub(super) fn small_fs<M: Memories>(
     pool: M::Pool,
     arena: impl FnOnce(u64) -> M::Arena,
     thread_slots: u32,
-    mapping: MappingKind,
+    (namespace, mapping): (NamespaceKind, MappingKind),
     run_blocks: Option<u32>,
 ) -> Arc<Fs<M>> {
     let options = FormatOptions {
         run_blocks,
+        namespace,
         thread_slots: Some(thread_slots),
         mapping,
         uuid: [1; 16],
@@ -90,9 +95,10 @@ pub(super) fn small_fs<M: Memories>(
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(namespace: NamespaceKind) -> Self {
         let pool = ShuttleMemory::new(POOL_BYTES);
-        let fs = small_fs::<Shuttled>(pool, ShuttleMemory::new, 4, MappingKind::HashFs, Some(8));
+        let kinds = (namespace, MappingKind::HashFs);
+        let fs = small_fs::<Shuttled>(pool, ShuttleMemory::new, 4, kinds, Some(8));
         Self { fs }
     }
 
@@ -233,7 +239,7 @@ impl World {
 
     /// The same, of a directory at hand.
     pub(super) fn forget_in(&self, dir: &Node<Shuttled>) {
-        forget::forget_names(&self.fs.core, dir.cachelet);
+        namespace::forget_names(&self.fs.core, dir.cachelet);
     }
 
     /// Looks the whole tree and the arena over, closes, and opens again.

@@ -339,9 +339,12 @@ impl<M: Memories> Fs<M> {
         };
         let chunk = self.core.geometry.slots_per_chunk();
         let free = |kind: u64| word(header::FREE_SLOTS + 8 * kind);
-        let (chunks, inodes, entries) = (free(0) * chunk, free(1), free(2));
-        // New chunks serve inodes and entries alike.
-        let files_free = (chunks + inodes + entries).div_ceil(2).min(chunks + inodes);
+        let (chunks, inodes) = (free(0) * chunk, free(1));
+        let (names, in_a_block) = self.namespace.room_for_names(&self.core);
+        // New chunks serve inodes and names alike.
+        let most_names = names + chunks / vellum_layout::SLOTS_PER_BLOCK * in_a_block;
+        let files_free = (chunks + inodes + names).div_ceil(2);
+        let files_free = files_free.min(chunks + inodes).min(most_names);
         let used = self.core.total(Tally::Inodes);
         StatFs {
             blocks: usage.total,

@@ -110,8 +110,8 @@ impl<M: Memories> Fs<M> {
             }
         };
         // The background waits for many dead entries before it reads a log; here each one counts, if
-        // entries can have no further chunk.
-        if self.core.arena.load(header::FREE_SLOTS, Ordering::Relaxed) == 0 {
+        // entries can have no further chunk, or the last one.
+        if self.core.arena.load(header::FREE_SLOTS, Ordering::Relaxed) <= 1 {
             self.namespace.queue_dead(&self.core);
         }
         while self.maintain_leased()? > 0 {}

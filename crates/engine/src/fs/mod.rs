@@ -191,7 +191,9 @@ impl<M: Memories> Fs<M> {
         CacheUsage {
             cachelets: self.core.cachelets_used(),
             index_entries: self.core.total(Tally::Names),
-            index_buckets: self.core.map.bucket_count + word(header::OVERFLOW_USED),
+            index_buckets: self.core.map.bucket_count
+                + word(header::OVERFLOW_USED)
+                + 2 * word(header::NODES_USED),
             arena_bytes: self.core.map.bytes,
         }
     }
@@ -228,7 +230,7 @@ pub struct CacheUsage {
     pub cachelets: u64,
     /// Names in the index.
     pub index_entries: u64,
-    /// Buckets of the index (64 bytes each).
+    /// Buckets of the index (64 bytes each; a node of a radix tree is two).
     pub index_buckets: u64,
     /// Bytes of the arena; what was never touched costs no memory.
     pub arena_bytes: u64,

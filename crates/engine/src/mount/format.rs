@@ -18,6 +18,8 @@ pub struct FormatOptions {
     pub metadata_bytes: Option<u64>,
     /// Operations that can be under way at once.
     pub thread_slots: Option<u32>,
+    /// How names are kept.
+    pub namespace: NamespaceKind,
     /// File mapping.
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
@@ -50,6 +52,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         pool_bytes: pool.len(),
         metadata_bytes: options.metadata_bytes,
         thread_slots: options.thread_slots,
+        namespace: options.namespace,
         mapping: options.mapping,
         run_blocks: options.run_blocks,
         fragmentation: options.fragmentation,
@@ -86,7 +89,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         options.hash_seed,
         options.now_ns,
         &options.label,
-        NamespaceKind::Direct,
+        options.namespace,
     );
     for at in [geometry.replica_at, BLOCK_BYTES, 0] {
         pool.write_through(sites::FORMAT_SUPERBLOCK, at, superblock.as_bytes());

@@ -8,6 +8,7 @@
 
 pub(crate) mod common;
 pub(crate) mod direct;
+pub(crate) mod tree;
 
 use vellum_layout::{FileKind, Inode, NamespaceKind, TargetWord};
 use vellum_media::Memories;
@@ -167,6 +168,10 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
 
     /// Frees everything a removed directory still holds (log, dead entries). Same rules.
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
+
+    /// For how many names there is room without a further chunk, and in each metadata block of one.
+    fn room_for_names(&self, core: &Core<M>) -> (u64, u64);
+
     /// The checksum of the entry at pool offset `entry_at`, if it is sound: journal records that name
     /// entries as their witnesses count only with these.
     fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32>;
@@ -213,5 +218,24 @@ pub(crate) trait SurveyedNames: Sync {
 pub(crate) fn new<M: Memories>(kind: NamespaceKind) -> Box<dyn Namespace<M>> {
     match kind {
         NamespaceKind::Direct => Box::new(direct::Direct),
+        NamespaceKind::Tree => Box::new(tree::Tree),
+    }
+}
+
+/// Takes what the arena knows of a directory's names away, for schedules in which that happens.
+#[cfg(test)]
+pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
+    match core.geometry.namespace {
+        NamespaceKind::Direct => direct::forget::forget_names(core, dir),
+        NamespaceKind::Tree => tree::forget_names(core, dir),
+    }
+}
+
+/// Bytes of a namespace's own structures in an arena for so many names and files.
+pub(crate) fn arena_bytes(kind: NamespaceKind, entries: u64) -> u64 {
+    match kind {
+        NamespaceKind::Direct => 0,
+        // A name takes 0.4 nodes, a directory with any at least one; half of all are names.
+        NamespaceKind::Tree => (entries / 2 + 64) * tree::NODE_BYTES,
     }
 }

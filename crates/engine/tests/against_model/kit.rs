@@ -7,7 +7,10 @@ use vellum::media::{
     HeapMemory, MappedArena, MappedPool, Memories, Memory, Persistent, Real, SimPool, Simulated,
     Site,
 };
-use vellum::{Clock, FormatOptions, Fs, MappingKind, MountOptions, Opened, Result, attach, format};
+use vellum::{
+    Clock, FormatOptions, Fs, MappingKind, MountOptions, NamespaceKind, Opened, Result, attach,
+    format,
+};
 use vellum_check::{Image, Options, Severity};
 
 /// Where the clock of tests starts: 2026-01-01 in nanoseconds since 1970.
@@ -26,6 +29,7 @@ pub(crate) struct Shape {
     /// Blocks of a file that HashFS places together.
     pub(crate) run_blocks: u32,
     pub(crate) mapping: MappingKind,
+    pub(crate) namespace: NamespaceKind,
 }
 
 impl Shape {
@@ -37,7 +41,13 @@ impl Shape {
             metadata_bytes: None,
             run_blocks: 8,
             mapping: MappingKind::HashFs,
+            namespace: NamespaceKind::Direct,
         }
+    }
+
+    /// The same with names kept otherwise.
+    pub(crate) const fn with(self, namespace: NamespaceKind) -> Self {
+        Self { namespace, ..self }
     }
 
     fn format_options(&self) -> FormatOptions {
@@ -45,6 +55,7 @@ impl Shape {
             metadata_bytes: self.metadata_bytes,
             run_blocks: (self.mapping == MappingKind::HashFs).then_some(self.run_blocks),
             mapping: self.mapping,
+            namespace: self.namespace,
             thread_slots: Some(self.thread_slots),
             label: "test".into(),
             uuid: [7; 16],
@@ -61,6 +72,14 @@ impl Shape {
             clock: Clock::Counter(AtomicI64::new(CLOCK_START)),
             ..MountOptions::default()
         }
+    }
+}
+
+/// Runs a test on every namespace, with so many of `count` cases: all on the usual one, a third on each other.
+pub(crate) fn on_each_namespace(count: u32, test: impl Fn(NamespaceKind, u32)) {
+    for namespace in NamespaceKind::ALL {
+        let usual = namespace == NamespaceKind::default();
+        test(namespace, if usual { count } else { count.div_ceil(3) });
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use vellum::media::{Memories, Real, Simulated};
-use vellum::{Cred, FileKind, Fs, ListPosition, Node, RenameFlags, Result};
+use vellum::{Cred, FileKind, Fs, ListPosition, NamespaceKind, Node, RenameFlags, Result};
 
-use super::kit::{Kit, Shape, Soundness, beside, check_open};
+use super::kit::{Kit, Shape, Soundness, beside, check_open, on_each_namespace};
 use super::random::Random;
 use super::sequences::case_count;
 
@@ -156,9 +156,8 @@ fn change<M: Memories>(
     }
 }
 
-#[test]
-fn what_stays_is_listed_once_however_the_directory_changes() {
-    let fs = <Simulated as Kit>::make(&Shape::new(24 << 20, 2, 1 << 20));
+fn listed_while_it_changes(namespace: NamespaceKind, turns: u32) {
+    let fs = <Simulated as Kit>::make(&Shape::new(24 << 20, 2, 1 << 20).with(namespace));
     let dir = fs
         .mkdir(&Cred::root(), &fs.root(), b"d", 0o755)
         .expect("there is room");
@@ -166,7 +165,7 @@ fn what_stays_is_listed_once_however_the_directory_changes() {
     let mut names = BTreeSet::new();
     let mut listings = Vec::new();
     let mut ended = 0;
-    for turn in 0..60 * case_count(1000) {
+    for turn in 0..turns {
         // Growing and shrinking by turns leaves logs with enough dead words to be compacted.
         let grows = turn / 6000 % 2 == 0;
         change(&fs, &dir, &mut names, &mut listings, &mut random, grows);
@@ -188,8 +187,13 @@ fn what_stays_is_listed_once_however_the_directory_changes() {
             }
         }
     }
-    assert!(ended > 50, "only {ended} listings came to an end");
+    assert!(ended > turns / 1200, "only {ended} listings came to an end");
     check_open(&*fs, Soundness::InUse).unwrap();
+}
+
+#[test]
+fn what_stays_is_listed_once_however_the_directory_changes() {
+    on_each_namespace(60 * case_count(1000), listed_while_it_changes);
 }
 
 /// Makes, renames and removes names of its own until told to stop.
@@ -223,9 +227,8 @@ fn churn(fs: &Arc<Fs<Real>>, dir: &Node<Real>, thread: u64, stop: &AtomicBool) {
     }
 }
 
-#[test]
-fn what_stays_is_listed_once_while_threads_change_the_directory() {
-    let fs = <Real as Kit>::make(&Shape::new(32 << 20, 4, 1 << 20));
+fn listed_while_threads_change_it(namespace: NamespaceKind, rounds: u32) {
+    let fs = <Real as Kit>::make(&Shape::new(32 << 20, 4, 1 << 20).with(namespace));
     let dir = fs
         .mkdir(&Cred::root(), &fs.root(), b"d", 0o755)
         .expect("there is room");
@@ -257,7 +260,7 @@ fn what_stays_is_listed_once_while_threads_change_the_directory() {
     let list = || {
         let (fs, dir) = (&fs, &dir);
         let mut random = Random::new(5);
-        for round in 0..case_count(150) {
+        for round in 0..rounds {
             let mut listing = Listing::new(&names, round % 2 == 0);
             loop {
                 let count = random.below(200) as usize + 1;
@@ -280,4 +283,9 @@ fn what_stays_is_listed_once_while_threads_change_the_directory() {
     drop(dir);
     fs.close().expect("nothing is open");
     check_open(&*fs, Soundness::Closed).unwrap();
+}
+
+#[test]
+fn what_stays_is_listed_once_while_threads_change_the_directory() {
+    on_each_namespace(case_count(150), listed_while_threads_change_it);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vellum::media::Simulated;
 use vellum::{Cred, Error, FileKind, Fs, Node, RenameFlags};
 
-use super::kit::{Kit, Shape};
+use super::kit::{Kit, Shape, on_each_namespace};
 
 /// A removed directory, and what has the inode number of the removed directory that held it.
 fn removed(fs: &Arc<Fs<Simulated>>, kind: FileKind) -> (Node<Simulated>, Node<Simulated>) {
@@ -39,45 +39,51 @@ fn removed(fs: &Arc<Fs<Simulated>>, kind: FileKind) -> (Node<Simulated>, Node<Si
 
 #[test]
 fn nothing_is_above_a_removed_directory() {
-    for kind in [FileKind::File, FileKind::Directory] {
-        let fs = <Simulated as Kit>::make(&Shape::new(1 << 20, 2, 1 << 20));
-        let (dir, _other) = removed(&fs, kind);
-        let above = fs.lookup(&Cred::root(), &dir, b"..");
-        assert!(matches!(above, Err(Error::NotFound)), "{kind:?}: {above:?}");
-        let path = fs.path_of(&dir);
-        assert!(matches!(path, Err(Error::NotFound)), "{kind:?}: {path:?}");
-    }
+    on_each_namespace(1, |namespace, _| {
+        for kind in [FileKind::File, FileKind::Directory] {
+            let fs = <Simulated as Kit>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
+            let (dir, _other) = removed(&fs, kind);
+            let above = fs.lookup(&Cred::root(), &dir, b"..");
+            assert!(matches!(above, Err(Error::NotFound)), "{kind:?}: {above:?}");
+            let path = fs.path_of(&dir);
+            assert!(matches!(path, Err(Error::NotFound)), "{kind:?}: {path:?}");
+        }
+    });
 }
 
 #[test]
 fn nothing_moves_into_a_removed_directory() {
-    for kind in [FileKind::File, FileKind::Directory] {
-        let fs = <Simulated as Kit>::make(&Shape::new(1 << 20, 2, 1 << 20));
-        let (root, cred) = (fs.root(), Cred::root());
-        let (dir, other) = removed(&fs, kind);
-        fs.mkdir(&cred, &root, b"s", 0o755).expect("there is room");
-        for flags in [RenameFlags::empty(), RenameFlags::NO_REPLACE] {
-            let moved = fs.rename(&cred, &root, b"s", &dir, b"t", flags);
-            assert!(matches!(moved, Err(Error::NotFound)), "{kind:?}: {moved:?}");
+    on_each_namespace(1, |namespace, _| {
+        for kind in [FileKind::File, FileKind::Directory] {
+            let fs = <Simulated as Kit>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
+            let (root, cred) = (fs.root(), Cred::root());
+            let (dir, other) = removed(&fs, kind);
+            fs.mkdir(&cred, &root, b"s", 0o755).expect("there is room");
+            for flags in [RenameFlags::empty(), RenameFlags::NO_REPLACE] {
+                let moved = fs.rename(&cred, &root, b"s", &dir, b"t", flags);
+                assert!(matches!(moved, Err(Error::NotFound)), "{kind:?}: {moved:?}");
+            }
+            let linked = fs.link(&cred, &other, &dir, b"t");
+            assert!(
+                matches!(linked, Err(Error::NotFound)),
+                "{kind:?}: {linked:?}"
+            );
         }
-        let linked = fs.link(&cred, &other, &dir, b"t");
-        assert!(
-            matches!(linked, Err(Error::NotFound)),
-            "{kind:?}: {linked:?}"
-        );
-    }
+    });
 }
 
 #[test]
 fn a_removed_directory_is_told_before_missing_permissions() {
-    let fs = <Simulated as Kit>::make(&Shape::new(1 << 20, 2, 1 << 20));
-    let (dir, _other) = removed(&fs, FileKind::File);
-    let stranger = Cred {
-        uid: 7,
-        gid: 7,
-        groups: Vec::new(),
-        privileged: false,
-    };
-    let made = fs.mknod(&stranger, &dir, b"f", FileKind::File, 0o644, 0);
-    assert!(matches!(made, Err(Error::NotFound)), "{made:?}");
+    on_each_namespace(1, |namespace, _| {
+        let fs = <Simulated as Kit>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
+        let (dir, _other) = removed(&fs, FileKind::File);
+        let stranger = Cred {
+            uid: 7,
+            gid: 7,
+            groups: Vec::new(),
+            privileged: false,
+        };
+        let made = fs.mknod(&stranger, &dir, b"f", FileKind::File, 0o644, 0);
+        assert!(matches!(made, Err(Error::NotFound)), "{made:?}");
+    });
 }

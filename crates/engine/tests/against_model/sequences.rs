@@ -9,9 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use vellum::Fs;
-use vellum::MappingKind;
 use vellum::media::{Real, Simulated};
+use vellum::{Fs, MappingKind, NamespaceKind};
 use vellum_model::{Cred, Model, Op, Outcome, Step, apply, strategy};
 
 use super::kit::{CLOCK_START, Kit, Shape, Soundness, check, check_open};
@@ -55,7 +54,12 @@ fn shapes() -> impl Strategy<Value = Shape> {
             ..Shape::new(1 << 20, 2, 1 << 20)
         },
     ]);
-    (shape, mapping).prop_map(|(shape, mapping)| Shape { mapping, ..shape })
+    let namespace = prop::sample::select(&NamespaceKind::ALL);
+    (shape, mapping, namespace).prop_map(|(shape, mapping, namespace)| Shape {
+        mapping,
+        namespace,
+        ..shape
+    })
 }
 
 fn cases(longest: usize) -> impl Strategy<Value = Case> {

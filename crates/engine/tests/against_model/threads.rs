@@ -10,7 +10,7 @@ use vellum::media::{Real, Simulated};
 use vellum::{Cred, Fs};
 use vellum_model::{Model, Step, apply, strategy};
 
-use super::kit::{CLOCK_START, Kit, Shape, Soundness, beside, check_open};
+use super::kit::{CLOCK_START, Kit, Shape, Soundness, beside, check_open, on_each_namespace};
 use super::sequences::{case_count, is_expressible, seed};
 use super::subject::{Came, Subject};
 use super::tree;
@@ -111,14 +111,16 @@ fn one_round<M: Kit>(shape: &Shape, round: u64) {
 
 #[test]
 fn threads_in_directories_of_their_own_agree_with_their_models() {
-    for round in 0..case_count(12).into() {
-        one_round::<Real>(&Shape::new(48 << 20, 3, 1 << 20), round);
-    }
+    on_each_namespace(case_count(12), |namespace, count| {
+        let shape = Shape::new(48 << 20, 3, 1 << 20).with(namespace);
+        (0..count.into()).for_each(|round| one_round::<Real>(&shape, round));
+    });
 }
 
 #[test]
 fn threads_with_small_caches_agree_with_their_models() {
-    for round in 0..case_count(6).into() {
-        one_round::<Simulated>(&Shape::new(32 << 20, 6, 64), 1000 + round);
-    }
+    on_each_namespace(case_count(6), |namespace, count| {
+        let shape = Shape::new(32 << 20, 6, 64).with(namespace);
+        (1000..1000 + u64::from(count)).for_each(|round| one_round::<Simulated>(&shape, round));
+    });
 }

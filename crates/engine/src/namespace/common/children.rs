@@ -14,6 +14,16 @@ use crate::times::LAST_NS;
 const RECYCLE_AT_LEAST: u64 = 100;
 
 impl<M: Memories> Op<'_, M> {
+    /// The generation of what the arena knows of a directory's names, if it knows all of them. A miss between
+    /// two equal tokens means that there is no such name.
+    pub(crate) fn index_token(&self, dir: Cachelet) -> Option<u64> {
+        let flags = self.core.get(dir, field::FLAGS);
+        if flags & flag::TOUCHED == 0 {
+            self.core.raise_flag(dir, flag::TOUCHED);
+        }
+        (flags & flag::INDEXED != 0).then_some(flags / flag::GENERATION)
+    }
+
     /// Fails if names of `dir` cannot be read.
     pub(crate) fn check_names(&self, dir: Cachelet) -> Result<()> {
         if self.core.has_flag(dir, flag::UNSURE) {

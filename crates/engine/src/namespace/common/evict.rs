@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::Inode;
+use vellum_layout::{FileKind, Inode};
 use vellum_media::{Memories, Memory, Persistent};
 
 use crate::cachelet::{Cachelet, field, flag};
@@ -106,6 +106,15 @@ fn evict_round<M: Memories>(
         .iter()
         .for_each(|&cachelet| core.free_cachelet(cachelet));
     read.map(|()| doomed.len() as u64)
+}
+
+/// Whether a cachelet is that of a directory whose names are known, and without a second chance left.
+pub(crate) fn is_cold_directory<M: Memories>(core: &Core<M>, dir: Cachelet, strict: bool) -> bool {
+    let warm = if strict { 0 } else { flag::TOUCHED };
+    core.ino(dir) != 0
+        && core.kind(dir) == FileKind::Directory
+        && core.has_flag(dir, flag::INDEXED)
+        && core.clear_flag(dir, flag::TOUCHED) & (warm | flag::UNLINKED) == 0
 }
 
 /// Marks a cachelet that nothing refers to.

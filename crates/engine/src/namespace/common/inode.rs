@@ -9,6 +9,8 @@ use zerocopy::IntoBytes;
 
 use super::log::SPARE_BLOCKS;
 use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
+#[cfg(doc)]
+use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::NewInode;
 use crate::sites;
@@ -71,13 +73,19 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
     }
 
     /// Writes the inode that was taken, and fills its cachelet; gives that, and the generation. Past the
-    /// cache, not fenced.
-    pub(crate) fn write_inode(&mut self, new: &NewInode<'_>, now: i64) -> Result<(Cachelet, u32)> {
+    /// cache, not fenced. In a `state` other than live it becomes that later, and the cachelet is locked
+    /// until then ([`Core::unlock_made`]).
+    pub(crate) fn write_inode(
+        &mut self,
+        new: &NewInode<'_>,
+        now: i64,
+        state: InodeState,
+    ) -> Result<(Cachelet, u32)> {
         let (Some(ino), Some(cachelet)) = (self.inode.take(), self.cachelet.take()) else {
             return Err(Error::Stale);
         };
         let (dir, text) = (self.dir, self.text.take());
-        let taken = (ino, cachelet, text);
+        let taken = (ino, cachelet, text, state);
         let generation = self.op.write_inode(taken, dir, new, now, self.name_refs);
         self.written = Some(cachelet);
         Ok((cachelet, generation))
@@ -148,7 +156,7 @@ impl<M: Memories> Op<'_, M> {
     /// Writes the inode and fills its cachelet; gives the generation. Past the cache, not fenced.
     fn write_inode(
         &self,
-        (ino, cachelet, text): (u64, Cachelet, Option<(u64, u64)>),
+        (ino, cachelet, text, state): (u64, Cachelet, Option<(u64, u64)>, InodeState),
         dir: Cachelet,
         new: &NewInode<'_>,
         now: i64,
@@ -191,6 +199,10 @@ impl<M: Memories> Op<'_, M> {
         let known = flag::INDEXED | flag::COUNTED;
         core.set(cachelet, field::FLAGS, if is_dir { known } else { 0 });
         core.set(cachelet, field::INO, ino);
+        if state != InodeState::Live {
+            core.lock_made(self, cachelet);
+            inode.identity = IdentityWord(inode.identity).with_state(state).0;
+        }
         core.pool
             .write_through(sites::CREATE_INODE, at, inode.as_bytes());
         generation
@@ -259,7 +271,7 @@ mod tests {
                     let again = op.alloc(ChunkKind::Inodes, 1).unwrap();
                     assert_eq!(again, ino);
                     let cachelet = op.core.take_cachelet(&op).unwrap();
-                    let taken = (again, cachelet, None);
+                    let taken = (again, cachelet, None, InodeState::Live);
                     op.write_inode(taken, stage.fs().root, &FILE, 1000, NAME_ONE);
                 }),
             ];

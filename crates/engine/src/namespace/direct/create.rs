@@ -1,6 +1,8 @@
 //! Creation (DirectFS III-E, Algorithm 1) and hard links.
 
-use vellum_layout::{ChunkKind, Entry, EntryHead, FileKind, LifeWord, LogWord, TargetWord};
+use vellum_layout::{
+    ChunkKind, Entry, EntryHead, FileKind, InodeState, LifeWord, LogWord, TargetWord,
+};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
 use super::index::{Pair, ValueWord};
@@ -51,7 +53,7 @@ impl<M: Memories> Op<'_, M> {
         making.entry = Some((place.entry, place.slots));
         making.write_text(new)?;
         let now = self.change_time(dir);
-        let (cachelet, generation) = making.write_inode(new, now)?;
+        let (cachelet, generation) = making.write_inode(new, now, InodeState::Live)?;
         let target = TargetWord::new(core.ino(cachelet), new.kind);
         let draft = self.write_entry(dir, name, place, target, generation, now);
         // No name for an inode that the medium did not take.

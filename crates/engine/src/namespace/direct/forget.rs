@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{EntryHead, FileKind, LifeWord};
+use vellum_layout::{EntryHead, LifeWord};
 use vellum_media::{Memories, Memory};
 
 use super::Direct;
@@ -20,7 +20,7 @@ use super::index::ValueWord;
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
-use crate::namespace::common::evict::Remembered;
+use crate::namespace::common::evict::{Remembered, is_cold_directory};
 use crate::namespace::common::log::scan_log;
 use crate::slots::{Op, Tally};
 
@@ -43,15 +43,6 @@ impl<M: Memories> Remembered<M> for Direct {
     fn free(&self, core: &Core<M>, forgotten: u64) {
         core.free_bucket(forgotten);
     }
-}
-
-/// Whether a cachelet is that of an indexed directory without a second chance left.
-fn is_cold_directory<M: Memories>(core: &Core<M>, dir: Cachelet, strict: bool) -> bool {
-    let warm = if strict { 0 } else { flag::TOUCHED };
-    core.ino(dir) != 0
-        && core.kind(dir) == FileKind::Directory
-        && core.has_flag(dir, flag::INDEXED)
-        && core.clear_flag(dir, flag::TOUCHED) & (warm | flag::UNLINKED) == 0
 }
 
 /// Takes a directory's pairs out of the index.

@@ -23,12 +23,12 @@ mod recycle;
 mod remove;
 mod rename;
 
-use vellum_layout::{Entry, TargetWord, name_hash};
+use vellum_layout::{ChunkKind, Entry, SLOTS_PER_BLOCK, TargetWord, name_hash};
 use vellum_media::Memories;
 
 use super::common::inode::Named;
 use super::common::{check_name, evict, walk};
-use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
+use crate::cachelet::{Cachelet, NAME_ONE};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, SurveyedNames, Walked};
@@ -78,16 +78,6 @@ impl<M: Memories> Op<'_, M> {
                 _ => self.ensure_indexed(dir)?,
             }
         }
-    }
-
-    /// The generation of a directory's part of the index, if that part is complete. A miss between
-    /// two equal tokens means that there is no such name.
-    pub(crate) fn index_token(&self, dir: Cachelet) -> Option<u64> {
-        let flags = self.core.get(dir, field::FLAGS);
-        if flags & flag::TOUCHED == 0 {
-            self.core.raise_flag(dir, flag::TOUCHED);
-        }
-        (flags & flag::INDEXED != 0).then_some(flags / flag::GENERATION)
     }
 
     /// The cachelet of a pair; loads it at the first access. `None`: the pair changed, look again.
@@ -258,6 +248,12 @@ impl<M: Memories> Namespace<M> for Direct {
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
         recycle::dissolve(core, dir)
     }
+
+    fn room_for_names(&self, core: &Core<M>) -> (u64, u64) {
+        let free = core.free_slots_of(ChunkKind::Entries);
+        (free, SLOTS_PER_BLOCK)
+    }
+
     fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32> {
         entry::witnessed(core, entry_at)
     }

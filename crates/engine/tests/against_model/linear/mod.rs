@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use vellum::media::{LatencyModel, Real, Simulated};
-use vellum::{Cred, FileKind, Fs, Node};
+use vellum::{Cred, FileKind, Fs, NamespaceKind, Node};
 
-use super::kit::{Kit, Shape, Soundness, beside, check_open};
+use super::kit::{Kit, Shape, Soundness, beside, check_open, on_each_namespace};
 use super::random::Random;
 use super::sequences::case_count;
 use super::shuttled::{Shuttled, explore, together};
@@ -207,47 +207,61 @@ fn end<M: Kit>(fs: &Arc<Fs<M>>) {
 
 #[test]
 fn two_threads_on_mapped_memory() {
-    let fs = <Real as Kit>::make(&Shape::new(8 << 20, 2, 1 << 20));
-    rounds(&fs, 2, 6, case_count(3000), 1);
-    end(&fs);
+    on_each_namespace(case_count(3000), |namespace, count| {
+        let fs = <Real as Kit>::make(&Shape::new(8 << 20, 2, 1 << 20).with(namespace));
+        rounds(&fs, 2, 6, count, 1);
+        end(&fs);
+    });
 }
 
 #[test]
 fn three_threads_on_mapped_memory() {
-    let fs = <Real as Kit>::make(&Shape::new(8 << 20, 3, 1 << 20));
-    rounds(&fs, 3, 4, case_count(3000), 2);
-    end(&fs);
+    on_each_namespace(case_count(3000), |namespace, count| {
+        let fs = <Real as Kit>::make(&Shape::new(8 << 20, 3, 1 << 20).with(namespace));
+        rounds(&fs, 3, 4, count, 2);
+        end(&fs);
+    });
 }
 
 #[test]
 fn three_threads_on_slow_media() {
-    let fs = <Simulated as Kit>::make(&Shape::new(8 << 20, 4, 1 << 20));
-    fs.pool().set_latency(LatencyModel {
-        flush_ns: 500,
-        fence_ns: 3000,
-        read_ns_per_line: 0,
+    on_each_namespace(case_count(2000), |namespace, count| {
+        let fs = <Simulated as Kit>::make(&Shape::new(8 << 20, 4, 1 << 20).with(namespace));
+        fs.pool().set_latency(LatencyModel {
+            flush_ns: 500,
+            fence_ns: 3000,
+            read_ns_per_line: 0,
+        });
+        rounds(&fs, 3, 4, count, 3);
+        end(&fs);
     });
-    rounds(&fs, 3, 4, case_count(2000), 3);
-    end(&fs);
 }
 
 #[test]
 fn three_threads_while_names_are_evicted() {
-    let fs = <Simulated as Kit>::make(&Shape::new(8 << 20, 4, 64));
-    fill(&fs, 60);
-    fs.pool().set_latency(LatencyModel {
-        flush_ns: 200,
-        fence_ns: 1000,
-        read_ns_per_line: 0,
+    on_each_namespace(case_count(2000), |namespace, count| {
+        let fs = <Simulated as Kit>::make(&Shape::new(8 << 20, 4, 64).with(namespace));
+        fill(&fs, 60);
+        fs.pool().set_latency(LatencyModel {
+            flush_ns: 200,
+            fence_ns: 1000,
+            read_ns_per_line: 0,
+        });
+        rounds(&fs, 3, 4, count, 4);
+        end(&fs);
     });
-    rounds(&fs, 3, 4, case_count(2000), 4);
-    end(&fs);
 }
 
 /// One history under a schedule of [`explore`].
 fn scheduled(seed: u64, threads: usize, calls: u64, is_crowded: bool) {
     let cache_entries = if is_crowded { 64 } else { 1 << 20 };
-    let fs = <Shuttled as Kit>::make(&Shape::new(1 << 20, 4, cache_entries));
+    let namespaces = NamespaceKind::ALL.len() as u64;
+    // The usual one half of the time, the others by turns.
+    let namespace = match seed % 2 {
+        0 => NamespaceKind::default(),
+        _ => NamespaceKind::ALL[(seed / 2 % namespaces) as usize],
+    };
+    let fs = <Shuttled as Kit>::make(&Shape::new(1 << 20, 4, cache_entries).with(namespace));
     if is_crowded {
         fill(&fs, 60);
     }

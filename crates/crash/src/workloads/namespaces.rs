@@ -1,0 +1,117 @@
+//! Names kept otherwise than usual: every operation on names alone and in chosen pairs, and what only one way of
+//! keeping them does.
+
+use vellum::NamespaceKind;
+
+use super::{FILE, chosen, single_operations, sites};
+use crate::workload::Workload;
+
+pub(super) fn workloads() -> Vec<Workload> {
+    let others = NamespaceKind::ALL.into_iter();
+    others
+        .filter(|namespace| *namespace != NamespaceKind::default())
+        .flat_map(|namespace| {
+            let usual = single_operations().into_iter().chain(chosen::pairs());
+            let usual = usual.chain(sites::workloads());
+            // What is cut is cut behind a step of the usual way; what is full is full of it.
+            let fits =
+                |one: &Workload| one.concerns_names() && one.cut.is_none() && !one.fills_the_pool();
+            let own = match namespace {
+                NamespaceKind::Direct => Vec::new(),
+                NamespaceKind::Tree => tree(),
+            };
+            usual
+                .filter(fits)
+                .chain(own)
+                .map(move |workload| workload.within(namespace))
+        })
+        .collect()
+}
+
+fn of(name: &str, setup: &[&str], explored: &[&str]) -> Workload {
+    Workload::new(name, setup, explored)
+}
+
+/// Logs of records that grow, are copied, and are used again; recovery of what a record ties together.
+fn tree() -> Vec<Workload> {
+    // A block of a log takes 50 names of 39 or 40 bytes, and then no record more.
+    let dir = ["mkdir d 755", FILE];
+    let grown = [&dir[..], &["50* link f d/%(6ex38)#"]].concat();
+    let dead = [&grown[..], &["50* unlink d/%(6ex38)#"]].concat();
+    let texts = ["a", "b", "c", "e", "g", "h"].map(|name| format!("symlink %(74x4095) {name}"));
+    let texts = texts.each_ref().map(String::as_str);
+    let closed = ["open-pool", "close-pool"];
+    let full_block = [&dir[..], &["50* link f d/%(6ex38)#"]].concat();
+    vec![
+        of("log-begins", &dir, &["create d/g 644 -"]),
+        of("log-grows", &full_block, &["link f d/%(6ex38)x"]),
+        of(
+            "log-grows-by-a-removal",
+            &full_block,
+            &["unlink d/%(6ex38)1"],
+        ),
+        of(
+            "log-ends-in-used-block",
+            &[
+                &[
+                    "6* symlink %(74x4095) s#",
+                    "6* unlink s#",
+                    "maintain",
+                    "2* symlink %(74x4095) t#",
+                ],
+                &full_block[..],
+            ]
+            .concat(),
+            &["link f d/%(6ex38)x", "unlink d/%(6ex38)x"],
+        ),
+        of(
+            "removal-without-room",
+            &[&full_block[..], &["57* symlink %(74x4000) s#"]].concat(),
+            &["unlink d/%(6ex38)1", "close-pool"],
+        ),
+        of("log-is-copied", &dead, &["maintain"]),
+        of(
+            "log-is-copied-and-used",
+            &dead,
+            &["maintain", texts[0], texts[1], texts[2], texts[3]],
+        ),
+        of(
+            "log-is-copied-with-names",
+            &[
+                &dir[..],
+                &["20* link f d/stays#", "90* link f d/#", "90* unlink d/#"],
+            ]
+            .concat(),
+            &["maintain", "create d/g 644 -", "close-pool"],
+        ),
+        of("recover-create-close", &dir, &closed).cut(
+            "create d/g 644 -",
+            "tree/create-durable",
+            false,
+        ),
+        of("recover-create", &dir, &closed).cut("create d/g 644 -", "journal/record-durable", true),
+        of("recover-link", &dir, &closed).cut("link f d/g", "journal/record-durable", true),
+        of("recover-unlink", &[FILE, "append f 5 9000"], &closed).cut(
+            "unlink f",
+            "journal/record-durable",
+            true,
+        ),
+        of(
+            "recover-unlink-create",
+            &[FILE, "append f 5 9000"],
+            &["open-pool", "create g 644 -", "append g 7 9000"],
+        )
+        .cut("unlink f", "journal/record-durable", true),
+        of("recover-rename", &dir, &["open-pool", "chmod d/g 600"]).cut(
+            "rename f d/g 0",
+            "journal/record-durable",
+            true,
+        ),
+        of(
+            "recover-growth",
+            &full_block,
+            &["open-pool", "link f d/g", "close-pool"],
+        )
+        .cut("link f d/%(6ex38)x", "tree/grow-link-durable", false),
+    ]
+}

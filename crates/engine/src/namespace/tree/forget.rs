@@ -1,0 +1,54 @@
+//! Evicting names: directories that were not searched lately lose their trees.
+//!
+//! A directory stops being *indexed*, and its generation grows, before its tree goes. A miss counts only between
+//! two equal tokens (`index_token`), and whoever changes names holds them, and looks whether they are known.
+
+use std::sync::atomic::Ordering;
+
+use vellum_media::{Memories, Memory};
+
+use super::Tree;
+use crate::cachelet::{Cachelet, field, flag};
+use crate::core::{Core, header};
+use crate::error::Result;
+use crate::namespace::common::evict::{Remembered, is_cold_directory};
+use crate::slots::{Op, Tally};
+
+impl<M: Memories> Remembered<M> for Tree {
+    fn is_scarce(&self, core: &Core<M>) -> bool {
+        let used = core.arena.load(header::NODES_USED, Ordering::Relaxed);
+        core.total(Tally::Names) > core.map.index_limit || used > core.node_count() / 8 * 7
+    }
+
+    fn forget(&self, core: &Core<M>, dirs: &[Cachelet], strict: bool) -> Result<Vec<u64>> {
+        let cold = dirs
+            .iter()
+            .filter(|&&dir| is_cold_directory(core, dir, strict));
+        Ok(cold.flat_map(|&dir| fell(&core.op_begin(), dir)).collect())
+    }
+
+    fn free(&self, core: &Core<M>, forgotten: u64) {
+        core.free_node(forgotten);
+    }
+}
+
+/// Takes a directory's tree away; gives its nodes.
+fn fell<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Vec<u64> {
+    let core = op.core;
+    let _names = op.lock_names(dir);
+    core.clear_flag(dir, flag::INDEXED);
+    core.arena
+        .fetch_add(core.cachelet_at(dir, field::FLAGS), flag::GENERATION);
+    let nodes = core.radix_nodes(core.radix_top(dir));
+    core.set(dir, field::TOP_NODE, 0);
+    op.count(Tally::Names, -core.radix_names(&nodes));
+    nodes
+}
+
+/// Takes a directory's tree away, for schedules in which that happens.
+#[cfg(test)]
+pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
+    let nodes = fell(&core.op_begin(), dir);
+    core.wait_for_readers();
+    nodes.into_iter().for_each(|node| core.free_node(node));
+}

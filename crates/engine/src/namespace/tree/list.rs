@@ -1,0 +1,210 @@
+//! Listing a directory: its log in order, of which those names are given that are in the tree. So cookies
+//! ascend, and every name that is there throughout is given once.
+//!
+//! A log is copied under the listing's feet without harm: what it reads stays until it ends, and leads on to
+//! what was not copied.
+
+use vellum_layout::{LogOwner, LogPlace, NameRecord, RecordKind, Recorded, TargetWord};
+use vellum_media::Memories;
+
+use super::log::{Block, runs_in_a_circle};
+use super::{Name, Tree};
+use crate::cachelet::{Cachelet, field};
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::namespace::{DirEntry, ListHint};
+use crate::slots::{Op, pause};
+
+/// A listing under way.
+struct Listing {
+    dir: Cachelet,
+    owner: LogOwner,
+    /// Cookie of the last name given.
+    last: u64,
+    /// Behind the last record that was looked at, and no further: a name further on may still come.
+    resume: LogPlace,
+}
+
+impl Tree {
+    /// Lists names with cookies above `after`; stops before the one that `each` does not take.
+    pub(super) fn list_names<M: Memories>(
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        after: u64,
+        hint: &mut ListHint,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let core = op.core;
+        op.ensure_tree(dir)?;
+        let generation = core.get(dir, field::DEAD) >> 32;
+        let owner = core.log_owner(core.ino(dir));
+        let start = list_start(core, owner, after, hint, generation)?;
+        let mut listing = Listing {
+            dir,
+            owner,
+            last: after,
+            resume: start,
+        };
+        let listed = match start {
+            LogPlace::NONE => Ok(true),
+            _ => listing.go_on(op, each),
+        };
+        let goes_on = listed.or_else(|error| match error {
+            Error::Damaged { .. } => {
+                op.do_without_names(dir, &error);
+                Ok(true)
+            }
+            other => Err(other),
+        })?;
+        *hint = ListHint {
+            generation,
+            extent: listing.resume.slot(),
+            index: listing.resume.byte(),
+            cookie: listing.last,
+            verified: false,
+        };
+        if let Err(error) = op.check_media()
+            && !op.is_unsure()
+        {
+            op.do_without_names(dir, &error);
+        }
+        if goes_on {
+            // Behind the names that can be read.
+            op.check_names(dir)?;
+        }
+        Ok(())
+    }
+}
+
+impl Listing {
+    /// Lists from where it is; `false`: `each` took no more.
+    fn go_on<M: Memories>(
+        &mut self,
+        op: &Op<'_, M>,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<bool> {
+        let core = op.core;
+        let mut blocks = 0;
+        loop {
+            // What counts by now has been written, and the link of a block that is left.
+            let tail = core.tail(self.dir);
+            if tail == LogPlace::NONE {
+                return Ok(true);
+            }
+            let slot = self.resume.slot();
+            let block = core.read_block(slot, self.owner)?;
+            if !self.list_block(op, &block, tail, each)? {
+                return Ok(false);
+            }
+            if slot == tail.slot() {
+                if core.tail(self.dir) == tail {
+                    return Ok(true);
+                }
+                continue;
+            }
+            if block.head.next == 0 {
+                return Ok(true);
+            }
+            self.resume = LogPlace::new(block.head.next, NameRecord::FIRST);
+            blocks += 1;
+            if blocks > core.geometry.meta_slots() {
+                return Err(runs_in_a_circle(self.owner.slot));
+            }
+        }
+    }
+
+    fn list_block<M: Memories>(
+        &mut self,
+        op: &Op<'_, M>,
+        block: &Block,
+        tail: LogPlace,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<bool> {
+        // They were verified when the tree was built.
+        let records = block.records(self.owner, tail).unsealed();
+        for found in records.from(self.resume.byte()) {
+            let found = found.map_err(|unsound| {
+                let place = Place::Slot(unsound.place.slot());
+                Error::damaged("record of a directory log", place)
+            })?;
+            let is_new = found.record.cookie > self.last;
+            if found.record.kind() == Some(RecordKind::Came)
+                && is_new
+                && is_there(op, self.dir, &found)?
+            {
+                let target = TargetWord(found.record.target);
+                let place = Place::Slot(found.place.slot());
+                let kind = target.kind().ok_or(Error::damaged("entry kind", place))?;
+                let given = DirEntry {
+                    ino: target.ino(),
+                    cookie: found.record.cookie,
+                    kind,
+                    name: found.name,
+                };
+                if !each(given) {
+                    return Ok(false);
+                }
+                self.last = found.record.cookie;
+            }
+            let past = found.place.byte() + NameRecord::bytes_for(found.name.len());
+            self.resume = LogPlace::new(found.place.slot(), past);
+        }
+        Ok(true)
+    }
+}
+
+/// Whether the name that a record says to have come is there.
+fn is_there<M: Memories>(op: &Op<'_, M>, dir: Cachelet, found: &Recorded<'_>) -> Result<bool> {
+    let core = op.core;
+    let name = Name {
+        bytes: found.name,
+        hash: found.record.name_hash,
+    };
+    let mut tries = 0;
+    loop {
+        let token = op.index_token(dir);
+        match core.radix_find(dir, name) {
+            Some((_, leaf)) if leaf.is_busy() => pause(&core.arena, &mut tries),
+            // One that was copied has its cookie still.
+            Some((_, leaf)) => {
+                let cookie = || core.word(core.record_at(leaf.place()) + NameRecord::COOKIE);
+                return Ok(leaf.place() == found.place || cookie() == found.record.cookie);
+            }
+            None if token.is_some() && op.index_token(dir) == token => return Ok(false),
+            // Its tree was felled meanwhile.
+            None => op.ensure_tree(dir)?,
+        }
+    }
+}
+
+/// Where a listing goes on: by the hint, or by the blocks' first cookies.
+fn list_start<M: Memories>(
+    core: &Core<M>,
+    owner: LogOwner,
+    after: u64,
+    hint: &ListHint,
+    generation: u64,
+) -> Result<LogPlace> {
+    let hinted = LogPlace::new(hint.extent, hint.index);
+    // A position of another directory leads to a block of that one, which does not load.
+    if hint.extent != 0
+        && hint.generation == generation
+        && hint.cookie == after
+        && hinted.is_sound()
+        && core.records_head(hint.extent, owner).is_ok()
+    {
+        return Ok(hinted);
+    }
+    let mut slot = core.log_root(owner.slot);
+    if slot == 0 {
+        return Ok(LogPlace::NONE);
+    }
+    for _ in 0..core.geometry.meta_slots() {
+        let next = core.records_head(slot, owner)?.next;
+        if next == 0 || core.records_head(next, owner)?.base_cookie > after {
+            return Ok(LogPlace::new(slot, NameRecord::FIRST));
+        }
+        slot = next;
+    }
+    Err(runs_in_a_circle(owner.slot))
+}

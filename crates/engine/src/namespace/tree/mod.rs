@@ -1,0 +1,243 @@
+//! The namespace of NOVA (Xu and Swanson, FAST 2016), to compare others with: a log for each directory on the
+//! pool, a radix tree for each directory in DRAM.
+//!
+//! A change appends a record to the directory's log, and counts when a journal record has moved the log's
+//! tail together with the inode that it is about ([`create`], [`remove`], [`rename`]): names and inodes never
+//! disagree. The tree finds the record of a name, the record names the inode. Trees are built at a
+//! directory's first access, from its log ([`build`]); a log of which less than half is alive is copied
+//! ([`recycle`]).
+//!
+//! Changes of a directory's names exclude each other ([`log::Names`]), as under the kernel's inode lock in
+//! NOVA: a log with one tail has one writer. Lookups and listings take no lock.
+//!
+//! Different from NOVA, and why:
+//! * One redo record of the thread slot where NOVA journals and then stores; where no inode is new it is bound to
+//!   the log's record by a witness, which saves a fence.
+//! * A radix tree of 16 ways whose leaves lie as high as they can, instead of one of 64 ways over the whole
+//!   hash: a directory of ten names would take 20 KiB. Names whose hashes are equal are two names.
+//! * Files of names are not held in DRAM by their names; the inode leads to the cachelet.
+//! * A full pool lets names go: without room for a record, the one that the name came is changed in place.
+
+mod build;
+mod create;
+mod forget;
+mod list;
+mod log;
+mod radix;
+mod recover;
+mod recycle;
+mod remove;
+mod rename;
+
+use vellum_layout::{ChunkKind, NAME_MAX, NameRecord, SLOTS_PER_BLOCK, TargetWord, name_hash};
+use vellum_media::Memories;
+
+use self::radix::Leaf;
+use crate::cachelet::Cachelet;
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::namespace::common::inode::Named;
+use crate::namespace::common::{check_name, evict, walk};
+use crate::namespace::{
+    DirEntry, ListHint, Namespace, NewInode, Removal, Rename, SurveyedNames, Walked,
+};
+use crate::slots::{Op, pause};
+
+#[cfg(test)]
+pub(crate) use self::forget::forget_names;
+pub(crate) use self::radix::NODE_BYTES;
+
+/// The namespace of NOVA. Its state is all in pool and arena.
+#[derive(Debug)]
+pub(crate) struct Tree;
+
+/// A name with its hash.
+#[derive(Clone, Copy)]
+struct Name<'a> {
+    bytes: &'a [u8],
+    hash: u32,
+}
+
+impl<'a> Name<'a> {
+    fn new<M: Memories>(core: &Core<M>, bytes: &'a [u8]) -> Result<Self> {
+        check_name(bytes)?;
+        Ok(Self {
+            bytes,
+            hash: name_hash(core.seed, bytes),
+        })
+    }
+}
+
+impl Tree {
+    /// Finds the leaf of a name that is there, waiting out changes of it; builds the directory's tree first if
+    /// there is none.
+    fn find_leaf<M: Memories>(
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> Result<Option<Leaf>> {
+        let core = op.core;
+        let mut tries = 0;
+        loop {
+            let token = op.index_token(dir);
+            match core.radix_find(dir, name) {
+                Some((_, leaf)) if leaf.is_busy() => pause(&core.arena, &mut tries),
+                Some((_, leaf)) => return Ok(Some(leaf)),
+                None if token.is_some() && op.index_token(dir) == token => {
+                    // A name that cannot be read may be this one.
+                    op.check_media()?;
+                    return op.check_names(dir).map(|()| None);
+                }
+                None => op.ensure_tree(dir)?,
+            }
+        }
+    }
+
+    /// Finds the file that has a name.
+    fn find<M: Memories>(
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> Result<Option<Cachelet>> {
+        loop {
+            let Some(leaf) = Self::find_leaf(op, dir, name)? else {
+                return Ok(None);
+            };
+            match Self::load(op, dir, leaf) {
+                Ok(file) => return Ok(Some(file)),
+                // A directory may have been moved meanwhile: only with the name still there is that damage.
+                Err(error) if op.core.radix_find(dir, name).map(|(_, leaf)| leaf) == Some(leaf) => {
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The file that the record of a leaf names. While the operation lasts, its inode is not used for another.
+    fn load<M: Memories>(op: &Op<'_, M>, dir: Cachelet, leaf: Leaf) -> Result<Cachelet> {
+        let core = op.core;
+        let at = core.record_at(leaf.place());
+        op.load_named(&Named {
+            entry: Place::Slot(leaf.place().slot()),
+            dir: core.ino(dir),
+            target: TargetWord(core.word(at + NameRecord::TARGET)),
+            generation: core.word(at + NameRecord::NAME_WORD) as u32,
+        })
+    }
+}
+
+impl<M: Memories> Namespace<M> for Tree {
+    fn lookup(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8]) -> Result<Cachelet> {
+        let name = Name::new(op.core, name)?;
+        Self::find(op, dir, name)?.ok_or(Error::NotFound)
+    }
+
+    fn walk(
+        &self,
+        op: &Op<'_, M>,
+        start: Cachelet,
+        path: &[u8],
+        enter: &mut dyn FnMut(Cachelet) -> Result<()>,
+    ) -> Result<Walked> {
+        walk::walk(op, start, path, enter, |dir, name| {
+            self.lookup(op, dir, name)
+        })
+    }
+
+    fn create(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<Cachelet> {
+        Self::make(op, dir, Name::new(op.core, name)?, new)
+    }
+
+    fn link(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8], target: Cachelet) -> Result<()> {
+        Self::add_link(op, dir, Name::new(op.core, name)?, target)
+    }
+
+    fn remove(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: &[u8],
+        removal: Removal,
+        allow: &mut dyn FnMut(Cachelet) -> Result<()>,
+    ) -> Result<()> {
+        Self::unmake(op, dir, Name::new(op.core, name)?, removal, allow)
+    }
+
+    fn rename(
+        &self,
+        op: &Op<'_, M>,
+        rename: &Rename<'_>,
+        allow: &mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>,
+    ) -> Result<()> {
+        Self::move_name(op, rename, allow)
+    }
+
+    fn list(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        after: u64,
+        hint: &mut ListHint,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        Self::list_names(op, dir, after, hint, each)
+    }
+
+    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: Cachelet) -> Result<Vec<u8>> {
+        let child = op.core.ino(child);
+        let mut found = None;
+        Self::list_names(op, dir, 0, &mut ListHint::default(), &mut |entry| {
+            if entry.ino == child {
+                found = Some(entry.name.to_vec());
+            }
+            found.is_none()
+        })?;
+        found.ok_or(Error::NotFound)
+    }
+
+    fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
+        op.ensure_tree(dir)
+    }
+
+    fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
+        recycle::recycle(core, dir)
+    }
+
+    fn queue_dead(&self, core: &Core<M>) {
+        recycle::queue_dead(core);
+    }
+
+    fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
+        evict::evict(core, self, urgent)
+    }
+
+    fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
+        recycle::dissolve(core, dir)
+    }
+
+    fn room_for_names(&self, core: &Core<M>) -> (u64, u64) {
+        let blocks = core.free_slots_of(ChunkKind::Blocks) / SLOTS_PER_BLOCK;
+        let longest = NameRecord::bytes_for(NAME_MAX);
+        let names = (NameRecord::LIMIT - NameRecord::FIRST) / longest;
+        (blocks.saturating_sub(log::SPARE_BLOCKS) * names, names)
+    }
+
+    fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32> {
+        recover::witnessed(core, entry_at)
+    }
+
+    fn survey<'a>(
+        &self,
+        core: &'a Core<M>,
+        _threads: usize,
+    ) -> Result<Box<dyn SurveyedNames + 'a>> {
+        Ok(Box::new(recover::Logs(core)))
+    }
+}

@@ -1,0 +1,70 @@
+//! What recovery finds: every directory's log, up to its tail, says which names are there.
+
+use vellum_layout::{Inode, LogExtentHead, LogPlace, NameRecord, SLOTS_PER_BLOCK};
+use vellum_media::{Memories, Memory};
+use zerocopy::IntoBytes;
+
+use super::build::Told;
+use crate::core::Core;
+use crate::error::{Place, Result};
+use crate::namespace::{SurveyedName, SurveyedNames};
+
+/// Reads the logs.
+pub(super) struct Logs<'a, M: Memories>(pub(super) &'a Core<M>);
+
+impl<M: Memories> SurveyedNames for Logs<'_, M> {
+    fn read(
+        &self,
+        dir: u64,
+        _inode: &Inode,
+        each: &mut dyn FnMut(SurveyedName) -> Result<()>,
+    ) -> Result<()> {
+        let told = Told::read(self.0, dir, &mut Err)?;
+        for came in told.there() {
+            each(SurveyedName {
+                entry: Place::Slot(came.place.slot()),
+                target: Some((came.target, came.generation)),
+                changed_ns: 0,
+            })?;
+        }
+        each(SurveyedName {
+            entry: Place::Inode(dir),
+            target: None,
+            changed_ns: told.latest_ns,
+        })
+    }
+
+    fn holds_names(&self, dir: u64, _inode: &Inode) -> bool {
+        let told = Told::read(self.0, dir, &mut |_| Ok(()));
+        told.is_ok_and(|told| told.there().next().is_some())
+    }
+
+    fn settle(
+        &self,
+        dir: u64,
+        inode: &Inode,
+        claim: &mut dyn FnMut(u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        let owner = self.0.log_owner(dir);
+        self.0.for_each_block(inode.root, owner, &mut |block| {
+            claim(block.slot, SLOTS_PER_BLOCK)
+        })
+    }
+}
+
+/// The checksum of the record at pool offset `at`, if it is sound.
+pub(super) fn witnessed<M: Memories>(core: &Core<M>, at: u64) -> Option<u32> {
+    let from_metadata = at.checked_sub(core.geometry.meta_at)?;
+    let bytes_of_block = vellum_layout::BLOCK_BYTES;
+    let slot = from_metadata / bytes_of_block * SLOTS_PER_BLOCK;
+    let byte = from_metadata % bytes_of_block;
+    let mut head = LogExtentHead::of_records(0, core.log_owner(0), 0);
+    core.pool
+        .read(core.slot_at(slot).ok()?, head.as_mut_bytes());
+    core.is_inode_slot(head.owner).then_some(())?;
+    let owner = core.log_owner(head.owner);
+    let block = core.read_block(slot, owner).ok()?;
+    let bytes = block.bytes.get(byte as usize..)?;
+    let place = LogPlace::new(slot, byte);
+    NameRecord::decode(bytes, place, owner).map(|(record, _)| record.checksum)
+}

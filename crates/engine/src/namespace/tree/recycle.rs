@@ -1,0 +1,303 @@
+//! Copying logs, and taking removed directories apart (NOVA's collection).
+//!
+//! Runs under the background lease. Of a run of blocks in front of the tail's only names that are there are copied, and
+//! records that names went which came in front of the run; one word puts the copies in the run's place. That is all
+//! of these blocks where there is room, so that nothing is left of what went, and else a run that
+//! gains a block with the blocks there are.
+
+use std::ops::Range;
+
+use vellum_layout::{
+    BLOCK_BYTES, Inode, LogExtentHead, LogPlace, NameRecord, RECORD_MAX_BYTES, RecordKind,
+    Recorded, SLOTS_PER_BLOCK,
+};
+use vellum_media::{Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
+
+use super::Name;
+use super::log::{Names, runs_in_a_circle};
+use super::radix::Leaf;
+use crate::cachelet::{Cachelet, field, flag};
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::sites;
+use crate::slots::Op;
+
+/// A record that may have to be copied.
+struct Kept {
+    record: NameRecord,
+    name: Vec<u8>,
+}
+
+impl Kept {
+    fn went(&self) -> bool {
+        self.record.kind() == Some(RecordKind::Went)
+    }
+}
+
+/// A block in front of that of the tail.
+struct Front {
+    slot: u64,
+    base_cookie: u64,
+    /// Names in it that are there, and what it says to have gone.
+    kept: Vec<Kept>,
+    /// Records of names that are not there any more.
+    dead: u64,
+}
+
+/// Copies the log of `dir` without what it needs no longer, if that makes it shorter.
+pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
+    loop {
+        let op = core.op_begin();
+        let names = op.names(dir)?;
+        let fronts = read_fronts(core, &names)?;
+        let gained = shorten(&op, &names, &fronts)?;
+        let nodes = core.radix_prune(dir);
+        drop(names);
+        drop(op);
+        if gained.is_empty() && nodes.is_empty() {
+            return Ok(());
+        }
+        core.wait_for_readers();
+        let goes_on = !gained.is_empty() && gained.len() < fronts.len();
+        for slot in gained {
+            core.free_slots(slot, SLOTS_PER_BLOCK);
+        }
+        nodes.into_iter().for_each(|node| core.free_node(node));
+        if !goes_on {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads the blocks in front of that of the tail.
+fn read_fronts<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<Vec<Front>> {
+    let (mut fronts, mut slot) = (Vec::new(), core.log_root(names.owner().slot));
+    let last_ns = latest_at_the_end(core, names)?;
+    while slot != 0 && slot != names.tail().slot() && names.tail() != LogPlace::NONE {
+        let block = core.read_block(slot, names.owner())?;
+        let mut front = Front {
+            slot,
+            base_cookie: block.head.base_cookie,
+            kept: Vec::new(),
+            dead: 0,
+        };
+        for found in block.records(names.owner(), names.tail()).unsealed() {
+            let found = found.map_err(|unsound| {
+                let place = Place::Slot(unsound.place.slot());
+                Error::damaged("record of a directory log", place)
+            })?;
+            let is_needed = match found.record.kind() {
+                Some(RecordKind::Went) => true,
+                // As long as it alone tells of the directory's last change.
+                Some(RecordKind::Gone) => found.record.time > last_ns,
+                _ => is_there(core, names.dir, &found),
+            };
+            if is_needed {
+                front.kept.push(Kept {
+                    record: found.record,
+                    name: found.name.to_vec(),
+                });
+            } else {
+                front.dead += 1;
+            }
+        }
+        fronts.push(front);
+        slot = block.head.next;
+        if fronts.len() as u64 > core.geometry.meta_slots() {
+            return Err(runs_in_a_circle(names.owner().slot));
+        }
+    }
+    Ok(fronts)
+}
+
+fn is_there<M: Memories>(core: &Core<M>, dir: Cachelet, found: &Recorded<'_>) -> bool {
+    let name = Name {
+        bytes: found.name,
+        hash: found.record.name_hash,
+    };
+    let leaf = core.radix_find(dir, name);
+    leaf.is_some_and(|(_, leaf)| leaf.place() == found.place)
+}
+
+/// The latest time that a record in the tail's block tells, nanoseconds since 1970.
+fn latest_at_the_end<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<i64> {
+    if names.tail() == LogPlace::NONE {
+        return Ok(0);
+    }
+    let block = core.read_block(names.tail().slot(), names.owner())?;
+    let records = block.records(names.owner(), names.tail()).unsealed();
+    Ok(records
+        .flatten()
+        .map(|found| found.record.time)
+        .max()
+        .unwrap_or(0))
+}
+
+/// What a copy of these blocks has to say, split into what fits a block each.
+fn pack(run: &[Front]) -> Vec<Vec<&Kept>> {
+    let first = run.first().map_or(0, |front| front.base_cookie);
+    let all = run.iter().flat_map(|front| &front.kept);
+    let (mut blocks, mut room) = (Vec::new(), 0);
+    for kept in all.filter(|kept| !kept.went() || kept.record.cookie < first) {
+        let bytes = NameRecord::bytes_for(kept.name.len());
+        if bytes > room {
+            blocks.push(Vec::new());
+            room = NameRecord::LIMIT - NameRecord::FIRST;
+        }
+        room -= bytes;
+        if let Some(block) = blocks.last_mut() {
+            block.push(kept);
+        }
+    }
+    blocks
+}
+
+/// The first run of blocks that becomes shorter when `blocks` new ones are there to copy it; as long as it
+/// can be.
+fn run_that_gains(fronts: &[Front], blocks: usize) -> Option<Range<usize>> {
+    (0..fronts.len()).find_map(|start| {
+        let fits = |end: &usize| pack(&fronts[start..*end]).len() <= blocks;
+        let end = (start + 1..=fronts.len()).take_while(fits).last()?;
+        (pack(&fronts[start..end]).len() < end - start).then_some(start..end)
+    })
+}
+
+/// Copies all blocks in front, or as many of them as there is room for, if that frees some; gives those that are the
+/// log's no more.
+fn shorten<M: Memories>(
+    op: &Op<'_, M>,
+    names: &Names<'_, '_, M>,
+    fronts: &[Front],
+) -> Result<Vec<u64>> {
+    let core = op.core;
+    let mut blocks = Vec::new();
+    let needed = pack(fronts).len();
+    while blocks.len() < needed
+        && let Ok(slot) = op.alloc_any_block()
+    {
+        blocks.push(slot);
+    }
+    let run = if blocks.len() == needed {
+        Some(0..fronts.len()).filter(|_| needed < fronts.len())
+    } else {
+        run_that_gains(fronts, blocks.len())
+    };
+    let run = run.unwrap_or(0..0);
+    let packed = pack(&fronts[run.clone()]);
+    for spare in blocks.drain(packed.len()..) {
+        core.free_slots(spare, SLOTS_PER_BLOCK);
+    }
+    if !run.is_empty() {
+        copy(core, names, (fronts, run.clone()), (&packed, &blocks))?;
+    }
+    Ok(fronts[run].iter().map(|front| front.slot).collect())
+}
+
+/// Puts `blocks` with what is packed for them in the place of a run.
+fn copy<M: Memories>(
+    core: &Core<M>,
+    names: &Names<'_, '_, M>,
+    (fronts, run): (&[Front], Range<usize>),
+    (packed, blocks): (&[Vec<&Kept>], &[u64]),
+) -> Result<()> {
+    let rest = core
+        .records_head(fronts[run.end - 1].slot, names.owner())?
+        .next;
+    let mut base_cookie = fronts[run.start].base_cookie;
+    let mut leaves = Vec::new();
+    for (i, kept) in packed.iter().enumerate() {
+        let next = blocks.get(i + 1).copied().unwrap_or(rest);
+        let mut head = LogExtentHead::of_records(blocks[i], names.owner(), base_cookie);
+        head.next = next;
+        write_block(core, names, (blocks[i], &head), kept, &mut leaves);
+        let last = kept.iter().rfind(|kept| !kept.went());
+        base_cookie = last.map_or(base_cookie, |kept| kept.record.cookie + 1);
+    }
+    core.pool.fence(sites::TREE_COPY_DURABLE);
+    let link = match run.start.checked_sub(1) {
+        Some(before) => core.geometry.slot_at(fronts[before].slot) + LogExtentHead::NEXT,
+        None => core.inode_at(names.dir) + Inode::ROOT,
+    };
+    core.set_word(link, blocks.first().copied().unwrap_or(rest));
+    core.pool.flush(sites::TREE_COPY_LINK, link, 8);
+    core.pool.fence(sites::TREE_COPY_LINK_DURABLE);
+    for (name, leaf) in leaves {
+        if let Some((at, _)) = core.radix_find(names.dir, name) {
+            core.radix_set(at, leaf);
+        }
+    }
+    let generation = core.cachelet_at(names.dir, field::DEAD);
+    core.arena.fetch_add(generation, 1 << 32);
+    let went = |front: &Front| front.kept.iter().filter(|kept| kept.went()).count() as u64;
+    let before: u64 = fronts[run]
+        .iter()
+        .map(|front| front.dead + went(front))
+        .sum();
+    let kept = packed.iter().flatten().filter(|kept| kept.went()).count() as u64;
+    core.lower_dead(names.dir, before - kept);
+    Ok(())
+}
+
+/// Writes a block of records. Past the cache, not fenced.
+fn write_block<'k, M: Memories>(
+    core: &Core<M>,
+    names: &Names<'_, '_, M>,
+    (slot, head): (u64, &LogExtentHead),
+    kept: &[&'k Kept],
+    leaves: &mut Vec<(Name<'k>, Leaf)>,
+) {
+    let mut bytes = [0; BLOCK_BYTES as usize];
+    bytes[..size_of::<LogExtentHead>()].copy_from_slice(head.as_bytes());
+    let mut at = NameRecord::FIRST as usize;
+    for kept in kept {
+        let place = LogPlace::new(slot, at as u64);
+        let mut buffer = [0; RECORD_MAX_BYTES];
+        let used = kept
+            .record
+            .encode(&kept.name, place, names.owner(), &mut buffer);
+        bytes[at..at + used].copy_from_slice(&buffer[..used]);
+        at += used;
+        if kept.record.kind() == Some(RecordKind::Came) {
+            let hash = kept.record.name_hash;
+            let bytes = &kept.name;
+            leaves.push((Name { bytes, hash }, Leaf::new(place, hash)));
+        }
+    }
+    // With the word of zeros behind them.
+    core.pool.write_through(
+        sites::TREE_COPY_BLOCK,
+        core.geometry.slot_at(slot),
+        &bytes[..at + 8],
+    );
+}
+
+/// Queues every directory whose log may become shorter. Under the lease a directory whose names are in its tree keeps
+/// them, and its cachelet its own; one that is being removed meanwhile is buried as if the removal had queued it.
+pub(super) fn queue_dead<M: Memories>(core: &Core<M>) {
+    for number in 1..=core.last_cachelet() {
+        let dir = Cachelet(number as u32);
+        let is_known = core.ino(dir) != 0 && core.has_flag(dir, flag::INDEXED);
+        if is_known && core.get(dir, field::DEAD) as u32 > 0 {
+            core.queue_work(dir);
+        }
+    }
+}
+
+/// Frees all that a removed directory holds: its log and its tree. Its inode is durably free and nobody has it
+/// open.
+pub(super) fn dissolve<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
+    let owner = core.log_owner(core.ino(dir));
+    let mut blocks = Vec::new();
+    core.for_each_block(core.log_root(owner.slot), owner, &mut |block| {
+        blocks.push(block.slot);
+        Ok(())
+    })?;
+    let nodes = core.radix_nodes(core.radix_top(dir));
+    core.wait_for_readers();
+    for slot in blocks {
+        core.free_slots(slot, SLOTS_PER_BLOCK);
+    }
+    nodes.into_iter().for_each(|node| core.free_node(node));
+    Ok(())
+}

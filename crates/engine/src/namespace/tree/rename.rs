@@ -1,0 +1,378 @@
+//! Rename and exchange: records in one log or two, which count together.
+
+use vellum_layout::{FileKind, LogPlace, NameRecord, RecordKind, TargetWord};
+use vellum_media::Memories;
+
+use super::create::Coming;
+use super::log::{Names, SPARE_BLOCKS, Told};
+use super::radix::Leaf;
+use super::remove::{Victim, Way};
+use super::{Name, Tree};
+use crate::cachelet::Cachelet;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::journal::Record;
+use crate::namespace::Rename;
+use crate::namespace::common::moving::Allow;
+use crate::sites;
+use crate::slots::Op;
+use crate::times::Change;
+
+/// The names of one directory, or of two.
+struct Both<'o, 'a, M: Memories> {
+    from: Names<'o, 'a, M>,
+    /// None: the same.
+    to: Option<Names<'o, 'a, M>>,
+}
+
+impl<'o, 'a, M: Memories> Both<'o, 'a, M> {
+    /// Keeps others from changing names of both directories; the lower cachelet comes first.
+    fn hold(op: &'o Op<'a, M>, from: Cachelet, to: Cachelet) -> Result<Self> {
+        if from == to {
+            let (from, to) = (op.names(from)?, None);
+            return Ok(Self { from, to });
+        }
+        loop {
+            // Whoever holds names builds no tree: that would hold more.
+            op.ensure_tree_counted(from)?;
+            op.ensure_tree_counted(to)?;
+            let (first, second) = if from.0 < to.0 {
+                (from, to)
+            } else {
+                (to, from)
+            };
+            let both = [first, second].map(|dir| op.lock_names(dir));
+            if !both.iter().all(Names::are_known) {
+                continue;
+            }
+            let [first, second] = both;
+            let (from, to) = if first.dir == from {
+                (first, second)
+            } else {
+                (second, first)
+            };
+            let to = Some(to);
+            return Ok(Self { from, to });
+        }
+    }
+
+    fn to(&mut self) -> &mut Names<'o, 'a, M> {
+        self.to.as_mut().unwrap_or(&mut self.from)
+    }
+
+    fn each(&mut self) -> impl Iterator<Item = &mut Names<'o, 'a, M>> {
+        std::iter::once(&mut self.from).chain(&mut self.to)
+    }
+}
+
+/// A name that is there.
+#[derive(Clone, Copy)]
+struct There<'n> {
+    name: Name<'n>,
+    leaf: Leaf,
+    file: Cachelet,
+}
+
+/// The two names of a rename.
+struct Ends<'n> {
+    from: There<'n>,
+    to: Name<'n>,
+    target: Option<There<'n>>,
+}
+
+impl Tree {
+    /// Renames, replaces or exchanges.
+    pub(super) fn move_name<M: Memories>(
+        op: &Op<'_, M>,
+        rename: &Rename<'_>,
+        allow: Allow<'_>,
+    ) -> Result<()> {
+        let from = Name::new(op.core, rename.from_name)?;
+        let to = match Name::new(op.core, rename.to_name) {
+            Ok(to) => to,
+            // That the old name does not exist is told first.
+            Err(error) => {
+                let found = Self::find(op, rename.from_dir, from)?;
+                return Err(found.map_or(Error::NotFound, |_| error));
+            }
+        };
+        while !Self::try_rename(op, rename, (from, to), allow)? {}
+        Ok(())
+    }
+
+    /// One attempt; `false`: a name changed meanwhile, look again.
+    fn try_rename<M: Memories>(
+        op: &Op<'_, M>,
+        rename: &Rename<'_>,
+        (from, to): (Name<'_>, Name<'_>),
+        allow: Allow<'_>,
+    ) -> Result<bool> {
+        let is_dir = |file: Cachelet| op.core.kind(file) == FileKind::Directory;
+        let source = Self::find(op, rename.from_dir, from)?.ok_or(Error::NotFound)?;
+        let target = Self::find(op, rename.to_dir, to)?;
+        if let Some(target) = target.filter(|&target| is_dir(target)) {
+            op.ensure_tree_counted(target)?;
+        }
+        let across = rename.from_dir != rename.to_dir;
+        let moves_dir = across && (is_dir(source) || rename.exchange && target.is_some_and(is_dir));
+        let _lock = moves_dir.then(|| op.lock_renames());
+        let mut both = Both::hold(op, rename.from_dir, rename.to_dir)?;
+        let there = |names: &Names<'_, '_, M>, name| -> Result<Option<There<'_>>> {
+            let Some((_, leaf)) = names.find(name)? else {
+                return Ok(None);
+            };
+            let file = Self::load(op, names.dir, leaf)?;
+            Ok(Some(There { name, leaf, file }))
+        };
+        let found = there(&both.from, from)?;
+        let ends = Ends {
+            from: found.ok_or(Error::NotFound)?,
+            to,
+            target: there(both.to(), to)?,
+        };
+        if ends.from.file != source || ends.target.map(|there| there.file) != target {
+            return Ok(false);
+        }
+        if !op.check_rename(rename, source, target, allow)? {
+            return Ok(true);
+        }
+        match ends.target {
+            Some(target) if rename.exchange => {
+                Self::swap(op, rename, &mut both, ends.from, target)?;
+            }
+            _ => Self::replace(op, rename, &mut both, &ends)?,
+        }
+        Ok(true)
+    }
+
+    /// Moves to a name that does not exist, or onto one that does.
+    fn replace<M: Memories>(
+        op: &Op<'_, M>,
+        rename: &Rename<'_>,
+        both: &mut Both<'_, '_, M>,
+        ends: &Ends<'_>,
+    ) -> Result<()> {
+        let core = op.core;
+        let way = both.make_room(ends)?;
+        let coming = match ends.target {
+            None => Some(Coming::begin(op, rename.to_dir)?),
+            Some(target) if core.kind(target.file) == FileKind::Directory => {
+                op.end_children(target.file)?;
+                None
+            }
+            Some(_) => None,
+        };
+        both.make_busy(core, ends);
+        let insertion = match (&coming, both.to()) {
+            (Some(_), to) => match to.prepare(op, ends.to) {
+                Ok(insertion) => Some(insertion),
+                Err(error) => {
+                    both.from.quieten(core, ends.from.name);
+                    return Err(error);
+                }
+            },
+            (None, _) => None,
+        };
+        let now = op.both_times(rename);
+        let target = ends.target.map(|target| target.file);
+        let (mut moved, mut victim) = (None, None);
+        for change in op
+            .begin_moving(ends.from.file, target)
+            .into_iter()
+            .flatten()
+        {
+            if change.file == ends.from.file {
+                moved = Some(change);
+            } else {
+                victim = Some(Victim::new(core, change));
+            }
+        }
+        let mut record = Record::new();
+        let new = both
+            .to()
+            .welcome(core, ends.to, ends.from.file, now, &mut record);
+        if let Some(target) = ends.target {
+            let way = (target.leaf, Way::Appended);
+            both.to().bury(core, way, now, &mut record);
+        }
+        both.from
+            .bury(core, (ends.from.leaf, way), now, &mut record);
+        both.each().for_each(|names| names.record_tail(&mut record));
+        op.record_parent(&mut record, rename, ends.from.file);
+        if let Some(victim) = &victim {
+            victim.record(core, &mut record);
+        }
+        Self::carry_out(op, both, &record, moved.as_slice(), victim.as_ref(), now);
+        moved.into_iter().for_each(|change| change.show(None, now));
+        let gone = victim.map(|victim| victim.show(core, now));
+        let came = op.moved_directories(rename, ends.from.file);
+        let replaced = i64::from(target.is_some_and(|file| core.kind(file) == FileKind::Directory));
+        op.note_change(rename.to_dir, now, came - replaced);
+        op.note_change(rename.from_dir, now, -came);
+        op.name_left(rename.from_dir, if way == Way::Appended { 2 } else { 1 });
+        // The new name first: whoever misses the old one finds it.
+        match insertion {
+            Some(insertion) => {
+                core.radix_publish(rename.to_dir, insertion);
+                both.to().show(op, ends.to);
+            }
+            None => {
+                op.records_died(rename.to_dir, 2);
+                both.to().change(core, ends.to, new);
+            }
+        }
+        both.from.forget(core, ends.from.name);
+        coming.into_iter().for_each(Coming::keep);
+        gone.into_iter().for_each(|gone| gone.settle(core));
+        Ok(())
+    }
+
+    /// Swaps what two names stand for.
+    fn swap<M: Memories>(
+        op: &Op<'_, M>,
+        rename: &Rename<'_>,
+        both: &mut Both<'_, '_, M>,
+        from: There<'_>,
+        to: There<'_>,
+    ) -> Result<()> {
+        let core = op.core;
+        let bytes = |there: There<'_>| {
+            NameRecord::bytes_for(there.name.bytes.len()) + NameRecord::bytes_for(0)
+        };
+        if let Some(names) = &mut both.to {
+            names.make_room(bytes(to), SPARE_BLOCKS)?;
+            both.from.make_room(bytes(from), SPARE_BLOCKS)?;
+        } else {
+            both.from.make_room(bytes(from) + bytes(to), SPARE_BLOCKS)?;
+        }
+        both.from.make_busy(core, from.name);
+        both.to().make_busy(core, to.name);
+        let now = op.both_times(rename);
+        let moved = op.begin_moving(from.file, Some(to.file));
+        let mut record = Record::new();
+        let at_to = both
+            .to()
+            .welcome(core, to.name, from.file, now, &mut record);
+        both.to()
+            .bury(core, (to.leaf, Way::Appended), now, &mut record);
+        let at_from = both
+            .from
+            .welcome(core, from.name, to.file, now, &mut record);
+        both.from
+            .bury(core, (from.leaf, Way::Appended), now, &mut record);
+        both.each().for_each(|names| names.record_tail(&mut record));
+        op.record_parent(&mut record, rename, from.file);
+        let back = Rename {
+            from_dir: rename.to_dir,
+            to_dir: rename.from_dir,
+            ..*rename
+        };
+        op.record_parent(&mut record, &back, to.file);
+        let changes: Vec<_> = moved.into_iter().flatten().collect();
+        Self::carry_out(op, both, &record, &changes, None, now);
+        changes
+            .into_iter()
+            .for_each(|change| change.show(None, now));
+        let [came, went] = [from.file, to.file].map(|file| op.moved_directories(rename, file));
+        op.note_change(rename.from_dir, now, went - came);
+        op.note_change(rename.to_dir, now, came - went);
+        op.records_died(rename.from_dir, 2);
+        op.records_died(rename.to_dir, 2);
+        // Lookups wait for the second until it is changed, too: nobody sees one file under both names.
+        both.to().change(core, to.name, at_to);
+        both.from.change(core, from.name, at_from);
+        Ok(())
+    }
+
+    /// Commits and carries out a record that moves files.
+    fn carry_out<M: Memories>(
+        op: &Op<'_, M>,
+        both: &mut Both<'_, '_, M>,
+        record: &Record,
+        moved: &[Change<'_, M>],
+        victim: Option<&Victim<'_, M>>,
+        now: i64,
+    ) {
+        op.journal_commit(record);
+        let times = moved.iter();
+        times.for_each(|change| op.store_change_time(change, now));
+        victim
+            .into_iter()
+            .for_each(|victim| victim.store_time(op, now));
+        op.journal_apply(record);
+        op.journal_retire();
+        both.each().for_each(Names::advance);
+    }
+}
+
+impl<M: Memories> Both<'_, '_, M> {
+    /// Makes room for the records of a rename that is no exchange; gives how the old name goes.
+    fn make_room(&mut self, ends: &Ends<'_>) -> Result<Way> {
+        let came = NameRecord::bytes_for(ends.to.bytes.len());
+        let went = NameRecord::bytes_for(0);
+        let goes = u64::from(self.to.is_none()) + u64::from(ends.target.is_some());
+        self.to().make_room(came + goes * went, SPARE_BLOCKS)?;
+        match self.to {
+            Some(_) => self.from.make_way(went),
+            None => Ok(Way::Appended),
+        }
+    }
+
+    /// Lets lookups of both names wait.
+    fn make_busy(&mut self, core: &Core<M>, ends: &Ends<'_>) {
+        self.from.make_busy(core, ends.from.name);
+        if ends.target.is_some() {
+            self.to().make_busy(core, ends.to);
+        }
+    }
+}
+
+impl<M: Memories> Names<'_, '_, M> {
+    /// Writes that `file` gets a name, with the journal record that makes it count; gives where.
+    fn welcome(
+        &mut self,
+        core: &Core<M>,
+        name: Name<'_>,
+        file: Cachelet,
+        now: i64,
+        record: &mut Record,
+    ) -> LogPlace {
+        let told = Told {
+            kind: RecordKind::Came,
+            target: TargetWord::new(core.ino(file), core.kind(file)),
+            generation: core.identity(file).generation(),
+            cookie: self.take_cookie(),
+            hash: name.hash,
+            now,
+        };
+        let draft = self.draft(sites::TREE_RENAME_RECORD, &told, name.bytes);
+        draft.witness(record);
+        draft.place
+    }
+
+    /// Stores a leaf in the place of that of `name`.
+    fn set(&self, core: &Core<M>, name: Name<'_>, leaf: impl Fn(Leaf) -> Leaf) {
+        if let Some((at, there)) = core.radix_find(self.dir, name) {
+            core.radix_set(at, leaf(there));
+        }
+    }
+
+    fn make_busy(&self, core: &Core<M>, name: Name<'_>) {
+        self.set(core, name, Leaf::busy);
+    }
+
+    fn quieten(&self, core: &Core<M>, name: Name<'_>) {
+        self.set(core, name, Leaf::quiet);
+    }
+
+    /// Lets a name stand for what the record at `place` says; lookups wait no longer.
+    fn change(&self, core: &Core<M>, name: Name<'_>, place: LogPlace) {
+        self.set(core, name, |_| Leaf::new(place, name.hash));
+    }
+
+    fn forget(&self, core: &Core<M>, name: Name<'_>) {
+        if let Some((at, _)) = core.radix_find(self.dir, name) {
+            core.radix_remove(at);
+        }
+    }
+}
