@@ -120,8 +120,14 @@ fn nodes(mapping: MappingKind) -> Vec<Workload> {
         ],
     );
     match mapping {
-        MappingKind::Radix => vec![used_again, node_above_node()],
-        MappingKind::Extent => vec![used_again, extent_between(), extents_between()],
+        MappingKind::Radix => vec![used_again, node_above_node(), node_above_node_extended()],
+        MappingKind::Extent => vec![
+            used_again,
+            extent_between(),
+            extents_between(),
+            extent_in_place(),
+            preallocated_with_more(),
+        ],
         MappingKind::ExtentCached => vec![used_again],
         MappingKind::HashFs | MappingKind::Cuckoo | MappingKind::Level => Vec::new(),
     }
@@ -133,6 +139,48 @@ fn node_above_node() -> Workload {
         "full-of-nodes-half-way",
         &nodes_but(1, 1, &[FILE, "append f 5 9000"]),
         &["full: write f 2093056 7 8192", "append f 9 100"],
+    )
+}
+
+/// What was claimed for the write that found no node is not there when the size moves over its place.
+fn node_above_node_extended() -> Workload {
+    of(
+        "full-of-nodes-half-way-extended",
+        &nodes_but(1, 1, &[FILE, "append f 5 9000"]),
+        &["full: write f 2093056 7 8192", "truncate f 2097152"],
+    )
+}
+
+/// The first hole's extent takes the place of one that was punched; the second's needs a node.
+fn extent_in_place() -> Workload {
+    let punched = [
+        &SEPARATE[..],
+        &["write f 24576 4 100", "fallocate f 3 8192 4096"],
+    ];
+    of(
+        "full-of-nodes-behind-hole",
+        &nodes_but(0, 1, &punched.concat()),
+        &["full: write f 4096 7 20480", "append f 9 100"],
+    )
+}
+
+/// What lies behind the preallocated blocks takes the last node; the state of those would need another. All
+/// are given up, and claimed anew.
+fn preallocated_with_more() -> Workload {
+    // The blocks behind the preallocated ones on the medium are another's.
+    let first = [
+        FILE,
+        "fallocate f 1 0 40960",
+        "create k 644 -",
+        "fallocate k 0 0 688128",
+        "fallocate k 3 409600 8192",
+        "maintain",
+        "maintain",
+    ];
+    of(
+        "full-of-nodes-in-preallocated",
+        &nodes_but(1, 1, &first),
+        &["write f 32768 7 16384"],
     )
 }
 

@@ -153,9 +153,23 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         let Some(spot) = self.spot(leaf, floor, extent) else {
             return Ok(false);
         };
+        let old = self.key(leaf, spot);
         self.put_entry(op, leaf, spot, extent);
-        self.flush(flush, leaf, spot);
+        let moves = old.is_used() && old.logical() != extent.logical;
+        // An entry of the next line that is used after it may get a key that would be out of order beside the
+        // old one of this.
+        match self.beyond_line(spot).filter(|_| moves) {
+            Some(other) => self.order(leaf, spot, other),
+            None => self.flush(flush, leaf, spot),
+        }
         Ok(true)
+    }
+
+    /// The neighbour of an entry that is in another line.
+    fn beyond_line(&self, index: usize) -> Option<usize> {
+        let beside = [index.checked_sub(1), Some(index + 1)];
+        let mut beside = beside.into_iter().flatten();
+        beside.find(|&other| line_of(other) != line_of(index))
     }
 
     /// Whether no entry from `index` on begins before `end`.
