@@ -14,9 +14,10 @@ use crate::progress;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Every flush, fence, and store past the cache has a site: a name, such as create/log-word, in the
-engine's source. One by one, each is left out, and the steps on both sides of each fence change
-places, in the recorded logs of the workloads that reach it and of the recoveries after them. A
-crash that shows something wrong then catches the mutant: what was changed is needed.
+engine's source. One by one, each is left out at each place where it is taken, and the steps on both
+sides of each fence change places, in the recorded logs of the workloads that reach it and of the
+recoveries after them. A crash that shows something wrong then catches the mutant: what was changed
+is needed.
 
 Exit status:
   0  every mutant is caught
@@ -26,9 +27,10 @@ Exit status:
 Examples:
   vellum crash mutate
   vellum crash mutate --site create/ --site journal/
+  vellum crash mutate --site mapping/extent/
   vellum crash mutate --json | jq .missed")]
 pub(crate) struct Mutate {
-    /// Only sites whose names contain this; more than once for more [default: all]
+    /// Only steps whose site, or place in the source, contains this; more than once for more [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) site: Vec<String>,
     /// States tried at a crash point that has more
@@ -93,8 +95,9 @@ fn tell(args: &Mutate, report: &MutationReport) {
         say!("missed {} in {} workloads", missed.mutant, missed.tried);
     }
     say!(
-        "{} sites, {} mutants, {} caught, {} missed, {:.0} s",
+        "{} sites in {} places, {} mutants, {} caught, {} missed, {:.0} s",
         report.sites,
+        report.places,
         report.mutants,
         report.caught,
         report.missed.len(),

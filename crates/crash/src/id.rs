@@ -112,7 +112,7 @@ impl FromStr for Cut {
 impl fmt::Display for CrashId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.mode.name(), self.workload)?;
-        if let Some(mutant) = self.mutant {
+        if let Some(mutant) = &self.mutant {
             write!(f, "={mutant}")?;
         }
         f.write_str("@")?;
@@ -162,6 +162,7 @@ mod tests {
             "kill:unlink!57@80:0x2,1",
             "x86:threads/a+b!0>1=swap:create/entry-durable@57:",
             "kill:a!5=omit:recover/inherited@9:1",
+            "x86:a=omit:journal/record:journal.rs:89@9:1",
         ] {
             let id: CrashId = text.parse().unwrap();
             assert_eq!(id.to_string(), text);
@@ -169,6 +170,11 @@ mod tests {
         assert!("x86:rename".parse::<CrashId>().is_err());
         assert!("x87:rename@1:".parse::<CrashId>().is_err());
         assert!("x86:rename=omit:nothing@1:".parse::<CrashId>().is_err());
+        assert!(
+            "x86:rename=omit:journal/record:89@1:"
+                .parse::<CrashId>()
+                .is_err()
+        );
         assert!("x86:rename@1:a".parse::<CrashId>().is_err());
     }
 }

@@ -6,10 +6,10 @@
 //! is open, that is decided, and no power cut takes it back: neither what the killed process had stored nor what
 //! recovery did about it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use vellum_media::{Event, Memory, Op, Site};
+use vellum_media::{Event, Memory, Op};
 
 use crate::compare::Expected;
 use crate::explore::Explorer;
@@ -23,6 +23,7 @@ use crate::report::{Counts, Kind, RECOVERY, Violation, WorkloadReport};
 use crate::run::Progress;
 use crate::session::{CLOCK_START, Session, mount};
 use crate::shrink::spread;
+use crate::spot::{Reached, steps_of};
 use crate::tree::{Tree, read_tree};
 use crate::workload::Step;
 use crate::{Options, Subject};
@@ -78,14 +79,14 @@ pub(crate) fn replay_kill(
     Ok(replay)
 }
 
-/// The sites of processes that come after some kills of what was recorded.
-pub(crate) fn sites_after_kills(recorded: &Recorded) -> BTreeSet<Site> {
+/// The steps of processes that come after some kills of what was recorded.
+pub(crate) fn steps_after_kills(recorded: &Recorded) -> Reached {
     const KILLS: usize = 4;
     let subject = recorded.subject(Mode::Kill);
     let moments = moments(subject.log, subject.skip, KILLS);
     let killed = Killed::at(&moments, subject.log, &subject, &recorded.expected);
     let tails = killed.kills.values().flat_map(|kill| &kill.tail);
-    tails.map(|event| event.site).collect()
+    steps_of(tails).collect()
 }
 
 /// The moments at which processes are killed, `most` of them: half of them where most is not yet durable, before fences and
@@ -354,6 +355,8 @@ fn as_process<T: Send>(work: impl FnOnce() -> Result<T, Wrong> + Send) -> Result
 
 #[cfg(test)]
 mod tests {
+    use vellum_media::{Place, Site};
+
     use super::*;
 
     fn log(text: &str) -> Vec<Event> {
@@ -371,6 +374,7 @@ mod tests {
             thread: 1,
             op,
             site: Site::UNNAMED,
+            place: Place::here(),
         })
         .collect()
     }

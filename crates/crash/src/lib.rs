@@ -47,6 +47,7 @@ mod run;
 mod session;
 mod shrink;
 mod space;
+mod spot;
 mod steps;
 mod threads;
 mod tracked;
@@ -66,6 +67,7 @@ pub use report::{
 };
 pub(crate) use run::Subject;
 pub use run::{Options, Progress, run, run_all, run_watched, run_workloads};
+pub use spot::Spot;
 pub use steps::{Steps, persistent_steps};
 pub use threads::{Bounds, ThreadWorkload, run_threads, thread_workloads};
 pub use workload::{PowerCut, Step, Workload};

@@ -169,7 +169,7 @@ impl Making {
     pub(crate) fn explore(
         &self,
         mode: Mode,
-        mutant: Option<Mutant>,
+        mutant: Option<&Mutant>,
         options: &Options,
     ) -> WorkloadReport {
         let start = Instant::now();
@@ -245,14 +245,14 @@ impl Making {
     fn violation(
         &self,
         mode: Mode,
-        mutant: Option<Mutant>,
+        mutant: Option<&Mutant>,
         (point, state): (&CrashPoint<'_>, &CrashState),
         (kind, detail): &Wrong,
     ) -> Violation {
         let id = CrashId {
             mode,
             workload: self.name.to_owned(),
-            mutant,
+            mutant: mutant.cloned(),
             cuts: vec![cut(point, state)],
         };
         Violation {
@@ -264,7 +264,7 @@ impl Making {
     }
 
     fn replay(&self, id: &CrashId) -> std::result::Result<Replay, ReplayError> {
-        let log = Change::from(id.mutant).of(&self.log);
+        let log = Change::from(id.mutant.as_ref()).of(&self.log);
         let mut replay = Replay::of(id);
         replay.image.clone_from(&self.base);
         let [cut] = &id.cuts[..] else {

@@ -11,43 +11,47 @@ use std::str::FromStr;
 use vellum::sites;
 use vellum_media::{Event, LINE_BYTES, Op, Site};
 
+use crate::spot::Spot;
+
 /// A change of the engine's persistent steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mutant {
-    /// The flush or fence at this site is not there. Stores past the cache become plain stores.
-    Omit(Site),
+    /// This flush or fence is not there. Stores past the cache become plain stores.
+    Omit(Spot),
     /// Wherever an operation has this fence between two steps (what happens between two of its
     /// fences), the steps change places. A row of steps with this fence between each is turned
     /// round. Stores to one cell keep their order, because the last one decides what is read: the
     /// earlier ones come along with it. The step in front of a fence that only later operations need
     /// ([`FOR_LATER`]) changes places with all that follows.
-    Swap(Site),
+    Swap(Spot),
 }
 
-/// Fences behind which, in the same call, nothing builds on what is in front: those of background work, for
-/// those who use again, in later operations, what was given up there; and that of an entry that left its line,
-/// for those who change what it says where it is now.
-pub(crate) const FOR_LATER: [Site; 4] = [
+/// Fences behind which, in the same call, nothing builds on what is in front: those of background work, of a
+/// truncate and of a write that gives up, for those who use again, in later operations, what was given up there;
+/// and that of an entry that left its line, for those who change what it says where it is now.
+pub(crate) const FOR_LATER: [Site; 6] = [
     sites::FREE_LIMBO_DURABLE,
+    sites::TRUNCATE_LIMBO_DURABLE,
+    sites::WRITE_LIMBO_DURABLE,
     sites::RECYCLE_WORDS_DURABLE,
     sites::COMPACT_ROOT_DURABLE,
     sites::LEVEL_LEAVE_DURABLE,
 ];
 
 impl Mutant {
-    /// The site that it changes.
-    pub fn site(self) -> Site {
+    /// What it changes.
+    pub(crate) fn spot(&self) -> &Spot {
         match self {
-            Self::Omit(site) | Self::Swap(site) => site,
+            Self::Omit(spot) | Self::Swap(spot) => spot,
         }
     }
 
     /// The log that this mutant of the engine would have written instead of `log`.
-    pub fn rewrite(self, log: &[Event]) -> Vec<Event> {
+    pub fn rewrite(&self, log: &[Event]) -> Vec<Event> {
         match self {
-            Self::Omit(site) => omit(site, log),
-            Self::Swap(site) if FOR_LATER.contains(&site) => put_off(site, log),
-            Self::Swap(site) => swap(site, log),
+            Self::Omit(spot) => omit(spot, log),
+            Self::Swap(spot) if FOR_LATER.contains(&spot.site) => put_off(spot, log),
+            Self::Swap(spot) => swap(spot, log),
         }
     }
 }
@@ -58,7 +62,7 @@ impl fmt::Display for Mutant {
             Self::Omit(_) => "omit",
             Self::Swap(_) => "swap",
         };
-        write!(f, "{what}:{}", sites::name(self.site()))
+        write!(f, "{what}:{}", self.spot())
     }
 }
 
@@ -66,21 +70,20 @@ impl FromStr for Mutant {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (what, name) = text.split_once(':').ok_or(())?;
-        let known = sites::ALL.iter().find(|(_, known)| *known == name);
-        let &(site, _) = known.ok_or(())?;
+        let (what, spot) = text.split_once(':').ok_or(())?;
+        let spot = spot.parse()?;
         match what {
-            "omit" => Ok(Self::Omit(site)),
-            "swap" => Ok(Self::Swap(site)),
+            "omit" => Ok(Self::Omit(spot)),
+            "swap" => Ok(Self::Swap(spot)),
             _ => Err(()),
         }
     }
 }
 
-fn omit(site: Site, log: &[Event]) -> Vec<Event> {
+fn omit(spot: &Spot, log: &[Event]) -> Vec<Event> {
     let mut log = log.to_vec();
     log.retain_mut(|event| {
-        if event.site != site {
+        if !spot.is(event) {
             return true;
         }
         match &mut event.op {
@@ -103,18 +106,18 @@ struct Section {
 }
 
 /// An operation's part of the log lies between markers.
-fn swap(site: Site, log: &[Event]) -> Vec<Event> {
+fn swap(spot: &Spot, log: &[Event]) -> Vec<Event> {
     let parts = log.split_inclusive(|event| matches!(event.op, Op::Marker(_)));
-    parts.flat_map(|part| swap_part(site, part)).collect()
+    parts.flat_map(|part| swap_part(spot, part)).collect()
 }
 
-/// Makes durable at the very end what is in front of fences of `site`. Threads go on to see the stores where
+/// Makes durable at the very end what is in front of the fences of `spot`. Threads go on to see the stores where
 /// they are; it is the medium that gets them last.
-fn put_off(site: Site, log: &[Event]) -> Vec<Event> {
+fn put_off(spot: &Spot, log: &[Event]) -> Vec<Event> {
     let mut now: Vec<Option<Event>> = log.iter().copied().map(Some).collect();
     let mut late: Vec<Event> = Vec::new();
     for (fence, &last) in log.iter().enumerate() {
-        if last.site != site || last.op != Op::Fence {
+        if !spot.is(&last) || last.op != Op::Fence {
             continue;
         }
         let begins = |event: &Event| match event.op {
@@ -159,7 +162,7 @@ fn without_flush(event: Event) -> (Option<Event>, Option<Event>) {
     }
 }
 
-fn swap_part(site: Site, part: &[Event]) -> Vec<Event> {
+fn swap_part(spot: &Spot, part: &[Event]) -> Vec<Event> {
     let mut order: Vec<usize> = (0..part.len()).collect();
     let mut changed = false;
     let threads: HashSet<u32> = part.iter().map(|event| event.thread).collect();
@@ -167,7 +170,7 @@ fn swap_part(site: Site, part: &[Event]) -> Vec<Event> {
         let sections = sections(part, thread);
         let mut from = 0;
         while from < sections.len() {
-            let to = from + row(site, part, &sections[from..]);
+            let to = from + row(spot, part, &sections[from..]);
             changed |= turn(&sections[from..=to], part, &mut order);
             from = to + 1;
         }
@@ -200,9 +203,9 @@ fn sections(part: &[Event], thread: u32) -> Vec<Section> {
     sections
 }
 
-/// How many sections follow the first with a fence of `site` between each.
-fn row(site: Site, part: &[Event], sections: &[Section]) -> usize {
-    let ends_there = |section: &&Section| section.fence.is_some_and(|at| part[at].site == site);
+/// How many sections follow the first with the fence of `spot` between each.
+fn row(spot: &Spot, part: &[Event], sections: &[Section]) -> usize {
+    let ends_there = |section: &&Section| section.fence.is_some_and(|at| spot.is(&part[at]));
     let row = sections.iter().take_while(ends_there).count();
     row.min(sections.len() - 1)
 }
@@ -281,6 +284,8 @@ fn settle(part: &mut [Event]) {
 
 #[cfg(test)]
 mod tests {
+    use vellum_media::Place;
+
     use super::*;
 
     const A: Site = Site::numbered(1);
@@ -291,6 +296,7 @@ mod tests {
             thread: 1,
             op,
             site,
+            place: Place::here(),
         }
     }
 
@@ -326,8 +332,10 @@ mod tests {
     #[test]
     fn mutants_have_names() {
         for &(site, _) in sites::ALL {
-            for mutant in [Mutant::Omit(site), Mutant::Swap(site)] {
-                assert_eq!(mutant.to_string().parse(), Ok(mutant));
+            for spot in [Spot::from(site), Spot::at((site, Place::here()))] {
+                for mutant in [Mutant::Omit(spot.clone()), Mutant::Swap(spot)] {
+                    assert_eq!(mutant.to_string().parse(), Ok(mutant));
+                }
             }
         }
         assert_eq!("omit:nothing".parse::<Mutant>(), Err(()));
@@ -349,26 +357,33 @@ mod tests {
             after,
             non_temporal: false,
         };
-        assert_eq!(Mutant::Omit(A).rewrite(&log), [event(A, plain), fence(B)]);
-        assert_eq!(Mutant::Omit(B).rewrite(&log), log[..3]);
+        assert_eq!(
+            Mutant::Omit(A.into()).rewrite(&log),
+            [event(A, plain), fence(B)]
+        );
+        assert_eq!(Mutant::Omit(B.into()).rewrite(&log), log[..3]);
     }
 
     #[test]
     fn swapped_steps_change_places() {
         let log = [store(0, 0, 1), fence(A), store(8, 0, 2), fence(B)];
         assert_eq!(
-            shape(&Mutant::Swap(A).rewrite(&log)),
+            shape(&Mutant::Swap(A.into()).rewrite(&log)),
             [(8, 2), (99, 1), (0, 1), (99, 2)]
         );
-        assert_eq!(Mutant::Swap(B).rewrite(&log), log, "nothing follows");
+        assert_eq!(Mutant::Swap(B.into()).rewrite(&log), log, "nothing follows");
         let returned = [&log[..2], &[marker()], &log[2..]].concat();
         assert_eq!(
-            Mutant::Swap(A).rewrite(&returned),
+            Mutant::Swap(A.into()).rewrite(&returned),
             returned,
             "another operation follows"
         );
         let open = &log[..3];
-        assert_eq!(Mutant::Swap(A).rewrite(open), open, "no step follows");
+        assert_eq!(
+            Mutant::Swap(A.into()).rewrite(open),
+            open,
+            "no step follows"
+        );
     }
 
     #[test]
@@ -380,7 +395,7 @@ mod tests {
             .collect();
         let fence = (99, 1);
         assert_eq!(
-            shape(&Mutant::Swap(A).rewrite(&log)),
+            shape(&Mutant::Swap(A.into()).rewrite(&log)),
             [(16, 3), fence, (8, 2), fence, (0, 1), fence]
         );
     }
@@ -394,7 +409,7 @@ mod tests {
             store(0, 1, 2),
             fence(B),
         ];
-        let swapped = Mutant::Swap(A).rewrite(&log);
+        let swapped = Mutant::Swap(A.into()).rewrite(&log);
         assert_eq!(shape(&swapped), [(0, 1), (0, 2), (99, 1), (8, 7), (99, 2)]);
         let mut now = HashMap::from([(0, 5), (8, 0)]);
         for event in swapped {
@@ -441,10 +456,13 @@ mod tests {
             last,
         ];
         assert_eq!(
-            Mutant::Swap(sites::COMPACT_ROOT_DURABLE).rewrite(&log),
+            Mutant::Swap(sites::COMPACT_ROOT_DURABLE.into()).rewrite(&log),
             expected
         );
-        assert_eq!(Mutant::Swap(sites::FREE_LIMBO_DURABLE).rewrite(&log), log);
+        assert_eq!(
+            Mutant::Swap(sites::FREE_LIMBO_DURABLE.into()).rewrite(&log),
+            log
+        );
     }
 
     #[test]
@@ -454,6 +472,6 @@ mod tests {
             ..store(0, 1, 9)
         };
         let log = [store(0, 0, 1), fence(A), other, store(8, 0, 2), fence(B)];
-        assert_eq!(Mutant::Swap(A).rewrite(&log), log);
+        assert_eq!(Mutant::Swap(A.into()).rewrite(&log), log);
     }
 }

@@ -8,22 +8,24 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use vellum::sites;
-use vellum_media::{Event, Op, Site};
+use vellum_media::{Event, Op, Place, Site};
 
 use crate::id::Mode;
-use crate::kills::sites_after_kills;
+use crate::kills::steps_after_kills;
 use crate::mkfs::{Making, makings};
 use crate::mutant::{FOR_LATER, Mutant};
 use crate::record::{Recorded, record};
 use crate::report::Violation;
 use crate::run::{Change, Progress, explore_recorded};
+use crate::spot::{Reached, Spot, steps_of};
 use crate::threads::Trials;
 use crate::{Options, Workload};
 
 /// Which mutants, on which workloads, how thoroughly.
 #[derive(Clone, Debug)]
 pub struct MutateOptions {
-    /// Sites whose names contain one of these; all, if there are none.
+    /// Steps whose names contain one of these; all, if there are none. A step has the name of its site and,
+    /// behind a colon, its place in the source.
     pub only: Vec<String>,
     /// States tried at a crash point.
     pub states_per_point: usize,
@@ -52,6 +54,10 @@ impl Default for MutateOptions {
 pub struct MutationReport {
     /// Sites in the source.
     pub sites: usize,
+    /// Lines of the source in which the workloads flush, fence, or store past the cache.
+    pub places: usize,
+    /// Sites at places: what one line does for several sites counts for each.
+    pub steps: usize,
     /// Mutants tried.
     pub mutants: usize,
     /// Those that a crash gave away.
@@ -99,7 +105,7 @@ impl MutationProgress {
     }
 }
 
-/// Tries every mutant of the sites chosen on `workloads`.
+/// Tries every mutant of the steps chosen on `workloads`.
 pub fn mutate(
     workloads: &[Workload],
     options: &MutateOptions,
@@ -109,7 +115,7 @@ pub fn mutate(
     let stage = Stage::new(workloads, options, start);
     let mutants = stage.mutants();
     progress.mutants.store(mutants.len(), Ordering::Relaxed);
-    let outcomes = in_parallel(options.threads, &mutants, |&mutant| {
+    let outcomes = in_parallel(options.threads, &mutants, |mutant| {
         let outcome = stage.try_mutant(mutant);
         progress.done.fetch_add(1, Ordering::Relaxed);
         if outcome.is_err() {
@@ -133,6 +139,8 @@ pub fn mutate(
     }
     MutationReport {
         sites: sites::ALL.len(),
+        places: places_of(&stage.steps).len(),
+        steps: stage.steps.len(),
         mutants: mutants.len(),
         caught: caught_by.len(),
         missed,
@@ -174,19 +182,19 @@ struct Reach {
     workload: usize,
     /// Events of the explored steps.
     events: usize,
-    /// Sites of the explored steps.
-    steps: BTreeSet<Site>,
-    /// Sites of recoveries after crashes of the explored steps.
-    recovery: BTreeSet<Site>,
-    /// Sites of the processes that come after a kill.
-    kills: BTreeSet<Site>,
+    /// What the explored steps go through.
+    steps: Reached,
+    /// What recoveries after crashes of the explored steps do.
+    recovery: Reached,
+    /// What the processes do that come after a kill.
+    kills: Reached,
     /// Fences behind which a step follows, in any of them.
-    followed: BTreeSet<Site>,
+    followed: Reached,
 }
 
 /// Where a mutant may show.
 #[derive(Clone, Copy)]
-enum Place {
+enum Phase {
     /// In the explored steps.
     Steps,
     /// In the recoveries after crashes of them.
@@ -196,12 +204,17 @@ enum Place {
 }
 
 impl Reach {
-    fn sites(&self, place: Place) -> &BTreeSet<Site> {
-        match place {
-            Place::Steps => &self.steps,
-            Place::Recovery => &self.recovery,
-            Place::Kills => &self.kills,
+    fn of(&self, phase: Phase) -> &Reached {
+        match phase {
+            Phase::Steps => &self.steps,
+            Phase::Recovery => &self.recovery,
+            Phase::Kills => &self.kills,
         }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Site, Place)> {
+        let all = [&self.steps, &self.recovery, &self.kills].into_iter();
+        all.flatten().copied()
     }
 }
 
@@ -215,6 +228,8 @@ struct Stage<'a> {
     makings: Vec<Making>,
     /// Threads beside each other, for what no sequence shows.
     trials: Trials,
+    /// Every step that a log went through.
+    steps: BTreeSet<(Site, Place)>,
 }
 
 impl<'a> Stage<'a> {
@@ -227,11 +242,20 @@ impl<'a> Stage<'a> {
             reaches: Vec::new(),
             makings: makings().unwrap_or_default(),
             trials: Trials::new(),
+            steps: BTreeSet::new(),
         };
         let all: Vec<usize> = (0..workloads.len()).collect();
         let mut reaches = in_parallel(options.threads, &all, |&at| stage.reach(at));
         reaches.sort_by_key(|reach| (reach.events, reach.workload));
         stage.reaches = reaches;
+        let all: Vec<usize> = (0..stage.trials.len()).collect();
+        let beside = in_parallel(options.threads, &all, |&at| stage.trials.reached(at));
+        let made = stage.makings.iter().flat_map(|making| &making.log);
+        let alone = stage.reaches.iter().flat_map(Reach::all);
+        let all = steps_of(made)
+            .chain(alone)
+            .chain(beside.into_iter().flatten());
+        stage.steps = all.collect();
         stage
     }
 
@@ -240,30 +264,30 @@ impl<'a> Stage<'a> {
         self.recorded[workload].get_or_init(record).clone()
     }
 
-    /// Explores a workload as it is, a little, and looks which sites its logs name.
+    /// Explores a workload as it is, a little, and looks which steps its logs go through.
     fn reach(&self, workload: usize) -> Reach {
         let mut reach = Reach {
             workload,
             events: 0,
-            steps: BTreeSet::new(),
-            recovery: BTreeSet::new(),
-            kills: BTreeSet::new(),
-            followed: BTreeSet::new(),
+            steps: Reached::new(),
+            recovery: Reached::new(),
+            kills: Reached::new(),
+            followed: Reached::new(),
         };
         let Ok(recorded) = record(&self.workloads[workload]) else {
             return reach;
         };
         let log = recorded.explored_log();
         reach.events = log.len();
-        reach.steps = log.iter().map(|event| event.site).collect();
-        let recovery = Mutex::new(BTreeSet::new());
-        let followed = Mutex::new(BTreeSet::new());
+        reach.steps = steps_of(log).collect();
+        let recovery = Mutex::new(Reached::new());
+        let followed = Mutex::new(Reached::new());
         let watch = |seen: &[Event]| {
             let mut followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
             followed.extend(fences_with_a_step_behind(seen));
             if seen.len() != log.len() || seen != log {
                 let mut recovery = recovery.lock().unwrap_or_else(PoisonError::into_inner);
-                recovery.extend(seen.iter().map(|event| event.site));
+                recovery.extend(steps_of(seen));
             }
             seen.to_vec()
         };
@@ -275,7 +299,7 @@ impl<'a> Stage<'a> {
         };
         let (change, progress) = (Change::By(&watch), Progress::default());
         explore_recorded(&recorded, Mode::X86, change, &options, &progress);
-        reach.kills = sites_after_kills(&recorded);
+        reach.kills = steps_after_kills(&recorded);
         reach.recovery = recovery
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
@@ -286,27 +310,38 @@ impl<'a> Stage<'a> {
     }
 
     /// Fences with a step behind in some log.
-    fn followed(&self) -> BTreeSet<Site> {
+    fn followed(&self) -> Reached {
         let makings = self.makings.iter();
         let made = makings.flat_map(|making| fences_with_a_step_behind(&making.log));
         let reached = self.reaches.iter().flat_map(|reach| &reach.followed);
         reached.copied().chain(made).collect()
     }
 
-    /// Every site without, and with its two steps swapped where it has any.
+    /// Every step without, and every fence with its two steps swapped where it has any. A site that nothing
+    /// reaches is one as a whole.
     fn mutants(&self) -> Vec<Mutant> {
         let only = &self.options.only;
-        let chosen = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
-        let mut followed = self.followed();
-        followed.extend(FOR_LATER);
-        let mutants = sites::ALL
-            .iter()
-            .filter(|(_, name)| chosen(name))
-            .flat_map(|&(site, _)| {
-                let swap = followed.contains(&site).then_some(Mutant::Swap(site));
-                [Some(Mutant::Omit(site)), swap]
-            });
-        mutants.flatten().collect()
+        let chosen = |spot: &Spot| {
+            let name = spot.to_string();
+            only.is_empty() || only.iter().any(|part| name.contains(part))
+        };
+        let followed = self.followed();
+        let mut mutants = Vec::new();
+        for &(site, _) in sites::ALL {
+            let steps = self.steps.iter().filter(|step| step.0 == site);
+            for &step in steps.clone() {
+                let spot = Spot::at(step);
+                mutants.push(Mutant::Omit(spot.clone()));
+                if followed.contains(&step) || FOR_LATER.contains(&site) {
+                    mutants.push(Mutant::Swap(spot));
+                }
+            }
+            if steps.count() == 0 {
+                mutants.push(Mutant::Omit(site.into()));
+            }
+        }
+        mutants.retain(|mutant| chosen(mutant.spot()));
+        mutants
     }
 
     fn is_time_up(&self) -> bool {
@@ -318,23 +353,23 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// How many did not show it.
-    fn try_mutant(&self, mutant: Mutant) -> Result<Violation, usize> {
-        let site = mutant.site();
+    fn try_mutant(&self, mutant: &Mutant) -> Result<Violation, usize> {
+        let spot = mutant.spot();
         let mut tried = 0;
         let mut show = |found: Option<Violation>| {
             tried += usize::from(found.is_none());
             found
         };
-        let places = [Place::Steps, Place::Recovery, Place::Kills].into_iter();
-        let reaches = places.flat_map(|place| self.reaches.iter().map(move |of| (of, place)));
-        let reaches = reaches.filter(|(of, place)| of.sites(*place).contains(&site));
+        let phases = [Phase::Steps, Phase::Recovery, Phase::Kills].into_iter();
+        let reaches = phases.flat_map(|phase| self.reaches.iter().map(move |of| (of, phase)));
+        let reaches = reaches.filter(|(of, phase)| spot.is_among(of.of(*phase)));
         let mut sequences = reaches.take_while(|_| !self.is_time_up());
-        let found = sequences.find_map(|(of, place)| show(self.try_on(mutant, of.workload, place)));
+        let found = sequences.find_map(|(of, phase)| show(self.try_on(mutant, of.workload, phase)));
         let found = found.or_else(|| {
-            let reaches = |making: &&Making| making.log.iter().any(|event| event.site == site);
+            let reaches = |making: &&Making| making.log.iter().any(|event| spot.is(event));
             let mut makings = self.makings.iter().filter(reaches);
             makings.find_map(|making| {
-                let options = self.explore_options(Place::Steps);
+                let options = self.explore_options(Phase::Steps);
                 let report = making.explore(Mode::X86, Some(mutant), &options);
                 show(report.violations.into_iter().next())
             })
@@ -349,12 +384,12 @@ impl<'a> Stage<'a> {
         beside.map_err(|beside| tried + beside)
     }
 
-    /// How a mutant's logs are explored in order to see what becomes of one `place`.
-    fn explore_options(&self, place: Place) -> Options {
+    /// How a mutant's logs are explored in order to see what becomes of one `phase`.
+    fn explore_options(&self, phase: Phase) -> Options {
         let states = self.options.states_per_point;
-        let (states_per_point, recoveries) = match place {
-            Place::Recovery => (states.min(16), self.options.nested_recoveries),
-            Place::Steps | Place::Kills => (states, 0),
+        let (states_per_point, recoveries) = match phase {
+            Phase::Recovery => (states.min(16), self.options.nested_recoveries),
+            Phase::Steps | Phase::Kills => (states, 0),
         };
         Options {
             states_per_point,
@@ -368,31 +403,36 @@ impl<'a> Stage<'a> {
     }
 
     /// What the mutant does wrong in a workload.
-    fn try_on(&self, mutant: Mutant, workload: usize, place: Place) -> Option<Violation> {
+    fn try_on(&self, mutant: &Mutant, workload: usize, phase: Phase) -> Option<Violation> {
         let recorded = self.recorded(workload)?;
-        let mode = match place {
-            Place::Steps | Place::Recovery => Mode::X86,
-            Place::Kills => Mode::Kill,
+        let mode = match phase {
+            Phase::Steps | Phase::Recovery => Mode::X86,
+            Phase::Kills => Mode::Kill,
         };
         let (change, progress) = (Change::Mutant(mutant), Progress::default());
-        let options = self.explore_options(place);
+        let options = self.explore_options(phase);
         let report = explore_recorded(&recorded, mode, change, &options, &progress);
         report.violations.into_iter().next()
     }
 }
 
+/// The lines of the source in which steps are taken.
+fn places_of(steps: &BTreeSet<(Site, Place)>) -> BTreeSet<Place> {
+    steps.iter().map(|&(_, place)| place).collect()
+}
+
 /// The fences between two steps of an operation.
-fn fences_with_a_step_behind(log: &[Event]) -> BTreeSet<Site> {
-    let mut found = BTreeSet::new();
+fn fences_with_a_step_behind(log: &[Event]) -> Reached {
+    let mut found = Reached::new();
     for part in log.split(|event| matches!(event.op, Op::Marker(_))) {
         // The last fence of each thread with a step in front, and whether a step is open behind it.
-        let mut last: BTreeMap<u32, (Option<Site>, bool)> = BTreeMap::new();
+        let mut last: BTreeMap<u32, (Option<(Site, Place)>, bool)> = BTreeMap::new();
         for event in part {
             let (fence, open) = last.entry(event.thread).or_default();
             if event.op != Op::Fence {
                 *open = true;
             } else if std::mem::take(open) {
-                found.extend(fence.replace(event.site));
+                found.extend(fence.replace((event.site, event.place)));
             }
         }
     }

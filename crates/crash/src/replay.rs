@@ -104,7 +104,7 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
     };
     let unknown = || ReplayError::NoWorkload(parsed.workload.clone());
     let recorded = record(&crate::find(name).ok_or_else(unknown)?)?;
-    let change = Change::from(parsed.mutant);
+    let change = Change::from(parsed.mutant.as_ref());
     let subject = Subject {
         change,
         ..recorded.subject(parsed.mode)

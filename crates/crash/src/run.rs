@@ -129,13 +129,13 @@ pub(crate) enum Change<'a> {
     #[default]
     None,
     /// They become those of a mutant.
-    Mutant(Mutant),
+    Mutant(&'a Mutant),
     /// They become what this makes of them. No identifier tells of it.
     By(&'a (dyn Fn(&[Event]) -> Vec<Event> + Sync)),
 }
 
-impl From<Option<Mutant>> for Change<'_> {
-    fn from(mutant: Option<Mutant>) -> Self {
+impl<'a> From<Option<&'a Mutant>> for Change<'a> {
+    fn from(mutant: Option<&'a Mutant>) -> Self {
         mutant.map_or(Self::None, Self::Mutant)
     }
 }
@@ -144,7 +144,7 @@ impl Change<'_> {
     /// The mutant that identifiers name.
     pub(crate) fn mutant(self) -> Option<Mutant> {
         match self {
-            Self::Mutant(mutant) => Some(mutant),
+            Self::Mutant(mutant) => Some(mutant.clone()),
             Self::None | Self::By(_) => None,
         }
     }

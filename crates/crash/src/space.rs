@@ -1,18 +1,22 @@
 //! The space that files take after a crash: promised where it was allocated, and not leaked where it
 //! was given up.
 
-use vellum_model::Op;
+use vellum_layout::BLOCK_BYTES;
+use vellum_model::{Op, SnapshotBody};
 
 use crate::compare::Expected;
 use crate::tree::Tree;
 use crate::workload::Step;
 
+/// Units of 512 bytes.
+const UNITS_PER_BLOCK: u64 = BLOCK_BYTES / 512;
+
 /// Whether the space of `tree`'s files, which is otherwise allowed, fits when `returned` explored
 /// steps had returned; if not, why.
 ///
 /// While a step is under way, a file may take any space between before and after. A crash of a write
-/// may lose what was allocated ahead beyond the end: it was the write's already. Where a size that
-/// was allocated shows, its space is there.
+/// may lose what was allocated ahead beyond the end where it wrote: it was the write's already. Where a size
+/// that was allocated shows, its space is there.
 pub(crate) fn judge_space(expected: &Expected, tree: &Tree, returned: usize) -> Result<(), String> {
     let before = &expected.trees[returned];
     let after = expected.trees.get(returned + 1).unwrap_or(before);
@@ -25,15 +29,55 @@ pub(crate) fn judge_space(expected: &Expected, tree: &Tree, returned: usize) -> 
         };
         let lowest = match step {
             Some(Step::Op(Op::Fallocate { .. } | Op::FallocateSlot { .. })) if arrived => new,
-            Some(step) if step.changes_bytes() => 0,
-            _ => old.min(new),
+            Some(step) => old
+                .min(new)
+                .saturating_sub(claimed_beyond(step, before, *ino)),
+            None => old.min(new),
         };
-        if !(lowest..=old.max(new)).contains(&found) {
+        let in_vain = step.map_or(0, |step| claimed_in_vain(step, before, *ino));
+        let highest = old.max(new) + in_vain;
+        if !(lowest..=highest).contains(&found) {
             return Err(format!(
-                "inode {ino} takes {found} units of 512 bytes, expected {lowest} to {}",
-                old.max(new)
+                "inode {ino} takes {found} units of 512 bytes, expected {lowest} to {highest}"
             ));
         }
     }
     Ok(())
+}
+
+/// What a write may have claimed of the space beyond a file's end, in units of 512 bytes.
+fn claimed_beyond(step: &Step, before: &Tree, ino: u64) -> u64 {
+    let size = size_of(before, ino);
+    let Some((first, end)) = step.op().and_then(|op| blocks_written(op, size)) else {
+        return 0;
+    };
+    let first = first.max(size.div_ceil(BLOCK_BYTES));
+    end.saturating_sub(first) * UNITS_PER_BLOCK
+}
+
+/// What a write that finds no space may have claimed and not given up yet. In a hole that is the file's, for it
+/// reads as zeros.
+fn claimed_in_vain(step: &Step, before: &Tree, ino: u64) -> u64 {
+    let Step::Full(op) = step else { return 0 };
+    let blocks = blocks_written(op, size_of(before, ino));
+    blocks.map_or(0, |(first, end)| (end - first) * UNITS_PER_BLOCK)
+}
+
+fn size_of(tree: &Tree, ino: u64) -> u64 {
+    match tree.find(ino).map(|node| &node.body) {
+        Some(SnapshotBody::File { size, .. }) => *size,
+        _ => 0,
+    }
+}
+
+/// The first block that a write to a file of this size may change, and the first behind them.
+fn blocks_written(op: &Op, size: u64) -> Option<(u64, u64)> {
+    let (first, end) = match op {
+        Op::Write { offset, len, .. } => (*offset, offset + len),
+        // The slot may have been opened for appending.
+        Op::WriteSlot { offset, len, .. } => (*offset.min(&size), offset.max(&size) + len),
+        Op::Append { len, .. } => (size, size + len),
+        _ => return None,
+    };
+    Some((first / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)))
 }

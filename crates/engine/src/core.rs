@@ -316,6 +316,8 @@ impl<M: Memories> Core<M> {
     }
 
     /// Stores a word of the pool.
+    #[inline(always)]
+    #[track_caller]
     pub(crate) fn set_word(&self, at: u64, value: u64) {
         self.pool.store(at, value, Ordering::Release);
     }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use vellum_media::{Memories, Site};
+use vellum_media::Memories;
 
 use crate::core::Core;
 use crate::error::Result;
-use crate::mapping::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use crate::mapping::{
+    BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey,
+};
 use crate::slots::Op;
 
 /// Calls for each one that is timed, on average.
@@ -229,14 +231,14 @@ impl<M: Memories> Mapping<M> for Timed<M> {
 
     fn release(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         id: MapId,
         first: u64,
         end: u64,
         in_use: u64,
     ) -> Result<u64> {
-        let call = || self.inner.release(site, op, id, first, end, in_use);
+        let call = || self.inner.release(flush, op, id, first, end, in_use);
         self.timer.time(Kind::Change, call)
     }
 

@@ -1,7 +1,7 @@
 //! Every place in the engine that flushes, fences, or stores past the cache, in the order of
 //! `docs/CRASH.md`, which says what each step is for.
 //!
-//! Each is used in exactly one place. A constant's name is that of its site; those of fences end
+//! Each is given in exactly one place; a mapping that is told it may take it in several. A constant's name is that of its site; those of fences end
 //! in *durable*.
 
 vellum_media::sites! {
@@ -171,10 +171,14 @@ vellum_media::sites! {
     TRUNCATE_SIZE = "truncate/size",
     /// The file is shorter, before blocks are given up.
     TRUNCATE_SIZE_DURABLE = "truncate/size-durable",
-    /// Blocks beyond the end, or of a write that failed.
+    /// Blocks beyond the end.
     TRUNCATE_LIMBO = "truncate/limbo",
     /// Before the file can grow over them.
     TRUNCATE_LIMBO_DURABLE = "truncate/limbo-durable",
+    /// Blocks that a write claimed and could not fill.
+    WRITE_LIMBO = "write/limbo",
+    /// Before the file can grow over them.
+    WRITE_LIMBO_DURABLE = "write/limbo-durable",
     /// A first root, or the flag that blocks lie beyond the end.
     ALLOCATE_ROOT = "allocate/root",
     /// Before blocks are claimed.
@@ -323,6 +327,8 @@ vellum_media::sites! {
     CUCKOO_LEAVE = "cuckoo/leave",
     /// Before the key can change or go where it is now.
     CUCKOO_LEAVE_DURABLE = "cuckoo/leave-durable",
+    /// The first word of an entry that moves were to make free, and did not.
+    CUCKOO_ABANDON = "cuckoo/abandon",
     /// A line with entries that recovery freed.
     RECOVER_LEVEL = "recover/level",
     /// The root that names a new level.

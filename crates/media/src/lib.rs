@@ -37,7 +37,7 @@ pub use mapped::{MappedPool, MediaChoice, OpenMode};
 pub use memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 pub use persistence::{CrashPoint, CrashPoints, CrashState, LineBytes, LineState};
 pub use sim::{Event, LatencyModel, Op, SimPool};
-pub use site::Site;
+pub use site::{Place, Site};
 pub use window::Window;
 
 /// The memories of production: a mapped pool and a mapped arena.

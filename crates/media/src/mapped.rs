@@ -261,6 +261,7 @@ impl Persistent for MappedPool {
         self.mapping.write_through(at, data);
     }
 
+    #[inline]
     fn zero_through(&self, _site: Site, at: u64, len: u64) {
         self.mapping.zero_through(at, len);
     }

@@ -23,7 +23,7 @@ pub const LINE_BYTES: u64 = 64;
 /// Bytes in a block: the unit of file data.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// Shared memory, addressed by byte offset.
+/// Shared memory, addressed by byte offset. What changes it knows its caller's [`Place`](crate::Place).
 pub trait Memory: Send + Sync + 'static {
     /// Bytes of the memory.
     fn len(&self) -> u64;
@@ -56,24 +56,30 @@ pub trait Memory: Send + Sync + 'static {
     fn load(&self, at: u64, order: Ordering) -> u64;
 
     /// Stores `value` into the cell at `at`.
+    #[track_caller]
     fn store(&self, at: u64, value: u64, order: Ordering);
 
     /// Stores `new` if the cell holds `current`; gives what the cell held.
     ///
     /// # Errors
     /// The value found, if it was another.
+    #[track_caller]
     fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64>;
 
     /// Adds to the cell, wrapping; gives the value before. Sequentially consistent.
+    #[track_caller]
     fn fetch_add(&self, at: u64, value: u64) -> u64;
 
     /// Sets bits of the cell; gives the value before. Sequentially consistent.
+    #[track_caller]
     fn fetch_or(&self, at: u64, bits: u64) -> u64;
 
     /// Keeps only `bits` of the cell; gives the value before. Sequentially consistent.
+    #[track_caller]
     fn fetch_and(&self, at: u64, bits: u64) -> u64;
 
     /// Raises the cell to `value` if it is lower (unsigned); gives the value before.
+    #[track_caller]
     fn fetch_max(&self, at: u64, value: u64) -> u64 {
         let mut seen = self.load(at, Ordering::Relaxed);
         while seen < value {
@@ -89,6 +95,7 @@ pub trait Memory: Send + Sync + 'static {
     fn read(&self, at: u64, out: &mut [u8]);
 
     /// Copies bytes in with ordinary stores.
+    #[track_caller]
     fn write(&self, at: u64, data: &[u8]);
 
     /// Whether the bytes at `at` equal `expected`.
@@ -141,15 +148,18 @@ pub trait Memory: Send + Sync + 'static {
 /// [`Site`] of the source it is.
 pub trait Persistent: Memory {
     /// Starts writing back every line that `[at, at + len)` touches.
+    #[track_caller]
     fn flush(&self, site: Site, at: u64, len: u64);
 
     /// Waits until everything flushed or written through by this thread is durable.
+    #[track_caller]
     fn fence(&self, site: Site);
 
     /// Stores `value` into the cell at `at` past the cache (a non-temporal store): durable at the
     /// next fence. Faster than a store and a flush for a word that is not read again soon. Other
     /// threads see it after that fence or a locked instruction at the latest, and maybe before
     /// stores that precede it.
+    #[track_caller]
     fn store_through(&self, site: Site, at: u64, value: u64) {
         self.store(at, value, Ordering::Release);
         self.flush(site, at, 8);
@@ -157,9 +167,11 @@ pub trait Persistent: Memory {
 
     /// Copies bytes in past the cache (non-temporal stores): durable at the next fence.
     /// Partial lines at either end are stored and flushed.
+    #[track_caller]
     fn write_through(&self, site: Site, at: u64, data: &[u8]);
 
     /// Zeroes bytes past the cache: durable at the next fence.
+    #[track_caller]
     fn zero_through(&self, site: Site, at: u64, len: u64);
 
     /// Makes everything fenced so far survive what the medium can survive at all (a file's

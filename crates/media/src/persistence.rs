@@ -262,7 +262,7 @@ impl<'points> CrashPoint<'points> {
 
     /// Outcomes of a crash here: all of them if there are at most `bound`, otherwise `bound`
     /// different ones (with a little luck): nothing arrived, everything did, one line alone did, all
-    /// but one did, and then any, drawn by `seed`.
+    /// but one did (each of up to a third of `bound` lines, spread evenly), and then any, drawn by `seed`.
     pub fn states(&self, bound: usize, seed: u64) -> Vec<CrashState> {
         if self.combinations() <= bound as u128 {
             self.every()
@@ -317,7 +317,9 @@ impl<'points> CrashPoint<'points> {
             choice[line] = value;
             choice
         };
-        let lines = 0..newest.len();
+        let most = newest.len().min(bound.div_ceil(3));
+        let first = seed as usize % newest.len().max(1);
+        let lines = (0..most).map(|i| (first + i * newest.len() / most) % newest.len());
         let alone = lines.clone().map(|line| with(&nothing, line, newest[line]));
         let missing = lines.map(|line| with(&newest, line, 0));
         let mut random = seed;

@@ -3,7 +3,7 @@
 use crate::count;
 use crate::heap::{HeapMemory, outside, parts, store_part};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memory, Persistent};
-use crate::site::Site;
+use crate::site::{Place, Site};
 use crate::undo::Undo;
 use crate::window::Window;
 use std::collections::BTreeSet;
@@ -19,8 +19,10 @@ pub struct Event {
     pub thread: u32,
     /// What it did.
     pub op: Op,
-    /// Where in the source; [`Site::UNNAMED`] for plain stores and markers.
+    /// Which step it is; [`Site::UNNAMED`] for plain stores and markers.
     pub site: Site,
+    /// Where in the source.
+    pub place: Place,
 }
 
 /// What was done.
@@ -52,14 +54,19 @@ pub enum Op {
 #[derive(Clone, Copy)]
 struct How {
     site: Site,
+    place: Place,
     non_temporal: bool,
 }
 
 impl How {
-    const PLAIN: Self = Self {
-        site: Site::UNNAMED,
-        non_temporal: false,
-    };
+    #[track_caller]
+    fn plain() -> Self {
+        Self {
+            site: Site::UNNAMED,
+            place: Place::here(),
+            non_temporal: false,
+        }
+    }
 }
 
 /// How long a simulated medium takes, beyond what the memory under it takes.
@@ -149,8 +156,9 @@ impl SimPool {
     }
 
     /// Puts a marker into the log, for a test to tell its operations apart.
+    #[track_caller]
     pub fn marker(&self, value: u64) {
-        self.record(Site::UNNAMED, Op::Marker(value));
+        self.record(Site::UNNAMED, Place::here(), Op::Marker(value));
     }
 
     /// What the pool holds, as its threads see it.
@@ -186,7 +194,7 @@ impl SimPool {
         lock(&self.lines_read).iter().copied().collect()
     }
 
-    fn record(&self, site: Site, op: Op) {
+    fn record(&self, site: Site, place: Place, op: Op) {
         if self.recording.load(Ordering::Relaxed) {
             let mut log = lock(&self.log);
             // Recording may have ended while we waited.
@@ -195,6 +203,7 @@ impl SimPool {
                     thread: thread_number(),
                     op,
                     site,
+                    place,
                 });
             }
         }
@@ -226,19 +235,21 @@ impl SimPool {
                 thread: thread_number(),
                 op,
                 site: how.site,
+                place: how.place,
             });
         }
         result
     }
 
     /// A read-modify-write; gives the value before.
+    #[track_caller]
     fn modify(&self, at: u64, new: impl Fn(u64) -> u64) -> u64 {
         let Some(cell) = self.memory.cell(at) else {
             return 0;
         };
         self.seen(at, 8);
         count::wrote(8);
-        self.change(at, cell, How::PLAIN, |cell| {
+        self.change(at, cell, How::plain(), |cell| {
             let order = Ordering::SeqCst;
             let before = cell.fetch_update(order, order, |now| Some(new(now)));
             let before = before.unwrap_or_else(|now| now);
@@ -260,7 +271,7 @@ impl SimPool {
     }
 
     /// Stores as non-temporal stores do: whole lines past the cache, the ends stored and flushed.
-    fn put_through(&self, site: Site, at: u64, data: &[u8]) {
+    fn put_through(&self, site: Site, place: Place, at: u64, data: &[u8]) {
         let mut done = 0;
         while done < data.len() {
             let here = at + done as u64;
@@ -269,11 +280,12 @@ impl SimPool {
             let is_whole = bytes as u64 == LINE_BYTES;
             let how = How {
                 site,
+                place,
                 non_temporal: is_whole,
             };
             self.put(how, here, &data[done..done + bytes]);
             if !is_whole {
-                self.record(site, Op::Flush { line });
+                self.record(site, place, Op::Flush { line });
             }
             done += bytes;
         }
@@ -355,7 +367,7 @@ impl Memory for SimPool {
             return;
         }
         let swap = |cell: &AtomicU64| ((), Some((cell.swap(value, Ordering::SeqCst), value)));
-        self.change(at, cell, How::PLAIN, swap);
+        self.change(at, cell, How::plain(), swap);
     }
 
     fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
@@ -368,7 +380,7 @@ impl Memory for SimPool {
             let result = cell.compare_exchange(current, new, order, order);
             (result, result.ok().map(|before| (before, new)))
         };
-        let result = self.change(at, cell, How::PLAIN, swap);
+        let result = self.change(at, cell, How::plain(), swap);
         if result.is_ok() {
             count::wrote(8);
         }
@@ -395,7 +407,7 @@ impl Memory for SimPool {
     fn write(&self, at: u64, data: &[u8]) {
         if self.memory.checked(at, data.len() as u64) {
             count::wrote(data.len() as u64);
-            self.put(How::PLAIN, at, data);
+            self.put(How::plain(), at, data);
         }
     }
 
@@ -425,10 +437,10 @@ impl Persistent for SimPool {
         let lines = lines_of(at, len);
         count::flushed(lines);
         if self.recording.load(Ordering::Relaxed) {
-            let first = at - at % LINE_BYTES;
+            let (first, place) = (at - at % LINE_BYTES, Place::here());
             (0..lines).for_each(|i| {
                 let line = first + i * LINE_BYTES;
-                self.record(site, Op::Flush { line });
+                self.record(site, place, Op::Flush { line });
             });
         }
         self.spin(&self.flush_ns, lines);
@@ -436,13 +448,13 @@ impl Persistent for SimPool {
 
     fn fence(&self, site: Site) {
         count::fenced();
-        self.record(site, Op::Fence);
+        self.record(site, Place::here(), Op::Fence);
         self.spin(&self.fence_ns, 1);
     }
 
     fn write_through(&self, site: Site, at: u64, data: &[u8]) {
         if self.memory.checked(at, data.len() as u64) {
-            self.put_through(site, at, data);
+            self.put_through(site, Place::here(), at, data);
         }
     }
 
@@ -455,7 +467,7 @@ impl Persistent for SimPool {
         while here < at + len {
             // Pieces end on lines, so that cutting makes no partial line of a whole one.
             let end = (here - here % LINE_BYTES + ZEROS.len() as u64).min(at + len);
-            self.put_through(site, here, &ZEROS[..(end - here) as usize]);
+            self.put_through(site, Place::here(), here, &ZEROS[..(end - here) as usize]);
             here = end;
         }
     }

@@ -1,4 +1,9 @@
-//! Names of the places in the source that make stores durable.
+//! Names of the places in the source that make stores durable, and the places themselves.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::panic::Location;
 
 /// A place in the source that flushes, fences, or stores past the cache. Simulated pools write it
 /// into their logs; others ignore it, so that it costs nothing. [`sites!`](crate::sites) makes
@@ -18,6 +23,70 @@ impl Site {
     /// The number within its list.
     pub const fn number(self) -> u16 {
         self.0
+    }
+}
+
+/// A line of the source. The operations of [`Memory`](crate::Memory) and [`Persistent`](crate::Persistent)
+/// that change memory know their caller's (`#[track_caller]`), and simulated pools write it into their logs; in
+/// others nothing looks at it, so that it is gone with their inlined calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Place(&'static Location<'static>);
+
+impl Place {
+    /// The caller's place.
+    #[must_use]
+    #[track_caller]
+    pub const fn here() -> Self {
+        Self(Location::caller())
+    }
+
+    /// The path of the source file within its crate's `src`.
+    #[must_use]
+    pub fn file(self) -> &'static str {
+        let path = self.0.file();
+        path.rsplit_once("/src/").map_or(path, |(_, file)| file)
+    }
+
+    /// The line, from 1.
+    #[must_use]
+    pub const fn line(self) -> u32 {
+        self.0.line()
+    }
+
+    fn key(self) -> (u32, &'static str) {
+        (self.line(), self.0.file())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file(), self.line())
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0) || self.key() == other.key()
+    }
+}
+
+impl Eq for Place {}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.0.file(), self.line()).cmp(&(other.0.file(), other.line()))
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.line().hash(state);
     }
 }
 

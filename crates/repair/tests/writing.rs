@@ -1,6 +1,7 @@
 //! Writing a plan, and putting back what it overwrote; power cuts in the middle of both.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 #[path = "../../check/tests/testimage/mod.rs"]
 mod testimage;
@@ -11,7 +12,7 @@ use support::{assert_kept, fill_blocks, plan_of, read_tree, repaired, strictly};
 use testimage::{Sample, closed, sample};
 use vellum_check::Class;
 use vellum_layout::{Inode, LogExtentHead, MapRoot, MapState, PoolState, StateWord};
-use vellum_media::{CrashPoints, SimPool};
+use vellum_media::{CrashPoints, Event, Op, Place, SimPool};
 use vellum_repair::undo::{self, Undo, UndoError};
 use vellum_repair::{Plan, Written, apply, apply_watched};
 
@@ -226,6 +227,65 @@ fn a_restoring_that_was_cut_is_restored_by_another() {
             assert!(pool.image() == before);
         },
     );
+}
+
+/// Whether a run that wrote `log` and returned keeps to what is promised of it: a pool that is neither as `before`
+/// nor as `after` says that it is under repair, whatever a power cut made of it, and behind the return it is as
+/// `after`.
+fn keeps_its_promises(before: &[u8], after: &[u8], log: &[Event]) -> bool {
+    let geometry = vellum_check::survey::superblock(&before)
+        .unwrap()
+        .geometry();
+    let is_marked = |image: &[u8]| {
+        let word = support::word(image, geometry.state_at + PoolState::WORD);
+        StateWord(word).get().is_none()
+    };
+    let mut points = CrashPoints::new(before.to_vec(), log);
+    let mut seed = 0;
+    while let Some(point) = points.next_point() {
+        for state in point.states(OUTCOMES, seed) {
+            seed += 1;
+            let image = point.image(&state);
+            if image != before && image != after && !is_marked(&image) {
+                return false;
+            }
+        }
+    }
+    points.here().durable() == after
+}
+
+/// One by one, each place of the source at which a repair, or the putting back of one, flushes or fences is left out.
+#[test]
+fn every_flush_and_fence_of_a_repair_is_needed() {
+    let [_, before] = damaged();
+    let plan = plan_of(&before);
+    let undo = Undo::of(&plan, &before).unwrap();
+    let pool = SimPool::from_image(before.clone());
+    let record = |run: &dyn Fn()| {
+        pool.start_recording();
+        run();
+        (pool.take_log(), pool.image())
+    };
+    let (repair, after) = record(&|| apply(&pool, &plan).unwrap());
+    let (back, restored) = record(&|| undo.restore(&pool).unwrap());
+    assert!(restored == before);
+    let mut places = BTreeSet::new();
+    for (from, to, log) in [(&before, &after, &repair), (&after, &before, &back)] {
+        assert!(keeps_its_promises(from, to, log));
+        let steps = log.iter().filter(|event| is_step(event));
+        let of: BTreeSet<Place> = steps.map(|event| event.place).collect();
+        for &place in &of {
+            let mut less = log.clone();
+            less.retain(|event| !is_step(event) || event.place != place);
+            assert!(!keeps_its_promises(from, to, &less), "{place}");
+        }
+        places.extend(of);
+    }
+    assert_eq!(places.len(), 4, "{places:?}");
+}
+
+fn is_step(event: &Event) -> bool {
+    matches!(event.op, Op::Flush { .. } | Op::Fence)
 }
 
 #[test]

@@ -683,6 +683,7 @@ fn moving() -> Vec<ThreadWorkload> {
         with("move+truncate", "truncate g 376832"),
         with("move+write", "write g 376832 7 4096"),
         with("move+read", "read g 372736 8192"),
+        with("move+truncate-closing", "truncate g 376832").closing(),
     ]
 }
 

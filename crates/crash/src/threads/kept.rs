@@ -1,9 +1,8 @@
 //! Runs of threads that are kept, to be explored in another form: as if a flush were missing.
 
-use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use vellum_media::{Event, Site};
+use vellum_media::Event;
 
 use super::ready::Ready;
 use super::search::{Bounds, Found};
@@ -16,6 +15,7 @@ use crate::mutant::Mutant;
 use crate::record::RecordError;
 use crate::report::{Violation, WorkloadReport};
 use crate::run::{Change, Progress};
+use crate::spot::{Reached, Spot, steps_of};
 
 /// Schedules of each workload that a missing step is looked for in.
 const SCHEDULES: Bounds = Bounds {
@@ -40,11 +40,32 @@ impl Trials {
         }
     }
 
+    /// How many workloads there are.
+    pub(crate) fn len(&self) -> usize {
+        self.workloads.len()
+    }
+
+    /// The steps that the runs of a workload went through.
+    pub(crate) fn reached(&self, workload: usize) -> Reached {
+        let events = self.kept(workload).into_iter().flat_map(Kept::events);
+        steps_of(events).collect()
+    }
+
+    /// The runs of a workload, if there can be any.
+    fn kept(&self, workload: usize) -> Option<&Kept> {
+        let record = || Kept::record(&self.workloads[workload], &SCHEDULES, 1).ok();
+        self.kept[workload].get_or_init(record).as_ref()
+    }
+
     /// Looks for something that goes wrong in logs of `mutant`, with so many states a point.
     ///
     /// # Errors
     /// How many workloads were tried.
-    pub(crate) fn find(&self, mutant: Mutant, states_per_point: usize) -> Result<Violation, usize> {
+    pub(crate) fn find(
+        &self,
+        mutant: &Mutant,
+        states_per_point: usize,
+    ) -> Result<Violation, usize> {
         let options = Options {
             states_per_point,
             nested_recoveries: [0, 0],
@@ -52,14 +73,8 @@ impl Trials {
             ..Options::default()
         };
         let mut tried = 0;
-        for (workload, kept) in self.workloads.iter().zip(&self.kept) {
-            let kept = kept.get_or_init(|| Kept::record(workload, &SCHEDULES, 1).ok());
-            let Some(kept) = kept
-                .as_ref()
-                .filter(|kept| kept.sites().contains(&mutant.site()))
-            else {
-                continue;
-            };
+        let all = (0..self.len()).filter_map(|workload| self.kept(workload));
+        for kept in all.filter(|kept| kept.reaches(mutant.spot())) {
             tried += 1;
             let found = kept.explore(mutant, &options).violations;
             if let Some(violation) = found.into_iter().next() {
@@ -93,14 +108,17 @@ impl Kept {
         Ok(Self { ready, logs })
     }
 
-    /// Where the runs flush, fence, or store past the cache.
-    fn sites(&self) -> BTreeSet<Site> {
-        let events = self.logs.iter().flat_map(|(_, log)| log);
-        events.map(|event| event.site).collect()
+    fn events(&self) -> impl Iterator<Item = &Event> {
+        self.logs.iter().flat_map(|(_, log)| log)
+    }
+
+    /// Whether a run takes this step.
+    fn reaches(&self, spot: &Spot) -> bool {
+        self.events().any(|event| spot.is(event))
     }
 
     /// Explores the logs that `mutant` changes, as it changes them, up to the first that shows something wrong.
-    fn explore(&self, mutant: Mutant, options: &Options) -> WorkloadReport {
+    fn explore(&self, mutant: &Mutant, options: &Options) -> WorkloadReport {
         let subject = self.ready.subject(Mode::X86, Change::Mutant(mutant));
         let progress = Progress::default();
         let mut explorer = Explorer::new(&subject, options, &progress);
@@ -119,6 +137,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use vellum::sites;
+    use vellum_media::Site;
 
     use super::*;
 
@@ -132,14 +151,15 @@ mod tests {
         let all = thread_workloads();
         let workload = all.iter().find(|workload| workload.name == name);
         let kept = Kept::record(workload.expect("a workload"), &bounds, 1).unwrap();
-        assert!(kept.sites().contains(&site), "{name}");
+        let mutant = Mutant::Omit(site.into());
+        assert!(kept.reaches(mutant.spot()), "{name}");
         let options = Options {
             states_per_point: 64,
             nested_recoveries: [0, 0],
             wrong_states: 1,
             ..Options::default()
         };
-        kept.explore(Mutant::Omit(site), &options)
+        kept.explore(&mutant, &options)
     }
 
     /// No sequence misses these: they are for the eyes of other threads.

@@ -20,7 +20,7 @@ pub(crate) fn replay_threads(id: &CrashId) -> Result<Replay, ReplayError> {
     };
     let workload = less::find(name, known).ok_or_else(unknown)?;
     let schedule = schedule.parse().map_err(|()| unknown())?;
-    let change = Change::from(id.mutant);
+    let change = Change::from(id.mutant.as_ref());
     replay_run(&Ready::new(workload)?, &schedule, id, change)
 }
 

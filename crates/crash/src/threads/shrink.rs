@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn without_a_flush(log: &[Event]) -> Vec<Event> {
-        Mutant::Omit(sites::LIST_WORDS).rewrite(log)
+        Mutant::Omit(sites::LIST_WORDS.into()).rewrite(log)
     }
 
     /// What its runs show if a listing does not flush the names it tells.

@@ -25,6 +25,8 @@ pub(super) fn workloads() -> Vec<Workload> {
 
 fn changes() -> Vec<Workload> {
     let of = |name: &str, explored: &[&str]| Workload::new(name, &THREE, explored);
+    // The second entry is the last of its line.
+    let two = [FILE, "append f 1 100", "fallocate f 0 8192 24576"];
     vec![
         of("entry-between", &["write f 4096 3 100"]),
         of("border-up", &["write f 12288 3 4096"]),
@@ -50,10 +52,13 @@ fn changes() -> Vec<Workload> {
             &["truncate f 8192", "append f 5 9000"],
         ),
         of("punch-several", &["fallocate f 3 8192 12288"]),
+        of("allocate-behind", &["fallocate f 0 40960 8192"]),
+        Workload::new("split-front-across-lines", &two, &["write f 8192 3 4096"]),
+        Workload::new("split-back-across-lines", &two, &["write f 28672 3 4096"]),
         Workload::new(
-            "split-front-across-lines",
-            &[FILE, "append f 1 100", "fallocate f 0 8192 24576"],
-            &["write f 8192 3 4096"],
+            "border-down-across-lines",
+            &two,
+            &["write f 28672 3 4096", "write f 24576 4 4096"],
         ),
         Workload::new(
             "punch-inside-across-lines",
@@ -71,6 +76,11 @@ fn changes() -> Vec<Workload> {
             &["fallocate f 3 8192 4096"],
         ),
         Workload::new(
+            "fill-only-extent",
+            &[FILE, "fallocate f 0 0 4096"],
+            &["write f 0 7 4096"],
+        ),
+        Workload::new(
             "write-in-only-extent",
             &[FILE, "fallocate f 0 0 30000"],
             &["write f 8192 5 4096"],
@@ -78,16 +88,21 @@ fn changes() -> Vec<Workload> {
     ]
 }
 
-/// A leaf whose entries are all used: every other block was written, and most were punched again, which
-/// keeps their places.
-fn full_leaf() -> Vec<String> {
+/// Uses every entry of a leaf, beginning with that one of the file: every other block is written, and most are
+/// punched again, which keeps their places.
+fn fill_leaf(first: u64) -> Vec<String> {
     let write = |entry: u64| format!("write f {} 7 100", entry * 8192);
-    let mut setup = vec![FILE.to_owned()];
-    setup.extend((0..150).map(write));
-    setup.push(format!("fallocate f 3 0 {}", 149 * 8192));
-    setup.extend(["maintain".to_owned(), "maintain".to_owned()]);
-    setup.extend((150..254).map(write));
-    setup
+    let mut steps: Vec<String> = (first..first + 150).map(write).collect();
+    let (from, len) = (first * 8192, 149 * 8192);
+    steps.push(format!("fallocate f 3 {from} {len}"));
+    steps.extend(["maintain".to_owned(), "maintain".to_owned()]);
+    steps.extend((first + 150..first + 254).map(write));
+    steps
+}
+
+/// A file of one leaf, all of whose entries are used.
+fn full_leaf() -> Vec<String> {
+    [vec![FILE.to_owned()], fill_leaf(0)].concat()
 }
 
 fn in_large_trees() -> Vec<Workload> {
@@ -101,12 +116,25 @@ fn in_large_trees() -> Vec<Workload> {
     two_leaves.push(neighbour.clone());
     let mut one_left = two_leaves.clone();
     one_left.push(format!("truncate f {}", 253 * 8192 + 100));
+    let sparse = [
+        format!("fallocate f 3 0 {}", 253 * 8192),
+        "maintain".to_owned(),
+        "maintain".to_owned(),
+    ];
+    let two_full = [&full[..], &sparse, &fill_leaf(254)].concat();
+    let third = format!("write f {} 9 100", 508 * 8192);
     let between = format!("write f {} 9 100", 200 * 8192 + 4096);
     let behind = format!("write f {} 3 100", 255 * 8192);
     vec![
         of("leaf-full", &full, &[&neighbour]),
         of("leaf-rewritten-below", &two_leaves, &[&between]),
+        of("leaf-linked", &two_full, &[&third]),
         of("leaf-gone", &two_leaves, &[&one_left[one_left.len() - 1]]),
+        of(
+            "leaf-gone-extended",
+            &two_leaves,
+            &[&one_left[one_left.len() - 1], "truncate f 2097152"],
+        ),
         of("leaf-grafted", &one_left, &[&behind]),
         of("leaf-used-again", &full, &["write f 8192 9 100"]),
     ]

@@ -218,7 +218,7 @@ mod tests {
                 let recorded = record(&workload).unwrap();
                 let given_up = recorded.log[recorded.begin..]
                     .iter()
-                    .any(|event| sites::name(event.site) == "truncate/limbo-durable");
+                    .any(|event| sites::name(event.site) == "write/limbo-durable");
                 assert!(given_up, "{}", workload.name);
             }
         }

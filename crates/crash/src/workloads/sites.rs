@@ -5,10 +5,15 @@ use super::FILE;
 use crate::workload::Workload;
 
 pub(super) fn workloads() -> Vec<Workload> {
-    [recovering(), closing(), reusing(), fencing(), crowded()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [
+        recovering(),
+        closing(),
+        reusing(),
+        scattered(),
+        fencing(),
+        crowded(),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// Opening after a power cut, and what comes next: what recovery did has to be durable by then.
@@ -188,6 +193,28 @@ fn reusing() -> Vec<Workload> {
                 "512* unlink d/#",
             ],
             &[&["maintain"], &texts[..]].concat(),
+        ),
+    ]
+}
+
+/// The blocks of one run in several lines of the table, each flushed: in a pool that is full but for blocks far
+/// apart.
+fn scattered() -> Vec<Workload> {
+    let punched = [8, 24, 40, 56, 72].map(|block| format!("fallocate g 3 {} 4096", block * 4096));
+    let mut setup = vec![FILE, "create g 644 -", "fallocate g 0 0 716800"];
+    setup.extend(punched.iter().map(String::as_str));
+    setup.extend(["maintain", "maintain"]);
+    let of = |name: &str, explored: &[&str]| Workload::new(name, &setup, explored);
+    vec![
+        of("scattered-fallocate", &["fallocate f 0 0 20480"]),
+        of("scattered-append", &["append f 7 20000"]),
+        of(
+            "scattered-punch",
+            &["append f 7 20480", "fallocate f 3 0 20480"],
+        ),
+        of(
+            "scattered-truncate",
+            &["append f 7 20000", "truncate f 0", "truncate f 20000"],
         ),
     ]
 }

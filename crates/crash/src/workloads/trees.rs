@@ -70,6 +70,18 @@ fn growing() -> Vec<Workload> {
             &["append g 7 9000"],
         ),
         of(
+            "tree-nodes-used-by-texts",
+            &[
+                FILE,
+                "append f 5 9000",
+                "8* symlink %(74x4000) s#",
+                "8* unlink s#",
+                "maintain",
+                "maintain",
+            ],
+            &["write f 2097152 3 100"],
+        ),
+        of(
             "tree-grow-twice",
             &[FILE, "append f 5 3000"],
             &["append f 7 9000", "write f 2097152 3 100"],

@@ -7,7 +7,7 @@ use vellum_media::Site;
 
 use super::kernels::{Stage, explore_on};
 use super::loom_memory::Swaps;
-use crate::mapping::{BlockNo, Found, Step};
+use crate::mapping::{BlockNo, Flush, Found, Step};
 
 /// Files whose only block has an entry in one of two full lines, and one that finds both full, so
 /// that the first of the others moves.
@@ -100,7 +100,7 @@ fn an_entry_that_moves_is_changed_where_it_is() {
                 let block = [found[0].block().unwrap_or(BlockNo(0))];
                 let step = Step {
                     to: MapState::Unwritten,
-                    flush: Some(Site::UNNAMED),
+                    flush: Some(Flush::all(Site::UNNAMED)),
                 };
                 stage
                     .fs
@@ -125,7 +125,7 @@ fn an_entry_that_moves_goes_for_good() {
                 let gone = stage
                     .fs
                     .mapping
-                    .release(Site::UNNAMED, &op, moves, 0, 1, 1)
+                    .release(Flush::all(Site::UNNAMED), &op, moves, 0, 1, 1)
                     .unwrap();
                 assert_eq!(gone, 1);
             }),

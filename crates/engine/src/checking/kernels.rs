@@ -14,7 +14,7 @@ use super::world::{POOL_BYTES, small_fs};
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::fs::{Cred, Fs, Node, RenameFlags, SetAttr};
-use crate::mapping::{BlockNo, Found, Step};
+use crate::mapping::{BlockNo, Flush, Found, Step};
 use crate::namespace::direct::index::ValueWord;
 use crate::namespace::direct::{Direct, Name};
 use crate::slots::{Op, Tally};
@@ -62,7 +62,7 @@ pub(super) fn explore_on(
 }
 
 fn into(to: MapState) -> Step {
-    let flush = Some(Site::UNNAMED);
+    let flush = Some(Flush::all(Site::UNNAMED));
     Step { to, flush }
 }
 
@@ -623,7 +623,7 @@ fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
                 stage
                     .fs
                     .mapping
-                    .release(Site::UNNAMED, &op, file, 1, 2, 2)
+                    .release(Flush::all(Site::UNNAMED), &op, file, 1, 2, 2)
                     .unwrap();
                 stage.claim(&op, comes, 0);
             }
@@ -651,7 +651,9 @@ fn single_blocks_outside_their_home_line_are_found_beside_others_that_come_and_g
             move |stage: Stage| {
                 let op = stage.core().op_begin();
                 let mapping = &stage.fs.mapping;
-                mapping.release(Site::UNNAMED, &op, goes, 0, 1, 1).unwrap();
+                mapping
+                    .release(Flush::all(Site::UNNAMED), &op, goes, 0, 1, 1)
+                    .unwrap();
                 stage.claim(&op, comes, 0);
             }
         );
@@ -679,7 +681,7 @@ fn a_block_found_keeps_its_bytes_until_the_operation_ends() {
                     stage
                         .fs
                         .mapping
-                        .release(Site::UNNAMED, &core.op_begin(), old, 0, 8, 1)
+                        .release(Flush::all(Site::UNNAMED), &core.op_begin(), old, 0, 8, 1)
                         .unwrap();
                     core.try_advance();
                     core.try_advance();
@@ -700,7 +702,7 @@ fn a_block_on_its_way_from_limbo_counts_as_free() {
         stage.claim(&core.op_begin(), file, 0);
         let mapping = &stage.fs.mapping;
         mapping
-            .release(Site::UNNAMED, &core.op_begin(), file, 0, 8, 1)
+            .release(Flush::all(Site::UNNAMED), &core.op_begin(), file, 0, 8, 1)
             .unwrap();
         core.try_advance();
         core.try_advance();

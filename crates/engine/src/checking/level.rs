@@ -6,6 +6,7 @@ use vellum_media::Site;
 
 use super::kernels::{Job, Stage, explore_on};
 use super::loom_memory::Swaps;
+use crate::mapping::Flush;
 
 /// The file whose block finds no room.
 const COMES: u32 = 100;
@@ -60,7 +61,9 @@ fn claim(stage: &Stage, id: u32) {
 fn release(stage: &Stage, id: u32) -> u64 {
     let op = stage.core().op_begin();
     let mapping = &stage.fs.mapping;
-    mapping.release(Site::UNNAMED, &op, id, 0, 1, 1).unwrap()
+    mapping
+        .release(Flush::all(Site::UNNAMED), &op, id, 0, 1, 1)
+        .unwrap()
 }
 
 fn data(stage: &Stage, id: u32) -> Option<u64> {

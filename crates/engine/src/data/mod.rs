@@ -113,6 +113,8 @@ pub(crate) fn write<M: Memories>(
 }
 
 /// Zeroes bytes `[from, to)` of a block past the cache. Durable at the next fence.
+#[inline]
+#[track_caller]
 pub(crate) fn zero<M: Memories>(
     site: Site,
     core: &Core<M>,

@@ -39,7 +39,7 @@ use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::fs::{Cred, Fs};
-use crate::mapping::{Found, MapId, Mapping};
+use crate::mapping::{Flush, Found, MapId, Mapping};
 use crate::reading::lease;
 use crate::sites;
 use crate::slots::{Op, pause};
@@ -331,11 +331,11 @@ impl<'a, M: Memories> Files<'a, M> {
         Ok(count)
     }
 
-    /// Gives up blocks `[first, end)`. Flushed, not fenced. The caller holds the lock, and nobody
+    /// Gives up blocks `[first, end)`. Flushed as `flush` says, not fenced. The caller holds the lock, and nobody
     /// keeps a translation from before or from within.
     fn give_up(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         cachelet: Cachelet,
         id: MapId,
@@ -347,7 +347,7 @@ impl<'a, M: Memories> Files<'a, M> {
         // Before a reader can find a block in limbo, every later one sees the odd version.
         self.core.arena.barrier();
         let in_use = self.blocks_bound(cachelet);
-        let gone = self.mapping.release(site, op, id, first, end, in_use);
+        let gone = self.mapping.release(flush, op, id, first, end, in_use);
         self.lower_blocks(cachelet, *gone.as_ref().unwrap_or(&0));
         self.core.set(cachelet, field::VERSION, version + 1);
         gone.map(drop)
@@ -365,6 +365,13 @@ impl<'a, M: Memories> Files<'a, M> {
             true => BLOCKS_MAX,
             false => Self::blocks_end(root.old, self.size(cachelet)),
         };
-        self.give_up(sites::FREE_LIMBO, op, cachelet, root.id, 0, end)
+        self.give_up(
+            Flush::below(sites::FREE_LIMBO),
+            op,
+            cachelet,
+            root.id,
+            0,
+            end,
+        )
     }
 }

@@ -100,8 +100,38 @@ pub(crate) enum Verdict {
 pub(crate) struct Step {
     /// Its state afterwards.
     pub(crate) to: MapState,
-    /// Which persistent step that is; `None`: a later change of the same entry is flushed.
-    pub(crate) flush: Option<Site>,
+    /// How it is flushed; `None`: a later change of the same entry is.
+    pub(crate) flush: Option<Flush>,
+}
+
+impl Step {
+    /// Which persistent step that is in mappings that keep nothing in the inode.
+    pub(crate) fn site(&self) -> Option<Site> {
+        self.flush.map(|flush| flush.site)
+    }
+}
+
+/// What is flushed of a change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flush {
+    /// Which persistent step that is.
+    pub(crate) site: Site,
+    /// Whether the word in the inode is flushed at which a file's tree begins.
+    pub(crate) top: bool,
+}
+
+impl Flush {
+    /// Everything.
+    pub(crate) const fn all(site: Site) -> Self {
+        Self { site, top: true }
+    }
+
+    /// Everything but the tree's top, where the inode's line with that, the size and the times is flushed
+    /// afterwards, before the fence that commits the operation; or where the inode is durably dead, because the
+    /// next one of its number is written whole.
+    pub(crate) const fn below(site: Site) -> Self {
+        Self { site, top: false }
+    }
 }
 
 /// A design of file mapping.
@@ -168,7 +198,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     ) -> Result<()>;
 
     /// Puts every block of `[first, end)` into limbo; gives how many. `in_use` bounds how many
-    /// the file has, so that the search can stop. Flushed, not fenced; the caller fences before
+    /// the file has, so that the search can stop. Flushed as `flush` says, not fenced; the caller fences before
     /// unlocking. They become free after a grace period, through [`Self::reclaim`]. A cache of
     /// translations must be void from before this call until after it: see `fs::file`.
     ///
@@ -178,7 +208,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// claimed.
     fn release(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         id: MapId,
         first: u64,

@@ -7,7 +7,7 @@ use vellum_layout::{GeometryRequest, MapState, MappingKind};
 use vellum_media::{Persistent, Simulated, Site};
 
 use super::harness::{Bench, Harness};
-use super::{BlockNo, Found, MapId, Mapping, Seek};
+use super::{BlockNo, Flush, Found, MapId, Mapping, Seek};
 
 const MIB: u64 = 1 << 20;
 
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const FILES: std::ops::Range<u32> = 5..8;
 
 pub(super) fn into(to: MapState) -> super::Step {
-    let flush = Some(Site::UNNAMED);
+    let flush = Some(Flush::all(Site::UNNAMED));
     super::Step { to, flush }
 }
 
@@ -56,7 +56,7 @@ pub(super) fn release<T: Mapping<Simulated> + ?Sized>(
     let op = h.core.op_begin();
     let gone = h
         .map
-        .release(Site::UNNAMED, &op, id, first, end, in_use)
+        .release(Flush::all(Site::UNNAMED), &op, id, first, end, in_use)
         .unwrap();
     h.core.pool.fence(Site::UNNAMED);
     gone

@@ -94,7 +94,7 @@ pub(super) fn recover<'a, M: Memories>(
     })?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.check(ino, inode))?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.settle(ino, inode))?;
-    recovery.flush();
+    recovery.flush_stored();
     core.set_total(Tally::Inodes, recovery.inodes.load(Ordering::Relaxed));
     Ok(recovery)
 }
@@ -109,7 +109,7 @@ impl<M: Memories> Recovery<'_, M> {
     }
 
     /// Flushes what the passes stored: a fence completes only flushes of its own thread.
-    fn flush(&self) {
+    fn flush_stored(&self) {
         let stored = self.stored.lock();
         let mut stored = stored.unwrap_or_else(PoisonError::into_inner);
         for (site, at) in stored.drain(..) {

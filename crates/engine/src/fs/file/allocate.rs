@@ -8,14 +8,14 @@ use super::{BEYOND, Files, PIECE_BLOCKS, Root, Stop, check_size};
 use crate::cachelet::{Cachelet, field};
 use crate::data;
 use crate::error::{Error, Result};
-use crate::mapping::{BlockNo, Found, MapId, Step};
+use crate::mapping::{BlockNo, Flush, Found, MapId, Step};
 use crate::sites;
 use crate::slots::Op;
 
 /// What preallocation makes of a hole.
 const CLAIM: Step = Step {
     to: MapState::Unwritten,
-    flush: Some(sites::ALLOCATE_BLOCKS),
+    flush: Some(Flush::below(sites::ALLOCATE_BLOCKS)),
 };
 
 /// What [`Files::allocate`] does with its range.
@@ -207,7 +207,7 @@ impl<M: Memories> Files<'_, M> {
         op.check_media()
     }
 
-    /// Gives up whole blocks. Flushed, not fenced. As for [`Self::give_up`].
+    /// Gives up whole blocks. Flushed but for the top of a tree, not fenced. As for [`Self::give_up`].
     pub(super) fn punch_blocks(
         &self,
         op: &Op<'_, M>,
@@ -216,7 +216,14 @@ impl<M: Memories> Files<'_, M> {
         first: u64,
         end: u64,
     ) -> Result<()> {
-        self.give_up(sites::PUNCH_LIMBO, op, cachelet, id, first, end)
+        self.give_up(
+            Flush::below(sites::PUNCH_LIMBO),
+            op,
+            cachelet,
+            id,
+            first,
+            end,
+        )
     }
 
     /// Gives up the whole blocks in `[offset, end)` and zeroes its ends, in this order: a tree may have no room for
@@ -248,6 +255,7 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Zeroes bytes `[offset, end)` of one block, if it holds bytes.
+    #[track_caller]
     fn zero_part(&self, op: &Op<'_, M>, id: MapId, offset: u64, end: u64) -> Result<()> {
         if offset < end
             && let Found::Mapped(block) = self.find_one(op, id, offset / BLOCK_BYTES)?

@@ -6,7 +6,7 @@ use vellum_layout::{BLOCK_BYTES, ChunkKind, SLOT_BYTES, SLOTS_PER_BLOCK};
 use vellum_media::{Memories, Memory, Real};
 
 use super::read::LOOKUP_BLOCKS;
-use super::write::CLAIM_END;
+use super::write::{CLAIM_END, LIMBO};
 use super::{Files, Root, Translation};
 use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
@@ -126,8 +126,9 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         Ok(count)
     }
 
-    /// Gives holes of the file blocks, durably: what appends do to the mapping, anywhere within the
-    /// size; long ones in pieces, as they are written.
+    /// Gives holes of the file blocks, durably but for what lies beside the size, as in an append before that
+    /// is stored: what appends do to the mapping, anywhere within the size; long ones in pieces, as they are
+    /// written.
     ///
     /// # Errors
     /// Beyond the size, somebody views them, no room, damage. Earlier pieces have blocks then.
@@ -172,14 +173,14 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         if done.is_err() {
             // From the end, so that each is the end of what was claimed, which is taken out without room.
             for block in (first..first + blocks).rev() {
-                files.give_up_durably(op, self.cachelet, root.id, block, block + 1)?;
+                files.give_up_durably(LIMBO, op, self.cachelet, root.id, block, block + 1)?;
             }
         }
         files.fence_claimed();
         done
     }
 
-    /// Takes blocks from the file, durably; gives how many there were.
+    /// Takes blocks from the file, durably but for what lies beside the size; gives how many there were.
     ///
     /// # Errors
     /// Somebody views them, damage, no room for what takes some.

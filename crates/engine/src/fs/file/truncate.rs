@@ -6,7 +6,7 @@ use vellum_media::{Memories, Persistent, Site};
 use super::{BEYOND, Files, Root, SIZE_MAX_BYTES};
 use crate::cachelet::{Cachelet, field};
 use crate::error::{Error, Result};
-use crate::mapping::MapId;
+use crate::mapping::{Flush, MapId};
 use crate::sites;
 use crate::slots::Op;
 
@@ -90,7 +90,8 @@ impl<M: Memories> Files<'_, M> {
             self.forget_translations(cachelet);
             return Ok(());
         }
-        self.give_up_durably(op, cachelet, root.id, first, end)?;
+        let steps = [sites::TRUNCATE_LIMBO, sites::TRUNCATE_LIMBO_DURABLE];
+        self.give_up_durably(steps, op, cachelet, root.id, first, end)?;
         // Not flushed: if the clear flag is lost, the next cut looks further than it must.
         let clear = root.old & !BEYOND;
         core.set_word(core.inode_at(cachelet) + Inode::ROOT, clear);
@@ -102,14 +103,15 @@ impl<M: Memories> Files<'_, M> {
     /// them. The caller holds the lock.
     pub(super) fn give_up_durably(
         &self,
+        [limbo, durable]: [Site; 2],
         op: &Op<'_, M>,
         cachelet: Cachelet,
         id: MapId,
         first: u64,
         end: u64,
     ) -> Result<()> {
-        let gone = self.give_up(sites::TRUNCATE_LIMBO, op, cachelet, id, first, end);
-        self.core.pool.fence(sites::TRUNCATE_LIMBO_DURABLE);
+        let gone = self.give_up(Flush::all(limbo), op, cachelet, id, first, end);
+        self.core.pool.fence(durable);
         gone
     }
 

@@ -8,13 +8,13 @@
 //! Steps that have nothing to do are left out with their fence.
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
-use vellum_media::{Memories, Persistent};
+use vellum_media::{Memories, Persistent, Site};
 
 use super::{Files, PIECE_BLOCKS, PIECE_BYTES, Root, SIZE_MAX_BYTES, Stop, Translation};
 use crate::cachelet::{Cachelet, field};
 use crate::data;
 use crate::error::{Error, Result};
-use crate::mapping::{BlockNo, Found, MapId, Step};
+use crate::mapping::{BlockNo, Flush, Found, MapId, Step};
 use crate::sites;
 use crate::slots::Op;
 
@@ -28,20 +28,23 @@ const CLAIM_HOLE: Step = Step {
 /// What it makes of one beyond the size.
 pub(super) const CLAIM_END: Step = Step {
     to: MapState::Mapped,
-    flush: Some(sites::WRITE_CLAIM_END),
+    flush: Some(Flush::below(sites::WRITE_CLAIM_END)),
 };
 
 /// What it makes of a preallocated block beyond the size.
 const PREALLOCATED: Step = Step {
     to: MapState::Mapped,
-    flush: Some(sites::WRITE_PREALLOCATED),
+    flush: Some(Flush::below(sites::WRITE_PREALLOCATED)),
 };
 
 /// What it makes of a block inside the size that got its bytes.
 const FILLED: Step = Step {
     to: MapState::Mapped,
-    flush: Some(sites::WRITE_FILLED),
+    flush: Some(Flush::all(sites::WRITE_FILLED)),
 };
+
+/// How blocks are given up that were claimed for nothing.
+pub(super) const LIMBO: [Site; 2] = [sites::WRITE_LIMBO, sites::WRITE_LIMBO_DURABLE];
 
 /// Blocks that a short write touches at most; such writes keep a small stack frame.
 const FEW_BLOCKS: usize = 9;
@@ -215,7 +218,7 @@ impl<M: Memories> Files<'_, M> {
         if let Err(error) = written {
             // Nothing may stay MAPPED where the size can move over it.
             let (beyond, end) = (span.first() + span.inside() as u64, span.blocks() as u64);
-            self.give_up_durably(op, cachelet, root.id, beyond, span.first() + end)?;
+            self.give_up_durably(LIMBO, op, cachelet, root.id, beyond, span.first() + end)?;
             return Err(error.into());
         }
         Ok(op.check_media()?)
@@ -298,7 +301,7 @@ impl<M: Memories> Files<'_, M> {
         let is_claimed = |i: &usize| claimed[i / 64] >> (i % 64) & 1 == 1;
         for i in (0..found.len()).rev().filter(is_claimed) {
             let logical = span.first() + i as u64;
-            self.give_up_durably(op, cachelet, root.id, logical, logical + 1)?;
+            self.give_up_durably(LIMBO, op, cachelet, root.id, logical, logical + 1)?;
         }
         Err(error.into())
     }

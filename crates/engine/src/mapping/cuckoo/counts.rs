@@ -125,7 +125,7 @@ impl Table {
         for i in (0..run.blocks).rev() {
             let (word, place) = run.entry(i, base);
             let key = self.key_of(word);
-            self.insert(op, &key, word, place, step.flush)
+            self.insert(op, &key, word, place, step.site())
                 .map_err(|error| (error, i + 1))?;
         }
         self.tell_base(op, run, base).map_err(|error| (error, 0))
@@ -145,7 +145,8 @@ impl Table {
                 // The count of one that was cut may come back with a crash, the state with it.
                 let preceding = place.preceding().max(held.place.preceding());
                 let place = PlaceWord::new(word.0, place.block(), place.following(), preceding);
-                self.lines.fill(op.core, held.at, word, place, step.flush);
+                self.lines
+                    .fill_entry(op.core, held.at, word, place, step.site());
             })?;
             if changed.is_none() {
                 return Err(Lines::unsound(self.lines.at));

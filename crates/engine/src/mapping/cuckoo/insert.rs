@@ -61,7 +61,7 @@ impl Table {
         flush: Option<Site>,
     ) -> Result<()> {
         let at = self.claim(op, key)?;
-        self.lines.fill(op.core, at, word, place, flush);
+        self.lines.fill_entry(op.core, at, word, place, flush);
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Table {
         for &entry in &way.entries[..way.moves] {
             if !self.move_entry(op, key, entry, hold) {
                 op.core.set_word(hold, MapWord::FREE.0);
-                op.core.pool.flush(SITES.leave, hold, 8);
+                op.core.pool.flush(sites::CUCKOO_ABANDON, hold, 8);
                 return None;
             }
             hold = entry;

@@ -37,14 +37,14 @@ mod table;
 mod tests;
 
 use vellum_layout::{Geometry, MapState};
-use vellum_media::{Memories, Site};
+use vellum_media::Memories;
 
 use self::counts::Run;
 use self::table::Table;
 use super::blocks::Blocks;
 use super::keyed::blocks::{self, Taken};
 use super::keyed::search::Keyed;
-use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::Result;
 use crate::slots::Op;
@@ -140,7 +140,7 @@ impl<M: Memories> Mapping<M> for Cuckoo {
 
     fn release(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         id: MapId,
         first: u64,
@@ -155,7 +155,7 @@ impl<M: Memories> Mapping<M> for Cuckoo {
         blocks::release(keyed, op, id, (first, end), in_use, |logical| {
             let key = self.table.key(id, logical);
             self.table.change(op, &key, |held| {
-                self.table.clear(site, op.core, held);
+                self.table.clear(flush.site, op.core, held);
                 BlockNo(held.place.block())
             })
         })

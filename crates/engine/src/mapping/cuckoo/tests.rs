@@ -23,7 +23,7 @@ const MIB: u64 = 1 << 20;
 const SEED: u64 = 0x5EED;
 const STEP: Step = Step {
     to: MapState::Mapped,
-    flush: Some(Site::UNNAMED),
+    flush: Some(Flush::all(Site::UNNAMED)),
 };
 
 fn make(arena_at: u64, geometry: &Geometry, seed: u64) -> Box<Cuckoo> {

@@ -1,14 +1,14 @@
 //! Putting extents in and changing their states. The caller holds the file's lock.
 
 use vellum_layout::{EXTENT_ENTRIES, ExtentRoot, MapState};
-use vellum_media::{Memories, Persistent, Site};
+use vellum_media::{Memories, Persistent};
 
 use super::fork::{Node, Path};
 use super::node::{self, Extent, line_of};
 use super::pages::Pages;
 use super::{Tree, damaged};
 use crate::error::{Error, Result};
-use crate::mapping::{BlockNo, Reservation, Step};
+use crate::mapping::{BlockNo, Flush, Reservation, Step};
 use crate::sites;
 use crate::slots::Op;
 
@@ -64,7 +64,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         &self,
         op: &Op<'_, M>,
         new: Extent,
-        flush: Option<Site>,
+        flush: Option<Flush>,
     ) -> std::result::Result<(), (Error, Extent)> {
         let mut rest = Some(new);
         while let Some(extent) = rest {
@@ -77,7 +77,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     }
 
     /// Puts in as much of an extent as one leaf takes; gives the end of that.
-    fn insert_part(&self, op: &Op<'_, M>, extent: Extent, flush: Option<Site>) -> Result<u64> {
+    fn insert_part(&self, op: &Op<'_, M>, extent: Extent, flush: Option<Flush>) -> Result<u64> {
         let whole = match self.root()? {
             ExtentRoot::Node { node, level } => {
                 let path = self.path(node, level, extent.first())?;
@@ -101,7 +101,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             Some(whole) => whole.joined(&extent).filter(|_| flush.is_some()),
         };
         match one {
-            Some(one) => self.put_root(root_of(one), flush),
+            // Its line is flushed by whoever claims.
+            Some(one) => self.set_root(root_of(one)),
             None => {
                 let mut extents: Vec<Extent> = whole.into_iter().collect();
                 node::add(&mut extents, extent);
@@ -116,7 +117,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         op: &Op<'_, M>,
         path: &Path,
         extent: Extent,
-        flush: Option<Site>,
+        flush: Option<Flush>,
     ) -> Result<()> {
         let Some(leaf) = path.leaf else {
             return self.graft(op, path, extent);
@@ -138,7 +139,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         leaf: Node,
         floor: Option<usize>,
         extent: Extent,
-        flush: Option<Site>,
+        flush: Option<Flush>,
     ) -> Result<bool> {
         if let Some(index) = floor
             && flush.is_some()
@@ -147,7 +148,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             && self.reaches(leaf, index + 1, one.end())
         {
             self.put_key(op, leaf, index, one.key(self.seal));
-            self.flush(flush, leaf, index);
+            self.flush_entry(flush, leaf, index);
             return Ok(true);
         }
         let Some(spot) = self.spot(leaf, floor, extent) else {
@@ -160,7 +161,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         // old one of this.
         match self.beyond_line(spot).filter(|_| moves) {
             Some(other) => self.order(leaf, spot, other),
-            None => self.flush(flush, leaf, spot),
+            None => self.flush_entry(flush, leaf, spot),
         }
         Ok(true)
     }
@@ -202,9 +203,11 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
 
     /// What was stored to entry `earlier` persists before what is stored to `later` from now on: as it
     /// does by itself within a line.
+    #[inline]
+    #[track_caller]
     pub(super) fn order(&self, leaf: Node, earlier: usize, later: usize) {
         if line_of(earlier) != line_of(later) {
-            self.flush(Some(sites::EXTENT_BORDER), leaf, earlier);
+            self.flush_entry(Some(Flush::all(sites::EXTENT_BORDER)), leaf, earlier);
             self.core.pool.fence(sites::EXTENT_BORDER_DURABLE);
         }
     }
@@ -249,7 +252,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         op: &Op<'_, M>,
         part: Extent,
         state: MapState,
-        flush: Option<Site>,
+        flush: Option<Flush>,
     ) -> Result<()> {
         let path = match self.root()? {
             ExtentRoot::Node { node, level } => self.path(node, level, part.first())?,
@@ -284,7 +287,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         let is_done = if part == old {
             self.put_body(op, leaf, index, new.body(self.seal));
             self.join_last(op, leaf, index, new)?;
-            self.flush(flush, leaf, index);
+            self.flush_entry(flush, leaf, index);
             true
         } else if part.first() == old.first() {
             self.move_border_up(op, leaf, index, old, new, flush)?
@@ -329,7 +332,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         index: usize,
         old: Extent,
         front: Extent,
-        flush: Option<Site>,
+        flush: Option<Flush>,
     ) -> Result<bool> {
         let Some(before) = index.checked_sub(1) else {
             return Ok(false);
@@ -343,7 +346,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.put_key(op, leaf, before, grown.key(self.seal));
         self.order(leaf, before, index);
         self.put_key(op, leaf, index, rest.key(self.seal));
-        self.flush(flush, leaf, index);
+        self.flush_entry(flush, leaf, index);
         Ok(true)
     }
 
@@ -360,7 +363,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         index: usize,
         old: Extent,
         back: Extent,
-        flush: Option<Site>,
+        flush: Option<Flush>,
     ) -> Result<bool> {
         let behind = index + 1;
         if behind == EXTENT_ENTRIES {
@@ -375,7 +378,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.put_key(op, leaf, behind, grown.key(self.seal));
         self.order(leaf, behind, index);
         self.put_key(op, leaf, index, rest.key(self.seal));
-        self.flush(flush, leaf, index);
+        self.flush_entry(flush, leaf, index);
         Ok(true)
     }
 
@@ -387,7 +390,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         index: usize,
         old: Extent,
         front: Extent,
-        flush: Option<Site>,
+        flush: Option<Flush>,
     ) -> bool {
         let Some(rest) = old.part(front.end(), u64::MAX) else {
             return false;
@@ -400,7 +403,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         // The entry behind bounds this one already.
         self.put_body(op, leaf, index, front.body(self.seal));
         self.put_key(op, leaf, index, front.key(self.seal));
-        self.flush(flush, leaf, index);
+        self.flush_entry(flush, leaf, index);
         true
     }
 
@@ -412,7 +415,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         index: usize,
         old: Extent,
         back: Extent,
-        flush: Option<Site>,
+        flush: Option<Flush>,
     ) -> bool {
         let Some(rest) = old.part(0, back.first()) else {
             return false;
@@ -423,7 +426,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.put_entry(op, leaf, spot, back);
         self.order(leaf, spot, index);
         self.put_key(op, leaf, index, rest.key(self.seal));
-        self.flush(flush, leaf, index);
+        self.flush_entry(flush, leaf, index);
         true
     }
 }

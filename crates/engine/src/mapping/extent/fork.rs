@@ -8,7 +8,7 @@ use vellum_layout::{
     EXTENT_ENTRIES, EXTENT_MAX_LEVEL, ExtentBody, ExtentKey, ExtentKind, ExtentNodeHead,
     ExtentRoot, SLOTS_PER_BLOCK,
 };
-use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
 use super::node::{self, Entry, Extent, body_at, key_at, line_of};
@@ -16,6 +16,7 @@ use super::pages::Pages;
 use super::walk::LOGICAL_END;
 use super::{Tree, damaged};
 use crate::error::Result;
+use crate::mapping::Flush;
 use crate::mapping::limbo::Batch;
 use crate::sites;
 use crate::slots::Op;
@@ -125,33 +126,49 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             .map(|extent| extent.part(0, until))
     }
 
+    #[inline]
+    #[track_caller]
     pub(super) fn put_key(&self, op: &Op<'_, M>, node: Node, index: usize, key: ExtentKey) {
         self.put(op, node, key_at(index), key.0);
     }
 
+    #[inline]
+    #[track_caller]
     pub(super) fn put_body(&self, op: &Op<'_, M>, node: Node, index: usize, body: ExtentBody) {
         self.put(op, node, body_at(index), body.0);
     }
 
+    #[inline]
+    #[track_caller]
     fn put(&self, op: &Op<'_, M>, node: Node, offset: u64, value: u64) {
         self.core.set_word(node.at + offset, value);
         self.map.pages.stored(op, node.number, offset, value);
     }
 
     /// Flushes the line of an entry, if it is to be.
-    pub(super) fn flush(&self, site: Option<Site>, node: Node, index: usize) {
-        if let Some(site) = site {
+    #[inline]
+    #[track_caller]
+    pub(super) fn flush_entry(&self, flush: Option<Flush>, node: Node, index: usize) {
+        if let Some(Flush { site, .. }) = flush {
             let at = node.at + line_of(index);
             self.core.pool.flush(site, at, LINE_BYTES);
         }
     }
 
-    /// Stores the word that the tree begins with. Flushed if it is to be, not fenced.
-    pub(super) fn put_root(&self, root: ExtentRoot, site: Option<Site>) {
-        let at = self.root_at();
-        self.core.set_word(at, root.word(self.seal));
-        if let Some(site) = site {
-            self.core.pool.flush(site, at, 8);
+    /// Stores the word that the tree begins with.
+    #[inline]
+    #[track_caller]
+    pub(super) fn set_root(&self, root: ExtentRoot) {
+        self.core.set_word(self.root_at(), root.word(self.seal));
+    }
+
+    /// The same, flushed if it is to be, not fenced.
+    #[inline]
+    #[track_caller]
+    pub(super) fn put_root(&self, root: ExtentRoot, flush: Option<Flush>) {
+        self.set_root(root);
+        if let Some(Flush { site, top: true }) = flush {
+            self.core.pool.flush(site, self.root_at(), 8);
         }
     }
 
@@ -374,12 +391,16 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     }
 
     /// Makes new nodes durable and links them, or gives them back.
+    #[track_caller]
     fn publish(&self, op: &Op<'_, M>, draft: &Draft, link: Result<Link>) -> Result<()> {
-        // Nothing leads to a node that the medium did not take.
-        let settled = link.and_then(|link| {
-            self.core.pool.fence(sites::EXTENT_NODE_DURABLE);
-            op.check_media().map(|()| link)
-        });
+        // Nothing leads to a node that the medium did not take. No closure: it would not pass its caller's place on.
+        let settled = match link {
+            Ok(link) => {
+                self.core.pool.fence(sites::EXTENT_NODE_DURABLE);
+                op.check_media().map(|()| link)
+            }
+            Err(error) => Err(error),
+        };
         let link = settled.inspect_err(|_| {
             for &made in &draft.made {
                 let slot = u64::from(made) * SLOTS_PER_BLOCK;
@@ -396,7 +417,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     fn store_link(&self, op: &Op<'_, M>, link: &Link) -> u64 {
         match *link {
             Link::Root((_, node), level) => {
-                self.put_root(ExtentRoot::Node { node, level }, None);
+                self.set_root(ExtentRoot::Node { node, level });
                 self.root_at()
             }
             Link::Body(fork, child) => {

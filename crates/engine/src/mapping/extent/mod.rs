@@ -42,13 +42,13 @@ mod tests;
 mod walk;
 
 use vellum_layout::{ExtentRoot, ExtentSeal, Geometry, Inode, MapState};
-use vellum_media::{LINE_BYTES, Memories, Site};
+use vellum_media::{LINE_BYTES, Memories};
 
 use self::cache::PageCache;
 use self::pages::{Direct, Pages};
 use super::blocks::Blocks;
 use super::nodes::Nodes;
-use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::slots::Op;
@@ -179,14 +179,14 @@ impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {
 
     fn release(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         id: MapId,
         first: u64,
         end: u64,
         _in_use: u64,
     ) -> Result<u64> {
-        self.tree(op.core, id).release(site, op, first, end)
+        self.tree(op.core, id).release(flush, op, first, end)
     }
 
     fn reclaim(&self, core: &Core<M>) -> u64 {

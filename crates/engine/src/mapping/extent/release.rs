@@ -4,7 +4,7 @@
 //! are given up when nobody can find them any more.
 
 use vellum_layout::{EXTENT_ENTRIES, ExtentKey, ExtentRoot};
-use vellum_media::{Memories, Site};
+use vellum_media::Memories;
 
 use super::Tree;
 use super::change::root_of;
@@ -13,8 +13,8 @@ use super::node::{self, Extent, line_of};
 use super::pages::Pages;
 use super::walk::LOGICAL_END;
 use crate::error::Result;
-use crate::mapping::BlockNo;
 use crate::mapping::limbo::Batch;
+use crate::mapping::{BlockNo, Flush};
 use crate::slots::Op;
 
 /// What cannot be found any more.
@@ -40,9 +40,15 @@ struct Hit {
 
 impl<M: Memories, P: Pages> Tree<'_, M, P> {
     /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is told of at the end.
-    pub(super) fn release(&self, site: Site, op: &Op<'_, M>, first: u64, end: u64) -> Result<u64> {
+    pub(super) fn release(
+        &self,
+        flush: Flush,
+        op: &Op<'_, M>,
+        first: u64,
+        end: u64,
+    ) -> Result<u64> {
         let mut gone = Gone::default();
-        let result = self.take_out(site, op, Range { first, end }, &mut gone);
+        let result = self.take_out(flush, op, Range { first, end }, &mut gone);
         if !gone.nodes.is_empty() {
             self.note_change();
             self.retire(&gone.nodes);
@@ -57,7 +63,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         result.map(|()| batch.blocks)
     }
 
-    fn take_out(&self, site: Site, op: &Op<'_, M>, range: Range, gone: &mut Gone) -> Result<()> {
+    fn take_out(&self, flush: Flush, op: &Op<'_, M>, range: Range, gone: &mut Gone) -> Result<()> {
         match self.root()? {
             ExtentRoot::Empty => Ok(()),
             ExtentRoot::Extent { block, len, state } => {
@@ -67,15 +73,15 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
                     block,
                     state,
                 };
-                self.take_from_root(site, op, whole, range, gone)
+                self.take_from_root(flush, op, whole, range, gone)
             }
             ExtentRoot::Node { node, level } => {
-                if self.take_from_inside(site, op, (node, level), range, gone)? {
+                if self.take_from_inside(flush, op, (node, level), range, gone)? {
                     return Ok(());
                 }
-                let is_empty = self.take_from(site, op, node, level, LOGICAL_END, range, gone)?;
+                let is_empty = self.take_from(flush, op, node, level, LOGICAL_END, range, gone)?;
                 if is_empty {
-                    self.put_root(ExtentRoot::Empty, Some(site));
+                    self.put_root(ExtentRoot::Empty, Some(flush));
                     gone.nodes.push(node);
                 }
                 Ok(())
@@ -86,7 +92,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     /// Takes blocks out of a file that has one extent.
     fn take_from_root(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         whole: Extent,
         range: Range,
@@ -96,11 +102,11 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             return Ok(());
         };
         if part == whole {
-            self.put_root(ExtentRoot::Empty, Some(site));
+            self.put_root(ExtentRoot::Empty, Some(flush));
         } else if let Some(front) = whole.part(0, part.first())
             && part.end() == whole.end()
         {
-            self.put_root(root_of(front), Some(site));
+            self.put_root(root_of(front), Some(flush));
         } else {
             let mut rest = vec![whole];
             node::cut(&mut rest, part.first(), part.end());
@@ -114,7 +120,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     /// needs an entry of its own.
     fn take_from_inside(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         (top, level): (u32, u32),
         range: Range,
@@ -143,7 +149,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
                 self.put_entry(op, leaf, spot, back);
                 self.order(leaf, spot, index);
                 self.put_key(op, leaf, index, front.key(self.seal));
-                self.flush(Some(site), leaf, index);
+                self.flush_entry(Some(flush), leaf, index);
             }
             None => self.rewrite(op, &path, leaf, |extents| {
                 node::cut(extents, part.first(), part.end());
@@ -161,7 +167,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     )]
     fn take_from(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         number: u32,
         level: u32,
@@ -171,7 +177,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     ) -> Result<bool> {
         let node = self.open(number, level)?;
         if level == 0 {
-            return self.take_from_leaf(site, op, node, high, range, gone);
+            return self.take_from_leaf(flush, op, node, high, range, gone);
         }
         let mut result = Ok(());
         let mut emptied = Vec::new();
@@ -191,7 +197,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             let taken = match self.child(node, index, level) {
                 Ok(None) => continue,
                 Ok(Some(child)) if is_met => self
-                    .take_from(site, op, child, level - 1, until, range, gone)
+                    .take_from(flush, op, child, level - 1, until, range, gone)
                     .map(|goes| goes.then_some(child)),
                 Ok(Some(_)) => Ok(None),
                 Err(error) => Err(error),
@@ -209,7 +215,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
         if !is_empty {
             let entries = emptied.iter().map(|&(index, _)| index);
-            self.clear(site, op, node, entries);
+            self.clear(flush, op, node, entries);
         }
         gone.nodes.extend(emptied.iter().map(|&(_, child)| child));
         result.map(|()| is_empty)
@@ -217,7 +223,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
 
     fn take_from_leaf(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         leaf: Node,
         high: u64,
@@ -245,7 +251,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             for hit in &hits {
                 self.cut_entry(op, leaf, hit);
             }
-            self.flush_lines(site, leaf, hits.iter().map(|hit| hit.index));
+            self.flush_lines(flush, leaf, hits.iter().map(|hit| hit.index));
         }
         gone.extents.extend(hits.iter().map(|hit| hit.part));
         Ok(is_empty)
@@ -270,7 +276,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
 
     fn clear(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         node: Node,
         entries: impl Iterator<Item = usize> + Clone,
@@ -278,15 +284,16 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         for index in entries.clone() {
             self.put_key(op, node, index, self.without_valid(self.key(node, index)));
         }
-        self.flush_lines(site, node, entries);
+        self.flush_lines(flush, node, entries);
     }
 
     /// Flushes the lines of entries in order, each once.
-    fn flush_lines(&self, site: Site, node: Node, entries: impl Iterator<Item = usize>) {
+    #[track_caller]
+    fn flush_lines(&self, flush: Flush, node: Node, entries: impl Iterator<Item = usize>) {
         let mut flushed = None;
         for index in entries {
             if flushed.replace(line_of(index)) != Some(line_of(index)) {
-                self.flush(Some(site), node, index);
+                self.flush_entry(Some(flush), node, index);
             }
         }
     }

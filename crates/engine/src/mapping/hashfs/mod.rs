@@ -37,7 +37,7 @@ pub(crate) mod harness;
 mod tests;
 
 use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord};
-use vellum_media::{Isa, LINE_BYTES, Memories, Memory, Site};
+use vellum_media::{Isa, LINE_BYTES, Memories, Memory};
 
 use self::overflow::Overflow;
 use self::scatter::Scatter;
@@ -45,7 +45,7 @@ pub(crate) use self::scatter::WHOLE;
 use super::bitmap::FreeBitmap;
 use super::limbo::Batch;
 use super::space::Space;
-use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::Result;
 use crate::slots::Op;
@@ -216,11 +216,11 @@ impl<M: Memories> Mapping<M> for HashFs {
         for (logical, block) in (u64::from(first)..).zip(blocks) {
             let word = MapWord::new(step.to, id, logical as u32);
             op.core.set_word(self.entry_at(block.0), word.0);
-            if let Some(site) = step.flush {
+            if let Some(site) = step.site() {
                 self.flush_late(site, op.core, &mut unflushed, Some(block.0));
             }
         }
-        if let Some(site) = step.flush {
+        if let Some(site) = step.site() {
             self.flush_late(site, op.core, &mut unflushed, None);
         }
         Ok(())
@@ -228,7 +228,7 @@ impl<M: Memories> Mapping<M> for HashFs {
 
     fn release(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         id: MapId,
         first: u64,
@@ -242,9 +242,9 @@ impl<M: Memories> Mapping<M> for HashFs {
             // Backwards, because the latest block of a run is the first on its chain.
             for &(_, block, _) in found.iter().rev() {
                 self.give_up(op, run, block.0, &mut batch);
-                self.flush_late(site, core, &mut unflushed, Some(block.0));
+                self.flush_late(flush.site, core, &mut unflushed, Some(block.0));
             }
-            self.flush_late(site, core, &mut unflushed, None);
+            self.flush_late(flush.site, core, &mut unflushed, None);
         });
         self.space.give_up(core, &self.overflow, &batch, || {
             Mapping::<M>::reclaim(self, core);

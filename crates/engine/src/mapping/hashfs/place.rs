@@ -61,7 +61,7 @@ impl HashFs {
                     Ok(block) => {
                         claimed(op, from, 1);
                         out[(logical - start) as usize] = BlockNo(block);
-                        if let Some(site) = step.flush {
+                        if let Some(site) = step.site() {
                             self.flush_late(site, op.core, &mut unflushed, Some(block));
                         }
                     }
@@ -71,7 +71,7 @@ impl HashFs {
                     }
                 }
             }
-            if let Some(site) = step.flush {
+            if let Some(site) = step.site() {
                 self.flush_late(site, op.core, &mut unflushed, None);
             }
             result.is_ok()
@@ -86,6 +86,8 @@ impl HashFs {
     }
 
     /// Flushes the line written before, unless `block` is in it too.
+    #[inline]
+    #[track_caller]
     pub(super) fn flush_late<M: Memories>(
         &self,
         site: Site,

@@ -122,7 +122,9 @@ impl Lines {
 
     /// Fills an entry that was claimed for a key. The place first: who sees the key sees it, and so
     /// does the medium, for they are in one line.
-    pub(in crate::mapping) fn fill<M: Memories>(
+    #[inline]
+    #[track_caller]
+    pub(in crate::mapping) fn fill_entry<M: Memories>(
         &self,
         core: &Core<M>,
         at: u64,

@@ -215,7 +215,7 @@ impl<A: Memory> StripeLock<'_, A> {
     ) {
         let (word, place) = (MapWord(core.word(from)), PlaceWord(core.word(from + 8)));
         self.count_move();
-        lines.fill(core, to, word, place, Some(sites.copy));
+        lines.fill_entry(core, to, word, place, Some(sites.copy));
         core.pool.fence(sites.copy_durable);
         core.set_word(from, left);
         core.pool.flush(sites.leave, from, 8);

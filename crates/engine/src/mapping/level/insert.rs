@@ -9,6 +9,7 @@ use vellum_layout::{LevelRoot, MapWord, PAIRS_PER_LINE, PlaceWord};
 use vellum_media::{Memories, Memory, Site};
 
 use super::table::{Key, Table};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::mapping::keyed::lines::{ENTRY_BYTES, is_live};
 use crate::mapping::keyed::moves::MoveSites;
@@ -78,7 +79,7 @@ impl Table {
                     .find_map(|line| self.lines.claim_in(core, line, key.word))
             });
         if let Some(at) = claimed {
-            self.lines.fill(core, at, word, place, flush);
+            self.fill(core, at, word, place, flush);
         }
         claimed.is_some()
     }
@@ -95,8 +96,20 @@ impl Table {
         let _lock = self.moves.lock(op, key.hash());
         let at = self.claim_in_stash(op, key);
         let at = at.ok_or(Error::NoSpace("mapping table"))?;
-        self.lines.fill(op.core, at, word, place, flush);
+        self.fill(op.core, at, word, place, flush);
         Ok(())
+    }
+
+    /// Fills an entry that was claimed for a key, of a level or of the stash.
+    fn fill<M: Memories>(
+        &self,
+        core: &Core<M>,
+        at: u64,
+        word: MapWord,
+        place: PlaceWord,
+        flush: Option<Site>,
+    ) {
+        self.lines.fill_entry(core, at, word, place, flush);
     }
 
     /// Takes a free entry of the stash for a key. Under its stripe.

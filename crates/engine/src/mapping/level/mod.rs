@@ -36,14 +36,14 @@ mod table;
 mod tests;
 
 use vellum_layout::{Geometry, MapWord, PlaceWord};
-use vellum_media::{Memories, Persistent, Site};
+use vellum_media::{Memories, Persistent};
 
 use self::table::Table;
 use super::blocks::Blocks;
 use super::keyed::blocks::{self, Refused, Taken};
 use super::keyed::lines::Lines;
 use super::keyed::search::Keyed;
-use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::Result;
 use crate::slots::Op;
@@ -81,7 +81,7 @@ impl Level {
             let word = MapWord::new(step.to, id, logical as u32);
             let place = PlaceWord::new(word.0, block, 0, 0);
             self.table
-                .insert(op, word, place, step.flush)
+                .insert(op, word, place, step.site())
                 .map_err(|error| (error, BlockNo(block), taken.blocks - done))?;
         }
         Ok(())
@@ -133,7 +133,7 @@ impl<M: Memories> Mapping<M> for Level {
             let key = self.table.key(id, logical as u32);
             let changed = self.table.change(op, &key, |held| {
                 core.set_word(held.at, held.word.with_state(step.to).0);
-                if let Some(site) = step.flush {
+                if let Some(site) = step.site() {
                     core.pool.flush(site, held.at, 8);
                 }
             })?;
@@ -146,7 +146,7 @@ impl<M: Memories> Mapping<M> for Level {
 
     fn release(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         id: MapId,
         first: u64,
@@ -157,7 +157,7 @@ impl<M: Memories> Mapping<M> for Level {
         blocks::release(keyed, op, id, (first, end), in_use, |logical| {
             let key = self.table.key(id, logical);
             self.table.change(op, &key, |held| {
-                self.table.clear(site, op.core, held);
+                self.table.clear(flush.site, op.core, held);
                 BlockNo(held.place.block())
             })
         })

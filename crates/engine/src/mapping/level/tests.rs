@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use vellum_layout::{
     GeometryRequest, KeyedPlan, LevelRoot, MapState, MappingKind, PAIRS_PER_LINE, STASH_LINES,
 };
-use vellum_media::{Memory, Persistent, Simulated, count};
+use vellum_media::{Memory, Persistent, Simulated, Site, count};
 
 use super::*;
 use crate::error::Error;
@@ -23,7 +23,7 @@ const MIB: u64 = 1 << 20;
 const SEED: u64 = 0x5EED;
 const STEP: Step = Step {
     to: MapState::Mapped,
-    flush: Some(Site::UNNAMED),
+    flush: Some(Flush::all(Site::UNNAMED)),
 };
 const KEEP: Judge<'static> = &|_, _, _| Verdict::Keep;
 

@@ -12,7 +12,7 @@ use super::{Radix, damaged};
 use crate::core::Core;
 use crate::error::Result;
 use crate::mapping::limbo::Batch;
-use crate::mapping::{BlockNo, MapId, Reservation, Step};
+use crate::mapping::{BlockNo, Flush, MapId, Reservation, Step};
 use crate::sites;
 use crate::slots::Op;
 
@@ -40,16 +40,20 @@ impl<'a, M: Memories> Lines<'a, M> {
         }
     }
 
-    fn store(&mut self, at: u64, word: TreeWord) {
+    #[inline]
+    #[track_caller]
+    fn put_word(&mut self, at: u64, word: TreeWord) {
         self.core.set_word(at, word.0);
         let line = at / LINE_BYTES;
         if self.unflushed != Some(line) {
-            self.flush();
+            self.flush_last();
             self.unflushed = Some(line);
         }
     }
 
-    fn flush(&mut self) {
+    #[inline]
+    #[track_caller]
+    fn flush_last(&mut self) {
         if let (Some(line), Some(site)) = (self.unflushed.take(), self.site) {
             self.core.pool.flush(site, line * LINE_BYTES, LINE_BYTES);
         }
@@ -157,13 +161,14 @@ impl Radix {
         blocks: &[BlockNo],
         step: Step,
     ) {
-        let mut lines = Lines::new(core, step.flush);
+        let flush = step.flush.filter(|flush| flush.top || leaf.is_some());
+        let mut lines = Lines::new(core, flush.map(|flush| flush.site));
         for (logical, &block) in (first..).zip(blocks) {
             let at = leaf.map_or(Self::root_at(core, id), |leaf| leaf.word_at(logical));
             let word = TreeWord::new(target(block, step.to), id, logical as u32);
-            lines.store(at, word);
+            lines.put_word(at, word);
         }
-        lines.flush();
+        lines.flush_last();
     }
 
     /// See [`crate::mapping::Mapping::set_state`].
@@ -223,8 +228,9 @@ impl Radix {
                 Some(TreeTarget::Node { block, level: next }) if next + 1 == level => (block, next),
                 Some(_) => return Err(damaged(id)),
                 None => {
-                    let new = self.make_node(op, TreeWord::NONE)?;
+                    let new = self.write_node(op, TreeWord::NONE)?;
                     self.point(core, word_at, id, first, new, level - 1);
+                    core.pool.flush(sites::RADIX_POINTER, word_at, 8);
                     (new, level - 1)
                 }
             };
@@ -250,13 +256,15 @@ impl Radix {
         let root_at = Self::root_at(op.core, id);
         // In the inode or as the first word of a node, it says the same.
         let old = TreeWord(op.core.word(root_at));
-        let node = self.make_node(op, old)?;
+        let node = self.write_node(op, old)?;
+        // Its line is flushed by whoever claims.
         self.point(op.core, root_at, id, 0, node, level);
         Ok(())
     }
 
     /// A node with nothing but a first word, durable.
-    fn make_node<M: Memories>(&self, op: &Op<'_, M>, first: TreeWord) -> Result<u32> {
+    #[track_caller]
+    fn write_node<M: Memories>(&self, op: &Op<'_, M>, first: TreeWord) -> Result<u32> {
         let node = self.nodes.take(op)?;
         let at = self.nodes.at(op.core, node)?;
         let mut words = [0u64; RADIX_WORDS as usize];
@@ -272,7 +280,8 @@ impl Radix {
         Ok(node)
     }
 
-    /// Stores a word that leads to a node. Flushed, not fenced.
+    /// Stores a word that leads to a node.
+    #[track_caller]
     fn point<M: Memories>(
         &self,
         core: &Core<M>,
@@ -284,13 +293,12 @@ impl Radix {
     ) {
         let target = TreeTarget::Node { block: node, level };
         core.set_word(at, TreeWord::new(target, id, first as u32).0);
-        core.pool.flush(sites::RADIX_POINTER, at, 8);
     }
 
     /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is told of at the end.
     pub(super) fn take_out<M: Memories>(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         id: MapId,
         first: u64,
@@ -299,7 +307,7 @@ impl Radix {
         let core = op.core;
         let root_at = Self::root_at(core, id);
         let mut gone = Gone::default();
-        let mut lines = Lines::new(core, Some(site));
+        let mut lines = Lines::new(core, Some(flush.site));
         let range = Range { first, end };
         let result = match Self::target(core, root_at, id, 0)? {
             None => Ok(false),
@@ -310,10 +318,13 @@ impl Radix {
         };
         if let Ok(true) = result {
             let top = Self::target(core, root_at, id, 0)?;
-            lines.store(root_at, TreeWord::NONE);
+            core.set_word(root_at, TreeWord::NONE.0);
+            if flush.top {
+                core.pool.flush(flush.site, root_at, 8);
+            }
             self.add_target(core, top, &mut gone);
         }
-        lines.flush();
+        lines.flush_last();
         self.nodes.retire(core, &gone.nodes);
         self.blocks.give_up(core, &gone.blocks);
         result.map(|_| gone.blocks.blocks)
@@ -329,8 +340,8 @@ impl Radix {
         }
     }
 
-    /// Takes `range` out of a node that begins at logical block `first`; gives whether nothing is left
-    /// in it. Of a leaf that leaves as a whole only the word that leads to it is cleared, by the caller.
+    /// Takes `range` out of a node that begins at logical block `first`; gives whether nothing would be left
+    /// in it. Then nothing was stored there: only the word that leads to it is cleared, by the caller.
     #[expect(
         clippy::too_many_arguments,
         reason = "a walk down a tree with what it collects"
@@ -351,7 +362,8 @@ impl Radix {
         }
         let at = self.nodes.at(core, node)?;
         let span = radix_span(level);
-        let mut is_empty = true;
+        let (mut is_empty, mut result) = (true, Ok(()));
+        let mut emptied = Vec::new();
         for (index, start) in (0..RADIX_WORDS).zip((first..).step_by(span as usize)) {
             let word_at = at + index * 8;
             if core.word(word_at) == 0 {
@@ -361,20 +373,43 @@ impl Radix {
                 is_empty = false;
                 continue;
             }
-            let target = Self::target(core, word_at, id, start)?;
-            let goes = match target {
-                Some(TreeTarget::Node { block, level: next }) if next + 1 == level => {
-                    self.cut(lines, id, block, next, start, range, gone)?
+            match self.cut_child(lines, id, (word_at, level, start), range, gone) {
+                Ok(None) => is_empty = false,
+                Ok(target) => emptied.push((word_at, target)),
+                // What is taken out already goes; this stays, and what leads to it.
+                Err(error) => {
+                    is_empty = false;
+                    result = Err(error);
+                    break;
                 }
-                _ => return Err(damaged(id)),
-            };
-            is_empty &= goes;
-            if goes {
-                lines.store(word_at, TreeWord::NONE);
-                self.add_target(core, target, gone);
             }
         }
-        Ok(is_empty)
+        for (word_at, target) in emptied {
+            if !is_empty {
+                lines.put_word(word_at, TreeWord::NONE);
+            }
+            self.add_target(core, target, gone);
+        }
+        result.map(|()| is_empty)
+    }
+
+    /// Takes `range` out of what a word of a node of `level` leads to; gives that if nothing is left in it.
+    fn cut_child<M: Memories>(
+        &self,
+        lines: &mut Lines<'_, M>,
+        id: MapId,
+        (word_at, level, first): (u64, u32, u64),
+        range: Range,
+        gone: &mut Gone,
+    ) -> Result<Option<TreeTarget>> {
+        let target = Self::target(lines.core, word_at, id, first)?;
+        match target {
+            Some(TreeTarget::Node { block, level: next }) if next + 1 == level => {
+                let goes = self.cut(lines, id, block, next, first, range, gone)?;
+                Ok(target.filter(|_| goes))
+            }
+            _ => Err(damaged(id)),
+        }
     }
 
     /// The same for a leaf. All of it is read before anything is given up.
@@ -401,7 +436,7 @@ impl Radix {
         for (index, target) in (0..).zip(targets) {
             if target.is_some() {
                 if !is_empty {
-                    lines.store(at + index * 8, TreeWord::NONE);
+                    lines.put_word(at + index * 8, TreeWord::NONE);
                 }
                 self.add_target(core, target, gone);
             }

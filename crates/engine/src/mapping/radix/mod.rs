@@ -21,11 +21,11 @@ mod rebuild;
 mod walk;
 
 use vellum_layout::{Geometry, Inode, TreeTarget, TreeWord};
-use vellum_media::{Memories, Site};
+use vellum_media::Memories;
 
 use super::blocks::Blocks;
 use super::nodes::Nodes;
-use super::{BlockNo, BlockUsage, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::slots::Op;
@@ -121,14 +121,14 @@ impl<M: Memories> Mapping<M> for Radix {
 
     fn release(
         &self,
-        site: Site,
+        flush: Flush,
         op: &Op<'_, M>,
         id: MapId,
         first: u64,
         end: u64,
         _in_use: u64,
     ) -> Result<u64> {
-        self.take_out(site, op, id, first, end)
+        self.take_out(flush, op, id, first, end)
     }
 
     fn reclaim(&self, core: &Core<M>) -> u64 {

@@ -30,13 +30,14 @@ impl Clearing {
     pub(crate) fn clear<M: Memories>(&mut self, core: &Core<M>, logged: Logged) {
         let line = logged.at / LINE_BYTES;
         if self.line != Some(line) {
-            self.flush(core);
+            self.flush_last(core);
         }
         core.set_word(logged.at, 0);
         self.line = Some(line);
     }
 
-    pub(crate) fn flush<M: Memories>(&mut self, core: &Core<M>) {
+    #[track_caller]
+    pub(crate) fn flush_last<M: Memories>(&mut self, core: &Core<M>) {
         if let Some(line) = self.line.take() {
             let at = line * LINE_BYTES;
             core.pool.flush(sites::RECYCLE_WORDS, at, LINE_BYTES);

@@ -130,6 +130,7 @@ impl<M: Memories> Op<'_, M> {
 
     /// Claims a log word in `dir` and writes an entry for it. Past the cache, not fenced: a locked
     /// instruction or a fence comes before others can find it.
+    #[track_caller]
     pub(crate) fn draft_entry(
         &self,
         site: Site,
@@ -162,6 +163,7 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Writes the entry for which there is `place`. Past the cache, not fenced.
+    #[track_caller]
     fn write_entry(
         &self,
         dir: Cachelet,

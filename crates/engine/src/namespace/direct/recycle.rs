@@ -56,7 +56,7 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
     words
         .into_iter()
         .for_each(|logged| clearing.clear(core, logged));
-    clearing.flush(core);
+    clearing.flush_last(core);
     core.pool.fence(sites::RECYCLE_WORDS_DURABLE);
     core.lower_dead(dir, dead.len() as u64);
     drop(op);

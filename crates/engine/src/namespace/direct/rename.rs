@@ -137,6 +137,7 @@ impl<M: Memories> Op<'_, M> {
         (word, core.identity(cachelet).generation())
     }
 
+    #[track_caller]
     fn draft_for(&self, dir: Cachelet, name: Name<'_>, of: Cachelet, now: i64) -> Result<Draft> {
         let (target, generation) = self.target_word(of);
         self.draft_entry(sites::RENAME_ENTRY, dir, name, target, generation, now)

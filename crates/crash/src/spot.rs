@@ -1,0 +1,106 @@
+//! Persistent steps of the engine: by their sites, and by where in the source they are taken.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+
+use vellum::sites;
+use vellum_media::{Event, Place, Site};
+
+/// The steps that logs went through.
+pub(crate) type Reached = HashSet<(Site, Place)>;
+
+/// The steps of a log, again and again.
+pub(crate) fn steps_of<'a>(
+    log: impl IntoIterator<Item = &'a Event>,
+) -> impl Iterator<Item = (Site, Place)> {
+    let named = |event: &&Event| event.site != Site::UNNAMED;
+    let log = log.into_iter().filter(named);
+    log.map(|event| (event.site, event.place))
+}
+
+/// A flush, a fence or a store past the cache: which, and where in the source. One site is in several places
+/// where a function is told by its caller what its flush is for, and where a step is taken in more than one
+/// branch; each place may be the one that nobody would miss.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spot {
+    pub(crate) site: Site,
+    /// None: wherever the site is.
+    pub(crate) place: Option<PlaceName>,
+}
+
+/// The name of a [`Place`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PlaceName {
+    file: String,
+    line: u32,
+}
+
+impl Spot {
+    /// What `site` does at `place`.
+    pub(crate) fn at((site, place): (Site, Place)) -> Self {
+        let name = PlaceName {
+            file: place.file().to_owned(),
+            line: place.line(),
+        };
+        let place = Some(name);
+        Self { site, place }
+    }
+
+    /// Whether `event` is this step.
+    pub(crate) fn is(&self, event: &Event) -> bool {
+        self.is_at((event.site, event.place))
+    }
+
+    /// Whether it is among those that were reached.
+    pub(crate) fn is_among(&self, reached: &Reached) -> bool {
+        reached.iter().any(|&step| self.is_at(step))
+    }
+
+    fn is_at(&self, (site, place): (Site, Place)) -> bool {
+        let named = |of: &PlaceName| of.line == place.line() && of.file == place.file();
+        site == self.site && self.place.as_ref().is_none_or(named)
+    }
+}
+
+impl From<Site> for Spot {
+    fn from(site: Site) -> Self {
+        Self { site, place: None }
+    }
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(sites::name(self.site))?;
+        match &self.place {
+            Some(PlaceName { file, line }) => write!(f, ":{file}:{line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for PlaceName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (file, line) = text.rsplit_once(':').ok_or(())?;
+        let line = line.parse().map_err(drop)?;
+        let file = file.to_owned();
+        Ok(Self { file, line })
+    }
+}
+
+impl FromStr for Spot {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (name, place) = match text.split_once(':') {
+            Some((name, place)) => (name, Some(place)),
+            None => (text, None),
+        };
+        let known = sites::ALL.iter().find(|(_, known)| *known == name);
+        let &(site, _) = known.ok_or(())?;
+        let place = place.map(str::parse).transpose()?;
+        Ok(Self { site, place })
+    }
+}

@@ -1,0 +1,160 @@
+//! Where the engine's source flushes, fences, or stores past the cache.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+const ENGINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/src");
+
+/// What pools do, if a `pool` does it.
+const STEPS: [&str; 5] = [
+    "flush",
+    "fence",
+    "store_through",
+    "write_through",
+    "zero_through",
+];
+
+/// A file that the engine ships, without its comments and tests.
+struct Source {
+    path: String,
+    text: String,
+    passed_on: Vec<Function>,
+}
+
+/// A function that takes its caller's place for its own (`#[track_caller]`).
+struct Function {
+    name: String,
+    /// Its lines, from 1.
+    lines: std::ops::RangeInclusive<usize>,
+}
+
+/// A name with arguments behind it.
+struct Call<'a> {
+    name: &'a str,
+    line: usize,
+    /// Of something that is called `pool`.
+    of_pool: bool,
+}
+
+/// The places, as mutants call them: those that take steps, or call functions that take them in their stead.
+pub(super) fn in_source() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    list(Path::new(ENGINE), &mut files);
+    let sources: Vec<Source> = files.iter().filter_map(|file| read(file)).collect();
+    let mut takers = BTreeSet::new();
+    let is_step = |call: &Call<'_>, takers: &BTreeSet<&str>| {
+        takers.contains(call.name) || call.of_pool && STEPS.contains(&call.name)
+    };
+    loop {
+        let found: Vec<&str> = sources
+            .iter()
+            .flat_map(|source| {
+                let steps = calls(&source.text).filter(|call| is_step(call, &takers));
+                steps.filter_map(|call| source.taker_at(call.line))
+            })
+            .collect();
+        let known = takers.len();
+        takers.extend(found);
+        if takers.len() == known {
+            break;
+        }
+    }
+    let places = sources.iter().flat_map(|source| {
+        let own = |call: &Call<'_>| source.taker_at(call.line).is_none();
+        let steps = calls(&source.text).filter(|call| is_step(call, &takers));
+        let places = steps.filter(own);
+        places.map(|call| format!("{}:{}", source.path, call.line))
+    });
+    places.collect()
+}
+
+impl Source {
+    /// The function around a line that passes on where it was called.
+    fn taker_at(&self, line: usize) -> Option<&str> {
+        let mut around = self.passed_on.iter();
+        let function = around.find(|function| function.lines.contains(&line))?;
+        Some(&function.name)
+    }
+}
+
+fn list(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => list(&path, files),
+            false => files.push(path),
+        }
+    }
+}
+
+fn read(file: &Path) -> Option<Source> {
+    let path = file.strip_prefix(ENGINE).unwrap().to_str().unwrap();
+    let is_test = path.starts_with("checking/") || path.ends_with("tests.rs");
+    if is_test || path.contains("/tests/") || path == "sites.rs" || path == "fs/file/crash.rs" {
+        return None;
+    }
+    let text = std::fs::read_to_string(file).unwrap();
+    let shipped = text.split("#[cfg(test)]\nmod tests {").next()?;
+    let without_comment = |line: &str| line.split("//").next().unwrap_or("").to_owned();
+    let lines: Vec<String> = shipped.lines().map(without_comment).collect();
+    Some(Source {
+        path: path.to_owned(),
+        passed_on: passed_on(&lines),
+        text: lines.join("\n"),
+    })
+}
+
+/// The functions that take their callers' places, in code as rustfmt leaves it.
+fn passed_on(lines: &[String]) -> Vec<Function> {
+    let marked = lines.iter().zip(1..);
+    let marked = marked.filter(|(line, _)| line.trim() == "#[track_caller]");
+    let function = |(_, mark): (&String, usize)| {
+        let head = (mark..lines.len()).find(|&at| lines[at].contains("fn "))?;
+        let (before, name) = lines[head].split_once("fn ")?;
+        let indent = before.len() - before.trim_start().len();
+        let end = format!("{}}}", &before[..indent]);
+        let last = (head..lines.len()).find(|&at| lines[at].trim_end() == end)?;
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        let name = name.split(|c| !is_name(c)).next()?.to_owned();
+        let lines = head + 1..=last + 1;
+        Some(Function { name, lines })
+    };
+    marked.filter_map(function).collect()
+}
+
+fn calls(text: &str) -> impl Iterator<Item = Call<'_>> {
+    text.match_indices('(').filter_map(|(at, _)| {
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        let before = text[..at].trim_end_matches(is_name);
+        let name = &text[before.len()..at];
+        let receiver = before.strip_suffix('.').map(str::trim_end);
+        let of_pool = receiver.is_some_and(|receiver| receiver.ends_with("pool"));
+        let line = before.matches('\n').count() + 1;
+        let call = Call {
+            name,
+            line,
+            of_pool,
+        };
+        (!name.is_empty() && !before.ends_with("fn ")).then_some(call)
+    })
+}
+
+#[test]
+fn a_call_that_is_passed_on_is_its_callers() {
+    let text = "    #[track_caller]\n    fn a(&self) {\n        self.pool\n            .flush(x);\n    }\n    fn b() { self.a(); other.flush(1) }";
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let source = Source {
+        path: String::new(),
+        passed_on: passed_on(&lines),
+        text: text.to_owned(),
+    };
+    let found: Vec<_> = calls(text)
+        .map(|call| (call.name, call.line, call.of_pool))
+        .collect();
+    assert_eq!(
+        found,
+        [("flush", 4, true), ("a", 6, false), ("flush", 6, false)]
+    );
+    assert_eq!(source.taker_at(4), Some("a"));
+    assert_eq!(source.taker_at(6), None);
+}
