@@ -2,7 +2,7 @@
 # fsx through a mount, with other seeds than in make test, and longer.
 # Parts: 4
 set -euo pipefail
-export VELLUM_MAPPING="${VELLUM_MAPPING:-any}"
+export VELLUM_MAPPING="${VELLUM_MAPPING:-any}" VELLUM_NAMESPACE="${VELLUM_NAMESPACE:-any}"
 
 # Each part has four.
 first=$((1000 + 4 * (${1%/*} - 1)))

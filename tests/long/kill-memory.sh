@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Kills under operations that the model knows, with pools in memory: a new pool every 15 rounds, as many as seven minutes allow.
 set -euo pipefail
-export VELLUM_MAPPING=any
+export VELLUM_MAPPING=any VELLUM_NAMESPACE=any
 
 while ((SECONDS < 420)); do
     TMPDIR=/dev/shm VELLUM_ROUNDS=15 tests/mount/70-kill.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Kills under stress-ng, with pools on the disk and in memory in turn, as many as seven minutes allow.
 set -euo pipefail
-export VELLUM_MAPPING=any
+export VELLUM_MAPPING=any VELLUM_NAMESPACE=any
 
 while ((SECONDS < 420)); do
     VELLUM_ROUNDS=8 tests/mount/74-kill-stress.sh

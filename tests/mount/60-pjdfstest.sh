@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# pjdfstest: what POSIX says of every system call on names and attributes.
+# pjdfstest: what POSIX says of every system call on names and attributes; all of it on each combination of a covering
+# array: every pair of a namespace, a mapping and a medium has been there.
 #
 # Skipped by the suite itself: read-only remounts and other file systems (they need an fstab entry), and LINK_MAX, which
 # it asks pathconf for. What is skipped must stay these.
@@ -9,8 +10,21 @@ need pjdfstest
 
 readonly MAY_SKIP='::(lchown::)?(erofs_named|erofs_new_file|exdev_target|link_count_max) '
 
+if [[ -n "${VELLUM_LIST:-}" ]]; then
+    covering_combinations
+    exit 0
+fi
 if [[ "$(id -u)" -ne 0 ]]; then
     say "SKIPPED: only root can act as several users"
+    printf 'ok %s\n' "$NAME"
+    exit 0
+fi
+
+if [[ -z "${VELLUM_COMBINATION:-}" ]]; then
+    combinations="$(covering_combinations)" || die "mkfs does not say what there is"
+    while read -r combination; do
+        VELLUM_COMBINATION="$combination" "$0" </dev/null || die "with $combination"
+    done <<<"$combinations"
     printf 'ok %s\n' "$NAME"
     exit 0
 fi

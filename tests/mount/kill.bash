@@ -88,13 +88,12 @@ await_end() {
 begin_killing() {
     local size="$1"
     shift
-    choose_mapping
-    say "seed $SEED, mapping $MAPPING"
+    say "seed $SEED"
     MOUNT_OPTIONS=("$@")
     mkdir "$MNT"
     mkfifo "$WORK/ready"
     exec {READY}<>"$WORK/ready"
-    vellum mkfs "$POOL" --size "$size" --mapping "$MAPPING" --quiet
+    make_pool "$size"
     serve
 }
 

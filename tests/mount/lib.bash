@@ -8,30 +8,67 @@ NAME="$(basename "$0" .sh)"
 NAME="${NAME#[0-9][0-9]-}"
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 
-# The mapping of each test's pool, and where that lies unless TMPDIR says so: each mapping and both media under some.
+# Mapping and namespace of each test's pool, and what it lies on unless TMPDIR says where: a file through the page cache,
+# memory, or a file with a log. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1 has a test print
+# the combinations that it runs on instead of running.
 declare -rA POOLS=(
-    [git]="extent disk"
-    [sqlite]="radix memory"
-    [trees]="cuckoo disk"
-    [gcc]="level disk"
-    [fsx]="extent-cached memory"
-    [mmap]="extent disk"
-    [pjdfstest]="hashfs disk"
-    [damage]="hashfs disk"
-    [model]="hashfs memory"
+    [git]="extent direct logged"
+    [sqlite]="radix tree memory"
+    [trees]="cuckoo tree file"
+    [gcc]="level direct file"
+    [fsx]="extent-cached tree memory"
+    [mmap]="extent direct file"
+    [kill]="hashfs direct file"
+    [kill-git]="hashfs tree file"
+    [kill-stress]="hashfs direct file"
+    [damage]="hashfs direct file"
+    [model]="hashfs direct memory"
+    [model-tree]="radix tree memory"
 )
-read -r MAPPING PLACE <<<"${POOLS[$NAME]:-hashfs disk}"
+# Media that every machine has. Persistent memory has a test of its own, tests/long/dax-qemu.sh.
+readonly MEDIA=(file memory logged)
+read -r MAPPING NAMESPACE MEDIUM <<<"${VELLUM_COMBINATION:-${POOLS[$NAME]:-hashfs direct file}}"
+
+PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+
+# kinds_of OPTION: what mkfs takes for it.
+kinds_of() {
+    vellum mkfs "$1" '?' pool 2>&1 | sed -n 's/^ *\[possible values: \(.*\)\]$/\1/p' | tr -d ','
+}
+
+# The combinations that have each pair of a namespace, a mapping and a medium: as few as have every mapping with every
+# namespace, unless there are more media than namespaces.
+covering_combinations() {
+    local namespaces mappings turn i j
+    read -r -a namespaces <<<"$(kinds_of --namespace)"
+    read -r -a mappings <<<"$(kinds_of --mapping)"
+    [[ ${#namespaces[@]} -gt 0 && ${#mappings[@]} -gt 0 ]] || return 1
+    for ((turn = 0; turn < ${#MEDIA[@]}; turn += ${#namespaces[@]})); do
+        for i in "${!namespaces[@]}"; do
+            # Every medium has been there.
+            [[ $turn -eq 0 || $((i + turn)) -lt ${#MEDIA[@]} ]] || continue
+            for j in "${!mappings[@]}"; do
+                printf '%s %s %s\n' "${mappings[j]}" "${namespaces[i]}" "${MEDIA[(i + j + turn) % ${#MEDIA[@]}]}"
+            done
+        done
+    done
+}
+
+if [[ -n "${VELLUM_LIST:-}" && "$NAME" != pjdfstest ]]; then
+    printf '%s %s %s\n' "$MAPPING" "$NAMESPACE" "$MEDIUM"
+    exit 0
+fi
+
 # A container may have next to none.
-if [[ "$PLACE" == memory && "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -ge $((1 << 20)) ]]; then
-    PLACE=/dev/shm
+if [[ "$MEDIUM" == memory && "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -ge $((1 << 20)) ]]; then
+    readonly PLACE=/dev/shm
 else
-    PLACE=/tmp
+    readonly PLACE=/tmp
 fi
 WORK="$(mktemp -d "${TMPDIR:-$PLACE}/vellum-$NAME.XXXXXX")"
 POOL="$WORK/pool.img"
 MNT="$WORK/mnt"
 readonly NAME ROOT WORK POOL MNT
-PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 
 # Also true of a mount whose process was killed.
 is_mounted() { grep -qF " $MNT fuse" /proc/self/mounts; }
@@ -88,22 +125,34 @@ within() {
 readonly GIT_SECONDS=120
 git() { within "$GIT_SECONDS" git "$@"; }
 
-# Leaves in MAPPING what the pool is to have: that of VELLUM_MAPPING, of which "any" draws one, or else the test's.
-choose_mapping() {
-    local all=(hashfs cuckoo extent radix extent-cached level)
+# Leaves in MAPPING and NAMESPACE what the pool is to have: those of VELLUM_MAPPING and VELLUM_NAMESPACE, of which "any"
+# draws one, or else the test's.
+choose_pool() {
+    local mappings namespaces
+    read -r -a mappings <<<"$(kinds_of --mapping)"
+    read -r -a namespaces <<<"$(kinds_of --namespace)"
     MAPPING="${VELLUM_MAPPING:-$MAPPING}"
-    [[ "$MAPPING" != any ]] || MAPPING="${all[RANDOM % ${#all[@]}]}"
+    [[ "$MAPPING" != any ]] || MAPPING="${mappings[RANDOM % ${#mappings[@]}]}"
+    NAMESPACE="${VELLUM_NAMESPACE:-$NAMESPACE}"
+    [[ "$NAMESPACE" != any ]] || NAMESPACE="${namespaces[RANDOM % ${#namespaces[@]}]}"
+}
+
+# make_pool SIZE
+make_pool() {
+    choose_pool
+    say "mapping $MAPPING, namespace $NAMESPACE, pool in $WORK"
+    local media=(--media auto)
+    [[ "$MEDIUM" != logged ]] || media=(--media logged)
+    vellum mkfs "$POOL" --size "$1" --mapping "$MAPPING" --namespace "$NAMESPACE" "${media[@]}" --quiet
 }
 
 # begin SIZE [MOUNT OPTIONS...]
 begin() {
     local size="$1"
     shift
-    choose_mapping
-    say "mapping $MAPPING, pool in $WORK"
     MOUNT_OPTIONS=("$@")
     mkdir "$MNT"
-    vellum mkfs "$POOL" --size "$size" --mapping "$MAPPING" --quiet
+    make_pool "$size"
     vellum mount "$@" "$POOL" "$MNT"
     cd "$MNT"
 }

@@ -7,6 +7,7 @@
 //!
 //! * [`ops`] measures single operations and prints them beside their budgets.
 //! * [`mapping`] measures file mapping by itself, the figures of the study.
+//! * [`namespace`] measures names and directories, the figures of ADAM.
 //! * [`reading`] measures reading by search and by page table, the figures of AFPT.
 //! * [`workloads`] runs what whole programs do.
 //! * [`report`] shows [`figure`]s as a page.
@@ -21,6 +22,7 @@ mod library;
 mod machine;
 pub mod mapping;
 mod mount;
+pub mod namespace;
 pub mod ops;
 mod order;
 mod peer;

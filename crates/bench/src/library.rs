@@ -38,7 +38,16 @@ impl Library {
     /// Makes a pool of `size_bytes` at `path`, and opens it; if `populate`, with every page of pool
     /// and arena present.
     pub(crate) fn create(path: PathBuf, size_bytes: u64, populate: bool) -> Result<Self> {
-        Self::make(&path, size_bytes)?;
+        Self::create_with(path, &CreateOptions::new(size_bytes), populate)
+    }
+
+    /// The same of a pool that is made with `options`.
+    pub(crate) fn create_with(
+        path: PathBuf,
+        options: &CreateOptions,
+        populate: bool,
+    ) -> Result<Self> {
+        Pool::create(&path, options)?.close()?;
         let mut library = Self {
             open: None,
             path,

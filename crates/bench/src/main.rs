@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use vellum_bench::mapping::{MappingOptions, main_mapping};
+use vellum_bench::namespace::{NamespaceOptions, main_namespace};
 use vellum_bench::ops::{OpsOptions, main_ops};
 use vellum_bench::reading::{ReadingOptions, main_reading};
 
@@ -22,6 +23,8 @@ enum What {
     Ops(OpsOptions),
     /// File mapping by itself, every mapping beside the others (HashFS).
     Mapping(MappingOptions),
+    /// Names and directories, every namespace beside the others (ADAM).
+    Namespace(NamespaceOptions),
     /// Reading by search and by page table (AFPT).
     Reading(ReadingOptions),
 }
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().what {
         What::Ops(options) => main_ops(options),
         What::Mapping(options) => main_mapping(&options),
+        What::Namespace(options) => main_namespace(&options),
         What::Reading(options) => main_reading(&options),
     };
     match done {

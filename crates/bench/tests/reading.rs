@@ -56,7 +56,15 @@ fn every_figure_has_its_points() {
         }
         assert_eq!(
             sides,
-            ["layout", "memcpy", "mmu", "peer", "search", "threshold"]
+            [
+                "layout",
+                "memcpy",
+                "memcpy-small",
+                "mmu",
+                "peer",
+                "search",
+                "threshold"
+            ]
         );
         assert!(row.over_memcpy["layout"] > 0.0 && row.over_memcpy["memcpy"] == 1.0);
         // The whole file lies in the page table that is bought at once.

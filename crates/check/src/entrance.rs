@@ -112,7 +112,10 @@ fn judge_copy(
 pub(crate) fn state(view: &View, geometry: &Geometry, sink: &mut Sink) -> Option<(PoolPhase, u32)> {
     let word = StateWord(view.word(geometry.state_at + PoolState::WORD));
     let state = word.get();
-    if word.repair().is_some() {
+    if is_converting(view, geometry) {
+        let detail = "a conversion was not finished: `vellum convert` finishes it";
+        sink.damage(Class::StateWord, Place::State, detail);
+    } else if word.repair().is_some() {
         let detail = "a repair was not finished; the pool counts as not closed";
         sink.damage(Class::StateWord, Place::State, detail);
     } else if state.is_none() {
@@ -120,6 +123,12 @@ pub(crate) fn state(view: &View, geometry: &Geometry, sink: &mut Sink) -> Option
         sink.damage(Class::StateWord, Place::State, detail);
     }
     state
+}
+
+/// Whether a conversion was decided and not finished.
+pub(crate) fn is_converting(view: &View, geometry: &Geometry) -> bool {
+    let word = StateWord(view.word(geometry.state_at + PoolState::WORD));
+    word.conversion().is_some()
 }
 
 /// What every chunk holds.

@@ -10,6 +10,9 @@ use std::os::unix::fs::FileExt;
 use vellum_layout::BLOCK_BYTES;
 use vellum_media::{Memory, faults};
 
+/// Bytes of a line of a log.
+const LINE_BYTES: usize = 64;
+
 /// Bytes to check. Nothing outside `len()` is ever asked for.
 pub trait Image {
     /// Bytes of the image.
@@ -116,6 +119,8 @@ const UNREADABLE_MAX: usize = 64;
 /// An image with words laid over it.
 pub(crate) struct View<'a> {
     image: &'a dyn Image,
+    /// Lines of a log.
+    lines: BTreeMap<u64, [u8; LINE_BYTES]>,
     overlay: BTreeMap<u64, u64>,
     unreadable: RefCell<Vec<Unreadable>>,
 }
@@ -124,6 +129,7 @@ impl<'a> View<'a> {
     pub(crate) fn new(image: &'a dyn Image) -> Self {
         Self {
             image,
+            lines: BTreeMap::new(),
             overlay: BTreeMap::new(),
             unreadable: RefCell::default(),
         }
@@ -138,6 +144,13 @@ impl<'a> View<'a> {
         self.overlay.insert(at, value)
     }
 
+    /// Lays 64 bytes over the line at `at`, under all words.
+    pub(crate) fn lay_line(&mut self, at: u64, bytes: &[u8]) {
+        if let Ok(bytes) = bytes.try_into() {
+            self.lines.insert(at, bytes);
+        }
+    }
+
     /// Ranges that could not be read so far.
     pub(crate) fn take_unreadable(&self) -> Vec<Unreadable> {
         std::mem::take(&mut self.unreadable.borrow_mut())
@@ -148,17 +161,13 @@ impl<'a> View<'a> {
         if self.image.read(at, out).is_err() {
             self.read_blocks(at, out);
         }
-        if self.overlay.is_empty() || out.is_empty() {
-            return;
-        }
         let end = at.saturating_add(out.len() as u64);
-        for (&place, value) in self.overlay.range(at.saturating_sub(7)..end) {
-            for (i, &byte) in value.to_le_bytes().iter().enumerate() {
-                let target = (place + i as u64).checked_sub(at);
-                if let Some(to) = target.and_then(|offset| out.get_mut(offset as usize)) {
-                    *to = byte;
-                }
-            }
+        let before = |len: usize| at.saturating_sub(len as u64 - 1)..end.max(at);
+        for (&place, line) in self.lines.range(before(LINE_BYTES)) {
+            put(out, at, place, line);
+        }
+        for (&place, value) in self.overlay.range(before(8)) {
+            put(out, at, place, &value.to_le_bytes());
         }
     }
 
@@ -191,6 +200,16 @@ impl<'a> View<'a> {
     pub(crate) fn word(&self, at: u64) -> u64 {
         u64::from_le_bytes(self.bytes(at))
     }
+}
+
+/// Puts bytes that lie at `place` where they belong in `out`, which begins at `at`.
+fn put(out: &mut [u8], at: u64, place: u64, bytes: &[u8]) {
+    let skip = at.saturating_sub(place) as usize;
+    let Some(bytes) = bytes.get(skip..) else {
+        return;
+    };
+    let to = out.iter_mut().skip(place.saturating_sub(at) as usize);
+    to.zip(bytes).for_each(|(to, &byte)| *to = byte);
 }
 
 /// Most bytes a window holds.

@@ -1,8 +1,8 @@
 //! The inodes: one pass over the chunks that hold them.
 
 use vellum_layout::{
-    ChunkKind, FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, NamespaceKind,
-    ROOT_SLOT, SLOT_BYTES,
+    ChunkKind, FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, ROOT_SLOT,
+    SLOT_BYTES,
 };
 use zerocopy::FromBytes;
 
@@ -228,12 +228,6 @@ impl Node {
 
 /// The first reserved field of `inode` that is set.
 fn reserved(inode: &Inode, kind: FileKind, geometry: &Geometry) -> Option<&'static str> {
-    let has_detail = match kind {
-        FileKind::Symlink => true,
-        FileKind::File => geometry.mapping.has_trees(),
-        FileKind::Directory => geometry.namespace == NamespaceKind::Tree,
-        _ => false,
-    };
     let fields = [
         (
             LinksWord(inode.links).flags() != 0,
@@ -246,7 +240,10 @@ fn reserved(inode: &Inode, kind: FileKind, geometry: &Geometry) -> Option<&'stat
         (inode.xattr_root != 0, "the root of extended attributes"),
         (inode.acl_root != 0, "the root of access control lists"),
         (inode.project != 0, "the project"),
-        (inode.detail != 0 && !has_detail, "further mapping roots"),
+        (
+            inode.detail != 0 && !geometry.has_detail(kind),
+            "further mapping roots",
+        ),
         (!inode.has_sound_pattern(kind), "the access pattern"),
     ];
     fields.iter().find(|(set, _)| *set).map(|(_, name)| *name)

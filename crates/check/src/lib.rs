@@ -19,6 +19,7 @@ pub mod inspect;
 mod journal;
 mod keyed;
 mod locate;
+mod logged;
 mod logs;
 mod records;
 mod report;
@@ -100,7 +101,14 @@ fn walk(
 ) -> Phase {
     let geometry = superblock.geometry();
     summary.pool_bytes = geometry.pool_bytes;
+    if geometry.is_logged() {
+        logged::lay_over(view, superblock, sink);
+    }
     let state = entrance::state(view, &geometry, sink);
+    if entrance::is_converting(view, &geometry) {
+        // Some of it is the old pool, some the new one.
+        return Phase::Unknown;
+    }
     let phase = state.map_or(Phase::Unknown, |(phase, _)| phase.into());
     let clean = matches!(state, Some((PoolPhase::Clean, _)));
     sink.lenient = !clean && !options.strict_clean;

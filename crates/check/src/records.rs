@@ -173,21 +173,29 @@ impl Logs {
             let came = names.binary_search_by_key(&record.cookie, |name| name.cookie);
             if let Ok(index) = came {
                 names[index].alive = false;
-                names[index].ns = names[index].ns.max(record.time);
+                names[index].ns = names[index].ns.max(record.ns());
             }
             return;
         }
-        let without = NameRecord {
+        let head_as = |record: NameRecord| {
+            let sealed = record.sealed(found.name, found.place, log.owner);
+            let (words, _) = sealed.as_bytes().as_chunks::<8>();
+            u64::from_le_bytes(words[0])
+        };
+        // What is wrong with a record that stays would stay wrong if the name had only gone.
+        let nothing = head_as(NameRecord {
+            kind: RecordKind::Went as u8,
+            cookie: 0,
+            ..*record
+        });
+        let without = head_as(NameRecord {
             kind: RecordKind::Gone as u8,
             ..*record
-        };
-        let without = without.sealed(found.name, found.place, log.owner);
-        let (words, _) = without.as_bytes().as_chunks::<8>();
-        let without = u64::from_le_bytes(words[0]);
+        });
         let place = Place::Slot(found.place.slot());
         let mut issue = |class, detail: String| {
             self.issue(log.directory, class, place, at, detail);
-            self.instead(vec![(at, without)]);
+            self.instead(vec![(at, nothing), (at + NameRecord::COOKIE, 0)]);
         };
         let target = TargetWord(record.target);
         let Some(kind) = target.kind().filter(|_| !target.has_reserved()) else {
@@ -224,7 +232,7 @@ impl Logs {
             generation: record.generation,
             cookie: record.cookie,
             hash: hash_of(found.name),
-            ns: record.time,
+            ns: record.ns(),
         });
     }
 }

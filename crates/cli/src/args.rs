@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Mend a damaged pool
     Repair(Repair),
+    /// Convert a pool to another namespace
+    Convert(Convert),
     /// Explore what a power cut may leave of every operation
     Crash {
         /// What to do
@@ -97,6 +99,8 @@ pub(crate) enum Bench {
     Ops(vellum_bench::ops::OpsOptions),
     /// File mapping by itself, every mapping beside the others (HashFS)
     Mapping(vellum_bench::mapping::MappingOptions),
+    /// Names and directories, every namespace beside the others (ADAM)
+    Namespace(vellum_bench::namespace::NamespaceOptions),
     /// Reading by search and by page table (AFPT)
     Reading(vellum_bench::reading::ReadingOptions),
 }
@@ -113,6 +117,8 @@ pub(crate) enum Media {
     File,
     /// Memory that need not survive a reboot
     Memory,
+    /// An ordinary file that survives power cuts: metadata in memory, made durable by a log (mkfs only; later the pool says it)
+    Logged,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -175,6 +181,7 @@ pub(crate) struct Opening {
 #[command(after_help = "\
 Examples:
   vellum mkfs pool.img --size 4G
+  vellum mkfs pool.img --size 4G --media logged
   vellum mkfs /mnt/pmem/pool --size 64G --media dax --label build-cache
   vellum mkfs /dev/dax0.0")]
 pub(crate) struct Mkfs {
@@ -186,9 +193,9 @@ pub(crate) struct Mkfs {
     /// How names are kept
     #[arg(long, value_enum, default_value_t)]
     pub(crate) namespace: Namespace,
-    /// How file blocks are found
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) mapping: Mapping,
+    /// How file blocks are found [default: hashfs; with --media logged: extent]
+    #[arg(long, value_enum)]
+    pub(crate) mapping: Option<Mapping>,
     /// Consecutive blocks of a file that hashfs places together, 1 or 8 [default: 8]
     #[arg(long, value_name = "N")]
     pub(crate) run_blocks: Option<u32>,
@@ -369,6 +376,35 @@ pub(crate) struct Repair {
     #[arg(long)]
     pub(crate) json: bool,
     /// Show no progress, only what is done
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The pool must not be in use. The names of the other namespace are written beside those of this one, and the
+checker proves the outcome, before one word decides: a power cut leaves the old pool, or one of which
+the same command, run again, finishes the conversion. Files, positions in directories and times stay
+as they are.
+
+Examples:
+  vellum convert pool.img --namespace tree
+  vellum convert --dry-run pool.img --namespace direct")]
+pub(crate) struct Convert {
+    /// The pool
+    pub(crate) pool: PathBuf,
+    /// The namespace that it is to have
+    #[arg(long, value_enum)]
+    pub(crate) namespace: Namespace,
+    /// Say what would be done; recover the pool, or finish an earlier conversion, at most
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
     #[command(flatten)]

@@ -1,11 +1,12 @@
 //! `vellum info`: what a pool is, what it holds, and what survives what.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vellum::RealFs;
 use vellum::media::{MediaError, MediaKind, count};
+use vellum::{File, FileKind, RealFs, Volume};
 use vellum_fuse::mounts;
 
 use crate::args::Info;
@@ -13,6 +14,9 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::place;
 use crate::units::{percent, size, time};
+
+/// Names that are looked at for a file to measure by.
+const SAMPLE_NAMES: usize = 1000;
 
 /// First bytes of a pool.
 pub(crate) const MAGIC: &[u8] = b"VELLUMFS";
@@ -102,10 +106,14 @@ pub(crate) struct ReadingPart {
     /// such bound.
     #[serde(default)]
     pub(crate) avoidable_bound: Option<f64>,
-    /// These costs were measured by a file that was read for long, and reads choose by them. Else they were
-    /// measured now with searches that find nothing, and reads search until they know better.
+    /// These costs were measured by a file that was read for long, and reads choose by them; or, of a pool that is
+    /// not mounted, by the file `measured_by`. Else they were measured now with searches that find nothing, and reads
+    /// search until they know better.
     #[serde(default)]
     pub(crate) decides: bool,
+    /// The file that was found to measure by.
+    #[serde(default)]
+    pub(crate) measured_by: Option<PathBuf>,
     /// C_sw: a page by search, with its copy.
     pub(crate) search_page_ns: f64,
     /// C_mmu: a page through a page table, with its copy.
@@ -123,10 +131,10 @@ pub(crate) struct ReadingPart {
 impl ReadingPart {
     /// What is measured, what decides, and what the paper's rule would do.
     fn lines(&self) -> [String; 3] {
-        let how = if self.decides {
-            ""
-        } else {
-            " (searching in vain: no file was read for long)"
+        let how = match &self.measured_by {
+            Some(path) => format!(" (by {})", path.display()),
+            None if self.decides => String::new(),
+            None => " (searching in vain: no file was read for long)".into(),
         };
         let bound = match self.avoidable_bound {
             Some(bound) => format!("at most {bound} times the avoidable cost of the best"),
@@ -229,6 +237,7 @@ impl Information {
             rule: rule.name().into(),
             avoidable_bound: rule.avoidable_bound(),
             decides,
+            measured_by: None,
             search_page_ns: ns(costs.search_ps(1)),
             mmu_page_ns: ns(costs.mmu_ps(1)),
             table_entry_ns: ns(costs.table_ps()),
@@ -237,6 +246,16 @@ impl Information {
             worst_ratio: costs.worst_ratio(),
         });
         self
+    }
+
+    /// With what reading costs, measured by a file of the pool, if there is one that is long enough.
+    fn measured_by_a_file(self, volume: &Volume) -> Self {
+        let by = sample(volume).filter(|(_, file)| file.handle().read_costs().is_some());
+        let mut information = self.measured(volume.fs());
+        if let (Some(reading), Some((path, _))) = (&mut information.reading, by) {
+            reading.measured_by = Some(path);
+        }
+        information
     }
 
     /// With how the pool was found.
@@ -248,6 +267,36 @@ impl Information {
         });
         self
     }
+}
+
+/// A file of a pool to measure reading by: the largest of the first that a walk meets.
+fn sample(volume: &Volume) -> Option<(PathBuf, File)> {
+    let mut directories = VecDeque::from([PathBuf::from("/")]);
+    let mut largest: Option<(u64, PathBuf)> = None;
+    let mut left = SAMPLE_NAMES;
+    while let Some(directory) = directories.pop_front() {
+        let names = volume.read_dir(&directory).into_iter().flatten();
+        for entry in names.flatten().take(left) {
+            left -= 1;
+            let path = directory.join(entry.name());
+            match entry.kind {
+                FileKind::Directory => directories.push_back(path),
+                FileKind::File => {
+                    let size = volume.metadata(&path).map_or(0, |attr| attr.size);
+                    if largest.as_ref().is_none_or(|(most, _)| size > *most) {
+                        largest = Some((size, path));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    let (_, path) = largest?;
+    let file = volume.open(&path).ok()?;
+    Some((path, file))
 }
 
 /// What the medium promises, and nothing more.
@@ -265,6 +314,11 @@ fn survives(media: MediaKind) -> Survives {
                                 no promised order; the pool is checked as a whole before it is \
                                 opened for writing, and refused if damaged";
             words(nothing_lost, written_back, written_back)
+        }
+        MediaKind::Logged => {
+            let synced = "after fsync, sync or unmounting returned: everything that any thread had done before; without \
+                          them: all but the last 5 seconds and what a commit takes; the tree is always one of an instant between operations";
+            words(synced, synced, synced)
         }
         MediaKind::Memory => {
             let nothing = "nothing: the medium is ordinary memory";
@@ -343,7 +397,7 @@ fn look(args: &Info) -> Outcome<Information> {
     };
     let opened = opened.map_err(|error| place::refused(pool, &error))?;
     let information = Information::of(&opened.fs(), pool)
-        .measured(&opened.fs())
+        .measured_by_a_file(&opened.volume())
         .opened(opened.opened());
     place::close(opened, pool)?;
     Ok(information)
@@ -462,6 +516,7 @@ mod tests {
     fn nothing_promises_more_than_its_medium_holds() {
         assert!(survives(MediaKind::Memory).power_cut.starts_with("nothing"));
         assert!(survives(MediaKind::File).power_cut.contains("fsync"));
+        assert!(survives(MediaKind::Logged).power_cut.contains("fsync"));
         assert_eq!(
             survives(MediaKind::Dax).power_cut,
             survives(MediaKind::Dax).killed_process
@@ -475,6 +530,7 @@ mod tests {
             rule: "layout".into(),
             avoidable_bound: vellum::reading::Rule::Layout.avoidable_bound(),
             decides: true,
+            measured_by: None,
             search_page_ns: 400.0,
             mmu_page_ns: 380.0,
             table_entry_ns: 3300.0,
@@ -490,6 +546,8 @@ mod tests {
         reading.decides = false;
         let [measured, decided, _] = reading.lines();
         assert!(measured.contains("in vain"), "{measured}");
+        reading.measured_by = Some("/d/f".into());
+        assert!(reading.lines()[0].ends_with(" (by /d/f)"));
         assert!(decided.ends_with("without a bound"), "{decided}");
     }
 

@@ -6,6 +6,7 @@
 
 mod args;
 mod check;
+mod convert;
 mod crash;
 mod failure;
 mod files;
@@ -79,6 +80,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Check(args) => return check::run(&args),
         Command::Repair(args) => return repair::run(&args),
         Command::Crash { what } => return crash::run(&what),
+        Command::Convert(args) => convert::run(&args),
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),
@@ -99,6 +101,10 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Bench {
             what: Bench::Mapping(options),
         } => vellum_bench::mapping::main_mapping(&options)
+            .map_err(|error| Failure::new(error.to_string())),
+        Command::Bench {
+            what: Bench::Namespace(options),
+        } => vellum_bench::namespace::main_namespace(&options)
             .map_err(|error| Failure::new(error.to_string())),
         Command::Bench {
             what: Bench::Reading(options),

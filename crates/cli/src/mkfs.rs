@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 
 use vellum::{CreateOptions, Pool};
 
-use crate::args::Mkfs;
+use crate::args::{Mapping, Media, Mkfs};
 use crate::failure::{Failure, Outcome};
 use crate::info::{self, Information};
 use crate::output::say;
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         metadata_bytes: args.metadata,
         thread_slots: args.thread_slots,
         namespace: args.namespace.into(),
-        mapping: args.mapping.into(),
+        mapping: mapping(args).into(),
         run_blocks: args.run_blocks,
         fragmentation: 1000 - args.layout_score,
         media: args.opening.media.into(),
@@ -67,6 +67,15 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         summary(args, &information);
     }
     Ok(())
+}
+
+/// Tables take memory on a logged pool, and trees none.
+fn mapping(args: &Mkfs) -> Mapping {
+    let usual = match args.opening.media {
+        Media::Logged => Mapping::Extent,
+        _ => Mapping::default(),
+    };
+    args.mapping.unwrap_or(usual)
 }
 
 fn look(args: &Mkfs) -> io::Result<Present> {

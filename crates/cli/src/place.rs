@@ -88,6 +88,7 @@ impl From<Media> for MediaChoice {
             Media::Dax => Self::Dax,
             Media::File => Self::File,
             Media::Memory => Self::Memory,
+            Media::Logged => Self::Logged,
         }
     }
 }

@@ -10,6 +10,26 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
+fn what_reading_costs_is_measured_by_a_file_of_the_pool() {
+    let bench = Bench::empty();
+    bench.run(&["mkfs", "p.img", "--size", "64M"]).ok();
+    let dir = bench.join("tree/below");
+    std::fs::create_dir_all(&dir).expect("directories");
+    std::fs::write(bench.join("tree/short"), "short").expect("a file");
+    std::fs::write(dir.join("long"), vec![7; 4 << 20]).expect("a file");
+    let tree = bench.join("tree").display().to_string();
+    bench.run(&["import", &tree, "p.img:/"]).ok();
+    let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
+    let reading = &info["reading"];
+    assert_eq!(reading["decides"], true, "{reading}");
+    let by = reading["measured_by"].as_str().expect("a file");
+    assert!(by.ends_with("below/long"), "{by}");
+    let text = bench.run(&["info", "p.img"]).ok().out;
+    assert!(text.contains(by), "{text}");
+    bench.sound();
+}
+
+#[test]
 fn mkfs_says_what_it_made() {
     let bench = Bench::empty();
     let did = bench
@@ -320,6 +340,43 @@ fn damage(bench: &Bench, at: usize) {
     let mut bytes = std::fs::read(bench.join("p.img")).expect("a pool");
     bytes[at] ^= 0x55;
     std::fs::write(bench.join("p.img"), bytes).expect("written");
+}
+
+#[test]
+fn convert_goes_there_and_back() {
+    let bench = Bench::with_pool("4M");
+    bench.run(&["mkdir", "p.img:/d"]).ok();
+    bench
+        .run_with_input(&["put", "-", "p.img:/d/a"], b"bytes")
+        .ok();
+    let same = bench.run(&["convert", "p.img", "--namespace", "direct"]);
+    assert_eq!(same.code, 0, "{}", same.err);
+    assert!(same.out.contains("nothing was changed"), "{}", same.out);
+    let would = bench.run(&["convert", "-n", "p.img", "--namespace", "tree"]);
+    assert!(
+        would
+            .out
+            .contains("would be converted from direct to tree: 2 names in 2 directories")
+    );
+    for (from, to) in [("direct", "tree"), ("tree", "direct")] {
+        let did = bench.run(&["convert", "--json", "p.img", "--namespace", to]);
+        assert_eq!(did.code, 0, "{}", did.err);
+        let said: serde_json::Value = serde_json::from_str(&did.out).expect("JSON");
+        assert_eq!((&said["from"], &said["to"]), (&from.into(), &to.into()));
+        assert_eq!(
+            (&said["names"], &said["changed"]),
+            (&2.into(), &true.into())
+        );
+        assert_eq!(bench.run(&["check", "--strict", "p.img"]).code, 0);
+        assert_eq!(bench.run(&["cat", "p.img:/d/a"]).out, "bytes");
+    }
+    bench
+        .run(&["convert", "none", "--namespace", "tree"])
+        .failed(1, &["none"]);
+    bench
+        .run(&["convert", "p.img", "--namespace", "heap"])
+        .failed(2, &["direct, tree"]);
+    bench.run(&["convert", "p.img"]).failed(2, &["--namespace"]);
 }
 
 #[test]

@@ -24,6 +24,9 @@ pub(crate) struct Expected {
     pub(crate) stages: Vec<Snapshot>,
     /// For each explored step of two parts, the model's tree between them.
     pub(crate) between: Vec<Option<Snapshot>>,
+    /// For each explored step that changes bytes until it finds the pool full, the model's tree as if it had found room, but
+    /// for sizes.
+    pub(crate) attempted: Vec<Option<Snapshot>>,
     /// The engine's trees at the same times as the stages, for the times in them.
     pub(crate) trees: Vec<Tree>,
     /// Whether each explored step fenced, in the thread of the operations.
@@ -33,6 +36,8 @@ pub(crate) struct Expected {
     /// For each explored step that is made of two, by its number, what is known of the same sequence up to it, where it
     /// is these two.
     pub(crate) halves: BTreeMap<usize, Expected>,
+    /// Only what syncs makes anything durable.
+    pub(crate) is_logged: bool,
 }
 
 impl Expected {
@@ -43,10 +48,12 @@ impl Expected {
             explored: explored.to_vec(),
             stages: trees.iter().map(|tree| tree.nodes.clone()).collect(),
             between: vec![None; explored.len()],
+            attempted: vec![None; explored.len()],
             trees,
             fences: vec![true; explored.len()],
             unsettled: Vec::new(),
             halves: BTreeMap::new(),
+            is_logged: false,
         }
     }
 
@@ -64,6 +71,7 @@ impl Expected {
             ]
             .concat(),
             between: vec![None; after],
+            attempted: vec![None; after],
             trees: [
                 &self.trees[..before],
                 &[between],
@@ -73,6 +81,7 @@ impl Expected {
             fences: with(&self.fences[..number]),
             unsettled: self.unsettled.clone(),
             halves: BTreeMap::new(),
+            is_logged: false,
         }
     }
 
@@ -86,33 +95,59 @@ impl Expected {
             last.is_some_and(|last| shows(&self.trees[last]) || self.halves.contains_key(&last));
         shows(tree) && (!is_known_by_times || judge_times(self, tree, done).is_ok())
     }
-}
 
-/// A stage is the number of explored steps that had returned, which is what markers count.
-impl Oracle for Expected {
-    fn after(&self, _stage: Stage, marker: u64) -> Stage {
-        Stage(marker)
-    }
-
-    fn judge(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)> {
-        let returned = stage.0 as usize;
+    /// What is wrong with `tree` if so many explored steps had returned, or the one behind them was under way.
+    fn judge_after(&self, tree: &Tree, returned: usize) -> Vec<(Kind, String)> {
         if let Some(halves) = self.halves.get(&returned) {
-            let wrong = halves.judge(tree, stage);
-            let is_in_second = || halves.judge(tree, Stage(stage.0 + 1)).is_empty();
+            let wrong = halves.judge_after(tree, returned);
+            let is_in_second = || halves.judge_after(tree, returned + 1).is_empty();
             return match wrong.is_empty() || is_in_second() {
                 true => Vec::new(),
                 false => wrong,
             };
         }
+        let undefined = match self.explored.get(returned) {
+            Some(Step::Blocks(blocks)) => Some(tree.with_hole(blocks)),
+            _ => None,
+        };
+        let tree = undefined.as_ref().unwrap_or(tree);
         let judged = judge_tree(self, &tree.nodes, returned).map_err(|what| (Kind::Tree, what));
         let judged = judged
             .and_then(|()| judge_times(self, tree, returned).map_err(|what| (Kind::Times, what)))
             .and_then(|()| judge_space(self, tree, returned).map_err(|what| (Kind::Space, what)));
         judged.err().into_iter().collect()
     }
+}
 
+/// How many explored steps had returned.
+fn returned_at(stage: Stage) -> usize {
+    stage.0 as u32 as usize
+}
+
+/// A stage is the number of explored steps that had returned, which is what markers count, and above it, on a pool with a log, the number
+/// of those up to the last that syncs.
+impl Oracle for Expected {
+    fn after(&self, stage: Stage, marker: u64) -> Stage {
+        let last = (marker as usize).checked_sub(1);
+        match last.and_then(|last| self.explored.get(last)) {
+            _ if !self.is_logged => Stage(marker),
+            Some(step) if step.syncs() => Stage(marker << u32::BITS | marker),
+            _ => Stage(stage.0 >> u32::BITS << u32::BITS | marker),
+        }
+    }
+
+    fn judge(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)> {
+        let (synced, returned) = ((stage.0 >> u32::BITS) as usize, returned_at(stage));
+        let first = if self.is_logged { synced } else { returned };
+        let mut cuts = (first..returned).rev();
+        let wrong = self.judge_after(tree, returned);
+        if wrong.is_empty() || cuts.any(|cut| self.judge_after(tree, cut).is_empty()) {
+            return Vec::new();
+        }
+        wrong
+    }
     fn broken_promise(&self, stage: Stage, image: &[u8]) -> Option<(Kind, String)> {
-        let last = (stage.0 as usize).checked_sub(1);
+        let last = returned_at(stage).checked_sub(1);
         let closed = last.and_then(|last| self.explored.get(last)) == Some(&Step::Close);
         let wrong = "a close has returned, but the pool does not say so";
         (closed && is_left_open(image)).then(|| (Kind::Unclean, wrong.to_owned()))
@@ -120,16 +155,16 @@ impl Oracle for Expected {
 
     fn operation(&self, stage: Stage) -> &'static str {
         let steps = &self.explored;
-        let step = steps.get(stage.0 as usize).or(steps.last());
+        let step = steps.get(returned_at(stage)).or(steps.last());
         step.map_or("", Step::operation)
     }
 
     fn describe(&self, stage: Stage) -> String {
         let steps = &self.explored;
-        match steps.get(stage.0 as usize) {
+        match steps.get(returned_at(stage)) {
             Some(step) => format!(
                 "{} of {} steps had returned, under way: {step}",
-                stage.0,
+                returned_at(stage),
                 steps.len()
             ),
             None => "every step had returned".to_owned(),
@@ -155,7 +190,9 @@ fn judge_tree(expected: &Expected, tree: &Snapshot, returned: usize) -> Result<(
     let may_tear = expected.explored[returned].changes_bytes();
     let between = expected.between[returned].as_ref();
     let torn = || is_torn(tree, &[between.unwrap_or(before), after]);
-    if between == Some(tree) || may_tear && torn() {
+    let attempted = expected.attempted[returned].as_ref();
+    let taken_back = attempted.is_some_and(|attempted| is_torn(tree, &[before, attempted]));
+    if between == Some(tree) || may_tear && torn() || taken_back {
         return Ok(());
     }
     let (since_before, since_after) = (text(before, tree), text(after, tree));

@@ -221,6 +221,7 @@ impl Trial<'_> {
         let left = exercise(&fs, tree).map_err(|error| (Kind::Use, error.to_string()))?;
         let tree = left.as_ref().unwrap_or(tree);
         expect_same(tree, read_tree(&fs), Kind::Use, "after use")?;
+        fs.sync().map_err(|error| (Kind::Use, error.to_string()))?;
         drop(fs);
         check_sound(self.pool, Kind::Use, false)?;
         let fs = mount(self.pool, self.cache_entries, later(1));

@@ -70,5 +70,7 @@ pub use run::{Options, Progress, run, run_all, run_watched, run_workloads};
 pub use spot::Spot;
 pub use steps::{Steps, persistent_steps};
 pub use threads::{Bounds, ThreadWorkload, run_threads, thread_workloads};
-pub use workload::{PowerCut, Step, Workload};
-pub use workloads::{find, pairs, random, sampled, single_operations, triples, workloads};
+pub use workload::{BlocksAlone, PowerCut, Step, Workload};
+pub use workloads::{
+    find, logged_workloads, pairs, random, sampled, single_operations, triples, workloads,
+};

@@ -1,10 +1,14 @@
 //! The memories that explored file systems live on: a simulated pool that outlives the file
 //! system, so that thousands of crashed images can be tried in the same bytes.
 
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
-use vellum_media::{Event, HeapMemory, MediaKind, Memories, Memory, Op, Persistent, SimPool, Site};
+use vellum_media::{
+    Disk, Event, HeapMemory, MediaKind, Memories, Memory, Op, Persistent, SimLogged, SimPool, Site,
+    Split,
+};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A simulated pool and an arena on the heap.
@@ -12,7 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 pub(crate) struct Explored;
 
 impl Memories for Explored {
-    type Pool = Shared;
+    type Pool = ExploredPool;
     type Arena = Shared<HeapMemory>;
 }
 
@@ -26,8 +30,11 @@ pub(crate) trait Kit: Memories {
 }
 
 impl Kit for Explored {
-    fn pool(pool: &Shared) -> Shared {
-        pool.clone()
+    fn pool(pool: &Shared) -> ExploredPool {
+        ExploredPool {
+            shared: pool.clone(),
+            logged: OnceLock::new(),
+        }
     }
 
     fn arena(bytes: u64) -> Shared<HeapMemory> {
@@ -144,6 +151,10 @@ impl<M: Memory> Memory for Shared<M> {
 }
 
 impl<M: Persistent> Persistent for Shared<M> {
+    fn behind(&self, site: Site, at: u64, cells: &[u64]) {
+        self.0.behind(site, at, cells);
+    }
+
     fn flush(&self, site: Site, at: u64, len: u64) {
         self.0.flush(site, at, len);
     }
@@ -166,5 +177,126 @@ impl<M: Persistent> Persistent for Shared<M> {
 
     fn kind(&self) -> MediaKind {
         self.0.kind()
+    }
+}
+
+/// The pool of an explored file system: what is recorded, or, once the image of a logged pool has begun, memory of which nothing is, on a disk
+/// that is.
+pub(crate) struct ExploredPool {
+    shared: Shared,
+    logged: OnceLock<SimLogged>,
+}
+
+/// Calls a method of whichever of the two counts, so that the caller's place stays known.
+macro_rules! either {
+    ($self:ident, $it:ident => $call:expr) => {
+        match $self.logged.get() {
+            None => {
+                let $it = &$self.shared;
+                $call
+            }
+            Some($it) => $call,
+        }
+    };
+}
+
+impl Memory for ExploredPool {
+    fn len(&self) -> u64 {
+        self.shared.len()
+    }
+
+    fn damaged(&self) -> Option<u64> {
+        either!(self, it => it.damaged())
+    }
+
+    fn load(&self, at: u64, order: Ordering) -> u64 {
+        either!(self, it => it.load(at, order))
+    }
+
+    fn store(&self, at: u64, value: u64, order: Ordering) {
+        either!(self, it => it.store(at, value, order));
+    }
+
+    fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        either!(self, it => it.compare_exchange(at, current, new))
+    }
+
+    fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        either!(self, it => it.fetch_add(at, value))
+    }
+
+    fn fetch_or(&self, at: u64, bits: u64) -> u64 {
+        either!(self, it => it.fetch_or(at, bits))
+    }
+
+    fn fetch_and(&self, at: u64, bits: u64) -> u64 {
+        either!(self, it => it.fetch_and(at, bits))
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) {
+        either!(self, it => Memory::read(it, at, out));
+    }
+
+    fn write(&self, at: u64, data: &[u8]) {
+        either!(self, it => Memory::write(it, at, data));
+    }
+
+    fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {
+        either!(self, it => it.bytes_equal(at, expected))
+    }
+
+    fn match_line(&self, at: u64, mask: u64, want: u64) -> u8 {
+        either!(self, it => it.match_line(at, mask, want))
+    }
+
+    fn load_line(&self, at: u64) -> [u64; 8] {
+        either!(self, it => it.load_line(at))
+    }
+
+    fn prefetch(&self, at: u64) {
+        either!(self, it => it.prefetch(at));
+    }
+}
+
+impl Persistent for ExploredPool {
+    fn behind(&self, site: Site, at: u64, cells: &[u64]) {
+        either!(self, it => it.behind(site, at, cells));
+    }
+
+    fn flush(&self, site: Site, at: u64, len: u64) {
+        either!(self, it => it.flush(site, at, len));
+    }
+
+    fn fence(&self, site: Site) {
+        either!(self, it => it.fence(site));
+    }
+
+    fn write_through(&self, site: Site, at: u64, data: &[u8]) {
+        either!(self, it => it.write_through(site, at, data));
+    }
+
+    fn zero_through(&self, site: Site, at: u64, len: u64) {
+        either!(self, it => it.zero_through(site, at, len));
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        either!(self, it => Persistent::sync(it))
+    }
+
+    fn kind(&self) -> MediaKind {
+        MediaKind::Sim
+    }
+
+    fn begin_image(&self, split: Split) -> io::Result<()> {
+        let new = || SimLogged::new(Arc::clone(&self.shared.0));
+        self.logged.get_or_init(new).begin_image(split)
+    }
+
+    fn disk(&self) -> Option<&dyn Disk> {
+        self.logged.get().and_then(Persistent::disk)
+    }
+
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
+        self.logged.get().is_some_and(|logged| logged.cut(each))
     }
 }

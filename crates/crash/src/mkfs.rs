@@ -92,6 +92,7 @@ fn old_pool() -> Result<Vec<u8>> {
         2,
         MappingKind::default(),
         NamespaceKind::default(),
+        false,
     ));
     let mut session: Session = Session::new(pool.clone(), 64);
     for line in [

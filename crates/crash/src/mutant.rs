@@ -4,7 +4,7 @@
 //! A flush or a fence changes nothing that a running program sees, only what a crash may leave. So a
 //! mutant of the engine is a change of the log that the engine itself wrote.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,28 +21,45 @@ pub enum Mutant {
     /// Wherever an operation has this fence between two steps (what happens between two of its
     /// fences), the steps change places. A row of steps with this fence between each is turned
     /// round. Stores to one cell keep their order, because the last one decides what is read: the
-    /// earlier ones come along with it. The step in front of a fence that only later operations need
-    /// ([`FOR_LATER`]) changes places with all that follows.
+    /// earlier ones come along with it.
     Swap(Spot),
+    /// The step in front of this fence, which only later operations need ([`FOR_LATER`]), reaches the medium behind
+    /// all that follows.
+    Late(Spot),
+    /// Where this order is declared ([`vellum_media::Persistent::behind`]), the cell so many bytes behind the one that is
+    /// stored later persists after it.
+    Turn(Spot, i64),
 }
 
-/// Fences behind which, in the same call, nothing builds on what is in front: those of background work, of a
-/// truncate and of a write that gives up, for those who use again, in later operations, what was given up there;
-/// and that of an entry that left its line, for those who change what it says where it is now.
-pub(crate) const FOR_LATER: [Site; 6] = [
+/// Fences that change places not with the step behind them but with all that follows, because in the same call nothing
+/// builds on what is in front. What may stand next to each, and why it may come first:
+pub(crate) const FOR_LATER: [Site; 7] = [
+    // Next are steps of other inodes, or of another part of the background's work: their slots and blocks are others, for these
+    // become free only behind this fence and a grace period.
     sites::FREE_LIMBO_DURABLE,
+    // Next is the record of attributes that change in the same call. The size is durable in front of both; recovery frees
+    // MAPPED blocks beyond it, and the root says that there may be others.
     sites::TRUNCATE_LIMBO_DURABLE,
+    // Next is another attempt of the same write, whose claims take other blocks: these are in limbo until the grace period of this
+    // operation is over. Its own commit is a fence later, behind this one.
     sites::WRITE_LIMBO_DURABLE,
+    // Next is the compaction of the same log, which copies words that are not zero: a copy and a word that came
+    // back name nothing twice, because the log leads to one of the extents only.
     sites::RECYCLE_WORDS_DURABLE,
+    // Next is another directory's work. The old extents are used again only behind this fence and an epoch.
     sites::COMPACT_ROOT_DURABLE,
+    // Next is another entry's move, or the claim that wanted room, for another key: recovery takes the second of two entries of one
+    // key out, in whatever order others came.
     sites::LEVEL_LEAVE_DURABLE,
+    // Next is the same for another line of the log, or for dead entries: it is the end of the call that tells of them.
+    sites::LIST_WORDS_DURABLE,
 ];
 
 impl Mutant {
     /// What it changes.
     pub(crate) fn spot(&self) -> &Spot {
         match self {
-            Self::Omit(spot) | Self::Swap(spot) => spot,
+            Self::Omit(spot) | Self::Swap(spot) | Self::Late(spot) | Self::Turn(spot, _) => spot,
         }
     }
 
@@ -50,19 +67,21 @@ impl Mutant {
     pub fn rewrite(&self, log: &[Event]) -> Vec<Event> {
         match self {
             Self::Omit(spot) => omit(spot, log),
-            Self::Swap(spot) if FOR_LATER.contains(&spot.site) => put_off(spot, log),
             Self::Swap(spot) => swap(spot, log),
+            Self::Late(spot) => put_off(spot, log),
+            Self::Turn(spot, distance) => turn_in_line(spot, *distance, log),
         }
     }
 }
 
 impl fmt::Display for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self {
-            Self::Omit(_) => "omit",
-            Self::Swap(_) => "swap",
-        };
-        write!(f, "{what}:{}", self.spot())
+        match self {
+            Self::Omit(spot) => write!(f, "omit:{spot}"),
+            Self::Swap(spot) => write!(f, "swap:{spot}"),
+            Self::Late(spot) => write!(f, "late:{spot}"),
+            Self::Turn(spot, distance) => write!(f, "turn{distance:+}:{spot}"),
+        }
     }
 }
 
@@ -75,7 +94,12 @@ impl FromStr for Mutant {
         match what {
             "omit" => Ok(Self::Omit(spot)),
             "swap" => Ok(Self::Swap(spot)),
-            _ => Err(()),
+            "late" => Ok(Self::Late(spot)),
+            _ => {
+                let distance = what.strip_prefix("turn").ok_or(())?;
+                let distance = distance.parse().map_err(drop)?;
+                Ok(Self::Turn(spot, distance))
+            }
         }
     }
 }
@@ -92,10 +116,73 @@ fn omit(spot: &Spot, log: &[Event]) -> Vec<Event> {
                 *non_temporal = false;
                 true
             }
-            Op::Marker(_) => true,
+            Op::Marker(_) | Op::Behind { .. } => true,
         }
     });
     log
+}
+
+/// Where an order is declared, lets the store to the one cell come right behind that to the other, if nobody flushed their line in
+/// between: otherwise the order does not hang on the line alone.
+fn turn_in_line(spot: &Spot, distance: i64, log: &[Event]) -> Vec<Event> {
+    let mut order: Vec<usize> = (0..log.len()).collect();
+    for (declared, event) in log.iter().enumerate().filter(|(_, event)| spot.is(event)) {
+        let Some((moved, behind)) = turned(distance, log, declared, event) else {
+            continue;
+        };
+        order.retain(|at| !moved.contains(at));
+        let place = order.iter().position(|&at| at == behind);
+        let place = place.map_or(order.len(), |place| place + 1);
+        order.splice(place..place, moved);
+    }
+    order.into_iter().map(|at| log[at]).collect()
+}
+
+/// Which stores come late where an order is declared, and behind which one.
+fn turned(
+    distance: i64,
+    log: &[Event],
+    declared: usize,
+    event: &Event,
+) -> Option<(Vec<usize>, usize)> {
+    let Op::Behind { at, cells } = event.op else {
+        return None;
+    };
+    let (beside, line) = (at.wrapping_add_signed(distance), at / LINE_BYTES);
+    if beside / LINE_BYTES != line || cells >> (beside % LINE_BYTES / 8) & 1 == 0 {
+        return None;
+    }
+    let is_later = |other: &Event| other.thread == event.thread && stores(other, at);
+    let later = declared + log[declared..].iter().position(is_later)?;
+    let before = log[..declared].iter();
+    let mut earlier = before.rev().take_while(|event| !flushes(event, line));
+    let earlier = earlier.position(|other| stores(other, beside))?;
+    let earlier = declared - 1 - earlier;
+    let mut since = log[declared..later].iter();
+    if since.any(|other| flushes(other, line) || stores(other, beside)) {
+        return None;
+    }
+    // With what was stored again as it was.
+    let same = |&at: &usize| matches!(log[at].op, Op::Store { at, .. } if at == beside);
+    Some(((earlier..later).filter(same).collect(), later))
+}
+
+/// Whether an event changes a cell.
+fn stores(event: &Event, cell: u64) -> bool {
+    matches!(event.op, Op::Store { at, before, after, .. } if at == cell && before != after)
+}
+
+/// Whether an event flushes a line, which has this number.
+fn flushes(event: &Event, number: u64) -> bool {
+    match event.op {
+        Op::Flush { line } => line / LINE_BYTES == number,
+        Op::Store {
+            at,
+            non_temporal: true,
+            ..
+        } => at / LINE_BYTES == number,
+        _ => false,
+    }
 }
 
 /// What a thread does up to a fence of its own: indices into a part of a log.
@@ -105,10 +192,43 @@ struct Section {
     fence: Option<usize>,
 }
 
-/// An operation's part of the log lies between markers.
+/// Whose operations begin and end with which markers: with its own, if a thread has any, otherwise with every one.
+pub(crate) struct Bounds(HashSet<u32>);
+
+impl Bounds {
+    pub(crate) fn of(log: &[Event]) -> Self {
+        let markers = log.iter().filter(|event| matches!(event.op, Op::Marker(_)));
+        Self(markers.map(|event| event.thread).collect())
+    }
+
+    /// Whether `event` is a marker between operations of `thread`.
+    pub(crate) fn is_between(&self, event: &Event, thread: u32) -> bool {
+        let is_its = event.thread == thread || !self.0.contains(&thread);
+        matches!(event.op, Op::Marker(_)) && is_its
+    }
+}
+
 fn swap(spot: &Spot, log: &[Event]) -> Vec<Event> {
-    let parts = log.split_inclusive(|event| matches!(event.op, Op::Marker(_)));
-    parts.flat_map(|part| swap_part(spot, part)).collect()
+    let mut order: Vec<usize> = (0..log.len()).collect();
+    let mut changed = false;
+    let bounds = Bounds::of(log);
+    let threads: BTreeSet<u32> = log.iter().map(|event| event.thread).collect();
+    for thread in threads {
+        for sections in sections(log, thread, &bounds) {
+            let mut from = 0;
+            while from < sections.len() {
+                let to = from + row(spot, log, &sections[from..]);
+                changed |= turn(&sections[from..=to], log, &mut order);
+                from = to + 1;
+            }
+        }
+    }
+    if !changed {
+        return log.to_vec();
+    }
+    let mut log: Vec<Event> = order.into_iter().map(|at| log[at]).collect();
+    settle(&mut log);
+    log
 }
 
 /// Makes durable at the very end what is in front of the fences of `spot`. Threads go on to see the stores where
@@ -162,45 +282,31 @@ fn without_flush(event: Event) -> (Option<Event>, Option<Event>) {
     }
 }
 
-fn swap_part(spot: &Spot, part: &[Event]) -> Vec<Event> {
-    let mut order: Vec<usize> = (0..part.len()).collect();
-    let mut changed = false;
-    let threads: HashSet<u32> = part.iter().map(|event| event.thread).collect();
-    for thread in threads {
-        let sections = sections(part, thread);
-        let mut from = 0;
-        while from < sections.len() {
-            let to = from + row(spot, part, &sections[from..]);
-            changed |= turn(&sections[from..=to], part, &mut order);
-            from = to + 1;
+/// The steps that each operation of `thread` made durable: what it did after its last fence is none.
+fn sections(log: &[Event], thread: u32, bounds: &Bounds) -> Vec<Vec<Section>> {
+    let mut all = vec![vec![Section::default()]];
+    for (at, event) in log.iter().enumerate() {
+        if bounds.is_between(event, thread) {
+            all.push(vec![Section::default()]);
         }
-    }
-    if !changed {
-        return part.to_vec();
-    }
-    let mut part: Vec<Event> = order.into_iter().map(|at| part[at]).collect();
-    settle(&mut part);
-    part
-}
-
-/// The steps that `thread` made durable: what it did after its last fence is none.
-fn sections(part: &[Event], thread: u32) -> Vec<Section> {
-    let mut sections = vec![Section::default()];
-    for (at, event) in part.iter().enumerate() {
-        let Some(last) = sections.last_mut().filter(|_| event.thread == thread) else {
+        let last = all.last_mut().filter(|_| event.thread == thread);
+        let Some(sections) = last else {
             continue;
         };
+        let open = sections.last_mut();
         match event.op {
             Op::Fence => {
-                last.fence = Some(at);
+                open.into_iter().for_each(|open| open.fence = Some(at));
                 sections.push(Section::default());
             }
             Op::Marker(_) => {}
-            _ => last.events.push(at),
+            _ => open.into_iter().for_each(|open| open.events.push(at)),
         }
     }
-    sections.retain(|section| section.fence.is_some() && !section.events.is_empty());
-    sections
+    for sections in &mut all {
+        sections.retain(|section| section.fence.is_some() && !section.events.is_empty());
+    }
+    all
 }
 
 /// How many sections follow the first with the fence of `spot` between each.
@@ -332,8 +438,15 @@ mod tests {
     #[test]
     fn mutants_have_names() {
         for &(site, _) in sites::ALL {
-            for spot in [Spot::from(site), Spot::at((site, Place::here()))] {
-                for mutant in [Mutant::Omit(spot.clone()), Mutant::Swap(spot)] {
+            for spot in [Spot::from(site), Spot::at((site, Place::here(), None))] {
+                let mutants = [
+                    Mutant::Omit(spot.clone()),
+                    Mutant::Swap(spot.clone()),
+                    Mutant::Late(spot.clone()),
+                    Mutant::Turn(spot.clone(), 8),
+                    Mutant::Turn(spot, -56),
+                ];
+                for mutant in mutants {
                     assert_eq!(mutant.to_string().parse(), Ok(mutant));
                 }
             }
@@ -456,13 +569,51 @@ mod tests {
             last,
         ];
         assert_eq!(
-            Mutant::Swap(sites::COMPACT_ROOT_DURABLE.into()).rewrite(&log),
+            Mutant::Late(sites::COMPACT_ROOT_DURABLE.into()).rewrite(&log),
             expected
         );
         assert_eq!(
-            Mutant::Swap(sites::FREE_LIMBO_DURABLE.into()).rewrite(&log),
+            Mutant::Late(sites::FREE_LIMBO_DURABLE.into()).rewrite(&log),
             log
         );
+    }
+
+    #[test]
+    fn an_order_within_a_line_is_turned_round() {
+        let plain = |at, before, after| {
+            let op = Op::Store {
+                at,
+                before,
+                after,
+                non_temporal: false,
+            };
+            event(Site::UNNAMED, op)
+        };
+        let behind = event(
+            A,
+            Op::Behind {
+                at: 8,
+                cells: 0b101,
+            },
+        );
+        let flush = event(B, Op::Flush { line: 0 });
+        let log = [
+            plain(0, 0, 1),
+            plain(0, 1, 1),
+            plain(64, 0, 5),
+            behind,
+            plain(8, 0, 2),
+            flush,
+        ];
+        let turned = Mutant::Turn(A.into(), -8).rewrite(&log);
+        assert_eq!(turned, [log[2], log[3], log[4], log[0], log[1], log[5]]);
+        let unchanged = |distance, log: &[Event]| {
+            assert_eq!(Mutant::Turn(A.into(), distance).rewrite(log), log);
+        };
+        unchanged(8, &log);
+        unchanged(16, &log);
+        unchanged(-8, &[log[0], flush, behind, log[4]]);
+        unchanged(-8, &[log[0], behind, flush, log[4]]);
     }
 
     #[test]

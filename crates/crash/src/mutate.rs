@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use vellum::sites;
-use vellum_media::{Event, Op, Place, Site};
+use vellum_media::{Event, Op, Place};
 
 use crate::id::Mode;
 use crate::kills::steps_after_kills;
 use crate::mkfs::{Making, makings};
-use crate::mutant::{FOR_LATER, Mutant};
+use crate::mutant::{Bounds, FOR_LATER, Mutant};
 use crate::record::{Recorded, record};
 use crate::report::Violation;
 use crate::run::{Change, Progress, explore_recorded};
-use crate::spot::{Reached, Spot, steps_of};
+use crate::spot::{Reached, Spot, Taken, steps_of};
 use crate::threads::Trials;
 use crate::{Options, Workload};
 
 /// Which mutants, on which workloads, how thoroughly.
 #[derive(Clone, Debug)]
 pub struct MutateOptions {
-    /// Steps whose names contain one of these; all, if there are none. A step has the name of its site and,
+    /// Steps and orders whose names contain one of these; all, if there are none. Each has the name of its site and,
     /// behind a colon, its place in the source.
     pub only: Vec<String>,
     /// States tried at a crash point.
@@ -54,7 +54,7 @@ impl Default for MutateOptions {
 pub struct MutationReport {
     /// Sites in the source.
     pub sites: usize,
-    /// Lines of the source in which the workloads flush, fence, or store past the cache.
+    /// Lines of the source in which the workloads flush, fence, store past the cache, or rely on an order within a line.
     pub places: usize,
     /// Sites at places: what one line does for several sites counts for each.
     pub steps: usize,
@@ -140,7 +140,7 @@ pub fn mutate(
     MutationReport {
         sites: sites::ALL.len(),
         places: places_of(&stage.steps).len(),
-        steps: stage.steps.len(),
+        steps: steps_in(&stage.steps),
         mutants: mutants.len(),
         caught: caught_by.len(),
         missed,
@@ -212,7 +212,7 @@ impl Reach {
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = (Site, Place)> {
+    fn all(&self) -> impl Iterator<Item = Taken> {
         let all = [&self.steps, &self.recovery, &self.kills].into_iter();
         all.flatten().copied()
     }
@@ -228,8 +228,8 @@ struct Stage<'a> {
     makings: Vec<Making>,
     /// Threads beside each other, for what no sequence shows.
     trials: Trials,
-    /// Every step that a log went through.
-    steps: BTreeSet<(Site, Place)>,
+    /// Every step and order that a log went through.
+    steps: BTreeSet<Taken>,
 }
 
 impl<'a> Stage<'a> {
@@ -314,11 +314,13 @@ impl<'a> Stage<'a> {
         let makings = self.makings.iter();
         let made = makings.flat_map(|making| fences_with_a_step_behind(&making.log));
         let reached = self.reaches.iter().flat_map(|reach| &reach.followed);
-        reached.copied().chain(made).collect()
+        let beside = (0..self.trials.len()).flat_map(|at| self.trials.logs(at));
+        let beside = beside.flat_map(fences_with_a_step_behind);
+        reached.copied().chain(made).chain(beside).collect()
     }
 
-    /// Every step without, and every fence with its two steps swapped where it has any. A site that nothing
-    /// reaches is one as a whole.
+    /// Every step without, every fence with its two steps swapped where it has any, every order turned round. A site that
+    /// nothing reaches is one as a whole.
     fn mutants(&self) -> Vec<Mutant> {
         let only = &self.options.only;
         let chosen = |spot: &Spot| {
@@ -331,8 +333,14 @@ impl<'a> Stage<'a> {
             let steps = self.steps.iter().filter(|step| step.0 == site);
             for &step in steps.clone() {
                 let spot = Spot::at(step);
+                if let (_, _, Some(distance)) = step {
+                    mutants.push(Mutant::Turn(spot, distance));
+                    continue;
+                }
                 mutants.push(Mutant::Omit(spot.clone()));
-                if followed.contains(&step) || FOR_LATER.contains(&site) {
+                if FOR_LATER.contains(&site) {
+                    mutants.push(Mutant::Late(spot));
+                } else if followed.contains(&step) {
                     mutants.push(Mutant::Swap(spot));
                 }
             }
@@ -405,6 +413,10 @@ impl<'a> Stage<'a> {
     /// What the mutant does wrong in a workload.
     fn try_on(&self, mutant: &Mutant, workload: usize, phase: Phase) -> Option<Violation> {
         let recorded = self.recorded(workload)?;
+        let log = recorded.explored_log();
+        if matches!(phase, Phase::Steps) && mutant.rewrite(log) == log {
+            return None;
+        }
         let mode = match phase {
             Phase::Steps | Phase::Recovery => Mode::X86,
             Phase::Kills => Mode::Kill,
@@ -417,23 +429,32 @@ impl<'a> Stage<'a> {
 }
 
 /// The lines of the source in which steps are taken.
-fn places_of(steps: &BTreeSet<(Site, Place)>) -> BTreeSet<Place> {
-    steps.iter().map(|&(_, place)| place).collect()
+fn places_of(steps: &BTreeSet<Taken>) -> BTreeSet<Place> {
+    steps.iter().map(|&(_, place, _)| place).collect()
+}
+
+/// Sites at places.
+fn steps_in(steps: &BTreeSet<Taken>) -> usize {
+    let steps = steps.iter().map(|&(site, place, _)| (site, place));
+    steps.collect::<BTreeSet<_>>().len()
 }
 
 /// The fences between two steps of an operation.
 fn fences_with_a_step_behind(log: &[Event]) -> Reached {
     let mut found = Reached::new();
-    for part in log.split(|event| matches!(event.op, Op::Marker(_))) {
-        // The last fence of each thread with a step in front, and whether a step is open behind it.
-        let mut last: BTreeMap<u32, (Option<(Site, Place)>, bool)> = BTreeMap::new();
-        for event in part {
-            let (fence, open) = last.entry(event.thread).or_default();
-            if event.op != Op::Fence {
-                *open = true;
-            } else if std::mem::take(open) {
-                found.extend(fence.replace((event.site, event.place)));
-            }
+    let bounds = Bounds::of(log);
+    // The last fence of each thread with a step in front, and whether a step is open behind it.
+    let mut last: BTreeMap<u32, (Option<Taken>, bool)> = BTreeMap::new();
+    for event in log {
+        last.retain(|&thread, _| !bounds.is_between(event, thread));
+        if let Op::Marker(_) = event.op {
+            continue;
+        }
+        let (fence, open) = last.entry(event.thread).or_default();
+        if event.op != Op::Fence {
+            *open = true;
+        } else if std::mem::take(open) {
+            found.extend(fence.replace((event.site, event.place, None)));
         }
     }
     found

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use vellum::{prefer_thread_slot, sites};
 use vellum_layout::{BLOCK_BYTES, PoolState, Superblock};
 use vellum_media::{Event, Op};
-use vellum_model::{Cred, Errno, Model, Outcome, Snapshot, apply};
+use vellum_model::{Cred, Errno, Model, Outcome, Snapshot, SnapshotBody, apply};
 
 use crate::compare::Expected;
 use crate::memories::{Explored, Shared, image_after};
 use crate::session::{CLOCK_START, Session, USER, blank_image, mount};
 use crate::tree::{Tree, read_tree};
-use crate::workload::{PowerCut, Step, Workload};
+use crate::workload::{BlocksAlone, PowerCut, Step, Workload};
 
 /// What a workload did.
 pub struct Recorded {
@@ -58,7 +58,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
             false if steps > 400 => 4096,
             false => 256,
         },
-        base: blank_image(2, workload.mapping, workload.namespace),
+        base: blank_image(2, workload.mapping, workload.namespace, workload.is_logged),
     };
     if let Some(cut) = &workload.cut {
         recorder.base = recorder.image_after(cut)?;
@@ -67,7 +67,9 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
     log.truncate(recorder.end_of(&log));
     let mut model = recorder.model();
     let mut stages = vec![model.snapshot(false)];
+    let mut attempted = Vec::new();
     for step in &workload.explored {
+        attempted.push(attempt(&model, step));
         model_step(&mut model, step);
         stages.push(model.snapshot(false));
     }
@@ -102,10 +104,12 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
         explored: workload.explored.clone(),
         stages,
         between,
+        attempted,
         trees,
         fences,
         unsettled,
         halves: BTreeMap::new(),
+        is_logged: workload.is_logged,
     };
     for (number, step) in workload.explored.iter().enumerate() {
         if let Some(halves) = step.halves() {
@@ -280,6 +284,29 @@ fn without_set_ids(before: &Snapshot, after: &Snapshot) -> Snapshot {
     between
 }
 
+/// What of a file's bytes a step may show that finds the pool full in the middle, until it has taken it back: the tree
+/// that it was to make, but with the sizes of before.
+fn attempt(model: &Model, step: &Step) -> Option<Snapshot> {
+    let Step::Full(op) = step else {
+        return None;
+    };
+    let wanted = Step::Op(op.clone());
+    if !wanted.changes_bytes() {
+        return None;
+    }
+    let before = model.snapshot(false);
+    let mut model = model.clone();
+    model_step(&mut model, &wanted);
+    let mut after = model.snapshot(false);
+    for (path, node) in &mut after {
+        let SnapshotBody::File { size, .. } = &mut node.body else {
+            continue;
+        };
+        *size = (*size).min(before.get(path)?.body.size());
+    }
+    Some(after)
+}
+
 /// Does a step: in a thread of its own what in production is not done by those who call.
 pub(crate) fn perform(session: &mut Session, step: &Step) -> crate::session::Result<()> {
     prefer_thread_slot(0);
@@ -314,6 +341,25 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
             model.close_all();
             Outcome::Ok(vellum_model::Payload::Done)
         }
+        Step::Blocks(blocks) => opened_and_closed(model, blocks),
         Step::Maintain | Step::Open => Outcome::Ok(vellum_model::Payload::Done),
+    }
+}
+
+/// What becomes of a file that gets blocks and loses them again.
+fn opened_and_closed(model: &mut Model, blocks: &BlocksAlone) -> Outcome {
+    const SLOT: u8 = u8::MAX;
+    let open = vellum_model::Op::Open {
+        slot: SLOT,
+        path: blocks.path.clone().into_bytes(),
+        flags: libc::O_RDWR,
+        mode: 0,
+    };
+    match apply(model, &open, &Cred::superuser(), CLOCK_START) {
+        Outcome::Ok(_) => {
+            let close = vellum_model::Op::CloseSlot { slot: SLOT };
+            apply(model, &close, &Cred::superuser(), CLOCK_START)
+        }
+        failed => failed,
     }
 }

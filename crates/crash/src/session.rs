@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
+use vellum::experiments::{MappingAlone, settle};
 use vellum::{
     Access, Allocate, Clock, Cred, Error, FileKind, FormatOptions, Fs, Handle, ListPosition,
     MappingKind, MountOptions, NamespaceKind, Node, OpenOptions, RenameFlags, SetAttr, SetTime,
@@ -13,7 +14,7 @@ use vellum_media::SimPool;
 use vellum_model::{Kind, Op, Range, TimeSet, pattern};
 
 use crate::memories::{Explored, Kit, Shared};
-use crate::workload::Step;
+use crate::workload::{BlocksAlone, Step};
 
 /// Bytes of the pools that workloads run on.
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
@@ -52,8 +53,11 @@ pub(crate) fn blank_image(
     thread_slots: u32,
     mapping: MappingKind,
     namespace: NamespaceKind,
+    is_logged: bool,
 ) -> Vec<u8> {
-    let stale: Vec<u8> = (0..POOL_BYTES / 8)
+    // A log takes as much as the metadata, of which there are as many.
+    let bytes = POOL_BYTES << u32::from(is_logged);
+    let stale: Vec<u8> = (0..bytes / 8)
         .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
         .collect();
     let pool = SimPool::from_image(stale);
@@ -61,6 +65,8 @@ pub(crate) fn blank_image(
         thread_slots: Some(thread_slots),
         mapping,
         namespace,
+        metadata_bytes: is_logged.then_some(POOL_BYTES / 4),
+        is_logged,
         uuid: [7; 16],
         hash_seed: 0x5EED,
         now_ns: CLOCK_START,
@@ -147,6 +153,7 @@ impl<M: Kit> Session<M> {
                 done
             }
             Step::Together(ops) => self.set(ops.iter()),
+            Step::Blocks(blocks) => self.give_and_take(blocks),
             Step::Maintain => {
                 let fs = self.open_fs()?;
                 while fs.maintain()? > 0 {}
@@ -298,6 +305,22 @@ impl<M: Kit> Session<M> {
                 fs.access(&cred, &node, Access::from_bits_truncate(*mask as u8))
             }
         }
+    }
+
+    fn give_and_take(&self, blocks: &BlocksAlone) -> Result<()> {
+        let fs = self.open_fs()?;
+        let path = blocks.path.as_bytes();
+        let handle = fs.open(&self.cred, &fs.root(), path, &open_options(libc::O_RDWR, 0))?;
+        let (first, count) = (blocks.first, blocks.count);
+        let mut alone = MappingAlone::new(&handle)?;
+        alone.insert(first, count as usize)?;
+        let mut alone = alone.renew()?;
+        if alone.remove(first, first + count)? != count {
+            return Err(Error::Invalid("blocks that did not come"));
+        }
+        drop(alone);
+        settle(fs);
+        Ok(())
     }
 
     fn parent<'p>(&self, path: &'p [u8]) -> Result<(Node<M>, &'p [u8])> {

@@ -55,11 +55,14 @@ fn claimed_beyond(step: &Step, before: &Tree, ino: u64) -> u64 {
     end.saturating_sub(first) * UNITS_PER_BLOCK
 }
 
-/// What a write that finds no space may have claimed and not given up yet. In a hole that is the file's, for it
-/// reads as zeros.
+/// What a step may have claimed and not given up yet: a write that finds no space (in a hole that is the file's, for it
+/// reads as zeros), or an experiment.
 fn claimed_in_vain(step: &Step, before: &Tree, ino: u64) -> u64 {
-    let Step::Full(op) = step else { return 0 };
-    let blocks = blocks_written(op, size_of(before, ino));
+    let blocks = match step {
+        Step::Full(op) => blocks_written(op, size_of(before, ino)),
+        Step::Blocks(blocks) => Some((blocks.first, blocks.first + blocks.count)),
+        _ => None,
+    };
     blocks.map_or(0, |(first, end)| (end - first) * UNITS_PER_BLOCK)
 }
 

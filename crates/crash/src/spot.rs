@@ -1,25 +1,39 @@
-//! Persistent steps of the engine: by their sites, and by where in the source they are taken.
+//! Persistent steps of the engine, and orders within a line: by their sites, and by where in the source they are.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
 use vellum::sites;
-use vellum_media::{Event, Place, Site};
+use vellum_media::{Event, LINE_BYTES, Op, Place, Site};
 
-/// The steps that logs went through.
-pub(crate) type Reached = HashSet<(Site, Place)>;
+/// What a log went through: the site, where in the source, and of an order within a line, so many bytes behind the cell that
+/// is stored later the other one lies.
+pub(crate) type Taken = (Site, Place, Option<i64>);
 
-/// The steps of a log, again and again.
+/// What logs went through.
+pub(crate) type Reached = HashSet<Taken>;
+
+/// What a log goes through, again and again.
 pub(crate) fn steps_of<'a>(
     log: impl IntoIterator<Item = &'a Event>,
-) -> impl Iterator<Item = (Site, Place)> {
+) -> impl Iterator<Item = Taken> {
     let named = |event: &&Event| event.site != Site::UNNAMED;
     let log = log.into_iter().filter(named);
-    log.map(|event| (event.site, event.place))
+    log.flat_map(|event| {
+        let (at, cells) = match event.op {
+            Op::Behind { at, cells } => (Some(at), cells),
+            _ => (None, 1),
+        };
+        let set = (0..8).filter(move |bit| cells >> bit & 1 == 1);
+        set.map(move |bit| {
+            let distance = at.map(|at| 8 * bit - (at % LINE_BYTES) as i64);
+            (event.site, event.place, distance)
+        })
+    })
 }
 
-/// A flush, a fence or a store past the cache: which, and where in the source. One site is in several places
+/// A flush, a fence, a store past the cache, or an order: which, and where in the source. One site is in several places
 /// where a function is told by its caller what its flush is for, and where a step is taken in more than one
 /// branch; each place may be the one that nobody would miss.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +52,7 @@ pub(crate) struct PlaceName {
 
 impl Spot {
     /// What `site` does at `place`.
-    pub(crate) fn at((site, place): (Site, Place)) -> Self {
+    pub(crate) fn at((site, place, _): Taken) -> Self {
         let name = PlaceName {
             file: place.file().to_owned(),
             line: place.line(),
@@ -49,15 +63,17 @@ impl Spot {
 
     /// Whether `event` is this step.
     pub(crate) fn is(&self, event: &Event) -> bool {
-        self.is_at((event.site, event.place))
+        self.is_at(event.site, event.place)
     }
 
     /// Whether it is among those that were reached.
     pub(crate) fn is_among(&self, reached: &Reached) -> bool {
-        reached.iter().any(|&step| self.is_at(step))
+        reached
+            .iter()
+            .any(|&(site, place, _)| self.is_at(site, place))
     }
 
-    fn is_at(&self, (site, place): (Site, Place)) -> bool {
+    fn is_at(&self, site: Site, place: Place) -> bool {
         let named = |of: &PlaceName| of.line == place.line() && of.file == place.file();
         site == self.site && self.place.as_ref().is_none_or(named)
     }

@@ -81,8 +81,10 @@ struct Gap {
 /// The gaps of `log`, before which so many events were done.
 fn gaps(log: &[Event], done: usize) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
-    let named = log.iter().zip(done..);
-    for (event, at) in named.filter(|(event, _)| event.site != Site::UNNAMED) {
+    let is_step =
+        |event: &Event| event.site != Site::UNNAMED && !matches!(event.op, Op::Behind { .. });
+    let steps = log.iter().zip(done..);
+    for (event, at) in steps.filter(|(event, _)| is_step(event)) {
         let site = sites::name(event.site);
         match gaps.last_mut() {
             Some(last) if last.site == site => last.behind = at + 1,

@@ -7,6 +7,7 @@ use vellum_model::{NodeSnapshot, Snapshot, SnapshotBody, Times};
 
 use crate::memories::Explored;
 use crate::session::{ExploredFs, Result, model_kind};
+use crate::workload::BlocksAlone;
 
 /// A tree and, apart from it, its times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +39,22 @@ impl Tree {
         let mut all = self.times.iter();
         let (path, _) = all.find(|(_, (number, _))| *number == ino)?;
         self.nodes.get(path)
+    }
+
+    /// The same tree, but that these blocks of a file hold zeros.
+    pub(crate) fn with_hole(&self, hole: &BlocksAlone) -> Self {
+        let mut tree = self.clone();
+        let path = format!("/{}", hole.path).into_bytes();
+        let ino_of = |path: &Vec<u8>| self.times.get(path).map(|(ino, _)| *ino);
+        let ino = ino_of(&path);
+        for (path, node) in &mut tree.nodes {
+            if let SnapshotBody::File { blocks, .. } = &mut node.body
+                && ino_of(path) == ino
+            {
+                blocks.retain(|at, _| !(hole.first..hole.first + hole.count).contains(at));
+            }
+        }
+        tree
     }
 }
 

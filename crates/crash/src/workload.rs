@@ -16,6 +16,8 @@ pub enum Step {
     Full(Op),
     /// Operations of the superuser on the attributes of one file, in one call, which changes the size first.
     Together(Vec<Op>),
+    /// Blocks given to a hole of a file and taken from it again, by its mapping alone.
+    Blocks(BlocksAlone),
     /// All background work there is.
     Maintain,
     /// A close in order; handles that are open are closed first.
@@ -26,8 +28,20 @@ pub enum Step {
     Recover,
 }
 
+/// Blocks that an experiment gives a file and takes from it again ([`vellum::experiments`]). In between nobody says what
+/// they hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlocksAlone {
+    /// The file.
+    pub path: String,
+    /// The first block, in a hole inside the file's size.
+    pub first: u64,
+    /// How many blocks, all of the hole.
+    pub count: u64,
+}
+
 impl Step {
-    /// Reads a step: `maintain`, `close-pool`, `open-pool`, `recover`, or an operation as the model
+    /// Reads a step: `maintain`, `close-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
     /// writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind `together: `.
     ///
     /// # Panics
@@ -38,6 +52,7 @@ impl Step {
             "close-pool" => Self::Close,
             "open-pool" => Self::Open,
             "recover" => Self::Recover,
+            _ if line.starts_with("blocks ") => Self::Blocks(blocks(line)),
             _ => match line.split_once(": ") {
                 Some(("user", line)) => Self::User(parse(line)),
                 Some(("full", line)) => Self::Full(parse(line)),
@@ -60,6 +75,7 @@ impl Step {
     pub fn operation(&self) -> &'static str {
         const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE;
         match self {
+            Self::Blocks(_) => "blocks",
             Self::Maintain => "maintain",
             Self::Close => "closing",
             Self::Open => "opening",
@@ -119,6 +135,14 @@ impl Step {
         )
     }
 
+    /// Whether everything that was done before it is durable when it has returned, where a log makes it so.
+    pub fn syncs(&self) -> bool {
+        matches!(
+            self,
+            Self::Close | Self::Open | Self::Op(Op::Sync | Op::Fsync { .. } | Op::FsyncSlot { .. })
+        )
+    }
+
     /// The two steps of which it is made, if it is: a crash may leave the first without the second.
     pub fn halves(&self) -> Option<[Self; 2]> {
         match self {
@@ -143,6 +167,9 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Op(op) => op.fmt(f),
+            Self::Blocks(BlocksAlone { path, first, count }) => {
+                write!(f, "blocks {path} {first} {count}")
+            }
             Self::Maintain => f.write_str("maintain"),
             Self::Close => f.write_str("close-pool"),
             Self::Open => f.write_str("open-pool"),
@@ -177,6 +204,8 @@ pub struct Workload {
     pub mapping: MappingKind,
     /// How the pool keeps names.
     pub namespace: NamespaceKind,
+    /// The pool has a log, on a disk: what was done before the last step that syncs is there after a crash, and some of what came next.
+    pub is_logged: bool,
 }
 
 /// A power cut in the middle of a step, at which everything stored has arrived.
@@ -203,6 +232,7 @@ impl Workload {
             crowded: false,
             mapping: MappingKind::HashFs,
             namespace: NamespaceKind::Direct,
+            is_logged: false,
         }
     }
 
@@ -238,6 +268,17 @@ impl Workload {
         self
     }
 
+    /// The same on a pool with a log, which its name begins with; the setup ends with a sync, or a close.
+    #[must_use]
+    pub fn logged(mut self) -> Self {
+        self.name = format!("logged-{}", self.name);
+        self.is_logged = true;
+        if self.setup.last() != Some(&Step::Close) {
+            self.setup.push(Step::parse("sync"));
+        }
+        self
+    }
+
     /// Whether what is explored has to do with names.
     pub fn concerns_names(&self) -> bool {
         const OWN: [&str; 12] = [
@@ -256,8 +297,9 @@ impl Workload {
 
     /// Whether what is explored has to do with the blocks of files.
     pub fn concerns_blocks(&self) -> bool {
-        const OTHERS: [&str; 14] = [
+        const OTHERS: [&str; 15] = [
             "attributes",
+            "blocks",
             "unlink",
             "rename",
             "exchange",
@@ -289,6 +331,16 @@ fn parse(line: &str) -> Op {
     match line.parse() {
         Ok(op) => op,
         Err(error) => panic!("{error}"),
+    }
+}
+
+fn blocks(line: &str) -> BlocksAlone {
+    let words: Vec<&str> = line.split(' ').collect();
+    let number = |at: usize| words[at].parse().expect("a number of blocks");
+    BlocksAlone {
+        path: words[1].to_owned(),
+        first: number(2),
+        count: number(3),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use vellum::sites;
+use vellum::{disk_sites, sites};
 use vellum_crash::{MAKINGS, Step, find, persistent_steps, single_operations};
 
 const DOCUMENT: &str = include_str!("../../../docs/CRASH.md");
@@ -41,7 +41,7 @@ fn rows() -> Vec<Row> {
         Some(Row {
             workload: workload.strip_prefix('`')?.strip_suffix('`')?,
             steps: quoted(steps),
-            commit: steps.split(", ").position(|step| step.starts_with("**")),
+            commit: steps.find("**`").map(|bold| quoted(&steps[..bold]).len()),
         })
     });
     rows.collect()
@@ -136,11 +136,28 @@ fn the_document_names_every_step() {
             !operation.is_empty() && operation != "mkfs" && !step.contains('/')
         })
         .collect();
-    let known: BTreeSet<&str> = sites::ALL.iter().map(|&(_, name)| name).collect();
+    let all = sites::ALL.iter().chain(disk_sites::ALL);
+    let known: BTreeSet<&str> = all.map(|&(_, name)| name).collect();
     let missing: Vec<_> = known.difference(&named).collect();
     let unknown: Vec<_> = named.difference(&known).collect();
     assert!(
         missing.is_empty() && unknown.is_empty(),
         "missing {missing:?}, unknown {unknown:?}"
     );
+}
+
+/// A table is one of those that tests compare with recordings or with the code: steps by name here, classes of damage in
+/// the checker's tests.
+#[test]
+fn every_table_is_checked() {
+    let lines: Vec<&str> = DOCUMENT.lines().collect();
+    let heads = lines
+        .windows(2)
+        .filter(|lines| lines[1].starts_with("|---"));
+    let heads: Vec<&str> = heads.map(|lines| lines[0]).collect();
+    let known = [
+        "| class | severity | what repair does |",
+        "| operation | recorded as | steps | what recovery finds in the gaps |",
+    ];
+    assert_eq!(heads, known);
 }

@@ -3,6 +3,18 @@
 use vellum::NamespaceKind;
 use vellum_crash::{Options, run_workloads, sampled, single_operations, workloads};
 
+fn of_a_test_run() -> Options {
+    Options {
+        states_per_point: 16,
+        lazy_states: 4,
+        kills: 1,
+        kill_states: 8,
+        nested_states: 16,
+        nested_recoveries: [1, 1],
+        ..Options::default()
+    }
+}
+
 fn explore(workloads: &[vellum_crash::Workload], options: &Options) {
     let report = run_workloads(workloads, options);
     assert_eq!(report.violations().count(), 0, "{report}");
@@ -17,15 +29,7 @@ fn explore(workloads: &[vellum_crash::Workload], options: &Options) {
 
 #[test]
 fn no_crash_of_a_single_operation_loses_anything() {
-    let options = Options {
-        states_per_point: 16,
-        lazy_states: 4,
-        kills: 1,
-        kill_states: 8,
-        nested_states: 16,
-        nested_recoveries: [1, 1],
-        ..Options::default()
-    };
+    let options = of_a_test_run();
     explore(&sampled(&single_operations(), options.seed, 200), &options);
 }
 
@@ -35,15 +39,7 @@ fn no_crash_of_a_pair_of_operations_loses_anything() {
         .into_iter()
         .filter(|w| w.explored.len() == 2)
         .collect();
-    let options = Options {
-        states_per_point: 16,
-        lazy_states: 4,
-        kills: 1,
-        kill_states: 8,
-        nested_states: 16,
-        nested_recoveries: [1, 1],
-        ..Options::default()
-    };
+    let options = of_a_test_run();
     explore(&pairs, &options);
 }
 
@@ -53,15 +49,7 @@ fn no_crash_loses_names_that_are_kept_otherwise() {
         .into_iter()
         .filter(|workload| workload.namespace != NamespaceKind::default())
         .collect();
-    let options = Options {
-        states_per_point: 16,
-        lazy_states: 4,
-        kills: 1,
-        kill_states: 8,
-        nested_states: 16,
-        nested_recoveries: [1, 1],
-        ..Options::default()
-    };
+    let options = of_a_test_run();
     explore(&sampled(&others, options.seed, 100), &options);
 }
 

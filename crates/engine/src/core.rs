@@ -7,6 +7,7 @@ use vellum_layout::{BLOCK_BYTES, Geometry, NamespaceKind, SLOT_BYTES};
 use vellum_media::{Memories, Memory};
 
 use crate::error::{Error, Place, Result};
+use crate::log::Log;
 use crate::namespace;
 
 /// Where the structures of the arena lie (offsets in bytes).
@@ -109,6 +110,10 @@ pub(crate) mod header {
         COSTS_STATE: [1] at 704,
         /// What reading costs.
         COSTS: [8] at 712,
+        /// 1: no operation begins, because an epoch is cut; see `commit`.
+        GATE: [1] at 832,
+        /// The last reclamation epoch of which everything is durable, where a log makes it so.
+        SETTLED: [1] at 840,
     }
 
     /// Bytes of the first page.
@@ -204,6 +209,8 @@ pub(crate) struct Core<M: Memories> {
     pub(crate) pool_epoch: u32,
     pub(crate) clock: Clock,
     pub(crate) read_only: bool,
+    /// Of a logged pool that is open for writing.
+    pub(crate) log: Option<Log>,
 }
 
 impl<M: Memories> Core<M> {
@@ -246,6 +253,7 @@ impl<M: Memories> Core<M> {
             _ if at >= geometry.data_at => {
                 return Place::Block((at - geometry.data_at) / BLOCK_BYTES);
             }
+            _ if geometry.is_logged() && at >= geometry.log_at => "log",
             _ if at >= geometry.aids_at => "saved aids",
             _ if at >= geometry.table_at => "mapping table",
             _ if at >= geometry.meta_at => {

@@ -107,6 +107,9 @@ pub enum Error {
         /// The first damage found.
         first: String,
     },
+    /// The pool is between two namespaces.
+    #[error("a conversion of the pool was not finished: `vellum convert` finishes it")]
+    Converting,
     /// The superblock is refused.
     #[error(transparent)]
     Superblock(#[from] SuperblockError),
@@ -187,7 +190,10 @@ impl Error {
                 libc::EOPNOTSUPP
             }
             Self::Superblock(SuperblockError::ReadOnlyFeatures(_)) => libc::EROFS,
-            Self::Damaged { .. } | Self::Refused { .. } | Self::Superblock(_) => libc::EUCLEAN,
+            Self::Damaged { .. }
+            | Self::Refused { .. }
+            | Self::Converting
+            | Self::Superblock(_) => libc::EUCLEAN,
             Self::Geometry(_) => libc::EINVAL,
             Self::Media(error) => error.to_errno(),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),

@@ -17,12 +17,15 @@ mod alloc;
 mod cachelet;
 #[cfg(test)]
 mod checking;
+mod commit;
 mod core;
 mod data;
+pub mod disk_sites;
 mod error;
 pub mod experiments;
 mod fs;
 mod journal;
+mod log;
 mod mapping;
 mod mapping_time;
 mod mount;

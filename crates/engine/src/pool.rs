@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vellum_layout::{MappingKind, NamespaceKind, Superblock};
-use vellum_media::{MappedArena, MappedPool, MediaChoice, OpenMode, Real};
+use vellum_media::{MappedArena, MappedPool, MediaChoice, MediaKind, OpenMode, Real};
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
@@ -20,6 +20,9 @@ pub type RealFs = Fs<Real>;
 
 /// Shortest and longest rest of the background thread.
 const REST: std::ops::Range<Duration> = Duration::from_millis(5)..Duration::from_millis(200);
+
+/// How often a logged pool is committed when nobody asks for it.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a new pool is to be like.
 #[derive(Clone, Debug)]
@@ -163,6 +166,7 @@ impl Pool {
             hash_seed: u64::from_le_bytes(array(seed)?),
             now_ns: crate::Clock::System.now(),
             owner: options.owner,
+            is_logged: options.media == MediaChoice::Logged,
             known_zero: memory.known_zero(),
         };
         format(&memory, &format_options)?;
@@ -207,6 +211,9 @@ impl Pool {
             Ok(arena)
         };
         let (fs, opened) = attach::<Real>(memory, arena, mount)?;
+        if options.media == MediaChoice::Logged && fs.media_kind() != MediaKind::Logged {
+            return Err(Error::Unsupported("the pool has no log"));
+        }
         let keeper = (!options.read_only).then(|| Keeper::start(Arc::clone(&fs)));
         Ok(Self {
             fs: Some(fs),
@@ -287,8 +294,17 @@ impl Keeper {
 
 fn keep(fs: &RealFs, stop: &AtomicBool) {
     let mut rest = REST.start;
+    let mut committed = Instant::now();
+    // On other media operations commit by themselves.
+    let is_logged = fs.superblock().log_bytes != 0;
     while !stop.load(Ordering::Relaxed) {
         std::thread::park_timeout(rest);
+        if is_logged && committed.elapsed() >= COMMIT_INTERVAL && !fs.is_damaged() {
+            if let Err(error) = fs.sync() {
+                tracing::error!(%error, "the regular commit failed");
+            }
+            committed = Instant::now();
+        }
         rest = match fs.maintain() {
             Ok(0) => (rest * 2).min(REST.end),
             Ok(_) => REST.start,

@@ -1,8 +1,8 @@
 //! Every place in the engine that flushes, fences, or stores past the cache, in the order of
-//! `docs/CRASH.md`, which says what each step is for.
+//! `docs/CRASH.md`, which says what each step is for; and every place that relies on the order of two stores to one cache line.
 //!
 //! Each is given in exactly one place; a mapping that is told it may take it in several. A constant's name is that of its site; those of fences end
-//! in *durable*.
+//! in *durable*, those of orders within a line in *behind*.
 
 vellum_media::sites! {
     /// Both superblocks in front zero.
@@ -147,14 +147,20 @@ vellum_media::sites! {
     WRITE_GAP = "write/gap",
     /// The data.
     WRITE_DATA = "write/data",
-    /// Times, and a first root.
+    /// Times, and a first root, where the size stays.
     WRITE_TIMES = "write/times",
     /// Before blocks or size show it.
     WRITE_DATA_DURABLE = "write/data-durable",
     /// The blocks of holes, MAPPED.
     WRITE_FILLED = "write/filled",
+    /// The same blocks, UNWRITTEN again where others found no room.
+    WRITE_UNFILLED = "write/unfilled",
+    /// Data over old bytes, where blocks are filled, too.
+    WRITE_OVER = "write/over",
     /// Before the size can cover them.
     WRITE_FILLED_DURABLE = "write/filled-durable",
+    /// The size, behind times, root, and the word at which a tree begins.
+    WRITE_SIZE_BEHIND = "write/size-behind",
     /// Times, root and size.
     WRITE_SIZE = "write/size",
     /// The bytes are the file's.
@@ -163,10 +169,14 @@ vellum_media::sites! {
     EXTEND_TAIL = "extend/tail",
     /// Before the size covers it.
     EXTEND_TAIL_DURABLE = "extend/tail-durable",
+    /// The size, behind the times.
+    EXTEND_SIZE_BEHIND = "extend/size-behind",
     /// Times, root and size.
     EXTEND_SIZE = "extend/size",
     /// The file is longer.
     EXTEND_SIZE_DURABLE = "extend/size-durable",
+    /// The size, behind times and the root's flag.
+    TRUNCATE_SIZE_BEHIND = "truncate/size-behind",
     /// Times, root and size.
     TRUNCATE_SIZE = "truncate/size",
     /// The file is shorter, before blocks are given up.
@@ -223,6 +233,12 @@ vellum_media::sites! {
     EXTENT_NODE_DURABLE = "extent/node-durable",
     /// The word that leads to it.
     EXTENT_LINK = "extent/link",
+    /// The key of an entry, behind the body that it makes valid.
+    EXTENT_KEY_BEHIND = "extent/key-behind",
+    /// What an extent loses, behind the key of the one that gets it.
+    EXTENT_BORDER_BEHIND = "extent/border-behind",
+    /// The end of a leaf's last extent, behind the key of the one that has its blocks, too.
+    EXTENT_JOIN_BEHIND = "extent/join-behind",
     /// An extent over what is to leave another, in another line.
     EXTENT_BORDER = "extent/border",
     /// Before it leaves that one.
@@ -317,6 +333,8 @@ vellum_media::sites! {
     TREE_COPY_LINK_DURABLE = "tree/copy-link-durable",
     /// A line with entries that recovery freed, or whose counts it cut.
     RECOVER_CUCKOO = "recover/cuckoo",
+    /// The first word of an entry of a cuckoo or level table, behind its place.
+    KEYED_WORD_BEHIND = "keyed/word-behind",
     /// Counts of entries that other entries stand beside.
     CUCKOO_COUNTS = "cuckoo/counts",
     /// The copy of an entry that moves to its other line.

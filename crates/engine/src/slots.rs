@@ -105,6 +105,10 @@ impl<M: Memories> Core<M> {
         let mut tried = 0u32;
         loop {
             if self.try_enter(slot) {
+                if self.is_gated() {
+                    self.leave_and_wait(slot);
+                    continue;
+                }
                 if tried > 0 {
                     HINT.set(slot);
                 }
@@ -126,6 +130,28 @@ impl<M: Memories> Core<M> {
         let op = self.op_begin();
         self.check_writable()?;
         Ok(op)
+    }
+
+    /// Whether an epoch is being cut. Looked at once the slot is entered: whoever cuts looks at the slots once the gate is closed.
+    #[inline(always)]
+    fn is_gated(&self) -> bool {
+        self.log.is_some() && self.arena.load(header::GATE, Ordering::SeqCst) != 0
+    }
+
+    #[cold]
+    fn leave_and_wait(&self, slot: u32) {
+        let at = self.slot_word(slot, field::STATE);
+        self.arena.store(at, 0, Ordering::Release);
+        let mut tries = 0;
+        while self.is_gated() {
+            pause(&self.arena, &mut tries);
+        }
+    }
+
+    /// Whether an operation runs on a slot.
+    pub(crate) fn is_in_operation(&self, slot: u32) -> bool {
+        let at = self.slot_word(slot, field::STATE);
+        self.arena.load(at, Ordering::SeqCst) != 0
     }
 
     fn begun(&self, slot: u32) -> Op<'_, M> {

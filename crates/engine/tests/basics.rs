@@ -2,7 +2,10 @@
 
 use std::io::{Read, Seek, SeekFrom, Write};
 
-use vellum::{CreateOptions, Cred, Error, Fs, ListPosition, Node, Pool, PoolOptions, media::Real};
+use vellum::{
+    Allocate, CreateOptions, Cred, Error, Fs, ListPosition, MappingKind, Node, OpenOptions, Pool,
+    PoolOptions, media::Real,
+};
 
 fn pool() -> Pool {
     Pool::memory(8 << 20).unwrap()
@@ -200,4 +203,40 @@ fn a_million_creates_and_removes_leave_nothing_behind() {
     }
     assert_eq!(volume.read_dir("/").unwrap().count(), 0);
     pool.close().unwrap();
+}
+
+/// The ends of the range had been zeroed when the nodes ran out that a hole in an extent takes.
+#[test]
+fn a_punch_that_failed_had_zeroed_what_it_did_not_punch() {
+    let pool = Pool::memory_with(&CreateOptions {
+        mapping: MappingKind::Extent,
+        metadata_bytes: Some(1 << 20),
+        ..CreateOptions::new(8 << 20)
+    });
+    let pool = pool.unwrap();
+    let volume = pool.volume();
+    let bytes: Vec<u8> = (0..40_000).map(|i| (i % 251) as u8 + 1).collect();
+    volume.write("/file", &bytes).unwrap();
+    // Each further extent of a file takes a node.
+    let further = |i: u64| -> Result<(), Error> {
+        let file = volume.create(format!("/{i}"))?;
+        file.handle().allocate(Allocate::Grow, 0, 4096)?;
+        file.handle().allocate(Allocate::Grow, 20_480, 4096)
+    };
+    let full = (0..).find_map(|i| further(i).err());
+    assert!(matches!(full, Some(Error::NoSpace(_))), "{full:?}");
+    let options = OpenOptions {
+        write: true,
+        ..OpenOptions::default()
+    };
+    let file = volume.open_with("/file", &options).unwrap();
+    let refused = file.handle().allocate(Allocate::PunchHole, 5000, 20_000);
+    assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}");
+    assert!(volume.read("/file").unwrap() == bytes);
+    volume.remove_file("/0").unwrap();
+    file.handle()
+        .allocate(Allocate::PunchHole, 5000, 20_000)
+        .unwrap();
+    let punched = [&bytes[..5000], &[0; 20_000], &bytes[25_000..]].concat();
+    assert!(volume.read("/file").unwrap() == punched);
 }

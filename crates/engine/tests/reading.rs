@@ -4,6 +4,8 @@
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+use vellum::experiments::MappingAlone;
 use vellum::reading::{Costs, Rule};
 use vellum::{
     Allocate, Clock, CreateOptions, Cred, FormatOptions, Fs, Handle, MappingKind, MountOptions,
@@ -235,6 +237,44 @@ fn leaves_no_area_behind(mapping: MappingKind) {
     assert_eq!(areas("no-area-left"), before);
     drop(fs);
     pool.close().unwrap();
+}
+
+/// Tables are found by cachelet: a file's was still there when it let go of its own, which another file could get then, and
+/// the bytes with it.
+#[test]
+fn a_page_table_outlived_the_cachelet_of_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = CreateOptions {
+        thread_slots: Some(2),
+        ..options(MappingKind::HashFs)
+    };
+    let pool = Pool::create(dir.path().join("table-goes-first.vellum"), &options).unwrap();
+    let is_there = || areas("table-goes-first") > 1;
+    let fs = pool.fs();
+    fs.set_read_costs(bought_at_once());
+    let other = pool.volume().create("/other").unwrap();
+    open(&fs).write_at(0, &vec![7; MIB]).unwrap();
+    let read = || {
+        let handle = open(&fs);
+        assert_eq!(by(&handle, Rule::Mmu, 0, MIB), vec![7; MIB]);
+        assert!(is_there());
+        handle
+    };
+    // How the file is used is known then, and not noted again.
+    drop(read());
+    assert!(!is_there());
+    let handle = read();
+    // An operation in each thread slot: to let go of a cachelet takes another one.
+    let operations = [(); 2].map(|()| MappingAlone::new(other.handle()).unwrap());
+    let closing = std::thread::spawn(move || drop(handle));
+    let begun = Instant::now();
+    while is_there() && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::yield_now();
+    }
+    let goes_first = !is_there() && !closing.is_finished();
+    drop(operations);
+    closing.join().unwrap();
+    assert!(goes_first);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 use proptest::prelude::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vellum::reading::{Costs, Rule};
@@ -140,6 +141,25 @@ fn a_page_table_is_had_by_who_asks_for_it() {
     assert_eq!(file.view(0..most).unwrap().place(), ViewPlace::PageTable);
     let forbidden = file.view_by(all, Rule::Search).unwrap();
     assert_eq!(forbidden.place(), ViewPlace::Copy);
+}
+
+/// The copy for a view of the longest file there can be ended the process.
+#[test]
+fn a_view_of_16_tib_aborted() {
+    let limit = getrlimit(Resource::As);
+    let most = Rlimit {
+        current: Some(1 << 40),
+        ..limit
+    };
+    // Whatever the machine promises to have: nothing else here takes a TiB.
+    setrlimit(Resource::As, most).unwrap();
+    let pool = pool(MappingKind::HashFs);
+    let (file, _) = file(&pool, KIB);
+    file.set_len(16 << 40).unwrap();
+    let view = file.view(0..16 << 40).map(drop);
+    setrlimit(Resource::As, limit).unwrap();
+    assert!(matches!(view, Err(Error::OutOfMemory(_))), "{view:?}");
+    assert_eq!(file.view(0..5000).unwrap().len(), 5000);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkWord, Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot,
-    ExtentSeal, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, LogExtentHead, LogWord,
-    MapRoot, MapState, MapWord, PlaceWord, StateWord, Superblock, TEXT_MAX, TargetWord, TreeWord,
-    text_check,
+    ExtentSeal, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, LogExtentHead, LogOwner,
+    LogPlace, LogWord, MapRoot, MapState, MapWord, NameRecord, PlaceWord, RECORD_MAX_BYTES,
+    StateWord, Superblock, TEXT_MAX, TargetWord, TreeWord, text_check,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -39,7 +39,10 @@ pub fn decode(part: Part, bytes: &[u8]) {
                 assert!(MapRoot(inode.root).get().is_some_and(|(zone, _)| zone == 0));
             }
         }
-        Part::Entry => decode_entry(bytes),
+        Part::Entry => {
+            decode_entry(bytes);
+            decode_record(bytes);
+        }
         Part::Extent => {
             let head: LogExtentHead = padded(bytes);
             if head.is_sound(9, head.owner, 2) {
@@ -56,10 +59,21 @@ pub fn decode(part: Part, bytes: &[u8]) {
                 };
                 assert_eq!(again, head);
             }
+            let owner = LogOwner {
+                slot: head.owner,
+                generation: 2,
+            };
+            if head.is_sound_of_records(9, owner) {
+                let again = LogExtentHead::of_records(9, owner, head.base_cookie);
+                let next = head.next;
+                assert_eq!(LogExtentHead { next, ..again }, head);
+            }
         }
         Part::LogWord => {
             let log = LogWord(word);
             assert!(!log.is_sound() || LogWord::new(log.entry()) == log);
+            let tail = LogPlace(word);
+            assert!(!tail.is_sound() || LogPlace::new(tail.slot(), tail.byte()) == tail);
         }
         Part::Text => {
             let text = &bytes[..bytes.len().min(TEXT_MAX)];
@@ -160,6 +174,20 @@ fn decode_entry(bytes: &[u8]) {
         let mut again = [0; 384];
         Entry::encode(&head, name, 2, &mut again);
         let used = Entry::NAME as usize + name.len();
+        assert_eq!(again[..used], bytes[..used]);
+    }
+}
+
+fn decode_record(bytes: &[u8]) {
+    let place = LogPlace::new(8, NameRecord::FIRST);
+    let owner = LogOwner {
+        slot: 9,
+        generation: 2,
+    };
+    if let Some((record, name)) = NameRecord::decode(bytes, place, owner) {
+        let mut again = [0; RECORD_MAX_BYTES];
+        record.encode(name, place, owner, &mut again);
+        let used = NameRecord::NAME as usize + name.len();
         assert_eq!(again[..used], bytes[..used]);
     }
 }

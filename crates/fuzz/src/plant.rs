@@ -2,8 +2,9 @@
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, IdentityWord, Inode, JOURNAL_MAX_PAIRS,
-    JournalHead, JournalPair, LogExtentHead, MapRoot, MapWord, NAME_MAX, PoolState, SLOT_BYTES,
-    Superblock, TEXT_MAX, checksum, checksum_words, name_hash, text_check,
+    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, MapRoot, MapWord, NAME_MAX,
+    NameRecord, NamespaceKind, PoolState, SLOT_BYTES, Superblock, TEXT_MAX, checksum,
+    checksum_words, name_hash, text_check,
 };
 use zerocopy::IntoBytes;
 
@@ -127,8 +128,14 @@ fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
                     .bytes_mut(place.at, SLOT_BYTES)
                     .copy_from_slice(bytes);
             }
-            Part::Entry => seal_entry(sample, place, seal),
-            Part::Extent => seal_extent(sample, place),
+            Part::Entry => match sample.geometry.namespace {
+                NamespaceKind::Direct => seal_entry(sample, place, seal),
+                NamespaceKind::Tree => seal_record(sample, place, seal),
+            },
+            Part::Extent => match sample.geometry.namespace {
+                NamespaceKind::Direct => seal_extent(sample, place),
+                NamespaceKind::Tree => seal_block_of_records(sample, place),
+            },
             Part::Text => seal_text(sample, place),
             Part::Map => maps::seal(sample, place),
             Part::LogWord => {}
@@ -236,6 +243,46 @@ fn seal_extent(sample: &mut Sample, place: Place) {
     sample
         .bytes_mut(place.at, bytes.len() as u64)
         .copy_from_slice(bytes);
+}
+
+/// The record of a name in the log of the directory that the place's number says.
+fn seal_record(sample: &mut Sample, place: Place, seal: u8) {
+    let mut record: NameRecord = sample.read(place.at);
+    let len = u64::from(record.name_len).min(place.bytes - NameRecord::NAME);
+    let name = sample.bytes(place.at + NameRecord::NAME, len).to_vec();
+    if seal != 2 {
+        record.name_hash = name_hash(sample.hash_seed, &name);
+    }
+    let block = place.at / BLOCK_BYTES * BLOCK_BYTES;
+    let slot = (block - sample.geometry.meta_at) / SLOT_BYTES;
+    let log_place = LogPlace::new(slot, place.at - block);
+    let record = record.sealed(&name, log_place, owner_of(sample, place.number));
+    let bytes = record.as_bytes();
+    sample
+        .bytes_mut(place.at, NameRecord::NAME)
+        .copy_from_slice(bytes);
+}
+
+/// Unknown flags stay, and stay unsound.
+fn seal_block_of_records(sample: &mut Sample, place: Place) {
+    let head: LogExtentHead = sample.read(place.at);
+    let owner = owner_of(sample, head.owner);
+    let sealed = LogExtentHead {
+        next: head.next,
+        flags: head.flags,
+        ..LogExtentHead::of_records(place.number, owner, head.base_cookie)
+    };
+    let bytes = sealed.as_bytes();
+    sample
+        .bytes_mut(place.at, bytes.len() as u64)
+        .copy_from_slice(bytes);
+}
+
+fn owner_of(sample: &Sample, slot: u64) -> LogOwner {
+    LogOwner {
+        slot,
+        generation: generation_of(sample, slot),
+    }
 }
 
 fn seal_text(sample: &mut Sample, place: Place) {

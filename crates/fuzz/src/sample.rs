@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use vellum::{Cred, FormatOptions, MappingKind, OpenOptions, RenameFlags, format};
+use vellum::{Cred, FormatOptions, MappingKind, NamespaceKind, OpenOptions, RenameFlags, format};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode,
-    InodeState, JournalHead, LogExtentHead, LogWord, POOL_MIN_BYTES, PoolPhase, PoolState,
-    SLOT_BYTES, StateWord, Superblock,
+    InodeState, JournalHead, LogExtentHead, LogOwner, LogPlace, LogWord, NameRecord,
+    POOL_MIN_BYTES, PoolPhase, PoolState, Records, SLOT_BYTES, StateWord, Superblock,
 };
 use vellum_media::{SimPool, Simulated};
 use zerocopy::FromBytes;
@@ -29,11 +29,11 @@ pub enum Part {
     LiveMap,
     /// An inode.
     Inode,
-    /// An entry with its name.
+    /// An entry with its name, or a record of one.
     Entry,
     /// The head of a log extent.
     Extent,
-    /// A word of a directory's log.
+    /// A word of a directory's log; the tail of a log of records.
     LogWord,
     /// The text of a symlink.
     Text,
@@ -49,7 +49,8 @@ pub struct Place {
     pub at: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Its number among its kind: slot, chunk, block, thread slot; of a text, its inode's; of a tree, see `maps.rs`.
+    /// Its number among its kind: slot, chunk, block, thread slot; of a text, a record, or a tail, its inode's; of a tree,
+    /// see `maps.rs`.
     pub number: u64,
 }
 
@@ -71,22 +72,39 @@ pub struct Sample {
 }
 
 /// The pools to start from: closed in order; the same as if it had not been; left by a crash; closed
-/// in order, with blocks placed one by one; then, for each other mapping, closed in order and left by a crash.
+/// in order, with blocks placed one by one; then, for each other mapping and each other namespace, closed in
+/// order and left by a crash.
 pub fn samples() -> &'static [Sample] {
     static SAMPLES: OnceLock<Vec<Sample>> = OnceLock::new();
     SAMPLES.get_or_init(|| {
-        let usual = |close, run_blocks| {
-            let (mapping, run_blocks) = (MappingKind::HashFs, Some(run_blocks));
-            Sample::of(make(close, mapping, run_blocks))
+        let options = FormatOptions::default;
+        let usual = |close, blocks| {
+            let options = FormatOptions {
+                run_blocks: Some(blocks),
+                ..options()
+            };
+            Sample::of(make(close, options))
         };
         let closed = usual(true, 8);
         let mut open = closed.clone();
         let state = StateWord::new(PoolPhase::Dirty, 1).0;
         open.set_word(open.geometry.state_at + PoolState::WORD, state);
         let mut all = vec![closed, open, usual(false, 8), usual(true, 1)];
-        let others = MappingKind::ALL.into_iter();
-        for mapping in others.filter(|kind| *kind != MappingKind::HashFs) {
-            all.extend([true, false].map(|close| Sample::of(make(close, mapping, None))));
+        let mappings = MappingKind::ALL.into_iter();
+        let mappings = mappings.filter(|kind| *kind != MappingKind::HashFs);
+        let mappings = mappings.map(|mapping| FormatOptions {
+            mapping,
+            ..options()
+        });
+        let namespaces = NamespaceKind::ALL.into_iter();
+        let namespaces = namespaces.filter(|kind| *kind != NamespaceKind::Direct);
+        let namespaces = namespaces.map(|namespace| FormatOptions {
+            namespace,
+            ..options()
+        });
+        for options in mappings.chain(namespaces) {
+            let both = [true, false];
+            all.extend(both.map(|close| Sample::of(make(close, options.clone()))));
         }
         all
     })
@@ -95,17 +113,15 @@ pub fn samples() -> &'static [Sample] {
 /// Makes a pool with directories of one and of several log extents, files in one piece and with
 /// holes, with blocks beyond the end, links, symlinks in a slot and in a block, devices, dead
 /// entries; left in the middle of work unless it is to be closed.
-fn make(close: bool, mapping: MappingKind, run_blocks: Option<u32>) -> Vec<u8> {
+fn make(close: bool, options: FormatOptions) -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     let options = FormatOptions {
         label: "sample".into(),
-        mapping,
-        run_blocks,
         uuid: [3; 16],
         hash_seed: 5,
         now_ns: 1,
         known_zero: true,
-        ..FormatOptions::default()
+        ..options
     };
     format(&pool, &options).expect("a pool is made");
     let fs = mount(pool.image(), false).expect("a new pool opens").0;
@@ -174,7 +190,10 @@ impl Sample {
         sample.find_inodes();
         for inode in sample.inodes.clone() {
             match sample.kind_of(inode) {
-                Some(FileKind::Directory) => sample.find_log(inode),
+                Some(FileKind::Directory) => match sample.geometry.namespace {
+                    NamespaceKind::Tree => sample.find_records(inode),
+                    NamespaceKind::Direct => sample.find_log(inode),
+                },
                 Some(FileKind::Symlink) => sample.find_text(inode),
                 _ => {}
             }
@@ -222,6 +241,40 @@ impl Sample {
                 }
             }
             next = head.next;
+        }
+    }
+
+    fn find_records(&mut self, dir: Place) {
+        let inode: Inode = self.read(dir.at);
+        let tail = LogPlace(inode.detail);
+        let owner = LogOwner {
+            slot: dir.number,
+            generation: IdentityWord(inode.identity).generation(),
+        };
+        self.log_words.push(Place {
+            at: dir.at + Inode::DETAIL,
+            bytes: 8,
+            number: dir.number,
+        });
+        let mut next = inode.root;
+        while next != 0 {
+            let block = self.slot(next, BLOCK_BYTES);
+            let bytes = self.bytes(block.at, BLOCK_BYTES).try_into();
+            let end = (tail.slot() == next).then_some(tail);
+            let records = Records::of(bytes.expect("a block"), next, owner, end);
+            let places = records.map(|record| {
+                let found = record.expect("the sample's records are sound");
+                Place {
+                    at: block.at + found.place.byte(),
+                    bytes: NameRecord::NAME + found.name.len() as u64,
+                    number: dir.number,
+                }
+            });
+            let places: Vec<_> = places.collect();
+            self.entries.extend(places);
+            self.extents
+                .push(self.slot(next, size_of::<LogExtentHead>() as u64));
+            next = self.read::<LogExtentHead>(block.at).next;
         }
     }
 

@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use crate::aids::AidsPlan;
 use crate::{
-    BLOCK_BYTES, Homes, LINE_ENTRIES, MappingKind, NamespaceKind, RUN_BLOCKS, SLOT_BYTES,
-    THREAD_SLOT_BYTES,
+    BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES, MappingKind, NamespaceKind,
+    RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES, log_bytes_for,
 };
 
 /// Smallest pool, in bytes.
@@ -31,6 +31,8 @@ pub struct GeometryRequest {
     pub run_blocks: Option<u32>,
     /// Fragmentation on purpose, per mille: see [`Geometry::fragmentation`].
     pub fragmentation: u16,
+    /// The metadata are worked on in memory, and a log makes them durable.
+    pub is_logged: bool,
 }
 
 /// Why a pool cannot be laid out.
@@ -97,6 +99,10 @@ pub struct Geometry {
     pub table_at: u64,
     /// What a clean close saves of zone 0's mapping; see [`AidsPlan`].
     pub aids_at: u64,
+    /// The log of a logged pool, which all that lies before it is the image of; 0: none.
+    pub log_at: u64,
+    /// Bytes of the log.
+    pub log_bytes: u64,
     /// The data blocks of zone 0.
     pub data_at: u64,
     /// Data blocks in zone 0, a multiple of [`LINE_ENTRIES`].
@@ -143,11 +149,14 @@ impl Geometry {
         if request.fragmentation > FRAGMENTATION_MAX {
             return Err(GeometryError::Fragmentation(request.fragmentation));
         }
-        let default = if pool_bytes < 64 << 20 {
-            pool_bytes / 4
-        } else {
-            pool_bytes / 16
+        // A logged pool's metadata take memory, and as much again for the log.
+        let share = match (pool_bytes < 64 << 20, request.is_logged) {
+            (true, false) => 4,
+            (true, true) => 8,
+            (false, false) => 16,
+            (false, true) => 64,
         };
+        let default = pool_bytes / share;
         let metadata_bytes = request
             .metadata_bytes
             .unwrap_or(default.min(METADATA_MAX_BYTES));
@@ -172,7 +181,16 @@ impl Geometry {
             block_up(live_map_at + meta_bytes / SLOT_BYTES / 8).next_multiple_of(chunk_bytes);
         let table_at = meta_at + meta_bytes;
         let replica_at = pool_bytes - BLOCK_BYTES;
-        let room = replica_at.checked_sub(table_at).ok_or(no_room)?;
+        let log_bytes = |at| {
+            if request.is_logged {
+                log_bytes_for(at)
+            } else {
+                0
+            }
+        };
+        let room = replica_at
+            .checked_sub(table_at + log_bytes(table_at))
+            .ok_or(no_room)?;
         // What a block takes of a table, and of a HashFS table's saved aids.
         let saved = if request.mapping.has_home_lines() {
             5
@@ -180,14 +198,20 @@ impl Geometry {
             0
         };
         let beside = request.mapping.table_bytes(1 << 20) / (1 << 20) + saved;
+        let beside = if request.is_logged {
+            2 * beside
+        } else {
+            beside
+        };
         let mut zone_blocks = room / (BLOCK_BYTES + beside) / LINE_ENTRIES * LINE_ENTRIES;
-        let (aids_at, data_at) = loop {
+        let (aids_at, log_at, data_at) = loop {
             let table_bytes = request.mapping.table_bytes(zone_blocks);
             let at = block_up(table_at + table_bytes);
             let aids = aids_plan(request.mapping, at, zone_blocks);
-            let data_at = (aids.at + aids.bytes()).next_multiple_of(large);
+            let log_at = block_up(aids.at + aids.bytes());
+            let data_at = (log_at + log_bytes(log_at)).next_multiple_of(large);
             if data_at + zone_blocks * BLOCK_BYTES <= replica_at {
-                break (aids.at, data_at);
+                break (aids.at, log_at, data_at);
             }
             zone_blocks = zone_blocks.checked_sub(LINE_ENTRIES).ok_or(no_room)?;
         };
@@ -196,6 +220,9 @@ impl Geometry {
         }
         if zone_blocks > 1 << 30 {
             return Err(GeometryError::ZoneTooLarge(pool_bytes));
+        }
+        if request.is_logged && log_at > IMAGE_MAX_BYTES {
+            return Err(GeometryError::MetadataTooLarge(meta_bytes));
         }
         Ok(Self {
             pool_bytes,
@@ -209,6 +236,8 @@ impl Geometry {
             meta_chunks,
             table_at,
             aids_at,
+            log_at: if request.is_logged { log_at } else { 0 },
+            log_bytes: log_bytes(log_at),
             data_at,
             zone_blocks,
             replica_at,
@@ -239,6 +268,14 @@ impl Geometry {
             (self.meta_at, meta_bytes),
             (self.table_at, plannable.then(|| self.table_bytes())),
             (self.aids_at, aids_bytes),
+            (
+                if self.is_logged() {
+                    self.log_at
+                } else {
+                    self.data_at
+                },
+                Some(self.log_bytes),
+            ),
             (self.data_at, self.zone_blocks.checked_mul(BLOCK_BYTES)),
             (self.replica_at, Some(BLOCK_BYTES)),
         ];
@@ -261,6 +298,19 @@ impl Geometry {
             && Homes::is_run(self.run_blocks)
             && self.fragmentation <= FRAGMENTATION_MAX
             && (1..=1 << 30).contains(&self.zone_blocks)
+            && self.has_sound_log()
+    }
+
+    fn has_sound_log(&self) -> bool {
+        match self.log_bytes {
+            0 => self.log_at == 0,
+            bytes => self.log_at <= IMAGE_MAX_BYTES && bytes >= log_bytes_for(self.log_at),
+        }
+    }
+
+    /// Whether the metadata are worked on in memory, and a log makes them durable.
+    pub fn is_logged(&self) -> bool {
+        self.log_bytes != 0
     }
 
     /// Where the saved aids of zone 0 lie.
@@ -285,6 +335,16 @@ impl Geometry {
     /// Metadata slots in a chunk.
     pub fn slots_per_chunk(&self) -> u64 {
         self.chunk_bytes / SLOT_BYTES
+    }
+
+    /// Whether the inodes of files of this kind say something in [`crate::Inode::detail`].
+    pub fn has_detail(&self, kind: FileKind) -> bool {
+        match kind {
+            FileKind::Symlink => true,
+            FileKind::File => self.mapping.has_trees(),
+            FileKind::Directory => self.namespace == NamespaceKind::Tree,
+            _ => false,
+        }
     }
 
     /// Pool offset of a metadata slot. The caller has checked the number.
@@ -375,6 +435,16 @@ mod tests {
         fn every_size_is_sound(pool_bytes in POOL_MIN_BYTES..(1u64 << 42)) {
             let geometry = plan(pool_bytes);
             prop_assert!(geometry.is_sound(), "{:?}", geometry);
+        }
+
+        #[test]
+        fn every_logged_size_is_sound(pool_bytes in 2 * POOL_MIN_BYTES..(1u64 << 42)) {
+            for mapping in MappingKind::ALL {
+                let request = GeometryRequest { pool_bytes, mapping, is_logged: true, ..Default::default() };
+                let geometry = Geometry::plan(&request).unwrap();
+                prop_assert!(geometry.is_sound(), "{:?}", geometry);
+                prop_assert!(geometry.is_logged() && geometry.log_at < geometry.data_at);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A pool is, in order of address: superblock and its replica, state block, slot journals, chunk
 //! table, live map, metadata region (chunks of 128-byte slots), data zones (mapping table, saved aids,
-//! blocks), last replica of the superblock. `docs/FORMAT.md` gives every byte; a test holds it
+//! the log of a logged pool, blocks), last replica of the superblock. `docs/FORMAT.md` gives every byte; a test holds it
 //! against this crate.
 //!
 //! Structures that change while mounted are described by *word offsets* and packed 8-byte words,
@@ -25,7 +25,9 @@ mod inode;
 mod journal;
 mod keyed;
 mod level;
+mod log;
 mod overwrite;
+mod pending;
 mod state;
 mod superblock;
 mod text;
@@ -48,7 +50,13 @@ pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, O
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
 pub use keyed::{KeyedPlan, PAIRS_PER_LINE, PlaceWord, RUN_COUNT_MAX, STASH_LINES};
 pub use level::{LevelPlan, LevelRoot};
+pub use log::{
+    ANCHOR_BYTES, ANCHOR_MAGIC, ANCHORS_BYTES, Anchor, EPOCH_MAGIC, Expected, IMAGE_MAX_BYTES,
+    LOG_LINE_BYTES, LoggedLine, RECORD_HEAD_BYTES, Record, RecordHead, log_bytes_for, record_bytes,
+    seal_record,
+};
 pub use overwrite::Overwrite;
+pub use pending::{PENDING_MAX, PendingBlock, PendingStore};
 pub use state::{PoolPhase, PoolState, StateWord};
 pub use superblock::{
     FS_MAX, FsRecord, MAGIC, MappingKind, NamespaceKind, REGION_MAX, RegionRecord, Superblock,

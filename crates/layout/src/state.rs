@@ -11,7 +11,7 @@ pub enum PoolPhase {
     Dirty,
 }
 
-/// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty, 3 and 4 under repair), epoch
+/// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty, 3 and 4 under repair, 5 under conversion), epoch
 /// (8..32), check (32..64).
 /// The epoch grows by one at every opening for writing and tags `nv_pointer`s. The check is in the
 /// same word because the word commits by one store.
@@ -32,6 +32,18 @@ impl StateWord {
     /// in order, 4 otherwise. Whoever is no repair takes it for unsound.
     pub fn repairing(was_clean: bool, epoch: u32) -> Self {
         Self::pack(if was_clean { 3 } else { 4 }, epoch)
+    }
+
+    /// The word of a pool, closed in order, of which a conversion is decided: what [`PoolState::PENDING`] leads to
+    /// has to be stored before anything else is done.
+    pub fn converting(epoch: u32) -> Self {
+        Self::pack(5, epoch)
+    }
+
+    /// The epoch, if a conversion is decided and was not finished.
+    pub fn conversion(self) -> Option<u32> {
+        let epoch = self.epoch();
+        (Self::converting(epoch) == self).then_some(epoch)
     }
 
     fn pack(phase: u64, epoch: u32) -> Self {
@@ -85,6 +97,8 @@ impl PoolState {
     pub const BLOCKS: u64 = 80;
     /// CRC-32C of the two words before and the live map's check.
     pub const SAVED_CHECK: u64 = 88;
+    /// Metadata slot of the first [`crate::PendingBlock`], while a conversion is not finished.
+    pub const PENDING: u64 = 128;
 }
 
 #[cfg(test)]
@@ -99,6 +113,9 @@ mod tests {
             assert_eq!(StateWord(word.0 ^ 1 << 33).repair(), None);
         }
         let closed = StateWord::new(PoolPhase::Clean, 9);
-        assert_eq!(closed.repair(), None);
+        assert_eq!((closed.repair(), closed.conversion()), (None, None));
+        let word = StateWord::converting(9);
+        assert_eq!((word.get(), word.repair()), (None, None));
+        assert_eq!(word.conversion(), Some(9));
     }
 }

@@ -30,8 +30,10 @@ pub mod features {
     pub const COMPATIBLE: u64 = 0;
     /// Read-only-compatible features known to this version.
     pub const READ_ONLY_COMPATIBLE: u64 = 0;
+    /// Incompatible: the metadata are worked on in memory and made durable by a log.
+    pub const LOGGED: u64 = 1;
     /// Incompatible features known to this version.
-    pub const INCOMPATIBLE: u64 = 0;
+    pub const INCOMPATIBLE: u64 = LOGGED;
 }
 
 /// Which namespace a file system has. The numbers are on the media.
@@ -234,8 +236,12 @@ pub struct Superblock {
     pub replica_at: u64,
     /// Label, zero-padded UTF-8.
     pub label: [u8; 64],
+    /// Pool offset of the log ([`crate::Anchor`]); 0: none.
+    pub log_at: u64,
+    /// Bytes of the log: two blocks of anchors, then records.
+    pub log_bytes: u64,
     /// Reserved, zero.
-    pub reserved_head: [u64; 8],
+    pub reserved_head: [u64; 6],
     /// Metadata regions.
     pub regions: [RegionRecord; REGION_MAX],
     /// File systems.
@@ -314,6 +320,11 @@ impl Superblock {
         new.state_at = geometry.state_at;
         new.slots_at = geometry.slots_at;
         new.replica_at = geometry.replica_at;
+        new.log_at = geometry.log_at;
+        new.log_bytes = geometry.log_bytes;
+        if geometry.is_logged() {
+            new.incompatible |= features::LOGGED;
+        }
         let len = label.len().min(new.label.len());
         new.label[..len].copy_from_slice(&label.as_bytes()[..len]);
         new.regions[0] = RegionRecord {
@@ -455,6 +466,8 @@ impl Superblock {
             "namespace",
         )?;
         field(self.file_systems[0].root == ROOT_SLOT, "root directory")?;
+        let is_logged = self.incompatible & features::LOGGED != 0;
+        field(is_logged == (self.log_bytes != 0), "log")?;
         field(self.geometry().is_sound(), "geometry")
     }
 
@@ -477,6 +490,8 @@ impl Superblock {
             meta_chunks: self.regions[0].chunks,
             table_at: self.zones[0].table_at,
             aids_at: self.zones[0].aids_at,
+            log_at: self.log_at,
+            log_bytes: self.log_bytes,
             data_at: self.zones[0].data_at,
             zone_blocks: self.zones[0].blocks,
             replica_at: self.replica_at,
@@ -535,6 +550,20 @@ mod tests {
     }
 
     #[test]
+    fn a_logged_pool_says_where_its_log_is() {
+        let request = GeometryRequest {
+            pool_bytes: 4 << 20,
+            is_logged: true,
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
+        assert_eq!(made.check_readable(), Ok(()));
+        assert_eq!(made.geometry(), geometry);
+        assert!(geometry.is_logged());
+    }
+
+    #[test]
     fn every_flipped_byte_is_refused() {
         let mut bytes = sample().as_bytes().to_vec();
         for at in 0..bytes.len() {
@@ -564,6 +593,8 @@ mod tests {
             |sb| sb.zones[0].mapping = 99,
             |sb| sb.file_systems[0].namespace = 2,
             |sb| sb.replica_at = 0,
+            |sb| sb.incompatible = features::LOGGED,
+            |sb| sb.log_bytes = 1 << 16,
         ] {
             assert!(matches!(with(change).0, Err(SuperblockError::Field(_))));
         }

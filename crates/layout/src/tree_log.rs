@@ -10,7 +10,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::Summing;
-use crate::{BLOCK_BYTES, NAME_MAX, SLOTS_PER_BLOCK};
+use crate::{BLOCK_BYTES, LifeWord, NAME_MAX, SLOTS_PER_BLOCK};
 
 #[cfg(doc)]
 use crate::LogExtentHead;
@@ -195,6 +195,11 @@ impl NameRecord {
         sum.add(bare.as_bytes());
         sum.add(name);
         sum.finish()
+    }
+
+    /// When it came or went, nanoseconds since 1970; a later time than directories can tell counts as their latest.
+    pub fn ns(&self) -> i64 {
+        self.time.min(LifeWord::LAST_NS)
     }
 
     /// What the record tells, if its kind is one.

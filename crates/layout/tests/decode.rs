@@ -86,6 +86,7 @@ proptest! {
         mapping in prop::sample::select(&MappingKind::ALL),
         run_blocks in prop::option::of(0u32..10),
         fragmentation in 0u16..1100,
+        is_logged: bool,
     ) {
         let request =
             GeometryRequest {
@@ -95,6 +96,7 @@ proptest! {
                 namespace, mapping,
                 run_blocks,
                 fragmentation,
+                is_logged,
             };
         if let Ok(geometry) = Geometry::plan(&request) {
             prop_assert!(geometry.is_sound(), "{geometry:?}");

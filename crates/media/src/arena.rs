@@ -89,6 +89,10 @@ impl MappedArena {
     /// The arena's stores are not counted: they cost the medium nothing.
     #[inline(always)]
     fn wrote(&self, _bytes: u64) {}
+
+    /// Nobody wants to know which lines of an arena were stored to.
+    #[inline(always)]
+    fn noting(&self, _at: u64, _len: u64) {}
 }
 
 memory_of_mapping!(MappedArena);

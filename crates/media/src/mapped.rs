@@ -2,7 +2,9 @@
 
 use crate::arena::memory_file;
 use crate::backing::{Backing, Existing, PoolFile};
+use crate::disk::{Disk, Split};
 use crate::isa::Isa;
+use crate::logged::{self, Logged};
 use crate::mapping::{Mapping, MappingError, memory_of_mapping};
 use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
 use crate::site::Site;
@@ -13,6 +15,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 /// What to take the medium for.
@@ -28,6 +31,8 @@ pub enum MediaChoice {
     File,
     /// Memory that need not survive, whatever it is: `sync` does nothing.
     Memory,
+    /// A file, in which a log makes durable what is worked on in memory. Asked for when a pool is made; later on the pool says it.
+    Logged,
 }
 
 /// How to open a pool.
@@ -52,6 +57,8 @@ pub struct MappedPool {
     known_zero: bool,
     fd: PoolFile,
     path: Option<PathBuf>,
+    /// Once the image has begun.
+    logged: OnceLock<Logged>,
 }
 
 impl MappedPool {
@@ -116,6 +123,7 @@ impl MappedPool {
                     known_zero: true,
                     fd: PoolFile::new(fd),
                     path: None,
+                    logged: OnceLock::new(),
                 };
                 pool.mapping.prefer_large_pages();
                 Ok(pool)
@@ -209,7 +217,7 @@ impl MappedPool {
             _ if is_dax => MediaKind::Dax,
             MediaChoice::Auto => backing.plain_kind(),
             MediaChoice::Dax => return Err(MediaError::NotDax { path: backing.path }),
-            MediaChoice::File => MediaKind::File,
+            MediaChoice::File | MediaChoice::Logged => MediaKind::File,
             MediaChoice::Memory => MediaKind::Memory,
         };
         let flags = match (read_only, is_dax) {
@@ -225,6 +233,7 @@ impl MappedPool {
             known_zero: backing.known_zero,
             fd: backing.fd,
             path: Some(backing.path),
+            logged: OnceLock::new(),
         };
         if kind != MediaKind::File {
             pool.mapping.prefer_large_pages();
@@ -236,6 +245,25 @@ impl MappedPool {
     fn wrote(&self, bytes: u64) {
         count::wrote(bytes);
     }
+
+    /// Before a store to `[at, at + len)`.
+    #[inline(always)]
+    fn noting(&self, at: u64, len: u64) {
+        if let Some(logged) = self.logged.get() {
+            logged.notes.note(at, len);
+        }
+    }
+
+    /// Writes into the image with ordinary stores, and blocks of files by a call.
+    #[cold]
+    fn write_logged(&self, logged: &Logged, at: u64, data: &[u8]) {
+        if self.read_only || at < logged.data_at {
+            logged.notes.note(at, data.len() as u64);
+            self.mapping.write(at, data);
+        } else {
+            logged.write_data(self.fd.as_fd(), at, data);
+        }
+    }
 }
 
 memory_of_mapping!(MappedPool);
@@ -243,27 +271,48 @@ memory_of_mapping!(MappedPool);
 impl Persistent for MappedPool {
     #[inline(always)]
     fn flush(&self, _site: Site, at: u64, len: u64) {
-        self.mapping.flush(at, len);
+        match self.logged.get() {
+            None => self.mapping.flush(at, len),
+            Some(logged) => logged.notes.note(at, len),
+        }
     }
 
     #[inline(always)]
     fn fence(&self, _site: Site) {
-        self.mapping.fence();
+        if self.logged.get().is_none() {
+            self.mapping.fence();
+        }
     }
 
     #[inline(always)]
     fn store_through(&self, _site: Site, at: u64, value: u64) {
-        self.mapping.store_through(at, value);
+        match self.logged.get() {
+            None => self.mapping.store_through(at, value),
+            Some(logged) => {
+                logged.notes.note(at, 8);
+                self.mapping.store(at, value, Ordering::Release);
+            }
+        }
     }
 
     #[inline]
     fn write_through(&self, _site: Site, at: u64, data: &[u8]) {
-        self.mapping.write_through(at, data);
+        match self.logged.get() {
+            None => self.mapping.write_through(at, data),
+            Some(logged) => self.write_logged(logged, at, data),
+        }
     }
 
     #[inline]
     fn zero_through(&self, _site: Site, at: u64, len: u64) {
-        self.mapping.zero_through(at, len);
+        const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
+        let Some(logged) = self.logged.get() else {
+            return self.mapping.zero_through(at, len);
+        };
+        for done in (0..len).step_by(ZEROS.len()) {
+            let bytes = (len - done).min(BLOCK_BYTES) as usize;
+            self.write_logged(logged, at + done, &ZEROS[..bytes]);
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -271,12 +320,21 @@ impl Persistent for MappedPool {
             return Ok(());
         }
         count::synced();
-        loop {
-            match rustix::fs::fdatasync(&self.fd) {
-                Err(Errno::INTR) => {}
-                done => return done.map_err(Into::into),
-            }
-        }
+        fdatasync(&self.fd)
+    }
+
+    fn begin_image(&self, split: Split) -> io::Result<()> {
+        self.mapping.replace_by_memory(split.image_bytes)?;
+        self.logged.get_or_init(|| Logged::new(split));
+        Ok(())
+    }
+
+    fn disk(&self) -> Option<&dyn Disk> {
+        self.logged.get().map(|_| self as &dyn Disk)
+    }
+
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
+        self.logged.get().is_some_and(|logged| logged.cut(each))
     }
 
     fn renew(&self, at: u64) -> io::Result<()> {
@@ -291,7 +349,10 @@ impl Persistent for MappedPool {
     }
 
     fn kind(&self) -> MediaKind {
-        self.kind
+        match self.logged.get() {
+            Some(_) => MediaKind::Logged,
+            None => self.kind,
+        }
     }
 
     fn window(&self, bytes: u64) -> Option<Window> {
@@ -326,6 +387,42 @@ impl Persistent for MappedPool {
         let (start, _) = window.run(at, len)?;
         // SAFETY: readable as long as the window lives; the caller vouches that it does not change.
         Some(unsafe { std::slice::from_raw_parts(start, len as usize) })
+    }
+}
+
+impl Disk for MappedPool {
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        logged::read_exact(self.fd.as_fd(), at, out)
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        logged::write_all(self.fd.as_fd(), at, data)
+    }
+
+    fn sync(&self, _site: Site) -> io::Result<()> {
+        count::synced();
+        match self.logged.get() {
+            Some(logged) if logged.has_failed() => Err(Errno::IO.into()),
+            _ => fdatasync(&self.fd),
+        }
+    }
+
+    fn forget(&self, at: u64, len: u64) {
+        let advice = rustix::fs::Advice::DontNeed;
+        // What cannot be dropped is read from memory, as ever.
+        let _ = rustix::fs::fadvise(&self.fd, at, std::num::NonZero::new(len), advice);
+    }
+}
+
+fn fdatasync(fd: &PoolFile) -> io::Result<()> {
+    loop {
+        match rustix::fs::fdatasync(fd) {
+            Err(Errno::INTR) => {}
+            done => return done.map_err(Into::into),
+        }
     }
 }
 

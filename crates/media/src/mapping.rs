@@ -251,6 +251,22 @@ impl Mapping {
         Ok(())
     }
 
+    /// Puts zeroed memory of this process in the place of the first `len` bytes: whole pages.
+    pub(crate) fn replace_by_memory(&self, len: u64) -> io::Result<()> {
+        if len > self.len || !len.is_multiple_of(self.page_bytes as u64) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        let (base, bytes) = (self.base.cast(), len as usize);
+        // SAFETY: whole pages of our own mapping, whose bytes are only accessed in ways that allow for others changing them.
+        unsafe {
+            rustix::mm::mmap_anonymous(base, bytes, protection, flags)?;
+            let _refusal_is_fine = rustix::mm::madvise(base, bytes, Advice::LinuxHugepage);
+        }
+        Ok(())
+    }
+
     /// Writes zeros into the file where the page of `at` lies, which has been lost, and maps it again with `flags`: a file system
     /// gives a bad place another, or has the device make it good, when it is written to by the file.
     pub(crate) fn renew(&self, file: BorrowedFd<'_>, flags: MapFlags, at: u64) -> io::Result<()> {
@@ -621,12 +637,14 @@ macro_rules! memory_of_mapping {
 
             #[inline(always)]
             fn store(&self, at: u64, value: u64, order: std::sync::atomic::Ordering) {
+                self.noting(at, 8);
                 self.wrote(8);
                 self.mapping.store(at, value, order);
             }
 
             #[inline(always)]
             fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+                self.noting(at, 8);
                 let result = self.mapping.compare_exchange(at, current, new);
                 if result.is_ok() {
                     self.wrote(8);
@@ -636,18 +654,21 @@ macro_rules! memory_of_mapping {
 
             #[inline(always)]
             fn fetch_add(&self, at: u64, value: u64) -> u64 {
+                self.noting(at, 8);
                 self.wrote(8);
                 self.mapping.fetch_add(at, value)
             }
 
             #[inline(always)]
             fn fetch_or(&self, at: u64, bits: u64) -> u64 {
+                self.noting(at, 8);
                 self.wrote(8);
                 self.mapping.fetch_or(at, bits)
             }
 
             #[inline(always)]
             fn fetch_and(&self, at: u64, bits: u64) -> u64 {
+                self.noting(at, 8);
                 self.wrote(8);
                 self.mapping.fetch_and(at, bits)
             }
@@ -659,6 +680,7 @@ macro_rules! memory_of_mapping {
 
             #[inline]
             fn write(&self, at: u64, data: &[u8]) {
+                self.noting(at, data.len() as u64);
                 self.wrote(data.len() as u64);
                 self.mapping.write(at, data);
             }

@@ -13,6 +13,7 @@
 //! * Cells are 8 bytes, 8-byte aligned. A misaligned cell access counts as outside.
 //! * `read` and `write` move bytes without a promise about tearing beyond aligned 8-byte words.
 
+use crate::disk::{Disk, Split};
 use crate::site::Site;
 use crate::window::Window;
 use std::io;
@@ -155,6 +156,16 @@ pub trait Persistent: Memory {
     #[track_caller]
     fn fence(&self, site: Site);
 
+    /// Says that this thread's next store to the cell at `at` must not reach the medium before what `cells` hold now. In one
+    /// line it does not, because a line's stores persist in program order; what lies in other lines the caller has made durable.
+    /// So nothing is done: simulated pools write it into their logs, for those who turn orders round to see whether anybody
+    /// would miss them.
+    #[inline(always)]
+    #[track_caller]
+    fn behind(&self, site: Site, at: u64, cells: &[u64]) {
+        let _ = (site, at, cells);
+    }
+
     /// Stores `value` into the cell at `at` past the cache (a non-temporal store): durable at the
     /// next fence. Faster than a store and a flush for a word that is not read again soon. Other
     /// threads see it after that fence or a locked instruction at the latest, and maybe before
@@ -189,6 +200,28 @@ pub trait Persistent: Memory {
     fn renew(&self, at: u64) -> io::Result<()> {
         let _ = at;
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// From now on the image is memory of its own, zero at first, whose stores are noted; blocks of files are written by calls, and
+    /// [`disk`](Self::disk) reaches all that lies under this. Nobody else uses the pool meanwhile.
+    ///
+    /// # Errors
+    /// The pool cannot be split so, or what the operating system said.
+    fn begin_image(&self, split: Split) -> io::Result<()> {
+        let _ = split;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// What lies under the image, once that has begun: home, log and blocks of files, at the offsets that they have in the pool.
+    fn disk(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    /// Calls `each` with the offset of every line of the image that was stored to since the last cut, ascending; gives whether blocks of
+    /// files were written since. Nobody stores meanwhile.
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
+        let _ = each;
+        false
     }
 
     /// What the bytes lie on.
@@ -253,6 +286,8 @@ pub enum MediaKind {
     Dax,
     /// An ordinary file through the page cache.
     File,
+    /// Memory that a log in an ordinary file makes durable.
+    Logged,
     /// Anonymous memory or a tmpfs file: gone at reboot.
     Memory,
     /// Simulated: every store, flush and fence recorded.
@@ -265,6 +300,7 @@ impl MediaKind {
         match self {
             Self::Dax => "dax",
             Self::File => "file",
+            Self::Logged => "logged",
             Self::Memory => "memory",
             Self::Sim => "sim",
         }

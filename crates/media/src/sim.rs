@@ -46,6 +46,14 @@ pub enum Op {
     },
     /// What the thread flushed or wrote past the cache is durable.
     Fence,
+    /// The thread's next store to a cell is not to persist before what other cells of its line hold, see
+    /// [`Persistent::behind`].
+    Behind {
+        /// Offset of the cell.
+        at: u64,
+        /// The others: bit `i` for the `i`th cell of the line.
+        cells: u8,
+    },
     /// The test says where it is, see [`SimPool::marker`].
     Marker(u64),
 }
@@ -430,6 +438,17 @@ impl Memory for SimPool {
 }
 
 impl Persistent for SimPool {
+    fn behind(&self, site: Site, at: u64, cells: &[u64]) {
+        let line = at - at % LINE_BYTES;
+        let beside = cells
+            .iter()
+            .filter(|&&cell| cell - cell % LINE_BYTES == line);
+        let cells = beside.fold(0, |cells, cell| cells | 1 << (cell % LINE_BYTES / 8));
+        if cells != 0 {
+            self.record(site, Place::here(), Op::Behind { at, cells });
+        }
+    }
+
     fn flush(&self, site: Site, at: u64, len: u64) {
         if len == 0 || !self.memory.checked(at, len) {
             return;

@@ -110,14 +110,23 @@ pub fn apply_watched(
     plan: &Plan,
     written: Written<'_>,
 ) -> Result<(), ApplyError> {
+    write_stages(pool, &plan.stages, written)
+}
+
+/// Writes words stage by stage.
+pub(crate) fn write_stages(
+    pool: &impl Persistent,
+    stages: &[Stage],
+    written: Written<'_>,
+) -> Result<(), ApplyError> {
     let guard = Guard::of(pool);
     let of_stage = |stage: &Stage| stage.renewed.len() + stage.words.len();
-    let all: usize = plan.stages.iter().map(of_stage).sum();
+    let all: usize = stages.iter().map(of_stage).sum();
     let mut meter = Meter::of(all as u64, written);
     let mut renewed = 0;
     // Words stored before the first block was renewed, as they were.
     let mut begun = Vec::new();
-    for stage in &plan.stages {
+    for stage in stages {
         if let Err((at, source)) = renew(pool, stage, &mut renewed, &mut meter) {
             let changed = renewed > 0;
             if !changed {
@@ -143,7 +152,7 @@ pub fn apply_watched(
     Ok(())
 }
 
-fn store(pool: &impl Persistent, (at, value): (u64, u64)) {
+pub(crate) fn store(pool: &impl Persistent, (at, value): (u64, u64)) {
     pool.store(at, value, Ordering::Release);
     pool.flush(Site::UNNAMED, at, 8);
 }

@@ -220,10 +220,10 @@ pub(crate) fn reserved(draft: &mut Draft, survey: &Survey) {
                 xattr_root: 0,
                 acl_root: 0,
                 project: 0,
-                detail: match node.kind {
-                    FileKind::Symlink => old.detail,
-                    FileKind::File if draft.geometry.mapping.has_trees() => old.detail,
-                    _ => 0,
+                detail: if draft.geometry.has_detail(node.kind) {
+                    old.detail
+                } else {
+                    0
                 },
                 pattern: 0,
                 ..old

@@ -11,10 +11,13 @@
 //! What is mended how is listed in `docs/CRASH.md`. The rules behind it: nothing that can be read is
 //! given up; where two structures contradict each other, the one that more checksums vouch for is
 //! right; what has lost its place goes to `/lost+found`.
+//!
+//! Converting a pool to another namespace ([`plan_conversion`]) is made in the same way.
 #![forbid(unsafe_code)]
 
 mod apply;
 mod blocks;
+mod convert;
 mod draft;
 mod entrance;
 mod inodes;
@@ -29,5 +32,8 @@ mod trees;
 pub mod undo;
 
 pub use apply::{ApplyError, Written, apply, apply_watched};
+pub use convert::{
+    Conversion, ConvertError, FinishError, convert, finish_conversion, plan_conversion,
+};
 pub use lost::LostBytes;
 pub use plan::{Action, Options, Plan, Stage, plan};

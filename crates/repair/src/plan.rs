@@ -329,6 +329,15 @@ fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
     superblock
         .check_writable()
         .map_err(|error| error.to_string())?;
+    if superblock.geometry().is_logged() {
+        return Err("this release does not repair pools with a log; mount it with -o ro to copy what can be read".to_owned());
+    }
+    let mut word = [0; 8];
+    let at = superblock.geometry().state_at + PoolState::WORD;
+    let read = image.read(at, &mut word).is_ok();
+    if read && StateWord(u64::from_le_bytes(word)).conversion().is_some() {
+        return Err("a conversion was not finished: `vellum convert` finishes it".to_owned());
+    }
     Ok(superblock)
 }
 
@@ -505,19 +514,19 @@ fn stages(
     .collect()
 }
 
-fn in_metadata(geometry: &Geometry, at: u64) -> bool {
+pub(crate) fn in_metadata(geometry: &Geometry, at: u64) -> bool {
     (geometry.meta_at..geometry.slot_at(geometry.meta_slots())).contains(&at)
 }
 
 /// Which copy of the superblock pool offset `at` lies in.
-fn copy_of(superblock: &Superblock, at: u64) -> Option<usize> {
+pub(crate) fn copy_of(superblock: &Superblock, at: u64) -> Option<usize> {
     let copies = [0, BLOCK_BYTES, superblock.replica_at];
     let inside = |&copy: &u64| (copy..copy + BLOCK_BYTES).contains(&at);
     copies.iter().position(inside)
 }
 
 impl Stage {
-    fn named(name: &'static str) -> Self {
+    pub(crate) fn named(name: &'static str) -> Self {
         Self {
             name,
             renewed: Vec::new(),

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use vellum::experiments::{MappingAlone, gather_metadata, settle};
 use vellum::media::Real;
 use vellum::reading::Rule;
-use vellum::{CreateOptions, File, MappingKind, OpenOptions, Pool};
+use vellum::{CreateOptions, File, MappingKind, OpenOptions, Pool, PoolOptions};
 
 use super::MappingOptions;
 use crate::Result;
@@ -73,9 +73,9 @@ impl<'a> Setting<'a> {
     }
 
     /// For each mapping a pool in the directory for pools, all of whose bytes are there.
-    pub(super) fn whole_subjects(&self, bytes: u64) -> Result<Vec<Subject>> {
-        let (dir, score) = (&self.options.pool_dir, self.options.layout_score);
-        subjects(bytes, METADATA_MIN_BYTES, score, |design, create| {
+    pub(super) fn whole_subjects(&self, bytes: u64, layout_score: f64) -> Result<Vec<Subject>> {
+        let dir = &self.options.pool_dir;
+        subjects(bytes, METADATA_MIN_BYTES, layout_score, |design, create| {
             Subject::whole(design, dir, create)
         })
     }
@@ -174,8 +174,15 @@ impl Subject {
             .prefix("vellum-bench-")
             .tempdir_in(pool_dir);
         let dir = made.map_err(doing("making a directory"))?;
+        let path = dir.path().join("pool");
+        Pool::create(&path, create)?.close()?;
+        // On large pages, where the kernel has them, and all there before anything is timed.
+        let opening = PoolOptions {
+            populate: true,
+            ..PoolOptions::default()
+        };
         Ok(Self {
-            pool: Pool::create(dir.path().join("pool"), create)?,
+            pool: Pool::open(&path, &opening)?,
             design,
             gathered: 1.0,
             _dir: Some(dir),

@@ -11,8 +11,11 @@ use crate::target::Target;
 const FLAT: f64 = 1.1;
 
 /// A figure that is being measured.
-pub(super) struct Grid {
+pub(crate) struct Grid {
     figure: Figure,
+    /// The side that sentences are about, and the one that ratios are taken to.
+    own: &'static str,
+    peer: &'static str,
     sides: Vec<String>,
     labels: Vec<String>,
     /// By side and label, a sample for each round.
@@ -21,13 +24,13 @@ pub(super) struct Grid {
 
 impl Grid {
     /// Nanoseconds of an operation by things that stand side by side.
-    pub(super) fn bars(name: &str, title: &str, x: &str, labels: &[&str]) -> Self {
+    pub(crate) fn bars(name: &str, title: &str, x: &str, labels: &[&str]) -> Self {
         let labels = labels.iter().map(|&label| label.to_owned()).collect();
         Self::new(name, title, Axis::labels(x), Shape::Bars, labels)
     }
 
     /// Nanoseconds of an operation by a quantity.
-    pub(super) fn lines(name: &str, title: &str, x: Axis, labels: Vec<String>) -> Self {
+    pub(crate) fn lines(name: &str, title: &str, x: Axis, labels: Vec<String>) -> Self {
         Self::new(name, title, x, Shape::Lines, labels)
     }
 
@@ -44,6 +47,8 @@ impl Grid {
                 series: Vec::new(),
                 notes: Vec::new(),
             },
+            own: HASHFS,
+            peer: PEER,
             sides: Vec::new(),
             labels,
             samples: Vec::new(),
@@ -52,21 +57,21 @@ impl Grid {
 
     /// What the paper says, with the place in it.
     #[must_use]
-    pub(super) fn claim(mut self, claim: &str) -> Self {
+    pub(crate) fn claim(mut self, claim: &str) -> Self {
         self.figure.claim = claim.into();
         self
     }
 
     /// What a reader should know beside.
     #[must_use]
-    pub(super) fn note(mut self, note: impl Into<String>) -> Self {
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
         self.figure.notes.push(note.into());
         self
     }
 
     /// Measures something else than the time of an operation.
     #[must_use]
-    pub(super) fn of(mut self, y: Axis) -> Self {
+    pub(crate) fn of(mut self, y: Axis) -> Self {
         self.figure.y = y;
         self
     }
@@ -77,15 +82,26 @@ impl Grid {
         let names = subjects
             .iter()
             .map(|subject| subject.design.name().to_owned());
-        self.sides = names.collect();
         let notes = subjects.iter().filter_map(Subject::shortcoming);
         self.figure.notes.extend(notes);
+        self.named(names.collect(), HASHFS, PEER)
+    }
+
+    /// Lets sides of these names take part; sentences are about `own`, ratios are to `peer`.
+    #[must_use]
+    pub(crate) fn named(
+        mut self,
+        sides: Vec<String>,
+        own: &'static str,
+        peer: &'static str,
+    ) -> Self {
+        (self.sides, self.own, self.peer) = (sides, own, peer);
         self.samples = vec![vec![Vec::new(); self.labels.len()]; self.sides.len()];
         self
     }
 
     /// Notes what a side came to at a label in a round; round 0 warms up.
-    pub(super) fn add(&mut self, round: usize, side: usize, label: usize, sample: Sample) {
+    pub(crate) fn add(&mut self, round: usize, side: usize, label: usize, sample: Sample) {
         if round > 0 {
             self.samples[side][label].push(sample);
         }
@@ -99,7 +115,7 @@ impl Grid {
     /// How much a side depends on what is varied: its greatest value over its least. Each is taken as a ratio
     /// to that at the first label in the same round, of which the median counts, so that what differs between
     /// rounds does not matter.
-    pub(super) fn dependence(&self, side: &str) -> Option<f64> {
+    pub(crate) fn dependence(&self, side: &str) -> Option<f64> {
         let samples = self.samples_of(side)?;
         let first = samples.first()?;
         let ratios: Vec<f64> = samples
@@ -111,22 +127,28 @@ impl Grid {
         Some(most / least)
     }
 
+    /// What a side takes at the last label over what it takes at the first one, in the same round.
+    pub(crate) fn last_over_first(&self, side: &str) -> Option<f64> {
+        let samples = self.samples_of(side)?;
+        ratio(samples.last()?, samples.first()?)
+    }
+
     /// That a side is not to depend on what is varied, with its probes, which no disturbance changes.
-    pub(super) fn flat(&self, side: &str, varied: &str, what: &str) -> Option<Target> {
+    pub(crate) fn flat(&self, side: &str, varied: &str, what: &str) -> Option<Target> {
         let probes = self.probes(side)?;
         let what = format!("{side}, dearest over cheapest {varied}, {what} ({probes} probes)");
         Some(Target::at_most(what, self.dependence(side)?, FLAT))
     }
 
     /// The least and the most probes of an operation of a side.
-    pub(super) fn probes(&self, side: &str) -> Option<String> {
+    pub(crate) fn probes(&self, side: &str) -> Option<String> {
         let samples = self.samples_of(side)?.iter();
         range(samples.filter_map(|samples| Some(counts_of(samples)?.probes)))
     }
 
     /// The figure, and what it shows in sentences.
-    pub(super) fn figure(mut self) -> Figure {
-        let peer = self.samples_of(PEER).unwrap_or_default();
+    pub(crate) fn figure(mut self) -> Figure {
+        let peer = self.samples_of(self.peer).unwrap_or_default();
         let series = self.sides.iter().zip(&self.samples).map(|(name, samples)| {
             let points = self.labels.iter().zip(samples).enumerate();
             let points = points.filter_map(|(at, (label, samples))| {
@@ -143,9 +165,9 @@ impl Grid {
         });
         let series: Vec<Series> = series.collect();
         self.figure.series = series;
-        let found = told(&self.figure, |side, label| {
+        let found = told(&self.figure, self.own, |side, label| {
             let at = self.labels.iter().position(|known| known == label)?;
-            let (other, own) = (self.samples_of(side)?, self.samples_of(HASHFS)?);
+            let (other, own) = (self.samples_of(side)?, self.samples_of(self.own)?);
             ratio(&other[at], &own[at])
         });
         self.figure.found = found;
@@ -180,15 +202,20 @@ fn point(label: &str, samples: &[Sample], peer: &[Sample]) -> Option<Point> {
 }
 
 /// The point of a series at a label.
-pub(super) fn at<'f>(figure: &'f Figure, series: &str, label: &str) -> Option<&'f Point> {
+pub(crate) fn at<'f>(figure: &'f Figure, series: &str, label: &str) -> Option<&'f Point> {
     figure.series(series)?.at(label)
 }
 
-/// What a figure shows, in sentences that name its numbers: the values of HashFS, what those of others are
-/// over them, and probes. `over` gives a series' value at a label over that of HashFS.
-pub(super) fn told(figure: &Figure, over: impl Fn(&str, &str) -> Option<f64>) -> Vec<String> {
+/// What a figure shows, in sentences that name its numbers: the values of the series `own`, what those of others are
+/// over them, and probes. `over` gives a series' value at a label over that of `own`.
+pub(crate) fn told(
+    figure: &Figure,
+    own: &str,
+    over: impl Fn(&str, &str) -> Option<f64>,
+) -> Vec<String> {
     let mut told = Vec::new();
-    let Some(own) = figure.series(HASHFS) else {
+    let name = own;
+    let Some(own) = figure.series(name) else {
         return told;
     };
     let by_value = |a: &&Point, b: &&Point| a.value.total_cmp(&b.value);
@@ -198,7 +225,7 @@ pub(super) fn told(figure: &Figure, over: impl Fn(&str, &str) -> Option<f64>) ->
     );
     if let (Some(least), Some(most)) = (least, most) {
         told.push(format!(
-            "{HASHFS}, {}: {} ({}) to {} ({}).",
+            "{name}, {}: {} ({}) to {} ({}).",
             figure.y.caption(),
             number(least.value),
             least.at,
@@ -213,8 +240,8 @@ pub(super) fn told(figure: &Figure, over: impl Fn(&str, &str) -> Option<f64>) ->
         (!each.is_empty()).then(|| format!("{what}: {}.", each.join(", ")))
     };
     let labels = figure.labels();
-    told.extend(of_each(&format!("Over {HASHFS}"), &|series| {
-        let others = labels.iter().filter(|_| series.name != HASHFS);
+    told.extend(of_each(&format!("Over {name}"), &|series| {
+        let others = labels.iter().filter(|_| series.name != name);
         range(others.filter_map(|label| over(&series.name, label)))
     }));
     told.extend(of_each("Probes of an operation", &|series| {

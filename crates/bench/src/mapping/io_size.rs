@@ -42,7 +42,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let room = Case::blocks_with_room(blocks) * 3 / 2;
     let subjects = setting.subjects(room, setting.options.layout_score)?;
     let cases = Case::all(&subjects, blocks)?;
-    let whole = setting.whole_subjects(data_bytes * 2)?;
+    let whole = setting.whole_subjects(data_bytes * 2, setting.options.layout_score)?;
     let written: Vec<Case<'_>> = whole
         .iter()
         .map(|subject| {

@@ -22,13 +22,17 @@ mod page_cache;
 mod report;
 mod sample;
 mod utilisation;
+mod vectors;
 mod workloads;
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+pub(crate) use grid::Grid;
 pub use report::Report;
+pub(crate) use report::{Outcome, write_figure};
+pub(crate) use sample::Sample;
 
 use crate::Result;
 use crate::error::Error;
@@ -37,7 +41,6 @@ use crate::machine::{Machine, load};
 use crate::report::{Page, Parts};
 use crate::workloads::{WorkloadOptions, YcsbOptions};
 use bed::Setting;
-use report::Outcome;
 
 /// A figure of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -60,6 +63,8 @@ pub enum Figure {
     Filebench,
     /// YCSB A to F over a key-value store on whole file systems (Figs 13 and 14)
     Ycsb,
+    /// The steps of a lookup by each instruction set
+    Vectors,
 }
 
 impl Figure {
@@ -74,6 +79,7 @@ impl Figure {
             Self::PageCache => page_cache::measure(setting),
             Self::Filebench => workloads::filebench(setting),
             Self::Ycsb => workloads::ycsb(setting),
+            Self::Vectors => vectors::measure(setting),
         }
     }
 }
@@ -128,6 +134,10 @@ pub struct MappingOptions {
 const FILE_MIN_BYTES: u64 = 1 << 20;
 
 impl MappingOptions {
+    fn wants(&self, figure: Figure) -> bool {
+        self.figure.is_empty() || self.figure.contains(&figure)
+    }
+
     fn check(&self) -> Result<()> {
         let refuse = |text: String| Err(Error::Option(text));
         if self.rounds == 0 || self.cold_ops == 0 || self.hot_ops == 0 {
@@ -140,6 +150,8 @@ impl MappingOptions {
             return refuse("--layout-score must be from 0 to 1".into());
         }
         self.workloads.check()?;
+        self.workloads
+            .check_named(self.wants(Figure::Filebench), self.wants(Figure::Ycsb))?;
         self.ycsb.check()
     }
 }

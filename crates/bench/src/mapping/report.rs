@@ -23,14 +23,14 @@ pub struct Report {
 
 /// What a figure of the study came to.
 #[derive(Default)]
-pub(super) struct Outcome {
-    pub(super) figures: Vec<Figure>,
-    pub(super) targets: Vec<Target>,
+pub(crate) struct Outcome {
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) targets: Vec<Target>,
 }
 
 impl Outcome {
     /// Figures, and what was to be reached, which the first of them tells.
-    pub(super) fn new(mut figures: Vec<Figure>, targets: Vec<Target>) -> Self {
+    pub(crate) fn new(mut figures: Vec<Figure>, targets: Vec<Target>) -> Self {
         if let Some(first) = figures.first_mut() {
             first
                 .found
@@ -60,7 +60,8 @@ impl fmt::Display for Report {
     }
 }
 
-fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
+/// A figure as a table.
+pub(crate) fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     const NAME: usize = 14;
     const CELL: usize = 26;
     writeln!(

@@ -18,13 +18,13 @@ pub(super) type Alone<'a> = MappingAlone<'a, Real>;
 
 /// What operations of a round came to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// What is plotted: mostly nanoseconds an operation.
-    pub(super) value: f64,
+    pub(crate) value: f64,
     /// Operations.
-    pub(super) ops: u64,
+    pub(crate) ops: u64,
     /// What all of them did.
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 impl Sample {

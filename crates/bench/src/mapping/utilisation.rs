@@ -344,7 +344,7 @@ fn full_inserts(setting: &Setting<'_>, churned: &mut [Churned<'_>]) -> Result<[F
         }
     }
     Ok([times, probes].map(|mut figure| {
-        figure.found = told(&figure, |series, label| {
+        figure.found = told(&figure, HASHFS, |series, label| {
             Some(at(&figure, series, label)?.value / at(&figure, HASHFS, label)?.value)
         });
         figure

@@ -57,17 +57,12 @@ pub(super) fn filebench(setting: &Setting<'_>) -> Result<Outcome> {
 /// Figs 13 and 14.
 pub(super) fn ycsb(setting: &Setting<'_>) -> Result<Outcome> {
     let options = setting.options;
-    let run = options.workloads.run(options.rounds, &options.pool_dir);
+    let plan = options
+        .workloads
+        .ycsb(&options.ycsb, options.rounds, &options.pool_dir)?;
     let subjects = subjects();
-    let progress = bar(ycsb::steps(&run, subjects.len() + options.peer.len()));
-    let rows = ycsb::measure(
-        &run,
-        &options.ycsb,
-        &subjects,
-        &options.peer,
-        setting.interrupt,
-        &progress,
-    )?;
+    let progress = bar(plan.steps(subjects.len() + options.peer.len()));
+    let rows = plan.measure(&subjects, &options.peer, setting.interrupt, &progress)?;
     progress.finish_and_clear();
     Ok(Outcome::new(figure_of(ycsb::ABOUT, &rows), gains(&rows)))
 }

@@ -193,7 +193,8 @@ fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Fi
                  round are read once before they are timed.",
                 bytes(file)
             ),
-            "Memcpy: the pool's own copy routine, from one piece of the pool's kind of memory."
+            "Memcpy: the pool's own copy routine, from one piece of the pool's kind of memory, on large pages and on \
+             pages of 4 KiB."
                 .into(),
         ],
     })

@@ -11,7 +11,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use tempfile::TempDir;
 use vellum::experiments::page_table;
-use vellum::media::{BLOCK_BYTES, MappedPool, MediaChoice, Memory};
+use vellum::media::{BLOCK_BYTES, MappedPool, MediaChoice, Memory, Persistent, Window};
 use vellum::reading::{Costs, Rule};
 use vellum::{File, OpenOptions, Pool, PoolOptions};
 
@@ -42,6 +42,8 @@ const READINGS_MAX: u32 = 24;
 const OPENING_PART: u64 = 32;
 /// The pool's bytes, as a multiple of the file's: files come out more fragmented than asked for in fuller ones.
 const POOL_PART: u64 = 3;
+/// Small pages.
+const SMALL_PAGE_BYTES: u64 = 4096;
 /// Large pages, which memory is a multiple of.
 const LARGE_BYTES: u64 = 2 << 20;
 /// The file, in the pool and at the peer.
@@ -59,6 +61,8 @@ pub(super) struct Bed<'a> {
     interrupt: &'a Interrupt,
     progress: &'a ProgressBar,
     pool: Pool,
+    /// The bytes of `memory` in pages of 4 KiB, which page tables of scattered files have, too. Goes before it.
+    small_pages: Option<Window>,
     /// One piece of the pool's own kind of memory, on large pages as far as the pool is, copied from by the same
     /// instructions: what is left to be slower by is the way to the bytes.
     memory: MappedPool,
@@ -132,6 +136,7 @@ impl<'a> Bed<'a> {
             interrupt,
             progress,
             pool: Pool::open(&path, &opening)?,
+            small_pages: small_pages(&memory),
             memory,
             peer,
             _pool_dir: pool_dir,
@@ -329,6 +334,15 @@ impl<'a> Bed<'a> {
                 Ok(black_box(&mut out).len())
             };
             row.note((pass, round), Side::Memcpy, time(&requests, copy)?, count);
+            if let Some(window) = &self.small_pages {
+                let copy = |at| {
+                    self.memory
+                        .read_window(window, SMALL_PAGE_BYTES + at, &mut out);
+                    Ok(black_box(&mut out).len())
+                };
+                let taken = time(&requests, copy)?;
+                row.note((pass, round), Side::MemcpySmall, taken, count);
+            }
         }
         Ok(())
     }
@@ -364,6 +378,16 @@ impl<'a> Bed<'a> {
         }
         Ok(vec![row.finished()])
     }
+}
+
+/// All of a memory in a window one small page further on, so that no large page fits; `None` if the kernel does not
+/// map it.
+fn small_pages(memory: &MappedPool) -> Option<Window> {
+    let bytes = memory.len();
+    let window = memory.window(bytes + SMALL_PAGE_BYTES)?;
+    memory.lay(&window, SMALL_PAGE_BYTES, 0, bytes).ok()?;
+    window.fill_in(SMALL_PAGE_BYTES, bytes);
+    Some(window)
 }
 
 /// Reads a file from its beginning to its end, by requests as long as `out`.

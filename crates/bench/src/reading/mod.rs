@@ -30,13 +30,14 @@ use crate::variant::{Variant, Variants};
 use crate::workloads::{Subject, TraceOptions, WorkloadOptions, traces};
 
 /// Who reads, as rows name it, and as legends do.
-const SIDES: [(&str, &str); 6] = [
+const SIDES: [(&str, &str); 7] = [
     ("search", "search"),
     ("mmu", "page table at once"),
     ("threshold", "the paper's rule"),
     ("layout", "the default rule"),
     ("peer", "peer (system calls)"),
     ("memcpy", "memcpy"),
+    ("memcpy-small", "memcpy, pages of 4 KiB"),
 ];
 
 /// A figure of the paper.
@@ -125,7 +126,9 @@ impl ReadingOptions {
             return refuse("--round-bytes must be at least 1");
         }
         self.traces.check()?;
-        self.workloads.check()
+        self.workloads.check()?;
+        self.workloads
+            .check_named(self.wants(Figure::Filebench), false)
     }
 
     /// Whether a file of a pool is read for some figure.

@@ -21,6 +21,8 @@ pub(super) enum Side {
     Rule(Rule),
     Peer,
     Memcpy,
+    /// From pages of 4 KiB.
+    MemcpySmall,
     View,
     ViewAgain,
 }
@@ -31,6 +33,7 @@ impl Side {
             Self::Rule(rule) => rule.name(),
             Self::Peer => "peer",
             Self::Memcpy => "memcpy",
+            Self::MemcpySmall => "memcpy-small",
             Self::View => "view",
             Self::ViewAgain => "view-again",
         }

@@ -1,5 +1,6 @@
 //! Workload files: what threads do with a set of files, as text that users edit.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
@@ -125,6 +126,19 @@ fn parse_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// The text of a workload: one that is shipped, or a file.
+pub(super) fn read_named(
+    name: &str,
+    shipped: &[(&str, &'static str)],
+) -> Result<Cow<'static, str>> {
+    if let Some((_, text)) = shipped.iter().find(|(shipped, _)| *shipped == name) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let text = std::fs::read_to_string(Path::new(name));
+    let text = text.map_err(doing(format!("read the workload {name}")))?;
+    Ok(Cow::Owned(text))
+}
+
 impl Workload {
     /// All that are shipped.
     pub(crate) fn shipped() -> Result<Vec<Self>> {
@@ -137,12 +151,12 @@ impl Workload {
     /// # Errors
     /// The file cannot be read, or says something that a workload does not have; with the line.
     pub(crate) fn named(name: &str) -> Result<Self> {
-        if let Some((name, text)) = SHIPPED.into_iter().find(|(shipped, _)| *shipped == name) {
-            return Self::parse(text, name);
-        }
-        let text = std::fs::read_to_string(Path::new(name))
-            .map_err(doing(format!("read the workload {name}")))?;
-        Self::parse(&text, name)
+        Self::parse(&read_named(name, &SHIPPED)?, name)
+    }
+
+    /// Whether a name is that of a shipped one.
+    pub(crate) fn is_shipped(name: &str) -> bool {
+        SHIPPED.iter().any(|(shipped, _)| *shipped == name)
     }
 
     fn parse(text: &str, place: &str) -> Result<Self> {

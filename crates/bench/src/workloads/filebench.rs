@@ -50,7 +50,7 @@ impl<'a> Plan<'a> {
     /// A file cannot be read or says something that a workload does not have.
     pub(crate) fn of(
         run: RunOptions<'a>,
-        named: &[String],
+        named: &[&str],
         loops: u64,
         files: Option<u32>,
     ) -> Result<Self> {

@@ -1,18 +1,19 @@
-//! YCSB's workloads A to F over redb, a key-value store that keeps a copy-on-write B-tree in one file.
+//! Mixes of operations ([`super::mix`]), YCSB's A to F if no others are named, over redb, a key-value store that keeps a copy-on-write B-tree in one file.
 //!
 //! Records are single values, so that an update writes the whole of one (YCSB's default writes one of ten
-//! fields). The workloads run in YCSB's order, A, B, C, F, D, E, on one database a side; every change
+//! fields). The workloads run one after the other on one database a side, YCSB's in its order, A, B, C, F, D, E; every change
 //! is a transaction of its own, durable before it returns. redb lets one transaction change something at a
 //! time, and keeps pages in a cache of its own, whose size is an option.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clap::ValueEnum;
+use clap::ValueEnum as _;
 use indicatif::ProgressBar;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::kv::Backend;
+use super::mix::{Deed, Distribution, Mix};
 use super::personality::Done;
 use super::place::{Place, Purpose};
 use super::rows::{About, WorkloadRow};
@@ -30,8 +31,6 @@ const NAME: &str = "ycsb";
 const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("usertable");
 /// Records of a transaction of the loading.
 const LOAD_AT_ONCE: u64 = 1000;
-/// Longest scan.
-const SCAN_MOST: u64 = 100;
 /// Bytes of a pool for each byte of records: the tree's nodes, what transactions copy, and redb's growth
 /// in doublings.
 const POOL_PART: u64 = 8;
@@ -46,17 +45,6 @@ pub(crate) const ABOUT: About = About {
             mapping takes 70 % of the file I/O path.",
     note: "redb 4 instead of LevelDB; every change is durable before it returns.",
 };
-
-/// Which records are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Distribution {
-    /// By Zipf's law, scattered over all records
-    Zipfian,
-    /// The likelier the later they were added
-    Latest,
-    /// All alike
-    Uniform,
-}
 
 /// Options of YCSB.
 #[derive(Clone, Debug, clap::Args)]
@@ -73,7 +61,7 @@ pub struct YcsbOptions {
     /// Bytes of the key-value store's own cache
     #[arg(long, value_name = "BYTES", default_value_t = 8 << 20)]
     pub cache_bytes: usize,
-    /// Which records `ycsb` asks for; latest in D and Zipfian in the others, if not said
+    /// Which records `ycsb` asks for; what the workload says if not said
     #[arg(long, value_name = "WHICH", value_enum)]
     pub distribution: Option<Distribution>,
 }
@@ -95,7 +83,8 @@ impl YcsbOptions {
     /// How it runs, for reports.
     pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
         let distribution = self.distribution.and_then(|it| it.to_possible_value());
-        let distribution = distribution.map_or("as YCSB has it".into(), |it| it.get_name().into());
+        let distribution =
+            distribution.map_or("as the workload says".into(), |it| it.get_name().into());
         vec![
             ("Records of YCSB", self.records.to_string()),
             ("Bytes of a record", self.record_bytes.to_string()),
@@ -106,76 +95,6 @@ impl YcsbOptions {
             ),
             ("Distribution of YCSB", distribution),
         ]
-    }
-}
-
-/// What is done with a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
-    Read,
-    Update,
-    Insert,
-    Scan,
-    /// Reads and writes the same record.
-    Modify,
-}
-
-/// A workload: of a hundred operations, how many do what.
-struct Mix {
-    name: &'static str,
-    parts: &'static [(Deed, u64)],
-    distribution: Distribution,
-}
-
-/// The six, in the order in which YCSB has them run.
-const MIXES: [Mix; 6] = [
-    mix(
-        "A",
-        &[(Deed::Read, 50), (Deed::Update, 50)],
-        Distribution::Zipfian,
-    ),
-    mix(
-        "B",
-        &[(Deed::Read, 95), (Deed::Update, 5)],
-        Distribution::Zipfian,
-    ),
-    mix("C", &[(Deed::Read, 100)], Distribution::Zipfian),
-    mix(
-        "F",
-        &[(Deed::Read, 50), (Deed::Modify, 50)],
-        Distribution::Zipfian,
-    ),
-    mix(
-        "D",
-        &[(Deed::Read, 95), (Deed::Insert, 5)],
-        Distribution::Latest,
-    ),
-    mix(
-        "E",
-        &[(Deed::Scan, 95), (Deed::Insert, 5)],
-        Distribution::Zipfian,
-    ),
-];
-
-const fn mix(name: &'static str, parts: &'static [(Deed, u64)], distribution: Distribution) -> Mix {
-    Mix {
-        name,
-        parts,
-        distribution,
-    }
-}
-
-impl Mix {
-    /// What a number below 100 stands for.
-    fn deed(&self, draw: u64) -> Deed {
-        let mut left = draw;
-        for &(deed, part) in self.parts {
-            if left < part {
-                return deed;
-            }
-            left -= part;
-        }
-        unreachable!("the parts of a workload are a hundred")
     }
 }
 
@@ -313,11 +232,12 @@ impl Store {
                 Distribution::Zipfian => fnv(zipf.draw(&mut numbers)) % there,
                 Distribution::Uniform => numbers.below(there),
             };
-            match mix.deed(numbers.below(100)) {
+            let part = mix.part(numbers.below(100));
+            match part.deed {
                 Deed::Read => self.read(record)?,
                 Deed::Update => self.put(std::iter::once(record))?,
                 Deed::Insert => self.insert()?,
-                Deed::Scan => self.scan(record, 1 + numbers.below(SCAN_MOST))?,
+                Deed::Scan => self.scan(record, 1 + numbers.below(part.most))?,
                 Deed::Modify => self.modify(record)?,
             }
         }
@@ -327,11 +247,11 @@ impl Store {
         })
     }
 
-    fn round(&self, load: &Load<'_>, mix: &Mix, round: u64) -> Result<Done> {
+    fn round(&self, load: &Load<'_>, (number, mix): (u64, &Mix), round: u64) -> Result<Done> {
         let share = load.options.operations.div_ceil(load.threads);
         std::thread::scope(|scope| {
             let start = |thread: u64| {
-                let salt = round << 16 | thread << 8 | u64::from(mix.name.as_bytes()[0]);
+                let salt = round << 32 | number << 16 | thread;
                 scope.spawn(move || self.work(load, mix, salt, share))
             };
             let running: Vec<_> = (0..load.threads).map(start).collect();
@@ -354,74 +274,92 @@ struct Load<'a> {
     interrupt: &'a Interrupt,
 }
 
-/// Steps of the progress bar.
-pub(crate) fn steps(run: &RunOptions<'_>, sides: usize) -> usize {
-    MIXES.len() * sides * (run.rounds + 1)
+/// What to run.
+pub(crate) struct Plan<'a> {
+    run: RunOptions<'a>,
+    options: &'a YcsbOptions,
+    mixes: Vec<Mix>,
 }
 
-/// Runs the six workloads on every side.
-///
-/// # Errors
-/// No room, a signal, an operation that failed or had another effect than it should.
-pub(crate) fn measure(
-    run: &RunOptions<'_>,
-    options: &YcsbOptions,
-    subjects: &[Subject],
-    peers: Peers<'_>,
-    interrupt: &Interrupt,
-    progress: &ProgressBar,
-) -> Result<Vec<WorkloadRow>> {
-    options.check()?;
-    let bytes = options.records * (options.record_bytes + 64) * POOL_PART;
-    let bytes = bytes.max(POOL_LEAST_BYTES).next_multiple_of(2 << 20);
-    let mut sides = Side::all(subjects, peers, bytes, run.pool_dir)?;
-    let make = |side: &Side| match &side.ground {
-        Ground::Pool(pool) => Store::make(&pool.volume, options, interrupt),
-        Ground::Peer(peer) => Store::make(&peer.dir, options, interrupt),
-    };
-    progress.set_message("ycsb: loading");
-    let stores: Vec<Store> = sides.iter().map(make).collect::<Result<_>>()?;
-    let load = Load {
-        options,
-        threads: run.threads as u64,
-        zipf: Zipf::new(options.records),
-        interrupt,
-    };
-    let mut all = Vec::new();
-    for mix in &MIXES {
-        progress.set_message(format!("ycsb {}", mix.name));
-        for round in 0..=run.rounds as u64 {
-            for (side, store) in sides.iter_mut().zip(&stores) {
-                side.note(round > 0, run.threads, |_| store.round(&load, mix, round))?;
-                progress.inc(1);
-            }
-        }
-        all.extend(rows(NAME, mix.name, run.threads, &sides));
-        sides.iter_mut().for_each(Side::forget);
+impl<'a> Plan<'a> {
+    /// A plan for the workloads that were named: shipped ones or files; all that are shipped if none is.
+    ///
+    /// # Errors
+    /// A file cannot be read or says something that a workload does not have.
+    pub(crate) fn of(
+        run: RunOptions<'a>,
+        options: &'a YcsbOptions,
+        named: &[&str],
+    ) -> Result<Self> {
+        let mixes = match named {
+            [] => Mix::shipped()?,
+            named => named
+                .iter()
+                .map(|name| Mix::named(name))
+                .collect::<Result<_>>()?,
+        };
+        Ok(Self {
+            run,
+            options,
+            mixes,
+        })
     }
-    // Databases write when they go, and the pools must still be there.
-    drop(stores);
-    all.sort_by(|a, b| a.workload.cmp(&b.workload));
-    Ok(all)
+
+    /// Steps of the progress bar.
+    pub(crate) fn steps(&self, sides: usize) -> usize {
+        self.mixes.len() * sides * (self.run.rounds + 1)
+    }
+
+    /// Runs the workloads on every side.
+    ///
+    /// # Errors
+    /// No room, a signal, an operation that failed or had another effect than it should.
+    pub(crate) fn measure(
+        &self,
+        subjects: &[Subject],
+        peers: Peers<'_>,
+        interrupt: &Interrupt,
+        progress: &ProgressBar,
+    ) -> Result<Vec<WorkloadRow>> {
+        let (run, options) = (&self.run, self.options);
+        let bytes = options.records * (options.record_bytes + 64) * POOL_PART;
+        let bytes = bytes.max(POOL_LEAST_BYTES).next_multiple_of(2 << 20);
+        let mut sides = Side::all(subjects, peers, bytes, run.pool_dir)?;
+        let make = |side: &Side| match &side.ground {
+            Ground::Pool(pool) => Store::make(&pool.volume, options, interrupt),
+            Ground::Peer(peer) => Store::make(&peer.dir, options, interrupt),
+        };
+        progress.set_message("ycsb: loading");
+        let stores: Vec<Store> = sides.iter().map(make).collect::<Result<_>>()?;
+        let load = Load {
+            options,
+            threads: run.threads as u64,
+            zipf: Zipf::new(options.records),
+            interrupt,
+        };
+        let mut all = Vec::new();
+        for mix in (0..).zip(&self.mixes) {
+            let name = &*mix.1.name;
+            progress.set_message(format!("ycsb {name}"));
+            for round in 0..=run.rounds as u64 {
+                for (side, store) in sides.iter_mut().zip(&stores) {
+                    side.note(round > 0, run.threads, |_| store.round(&load, mix, round))?;
+                    progress.inc(1);
+                }
+            }
+            all.extend(rows(NAME, name, run.threads, &sides));
+            sides.iter_mut().for_each(Side::forget);
+        }
+        // Databases write when they go, and the pools must still be there.
+        drop(stores);
+        all.sort_by(|a, b| a.workload.cmp(&b.workload));
+        Ok(all)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mixes_are_whole_and_as_ycsb_has_them() {
-        for mix in &MIXES {
-            for &(deed, part) in mix.parts {
-                let drawn = (0..100).filter(|draw| mix.deed(*draw) == deed).count();
-                assert_eq!(drawn as u64, part, "{} {deed:?}", mix.name);
-            }
-        }
-        let latest = MIXES
-            .iter()
-            .filter(|mix| mix.distribution == Distribution::Latest);
-        assert_eq!(latest.map(|mix| mix.name).collect::<Vec<_>>(), ["D"]);
-    }
 
     #[test]
     fn keys_differ_and_have_one_length() {
@@ -445,7 +383,7 @@ mod tests {
             distribution: None,
         };
         let store = Store::make(&pool.volume(), &options, &interrupt).expect("made");
-        for mix in &MIXES {
+        for mix in (0..).zip(&Mix::shipped().expect("sound")) {
             for distribution in [None, Some(Distribution::Uniform)] {
                 let options = YcsbOptions {
                     distribution,
@@ -458,11 +396,12 @@ mod tests {
                     interrupt: &interrupt,
                 };
                 let before = store.records.load(Ordering::Relaxed);
-                let done = store.round(&load, mix, 1).expect(mix.name);
+                let done = store.round(&load, mix, 1).expect("a round");
                 assert_eq!(done.ops, 300);
                 let added = store.records.load(Ordering::Relaxed) - before;
-                let inserts = mix.parts.iter().any(|(deed, _)| *deed == Deed::Insert);
-                assert_eq!(added > 0, inserts, "{}", mix.name);
+                let inserts = mix.1.operations.iter();
+                let inserts = inserts.filter(|part| part.deed == Deed::Insert).count() > 0;
+                assert_eq!(added > 0, inserts, "{}", mix.1.name);
             }
         }
         let transaction = store.database.begin_read().expect("a transaction");

@@ -139,6 +139,10 @@ impl<M: Memory> Memory for Hooked<M> {
 }
 
 impl<M: Persistent> Persistent for Hooked<M> {
+    fn behind(&self, site: Site, at: u64, cells: &[u64]) {
+        self.memory.behind(site, at, cells);
+    }
+
     fn flush(&self, site: Site, at: u64, len: u64) {
         self.at(What::Flush, at, len).flush(site, at, len);
     }

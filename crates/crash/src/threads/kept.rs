@@ -51,6 +51,12 @@ impl Trials {
         steps_of(events).collect()
     }
 
+    /// The logs of the runs of a workload.
+    pub(crate) fn logs(&self, workload: usize) -> impl Iterator<Item = &[Event]> {
+        let logs = self.kept(workload).into_iter().flat_map(|kept| &kept.logs);
+        logs.map(|(_, log)| &log[..])
+    }
+
     /// The runs of a workload, if there can be any.
     fn kept(&self, workload: usize) -> Option<&Kept> {
         let record = || Kept::record(&self.workloads[workload], &SCHEDULES, 1).ok();

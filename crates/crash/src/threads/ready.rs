@@ -37,7 +37,12 @@ impl Ready {
     pub(super) fn new(workload: ThreadWorkload) -> Result<Self, RecordError> {
         let (linear, blank) = (
             Linear::new(&workload),
-            blank_image(workload.thread_slots, workload.mapping, workload.namespace),
+            blank_image(
+                workload.thread_slots,
+                workload.mapping,
+                workload.namespace,
+                false,
+            ),
         );
         let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;
         let begun = image_after(&blank, &setup);

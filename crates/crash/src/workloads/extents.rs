@@ -25,6 +25,13 @@ pub(super) fn workloads() -> Vec<Workload> {
 
 fn changes() -> Vec<Workload> {
     let of = |name: &str, explored: &[&str]| Workload::new(name, &THREE, explored);
+    // The third entry is the first of its line.
+    let four = [
+        FILE,
+        "append f 1 100",
+        "write f 8192 2 100",
+        "write f 16384 3 100",
+    ];
     // The second entry is the last of its line.
     let two = [FILE, "append f 1 100", "fallocate f 0 8192 24576"];
     vec![
@@ -53,6 +60,21 @@ fn changes() -> Vec<Workload> {
         ),
         of("punch-several", &["fallocate f 3 8192 12288"]),
         of("allocate-behind", &["fallocate f 0 40960 8192"]),
+        Workload::new(
+            "border-up-in-line",
+            &[&four[..], &["fallocate f 0 20480 20480"]].concat(),
+            &["write f 20480 3 4096"],
+        ),
+        Workload::new(
+            "join-preallocated",
+            &[&four[..], &["fallocate f 0 20480 4096"]].concat(),
+            &["write f 20480 3 4096"],
+        ),
+        Workload::new(
+            "split-front-in-line",
+            &[&four[..3], &["fallocate f 0 16384 20480"]].concat(),
+            &["write f 16384 3 4096"],
+        ),
         Workload::new("split-front-across-lines", &two, &["write f 8192 3 4096"]),
         Workload::new("split-back-across-lines", &two, &["write f 28672 3 4096"]),
         Workload::new(

@@ -127,6 +127,8 @@ fn nodes(mapping: MappingKind) -> Vec<Workload> {
             extents_between(),
             extent_in_place(),
             preallocated_with_more(),
+            preallocated_and_beyond(),
+            behind_filled(),
         ],
         MappingKind::ExtentCached => vec![used_again],
         MappingKind::HashFs | MappingKind::Cuckoo | MappingKind::Level => Vec::new(),
@@ -181,6 +183,33 @@ fn preallocated_with_more() -> Workload {
         "full-of-nodes-in-preallocated",
         &nodes_but(1, 1, &first),
         &["write f 32768 7 16384"],
+    )
+}
+
+/// The block beyond the end needs no node, the preallocated one in front of it does.
+fn preallocated_and_beyond() -> Workload {
+    let first = [FILE, "fallocate f 0 0 16384", "write f 0 1 100"];
+    of(
+        "full-of-nodes-in-preallocated-and-beyond",
+        &nodes_but(0, 1, &first),
+        &["full: write f 12288 7 8192", "truncate f 24576"],
+    )
+}
+
+/// The first preallocated blocks are an extent as a whole, and become the file's; the next ones, on the medium elsewhere than the block
+/// in between, are the front of one.
+fn behind_filled() -> Workload {
+    let first = [
+        FILE,
+        "fallocate f 0 12288 16384",
+        "fallocate f 0 0 8192",
+        "write f 8192 3 100",
+        "write f 28672 4 100",
+    ];
+    of(
+        "full-of-nodes-behind-filled",
+        &nodes_but(0, 1, &first),
+        &["full: write f 0 7 16384", "append f 9 100"],
     )
 }
 

@@ -6,6 +6,7 @@ mod cuckoo;
 mod extents;
 mod full;
 mod level;
+mod logged;
 mod namespaces;
 mod pairs;
 mod random;
@@ -15,6 +16,7 @@ mod sites;
 mod trees;
 mod triples;
 
+pub use logged::logged_workloads;
 pub use pairs::pairs;
 pub use random::random;
 pub use sample::sampled;
@@ -44,20 +46,24 @@ pub fn workloads() -> Vec<Workload> {
     all.extend(full::workloads());
     all.extend(namespaces::workloads());
     for mapping in other_mappings() {
-        let others = single_operations().into_iter().chain(chosen::pairs());
+        let pairs = match mapping {
+            // A page cache stores what is stored without.
+            MappingKind::ExtentCached => Vec::new(),
+            _ => chosen::pairs(),
+        };
+        let others = single_operations().into_iter().chain(pairs);
         let concerned = others.filter(|one| one.concerns_blocks() && !one.fills_the_pool());
         all.extend(concerned.map(|workload| workload.on(mapping)));
     }
     all
 }
 
-/// Mappings beside the usual one whose stores are their own: a page cache stores what is stored without.
+/// Mappings beside the usual one.
 fn other_mappings() -> impl Iterator<Item = MappingKind> {
     let is_usual = |kind: &MappingKind| *kind == MappingKind::default();
-    let all = MappingKind::ALL
+    MappingKind::ALL
         .into_iter()
-        .filter(move |kind| !is_usual(kind));
-    all.filter(|kind| *kind != MappingKind::ExtentCached)
+        .filter(move |kind| !is_usual(kind))
 }
 
 /// The workload of that name, of the catalog or of the generated ones, or less of one.
@@ -86,7 +92,15 @@ fn find_whole(name: &str) -> Option<Workload> {
         Some(find_generated(name)?.on(mapping))
     });
     let is_it = |workload: &Workload| workload.name == name;
+    let logged = || {
+        let mut all = name
+            .starts_with("logged-")
+            .then(logged_workloads)?
+            .into_iter();
+        all.find(is_it)
+    };
     elsewhere
+        .or_else(logged)
         .or_else(|| find_generated(name))
         .or_else(|| workloads().into_iter().find(is_it))
 }

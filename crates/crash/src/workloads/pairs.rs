@@ -24,7 +24,7 @@ use crate::workload::{Step, Workload};
 pub(super) type Operation = (&'static str, &'static [&'static str]);
 
 /// Every operation that pairs are made of.
-const OPERATIONS: [Operation; 62] = [
+const OPERATIONS: [Operation; 63] = [
     ("create:f", &["create f 644 exclusive"]),
     ("create:g", &["create g 600 exclusive"]),
     ("create:d/f", &["create d/f 644 exclusive"]),
@@ -72,6 +72,7 @@ const OPERATIONS: [Operation; 62] = [
     ("fallocate:f:keep", &["fallocate f 1 8192 12288"]),
     ("punch:f:0:4096", &["fallocate f 3 0 4096"]),
     ("punch:f:1000:9000", &["fallocate f 3 1000 9000"]),
+    ("blocks:f", &["truncate f 60000", "blocks f 10 3"]),
     ("chmod:f", &["chmod f 600"]),
     ("chmod:d", &["chmod d 711"]),
     ("chown:f", &["chown f 5 6 follow"]),

@@ -1,5 +1,5 @@
-//! Every flush, fence, and store past the cache in the engine is needed: left out, or with its step
-//! in another order, it leads to a crash that shows something wrong, and whose identifier repeats it.
+//! Every flush, fence, and store past the cache in the engine is needed, and so is every order of two stores to one line that it
+//! declares: left out, or turned round, it leads to a crash that shows something wrong, and whose identifier repeats it.
 
 mod places;
 
@@ -18,11 +18,18 @@ fn every_persistent_step_is_needed() {
     assert!(report.mutants > report.sites, "steps were swapped, too");
     assert_eq!(report.caught + report.missed.len(), report.mutants);
     assert_eq!(report.missed, [], "a step that nobody would miss");
-    let all = report.caught_by.iter().map(|caught| caught.mutant.as_str());
-    let omitted = all.filter_map(|mutant| mutant.strip_prefix("omit:"));
-    let reached: BTreeSet<_> = omitted
-        .filter_map(|step| Some(step.split_once(':')?.1.to_owned()))
-        .collect();
+    let all = report.caught_by.iter();
+    let parts = all.filter_map(|caught| caught.mutant.split_once(':'));
+    let mut reached = BTreeSet::new();
+    for (how, step) in parts {
+        let (site, place) = step.split_once(':').unwrap_or((step, "nowhere"));
+        assert_eq!(how.starts_with("turn"), site.ends_with("-behind"), "{step}");
+        assert!(
+            !how.starts_with("late") || site.ends_with("-durable"),
+            "{step}"
+        );
+        reached.insert(place.to_owned());
+    }
     assert_eq!(reached, places::in_source(), "workloads reach every place");
     assert_eq!(report.places, reached.len());
     for Caught {

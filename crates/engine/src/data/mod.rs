@@ -30,18 +30,18 @@ fn pieces(
     found: &[Found],
     skip: u64,
     len: usize,
-    block_of: impl Fn(Found) -> Option<BlockNo>,
+    block_of: impl Fn(usize, Found) -> Option<BlockNo>,
 ) -> impl Iterator<Item = Piece> {
     let (mut next, mut from, mut skip) = (0, 0, skip);
     std::iter::from_fn(move || {
         if from >= len {
             return None;
         }
-        let first = block_of(*found.get(next)?);
+        let first = block_of(next, *found.get(next)?);
         let start = next;
         next += 1;
         while let Some(&more) = found.get(next)
-            && block_of(more) == first.map(|first| BlockNo(first.0 + (next - start) as u32))
+            && block_of(next, more) == first.map(|first| BlockNo(first.0 + (next - start) as u32))
         {
             next += 1;
         }
@@ -67,7 +67,7 @@ pub(crate) fn read<M: Memories>(
     skip: u64,
     out: &mut [u8],
 ) {
-    let mapped = |found| match found {
+    let mapped = |_, found| match found {
         Found::Mapped(block) => Some(block),
         _ => None,
     };
@@ -93,17 +93,18 @@ fn prefetch<M: Memories>(core: &Core<M>, at: u64) {
     }
 }
 
-/// Copies bytes past the cache into blocks that are all there, beginning `skip` bytes into the
-/// first. Durable at the next fence.
+/// Copies bytes past the cache into those blocks of a range that `block_of` gives, by their places in
+/// `found`, beginning `skip` bytes into the first. Durable at the next fence.
 pub(crate) fn write<M: Memories>(
     site: Site,
     core: &Core<M>,
     mapping: &dyn Mapping<M>,
     found: &[Found],
+    block_of: impl Fn(usize, Found) -> Option<BlockNo>,
     skip: u64,
     data: &[u8],
 ) {
-    for piece in pieces(found, skip, data.len(), Found::block) {
+    for piece in pieces(found, skip, data.len(), block_of) {
         if let Some(block) = piece.block {
             let at = mapping.data_at(block) + piece.skip;
             let data = &data[piece.from..piece.from + piece.len];
@@ -144,7 +145,7 @@ mod tests {
             mapped(3),
             mapped(9),
         ];
-        let got: Vec<_> = pieces(&found, 100, 5 * 4096, Found::block)
+        let got: Vec<_> = pieces(&found, 100, 5 * 4096, |_, found| found.block())
             .map(|piece| {
                 (
                     piece.block.map(|block| block.0),

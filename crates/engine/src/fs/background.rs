@@ -69,7 +69,7 @@ impl<M: Memories> Core<M> {
 }
 
 /// Holds the background lease.
-struct Lease<'a, M: Memories>(&'a Core<M>);
+pub(crate) struct Lease<'a, M: Memories>(&'a Core<M>);
 
 impl<'a, M: Memories> Lease<'a, M> {
     fn try_take(core: &'a Core<M>) -> Option<Self> {
@@ -77,6 +77,17 @@ impl<'a, M: Memories> Lease<'a, M> {
             .compare_exchange(header::LEASE, 0, 1)
             .is_ok()
             .then(|| Self(core))
+    }
+
+    /// Waits for the lease.
+    pub(crate) fn take(core: &'a Core<M>) -> Self {
+        let mut tries = 0;
+        loop {
+            match Self::try_take(core) {
+                Some(lease) => return lease,
+                None => pause(&core.arena, &mut tries),
+            }
+        }
     }
 }
 
@@ -102,13 +113,12 @@ impl<M: Memories> Fs<M> {
 
     /// Makes room: waits for the lease and does all the work there is. Outside any operation.
     pub(crate) fn reclaim_now(&self) -> Result<()> {
-        let mut tries = 0;
-        let lease = loop {
-            match Lease::try_take(&self.core) {
-                Some(lease) => break lease,
-                None => pause(&self.core.arena, &mut tries),
-            }
-        };
+        let _lease = Lease::take(&self.core);
+        self.reclaim_leased()
+    }
+
+    /// The same for whoever holds the lease.
+    pub(crate) fn reclaim_leased(&self) -> Result<()> {
         // The background waits for many dead entries before it reads a log; here each one counts, if
         // entries can have no further chunk, or the last one.
         if self.core.arena.load(header::FREE_SLOTS, Ordering::Relaxed) <= 1 {
@@ -117,8 +127,11 @@ impl<M: Memories> Fs<M> {
         while self.maintain_leased()? > 0 {}
         self.namespace.evict(&self.core, true)?;
         self.core.wait_for_readers();
+        if self.core.log.is_some() {
+            // Blocks are held until it is durable that they were given up.
+            self.core.make_durable()?;
+        }
         self.mapping.reclaim(&self.core);
-        drop(lease);
         Ok(())
     }
 

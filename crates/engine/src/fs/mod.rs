@@ -19,6 +19,7 @@ use std::sync::Arc;
 use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
 
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
+pub(crate) use background::Lease;
 pub use cred::{Access, Cred};
 pub use dir::ListPosition;
 pub use file::{Allocate, MappingAlone, View, ViewPlace, gather_metadata, settle};
@@ -111,13 +112,14 @@ impl<M: Memories> Fs<M> {
     pub fn sync(&self) -> Result<()> {
         // Access times and link counts are flushed but not waited for by the operations.
         self.core.pool.fence(crate::sites::SYNC_DURABLE);
-        Ok(self.core.pool.sync()?)
+        self.sync_files()
     }
 
     /// Makes what was done to files survive what the medium can survive. What operations promise
     /// was fenced when they returned.
     pub(crate) fn sync_files(&self) -> Result<()> {
-        Ok(self.core.pool.sync()?)
+        let _lease = self.core.log.is_some().then(|| Lease::take(&self.core));
+        self.core.make_durable()
     }
 
     /// The superblock of the pool.
@@ -140,10 +142,14 @@ impl<M: Memories> Fs<M> {
         self.core.is_harmed()
     }
 
-    /// Every byte of the pool, as a crash with everything persisted leaves it: for inspection.
+    /// Every byte of the pool, as a crash with everything persisted leaves it: for inspection. Of a logged pool those that were
+    /// written.
     pub fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.core.pool.len() as usize];
-        self.core.pool.read(0, &mut image);
+        match self.core.pool.disk() {
+            Some(disk) if disk.read(0, &mut image).is_ok() => {}
+            _ => self.core.pool.read(0, &mut image),
+        }
         image
     }
 

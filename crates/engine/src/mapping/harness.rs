@@ -141,6 +141,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             pool_epoch,
             clock: Clock::Counter(AtomicI64::new(1)),
             read_only: false,
+            log: None,
         };
         note_chunks(&core).unwrap();
         let map = make(map.mapping, &geometry, seed);

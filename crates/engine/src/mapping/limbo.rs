@@ -72,6 +72,8 @@ impl Batch {
 #[derive(Debug)]
 pub(super) struct Limbo {
     pub(super) at: u64,
+    /// Blocks stay until the epoch that gave them up is durable, too: what lies in them is in no epoch.
+    pub(super) is_held: bool,
 }
 
 /// Whether blocks tagged `tag` may be reused at `epoch`. Tags wrap; one that is half the range old
@@ -119,7 +121,11 @@ impl Limbo {
         links: &impl Links,
         mut each: impl FnMut(u32) -> bool,
     ) {
-        let epoch = core.epoch();
+        let epoch = if self.is_held {
+            core.settled_epoch()
+        } else {
+            core.epoch()
+        };
         for list in 0..LISTS {
             let at = self.at + list * 64;
             let head = core.arena.load(at, Ordering::Acquire);

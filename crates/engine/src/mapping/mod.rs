@@ -183,7 +183,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     ) -> Result<()>;
 
     /// Changes the state of what consecutive logical blocks from `first` map to (UNWRITTEN to
-    /// MAPPED and back). Flushed as `step` says, not fenced.
+    /// MAPPED and back). Flushed as `step` says, but for the word in the inode, not fenced.
     ///
     /// # Errors
     /// As [`Self::claim`], and nothing has changed then. Taking back what the same operation

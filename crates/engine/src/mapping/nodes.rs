@@ -30,7 +30,10 @@ impl Nodes {
         Self {
             in_limbo_at: arena_at,
             retired_at: arena_at + 8,
-            limbo: Limbo { at: limbo_at },
+            limbo: Limbo {
+                at: limbo_at,
+                is_held: false,
+            },
             links: LinkWords { at: links_at },
             end: links_at + geometry.meta_slots() / SLOTS_PER_BLOCK * 8,
         }

@@ -37,7 +37,10 @@ impl Space {
             blocks,
             free_at: at,
             in_limbo_at: at + LINE_BYTES,
-            limbo: Limbo { at: limbo_at },
+            limbo: Limbo {
+                at: limbo_at,
+                is_held: true,
+            },
         }
     }
 

@@ -36,6 +36,22 @@ pub(super) fn try_claim<T: Mapping<Simulated> + ?Sized>(
     done.map(|()| out)
 }
 
+/// Claims a block in an operation that has met bytes that are lost.
+pub(super) fn claim_amid_loss<T: Mapping<Simulated> + ?Sized>(
+    h: &Bench<T>,
+    id: MapId,
+    logical: u32,
+    step: super::Step,
+) -> crate::Result<()> {
+    let op = h.core.op_begin();
+    h.core.word(h.core.geometry.pool_bytes);
+    let mut room = h.map.reserve(&op, 1)?;
+    let mut out = [BlockNo(0)];
+    let done = h.map.claim(&op, id, logical, step, &mut room, &mut out);
+    h.map.unreserve(&op, room);
+    done
+}
+
 pub(super) fn claim<T: Mapping<Simulated> + ?Sized>(
     h: &Bench<T>,
     id: MapId,

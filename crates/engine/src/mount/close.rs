@@ -9,6 +9,7 @@ use vellum_media::{Memories, Memory, Persistent};
 use crate::cachelet::{Cachelet, flag};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::fs::Lease;
 use crate::mount::open::{live_map_check, saved_check};
 use crate::sites;
 use crate::slots::Tally;
@@ -30,16 +31,21 @@ impl<M: Memories> Fs<M> {
             return Err(Error::WritingOff);
         }
         core.refuse_changes();
+        let _lease = Lease::take(core);
         self.save().inspect_err(|_| core.allow_changes())?;
-        self.mark_clean()
+        self.mark_clean()?;
+        match (&core.log, core.pool.disk()) {
+            (Some(log), Some(disk)) => log.finish(disk),
+            _ => Ok(()),
+        }
     }
 
     /// Everything that an opening builds on, durably.
     fn save(&self) -> Result<()> {
         let core = &self.core;
-        self.reclaim_now()?;
+        self.reclaim_leased()?;
         self.write_back_all()?;
-        self.reclaim_now()?;
+        self.reclaim_leased()?;
         core.return_all_held();
         self.save_live_map();
         self.mapping.save(core)?;
@@ -48,7 +54,7 @@ impl<M: Memories> Fs<M> {
         if core.is_harmed() {
             return Err(Error::WritingOff);
         }
-        Ok(core.pool.sync()?)
+        core.make_durable()
     }
 
     /// Says durably that the pool is closed. Whether it is or not cannot be told if that fails, so that nothing
@@ -59,7 +65,7 @@ impl<M: Memories> Fs<M> {
         core.set_word(at, StateWord::new(PoolPhase::Clean, core.pool_epoch).0);
         core.pool.flush(sites::CLOSE_STATE, at, 8);
         core.pool.fence(sites::CLOSE_STATE_DURABLE);
-        Ok(core.pool.sync()?)
+        core.make_durable()
     }
 
     /// Flushed, not fenced.

@@ -1,13 +1,14 @@
 //! Making a pool: superblock, empty tables, a root directory.
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, Geometry, GeometryRequest, IdentityWord, Inode,
-    InodeState, LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_SLOT,
-    SLOT_BYTES, StateWord, Superblock,
+    Anchor, BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, Geometry, GeometryRequest, IdentityWord,
+    Inode, InodeState, LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState,
+    ROOT_SLOT, SLOT_BYTES, StateWord, Superblock, mix,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
 
+use crate::disk_sites;
 use crate::error::{Error, Result};
 use crate::sites;
 
@@ -36,6 +37,8 @@ pub struct FormatOptions {
     pub now_ns: i64,
     /// Owner of the root directory.
     pub owner: (u32, u32),
+    /// The metadata are worked on in memory, and a log makes them durable.
+    pub is_logged: bool,
     /// The pool's bytes are known to be zero (a new file).
     pub known_zero: bool,
 }
@@ -56,6 +59,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         mapping: options.mapping,
         run_blocks: options.run_blocks,
         fragmentation: options.fragmentation,
+        is_logged: options.is_logged,
     })?;
     // An interrupted mkfs must not leave the pool that was there before half alive.
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
@@ -67,6 +71,9 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         pool.zero_through(sites::FORMAT_ZERO, geometry.state_at, bytes);
     }
     write_root(pool, &geometry, options);
+    if geometry.is_logged() {
+        write_log(pool, &geometry, options);
+    }
     if let Some(word) = geometry.mapping.table_root() {
         pool.store(
             geometry.table_at,
@@ -97,6 +104,19 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     pool.fence(sites::FORMAT_SUPERBLOCK_DURABLE);
     pool.sync()?;
     Ok(superblock)
+}
+
+/// A log without records. Its blocks are written, even where they are known to be zero: later writes are then to change nothing in the file
+/// system below. Flushed, not fenced.
+fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
+    const SALT: u64 = 0x10C5_A170_F00D_0001;
+    pool.zero_through(disk_sites::LOG_ZEROS, geometry.log_at, geometry.log_bytes);
+    let anchor = Anchor::new(options.uuid, 0, mix(options.hash_seed ^ SALT), 1, 0);
+    pool.write_through(
+        disk_sites::LOG_FIRST_ANCHOR,
+        geometry.log_at,
+        anchor.as_bytes(),
+    );
 }
 
 /// Flushed, not fenced.

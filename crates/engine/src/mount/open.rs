@@ -16,6 +16,7 @@ use crate::core::{ArenaMap, Clock, Core, header};
 use crate::error::{Error, Place, Result};
 use crate::fs::Fs;
 use crate::journal;
+use crate::log;
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
 use crate::mapping_time::{MappingTimer, Timed};
 use crate::mount::recover;
@@ -107,7 +108,14 @@ pub fn attach<M: Memories>(
         superblock.check_writable()?;
     }
     let geometry = superblock.geometry();
+    let log = geometry
+        .is_logged()
+        .then(|| log::load(&pool, &superblock, options.read_only))
+        .transpose()?;
     let state_word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
+    if state_word.conversion().is_some() {
+        return Err(Error::Converting);
+    }
     // Whoever only reads can do without the word: everything is scanned, as after a crash.
     let unknown = options.read_only.then_some((PoolPhase::Dirty, 0));
     let what = match state_word.repair() {
@@ -137,6 +145,7 @@ pub fn attach<M: Memories>(
         pool_epoch,
         clock: options.clock,
         read_only: options.read_only,
+        log: log.filter(|_| !options.read_only),
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
@@ -192,7 +201,8 @@ fn recover_all<M: Memories>(
     threads: usize,
     opened: &mut Opened,
 ) -> Result<()> {
-    let inherits = !core.read_only && !opened.other_boot;
+    // What a log brought back is in no cache only.
+    let inherits = !core.read_only && !opened.other_boot && core.log.is_none();
     if inherits {
         inherit(core);
     }
@@ -305,7 +315,7 @@ fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Resu
     core.set_word(at + PoolState::WORD, word.0);
     core.pool.flush(sites::OPEN_STATE, at, 8);
     core.pool.fence(sites::OPEN_DURABLE);
-    Ok(core.pool.sync()?)
+    core.make_durable()
 }
 
 /// The check of what a clean close saved beside the live map.

@@ -13,9 +13,9 @@ pub(crate) mod tree;
 use vellum_layout::{FileKind, Inode, NamespaceKind, TargetWord};
 use vellum_media::Memories;
 
-use crate::cachelet::Cachelet;
+use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
-use crate::error::{Place, Result};
+use crate::error::{Error, Place, Result};
 use crate::slots::Op;
 
 /// How far a walk came.
@@ -105,7 +105,11 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         start: Cachelet,
         path: &[u8],
         enter: &mut dyn FnMut(Cachelet) -> Result<()>,
-    ) -> Result<Walked>;
+    ) -> Result<Walked> {
+        common::walk::walk(op, start, path, enter, |dir, name| {
+            self.lookup(op, dir, name)
+        })
+    }
 
     /// Makes an inode with a name.
     fn create(
@@ -149,7 +153,17 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     ) -> Result<()>;
 
     /// The name of `child` in `dir` (for `getcwd`).
-    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: Cachelet) -> Result<Vec<u8>>;
+    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: Cachelet) -> Result<Vec<u8>> {
+        let child = op.core.ino(child);
+        let mut found = None;
+        self.list(op, dir, 0, &mut ListHint::default(), &mut |entry| {
+            if entry.ino == child {
+                found = Some(entry.name.to_vec());
+            }
+            found.is_none()
+        })?;
+        found.ok_or(Error::NotFound)
+    }
 
     /// Makes sure that link count and times of a directory are known.
     fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()>;
@@ -159,8 +173,17 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
 
     /// Queues the recycling of every directory that is known to have dead entries, however few. Same
-    /// rules.
-    fn queue_dead(&self, core: &Core<M>);
+    /// rules: under the lease a directory whose names are known keeps them, and its cachelet its own; one
+    /// that is being removed meanwhile is buried as if the removal had queued it.
+    fn queue_dead(&self, core: &Core<M>) {
+        for number in 1..=core.last_cachelet() {
+            let dir = Cachelet(number as u32);
+            let is_known = core.ino(dir) != 0 && core.has_flag(dir, flag::INDEXED);
+            if is_known && core.get(dir, field::DEAD) as u32 > 0 {
+                core.queue_work(dir);
+            }
+        }
+    }
 
     /// Evicts names and cachelets that were not used lately, where they are many or it is urgent;
     /// gives how many cachelets. Same rules.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use vellum::media::{
-    HeapMemory, MappedArena, MappedPool, Memories, Memory, Persistent, Real, SimPool, Simulated,
-    Site,
+    HeapMemory, MappedArena, MappedPool, Memories, Memory, Persistent, Real, SimLogged, SimPool,
+    Simulated, SimulatedLogged, Site,
 };
 use vellum::{
     Clock, FormatOptions, Fs, MappingKind, MountOptions, NamespaceKind, Opened, Result, attach,
@@ -50,12 +50,13 @@ impl Shape {
         Self { namespace, ..self }
     }
 
-    fn format_options(&self) -> FormatOptions {
+    fn format_options(&self, is_logged: bool) -> FormatOptions {
         FormatOptions {
             metadata_bytes: self.metadata_bytes,
             run_blocks: (self.mapping == MappingKind::HashFs).then_some(self.run_blocks),
             mapping: self.mapping,
             namespace: self.namespace,
+            is_logged,
             thread_slots: Some(self.thread_slots),
             label: "test".into(),
             uuid: [7; 16],
@@ -85,6 +86,9 @@ pub(crate) fn on_each_namespace(count: u32, test: impl Fn(NamespaceKind, u32)) {
 
 /// Memories that tests can make pools of.
 pub(crate) trait Kit: Memories + Sized {
+    /// A log makes the metadata durable.
+    const IS_LOGGED: bool = false;
+
     /// A pool of zeros.
     fn pool(len: u64) -> Self::Pool;
 
@@ -93,11 +97,19 @@ pub(crate) trait Kit: Memories + Sized {
 
     /// A new file system.
     fn make(shape: &Shape) -> Arc<Fs<Self>> {
-        let pool = Self::pool(shape.pool_bytes);
-        format(&pool, &shape.format_options()).expect("the shape is possible");
+        // A log takes as much as the metadata.
+        let bytes = shape.pool_bytes * if Self::IS_LOGGED { 2 } else { 1 };
+        let pool = Self::pool(bytes);
+        format(&pool, &shape.format_options(Self::IS_LOGGED)).expect("the shape is possible");
         let (fs, opened) = Self::mount(pool, shape).expect("a new pool opens");
         assert_eq!((opened.records_applied, opened.orphans_freed), (0, 0));
         fs
+    }
+
+    /// What a crash leaves of a file system if all that was done is durable.
+    fn image(fs: &Fs<Self>) -> Vec<u8> {
+        fs.sync().expect("the medium is whole");
+        fs.image()
     }
 
     /// Opens what an image holds.
@@ -127,6 +139,18 @@ impl Kit for Real {
 impl Kit for Simulated {
     fn pool(len: u64) -> SimPool {
         SimPool::new(len)
+    }
+
+    fn arena(len: u64) -> Result<HeapMemory> {
+        Ok(HeapMemory::new(len))
+    }
+}
+
+impl Kit for SimulatedLogged {
+    const IS_LOGGED: bool = true;
+
+    fn pool(len: u64) -> SimLogged {
+        SimLogged::new(Arc::new(SimPool::new(len)))
     }
 
     fn arena(len: u64) -> Result<HeapMemory> {
@@ -187,9 +211,9 @@ pub(crate) fn check(
 }
 
 /// Checks the pool of a file system that is open.
-pub(crate) fn check_open<M: Memories>(
+pub(crate) fn check_open<M: Kit>(
     fs: &Fs<M>,
     soundness: Soundness,
 ) -> std::result::Result<(), String> {
-    check(&fs.image(), soundness)
+    check(&M::image(fs), soundness)
 }

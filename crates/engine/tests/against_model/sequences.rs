@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use vellum::media::{Real, Simulated};
+use vellum::media::{Real, Simulated, SimulatedLogged};
 use vellum::{Fs, MappingKind, NamespaceKind};
 use vellum_model::{Cred, Model, Op, Outcome, Step, apply, strategy};
 
@@ -173,7 +173,7 @@ impl<M: Kit> Pair<M> {
 
     /// Everything stored is there, nothing was closed; the tree is the same.
     fn crash(&mut self) -> Verdict {
-        let image = self.fs().image();
+        let image = M::image(self.fs());
         check(&image, Soundness::InUse)?;
         let (fs, opened) =
             M::open(&image, &self.shape).map_err(|error| format!("recovery: {error:?}"))?;
@@ -190,11 +190,11 @@ impl<M: Kit> Pair<M> {
     fn reopen(&mut self) -> Verdict {
         self.model.close_all();
         self.subject.close_all();
-        let crashed = self.fs().image();
+        let crashed = M::image(self.fs());
         self.fs()
             .close()
             .map_err(|error| format!("close: {error:?}"))?;
-        let image = self.fs().image();
+        let image = M::image(self.fs());
         check(&image, Soundness::Closed)?;
         let open = |image: &[u8]| {
             M::open(image, &self.shape).map_err(|error| format!("opening: {error:?}"))
@@ -236,9 +236,9 @@ impl<M: Kit> Pair<M> {
 
     /// A crash of which this file system learns nothing; handles are open.
     fn crash_aside(&mut self) -> Verdict {
-        let image = self.fs().image();
+        let image = M::image(self.fs());
         check(&image, Soundness::InUse)?;
-        let (fs, _) = <Simulated as Kit>::open(&image, &self.shape)
+        let (fs, _) = M::open(&image, &self.shape)
             .map_err(|error| format!("recovery beside open handles: {error:?}"))?;
         tree::compare(&self.model, &fs).map_err(|text| format!("beside open handles: {text}"))?;
         check_open(&fs, Soundness::Recovered)
@@ -396,4 +396,9 @@ fn long_sequences_agree_on_the_simulated_pool() {
 #[test]
 fn sequences_agree_on_mapped_memory() {
     explore::<Real>(60, 150);
+}
+
+#[test]
+fn sequences_agree_on_a_logged_pool() {
+    explore::<SimulatedLogged>(60, 100);
 }

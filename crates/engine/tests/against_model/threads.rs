@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use vellum::media::{Real, Simulated};
+use vellum::media::{Real, Simulated, SimulatedLogged};
 use vellum::{Cred, Fs};
 use vellum_model::{Model, Step, apply, strategy};
 
@@ -92,7 +92,7 @@ fn one_round<M: Kit>(shape: &Shape, round: u64) {
             threads.into_iter().map(join).collect()
         })
     });
-    let image = fs.image();
+    let image = M::image(&fs);
     check_open(&*fs, Soundness::InUse).unwrap();
     let (recovered, _) = M::open(&image, shape).expect("recovery succeeds");
     check_open(&*recovered, Soundness::Recovered).unwrap();
@@ -123,4 +123,11 @@ fn threads_with_small_caches_agree_with_their_models() {
         let shape = Shape::new(32 << 20, 6, 64).with(namespace);
         (1000..1000 + u64::from(count)).for_each(|round| one_round::<Simulated>(&shape, round));
     });
+}
+
+#[test]
+fn threads_on_a_logged_pool_agree_with_their_models() {
+    let shape = Shape::new(48 << 20, 3, 1 << 20);
+    (2000..2000 + u64::from(case_count(4)))
+        .for_each(|round| one_round::<SimulatedLogged>(&shape, round));
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vellum_check::survey::{Survey, superblock, trees};
-use vellum_check::{Class, Report, check};
+use vellum_check::{Class, Options as CheckOptions, Report, check};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, Geometry, KeyedPlan, LINE_ENTRIES, MapRoot, MapState, MapWord, PlaceWord,
 };
@@ -183,7 +183,7 @@ pub(crate) fn fill_blocks(image: &mut [u8], geometry: &Geometry) {
 
 /// What recovery counts as nothing.
 pub(crate) fn strictly(image: &[u8]) -> Report {
-    let strict = vellum_check::Options {
+    let strict = CheckOptions {
         strict_clean: true,
         progress: None,
     };
@@ -208,6 +208,16 @@ pub(crate) fn write(plan: &Plan, image: &mut [u8]) {
             image[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());
         }
     }
+}
+
+/// Repairs an image in which there is damage of a class, as [`repaired`]; something was mended.
+#[track_caller]
+pub(crate) fn repaired_of(class: Class, image: &[u8]) -> (Plan, Vec<u8>) {
+    let report = check(image, CheckOptions::default());
+    assert!(report.has(class), "{class:?} is not in {report}");
+    let (plan, after) = repaired(image);
+    assert_eq!(plan.exit_code(), 1);
+    (plan, after)
 }
 
 /// Repairs an image; it is sound then, and a second repair has nothing to do.

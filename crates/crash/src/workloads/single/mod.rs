@@ -18,7 +18,7 @@ use crate::workload::Workload;
 /// A class of arguments: its name, what makes a pool for it, and the operation.
 type Class = (&'static str, &'static [&'static str], &'static str);
 
-const TABLES: [(&str, &[Class]); 57] = [
+const TABLES: [(&str, &[Class]); 58] = [
     ("create", making::CREATE),
     ("create", failing::CREATE),
     ("create", scarce::CREATE),
@@ -57,6 +57,7 @@ const TABLES: [(&str, &[Class]); 57] = [
     ("fallocate", scarce::FALLOCATE),
     ("punch", sizing::PUNCH),
     ("punch", scarce::PUNCH),
+    ("blocks", sizing::BLOCKS),
     ("chmod", attributes::CHMOD),
     ("chown", attributes::CHOWN),
     ("utimens", attributes::UTIMENS),

@@ -1,4 +1,4 @@
-//! Cutting, extending, allocating ahead and punching holes.
+//! Cutting, extending, allocating ahead, punching holes, and blocks that come and go without bytes.
 
 use super::{Class, FILE};
 
@@ -29,6 +29,11 @@ pub(super) const TRUNCATE: &[Class] = &[
         "truncate f 9000",
     ),
     ("down", &[FILE, "append f 5 20000"], "truncate f 9001"),
+    (
+        "down-in-preallocated-hole",
+        &[FILE, "truncate f 30000", "fallocate f 0 0 30000"],
+        "truncate f 5000",
+    ),
     (
         "down-by-byte",
         &[FILE, "append f 5 20000"],
@@ -283,5 +288,39 @@ pub(super) const PUNCH: &[Class] = &[
         "by-user-of-set-id",
         &[FILE, "append f 5 9000", "chmod f 6777"],
         "user: fallocate f 3 0 5000",
+    ),
+];
+
+pub(super) const BLOCKS: &[Class] = &[
+    ("first", &[FILE, "truncate f 40000"], "blocks f 1 3"),
+    (
+        "behind-data",
+        &[FILE, "append f 5 9000", "truncate f 90000"],
+        "blocks f 10 9",
+    ),
+    (
+        "right-behind-data",
+        &[FILE, "append f 5 9000", "truncate f 90000"],
+        "blocks f 3 2",
+    ),
+    (
+        "in-place-of-cut",
+        &[FILE, "append f 5 9000", "truncate f 0", "truncate f 90000"],
+        "blocks f 3 2",
+    ),
+    (
+        "between-data",
+        &[FILE, "append f 5 5000", "write f 50000 6 100"],
+        "blocks f 4 3",
+    ),
+    (
+        "in-place-of-punched",
+        &[FILE, "append f 5 50000", "fallocate f 3 8192 16384"],
+        "blocks f 2 4",
+    ),
+    (
+        "far-from-data",
+        &[FILE, "append f 5 100", "truncate f 9000000"],
+        "blocks f 2000 1",
     ),
 ];

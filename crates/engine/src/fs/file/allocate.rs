@@ -173,13 +173,18 @@ impl<M: Memories> Files<'_, M> {
         if new != root.old {
             let inode_at = core.inode_at(cachelet);
             core.set_word(inode_at + Inode::ROOT, new);
-            self.flush_hot_line(sites::ALLOCATE_ROOT, inode_at);
-            core.pool.fence(sites::ALLOCATE_ROOT_DURABLE);
+            self.make_root_durable(cachelet);
             if root.old == 0 {
                 self.raise_blocks(cachelet, root, 0);
             }
             core.set(cachelet, field::ROOT, new);
         }
+    }
+
+    /// Flushes the line with the root, and waits for it.
+    pub(super) fn make_root_durable(&self, cachelet: Cachelet) {
+        self.flush_hot_line(sites::ALLOCATE_ROOT, self.core.inode_at(cachelet));
+        self.core.pool.fence(sites::ALLOCATE_ROOT_DURABLE);
     }
 
     fn punch(&self, cachelet: Cachelet, offset: u64, end: u64) -> Result<()> {

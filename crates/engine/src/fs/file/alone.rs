@@ -21,16 +21,43 @@ const CLAIM_BLOCKS: usize = 256;
 
 /// A file's mapping, within one operation that lasts until [`Self::renew`] or until this is dropped:
 /// entering and leaving operations is not part of what is asked of the mapping. What is given up
-/// meanwhile, nodes of trees too, becomes free only afterwards.
+/// meanwhile, nodes of trees too, becomes free only afterwards, and is given up durably by then.
 ///
 /// Blocks that [`Self::insert`] gives a file hold what they held before. It is meant for pools that an
 /// experiment made for itself.
 pub struct MappingAlone<'a, M: Memories> {
     files: Files<'a, M>,
+    beside_size: BesideSize<'a, M>,
     op: Op<'a, M>,
     cachelet: Cachelet,
     translation: Translation,
     found: Vec<Found>,
+}
+
+/// What lies beside the size of a file, where a tree begins: an append makes that durable with the size. Here it is durable
+/// when this is dropped, before the operation ends: afterwards nodes and blocks that the old word still led to are free.
+struct BesideSize<'a, M: Memories> {
+    files: Files<'a, M>,
+    cachelet: Cachelet,
+    is_changed: bool,
+}
+
+impl<M: Memories> Drop for BesideSize<'_, M> {
+    fn drop(&mut self) {
+        if self.is_changed {
+            self.files.make_root_durable(self.cachelet);
+        }
+    }
+}
+
+impl<'a, M: Memories> BesideSize<'a, M> {
+    fn new(files: Files<'a, M>, cachelet: Cachelet) -> Self {
+        Self {
+            files,
+            cachelet,
+            is_changed: false,
+        }
+    }
 }
 
 impl<M: Memories> std::fmt::Debug for MappingAlone<'_, M> {
@@ -47,11 +74,12 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
     pub fn new(handle: &'a Handle<M>) -> Result<Self> {
         handle.check_read()?;
         handle.check_write()?;
-        let files = handle.node().fs().files();
+        let (files, cachelet) = (handle.node().fs().files(), handle.node().cachelet);
         Ok(Self {
             files,
             op: files.core.op_to_change()?,
-            cachelet: handle.node().cachelet,
+            beside_size: BesideSize::new(files, cachelet),
+            cachelet,
             translation: Translation::new(true),
             found: Vec::new(),
         })
@@ -62,10 +90,18 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
     /// # Errors
     /// Nothing may be changed any more.
     pub fn renew(self) -> Result<Self> {
-        let Self { files, op, .. } = self;
+        let Self {
+            files,
+            beside_size,
+            op,
+            cachelet,
+            ..
+        } = self;
+        drop(beside_size);
         drop(op);
         Ok(Self {
             op: files.core.op_to_change()?,
+            beside_size: BesideSize::new(files, cachelet),
             ..self
         })
     }
@@ -126,8 +162,8 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         Ok(count)
     }
 
-    /// Gives holes of the file blocks, durably but for what lies beside the size, as in an append before that
-    /// is stored: what appends do to the mapping, anywhere within the size; long ones in pieces, as they are
+    /// Gives holes of the file blocks, durably but for what lies beside the size (that is when the operation ends), as in an
+    /// append before that is stored: what appends do to the mapping, anywhere within the size; long ones in pieces, as they are
     /// written.
     ///
     /// # Errors
@@ -138,6 +174,7 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
             return Err(Error::Invalid("a range beyond the end of file"));
         }
         let _lock = self.lock_unlent(first..end)?;
+        self.beside_size.is_changed = true;
         (first..end)
             .step_by(CLAIM_BLOCKS)
             .try_for_each(|first| self.insert_piece(first, (end - first).min(CLAIM_BLOCKS as u64)))
@@ -180,13 +217,15 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         done
     }
 
-    /// Takes blocks from the file, durably but for what lies beside the size; gives how many there were.
+    /// Takes blocks from the file, durably but for what lies beside the size, as [`Self::insert`] gives them; gives how many
+    /// there were.
     ///
     /// # Errors
     /// Somebody views them, damage, no room for what takes some.
     pub fn remove(&mut self, first: u64, end: u64) -> Result<u64> {
         let Some(id) = self.id() else { return Ok(0) };
         let _lock = self.lock_unlent(first..end)?;
+        self.beside_size.is_changed = true;
         let before = self.files.blocks_bound(self.cachelet);
         self.files
             .punch_blocks(&self.op, self.cachelet, id, first, end)?;

@@ -47,18 +47,31 @@ impl<M: Memories> Files<'_, M> {
         if self.zero_tail(sites::EXTEND_TAIL, op, root, size, new_size)? {
             self.core.pool.fence(sites::EXTEND_TAIL_DURABLE);
         }
+        let order = (sites::EXTEND_SIZE_BEHIND, &[Inode::MTIME, Inode::CTIME][..]);
         let steps = [sites::EXTEND_SIZE, sites::EXTEND_SIZE_DURABLE];
-        self.commit_size(steps, cachelet, root.old, new_size);
+        self.commit_size(order, steps, cachelet, root.old, new_size);
         Ok(())
     }
 
-    /// Times, root and size in one line, durable, then shown. The caller holds the lock.
-    fn commit_size(&self, [line, durable]: [Site; 2], cachelet: Cachelet, root: u64, size: u64) {
+    /// Times, root and size in one line, durable, then shown: the size behind the fields that `order` names. The caller
+    /// holds the lock.
+    fn commit_size(
+        &self,
+        (behind, fields): (Site, &[u64]),
+        [line, durable]: [Site; 2],
+        cachelet: Cachelet,
+        root: u64,
+        size: u64,
+    ) {
         let core = self.core;
         let now = self.change_time(cachelet);
         let inode_at = core.inode_at(cachelet);
         self.store_times(inode_at, now);
         core.set_word(inode_at + Inode::ROOT, root);
+        for field in fields {
+            let size_at = inode_at + Inode::SIZE;
+            core.pool.behind(behind, size_at, &[inode_at + field]);
+        }
         core.set_word(inode_at + Inode::SIZE, size);
         self.flush_hot_line(line, inode_at);
         core.pool.fence(durable);
@@ -84,8 +97,12 @@ impl<M: Memories> Files<'_, M> {
         let end = Self::blocks_end(root.old, size);
         let beyond = root.old != 0 && first < end;
         let flag = if beyond { BEYOND } else { 0 };
+        let order = (
+            sites::TRUNCATE_SIZE_BEHIND,
+            &[Inode::MTIME, Inode::CTIME, Inode::ROOT][..],
+        );
         let steps = [sites::TRUNCATE_SIZE, sites::TRUNCATE_SIZE_DURABLE];
-        self.commit_size(steps, cachelet, root.old | flag, new_size);
+        self.commit_size(order, steps, cachelet, root.old | flag, new_size);
         if !beyond {
             self.forget_translations(cachelet);
             return Ok(());

@@ -6,6 +6,10 @@
 //! between the old end and the new bytes; fence. Then UNWRITTEN becomes MAPPED; fence. Then times,
 //! root and size are stored in this order in one line; fence. Only then the arena shows the new size.
 //! Steps that have nothing to do are left out with their fence.
+//!
+//! UNWRITTEN becomes MAPPED before anything changes that cannot be taken back, because there a tree may
+//! find no room for a node: only then bytes are written over old ones, and times stored. A write that
+//! fails changes back what it has filled, durably, and leaves nothing.
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
 use vellum_media::{Memories, Persistent, Site};
@@ -40,7 +44,13 @@ const PREALLOCATED: Step = Step {
 /// What it makes of a block inside the size that got its bytes.
 const FILLED: Step = Step {
     to: MapState::Mapped,
-    flush: Some(Flush::all(sites::WRITE_FILLED)),
+    flush: Some(Flush::below(sites::WRITE_FILLED)),
+};
+
+/// What it makes of such a block again if others find no room: then there are nodes.
+const UNFILLED: Step = Step {
+    to: MapState::Unwritten,
+    flush: Some(Flush::below(sites::WRITE_UNFILLED)),
 };
 
 /// How blocks are given up that were claimed for nothing.
@@ -80,6 +90,20 @@ impl Span {
     fn grows(&self) -> bool {
         self.end() > self.size
     }
+
+    /// A block of the file's that held bytes before, if `found`, what its place `at` maps to, is one.
+    fn old_block(&self, at: usize, found: Found) -> Option<BlockNo> {
+        match found {
+            Found::Mapped(block) if at < self.inside() => Some(block),
+            _ => None,
+        }
+    }
+}
+
+/// Whether blocks get bytes that held none, inside the size.
+fn fills(found: &[Found]) -> bool {
+    let is_unwritten = |found: &Found| matches!(found, Found::Unwritten(_));
+    found.iter().any(is_unwritten)
 }
 
 impl<M: Memories> Files<'_, M> {
@@ -213,7 +237,7 @@ impl<M: Memories> Files<'_, M> {
             .and_then(|()| self.zero_edges(op, root, span, found, head_is_new, tail_is_new))
             .and_then(|()| {
                 self.write_data(op, root, span, found, data);
-                self.commit(op, cachelet, root, span, found)
+                self.commit(op, cachelet, root, span, found, data)
             });
         if let Err(error) = written {
             // Nothing may stay MAPPED where the size can move over it.
@@ -224,6 +248,7 @@ impl<M: Memories> Files<'_, M> {
         Ok(op.check_media()?)
     }
 
+    /// Writes the bytes; where blocks are to be filled, not yet those that go over old ones.
     fn write_data(&self, op: &Op<'_, M>, root: Root, span: Span, found: &[Found], data: &[u8]) {
         if span.offset < span.size {
             op.note_overwrite(Overwrite {
@@ -233,14 +258,13 @@ impl<M: Memories> Files<'_, M> {
                 last: (span.first() + span.inside() as u64 - 1) as u32,
             });
         }
-        data::write(
-            sites::WRITE_DATA,
-            self.core,
-            self.mapping,
-            found,
-            span.offset % BLOCK_BYTES,
-            data,
-        );
+        let fills = fills(found);
+        let new_block = |at, found: Found| match span.old_block(at, found) {
+            Some(_) if fills => None,
+            _ => found.block(),
+        };
+        let (site, skip) = (sites::WRITE_DATA, span.offset % BLOCK_BYTES);
+        data::write(site, self.core, self.mapping, found, new_block, skip, data);
     }
 
     /// Gives every hole a block: MAPPED beyond the size, which makes it the file's, UNWRITTEN
@@ -375,6 +399,25 @@ impl<M: Memories> Files<'_, M> {
         Ok(())
     }
 
+    /// Times and root of a write that leaves the size.
+    #[track_caller]
+    fn put_times(&self, inode_at: u64, root: Root, now: i64) {
+        self.store_times(inode_at, now);
+        self.core.set_word(inode_at + Inode::ROOT, root.new);
+        let at = inode_at + Inode::SIZE;
+        self.core.pool.flush(sites::WRITE_TIMES, at, 8);
+    }
+
+    /// Blocks that got their bytes, durably, become MAPPED, all of them or none.
+    fn fill(&self, op: &Op<'_, M>, id: MapId, first: u64, found: &[Found]) -> Result<()> {
+        let filled = self.map_unwritten(op, id, first, 0, found, FILLED);
+        if filled.is_err() {
+            // Nothing needs room here: those that were changed are changed back, others are as they are.
+            self.map_unwritten(op, id, first, 0, found, UNFILLED)?;
+        }
+        filled
+    }
+
     /// Makes the data durable, then the file's.
     fn commit(
         &self,
@@ -383,31 +426,41 @@ impl<M: Memories> Files<'_, M> {
         root: Root,
         span: Span,
         found: &[Found],
+        data: &[u8],
     ) -> Result<()> {
         let core = self.core;
         let inode_at = core.inode_at(cachelet);
         let now = self.change_time(cachelet);
-        let fills = found
-            .iter()
-            .any(|found| matches!(found, Found::Unwritten(_)));
-        if fills || !span.grows() {
-            self.store_times(inode_at, now);
-            core.set_word(inode_at + Inode::ROOT, root.new);
-            self.flush_hot_line(sites::WRITE_TIMES, inode_at);
+        let fills = fills(found);
+        if !fills && !span.grows() {
+            self.put_times(inode_at, root, now);
         }
         core.pool.fence(sites::WRITE_DATA_DURABLE);
         // A block that could not be written must not become the file's with what it held before.
         op.check_media()?;
         if fills {
-            self.map_unwritten(op, root.id, span.first(), 0, found, FILLED)?;
+            self.fill(op, root.id, span.first(), found)?;
+            let (site, skip) = (sites::WRITE_OVER, span.offset % BLOCK_BYTES);
+            let old_block = |at, found| span.old_block(at, found);
+            data::write(site, core, self.mapping, found, old_block, skip, data);
+            // Without its root, which may be the first, a block that was filled is nobody's: as before.
+            if !span.grows() {
+                self.put_times(inode_at, root, now);
+            }
             // The old last block may be among them: the size must not cover it while it is zeros.
             core.pool.fence(sites::WRITE_FILLED_DURABLE);
+            op.check_media()?;
         }
         if span.grows() {
             // One line, so these become durable in this order; the size commits them all.
             self.store_times(inode_at, now);
             core.set_word(inode_at + Inode::ROOT, root.new);
-            core.set_word(inode_at + Inode::SIZE, span.end());
+            // A tree's first word may be in the line, too.
+            let before = [Inode::MTIME, Inode::CTIME, Inode::ROOT, Inode::DETAIL];
+            let before = before.map(|field| inode_at + field);
+            let size_at = inode_at + Inode::SIZE;
+            core.pool.behind(sites::WRITE_SIZE_BEHIND, size_at, &before);
+            core.set_word(size_at, span.end());
             self.flush_hot_line(sites::WRITE_SIZE, inode_at);
             core.pool.fence(sites::WRITE_SIZE_DURABLE);
         }

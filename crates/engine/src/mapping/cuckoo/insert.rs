@@ -51,7 +51,7 @@ impl Table {
     /// Puts a key in that is not there.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: no way, and the stash is full.
+    /// [`Error::NoSpace`]: no way, and the stash is full. Bytes that were lost.
     pub(super) fn insert<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -79,7 +79,7 @@ impl Table {
                 let way = self.find_way(core, key)?;
                 Some(self.make_room(op, key, &way))
             });
-            match made {
+            match made.transpose()? {
                 Some(Some(at)) => return Ok(at),
                 // Somebody else used the way.
                 Some(None) => {}
@@ -169,22 +169,30 @@ impl Table {
 
     /// Makes the moves of a way; gives the entry that they leave, marked for the key. `None` if
     /// somebody was faster.
-    fn make_room<M: Memories>(&self, op: &Op<'_, M>, key: &Key, way: &Way) -> Option<u64> {
-        let mut hold = self.lines.claim_in(op.core, way.free_line, key.word)?;
+    fn make_room<M: Memories>(&self, op: &Op<'_, M>, key: &Key, way: &Way) -> Result<Option<u64>> {
+        let Some(mut hold) = self.lines.claim_in(op.core, way.free_line, key.word) else {
+            return Ok(None);
+        };
         for &entry in &way.entries[..way.moves] {
-            if !self.move_entry(op, key, entry, hold) {
+            if !self.move_entry(op, key, entry, hold)? {
                 op.core.set_word(hold, MapWord::FREE.0);
                 op.core.pool.flush(sites::CUCKOO_ABANDON, hold, 8);
-                return None;
+                return Ok(None);
             }
             hold = entry;
         }
-        Some(hold)
+        Ok(Some(hold))
     }
 
     /// Moves what is in the entry `from` to `to`, which is marked, and marks `from`. `false`, and
     /// nothing changed, if what is there now has no business in the line of `to`.
-    fn move_entry<M: Memories>(&self, op: &Op<'_, M>, key: &Key, from: u64, to: u64) -> bool {
+    fn move_entry<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        key: &Key,
+        from: u64,
+        to: u64,
+    ) -> Result<bool> {
         let core = op.core;
         let line_of = |at: u64| self.lines.line_of(at);
         let word = MapWord(core.word(from));
@@ -192,9 +200,9 @@ impl Table {
         let now = MapWord(core.word(from));
         let same = now.0 & MapWord::KEY_MASK == word.0 & MapWord::KEY_MASK;
         if !same || self.other_home(now, line_of(from)) != Some(line_of(to)) {
-            return false;
+            return Ok(false);
         }
-        lock.move_entry(core, &self.lines, (from, to), mark(key.word), &SITES);
-        true
+        lock.move_entry(op, &self.lines, (from, to), mark(key.word), &SITES)?;
+        Ok(true)
     }
 }

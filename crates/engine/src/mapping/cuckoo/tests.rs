@@ -164,6 +164,27 @@ fn every_block_of_a_zone_finds_room_and_the_stash_stays_empty() {
     }
 }
 
+/// An entry left its line for one that may not have taken its copy.
+#[test]
+fn no_entry_moves_in_an_operation_that_met_lost_bytes() {
+    let h = pool(MIB);
+    let mut refused = 0;
+    for logical in 0..h.core.geometry.zone_blocks as u32 {
+        let places = || Vec::from_iter((0..logical).map(|logical| held(&h, 5, 2 * logical).at));
+        let before = places();
+        let done = tests::claim_amid_loss(&h, 5, 2 * logical, STEP);
+        assert_eq!(places(), before);
+        if let Err(error) = done {
+            refused += 1;
+            assert!(matches!(error, Error::Damaged { .. }), "{error}");
+            check_table(&h);
+            claim(&h, 5, 2 * logical, 1);
+        }
+    }
+    assert!(refused > 0, "nothing was to move");
+    check_table(&h);
+}
+
 #[test]
 fn appending_block_by_block_tells_the_first_of_the_run() {
     let h = pool(16 * MIB);

@@ -4,13 +4,16 @@ use vellum_layout::{EXTENT_ENTRIES, ExtentRoot, MapState};
 use vellum_media::{Memories, Persistent};
 
 use super::fork::{Node, Path};
-use super::node::{self, Extent, line_of};
+use super::node::{self, Extent, body_at, key_at, line_of};
 use super::pages::Pages;
 use super::{Tree, damaged};
 use crate::error::{Error, Result};
 use crate::mapping::{BlockNo, Flush, Reservation, Step};
 use crate::sites;
 use crate::slots::Op;
+
+/// Where in a node an entry has one of its words.
+type Offset = fn(usize) -> u64;
 
 impl<M: Memories, P: Pages> Tree<'_, M, P> {
     /// See [`crate::mapping::Mapping::claim`].
@@ -160,7 +163,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         // An entry of the next line that is used after it may get a key that would be out of order beside the
         // old one of this.
         match self.beyond_line(spot).filter(|_| moves) {
-            Some(other) => self.order(leaf, spot, other),
+            Some(other) => self.order(leaf, spot, other, key_at),
             None => self.flush_entry(flush, leaf, spot),
         }
         Ok(true)
@@ -196,20 +199,28 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     }
 
     /// Body first: the line's stores persist in this order.
+    #[track_caller]
     pub(super) fn put_entry(&self, op: &Op<'_, M>, leaf: Node, index: usize, extent: Extent) {
         self.put_body(op, leaf, index, extent.body(self.seal));
+        let [key, body] = [key_at(index), body_at(index)].map(|offset| leaf.at + offset);
+        self.core
+            .pool
+            .behind(sites::EXTENT_KEY_BEHIND, key, &[body]);
         self.put_key(op, leaf, index, extent.key(self.seal));
     }
 
-    /// What was stored to entry `earlier` persists before what is stored to `later` from now on: as it
+    /// What was stored to entry `earlier` persists before what is stored to `later` from now on, at `next` first: as it
     /// does by itself within a line.
     #[inline]
     #[track_caller]
-    pub(super) fn order(&self, leaf: Node, earlier: usize, later: usize) {
+    pub(super) fn order(&self, leaf: Node, earlier: usize, later: usize, next: Offset) {
         if line_of(earlier) != line_of(later) {
             self.flush_entry(Some(Flush::all(sites::EXTENT_BORDER)), leaf, earlier);
             self.core.pool.fence(sites::EXTENT_BORDER_DURABLE);
         }
+        let (earlier, later) = (leaf.at + key_at(earlier), leaf.at + next(later));
+        let site = sites::EXTENT_BORDER_BEHIND;
+        self.core.pool.behind(site, later, &[earlier]);
     }
 
     /// See [`crate::mapping::Mapping::set_state`]. What needs space comes first: the extents that
@@ -268,7 +279,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
                     state: old,
                 };
                 if part == whole {
-                    self.put_root(root_of(Extent { state, ..whole }), flush);
+                    // Its line is flushed by whoever changes the state, with times or size.
+                    self.set_root(root_of(Extent { state, ..whole }));
                     return Ok(());
                 }
                 let mut extents = vec![whole];
@@ -319,6 +331,10 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             && let Some(one) = before.joined(&last)
         {
             self.put_key(op, leaf, front, one.key(self.seal));
+            let [front, last] = [front, index].map(|index| leaf.at + key_at(index));
+            self.core
+                .pool
+                .behind(sites::EXTENT_JOIN_BEHIND, last, &[front]);
             self.put_key(op, leaf, index, vellum_layout::ExtentKey(0));
         }
         Ok(())
@@ -344,7 +360,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             return Ok(false);
         };
         self.put_key(op, leaf, before, grown.key(self.seal));
-        self.order(leaf, before, index);
+        self.order(leaf, before, index, key_at);
         self.put_key(op, leaf, index, rest.key(self.seal));
         self.flush_entry(flush, leaf, index);
         Ok(true)
@@ -376,7 +392,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             return Ok(false);
         };
         self.put_key(op, leaf, behind, grown.key(self.seal));
-        self.order(leaf, behind, index);
+        self.order(leaf, behind, index, key_at);
         self.put_key(op, leaf, index, rest.key(self.seal));
         self.flush_entry(flush, leaf, index);
         Ok(true)
@@ -399,7 +415,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             return false;
         };
         self.put_entry(op, leaf, spot, rest);
-        self.order(leaf, spot, index);
+        self.order(leaf, spot, index, body_at);
         // The entry behind bounds this one already.
         self.put_body(op, leaf, index, front.body(self.seal));
         self.put_key(op, leaf, index, front.key(self.seal));
@@ -424,7 +440,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             return false;
         };
         self.put_entry(op, leaf, spot, back);
-        self.order(leaf, spot, index);
+        self.order(leaf, spot, index, key_at);
         self.put_key(op, leaf, index, rest.key(self.seal));
         self.flush_entry(flush, leaf, index);
         true

@@ -393,6 +393,17 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     /// Makes new nodes durable and links them, or gives them back.
     #[track_caller]
     fn publish(&self, op: &Op<'_, M>, draft: &Draft, link: Result<Link>) -> Result<()> {
+        let link = self.take_in(op, draft, link)?;
+        let at = self.store_link(op, &link);
+        self.core.pool.flush(sites::EXTENT_LINK, at, 8);
+        self.note_change();
+        self.retire(&draft.replaced);
+        Ok(())
+    }
+
+    /// Makes new nodes durable, or gives them back.
+    #[track_caller]
+    fn take_in(&self, op: &Op<'_, M>, draft: &Draft, link: Result<Link>) -> Result<Link> {
         // Nothing leads to a node that the medium did not take. No closure: it would not pass its caller's place on.
         let settled = match link {
             Ok(link) => {
@@ -401,17 +412,12 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             }
             Err(error) => Err(error),
         };
-        let link = settled.inspect_err(|_| {
+        settled.inspect_err(|_| {
             for &made in &draft.made {
                 let slot = u64::from(made) * SLOTS_PER_BLOCK;
                 self.core.free_slots(slot, SLOTS_PER_BLOCK);
             }
-        })?;
-        let at = self.store_link(op, &link);
-        self.core.pool.flush(sites::EXTENT_LINK, at, 8);
-        self.note_change();
-        self.retire(&draft.replaced);
-        Ok(())
+        })
     }
 
     fn store_link(&self, op: &Op<'_, M>, link: &Link) -> u64 {
@@ -453,7 +459,11 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         let mut draft = Draft::default();
         let leaf = self.make_leaf(op, &mut draft, 0, extents);
         let link = leaf.map(|leaf| Link::Root(leaf, 0));
-        self.publish(op, &draft, link)
+        let link = self.take_in(op, &draft, link)?;
+        // Its line is flushed by whoever changes the file, with times or size.
+        self.store_link(op, &link);
+        self.note_change();
+        Ok(())
     }
 
     /// Rewrites a leaf, its extents in order as `edit` leaves them.

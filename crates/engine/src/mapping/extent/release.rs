@@ -9,7 +9,7 @@ use vellum_media::Memories;
 use super::Tree;
 use super::change::root_of;
 use super::fork::Node;
-use super::node::{self, Extent, line_of};
+use super::node::{self, Extent, key_at, line_of};
 use super::pages::Pages;
 use super::walk::LOGICAL_END;
 use crate::error::Result;
@@ -147,7 +147,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         match self.spot(leaf, Some(index), back) {
             Some(spot) => {
                 self.put_entry(op, leaf, spot, back);
-                self.order(leaf, spot, index);
+                self.order(leaf, spot, index, key_at);
                 self.put_key(op, leaf, index, front.key(self.seal));
                 self.flush_entry(Some(flush), leaf, index);
             }

@@ -6,6 +6,7 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
 
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
+use crate::sites;
 
 /// Bytes of an entry.
 pub(in crate::mapping) const ENTRY_BYTES: u64 = 16;
@@ -133,6 +134,7 @@ impl Lines {
         flush: Option<Site>,
     ) {
         core.set_word(at + 8, place.0);
+        core.pool.behind(sites::KEYED_WORD_BEHIND, at, &[at + 8]);
         core.set_word(at, word.0);
         if let Some(site) = flush {
             core.pool.flush(site, at, ENTRY_BYTES);

@@ -205,22 +205,32 @@ impl<A: Memory> StripeLock<'_, A> {
     /// it leaves says `left`. Durable by itself, first the copy and then the leaving, so that a crash
     /// leaves it in one place or in both, and once the stripe is free no copy can come back that is
     /// older than later changes.
+    ///
+    /// # Errors
+    /// Bytes were lost, maybe the copy's: the entry is where it was, and `to` is free.
     pub(in crate::mapping) fn move_entry<M: Memories<Arena = A>>(
         &mut self,
-        core: &Core<M>,
+        op: &Op<'_, M>,
         lines: &Lines,
         (from, to): (u64, u64),
         left: u64,
         sites: &MoveSites,
-    ) {
+    ) -> Result<()> {
+        let core = op.core;
         let (word, place) = (MapWord(core.word(from)), PlaceWord(core.word(from + 8)));
         self.count_move();
         lines.fill_entry(core, to, word, place, Some(sites.copy));
         core.pool.fence(sites.copy_durable);
-        core.set_word(from, left);
-        core.pool.flush(sites.leave, from, 8);
+        let taken = op.check_media();
+        let (gone, says) = match taken {
+            Ok(()) => (from, left),
+            Err(_) => (to, MapWord::FREE.0),
+        };
+        core.set_word(gone, says);
+        core.pool.flush(sites.leave, gone, 8);
         core.pool.fence(sites.leave_durable);
         self.count_move();
+        taken
     }
 }
 

@@ -29,66 +29,70 @@ const LINES_AT_ONCE: u64 = 1;
 
 impl Table {
     /// Goes on emptying the old bottom level, if there is one and nobody else does.
-    pub(super) fn move_on<M: Memories>(&self, op: &Op<'_, M>) {
+    pub(super) fn move_on<M: Memories>(&self, op: &Op<'_, M>) -> Result<()> {
         if self.levels(op.core).moving().is_none() {
-            return;
+            return Ok(());
         }
         let growth = self.try_growth(op);
         // Only now nobody else can end it.
         let levels = self.levels(op.core);
         if growth.is_some() && levels.moving().is_some() {
-            self.empty(op, levels, LINES_AT_ONCE);
+            self.empty(op, levels, LINES_AT_ONCE)?;
         }
+        Ok(())
     }
 
     /// Makes the table larger than `seen`, or ends what makes it so. `false` if it is the largest, or
     /// the old bottom level cannot be emptied.
     #[cold]
-    pub(super) fn grow<M: Memories>(&self, op: &Op<'_, M>, seen: LevelRoot) -> bool {
+    pub(super) fn grow<M: Memories>(&self, op: &Op<'_, M>, seen: LevelRoot) -> Result<bool> {
         let growth = self.wait_for_growth(op);
         let grown = if self.levels(op.core) != seen {
-            true
+            Ok(true)
         } else if seen.moving().is_some() {
             self.empty(op, seen, u64::MAX)
         } else if seen.top() == self.plan.last {
-            false
+            Ok(false)
         } else {
-            self.begin(op, seen.top() + 1);
-            true
+            self.begin(op, seen.top() + 1).map(|()| true)
         };
         drop(growth);
         grown
     }
 
     /// Adds a level.
-    fn begin<M: Memories>(&self, op: &Op<'_, M>, top: u32) {
+    fn begin<M: Memories>(&self, op: &Op<'_, M>, top: u32) -> Result<()> {
         let core = op.core;
         self.moves.moving(core, || {
             let root = LevelRoot::new(top, true);
             core.set_word(self.root_at(), root.0);
             core.pool.flush(sites::LEVEL_BEGIN, self.root_at(), 8);
             core.pool.fence(sites::LEVEL_BEGIN_DURABLE);
+            // A root that the medium did not take leads to nothing in the new level.
+            op.check_media()?;
             core.arena.store(self.emptied_at, 0, Ordering::Relaxed);
             core.arena.store(self.levels_at, root.0, Ordering::SeqCst);
             self.moves.wait_for_holders(op);
-        });
+            Ok(())
+        })
     }
 
     /// Empties the next lines of the old bottom level, `most` at most. Whether the level is empty, and
     /// no longer in use, then.
-    fn empty<M: Memories>(&self, op: &Op<'_, M>, levels: LevelRoot, most: u64) -> bool {
+    fn empty<M: Memories>(&self, op: &Op<'_, M>, levels: LevelRoot, most: u64) -> Result<bool> {
         let core = op.core;
         let Some(level) = levels.moving() else {
-            return true;
+            return Ok(true);
         };
         let lines = self.plan.lines_of(level);
         self.moves.moving(core, || {
             let begin = lines.start + core.arena.load(self.emptied_at, Ordering::Relaxed);
             let end = lines.end.min(begin.saturating_add(most));
             for line in begin..end {
-                let mut entries = self.entries_of(line);
-                if !entries.all(|at| self.leave_level(op, levels, at)) {
-                    return false;
+                for at in self.entries_of(line) {
+                    if !self.leave_level(op, levels, at)? {
+                        return Ok(false);
+                    }
                 }
                 let emptied = line + 1 - lines.start;
                 core.arena
@@ -97,18 +101,18 @@ impl Table {
             if end == lines.end {
                 self.end(core, levels);
             }
-            end == lines.end
+            Ok(end == lines.end)
         })
     }
 
     /// Moves what is in an entry of the old bottom level out of it. `false` if there is no room.
-    fn leave_level<M: Memories>(&self, op: &Op<'_, M>, levels: LevelRoot, at: u64) -> bool {
+    fn leave_level<M: Memories>(&self, op: &Op<'_, M>, levels: LevelRoot, at: u64) -> Result<bool> {
         let is_empty = || !is_live(MapWord(op.core.word(at)));
-        is_empty()
-            || self.move_away(op, levels, at)
+        Ok(is_empty()
+            || self.move_away(op, levels, at)?
             || is_empty()
-            || self.move_to_stash(op, at)
-            || is_empty()
+            || self.move_to_stash(op, at)?
+            || is_empty())
     }
 
     /// Forgets the old bottom level, which is empty.

@@ -35,7 +35,7 @@ impl Table {
     /// Puts a key in that is not there.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: no room in the largest table, and the stash is full.
+    /// [`Error::NoSpace`]: no room in the largest table, and the stash is full. Bytes that were lost.
     pub(super) fn insert<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -44,13 +44,13 @@ impl Table {
         flush: Option<Site>,
     ) -> Result<()> {
         let key = self.key_of(word);
-        self.move_on(op);
+        self.move_on(op)?;
         for _ in 0..TRIES_MAX {
             let levels = self.levels(op.core);
             if self.put(op, &key, word, place, flush) {
                 return Ok(());
             }
-            if !self.make_room(op, &key) && !self.grow(op, levels) {
+            if !self.make_room(op, &key)? && !self.grow(op, levels)? {
                 break;
             }
         }
@@ -126,14 +126,17 @@ impl Table {
     }
 
     /// Moves one entry of a key's lines away; `false` if none can.
-    fn make_room<M: Memories>(&self, op: &Op<'_, M>, key: &Key) -> bool {
+    fn make_room<M: Memories>(&self, op: &Op<'_, M>, key: &Key) -> Result<bool> {
         self.moves.moving(op.core, || {
             let levels = self.levels(op.core);
-            open_levels(levels).into_iter().any(|level| {
-                let homes = self.homes(key, level).into_iter();
-                let mut entries = homes.flat_map(|line| self.entries_of(line));
-                entries.any(|at| self.move_away(op, levels, at))
-            })
+            let homes = |level| self.homes(key, level);
+            let lines = open_levels(levels).into_iter().flat_map(homes);
+            for at in lines.flat_map(|line| self.entries_of(line)) {
+                if self.move_away(op, levels, at)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         })
     }
 
@@ -150,16 +153,21 @@ impl Table {
         op: &Op<'_, M>,
         levels: LevelRoot,
         at: u64,
-    ) -> bool {
+    ) -> Result<bool> {
         let word = MapWord(op.core.word(at));
         if !is_live(word) {
-            return false;
+            return Ok(false);
         }
         let key = self.key_of(word);
         let homes = |level| self.homes(&key, level);
         let here = self.lines.line_of(at);
-        let mut targets = open_levels(levels).into_iter().flat_map(homes);
-        targets.any(|line| line != here && self.move_to(op, levels, at, &key, line))
+        let targets = open_levels(levels).into_iter().flat_map(homes);
+        for line in targets.filter(|&line| line != here) {
+            if self.move_to(op, levels, at, &key, line)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Moves a key from an entry to a line; `false` if that is full, if the key is no longer there, or
@@ -171,35 +179,38 @@ impl Table {
         at: u64,
         key: &Key,
         line: u64,
-    ) -> bool {
+    ) -> Result<bool> {
         let core = op.core;
         if self.lines.free_in(core, line) == 0 {
-            return false;
+            return Ok(false);
         }
         let mut lock = self.moves.lock(op, key.hash());
         if !self.is_at(op, key, at) || self.levels(core) != levels {
-            return false;
+            return Ok(false);
         }
         let Some(to) = self.lines.claim_in(core, line, key.word) else {
-            return false;
+            return Ok(false);
         };
-        lock.move_entry(core, &self.lines, (at, to), MapWord::FREE.0, &SITES);
-        true
+        lock.move_entry(op, &self.lines, (at, to), MapWord::FREE.0, &SITES)?;
+        Ok(true)
     }
 
     /// Moves what is in an entry to the stash; `false` if that is full, or if nothing is there.
     #[cold]
-    pub(super) fn move_to_stash<M: Memories>(&self, op: &Op<'_, M>, at: u64) -> bool {
+    pub(super) fn move_to_stash<M: Memories>(&self, op: &Op<'_, M>, at: u64) -> Result<bool> {
         let key = self.key_of(MapWord(op.core.word(at)));
         let mut lock = self.moves.lock(op, key.hash());
         if !self.is_at(op, &key, at) {
-            return false;
+            return Ok(false);
         }
         let Some(to) = self.claim_in_stash(op, &key) else {
-            return false;
+            return Ok(false);
         };
-        lock.move_entry(op.core, &self.lines, (at, to), MapWord::FREE.0, &SITES);
-        true
+        let moved = lock.move_entry(op, &self.lines, (at, to), MapWord::FREE.0, &SITES);
+        if moved.is_err() {
+            op.core.arena.fetch_add(self.stashed_at, u64::MAX);
+        }
+        moved.map(|()| true)
     }
 
     /// Whether a key is in an entry. Under its stripe.

@@ -131,6 +131,27 @@ fn a_table_grows_with_what_is_in_it() {
     }
 }
 
+/// An entry left its line for one that may not have taken its copy, or entries came into a level that no durable root names.
+#[test]
+fn no_entry_moves_in_an_operation_that_met_lost_bytes() {
+    let h = pool(4 * MIB);
+    let mut refused = 0;
+    for logical in 0..h.core.geometry.zone_blocks as u32 {
+        let places = || Vec::from_iter((0..logical).map(|logical| held(&h, 5, 2 * logical).at));
+        let before = (places(), levels(&h), stashed(&h));
+        let done = tests::claim_amid_loss(&h, 5, 2 * logical, STEP);
+        let after = (places(), levels(&h), stashed(&h));
+        assert_eq!(after, before);
+        if let Err(error) = done {
+            refused += 1;
+            assert!(matches!(error, Error::Damaged { .. }), "{error}");
+            claim(&h, 5, 2 * logical, 1);
+            check_table(&h);
+        }
+    }
+    assert!(refused > 0, "nothing was to move");
+}
+
 #[test]
 fn a_lookup_probes_four_lines_and_six_while_the_table_grows() {
     let h = pool(16 * MIB);

@@ -27,11 +27,11 @@ use vellum_layout::{ChunkKind, Entry, SLOTS_PER_BLOCK, TargetWord, name_hash};
 use vellum_media::Memories;
 
 use super::common::inode::Named;
-use super::common::{check_name, evict, walk};
+use super::common::{check_name, evict};
 use crate::cachelet::{Cachelet, NAME_ONE};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
-use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, SurveyedNames, Walked};
+use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, SurveyedNames};
 use crate::slots::{Op, pause};
 use index::{Pair, ValueWord};
 
@@ -160,18 +160,6 @@ impl<M: Memories> Namespace<M> for Direct {
         }
     }
 
-    fn walk(
-        &self,
-        op: &Op<'_, M>,
-        start: Cachelet,
-        path: &[u8],
-        enter: &mut dyn FnMut(Cachelet) -> Result<()>,
-    ) -> Result<Walked> {
-        walk::walk(op, start, path, enter, |dir, name| {
-            self.lookup(op, dir, name)
-        })
-    }
-
     fn create(
         &self,
         op: &Op<'_, M>,
@@ -217,28 +205,12 @@ impl<M: Memories> Namespace<M> for Direct {
         op.list::<Self>(dir, after, hint, each)
     }
 
-    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: Cachelet) -> Result<Vec<u8>> {
-        let child = op.core.ino(child);
-        let mut found = None;
-        op.list::<Self>(dir, 0, &mut ListHint::default(), &mut |entry| {
-            if entry.ino == child {
-                found = Some(entry.name.to_vec());
-            }
-            found.is_none()
-        })?;
-        found.ok_or(Error::NotFound)
-    }
-
     fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
         op.ensure_indexed(dir)
     }
 
     fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
         recycle::recycle(core, dir)
-    }
-
-    fn queue_dead(&self, core: &Core<M>) {
-        recycle::queue_dead(core);
     }
 
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {

@@ -9,7 +9,7 @@ use vellum_media::{Memories, Persistent};
 
 use super::Direct;
 use super::entry::EntryBuffer;
-use crate::cachelet::{Cachelet, field, flag};
+use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::Result;
 use crate::namespace::common::compact::{Clearing, compact_where_due, extents};
@@ -65,19 +65,6 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
         core.free_slots(slot, slots);
     }
     compact_where_due::<M, Direct>(core, dir, live)
-}
-
-/// Queues every indexed directory with dead entries. Under the lease an indexed directory stays
-/// indexed, and its cachelet its own; one that is being removed meanwhile is buried as if the
-/// removal had queued it.
-pub(super) fn queue_dead<M: Memories>(core: &Core<M>) {
-    for number in 1..=core.last_cachelet() {
-        let dir = Cachelet(number as u32);
-        let is_indexed = core.ino(dir) != 0 && core.has_flag(dir, flag::INDEXED);
-        if is_indexed && core.get(dir, field::DEAD) as u32 > 0 {
-            core.queue_work(dir);
-        }
-    }
 }
 
 fn slots_of(head: &EntryHead) -> u64 {

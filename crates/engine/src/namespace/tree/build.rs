@@ -71,13 +71,30 @@ impl Told {
             let lost = Error::damaged("directory log without its tail", Place::Inode(ino));
             go_on(lost)?;
         }
+        told.leave_out_strangers(core, go_on)?;
         Ok(told)
+    }
+
+    /// Leaves out names of what is no inode. What a name that went led to may be anything by now.
+    fn leave_out_strangers<M: Memories>(
+        &mut self,
+        core: &Core<M>,
+        go_on: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<()> {
+        for came in self.came.iter_mut().filter(|came| came.is_there) {
+            if !core.is_inode_slot(came.target.ino()) {
+                came.is_there = false;
+                let what = "record of a directory log names no inode";
+                go_on(Error::damaged(what, Place::Slot(came.place.slot())))?;
+            }
+        }
+        Ok(())
     }
 
     fn take<M: Memories>(&mut self, core: &Core<M>, found: &Recorded<'_>) -> Result<()> {
         let record = &found.record;
         let damaged = |what| Err(Error::damaged(what, Place::Slot(found.place.slot())));
-        self.latest_ns = self.latest_ns.max(record.time);
+        self.latest_ns = self.latest_ns.max(record.ns());
         let kind = record.kind();
         if kind == Some(RecordKind::Went) {
             self.dead += 1;
@@ -96,8 +113,8 @@ impl Told {
         }
         self.next_cookie = record.cookie + 1;
         let target = TargetWord(record.target);
-        if target.has_reserved() || target.kind().is_none() || !core.is_inode_slot(target.ino()) {
-            return damaged("record of a directory log names no inode");
+        if target.has_reserved() || target.kind().is_none() {
+            return damaged("record of a directory log names a file of no kind");
         }
         if record.name_hash != name_hash(core.seed, found.name) {
             return damaged("hash of a name");

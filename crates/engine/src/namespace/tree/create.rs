@@ -124,14 +124,7 @@ impl Tree {
         };
         let insertion = names.prepare(op, name)?;
         let now = op.change_time(dir);
-        let told = Told {
-            kind: RecordKind::Came,
-            target: TargetWord::new(core.ino(target), core.kind(target)),
-            generation: core.identity(target).generation(),
-            cookie: names.take_cookie(),
-            hash: name.hash,
-            now,
-        };
+        let told = Told::came(core, name, target, names.take_cookie(), now);
         let draft = names.draft(sites::TREE_LINK_RECORD, &told, name.bytes);
         let mut record = Record::new();
         draft.witness(&mut record);

@@ -180,6 +180,37 @@ pub(super) struct Told {
 }
 
 impl Told {
+    /// That `file` gets the name `name`.
+    pub(super) fn came<M: Memories>(
+        core: &Core<M>,
+        name: Name<'_>,
+        file: Cachelet,
+        cookie: u64,
+        now: i64,
+    ) -> Self {
+        Self {
+            kind: RecordKind::Came,
+            target: TargetWord::new(core.ino(file), core.kind(file)),
+            generation: core.identity(file).generation(),
+            cookie,
+            hash: name.hash,
+            now,
+        }
+    }
+
+    /// That the name went whose record lies at pool offset `at`.
+    pub(super) fn went<M: Memories>(core: &Core<M>, kind: RecordKind, at: u64, now: i64) -> Self {
+        let check = core.word(at + NameRecord::NAME_WORD);
+        Self {
+            kind,
+            target: TargetWord(core.word(at + NameRecord::TARGET)),
+            generation: check as u32,
+            cookie: core.word(at + NameRecord::COOKIE),
+            hash: (check >> 32) as u32,
+            now,
+        }
+    }
+
     pub(super) fn record(&self) -> NameRecord {
         NameRecord {
             kind: self.kind as u8,

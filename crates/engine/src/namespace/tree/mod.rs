@@ -37,10 +37,8 @@ use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::common::inode::Named;
-use crate::namespace::common::{check_name, evict, walk};
-use crate::namespace::{
-    DirEntry, ListHint, Namespace, NewInode, Removal, Rename, SurveyedNames, Walked,
-};
+use crate::namespace::common::{check_name, evict};
+use crate::namespace::{DirEntry, ListHint, Namespace, NewInode, Removal, Rename, SurveyedNames};
 use crate::slots::{Op, pause};
 
 #[cfg(test)]
@@ -133,18 +131,6 @@ impl<M: Memories> Namespace<M> for Tree {
         Self::find(op, dir, name)?.ok_or(Error::NotFound)
     }
 
-    fn walk(
-        &self,
-        op: &Op<'_, M>,
-        start: Cachelet,
-        path: &[u8],
-        enter: &mut dyn FnMut(Cachelet) -> Result<()>,
-    ) -> Result<Walked> {
-        walk::walk(op, start, path, enter, |dir, name| {
-            self.lookup(op, dir, name)
-        })
-    }
-
     fn create(
         &self,
         op: &Op<'_, M>,
@@ -190,28 +176,12 @@ impl<M: Memories> Namespace<M> for Tree {
         Self::list_names(op, dir, after, hint, each)
     }
 
-    fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: Cachelet) -> Result<Vec<u8>> {
-        let child = op.core.ino(child);
-        let mut found = None;
-        Self::list_names(op, dir, 0, &mut ListHint::default(), &mut |entry| {
-            if entry.ino == child {
-                found = Some(entry.name.to_vec());
-            }
-            found.is_none()
-        })?;
-        found.ok_or(Error::NotFound)
-    }
-
     fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
         op.ensure_tree(dir)
     }
 
     fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
         recycle::recycle(core, dir)
-    }
-
-    fn queue_dead(&self, core: &Core<M>) {
-        recycle::queue_dead(core);
     }
 
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 use super::Name;
 use super::log::{Names, runs_in_a_circle};
 use super::radix::Leaf;
-use crate::cachelet::{Cachelet, field, flag};
+use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::sites;
@@ -90,7 +90,7 @@ fn read_fronts<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<
             let is_needed = match found.record.kind() {
                 Some(RecordKind::Went) => true,
                 // As long as it alone tells of the directory's last change.
-                Some(RecordKind::Gone) => found.record.time > last_ns,
+                Some(RecordKind::Gone) => found.record.ns() > last_ns,
                 _ => is_there(core, names.dir, &found),
             };
             if is_needed {
@@ -129,7 +129,7 @@ fn latest_at_the_end<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> R
     let records = block.records(names.owner(), names.tail()).unsealed();
     Ok(records
         .flatten()
-        .map(|found| found.record.time)
+        .map(|found| found.record.ns())
         .max()
         .unwrap_or(0))
 }
@@ -270,18 +270,6 @@ fn write_block<'k, M: Memories>(
         core.geometry.slot_at(slot),
         &bytes[..at + 8],
     );
-}
-
-/// Queues every directory whose log may become shorter. Under the lease a directory whose names are in its tree keeps
-/// them, and its cachelet its own; one that is being removed meanwhile is buried as if the removal had queued it.
-pub(super) fn queue_dead<M: Memories>(core: &Core<M>) {
-    for number in 1..=core.last_cachelet() {
-        let dir = Cachelet(number as u32);
-        let is_known = core.ino(dir) != 0 && core.has_flag(dir, flag::INDEXED);
-        if is_known && core.get(dir, field::DEAD) as u32 > 0 {
-            core.queue_work(dir);
-        }
-    }
 }
 
 /// Frees all that a removed directory holds: its log and its tree. Its inode is durably free and nobody has it

@@ -2,7 +2,7 @@
 
 use vellum_layout::{
     FileKind, IdentityWord, Inode, InodeState, LinksWord, LogPlace, NAME_MAX, NameRecord,
-    RecordKind, TargetWord,
+    RecordKind,
 };
 use vellum_media::{Memories, Memory};
 use zerocopy::IntoBytes;
@@ -55,15 +55,7 @@ impl<M: Memories> Names<'_, '_, M> {
             self.bury_in_place(core, leaf.place(), now, record);
             return None;
         }
-        let check = core.word(at + NameRecord::NAME_WORD);
-        let told = Told {
-            kind: RecordKind::Went,
-            target: TargetWord(core.word(at + NameRecord::TARGET)),
-            generation: check as u32,
-            cookie: core.word(at + NameRecord::COOKIE),
-            hash: (check >> 32) as u32,
-            now,
-        };
+        let told = Told::went(core, RecordKind::Went, at, now);
         let draft = self.draft(sites::TREE_WENT_RECORD, &told, b"");
         draft.witness(record);
         Some(draft)
@@ -73,15 +65,7 @@ impl<M: Memories> Names<'_, '_, M> {
         let mut buffer = [0; NAME_MAX];
         let at = core.record_at(place);
         let name = core.name_of_leaf(Leaf::new(place, 0), &mut buffer);
-        let check = core.word(at + NameRecord::NAME_WORD);
-        let told = Told {
-            kind: RecordKind::Gone,
-            target: TargetWord(core.word(at + NameRecord::TARGET)),
-            generation: check as u32,
-            cookie: core.word(at + NameRecord::COOKIE),
-            hash: (check >> 32) as u32,
-            now,
-        };
+        let told = Told::went(core, RecordKind::Gone, at, now);
         let gone = told.record().sealed(name.bytes, place, self.owner());
         let (words, _) = gone.as_bytes().as_chunks::<8>();
         for offset in [NameRecord::HEAD, NameRecord::TIME] {

@@ -1,6 +1,6 @@
 //! Rename and exchange: records in one log or two, which count together.
 
-use vellum_layout::{FileKind, LogPlace, NameRecord, RecordKind, TargetWord};
+use vellum_layout::{FileKind, LogPlace, NameRecord};
 use vellum_media::Memories;
 
 use super::create::Coming;
@@ -337,14 +337,7 @@ impl<M: Memories> Names<'_, '_, M> {
         now: i64,
         record: &mut Record,
     ) -> LogPlace {
-        let told = Told {
-            kind: RecordKind::Came,
-            target: TargetWord::new(core.ino(file), core.kind(file)),
-            generation: core.identity(file).generation(),
-            cookie: self.take_cookie(),
-            hash: name.hash,
-            now,
-        };
+        let told = Told::came(core, name, file, self.take_cookie(), now);
         let draft = self.draft(sites::TREE_RENAME_RECORD, &told, name.bytes);
         draft.witness(record);
         draft.place

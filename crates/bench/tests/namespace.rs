@@ -1,0 +1,133 @@
+//! The figures of names and directories come out of one command, on small directories: their shape, and counts that do not
+//! depend on the machine.
+#![allow(missing_docs)]
+
+use std::sync::{Mutex, PoisonError};
+
+use vellum::NamespaceKind;
+use vellum_bench::figure::{CountsPerOp, Figure};
+use vellum_bench::namespace::{self, NamespaceOptions, Report, main_namespace, measure};
+
+/// Counters are the process's, so that tests take turns: some compare them.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn measured(options: &NamespaceOptions) -> Report {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    measure(options).expect("a report")
+}
+
+fn options(figure: namespace::Figure) -> NamespaceOptions {
+    NamespaceOptions {
+        figure: vec![figure],
+        json: false,
+        report: None,
+        plots: None,
+        peer: vec![std::env::temp_dir().display().to_string()],
+        rounds: 1,
+        files: 300,
+        children: 120,
+        threads: 2,
+        pool_dir: std::env::temp_dir(),
+    }
+}
+
+/// The one figure of a report, in which every namespace and the peer have a value at each of so many labels.
+fn complete(report: &Report, labels: usize) -> &Figure {
+    let [figure] = &report.figures[..] else {
+        panic!("{} figures", report.figures.len());
+    };
+    assert_eq!(figure.labels().len(), labels, "{}", figure.name);
+    assert_eq!(figure.series.len(), NamespaceKind::ALL.len() + 1);
+    for series in &figure.series {
+        assert_eq!(series.points.len(), labels, "{}", series.name);
+        assert!(series.points.iter().all(|point| point.value > 0.0));
+        assert!(series.points.iter().all(|point| point.peer_over.is_some()));
+    }
+    assert!(!figure.claim.is_empty());
+    assert!(figure.found.iter().any(|found| found.contains("direct")));
+    assert!(report.to_string().contains(&figure.name));
+    figure
+}
+
+fn counts(figure: &Figure, series: NamespaceKind, label: &str) -> CountsPerOp {
+    let point = figure
+        .series(series.name())
+        .and_then(|series| series.at(label));
+    point.and_then(|point| point.counts).expect("it is counted")
+}
+
+#[test]
+fn making_and_removing() {
+    let report = measured(&options(namespace::Figure::Ops));
+    let figure = complete(&report, 4);
+    for label in ["create", "unlink", "mkdir", "rmdir"] {
+        for namespace in NamespaceKind::ALL {
+            let found = counts(figure, namespace, label);
+            assert!(found.fences >= 1.0, "{label}: {found:?}");
+            assert!(
+                (1.0..16.0).contains(&found.lines_flushed),
+                "{label}: {found:?}"
+            );
+        }
+    }
+    // Name and inode apart: a name that goes is one word.
+    let unlink = |namespace| counts(figure, namespace, "unlink").lines_flushed;
+    assert!(unlink(NamespaceKind::Direct) < unlink(NamespaceKind::Tree));
+}
+
+#[test]
+fn listing() {
+    let report = measured(&options(namespace::Figure::Listdirs));
+    let figure = complete(&report, 2);
+    for namespace in NamespaceKind::ALL {
+        assert_eq!(counts(figure, namespace, "1").fences, 0.0);
+    }
+}
+
+/// However many names are in it.
+#[test]
+fn renaming_a_directory() {
+    let report = measured(&options(namespace::Figure::Rename));
+    let figure = complete(&report, 4);
+    for namespace in [NamespaceKind::Direct, NamespaceKind::Tree] {
+        let [one, most] = ["1", "120"].map(|label| counts(figure, namespace, label));
+        assert!(
+            (one.lines_flushed - most.lines_flushed).abs() < 1.0,
+            "{one:?} {most:?}"
+        );
+    }
+    assert_eq!(report.targets.len(), NamespaceKind::ALL.len());
+}
+
+#[test]
+fn whole_paths() {
+    let report = measured(&options(namespace::Figure::Depth));
+    let figure = complete(&report, 7);
+    let [flat, deep] = ["1", "64"].map(|label| counts(figure, NamespaceKind::Direct, label));
+    assert!(
+        flat.probes >= 1.0 && deep.probes > flat.probes,
+        "{flat:?} {deep:?}"
+    );
+}
+
+#[test]
+fn the_page_and_the_parts_are_written() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = NamespaceOptions {
+        report: Some(dir.path().join("page.html")),
+        plots: Some(dir.path().join("plots")),
+        ..options(namespace::Figure::Rename)
+    };
+    main_namespace(&options).expect("a report");
+    let page = std::fs::read_to_string(dir.path().join("page.html")).expect("the page");
+    assert!(page.contains("<svg") && page.contains("Fig 6"), "{page}");
+    for part in ["rename.svg", "rename.md", "targets.md", "machine.md"] {
+        assert!(dir.path().join("plots").join(part).exists(), "{part}");
+    }
+    let wrong = NamespaceOptions {
+        rounds: 0,
+        ..options
+    };
+    assert!(measure(&wrong).is_err());
+}

@@ -1,0 +1,169 @@
+//! `vellum convert`.
+
+use serde::Serialize;
+use vellum::NamespaceKind;
+use vellum::media::{MappedPool, OpenMode};
+use vellum_check::MemoryImage;
+use vellum_repair::{
+    Conversion, ConvertError, Written, convert, finish_conversion, plan_conversion,
+};
+
+use crate::args::Convert;
+use crate::check;
+use crate::failure::{Failure, Outcome};
+use crate::output::{print_json, say};
+use crate::place;
+
+/// What `--json` writes.
+#[derive(Serialize)]
+struct Answer {
+    pool: String,
+    /// Whether the pool was changed.
+    changed: bool,
+    /// Whether an earlier conversion had to be finished.
+    resumed: bool,
+    from: &'static str,
+    to: &'static str,
+    names: u64,
+    directories: u64,
+}
+
+/// Converts a pool to another namespace.
+pub(crate) fn run(args: &Convert) -> Outcome {
+    let pool = open(args)?;
+    let resumed = writing(args, |tell| finish_conversion(&pool, tell));
+    let resumed = resumed.map_err(|error| failed(args, &error))?;
+    drop(pool);
+    // What a crash left is recovered, and what was finished just now is closed in order.
+    reopen(args)?;
+    let pool = open(args)?;
+    let to = args.namespace.into();
+    let planned = match planned(args, &pool, to) {
+        Ok(planned) => planned,
+        Err(ConvertError::Same(_)) => return already(args, to, resumed),
+        Err(error) => return Err(refused(args, &error)),
+    };
+    if !args.dry_run {
+        writing(args, |tell| convert(&pool, &planned, tell)).map_err(|error| {
+            failed(args, &error)
+                .advise("run it again: nothing is lost, and what was begun is finished")
+        })?;
+        drop(pool);
+        reopen(args)?;
+    }
+    tell(args, &planned, resumed)
+}
+
+fn open(args: &Convert) -> Outcome<MappedPool> {
+    let mode = OpenMode {
+        read_only: false,
+        media: args.opening.media.into(),
+        populate: false,
+    };
+    MappedPool::open(&args.pool, mode).map_err(|error| place::refused(&args.pool, &error.into()))
+}
+
+fn reopen(args: &Convert) -> Outcome {
+    let pool = place::open(&args.pool, args.opening, false)?;
+    place::close(pool, &args.pool)
+}
+
+fn planned(
+    args: &Convert,
+    pool: &MappedPool,
+    to: NamespaceKind,
+) -> Result<Conversion, ConvertError> {
+    let bar = check::progress(args.quiet || args.json);
+    let tell = |stage, done, of| check::show(&bar, stage, done, of);
+    let planned = plan_conversion(&MemoryImage(pool), to, Some(&tell));
+    bar.finish_and_clear();
+    planned
+}
+
+/// Shows how far `work` is, which tells how many words it has written.
+fn writing<T>(args: &Convert, work: impl FnOnce(Written<'_>) -> T) -> T {
+    let bar = check::progress(args.quiet || args.json);
+    bar.set_message("writing");
+    let done = work(&|done, of| {
+        bar.set_length(of);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    done
+}
+
+fn failed(args: &Convert, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("{}: {error}", args.pool.display()))
+}
+
+fn refused(args: &Convert, error: &ConvertError) -> Failure {
+    let failure = failed(args, error);
+    let pool = args.pool.display();
+    match error {
+        ConvertError::NoRoom { .. } => failure.advise(format!(
+            "nothing was changed; remove files, or export {pool}:/ and import it into a pool with more --metadata"
+        )),
+        ConvertError::Unsound { .. } => {
+            failure.advise(format!("nothing was changed; `vellum repair {pool}` mends damage"))
+        }
+        _ => failure,
+    }
+}
+
+fn already(args: &Convert, to: NamespaceKind, resumed: bool) -> Outcome {
+    let name = to.name();
+    if args.json {
+        return print_json(&Answer {
+            pool: args.pool.display().to_string(),
+            changed: resumed,
+            resumed,
+            from: name,
+            to: name,
+            names: 0,
+            directories: 0,
+        });
+    }
+    let pool = args.pool.display();
+    if resumed {
+        say!("{pool}: an earlier conversion was finished; its namespace is {name}");
+    } else {
+        say!("{pool}: its namespace is {name} already; nothing was changed");
+    }
+    Ok(())
+}
+
+fn tell(args: &Convert, planned: &Conversion, resumed: bool) -> Outcome {
+    let Conversion {
+        from,
+        to,
+        names,
+        directories,
+        ..
+    } = planned;
+    let pool = args.pool.display();
+    if args.json {
+        return print_json(&Answer {
+            pool: pool.to_string(),
+            changed: !args.dry_run || resumed,
+            resumed,
+            from: from.name(),
+            to: to.name(),
+            names: *names,
+            directories: *directories,
+        });
+    }
+    if resumed {
+        say!("{pool}: an earlier conversion was finished");
+    }
+    let verb = if args.dry_run {
+        "would be converted"
+    } else {
+        "converted"
+    };
+    say!(
+        "{pool}: {verb} from {} to {}: {names} names in {directories} directories",
+        from.name(),
+        to.name()
+    );
+    Ok(())
+}

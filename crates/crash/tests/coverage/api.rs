@@ -1,0 +1,268 @@
+//! What users of the engine can call, read from its source as rustfmt leaves it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What Rust does by these traits looks at nothing but the value itself.
+const PLAIN_TRAITS: [&str; 6] = ["Clone", "Copy", "Debug", "Default", "Deref", "From"];
+
+/// A function of the engine.
+struct Function {
+    /// `Volume::read`, `File as Write::write`, `attach`.
+    name: String,
+    /// Users can call it, or Rust does.
+    is_public: bool,
+    body: String,
+}
+
+/// The engine, by its source.
+pub(super) struct Engine {
+    functions: Vec<Function>,
+    /// What `lib.rs` lets out, and the modules in it that are public.
+    pub(super) exported: BTreeSet<String>,
+}
+
+impl Engine {
+    pub(super) fn read() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
+        let texts: Vec<(PathBuf, String)> = sources_in(&root)
+            .into_iter()
+            .map(|path| (path.clone(), fs::read_to_string(&path).expect("a source")))
+            .collect();
+        let text_of = |name: &str| {
+            let mut all = texts.iter();
+            all.find(|(path, _)| path.ends_with(name))
+                .map_or("", |(_, text)| text)
+        };
+        let mut exported = BTreeSet::new();
+        for file in ["src/lib.rs", "src/experiments.rs", "src/reading/mod.rs"] {
+            exported.extend(let_out(text_of(file)));
+        }
+        let functions = texts.iter().flat_map(|(_, text)| functions(text));
+        Self {
+            functions: functions.collect(),
+            exported,
+        }
+    }
+
+    /// Functions of exported types, and exported functions of no type, by their names.
+    pub(super) fn public(&self) -> BTreeSet<String> {
+        let is_known = |function: &&Function| {
+            let owner = function.name.split([' ', ':']).next().unwrap_or_default();
+            function.is_public && self.exported.contains(owner)
+        };
+        let known = self.functions.iter().filter(is_known);
+        known.map(|function| function.name.clone()).collect()
+    }
+
+    /// The methods of `Fs` and `Handle`, and the functions of no type, that the functions of a file come to at last: for each
+    /// function of the file, what it comes to.
+    ///
+    /// # Panics
+    /// One of them is not public: it is no way that users could go by themselves.
+    pub(super) fn ways(&self, path: &str) -> BTreeMap<String, BTreeSet<String>> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
+        let text = fs::read_to_string(root.join(path)).expect(path);
+        assert!(
+            !text.contains(".core"),
+            "{path} goes behind the file system"
+        );
+        let own = functions(&text);
+        let mut ways: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut left: Vec<(&Function, &Function)> =
+            own.iter().map(|function| (function, function)).collect();
+        let mut seen = BTreeSet::new();
+        while let Some((of, at)) = left.pop() {
+            let found = ways.entry(of.name.clone()).or_default();
+            for call in calls(&at.body) {
+                found.extend(self.way(&call, path));
+                let inner = own.iter().filter(|inner| call.is_of(&at.name, &inner.name));
+                let inner = inner.filter(|inner| seen.insert((&of.name, &inner.name)));
+                left.extend(inner.map(|inner| (of, inner)));
+            }
+        }
+        ways
+    }
+
+    /// What of the file system a call is, if it is one of those.
+    fn way(&self, call: &Call, path: &str) -> Option<String> {
+        let called = |name: &str| self.functions.iter().find(|function| function.name == name);
+        let found = match call.receiver.as_str() {
+            "fs" => called(&format!("Fs::{}", call.name)),
+            "handle" => called(&format!("Handle::{}", call.name)),
+            "" if self.exported.contains(&call.name) => called(&call.name),
+            _ => None,
+        }?;
+        assert!(
+            found.is_public,
+            "{path} calls {}, which users cannot",
+            found.name
+        );
+        Some(found.name.clone())
+    }
+}
+
+/// A name with arguments behind it.
+struct Call {
+    /// What stands before the dot; the type before `::`; nothing.
+    receiver: String,
+    name: String,
+}
+
+impl Call {
+    /// Whether, in the function `caller`, it may be one of `function`, of the same file.
+    fn is_of(&self, caller: &str, function: &str) -> bool {
+        let owner_of = |name: &str| name.split([' ', ':']).next().unwrap_or_default().to_owned();
+        let owner = match self.receiver.as_str() {
+            "self" | "Self" => owner_of(caller),
+            "file" => "File".to_owned(),
+            "" => return function == self.name,
+            other => other.to_owned(),
+        };
+        let (_, name) = function.rsplit_once(':').unwrap_or_default();
+        owner_of(function) == owner && name == self.name
+    }
+}
+
+fn calls(text: &str) -> Vec<Call> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let last = |text: &str| {
+        let before = text.trim_end_matches(is_name);
+        (before.len(), text[before.len()..].to_owned())
+    };
+    let found = text.match_indices('(').map(|(at, _)| {
+        // `attach::<Real>(`
+        let before = &text[..at];
+        let before = match before.strip_suffix('>') {
+            Some(generic) => generic.rsplit_once("::<").map_or(before, |(name, _)| name),
+            None => before,
+        };
+        let (start, name) = last(before);
+        let before = &text[..start];
+        let receiver = match before.strip_suffix('.').or(before.strip_suffix("::")) {
+            Some(receiver) => last(receiver.trim_end().trim_end_matches("()")).1,
+            None => String::new(),
+        };
+        Call { receiver, name }
+    });
+    found.filter(|call| !call.name.is_empty()).collect()
+}
+
+/// The sources in a directory and in all below it.
+fn sources_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let sources = paths.flat_map(|path| match path.is_dir() {
+        true => sources_in(&path),
+        false => vec![path],
+    });
+    sources
+        .filter(|path| path.extension() == Some("rs".as_ref()))
+        .collect()
+}
+
+/// The names that a module lets out: its own public ones, and those that it passes on.
+fn let_out(text: &str) -> BTreeSet<String> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let items = text.split("\npub ").skip(1);
+    let names = items.flat_map(|item| {
+        let (kind, rest) = item.split_once(' ').unwrap_or_default();
+        let names = match kind {
+            // `a::{B, C as D};`
+            "use" => rest.split(';').next().unwrap_or_default(),
+            "mod" => "",
+            _ => rest.split(|c| !is_name(c)).next().unwrap_or_default(),
+        };
+        let names = names.rsplit("::").next().unwrap_or_default();
+        let names = names.trim_matches(['{', '}']).split(',');
+        names.filter_map(|name| name.split_whitespace().last())
+    });
+    names.map(str::to_owned).collect()
+}
+
+/// The functions of a source but for its tests.
+fn functions(text: &str) -> Vec<Function> {
+    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    let mut around: Option<Block> = None;
+    for (at, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let indent = line.len() - code.len();
+        if code.starts_with("impl") {
+            around = block(code, indent);
+        }
+        if around
+            .as_ref()
+            .is_some_and(|block| indent == block.indent && code == "}")
+        {
+            around = None;
+        }
+        let code_of = code.strip_prefix("pub ").unwrap_or(code);
+        let code_of = code_of.strip_prefix("pub(crate) ").unwrap_or(code_of);
+        let code_of = code_of.strip_prefix("pub(super) ").unwrap_or(code_of);
+        let Some(head) = code_of.strip_prefix("fn ") else {
+            continue;
+        };
+        let of = around
+            .as_ref()
+            .map(|block| (block.name.as_str(), block.is_trait));
+        let end = head.find(['(', '<']).expect("a function has arguments");
+        let (owner, is_trait) = of.unwrap_or_default();
+        let closing = format!("{}}}", " ".repeat(indent));
+        let body = lines[at..].iter().take_while(|line| **line != closing);
+        found.push(Function {
+            name: format!("{owner}{}", &head[..end]),
+            is_public: is_trait || code.starts_with("pub "),
+            body: body.skip(1).copied().collect::<Vec<_>>().join("\n"),
+        });
+    }
+    found
+}
+
+/// Functions of one type.
+struct Block {
+    /// `Volume::`, `File as Write::`.
+    name: String,
+    is_trait: bool,
+    indent: usize,
+}
+
+/// What begins with this line; nothing that only concerns the value itself.
+fn block(line: &str, indent: usize) -> Option<Block> {
+    let mut rest = line.strip_prefix("impl")?;
+    if rest.starts_with('<') {
+        let mut depth = 0;
+        let end = rest.find(|c| {
+            depth += i32::from(c == '<') - i32::from(c == '>');
+            depth == 0
+        });
+        rest = &rest[end? + 1..];
+    }
+    let word = |text: &str| -> String {
+        // In the macro for the traits of files.
+        let text = text.trim().trim_start_matches('&').replace("$file", "File");
+        let text = text.rsplit("::").next().unwrap_or_default();
+        let end = text.find(|c: char| !c.is_alphanumeric());
+        text[..end.unwrap_or(text.len())].to_owned()
+    };
+    let before_generics = |text: &str| text.split('<').next().unwrap_or_default().to_owned();
+    match rest.split_once(" for ") {
+        Some((of, owner)) => {
+            let of = word(&before_generics(of));
+            let name = format!("{} as {of}::", word(&before_generics(owner)));
+            let is_plain = PLAIN_TRAITS.contains(&of.as_str());
+            (!is_plain).then_some(Block {
+                name,
+                is_trait: true,
+                indent,
+            })
+        }
+        None => Some(Block {
+            name: format!("{}::", word(&before_generics(rest))),
+            is_trait: false,
+            indent,
+        }),
+    }
+}

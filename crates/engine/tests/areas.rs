@@ -1,0 +1,78 @@
+//! The kernel bounds how many areas a process may have mapped: when windows have had their part of them, reading goes on
+//! by search. A program of its own, because the areas are the whole process's.
+#![allow(missing_docs)]
+
+use vellum::experiments::page_table;
+use vellum::reading::Rule;
+use vellum::{CreateOptions, File, Pool};
+
+const BLOCK: u64 = 4096;
+const PIECE: usize = 1 << 20;
+/// Areas of which windows may take three quarters, as Linux has it.
+const USUAL_AREAS: u64 = 65_530;
+
+fn areas() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+    let said = text.ok().and_then(|text| text.trim().parse().ok());
+    said.unwrap_or(USUAL_AREAS)
+}
+
+/// What the file holds from `at` on: each block says which one it is.
+fn bytes(at: u64) -> Vec<u8> {
+    let blocks = at / BLOCK..(at + PIECE as u64) / BLOCK;
+    blocks
+        .flat_map(|block| block.to_le_bytes().repeat(BLOCK as usize / 8))
+        .collect()
+}
+
+fn read_through(file: &File, len: u64) {
+    let mut out = vec![0; PIECE];
+    for at in (0..len).step_by(PIECE) {
+        assert_eq!(file.read_at(at, &mut out).unwrap(), PIECE);
+        assert!(out == bytes(at), "at {at}");
+    }
+}
+
+#[test]
+fn where_areas_run_out_reading_goes_on_by_search() {
+    let areas = areas();
+    if areas > 2 * USUAL_AREAS {
+        println!("skipped: {areas} areas are more than a quick test can use up");
+        return;
+    }
+    // No block follows its predecessor, so that nearly each is an area.
+    let len = (areas * BLOCK).next_multiple_of(PIECE as u64);
+    let options = CreateOptions {
+        fragmentation: 1000,
+        ..CreateOptions::new((len * 2).next_multiple_of(64 << 20))
+    };
+    let pool = Pool::memory_with(&options).unwrap();
+    let file = pool.volume().create("/file").unwrap();
+    for at in (0..len).step_by(PIECE) {
+        file.write_at(at, &bytes(at)).unwrap();
+    }
+    pool.fs().set_read_rule(Rule::Mmu);
+    assert!(file.handle().read_costs().is_some());
+    read_through(&file, len);
+    let table = page_table(file.handle());
+    assert!(table.gave_up, "{table:?}");
+    let part = table.blocks as f64 / (len / BLOCK) as f64;
+    assert!((0.5..1.0).contains(&part), "{part}");
+
+    // What is not in the table is found, what changes is seen, and views of it are copies.
+    file.write_at(len - PIECE as u64, &bytes(0)).unwrap();
+    let mut out = vec![0; PIECE];
+    file.read_at(len - PIECE as u64, &mut out).unwrap();
+    assert!(out == bytes(0));
+    let view = file.view_by(len - PIECE as u64..len, Rule::Mmu).unwrap();
+    assert!(*view == *bytes(0));
+    drop(view);
+
+    // With the last close they are there for others.
+    let other = pool.volume().create("/other").unwrap();
+    other.write_at(0, &bytes(0)).unwrap();
+    drop((file, other));
+    let other = pool.volume().open("/other").unwrap();
+    (0..2).for_each(|_| read_through(&other, PIECE as u64));
+    assert_eq!(page_table(other.handle()).blocks, PIECE as u64 / BLOCK);
+}

@@ -1,0 +1,179 @@
+//! Logged pools in files: what a kill, a close and an opening leave, and what a medium that fails does.
+
+use std::path::{Path, PathBuf};
+
+use vellum::media::{MediaChoice, MediaKind};
+use vellum::{CreateOptions, Error, MappingKind, Pool, PoolOptions};
+use vellum_check::{Options, check};
+
+fn options() -> CreateOptions {
+    CreateOptions {
+        media: MediaChoice::Logged,
+        mapping: MappingKind::Extent,
+        ..CreateOptions::new(16 << 20)
+    }
+}
+
+fn made(dir: &tempfile::TempDir) -> (PathBuf, Pool) {
+    let path = dir.path().join("pool");
+    let pool = Pool::create(&path, &options()).unwrap();
+    (path, pool)
+}
+
+/// What a kill leaves: nothing of the process, all that it wrote.
+fn copy_of(path: &Path, name: &str) -> PathBuf {
+    let copy = path.with_file_name(name);
+    std::fs::copy(path, &copy).unwrap();
+    copy
+}
+
+fn open(path: &Path) -> Pool {
+    Pool::open(path, &PoolOptions::default()).unwrap()
+}
+
+#[track_caller]
+fn assert_sound(path: &Path) {
+    let report = check(&std::fs::File::open(path).unwrap(), Options::default());
+    assert!(report.is_sound(), "{report}");
+}
+
+#[test]
+fn what_was_synced_survives_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, pool) = made(&dir);
+    assert_eq!(pool.fs().media_kind(), MediaKind::Logged);
+    let volume = pool.volume();
+    volume.create_dir("/d").unwrap();
+    for number in 0..50 {
+        volume
+            .write(format!("/d/{number}"), &vec![number; 5000])
+            .unwrap();
+    }
+    volume.sync().unwrap();
+    volume.write("/d/later", b"lost").unwrap();
+    let copy = copy_of(&path, "copy");
+    assert_sound(&copy);
+    let reopened = open(&copy);
+    assert!(!reopened.opened().was_clean);
+    for number in 0..50 {
+        let bytes = reopened.volume().read(format!("/d/{number}")).unwrap();
+        assert_eq!(bytes, vec![number; 5000]);
+    }
+    let later = reopened.volume().read("/d/later");
+    assert!(matches!(later, Err(Error::NotFound)), "nobody synced it");
+    reopened.close().unwrap();
+    assert_sound(&copy);
+}
+
+#[test]
+fn a_close_empties_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, pool) = made(&dir);
+    pool.volume().write("/f", &vec![7; 100_000]).unwrap();
+    pool.close().unwrap();
+    assert_sound(&path);
+    let pool = open(&path);
+    assert!(pool.opened().was_clean);
+    assert_eq!(pool.volume().read("/f").unwrap(), vec![7; 100_000]);
+    drop(pool);
+    let readonly = PoolOptions {
+        read_only: true,
+        ..PoolOptions::default()
+    };
+    let pool = Pool::open(&path, &readonly).unwrap();
+    assert_eq!(pool.volume().read("/f").unwrap(), vec![7; 100_000]);
+}
+
+#[test]
+fn reading_alone_lays_the_log_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, pool) = made(&dir);
+    pool.volume().write("/f", &vec![7; 100_000]).unwrap();
+    pool.volume().sync().unwrap();
+    let copy = copy_of(&path, "copy");
+    let before = std::fs::read(&copy).unwrap();
+    let readonly = PoolOptions {
+        read_only: true,
+        ..PoolOptions::default()
+    };
+    let read = Pool::open(&copy, &readonly).unwrap();
+    assert_eq!(read.volume().read("/f").unwrap(), vec![7; 100_000]);
+    drop(read);
+    assert!(
+        before == std::fs::read(&copy).unwrap(),
+        "the pool was written to"
+    );
+}
+
+/// The log goes round its end many times, and is emptied whenever an epoch finds no room.
+#[test]
+fn a_full_log_is_emptied() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, pool) = made(&dir);
+    let log_bytes = pool.superblock().log_bytes;
+    let volume = pool.volume();
+    let mut written = 0;
+    for round in 0u32.. {
+        // 128 bytes of inode and entry each, and more.
+        for number in 0..40 {
+            let name = format!("/{round}-{number}");
+            volume.write(&name, b"x").unwrap();
+            volume.remove_file(&name).unwrap();
+        }
+        volume.write("/last", &round.to_le_bytes()).unwrap();
+        volume.sync().unwrap();
+        written += 40 * 256;
+        if written > 3 * log_bytes {
+            break;
+        }
+        if round % 50 == 0 {
+            let copy = copy_of(&path, "copy");
+            assert_sound(&copy);
+            let bytes = open(&copy).volume().read("/last").unwrap();
+            assert_eq!(bytes, round.to_le_bytes());
+        }
+    }
+    pool.close().unwrap();
+    assert_sound(&path);
+}
+
+/// Blocks that were given up are held until that is durable, and yet a full pool that is emptied has room.
+#[test]
+fn held_blocks_become_free_when_they_are_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_path, pool) = made(&dir);
+    let volume = pool.volume();
+    let free = pool.fs().stat_fs().blocks_free;
+    let most = vec![1; free as usize * 4096 * 9 / 10];
+    for _ in 0..5 {
+        volume.write("/f", &most).unwrap();
+        volume.remove_file("/f").unwrap();
+    }
+    volume.write("/f", &most).unwrap();
+    assert!(volume.read("/f").unwrap() == most);
+}
+
+#[test]
+fn threads_commit_beside_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, pool) = made(&dir);
+    std::thread::scope(|scope| {
+        for thread in 0..3u8 {
+            let volume = pool.volume();
+            scope.spawn(move || {
+                for number in 0..60 {
+                    let name = format!("/{thread}-{number}");
+                    volume.write(&name, &vec![thread; 3000]).unwrap();
+                    if number % 3 == 0 {
+                        volume.remove_file(&name).unwrap();
+                    }
+                    volume.sync().unwrap();
+                }
+            });
+        }
+    });
+    let copy = copy_of(&path, "copy");
+    assert_sound(&copy);
+    let names = open(&copy).volume().read_dir("/").unwrap().count();
+    assert_eq!(names, 3 * 40);
+}

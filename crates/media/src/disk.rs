@@ -1,0 +1,42 @@
+//! What is read and written by calls: the file or device under a pool whose metadata are worked on in memory.
+
+use crate::site::Site;
+use std::io;
+
+/// A file or device. Reads see what was written; what survives a power cut is what a [`sync`](Self::sync) has followed, and
+/// perhaps any part of the rest, by sectors of 512 bytes.
+pub trait Disk: Send + Sync {
+    /// Fills `out` with the bytes from `at` on.
+    ///
+    /// # Errors
+    /// Outside, or what the operating system said.
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// Outside, opened for reading only, or what the operating system said.
+    #[track_caller]
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Makes everything that was written survive a power cut. Once it has failed nobody knows what did.
+    ///
+    /// # Errors
+    /// What the operating system said, now or to a write of data before.
+    #[track_caller]
+    fn sync(&self, site: Site) -> io::Result<()>;
+
+    /// Forgets copies in memory that are no newer than what lies on the medium, so that it is the medium that is read.
+    fn forget(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+}
+
+/// How a pool is split whose metadata are worked on in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Bytes of the image: from the first byte of the pool on.
+    pub image_bytes: u64,
+    /// Where the blocks of files begin, which are written by calls.
+    pub data_at: u64,
+}

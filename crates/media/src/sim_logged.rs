@@ -1,0 +1,215 @@
+//! A simulated pool whose metadata are worked on in memory, on a simulated disk.
+//!
+//! The disk is a [`SimPool`] whose log has what was written by calls as stores, and a sync as a flush of every line written
+//! since the last one, and a fence. So a crash leaves any mixture of 64-byte lines, each with any prefix of its words: more than
+//! a disk can that writes sectors of 512 bytes, each as a whole.
+
+use crate::disk::{Disk, Split};
+use crate::heap::HeapMemory;
+use crate::memory::{LINE_BYTES, MediaKind, Memories, Memory, Persistent};
+use crate::notes::Notes;
+use crate::sim::SimPool;
+use crate::site::Site;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// The memories of tests of logged pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimulatedLogged;
+
+impl Memories for SimulatedLogged {
+    type Pool = SimLogged;
+    type Arena = HeapMemory;
+}
+
+/// A pool on a simulated disk. What lies in front of the log is memory once the image has begun; nothing of it is recorded.
+pub struct SimLogged {
+    disk: Arc<SimPool>,
+    image: OnceLock<Image>,
+    /// Lines of the disk written since the last sync.
+    dirty: Mutex<BTreeSet<u64>>,
+    /// Blocks of files were written since the last cut.
+    is_written: AtomicBool,
+}
+
+struct Image {
+    memory: HeapMemory,
+    notes: Notes,
+}
+
+impl SimLogged {
+    /// A pool on this disk, which outlives it.
+    pub fn new(disk: Arc<SimPool>) -> Self {
+        Self {
+            disk,
+            image: OnceLock::new(),
+            dirty: Mutex::default(),
+            is_written: AtomicBool::new(true),
+        }
+    }
+
+    /// The memory that has `at`, told that it is read.
+    fn reading(&self, at: u64) -> &dyn Memory {
+        match self.image.get() {
+            Some(image) if at < image.memory.len() => &image.memory,
+            _ => &*self.disk,
+        }
+    }
+
+    /// The memory that has `at`, told that `[at, at + len)` of it is stored to.
+    fn storing(&self, at: u64, len: u64) -> &dyn Memory {
+        if let Some(image) = self.image.get()
+            && at < image.memory.len()
+        {
+            image.notes.note(at, len);
+        }
+        self.reading(at)
+    }
+
+    fn put(&self, at: u64, data: &[u8]) {
+        match self.image.get() {
+            Some(image) if at < image.memory.len() => {
+                self.storing(at, data.len() as u64).write(at, data)
+            }
+            _ => {
+                self.write_disk(at, data);
+                self.is_written.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn write_disk(&self, at: u64, data: &[u8]) {
+        if !data.is_empty() {
+            let first = at - at % LINE_BYTES;
+            let lines = (first..at + data.len() as u64).step_by(LINE_BYTES as usize);
+            let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+            dirty.extend(lines);
+        }
+        Memory::write(&*self.disk, at, data);
+    }
+}
+
+impl Memory for SimLogged {
+    fn len(&self) -> u64 {
+        self.disk.len()
+    }
+
+    fn damaged(&self) -> Option<u64> {
+        let image = self.image.get().and_then(|image| image.memory.damaged());
+        image.or_else(|| self.disk.damaged())
+    }
+
+    fn load(&self, at: u64, order: Ordering) -> u64 {
+        self.reading(at).load(at, order)
+    }
+
+    fn store(&self, at: u64, value: u64, order: Ordering) {
+        self.storing(at, 8).store(at, value, order);
+    }
+
+    fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.storing(at, 8).compare_exchange(at, current, new)
+    }
+
+    fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        self.storing(at, 8).fetch_add(at, value)
+    }
+
+    fn fetch_or(&self, at: u64, bits: u64) -> u64 {
+        self.storing(at, 8).fetch_or(at, bits)
+    }
+
+    fn fetch_and(&self, at: u64, bits: u64) -> u64 {
+        self.storing(at, 8).fetch_and(at, bits)
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) {
+        self.reading(at).read(at, out);
+    }
+
+    fn write(&self, at: u64, data: &[u8]) {
+        self.put(at, data);
+    }
+
+    fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {
+        self.reading(at).bytes_equal(at, expected)
+    }
+
+    fn match_line(&self, at: u64, mask: u64, want: u64) -> u8 {
+        self.reading(at).match_line(at, mask, want)
+    }
+
+    fn load_line(&self, at: u64) -> [u64; 8] {
+        self.reading(at).load_line(at)
+    }
+
+    fn prefetch(&self, _at: u64) {}
+}
+
+impl Persistent for SimLogged {
+    fn flush(&self, _site: Site, at: u64, len: u64) {
+        self.storing(at, len);
+    }
+
+    fn fence(&self, _site: Site) {}
+
+    fn write_through(&self, _site: Site, at: u64, data: &[u8]) {
+        self.put(at, data);
+    }
+
+    fn zero_through(&self, _site: Site, at: u64, len: u64) {
+        self.put(at, &vec![0; len as usize]);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Disk::sync(self, Site::UNNAMED)
+    }
+
+    fn kind(&self) -> MediaKind {
+        MediaKind::Sim
+    }
+
+    fn begin_image(&self, split: Split) -> io::Result<()> {
+        self.image.get_or_init(|| Image {
+            memory: HeapMemory::new(split.image_bytes),
+            notes: Notes::new(split.image_bytes),
+        });
+        Ok(())
+    }
+
+    fn disk(&self) -> Option<&dyn Disk> {
+        self.image.get().map(|_| self as &dyn Disk)
+    }
+
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
+        if let Some(image) = self.image.get() {
+            image.notes.take(each);
+        }
+        self.is_written.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Disk for SimLogged {
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        Memory::read(&*self.disk, at, out);
+        Ok(())
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.write_disk(at, data);
+        Ok(())
+    }
+
+    fn sync(&self, site: Site) -> io::Result<()> {
+        self.disk.sync()?;
+        let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+        for line in dirty {
+            self.disk.flush(Site::UNNAMED, line, LINE_BYTES);
+        }
+        self.disk.fence(site);
+        Ok(())
+    }
+}

@@ -1,0 +1,588 @@
+//! From one namespace to another, with the pool closed.
+//!
+//! The other namespace's structures are written into metadata slots that nothing uses. What makes them count, in inodes, the chunk
+//! table and the superblock, is a list of stores in slots that nothing uses either ([`vellum_layout::PendingBlock`]). Then the state
+//! word decides: before it the pool is the old one, closed in order; behind it the stores are made, by whoever comes
+//! first, and made again if that is interrupted. Names keep their cookies and their times; what removed names left is dropped.
+
+use std::collections::{BTreeSet, HashMap};
+
+use thiserror::Error;
+use vellum_check::survey::{self, Name, Node, Survey};
+use vellum_check::{Image, MemoryImage, Options as CheckOptions, Progress, Report, check};
+use vellum_layout::{
+    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Inode, JournalHead, LifeWord,
+    LogExtentHead, LogExtentKind, LogOwner, LogPlace, LogWord, NameRecord, NamespaceKind,
+    PENDING_MAX, PendingBlock, PendingStore, PoolPhase, PoolState, RECORD_MAX_BYTES, RecordKind,
+    SLOT_BYTES, SLOTS_PER_BLOCK, StateWord, Superblock, TargetWord, name_hash,
+};
+use vellum_media::Persistent;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::apply::{ApplyError, Guard, Meter, Written, store, write_stages};
+use crate::draft::Overlay;
+use crate::plan::{Stage, copy_of, in_metadata};
+
+/// Why a pool cannot be converted. Nothing was changed.
+#[derive(Debug, Error)]
+pub enum ConvertError {
+    /// It has no superblock that can be used for writing.
+    #[error("{0}")]
+    NotAPool(String),
+    /// It has the namespace that is asked for.
+    #[error("it has the namespace {} already", .0.name())]
+    Same(NamespaceKind),
+    /// It was not closed in order.
+    #[error("it was not closed in order; open it once, which recovers it")]
+    NotClosed,
+    /// An earlier conversion has to be finished.
+    #[error("an earlier conversion was not finished")]
+    Unfinished,
+    /// There is damage, or there would be.
+    #[error("{when}: {report}")]
+    Unsound {
+        /// Before the conversion, or after it.
+        when: &'static str,
+        /// What the checker says.
+        report: Box<Report>,
+    },
+    /// The old and the new do not fit beside each other.
+    #[error(
+        "there is no room for the names of both namespaces beside each other: {free} of {of} metadata slots are free"
+    )]
+    NoRoom {
+        /// Metadata slots that nothing uses.
+        free: u64,
+        /// All of them.
+        of: u64,
+    },
+}
+
+/// Why a conversion that was decided could not be finished.
+#[derive(Debug, Error)]
+pub enum FinishError {
+    /// The medium, or the operating system, failed.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// What is left to do cannot be read.
+    #[error("the stores of the conversion at metadata slot {0} are damaged")]
+    Damaged(u64),
+}
+
+/// A conversion, ready to be made.
+#[derive(Debug)]
+pub struct Conversion {
+    /// The namespace that the pool has.
+    pub from: NamespaceKind,
+    /// The one that it will have.
+    pub to: NamespaceKind,
+    /// Names that go over.
+    pub names: u64,
+    /// Directories that they are in.
+    pub directories: u64,
+    /// What is written before.
+    stages: Vec<Stage>,
+}
+
+/// Plans the conversion of the pool in `image`, which is only read, to the namespace `to`.
+///
+/// Needs memory for every word that is written, some 300 bytes a name.
+///
+/// # Errors
+/// Why it cannot be done; the checker proves the outcome before anything is written.
+pub fn plan_conversion(
+    image: &dyn Image,
+    to: NamespaceKind,
+    progress: Option<Progress<'_>>,
+) -> Result<Conversion, ConvertError> {
+    let superblock = usable(image, to)?;
+    let checking = |strict_clean| CheckOptions {
+        strict_clean,
+        progress,
+    };
+    let sound = |when, report: Report| match report.is_sound() {
+        true => Ok(report),
+        false => Err(ConvertError::Unsound {
+            when,
+            report: Box::new(report),
+        }),
+    };
+    let before = sound("it is damaged", check(image, checking(false)))?;
+    let none = BTreeSet::new();
+    let overlay = Overlay::new(image, &none);
+    let survey = Survey::of(&overlay, &superblock);
+    let mut making = Making::new(&overlay, &superblock, &survey);
+    let directories = making.lay_names(to)?;
+    making.lay_entrance(to);
+    let chunks = survey.geometry.meta_chunks as usize;
+    let slots = making.take_blocks(making.inner_stores().len() + 3 * chunks)?;
+    let mut stores = making.give_back_chunks(&slots);
+    stores.extend(making.inner_stores());
+    let pending = making.lay_stores(&stores, &slots);
+    let after = check(&overlay, checking(true));
+    let after = sound("the outcome would be unsound, nothing was changed", after)?;
+    let (names, new) = (before.summary.entries, after.summary.entries);
+    assert_eq!(names, new, "every name goes over");
+    Ok(Conversion {
+        from: superblock.namespace(),
+        to,
+        names,
+        directories,
+        stages: making.stages(pending),
+    })
+}
+
+/// The superblock of a pool that can be converted.
+fn usable(image: &dyn Image, to: NamespaceKind) -> Result<Superblock, ConvertError> {
+    let none = || ConvertError::NotAPool("it has no superblock that can be used".into());
+    let superblock = survey::superblock(image).ok_or_else(none)?;
+    superblock
+        .check_writable()
+        .map_err(|error| ConvertError::NotAPool(error.to_string()))?;
+    if superblock.geometry().is_logged() {
+        let reason = "this release does not convert pools with a log";
+        return Err(ConvertError::NotAPool(reason.into()));
+    }
+    let mut word = [0; 8];
+    let at = superblock.geometry().state_at + PoolState::WORD;
+    image.read(at, &mut word).map_err(|_| none())?;
+    let word = StateWord(u64::from_le_bytes(word));
+    if word.conversion().is_some() {
+        return Err(ConvertError::Unfinished);
+    }
+    if superblock.namespace() == to {
+        return Err(ConvertError::Same(to));
+    }
+    match word.get() {
+        Some((PoolPhase::Clean, _)) => Ok(superblock),
+        _ => Err(ConvertError::NotClosed),
+    }
+}
+
+/// Room in chunks of one kind, taken from the front.
+#[derive(Default)]
+struct Cursor {
+    chunks: Vec<u64>,
+    slot: u64,
+}
+
+/// A conversion under construction.
+struct Making<'a> {
+    overlay: &'a Overlay<'a>,
+    superblock: &'a Superblock,
+    survey: &'a Survey<'a>,
+    room: HashMap<ChunkKind, Cursor>,
+    free_chunks: Vec<u64>,
+}
+
+impl<'a> Making<'a> {
+    fn new(overlay: &'a Overlay<'a>, superblock: &'a Superblock, survey: &'a Survey<'a>) -> Self {
+        let chunks = |kind| survey.chunks.of(kind).collect::<Vec<u64>>();
+        let room = [ChunkKind::Entries, ChunkKind::Blocks].map(|kind| {
+            let mut chunks = chunks(kind);
+            chunks.reverse();
+            (kind, Cursor { chunks, slot: 0 })
+        });
+        let mut free_chunks = chunks(ChunkKind::Free);
+        free_chunks.reverse();
+        Self {
+            overlay,
+            superblock,
+            survey,
+            room: room.into(),
+            free_chunks,
+        }
+    }
+
+    /// Takes `count` slots of a chunk of `kind` that nothing uses.
+    fn take(&mut self, kind: ChunkKind, count: u64) -> Result<u64, ConvertError> {
+        let geometry = self.survey.geometry;
+        let per_chunk = geometry.slots_per_chunk();
+        let step = if kind == ChunkKind::Blocks {
+            SLOTS_PER_BLOCK
+        } else {
+            1
+        };
+        loop {
+            let cursor = self.room.entry(kind).or_default();
+            if let Some(&chunk) = cursor.chunks.last() {
+                let mut slot = cursor.slot.max(chunk * per_chunk).max(step);
+                slot = slot.next_multiple_of(step);
+                while slot + count <= (chunk + 1) * per_chunk {
+                    if (slot..slot + count).all(|slot| !self.survey.is_used(slot)) {
+                        cursor.slot = slot + count;
+                        return Ok(slot);
+                    }
+                    slot += step;
+                }
+                cursor.chunks.pop();
+                cursor.slot = 0;
+                continue;
+            }
+            let Some(chunk) = self.free_chunks.pop() else {
+                let slots = 0..geometry.meta_slots();
+                let free = slots.filter(|&slot| !self.survey.is_used(slot)).count();
+                return Err(ConvertError::NoRoom {
+                    free: free as u64,
+                    of: geometry.meta_slots(),
+                });
+            };
+            cursor.chunks.push(chunk);
+            let word = ChunkWord::new(chunk, kind, 0).0;
+            self.overlay.set(geometry.chunk_table_at + chunk * 8, word);
+        }
+    }
+
+    fn put(&self, slot: u64, bytes: &[u8]) {
+        let mut whole = vec![0; bytes.len().next_multiple_of(8)];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        self.overlay
+            .set_bytes(self.survey.geometry.slot_at(slot), &whole);
+    }
+
+    /// Lays the names of all directories anew, and what leads to them; gives how many directories there are.
+    fn lay_names(&mut self, to: NamespaceKind) -> Result<u64, ConvertError> {
+        let mut names: Vec<&Name> = self.survey.logs.names.iter().collect();
+        names.retain(|name| name.alive);
+        names.sort_unstable_by_key(|name| (name.directory, name.cookie));
+        let mut directories = 0;
+        let mut rest = &names[..];
+        for (number, node) in self.survey.nodes.list.iter().enumerate() {
+            if node.kind != FileKind::Directory {
+                continue;
+            }
+            directories += 1;
+            let first = rest.partition_point(|name| (name.directory as usize) < number);
+            rest = &rest[first..];
+            let own = rest.partition_point(|name| name.directory as usize == number);
+            let (root, detail) = match to {
+                NamespaceKind::Tree => self.lay_records(node, &rest[..own])?,
+                NamespaceKind::Direct => (self.lay_entries(node, &rest[..own])?, 0),
+            };
+            let at = self.survey.geometry.slot_at(node.slot);
+            self.overlay.set(at + Inode::ROOT, root);
+            self.overlay.set(at + Inode::DETAIL, detail);
+        }
+        Ok(directories)
+    }
+
+    /// Lays a log of records; gives its first block, and its tail.
+    fn lay_records(&mut self, dir: &Node, names: &[&Name]) -> Result<(u64, u64), ConvertError> {
+        let owner = LogOwner {
+            slot: dir.slot,
+            generation: dir.identity.generation(),
+        };
+        let mut blocks: Vec<(u64, [u8; BLOCK_BYTES as usize])> = Vec::new();
+        let mut end = NameRecord::LIMIT;
+        for name in names {
+            let bytes = NameRecord::bytes_for(usize::from(name.text_len));
+            if end + bytes > NameRecord::LIMIT {
+                let slot = self.take(ChunkKind::Blocks, SLOTS_PER_BLOCK)?;
+                let head = LogExtentHead::of_records(slot, owner, name.cookie);
+                let mut block = [0; BLOCK_BYTES as usize];
+                block[..size_of::<LogExtentHead>()].copy_from_slice(head.as_bytes());
+                if let Some((_, last)) = blocks.last_mut() {
+                    let next = LogExtentHead::NEXT as usize;
+                    last[next..next + 8].copy_from_slice(&slot.to_le_bytes());
+                }
+                blocks.push((slot, block));
+                end = NameRecord::FIRST;
+            }
+            let Some((slot, block)) = blocks.last_mut() else {
+                continue;
+            };
+            let mut buffer = [0; RECORD_MAX_BYTES];
+            let place = LogPlace::new(*slot, end);
+            let text = self.survey.text_of(name);
+            let used = self
+                .record_of(name, &text)
+                .encode(&text, place, owner, &mut buffer);
+            block[end as usize..][..used].copy_from_slice(&buffer[..used]);
+            end += used as u64;
+        }
+        let root = blocks.first().map_or(0, |block| block.0);
+        let tail = blocks
+            .last()
+            .map_or(LogPlace::NONE, |block| LogPlace::new(block.0, end));
+        for (slot, block) in &blocks {
+            self.put(*slot, block);
+        }
+        Ok((root, tail.0))
+    }
+
+    fn record_of(&self, name: &Name, text: &[u8]) -> NameRecord {
+        NameRecord {
+            kind: RecordKind::Came as u8,
+            reserved: 0,
+            name_len: 0,
+            checksum: 0,
+            target: TargetWord::new(name.ino, name.kind).0,
+            time: name.ns,
+            cookie: name.cookie,
+            generation: name.generation,
+            name_hash: name_hash(self.superblock.hash_seed, text),
+        }
+    }
+
+    /// Lays entries, and a log that names them; gives its first extent.
+    fn lay_entries(&mut self, dir: &Node, names: &[&Name]) -> Result<u64, ConvertError> {
+        let small = LogExtentKind::Small;
+        let (kind, chunk) = if names.len() as u64 <= small.words() {
+            (small, ChunkKind::Entries)
+        } else {
+            (LogExtentKind::Large, ChunkKind::Blocks)
+        };
+        let (mut root, mut link) = (0, None);
+        for names in names.chunks(kind.words() as usize) {
+            let slot = self.take(chunk, kind.slots())?;
+            let (owner, generation) = (dir.slot, dir.identity.generation());
+            let base = names[0].cookie;
+            let head = LogExtentHead::new(slot, owner, generation, base, kind, true);
+            let mut extent = vec![0; kind.bytes() as usize];
+            extent[..size_of::<LogExtentHead>()].copy_from_slice(head.as_bytes());
+            for (name, at) in names.iter().zip((kind.words_at() as usize..).step_by(8)) {
+                let entry = self.lay_entry(dir, name)?;
+                extent[at..at + 8].copy_from_slice(&LogWord::new(entry).0.to_le_bytes());
+            }
+            self.put(slot, &extent);
+            match link {
+                Some(at) => self.overlay.set(at, slot),
+                None => root = slot,
+            }
+            link = Some(self.survey.geometry.slot_at(slot) + LogExtentHead::NEXT);
+        }
+        Ok(root)
+    }
+
+    fn lay_entry(&mut self, dir: &Node, name: &Name) -> Result<u64, ConvertError> {
+        let text = self.survey.text_of(name);
+        let slot = self.take(ChunkKind::Entries, Entry::slots_for(text.len()))?;
+        let head = EntryHead {
+            life: LifeWord::alive(name.ns).0,
+            target: TargetWord::new(name.ino, name.kind).0,
+            cookie: name.cookie,
+            parent: dir.slot,
+            generation: name.generation,
+            checksum: 0,
+            name_hash: name_hash(self.superblock.hash_seed, &text),
+            name_len: text.len() as u16,
+            flags: 0,
+        };
+        let mut buffer = [0; 384];
+        let len = Entry::encode(&head, &text, dir.identity.generation(), &mut buffer);
+        self.put(slot, &buffer[..len]);
+        Ok(slot)
+    }
+
+    /// Lays the superblock of the other namespace over every copy, retires records of journals, and has the next opening find out what a
+    /// close saves.
+    fn lay_entrance(&self, to: NamespaceKind) {
+        let mut superblock = self.superblock.clone();
+        superblock.file_systems[0].namespace = to as u32;
+        superblock.sequence += 1;
+        superblock.seal();
+        for at in [0, BLOCK_BYTES, superblock.replica_at] {
+            self.overlay.set_bytes(at, superblock.as_bytes());
+        }
+        let geometry = self.survey.geometry;
+        // Of a pool that was closed they are old ones, which a recovery would replay.
+        for slot in 0..geometry.thread_slots {
+            let at = geometry.thread_slot_at(slot) + JournalHead::AT;
+            self.overlay.set(at, 0);
+        }
+        let at = geometry.state_at + PoolState::WORD;
+        let word = StateWord(self.overlay.word(at));
+        let epoch = word.get().map_or(0, |(_, epoch)| epoch);
+        self.overlay
+            .set(at, StateWord::new(PoolPhase::Dirty, epoch).0);
+    }
+
+    /// Whether nothing uses the place of a word.
+    fn is_fresh(&self, at: u64) -> bool {
+        let geometry = &self.survey.geometry;
+        let slot = at.saturating_sub(geometry.meta_at) / SLOT_BYTES;
+        in_metadata(geometry, at) && !self.survey.is_used(slot)
+    }
+
+    /// The stores to what is in use, copies of the superblock and the state word aside.
+    fn inner_stores(&self) -> Vec<PendingStore> {
+        let words = self.overlay.words().into_iter();
+        let inner = words.filter(|&(at, _)| {
+            let state_at = self.survey.geometry.state_at + PoolState::WORD;
+            at != state_at && copy_of(self.superblock, at).is_none() && !self.is_fresh(at)
+        });
+        inner
+            .map(|(at, value)| PendingStore::word(at, value))
+            .collect()
+    }
+
+    /// Those to each copy of the superblock.
+    fn copies(&self) -> [Vec<PendingStore>; 3] {
+        let words = self.overlay.words();
+        [0, 1, 2].map(|copy| {
+            let words = words.iter();
+            let own = words.filter(|(at, _)| copy_of(self.superblock, **at) == Some(copy));
+            own.map(|(&at, &value)| PendingStore::word(at, value))
+                .collect()
+        })
+    }
+
+    /// Room for so many stores and the three copies of the superblock.
+    fn take_blocks(&mut self, stores: usize) -> Result<Vec<u64>, ConvertError> {
+        let blocks = stores.div_ceil(PENDING_MAX) + 3;
+        let mut slots = Vec::with_capacity(blocks);
+        for _ in 0..blocks {
+            slots.push(self.take(ChunkKind::Blocks, SLOTS_PER_BLOCK)?);
+        }
+        Ok(slots)
+    }
+
+    /// Gives back chunks of which nothing will be used, but those of the blocks at `kept`; the stores that make zeros of them.
+    fn give_back_chunks(&self, kept: &[u64]) -> Vec<PendingStore> {
+        let Some(superblock) = survey::superblock(self.overlay) else {
+            return Vec::new();
+        };
+        let geometry = self.survey.geometry;
+        let per_chunk = geometry.slots_per_chunk();
+        let left = Survey::of(self.overlay, &superblock);
+        let mut stores = Vec::new();
+        for kind in [ChunkKind::Entries, ChunkKind::Blocks] {
+            for chunk in left.chunks.of(kind) {
+                let mut slots = chunk * per_chunk..(chunk + 1) * per_chunk;
+                let first = geometry.slot_at(slots.start);
+                if kept.iter().any(|slot| slots.contains(slot))
+                    || slots.any(|slot| left.is_used(slot))
+                {
+                    continue;
+                }
+                self.overlay.set(geometry.chunk_table_at + chunk * 8, 0);
+                stores.push(PendingStore::zeros(first, geometry.chunk_bytes));
+            }
+        }
+        stores
+    }
+
+    /// Lays the list of stores into the blocks at `slots`: those inside, then each copy of the superblock. Gives the word that leads to it.
+    fn lay_stores(&self, inner: &[PendingStore], slots: &[u64]) -> (u64, u64) {
+        let copies = self.copies();
+        let parts = inner.chunks(PENDING_MAX);
+        let parts = parts.chain(copies.iter().map(Vec::as_slice));
+        let parts: Vec<_> = parts.zip(slots).collect();
+        let mut next = 0;
+        for (stores, &slot) in parts.into_iter().rev() {
+            self.put(slot, PendingBlock::new(slot, next, stores).as_bytes());
+            next = slot;
+        }
+        (self.survey.geometry.state_at + PoolState::PENDING, next)
+    }
+
+    /// What is written before the state word decides, and that word.
+    fn stages(&self, pending: (u64, u64)) -> Vec<Stage> {
+        let words = self.overlay.words().into_iter();
+        let mut fresh = Stage::named("names, in room that nothing uses");
+        fresh.words = words.filter(|&(at, _)| self.is_fresh(at)).collect();
+        fresh.words.push(pending);
+        let state_at = self.survey.geometry.state_at + PoolState::WORD;
+        let mut decision = Stage::named("the decision");
+        let epoch = StateWord(self.overlay.word(state_at)).get();
+        let epoch = epoch.map_or(0, |(_, epoch)| epoch);
+        decision
+            .words
+            .push((state_at, StateWord::converting(epoch).0));
+        vec![fresh, decision]
+    }
+}
+
+/// Converts a pool, and tells how many words it has written, of how many.
+///
+/// # Errors
+/// The medium failed. Before the decision the pool is what it was; behind it [`finish_conversion`] goes on.
+pub fn convert(
+    pool: &impl Persistent,
+    conversion: &Conversion,
+    written: Written<'_>,
+) -> Result<(), FinishError> {
+    write_stages(pool, &conversion.stages, written)?;
+    finish_conversion(pool, written).map(|_| ())
+}
+
+/// Finishes the conversion of a pool, if one was decided and not finished; whether one was.
+///
+/// # Errors
+/// The medium failed, or what is left to do is damaged.
+pub fn finish_conversion(
+    pool: &impl Persistent,
+    written: Written<'_>,
+) -> Result<bool, FinishError> {
+    let image = MemoryImage(pool);
+    let Some(superblock) = survey::superblock(&image) else {
+        return Ok(false);
+    };
+    let geometry = superblock.geometry();
+    let none = BTreeSet::new();
+    let overlay = Overlay::new(&image, &none);
+    let state_at = geometry.state_at + PoolState::WORD;
+    let Some(epoch) = StateWord(overlay.word(state_at)).conversion() else {
+        return Ok(false);
+    };
+    let blocks = pending(&overlay, &superblock)?;
+    let all: usize = blocks.iter().map(Vec::len).sum();
+    let mut meter = Meter::of(all as u64 + 1, written);
+    let guard = Guard::of(pool);
+    let settled = || -> Result<(), ApplyError> {
+        guard.settle().map_err(ApplyError::Medium)??;
+        Ok(())
+    };
+    for stores in blocks {
+        for pending in stores {
+            match pending.as_zeros() {
+                Some((at, bytes)) => (at..at + bytes)
+                    .step_by(8)
+                    .for_each(|at| store(pool, (at, 0))),
+                None => store(pool, (pending.at, pending.value)),
+            }
+            meter.add_one();
+        }
+        settled()?;
+    }
+    store(pool, (state_at, StateWord::new(PoolPhase::Dirty, epoch).0));
+    meter.add_one();
+    settled()?;
+    Ok(true)
+}
+
+/// The stores that are left to be made, block by block.
+fn pending(
+    overlay: &Overlay<'_>,
+    superblock: &Superblock,
+) -> Result<Vec<Vec<PendingStore>>, FinishError> {
+    let geometry = superblock.geometry();
+    let mut slot = overlay.word(geometry.state_at + PoolState::PENDING);
+    let (mut blocks, mut seen) = (Vec::new(), BTreeSet::new());
+    while slot != 0 {
+        let damaged = FinishError::Damaged(slot);
+        if slot + SLOTS_PER_BLOCK > geometry.meta_slots() || !seen.insert(slot) {
+            return Err(damaged);
+        }
+        let bytes: [u8; BLOCK_BYTES as usize] = overlay.bytes(geometry.slot_at(slot));
+        let block = PendingBlock::read_from_bytes(&bytes).ok();
+        let stores = block.as_ref().and_then(|block| block.stores(slot));
+        let fits = |pending: &PendingStore| {
+            let (at, bytes) = pending.as_zeros().unwrap_or((pending.at, 8));
+            let end = at.checked_add(bytes);
+            let is_inside = at % 8 == 0
+                && bytes % 8 == 0
+                && end.is_some_and(|end| end <= geometry.slot_at(geometry.meta_slots()));
+            is_inside || copy_of(superblock, at).is_some() && bytes == 8
+        };
+        let (Some(block), Some(stores)) = (&block, stores) else {
+            return Err(damaged);
+        };
+        if !stores.iter().all(fits) {
+            return Err(damaged);
+        }
+        blocks.push(stores.to_vec());
+        slot = block.next;
+    }
+    Ok(blocks)
+}
