@@ -147,7 +147,13 @@ impl Chunks {
             geometry.meta_chunks,
             |index, word| {
                 let decoded = match ChunkWord(word).decode(index) {
-                    Some((kind, 0)) => Some(kind),
+                    Some((kind, 0)) if kind.is_of(geometry.namespace) => Some(kind),
+                    Some((_, 0)) => {
+                        let namespace = geometry.namespace.name();
+                        let detail = format_args!("is of areas, which {namespace} does not have");
+                        sink.damage(Class::ChunkWord, Place::Chunk(index), detail);
+                        None
+                    }
                     Some((_, fs)) => {
                         let detail = format_args!("belongs to file system {fs}, which is not");
                         sink.damage(Class::ChunkWord, Place::Chunk(index), detail);

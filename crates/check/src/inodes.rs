@@ -244,7 +244,10 @@ fn reserved(inode: &Inode, kind: FileKind, geometry: &Geometry) -> Option<&'stat
             inode.detail != 0 && !geometry.has_detail(kind),
             "further mapping roots",
         ),
-        (!inode.has_sound_pattern(kind), "the access pattern"),
+        (
+            !inode.has_sound_pattern(kind, geometry.namespace),
+            "the access pattern",
+        ),
     ];
     fields.iter().find(|(set, _)| *set).map(|(_, name)| *name)
 }

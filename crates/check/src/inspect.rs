@@ -140,8 +140,12 @@ pub fn superblock(image: &(impl Image + ?Sized)) -> Result<String, InspectError>
         ChunkKind::Inodes,
         ChunkKind::Entries,
         ChunkKind::Blocks,
+        ChunkKind::Areas,
         ChunkKind::Free,
     ] {
+        if !kind.is_of(g.namespace) {
+            continue;
+        }
         let name = format!("  {kind:?}").to_lowercase();
         out.add(&name, format_args!("{} chunks", pool.chunks.count(kind)));
     }

@@ -160,6 +160,7 @@ impl<'a> Locator<'a> {
         let kind = match chunks.kind_of(slot) {
             Some(ChunkKind::Entries) => "slot of entries",
             Some(ChunkKind::Blocks) => "slot of blocks",
+            Some(ChunkKind::Areas) => "slot of areas",
             _ => "slot of no chunk",
         };
         format!("{kind} {slot} that nothing names, line {}", line(slot))

@@ -459,8 +459,8 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
     let detail = match identity.kind() {
         Some(FileKind::Symlink) => 0,
         Some(FileKind::File) if geometry.mapping.has_trees() => 0,
-        // The tail of the log, whose place is looked at where the log is read.
-        Some(FileKind::Directory) if geometry.namespace == NamespaceKind::Tree => 0,
+        // The tail of the log, or the directory's place, is looked at where it is used.
+        Some(FileKind::Directory) if geometry.namespace != NamespaceKind::Direct => 0,
         _ => inode.detail,
     };
     let reserved = [
@@ -474,7 +474,10 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
     if reserved != [0; 6] {
         return damaged("inode with a field of a later release");
     }
-    if !inode.has_sound_pattern(identity.kind().unwrap_or(FileKind::File)) {
+    if !inode.has_sound_pattern(
+        identity.kind().unwrap_or(FileKind::File),
+        geometry.namespace,
+    ) {
         return damaged("access pattern");
     }
     if identity.kind() != Some(FileKind::File) {

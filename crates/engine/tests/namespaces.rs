@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use vellum::media::{MappedArena, MappedPool, Real, count};
+use vellum::media::{MappedArena, MappedPool, Memory, Real, count};
 use vellum::{
     Clock, Cred, Error, FileKind, FormatOptions, Fs, ListPosition, MountOptions, NamespaceKind,
     Node, RenameFlags, attach, format,
 };
-use vellum_layout::name_hash;
+use vellum_layout::{AreaPlan, name_hash};
+use zerocopy::IntoBytes;
 
 const SEED: u64 = 0x5EED;
 /// Operations over which costs are averaged.
@@ -41,6 +42,36 @@ fn file(fs: &Arc<Fs<Real>>, dir: &Node<Real>, name: &[u8]) -> Result<Node<Real>,
 fn assert_sound(fs: &Fs<Real>) {
     let report = vellum_check::check(&fs.image(), vellum_check::Options::default());
     assert!(report.is_sound(), "{report}");
+}
+
+#[test]
+fn a_pool_with_areas_is_neither_made_nor_opened() {
+    let pool = MappedPool::anonymous(4 << 20).unwrap();
+    let options = FormatOptions {
+        known_zero: true,
+        ..FormatOptions::default()
+    };
+    let asked = FormatOptions {
+        namespace: NamespaceKind::Adaptive,
+        ..options.clone()
+    };
+    assert!(matches!(format(&pool, &asked), Err(Error::Invalid(_))));
+    let mut superblock = format(&pool, &options).unwrap();
+    let areas = AreaPlan::usual(superblock.chunk_bytes);
+    let record = &mut superblock.file_systems[0];
+    record.namespace = NamespaceKind::Adaptive as u32;
+    (record.area_table, record.area_bytes, record.size_max) =
+        (areas.table, areas.bytes, areas.size_max);
+    superblock.sequence += 1;
+    superblock.seal();
+    assert_eq!(superblock.check_readable(), Ok(()));
+    pool.write(0, superblock.as_bytes());
+    let opened = attach::<Real>(
+        pool,
+        |len| Ok(MappedArena::new(len)?),
+        MountOptions::default(),
+    );
+    assert!(matches!(opened, Err(Error::Invalid(_))));
 }
 
 /// Lines flushed and fences of each of many calls, on average.

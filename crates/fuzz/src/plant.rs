@@ -131,10 +131,12 @@ fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
             Part::Entry => match sample.geometry.namespace {
                 NamespaceKind::Direct => seal_entry(sample, place, seal),
                 NamespaceKind::Tree => seal_record(sample, place, seal),
+                NamespaceKind::Adaptive => unreachable!("no sample has areas"),
             },
             Part::Extent => match sample.geometry.namespace {
                 NamespaceKind::Direct => seal_extent(sample, place),
                 NamespaceKind::Tree => seal_block_of_records(sample, place),
+                NamespaceKind::Adaptive => unreachable!("no sample has areas"),
             },
             Part::Text => seal_text(sample, place),
             Part::Map => maps::seal(sample, place),

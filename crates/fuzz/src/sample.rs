@@ -193,6 +193,7 @@ impl Sample {
                 Some(FileKind::Directory) => match sample.geometry.namespace {
                     NamespaceKind::Tree => sample.find_records(inode),
                     NamespaceKind::Direct => sample.find_log(inode),
+                    NamespaceKind::Adaptive => unreachable!("no sample has areas"),
                 },
                 Some(FileKind::Symlink) => sample.find_text(inode),
                 _ => {}

@@ -1,5 +1,6 @@
 //! The chunk table: one word for each chunk of the metadata region says what its slots hold.
 
+use crate::NamespaceKind;
 use crate::checksum::checksum_words;
 
 /// What the slots of a metadata chunk hold.
@@ -14,6 +15,15 @@ pub enum ChunkKind {
     Entries = 2,
     /// Metadata blocks of 4 KiB: large log extents, long symlink targets, attribute blocks.
     Blocks = 3,
+    /// Extents of areas, with entries of the namespace *adaptive*.
+    Areas = 4,
+}
+
+impl ChunkKind {
+    /// Whether a pool with this namespace can have such chunks.
+    pub fn is_of(self, namespace: NamespaceKind) -> bool {
+        self != Self::Areas || namespace == NamespaceKind::Adaptive
+    }
 }
 
 /// One word of the chunk table: kind in bits 0..8, file system in 8..16, check in 32..64.
@@ -37,6 +47,7 @@ impl ChunkWord {
             1 => ChunkKind::Inodes,
             2 => ChunkKind::Entries,
             3 => ChunkKind::Blocks,
+            4 => ChunkKind::Areas,
             _ => return None,
         };
         let fs = (self.0 >> 8) as u8;

@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use crate::aids::AidsPlan;
 use crate::{
-    BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES, MappingKind, NamespaceKind,
-    RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES, log_bytes_for,
+    AreaPlan, BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES, MappingKind,
+    NamespaceKind, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES, log_bytes_for,
 };
 
 /// Smallest pool, in bytes.
@@ -111,6 +111,8 @@ pub struct Geometry {
     pub replica_at: u64,
     /// How names are kept.
     pub namespace: NamespaceKind,
+    /// Where areas are, with the namespace that has them.
+    pub areas: AreaPlan,
     /// File mapping of zone 0.
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together.
@@ -242,6 +244,10 @@ impl Geometry {
             zone_blocks,
             replica_at,
             namespace: request.namespace,
+            areas: match request.namespace {
+                NamespaceKind::Adaptive => AreaPlan::usual(chunk_bytes),
+                NamespaceKind::Direct | NamespaceKind::Tree => AreaPlan::default(),
+            },
             mapping: request.mapping,
             run_blocks,
             fragmentation: request.fragmentation,
@@ -299,6 +305,18 @@ impl Geometry {
             && self.fragmentation <= FRAGMENTATION_MAX
             && (1..=1 << 30).contains(&self.zone_blocks)
             && self.has_sound_log()
+            && self.has_sound_areas()
+    }
+
+    fn has_sound_areas(&self) -> bool {
+        match self.namespace {
+            // Words of tables and places have 32 bits for a slot.
+            NamespaceKind::Adaptive => {
+                self.meta_slots() <= 1 << 32
+                    && self.areas.is_sound(self.meta_slots(), self.chunk_bytes)
+            }
+            NamespaceKind::Direct | NamespaceKind::Tree => self.areas == AreaPlan::default(),
+        }
     }
 
     fn has_sound_log(&self) -> bool {
@@ -342,7 +360,7 @@ impl Geometry {
         match kind {
             FileKind::Symlink => true,
             FileKind::File => self.mapping.has_trees(),
-            FileKind::Directory => self.namespace == NamespaceKind::Tree,
+            FileKind::Directory => self.namespace != NamespaceKind::Direct,
             _ => false,
         }
     }

@@ -5,6 +5,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::NamespaceKind;
 use crate::checksum::checksum_words;
 
 /// What an inode is. The numbers are on the media and are `d_type`'s.
@@ -149,9 +150,17 @@ impl Inode {
     /// An access pattern: the file was read or written on and on before it was closed (AFPT).
     pub const CONTINUOUS: u64 = 1;
 
-    /// Whether the access pattern is one that a file of this kind may have.
-    pub fn has_sound_pattern(&self, kind: FileKind) -> bool {
-        self.pattern == 0 || kind == FileKind::File && self.pattern == Self::CONTINUOUS
+    /// Bits of the access pattern that mean nothing with the namespace *adaptive*.
+    const PATTERN_RESERVED: u64 = 0xFE;
+
+    /// Whether the access pattern is one that a file of this kind may have with this namespace.
+    pub fn has_sound_pattern(&self, kind: FileKind, namespace: NamespaceKind) -> bool {
+        match (kind, namespace) {
+            (FileKind::Directory, NamespaceKind::Adaptive) => true,
+            (FileKind::File, NamespaceKind::Adaptive) => self.pattern & Self::PATTERN_RESERVED == 0,
+            (FileKind::File, _) => self.pattern <= Self::CONTINUOUS,
+            _ => self.pattern == 0,
+        }
     }
 
     /// The checksum this inode must carry at metadata slot `slot`.

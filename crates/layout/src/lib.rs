@@ -14,6 +14,7 @@
 compile_error!("Vellum's media format is little-endian and read in place");
 
 mod aids;
+mod area;
 mod checksum;
 mod chunk;
 mod cuckoo;
@@ -27,6 +28,8 @@ mod keyed;
 mod level;
 mod log;
 mod overwrite;
+mod path_entry;
+mod path_table;
 mod pending;
 mod state;
 mod superblock;
@@ -36,6 +39,10 @@ mod tree_log;
 mod zone;
 
 pub use aids::{AidsHead, AidsPlan, ChainLink};
+pub use area::{
+    AREA_LIMIT, AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase,
+    AreaPlan, AreaTableHead, AreaWord, DirPlace, EntryState, ROOT_AREA, StateMapWord,
+};
 pub use checksum::{Summing, checksum, checksum_words, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
 pub use cuckoo::CuckooPlan;
@@ -56,6 +63,13 @@ pub use log::{
     seal_record,
 };
 pub use overwrite::Overwrite;
+pub use path_entry::{
+    DIR_PATH_MAX, PATH_ENTRY_MAX_BYTES, PATH_ENTRY_MAX_SLOTS, PATH_MAX, PathEntryHead, PathHash,
+    PathSeal, is_path, path_hash,
+};
+pub use path_table::{
+    TABLE_BLOCK_LINES, TABLE_LEVEL_MAX, TABLE_LINE_WORDS, TableHead, TableRoot, TableWord, path_tag,
+};
 pub use pending::{PENDING_MAX, PendingBlock, PendingStore};
 pub use state::{PoolPhase, PoolState, StateWord};
 pub use superblock::{

@@ -10,7 +10,7 @@ use crate::checksum::checksum;
 use crate::cuckoo::CuckooPlan;
 use crate::geometry::Geometry;
 use crate::level::{LevelPlan, LevelRoot};
-use crate::{BLOCK_BYTES, Homes, ROOT_SLOT};
+use crate::{AreaPlan, BLOCK_BYTES, Homes, ROOT_SLOT};
 
 /// First eight bytes of a pool.
 pub const MAGIC: [u8; 8] = *b"VELLUMFS";
@@ -43,23 +43,28 @@ pub enum NamespaceKind {
     /// DirectFS: a log per directory, one global index.
     #[default]
     Direct = 1,
+    /// ADAM's: names in areas, by their paths.
+    Adaptive = 2,
     /// NOVA's: a log and a radix tree per directory, entry and inode coupled.
     Tree = 3,
 }
 
 impl NamespaceKind {
-    /// All that this release knows.
+    /// All that this release makes and opens pools with.
     pub const ALL: [Self; 2] = [Self::Direct, Self::Tree];
+    /// All whose bytes this release knows, so that it can check them.
+    pub const KNOWN: [Self; 3] = [Self::Direct, Self::Adaptive, Self::Tree];
 
     /// The namespace with this number.
     pub fn from_number(number: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+        Self::KNOWN.into_iter().find(|kind| *kind as u32 == number)
     }
 
     /// How people call it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
+            Self::Adaptive => "adaptive",
             Self::Tree => "tree",
         }
     }
@@ -150,8 +155,14 @@ pub struct FsRecord {
     pub root: u64,
     /// Name, zero-padded.
     pub name: [u8; 64],
+    /// Namespace *adaptive*: metadata slot of the first block of the area table ([`AreaPlan`]); else 0.
+    pub area_table: u64,
+    /// The same: bytes of an extent of entries; else 0.
+    pub area_bytes: u32,
+    /// The same: slots above which an area is large; else 0.
+    pub size_max: u32,
     /// Reserved, zero.
-    pub reserved: [u64; 6],
+    pub reserved: [u64; 4],
 }
 
 /// A run of metadata chunks.
@@ -337,6 +348,9 @@ impl Superblock {
         new.file_systems[0].namespace = namespace as u32;
         new.file_systems[0].root = ROOT_SLOT;
         new.file_systems[0].name[..4].copy_from_slice(b"main");
+        new.file_systems[0].area_table = geometry.areas.table;
+        new.file_systems[0].area_bytes = geometry.areas.bytes;
+        new.file_systems[0].size_max = geometry.areas.size_max;
         new.zones[0] = ZoneRecord {
             table_at: geometry.table_at,
             data_at: geometry.data_at,
@@ -496,6 +510,11 @@ impl Superblock {
             zone_blocks: self.zones[0].blocks,
             replica_at: self.replica_at,
             namespace: self.namespace(),
+            areas: AreaPlan {
+                table: self.file_systems[0].area_table,
+                bytes: self.file_systems[0].area_bytes,
+                size_max: self.file_systems[0].size_max,
+            },
             mapping: MappingKind::from_number(self.zones[0].mapping).unwrap_or_default(),
             run_blocks: self.zones[0].run_blocks,
             fragmentation: self.zones[0].fragmentation,
@@ -564,6 +583,32 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_with_areas_says_where_their_table_is() {
+        let request = GeometryRequest {
+            pool_bytes: 4 << 20,
+            namespace: NamespaceKind::Adaptive,
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        let namespace = NamespaceKind::Adaptive;
+        let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", namespace);
+        assert_eq!(made.check_readable(), Ok(()));
+        assert_eq!(made.geometry(), geometry);
+        for change in [
+            (|fs| fs.area_table = 0) as fn(&mut FsRecord),
+            |fs| fs.area_table = u64::MAX - 31,
+            |fs| fs.area_bytes = u32::MAX,
+            |fs| fs.size_max = u32::MAX,
+            |fs| fs.namespace = NamespaceKind::Tree as u32,
+        ] {
+            let mut changed = made.clone();
+            change(&mut changed.file_systems[0]);
+            let refused = Err(SuperblockError::Field("geometry"));
+            assert_eq!(changed.check_readable(), refused);
+        }
+    }
+
+    #[test]
     fn every_flipped_byte_is_refused() {
         let mut bytes = sample().as_bytes().to_vec();
         for at in 0..bytes.len() {
@@ -591,7 +636,11 @@ mod tests {
             (|sb| sb.zones[0].medium = 1) as fn(&mut Superblock),
             |sb| sb.zones[0].fs = 1,
             |sb| sb.zones[0].mapping = 99,
+            |sb| sb.file_systems[0].namespace = 4,
             |sb| sb.file_systems[0].namespace = 2,
+            |sb| sb.file_systems[0].area_table = 32,
+            |sb| sb.file_systems[0].area_bytes = 4096,
+            |sb| sb.file_systems[0].size_max = 8,
             |sb| sb.replica_at = 0,
             |sb| sb.incompatible = features::LOGGED,
             |sb| sb.log_bytes = 1 << 16,

@@ -22,7 +22,7 @@ fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
 
 fn sample(request: &GeometryRequest) -> Option<Superblock> {
     let geometry = Geometry::plan(request).ok()?;
-    let namespace = NamespaceKind::Direct;
+    let namespace = request.namespace;
     let uuid = [7; 16];
     Some(Superblock::new(&geometry, uuid, 1, 2, "label", namespace))
 }
@@ -48,7 +48,23 @@ proptest! {
             let _ = head.is_sound_of_records(slot, owner_of_records);
             let _ = (head.is_sound(slot, owner, generation), head.kind().words(), head.is_compacted());
         }
-        let _ = (checksum(&bytes), name_hash(owner, &bytes));
+        let seal = PathSeal { area: generation, slot, directory: generation };
+        if let Some((head, path)) = PathEntryHead::decode_unsealed(&bytes) {
+            let joined = [head.directory(path), head.name(path)].join(&b'/');
+            prop_assert!(joined == path || head.directory(path).is_empty());
+            prop_assert!((1..=NAME_MAX).contains(&head.name(path).len()));
+        }
+        prop_assert!(PathEntryHead::decode(&bytes, seal).is_none());
+        if let Ok((line, _)) = AreaLine::read_from_prefix(&bytes) {
+            let _ = (line.phase(generation), line.saved(generation, 3), TableRoot(line.table).get());
+        }
+        if let Ok((head, _)) = AreaTableHead::read_from_prefix(&bytes) {
+            let _ = head.is_sound(slot, generation);
+        }
+        if let Ok((head, _)) = AreaExtentHead::read_from_prefix(&bytes) {
+            let _ = head.owner(slot);
+        }
+        let _ = (checksum(&bytes), name_hash(owner, &bytes), path_hash(owner, &bytes), is_path(&bytes));
     }
 
     /// With a checksum that fits, only the fields stand between a superblock and its reader.
@@ -82,7 +98,7 @@ proptest! {
         pool_bytes in prop_oneof![0u64..1 << 24, 0u64..1 << 43],
         metadata_bytes in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
         thread_slots in prop::option::of(0u32..2000),
-        namespace in prop::sample::select(&NamespaceKind::ALL),
+        namespace in prop::sample::select(&NamespaceKind::KNOWN),
         mapping in prop::sample::select(&MappingKind::ALL),
         run_blocks in prop::option::of(0u32..10),
         fragmentation in 0u16..1100,
@@ -129,6 +145,21 @@ proptest! {
         prop_assert_eq!(OwnerWord::new(owner.uid(), owner.gid()), owner);
         let links = LinksWord(word);
         prop_assert_eq!(LinksWord::new(links.links(), links.flags()), links);
+        if let Some((slot, level)) = TableRoot(word).get() {
+            prop_assert_eq!(TableRoot::new(slot, level), TableRoot(word));
+            prop_assert!(TableRoot::home(PathHash(index), level) < TableRoot::lines(level));
+        }
+        let place = DirPlace(word);
+        prop_assert_eq!(DirPlace::new(place.entry(), place.area()) == place, place.is_sound());
+        let used = TableWord(word);
+        prop_assert_eq!(TableWord::new(used.slot(), used.tag()) == used, used.is_used());
+        let states = StateMapWord(word);
+        let again = states.entries().fold(StateMapWord::default(), |all, slot| all.with(slot, states.get(slot)));
+        prop_assert_eq!(again, states);
+        let area = AreaWord(word);
+        if let Some(phase) = area.phase(index as u32) {
+            prop_assert_eq!(AreaWord::new(index as u32, phase), area);
+        }
         let log = LogWord(word);
         prop_assert_eq!(LogWord::new(log.entry()) == log, log.is_sound());
         let map = MapWord(word);
@@ -175,6 +206,27 @@ proptest! {
         let bit = flip % ((48 + name.len()) * 8 - 64) + 64;
         buffer[bit / 8] ^= 1 << (bit % 8);
         prop_assert!(!Entry::is_sound(&buffer, parent), "bit {bit}");
+    }
+
+    #[test]
+    fn entries_with_paths(head: [u64; 8], dir in bytes(DIR_PATH_MAX), name in prop::collection::vec(any::<u8>(), 1..=NAME_MAX), life: u64, flip: usize) {
+        let mut head: PathEntryHead = zerocopy::transmute!(head);
+        let mut name = name;
+        name.iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = 0);
+        let path = [&dir[..], &name].join(&b'/');
+        let seal = PathSeal { area: 3, slot: 77, directory: 6 };
+        let mut buffer = [0xAA; PATH_ENTRY_MAX_BYTES];
+        let total = head.encode(&path, seal, &mut buffer);
+        head = head.sealed(&path, seal);
+        prop_assert_eq!(total, (64 + path.len()).next_multiple_of(64));
+        prop_assert_eq!(PathEntryHead::decode(&buffer[..total], seal), Some((head, &path[..])));
+        prop_assert_eq!((head.directory(&path), head.name(&path)), (&dir[..], &name[..]));
+        buffer[..8].copy_from_slice(&life.to_le_bytes());
+        prop_assert!(PathEntryHead::decode(&buffer, seal).is_some());
+        let bit = flip % ((64 + path.len() - 8) * 8) + 64;
+        buffer[bit / 8] ^= 1 << (bit % 8);
+        let is_forward = (56..64).contains(&(bit / 8));
+        prop_assert_eq!(PathEntryHead::decode(&buffer, seal).is_some(), is_forward, "bit {}", bit);
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn structs() {
         thread_slot_bytes state_at slots_at replica_at label log_at log_bytes reserved_head regions file_systems
         zones reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
-    assert_struct!(FsRecord: in_use namespace root name reserved);
+    assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max reserved);
     assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks
         fragmentation reserved_half aids_at reserved);
     assert_struct!(AidsHead: epoch used displaced body_check checksum reserved);
@@ -104,6 +104,11 @@ fn structs() {
         flags);
     assert_struct!(LogExtentHead: owner next base_cookie flags checksum);
     assert_struct!(NameRecord: kind reserved name_len checksum target time cookie generation name_hash);
+    assert_struct!(AreaTableHead: next taken number checksum reserved);
+    assert_struct!(AreaLine: word root generation root_generation table saved saved_check reserved checksum);
+    assert_struct!(AreaExtentHead: area generation checksum reserved);
+    assert_struct!(PathEntryHead: life target cookie parent generation checksum path_hash path_len
+        name_at area forward);
     assert_struct!(Anchor: magic uuid number salt reserved_image tail tail_at reserved_sums flags
         reserved check);
     assert_struct!(RecordHead: magic check epoch known rides_from bytes lines rides revokes
@@ -147,6 +152,33 @@ fn word_offsets_are_those_of_the_structs() {
         assert_eq!(offset, at(&entry, field), "{field}");
     }
     assert_eq!(Entry::NAME, 48);
+    let line = table("struct AreaLine 64");
+    for (offset, field) in [
+        (AreaLine::WORD, "word"),
+        (AreaLine::ROOT, "root"),
+        (AreaLine::LIVES, "generation"),
+        (AreaLine::TABLE, "table"),
+        (AreaLine::SAVED, "saved"),
+        (AreaLine::SAVED_CHECK, "saved_check"),
+    ] {
+        assert_eq!(offset, at(&line, field), "{field}");
+    }
+    let entry = table("struct PathEntryHead 64");
+    for (offset, field) in [
+        (PathEntryHead::LIFE, "life"),
+        (PathEntryHead::TARGET, "target"),
+        (PathEntryHead::COOKIE, "cookie"),
+        (PathEntryHead::PARENT, "parent"),
+        (PathEntryHead::CHECK, "generation"),
+        (PathEntryHead::PATH_HASH, "path_hash"),
+        (PathEntryHead::PATH_WORD, "path_len"),
+        (PathEntryHead::FORWARD, "forward"),
+    ] {
+        assert_eq!(offset, at(&entry, field), "{field}");
+    }
+    let head = table("struct AreaTableHead 64");
+    assert_eq!(AreaTableHead::NEXT, at(&head, "next"));
+    assert_eq!(AreaTableHead::TAKEN, at(&head, "taken"));
     let extent = table("struct LogExtentHead 32");
     assert_eq!(LogExtentHead::NEXT, at(&extent, "next"));
     for (kind, bytes, words_at, words) in [
@@ -214,7 +246,8 @@ fn constants() {
     #[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)]
     let expected = expect!(VERSION BLOCK_BYTES SLOT_BYTES SLOTS_PER_BLOCK THREAD_SLOT_BYTES
         ROOT_SLOT POOL_MIN_BYTES REGION_MAX FS_MAX ZONE_MAX NAME_MAX ENTRY_MAX_SLOTS
-        JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS TEXT_SLOT_MAX TEXT_MAX);
+        DIR_PATH_MAX PATH_MAX PATH_ENTRY_MAX_SLOTS AREA_TABLE_LINES ROOT_AREA AREA_LIMIT
+        TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS TEXT_SLOT_MAX TEXT_MAX);
     let documented: Vec<_> = rows
         .iter()
         .map(|row| (row[0].clone(), number(&row[1])))
@@ -448,6 +481,63 @@ fn words() {
 }
 
 #[test]
+fn area_words() {
+    let area = |phase| AreaWord::new(65, phase).0;
+    let check = 0xFFFF << 48;
+    assert_word(
+        "AreaWord",
+        &[("phase", area(AreaPhase::Going) & !check), ("check", check)],
+    );
+    let live = area(AreaPhase::Live);
+    assert_eq!(live >> 48, u64::from(checksum_words(&[65, 2])) & 0xFFFF);
+    assert_word(
+        "DirPlace",
+        &[
+            ("entry", DirPlace::new(u64::MAX, 0).0),
+            ("area", DirPlace::new(0, AREA_LIMIT - 1).0),
+        ],
+    );
+    assert_word(
+        "TableRoot",
+        &[
+            ("slot", TableRoot::new(u64::MAX, 0).0),
+            ("level", TableRoot::new(0, u32::MAX).0),
+        ],
+    );
+    let used = TableWord::new(0, 0).0;
+    assert_word(
+        "TableWord",
+        &[
+            ("slot", TableWord::new(u64::MAX, 0).0 ^ used),
+            ("tag", TableWord::new(0, u32::MAX).0 ^ used),
+            ("used", used),
+        ],
+    );
+    let filter = (0..48u64).fold(0, |bits, bit| {
+        // The first tag of each bit.
+        let tag = (bit << 31).div_ceil(48) as u32;
+        bits | TableHead::default().with_displaced(tag).unwrap().0 & !0xFF
+    });
+    assert_word(
+        "TableHead",
+        &[
+            ("displaced", 0xFF),
+            ("filter", filter),
+            ("check", 0xFF << 56),
+        ],
+    );
+    let words = [1, 2, 3, 4, 5, 6, 7];
+    let area = AreaLife {
+        number: 65,
+        generation: 3,
+    };
+    let sealed = TableHead(9).sealed(&words, area, 2, 5);
+    let summed = [&[3 << 32 | 65, 2, 5, 9], &words[..]].concat();
+    let check = u64::from(checksum_words(&summed)) % 255 + 1;
+    assert_eq!(sealed.0, check << 56 | 9);
+}
+
+#[test]
 fn extent_words() {
     let seal = ExtentSeal::new(9);
     let salted = |salt: u64, word: u64| mix(mix(9 * 4 + salt) ^ word);
@@ -542,6 +632,8 @@ fn enums() {
         let word = ChunkWord(if n == 0 { 0 } else { low | check });
         word.decode(5).map(|(kind, _)| debug(kind))
     });
+    assert_enum("AreaPhase", |n| AreaPhase::from_u8(n).map(debug));
+    assert_enum("EntryState", |n| EntryState::from_u8(n).map(debug));
     assert_enum("RecordKind", |n| RecordKind::from_u8(n).map(debug));
     assert_enum("NamespaceKind", |n| {
         NamespaceKind::from_number(n.into()).map(debug)
@@ -566,6 +658,25 @@ fn values() {
         plan.homes(24301, MapWord::key(5, 3), 3)
             .map(|line| line - begin)
     };
+    let path = b"dir/file";
+    let area = AreaLife {
+        number: 65,
+        generation: 3,
+    };
+    let entry = PathEntryHead {
+        target: TargetWord::new(9, FileKind::File).0,
+        cookie: 3,
+        parent: 1,
+        generation: 2,
+        path_hash: path_hash(24301, path).0,
+        area: 65,
+        ..PathEntryHead::default()
+    };
+    let seal = PathSeal {
+        area: 3,
+        slot: 77,
+        directory: 6,
+    };
     let expected = [
         ("checksum(\"123456789\")", checksum(b"123456789").into()),
         ("checksum_words(1, 2)", checksum_words(&[1, 2]).into()),
@@ -582,6 +693,26 @@ fn values() {
         ("chain(24301, 5, 3, 65)", chain(24301, 5, 3, 65)),
         ("cuckoo_first(24301, 5, 3, 55)", cuckoo_homes[0]),
         ("cuckoo_second(24301, 5, 3, 55)", cuckoo_homes[1]),
+        ("path_hash(24301, \"dir/file\")", path_hash(24301, path).0),
+        ("area_word(65, Live)", AreaWord::new(65, AreaPhase::Live).0),
+        (
+            "area_line_checksum(65, 3, 1048576, 7)",
+            AreaLine::new(area, AreaPhase::Live, 1 << 20, 7)
+                .checksum
+                .into(),
+        ),
+        (
+            "path_entry_checksum(\"dir/file\")",
+            entry.sealed(path, seal).checksum.into(),
+        ),
+        (
+            "table_second(\"dir/file\", 2)",
+            TableRoot::second(path_hash(24301, path), 2),
+        ),
+        (
+            "table_head(65, 3, 2, 5)",
+            TableHead::default().sealed(&[0; 7], area, 2, 5).0,
+        ),
         (
             "place_word(5, 3, 7, 2, 1)",
             PlaceWord::new(MapWord::key(5, 3), 7, 2, 1).0,
@@ -645,6 +776,6 @@ fn every_marked_table_is_held() {
             count("enum"),
             count("offsets")
         ),
-        (14, 21, 8, 3)
+        (18, 26, 10, 3)
     );
 }

@@ -150,6 +150,11 @@ fn usable(image: &dyn Image, to: NamespaceKind) -> Result<Superblock, ConvertErr
     if word.conversion().is_some() {
         return Err(ConvertError::Unfinished);
     }
+    let both = [superblock.namespace(), to];
+    if both.contains(&NamespaceKind::Adaptive) {
+        let reason = "this release does not convert to or from the namespace adaptive";
+        return Err(ConvertError::NotAPool(reason.into()));
+    }
     if superblock.namespace() == to {
         return Err(ConvertError::Same(to));
     }
@@ -258,6 +263,7 @@ impl<'a> Making<'a> {
             let (root, detail) = match to {
                 NamespaceKind::Tree => self.lay_records(node, &rest[..own])?,
                 NamespaceKind::Direct => (self.lay_entries(node, &rest[..own])?, 0),
+                NamespaceKind::Adaptive => unreachable!("refused before"),
             };
             let at = self.survey.geometry.slot_at(node.slot);
             self.overlay.set(at + Inode::ROOT, root);

@@ -17,7 +17,7 @@ pub(super) fn workloads() -> Vec<Workload> {
             let fits =
                 |one: &Workload| one.concerns_names() && one.cut.is_none() && !one.fills_the_pool();
             let own = match namespace {
-                NamespaceKind::Direct => Vec::new(),
+                NamespaceKind::Direct | NamespaceKind::Adaptive => Vec::new(),
                 NamespaceKind::Tree => tree(),
             };
             usual

@@ -10,6 +10,7 @@ use zerocopy::IntoBytes;
 
 use crate::disk_sites;
 use crate::error::{Error, Result};
+use crate::namespace::NOT_BUILT;
 use crate::sites;
 
 /// What a new pool is to be like.
@@ -50,6 +51,9 @@ pub struct FormatOptions {
 pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superblock> {
     if options.label.len() > 64 {
         return Err(Error::Invalid("a label has at most 64 bytes"));
+    }
+    if !NamespaceKind::ALL.contains(&options.namespace) {
+        return Err(NOT_BUILT);
     }
     let geometry = Geometry::plan(&GeometryRequest {
         pool_bytes: pool.len(),

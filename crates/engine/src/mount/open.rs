@@ -108,6 +108,7 @@ pub fn attach<M: Memories>(
         superblock.check_writable()?;
     }
     let geometry = superblock.geometry();
+    let namespace = namespace::new::<M>(geometry.namespace)?;
     let log = geometry
         .is_logged()
         .then(|| log::load(&pool, &superblock, options.read_only))
@@ -149,7 +150,6 @@ pub fn attach<M: Memories>(
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
-    let namespace = namespace::new::<M>(superblock.namespace());
     let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed);
     let mapping = Timed::by(options.mapping_timer, mapping);
 
@@ -269,7 +269,7 @@ pub(crate) fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
         let unknown = core.read_only.then_some((ChunkKind::Free, 0));
         let (kind, _) = word
             .decode(chunk)
-            .filter(|&(_, fs)| fs == 0)
+            .filter(|&(kind, fs)| fs == 0 && kind.is_of(core.geometry.namespace))
             .or(unknown)
             .ok_or(Error::damaged("chunk table word", Place::Chunk(chunk)))?;
         core.note_chunk(chunk, kind);

@@ -237,11 +237,19 @@ pub(crate) trait SurveyedNames: Sync {
     ) -> Result<()>;
 }
 
+/// Why a pool is neither made nor opened.
+pub(crate) const NOT_BUILT: Error =
+    Error::Invalid("this release makes and opens no pools with the namespace adaptive");
+
 /// The namespace of a pool.
-pub(crate) fn new<M: Memories>(kind: NamespaceKind) -> Box<dyn Namespace<M>> {
+///
+/// # Errors
+/// This release does not open pools with it.
+pub(crate) fn new<M: Memories>(kind: NamespaceKind) -> Result<Box<dyn Namespace<M>>> {
     match kind {
-        NamespaceKind::Direct => Box::new(direct::Direct),
-        NamespaceKind::Tree => Box::new(tree::Tree),
+        NamespaceKind::Direct => Ok(Box::new(direct::Direct)),
+        NamespaceKind::Tree => Ok(Box::new(tree::Tree)),
+        NamespaceKind::Adaptive => Err(NOT_BUILT),
     }
 }
 
@@ -251,13 +259,14 @@ pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
     match core.geometry.namespace {
         NamespaceKind::Direct => direct::forget::forget_names(core, dir),
         NamespaceKind::Tree => tree::forget_names(core, dir),
+        NamespaceKind::Adaptive => unreachable!("no such pool is opened"),
     }
 }
 
 /// Bytes of a namespace's own structures in an arena for so many names and files.
 pub(crate) fn arena_bytes(kind: NamespaceKind, entries: u64) -> u64 {
     match kind {
-        NamespaceKind::Direct => 0,
+        NamespaceKind::Direct | NamespaceKind::Adaptive => 0,
         // A name takes 0.4 nodes, a directory with any at least one; half of all are names.
         NamespaceKind::Tree => (entries / 2 + 64) * tree::NODE_BYTES,
     }
