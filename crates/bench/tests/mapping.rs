@@ -5,6 +5,7 @@
 use vellum::MappingKind;
 use vellum_bench::figure::{CountsPerOp, Figure};
 use vellum_bench::mapping::{self, MappingOptions, Report, main_mapping, measure};
+use vellum_bench::report::Output;
 use vellum_bench::workloads::{WorkloadOptions, YcsbOptions};
 
 /// Probes of a lookup by HashFS: the home line; of a displaced block its count, the head of its chain, and link and
@@ -14,9 +15,7 @@ const HASHED: std::ops::RangeInclusive<f64> = 1.0..=7.0;
 fn options(figure: mapping::Figure) -> MappingOptions {
     MappingOptions {
         figure: vec![figure],
-        json: false,
-        report: None,
-        plots: None,
+        output: Output::default(),
         peer: vec![std::env::temp_dir().display().to_string()],
         workloads: WorkloadOptions {
             workload: match figure {
@@ -219,7 +218,10 @@ fn all_of_ycsb_runs_on_every_mapping_and_is_on_the_page() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("report.html");
     let options = MappingOptions {
-        report: Some(path.clone()),
+        output: Output {
+            report: Some(path.clone()),
+            ..Output::default()
+        },
         ..options(mapping::Figure::Ycsb)
     };
     main_mapping(&options).unwrap();

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use vellum::NamespaceKind;
 use vellum_bench::figure::{CountsPerOp, Figure};
 use vellum_bench::namespace::{self, NamespaceOptions, Report, main_namespace, measure};
+use vellum_bench::report::Output;
 
 /// Counters are the process's, so that tests take turns: some compare them.
 static TURN: Mutex<()> = Mutex::new(());
@@ -19,9 +20,7 @@ fn measured(options: &NamespaceOptions) -> Report {
 fn options(figure: namespace::Figure) -> NamespaceOptions {
     NamespaceOptions {
         figure: vec![figure],
-        json: false,
-        report: None,
-        plots: None,
+        output: Output::default(),
         peer: vec![std::env::temp_dir().display().to_string()],
         rounds: 1,
         files: 300,
@@ -115,8 +114,11 @@ fn the_page_and_the_parts_are_written() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().expect("a directory");
     let options = NamespaceOptions {
-        report: Some(dir.path().join("page.html")),
-        plots: Some(dir.path().join("plots")),
+        output: Output {
+            json: false,
+            report: Some(dir.path().join("page.html")),
+            plots: Some(dir.path().join("plots")),
+        },
         ..options(namespace::Figure::Rename)
     };
     main_namespace(&options).expect("a report");

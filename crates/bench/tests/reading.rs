@@ -5,6 +5,7 @@ use std::path::Path;
 
 use vellum::MappingKind;
 use vellum_bench::reading::{Figure, ReadingOptions, main_reading, measure};
+use vellum_bench::report::Output;
 use vellum_bench::workloads::{TraceOptions, WorkloadOptions};
 use vellum_bench::{Choice, Variants};
 
@@ -12,9 +13,7 @@ fn options(dir: &Path) -> ReadingOptions {
     ReadingOptions {
         figure: Vec::new(),
         peer: dir.to_owned(),
-        json: false,
-        report: None,
-        plots: None,
+        output: Output::default(),
         variants: Variants {
             mapping: Vec::new(),
             layout_score: vec![1000],
@@ -122,7 +121,10 @@ fn personalities_run_by_every_rule_beside_the_peer() {
     let path = dir.path().join("report.html");
     let options = ReadingOptions {
         figure: vec![Figure::Filebench],
-        report: Some(path.clone()),
+        output: Output {
+            report: Some(path.clone()),
+            ..Output::default()
+        },
         ..options(dir.path())
     };
     let report = measure(&options).unwrap();
@@ -196,7 +198,10 @@ fn every_kind_of_pool_has_its_figures_on_the_page() {
     let path = dir.path().join("report.html");
     let options = ReadingOptions {
         figure: vec![Figure::FileSize, Figure::View],
-        report: Some(path.clone()),
+        output: Output {
+            report: Some(path.clone()),
+            ..Output::default()
+        },
         variants: Variants {
             mapping: vec![
                 Choice::One(MappingKind::HashFs),

@@ -6,12 +6,12 @@ use vellum::File;
 
 use super::bed::{BLOCK_BYTES, Setting, Subject, alone};
 use super::grid::Grid;
-use super::report::Outcome;
 use super::sample::{Alone, Sample, Times};
 use crate::Result;
 use crate::error::{Error, expect};
 use crate::figure::{Axis, Scale};
 use crate::order::Numbers;
+use crate::report::Outcome;
 
 /// Threads; the paper has up to 8, on more processors.
 const THREADS: [usize; 2] = [1, 2];

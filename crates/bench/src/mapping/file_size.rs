@@ -3,10 +3,10 @@
 use super::bed::{BLOCK_BYTES, HASHFS, Setting};
 use super::case::{Access, Caches, Case, Order};
 use super::grid::Grid;
-use super::report::Outcome;
 use super::sample::Sweep;
 use crate::Result;
 use crate::figure::{Axis, Scale};
+use crate::report::Outcome;
 
 /// Blocks of the files, as parts of 4 GiB. The paper has 4 KiB, 4 MiB and 4 GiB.
 const BLOCKS: [u64; 7] = [1, 16, 256, 1 << 10, 1 << 14, 1 << 18, 1 << 20];

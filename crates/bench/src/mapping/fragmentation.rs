@@ -3,10 +3,10 @@
 use super::bed::{HASHFS, Setting, Subject};
 use super::case::{Access, Caches, Case, Order};
 use super::grid::Grid;
-use super::report::Outcome;
 use super::sample::Sweep;
 use crate::Result;
 use crate::figure::{Axis, Scale};
+use crate::report::Outcome;
 
 /// Layout scores. The paper has the first and the third; 0.85 is its average file system.
 const SCORES: [f64; 6] = [1.0, 0.85, 0.7, 0.5, 0.25, 0.0];

@@ -5,11 +5,11 @@ use vellum::reading::Rule;
 use super::bed::{BLOCK_BYTES, HASHFS, Setting, Subject};
 use super::case::{Access, Caches, Case, Order};
 use super::grid::{Grid, at};
-use super::report::Outcome;
 use super::sample::{Alone, Sample, Sweep};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Figure, Scale};
+use crate::report::Outcome;
 use crate::target::Target;
 
 /// Blocks of a request. The paper has 1, 16 and 256.

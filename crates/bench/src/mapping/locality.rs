@@ -3,10 +3,10 @@
 use super::bed::{HASHFS, Setting, Subject};
 use super::case::{Access, Caches, Case, Order, SWEPT_OPS};
 use super::grid::{Grid, at};
-use super::report::Outcome;
 use super::sample::Sweep;
 use crate::Result;
 use crate::figure::Figure;
+use crate::report::Outcome;
 use crate::target::Target;
 
 const LABELS: [&str; 5] = [

@@ -19,26 +19,24 @@ mod grid;
 mod io_size;
 mod locality;
 mod page_cache;
-mod report;
 mod sample;
 mod utilisation;
 mod vectors;
 mod workloads;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 
 pub(crate) use grid::Grid;
-pub use report::Report;
-pub(crate) use report::{Outcome, write_figure};
 pub(crate) use sample::Sample;
 
 use crate::Result;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::machine::{Machine, load};
-use crate::report::{Page, Parts};
+use crate::machine::Machine;
+pub use crate::report::Report;
+use crate::report::{About, Outcome, Output};
 use crate::workloads::{WorkloadOptions, YcsbOptions};
 use bed::Setting;
 
@@ -90,15 +88,9 @@ pub struct MappingOptions {
     /// The figures; all of them if none is named
     #[arg(long, value_name = "FIGURE", num_args = 1.., value_delimiter = ',', value_enum)]
     pub figure: Vec<Figure>,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Write a page with plots, beside what the paper says
-    #[arg(long, value_name = "FILE.html")]
-    pub report: Option<PathBuf>,
-    /// Write plots (SVG) and tables (Markdown), a file each, and what was to be reached
-    #[arg(long, value_name = "DIR")]
-    pub plots: Option<PathBuf>,
+    /// How the report is given
+    #[command(flatten)]
+    pub output: Output,
     /// Directories of file systems that `filebench` and `ycsb` compare with; `ext4-ram` makes an ext4 in
     /// memory for the run (superuser)
     #[arg(long, value_name = "DIR", num_args = 1.., default_value = "/dev/shm")]
@@ -129,6 +121,13 @@ pub struct MappingOptions {
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
 }
+
+const ABOUT: About = About {
+    title: "Vellum: file mapping",
+    introduction: "The figures of the file-mapping study (HashFS), measured on this machine. Every mapping \
+                   does the same in the same round; in brackets what the extent tree takes over a value.",
+    baseline: "the extent tree",
+};
 
 /// Smallest file that figures are about.
 const FILE_MIN_BYTES: u64 = 1 << 20;
@@ -161,40 +160,7 @@ impl MappingOptions {
 /// # Errors
 /// Options that make no sense, no room, a signal.
 pub fn main_mapping(options: &MappingOptions) -> Result<()> {
-    let report = measure(options)?;
-    if options.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&report).unwrap_or_default()
-        );
-    } else {
-        print!("{report}");
-    }
-    if let Some(path) = &options.report {
-        page(&report, path)?;
-    }
-    let parts = Parts {
-        machine: &report.machine,
-        figures: &report.figures,
-        targets: &report.targets,
-    };
-    (options.plots.iter()).try_for_each(|dir| parts.write(dir))
-}
-
-/// Writes the page.
-fn page(report: &Report, path: &Path) -> Result<()> {
-    let settings = report.settings.iter();
-    let page = Page {
-        title: "Vellum: file mapping",
-        introduction: "The figures of the file-mapping study (HashFS), measured on this machine. Every mapping \
-                       does the same in the same round; in brackets what the extent tree takes over a value.",
-        machine: &report.machine,
-        settings: settings
-            .map(|(name, value)| (*name, value.clone()))
-            .collect(),
-        figures: &report.figures,
-    };
-    page.write(path)
+    measure(options)?.publish(&options.output)
 }
 
 /// Measures.
@@ -213,19 +179,8 @@ pub fn measure(options: &MappingOptions) -> Result<Report> {
         [] => Figure::value_variants(),
         named => named,
     };
-    let mut report = Report {
-        machine,
-        settings: settings(options),
-        figures: Vec::new(),
-        targets: Vec::new(),
-    };
-    for figure in wanted {
-        let outcome = figure.measure(&setting)?;
-        report.figures.extend(outcome.figures);
-        report.targets.extend(outcome.targets);
-    }
-    report.machine.load_after = load();
-    Ok(report)
+    let report = Report::new(ABOUT, machine, settings(options));
+    report.measure(wanted.iter().map(|figure| figure.measure(&setting)))
 }
 
 fn settings(options: &MappingOptions) -> Vec<(&'static str, String)> {

@@ -6,11 +6,11 @@ use vellum::reading::Rule;
 use super::bed::{BLOCK_BYTES, HASHFS, Setting, Subject, alone};
 use super::case::{Access, Caches, Case, Order};
 use super::grid::{Grid, at};
-use super::report::Outcome;
 use super::sample::{Chill, Evict, Sample, Sweep, repeat};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Figure, Scale, bytes};
+use crate::report::Outcome;
 use crate::target::Target;
 
 /// Operations since everything was cold, as parts of `--hot-ops`.

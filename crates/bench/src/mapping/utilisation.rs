@@ -10,12 +10,12 @@ use vellum::media::count::of_this_thread;
 
 use super::bed::{Design, HASHFS, Setting, Subject, alone};
 use super::grid::{Grid, at, told};
-use super::report::Outcome;
 use super::sample::{Evict, Sample, Times, clock_ns};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Figure, Point, Scale, Series, Shape};
 use crate::order::Numbers;
+use crate::report::Outcome;
 use crate::target::Target;
 
 /// The pool's bytes, as a part of `--file-bytes`.

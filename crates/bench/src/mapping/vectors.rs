@@ -8,10 +8,10 @@ use std::time::Instant;
 use vellum::media::{FlushVariant, Isa, LANES, MappedPool, Memory, VectorVariant};
 
 use super::bed::{BLOCK_BYTES, Setting};
-use super::report::Outcome;
 use crate::Result;
 use crate::figure::{Axis, Figure, Point, Scale, Series, Shape, number};
 use crate::order::Numbers;
+use crate::report::Outcome;
 
 /// Bytes of the memory that is compared and copied: it fits a core's caches.
 const MEMORY_BYTES: u64 = 256 << 10;

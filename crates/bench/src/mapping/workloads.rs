@@ -4,10 +4,10 @@ use vellum::MappingKind;
 use vellum::reading::Rule;
 
 use super::bed::Setting;
-use super::report::Outcome;
 use crate::Result;
 use crate::figure::number;
 use crate::progress::bar;
+use crate::report::Outcome;
 use crate::target::Target;
 use crate::variant::Variant;
 use crate::workloads::{Subject, WorkloadRow, figure_of, filebench, ycsb};

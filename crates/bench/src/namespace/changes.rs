@@ -4,8 +4,9 @@ use std::ffi::CString;
 
 use super::subjects::{BASELINE, DEFAULT, Setting, Work, names as names_of, timed};
 use crate::Result;
-use crate::mapping::{Grid, Outcome, Sample};
+use crate::mapping::{Grid, Sample};
 use crate::order::{names, shuffled_names};
+use crate::report::Outcome;
 use crate::side::Side;
 
 const LABELS: [&str; 4] = ["create", "unlink", "mkdir", "rmdir"];

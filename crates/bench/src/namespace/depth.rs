@@ -6,7 +6,8 @@ use std::hint::black_box;
 use super::subjects::{BASELINE, DEFAULT, Setting, Work, names as names_of, timed};
 use crate::Result;
 use crate::figure::{Axis, Scale};
-use crate::mapping::{Grid, Outcome, Sample};
+use crate::mapping::{Grid, Sample};
+use crate::report::Outcome;
 use crate::side::Side;
 
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];

@@ -7,8 +7,9 @@ use super::subjects::{BASELINE, DEFAULT, Setting, Work, names as names_of};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Scale};
-use crate::mapping::{Grid, Outcome, Sample};
+use crate::mapping::{Grid, Sample};
 use crate::order::names;
+use crate::report::Outcome;
 use crate::side::Side;
 
 /// Directories that are listed.

@@ -8,21 +8,18 @@ mod changes;
 mod depth;
 mod listing;
 mod rename;
-mod report;
 mod subjects;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
-
-pub use report::Report;
 
 use crate::Result;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::machine::{Machine, load};
-use crate::mapping::Outcome;
-use crate::report::{Page, Parts};
+use crate::machine::Machine;
+pub use crate::report::Report;
+use crate::report::{About, Outcome, Output};
 use subjects::Setting;
 
 /// A figure.
@@ -55,15 +52,9 @@ pub struct NamespaceOptions {
     /// The figures; all of them if none is named
     #[arg(long, value_name = "FIGURE", num_args = 1.., value_delimiter = ',', value_enum)]
     pub figure: Vec<Figure>,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Write a page with plots, beside what the paper says
-    #[arg(long, value_name = "FILE.html")]
-    pub report: Option<PathBuf>,
-    /// Write plots (SVG) and tables (Markdown), a file each, and what was to be reached
-    #[arg(long, value_name = "DIR")]
-    pub plots: Option<PathBuf>,
+    /// How the report is given
+    #[command(flatten)]
+    pub output: Output,
     /// Directories of file systems to compare with; `ext4-ram` makes an ext4 in memory for the run
     /// (superuser)
     #[arg(long, value_name = "DIR", num_args = 1.., default_value = "/dev/shm")]
@@ -84,6 +75,13 @@ pub struct NamespaceOptions {
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
 }
+
+const ABOUT: About = About {
+    title: "Vellum: names and directories",
+    introduction: "The figures of ADAM, measured on this machine. Every namespace, and every peer, does the \
+                   same in the same round; in brackets what the namespace tree takes over a value.",
+    baseline: "the namespace tree",
+};
 
 /// Most names of a directory, which file names have digits for.
 const NAMES_MAX: usize = 1_000_000;
@@ -109,39 +107,7 @@ impl NamespaceOptions {
 /// # Errors
 /// Options that make no sense, no room, a signal.
 pub fn main_namespace(options: &NamespaceOptions) -> Result<()> {
-    let report = measure(options)?;
-    if options.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&report).unwrap_or_default()
-        );
-    } else {
-        print!("{report}");
-    }
-    if let Some(path) = &options.report {
-        page(&report, path)?;
-    }
-    let parts = Parts {
-        machine: &report.machine,
-        figures: &report.figures,
-        targets: &report.targets,
-    };
-    (options.plots.iter()).try_for_each(|dir| parts.write(dir))
-}
-
-fn page(report: &Report, path: &Path) -> Result<()> {
-    let settings = report.settings.iter();
-    let page = Page {
-        title: "Vellum: names and directories",
-        introduction: "The figures of ADAM, measured on this machine. Every namespace, and every peer, does the \
-                       same in the same round; in brackets what the namespace tree takes over a value.",
-        machine: &report.machine,
-        settings: settings
-            .map(|(name, value)| (*name, value.clone()))
-            .collect(),
-        figures: &report.figures,
-    };
-    page.write(path)
+    measure(options)?.publish(&options.output)
 }
 
 /// Measures.
@@ -161,9 +127,10 @@ pub fn measure(options: &NamespaceOptions) -> Result<Report> {
         [] => Figure::value_variants(),
         named => named,
     };
-    let mut report = Report {
+    let report = Report::new(
+        ABOUT,
         machine,
-        settings: vec![
+        vec![
             ("Files of a round", options.files.to_string()),
             (
                 "Names in the largest directory",
@@ -172,14 +139,6 @@ pub fn measure(options: &NamespaceOptions) -> Result<Report> {
             ("Threads, at most", options.threads.to_string()),
             ("Peers", options.peer.join(", ")),
         ],
-        figures: Vec::new(),
-        targets: Vec::new(),
-    };
-    for figure in wanted {
-        let outcome = figure.measure(&setting)?;
-        report.figures.extend(outcome.figures);
-        report.targets.extend(outcome.targets);
-    }
-    report.machine.load_after = load();
-    Ok(report)
+    );
+    report.measure(wanted.iter().map(|figure| figure.measure(&setting)))
 }

@@ -5,8 +5,9 @@ use std::ffi::CString;
 use super::subjects::{BASELINE, DEFAULT, Setting, Work, names as names_of, timed};
 use crate::Result;
 use crate::figure::{Axis, Scale};
-use crate::mapping::{Grid, Outcome, Sample};
+use crate::mapping::{Grid, Sample};
 use crate::order::names;
+use crate::report::Outcome;
 use crate::side::Side;
 use crate::target::Target;
 

@@ -10,7 +10,7 @@ mod openings;
 mod report;
 mod targets;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use vellum::MappingKind;
@@ -21,11 +21,11 @@ pub use report::{Competition, CostsNs, Laid, PoolCosts, Report, Row};
 
 use crate::Result;
 use crate::error::Error;
-use crate::figure::{self, bytes};
+use crate::figure::bytes;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
 use crate::progress::bar;
-use crate::report::{Page, Parts};
+use crate::report::{Output, Page};
 use crate::variant::{Variant, Variants};
 use crate::workloads::{Subject, TraceOptions, WorkloadOptions, traces};
 
@@ -81,15 +81,9 @@ pub struct ReadingOptions {
     /// Directory of the file system to compare with
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub peer: PathBuf,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub json: bool,
-    /// Write a page with plots, beside what the paper says
-    #[arg(long, value_name = "FILE.html")]
-    pub report: Option<PathBuf>,
-    /// Write plots (SVG) and tables (Markdown), a file each, and what was to be reached
-    #[arg(long, value_name = "DIR")]
-    pub plots: Option<PathBuf>,
+    /// How the report is given
+    #[command(flatten)]
+    pub output: Output,
     /// The pools; of HashFS if no mapping is named
     #[command(flatten)]
     pub variants: Variants,
@@ -196,37 +190,16 @@ impl ReadingOptions {
 /// Options that make no sense, no room, a signal; the page cannot be written.
 pub fn main_reading(options: &ReadingOptions) -> Result<()> {
     let report = measure(options)?;
-    if options.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&report).unwrap_or_default()
-        );
-    } else {
-        print!("{report}");
-    }
     let figures = figures::draw(&report);
-    if let Some(path) = &options.report {
-        page(&report, &figures, path)?;
-    }
-    let parts = Parts {
-        machine: &report.machine,
-        figures: &figures,
-        targets: &report.targets,
-    };
-    (options.plots.iter()).try_for_each(|dir| parts.write(dir))
-}
-
-/// Writes the page.
-fn page(report: &Report, figures: &[figure::Figure], path: &Path) -> Result<()> {
     let page = Page {
         title: "Vellum: reading by search and by page table",
         introduction: "The figures of AFPT (adaptive file page table), measured on this machine. Every \
                        side reads the same places in the same round; ratios are of one run.",
         machine: &report.machine,
         settings: report.settings.clone(),
-        figures,
+        figures: &figures,
     };
-    page.write(path)
+    options.output.publish(&report, &page, &report.targets)
 }
 
 /// Measures.

@@ -1,8 +1,10 @@
 //! Figures as a page: one file that shows them without network and without scripts, drawn as SVG, with
 //! what the paper says beside what was measured, the numbers, the machine and the settings.
 
+mod output;
 mod parts;
 mod plot;
+mod study;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,7 +15,10 @@ use crate::error::doing;
 use crate::figure::{Figure, Point, number};
 use crate::machine::Machine;
 
+pub use output::Output;
 pub use parts::Parts;
+pub use study::Report;
+pub(crate) use study::{About, Outcome};
 
 /// How the page looks, in light and in dark.
 const STYLE: &str = include_str!("page.css");

@@ -1,12 +1,25 @@
-//! What was measured, as JSON and as text.
+//! The figures of a study of several designs side by side, as JSON and as text.
 
 use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
+use super::{Output, Page};
+use crate::Result;
 use crate::figure::{Figure, number};
-use crate::machine::Machine;
+use crate::machine::{Machine, load};
 use crate::target::Target;
+
+/// What a study is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct About {
+    /// The headline of its page.
+    pub(crate) title: &'static str,
+    /// What its figures have in common.
+    pub(crate) introduction: &'static str,
+    /// What ratios compare with.
+    pub(crate) baseline: &'static str,
+}
 
 /// All that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,6 +32,49 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// What was to be reached.
     pub targets: Vec<Target>,
+    #[serde(skip)]
+    about: About,
+}
+
+impl Report {
+    pub(crate) fn new(
+        about: About,
+        machine: Machine,
+        settings: Vec<(&'static str, String)>,
+    ) -> Self {
+        Self {
+            machine,
+            settings,
+            figures: Vec::new(),
+            targets: Vec::new(),
+            about,
+        }
+    }
+
+    /// Adds what figures come to, one after the other.
+    pub(crate) fn measure(
+        mut self,
+        outcomes: impl Iterator<Item = Result<Outcome>>,
+    ) -> Result<Self> {
+        for outcome in outcomes {
+            let outcome = outcome?;
+            self.figures.extend(outcome.figures);
+            self.targets.extend(outcome.targets);
+        }
+        self.machine.load_after = load();
+        Ok(self)
+    }
+
+    pub(crate) fn publish(&self, output: &Output) -> Result<()> {
+        let page = Page {
+            title: self.about.title,
+            introduction: self.about.introduction,
+            machine: &self.machine,
+            settings: self.settings.clone(),
+            figures: &self.figures,
+        };
+        output.publish(self, &page, &self.targets)
+    }
 }
 
 /// What a figure of the study came to.
@@ -46,11 +102,17 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{}, {} cores, load {:.1} to {:.1}; medians of {} rounds, the spread in percent; in brackets what \
-             the extent tree takes over what this takes; p: probes an operation",
-            machine.cpu, machine.cores, machine.load_before, machine.load_after, machine.rounds
+             {} takes over what this takes; p: probes an operation",
+            machine.cpu,
+            machine.cores,
+            machine.load_before,
+            machine.load_after,
+            machine.rounds,
+            self.about.baseline
         )?;
         for figure in &self.figures {
             write_figure(f, figure)?;
+            write_flushes(f, figure)?;
         }
         writeln!(f)?;
         for target in &self.targets {
@@ -61,7 +123,7 @@ impl fmt::Display for Report {
 }
 
 /// A figure as a table.
-pub(crate) fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
+fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     const NAME: usize = 14;
     const CELL: usize = 26;
     writeln!(
@@ -100,6 +162,25 @@ pub(crate) fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::
     }
     for note in &figure.notes {
         writeln!(f, "  {note}")?;
+    }
+    Ok(())
+}
+
+/// Lines flushed and fences of an operation, which don't depend on the machine.
+fn write_flushes(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
+    for series in &figure.series {
+        let points = series.points.iter();
+        let counted = points.filter_map(|point| Some((&point.at, point.counts?)));
+        let flushed = counted.filter(|(_, counts)| counts.lines_flushed > 0.0);
+        let each: Vec<String> = flushed
+            .map(|(at, counts)| {
+                let (lines, fences) = (counts.lines_flushed, counts.fences);
+                format!("{at} {lines:.2} lines, {fences:.2} fences")
+            })
+            .collect();
+        if !each.is_empty() {
+            writeln!(f, "  {}: {}", series.name, each.join("; "))?;
+        }
     }
     Ok(())
 }
