@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use vellum_check::{Options, Stage};
+use vellum_repair::Written;
 
 use crate::args::Check;
 use crate::failure::{Failure, Outcome, status};
@@ -45,6 +46,18 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     Ok(ExitCode::from(
         u8::try_from(report.exit_code()).unwrap_or(status::CHECK_OPERATION),
     ))
+}
+
+/// Shows how far `work` is, which tells how many words, blocks or lines it has written.
+pub(crate) fn writing<T>(hidden: bool, work: impl FnOnce(Written<'_>) -> T) -> T {
+    let bar = progress(hidden);
+    bar.set_message("writing");
+    let done = work(&|done, of| {
+        bar.set_length(of);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    done
 }
 
 /// Opens the pool, locked against writers for as long as it is open.

@@ -2,11 +2,9 @@
 
 use serde::Serialize;
 use vellum::NamespaceKind;
-use vellum::media::{MappedPool, OpenMode};
+use vellum::media::MappedPool;
 use vellum_check::MemoryImage;
-use vellum_repair::{
-    Conversion, ConvertError, Written, convert, finish_conversion, plan_conversion,
-};
+use vellum_repair::{Conversion, ConvertError, convert, finish_conversion, plan_conversion};
 
 use crate::args::Convert;
 use crate::check;
@@ -30,13 +28,15 @@ struct Answer {
 
 /// Converts a pool to another namespace.
 pub(crate) fn run(args: &Convert) -> Outcome {
-    let pool = open(args)?;
-    let resumed = writing(args, |tell| finish_conversion(&pool, tell));
+    let pool = place::open_as_it_is(&args.pool, args.opening)?;
+    let resumed = check::writing(args.quiet || args.json, |tell| {
+        finish_conversion(&pool, tell)
+    });
     let resumed = resumed.map_err(|error| failed(args, &error))?;
     drop(pool);
     // What a crash left is recovered, and what was finished just now is closed in order.
     reopen(args)?;
-    let pool = open(args)?;
+    let pool = place::open_as_it_is(&args.pool, args.opening)?;
     let to = args.namespace.into();
     let planned = match planned(args, &pool, to) {
         Ok(planned) => planned,
@@ -44,7 +44,10 @@ pub(crate) fn run(args: &Convert) -> Outcome {
         Err(error) => return Err(refused(args, &error)),
     };
     if !args.dry_run {
-        writing(args, |tell| convert(&pool, &planned, tell)).map_err(|error| {
+        check::writing(args.quiet || args.json, |tell| {
+            convert(&pool, &planned, tell)
+        })
+        .map_err(|error| {
             failed(args, &error)
                 .advise("run it again: nothing is lost, and what was begun is finished")
         })?;
@@ -52,15 +55,6 @@ pub(crate) fn run(args: &Convert) -> Outcome {
         reopen(args)?;
     }
     tell(args, &planned, resumed)
-}
-
-fn open(args: &Convert) -> Outcome<MappedPool> {
-    let mode = OpenMode {
-        read_only: false,
-        media: args.opening.media.into(),
-        populate: false,
-    };
-    MappedPool::open(&args.pool, mode).map_err(|error| place::refused(&args.pool, &error.into()))
 }
 
 fn reopen(args: &Convert) -> Outcome {
@@ -78,18 +72,6 @@ fn planned(
     let planned = plan_conversion(&MemoryImage(pool), to, Some(&tell));
     bar.finish_and_clear();
     planned
-}
-
-/// Shows how far `work` is, which tells how many words it has written.
-fn writing<T>(args: &Convert, work: impl FnOnce(Written<'_>) -> T) -> T {
-    let bar = check::progress(args.quiet || args.json);
-    bar.set_message("writing");
-    let done = work(&|done, of| {
-        bar.set_length(of);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
-    done
 }
 
 fn failed(args: &Convert, error: &dyn std::fmt::Display) -> Failure {

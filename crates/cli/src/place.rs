@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use vellum::media::{MediaChoice, MediaError};
+use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
 use vellum::{Pool, PoolOptions};
 use vellum_fuse::mounts;
 
@@ -106,6 +106,16 @@ pub(crate) fn open(pool: &Path, opening: Opening, read_only: bool) -> Outcome<Po
 /// Opens a pool.
 pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
     Pool::open(pool, options).map_err(|error| refused(pool, &error))
+}
+
+/// Opens the pool's bytes for writing, without recovering it.
+pub(crate) fn open_as_it_is(pool: &Path, opening: Opening) -> Outcome<MappedPool> {
+    let mode = OpenMode {
+        read_only: false,
+        media: opening.media.into(),
+        populate: false,
+    };
+    MappedPool::open(pool, mode).map_err(|error| refused(pool, &error.into()))
 }
 
 /// Closes a pool: what was done is safe only then.

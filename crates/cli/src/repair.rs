@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use vellum::media::{MappedPool, OpenMode};
 use vellum_check::{Class, Image, MemoryImage, Report, Severity};
 use vellum_repair::undo::{self, Undo};
-use vellum_repair::{Action, LostBytes, Options, Plan, Written, apply_watched, plan};
+use vellum_repair::{Action, LostBytes, Options, Plan, apply_watched, plan};
 
 use crate::args::Repair;
 use crate::check;
@@ -49,15 +48,6 @@ pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
     })
 }
 
-fn open(args: &Repair) -> Outcome<MappedPool> {
-    let mode = OpenMode {
-        read_only: false,
-        media: args.opening.media.into(),
-        populate: false,
-    };
-    MappedPool::open(&args.pool, mode).map_err(|error| place::refused(&args.pool, &error.into()))
-}
-
 fn planned(args: &Repair, image: &dyn Image, declined: &BTreeSet<Class>) -> Plan {
     let bar = check::progress(args.quiet || args.json);
     let tell = |stage, done, of| check::show(&bar, stage, done, of);
@@ -79,7 +69,7 @@ fn now_ns() -> i64 {
 }
 
 fn repair(args: &Repair) -> Outcome<ExitCode> {
-    let pool = open(args)?;
+    let pool = place::open_as_it_is(&args.pool, args.opening)?;
     let image = MemoryImage(&pool);
     let mut made = planned(args, &image, &BTreeSet::new());
     if made.is_empty() {
@@ -95,7 +85,9 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
         return finish(args, &made, None);
     }
     let saved = save(args, &made, &image)?;
-    let done = writing(args, |tell| apply_watched(&pool, &made, tell));
+    let done = check::writing(args.quiet || args.json, |tell| {
+        apply_watched(&pool, &made, tell)
+    });
     done.map_err(|error| {
         let failure = Failure::new(format!("{}: {error}", args.pool.display()));
         match &saved {
@@ -108,18 +100,6 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
         }
     })?;
     finish(args, &made, saved.as_deref())
-}
-
-/// Shows how far `work` is, which tells how many words, blocks or lines it has written.
-fn writing<T>(args: &Repair, work: impl FnOnce(Written<'_>) -> T) -> T {
-    let bar = check::progress(args.quiet || args.json);
-    bar.set_message("writing");
-    let done = work(&|done, of| {
-        bar.set_length(of);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
-    done
 }
 
 /// Asks about each class of damage; gives those that are left alone.
@@ -306,8 +286,11 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
 fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
     let failed = |error| Failure::new(format!("{}: {error}", file.display()));
     let undo = Undo::read(file).map_err(failed)?;
-    let pool = open(args)?;
-    writing(args, |tell| undo.restore_watched(&pool, tell)).map_err(failed)?;
+    let pool = place::open_as_it_is(&args.pool, args.opening)?;
+    check::writing(args.quiet || args.json, |tell| {
+        undo.restore_watched(&pool, tell)
+    })
+    .map_err(failed)?;
     if !args.quiet {
         say!(
             "{}: {} bytes put back, as they were before the repair",

@@ -11,17 +11,18 @@ use thiserror::Error;
 use vellum_check::survey::{self, Name, Node, Survey};
 use vellum_check::{Image, MemoryImage, Options as CheckOptions, Progress, Report, check};
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Inode, JournalHead, LifeWord,
-    LogExtentHead, LogExtentKind, LogOwner, LogPlace, LogWord, NameRecord, NamespaceKind,
-    PENDING_MAX, PendingBlock, PendingStore, PoolPhase, PoolState, RECORD_MAX_BYTES, RecordKind,
-    SLOT_BYTES, SLOTS_PER_BLOCK, StateWord, Superblock, TargetWord, name_hash,
+    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, FileKind, Inode, JournalHead, LogExtentHead,
+    LogExtentKind, LogOwner, LogPlace, LogWord, NameRecord, NamespaceKind, PENDING_MAX,
+    PendingBlock, PendingStore, PoolPhase, PoolState, RECORD_MAX_BYTES, SLOT_BYTES,
+    SLOTS_PER_BLOCK, StateWord, Superblock,
 };
 use vellum_media::Persistent;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::apply::{ApplyError, Guard, Meter, Written, store, write_stages};
 use crate::draft::Overlay;
-use crate::plan::{Stage, copy_of, in_metadata};
+use crate::plan::{Stage, copy_of, in_metadata, state_word};
+use crate::room::{Named, Target};
 
 /// Why a pool cannot be converted. Nothing was changed.
 #[derive(Debug, Error)]
@@ -143,10 +144,7 @@ fn usable(image: &dyn Image, to: NamespaceKind) -> Result<Superblock, ConvertErr
         let reason = "this release does not convert pools with a log";
         return Err(ConvertError::NotAPool(reason.into()));
     }
-    let mut word = [0; 8];
-    let at = superblock.geometry().state_at + PoolState::WORD;
-    image.read(at, &mut word).map_err(|_| none())?;
-    let word = StateWord(u64::from_le_bytes(word));
+    let word = state_word(image, &superblock).ok_or_else(none)?;
     if word.conversion().is_some() {
         return Err(ConvertError::Unfinished);
     }
@@ -161,6 +159,19 @@ fn usable(image: &dyn Image, to: NamespaceKind) -> Result<Superblock, ConvertErr
     match word.get() {
         Some((PoolPhase::Clean, _)) => Ok(superblock),
         _ => Err(ConvertError::NotClosed),
+    }
+}
+
+/// What a name says, beside its text.
+fn named(name: &Name) -> Named {
+    Named {
+        target: Target {
+            ino: name.ino,
+            generation: name.generation,
+            kind: name.kind,
+        },
+        cookie: name.cookie,
+        ns: name.ns,
     }
 }
 
@@ -300,9 +311,9 @@ impl<'a> Making<'a> {
             let mut buffer = [0; RECORD_MAX_BYTES];
             let place = LogPlace::new(*slot, end);
             let text = self.survey.text_of(name);
-            let used = self
-                .record_of(name, &text)
-                .encode(&text, place, owner, &mut buffer);
+            let named = named(name);
+            let record = named.record(&text, self.superblock.hash_seed);
+            let used = record.encode(&text, place, owner, &mut buffer);
             block[end as usize..][..used].copy_from_slice(&buffer[..used]);
             end += used as u64;
         }
@@ -314,20 +325,6 @@ impl<'a> Making<'a> {
             self.put(*slot, block);
         }
         Ok((root, tail.0))
-    }
-
-    fn record_of(&self, name: &Name, text: &[u8]) -> NameRecord {
-        NameRecord {
-            kind: RecordKind::Came as u8,
-            reserved: 0,
-            name_len: 0,
-            checksum: 0,
-            target: TargetWord::new(name.ino, name.kind).0,
-            time: name.ns,
-            cookie: name.cookie,
-            generation: name.generation,
-            name_hash: name_hash(self.superblock.hash_seed, text),
-        }
     }
 
     /// Lays entries, and a log that names them; gives its first extent.
@@ -363,17 +360,7 @@ impl<'a> Making<'a> {
     fn lay_entry(&mut self, dir: &Node, name: &Name) -> Result<u64, ConvertError> {
         let text = self.survey.text_of(name);
         let slot = self.take(ChunkKind::Entries, Entry::slots_for(text.len()))?;
-        let head = EntryHead {
-            life: LifeWord::alive(name.ns).0,
-            target: TargetWord::new(name.ino, name.kind).0,
-            cookie: name.cookie,
-            parent: dir.slot,
-            generation: name.generation,
-            checksum: 0,
-            name_hash: name_hash(self.superblock.hash_seed, &text),
-            name_len: text.len() as u16,
-            flags: 0,
-        };
+        let head = named(name).entry(dir.slot, &text, self.superblock.hash_seed);
         let mut buffer = [0; 384];
         let len = Entry::encode(&head, &text, dir.identity.generation(), &mut buffer);
         self.put(slot, &buffer[..len]);
@@ -412,13 +399,13 @@ impl<'a> Making<'a> {
 
     /// The stores to what is in use, copies of the superblock and the state word aside.
     fn inner_stores(&self) -> Vec<PendingStore> {
-        let words = self.overlay.words().into_iter();
-        let inner = words.filter(|&(at, _)| {
-            let state_at = self.survey.geometry.state_at + PoolState::WORD;
+        let state_at = self.survey.geometry.state_at + PoolState::WORD;
+        let words = self.overlay.words();
+        let inner = words.iter().filter(|&(&at, _)| {
             at != state_at && copy_of(self.superblock, at).is_none() && !self.is_fresh(at)
         });
         inner
-            .map(|(at, value)| PendingStore::word(at, value))
+            .map(|(&at, &value)| PendingStore::word(at, value))
             .collect()
     }
 
@@ -484,9 +471,10 @@ impl<'a> Making<'a> {
 
     /// What is written before the state word decides, and that word.
     fn stages(&self, pending: (u64, u64)) -> Vec<Stage> {
-        let words = self.overlay.words().into_iter();
+        let words = self.overlay.words();
         let mut fresh = Stage::named("names, in room that nothing uses");
-        fresh.words = words.filter(|&(at, _)| self.is_fresh(at)).collect();
+        let own = words.iter().filter(|&(&at, _)| self.is_fresh(at));
+        fresh.words = own.map(|(&at, &value)| (at, value)).collect();
         fresh.words.push(pending);
         let state_at = self.survey.geometry.state_at + PoolState::WORD;
         let mut decision = Stage::named("the decision");

@@ -1,6 +1,6 @@
 //! A repair under construction: words laid over an image that is never written to, and why.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::io;
@@ -116,8 +116,8 @@ impl<'a> Overlay<'a> {
     }
 
     /// The words that differ from the image.
-    pub(crate) fn words(&self) -> BTreeMap<u64, u64> {
-        self.words.borrow().clone()
+    pub(crate) fn words(&self) -> Ref<'_, BTreeMap<u64, u64>> {
+        self.words.borrow()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -332,13 +332,19 @@ fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
     if superblock.geometry().is_logged() {
         return Err("this release does not repair pools with a log; mount it with -o ro to copy what can be read".to_owned());
     }
-    let mut word = [0; 8];
-    let at = superblock.geometry().state_at + PoolState::WORD;
-    let read = image.read(at, &mut word).is_ok();
-    if read && StateWord(u64::from_le_bytes(word)).conversion().is_some() {
+    let word = state_word(image, &superblock);
+    if word.is_some_and(|word| word.conversion().is_some()) {
         return Err("a conversion was not finished: `vellum convert` finishes it".to_owned());
     }
     Ok(superblock)
+}
+
+/// The state word, if it can be read.
+pub(crate) fn state_word(image: &dyn Image, superblock: &Superblock) -> Option<StateWord> {
+    let mut word = [0; 8];
+    let at = superblock.geometry().state_at + PoolState::WORD;
+    image.read(at, &mut word).ok()?;
+    Some(StateWord(u64::from_le_bytes(word)))
 }
 
 /// What the state word says, made the best of.
@@ -489,7 +495,7 @@ fn stages(
         };
         stage.renewed.push(at);
     }
-    for (at, value) in overlay.words() {
+    for (&at, &value) in overlay.words().iter() {
         let stage = match at {
             _ if at == state_at => continue,
             _ if in_metadata(&geometry, at) && !used.has((at - geometry.meta_at) / SLOT_BYTES) => {

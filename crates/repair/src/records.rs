@@ -3,12 +3,12 @@
 use vellum_check::survey::Survey;
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, Inode, LogExtentHead, LogOwner, LogPlace, NameRecord, RECORD_MAX_BYTES,
-    RecordKind, SLOTS_PER_BLOCK, TargetWord, name_hash,
+    SLOTS_PER_BLOCK,
 };
 use zerocopy::IntoBytes;
 
 use crate::draft::Draft;
-use crate::room::{Directory, Tail, Target};
+use crate::room::{Directory, Named, Tail, Target};
 
 impl Draft<'_> {
     /// Adds a name to a directory whose log is sound; `None` if there is no room for it.
@@ -26,17 +26,12 @@ impl Draft<'_> {
         let cookie = self.next_cookie(survey, dir);
         let bytes = NameRecord::bytes_for(name.len());
         let place = self.place_record(survey, owner, bytes, cookie)?;
-        let record = NameRecord {
-            kind: RecordKind::Came as u8,
-            reserved: 0,
-            name_len: 0,
-            checksum: 0,
-            target: TargetWord::new(target.ino, target.kind).0,
-            time: self.now_ns,
+        let named = Named {
+            target,
             cookie,
-            generation: target.generation,
-            name_hash: name_hash(self.superblock.hash_seed, name),
+            ns: self.now_ns,
         };
+        let record = named.record(name, self.superblock.hash_seed);
         let mut buffer = [0; RECORD_MAX_BYTES];
         let used = record.encode(name, place, owner, &mut buffer);
         let (words, _) = buffer[..used].as_chunks::<8>();

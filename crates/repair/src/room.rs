@@ -6,8 +6,8 @@ use vellum_check::Image;
 use vellum_check::survey::{Name, Survey};
 use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord,
-    LinksWord, LogExtentHead, LogExtentKind, LogWord, NamespaceKind, ROOT_SLOT, SLOT_BYTES,
-    SLOTS_PER_BLOCK, TargetWord, name_hash,
+    LinksWord, LogExtentHead, LogExtentKind, LogWord, NameRecord, NamespaceKind, ROOT_SLOT,
+    RecordKind, SLOT_BYTES, SLOTS_PER_BLOCK, TargetWord, name_hash,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -58,6 +58,47 @@ pub(crate) struct Target {
     pub(crate) ino: u64,
     pub(crate) generation: u32,
     pub(crate) kind: FileKind,
+}
+
+/// What a name says, beside its text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub(crate) target: Target,
+    pub(crate) cookie: u64,
+    /// When it came.
+    pub(crate) ns: i64,
+}
+
+impl Named {
+    /// As an entry of the directory at slot `parent`.
+    pub(crate) fn entry(&self, parent: u64, text: &[u8], hash_seed: u64) -> EntryHead {
+        EntryHead {
+            life: LifeWord::alive(self.ns).0,
+            target: TargetWord::new(self.target.ino, self.target.kind).0,
+            cookie: self.cookie,
+            parent,
+            generation: self.target.generation,
+            checksum: 0,
+            name_hash: name_hash(hash_seed, text),
+            name_len: text.len() as u16,
+            flags: 0,
+        }
+    }
+
+    /// As a record.
+    pub(crate) fn record(&self, text: &[u8], hash_seed: u64) -> NameRecord {
+        NameRecord {
+            kind: RecordKind::Came as u8,
+            reserved: 0,
+            name_len: 0,
+            checksum: 0,
+            target: TargetWord::new(self.target.ino, self.target.kind).0,
+            time: self.ns,
+            cookie: self.cookie,
+            generation: self.target.generation,
+            name_hash: name_hash(hash_seed, text),
+        }
+    }
 }
 
 impl Tail {
@@ -265,17 +306,12 @@ impl Draft<'_> {
         let cookie = tail.base + tail.next;
         let slots = Entry::slots_for(name.len());
         let slot = self.take_slots(survey, ChunkKind::Entries, slots)?;
-        let head = EntryHead {
-            life: LifeWord::alive(self.now_ns).0,
-            target: TargetWord::new(target.ino, target.kind).0,
+        let named = Named {
+            target,
             cookie,
-            parent: dir.ino,
-            generation: target.generation,
-            checksum: 0,
-            name_hash: name_hash(self.superblock.hash_seed, name),
-            name_len: name.len() as u16,
-            flags: 0,
+            ns: self.now_ns,
         };
+        let head = named.entry(dir.ino, name, self.superblock.hash_seed);
         let mut buffer = [0; 384];
         let len = Entry::encode(&head, name, dir.generation, &mut buffer);
         self.put_slots(slot, slots, &buffer[..len]);
