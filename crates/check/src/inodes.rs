@@ -31,8 +31,10 @@ pub struct Node {
     pub ctime: i64,
     /// Its root word.
     pub root: u64,
-    /// Symlinks: the check of the target. Directories of the namespace *tree*: the log's tail.
+    /// Symlinks: the check of the target. Directories of the namespace *tree*: the log's tail, of *adaptive*: the place.
     pub detail: u64,
+    /// Directories of the namespace *adaptive*: counts of names.
+    pub(crate) pattern: u64,
     /// Reserved fields that are set.
     pub reserved: Option<&'static str>,
     /// Valid entries that name it.
@@ -214,6 +216,7 @@ impl Node {
             ctime: inode.ctime,
             root: inode.root,
             detail: inode.detail,
+            pattern: inode.pattern,
             reserved: reserved(inode, kind, geometry),
             names: 0,
             named_by: 0,

@@ -7,8 +7,8 @@ use vellum_layout::{
 use zerocopy::FromBytes;
 
 use crate::image::View;
-use crate::records;
 use crate::report::{Class, Place, Sink};
+use crate::{areas, records};
 
 /// What a thread slot's journal holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,9 @@ fn witness_holds(view: &View, geometry: &Geometry, pair: JournalPair) -> bool {
     };
     if geometry.namespace == NamespaceKind::Tree {
         return records::checksum_at(view, geometry, at).map(u64::from) == Some(pair.value);
+    }
+    if geometry.namespace == NamespaceKind::Adaptive {
+        return areas::checksum_at(view, geometry, at).map(u64::from) == Some(pair.value);
     }
     let end = geometry.meta_at + geometry.meta_slots() * SLOT_BYTES;
     let aligned = at

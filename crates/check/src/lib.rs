@@ -10,7 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod aids;
+mod areas;
 mod blocks;
+mod derived;
 mod entrance;
 mod extents;
 mod image;
@@ -128,6 +130,7 @@ fn walk(
     summary.chunks_inodes = chunks.count(ChunkKind::Inodes);
     summary.chunks_entries = chunks.count(ChunkKind::Entries);
     summary.chunks_blocks = chunks.count(ChunkKind::Blocks);
+    summary.chunks_areas = chunks.count(ChunkKind::Areas);
     summary.chunks_free = chunks.count(ChunkKind::Free);
 
     let of = summary.chunks_inodes;
@@ -144,6 +147,7 @@ fn walk(
     );
     logs::link(&mut logs, &mut nodes);
     tree::judge(view, &mut nodes, &mut logs, sink);
+    logs.areas.judge(&nodes, sink);
     let trees = trees::Trees::read(view, &geometry, &chunks, &nodes, superblock.hash_seed);
     trees.judge(sink);
     if let Some(table) = &trees.table {

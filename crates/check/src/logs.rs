@@ -15,6 +15,7 @@ use vellum_layout::{
 };
 use zerocopy::FromBytes;
 
+use crate::areas::Areas;
 use crate::entrance::Chunks;
 use crate::image::{View, Window};
 use crate::inodes::{Found, Nodes};
@@ -56,15 +57,15 @@ pub struct Extent {
 
 /// A log word that names an entry.
 #[derive(Clone, Copy, Debug)]
-struct Word {
+pub(crate) struct Word {
     /// Its pool offset.
-    at: u64,
-    entry: u64,
-    directory: u32,
-    sequence: u32,
+    pub(crate) at: u64,
+    pub(crate) entry: u64,
+    pub(crate) directory: u32,
+    pub(crate) sequence: u32,
     /// The cookie by its place; in a compacted extent the least it may have.
-    cookie: u64,
-    exact: bool,
+    pub(crate) cookie: u64,
+    pub(crate) exact: bool,
 }
 
 /// An entry found sound.
@@ -102,7 +103,7 @@ pub struct Name {
 }
 
 /// Most issues that are kept; more of them would tell nothing new.
-const ISSUES_MAX: usize = 20_000;
+pub(crate) const ISSUES_MAX: usize = 20_000;
 /// Least cookie of an entry: 1 and 2 are `.` and `..`.
 pub(crate) const COOKIE_MIN: u64 = 3;
 /// Most that a directory listing can carry.
@@ -117,7 +118,9 @@ pub struct Logs {
     pub names: Vec<Name>,
     /// What is wrong.
     pub issues: Vec<Issue>,
-    words: Vec<Word>,
+    /// The areas, where the namespace has them.
+    pub areas: Areas,
+    pub(crate) words: Vec<Word>,
 }
 
 struct Job {
@@ -140,13 +143,20 @@ impl Logs {
         mut tick: impl FnMut(u64),
     ) -> Self {
         let mut logs = Self::default();
-        if geometry.namespace == NamespaceKind::Tree {
-            logs.read_records(view, geometry, chunks, nodes, seed);
-            return logs;
+        match geometry.namespace {
+            NamespaceKind::Tree => logs.read_records(view, geometry, chunks, nodes, seed),
+            NamespaceKind::Adaptive => {
+                logs.read_areas(view, geometry, chunks, nodes, seed);
+                tick(logs.names.len() as u64);
+                logs.read_extents(view, geometry, chunks, nodes);
+                logs.read_derived(view, geometry, chunks, nodes);
+            }
+            NamespaceKind::Direct => {
+                logs.read_extents(view, geometry, chunks, nodes);
+                tick(logs.words.len() as u64);
+                logs.read_entries(view, geometry, chunks, nodes, seed);
+            }
         }
-        logs.read_extents(view, geometry, chunks, nodes);
-        tick(logs.words.len() as u64);
-        logs.read_entries(view, geometry, chunks, nodes, seed);
         logs
     }
 

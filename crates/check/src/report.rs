@@ -142,6 +142,28 @@ classes! {
     SavedCounters = "wrong saved counters",
     /// The saved aids of the mapping are not what the table says.
     SavedAids = "wrong saved aids",
+    /// A block of the area table, or the line of an area that entries name, is unsound.
+    AreaUnsound = "unsound area",
+    /// An area whose root is no directory, or has no name.
+    AreaNoRoot = "area without a root",
+    /// An area that was being made, or given up.
+    AreaUnfinished = "unfinished area",
+    /// Two areas in use of one directory.
+    AreaTwice = "two areas of one root",
+    /// A state where no entry is, or none that may have one.
+    StateNoEntry = "state without an entry",
+    /// An entry whose path does not go on from that of its directory.
+    PathWrong = "path of another directory",
+    /// Two entries of one name.
+    Twins = "twins",
+    /// Names counted wrong, of an area or a directory.
+    AreaCounts = "wrong counts of names",
+    /// A word of a directory log that is missing, or leads to no entry of it.
+    LogWord = "wrong word of a log",
+    /// A hash table of an area that has too few words or too many.
+    AreaTable = "wrong hash table of an area",
+    /// An inode that does not say where its directory's names are.
+    PlaceWrong = "wrong place of a directory",
 }
 
 impl Class {
@@ -165,6 +187,9 @@ impl Class {
                 | Self::MapCounts
                 | Self::MapLevels
                 | Self::Limbo
+                | Self::AreaNoRoot
+                | Self::AreaUnfinished
+                | Self::Twins
         )
     }
 }
@@ -252,6 +277,8 @@ pub struct Summary {
     pub chunks_entries: u64,
     /// Chunks that hold metadata blocks.
     pub chunks_blocks: u64,
+    /// Chunks that hold extents of areas.
+    pub chunks_areas: u64,
     /// Chunks that hold nothing yet.
     pub chunks_free: u64,
     /// Metadata slots in the pool.
@@ -375,6 +402,7 @@ pub(crate) enum Place {
     Inode(u64),
     Slot(u64),
     Block(u64),
+    Area(u32),
     Offset(u64),
     LiveMap,
     Aids,
@@ -390,6 +418,7 @@ impl fmt::Display for Place {
             Self::Inode(n) => write!(f, "inode {n}"),
             Self::Slot(n) => write!(f, "slot {n}"),
             Self::Block(n) => write!(f, "block {n}"),
+            Self::Area(n) => write!(f, "area {n}"),
             Self::Offset(n) => write!(f, "offset {n}"),
             Self::LiveMap => f.write_str("live map"),
             Self::Aids => f.write_str("saved aids"),

@@ -22,6 +22,10 @@ pub enum Holder {
     Text(usize),
     /// A node of a file's tree: its number in [`Trees::nodes`].
     Tree(usize),
+    /// A block of the area table, with this slot.
+    AreaTable(u64),
+    /// Something else of areas, with this first slot: a head and a map, an entry that does not count, a block of a hash table.
+    OfAreas(u64),
 }
 
 /// One bit for each metadata slot in use.
@@ -68,6 +72,12 @@ impl Slots {
                 slots.hold(Holder::Name(number), name.slot, u64::from(name.slots));
             }
         }
+        for &slot in &logs.areas.blocks {
+            slots.hold(Holder::AreaTable(slot), slot, SLOTS_PER_BLOCK);
+        }
+        for &(slot, count) in &logs.areas.held {
+            slots.hold(Holder::OfAreas(slot), slot, count);
+        }
         slots.claim_texts(view, geometry, chunks, nodes);
         for (number, node) in trees.nodes.iter().enumerate() {
             slots.hold(Holder::Tree(number), node.slot, SLOTS_PER_BLOCK);
@@ -113,6 +123,8 @@ impl Slots {
                     let detail = format!("the text of inode {}, and something else", node.slot);
                     (node.root, detail)
                 }
+                Holder::AreaTable(slot) => (slot, "the area table, and something else".into()),
+                Holder::OfAreas(slot) => (slot, "something of areas, and something else".into()),
                 Holder::Tree(number) => {
                     let TreeNode { slot, inode, .. } = trees.nodes[number];
                     (slot, format!("a tree node of inode {inode}, and another"))

@@ -3,26 +3,14 @@
 
 mod testimage;
 
+use testimage::found::{assert_found, checked};
 use testimage::{GENERATION, NOW, Sample, closed, keyed_sample, sample};
-use vellum_check::{Class, Finding, Image, Options, Report, Severity, check};
+use vellum_check::{Class, Finding, Image, Options, Severity, check};
 use vellum_layout::{
     ChunkKind, Entry, FileKind, Inode, JournalPair, LinksWord, LogExtentHead, LogExtentKind,
     LogWord, MapRoot, MapState, MapWord, MappingKind, PlaceWord,
 };
 use zerocopy::IntoBytes;
-
-fn checked(image: &dyn Image) -> Report {
-    check(image, Options::default())
-}
-
-#[track_caller]
-fn assert_found(report: &Report, class: Class, place: &str, severity: Severity) {
-    let fits = |found: &Finding| found.place == place && found.severity == severity;
-    assert!(
-        report.of(class).any(fits),
-        "{class:?} at {place} is not in:\n{report}"
-    );
-}
 
 /// Changes pools that were not closed and pools that were: `class` is found at `place`, as damage, or, on what was not closed, as
 /// residue if a crash may leave it.
@@ -608,8 +596,10 @@ fn every_class_of_the_document_has_its_test() {
     assert_eq!(names.len(), Class::ALL.len());
     for (name, class) in names.into_iter().zip(Class::ALL) {
         let head = format!("#[test]\nfn {}() {{\n", name.replace(' ', "_"));
-        let (_, rest) = include_str!("classes.rs")
-            .split_once(&head)
+        let tests = [include_str!("classes.rs"), include_str!("area_classes.rs")];
+        let (_, rest) = tests
+            .iter()
+            .find_map(|tests| tests.split_once(&head))
             .unwrap_or_else(|| panic!("`{name}` has no test"));
         let body = rest.split("\n}").next().unwrap_or_default();
         let is_about = |end: char| body.contains(&format!("Class::{class:?}{end}"));

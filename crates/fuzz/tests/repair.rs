@@ -9,8 +9,11 @@ use std::collections::BTreeSet;
 use support::{assert_survived, plan_of, strictly, write};
 use vellum_check::Class;
 use vellum_fuzz::{Input, Part, Sample, change, judge, mount, samples};
-use vellum_layout::{BLOCK_BYTES, PoolState, StateWord};
+use vellum_layout::{
+    BLOCK_BYTES, Geometry, GeometryRequest, NamespaceKind, PoolState, StateWord, Superblock,
+};
 use vellum_media::{CrashPoints, SimPool};
+use zerocopy::IntoBytes;
 
 /// Cases in a run of the tests; `VELLUM_CASES` sets another number for a long one.
 const CASES: u64 = 400;
@@ -288,4 +291,23 @@ fn a_pool_under_repair_is_for_reading() {
         assert!(mount(sample.image.clone(), true).is_ok());
         hold(&samples()[0], &sample.image);
     }
+}
+
+/// A superblock is enough to know that.
+#[test]
+fn pools_with_areas_are_left_as_they_are() {
+    let namespace = NamespaceKind::Adaptive;
+    let request = GeometryRequest {
+        pool_bytes: 1 << 20,
+        namespace,
+        ..GeometryRequest::default()
+    };
+    let geometry = Geometry::plan(&request).unwrap();
+    let superblock = Superblock::new(&geometry, [7; 16], 1, 2, "areas", namespace);
+    let mut image = vec![0; 1 << 20];
+    image[..BLOCK_BYTES as usize].copy_from_slice(superblock.as_bytes());
+    let plan = plan_of(&image);
+    assert!(plan.is_empty() && plan.before.has(Class::AreaUnsound));
+    let reason = plan.refused.unwrap();
+    assert!(reason.contains("areas"), "{reason}");
 }

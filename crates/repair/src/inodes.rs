@@ -289,7 +289,7 @@ fn forget(draft: &mut Draft, survey: &Survey, node: &Node) {
 pub(crate) fn shared(draft: &mut Draft, survey: &Survey) {
     for holder in survey.shared() {
         match *holder {
-            Holder::Extent(_) | Holder::Tree(_) => {}
+            Holder::Extent(_) | Holder::Tree(_) | Holder::AreaTable(_) | Holder::OfAreas(_) => {}
             Holder::Name(number) => move_entry(draft, survey, number),
             Holder::Text(number) => move_text(draft, survey, &survey.nodes.list[number]),
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use vellum_check::survey::{self, Survey};
 use vellum_check::{Class, Image, Progress, Report, check};
 use vellum_layout::{
-    BLOCK_BYTES, Geometry, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,
+    BLOCK_BYTES, Geometry, NamespaceKind, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,
 };
 
 use crate::draft::{Draft, Overlay, SlotSet};
@@ -331,6 +331,9 @@ fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
         .map_err(|error| error.to_string())?;
     if superblock.geometry().is_logged() {
         return Err("this release does not repair pools with a log; mount it with -o ro to copy what can be read".to_owned());
+    }
+    if superblock.namespace() == NamespaceKind::Adaptive {
+        return Err("this release does not repair pools with areas".to_owned());
     }
     let word = state_word(image, &superblock);
     if word.is_some_and(|word| word.conversion().is_some()) {

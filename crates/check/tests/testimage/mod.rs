@@ -1,6 +1,8 @@
 //! Pools laid out by hand from the structures of `layout`, for the checker's tests.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod areas;
+pub(crate) mod found;
 pub(crate) mod trees;
 
 use std::collections::BTreeMap;
@@ -53,6 +55,7 @@ pub(crate) struct TestImage {
     time: i64,
     inodes: u64,
     data_blocks: u64,
+    areas: areas::Areas,
     /// What trees lead to.
     tree_blocks: BTreeMap<u64, MapWord>,
 }
@@ -81,10 +84,18 @@ impl TestImage {
         })
     }
 
+    /// An empty pool of 1 MiB with areas, not closed.
+    pub(crate) fn with_areas() -> Self {
+        Self::planned(&GeometryRequest {
+            pool_bytes: 1 << 20,
+            namespace: NamespaceKind::Adaptive,
+            ..GeometryRequest::default()
+        })
+    }
+
     fn planned(request: &GeometryRequest) -> Self {
         let geometry = Geometry::plan(request).unwrap();
-        let superblock =
-            Superblock::new(&geometry, [9; 16], SEED, NOW, "test", NamespaceKind::Direct);
+        let superblock = Superblock::new(&geometry, [9; 16], SEED, NOW, "test", request.namespace);
         let mut new = Self {
             bytes: vec![0; geometry.pool_bytes as usize],
             superblock,
@@ -97,6 +108,7 @@ impl TestImage {
             time: NOW - 1_000_000_000,
             inodes: 0,
             data_blocks: 0,
+            areas: areas::Areas::default(),
             tree_blocks: BTreeMap::new(),
         };
         new.write_superblocks();
@@ -111,6 +123,9 @@ impl TestImage {
             inode.parent = root;
             inode.links = LinksWord::new(2, 0).0;
         });
+        if request.namespace == NamespaceKind::Adaptive {
+            new.begin_areas();
+        }
         new
     }
 
@@ -140,13 +155,16 @@ impl TestImage {
     /// Takes metadata slots.
     pub(crate) fn take(&mut self, kind: ChunkKind, slots: u64) -> u64 {
         let per_chunk = self.geometry.slots_per_chunk();
+        let head = self.head_slots(kind);
         let runs = self.free.entry(kind as u8).or_default();
         let mut found = runs.iter().position(|run| run.1 >= slots);
         if found.is_none() {
             let chunk = self.next_chunk;
             assert!(chunk < self.geometry.meta_chunks, "the test pool is full");
             self.next_chunk += 1;
-            runs.push((chunk * per_chunk, per_chunk));
+            let first = chunk * per_chunk;
+            runs.push((first + head, per_chunk - head));
+            self.used[first as usize..(first + head) as usize].fill(true);
             found = Some(runs.len() - 1);
             let at = self.geometry.chunk_table_at + chunk * 8;
             self.set_word(at, ChunkWord::new(chunk, kind, 0).0);
@@ -279,6 +297,11 @@ impl TestImage {
     /// Names `ino` in `directory`; gives the entry's slot. Counts no link.
     pub(crate) fn name(&mut self, directory: u64, name: &[u8], ino: u64) -> u64 {
         let (word, cookie) = self.next_word(directory);
+        if self.has_areas() {
+            let slot = self.path_entry(directory, name, ino, cookie);
+            self.set_word(word, LogWord::new(slot).0);
+            return slot;
+        }
         let (slot, _) = self.unlogged(directory, name, ino, cookie);
         self.set_word(word, LogWord::new(slot).0);
         slot
@@ -485,6 +508,9 @@ impl TestImage {
 
     /// Saves what a close saves, and marks the pool as closed.
     pub(crate) fn close(&mut self) {
+        if self.has_areas() {
+            self.close_areas();
+        }
         let mut map = vec![0u8; (self.geometry.meta_slots().div_ceil(64) * 8) as usize];
         for (slot, used) in self.used.iter().enumerate() {
             map[slot / 8] |= u8::from(*used) << (slot % 8);

@@ -1,0 +1,246 @@
+//! The classes of damage that only pools with areas can have, as `classes.rs` has the others: a test each, with the name that
+//! `docs/CRASH.md` gives the class.
+
+mod testimage;
+
+use testimage::areas::{AreaSample, area_sample, closed_area_sample};
+use testimage::found::{assert_found, checked};
+use vellum_check::{Class, Severity};
+use vellum_layout::{
+    AreaCounts, AreaLine, AreaPhase, AreaTableHead, DirPlace, EntryState, LifeWord, LogExtentKind,
+    LogWord, PathEntryHead, TableRoot,
+};
+
+#[track_caller]
+fn found_in_areas(class: Class, place: &str, change: impl Fn(&mut AreaSample)) {
+    let severity = match class.may_be_residue() {
+        true => Severity::Residue,
+        false => Severity::Damage,
+    };
+    let both = [area_sample(), closed_area_sample()];
+    for (mut sample, severity) in both.into_iter().zip([severity, Severity::Damage]) {
+        let before = checked(&sample.sample.image.bytes);
+        assert!(before.is_sound() && !before.has(class), "{before}");
+        change(&mut sample);
+        let report = checked(&sample.sample.image.bytes);
+        assert_found(&report, class, place, severity);
+    }
+}
+
+/// What a close makes, changed: void as soon as the pool is open.
+#[track_caller]
+fn found_if_areas_closed(class: Class, place: &str, change: impl Fn(&mut AreaSample)) {
+    let mut sample = closed_area_sample();
+    change(&mut sample);
+    let image = &mut sample.sample.image;
+    assert_found(&checked(&image.bytes), class, place, Severity::Damage);
+    image.reopen();
+    let report = checked(&image.bytes);
+    assert!(report.is_sound(), "{report}");
+}
+
+/// A line that is not sound matters where an entry with a state names its area; a block of the table always does.
+#[test]
+fn unsound_area() {
+    found_in_areas(Class::AreaUnsound, "area 2", |s| {
+        let at = s.sample.image.line_at(2) + AreaLine::LIVES;
+        flip(s, at, 1);
+    });
+    found_in_areas(Class::AreaUnsound, "slot 64", |s| {
+        let at = s.sample.image.line_at(0) + AreaTableHead::NEXT;
+        s.sample.image.set_word(at, 64);
+    });
+    let mut sample = area_sample();
+    let at = sample.sample.image.line_at(3);
+    sample.sample.image.set_word(at, 77);
+    let report = checked(&sample.sample.image.bytes);
+    assert!(report.is_sound(), "{report}");
+}
+
+#[test]
+fn area_without_a_root() {
+    found_in_areas(Class::AreaNoRoot, "area 3", |s| {
+        let line = s.sample.image.line_of(3, s.sample.file, AreaPhase::Live);
+        s.sample.image.set_line(3, &line);
+    });
+}
+
+#[test]
+fn unfinished_area() {
+    for phase in [AreaPhase::Forming, AreaPhase::Going] {
+        found_in_areas(Class::AreaUnfinished, "area 3", |s| {
+            let line = s.sample.image.line_of(3, s.sample.sub, phase);
+            s.sample.image.set_line(3, &line);
+        });
+    }
+}
+
+#[test]
+fn two_areas_of_one_root() {
+    found_in_areas(Class::AreaTwice, "area 3", |s| {
+        let line = s.sample.image.line_of(3, s.rooted, AreaPhase::Live);
+        s.sample.image.set_line(3, &line);
+    });
+}
+
+/// In an extent's head, inside an entry, and, on a closed pool, of an entry that is dead.
+#[test]
+fn state_without_an_entry() {
+    let dead = area_sample().sample.dead;
+    let head = dead / 32 * 32;
+    found_in_areas(Class::StateNoEntry, &format!("slot {head}"), |s| {
+        s.sample.image.set_state(head, EntryState::Hot);
+    });
+    let inner = area_sample().inner + 1;
+    found_in_areas(Class::StateNoEntry, &format!("slot {inner}"), |s| {
+        s.sample.image.set_state(inner, EntryState::Cold);
+    });
+    found_if_areas_closed(Class::StateNoEntry, &format!("slot {dead}"), |s| {
+        s.sample.image.set_state(dead, EntryState::Warm);
+    });
+}
+
+#[test]
+fn path_of_another_directory() {
+    let inner = area_sample().inner;
+    for path in [&b"inner"[..], b"same/inner", b"some/more/inner"] {
+        found_in_areas(Class::PathWrong, &format!("slot {inner}"), |s| {
+            let (head, _) = s.sample.image.get_path(inner);
+            s.sample.image.set_path(inner, &head, path);
+        });
+    }
+    found_in_areas(Class::PathWrong, &format!("slot {inner}"), |s| {
+        let (head, path) = s.sample.image.get_path(inner);
+        let elsewhere = PathEntryHead { area: 1, ..head };
+        s.sample.image.set_path(inner, &elsewhere, &path);
+    });
+}
+
+/// The copy of an entry counts if its path fits, and what is dead is dead; two of which that cannot be told are damage.
+#[test]
+fn twins() {
+    let copy = |s: &mut AreaSample, path: &[u8], change: fn(&mut PathEntryHead)| {
+        let (mut head, _) = s.sample.image.get_path(s.inner);
+        change(&mut head);
+        s.sample.image.put_path(&head, path)
+    };
+    let slot = copy(&mut area_sample(), b"other/inner", |_| {});
+    found_in_areas(Class::Twins, &format!("slot {slot}"), |s| {
+        copy(s, b"other/inner", |_| {});
+    });
+    let inner = area_sample().inner;
+    found_in_areas(Class::Twins, &format!("slot {inner}"), |s| {
+        copy(s, b"other/inner", |head| head.life = LifeWord::dead(5).0);
+    });
+    for (path, change) in [
+        (&b"some/inner"[..], (|_| {}) as fn(&mut PathEntryHead)),
+        (b"other/inner", |head| head.generation += 1),
+    ] {
+        let mut sample = area_sample();
+        copy(&mut sample, path, change);
+        let report = checked(&sample.sample.image.bytes);
+        assert_found(
+            &report,
+            Class::Twins,
+            &format!("slot {slot}"),
+            Severity::Damage,
+        );
+    }
+}
+
+#[test]
+fn wrong_counts_of_names() {
+    found_if_areas_closed(Class::AreaCounts, "area 2", |s| {
+        let at = s.sample.image.line_at(2) + AreaLine::SAVED;
+        flip(s, at, 1 << 33);
+    });
+    for (names, restricting) in [(3, 1), (2, 0)] {
+        found_if_areas_closed(Class::AreaCounts, "area 2", |s| {
+            let line = s.sample.image.get_line(2);
+            let counts = AreaCounts { names, restricting };
+            let line = line.saving(2, 1, TableRoot(line.table), counts);
+            s.sample.image.set_line(2, &line);
+        });
+    }
+    let rooted = area_sample().rooted;
+    for change in [1, 1 << 32] {
+        found_if_areas_closed(Class::AreaCounts, &format!("inode {rooted}"), |s| {
+            s.sample
+                .image
+                .edit_inode(rooted, |inode| inode.pattern += change);
+        });
+    }
+}
+
+/// A word that is missing, that leads elsewhere, that leads to nothing, and a cookie that would be given again.
+#[test]
+fn wrong_word_of_a_log() {
+    let some = area_sample().closed_to_some;
+    let inode = format!("inode {some}");
+    for slot in [0, area_sample().sample.file_entry, 1, 33] {
+        found_if_areas_closed(Class::LogWord, &inode, |s| {
+            let at = s.sample.image.at(s.sample.image.get_inode(some).root);
+            let word = at + LogExtentKind::Small.words_at();
+            s.sample.image.set_word(word, LogWord::new(slot).0);
+        });
+    }
+    found_if_areas_closed(Class::LogWord, "inode 1", |s| {
+        s.sample.image.edit_inode(1, |inode| inode.size = 5);
+    });
+}
+
+/// A word that is missing, one that leads elsewhere, one in a wrong line, a head that counts too many, a check.
+#[test]
+fn wrong_hash_table_of_an_area() {
+    found_if_areas_closed(Class::AreaTable, "area 2", |s| {
+        s.sample.image.change_table(2, |lines| {
+            let line = lines.iter_mut().find(|line| line[1] != 0).unwrap();
+            line[1] = 0;
+        });
+    });
+    found_if_areas_closed(Class::AreaTable, "area 2", |s| {
+        s.sample.image.change_table(2, |lines| {
+            let line = lines.iter_mut().find(|line| line[1] != 0).unwrap();
+            line[1] += 1;
+        });
+    });
+    found_if_areas_closed(Class::AreaTable, "area 2", |s| {
+        s.sample.image.change_table(2, |lines| {
+            let at = lines.iter().position(|line| line[1] != 0).unwrap();
+            let word = std::mem::take(&mut lines[at][1]);
+            lines[(at + 1) % 64][7] = word;
+        });
+    });
+    found_if_areas_closed(Class::AreaTable, "area 2", |s| {
+        s.sample.image.change_table(2, |lines| lines[9][0] = 0x101);
+    });
+    found_if_areas_closed(Class::AreaTable, "area 2", |s| {
+        let (slot, _) = TableRoot(s.sample.image.get_line(2).table).get().unwrap();
+        let at = s.sample.image.at(slot);
+        flip(s, at, 1 << 57);
+    });
+    found_if_areas_closed(Class::AreaTable, "area 2", |s| {
+        let line = s.sample.image.get_line(2);
+        let (_, counts) = line.saved(2, 1).unwrap();
+        let line = line.saving(2, 1, TableRoot::new(96, 0), counts);
+        s.sample.image.set_line(2, &line);
+    });
+}
+
+#[test]
+fn wrong_place_of_a_directory() {
+    let rooted = area_sample().rooted;
+    for (entry, area) in [(0, 2), (5, 2), (5, 0)] {
+        found_if_areas_closed(Class::PlaceWrong, &format!("inode {rooted}"), |s| {
+            let place = DirPlace::new(entry, area).0;
+            s.sample
+                .image
+                .edit_inode(rooted, |inode| inode.detail = place);
+        });
+    }
+}
+
+fn flip(s: &mut AreaSample, at: u64, bits: u64) {
+    let word = s.sample.image.word(at);
+    s.sample.image.set_word(at, word ^ bits);
+}

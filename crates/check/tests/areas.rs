@@ -1,0 +1,224 @@
+//! Pools with areas: what is sound, what of a move a crash leaves, and that nothing that bytes say makes the checker fail.
+#![allow(missing_docs)]
+
+mod testimage;
+
+use proptest::prelude::*;
+use testimage::TestImage;
+use testimage::areas::{AreaSample, area_sample, closed_area_sample};
+use vellum_check::{Class, Options, Report, check};
+use vellum_layout::{
+    AreaPhase, DirPlace, EntryState, FileKind, JournalPair, PathEntryHead, ROOT_SLOT,
+};
+
+fn checked(image: &TestImage) -> Report {
+    check(&image.bytes, Options::default())
+}
+
+#[track_caller]
+fn assert_sound(report: &Report, residue: u64) {
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(report.residue, residue, "{report}");
+}
+
+#[test]
+fn pools_with_areas_are_sound_open_and_closed() {
+    for sample in [area_sample(), closed_area_sample()] {
+        let report = checked(&sample.sample.image);
+        assert_sound(&report, 0);
+        let summary = report.summary;
+        assert_eq!((summary.directories, summary.entries_dead), (5, 1));
+        assert_eq!(
+            (summary.chunks_blocks > 1, summary.chunks_areas > 1),
+            (true, true)
+        );
+    }
+}
+
+/// Tables of one block, and of several: full lines have their words elsewhere.
+#[test]
+fn names_find_their_words_in_tables_of_every_size() {
+    for level in [0, 1, 3] {
+        let mut image = TestImage::with_areas();
+        image.set_table_level(level);
+        let dir = image.directory(ROOT_SLOT, b"dir");
+        for number in 0..250 {
+            let file = image.inode(FileKind::File, 0o644);
+            image.link(dir, format!("name {number}").as_bytes(), file);
+        }
+        image.close();
+        assert_sound(&checked(&image), 0);
+    }
+}
+
+/// A directory of area 2 becomes `new/some`: entries of it and below are there twice, with the old path and with the new one.
+struct Moved {
+    sample: AreaSample,
+    /// The own entries of the directory, old and new.
+    own: [u64; 2],
+    /// The entries of the file in it.
+    inner: [u64; 2],
+}
+
+fn moved() -> Moved {
+    let mut sample = area_sample();
+    let image = &mut sample.sample.image;
+    let own = image.own_entry(sample.closed_to_some).unwrap();
+    let (head, _) = image.get_path(own);
+    let renamed = PathEntryHead {
+        cookie: head.cookie + 1,
+        ..head
+    };
+    let new = image.put_path(&renamed, b"renamed");
+    let (head, _) = image.get_path(sample.inner);
+    let copy = image.put_path(&head, b"renamed/inner");
+    Moved {
+        own: [own, new],
+        inner: [sample.inner, copy],
+        sample,
+    }
+}
+
+#[test]
+fn of_a_move_that_a_crash_cut_short_either_side_counts() {
+    for (died, loser) in [(0, 0), (1, 1)] {
+        let Moved {
+            mut sample,
+            own,
+            inner,
+        } = moved();
+        let image = &mut sample.sample.image;
+        if died == 0 {
+            image.kill(own[0]);
+        } else {
+            image.set_state(own[1], EntryState::None);
+        }
+        let report = checked(image);
+        assert_sound(&report, 1);
+        let place = format!("slot {}", inner[loser]);
+        assert_eq!(report.of(Class::Twins).next().unwrap().place, place);
+        // The name was removed meanwhile: the other twin is nothing, whatever its path.
+        for twin in [inner[1 - loser], inner[loser]] {
+            image.kill(twin);
+            let report = checked(image);
+            assert_sound(&report, 2);
+            assert!(
+                report.has(Class::Twins) && report.has(Class::Unnamed),
+                "{report}"
+            );
+        }
+    }
+}
+
+/// A directory below the moved one has two living entries, too; which counts its own directory says.
+#[test]
+fn directories_within_what_moves_are_asked_in_turn() {
+    for is_committed in [false, true] {
+        let mut sample = area_sample();
+        let image = &mut sample.sample.image;
+        let [a, b, c] = [0; 3].map(|_| image.inode(FileKind::Directory, 0o755));
+        let first = image.link(sample.rooted, b"a", a);
+        let second = image.link(a, b"b", b);
+        let third = image.link(b, b"c", c);
+        let new = [(first, &b"x"[..]), (second, b"x/b"), (third, b"x/b/c")].map(|(slot, path)| {
+            let (mut head, _) = image.get_path(slot);
+            head.cookie += u64::from(slot == first) * 7;
+            image.put_path(&head, path)
+        });
+        if is_committed {
+            image.kill(first);
+        } else {
+            image.set_state(new[0], EntryState::None);
+        }
+        let report = checked(image);
+        assert_sound(&report, 2);
+        let losers = if is_committed {
+            [second, third]
+        } else {
+            [new[1], new[2]]
+        };
+        for slot in losers {
+            let place = format!("slot {slot}");
+            assert!(
+                report.of(Class::Twins).any(|found| found.place == place),
+                "{report}"
+            );
+        }
+    }
+}
+
+/// Before a split its area is forming and the originals count; from the word that makes it live on the copies do.
+#[test]
+fn the_word_of_an_area_decides_a_split() {
+    for phase in [AreaPhase::Forming, AreaPhase::Live] {
+        let mut sample = area_sample();
+        let image = &mut sample.sample.image;
+        let line = image.line_of(3, sample.closed_to_some, phase);
+        image.set_line(3, &line);
+        let (mut head, _) = image.get_path(sample.inner);
+        head.area = 3;
+        let copy = image.put_path(&head, b"inner");
+        let report = checked(image);
+        let is_forming = phase == AreaPhase::Forming;
+        assert_sound(&report, 1 + u64::from(is_forming));
+        let loser = if is_forming { copy } else { sample.inner };
+        let place = format!("slot {loser}");
+        assert_eq!(report.of(Class::Twins).next().unwrap().place, place);
+    }
+}
+
+#[test]
+fn a_witness_is_an_entry_with_a_path() {
+    for (change, is_sound) in [(0, true), (1, false)] {
+        let mut sample = area_sample();
+        let image = &mut sample.sample.image;
+        let (head, _) = image.get_path(sample.inner);
+        let witness = JournalPair::witness(image.at(sample.inner), head.checksum ^ change);
+        // The record gives the directory a parent that it has not.
+        let at = image.at(sample.closed_to_some) + vellum_layout::Inode::PARENT;
+        image.journal(1, &[witness, JournalPair::store(at, 1)]);
+        let report = checked(image);
+        assert_eq!(report.has(Class::ParentWrong), is_sound, "{report}");
+        assert_eq!(report.summary.journal_records, u64::from(is_sound));
+    }
+}
+
+/// The inode of a directory has a place, which says nothing on a pool that was not closed.
+#[test]
+fn places_are_no_reserved_fields() {
+    let mut sample = area_sample();
+    let image = &mut sample.sample.image;
+    image.edit_inode(sample.rooted, |inode| {
+        inode.detail = DirPlace::new(77, 9).0;
+        inode.pattern = u64::MAX;
+    });
+    assert_sound(&checked(image), 0);
+}
+
+proptest! {
+    /// Whatever words of areas, entries and states say, the checker comes to an end; one changed word is seen, or meant nothing.
+    #[test]
+    fn any_words(changes in prop::collection::vec((0usize..4096, any::<u64>(), any::<bool>()), 1..20), closed: bool) {
+        let sample = if closed { closed_area_sample() } else { area_sample() };
+        let mut image = sample.sample.image;
+        let at = image.at(image.geometry.areas.table);
+        let end = image.at(image.geometry.meta_slots());
+        for (word, value, is_flip) in changes {
+            let at = at + word as u64 * 8 % (end - at);
+            let value = if is_flip { image.word(at) ^ 1 << (value % 64) } else { value };
+            image.set_word(at, value);
+        }
+        let report = checked(&image);
+        prop_assert!(report.complete);
+    }
+
+    #[test]
+    fn any_flipped_bit_of_an_entry_is_seen(bit in 64usize..74 * 8, closed: bool) {
+        let sample = if closed { closed_area_sample() } else { area_sample() };
+        let mut image = sample.sample.image;
+        let at = image.at(sample.inner) as usize + bit / 8;
+        image.bytes[at] ^= 1 << (bit % 8);
+        let is_forward = (56..64).contains(&(bit / 8));
+        prop_assert_eq!(checked(&image).is_sound(), is_forward);
+    }
+}
