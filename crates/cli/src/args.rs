@@ -337,6 +337,9 @@ nothing any more, and only then written. Nothing that can be read is given up: f
 their names go to /lost+found as #INODE, unless their names are found again. A pool that was not
 closed in order and is sound needs no repair: the next opening recovers it.
 
+Without --yes it asks about each class of damage, at a terminal; what is not answered at the end of
+the input is left alone.
+
 What the repair overwrites is saved first, by default in POOL.undo-DATE; a device needs --undo FILE
 or --no-undo. `--restore FILE` puts it back, as long as the pool was not used in between. A repair
 that was interrupted is finished by another.

@@ -108,19 +108,24 @@ fn ask(args: &Repair, made: &Plan) -> Outcome<BTreeSet<Class>> {
         return Err(usage("there is nobody to ask what to mend")
             .advise("say --yes to mend everything, or --dry-run to see what would be done"));
     }
-    asked(made, &mut std::io::stdin().lock().lines())
+    Ok(asked(made, &mut std::io::stdin().lock().lines()))
 }
 
-/// Asks, and reads the answers.
+/// Asks, and reads the answers. Their end leaves alone what was not answered.
 fn asked(
     made: &Plan,
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
-) -> Outcome<BTreeSet<Class>> {
+) -> BTreeSet<Class> {
     let mut declined = BTreeSet::new();
+    let mut ended = false;
     for (class, count) in made.classes() {
         // What recovery would do too needs no leave, nor what follows from what was agreed to.
         let damage = |found: &vellum_check::Finding| found.severity == Severity::Damage;
         if !made.before.of(class).any(damage) {
+            continue;
+        }
+        if ended {
+            declined.insert(class);
             continue;
         }
         for action in made
@@ -134,15 +139,20 @@ fn asked(
         if count > 5 {
             say!("and {} more of this class", count - 5);
         }
-        match answer(lines, class)? {
-            Answered::Yes => {}
-            Answered::No => {
+        match answer(lines, class) {
+            Some(Answered::Yes) => {}
+            Some(Answered::No) => {
                 declined.insert(class);
             }
-            Answered::All => break,
+            Some(Answered::All) => break,
+            None => {
+                say!("");
+                ended = true;
+                declined.insert(class);
+            }
         }
     }
-    Ok(declined)
+    declined
 }
 
 enum Answered {
@@ -151,21 +161,21 @@ enum Answered {
     All,
 }
 
+/// What somebody says to it; nothing at the end of what is said.
 fn answer(
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
     class: Class,
-) -> Outcome<Answered> {
+) -> Option<Answered> {
     loop {
         print!("Mend this ({class})? [y]es, [n]o, [a]ll: ");
         // Nowhere to say that the terminal is gone; the next read says it.
         let _ = std::io::stdout().flush();
-        let line = lines.next().and_then(Result::ok);
-        match line.as_deref().map(str::trim) {
-            Some("y" | "yes") => return Ok(Answered::Yes),
-            Some("n" | "no") => return Ok(Answered::No),
-            Some("a" | "all") => return Ok(Answered::All),
-            Some(_) => {}
-            None => return Err(usage("no answer; nothing was changed")),
+        let line = lines.next()?.ok()?;
+        match line.trim() {
+            "y" | "yes" => return Some(Answered::Yes),
+            "n" | "no" => return Some(Answered::No),
+            "a" | "all" => return Some(Answered::All),
+            _ => {}
         }
     }
 }
@@ -324,26 +334,28 @@ mod tests {
         made
     }
 
-    fn answers(made: &Plan, lines: &[&str]) -> Option<Vec<Class>> {
+    fn answers(made: &Plan, lines: &[&str]) -> Vec<Class> {
         let mut lines = lines.iter().map(|line| Ok((*line).to_owned()));
-        let declined = asked(made, &mut lines).ok()?;
-        Some(declined.into_iter().collect())
+        asked(made, &mut lines).into_iter().collect()
     }
 
     #[test]
     fn each_class_is_asked_about() {
         let classes = [Class::Size, Class::Unnamed, Class::MapTwice];
         let mut made = plan_about(&classes);
-        assert_eq!(answers(&made, &["y", "yes", " y "]), Some(vec![]));
+        assert_eq!(answers(&made, &["y", "yes", " y "]), []);
         assert_eq!(
             answers(&made, &["n", "?", "", "no", "y"]),
-            Some(vec![Class::Size, Class::Unnamed])
+            [Class::Size, Class::Unnamed]
         );
-        assert_eq!(answers(&made, &["n", "a"]), Some(vec![Class::Size]));
-        assert_eq!(answers(&made, &["y", "y"]), None);
+        assert_eq!(answers(&made, &["n", "a"]), [Class::Size]);
+        assert_eq!(answers(&made, &["y", "y"]), [Class::MapTwice]);
+        let mut all = classes.to_vec();
+        all.sort_unstable();
+        assert_eq!(answers(&made, &[]), all);
         // What follows from what was agreed to, and what recovery would do, needs no leave.
         made.before.findings.remove(0);
         made.before.findings[0].severity = Severity::Residue;
-        assert_eq!(answers(&made, &["n"]), Some(vec![Class::MapTwice]));
+        assert_eq!(answers(&made, &["n"]), [Class::MapTwice]);
     }
 }

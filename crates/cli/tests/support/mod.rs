@@ -52,7 +52,8 @@ pub(crate) fn vellum() -> Command {
     command
 }
 
-fn done(output: Output) -> Did {
+/// What it did, of what it left.
+pub(crate) fn done(output: Output) -> Did {
     Did {
         code: output.status.code().expect("it was not killed"),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
