@@ -63,7 +63,7 @@ pub(crate) struct Run {
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// How much: short (four minutes on two CPUs: operations alone, a sample of sequences), long (an
-    /// hour: everything, and more of each), or seconds
+    /// hour: everything, and more of each), or seconds, behind which everything ends
     #[arg(long, default_value = "short", value_parser = parse_budget)]
     pub(crate) budget: Budget,
     /// Only these crash models [default: all]
@@ -108,7 +108,7 @@ pub(crate) struct Sum {
     /// What `vellum crash run --json` wrote
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Fail if fewer different images were judged, or a workload was left out
+    /// Fail if fewer different images were judged, or a workload was left out or cut short
     #[arg(long, value_name = "IMAGES")]
     pub(crate) least: Option<u64>,
     /// Write JSON
@@ -238,9 +238,9 @@ fn sum(args: &Sum) -> Outcome<ExitCode> {
             "{} different images were judged, {least} were asked for",
             all.totals.distinct
         ))),
-        Some(_) if all.left_out > 0 => Err(Failure::new(format!(
-            "{} workloads were left out for want of time",
-            all.left_out
+        Some(_) if !all.left_out.is_nothing() => Err(Failure::new(format!(
+            "{} workloads were left out and {} cut short for want of time",
+            all.left_out.workloads, all.left_out.cut_short
         ))),
         _ => Ok(status),
     }

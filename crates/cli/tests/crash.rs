@@ -211,6 +211,28 @@ fn mutants_are_counted() {
     }
 }
 
+/// Without time everything is left out, and named.
+#[test]
+fn what_is_left_out_is_named() {
+    let args = ["crash", "run", "rename", "exchange", "--budget", "0"];
+    let report = json(&[&args[..], &["--json"]].concat());
+    let left_out = &report["left_out"];
+    assert!(left_out["workloads"].as_u64() > Some(10), "{left_out}");
+    let unexplored = left_out["unexplored"].as_array().expect("a list");
+    for operation in ["rename", "exchange"] {
+        assert!(left_out["operations"][operation].as_u64() > Some(1));
+        assert!(unexplored.contains(&operation.into()), "{left_out}");
+    }
+    let out = run(args).ok().out;
+    for words in ["the time was up", "rename", "exchange"] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    let bench = Bench::empty();
+    std::fs::write(bench.join("cut.json"), report.to_string()).expect("written");
+    let sum = bench.run(&["crash", "sum", "cut.json", "--least", "0"]);
+    sum.failed(1, &["left out"]);
+}
+
 /// What there was no time for is missed.
 #[test]
 fn a_mutant_that_is_missed_is_a_failure() {

@@ -1,7 +1,7 @@
 //! How much is explored: which workloads, and how many states of each.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vellum::{MappingKind, NamespaceKind};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -25,8 +25,8 @@ pub enum Budget {
     Short,
     /// Every workload, with more states of each: an hour or so on two processors.
     Long,
-    /// As much as fits: of each workload what [`Short`](Self::Short) has, what is generated in an order
-    /// drawn by the seed.
+    /// As much as fits between the making of its options and so much later: of each workload what
+    /// [`Short`](Self::Short) has, what is generated in an order drawn by the seed.
     Time(Duration),
 }
 
@@ -78,7 +78,7 @@ impl Budget {
                 ..options
             },
             Self::Time(time) => Options {
-                time: Some(time),
+                until: Instant::now().checked_add(time),
                 ..Self::Short.options()
             },
         }

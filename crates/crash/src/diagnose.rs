@@ -135,6 +135,9 @@ pub(crate) fn minimise(
     };
     for violation in report.violations.iter_mut().take(MINIMISED_MAX) {
         let shows = |less: &Workload, options: &Options| {
+            if options.is_over() {
+                return None;
+            }
             let mut found = violations(less, mode, options, change).into_iter();
             found.find(|found| found.kind == violation.kind)
         };

@@ -183,6 +183,10 @@ impl<'a> Explorer<'a> {
         // Points since the last fence of which not every state is tried.
         let mut beyond = 0;
         while let (Some(point), Some(&quota)) = (walk.next_point(), next.next()) {
+            if self.options.is_over() {
+                self.report.cut_short = true;
+                return false;
+            }
             let passed = &log[durable.events..point.events_done()];
             stage = stage_after(self.subject.oracle, stage, passed);
             durable.follow(&self.judge.pool, &point, log);

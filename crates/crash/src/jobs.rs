@@ -1,23 +1,26 @@
 //! Many workloads on several threads.
 
-use std::sync::Mutex;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-use crate::report::{Report, WorkloadReport};
+use crate::report::{LeftOut, Report, WorkloadReport};
 use crate::run::{Options, Progress};
 
 /// A workload to be explored.
 pub(crate) struct Job<'a> {
     pub(crate) name: &'a str,
+    /// The kinds of operations whose crashes it explores.
+    pub(crate) operations: BTreeSet<&'static str>,
     pub(crate) explore: Box<dyn Fn() -> Vec<WorkloadReport> + Sync + 'a>,
 }
 
 /// Jobs of one kind.
 pub(crate) struct Family<'a> {
     pub(crate) jobs: Vec<Job<'a>>,
-    /// None of them begins later than so long after the first of all.
-    pub(crate) until: Option<Duration>,
+    /// None of them begins later.
+    pub(crate) until: Option<Instant>,
 }
 
 /// Does what the options choose of all families, in order. Threads that find no more of one go on with
@@ -34,22 +37,29 @@ pub(crate) fn run_families(
         .collect();
     progress.expect(chosen.len() as u64);
     let next = AtomicUsize::new(0);
-    let left_out = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
+    let left_out = Mutex::new(LeftOut::default());
+    let leave_out = |job: &Job<'_>, is_begun| {
+        let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        left_out.note(&job.operations, is_begun);
+    };
     let work = || {
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some((job, until)) = chosen.get(place) else {
                 return;
             };
-            if until.is_some_and(|until| start.elapsed() > until) {
-                left_out.fetch_add(1, Ordering::Relaxed);
+            if until.is_some_and(|until| Instant::now() >= until) {
+                leave_out(job, false);
                 continue;
             }
             let reports = (job.explore)();
+            if reports.iter().any(|report| report.cut_short) {
+                leave_out(job, true);
+            }
             progress.done();
             done.lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .unwrap_or_else(PoisonError::into_inner)
                 .push((place, reports));
         }
     };
@@ -59,9 +69,7 @@ pub(crate) fn run_families(
         });
         work();
     });
-    let mut done = done
-        .into_inner()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(place, _)| *place);
     let in_order_of_modes = |(_, mut reports): (_, Vec<WorkloadReport>)| {
         reports.sort_by_key(|report| report.mode.clone());
@@ -69,7 +77,9 @@ pub(crate) fn run_families(
     };
     Report {
         workloads: done.into_iter().flat_map(in_order_of_modes).collect(),
-        left_out: left_out.into_inner() as u64,
+        left_out: left_out
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner),
         seconds: start.elapsed().as_secs_f64(),
     }
 }
@@ -78,7 +88,7 @@ pub(crate) fn run_families(
 fn chosen_of<'f, 'a>(
     family: &'f Family<'a>,
     options: &Options,
-) -> impl Iterator<Item = (&'f Job<'a>, Option<Duration>)> {
+) -> impl Iterator<Item = (&'f Job<'a>, Option<Instant>)> {
     let named = family.jobs.iter().filter(|job| options.chooses(job.name));
     named
         .enumerate()

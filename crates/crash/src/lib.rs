@@ -63,13 +63,14 @@ pub use mutate::{Caught, Missed, MutateOptions, MutationProgress, MutationReport
 pub use record::{RecordError, Recorded, record};
 pub use replay::{Replay, ReplayError, replay};
 pub use report::{
-    Counts, Kind, Minimised, OperationReport, RECOVERY, Report, Summary, Violation, WorkloadReport,
+    Counts, Kind, LeftOut, Minimised, OperationReport, RECOVERY, Report, Summary, Violation,
+    WorkloadReport,
 };
 pub(crate) use run::Subject;
 pub use run::{Options, Progress, run, run_all, run_watched, run_workloads};
 pub use spot::Spot;
 pub use steps::{Steps, persistent_steps};
-pub use threads::{Bounds, ThreadWorkload, run_threads, thread_workloads};
+pub use threads::{Bounds, ThreadWorkload, run_these_threads, run_threads, thread_workloads};
 pub use workload::{BlocksAlone, PowerCut, Step, Workload};
 pub use workloads::{
     find, logged_workloads, pairs, random, sampled, single_operations, triples, workloads,

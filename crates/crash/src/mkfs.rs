@@ -124,11 +124,12 @@ pub(crate) fn of_makings<'a>(options: &'a Options, progress: &'a Progress) -> Fa
     };
     let jobs = MAKINGS.iter().map(|&(name, _)| Job {
         name,
+        operations: [OPERATION].into(),
         explore: Box::new(move || explore(name)),
     });
     Family {
         jobs: jobs.collect(),
-        until: options.time,
+        until: options.until,
     }
 }
 
@@ -188,10 +189,15 @@ impl Making {
         };
         let mut violations: Vec<Violation> = Vec::new();
         let mut wrong_states = 0;
+        let mut cut_short = false;
         for quota in &quotas {
             let Some(point) = walk.next_point() else {
                 break;
             };
+            cut_short = options.is_over();
+            if cut_short {
+                break;
+            }
             counts.points += 1;
             counts.points_exhaustive += u64::from(quota.is_exhaustive);
             counts.points_sampled += u64::from(!quota.is_exhaustive);
@@ -238,7 +244,8 @@ impl Making {
             mode: mode.name().to_owned(),
             counts,
             operations: [(OPERATION.to_owned(), counts)].into(),
-            exhaustive,
+            exhaustive: exhaustive && !cut_short,
+            cut_short,
             violations,
         }
     }

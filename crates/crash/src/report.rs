@@ -1,6 +1,6 @@
 //! What an exploration found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::AddAssign;
 
@@ -242,6 +242,9 @@ pub struct WorkloadReport {
     pub operations: BTreeMap<String, Counts>,
     /// Every point was explored with every state.
     pub exhaustive: bool,
+    /// The time was up before all was explored.
+    #[serde(default)]
+    pub cut_short: bool,
     /// The first violations of each kind and detail.
     pub violations: Vec<Violation>,
 }
@@ -270,8 +273,8 @@ pub struct Summary {
     pub totals: Counts,
     /// Workloads explored, each counted once for each crash model.
     pub runs: u64,
-    /// Workloads left out because the time was up.
-    pub left_out: u64,
+    /// What was left out because the time was up.
+    pub left_out: LeftOut,
     /// Seconds from begin to end.
     pub elapsed_seconds: f64,
     /// Different images judged in a second.
@@ -283,10 +286,86 @@ pub struct Summary {
 pub struct Report {
     /// Each workload under each crash model.
     pub workloads: Vec<WorkloadReport>,
-    /// Workloads left out because the time was up.
-    pub left_out: u64,
+    /// What was left out because the time was up.
+    pub left_out: LeftOut,
     /// Seconds from begin to end.
     pub seconds: f64,
+}
+
+/// What there was no time for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Workloads that were not begun.
+    pub workloads: u64,
+    /// Workloads that were begun, and ended before all of them was explored.
+    pub cut_short: u64,
+    /// How many of all these have each kind of operation.
+    pub operations: BTreeMap<String, u64>,
+    /// Kinds of operations no crash of which was explored.
+    pub unexplored: BTreeSet<String>,
+}
+
+impl LeftOut {
+    /// Whether there was time for everything.
+    pub fn is_nothing(&self) -> bool {
+        self.workloads + self.cut_short == 0
+    }
+
+    /// A workload with these kinds of operations was left out, or was begun and cut short.
+    pub(crate) fn note(&mut self, operations: &BTreeSet<&'static str>, is_begun: bool) {
+        if is_begun {
+            self.cut_short += 1;
+        } else {
+            self.workloads += 1;
+        }
+        for &operation in operations {
+            *self.operations.entry(operation.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Adds what another exploration left out.
+    fn add(&mut self, more: Self) {
+        self.workloads += more.workloads;
+        self.cut_short += more.cut_short;
+        for (operation, count) in more.operations {
+            *self.operations.entry(operation).or_default() += count;
+        }
+    }
+
+    /// Finds the kinds of operations of which nothing is among what was `explored`.
+    fn compare(&mut self, explored: &[OperationReport]) {
+        let is_explored = |operation: &String| {
+            let mut same = explored.iter().filter(|of| of.operation == *operation);
+            same.any(|of| of.counts.points > 0)
+        };
+        let left_out = self.operations.keys();
+        self.unexplored = left_out
+            .filter(|operation| !is_explored(operation))
+            .cloned()
+            .collect();
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_nothing() {
+            return Ok(());
+        }
+        let counts = self.operations.iter();
+        let counts: Vec<_> = counts.map(|(of, count)| format!("{of} {count}")).collect();
+        writeln!(
+            f,
+            "the time was up: {} workloads left out, {} cut short; with {}",
+            self.workloads,
+            self.cut_short,
+            counts.join(", ")
+        )?;
+        let unexplored: Vec<_> = self.unexplored.iter().map(String::as_str).collect();
+        match &unexplored[..] {
+            [] => writeln!(f, "of every kind of operation something was explored"),
+            _ => writeln!(f, "nothing was explored of {}", unexplored.join(", ")),
+        }
+    }
 }
 
 impl WorkloadReport {
@@ -312,6 +391,7 @@ impl WorkloadReport {
             counts,
             operations: [(violation.operation.clone(), counts)].into(),
             exhaustive: false,
+            cut_short: false,
             violations: vec![violation],
         }
     }
@@ -351,11 +431,13 @@ impl Report {
         let operations: Vec<_> = operations.into_iter().map(named).collect();
         let mut totals = Counts::default();
         operations.iter().for_each(|of| totals += of.counts);
+        let mut left_out = self.left_out.clone();
+        left_out.compare(&operations);
         Summary {
             operations,
             totals,
             runs: self.workloads.len() as u64,
-            left_out: self.left_out,
+            left_out,
             elapsed_seconds: self.seconds,
             distinct_per_second: totals.distinct as f64 / self.seconds.max(1e-9),
         }
@@ -379,7 +461,8 @@ impl Summary {
         let name = |of: &OperationReport| of.operation.clone();
         self.operations.sort_by_key(name);
         self.runs += more.runs;
-        self.left_out += more.left_out;
+        self.left_out.add(more.left_out);
+        self.left_out.compare(&self.operations);
         self.elapsed_seconds += more.elapsed_seconds;
         self.distinct_per_second = self.totals.distinct as f64 / self.elapsed_seconds.max(1e-9);
     }
@@ -393,9 +476,14 @@ impl fmt::Display for Report {
                 mode,
                 counts,
                 exhaustive,
+                cut_short,
                 ..
             } = report;
-            let how = if *exhaustive { "all" } else { "sampled" };
+            let how = match (cut_short, exhaustive) {
+                (true, _) => "cut short",
+                (false, true) => "all",
+                (false, false) => "sampled",
+            };
             writeln!(
                 f,
                 "{mode} {workload}: {} points, {} states ({how}), {} distinct, {} meanings, {:.2} s",
@@ -456,9 +544,7 @@ impl fmt::Display for Summary {
             "{} runs, {:.1} s, {:.0} different images a second",
             self.runs, self.elapsed_seconds, self.distinct_per_second
         )?;
-        if self.left_out > 0 {
-            writeln!(f, "{} workloads left out: the time was up", self.left_out)?;
-        }
+        self.left_out.fmt(f)?;
         let mut found = self.operations.iter().flat_map(|report| &report.found);
         found.try_for_each(|violation| writeln!(f, "{violation}"))
     }

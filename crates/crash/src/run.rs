@@ -1,8 +1,9 @@
 //! What to explore, and exploring one workload.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::Instant;
 
 use vellum_media::{Event, Op};
 
@@ -63,8 +64,8 @@ pub struct Options {
     pub only: Vec<String>,
     /// Only this part of them.
     pub part: Option<Part>,
-    /// No workload is begun after this time.
-    pub time: Option<Duration>,
+    /// Nothing is explored after this instant: what is under way then is cut short.
+    pub until: Option<Instant>,
 }
 
 impl Default for Options {
@@ -91,12 +92,17 @@ impl Default for Options {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             only: Vec::new(),
             part: None,
-            time: None,
+            until: None,
         }
     }
 }
 
 impl Options {
+    /// Whether the time is up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
     /// Whether the workload of this name is among those to explore.
     pub fn chooses(&self, name: &str) -> bool {
         let mut parts = self.only.iter();
@@ -281,12 +287,20 @@ fn of_sequences<'a>(
 ) -> Family<'a> {
     let jobs = workloads.iter().map(|workload| Job {
         name: &workload.name,
+        operations: operations_of(&workload.explored),
         explore: Box::new(|| explore_workload(workload, options, progress)),
     });
     Family {
         jobs: jobs.collect(),
-        until: options.time,
+        until: options.until,
     }
+}
+
+/// The kinds of operations that some steps are.
+pub(crate) fn operations_of<'s>(
+    steps: impl IntoIterator<Item = &'s Step>,
+) -> BTreeSet<&'static str> {
+    steps.into_iter().map(Step::operation).collect()
 }
 
 fn explore_workload(
@@ -312,7 +326,7 @@ fn explore_workload(
     let modes = options.modes.iter().filter(is_of_it);
     let reports = modes.map(|&mode| {
         let mut report = explore_recorded(&recorded, mode, Change::None, options, progress);
-        if options.diagnose {
+        if options.diagnose && !options.is_over() {
             minimise(&mut report, workload, mode, options, Change::None);
         }
         report
@@ -335,5 +349,101 @@ pub(crate) fn explore_recorded(
     match mode {
         Mode::Kill => explore_kills(&subject, &recorded.expected, options, progress),
         Mode::X86 | Mode::Lazy | Mode::Eadr => explore(&subject, options, progress),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::LeftOut;
+
+    fn in_no_time() -> Options {
+        Options {
+            until: Some(Instant::now()),
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn what_is_under_way_ends_with_the_time() {
+        let workload = crate::find("create-append").unwrap();
+        let (options, progress) = (in_no_time(), Progress::default());
+        let reports = explore_workload(&workload, &options, &progress);
+        assert_eq!(reports.len(), Mode::ALL.len());
+        for report in reports {
+            assert!(report.cut_short && !report.exhaustive, "{report:?}");
+            assert_eq!(report.counts.distinct, 0, "{report:?}");
+        }
+        for family in [
+            of_makings(&options, &progress),
+            of_threads(&thread_workloads()[..1], &options, &progress),
+        ] {
+            let reports = (family.jobs[0].explore)();
+            assert!(reports.iter().any(|report| report.cut_short), "{reports:?}");
+            let distinct = |report: &WorkloadReport| report.counts.distinct;
+            assert_eq!(reports.iter().map(distinct).sum::<u64>(), 0);
+        }
+    }
+
+    /// One workload is left out, one is cut short, one is done.
+    #[test]
+    fn what_there_was_no_time_for_is_named() {
+        let done = |cut_short| WorkloadReport {
+            operations: [(
+                "link".to_owned(),
+                Counts {
+                    points: 1,
+                    ..Counts::default()
+                },
+            )]
+            .into(),
+            cut_short,
+            ..WorkloadReport::default()
+        };
+        let family = |operation, until, cut_short| Family {
+            jobs: vec![Job {
+                name: "",
+                operations: ["link", operation].into(),
+                explore: Box::new(move || vec![done(cut_short)]),
+            }],
+            until,
+        };
+        let families = vec![
+            family("rename", None, false),
+            family("chmod", None, true),
+            family("unlink", Some(Instant::now()), false),
+        ];
+        let report = run_families(families, &Options::default(), &Progress::default());
+        let mut all = report.summary();
+        let counted = |link, others| {
+            let names = [("chmod", others), ("link", link), ("unlink", others)];
+            names.map(|(name, count)| (name.to_owned(), count)).into()
+        };
+        let unexplored: BTreeSet<_> = ["chmod", "unlink"].map(str::to_owned).into();
+        let mut left_out = LeftOut {
+            workloads: 1,
+            cut_short: 1,
+            operations: counted(2, 1),
+            unexplored,
+        };
+        assert_eq!(all.left_out, left_out);
+        let told = all.to_string();
+        for words in [
+            "1 workloads left out, 1 cut short; with chmod 1, link 2, unlink 1",
+            "nothing was explored of chmod, unlink",
+        ] {
+            assert!(told.contains(words), "{told}");
+        }
+        // Another part of the same did some of it.
+        let mut more = all.clone();
+        more.operations[0].operation = "chmod".to_owned();
+        all.add(more);
+        left_out = LeftOut {
+            workloads: 2,
+            cut_short: 2,
+            operations: counted(4, 2),
+            unexplored: ["unlink".to_owned()].into(),
+        };
+        assert_eq!(all.left_out, left_out);
     }
 }

@@ -1,34 +1,43 @@
-//! What the explorer found, each named after what went wrong.
+//! What the explorer found, each named after what went wrong. What is done is written here, and not looked up in the catalog or
+//! drawn by a number: a workload that changes there would leave a test here of something else.
 
-use vellum_crash::{Bounds, Mode, Options, Progress, find, run, run_threads, run_workloads};
+use vellum::MappingKind;
+use vellum_crash::{
+    Bounds, Mode, Options, Progress, ThreadWorkload, Workload, run_these_threads, run_workloads,
+};
+
+const FILE: &str = "create f 644 -";
 
 #[track_caller]
-fn explored(mode: Mode, names: &[&str]) {
+fn explored(mode: Mode, workloads: &[Workload]) {
     let options = Options {
         modes: vec![mode],
-        only: names.iter().map(ToString::to_string).collect(),
         states_per_point: 4096,
         lazy_states: 64,
         kills: 16,
         ..Options::default()
     };
-    let named: Option<Vec<_>> = names.iter().map(|name| find(name)).collect();
-    let report = match named {
-        Some(workloads) => run_workloads(&workloads, &options),
-        None => run(&options),
-    };
-    assert!(report.totals().checked > 0);
+    let report = run_workloads(workloads, &options);
+    assert_eq!(report.workloads.len(), workloads.len());
+    assert!(report.workloads.iter().all(|of| of.counts.checked > 0));
     assert_eq!(report.totals().violations, 0, "{report}");
+}
+
+fn of(name: &str, setup: &[&str], explored: &[&str]) -> Workload {
+    Workload::new(name, setup, explored)
 }
 
 /// Recovery refused the pool because of an inode whose checksum had not arrived, though nothing
 /// named it.
 #[test]
 fn a_torn_inode_without_a_name_was_taken_for_damage() {
-    explored(
-        Mode::X86,
-        &["create-second", "mkdir-second", "maintain-create"],
-    );
+    let removed = [FILE, "append f 5 5000", "unlink f"];
+    let workloads = [
+        of("create", &[FILE], &["create g 600 exclusive"]),
+        of("mkdir", &["mkdir d 755"], &["mkdir e 700"]),
+        of("maintain-create", &removed, &["maintain", "create g 600 -"]),
+    ];
+    explored(Mode::X86, &workloads);
 }
 
 /// Words of a directory's log once had a mark that said *perhaps not durable yet* and was taken off
@@ -36,41 +45,71 @@ fn a_torn_inode_without_a_name_was_taken_for_damage() {
 /// skipped the word for ever.
 #[test]
 fn a_clean_pool_hid_entries_whose_log_words_a_cache_had_kept() {
-    explored(Mode::Lazy, &["closing", "opening"]);
+    let tree = ["mkdir d 755", FILE, "append f 5 9000", "link f d/g"];
+    let closed = [&tree[..], &["close-pool"]].concat();
+    let again = [
+        FILE,
+        "close-pool",
+        "open-pool",
+        "unlink f",
+        "create g 644 -",
+        "close-pool",
+    ];
+    let workloads = [
+        of("closing", &tree, &["close-pool"]),
+        of("opening", &closed, &["open-pool"]),
+        of("opening-again", &again, &["open-pool"]),
+    ];
+    explored(Mode::Lazy, &workloads);
 }
 
 /// Blocks go from limbo to free by a plain store, so a pool that was closed in order may hold
 /// blocks in limbo after a power cut; the checker called that damage.
 #[test]
 fn a_block_left_in_limbo_by_a_close_was_taken_for_damage() {
-    explored(Mode::X86, &["unlink-closing", "closing-with-work"]);
+    let written = [FILE, "append f 5 9000"];
+    let removed = ["mkdir d 755", "link f d/g", "unlink d/g", "unlink f"];
+    let workloads = [
+        of("unlink-closing", &written, &["unlink f", "close-pool"]),
+        of(
+            "closing-with-work",
+            &[written.as_slice(), &removed].concat(),
+            &["close-pool"],
+        ),
+    ];
+    explored(Mode::X86, &workloads);
 }
 
 /// Truncating, punching and preallocating by an ordinary user dropped the set-id bits after the
 /// change: a crash in between left a set-user-id file with content that its owner did not write.
 #[test]
 fn a_crash_left_set_id_bits_on_content_that_a_user_changed() {
-    explored(
-        Mode::X86,
-        &[
-            "by-user-of-set-id",
-            "by-user-to-set-id",
-            "truncating-by-user",
-        ],
-    );
+    let setup = [FILE, "append f 5 20000", "chmod f 6777"];
+    let workloads = [
+        "user: write f 4000 7 500",
+        "user: append f 7 500",
+        "user: truncate f 9001",
+        "user: fallocate f 0 0 30000",
+        "user: fallocate f 3 0 5000",
+        "user: open+rdwr+trunc 1 f 0",
+    ]
+    .map(|change| of("by-user", &setup, &[change]));
+    explored(Mode::X86, &workloads);
 }
 
 /// `stat` told of a link that was not durable yet.
 #[test]
 fn a_link_count_that_somebody_saw_survives() {
-    explored_threads("threads/link+stat");
+    explored_threads(&[FILE], [&["link f g"], &["stat f -"]], false);
 }
 
 /// A rename that lost against another left the log word of its entry flushed, not fenced, and another
 /// thread's clean close took it for durable.
 #[test]
 fn a_clean_pool_missed_the_log_word_of_a_rename_that_lost() {
-    explored_threads("threads/rename+rename-away-close");
+    let setup = ["mkdir d 755", "mkdir e 755", "create d/f 644 -"];
+    let renames: [&[&str]; 2] = [&["rename d/f d/h 0"], &["rename d/f e/h 0"]];
+    explored_threads(&setup, renames, true);
 }
 
 /// A directory whose attributes were changed while a name was made in it had, after a power cut, the
@@ -78,14 +117,14 @@ fn a_clean_pool_missed_the_log_word_of_a_rename_that_lost() {
 /// change of attributes.
 #[test]
 fn a_change_of_attributes_covered_a_name_that_it_did_not_know_of() {
-    explored_threads("threads/chmod-directory+create-in-it");
-    explored_threads("threads/rename-directory+create-in-it");
+    for change in ["chmod d 700", "rename d e 0"] {
+        explored_threads(&["mkdir d 755"], [&[change], &["create d/f 644 -"]], false);
+    }
 }
 
 #[track_caller]
-fn explored_threads(workload: &str) {
+fn explored_threads(setup: &[&str], threads: [&[&str]; 2], closes: bool) {
     let options = Options {
-        only: vec![workload.into()],
         states_per_point: 64,
         nested_recoveries: [0, 0],
         schedules: Bounds {
@@ -95,7 +134,11 @@ fn explored_threads(workload: &str) {
         },
         ..Options::default()
     };
-    let report = run_threads(&options, &Progress::default());
+    let workload = ThreadWorkload {
+        closes,
+        ..ThreadWorkload::new("regression", setup, &threads)
+    };
+    let report = run_these_threads(&[workload], &options, &Progress::default());
     assert_eq!(report.totals().violations, 0, "{report}");
     assert!(report.totals().schedules > 5, "{report}");
 }
@@ -105,69 +148,127 @@ fn explored_threads(workload: &str) {
 /// earlier opening had left there.
 #[test]
 fn a_new_record_brought_back_one_of_an_earlier_opening() {
-    explored(Mode::X86, &["beside-record-of-earlier-opening"]);
+    let setup = [
+        FILE,
+        "chmod f 600",
+        "create g 644 -",
+        "close-pool",
+        "open-pool",
+        "append f 5 100",
+    ];
+    explored(Mode::X86, &[of("chmod-again", &setup, &["chmod g 640"])]);
 }
 
 /// What a killed process had stored but not flushed, recovery and the next clean close took for
 /// durable: a later power cut took it back, and the saved aids were wrong.
 #[test]
 fn a_power_cut_took_back_what_a_killed_process_had_stored() {
-    explored(Mode::Lazy, &["random/12", "random/183"]);
+    let removed = [FILE, "append f 5 9000", "unlink f", "maintain"];
+    let closed = [&removed[..], &["recover", "close-pool"]].concat();
+    let workloads = [
+        of("recover-closing", &removed, &["recover", "close-pool"]),
+        of("opening", &closed, &["open-pool"]),
+    ];
+    explored(Mode::Lazy, &workloads);
 }
 
 /// Recovery took for durable what a process had stored that was killed while it recovered after a power
 /// cut: the next clean close called a journal record retired that another power cut brought back.
 #[test]
 fn a_power_cut_took_back_what_a_killed_recovery_had_done() {
-    explored(
-        Mode::Kill,
-        &["recover-chmod-truncate", "recover-create-close"],
-    );
+    let chmod = of("chmod-truncate", &[FILE], &["open-pool", "truncate f 5000"]);
+    let create = of("create-close", &[FILE], &["open-pool", "close-pool"]);
+    let workloads = [
+        chmod.cut("chmod f 600", "journal/record-durable", true),
+        create.cut("create g 644 -", "create/entry-durable", false),
+    ];
+    explored(Mode::Kill, &workloads);
 }
 
 /// Bytes that a killed write, or a killed punch, had changed inside the size were read, synced and closed, but
 /// nobody had flushed them.
 #[test]
 fn a_power_cut_took_back_bytes_of_a_killed_write_that_readers_had_seen() {
-    let writes = ["write-over-unaligned", "write-over-many-blocks"];
-    let punches = ["punch-in-block", "punch-unaligned"];
-    explored(Mode::Kill, &[writes, punches].concat());
+    let workloads = [
+        "write f 4001 7 333",
+        "write f 100 7 40000",
+        "fallocate f 3 4100 99",
+        "fallocate f 3 3000 9001",
+    ]
+    .map(|change| of("over", &[FILE, "append f 5 45000"], &[change]));
+    explored(Mode::Kill, &workloads);
 }
 
 /// A thread slot still named the file that it overwrote last when that file's slot was a symbolic link's: what checks
 /// the link's text was taken for the word that leads to a tree, and the pool could not be opened.
 #[test]
 fn a_note_of_a_file_that_is_gone_kept_a_pool_from_being_opened() {
-    explored(Mode::Kill, &["radix-tree-overwritten-then-symlink"]);
+    let setup = [
+        FILE,
+        "append f 5 9000",
+        "write f 0 3 100",
+        "unlink f",
+        "close-pool",
+        "open-pool",
+    ];
+    let workload = of("overwritten-then-symlink", &setup, &["symlink x f"]);
+    explored(Mode::Kill, &[workload.on(MappingKind::Radix)]);
+}
+
+/// Leaves no node for another extent of `f`, which `first` makes: others have as many as there are.
+fn without_nodes<'a>(first: &[&'a str]) -> Vec<&'a str> {
+    let others = [
+        "create e 644 -",
+        "fallocate e 0 0 4096",
+        "create g 644 -",
+        "fallocate g 0 0 4096",
+        "fallocate g 0 16384 4096",
+        "create h 644 -",
+        "fallocate h 0 0 4096",
+        "55* symlink %(74x4000) s#",
+        "fallocate h 0 16384 4096",
+        "fallocate e 0 16384 4096",
+    ];
+    [first, &others].concat()
 }
 
 /// The block beyond the end needed no node of the extent tree, the preallocated one in front of it did, and there
 /// was none: the block beyond stayed, and the size moved over it.
 #[test]
 fn the_bytes_of_a_write_that_failed_came_to_light_where_the_file_was_extended() {
-    explored(
-        Mode::Eadr,
-        &["extent-full-of-nodes-in-preallocated-and-beyond"],
-    );
+    let first = [FILE, "fallocate f 0 0 16384", "write f 0 1 100"];
+    let steps = ["full: write f 12288 7 8192", "truncate f 24576"];
+    let workload = of("preallocated", &without_nodes(&first), &steps);
+    explored(Mode::Eadr, &[workload.on(MappingKind::Extent)]);
 }
 
 /// The first of two preallocated ranges became the file's, and bytes between them were written over; then there was no node
 /// for the second. Times were stored before all that.
 #[test]
 fn a_write_that_failed_left_its_times_and_the_bytes_in_front_of_where_it_failed() {
-    explored(Mode::Eadr, &["extent-full-of-nodes-behind-filled"]);
+    let first = [
+        FILE,
+        "fallocate f 0 12288 16384",
+        "fallocate f 0 0 8192",
+        "write f 8192 3 100",
+        "write f 28672 4 100",
+    ];
+    let steps = ["full: write f 0 7 16384", "append f 9 100"];
+    let workload = of("behind-filled", &without_nodes(&first), &steps);
+    explored(Mode::Eadr, &[workload.on(MappingKind::Extent)]);
 }
 
 /// What an experiment takes from a file whose tree begins in the inode was given up without the word there: behind a power cut
 /// the file had blocks again that were free.
 #[test]
 fn a_power_cut_gave_a_file_back_what_an_experiment_had_taken() {
-    explored(
-        Mode::X86,
-        &[
-            "radix-blocks-in-place-of-cut",
-            "extent-blocks-in-place-of-cut",
-            "extent-blocks-right-behind-data",
-        ],
-    );
+    let cut = [FILE, "append f 5 9000", "truncate f 0", "truncate f 90000"];
+    let data = [FILE, "append f 5 9000", "truncate f 90000"];
+    let blocks = |name, setup: &[&str]| of(name, setup, &["blocks f 3 2"]);
+    let workloads = [
+        blocks("in-place-of-cut", &cut).on(MappingKind::Radix),
+        blocks("in-place-of-cut", &cut).on(MappingKind::Extent),
+        blocks("behind-data", &data).on(MappingKind::Extent),
+    ];
+    explored(Mode::X86, &workloads);
 }

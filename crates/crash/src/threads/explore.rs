@@ -1,5 +1,7 @@
 //! Exploring the runs of a workload of threads.
 
+use std::time::Instant;
+
 use super::ready::Ready;
 use super::search::Found;
 use super::shrink::Trial;
@@ -10,7 +12,7 @@ use crate::id::Mode;
 use crate::jobs::{Family, Job, run_families};
 use crate::record::RecordError;
 use crate::report::{Counts, Report, WorkloadReport};
-use crate::run::{Change, Progress};
+use crate::run::{Change, Progress, operations_of};
 
 /// The crash models of threads. Caches that survive leave nothing that lines arriving one by one could not.
 const MODES: [Mode; 2] = [Mode::X86, Mode::Lazy];
@@ -52,9 +54,10 @@ fn explore_threads(
             is_wrong |= explorer.violations() > 0;
         }
         wrong = is_wrong.then_some(schedule);
-        wrong.is_none()
+        wrong.is_none() && !options.is_over()
     })?;
     let mut reports: Vec<_> = explorers.into_iter().map(Explorer::finish).collect();
+    reports[0].cut_short |= wrong.is_none() && options.is_over();
     let more = Counts {
         schedules: search.runs,
         violations: fatal.len() as u64,
@@ -64,7 +67,9 @@ fn explore_threads(
     let of = workload.operation().to_owned();
     *reports[0].operations.entry(of).or_default() += more;
     reports[0].violations.extend(fatal);
-    if let Some(schedule) = wrong {
+    if let Some(schedule) = wrong
+        && !options.is_over()
+    {
         for (report, &mode) in reports.iter_mut().zip(modes) {
             let trial = Trial {
                 mode,
@@ -79,8 +84,17 @@ fn explore_threads(
 
 /// Explores every workload of threads that the options choose; tells `progress` how far it is.
 pub fn run_threads(options: &Options, progress: &Progress) -> Report {
-    let all = super::thread_workloads();
-    run_families(vec![of_threads(&all, options, progress)], options, progress)
+    run_these_threads(&super::thread_workloads(), options, progress)
+}
+
+/// Explores those of `workloads` that the options choose; tells `progress` how far it is.
+pub fn run_these_threads(
+    workloads: &[ThreadWorkload],
+    options: &Options,
+    progress: &Progress,
+) -> Report {
+    let families = vec![of_threads(workloads, options, progress)];
+    run_families(families, options, progress)
 }
 
 /// Workloads of threads, explored under the x86 model and with lines that were left unflushed before,
@@ -101,12 +115,16 @@ pub(crate) fn of_threads<'a>(
         let modes = modes.clone();
         Job {
             name: &workload.name,
+            operations: operations_of(workload.threads.iter().flatten()),
             explore: Box::new(move || explore(workload, &modes)),
         }
     });
     Family {
         jobs: jobs.collect(),
-        until: options.time.map(|time| time / 4),
+        until: options.until.map(|until| {
+            let now = Instant::now();
+            now + until.saturating_duration_since(now) / 4
+        }),
     }
 }
 

@@ -25,7 +25,7 @@ mod workload;
 
 pub use catalog::thread_workloads;
 pub(crate) use explore::of_threads;
-pub use explore::run_threads;
+pub use explore::{run_these_threads, run_threads};
 pub(crate) use kept::Trials;
 pub(crate) use replay::replay_threads;
 pub use search::Bounds;

@@ -31,7 +31,7 @@ const THREAD_SLOTS: u32 = 4;
 
 impl ThreadWorkload {
     /// A workload of lines as [`Workload::new`] has them.
-    pub(crate) fn new(name: &str, setup: &[&str], threads: &[&[&str]]) -> Self {
+    pub fn new(name: &str, setup: &[&str], threads: &[&[&str]]) -> Self {
         let parse = |lines: &&[&str]| lines.iter().map(|line| Step::parse(line)).collect();
         Self {
             name: format!("threads/{name}"),
