@@ -199,6 +199,10 @@ pub(crate) struct Mkfs {
     /// Consecutive blocks of a file that hashfs places together, 1 or 8 [default: 8]
     #[arg(long, value_name = "N")]
     pub(crate) run_blocks: Option<u32>,
+    /// Lines of the table, side by side, on which hashfs looks for consecutive runs of a file: 1, 2, 4
+    /// and so on up to 256 [default: 16; with --run-blocks 1: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) span_lines: Option<u16>,
     /// Fragment files on purpose: the share of blocks, 0 to 1, that may follow their predecessors
     #[arg(long, value_name = "SCORE", value_parser = parse_score, default_value = "1")]
     pub(crate) layout_score: u16,

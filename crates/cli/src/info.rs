@@ -53,6 +53,7 @@ pub(crate) struct PoolPart {
     pub(crate) namespace: String,
     pub(crate) mapping: String,
     pub(crate) mapping_run_blocks: Option<u32>,
+    pub(crate) mapping_span_lines: Option<u16>,
     pub(crate) layout_score: f64,
 }
 
@@ -197,6 +198,8 @@ impl Information {
                 mapping: geometry.mapping.name().into(),
                 mapping_run_blocks: (geometry.mapping.has_home_lines())
                     .then_some(geometry.run_blocks),
+                mapping_span_lines: (geometry.mapping.has_home_lines())
+                    .then_some(geometry.span_lines),
                 layout_score: f64::from(1000 - geometry.fragmentation) / 1000.0,
             },
             media: MediaPart {
@@ -436,9 +439,14 @@ fn text(information: &Information) -> String {
     line("namespace", pool.namespace.clone());
     line(
         "mapping",
-        match pool.mapping_run_blocks {
-            Some(run) => format!("{}, {run} blocks a line", pool.mapping),
-            None => pool.mapping.clone(),
+        match (pool.mapping_run_blocks, pool.mapping_span_lines) {
+            (Some(run), Some(span)) => {
+                format!(
+                    "{}, {run} blocks a line, {span} lines side by side",
+                    pool.mapping
+                )
+            }
+            _ => pool.mapping.clone(),
         },
     );
     if pool.layout_score < 1.0 {

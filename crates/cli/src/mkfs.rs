@@ -49,6 +49,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         namespace: args.namespace.into(),
         mapping: mapping(args).into(),
         run_blocks: args.run_blocks,
+        span_lines: args.span_lines,
         fragmentation: 1000 - args.layout_score,
         media: args.opening.media.into(),
         overwrite: !matches!(present, Present::Nothing),

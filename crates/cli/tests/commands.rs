@@ -69,14 +69,25 @@ fn mkfs_says_what_it_made() {
 #[test]
 fn blocks_are_placed_as_mkfs_was_told() {
     let bench = Bench::empty();
-    for (more, expected) in [(&[][..], 8), (&["--run-blocks", "1"], 1)] {
+    for (more, run_blocks, span_lines) in [
+        (&[][..], 8, 16),
+        (&["--run-blocks", "1"], 1, 1),
+        (&["--span-lines", "1"], 8, 1),
+        (&["--span-lines", "64"], 8, 64),
+    ] {
         let make = ["mkfs", "p.img", "--size", "4M", "--force"];
         bench.run(&[&make, more].concat()).ok();
         std::fs::write(bench.join("bytes"), vec![7; 300_000]).expect("a file");
         bench.run(&["put", "bytes", "p.img:/bytes"]).ok();
         bench.sound();
         let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
-        assert_eq!(info["pool"]["mapping_run_blocks"], expected);
+        assert_eq!(info["pool"]["mapping_run_blocks"], run_blocks);
+        assert_eq!(info["pool"]["mapping_span_lines"], span_lines);
+    }
+    for wrong in [["--span-lines", "3"], ["--span-lines", "512"]] {
+        let make = ["mkfs", "q.img", "--size", "4M"];
+        let made = bench.run(&[&make[..], &wrong].concat());
+        made.failed(1, &["lines side by side"]);
     }
 }
 

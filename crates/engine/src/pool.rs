@@ -42,6 +42,8 @@ pub struct CreateOptions {
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1, as its paper
     /// has it.
     pub run_blocks: Option<u32>,
+    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and so on.
+    pub span_lines: Option<u16>,
     /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
     pub fragmentation: u16,
     /// What the pool lies on.
@@ -65,6 +67,7 @@ impl CreateOptions {
             namespace: NamespaceKind::default(),
             mapping: MappingKind::default(),
             run_blocks: None,
+            span_lines: None,
             fragmentation: 0,
             media: MediaChoice::Auto,
             overwrite: false,
@@ -158,6 +161,7 @@ impl Pool {
             namespace: options.namespace,
             mapping: options.mapping,
             run_blocks: options.run_blocks,
+            span_lines: options.span_lines,
             fragmentation: options.fragmentation,
             label: options.label.clone(),
             uuid: uuid

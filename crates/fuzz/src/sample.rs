@@ -6,7 +6,7 @@ use vellum::{Cred, FormatOptions, MappingKind, NamespaceKind, OpenOptions, Renam
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode,
     InodeState, JournalHead, LogExtentHead, LogOwner, LogPlace, LogWord, NameRecord,
-    POOL_MIN_BYTES, PoolPhase, PoolState, Records, SLOT_BYTES, StateWord, Superblock,
+    POOL_MIN_BYTES, PoolPhase, PoolState, Records, SLOT_BYTES, SPAN_LINES, StateWord, Superblock,
 };
 use vellum_media::{SimPool, Simulated};
 use zerocopy::FromBytes;
@@ -72,24 +72,26 @@ pub struct Sample {
 }
 
 /// The pools to start from: closed in order; the same as if it had not been; left by a crash; closed
-/// in order, with blocks placed one by one; then, for each other mapping and each other namespace, closed in
+/// in order, with blocks placed one by one, and with runs that lie apart; then, for each other mapping and each other namespace, closed in
 /// order and left by a crash.
 pub fn samples() -> &'static [Sample] {
     static SAMPLES: OnceLock<Vec<Sample>> = OnceLock::new();
     SAMPLES.get_or_init(|| {
         let options = FormatOptions::default;
-        let usual = |close, blocks| {
+        let usual = |close, run_blocks, span_lines| {
             let options = FormatOptions {
-                run_blocks: Some(blocks),
+                run_blocks: Some(run_blocks),
+                span_lines: Some(span_lines),
                 ..options()
             };
             Sample::of(make(close, options))
         };
-        let closed = usual(true, 8);
+        let closed = usual(true, 8, SPAN_LINES);
         let mut open = closed.clone();
         let state = StateWord::new(PoolPhase::Dirty, 1).0;
         open.set_word(open.geometry.state_at + PoolState::WORD, state);
-        let mut all = vec![closed, open, usual(false, 8), usual(true, 1)];
+        let left = usual(false, 8, SPAN_LINES);
+        let mut all = vec![closed, open, left, usual(true, 1, 1), usual(true, 8, 1)];
         let mappings = MappingKind::ALL.into_iter();
         let mappings = mappings.filter(|kind| *kind != MappingKind::HashFs);
         let mappings = mappings.map(|mapping| FormatOptions {

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::aids::AidsPlan;
 use crate::{
     AreaPlan, BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES, MappingKind,
-    NamespaceKind, RUN_BLOCKS, SLOT_BYTES, THREAD_SLOT_BYTES, log_bytes_for,
+    NamespaceKind, RUN_BLOCKS, SLOT_BYTES, SPAN_LINES, THREAD_SLOT_BYTES, log_bytes_for,
 };
 
 /// Smallest pool, in bytes.
@@ -29,6 +29,8 @@ pub struct GeometryRequest {
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
+    /// Lines side by side that are the homes of consecutive runs: a power of two, by default [`SPAN_LINES`].
+    pub span_lines: Option<u16>,
     /// Fragmentation on purpose, per mille: see [`Geometry::fragmentation`].
     pub fragmentation: u16,
     /// The metadata are worked on in memory, and a log makes them durable.
@@ -63,7 +65,12 @@ pub enum GeometryError {
     /// Runs of a length that is none.
     #[error("blocks are placed by 1 or by 8 together, not by {0}")]
     RunBlocks(u32),
-    /// Runs of a mapping that has none.
+    /// Spans of a length that is none.
+    #[error(
+        "runs of 8 blocks are placed on 1, 2, 4 and so on up to 256 lines side by side, runs of 1 on one; not on {0}"
+    )]
+    SpanLines(u16),
+    /// Runs or spans of a mapping that has none.
     #[error("only hashfs places blocks by runs, not {}", .0.name())]
     NoRuns(MappingKind),
     /// A share of more than all.
@@ -117,6 +124,8 @@ pub struct Geometry {
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together.
     pub run_blocks: u32,
+    /// Lines side by side that are the homes of consecutive runs of a file in HashFS.
+    pub span_lines: u16,
     /// Of new blocks, how many per mille are kept from following their logical predecessors: 1000 less
     /// the layout score that files are to have. 0: nobody wants any.
     pub fragmentation: u16,
@@ -145,7 +154,14 @@ impl Geometry {
         if !Homes::is_run(run_blocks) {
             return Err(GeometryError::RunBlocks(run_blocks));
         }
-        if request.run_blocks.is_some() && !request.mapping.has_home_lines() {
+        let has_spans = request.mapping.has_home_lines() && run_blocks > 1;
+        let default = if has_spans { SPAN_LINES } else { 1 };
+        let span_lines = request.span_lines.unwrap_or(default);
+        if !Homes::is_span(span_lines, run_blocks) {
+            return Err(GeometryError::SpanLines(span_lines));
+        }
+        let asked = request.run_blocks.is_some() || request.span_lines.is_some();
+        if asked && !request.mapping.has_home_lines() {
             return Err(GeometryError::NoRuns(request.mapping));
         }
         if request.fragmentation > FRAGMENTATION_MAX {
@@ -250,6 +266,7 @@ impl Geometry {
             },
             mapping: request.mapping,
             run_blocks,
+            span_lines,
             fragmentation: request.fragmentation,
         })
     }
@@ -302,6 +319,7 @@ impl Geometry {
             && (1..1 << 48).contains(&self.meta_slots())
             && self.zone_blocks.is_multiple_of(LINE_ENTRIES)
             && Homes::is_run(self.run_blocks)
+            && Homes::is_span(self.span_lines, self.run_blocks)
             && self.fragmentation <= FRAGMENTATION_MAX
             && (1..=1 << 30).contains(&self.zone_blocks)
             && self.has_sound_log()
@@ -342,6 +360,7 @@ impl Geometry {
             seed,
             blocks: self.zone_blocks,
             run_blocks: self.run_blocks,
+            span_lines: self.span_lines,
         }
     }
 

@@ -82,7 +82,10 @@ pub use tree_log::{
     LogOwner, LogPlace, NameRecord, RECORD_MAX_BYTES, RecordKind, Recorded, Records, UnsoundRecord,
 };
 pub use vellum_media::mix;
-pub use zone::{Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, chain, home_line};
+pub use zone::{
+    Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, SPAN_LINES, SPAN_LINES_MAX, chain,
+    home_line,
+};
 
 /// Bytes of a metadata slot: the unit in which inodes and entries are placed and numbered.
 pub const SLOT_BYTES: u64 = 128;

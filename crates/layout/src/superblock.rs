@@ -10,7 +10,7 @@ use crate::checksum::checksum;
 use crate::cuckoo::CuckooPlan;
 use crate::geometry::Geometry;
 use crate::level::{LevelPlan, LevelRoot};
-use crate::{AreaPlan, BLOCK_BYTES, Homes, ROOT_SLOT};
+use crate::{AreaPlan, BLOCK_BYTES, Homes, ROOT_SLOT, SPAN_LINES_MAX};
 
 /// First eight bytes of a pool.
 pub const MAGIC: [u8; 8] = *b"VELLUMFS";
@@ -32,8 +32,10 @@ pub mod features {
     pub const READ_ONLY_COMPATIBLE: u64 = 0;
     /// Incompatible: the metadata are worked on in memory and made durable by a log.
     pub const LOGGED: u64 = 1;
+    /// Incompatible: home lines of consecutive runs of a file lie side by side.
+    pub const SPANS: u64 = 2;
     /// Incompatible features known to this version.
-    pub const INCOMPATIBLE: u64 = LOGGED;
+    pub const INCOMPATIBLE: u64 = LOGGED | SPANS;
 }
 
 /// Which namespace a file system has. The numbers are on the media.
@@ -199,8 +201,8 @@ pub struct ZoneRecord {
     pub run_blocks: u32,
     /// Fragmentation on purpose, per mille.
     pub fragmentation: u16,
-    /// Reserved, zero.
-    pub reserved_half: u16,
+    /// Lines of a span; 0: one.
+    pub span_lines: u16,
     /// Pool offset of the saved aids ([`crate::AidsPlan`]).
     pub aids_at: u64,
     /// Reserved, zero.
@@ -336,6 +338,13 @@ impl Superblock {
         if geometry.is_logged() {
             new.incompatible |= features::LOGGED;
         }
+        let span_lines = match geometry.span_lines {
+            1 => 0,
+            span => span,
+        };
+        if span_lines > 0 {
+            new.incompatible |= features::SPANS;
+        }
         let len = label.len().min(new.label.len());
         new.label[..len].copy_from_slice(&label.as_bytes()[..len]);
         new.regions[0] = RegionRecord {
@@ -360,7 +369,7 @@ impl Superblock {
             fs: 0,
             run_blocks: geometry.run_blocks,
             fragmentation: geometry.fragmentation,
-            reserved_half: 0,
+            span_lines,
             aids_at: geometry.aids_at,
             reserved: [0; 2],
         };
@@ -470,6 +479,13 @@ impl Superblock {
         field(self.zones[0].medium == 0, "medium of data")?;
         field(self.zones[0].fs == 0, "file system of zone 0")?;
         field(Homes::is_run(self.zones[0].run_blocks), "run length")?;
+        let has_spans = self.incompatible & features::SPANS != 0;
+        let span_lines = if has_spans { 2..=SPAN_LINES_MAX } else { 0..=0 };
+        field(
+            span_lines.contains(&self.zones[0].span_lines)
+                && Homes::is_span(self.zones[0].span_lines.max(1), self.zones[0].run_blocks),
+            "span length",
+        )?;
         field(
             self.zones[0].medium == 0 && self.zones[0].fs == 0,
             "zone's medium or file system",
@@ -517,6 +533,7 @@ impl Superblock {
             },
             mapping: MappingKind::from_number(self.zones[0].mapping).unwrap_or_default(),
             run_blocks: self.zones[0].run_blocks,
+            span_lines: self.zones[0].span_lines.max(1),
             fragmentation: self.zones[0].fragmentation,
         }
     }
@@ -644,9 +661,29 @@ mod tests {
             |sb| sb.replica_at = 0,
             |sb| sb.incompatible = features::LOGGED,
             |sb| sb.log_bytes = 1 << 16,
+            |sb| sb.incompatible ^= features::SPANS,
+            |sb| sb.zones[0].span_lines = 0,
+            |sb| sb.zones[0].span_lines = 1,
+            |sb| sb.zones[0].span_lines = 3,
+            |sb| sb.zones[0].span_lines = SPAN_LINES_MAX * 2,
+            |sb| sb.zones[0].run_blocks = 1,
         ] {
             assert!(matches!(with(change).0, Err(SuperblockError::Field(_))));
         }
+    }
+
+    #[test]
+    fn a_pool_without_spans_is_as_it_was_before_there_were_any() {
+        let request = GeometryRequest {
+            pool_bytes: 64 << 20,
+            span_lines: Some(1),
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
+        assert_eq!((made.incompatible, made.zones[0].span_lines), (0, 0));
+        assert_eq!(made.check_readable(), Ok(()));
+        assert_eq!(made.geometry(), geometry);
     }
 
     #[test]

@@ -9,6 +9,12 @@ pub const LINE_ENTRIES: u64 = 8;
 /// placement is 1).
 pub const RUN_BLOCKS: u64 = LINE_ENTRIES;
 
+/// Lines side by side that are the home lines of consecutive runs of a file, by default.
+pub const SPAN_LINES: u16 = 16;
+
+/// Most lines of a span.
+pub const SPAN_LINES_MAX: u16 = 256;
+
 /// What a data block is to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -72,15 +78,18 @@ impl MapWord {
     }
 }
 
-/// The home line of a run of blocks: which line of a table of `lines` lines to look in first.
-pub fn home_line(seed: u64, id: u32, run: u32, lines: u64) -> u64 {
-    place_among(run_hash(seed, id, run), lines as u32)
+/// The home line of a run of blocks: which line of a table of `lines` lines to look in first. The homes of
+/// `span` consecutive runs lie side by side.
+pub fn home_line(seed: u64, id: u32, run: u32, span: u32, lines: u64) -> u64 {
+    let first = place_among(span_hash(seed, id, run / span), lines as u32);
+    (first + u64::from(run % span)) % lines
 }
 
 /// The chain of the overflow index that a run's blocks outside their home line are on, in a zone of so
 /// many blocks.
-pub fn chain(seed: u64, id: u32, run: u32, blocks: u64) -> u64 {
-    run_hash(seed, id, run) & (chain_count(blocks) - 1)
+pub fn chain(seed: u64, id: u32, run: u32, span: u32, blocks: u64) -> u64 {
+    let first = span_hash(seed, id, run / span);
+    first.wrapping_add(u64::from(run % span)) & (chain_count(blocks) - 1)
 }
 
 /// Chains of the overflow index of a zone of so many blocks.
@@ -88,8 +97,8 @@ pub(crate) fn chain_count(blocks: u64) -> u64 {
     blocks.next_power_of_two()
 }
 
-fn run_hash(seed: u64, id: u32, run: u32) -> u64 {
-    mix(seed ^ (u64::from(id) << 32 | u64::from(run)))
+fn span_hash(seed: u64, id: u32, span: u32) -> u64 {
+    mix(seed ^ (u64::from(id) << 32 | u64::from(span)))
 }
 
 /// How a zone's blocks are placed: what says where each is looked for first.
@@ -101,6 +110,8 @@ pub struct Homes {
     pub blocks: u64,
     /// Consecutive blocks of a file that share a home line: 1 or 8.
     pub run_blocks: u32,
+    /// Lines of a span, where consecutive runs of a file have their home lines: a power of two.
+    pub span_lines: u16,
 }
 
 impl Homes {
@@ -109,15 +120,24 @@ impl Homes {
         run_blocks == 1 || u64::from(run_blocks) == RUN_BLOCKS
     }
 
+    /// Whether runs of so many blocks can have spans of so many lines. The paper's placement, blocks
+    /// one by one, has none: its spans are of one line.
+    pub fn is_span(span_lines: u16, run_blocks: u32) -> bool {
+        let most = if run_blocks == 1 { 1 } else { SPAN_LINES_MAX };
+        span_lines.is_power_of_two() && span_lines <= most
+    }
+
     /// The home line of a logical block.
     pub fn line(&self, id: u32, logical: u32) -> u64 {
         let lines = self.blocks / LINE_ENTRIES;
-        home_line(self.seed, id, logical / self.run_blocks, lines)
+        let span = u32::from(self.span_lines);
+        home_line(self.seed, id, logical / self.run_blocks, span, lines)
     }
 
     /// The chain that a logical block is on if it lies outside its home line.
     pub fn chain(&self, id: u32, logical: u32) -> u64 {
-        chain(self.seed, id, logical / self.run_blocks, self.blocks)
+        let span = u32::from(self.span_lines);
+        chain(self.seed, id, logical / self.run_blocks, span, self.blocks)
     }
 }
 
@@ -135,10 +155,25 @@ mod tests {
 
     #[test]
     fn home_lines_spread() {
-        let mut load = [0u32; 64];
-        for run in 0..6400 {
-            load[home_line(1, 5, run, 64) as usize] += 1;
+        for span in [1, 16] {
+            let mut load = [0u32; 64];
+            for run in 0..6400 {
+                load[home_line(1, 5, run, span, 64) as usize] += 1;
+            }
+            assert!(load.iter().all(|&n| (50..160).contains(&n)), "{load:?}");
         }
-        assert!(load.iter().all(|&n| (50..160).contains(&n)), "{load:?}");
+    }
+
+    #[test]
+    fn home_lines_and_chains_of_a_span_lie_side_by_side() {
+        let (lines, blocks) = (100, 800);
+        for span in [1, 2, 16, 256] {
+            for run in (0..5000u32).filter(|run| !(run + 1).is_multiple_of(span)) {
+                let line = |run| home_line(1, 5, run, span, lines);
+                let chain = |run| chain(1, 5, run, span, blocks);
+                assert_eq!(line(run + 1), (line(run) + 1) % lines);
+                assert_eq!(chain(run + 1), (chain(run) + 1) % 1024);
+            }
+        }
     }
 }

@@ -101,6 +101,7 @@ proptest! {
         namespace in prop::sample::select(&NamespaceKind::KNOWN),
         mapping in prop::sample::select(&MappingKind::ALL),
         run_blocks in prop::option::of(0u32..10),
+        span_lines in prop::option::of(prop_oneof![0u16..20, Just(256), Just(512)]),
         fragmentation in 0u16..1100,
         is_logged: bool,
     ) {
@@ -111,6 +112,7 @@ proptest! {
                 thread_slots,
                 namespace, mapping,
                 run_blocks,
+                span_lines,
                 fragmentation,
                 is_logged,
             };
@@ -300,16 +302,17 @@ proptest! {
         seed: u64,
         id: u32,
         run: u32,
+        span in 1u32..=256,
         blocks in 1u64..1 << 30,
     ) {
         let lines = blocks.div_ceil(LINE_ENTRIES);
         let plan = AidsPlan { at: 0, blocks, lines };
-        prop_assert!(chain(seed, id, run, blocks) < plan.chains());
+        prop_assert!(chain(seed, id, run, span, blocks) < plan.chains());
     }
 
     #[test]
-    fn home_lines_are_lines(seed: u64, id: u32, run: u32, lines in 1u64..1 << 27) {
-        prop_assert!(home_line(seed, id, run, lines) < lines);
+    fn home_lines_are_lines(seed: u64, id: u32, run: u32, span in 1u32..=256, lines in 1u64..1 << 27) {
+        prop_assert!(home_line(seed, id, run, span, lines) < lines);
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn structs() {
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
     assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max reserved);
     assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks
-        fragmentation reserved_half aids_at reserved);
+        fragmentation span_lines aids_at reserved);
     assert_struct!(AidsHead: epoch used displaced body_check checksum reserved);
     assert_struct!(PendingBlock: next count checksum reserved stores);
     assert_struct!(PendingStore: at value);
@@ -247,7 +247,7 @@ fn constants() {
     let expected = expect!(VERSION BLOCK_BYTES SLOT_BYTES SLOTS_PER_BLOCK THREAD_SLOT_BYTES
         ROOT_SLOT POOL_MIN_BYTES REGION_MAX FS_MAX ZONE_MAX NAME_MAX ENTRY_MAX_SLOTS
         DIR_PATH_MAX PATH_MAX PATH_ENTRY_MAX_SLOTS AREA_TABLE_LINES ROOT_AREA AREA_LIMIT
-        TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS TEXT_SLOT_MAX TEXT_MAX);
+        TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX);
     let documented: Vec<_> = rows
         .iter()
         .map(|row| (row[0].clone(), number(&row[1])))
@@ -261,8 +261,8 @@ fn constants() {
             features::READ_ONLY_COMPATIBLE,
             features::INCOMPATIBLE
         ),
-        (0, 0, 1),
-        "the document says that one feature is defined"
+        (0, 0, 3),
+        "the document says that two features are defined"
     );
 }
 
@@ -685,12 +685,20 @@ fn values() {
             "name_hash(24301, \"file\")",
             name_hash(24301, b"file").into(),
         ),
-        ("home_line(24301, 5, 3, 64)", home_line(24301, 5, 3, 64)),
         (
-            "home_line(24301, 1073741823, 4294967295, 134217728)",
-            home_line(24301, 0x3FFF_FFFF, u32::MAX, 1 << 27),
+            "home_line(24301, 5, 3, 1, 64)",
+            home_line(24301, 5, 3, 1, 64),
         ),
-        ("chain(24301, 5, 3, 65)", chain(24301, 5, 3, 65)),
+        (
+            "home_line(24301, 5, 100, 16, 64)",
+            home_line(24301, 5, 100, 16, 64),
+        ),
+        (
+            "home_line(24301, 1073741823, 4294967295, 1, 134217728)",
+            home_line(24301, 0x3FFF_FFFF, u32::MAX, 1, 1 << 27),
+        ),
+        ("chain(24301, 5, 3, 1, 65)", chain(24301, 5, 3, 1, 65)),
+        ("chain(24301, 5, 100, 16, 65)", chain(24301, 5, 100, 16, 65)),
         ("cuckoo_first(24301, 5, 3, 55)", cuckoo_homes[0]),
         ("cuckoo_second(24301, 5, 3, 55)", cuckoo_homes[1]),
         ("path_hash(24301, \"dir/file\")", path_hash(24301, path).0),

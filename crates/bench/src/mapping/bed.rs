@@ -93,6 +93,7 @@ fn subjects(
         let create = CreateOptions {
             mapping: design.mapping,
             run_blocks: design.run_blocks,
+            span_lines: design.span_lines,
             fragmentation,
             metadata_bytes: Some(metadata),
             ..CreateOptions::new(size)
@@ -108,6 +109,7 @@ pub(super) struct Design {
     name: String,
     mapping: MappingKind,
     run_blocks: Option<u32>,
+    span_lines: Option<u16>,
 }
 
 impl Design {
@@ -119,13 +121,17 @@ impl Design {
                 name: mapping.name().into(),
                 mapping,
                 run_blocks: None,
+                span_lines: None,
             });
             if mapping == MappingKind::HashFs {
-                all.push(Self {
-                    name: format!("{}-1", mapping.name()),
-                    mapping,
-                    run_blocks: Some(1),
-                });
+                for run_blocks in [8, 1] {
+                    all.push(Self {
+                        name: format!("{}-{run_blocks}", mapping.name()),
+                        mapping,
+                        run_blocks: Some(run_blocks),
+                        span_lines: Some(1),
+                    });
+                }
             }
         }
         all

@@ -26,6 +26,8 @@ pub struct FormatOptions {
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
+    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and so on.
+    pub span_lines: Option<u16>,
     /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
     pub fragmentation: u16,
     /// Label, at most 64 bytes.
@@ -62,6 +64,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         namespace: options.namespace,
         mapping: options.mapping,
         run_blocks: options.run_blocks,
+        span_lines: options.span_lines,
         fragmentation: options.fragmentation,
         is_logged: options.is_logged,
     })?;

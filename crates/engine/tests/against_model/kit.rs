@@ -28,6 +28,8 @@ pub(crate) struct Shape {
     pub(crate) metadata_bytes: Option<u64>,
     /// Blocks of a file that HashFS places together.
     pub(crate) run_blocks: u32,
+    /// Lines of a span; the usual ones if nothing is said.
+    pub(crate) span_lines: Option<u16>,
     pub(crate) mapping: MappingKind,
     pub(crate) namespace: NamespaceKind,
 }
@@ -40,6 +42,7 @@ impl Shape {
             cache_entries,
             metadata_bytes: None,
             run_blocks: 8,
+            span_lines: None,
             mapping: MappingKind::HashFs,
             namespace: NamespaceKind::Direct,
         }
@@ -51,9 +54,11 @@ impl Shape {
     }
 
     fn format_options(&self, is_logged: bool) -> FormatOptions {
+        let has_lines = self.mapping.has_home_lines();
         FormatOptions {
             metadata_bytes: self.metadata_bytes,
-            run_blocks: (self.mapping == MappingKind::HashFs).then_some(self.run_blocks),
+            run_blocks: has_lines.then_some(self.run_blocks),
+            span_lines: self.span_lines.filter(|_| has_lines),
             mapping: self.mapping,
             namespace: self.namespace,
             is_logged,

@@ -48,7 +48,10 @@ fn shapes() -> impl Strategy<Value = Shape> {
             run_blocks: 1,
             ..Shape::new(2 << 20, 3, 1 << 20)
         },
-        Shape::new(2 << 20, 2, 64),
+        Shape {
+            span_lines: Some(1),
+            ..Shape::new(2 << 20, 2, 64)
+        },
         Shape {
             metadata_bytes: Some(64 << 10),
             ..Shape::new(1 << 20, 2, 1 << 20)

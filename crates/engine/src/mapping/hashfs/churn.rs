@@ -3,7 +3,7 @@
 use vellum_layout::MapState;
 use vellum_media::count;
 
-use super::harness::Harness;
+use super::harness::{Harness, Placement};
 use super::tests::{MIB, Numbers};
 use crate::mapping::tests::{claim, find, release};
 
@@ -35,9 +35,9 @@ struct Churned {
 }
 
 impl Churned {
-    fn new(run_blocks: u32, piece: usize) -> Self {
+    fn new(placement: Placement, piece: usize) -> Self {
         Self {
-            h: Harness::of_runs(64 * MIB, run_blocks),
+            h: Harness::placed(64 * MIB, placement),
             numbers: Numbers(7),
             files: Vec::new(),
             next: 1,
@@ -90,8 +90,8 @@ impl Churned {
 }
 
 /// `most`: what searches cost in the old table over what they cost in the fresh one.
-fn stays_as_when_new(run_blocks: u32, piece: usize, most: f64) {
-    let mut old = Churned::new(run_blocks, piece);
+fn stays_as_when_new(placement: Placement, piece: usize, most: f64) {
+    let mut old = Churned::new(placement, piece);
     old.fill();
     let fresh = old.costs();
     for _ in 0..ROUNDS {
@@ -111,15 +111,19 @@ fn stays_as_when_new(run_blocks: u32, piece: usize, most: f64) {
 
 #[test]
 fn ten_rounds_at_95_percent_leave_searches_nearly_as_short_with_runs() {
-    stays_as_when_new(8, usize::MAX, OF_RUNS);
+    for placement in [Placement::USUAL, Placement::APART] {
+        stays_as_when_new(placement, usize::MAX, OF_RUNS);
+    }
 }
 
 #[test]
 fn ten_rounds_at_95_percent_leave_searches_nearly_as_short_with_runs_that_grew() {
-    stays_as_when_new(8, 1, OF_RUNS);
+    for placement in [Placement::USUAL, Placement::APART] {
+        stays_as_when_new(placement, 1, OF_RUNS);
+    }
 }
 
 #[test]
 fn ten_rounds_at_95_percent_leave_searches_as_short_with_single_blocks() {
-    stays_as_when_new(1, usize::MAX, 1.3);
+    stays_as_when_new(Placement::SINGLE, usize::MAX, 1.3);
 }

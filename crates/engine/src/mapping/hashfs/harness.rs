@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vellum_layout::GeometryRequest;
+use vellum_layout::{GeometryRequest, SPAN_LINES};
 
 use super::{HashFs, WHOLE};
 use crate::mapping::harness::Bench;
@@ -15,32 +15,34 @@ pub(crate) type Harness = Bench<HashFs>;
 pub(crate) struct Placement {
     pub(crate) seed: u64,
     pub(crate) run_blocks: u32,
+    pub(crate) span_lines: u16,
     pub(crate) layout_score: u16,
 }
 
-impl Default for Placement {
-    fn default() -> Self {
-        Self {
-            seed: 0x5EED,
-            run_blocks: 8,
-            layout_score: WHOLE,
-        }
-    }
+impl Placement {
+    /// Runs of 8, each on a line of its own choice.
+    pub(crate) const APART: Self = Self {
+        span_lines: 1,
+        ..Self::USUAL
+    };
+    /// Blocks one by one, as in the paper.
+    pub(crate) const SINGLE: Self = Self {
+        run_blocks: 1,
+        ..Self::APART
+    };
+    /// What is the default of pools.
+    pub(crate) const USUAL: Self = Self {
+        seed: 0x5EED,
+        run_blocks: 8,
+        span_lines: SPAN_LINES,
+        layout_score: WHOLE,
+    };
 }
 
 impl Harness {
     /// An empty pool.
     pub(crate) fn new(pool_bytes: u64) -> Self {
-        Self::placed(pool_bytes, Placement::default())
-    }
-
-    /// An empty pool with runs of so many blocks.
-    pub(crate) fn of_runs(pool_bytes: u64, run_blocks: u32) -> Self {
-        let placement = Placement {
-            run_blocks,
-            ..Placement::default()
-        };
-        Self::placed(pool_bytes, placement)
+        Self::placed(pool_bytes, Placement::USUAL)
     }
 
     /// An empty pool whose blocks are placed so.
@@ -48,6 +50,7 @@ impl Harness {
         let request = GeometryRequest {
             pool_bytes,
             run_blocks: Some(placement.run_blocks),
+            span_lines: Some(placement.span_lines),
             ..GeometryRequest::default()
         };
         let score = placement.layout_score;

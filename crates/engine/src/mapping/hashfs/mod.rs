@@ -5,6 +5,9 @@
 //!   the place `logical % 8` in it, so a run is usually 32 KiB in one piece and found by one
 //!   comparison of one line. That is the format's R = 8. With R = 1, kept for the experiments, a run is
 //!   one block, which prefers the entry that its hash points at: the paper's placement.
+//! * The home lines of a *span*, 16 consecutive runs of a file, follow each other, so that half a
+//!   megabyte usually lies in one piece. Spans of one line, runs that lie apart, are kept for the experiments
+//!   and for pools that were made before there were others.
 //! * A block whose home line is full takes a free entry near by and is *displaced*: the
 //!   [overflow index](overflow) in the arena remembers it. A line from which nothing is displaced
 //!   ends a miss. FREE never ends a search, so there are no tombstones and churn costs nothing.
@@ -18,9 +21,9 @@
 //! Deviations from the paper, and why: (1) state bits in the entry, because an entry must be
 //! durable before the bytes are, without exposing what the block held before; (2) a line with an
 //! overflow index instead of linear probing, whose deletions need tombstones that lengthen every
-//! later miss; (3) by default runs of 8 share a hash, so that large I/O costs a hash and a line for
-//! 32 KiB where the paper vectorises one hash a block. Several runs are still hashed together, eight at
-//! a time, see [`search`].
+//! later miss; (3) by default runs of 8 share a line and spans a hash, so that large I/O costs a line for
+//! 32 KiB where the paper vectorises one hash a block. With spans of one line several runs are still hashed
+//! together, eight at a time, see [`search`].
 
 mod overflow;
 mod place;
@@ -63,6 +66,8 @@ pub(crate) struct HashFs {
     seed: u64,
     /// Logarithm of the blocks of a run.
     run_shift: u32,
+    /// Logarithm of the lines of a span.
+    span_shift: u32,
     scatter: Scatter,
     /// What hashes keys.
     isa: Isa,
@@ -93,7 +98,8 @@ impl HashFs {
             lines,
             seed,
             run_shift: geometry.run_blocks.ilog2(),
-            scatter: Scatter::new(layout_score),
+            span_shift: geometry.span_lines.ilog2(),
+            scatter: Scatter::new(layout_score, geometry.span_lines.into()),
             isa: Isa::chosen(),
             space: Space::new(arena_at, geometry.zone_blocks),
             overflow,

@@ -1,12 +1,12 @@
 //! Fragmentation on purpose (H7): which entry of its line each block of a run prefers.
 //!
 //! A file's *layout score* is the share of its blocks that lie right behind their logical
-//! predecessors. Runs of 8 lie apart, so 7/8 is the most a file has here. For less, a run is cut at
-//! places that its hash chooses, and its fragments are laid into the line in reversed order, so that
-//! none lies behind its predecessor. Lookups cost the same: the home line is one, in whatever order.
+//! predecessors. Spans lie apart, so `1 - 1 / (8 * lines of a span)` is the most a file has here. For less,
+//! a run is cut at places that its hash chooses, and its fragments are laid into the line in reversed order,
+//! so that none lies behind its predecessor. Lookups cost the same: the home line is one, in whatever order.
 //!
 //! Deviation from the paper, which scatters fragments over the whole device: here they stay within
-//! 32 KiB, since it is runs that hashing scatters.
+//! 32 KiB, since it is spans that hashing scatters.
 
 use vellum_layout::{RUN_BLOCKS, mix};
 
@@ -17,24 +17,26 @@ pub(crate) const WHOLE: u16 = 1000;
 const DRAW_BITS: u32 = 9;
 /// Boundaries within a run.
 const BOUNDARIES: u64 = RUN_BLOCKS - 1;
+/// What cuts everywhere.
+const MOST_CUT: u64 = 1 << DRAW_BITS;
 /// Makes draws independent of where a hash leads.
 const SALT: u64 = 0x5CA7_7E4E_D000_0000;
 
 /// How runs are fragmented.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scatter {
-    /// How probable a cut is at each boundary within a run, in parts of `1 << DRAW_BITS`.
+    /// How probable a cut is at each boundary within a run, in parts of [`MOST_CUT`].
     cut: u64,
 }
 
 impl Scatter {
-    /// Fragmentation that gives files the layout score of `per_mille`, or 7/8 if that is less.
-    pub(super) fn new(per_mille: u16) -> Self {
-        // Of 8 blocks, 7 may follow theirs; whole - cut = score * 8 / 7.
-        let whole = BOUNDARIES * u64::from(WHOLE);
-        let cut = whole.saturating_sub(RUN_BLOCKS * u64::from(per_mille));
+    /// Fragmentation that gives files the layout score of `per_mille`, or the most that there is with spans
+    /// of so many lines.
+    pub(super) fn new(per_mille: u16, span_lines: u64) -> Self {
+        let asked = f64::from(per_mille) / f64::from(WHOLE);
+        let fits = |cut: &u64| layout_score(*cut, span_lines) <= asked;
         Self {
-            cut: (cut << DRAW_BITS).div_ceil(whole),
+            cut: (0..MOST_CUT).find(fits).unwrap_or(MOST_CUT),
         }
     }
 
@@ -51,10 +53,20 @@ impl Scatter {
     fn cuts(self, hash: u64) -> u8 {
         let draws = mix(hash ^ SALT);
         (0..BOUNDARIES as u32).fold(0, |cuts, boundary| {
-            let draw = draws >> (boundary * DRAW_BITS) & ((1 << DRAW_BITS) - 1);
+            let draw = draws >> (boundary * DRAW_BITS) & (MOST_CUT - 1);
             cuts | u8::from(draw < self.cut) << (boundary + 1)
         })
     }
+}
+
+/// The layout score of files whose runs are cut with the probability of `cut` parts at each boundary. Within a
+/// run, blocks follow where it is not cut; a run follows the one before it if neither is, and both are of
+/// one span.
+fn layout_score(cut: u64, span_lines: u64) -> f64 {
+    let stays = 1.0 - cut as f64 / MOST_CUT as f64;
+    let both_whole = stays.powi(2 * BOUNDARIES as i32);
+    let inner = (span_lines - 1) as f64 / span_lines as f64;
+    (BOUNDARIES as f64 * stays + both_whole * inner) / RUN_BLOCKS as f64
 }
 
 /// Where block `i` lies if the fragments of a run that begin at `cuts` (and at 0) are laid out with
@@ -91,17 +103,23 @@ mod tests {
 
     #[test]
     fn the_share_of_blocks_behind_their_predecessors_is_the_score() {
-        for (per_mille, expected) in [(0, 0), (300, 300), (700, 700), (875, 875), (1000, 875)] {
-            let scatter = Scatter::new(per_mille);
-            let runs = 10_000u64;
-            let follow: u64 = (0..runs)
-                .map(|run| {
-                    let entry = |i| scatter.entry(mix(run), i);
-                    (1..8).filter(|&i| entry(i) == entry(i - 1) + 1).count() as u64
-                })
-                .sum();
-            let score = follow * 1000 / (runs * 8);
-            assert!(score.abs_diff(expected) <= 10, "{per_mille}: {score}");
+        for (span_lines, most) in [(1, 875), (2, 937), (16, 992)] {
+            for per_mille in [0, 300, 700, 850, 875, 1000] {
+                let scatter = Scatter::new(per_mille, span_lines);
+                let runs = 10_000u64;
+                let place = |block: u64| {
+                    let (run, i) = (block / 8, (block % 8) as u32);
+                    let line = run + run / span_lines;
+                    line * 8 + u64::from(scatter.entry(mix(run), i))
+                };
+                let follows = |block: &u64| place(*block) == place(block - 1) + 1;
+                let score = (1..runs * 8).filter(follows).count() as u64 * 1000 / (runs * 8);
+                let expected = u64::from(per_mille).min(most);
+                assert!(
+                    score.abs_diff(expected) <= 10,
+                    "{span_lines}, {per_mille}: {score}"
+                );
+            }
         }
     }
 }

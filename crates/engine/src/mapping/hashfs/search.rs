@@ -1,12 +1,12 @@
 //! Finding blocks: one run, many runs with their hashes computed together, or the whole table.
 //!
-//! Hashing (H2): eight runs are hashed at once, in vectors where the processor has them
-//! ([`vellum_media::Isa::hash_lanes`]). The home lines of all eight are prefetched before the first is
-//! compared; lanes that the request does not fill prefetch what follows it. A request within one run
+//! Hashing (H2): where runs lie apart, eight are hashed at once, in vectors where the processor has them
+//! ([`vellum_media::Isa::hash_lanes`]); the runs of a span have one hash. The home lines of eight runs are
+//! prefetched before the first is compared; lanes that the request does not fill prefetch what follows it. A request within one run
 //! fills one lane and mostly needs no other; see [`HashFs::goes_on`].
 
 use vellum_layout::{LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, mix};
-use vellum_media::{LANES, LINE_BYTES, Memories, Memory, count, place_among};
+use vellum_media::{LANES, LINE_BYTES, Lanes, Memories, Memory, count, place_among};
 
 use super::HashFs;
 use crate::core::Core;
@@ -49,8 +49,8 @@ pub(super) type Hit = (u64, BlockNo, MapState);
 
 const NO_HIT: Hit = (0, BlockNo(0), MapState::Free);
 
-/// What is hashed of a run: mapping id and number.
-fn run_key(id: MapId, number: u64) -> u64 {
+/// What is hashed of a span: mapping id and number. (With spans of one line it is a run's.)
+fn span_key(id: MapId, number: u64) -> u64 {
     u64::from(id) << 32 | number
 }
 
@@ -89,8 +89,46 @@ impl HashFs {
     }
 
     fn hashed(&self, id: MapId, number: u64) -> Run {
-        let hash = mix(self.seed ^ run_key(id, number));
-        self.run(id, number, hash, place_among(hash, self.blocks as u32))
+        let hash = mix(self.seed ^ span_key(id, number >> self.span_shift));
+        let place = place_among(hash, self.blocks as u32);
+        let (hash, place) = self.in_span(number, hash, place);
+        self.run(id, number, hash, place)
+    }
+
+    /// Hash and place of a run whose span has these: home lines and chains of a span's runs follow each
+    /// other, from the end of the table on at its beginning.
+    #[inline]
+    fn in_span(&self, number: u64, hash: u64, place: u64) -> (u64, u64) {
+        let within = number & ((1 << self.span_shift) - 1);
+        let place = place + within * LINE_ENTRIES;
+        let place = if place < self.blocks {
+            place
+        } else {
+            place % self.blocks
+        };
+        (hash.wrapping_add(within), place)
+    }
+
+    /// Hashes and places of as many runs from `number` on as a vector has lanes.
+    #[inline]
+    fn lanes(&self, id: MapId, number: u64) -> Lanes {
+        if self.span_shift == 0 {
+            let key = span_key(id, number);
+            return self.isa.hash_lanes(self.seed, key, self.blocks as u32);
+        }
+        let mut lanes = Lanes {
+            hashes: [0; LANES],
+            places: [0; LANES],
+        };
+        let mut of_span = (0, 0);
+        for (i, number) in (number..).take(LANES).enumerate() {
+            if i == 0 || number & ((1 << self.span_shift) - 1) == 0 {
+                let hash = mix(self.seed ^ span_key(id, number >> self.span_shift));
+                of_span = (hash, place_among(hash, self.blocks as u32));
+            }
+            (lanes.hashes[i], lanes.places[i]) = self.in_span(number, of_span.0, of_span.1);
+        }
+        lanes
     }
 
     /// The blocks of `[first, end)` in run `number`, which has some: a bit each.
@@ -129,9 +167,7 @@ impl HashFs {
             return;
         }
         while number <= last {
-            let lanes = self
-                .isa
-                .hash_lanes(self.seed, run_key(id, number), self.blocks as u32);
+            let lanes = self.lanes(id, number);
             for place in lanes.places {
                 core.pool.prefetch(self.line_at(place / LINE_ENTRIES));
             }
@@ -395,10 +431,18 @@ mod tests {
 
     #[test]
     fn homes_and_chains_are_those_of_the_format() {
-        for (pool_bytes, run_blocks) in [(1 << 20, 8), (77 << 20, 1), (1 << 42, 1), (1 << 42, 8)] {
+        for (pool_bytes, run_blocks, span_lines) in [
+            (1 << 20, 8, 1),
+            (1 << 20, 8, 256),
+            (77 << 20, 1, 1),
+            (77 << 20, 8, 16),
+            (1 << 42, 1, 1),
+            (1 << 42, 8, 16),
+        ] {
             let request = GeometryRequest {
                 pool_bytes,
                 run_blocks: Some(run_blocks),
+                span_lines: Some(span_lines),
                 ..Default::default()
             };
             let geometry = Geometry::plan(&request).unwrap();

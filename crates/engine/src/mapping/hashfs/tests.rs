@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{AidsHead, MapState, MapWord};
+use vellum_layout::{AidsHead, MapState, MapWord, SPAN_LINES};
 use vellum_media::{FlushVariant, Isa, Memory, Persistent, Site, VectorVariant, count};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -15,6 +15,9 @@ use crate::mapping::{self, Found, Mapping, Seek, Verdict};
 use crate::slots::field;
 
 pub(super) const MIB: u64 = 1 << 20;
+
+/// Blocks of a span.
+const SPAN_BLOCKS: u32 = SPAN_LINES as u32 * 8;
 
 /// A small generator of numbers, for repeatable churn.
 pub(super) struct Numbers(pub(super) u64);
@@ -72,19 +75,22 @@ fn check_aids(h: &Harness) {
     }
 }
 
-/// Makes tests of functions that take the blocks of a run.
-macro_rules! for_both_placements {
+/// Makes tests of functions that take a placement.
+macro_rules! for_each_placement {
     ($($test:ident),+ $(,)?) => {
-        mod runs_of_8 {
-            $(#[test] fn $test() { super::$test(8); })+
+        mod spans {
+            $(#[test] fn $test() { super::$test(super::Placement::USUAL); })+
+        }
+        mod runs_apart {
+            $(#[test] fn $test() { super::$test(super::Placement::APART); })+
         }
         mod single_blocks {
-            $(#[test] fn $test() { super::$test(1); })+
+            $(#[test] fn $test() { super::$test(super::Placement::SINGLE); })+
         }
     };
 }
 
-for_both_placements! {
+for_each_placement! {
     a_full_zone_is_not_searched_word_by_word,
     an_entry_in_limbo_is_not_found,
     every_block_can_be_used_and_comes_back,
@@ -121,9 +127,27 @@ fn a_run_is_one_line_and_one_probe() {
     );
 }
 
+/// The runs of a span lie on lines that follow each other, from the last of the table on at its first, and
+/// a span as a whole costs a probe a run.
+#[test]
+fn the_runs_of_a_span_lie_behind_each_other() {
+    let blocks = SPAN_BLOCKS as usize;
+    for id in 1..200 {
+        let h = Harness::new(2 * MIB);
+        let claimed = claim(&h, id, SPAN_BLOCKS, blocks, MapState::Mapped);
+        let first = u64::from(claimed[0].0);
+        let follow = (first..).map(|block| BlockNo((block % h.map.blocks) as u32));
+        assert!(claimed.iter().copied().eq(follow.take(blocks)), "{id}");
+        let before = count::of_this_thread();
+        find(&h, id, SPAN_BLOCKS, blocks);
+        let probes = (count::of_this_thread() - before).probes;
+        assert_eq!(probes, u64::from(SPAN_LINES), "{id}");
+    }
+}
+
 #[test]
 fn a_single_block_lies_where_its_hash_points() {
-    let h = Harness::of_runs(16 * MIB, 1);
+    let h = Harness::placed(16 * MIB, Placement::SINGLE);
     let mut taken = std::collections::HashSet::new();
     for logical in 0..40 {
         let run = h.map.run_of(5, logical);
@@ -140,9 +164,9 @@ fn a_single_block_lies_where_its_hash_points() {
 #[test]
 fn every_variant_places_and_finds_alike() {
     let isas = VectorVariant::ALL.map(|vector| Isa::new(FlushVariant::Generic, vector));
-    for run_blocks in [1, 8] {
+    for placement in [Placement::SINGLE, Placement::APART, Placement::USUAL] {
         let placed = isas.into_iter().flatten().map(|isa| {
-            let mut h = Harness::of_runs(4 * MIB, run_blocks);
+            let mut h = Harness::placed(4 * MIB, placement);
             h.map.isa = isa;
             let blocks = claim(&h, 3, 5, 100, MapState::Mapped);
             let found: Vec<_> = blocks.iter().map(|&block| Found::Mapped(block)).collect();
@@ -159,10 +183,10 @@ fn every_variant_places_and_finds_alike() {
 #[test]
 fn a_layout_score_fragments_files_and_no_searches() {
     let mut whole = None;
-    for (layout_score, expected) in [(1000, 875), (700, 700), (300, 300), (0, 0)] {
+    for (layout_score, expected) in [(1000, 992), (850, 850), (300, 300), (0, 0)] {
         let placement = Placement {
             layout_score,
-            ..Placement::default()
+            ..Placement::USUAL
         };
         let h = Harness::placed(64 * MIB, placement);
         let blocks = claim(&h, 5, 0, 4096, MapState::Mapped);
@@ -201,9 +225,9 @@ fn giving_up_much_costs_a_flush_a_line_and_short_walks() {
     check_aids(&h);
 }
 
-fn every_block_can_be_used_and_comes_back(run_blocks: u32) {
+fn every_block_can_be_used_and_comes_back(placement: Placement) {
     for pool in [MIB, 24 * MIB] {
-        let h = Harness::of_runs(pool, run_blocks);
+        let h = Harness::placed(pool, placement);
         let total = h.map.blocks;
         assert_eq!(h.free(), total);
         let mut taken = std::collections::HashSet::new();
@@ -247,8 +271,8 @@ fn reservations_never_exceed_what_is_free() {
     assert_eq!(op.own(field::RESERVED), 0);
 }
 
-fn limbo_waits_for_operations_that_may_read(run_blocks: u32) {
-    let h = Harness::of_runs(MIB, run_blocks);
+fn limbo_waits_for_operations_that_may_read(placement: Placement) {
+    let h = Harness::placed(MIB, placement);
     let total = h.map.blocks;
     claim(&h, 1, 0, total as usize, MapState::Mapped);
     std::thread::scope(|scope| {
@@ -293,8 +317,8 @@ fn reserve_reclaims_what_is_over() {
     h.map.unreserve(&op, room);
 }
 
-fn an_entry_in_limbo_is_not_found(run_blocks: u32) {
-    let h = Harness::of_runs(MIB, run_blocks);
+fn an_entry_in_limbo_is_not_found(placement: Placement) {
+    let h = Harness::placed(MIB, placement);
     claim(&h, 1, 0, 8, MapState::Unwritten);
     release(&h, 1, 2, 3, u64::MAX);
     let found = find(&h, 1, 0, 8);
@@ -355,8 +379,8 @@ fn churn_at_95_percent_does_not_lengthen_searches() {
     }
 }
 
-fn a_full_zone_is_not_searched_word_by_word(run_blocks: u32) {
-    let h = Harness::of_runs(64 * MIB, run_blocks);
+fn a_full_zone_is_not_searched_word_by_word(placement: Placement) {
+    let h = Harness::placed(64 * MIB, placement);
     let total = h.map.blocks;
     claim(&h, 1, 0, total as usize, MapState::Mapped);
     release(&h, 1, 77, 78, u64::MAX);
@@ -366,8 +390,8 @@ fn a_full_zone_is_not_searched_word_by_word(run_blocks: u32) {
     assert!((count::of_this_thread() - before).probes < 20);
 }
 
-fn two_threads_claim_and_release_without_loss(run_blocks: u32) {
-    let h = Harness::of_runs(2 * MIB, run_blocks);
+fn two_threads_claim_and_release_without_loss(placement: Placement) {
+    let h = Harness::placed(2 * MIB, placement);
     let total = h.map.blocks;
     std::thread::scope(|scope| {
         for thread in 0..2u32 {
@@ -395,8 +419,8 @@ fn two_threads_claim_and_release_without_loss(run_blocks: u32) {
     check_aids(&h);
 }
 
-fn readers_beside_churn_find_what_stays(run_blocks: u32) {
-    let h = Harness::of_runs(MIB, run_blocks);
+fn readers_beside_churn_find_what_stays(placement: Placement) {
+    let h = Harness::placed(MIB, placement);
     let total = h.map.blocks as u32;
     let stay = claim(&h, 1, 0, total as usize / 4, MapState::Mapped);
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -423,9 +447,9 @@ fn readers_beside_churn_find_what_stays(run_blocks: u32) {
     });
 }
 
-fn rebuild_finds_the_same_and_frees_what_is_judged(run_blocks: u32) {
+fn rebuild_finds_the_same_and_frees_what_is_judged(placement: Placement) {
     for pool in [4 * MIB, 400 * MIB] {
-        let h = Harness::of_runs(pool, run_blocks);
+        let h = Harness::placed(pool, placement);
         let blocks = h.map.blocks * 9 / 10 / 4;
         for id in 1..=4 {
             claim(&h, id, 0, blocks as usize, MapState::Mapped);
@@ -456,9 +480,9 @@ fn rebuild_finds_the_same_and_frees_what_is_judged(run_blocks: u32) {
     }
 }
 
-fn two_entries_of_one_block_are_damage(run_blocks: u32) {
+fn two_entries_of_one_block_are_damage(placement: Placement) {
     for (first, second) in [(0, 1), (0, 100), (8, 100)] {
-        let h = Harness::of_runs(4 * MIB, run_blocks);
+        let h = Harness::placed(4 * MIB, placement);
         let word = MapWord::new(MapState::Mapped, 7, 3).0;
         h.core.set_word(h.map.entry_at(first), word);
         h.core.set_word(h.map.entry_at(second), word);
@@ -469,8 +493,8 @@ fn two_entries_of_one_block_are_damage(run_blocks: u32) {
     }
 }
 
-fn long_ranges_are_scanned_not_probed(run_blocks: u32) {
-    let h = Harness::of_runs(16 * MIB, run_blocks);
+fn long_ranges_are_scanned_not_probed(placement: Placement) {
+    let h = Harness::placed(16 * MIB, placement);
     for logical in [0, 5_000_000, u32::MAX] {
         claim(&h, 3, logical, 1, MapState::Mapped);
     }
@@ -500,10 +524,15 @@ proptest! {
     fn behaves_as_a_map_however_blocks_are_placed(
         steps in prop::collection::vec(mapping::tests::step(), 1..60),
         seed in any::<u64>(),
-        run_blocks in prop::sample::select(vec![1, 8]),
+        placement in prop::sample::select(vec![
+            Placement::SINGLE,
+            Placement::APART,
+            Placement::USUAL,
+            Placement { span_lines: 256, ..Placement::USUAL },
+        ]),
         layout_score in 0..=1000u16,
     ) {
-        let h = Harness::placed(MIB, Placement { seed, run_blocks, layout_score });
+        let h = Harness::placed(MIB, Placement { seed, layout_score, ..placement });
         mapping::tests::behave(&h, steps)?;
         check_aids(&h);
         check_aids(&h.reattach());
@@ -511,8 +540,8 @@ proptest! {
 }
 
 /// A table nearly full, with holes and displaced blocks, its aids saved.
-fn saved(run_blocks: u32) -> Harness {
-    let h = Harness::of_runs(4 * MIB, run_blocks);
+fn saved(placement: Placement) -> Harness {
+    let h = Harness::placed(4 * MIB, placement);
     let mut numbers = Numbers(7);
     let mut id = 0;
     while h.free() > 20 {
@@ -540,8 +569,8 @@ fn nothing_is_saved_while_blocks_are_in_limbo() {
     h.map.save(&h.core).unwrap();
 }
 
-fn what_was_saved_is_taken_back_without_a_look_at_the_table(run_blocks: u32) {
-    let before = saved(run_blocks);
+fn what_was_saved_is_taken_back_without_a_look_at_the_table(placement: Placement) {
+    let before = saved(placement);
     let geometry = before.core.geometry;
     let displaced = (0..before.map.lines)
         .map(|line| before.map.overflow.displaced(&before.core.arena, line))
@@ -563,8 +592,8 @@ fn what_was_saved_is_taken_back_without_a_look_at_the_table(run_blocks: u32) {
     assert!(h.map.reserve(&h.core.op_begin(), 1).is_err());
 }
 
-fn what_was_saved_is_believed_only_whole_and_after_its_own_close(run_blocks: u32) {
-    let before = saved(run_blocks);
+fn what_was_saved_is_believed_only_whole_and_after_its_own_close(placement: Placement) {
+    let before = saved(placement);
     let geometry = before.core.geometry;
     let plan = geometry.aids();
     let image = before.core.pool.image();
@@ -591,7 +620,7 @@ fn what_was_saved_is_believed_only_whole_and_after_its_own_close(run_blocks: u32
 /// chain runs in a circle, and an unsound one is refused.
 #[test]
 fn chains_are_checked_beyond_their_checksum() {
-    let before = saved(8);
+    let before = saved(Placement::USUAL);
     let geometry = before.core.geometry;
     let plan = geometry.aids();
     let image = before.core.pool.image();
