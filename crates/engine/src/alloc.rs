@@ -38,6 +38,7 @@ impl<M: Memories> Core<M> {
             1 => Some(ChunkKind::Inodes),
             2 => Some(ChunkKind::Entries),
             3 => Some(ChunkKind::Blocks),
+            4 => Some(ChunkKind::Areas),
             _ => None,
         }
     }
@@ -49,12 +50,29 @@ impl<M: Memories> Core<M> {
 
     /// Notes a chunk's kind when a pool is opened.
     pub(crate) fn note_chunk(&self, chunk: u64, kind: ChunkKind) {
+        let slots = self.geometry.slots_per_chunk();
+        let count = match kind {
+            ChunkKind::Free => 1,
+            ChunkKind::Areas => slots - self.note_maps(chunk),
+            _ => slots,
+        };
         self.arena
             .store(self.chunk_cell(chunk), kind as u64, Ordering::Release);
-        let slots = self.geometry.slots_per_chunk();
-        let count = if kind == ChunkKind::Free { 1 } else { slots };
         self.arena
             .fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
+    }
+
+    /// Marks the slots of heads and state-maps of an areas chunk as used, before anybody takes slots there; gives how many.
+    fn note_maps(&self, chunk: u64) -> u64 {
+        let slots = self.geometry.slots_per_chunk();
+        let areas = self.geometry.areas;
+        let first = chunk * slots;
+        let maps = (first..first + slots).filter(|slot| slot % areas.slots() < areas.first());
+        maps.inspect(|slot| {
+            let bit = 1 << (slot % 64);
+            self.arena.fetch_or(self.used_cell(*slot), bit);
+        })
+        .count() as u64
     }
 
     /// Marks slots as used when a pool is opened; gives whether all of them were free.
@@ -209,12 +227,12 @@ impl<M: Memories> Core<M> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Takes `count` adjoining slots (1 to 3) of inodes or entries.
+    /// Takes `count` adjoining slots (1 to 9) of inodes or entries.
     pub(crate) fn alloc(&self, kind: ChunkKind, count: u64) -> Result<u64> {
-        let cache = if kind == ChunkKind::Inodes {
-            field::INODES
-        } else {
-            field::ENTRIES
+        let cache = match kind {
+            ChunkKind::Inodes => field::INODES,
+            ChunkKind::Areas => field::PATHS,
+            _ => field::ENTRIES,
         };
         loop {
             let word = self.own(cache);
@@ -326,7 +344,7 @@ impl<M: Memories> Core<M> {
                     None => pause(&self.arena, &mut tries),
                 }
             };
-            for cache in [field::INODES, field::ENTRIES] {
+            for cache in [field::INODES, field::ENTRIES, field::PATHS] {
                 let word = op.own(cache);
                 op.return_held(word >> 32, word as u32);
                 op.set_own(cache, 0);

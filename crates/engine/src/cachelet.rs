@@ -14,8 +14,8 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, MapRoot, NamespaceKind,
-    OwnerWord,
+    DirPlace, FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, MapRoot,
+    NamespaceKind, OwnerWord,
 };
 use vellum_media::{Memories, Memory};
 
@@ -461,6 +461,9 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
         Some(FileKind::File) if geometry.mapping.has_trees() => 0,
         // The tail of the log, or the directory's place, is looked at where it is used.
         Some(FileKind::Directory) if geometry.namespace != NamespaceKind::Direct => 0,
+        Some(FileKind::Directory) if geometry.namespace == NamespaceKind::Adaptive => {
+            u64::from(!DirPlace(inode.detail).is_sound())
+        }
         _ => inode.detail,
     };
     let reserved = [

@@ -19,7 +19,7 @@ pub(crate) struct ArenaMap {
     pub(crate) used: u64,
     /// One word a metadata chunk: its kind; see `alloc`.
     pub(crate) chunks: u64,
-    /// Home buckets of the global index; see `namespace::direct::index`.
+    /// Home buckets of the global index; see `namespace::indexed::index`.
     pub(crate) buckets: u64,
     /// Home buckets, a power of two.
     pub(crate) bucket_count: u64,
@@ -84,10 +84,10 @@ pub(crate) mod header {
         OVERFLOW_FREE: [1] at 272,
         /// Overflow buckets in use.
         OVERFLOW_USED: [1] at 280,
-        /// Search position for each kind of metadata chunk (4 words).
-        GROUP_CURSOR: [4] at 320,
-        /// Free metadata slots for each kind of chunk (4 words; word 0: free chunks).
-        FREE_SLOTS: [4] at 384,
+        /// Search position for each kind of metadata chunk (5 words).
+        GROUP_CURSOR: [5] at 320,
+        /// Free metadata slots for each kind of chunk (5 words; word 0: free chunks).
+        FREE_SLOTS: [5] at 384,
         /// Inodes in use, beside what thread slots count.
         INODES: [1] at 448,
         /// The hand of eviction: the cachelet it looks at next.
@@ -132,10 +132,9 @@ impl ArenaMap {
         let used = page(slots + u64::from(geometry.thread_slots) * crate::slots::ARENA_SLOT_BYTES);
         let chunks = page(used + geometry.meta_slots().div_ceil(64) * 8);
         let buckets = page(chunks + geometry.meta_chunks * 8);
-        let indexed = if geometry.namespace == NamespaceKind::Direct {
-            entries
-        } else {
-            0
+        let indexed = match geometry.namespace {
+            NamespaceKind::Direct | NamespaceKind::Adaptive => entries,
+            NamespaceKind::Tree => 0,
         };
         let bucket_count = (indexed / 6).next_power_of_two().max(16);
         let overflow_buckets = buckets + bucket_count * 64;
@@ -143,7 +142,7 @@ impl ArenaMap {
         let cachelets = page(overflow_buckets + overflow_count * 64);
         let cachelet_count = entries + 2;
         let own = page(cachelets + cachelet_count * 128);
-        let namespace_bytes = namespace::arena_bytes(geometry.namespace, entries);
+        let namespace_bytes = namespace::arena_bytes(geometry, entries);
         let mapping = page(own + namespace_bytes);
         Self {
             slots,

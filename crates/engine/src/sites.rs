@@ -17,6 +17,8 @@ vellum_media::sites! {
     FORMAT_ROOT = "format/root",
     /// The word of the chunk that it lies in.
     FORMAT_CHUNK = "format/chunk",
+    /// The area table, with the line of the root's area.
+    FORMAT_AREA = "format/area",
     /// The root of a mapping table.
     FORMAT_TABLE = "format/table",
     /// The state word.
@@ -45,6 +47,10 @@ vellum_media::sites! {
     RECOVER_JOURNAL_RETIRE = "recover/journal-retire",
     /// An inode without a name, free.
     RECOVER_FREE_INODE = "recover/free-inode",
+    /// A word of a directory's log that names no entry, zero.
+    RECOVER_LOG_WORD = "recover/log-word",
+    /// A word of a state-map with entries that were removed and that no log names any more.
+    RECOVER_STATES = "recover/states",
     /// The link count as counted.
     RECOVER_LINKS = "recover/links",
     /// A directory's times as its entries tell them.
@@ -107,6 +113,8 @@ vellum_media::sites! {
     LINK_LOG_WORD = "link/log-word",
     /// The name exists.
     LINK_LOG_WORD_DURABLE = "link/log-word-durable",
+    /// The state of a name's entry, which says that it exists.
+    NAME_STATE = "name/state",
     /// Link count and change time of the file.
     LINK_LINKS = "link/links",
     /// The entry's life word, dead.
@@ -221,6 +229,10 @@ vellum_media::sites! {
     LIST_WORDS = "list/words",
     /// Before a name is told.
     LIST_WORDS_DURABLE = "list/words-durable",
+    /// The state of an entry that another operation may just be making.
+    LIST_STATE = "list/state",
+    /// Before its name is told.
+    LIST_STATE_DURABLE = "list/state-durable",
     /// A new node of a radix tree.
     RADIX_NODE = "radix/node",
     /// Before a word leads to it.
@@ -275,6 +287,10 @@ vellum_media::sites! {
     RECYCLE_WORDS = "recycle/words",
     /// Before the entries are used again.
     RECYCLE_WORDS_DURABLE = "recycle/words-durable",
+    /// The states of dead entries of a group, none.
+    RECYCLE_STATES = "recycle/states",
+    /// Before the slots are used again, and before another thread stores the group's states.
+    RECYCLE_STATES_DURABLE = "recycle/states-durable",
     /// The words of a new extent, zero.
     COMPACT_WORDS_ZERO = "compact/words-zero",
     /// Head, link and words of a new extent.

@@ -41,6 +41,8 @@ pub(crate) mod field {
     pub(crate) const CURSOR_NODE: u64 = 136;
     /// What has to be as it was then.
     pub(crate) const CURSOR_TAG: u64 = 144;
+    /// Preallocated slots for entries with paths, as [`ENTRIES`].
+    pub(crate) const PATHS: u64 = 88;
     /// Data blocks reserved but not yet claimed.
     pub(crate) const RESERVED: u64 = 80;
 }

@@ -15,8 +15,9 @@ use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::fs::{Cred, Fs, Node, RenameFlags, SetAttr};
 use crate::mapping::{BlockNo, Flush, Found, Step};
-use crate::namespace::direct::index::ValueWord;
-use crate::namespace::direct::{Direct, Name};
+use crate::namespace::direct::Direct;
+use crate::namespace::indexed::Name;
+use crate::namespace::indexed::index::ValueWord;
 use crate::slots::{Op, Tally};
 
 /// A file system that the model's threads use.
@@ -306,16 +307,18 @@ fn one_of_two_names_is_inserted() {
             let name = Name::new(op.core, b"n").unwrap();
             let target = TargetWord::new(7, FileKind::File);
             let entry = op
-                .draft_entry(Site::UNNAMED, root, name, target, 1, 10)
+                .draft_entry::<Direct>(Site::UNNAMED, root, name, target, 1, 10)
                 .unwrap()
                 .entry;
             move |stage: Stage| {
                 let op = stage.core().op_begin();
-                let inserted = op.core.index_insert(&op, 1, b"n", name.hash, entry, value);
+                let inserted = op
+                    .core
+                    .index_insert::<Direct>(&op, 1, b"n", name.hash, entry, value);
                 let inserted = inserted.unwrap();
                 let (Ok(pair) | Err(pair)) = inserted;
                 assert_eq!(inserted.is_ok(), pair.entry.entry() == entry);
-                let found = op.core.index_find(1, b"n", name.hash).unwrap();
+                let found = op.core.index_find::<Direct>(1, b"n", name.hash).unwrap();
                 assert_eq!((found.entry, found.value), (pair.entry, value));
             }
         };
@@ -349,7 +352,7 @@ fn a_pair_used_again_has_nothing_of_the_name_before() {
             let hash = name_hash(stage.core().seed, name.as_bytes());
             stage
                 .core()
-                .index_find(1, name.as_bytes(), hash)
+                .index_find::<Direct>(1, name.as_bytes(), hash)
                 .unwrap()
                 .at
         };
@@ -551,7 +554,7 @@ fn a_name_made_while_its_directory_is_evicted_is_found() {
         assert!(
             stage
                 .core()
-                .index_find(1, b"n", hash)
+                .index_find::<Direct>(1, b"n", hash)
                 .is_none_or(|pair| pair.value.is_settled())
         );
     });

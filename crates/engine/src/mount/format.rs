@@ -1,17 +1,20 @@
 //! Making a pool: superblock, empty tables, a root directory.
 
 use vellum_layout::{
-    Anchor, BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, Geometry, GeometryRequest, IdentityWord,
-    Inode, InodeState, LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState,
-    ROOT_SLOT, SLOT_BYTES, StateWord, Superblock, mix,
+    Anchor, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind, ChunkWord,
+    DirPlace, FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState, LinksWord,
+    MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, SLOT_BYTES,
+    StateWord, Superblock, mix,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
 
 use crate::disk_sites;
 use crate::error::{Error, Result};
-use crate::namespace::NOT_BUILT;
 use crate::sites;
+
+/// Generation of the root directory's inode.
+const ROOT_GENERATION: u32 = 1;
 
 /// What a new pool is to be like.
 #[derive(Clone, Debug, Default)]
@@ -54,9 +57,6 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     if options.label.len() > 64 {
         return Err(Error::Invalid("a label has at most 64 bytes"));
     }
-    if !NamespaceKind::ALL.contains(&options.namespace) {
-        return Err(NOT_BUILT);
-    }
     let geometry = Geometry::plan(&GeometryRequest {
         pool_bytes: pool.len(),
         metadata_bytes: options.metadata_bytes,
@@ -78,6 +78,9 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         pool.zero_through(sites::FORMAT_ZERO, geometry.state_at, bytes);
     }
     write_root(pool, &geometry, options);
+    if geometry.namespace == NamespaceKind::Adaptive {
+        write_area(pool, &geometry);
+    }
     if geometry.is_logged() {
         write_log(pool, &geometry, options);
     }
@@ -126,10 +129,41 @@ fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptio
     );
 }
 
+/// The area table, with the area of the root directory. Flushed, not fenced.
+fn write_area<P: Persistent>(pool: &P, geometry: &Geometry) {
+    let table = geometry.areas.table;
+    let area = AreaLife {
+        number: ROOT_AREA,
+        generation: 1,
+    };
+    let line = AreaLine::new(area, AreaPhase::Live, ROOT_SLOT, ROOT_GENERATION);
+    let head = AreaTableHead::new(table, 0);
+    let at = geometry.slot_at(table);
+    pool.write(at, head.as_bytes());
+    pool.write(at + u64::from(ROOT_AREA) * 64, line.as_bytes());
+    pool.flush(sites::FORMAT_AREA, at, 128);
+    let chunk = table / geometry.slots_per_chunk();
+    write_chunk(pool, geometry, chunk, ChunkKind::Blocks);
+}
+
+/// Gives a chunk a kind. Flushed, not fenced.
+fn write_chunk<P: Persistent>(pool: &P, geometry: &Geometry, chunk: u64, kind: ChunkKind) {
+    let at = geometry.chunk_table_at + chunk * 8;
+    let word = ChunkWord::new(chunk, kind, 0).0;
+    pool.store(at, word, std::sync::atomic::Ordering::Release);
+    pool.flush(sites::FORMAT_CHUNK, at, 8);
+}
+
 /// Flushed, not fenced.
 fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
     let mut root = Inode {
-        identity: IdentityWord::new(InodeState::Live, FileKind::Directory, 0o755, 1).0,
+        identity: IdentityWord::new(
+            InodeState::Live,
+            FileKind::Directory,
+            0o755,
+            ROOT_GENERATION,
+        )
+        .0,
         owner: OwnerWord::new(options.owner.0, options.owner.1).0,
         links: LinksWord::new(2, 0).0,
         btime: options.now_ns,
@@ -137,17 +171,15 @@ fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOpti
         mtime: options.now_ns,
         ctime: options.now_ns,
         atime: options.now_ns,
+        detail: match geometry.namespace {
+            NamespaceKind::Adaptive => DirPlace::new(0, ROOT_AREA).0,
+            NamespaceKind::Direct | NamespaceKind::Tree => 0,
+        },
         ..Inode::default()
     };
     root.checksum = root.expected_checksum(ROOT_SLOT);
     let at = geometry.slot_at(ROOT_SLOT);
     pool.write(at, root.as_bytes());
     pool.flush(sites::FORMAT_ROOT, at, SLOT_BYTES);
-    let word = ChunkWord::new(0, ChunkKind::Inodes, 0).0;
-    pool.store(
-        geometry.chunk_table_at,
-        word,
-        std::sync::atomic::Ordering::Release,
-    );
-    pool.flush(sites::FORMAT_CHUNK, geometry.chunk_table_at, 8);
+    write_chunk(pool, geometry, 0, ChunkKind::Inodes);
 }

@@ -108,7 +108,7 @@ pub fn attach<M: Memories>(
         superblock.check_writable()?;
     }
     let geometry = superblock.geometry();
-    let namespace = namespace::new::<M>(geometry.namespace)?;
+    let namespace = namespace::new::<M>(geometry.namespace);
     let log = geometry
         .is_logged()
         .then(|| log::load(&pool, &superblock, options.read_only))
@@ -150,6 +150,7 @@ pub fn attach<M: Memories>(
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
+    namespace.check_pool(&core)?;
     let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed);
     let mapping = Timed::by(options.mapping_timer, mapping);
 

@@ -19,7 +19,7 @@ use crate::cachelet::check_inode;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::mapping::{MapId, Survey, Verdict};
-use crate::namespace::{Namespace, SurveyedName, SurveyedNames};
+use crate::namespace::{Mender, Namespace, SurveyedName, SurveyedNames};
 use crate::sites;
 use crate::slots::Tally;
 
@@ -93,13 +93,15 @@ pub(super) fn recover<'a, M: Memories>(
         recovery.suspend(ino, read)
     })?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.check(ino, inode))?;
+    recovery.found.check()?;
     recovery.for_each_inode(&chunks, threads, &|ino, inode| recovery.settle(ino, inode))?;
+    recovery.found.finish(&recovery)?;
     recovery.flush_stored();
     core.set_total(Tally::Inodes, recovery.inodes.load(Ordering::Relaxed));
     Ok(recovery)
 }
 
-impl<M: Memories> Recovery<'_, M> {
+impl<M: Memories> Mender for Recovery<'_, M> {
     fn store(&self, site: Site, at: u64, value: u64) {
         self.core.set_word(at, value);
         let stored = self.stored.lock();
@@ -108,6 +110,21 @@ impl<M: Memories> Recovery<'_, M> {
             .push((site, at));
     }
 
+    fn claim(&self, slot: u64, count: u64) -> Result<()> {
+        self.core.slot_at(slot)?;
+        self.core.slot_at(slot + count - 1)?;
+        if self.core.note_used(slot, count) {
+            Ok(())
+        } else {
+            Err(Error::damaged(
+                "metadata slot in use twice",
+                Place::Slot(slot),
+            ))
+        }
+    }
+}
+
+impl<M: Memories> Recovery<'_, M> {
     /// Flushes what the passes stored: a fence completes only flushes of its own thread.
     fn flush_stored(&self) {
         let stored = self.stored.lock();
@@ -358,25 +375,11 @@ impl<M: Memories> Recovery<'_, M> {
         Ok(())
     }
 
-    fn claim(&self, slot: u64, count: u64) -> Result<()> {
-        self.core.slot_at(slot)?;
-        self.core.slot_at(slot + count - 1)?;
-        if self.core.note_used(slot, count) {
-            Ok(())
-        } else {
-            Err(Error::damaged(
-                "metadata slot in use twice",
-                Place::Slot(slot),
-            ))
-        }
-    }
-
     /// A named directory's entries and log extents are in use; its times may be newer than its
     /// inode's.
     fn settle_directory(&self, ino: u64, inode: &Inode) -> Result<()> {
         let core = self.core;
-        let mut claim = |slot, count| self.claim(slot, count);
-        self.found.settle(ino, inode, &mut claim)?;
+        self.found.settle(ino, inode, self)?;
         let (tally, own) = self.tally(ino).ok_or(Error::Stale)?;
         let latest = tally.latest[own].load(Ordering::Relaxed);
         if latest > inode.ctime {

@@ -6,12 +6,14 @@
 //! it is asked through `enter` before a directory is searched, so that a full-path design may ask
 //! once for a prefix that it knows to be unrestricted.
 
+pub(crate) mod adaptive;
 pub(crate) mod common;
 pub(crate) mod direct;
+pub(crate) mod indexed;
 pub(crate) mod tree;
 
-use vellum_layout::{FileKind, Inode, NamespaceKind, TargetWord};
-use vellum_media::Memories;
+use vellum_layout::{FileKind, Geometry, Inode, NamespaceKind, TargetWord};
+use vellum_media::{Memories, Site};
 
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
@@ -192,6 +194,9 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// Frees everything a removed directory still holds (log, dead entries). Same rules.
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
 
+    /// Checks, when a pool is opened, what all names build on.
+    fn check_pool(&self, core: &Core<M>) -> Result<()>;
+
     /// For how many names there is room without a further chunk, and in each metadata block of one.
     fn room_for_names(&self, core: &Core<M>) -> (u64, u64);
 
@@ -215,6 +220,15 @@ pub(crate) struct SurveyedName {
     pub(crate) changed_ns: i64,
 }
 
+/// Who puts in order what a crash left.
+pub(crate) trait Mender {
+    /// Notes that `count` metadata slots from `slot` on are in use.
+    fn claim(&self, slot: u64, count: u64) -> Result<()>;
+
+    /// Stores a word, and sees to its being flushed.
+    fn store(&self, site: Site, at: u64, value: u64);
+}
+
 /// The names of a pool after a crash.
 pub(crate) trait SurveyedNames: Sync {
     /// Calls `each` for every entry of the directory with this inode, whether the name is gone or not.
@@ -228,28 +242,22 @@ pub(crate) trait SurveyedNames: Sync {
     /// Whether a directory without a name holds any, as far as it can be read.
     fn holds_names(&self, dir: u64, inode: &Inode) -> bool;
 
-    /// Settles what a directory with a name holds: calls `claim` with slots in use, and how many.
-    fn settle(
-        &self,
-        dir: u64,
-        inode: &Inode,
-        claim: &mut dyn FnMut(u64, u64) -> Result<()>,
-    ) -> Result<()>;
+    /// Whether everything is explicable, now that all names are read. Nothing has been stored yet.
+    fn check(&self) -> Result<()>;
+
+    /// Settles what a directory with a name holds.
+    fn settle(&self, dir: u64, inode: &Inode, mender: &dyn Mender) -> Result<()>;
+
+    /// Settles what no directory holds, once all are settled.
+    fn finish(&self, mender: &dyn Mender) -> Result<()>;
 }
 
-/// Why a pool is neither made nor opened.
-pub(crate) const NOT_BUILT: Error =
-    Error::Invalid("this release makes and opens no pools with the namespace adaptive");
-
 /// The namespace of a pool.
-///
-/// # Errors
-/// This release does not open pools with it.
-pub(crate) fn new<M: Memories>(kind: NamespaceKind) -> Result<Box<dyn Namespace<M>>> {
+pub(crate) fn new<M: Memories>(kind: NamespaceKind) -> Box<dyn Namespace<M>> {
     match kind {
-        NamespaceKind::Direct => Ok(Box::new(direct::Direct)),
-        NamespaceKind::Tree => Ok(Box::new(tree::Tree)),
-        NamespaceKind::Adaptive => Err(NOT_BUILT),
+        NamespaceKind::Direct => Box::new(indexed::Indexed::<direct::Direct>::NEW),
+        NamespaceKind::Tree => Box::new(tree::Tree),
+        NamespaceKind::Adaptive => Box::new(indexed::Indexed::<adaptive::Adaptive>::NEW),
     }
 }
 
@@ -257,16 +265,19 @@ pub(crate) fn new<M: Memories>(kind: NamespaceKind) -> Result<Box<dyn Namespace<
 #[cfg(test)]
 pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
     match core.geometry.namespace {
-        NamespaceKind::Direct => direct::forget::forget_names(core, dir),
+        NamespaceKind::Direct => indexed::forget::forget_names::<M, direct::Direct>(core, dir),
         NamespaceKind::Tree => tree::forget_names(core, dir),
-        NamespaceKind::Adaptive => unreachable!("no such pool is opened"),
+        NamespaceKind::Adaptive => {
+            indexed::forget::forget_names::<M, adaptive::Adaptive>(core, dir);
+        }
     }
 }
 
 /// Bytes of a namespace's own structures in an arena for so many names and files.
-pub(crate) fn arena_bytes(kind: NamespaceKind, entries: u64) -> u64 {
-    match kind {
-        NamespaceKind::Direct | NamespaceKind::Adaptive => 0,
+pub(crate) fn arena_bytes(geometry: &Geometry, entries: u64) -> u64 {
+    match geometry.namespace {
+        NamespaceKind::Direct => 0,
+        NamespaceKind::Adaptive => adaptive::arena_bytes(geometry),
         // A name takes 0.4 nodes, a directory with any at least one; half of all are names.
         NamespaceKind::Tree => (entries / 2 + 64) * tree::NODE_BYTES,
     }

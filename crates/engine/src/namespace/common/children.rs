@@ -42,19 +42,21 @@ impl<M: Memories> Op<'_, M> {
 
     /// Adds `count` ([`CHILD_ONE`], with [`MAKING_ONE`] while it is being made) to the children of
     /// `dir`, unless the directory is being removed: then waits until its name is gone, because after
-    /// *no such directory* nobody may find it. The caller has flagged no name.
+    /// *no such directory* nobody may find it, or until it stays. The caller has flagged no name.
     pub(crate) fn enter_children(&self, dir: Cachelet, count: u64) -> Result<()> {
         let core = self.core;
         let at = core.cachelet_at(dir, field::CHILDREN);
-        if core.arena.fetch_add(at, count) & 1 == 0 {
-            return Ok(());
-        }
-        self.leave_children(dir, count);
         let mut tries = 0;
-        while !core.has_flag(dir, flag::UNLINKED) {
-            pause(&core.arena, &mut tries);
+        while core.arena.fetch_add(at, count) & 1 != 0 {
+            self.leave_children(dir, count);
+            while core.get(dir, field::CHILDREN) & 1 != 0 {
+                if core.has_flag(dir, flag::UNLINKED) {
+                    return Err(Error::NotFound);
+                }
+                pause(&core.arena, &mut tries);
+            }
         }
-        Err(Error::NotFound)
+        Ok(())
     }
 
     /// Takes `count` from the children of `dir`.
@@ -133,6 +135,11 @@ impl<M: Memories> Op<'_, M> {
             pause(&core.arena, &mut tries);
         }
         Ok(())
+    }
+
+    /// Ends the dying of a directory that stays.
+    pub(crate) fn end_dying(&self, dir: Cachelet) {
+        self.leave_children(dir, 1);
     }
 
     /// Whether `dir` is `ancestor` or lies below it.

@@ -1,8 +1,8 @@
 //! Making inodes, and finding those that names stand for.
 
 use vellum_layout::{
-    ChunkKind, FileKind, IdentityWord, Inode, InodeState, LinksWord, OwnerWord, ROOT_SLOT,
-    TargetWord, text_check, text_home,
+    ChunkKind, DirPlace, FileKind, IdentityWord, Inode, InodeState, LinksWord, NamespaceKind,
+    OwnerWord, ROOT_SLOT, TargetWord, text_check, text_home,
 };
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
@@ -85,7 +85,8 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
             return Err(Error::Stale);
         };
         let (dir, text) = (self.dir, self.text.take());
-        let taken = (ino, cachelet, text, state);
+        let place = self.op.place_of(new.kind, self.entry);
+        let taken = (ino, cachelet, text, state, place);
         let generation = self.op.write_inode(taken, dir, new, now, self.name_refs);
         self.written = Some(cachelet);
         Ok((cachelet, generation))
@@ -156,7 +157,7 @@ impl<M: Memories> Op<'_, M> {
     /// Writes the inode and fills its cachelet; gives the generation. Past the cache, not fenced.
     fn write_inode(
         &self,
-        (ino, cachelet, text, state): (u64, Cachelet, Option<(u64, u64)>, InodeState),
+        (ino, cachelet, text, state, place): (u64, Cachelet, Option<(u64, u64)>, InodeState, u64),
         dir: Cachelet,
         new: &NewInode<'_>,
         now: i64,
@@ -177,7 +178,10 @@ impl<M: Memories> Op<'_, M> {
             ctime: now,
             atime: now,
             root: text.map_or(0, |(slot, _)| slot),
-            detail: text.map_or(0, |_| text_check(ino, generation, new.target)),
+            detail: match text {
+                Some(_) => text_check(ino, generation, new.target),
+                None => place,
+            },
             cachelet: core.nv_pointer_to(cachelet),
             ..Inode::default()
         };
@@ -206,6 +210,16 @@ impl<M: Memories> Op<'_, M> {
         core.pool
             .write_through(sites::CREATE_INODE, at, inode.as_bytes());
         generation
+    }
+
+    /// What the inode of a file says of its name's entry.
+    fn place_of(&self, kind: FileKind, entry: Option<(u64, u64)>) -> u64 {
+        match (self.core.geometry.namespace, kind, entry) {
+            (NamespaceKind::Adaptive, FileKind::Directory, Some((slot, _))) => {
+                DirPlace::new(slot, 0).0
+            }
+            _ => 0,
+        }
     }
 
     /// The cachelet of the inode that a name stands for. The caller sees to it that entry and inode do
@@ -271,7 +285,7 @@ mod tests {
                     let again = op.alloc(ChunkKind::Inodes, 1).unwrap();
                     assert_eq!(again, ino);
                     let cachelet = op.core.take_cachelet(&op).unwrap();
-                    let taken = (again, cachelet, None, InodeState::Live);
+                    let taken = (again, cachelet, None, InodeState::Live, 0);
                     op.write_inode(taken, stage.fs().root, &FILE, 1000, NAME_ONE);
                 }),
             ];

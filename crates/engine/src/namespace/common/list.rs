@@ -173,6 +173,14 @@ impl<M: Memories> Op<'_, M> {
                 index += 1;
                 continue;
             }
+            if !B::is_there(core, entry) {
+                // Being made, or a rename's that is not seen completely.
+                self.await_moves(dir);
+                if !B::is_there(core, entry) {
+                    index += 1;
+                    continue;
+                }
+            }
             let cookies = Cookies::of_word(&extent.head, index);
             let body = match self.read_listed::<B>(listing, &mut buffer, entry, cookies) {
                 Ok(body) => body,
@@ -182,7 +190,7 @@ impl<M: Memories> Op<'_, M> {
                     continue;
                 }
             };
-            if !body.is_shown {
+            if !body.life.is_alive() {
                 if B::ARE_TRUTH {
                     let life = B::life_at(core, entry);
                     core.pool.flush(sites::LIST_DEAD, life, 8);
@@ -193,6 +201,9 @@ impl<M: Memories> Op<'_, M> {
                 self.await_moves(dir);
                 listing.line = Line::NONE;
             } else if body.cookie > listing.last {
+                if core.is_being_made_in(dir) && B::flush_there(core, entry) {
+                    core.pool.fence(sites::LIST_STATE_DURABLE);
+                }
                 let kind = body
                     .target
                     .kind()

@@ -11,7 +11,7 @@ pub(crate) mod log;
 pub(crate) mod moving;
 pub(crate) mod walk;
 
-use vellum_layout::{NAME_MAX, TargetWord};
+use vellum_layout::{LifeWord, NAME_MAX, TargetWord};
 use vellum_media::Memories;
 
 use crate::core::Core;
@@ -35,9 +35,12 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body {
     pub(crate) target: TargetWord,
+    /// Of the inode named.
+    pub(crate) generation: u32,
     pub(crate) cookie: u64,
-    /// The name exists.
-    pub(crate) is_shown: bool,
+    pub(crate) life: LifeWord,
+    /// Metadata slots that it takes.
+    pub(crate) slots: u64,
 }
 
 /// The entries that the words of directory logs name.
@@ -48,6 +51,13 @@ pub(crate) trait Bodies<M: Memories>: Sync {
     /// Whether a word of a log, and an entry's life word, are what makes a name exist, so that whoever
     /// goes by them has to make them durable first.
     const ARE_TRUTH: bool;
+
+    /// Whether there is an entry at metadata slot `entry`, which a word of a log names: where it is not the word that
+    /// makes a name exist, it may be one that is being made. Where there is none nothing else may be asked.
+    fn is_there(core: &Core<M>, entry: u64) -> bool;
+
+    /// Flushes what says so, where that is not the log's word; gives whether it did.
+    fn flush_there(core: &Core<M>, entry: u64) -> bool;
 
     /// Reads the entry at metadata slot `entry`; fails if it is none of directory `dir`.
     fn read(core: &Core<M>, entry: u64, dir: u64, buffer: &mut Self::Buffer) -> Result<Body>;

@@ -104,8 +104,10 @@ impl Default for EntryBuffer {
 fn body(head: &EntryHead) -> Body {
     Body {
         target: TargetWord(head.target),
+        generation: head.generation,
         cookie: head.cookie,
-        is_shown: LifeWord(head.life).is_alive(),
+        life: LifeWord(head.life),
+        slots: Entry::slots_for(usize::from(head.name_len)),
     }
 }
 
@@ -113,6 +115,14 @@ impl<M: Memories> Bodies<M> for Direct {
     type Buffer = EntryBuffer;
 
     const ARE_TRUTH: bool = true;
+
+    fn is_there(_: &Core<M>, _: u64) -> bool {
+        true
+    }
+
+    fn flush_there(_: &Core<M>, _: u64) -> bool {
+        false
+    }
 
     fn read(core: &Core<M>, entry: u64, dir: u64, buffer: &mut EntryBuffer) -> Result<Body> {
         buffer.read(core, entry, dir).map(body)

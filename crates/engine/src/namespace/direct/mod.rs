@@ -1,240 +1,121 @@
-//! The namespace of DirectFS: one global hash index in the arena over per-directory logs of
-//! entries in the pool.
+//! The namespace of DirectFS: entries with their names, which the words of directory logs make exist.
 //!
-//! No directory is ever locked. A name's state is in its pair of the index: unreadable while it is
-//! being created, *deleting* and *renaming* while that is being made durable. Creation and removal
-//! commit with one 8-byte store each, rename with a journal record (`docs/CRASH.md`).
-//!
-//! Deviations from the paper, and why:
-//! * Flags are in the index pair instead of the cachelet: hard links share a cachelet, but a flag
-//!   belongs to one name.
-//! * The log word is claimed before the entry is written, because the entry carries its cookie,
-//!   which is its position in the log. A claim that is not used leaves a zero word, which readers
-//!   of logs skip anyway.
-//! * The first log extent of a directory is one slot instead of 4 KiB: most directories are small.
+//! Creation and removal commit with one 8-byte store each, rename with a journal record
+//! (`docs/CRASH.md`).
 
-mod build;
-mod create;
 mod entry;
-pub(crate) mod forget;
-pub(crate) mod index;
-mod recover;
-mod recycle;
-mod remove;
-mod rename;
 
-use vellum_layout::{ChunkKind, Entry, SLOTS_PER_BLOCK, TargetWord, name_hash};
-use vellum_media::Memories;
+use vellum_layout::{ChunkKind, Entry, EntryHead, LifeWord, LogWord, TargetWord};
+use vellum_media::{Memories, Memory, Persistent, Site};
 
+use std::sync::atomic::Ordering;
+
+use self::entry::EntryBuffer;
 use super::common::inode::Named;
-use super::common::{check_name, evict};
-use crate::cachelet::{Cachelet, NAME_ONE};
+use super::indexed::{Draft, Entries, Name, Spot};
+use crate::cachelet::Cachelet;
 use crate::core::Core;
-use crate::error::{Error, Place, Result};
-use crate::namespace::{ListHint, Namespace, NewInode, Removal, Rename, SurveyedNames};
-use crate::slots::{Op, pause};
-use index::{Pair, ValueWord};
+use crate::error::Result;
+use crate::journal::Record;
+use crate::namespace::Mender;
+use crate::slots::Op;
 
-/// The namespace of DirectFS. Its state is all in pool and arena.
+/// Entries of DirectFS.
 #[derive(Debug)]
 pub(crate) struct Direct;
 
-/// A name with its hash.
-#[derive(Clone, Copy)]
-pub(crate) struct Name<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) hash: u32,
-}
+impl<M: Memories> Entries<M> for Direct {
+    /// An entry and its log word are the operation's own.
+    type Held<'a>
+        = ()
+    where
+        M: 'a;
 
-impl<'a> Name<'a> {
-    pub(crate) fn new<M: Memories>(core: &Core<M>, bytes: &'a [u8]) -> Result<Self> {
-        check_name(bytes)?;
-        Ok(Self {
-            bytes,
-            hash: name_hash(core.seed, bytes),
-        })
-    }
-}
+    const KIND: ChunkKind = ChunkKind::Entries;
+    const TELL_PATHS: bool = false;
 
-impl<M: Memories> Op<'_, M> {
-    /// Finds a name that exists, waiting out a rename of it; builds the directory's index first if
-    /// the name is not there and might be on the pool.
-    pub(crate) fn find_pair(&self, dir: Cachelet, name: Name<'_>) -> Result<Option<Pair>> {
-        let core = self.core;
-        let parent = core.ino(dir);
-        let mut tries = 0;
-        loop {
-            let token = self.index_token(dir);
-            match core.index_find(parent, name.bytes, name.hash) {
-                Some(pair) if pair.value.has(ValueWord::RENAMING) => pause(&core.arena, &mut tries),
-                Some(pair) if pair.value.has(ValueWord::READABLE) => return Ok(Some(pair)),
-                // One that is not readable stands for a miss: it may be a creation that will be taken
-                // back, because the name exists and only its pair was evicted.
-                _ if token.is_some() && self.index_token(dir) == token => {
-                    // A name that cannot be read may be this one.
-                    self.check_media()?;
-                    return self.check_names(dir).map(|()| None);
-                }
-                _ => self.ensure_indexed(dir)?,
-            }
-        }
+    fn check_pool(_: &Core<M>) -> Result<()> {
+        Ok(())
     }
 
-    /// The cachelet of a pair; loads it at the first access. `None`: the pair changed, look again.
-    pub(crate) fn cachelet_of(&self, pair: Pair) -> Result<Option<Cachelet>> {
-        match pair.value.target() {
-            Ok(cachelet) => Ok(Some(cachelet)),
-            Err(_) => self.attach_cachelet(pair),
-        }
+    fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool {
+        let at = core.geometry.slot_at(entry);
+        let word = core.pool.load(at + Entry::NAME_WORD, Ordering::Relaxed);
+        word & 0xFFFF_FFFF_FFFF == u64::from(name.hash) | (name.bytes.len() as u64) << 32
+            && core.pool.load(at + Entry::PARENT, Ordering::Relaxed) == parent
+            && core.pool.bytes_equal(at + Entry::NAME, name.bytes)
     }
 
-    #[cold]
-    fn attach_cachelet(&self, pair: Pair) -> Result<Option<Cachelet>> {
-        let core = self.core;
-        // While the flag stands nobody else changes the pair or takes it away, so the reference is
-        // counted exactly once.
-        let flagged = core.index_update(pair, pair.value.with(ValueWord::RENAMING));
-        let Some(flagged) = flagged else {
-            return Ok(None);
-        };
-        let loaded = self.load_named(&self.named(pair.entry.entry()));
-        if let Ok(cachelet) = loaded {
-            core.add_refs(cachelet, NAME_ONE);
-        }
-        let value = loaded.as_ref().map_or(pair.value, |&cachelet| {
-            let flags = pair.value.0 & ValueWord::FLAGS;
-            ValueWord::of_cachelet(cachelet, core.kind(cachelet)).with(flags)
-        });
-        core.index_release(flagged, value);
-        loaded.map(Some)
+    fn slots_for(_: &Core<M>, _: Cachelet, name: Name<'_>) -> Result<u64> {
+        Ok(Entry::slots_for(name.bytes.len()))
     }
 
-    /// What the entry at metadata slot `entry` names.
-    fn named(&self, entry: u64) -> Named {
-        let at = self.core.geometry.slot_at(entry);
-        let word = |field| self.core.word(at + field);
-        Named {
-            entry: Place::Slot(entry),
-            dir: word(Entry::PARENT),
-            target: TargetWord(word(Entry::TARGET)),
-            generation: word(Entry::CHECK) as u32,
-        }
-    }
-
-    /// Finds a name that exists, and its cachelet.
-    pub(crate) fn find_target(
-        &self,
+    #[track_caller]
+    fn write(
+        op: &Op<'_, M>,
         dir: Cachelet,
         name: Name<'_>,
-    ) -> Result<Option<(Pair, Cachelet)>> {
-        loop {
-            let Some(pair) = self.find_pair(dir, name)? else {
-                return Ok(None);
-            };
-            let Some(cachelet) = self.cachelet_of(pair)? else {
-                continue;
-            };
-            // Eviction may have taken the pair away, and put it back without a cachelet.
-            match self.core.index_reload(pair) {
-                Some(pair) if pair.value.target() == Ok(cachelet) => {
-                    return Ok(Some((pair, cachelet)));
-                }
-                _ => {}
-            }
+        spot: Spot,
+        (target, generation): (TargetWord, u32),
+        now: i64,
+    ) -> Result<Draft> {
+        let core = op.core;
+        let life = LifeWord::alive(now);
+        let head = EntryHead {
+            life: life.0,
+            target: target.0,
+            cookie: spot.claim.cookie,
+            parent: core.ino(dir),
+            generation,
+            checksum: 0,
+            name_hash: name.hash,
+            name_len: name.bytes.len() as u16,
+            flags: 0,
+        };
+        let mut buffer = [0; 384];
+        let parent = core.identity(dir).generation();
+        let total = Entry::encode(&head, name.bytes, parent, &mut buffer);
+        let at = core.geometry.slot_at(spot.entry);
+        core.pool.write_through(spot.site, at, &buffer[..total]);
+        Ok(spot.drafted(&buffer, life))
+    }
+
+    #[track_caller]
+    fn commit(op: &Op<'_, M>, [entry, word, durable]: [Site; 3], draft: &Draft) {
+        let core = op.core;
+        core.pool.fence(entry);
+        core.pool
+            .store_through(word, draft.claim.at, LogWord::new(draft.entry).0);
+        core.pool.fence(durable);
+    }
+
+    /// The life word is not under the entry's checksum, so it is stored as well: the slot may still
+    /// hold a dead entry that is otherwise the same.
+    fn record<'a>(op: &Op<'a, M>, record: &mut Record, drafts: &[(&Draft, Cachelet)]) {
+        for (draft, _) in drafts {
+            let entry_at = op.core.geometry.slot_at(draft.entry);
+            record.witness(entry_at, draft.checksum);
+            record.restate(entry_at + Entry::LIFE, draft.life.0);
+            record.store(draft.claim.at, LogWord::new(draft.entry).0);
         }
     }
-}
 
-impl ValueWord {
-    const FLAGS: u64 = Self::READABLE | Self::DELETING | Self::RENAMING;
-}
+    /// What no log names is nothing.
+    fn clear(_: &Op<'_, M>, _: &[(u64, u64)]) {}
 
-impl<M: Memories> Namespace<M> for Direct {
-    fn lookup(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8]) -> Result<Cachelet> {
-        let name = Name::new(op.core, name)?;
-        loop {
-            let pair = op.find_pair(dir, name)?.ok_or(Error::NotFound)?;
-            if let Some(cachelet) = op.cachelet_of(pair)? {
-                return Ok(cachelet);
-            }
-        }
+    fn check(_: &Core<M>, _: &Named, _: &EntryBuffer) -> Result<()> {
+        Ok(())
     }
 
-    fn create(
-        &self,
-        op: &Op<'_, M>,
-        dir: Cachelet,
-        name: &[u8],
-        new: &NewInode<'_>,
-    ) -> Result<Cachelet> {
-        op.create(dir, Name::new(op.core, name)?, new)
+    fn check_others(_: &Core<M>, _: &dyn Fn(u64) -> bool) -> Result<()> {
+        Ok(())
     }
 
-    fn link(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8], target: Cachelet) -> Result<()> {
-        op.link(dir, Name::new(op.core, name)?, target)
+    fn settle_others(_: &Core<M>, _: &dyn Mender) -> Result<()> {
+        Ok(())
     }
 
-    fn remove(
-        &self,
-        op: &Op<'_, M>,
-        dir: Cachelet,
-        name: &[u8],
-        removal: Removal,
-        allow: &mut dyn FnMut(Cachelet) -> Result<()>,
-    ) -> Result<()> {
-        op.remove(dir, Name::new(op.core, name)?, removal, allow)
-    }
-
-    fn rename(
-        &self,
-        op: &Op<'_, M>,
-        rename: &Rename<'_>,
-        allow: &mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>,
-    ) -> Result<()> {
-        op.rename(rename, allow)
-    }
-
-    fn list(
-        &self,
-        op: &Op<'_, M>,
-        dir: Cachelet,
-        after: u64,
-        hint: &mut ListHint,
-        each: &mut dyn FnMut(crate::namespace::DirEntry<'_>) -> bool,
-    ) -> Result<()> {
-        op.list::<Self>(dir, after, hint, each)
-    }
-
-    fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
-        op.ensure_indexed(dir)
-    }
-
-    fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
-        recycle::recycle(core, dir)
-    }
-
-    fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
-        evict::evict(core, self, urgent)
-    }
-
-    fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
-        recycle::dissolve(core, dir)
-    }
-
-    fn room_for_names(&self, core: &Core<M>) -> (u64, u64) {
-        let free = core.free_slots_of(ChunkKind::Entries);
-        (free, SLOTS_PER_BLOCK)
-    }
-
-    fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32> {
+    fn witnessed(core: &Core<M>, entry_at: u64) -> Option<u32> {
         entry::witnessed(core, entry_at)
-    }
-
-    fn survey<'a>(
-        &self,
-        core: &'a Core<M>,
-        _threads: usize,
-    ) -> Result<Box<dyn SurveyedNames + 'a>> {
-        Ok(Box::new(recover::Logs(core)))
     }
 }

@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 use super::build::Told;
 use crate::core::Core;
 use crate::error::{Place, Result};
-use crate::namespace::{SurveyedName, SurveyedNames};
+use crate::namespace::{Mender, SurveyedName, SurveyedNames};
 
 /// Reads the logs.
 pub(super) struct Logs<'a, M: Memories>(pub(super) &'a Core<M>);
@@ -39,16 +39,19 @@ impl<M: Memories> SurveyedNames for Logs<'_, M> {
         told.is_ok_and(|told| told.there().next().is_some())
     }
 
-    fn settle(
-        &self,
-        dir: u64,
-        inode: &Inode,
-        claim: &mut dyn FnMut(u64, u64) -> Result<()>,
-    ) -> Result<()> {
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn settle(&self, dir: u64, inode: &Inode, mender: &dyn Mender) -> Result<()> {
         let owner = self.0.log_owner(dir);
         self.0.for_each_block(inode.root, owner, &mut |block| {
-            claim(block.slot, SLOTS_PER_BLOCK)
+            mender.claim(block.slot, SLOTS_PER_BLOCK)
         })
+    }
+
+    fn finish(&self, _: &dyn Mender) -> Result<()> {
+        Ok(())
     }
 }
 

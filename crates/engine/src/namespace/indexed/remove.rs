@@ -5,7 +5,7 @@ use vellum_layout::{Entry, FileKind, LifeWord};
 use vellum_media::{Memories, Persistent};
 
 use super::index::{Pair, ValueWord};
-use super::{Direct, Name};
+use super::{Entries, Name};
 use crate::cachelet::{Cachelet, NAME_ONE, flag};
 use crate::error::{Error, Result};
 use crate::namespace::{ListHint, Removal};
@@ -14,7 +14,7 @@ use crate::slots::{Op, pause};
 
 impl<M: Memories> Op<'_, M> {
     /// Removes `name` from `dir`.
-    pub(crate) fn remove(
+    pub(crate) fn remove<S: Entries<M>>(
         &self,
         dir: Cachelet,
         name: Name<'_>,
@@ -26,10 +26,10 @@ impl<M: Memories> Op<'_, M> {
         if !core.has_flag(dir, flag::COUNTED) {
             // Names may be in the index whose directory is not counted: they were being made when
             // the others were evicted.
-            self.ensure_counted(dir)?;
+            self.ensure_counted::<S>(dir)?;
         }
         loop {
-            let (pair, victim) = self.find_target(dir, name)?.ok_or(Error::NotFound)?;
+            let (pair, victim) = self.find_target::<S>(dir, name)?.ok_or(Error::NotFound)?;
             if pair.value.has(ValueWord::DELETING) {
                 pause(&core.arena, &mut tries);
                 continue;
@@ -42,7 +42,7 @@ impl<M: Memories> Op<'_, M> {
                 _ => {}
             }
             if is_dir {
-                self.ensure_counted(victim)?;
+                self.ensure_counted::<S>(victim)?;
             }
             if pair.value.has(ValueWord::DELETING | ValueWord::RENAMING) {
                 continue;
@@ -51,7 +51,7 @@ impl<M: Memories> Op<'_, M> {
             else {
                 continue;
             };
-            if is_dir && let Err(error) = self.begin_dying_indexed(victim) {
+            if is_dir && let Err(error) = self.begin_dying_indexed::<S>(victim) {
                 core.index_update(flagged, pair.value);
                 return Err(error);
             }
@@ -64,22 +64,22 @@ impl<M: Memories> Op<'_, M> {
     ///
     /// # Errors
     /// [`Error::NotEmpty`].
-    pub(crate) fn begin_dying_indexed(&self, dir: Cachelet) -> Result<()> {
+    pub(crate) fn begin_dying_indexed<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         self.begin_dying(dir, &mut || {
-            self.ensure_indexed(dir)?;
-            self.shows_a_name(dir)
+            self.ensure_indexed::<S>(dir)?;
+            self.shows_a_name::<S>(dir)
         })
     }
 
     /// Whether a lookup finds a name in `dir`.
-    fn shows_a_name(&self, dir: Cachelet) -> Result<bool> {
+    fn shows_a_name<S: Entries<M>>(&self, dir: Cachelet) -> Result<bool> {
         let core = self.core;
         let parent = core.ino(dir);
         let mut shown = false;
-        self.list::<Direct>(dir, 0, &mut ListHint::default(), &mut |entry| {
+        self.list::<S>(dir, 0, &mut ListHint::default(), &mut |entry| {
             let found = Name::new(core, entry.name)
                 .ok()
-                .and_then(|name| core.index_find(parent, name.bytes, name.hash));
+                .and_then(|name| core.index_find::<S>(parent, name.bytes, name.hash));
             shown = found.is_some_and(|pair| {
                 pair.value.has(ValueWord::READABLE) && !pair.value.has(ValueWord::RENAMING)
             });

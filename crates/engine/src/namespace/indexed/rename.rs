@@ -1,12 +1,12 @@
 //! Rename and exchange (DirectFS III-E, III-F): the new entry is prepared without disturbing
 //! anybody; the rename flags stand only while the journal record is committed and applied.
 
-use vellum_layout::{Entry, FileKind, LifeWord, LogWord, TargetWord};
+use vellum_layout::{Entry, FileKind, LifeWord, TargetWord};
 use vellum_media::{Memories, Memory, Persistent};
 
-use super::Name;
 use super::create::Draft;
 use super::index::{EntryWord, Key, Pair, ValueWord};
+use super::{Entries, Name};
 use crate::cachelet::{CHILD_ONE, Cachelet, NAME_ONE, field};
 use crate::error::{Error, Result};
 use crate::journal::Record;
@@ -24,15 +24,33 @@ struct Ends {
     token: u64,
 }
 
+/// Directories that are moved: nothing is made in them until this is dropped.
+struct KeptEmpty<'o, M: Memories> {
+    op: &'o Op<'o, M>,
+    dirs: [Option<Cachelet>; 2],
+}
+
+impl<M: Memories> Drop for KeptEmpty<'_, M> {
+    fn drop(&mut self) {
+        for dir in self.dirs.into_iter().flatten() {
+            self.op.end_dying(dir);
+        }
+    }
+}
+
 impl<M: Memories> Op<'_, M> {
     /// Renames, replaces or exchanges.
-    pub(crate) fn rename(&self, rename: &Rename<'_>, allow: Allow<'_>) -> Result<()> {
+    pub(crate) fn rename<S: Entries<M>>(
+        &self,
+        rename: &Rename<'_>,
+        allow: Allow<'_>,
+    ) -> Result<()> {
         let from = Name::new(self.core, rename.from_name)?;
         let to = match Name::new(self.core, rename.to_name) {
             Ok(to) => to,
             // That the old name does not exist is told first.
             Err(error) => {
-                let found = self.find_pair(rename.from_dir, from)?;
+                let found = self.find_pair::<S>(rename.from_dir, from)?;
                 return Err(found.map_or(Error::NotFound, |_| error));
             }
         };
@@ -40,11 +58,11 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         core.index_prefetch(core.ino(rename.from_dir), from.hash);
         core.index_prefetch(core.ino(rename.to_dir), to.hash);
-        self.ensure_counted(rename.from_dir)?;
-        self.ensure_counted(rename.to_dir)?;
+        self.ensure_counted::<S>(rename.from_dir)?;
+        self.ensure_counted::<S>(rename.to_dir)?;
         let mut tries = 0;
         loop {
-            if self.try_rename(rename, from, to, allow)? {
+            if self.try_rename::<S>(rename, from, to, allow)? {
                 return Ok(());
             }
             pause(&core.arena, &mut tries);
@@ -52,7 +70,7 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// One attempt; `false`: a name changed meanwhile, look again.
-    fn try_rename(
+    fn try_rename<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
         from: Name<'_>,
@@ -60,7 +78,7 @@ impl<M: Memories> Op<'_, M> {
         allow: Allow<'_>,
     ) -> Result<bool> {
         let core = self.core;
-        let Some(ends) = self.find_ends(rename, from, to)? else {
+        let Some(ends) = self.find_ends::<S>(rename, from, to)? else {
             return Ok(false);
         };
         let source_is_dir = core.kind(ends.source) == FileKind::Directory;
@@ -79,7 +97,7 @@ impl<M: Memories> Op<'_, M> {
         }
         if rename.exchange {
             let (to_pair, target) = ends.to.ok_or(Error::NotFound)?;
-            return self.try_exchange(
+            return self.try_exchange::<S>(
                 rename,
                 from,
                 to,
@@ -88,20 +106,25 @@ impl<M: Memories> Op<'_, M> {
             );
         }
         match ends.to {
-            Some((pair, victim)) => self.try_replace(rename, to, &ends, pair, victim),
-            None => self.try_move(rename, to, &ends),
+            Some((pair, victim)) => self.try_replace::<S>(rename, to, &ends, pair, victim),
+            None => self.try_move::<S>(rename, to, &ends),
         }
     }
 
-    fn find_ends(&self, rename: &Rename<'_>, from: Name<'_>, to: Name<'_>) -> Result<Option<Ends>> {
-        let Some((from, source)) = self.find_target(rename.from_dir, from)? else {
+    fn find_ends<S: Entries<M>>(
+        &self,
+        rename: &Rename<'_>,
+        from: Name<'_>,
+        to: Name<'_>,
+    ) -> Result<Option<Ends>> {
+        let Some((from, source)) = self.find_target::<S>(rename.from_dir, from)? else {
             return Err(Error::NotFound);
         };
         let Some(token) = self.index_token(rename.to_dir) else {
-            self.ensure_indexed(rename.to_dir)?;
+            self.ensure_indexed::<S>(rename.to_dir)?;
             return Ok(None);
         };
-        let to = self.find_target(rename.to_dir, to)?;
+        let to = self.find_target::<S>(rename.to_dir, to)?;
         let busy = |pair: Pair| pair.value.has(ValueWord::DELETING | ValueWord::RENAMING);
         if busy(from) || to.is_some_and(|(pair, _)| busy(pair)) {
             return Ok(None);
@@ -126,6 +149,46 @@ impl<M: Memories> Op<'_, M> {
             .index_update(pair, pair.value.with(ValueWord::RENAMING))
     }
 
+    /// Flags the name of files that are to be moved, and keeps directories among them empty.
+    fn flag_to_move<S: Entries<M>>(
+        &self,
+        pair: Pair,
+        files: &[Cachelet],
+    ) -> Result<Option<(Pair, KeptEmpty<'_, M>)>> {
+        let Some(flagged) = self.flag(pair) else {
+            return Ok(None);
+        };
+        let kept = self.keep_empty::<S>(files);
+        let kept = kept.inspect_err(|_| self.unflag(flagged))?;
+        Ok(Some((flagged, kept)))
+    }
+
+    /// Where entries tell paths: keeps those of `files` that are directories empty, as if they were being removed.
+    ///
+    /// # Errors
+    /// One is not empty.
+    fn keep_empty<S: Entries<M>>(&self, files: &[Cachelet]) -> Result<KeptEmpty<'_, M>> {
+        let mut kept = KeptEmpty {
+            op: self,
+            dirs: [None; 2],
+        };
+        if !S::TELL_PATHS {
+            return Ok(kept);
+        }
+        let is_dir = |file: &&Cachelet| self.core.kind(**file) == FileKind::Directory;
+        for (place, &dir) in kept.dirs.iter_mut().zip(files.iter().filter(is_dir)) {
+            let begun = self
+                .ensure_counted::<S>(dir)
+                .and_then(|()| self.begin_dying_indexed::<S>(dir));
+            begun.map_err(|error| match error {
+                Error::NotEmpty => Error::Unsupported("renaming a directory that is not empty"),
+                other => other,
+            })?;
+            *place = Some(dir);
+        }
+        Ok(kept)
+    }
+
     fn unflag(&self, flagged: Pair) {
         self.core
             .index_update(flagged, flagged.value.without(ValueWord::RENAMING));
@@ -138,17 +201,28 @@ impl<M: Memories> Op<'_, M> {
     }
 
     #[track_caller]
-    fn draft_for(&self, dir: Cachelet, name: Name<'_>, of: Cachelet, now: i64) -> Result<Draft> {
+    fn draft_for<S: Entries<M>>(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+        of: Cachelet,
+        now: i64,
+    ) -> Result<Draft> {
         let (target, generation) = self.target_word(of);
-        self.draft_entry(sites::RENAME_ENTRY, dir, name, target, generation, now)
+        self.draft_entry::<S>(sites::RENAME_ENTRY, dir, name, target, generation, now)
     }
 
     /// Moves to a name that does not exist.
-    fn try_move(&self, rename: &Rename<'_>, to: Name<'_>, ends: &Ends) -> Result<bool> {
+    fn try_move<S: Entries<M>>(
+        &self,
+        rename: &Rename<'_>,
+        to: Name<'_>,
+        ends: &Ends,
+    ) -> Result<bool> {
         let core = self.core;
         self.enter_children(rename.to_dir, CHILD_ONE)?;
         let now = self.both_times(rename);
-        let draft = match self.draft_for(rename.to_dir, to, ends.source, now) {
+        let draft = match self.draft_for::<S>(rename.to_dir, to, ends.source, now) {
             Ok(draft) => draft,
             Err(error) => {
                 self.leave_children(rename.to_dir, CHILD_ONE);
@@ -156,34 +230,36 @@ impl<M: Memories> Op<'_, M> {
             }
         };
         let value = ends.from.value.without(ValueWord::READABLE);
-        let flagged = match self.insert_new(rename.to_dir, to, ends.token, draft.entry, value) {
-            Ok(Some(new)) => match self.flag(ends.from) {
-                Some(from) => Ok((new, from)),
-                None => {
+        let flagged = match self.insert_new::<S>(rename.to_dir, to, ends.token, draft.entry, value)
+        {
+            Ok(Some(new)) => match self.flag_to_move::<S>(ends.from, &[ends.source]) {
+                Ok(Some((from, still))) => Ok((new, from, still)),
+                failed => {
                     self.index_remove(new);
-                    Err(Ok(false))
+                    Err(failed.map(|_| false))
                 }
             },
             Ok(None) => Err(Ok(false)),
             Err(error) => Err(Err(error)),
         };
-        let (new, from) = match flagged {
+        let (new, from, _still) = match flagged {
             Ok(pairs) => pairs,
             Err(outcome) => {
-                self.discard_later(rename.to_dir, &draft);
+                self.discard_later::<S>(rename.to_dir, &draft);
                 self.leave_children(rename.to_dir, CHILD_ONE);
                 return outcome;
             }
         };
+        let moved = self.begin_moving(ends.source, None);
         let mut record = Record::new();
-        self.record_draft(&mut record, &draft);
+        let held = S::record(self, &mut record, &[(&draft, ends.source)]);
         self.record_death(&mut record, from, now);
         self.record_parent(&mut record, rename, ends.source);
-        let moved = self.begin_moving(ends.source, None);
         self.journal_commit(&record);
         // Lookups wait for both names until the old one is gone and the new one is there.
         core.index_release(new, value.with(ValueWord::RENAMING));
         self.carry_out(rename, &record, moved, now);
+        drop(held);
         let moved = self.moved_directories(rename, ends.source);
         if rename.from_dir != rename.to_dir {
             self.note_change(rename.to_dir, now, moved);
@@ -195,7 +271,7 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Moves onto a name that exists.
-    fn try_replace(
+    fn try_replace<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
         to: Name<'_>,
@@ -206,28 +282,34 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let victim_is_dir = core.kind(victim) == FileKind::Directory;
         if victim_is_dir {
-            self.ensure_counted(victim)?;
+            self.ensure_counted::<S>(victim)?;
         }
         let now = self.both_times(rename);
-        let draft = self.draft_for(rename.to_dir, to, ends.source, now)?;
+        let draft = self.draft_for::<S>(rename.to_dir, to, ends.source, now)?;
         let Some((from, old)) = self.flag_both(ends.from, to_pair) else {
             self.discard(&draft);
             return Ok(false);
         };
-        if victim_is_dir && let Err(error) = self.begin_dying_indexed(victim) {
+        let still = self.keep_empty::<S>(&[ends.source]).and_then(|still| {
+            if victim_is_dir {
+                self.begin_dying_indexed::<S>(victim)?;
+            }
+            Ok(still)
+        });
+        let _still = still.inspect_err(|_| {
             self.unflag(from);
             self.unflag(old);
             self.discard(&draft);
-            return Err(error);
-        }
+        })?;
+        let moved = self.begin_moving(ends.source, None);
         let mut record = Record::new();
-        self.record_draft(&mut record, &draft);
+        let held = S::record(self, &mut record, &[(&draft, ends.source)]);
         self.record_death(&mut record, from, now);
         self.record_death(&mut record, old, now);
         self.record_parent(&mut record, rename, ends.source);
-        let moved = self.begin_moving(ends.source, None);
         self.journal_commit(&record);
         self.carry_out(rename, &record, moved, now);
+        drop(held);
         let left = self.lower_links(victim);
         let moved = self.moved_directories(rename, ends.source);
         self.entry_died(rename.from_dir, now, -moved);
@@ -246,7 +328,7 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Swaps what two names stand for.
-    fn try_exchange(
+    fn try_exchange<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
         from: Name<'_>,
@@ -256,8 +338,8 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<bool> {
         let core = self.core;
         let now = self.both_times(rename);
-        let at_from = self.draft_for(rename.from_dir, from, target, now)?;
-        let at_to = match self.draft_for(rename.to_dir, to, source, now) {
+        let at_from = self.draft_for::<S>(rename.from_dir, from, target, now)?;
+        let at_to = match self.draft_for::<S>(rename.to_dir, to, source, now) {
             Ok(draft) => draft,
             Err(error) => {
                 self.discard(&at_from);
@@ -269,9 +351,16 @@ impl<M: Memories> Op<'_, M> {
             self.discard(&at_to);
             return Ok(false);
         };
+        let still = self.keep_empty::<S>(&[source, target]);
+        let _still = still.inspect_err(|_| {
+            self.unflag(first);
+            self.unflag(second);
+            self.discard(&at_from);
+            self.discard(&at_to);
+        })?;
+        let moved = self.begin_moving(source, Some(target));
         let mut record = Record::new();
-        self.record_draft(&mut record, &at_from)
-            .record_draft(&mut record, &at_to);
+        let held = S::record(self, &mut record, &[(&at_from, target), (&at_to, source)]);
         self.record_death(&mut record, first, now);
         self.record_death(&mut record, second, now);
         self.record_parent(&mut record, rename, source);
@@ -281,9 +370,9 @@ impl<M: Memories> Op<'_, M> {
             ..*rename
         };
         self.record_parent(&mut record, &back, target);
-        let moved = self.begin_moving(source, Some(target));
         self.journal_commit(&record);
         self.carry_out(rename, &record, moved, now);
+        drop(held);
         let moved = [source, target].map(|file| self.moved_directories(rename, file));
         self.entry_changed(rename.from_dir, now, moved[1] - moved[0]);
         self.entry_changed(rename.to_dir, now, moved[0] - moved[1]);
@@ -347,16 +436,6 @@ impl<M: Memories> Op<'_, M> {
         })
     }
 
-    /// The life word is not under the entry's checksum, so it is stored as well: the slot may still
-    /// hold a dead entry that is otherwise the same.
-    fn record_draft(&self, record: &mut Record, draft: &Draft) -> &Self {
-        let entry_at = self.core.geometry.slot_at(draft.entry);
-        record.witness(entry_at, draft.checksum);
-        record.restate(entry_at + Entry::LIFE, draft.life.0);
-        record.store(draft.claim.at, LogWord::new(draft.entry).0);
-        self
-    }
-
     fn record_death(&self, record: &mut Record, pair: Pair, now: i64) {
         let at = self.core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
         record.store(at, LifeWord::dead(now).0);
@@ -365,17 +444,18 @@ impl<M: Memories> Op<'_, M> {
     /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing
     /// with it, to recycling: as a dead entry. It never lived, so it tells no time: the directory has
     /// not changed.
-    fn discard_later(&self, dir: Cachelet, draft: &Draft) {
+    fn discard_later<S: Entries<M>>(&self, dir: Cachelet, draft: &Draft) {
         let core = self.core;
         let life = core.geometry.slot_at(draft.entry) + Entry::LIFE;
         core.set_word(life, LifeWord::dead(0).0);
         core.pool.flush(sites::RENAME_DISCARD_LIFE, life, 8);
-        core.pool.fence(sites::RENAME_DISCARD_LIFE_DURABLE);
-        core.set_word(draft.claim.at, LogWord::new(draft.entry).0);
-        core.pool
-            .flush(sites::RENAME_DISCARD_LOG_WORD, draft.claim.at, 8);
         // Whoever closes the pool takes the log word for durable.
-        core.pool.fence(sites::RENAME_DISCARD_DURABLE);
+        let steps = [
+            sites::RENAME_DISCARD_LIFE_DURABLE,
+            sites::RENAME_DISCARD_LOG_WORD,
+            sites::RENAME_DISCARD_DURABLE,
+        ];
+        S::commit(self, steps, draft);
         core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1);
     }
 }

@@ -1,12 +1,10 @@
 //! Creation (DirectFS III-E, Algorithm 1) and hard links.
 
-use vellum_layout::{
-    ChunkKind, Entry, EntryHead, FileKind, InodeState, LifeWord, LogWord, TargetWord,
-};
-use vellum_media::{Memories, Memory, Persistent, Site};
+use vellum_layout::{FileKind, InodeState, LifeWord, TargetWord};
+use vellum_media::{Memories, Memory, Site};
 
 use super::index::{Pair, ValueWord};
-use super::{Direct, Name};
+use super::{Entries, Name};
 use crate::cachelet::{Cachelet, MAKING_ONE, NAME_ONE};
 use crate::error::{Error, Result};
 use crate::namespace::NewInode;
@@ -15,7 +13,7 @@ use crate::namespace::common::log::Claim;
 use crate::sites;
 use crate::slots::{Op, pause};
 
-/// An entry written to the pool but not yet named by a log.
+/// An entry written to the pool whose name does not exist yet.
 pub(crate) struct Draft {
     /// Its metadata slot.
     pub(crate) entry: u64,
@@ -23,52 +21,69 @@ pub(crate) struct Draft {
     /// Its life word.
     pub(crate) life: LifeWord,
     pub(crate) claim: Claim,
-    slots: u64,
+    pub(crate) slots: u64,
 }
 
 /// Where an entry will be.
 #[derive(Clone, Copy)]
-struct Place {
-    entry: u64,
-    slots: u64,
-    claim: Claim,
+pub(crate) struct Spot {
+    pub(crate) entry: u64,
+    pub(crate) slots: u64,
+    pub(crate) claim: Claim,
     /// Which step writes it.
-    site: Site,
+    pub(crate) site: Site,
+}
+
+impl Spot {
+    /// The entry that was written here, whose first bytes these are.
+    pub(crate) fn drafted(self, bytes: &[u8], life: LifeWord) -> Draft {
+        let checksum = bytes[36..40].try_into().map_or(0, u32::from_le_bytes);
+        Draft {
+            entry: self.entry,
+            checksum,
+            life,
+            claim: self.claim,
+            slots: self.slots,
+        }
+    }
 }
 
 impl<M: Memories> Op<'_, M> {
     /// Makes an inode called `name` in `dir`.
-    pub(crate) fn create(
+    pub(crate) fn create<S: Entries<M>>(
         &self,
         dir: Cachelet,
         name: Name<'_>,
         new: &NewInode<'_>,
     ) -> Result<Cachelet> {
         let core = self.core;
-        let token = self.wait_absent(dir, name)?;
+        let token = self.wait_absent::<S>(dir, name)?;
         let mut making = Making::begin(self, dir, NAME_ONE)?;
         making.take_inode()?;
         // Claims come before the first store to the pool: a locked instruction would wait for it.
-        let place = self.place_entry(sites::CREATE_ENTRY, dir, name)?;
+        let place = self.place_entry::<S>(sites::CREATE_ENTRY, dir, name)?;
         making.entry = Some((place.entry, place.slots));
         making.write_text(new)?;
         let now = self.change_time(dir);
         let (cachelet, generation) = making.write_inode(new, now, InodeState::Live)?;
         let target = TargetWord::new(core.ino(cachelet), new.kind);
-        let draft = self.write_entry(dir, name, place, target, generation, now);
+        let draft = S::write(self, dir, name, place, (target, generation), now)?;
         // No name for an inode that the medium did not take.
         self.check_media()?;
 
         let value = ValueWord::of_cachelet(cachelet, new.kind);
-        let Some(pair) = self.insert_new(dir, name, token, draft.entry, value)? else {
+        let Some(pair) = self.insert_new::<S>(dir, name, token, draft.entry, value)? else {
             drop(making);
-            return self.create(dir, name, new);
+            return self.create::<S>(dir, name, new);
         };
         making.keep();
         core.index_hold(pair);
-        core.pool.fence(sites::CREATE_ENTRY_DURABLE);
-        let steps = [sites::CREATE_LOG_WORD, sites::CREATE_LOG_WORD_DURABLE];
-        self.log_write(steps, dir, &draft);
+        let steps = [
+            sites::CREATE_ENTRY_DURABLE,
+            sites::CREATE_LOG_WORD,
+            sites::CREATE_LOG_WORD_DURABLE,
+        ];
+        self.commit_draft::<S>(steps, dir, &draft);
         self.note_change(dir, now, i64::from(new.kind == FileKind::Directory));
         core.index_release(pair, value.with(ValueWord::READABLE));
         Ok(cachelet)
@@ -76,7 +91,7 @@ impl<M: Memories> Op<'_, M> {
 
     /// Inserts an unreadable pair, if the name is still absent and the directory's part of the
     /// index was complete all the time since `token`.
-    pub(crate) fn insert_new(
+    pub(crate) fn insert_new<S: Entries<M>>(
         &self,
         dir: Cachelet,
         name: Name<'_>,
@@ -86,7 +101,7 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<Option<Pair>> {
         let core = self.core;
         let inserted =
-            core.index_insert(self, core.ino(dir), name.bytes, name.hash, entry, value)?;
+            core.index_insert::<S>(self, core.ino(dir), name.bytes, name.hash, entry, value)?;
         let Ok(pair) = inserted else { return Ok(None) };
         if self.index_token(dir) == Some(token) {
             return Ok(Some(pair));
@@ -99,18 +114,18 @@ impl<M: Memories> Op<'_, M> {
     ///
     /// # Errors
     /// [`Error::Exists`] if the name exists.
-    fn wait_absent(&self, dir: Cachelet, name: Name<'_>) -> Result<u64> {
+    fn wait_absent<S: Entries<M>>(&self, dir: Cachelet, name: Name<'_>) -> Result<u64> {
         let core = self.core;
         let mut tries = 0;
         loop {
             let token = match self.index_token(dir) {
                 Some(token) => token,
                 None => {
-                    self.ensure_indexed(dir)?;
+                    self.ensure_indexed::<S>(dir)?;
                     continue;
                 }
             };
-            match core.index_find(core.ino(dir), name.bytes, name.hash) {
+            match core.index_find::<S>(core.ino(dir), name.bytes, name.hash) {
                 None if self.index_token(dir) == Some(token) => {
                     // A name that cannot be read may be this one.
                     self.check_media()?;
@@ -131,7 +146,7 @@ impl<M: Memories> Op<'_, M> {
     /// Claims a log word in `dir` and writes an entry for it. Past the cache, not fenced: a locked
     /// instruction or a fence comes before others can find it.
     #[track_caller]
-    pub(crate) fn draft_entry(
+    pub(crate) fn draft_entry<S: Entries<M>>(
         &self,
         site: Site,
         dir: Cachelet,
@@ -140,21 +155,27 @@ impl<M: Memories> Op<'_, M> {
         generation: u32,
         now: i64,
     ) -> Result<Draft> {
-        let place = self.place_entry(site, dir, name)?;
-        let draft = self.write_entry(dir, name, place, target, generation, now);
+        let place = self.place_entry::<S>(site, dir, name)?;
+        let draft = S::write(self, dir, name, place, (target, generation), now)
+            .inspect_err(|_| self.core.free_slots(place.entry, place.slots))?;
         // Nothing names an entry that the medium did not take.
         self.check_media().inspect_err(|_| self.discard(&draft))?;
         Ok(draft)
     }
 
     /// Takes slots for an entry called `name`, and a log word in `dir`.
-    fn place_entry(&self, site: Site, dir: Cachelet, name: Name<'_>) -> Result<Place> {
-        let slots = Entry::slots_for(name.bytes.len());
-        let entry = self.alloc(ChunkKind::Entries, slots)?;
+    fn place_entry<S: Entries<M>>(
+        &self,
+        site: Site,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> Result<Spot> {
+        let slots = S::slots_for(self.core, dir, name)?;
+        let entry = self.alloc(S::KIND, slots)?;
         let claim = self
-            .log_claim::<Direct>(dir)
+            .log_claim::<S>(dir)
             .inspect_err(|_| self.core.free_slots(entry, slots))?;
-        Ok(Place {
+        Ok(Spot {
             entry,
             slots,
             claim,
@@ -162,87 +183,42 @@ impl<M: Memories> Op<'_, M> {
         })
     }
 
-    /// Writes the entry for which there is `place`. Past the cache, not fenced.
-    #[track_caller]
-    fn write_entry(
-        &self,
-        dir: Cachelet,
-        name: Name<'_>,
-        place: Place,
-        target: TargetWord,
-        generation: u32,
-        now: i64,
-    ) -> Draft {
-        let core = self.core;
-        let Place {
-            entry,
-            slots,
-            claim,
-            site,
-        } = place;
-        let life = LifeWord::alive(now);
-        let head = EntryHead {
-            life: life.0,
-            target: target.0,
-            cookie: claim.cookie,
-            parent: core.ino(dir),
-            generation,
-            checksum: 0,
-            name_hash: name.hash,
-            name_len: name.bytes.len() as u16,
-            flags: 0,
-        };
-        let mut buffer = [0; 384];
-        let parent = core.identity(dir).generation();
-        let total = Entry::encode(&head, name.bytes, parent, &mut buffer);
-        let at = core.geometry.slot_at(entry);
-        core.pool.write_through(site, at, &buffer[..total]);
-        let check = buffer[36..40]
-            .try_into()
-            .map(u32::from_le_bytes)
-            .unwrap_or(0);
-        Draft {
-            entry,
-            checksum: check,
-            life,
-            claim,
-            slots,
-        }
-    }
-
     /// Frees a draft that no log will name.
     pub(crate) fn discard(&self, draft: &Draft) {
         self.core.free_slots(draft.entry, draft.slots);
     }
 
-    /// Names a durable entry in the log, durably: the commit point of creation. Listings may show
+    /// Makes the name of an entry that was written exist, durably: the commit point of creation. Listings may show
     /// the name before its pair is readable, so lookups of it wait already.
-    fn log_write(&self, [word, durable]: [Site; 2], dir: Cachelet, draft: &Draft) {
-        let core = self.core;
-        core.pool
-            .store_through(word, draft.claim.at, LogWord::new(draft.entry).0);
-        core.pool.fence(durable);
+    fn commit_draft<S: Entries<M>>(&self, steps: [Site; 3], dir: Cachelet, draft: &Draft) {
+        S::commit(self, steps, draft);
         // Whoever looks for the name next finds it near.
+        let core = self.core;
         core.pool.prefetch(core.geometry.slot_at(draft.entry));
         self.leave_children(dir, MAKING_ONE);
     }
 
     /// Gives `target` the further name `name` in `dir`. The caller holds a reference.
-    pub(crate) fn link(&self, dir: Cachelet, name: Name<'_>, target: Cachelet) -> Result<()> {
+    pub(crate) fn link<S: Entries<M>>(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+        target: Cachelet,
+    ) -> Result<()> {
         let core = self.core;
-        let token = self.wait_absent(dir, name)?;
+        let token = self.wait_absent::<S>(dir, name)?;
         let mut making = Making::begin(self, dir, NAME_ONE)?;
         let identity = core.identity(target);
         let kind = core.kind(target);
         let now = self.change_time(dir);
         let word = TargetWord::new(core.ino(target), kind);
         let site = sites::LINK_ENTRY;
-        let draft = self.draft_entry(site, dir, name, word, identity.generation(), now)?;
+        let draft = self.draft_entry::<S>(site, dir, name, word, identity.generation(), now)?;
         making.entry = Some((draft.entry, draft.slots));
         let value = ValueWord::of_cachelet(target, kind);
-        let Some(pair) = self.insert_new(dir, name, token, draft.entry, value)? else {
+        let Some(pair) = self.insert_new::<S>(dir, name, token, draft.entry, value)? else {
             drop(making);
-            return self.link(dir, name, target);
+            return self.link::<S>(dir, name, target);
         };
         // The name exists as soon as it is counted, which fails if all others are gone. Lookups of
         // it wait from before that until it is there.
@@ -253,9 +229,12 @@ impl<M: Memories> Op<'_, M> {
         }
         making.keep();
         core.add_refs(target, NAME_ONE);
-        core.pool.fence(sites::LINK_ENTRY_DURABLE);
-        let steps = [sites::LINK_LOG_WORD, sites::LINK_LOG_WORD_DURABLE];
-        self.log_write(steps, dir, &draft);
+        let steps = [
+            sites::LINK_ENTRY_DURABLE,
+            sites::LINK_LOG_WORD,
+            sites::LINK_LOG_WORD_DURABLE,
+        ];
+        self.commit_draft::<S>(steps, dir, &draft);
         // Only now it is seen in the count: the name that it counts survives.
         self.count_link(target);
         self.note_change(dir, now, 0);

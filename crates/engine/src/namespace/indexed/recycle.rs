@@ -4,11 +4,9 @@
 //! entry whose life word says *dead* is out of the index once the operation that buried it has
 //! ended, and nobody compares names with it one grace period later.
 
-use vellum_layout::{Entry, EntryHead, LifeWord};
 use vellum_media::{Memories, Persistent};
 
-use super::Direct;
-use super::entry::EntryBuffer;
+use super::Entries;
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::Result;
@@ -17,22 +15,26 @@ use crate::namespace::common::log::{Logged, scan_log};
 use crate::sites;
 
 /// Frees the dead entries of `dir`; compacts its log where 4 KiB of it is dead.
-pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
+pub(super) fn recycle<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     let op = core.op_begin();
     let mut dead = Vec::new();
     let mut words = Vec::new();
     let (mut live, mut latest, mut last) = (0, 0, 0);
-    let mut buffer = EntryBuffer::new();
+    let mut buffer = S::Buffer::default();
     let (owner, root) = (core.ino(dir), core.get(dir, field::ROOT));
     scan_log(core, owner, root, &mut |logged| {
-        let head = *buffer.read_unsealed(core, logged.word.entry(), owner)?;
         last = logged.at;
-        if LifeWord(head.life).is_alive() {
+        if !S::is_there(core, logged.word.entry()) {
+            live += 1;
+            return Ok(());
+        }
+        let body = S::read_unsealed(core, logged.word.entry(), owner, &mut buffer)?;
+        if body.life.is_alive() {
             live += 1;
         } else {
-            dead.push((logged.word.entry(), slots_of(&head)));
+            dead.push((logged.word.entry(), body.slots));
             words.push(logged);
-            latest = latest.max(LifeWord(head.life).ns());
+            latest = latest.max(body.life.ns());
         }
         Ok(())
     })?;
@@ -58,31 +60,29 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
         .for_each(|logged| clearing.clear(core, logged));
     clearing.flush_last(core);
     core.pool.fence(sites::RECYCLE_WORDS_DURABLE);
+    S::clear(&op, &dead);
     core.lower_dead(dir, dead.len() as u64);
     drop(op);
     core.wait_for_readers();
     for (slot, slots) in dead {
         core.free_slots(slot, slots);
     }
-    compact_where_due::<M, Direct>(core, dir, live)
-}
-
-fn slots_of(head: &EntryHead) -> u64 {
-    Entry::slots_for(usize::from(head.name_len))
+    compact_where_due::<M, S>(core, dir, live)
 }
 
 /// Frees all that a removed directory holds: its entries and its log. Its inode is durably free
 /// and nobody has it open.
-pub(super) fn dissolve<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
+pub(super) fn dissolve<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     let owner = core.ino(dir);
-    let mut buffer = EntryBuffer::new();
+    let mut buffer = S::Buffer::default();
     let mut entries = Vec::new();
     scan_log(core, owner, core.get(dir, field::ROOT), &mut |logged| {
-        let head = *buffer.read_unsealed(core, logged.word.entry(), owner)?;
-        entries.push((logged.word.entry(), slots_of(&head)));
+        let body = S::read_unsealed(core, logged.word.entry(), owner, &mut buffer)?;
+        entries.push((logged.word.entry(), body.slots));
         Ok(())
     })?;
     let extents = extents(core, dir)?;
+    S::clear(&core.op_begin(), &entries);
     core.wait_for_readers();
     for (slot, slots) in entries {
         core.free_slots(slot, slots);

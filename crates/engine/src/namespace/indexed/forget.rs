@@ -11,12 +11,10 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{EntryHead, LifeWord};
 use vellum_media::{Memories, Memory};
 
-use super::Direct;
-use super::entry::EntryBuffer;
 use super::index::ValueWord;
+use super::{Entries, Indexed, Name};
 use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
@@ -24,7 +22,7 @@ use crate::namespace::common::evict::{Remembered, is_cold_directory};
 use crate::namespace::common::log::scan_log;
 use crate::slots::{Op, Tally};
 
-impl<M: Memories> Remembered<M> for Direct {
+impl<M: Memories, S: Entries<M>> Remembered<M> for Indexed<S> {
     fn is_scarce(&self, core: &Core<M>) -> bool {
         let word = |at| core.arena.load(at, Ordering::Relaxed);
         core.total(Tally::Names) > core.map.index_limit
@@ -34,7 +32,7 @@ impl<M: Memories> Remembered<M> for Direct {
     fn forget(&self, core: &Core<M>, dirs: &[Cachelet], strict: bool) -> Result<Vec<u64>> {
         for &dir in dirs {
             if is_cold_directory(core, dir, strict) {
-                unindex(&core.op_begin(), dir)?;
+                unindex::<M, S>(&core.op_begin(), dir)?;
             }
         }
         Ok(core.index_trim(&core.op_begin()))
@@ -46,7 +44,7 @@ impl<M: Memories> Remembered<M> for Direct {
 }
 
 /// Takes a directory's pairs out of the index.
-fn unindex<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
+fn unindex<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
     let core = op.core;
     if core.raise_flag(dir, flag::BUILDING) & flag::BUILDING != 0 {
         return Ok(());
@@ -54,12 +52,16 @@ fn unindex<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
     core.clear_flag(dir, flag::INDEXED);
     core.arena
         .fetch_add(core.cachelet_at(dir, field::FLAGS), flag::GENERATION);
-    let mut buffer = EntryBuffer::new();
+    let mut buffer = S::Buffer::default();
     let owner = core.ino(dir);
     let scanned = scan_log(core, owner, core.get(dir, field::ROOT), &mut |logged| {
-        let head = *buffer.read_unsealed(core, logged.word.entry(), owner)?;
-        if LifeWord(head.life).is_alive() {
-            drop_pair(op, owner, buffer.name(), &head);
+        let entry = logged.word.entry();
+        if !S::is_there(core, entry) {
+            return Ok(());
+        }
+        let body = S::read_unsealed(core, entry, owner, &mut buffer)?;
+        if body.life.is_alive() {
+            drop_pair::<M, S>(op, owner, Name::new(core, S::name(&buffer))?);
         }
         Ok(())
     });
@@ -69,14 +71,14 @@ fn unindex<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
 
 /// Takes a directory's pairs out of the index, for schedules in which that happens.
 #[cfg(test)]
-pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
-    unindex(&core.op_begin(), dir).unwrap();
+pub(crate) fn forget_names<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet) {
+    unindex::<M, S>(&core.op_begin(), dir).unwrap();
 }
 
 /// Removes one pair, unless an operation is at work on the name.
-fn drop_pair<M: Memories>(op: &Op<'_, M>, parent: u64, name: &[u8], head: &EntryHead) {
+fn drop_pair<M: Memories, S: Entries<M>>(op: &Op<'_, M>, parent: u64, name: Name<'_>) {
     let core = op.core;
-    let Some(pair) = core.index_find(parent, name, head.name_hash) else {
+    let Some(pair) = core.index_find::<S>(parent, name.bytes, name.hash) else {
         return;
     };
     let busy = ValueWord::DELETING | ValueWord::RENAMING;

@@ -11,9 +11,10 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{Entry, FileKind, mix};
+use vellum_layout::{FileKind, mix};
 use vellum_media::{Memories, Memory, count};
 
+use super::{Entries, Name};
 use crate::cachelet::Cachelet;
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
@@ -123,12 +124,8 @@ impl<M: Memories> Core<M> {
     }
 
     /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
-    fn entry_is(&self, entry: u64, parent: u64, name: &[u8], name_hash: u32) -> bool {
-        let at = self.geometry.slot_at(entry);
-        let word = self.pool.load(at + Entry::NAME_WORD, Ordering::Relaxed);
-        word & 0xFFFF_FFFF_FFFF == u64::from(name_hash) | (name.len() as u64) << 32
-            && self.pool.load(at + Entry::PARENT, Ordering::Relaxed) == parent
-            && self.pool.bytes_equal(at + Entry::NAME, name)
+    fn entry_is<S: Entries<M>>(&self, entry: u64, parent: u64, bytes: &[u8], hash: u32) -> bool {
+        S::is_called(self, entry, parent, Name { bytes, hash })
     }
 
     /// Asks the processor for the bucket of a name.
@@ -137,14 +134,19 @@ impl<M: Memories> Core<M> {
     }
 
     /// Finds the pair of a name, in whatever state it is.
-    pub(crate) fn index_find(&self, parent: u64, name: &[u8], name_hash: u32) -> Option<Pair> {
+    pub(crate) fn index_find<S: Entries<M>>(
+        &self,
+        parent: u64,
+        name: &[u8],
+        name_hash: u32,
+    ) -> Option<Pair> {
         let key = Key::new(parent, name_hash);
         let mut bucket = self.home(key);
         loop {
             count::probe();
             for at in (bucket..bucket + PAIRS * 16).step_by(16) {
                 if let Some(pair) = self.pair_of_tag(at, key.tag())
-                    && self.entry_is(pair.entry.entry(), parent, name, name_hash)
+                    && self.entry_is::<S>(pair.entry.entry(), parent, name, name_hash)
                 {
                     return Some(pair);
                 }
@@ -180,7 +182,7 @@ impl<M: Memories> Core<M> {
     ///
     /// # Errors
     /// `Ok(Err(pair))`: the name is there.
-    pub(crate) fn index_insert(
+    pub(crate) fn index_insert<S: Entries<M>>(
         &self,
         op: &Op<'_, M>,
         parent: u64,
@@ -192,7 +194,7 @@ impl<M: Memories> Core<M> {
         let key = Key::new(parent, name_hash);
         let home = self.home(key);
         self.lock_bucket(op, home);
-        let result = self.insert_locked(home, key, parent, name, name_hash, entry, value);
+        let result = self.insert_locked::<S>(home, key, parent, name, name_hash, entry, value);
         self.arena.store(home + LOCK, 0, Ordering::Release);
         if let Ok(Ok(_)) = result {
             op.count(Tally::Names, 1);
@@ -201,7 +203,7 @@ impl<M: Memories> Core<M> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn insert_locked(
+    fn insert_locked<S: Entries<M>>(
         &self,
         home: u64,
         key: Key,
@@ -217,7 +219,7 @@ impl<M: Memories> Core<M> {
                 if self.arena_word(at) == 0 {
                     free = free.or(Some(at));
                 } else if let Some(pair) = self.pair_of_tag(at, key.tag())
-                    && self.entry_is(pair.entry.entry(), parent, name, name_hash)
+                    && self.entry_is::<S>(pair.entry.entry(), parent, name, name_hash)
                 {
                     return Ok(Err(pair));
                 }

@@ -1,12 +1,11 @@
 //! Building a directory's part of the index at its first access, by reading its log
 //! (DirectFS III-C: rebuilt lazily, a million entries in tens of milliseconds).
 
-use vellum_layout::{Entry, LifeWord, TargetWord};
+use vellum_layout::{Entry, LifeWord};
 use vellum_media::Memories;
 
-use super::Name;
-use super::entry::EntryBuffer;
 use super::index::ValueWord;
+use super::{Entries, Name};
 use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::error::{Error, Place, Result};
 use crate::namespace::common::log::{Logged, scan_log};
@@ -23,7 +22,7 @@ struct Counts {
 
 impl<M: Memories> Op<'_, M> {
     /// Makes sure that every entry of `dir` is in the index; one operation builds, others wait.
-    pub(crate) fn ensure_indexed(&self, dir: Cachelet) -> Result<()> {
+    pub(crate) fn ensure_indexed<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
         let mut tries = 0;
         while !core.has_flag(dir, flag::INDEXED) {
@@ -35,7 +34,7 @@ impl<M: Memories> Op<'_, M> {
                 core.clear_flag(dir, flag::BUILDING);
                 return Ok(());
             }
-            let built = self.build_index(dir);
+            let built = self.build_index::<S>(dir);
             if built.is_ok() {
                 core.raise_flag(dir, flag::INDEXED);
             }
@@ -49,8 +48,8 @@ impl<M: Memories> Op<'_, M> {
     ///
     /// # Errors
     /// Names cannot be read, so that neither could be found out.
-    pub(crate) fn ensure_counted(&self, dir: Cachelet) -> Result<()> {
-        self.ensure_indexed(dir)?;
+    pub(crate) fn ensure_counted<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
+        self.ensure_indexed::<S>(dir)?;
         if self.core.has_flag(dir, flag::COUNTED) {
             return Ok(());
         }
@@ -63,14 +62,14 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Puts every name of `dir` that can be read into the index.
-    fn build_index(&self, dir: Cachelet) -> Result<()> {
+    fn build_index<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
         let again = core.has_flag(dir, flag::COUNTED);
         let mut counts = Counts::default();
-        let mut buffer = EntryBuffer::new();
+        let mut buffer = S::Buffer::default();
         let root = core.get(dir, field::ROOT);
         let scanned = scan_log(core, core.ino(dir), root, &mut |logged| {
-            let indexed = self.index_logged(dir, logged, &mut buffer, &mut counts, again);
+            let indexed = self.index_logged::<S>(dir, logged, &mut buffer, &mut counts, again);
             self.unless_damaged(dir, indexed)
         });
         // With bytes lost in the middle of it nothing is known, but the next time.
@@ -104,27 +103,31 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Puts the name that a word of the log names into the index, if it is one.
-    fn index_logged(
+    fn index_logged<S: Entries<M>>(
         &self,
         dir: Cachelet,
         logged: Logged,
-        buffer: &mut EntryBuffer,
+        buffer: &mut S::Buffer,
         counts: &mut Counts,
         again: bool,
     ) -> Result<()> {
         let core = self.core;
         let (owner, entry) = (core.ino(dir), logged.word.entry());
-        let head = *buffer.read(core, entry, owner)?;
+        if !S::is_there(core, entry) {
+            // Being made: its pair is in the index already.
+            return Ok(());
+        }
+        let body = S::read(core, entry, owner, buffer)?;
         logged
             .cookies
-            .check(entry, head.cookie, counts.last_cookie)?;
-        counts.last_cookie = head.cookie;
-        if !LifeWord(head.life).is_alive() {
+            .check(entry, body.cookie, counts.last_cookie)?;
+        counts.last_cookie = body.cookie;
+        if !body.life.is_alive() {
             counts.dead += 1;
             return Ok(());
         }
         counts.children += 1;
-        let target = TargetWord(head.target);
+        let target = body.target;
         let kind = target
             .kind()
             .ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
@@ -133,16 +136,13 @@ impl<M: Memories> Op<'_, M> {
         }
         counts.subdirectories += u64::from(kind == vellum_layout::FileKind::Directory);
         let value = ValueWord::of_inode(target.ino(), kind);
-        let name = Name {
-            bytes: buffer.name(),
-            hash: head.name_hash,
-        };
-        self.index_entry(owner, name, entry, value, again)
+        let name = Name::new(core, S::name(buffer))?;
+        self.index_entry::<S>(owner, name, entry, value, again)
     }
 
     /// Puts the name of an entry that was alive into the index. `again`: the directory was indexed
     /// before, so operations that began then may still be at work on its names.
-    fn index_entry(
+    fn index_entry<S: Entries<M>>(
         &self,
         owner: u64,
         name: Name<'_>,
@@ -160,7 +160,7 @@ impl<M: Memories> Op<'_, M> {
         };
         let mut tries = 0;
         loop {
-            match core.index_insert(self, owner, name.bytes, name.hash, entry, first)? {
+            match core.index_insert::<S>(self, owner, name.bytes, name.hash, entry, first)? {
                 Ok(new) if again && !self.is_alive(entry) => {
                     self.index_remove(new);
                     return Ok(());

@@ -1,0 +1,314 @@
+//! Namespaces with one global hash index in the arena over per-directory logs of entries in the pool:
+//! that of DirectFS, and as far as it is built that of ADAM.
+//!
+//! No directory is ever locked. A name's state is in its pair of the index: unreadable while it is
+//! being created, *deleting* and *renaming* while that is being made durable. How entries lie on the pool,
+//! and which store makes a name exist, is for [`Entries`] to say.
+//!
+//! Deviations from DirectFS, and why:
+//! * Flags are in the index pair instead of the cachelet: hard links share a cachelet, but a flag
+//!   belongs to one name.
+//! * The log word is claimed before the entry is written, because the entry carries its cookie,
+//!   which is its position in the log. A claim that is not used leaves a zero word, which readers
+//!   of logs skip anyway.
+//! * The first log extent of a directory is one slot instead of 4 KiB: most directories are small.
+
+mod build;
+mod create;
+pub(crate) mod forget;
+pub(crate) mod index;
+mod recover;
+mod recycle;
+mod remove;
+mod rename;
+
+use vellum_layout::{ChunkKind, Entry, SLOTS_PER_BLOCK, TargetWord, name_hash};
+use vellum_media::{Memories, Site};
+
+pub(crate) use self::create::{Draft, Spot};
+use super::common::inode::Named;
+use super::common::{Bodies, check_name, evict};
+use crate::cachelet::{Cachelet, NAME_ONE};
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::journal::Record;
+use crate::namespace::{ListHint, Mender, Namespace, NewInode, Removal, Rename, SurveyedNames};
+use crate::slots::{Op, pause};
+use index::{Pair, ValueWord};
+
+/// How the entries of a namespace lie on the pool, and what makes their names exist. Life word, target, cookie,
+/// directory and generation are in the same places whatever the namespace.
+pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
+    /// Keeps what a record names from others, as far as the names' own flags do not.
+    type Held<'a>
+    where
+        M: 'a;
+
+    /// The chunks that entries lie in.
+    const KIND: ChunkKind;
+    /// Entries tell where their directory is, so that only an empty one is moved.
+    const TELL_PATHS: bool;
+
+    /// Checks what all entries build on.
+    fn check_pool(core: &Core<M>) -> Result<()>;
+
+    /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
+    fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool;
+
+    /// Slots that an entry called `name` takes in `dir`.
+    fn slots_for(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Result<u64>;
+
+    /// Writes an entry of the file with this target word and generation. Past the cache, not fenced.
+    fn write(
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: Name<'_>,
+        spot: Spot,
+        file: (TargetWord, u32),
+        now: i64,
+    ) -> Result<Draft>;
+
+    /// Makes the name of an entry that was written exist, durably. `steps`: the entry durable, its log
+    /// word, that durable.
+    fn commit(op: &Op<'_, M>, steps: [Site; 3], draft: &Draft);
+
+    /// Makes `record` what gives files the names of entries that were written, under the fence that commits it.
+    fn record<'a>(
+        op: &Op<'a, M>,
+        record: &mut Record,
+        drafts: &[(&Draft, Cachelet)],
+    ) -> Self::Held<'a>;
+
+    /// Makes entries nothing that are dead and that no log names, so that their slots can be used again.
+    fn clear(op: &Op<'_, M>, entries: &[(u64, u64)]);
+
+    /// Checks, where nothing changes, what else an entry says of the name that was read last.
+    ///
+    /// # Errors
+    /// It contradicts other structures.
+    fn check(core: &Core<M>, named: &Named, buffer: &Self::Buffer) -> Result<()>;
+
+    /// The same of entries that no log names.
+    fn check_others(core: &Core<M>, is_named: &dyn Fn(u64) -> bool) -> Result<()>;
+
+    /// Settles what a crash left beside the entries that logs name, which are noted as in use.
+    fn settle_others(core: &Core<M>, mender: &dyn Mender) -> Result<()>;
+
+    /// See [`Namespace::witnessed`].
+    fn witnessed(core: &Core<M>, entry_at: u64) -> Option<u32>;
+}
+
+/// A namespace with an index. Its state is all in pool and arena.
+pub(crate) struct Indexed<S>(std::marker::PhantomData<S>);
+
+impl<S> Indexed<S> {
+    pub(crate) const NEW: Self = Self(std::marker::PhantomData);
+}
+
+/// A name with its hash.
+#[derive(Clone, Copy)]
+pub(crate) struct Name<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) hash: u32,
+}
+
+impl<'a> Name<'a> {
+    pub(crate) fn new<M: Memories>(core: &Core<M>, bytes: &'a [u8]) -> Result<Self> {
+        check_name(bytes)?;
+        Ok(Self {
+            bytes,
+            hash: name_hash(core.seed, bytes),
+        })
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Finds a name that exists, waiting out a rename of it; builds the directory's index first if
+    /// the name is not there and might be on the pool.
+    pub(crate) fn find_pair<S: Entries<M>>(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> Result<Option<Pair>> {
+        let core = self.core;
+        let parent = core.ino(dir);
+        let mut tries = 0;
+        loop {
+            let token = self.index_token(dir);
+            match core.index_find::<S>(parent, name.bytes, name.hash) {
+                Some(pair) if pair.value.has(ValueWord::RENAMING) => pause(&core.arena, &mut tries),
+                Some(pair) if pair.value.has(ValueWord::READABLE) => return Ok(Some(pair)),
+                // One that is not readable stands for a miss: it may be a creation that will be taken
+                // back, because the name exists and only its pair was evicted.
+                _ if token.is_some() && self.index_token(dir) == token => {
+                    // A name that cannot be read may be this one.
+                    self.check_media()?;
+                    return self.check_names(dir).map(|()| None);
+                }
+                _ => self.ensure_indexed::<S>(dir)?,
+            }
+        }
+    }
+
+    /// The cachelet of a pair; loads it at the first access. `None`: the pair changed, look again.
+    pub(crate) fn cachelet_of(&self, pair: Pair) -> Result<Option<Cachelet>> {
+        match pair.value.target() {
+            Ok(cachelet) => Ok(Some(cachelet)),
+            Err(_) => self.attach_cachelet(pair),
+        }
+    }
+
+    #[cold]
+    fn attach_cachelet(&self, pair: Pair) -> Result<Option<Cachelet>> {
+        let core = self.core;
+        // While the flag stands nobody else changes the pair or takes it away, so the reference is
+        // counted exactly once.
+        let flagged = core.index_update(pair, pair.value.with(ValueWord::RENAMING));
+        let Some(flagged) = flagged else {
+            return Ok(None);
+        };
+        let loaded = self.load_named(&self.named(pair.entry.entry()));
+        if let Ok(cachelet) = loaded {
+            core.add_refs(cachelet, NAME_ONE);
+        }
+        let value = loaded.as_ref().map_or(pair.value, |&cachelet| {
+            let flags = pair.value.0 & ValueWord::FLAGS;
+            ValueWord::of_cachelet(cachelet, core.kind(cachelet)).with(flags)
+        });
+        core.index_release(flagged, value);
+        loaded.map(Some)
+    }
+
+    /// What the entry at metadata slot `entry` names.
+    fn named(&self, entry: u64) -> Named {
+        let at = self.core.geometry.slot_at(entry);
+        let word = |field| self.core.word(at + field);
+        Named {
+            entry: Place::Slot(entry),
+            dir: word(Entry::PARENT),
+            target: TargetWord(word(Entry::TARGET)),
+            generation: word(Entry::CHECK) as u32,
+        }
+    }
+
+    /// Finds a name that exists, and its cachelet.
+    pub(crate) fn find_target<S: Entries<M>>(
+        &self,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> Result<Option<(Pair, Cachelet)>> {
+        loop {
+            let Some(pair) = self.find_pair::<S>(dir, name)? else {
+                return Ok(None);
+            };
+            let Some(cachelet) = self.cachelet_of(pair)? else {
+                continue;
+            };
+            // Eviction may have taken the pair away, and put it back without a cachelet.
+            match self.core.index_reload(pair) {
+                Some(pair) if pair.value.target() == Ok(cachelet) => {
+                    return Ok(Some((pair, cachelet)));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl ValueWord {
+    const FLAGS: u64 = Self::READABLE | Self::DELETING | Self::RENAMING;
+}
+
+impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
+    fn lookup(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8]) -> Result<Cachelet> {
+        let name = Name::new(op.core, name)?;
+        loop {
+            let pair = op.find_pair::<S>(dir, name)?.ok_or(Error::NotFound)?;
+            if let Some(cachelet) = op.cachelet_of(pair)? {
+                return Ok(cachelet);
+            }
+        }
+    }
+
+    fn create(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<Cachelet> {
+        op.create::<S>(dir, Name::new(op.core, name)?, new)
+    }
+
+    fn link(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8], target: Cachelet) -> Result<()> {
+        op.link::<S>(dir, Name::new(op.core, name)?, target)
+    }
+
+    fn remove(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: &[u8],
+        removal: Removal,
+        allow: &mut dyn FnMut(Cachelet) -> Result<()>,
+    ) -> Result<()> {
+        op.remove::<S>(dir, Name::new(op.core, name)?, removal, allow)
+    }
+
+    fn rename(
+        &self,
+        op: &Op<'_, M>,
+        rename: &Rename<'_>,
+        allow: &mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>,
+    ) -> Result<()> {
+        op.rename::<S>(rename, allow)
+    }
+
+    fn list(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        after: u64,
+        hint: &mut ListHint,
+        each: &mut dyn FnMut(crate::namespace::DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        op.list::<S>(dir, after, hint, each)
+    }
+
+    fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
+        op.ensure_indexed::<S>(dir)
+    }
+
+    fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
+        recycle::recycle::<M, S>(core, dir)
+    }
+
+    fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
+        evict::evict(core, self, urgent)
+    }
+
+    fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
+        recycle::dissolve::<M, S>(core, dir)
+    }
+
+    fn check_pool(&self, core: &Core<M>) -> Result<()> {
+        S::check_pool(core)
+    }
+
+    fn room_for_names(&self, core: &Core<M>) -> (u64, u64) {
+        let free = core.free_slots_of(S::KIND);
+        (free, SLOTS_PER_BLOCK)
+    }
+
+    fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32> {
+        S::witnessed(core, entry_at)
+    }
+
+    fn survey<'a>(
+        &self,
+        core: &'a Core<M>,
+        _threads: usize,
+    ) -> Result<Box<dyn SurveyedNames + 'a>> {
+        Ok(Box::new(recover::Logs::<M, S>::new(core)))
+    }
+}
