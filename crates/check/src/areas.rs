@@ -320,6 +320,10 @@ impl Reader<'_, '_> {
         self.drop_state(slot);
         let (directory, class, detail) = reason;
         let place = Place::Slot(slot);
+        let is_open = closed_epoch(self.view, self.geometry).is_none();
+        if is_open && self.is_of_a_removed_directory(slot) {
+            return;
+        }
         match directory {
             Some(directory) => {
                 let at = self.state_at(slot);
@@ -327,6 +331,17 @@ impl Reader<'_, '_> {
             }
             None => self.areas.fault(class, Severity::Damage, place, detail),
         }
+    }
+
+    /// Whether the entry at `slot` is dead and of an inode that is free now: its state was to go next, and recovery takes it.
+    fn is_of_a_removed_directory(&self, slot: u64) -> bool {
+        let at = self.geometry.slot_at(slot);
+        let parent = self.view.word(at + PathEntryHead::PARENT);
+        let is_inode = self.chunks.kind_of(parent) == Some(ChunkKind::Inodes);
+        let is_dead = !LifeWord(self.view.word(at + PathEntryHead::LIFE)).is_alive();
+        let target = TargetWord(self.view.word(at + PathEntryHead::TARGET));
+        let is_entry = self.geometry.areas.has_room(slot, 1) && target.kind().is_some();
+        is_entry && is_dead && is_inode && matches!(self.nodes.find(parent), Found::Free)
     }
 
     /// The sound entry at `slot`; or the directory to blame, if there is one, and what is wrong.
@@ -435,12 +450,6 @@ impl Reader<'_, '_> {
             } else {
                 self.choose_twin(group, &mut homes, is_closed)
             };
-            if !chosen.name.alive && is_closed {
-                let place = Place::Slot(chosen.name.slot);
-                let detail = "a name that was removed has a state on a closed pool";
-                self.areas
-                    .fault(Class::StateNoEntry, Severity::Damage, place, detail);
-            }
             let mut name = chosen.name;
             name.sequence = sequence as u32;
             self.logs.names.push(name);

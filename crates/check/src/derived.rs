@@ -187,7 +187,7 @@ impl Reader<'_, '_> {
             }
             let of = |counts: &HashMap<u32, u64>| counts.get(&number).copied().unwrap_or(0);
             let (names, dead) = (of(&names), of(&self.dead));
-            if node.pattern != names | dead << 32 {
+            if node.pattern != 0 && node.pattern != names | dead << 32 {
                 let detail = format_args!(
                     "has {names} names and {dead} dead ones, not {:#x}",
                     node.pattern

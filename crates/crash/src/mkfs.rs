@@ -30,11 +30,12 @@ const OLD: [u8; 16] = [7; 16];
 const NEW: [u8; 16] = [8; 16];
 
 /// Makings of a pool: their names, and what was there before.
-pub const MAKINGS: [(&str, &str); 4] = [
+pub const MAKINGS: [(&str, &str); 5] = [
     ("mkfs/in-zeros", "zeros"),
     ("mkfs/over-noise", "bytes of anything"),
     ("mkfs/over-pool", "a pool that was closed"),
     ("mkfs/with-level-table", "zeros"),
+    ("mkfs/with-areas", "zeros"),
 ];
 /// What is under way in all of them.
 const OPERATION: &str = "mkfs";
@@ -74,10 +75,11 @@ pub(crate) fn makings() -> Result<Vec<Making>> {
 /// A pool made where nothing was, where a pool was, or where anything was.
 fn making(name: &'static str) -> Result<Making> {
     let zeros = || vec![0; POOL_BYTES as usize];
-    let usual = MappingKind::default();
+    let usual = (NamespaceKind::default(), MappingKind::default());
     match name {
         "mkfs/in-zeros" => Making::record(name, zeros(), usual),
-        "mkfs/with-level-table" => Making::record(name, zeros(), MappingKind::Level),
+        "mkfs/with-level-table" => Making::record(name, zeros(), (usual.0, MappingKind::Level)),
+        "mkfs/with-areas" => Making::record(name, zeros(), (NamespaceKind::Adaptive, usual.1)),
         "mkfs/over-pool" => Making::record(name, old_pool()?, usual),
         _ => {
             let noise =
@@ -143,7 +145,11 @@ pub(crate) fn replay_making(id: &CrashId) -> Option<std::result::Result<Replay, 
 }
 
 impl Making {
-    fn record(name: &'static str, base: Vec<u8>, mapping: MappingKind) -> Result<Self> {
+    fn record(
+        name: &'static str,
+        base: Vec<u8>,
+        (namespace, mapping): (NamespaceKind, MappingKind),
+    ) -> Result<Self> {
         let known_zero = base.iter().all(|&byte| byte == 0);
         let old = look(&base).ok().map(|(_, tree)| tree);
         let pool = Shared::of(base.clone());
@@ -154,6 +160,7 @@ impl Making {
             hash_seed: 0x5EED,
             now_ns: CLOCK_START,
             known_zero,
+            namespace,
             mapping,
             ..FormatOptions::default()
         };

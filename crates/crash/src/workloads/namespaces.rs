@@ -2,12 +2,13 @@
 //! keeping them does.
 
 use vellum::NamespaceKind;
+use vellum_model::{Cred, Model, Op, apply};
 
 use super::{FILE, chosen, single_operations, sites};
-use crate::workload::Workload;
+use crate::workload::{Step, Workload};
 
 pub(super) fn workloads() -> Vec<Workload> {
-    let others = NamespaceKind::ALL.into_iter();
+    let others = NamespaceKind::KNOWN.into_iter();
     others
         .filter(|namespace| *namespace != NamespaceKind::default())
         .flat_map(|namespace| {
@@ -17,19 +18,110 @@ pub(super) fn workloads() -> Vec<Workload> {
             let fits =
                 |one: &Workload| one.concerns_names() && one.cut.is_none() && !one.fills_the_pool();
             let own = match namespace {
-                NamespaceKind::Direct | NamespaceKind::Adaptive => Vec::new(),
+                NamespaceKind::Direct => Vec::new(),
+                NamespaceKind::Adaptive => adaptive(),
                 NamespaceKind::Tree => tree(),
             };
+            let is_built =
+                move |one: &Workload| namespace != NamespaceKind::Adaptive || !moves_a_tree(one);
             usual
                 .filter(fits)
+                .filter(is_built)
                 .chain(own)
                 .map(move |workload| workload.within(namespace))
         })
         .collect()
 }
 
+/// Whether a directory that is not empty is moved.
+fn moves_a_tree(one: &Workload) -> bool {
+    let mut model = Model::new(0);
+    let superuser = Cred::superuser();
+    let mut steps = one.setup.iter().chain(&one.explored).filter_map(Step::op);
+    steps.any(|op| {
+        let moves = match op {
+            Op::Rename { from, to, flags } => {
+                has_names(&model, from) || *flags == libc::RENAME_EXCHANGE && has_names(&model, to)
+            }
+            _ => false,
+        };
+        apply(&mut model, op, &superuser, 0);
+        moves
+    })
+}
+
+fn has_names(model: &Model, path: &[u8]) -> bool {
+    let below = [path, b"/"].concat();
+    let is_below = |path: &Vec<u8>| {
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        path.len() > below.len() && path.starts_with(&below)
+    };
+    model.snapshot(false).keys().any(is_below)
+}
+
 fn of(name: &str, setup: &[&str], explored: &[&str]) -> Workload {
     Workload::new(name, setup, explored)
+}
+
+/// States and log words of names that come, go and are moved, and recovery of what is between them.
+fn adaptive() -> Vec<Workload> {
+    let dir = ["mkdir d 755", FILE];
+    let closed = ["open-pool", "close-pool"];
+    let again = [
+        "open-pool",
+        "create e 644 -",
+        "create d/h 644 -",
+        "close-pool",
+    ];
+    let dead = [
+        &dir[..],
+        &["110* link f d/%(6ex38)#", "110* unlink d/%(6ex38)#"],
+    ]
+    .concat();
+    vec![
+        of("recover-create-close", &dir, &closed).cut(
+            "create d/g 644 -",
+            "create/entry-durable",
+            false,
+        ),
+        of("recover-create", &dir, &again).cut("create d/g 644 -", "create/entry-durable", false),
+        of("recover-created", &dir, &again).cut(
+            "create d/g 644 -",
+            "create/log-word-durable",
+            true,
+        ),
+        of("recover-link", &dir, &again).cut("link f d/g", "link/entry-durable", false),
+        of("recover-unlink", &dir, &again).cut("unlink f", "remove/life-durable", true),
+        of("recover-rename", &dir, &again).cut("rename f d/g 0", "journal/record-durable", true),
+        of(
+            "recover-mkdir-in-directory",
+            &dir,
+            &["open-pool", "create d/e/f 644 -", "close-pool"],
+        )
+        .cut("mkdir d/e 755", "create/log-word-durable", true),
+        of(
+            "recover-renamed-directory",
+            &dir,
+            &["open-pool", "create e/f 644 -", "close-pool"],
+        )
+        .cut("rename d e 0", "journal/record-durable", true),
+        of(
+            "recover-recycling",
+            &dead,
+            &["open-pool", "maintain", "create d/g 644 -", "close-pool"],
+        )
+        .cut("maintain", "recycle/words-durable", true),
+        of(
+            "renamed-directory-has-names",
+            &dir,
+            &["rename d e 0", "create e/f 644 -", "unlink e/f"],
+        ),
+        of(
+            "slots-used-again",
+            &dead,
+            &["maintain", "create d/g 644 -", "link f e", "symlink x d/s"],
+        ),
+    ]
 }
 
 /// Logs of records that grow, are copied, and are used again; recovery of what a record ties together.
