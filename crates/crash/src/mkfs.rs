@@ -22,7 +22,10 @@ use crate::plan::{Plan, plan, plan_every_point};
 use crate::replay::{Replay, ReplayError, crash_at, events_around};
 use crate::report::{Counts, Kind, Violation, WorkloadReport};
 use crate::run::{Change, Progress};
-use crate::session::{CLOCK_AFTER, CLOCK_START, POOL_BYTES, Result, Session, blank_image, mount};
+use crate::session::{
+    CLOCK_AFTER, CLOCK_START, LOGGED_METADATA_BYTES, POOL_BYTES, Result, Session, blank_image,
+    mount,
+};
 use crate::tree::{Tree, read_tree};
 use crate::workload::Step;
 
@@ -30,10 +33,11 @@ const OLD: [u8; 16] = [7; 16];
 const NEW: [u8; 16] = [8; 16];
 
 /// Makings of a pool: their names, and what was there before.
-pub const MAKINGS: [(&str, &str); 5] = [
+pub const MAKINGS: [(&str, &str); 6] = [
     ("mkfs/in-zeros", "zeros"),
     ("mkfs/over-noise", "bytes of anything"),
     ("mkfs/over-pool", "a pool that was closed"),
+    ("mkfs/over-logged-pool", "a pool with a log that was closed"),
     ("mkfs/with-level-table", "zeros"),
     ("mkfs/with-areas", "zeros"),
 ];
@@ -75,26 +79,50 @@ pub(crate) fn makings() -> Result<Vec<Making>> {
 /// A pool made where nothing was, where a pool was, or where anything was.
 fn making(name: &'static str) -> Result<Making> {
     let zeros = || vec![0; POOL_BYTES as usize];
-    let usual = (NamespaceKind::default(), MappingKind::default());
+    let (namespace, mapping) = (NamespaceKind::Adaptive, MappingKind::Level);
+    let usual = Choice::default;
     match name {
-        "mkfs/in-zeros" => Making::record(name, zeros(), usual),
-        "mkfs/with-level-table" => Making::record(name, zeros(), (usual.0, MappingKind::Level)),
-        "mkfs/with-areas" => Making::record(name, zeros(), (NamespaceKind::Adaptive, usual.1)),
-        "mkfs/over-pool" => Making::record(name, old_pool()?, usual),
+        "mkfs/in-zeros" => Making::record(name, zeros(), usual()),
+        "mkfs/with-level-table" => Making::record(name, zeros(), Choice { mapping, ..usual() }),
+        "mkfs/with-areas" => Making::record(
+            name,
+            zeros(),
+            Choice {
+                namespace,
+                ..usual()
+            },
+        ),
+        "mkfs/over-pool" => Making::record(name, old_pool(false)?, usual()),
+        "mkfs/over-logged-pool" => Making::record(
+            name,
+            old_pool(true)?,
+            Choice {
+                is_logged: true,
+                ..usual()
+            },
+        ),
         _ => {
             let noise =
                 (0..POOL_BYTES / 8).flat_map(|word| (word | 0xDEAD_BEEF << 32).to_le_bytes());
-            Making::record(name, noise.collect(), usual)
+            Making::record(name, noise.collect(), usual())
         }
     }
 }
 
-fn old_pool() -> Result<Vec<u8>> {
+/// What a pool is made with.
+#[derive(Clone, Copy, Default)]
+struct Choice {
+    namespace: NamespaceKind,
+    mapping: MappingKind,
+    is_logged: bool,
+}
+
+fn old_pool(is_logged: bool) -> Result<Vec<u8>> {
     let pool = Shared::of(blank_image(
         2,
         MappingKind::default(),
         NamespaceKind::default(),
-        false,
+        is_logged,
     ));
     let mut session: Session = Session::new(pool.clone(), 64);
     for line in [
@@ -145,11 +173,7 @@ pub(crate) fn replay_making(id: &CrashId) -> Option<std::result::Result<Replay, 
 }
 
 impl Making {
-    fn record(
-        name: &'static str,
-        base: Vec<u8>,
-        (namespace, mapping): (NamespaceKind, MappingKind),
-    ) -> Result<Self> {
+    fn record(name: &'static str, base: Vec<u8>, choice: Choice) -> Result<Self> {
         let known_zero = base.iter().all(|&byte| byte == 0);
         let old = look(&base).ok().map(|(_, tree)| tree);
         let pool = Shared::of(base.clone());
@@ -160,8 +184,10 @@ impl Making {
             hash_seed: 0x5EED,
             now_ns: CLOCK_START,
             known_zero,
-            namespace,
-            mapping,
+            namespace: choice.namespace,
+            mapping: choice.mapping,
+            is_logged: choice.is_logged,
+            metadata_bytes: choice.is_logged.then_some(LOGGED_METADATA_BYTES),
             ..FormatOptions::default()
         };
         format(&*pool.0, &options)?;
@@ -380,11 +406,8 @@ mod tests {
             let Counts {
                 checked, meanings, ..
             } = of.counts;
-            let expected = if of.workload == "mkfs/over-pool" {
-                3
-            } else {
-                2
-            };
+            // No pool, the new one, and perhaps the old one.
+            let expected = 2 + u64::from(of.workload.ends_with("-pool"));
             assert!(checked > 20 && meanings == expected, "{of:?}");
         }
     }

@@ -18,6 +18,8 @@ use crate::workload::{BlocksAlone, Step};
 
 /// Bytes of the pools that workloads run on.
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
+/// Bytes of metadata of those with a log, which are twice as large; the log takes as much.
+pub(crate) const LOGGED_METADATA_BYTES: u64 = POOL_BYTES / 4;
 /// Where the clock of workloads starts: 2026-01-01 in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
 /// How much later the clock starts at each opening.
@@ -55,7 +57,6 @@ pub(crate) fn blank_image(
     namespace: NamespaceKind,
     is_logged: bool,
 ) -> Vec<u8> {
-    // A log takes as much as the metadata, of which there are as many.
     let bytes = POOL_BYTES << u32::from(is_logged);
     let stale: Vec<u8> = (0..bytes / 8)
         .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
@@ -65,7 +66,7 @@ pub(crate) fn blank_image(
         thread_slots: Some(thread_slots),
         mapping,
         namespace,
-        metadata_bytes: is_logged.then_some(POOL_BYTES / 4),
+        metadata_bytes: is_logged.then_some(LOGGED_METADATA_BYTES),
         is_logged,
         uuid: [7; 16],
         hash_seed: 0x5EED,

@@ -1,11 +1,7 @@
-//! Every sync of the disk under a logged pool, and what mkfs writes to its log, in the order of `docs/CRASH.md`. Nothing else is a persistent
-//! step on such a pool: those of [`sites`](crate::sites) are stores to memory there.
+//! Every sync of the disk under a logged pool, in the order of `docs/CRASH.md`. Nothing else is a persistent step on such a pool once it is
+//! made: those of [`sites`](crate::sites) are stores to memory there.
 
 vellum_media::sites! {
-    /// The log zero, before there is a pool.
-    LOG_ZEROS = "log/zeros",
-    /// Its first anchor.
-    LOG_FIRST_ANCHOR = "log/first-anchor",
     /// What an earlier process wrote to the log, before it is read.
     LOG_INHERITED_DURABLE = "log/inherited-durable",
     /// The bytes of files, before a record refers to them.

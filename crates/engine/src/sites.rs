@@ -19,6 +19,8 @@ vellum_media::sites! {
     FORMAT_CHUNK = "format/chunk",
     /// The area table, with the line of the root's area.
     FORMAT_AREA = "format/area",
+    /// The first anchor of a log.
+    FORMAT_LOG_ANCHOR = "format/log-anchor",
     /// The root of a mapping table.
     FORMAT_TABLE = "format/table",
     /// The state word.

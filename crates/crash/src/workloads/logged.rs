@@ -92,14 +92,19 @@ fn sequences() -> Vec<Workload> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use vellum::disk_sites;
-    use vellum_media::{Event, Op, Site};
+    use vellum_media::{CrashPoints, Event, LINE_BYTES, Op, Site};
 
     use super::*;
     use crate::id::Mode;
+    use crate::memories::{Explored, Shared, image_after};
     use crate::record::record;
     use crate::report::WorkloadReport;
     use crate::run::{Change, Options, Progress, explore_recorded};
+    use crate::session::{CLOCK_AFTER, Session, mount};
+    use crate::tree::{Tree, read_tree};
 
     fn options() -> Options {
         Options {
@@ -188,5 +193,113 @@ mod tests {
                 disk_sites::name(site)
             );
         }
+    }
+
+    fn tree_of(image: Vec<u8>) -> Result<Tree, String> {
+        let fs = mount::<Explored>(&Shared::of(image), 64, CLOCK_AFTER);
+        let tree = fs.and_then(|fs| read_tree(&fs));
+        tree.map_err(|error| error.to_string())
+    }
+
+    /// A pool whose log has room for one more record, made by a rename between directories that no record there tells of; the record is
+    /// written, and not synced. Gives the pool before that, and the writing.
+    fn unsynced() -> (Vec<u8>, Vec<Event>) {
+        let pool = Shared::of(blank_image(
+            2,
+            MappingKind::HashFs,
+            NamespaceKind::Direct,
+            true,
+        ));
+        let mut session: Session = Session::new(pool.clone(), 64);
+        let mut step = |line: &str| session.step(&Step::parse(line)).unwrap();
+        let tree = [
+            "open-pool",
+            FILE,
+            "mkdir d 755",
+            "mkdir e 755",
+            "create d/g 644 -",
+        ];
+        tree.into_iter().for_each(&mut step);
+        ["close-pool", "open-pool"].into_iter().for_each(&mut step);
+        // The opening has made one.
+        let turns = ["chmod f 600", "sync", "chmod f 640", "sync"];
+        turns
+            .into_iter()
+            .cycle()
+            .take(2 * (records() - 2))
+            .for_each(&mut step);
+        let before = pool.0.image();
+        pool.0.start_recording();
+        step("rename d/g e/h 0");
+        step("sync");
+        let mut written = pool.0.take_log();
+        let synced = written
+            .iter()
+            .position(|event| matches!(event.op, Op::Flush { .. }));
+        written.truncate(synced.expect("a sync"));
+        (before, written)
+    }
+
+    /// What a process does that opens the pool after the one that wrote this and was killed: the sync with which it begins is of what that one
+    /// wrote. `syncs`: it does so.
+    fn opened_after_kill(before: &[u8], written: &[Event], syncs: bool) -> Vec<Event> {
+        let pool = Shared::of(image_after(before, written));
+        pool.0.start_recording();
+        let fs = mount::<Explored>(&pool, 64, CLOCK_AFTER).unwrap();
+        let opening = pool.0.take_log();
+        drop(fs);
+        let mut log = written.to_vec();
+        for event in opening {
+            if event.op == Op::Fence && event.site == disk_sites::LOG_INHERITED_DURABLE {
+                if !syncs {
+                    continue;
+                }
+                let lines = written.iter().filter_map(|event| match event.op {
+                    Op::Store { at, .. } => Some(at - at % LINE_BYTES),
+                    _ => None,
+                });
+                let lines: BTreeSet<u64> = lines.collect();
+                log.extend(lines.into_iter().map(|line| Event {
+                    op: Op::Flush { line },
+                    ..event
+                }));
+            }
+            log.push(event);
+        }
+        log
+    }
+
+    /// The log is full when the pool is opened, so that what a record says goes home which only the page cache had: without the sync of it, a
+    /// power cut leaves a part of that at home, and no record.
+    #[test]
+    fn what_a_killed_process_wrote_to_the_log_is_synced_before_it_goes_home() {
+        let (before, written) = unsynced();
+        let trees =
+            [before.clone(), image_after(&before, &written)].map(|image| tree_of(image).unwrap());
+        assert!(trees[0].nodes != trees[1].nodes);
+        let is_whole =
+            |image| tree_of(image).is_ok_and(|tree| trees.iter().any(|of| of.nodes == tree.nodes));
+        let torn = |syncs| {
+            let log = opened_after_kill(&before, &written, syncs);
+            let is_home = |event: &Event| event.site == disk_sites::LOG_HOME_DURABLE;
+            assert!(log.iter().any(is_home), "the log has room");
+            let (mut points, mut torn, mut seed) = (CrashPoints::new(before.clone(), &log), 0, 0);
+            while let Some(point) = points.next_point() {
+                seed += 1;
+                let states = if seed % 8 == 0 {
+                    point.states(8, seed)
+                } else {
+                    Vec::new()
+                };
+                torn += states
+                    .iter()
+                    .filter(|state| !is_whole(point.image(state)))
+                    .count();
+            }
+            assert!(seed > 100, "{seed} points");
+            torn
+        };
+        assert_eq!(torn(true), 0);
+        assert!(torn(false) > 0);
     }
 }

@@ -61,8 +61,7 @@ pub(super) fn in_source() -> BTreeSet<String> {
         }
     }
     let places = sources.iter().flat_map(|source| {
-        let own =
-            |call: &Call<'_>| source.taker_at(call.line).is_none() && !source.is_of_disk(call.line);
+        let own = |call: &Call<'_>| source.taker_at(call.line).is_none();
         let steps = calls(&source.text).filter(|call| is_step(call, &takers));
         let places = steps.filter(own);
         places.map(|call| format!("{}:{}", source.path, call.line))
@@ -71,13 +70,6 @@ pub(super) fn in_source() -> BTreeSet<String> {
 }
 
 impl Source {
-    /// Whether a step's site is one of disks, which have mutants of their own; what mkfs writes to a log has none yet.
-    fn is_of_disk(&self, line: usize) -> bool {
-        // The site stands on the call's line, or on the next one.
-        let mut near = self.text.lines().skip(line - 1).take(2);
-        near.any(|line| line.contains("disk_sites::"))
-    }
-
     /// The function around a line that passes on where it was called.
     fn taker_at(&self, line: usize) -> Option<&str> {
         let mut around = self.passed_on.iter();

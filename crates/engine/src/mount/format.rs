@@ -9,7 +9,6 @@ use vellum_layout::{
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
 
-use crate::disk_sites;
 use crate::error::{Error, Result};
 use crate::sites;
 
@@ -116,17 +115,17 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     Ok(superblock)
 }
 
-/// A log without records. Its blocks are written, even where they are known to be zero: later writes are then to change nothing in the file
-/// system below. Flushed, not fenced.
+/// A log without records. What lies there carries another pool's identity, so that nobody takes it for one; its blocks are written
+/// all the same, even where they are known to be zero, because later writes are then to change nothing in the file system below. The
+/// anchor is flushed, not fenced.
 fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
     const SALT: u64 = 0x10C5_A170_F00D_0001;
-    pool.zero_through(disk_sites::LOG_ZEROS, geometry.log_at, geometry.log_bytes);
+    let zeros = [0; BLOCK_BYTES as usize];
+    for at in (0..geometry.log_bytes).step_by(zeros.len()) {
+        pool.write(geometry.log_at + at, &zeros);
+    }
     let anchor = Anchor::new(options.uuid, 0, mix(options.hash_seed ^ SALT), 1, 0);
-    pool.write_through(
-        disk_sites::LOG_FIRST_ANCHOR,
-        geometry.log_at,
-        anchor.as_bytes(),
-    );
+    pool.write_through(sites::FORMAT_LOG_ANCHOR, geometry.log_at, anchor.as_bytes());
 }
 
 /// The area table, with the area of the root directory. Flushed, not fenced.
