@@ -440,12 +440,13 @@ fn text(information: &Information) -> String {
     line(
         "mapping",
         match (pool.mapping_run_blocks, pool.mapping_span_lines) {
-            (Some(run), Some(span)) => {
+            (Some(run), Some(span @ 2..)) => {
                 format!(
                     "{}, {run} blocks a line, {span} lines side by side",
                     pool.mapping
                 )
             }
+            (Some(run), _) => format!("{}, {run} blocks a line", pool.mapping),
             _ => pool.mapping.clone(),
         },
     );
