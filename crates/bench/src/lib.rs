@@ -31,6 +31,7 @@ pub mod reading;
 pub mod report;
 mod serve;
 mod side;
+mod slowed;
 mod stopwatch;
 mod target;
 mod variant;

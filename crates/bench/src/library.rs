@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use vellum::media::count::{self, Counts};
 use vellum::{
-    CreateOptions, Cred, Handle, ListPosition, Node, OpenOptions, Pool, PoolOptions, RealFs,
-    RenameFlags, Volume, media::Real,
+    CreateOptions, Cred, Fs, Handle, ListPosition, Node, OpenOptions, Pool, PoolOptions, RealFs,
+    RenameFlags, Volume,
+    media::{Memories, Real},
 };
 
 use crate::error::Error;
@@ -318,7 +319,7 @@ impl Side for Library {
 
 /// Does the background's work beside the pool's own thread, which may hold the lease meanwhile:
 /// quiet is when several looks in a row find nothing to do and nothing counted.
-pub(crate) fn settle(fs: &RealFs) -> Result<()> {
+pub(crate) fn settle<M: Memories>(fs: &Fs<M>) -> Result<()> {
     let mut quiet = 0;
     let mut before = count::snapshot();
     while quiet < QUIET_LOOKS {

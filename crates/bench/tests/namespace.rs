@@ -98,6 +98,26 @@ fn renaming_a_directory() {
     assert_eq!(report.targets.len(), NamespaceKind::ALL.len());
 }
 
+/// The namespaces alone, since no peer's lines can be slowed; what a line costs is in no count.
+#[test]
+fn lines_that_take_longer() {
+    let report = measured(&options(namespace::Figure::Latency));
+    assert_eq!(report.figures.len(), 4);
+    for figure in &report.figures {
+        assert_eq!(figure.labels().len(), 6, "{}", figure.name);
+        assert_eq!(figure.series.len(), NamespaceKind::ALL.len());
+        for namespace in NamespaceKind::ALL {
+            let [none, most] = ["0", "1000"].map(|label| counts(figure, namespace, label));
+            assert!(none.lines_flushed >= 1.0, "{none:?}");
+            assert!(
+                (none.lines_flushed - most.lines_flushed).abs() < 0.5,
+                "{none:?} {most:?}"
+            );
+        }
+    }
+    assert_eq!(report.targets.len(), 4);
+}
+
 #[test]
 fn whole_paths() {
     let report = measured(&options(namespace::Figure::Depth));

@@ -133,6 +133,16 @@ impl Grid {
         ratio(samples.last()?, samples.first()?)
     }
 
+    /// How much more a side takes at the last label than at the first one: the median over the rounds.
+    pub(crate) fn last_less_first(&self, side: &str) -> Option<f64> {
+        let samples = self.samples_of(side)?;
+        let rounds = samples.last()?.iter().zip(samples.first()?);
+        let more: Vec<f64> = rounds
+            .map(|(last, first)| last.value - first.value)
+            .collect();
+        (!more.is_empty()).then(|| median(&more))
+    }
+
     /// That a side is not to depend on what is varied, with its probes, which no disturbance changes.
     pub(crate) fn flat(&self, side: &str, varied: &str, what: &str) -> Option<Target> {
         let probes = self.probes(side)?;

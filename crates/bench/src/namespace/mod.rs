@@ -6,6 +6,7 @@
 
 mod changes;
 mod depth;
+mod latency;
 mod listing;
 mod rename;
 mod subjects;
@@ -31,6 +32,8 @@ pub enum Figure {
     Listdirs,
     /// Renaming a directory with one name to 100 000 in it (Fig 6)
     Rename,
+    /// Making and removing where each flushed line takes 0 ns to 1000 ns longer (Fig 7)
+    Latency,
     /// Looking up whole paths of one component to 64
     Depth,
 }
@@ -41,6 +44,7 @@ impl Figure {
             Self::Ops => changes::measure(setting),
             Self::Listdirs => listing::measure(setting),
             Self::Rename => rename::measure(setting),
+            Self::Latency => latency::measure(setting),
             Self::Depth => depth::measure(setting),
         }
     }

@@ -54,14 +54,24 @@ pub(super) trait Work {
     fn round<S: Side>(&self, side: &S) -> Result<Vec<Sample>>;
 }
 
+/// Bytes of a pool with room for so many names.
+pub(super) fn pool_bytes(names: usize) -> u64 {
+    POOL_MIN_BYTES + names as u64 * NAME_BYTES
+}
+
 impl<'a> Setting<'a> {
     pub(super) fn new(options: &'a NamespaceOptions, interrupt: &'a Interrupt) -> Self {
         Self { options, interrupt }
     }
 
+    /// Goes on unless the run was interrupted.
+    pub(super) fn check(&self) -> Result<()> {
+        self.interrupt.check()
+    }
+
     /// A pool for each namespace with room for so many names, then the peers.
     pub(super) fn subjects(&self, names: usize) -> Result<Vec<Subject>> {
-        let bytes = POOL_MIN_BYTES + names as u64 * NAME_BYTES;
+        let bytes = pool_bytes(names);
         let mut subjects = Vec::new();
         for namespace in NamespaceKind::ALL {
             subjects.push(self.pool(namespace, bytes)?);
@@ -109,7 +119,7 @@ impl<'a> Setting<'a> {
         }
         for round in 0..=self.options.rounds {
             for (side, subject) in subjects.iter().enumerate() {
-                self.interrupt.check()?;
+                self.check()?;
                 let samples = match &subject.by {
                     By::Library(pool) => rest(&pool.library, work.round(&pool.library)?)?,
                     By::Peer(peer) => work.round(&peer.kernel)?,
