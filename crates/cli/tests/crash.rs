@@ -240,7 +240,8 @@ fn a_mutant_that_is_missed_is_a_failure() {
     let out = run([&args[..], &["--budget", "0"]].concat());
     let out = out.failed(1, &[]).out;
     assert!(out.contains("missed omit:remove/life-durable"), "{out}");
-    run(["crash", "mutate", "--site", "no/such-site"]).failed(2, &["no site has such a name"]);
+    let args = ["crash", "mutate", "--site", "no/such-site", "--budget", "0"];
+    run(args).failed(2, &["no site has such a name"]);
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub enum Mutant {
 
 /// Fences that change places not with the step behind them but with all that follows, because in the same call nothing
 /// builds on what is in front. What may stand next to each, and why it may come first:
-pub(crate) const FOR_LATER: [Site; 7] = [
+pub(crate) const FOR_LATER: [Site; 8] = [
     // Next are steps of other inodes, or of another part of the background's work: their slots and blocks are others, for these
     // become free only behind this fence and a grace period.
     sites::FREE_LIMBO_DURABLE,
@@ -46,6 +46,9 @@ pub(crate) const FOR_LATER: [Site; 7] = [
     // Next is the compaction of the same log, which copies words that are not zero: a copy and a word that came
     // back name nothing twice, because the log leads to one of the extents only.
     sites::RECYCLE_WORDS_DURABLE,
+    // Next are states of another group, or the same compaction: of these entries no word is left. Their slots are used again
+    // only behind this fence.
+    sites::RECYCLE_STATES_DURABLE,
     // Next is another directory's work. The old extents are used again only behind this fence and an epoch.
     sites::COMPACT_ROOT_DURABLE,
     // Next is another entry's move, or the claim that wanted room, for another key: recovery takes the second of two entries of one

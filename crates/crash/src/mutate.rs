@@ -33,7 +33,7 @@ pub struct MutateOptions {
     pub nested_recoveries: usize,
     /// Threads.
     pub threads: usize,
-    /// No mutant is tried on a further workload after this time.
+    /// After this time no workload is recorded any more, and no mutant tried on a further one.
     pub time: Option<Duration>,
 }
 
@@ -249,12 +249,15 @@ impl<'a> Stage<'a> {
         reaches.sort_by_key(|reach| (reach.events, reach.workload));
         stage.reaches = reaches;
         let all: Vec<usize> = (0..stage.trials.len()).collect();
-        let beside = in_parallel(options.threads, &all, |&at| stage.trials.reached(at));
+        let beside = in_parallel(options.threads, &all, |&at| {
+            let in_time = !stage.is_time_up();
+            in_time.then(|| stage.trials.reached(at))
+        });
         let made = stage.makings.iter().flat_map(|making| &making.log);
         let alone = stage.reaches.iter().flat_map(Reach::all);
         let all = steps_of(made)
             .chain(alone)
-            .chain(beside.into_iter().flatten());
+            .chain(beside.into_iter().flatten().flatten());
         stage.steps = all.collect();
         stage
     }
@@ -264,7 +267,7 @@ impl<'a> Stage<'a> {
         self.recorded[workload].get_or_init(record).clone()
     }
 
-    /// Explores a workload as it is, a little, and looks which steps its logs go through.
+    /// Explores a workload as it is, a little, and looks which steps its logs go through. Without time there are none.
     fn reach(&self, workload: usize) -> Reach {
         let mut reach = Reach {
             workload,
@@ -274,6 +277,9 @@ impl<'a> Stage<'a> {
             kills: Reached::new(),
             followed: Reached::new(),
         };
+        if self.is_time_up() {
+            return reach;
+        }
         let Ok(recorded) = record(&self.workloads[workload]) else {
             return reach;
         };
@@ -314,7 +320,8 @@ impl<'a> Stage<'a> {
         let makings = self.makings.iter();
         let made = makings.flat_map(|making| fences_with_a_step_behind(&making.log));
         let reached = self.reaches.iter().flat_map(|reach| &reach.followed);
-        let beside = (0..self.trials.len()).flat_map(|at| self.trials.logs(at));
+        let beside = (0..self.trials.len()).take_while(|_| !self.is_time_up());
+        let beside = beside.flat_map(|at| self.trials.logs(at));
         let beside = beside.flat_map(fences_with_a_step_behind);
         reached.copied().chain(made).chain(beside).collect()
     }

@@ -77,14 +77,17 @@ fn a_later_version_is_refused_with_the_reason() {
 #[test]
 fn unknown_features_refuse_or_forbid_changes() {
     let image = image();
-    image.rewrite(|sb| sb.incompatible = 1 << 40);
+    image.rewrite(|sb| sb.incompatible |= 1 << 40);
     for read_only in [false, true] {
         let error = image.open(read_only).unwrap_err();
         let known =
             matches!(error, Error::Superblock(SuperblockError::Features(bits)) if bits == 1 << 40);
         assert!(known, "{error}");
     }
-    image.rewrite(|sb| (sb.incompatible, sb.read_only_compatible) = (0, 4));
+    image.rewrite(|sb| {
+        sb.incompatible &= !(1 << 40);
+        sb.read_only_compatible = 4;
+    });
     let error = image.open(false).unwrap_err();
     let known = matches!(
         error,

@@ -32,16 +32,22 @@ fn two(name: &str, setup: &[&str], one: &[&str], other: &[&str]) -> ThreadWorklo
     ThreadWorkload::new(name, setup, &[one, other])
 }
 
-/// Calls on names that are kept otherwise than usual.
+/// Calls on names that are kept otherwise than usual, and listings beside them.
 fn kept_otherwise() -> Vec<ThreadWorkload> {
-    let others = NamespaceKind::ALL.into_iter();
-    others
-        .filter(|namespace| *namespace != NamespaceKind::default())
-        .flat_map(|namespace| {
-            let workloads = names().into_iter();
-            workloads.map(move |workload| workload.within(namespace))
-        })
-        .collect()
+    let others = NamespaceKind::KNOWN.into_iter();
+    let others = others.filter(|namespace| *namespace != NamespaceKind::default());
+    let of = |namespace| {
+        let listings = looking()
+            .into_iter()
+            .filter(|one| one.name.contains("list"));
+        let all = names().into_iter().chain(listings);
+        let is_built = move |one: &ThreadWorkload| {
+            namespace != NamespaceKind::Adaptive || !one.name.ends_with("rename-directories")
+        };
+        all.filter(is_built)
+            .map(move |workload| workload.within(namespace))
+    };
+    others.flat_map(of).collect()
 }
 
 /// Calls on names.
