@@ -62,7 +62,7 @@ pub(crate) struct Run {
     /// Workloads whose names contain one of these, see `vellum crash list`
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// How much: short (four minutes on two CPUs: operations alone, a sample of sequences), long (an
+    /// How much: short (five minutes on two CPUs: operations alone, a sample of sequences), long (an
     /// hour: everything, and more of each), or seconds, behind which everything ends
     #[arg(long, default_value = "short", value_parser = parse_budget)]
     pub(crate) budget: Budget,

@@ -168,7 +168,7 @@ impl<'a> Explorer<'a> {
         let eadr = self.subject.mode == Mode::Eadr;
         let points = || crash_points(base, log, self.subject.mode);
         let Plan { quotas, exhaustive } = if eadr {
-            plan_every_point(points(), scope.skip, 16 * scope.bound)
+            plan_every_point(points(), scope.skip, self.options.points_in_order)
         } else {
             plan(points(), log, scope.skip, scope.bound)
         };

@@ -212,7 +212,7 @@ impl Making {
         let points = || crash_points(&self.base, &log, mode);
         let bound = options.states_per_point;
         let Plan { quotas, exhaustive } = match mode {
-            Mode::Eadr => plan_every_point(points(), 0, 16 * bound),
+            Mode::Eadr => plan_every_point(points(), 0, options.points_in_order),
             _ => plan(points(), &log, 0, bound),
         };
         let (mut walk, mut judged) = (points(), Judged::new());

@@ -36,6 +36,8 @@ pub struct Options {
     pub states_alone: usize,
     /// The same under [`Mode::Lazy`], which always samples.
     pub lazy_states: usize,
+    /// Crash points of a log at which a state is tried under [`Mode::Eadr`], which has one at every store, at most.
+    pub points_in_order: usize,
     /// At most so many in each run of threads.
     pub thread_states: usize,
     /// Moments of a workload at which a process is killed under [`Mode::Kill`], at most.
@@ -75,6 +77,7 @@ impl Default for Options {
             states_per_point: 512,
             states_alone: 0,
             lazy_states: 32,
+            points_in_order: 8192,
             thread_states: 256,
             kills: 8,
             kill_states: 32,

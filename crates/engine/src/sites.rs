@@ -233,8 +233,6 @@ vellum_media::sites! {
     LIST_WORDS_DURABLE = "list/words-durable",
     /// The state of an entry that another operation may just be making.
     LIST_STATE = "list/state",
-    /// Before its name is told.
-    LIST_STATE_DURABLE = "list/state-durable",
     /// A new node of a radix tree.
     RADIX_NODE = "radix/node",
     /// Before a word leads to it.

@@ -288,6 +288,13 @@ fn looking() -> Vec<ThreadWorkload> {
             &["create d/f 644 -"],
             &["readdir d"],
         ),
+        // No line of the log is behind that with the word: nothing else makes the name durable for the listing.
+        two(
+            "create+list-last-line",
+            &["mkdir d 755", FILE, "4* link f d/#"],
+            &["create d/g 644 -"],
+            &["readdir d"],
+        ),
         two("create+stat", &[FILE], &["create g 644 -"], &["stat g -"]),
         two(
             "create+stat-twice",

@@ -168,9 +168,10 @@ impl<M: Memories> Bodies<M> for Adaptive {
             || core.states(entry).get(entry) != EntryState::None
     }
 
-    fn flush_there(core: &Core<M>, entry: u64) -> bool {
-        core.pool.flush(sites::LIST_STATE, core.states_at(entry), 8);
-        true
+    fn flush_there(core: &Core<M>, entry: u64) {
+        if core.kind_of_slot(entry) == Some(ChunkKind::Areas) {
+            core.pool.flush(sites::LIST_STATE, core.states_at(entry), 8);
+        }
     }
 
     fn read(core: &Core<M>, entry: u64, dir: u64, buffer: &mut PathBuffer) -> Result<Body> {

@@ -18,6 +18,8 @@ use crate::slots::{Op, pause};
 struct Line {
     at: u64,
     words: [u64; 8],
+    /// A bit for each word whose entry was there, durably, when the line was read.
+    there: u8,
 }
 
 impl Line {
@@ -25,12 +27,18 @@ impl Line {
     const NONE: Self = Self {
         at: u64::MAX,
         words: [0; 8],
+        there: 0,
     };
 
     /// The word at pool offset `at`, if it is in this line.
     fn word(&self, at: u64) -> Option<LogWord> {
         let word = self.words[(at % LINE_BYTES / 8) as usize];
         (at - at % LINE_BYTES == self.at).then_some(LogWord(word))
+    }
+
+    /// Whether the entry was there that the word at `at` names, which is in this line.
+    fn is_there(&self, at: u64) -> bool {
+        self.there >> (at % LINE_BYTES / 8) & 1 == 1
     }
 }
 
@@ -173,13 +181,15 @@ impl<M: Memories> Op<'_, M> {
                 index += 1;
                 continue;
             }
-            if !B::is_there(core, entry) {
+            if !listing.line.is_there(at) {
                 // Being made, or a rename's that is not seen completely.
                 self.await_moves(dir);
-                if !B::is_there(core, entry) {
+                if B::is_there(core, entry) {
+                    listing.line = Line::NONE;
+                } else {
                     index += 1;
-                    continue;
                 }
+                continue;
             }
             let cookies = Cookies::of_word(&extent.head, index);
             let body = match self.read_listed::<B>(listing, &mut buffer, entry, cookies) {
@@ -201,9 +211,6 @@ impl<M: Memories> Op<'_, M> {
                 self.await_moves(dir);
                 listing.line = Line::NONE;
             } else if body.cookie > listing.last {
-                if core.is_being_made_in(dir) && B::flush_there(core, entry) {
-                    core.pool.fence(sites::LIST_STATE_DURABLE);
-                }
                 let kind = body
                     .target
                     .kind()
@@ -255,14 +262,23 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Reads the line of the log with the word at `at`. What it names will survive: a creation that
-    /// is under way may have written its word without having made it durable.
+    /// Reads the line of the log with the word at `at`. What it names, and is there, will survive: a creation that
+    /// is under way may have stored what makes its name exist without having made it durable.
     fn durable_line<B: Bodies<M>>(&self, dir: Cachelet, at: u64, extent: &Extent) -> Line {
         let core = self.core;
         let at = at - at % LINE_BYTES;
         let words = core.pool.load_line(at);
+        let of_head = (extent.words_at.saturating_sub(at) / 8) as usize;
+        let entries = words.map(|word| LogWord(word).entry());
+        let is_there = |&cell: &usize| entries[cell] != 0 && B::is_there(core, entries[cell]);
+        let there = (of_head..8)
+            .filter(is_there)
+            .fold(0, |there, cell| there | 1 << cell);
+        let line = Line { at, words, there };
         if B::ARE_TRUTH && core.is_being_made_in(dir) {
             core.pool.flush(sites::LIST_WORDS, at, LINE_BYTES);
+            let flushed = (0..8).filter(|cell| there >> cell & 1 == 1);
+            flushed.for_each(|cell| B::flush_there(core, entries[cell]));
             core.pool.fence(sites::LIST_WORDS_DURABLE);
         }
         let next = at + LINE_BYTES;
@@ -271,7 +287,7 @@ impl<M: Memories> Op<'_, M> {
                 core.prefetch_entry(LogWord(word));
             }
         }
-        Line { at, words }
+        line
     }
 
     /// Where the listing goes on: by the hint, or by the extents' base cookies.

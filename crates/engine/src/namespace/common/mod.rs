@@ -56,8 +56,8 @@ pub(crate) trait Bodies<M: Memories>: Sync {
     /// makes a name exist, it may be one that is being made. Where there is none nothing else may be asked.
     fn is_there(core: &Core<M>, entry: u64) -> bool;
 
-    /// Flushes what says so, where that is not the log's word; gives whether it did.
-    fn flush_there(core: &Core<M>, entry: u64) -> bool;
+    /// Flushes what says so, where that is not the log's word.
+    fn flush_there(core: &Core<M>, entry: u64);
 
     /// Reads the entry at metadata slot `entry`; fails if it is none of directory `dir`.
     fn read(core: &Core<M>, entry: u64, dir: u64, buffer: &mut Self::Buffer) -> Result<Body>;

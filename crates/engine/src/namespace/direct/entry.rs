@@ -120,9 +120,7 @@ impl<M: Memories> Bodies<M> for Direct {
         true
     }
 
-    fn flush_there(_: &Core<M>, _: u64) -> bool {
-        false
-    }
+    fn flush_there(_: &Core<M>, _: u64) {}
 
     fn read(core: &Core<M>, entry: u64, dir: u64, buffer: &mut EntryBuffer) -> Result<Body> {
         buffer.read(core, entry, dir).map(body)
