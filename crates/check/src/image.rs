@@ -171,6 +171,11 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Fills `out` with what lies under everything that was laid over the image; `false`: it cannot be read.
+    pub(crate) fn read_under(&self, at: u64, out: &mut [u8]) -> bool {
+        self.image.read(at, out).is_ok()
+    }
+
     fn read_blocks(&self, at: u64, out: &mut [u8]) {
         let mut done = 0;
         while done < out.len() {

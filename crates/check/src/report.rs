@@ -44,6 +44,8 @@ classes! {
     NotAPool = "not a usable pool",
     /// A range of the image cannot be read.
     Unreadable = "unreadable",
+    /// What lies under a log is not what was written there.
+    HomeSum = "home that differs from its sum",
     /// A copy of the superblock is damaged or differs from the copy that counts.
     SuperblockCopy = "bad superblock copy",
     /// The geometry does not fit the image or this release.

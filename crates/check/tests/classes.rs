@@ -4,7 +4,7 @@
 mod testimage;
 
 use testimage::found::{assert_found, checked};
-use testimage::{GENERATION, NOW, Sample, closed, keyed_sample, sample};
+use testimage::{GENERATION, NOW, Sample, TestImage, closed, keyed_sample, sample};
 use vellum_check::{Class, Finding, Image, Options, Severity, check};
 use vellum_layout::{
     ChunkKind, Entry, FileKind, Inode, JournalPair, LinksWord, LogExtentHead, LogExtentKind,
@@ -112,6 +112,20 @@ fn unreadable() {
 }
 
 /// An older copy may be what a crash left, a damaged one is not.
+/// In a slot that nothing uses: nothing else vouches for it.
+#[test]
+fn home_that_differs_from_its_sum() {
+    let mut image = TestImage::logged();
+    image.file(vellum_layout::ROOT_SLOT, b"f", 1);
+    image.begin_log();
+    let report = checked(&image.bytes);
+    assert!(report.is_sound(), "{report}");
+    let at = image.geometry.meta_at + image.geometry.chunk_bytes - 8;
+    image.set_word(at, 1);
+    let report = checked(&image.bytes);
+    assert_found(&report, Class::HomeSum, "offset 0", Severity::Damage);
+}
+
 #[test]
 fn bad_superblock_copy() {
     let place = "superblock, last copy";

@@ -10,7 +10,8 @@ use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use vellum_crash::{
-    Budget, MAKINGS, Mode, Part, Progress, ReplayError, Step, Summary, run_all, thread_workloads,
+    Budget, MAKINGS, Mode, Part, Progress, ReplayError, Step, Summary, all_thread_workloads,
+    run_all,
 };
 
 use crate::failure::{Failure, Outcome, verdict};
@@ -199,7 +200,7 @@ fn explore(args: &Run) -> Outcome<ExitCode> {
     }
     options.part = args.part;
     let workloads = args.budget.workloads(&options);
-    let mut threads = thread_workloads().into_iter();
+    let mut threads = all_thread_workloads().into_iter();
     let mut makings = MAKINGS.iter();
     if workloads.is_empty()
         && !threads.any(|workload| options.chooses(&workload.name))
@@ -323,7 +324,7 @@ impl Listed {
 fn list(args: &List) -> Outcome {
     let sequences = Budget::Long.workloads(&Budget::Long.options()).into_iter();
     let sequences = sequences.map(|of| Listed::of(of.name, &of.setup, &[of.explored]));
-    let threads = thread_workloads().into_iter();
+    let threads = all_thread_workloads().into_iter();
     let threads =
         threads.map(|workload| Listed::of(workload.name, &workload.setup, &workload.threads));
     let makings = MAKINGS.iter();

@@ -29,6 +29,9 @@ pub(crate) struct Information {
     pub(crate) space: SpacePart,
     pub(crate) cache: CachePart,
     pub(crate) counters: CountersPart,
+    /// What was done with the log since the opening, if there is one and it is written to.
+    #[serde(default)]
+    pub(crate) log: Option<LogPart>,
     /// What reading costs on this machine, if it was measured.
     #[serde(default)]
     pub(crate) reading: Option<ReadingPart>,
@@ -96,6 +99,54 @@ pub(crate) struct CountersPart {
     pub(crate) probes: u64,
     pub(crate) allocations: u64,
     pub(crate) syncs: u64,
+}
+
+/// Commits of a logged pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LogPart {
+    pub(crate) bytes: u64,
+    pub(crate) used_bytes: u64,
+    /// Epochs that were written to the log.
+    pub(crate) commits: u64,
+    /// Calls of fsync and the like that these answered.
+    pub(crate) syncs_answered: u64,
+    pub(crate) lines_logged: u64,
+    pub(crate) bytes_logged: u64,
+    /// Pieces of the log that were taken home.
+    pub(crate) checkpoints: u64,
+}
+
+impl LogPart {
+    fn of(fs: &RealFs) -> Option<Self> {
+        let counts = fs.log_counts()?;
+        Some(Self {
+            bytes: fs.superblock().log_bytes,
+            used_bytes: counts.used_bytes,
+            commits: counts.commits,
+            syncs_answered: counts.answered,
+            lines_logged: counts.lines,
+            bytes_logged: counts.bytes,
+            checkpoints: counts.checkpoints,
+        })
+    }
+
+    fn lines(&self) -> [String; 2] {
+        [
+            format!(
+                "{}, {} in use; {} checkpoints",
+                size(self.bytes),
+                percent(self.used_bytes, self.bytes),
+                self.checkpoints
+            ),
+            format!(
+                "{} commits for {} calls of fsync and the like: {} lines, {}",
+                self.commits,
+                self.syncs_answered,
+                self.lines_logged,
+                size(self.bytes_logged)
+            ),
+        ]
+    }
 }
 
 /// Reading by search and by page table (AFPT).
@@ -226,6 +277,7 @@ impl Information {
                 allocations: counts.allocations,
                 syncs: counts.syncs,
             },
+            log: LogPart::of(fs),
             reading: None,
             opened: None,
             mount: None,
@@ -412,6 +464,7 @@ fn text(information: &Information) -> String {
         media,
         space,
         cache,
+        log,
         reading,
         opened,
         mount,
@@ -478,6 +531,11 @@ fn text(information: &Information) -> String {
         "cache",
         format!("{} files, {} names", cache.files, cache.names),
     );
+    if let Some(log) = log {
+        for (key, value) in ["log", ""].into_iter().zip(log.lines()) {
+            line(key, value);
+        }
+    }
     if let Some(reading) = reading {
         for (key, value) in ["reading", "", ""].into_iter().zip(reading.lines()) {
             line(key, value);
@@ -558,6 +616,25 @@ mod tests {
         reading.measured_by = Some("/d/f".into());
         assert!(reading.lines()[0].ends_with(" (by /d/f)"));
         assert!(decided.ends_with("without a bound"), "{decided}");
+    }
+
+    #[test]
+    fn a_log_tells_what_was_committed() {
+        let log = LogPart {
+            bytes: 64 << 20,
+            used_bytes: 16 << 20,
+            commits: 7,
+            syncs_answered: 20,
+            lines_logged: 90,
+            bytes_logged: 8192,
+            checkpoints: 2,
+        };
+        let [space, commits] = log.lines();
+        assert!(
+            space.contains("25") && space.ends_with("2 checkpoints"),
+            "{space}"
+        );
+        assert!(commits.starts_with("7 commits for 20 calls") && commits.contains("90 lines"));
     }
 
     #[test]

@@ -413,7 +413,7 @@ impl<'a> Explorer<'a> {
                 Op::Store { at, .. } => at.hash(&mut hasher),
                 Op::Flush { line } => (1, line).hash(&mut hasher),
                 Op::Fence => 2.hash(&mut hasher),
-                Op::Marker(_) | Op::Behind { .. } => {}
+                Op::Marker(_) | Op::Behind { .. } | Op::Release { .. } => {}
             }
         }
         known.insert(hasher.finish())

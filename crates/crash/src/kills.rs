@@ -100,7 +100,7 @@ fn moments(log: &[Event], skip: usize, most: usize) -> Vec<usize> {
                 others.extend(last.replace(at + 1));
             }
             Op::Fence | Op::Marker(_) => before_fences.extend(last.take()),
-            Op::Store { .. } | Op::Flush { .. } | Op::Behind { .. } => {}
+            Op::Store { .. } | Op::Flush { .. } | Op::Behind { .. } | Op::Release { .. } => {}
         }
     }
     before_fences.retain(|&events| events > skip);
@@ -163,7 +163,7 @@ impl<'a> Killed<'a> {
                 match event.op {
                     Op::Store { at, after, .. } => pool.store(at, after, Ordering::Relaxed),
                     Op::Marker(marker) => returned = expected.after(returned, marker),
-                    Op::Flush { .. } | Op::Fence | Op::Behind { .. } => {}
+                    Op::Flush { .. } | Op::Fence | Op::Behind { .. } | Op::Release { .. } => {}
                 }
             }
             done = events;

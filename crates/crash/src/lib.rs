@@ -70,7 +70,9 @@ pub(crate) use run::Subject;
 pub use run::{Options, Progress, run, run_all, run_watched, run_workloads};
 pub use spot::Spot;
 pub use steps::{Steps, persistent_steps};
-pub use threads::{Bounds, ThreadWorkload, run_these_threads, run_threads, thread_workloads};
+pub use threads::{
+    Bounds, ThreadWorkload, all_thread_workloads, run_these_threads, run_threads, thread_workloads,
+};
 pub use workload::{BlocksAlone, PowerCut, Step, Workload};
 pub use workloads::{
     find, logged_workloads, pairs, random, sampled, single_operations, triples, workloads,

@@ -271,6 +271,10 @@ impl Persistent for ExploredPool {
         either!(self, it => it.fence(site));
     }
 
+    fn release(&self, site: Site, at: u64, len: u64) {
+        either!(self, it => it.release(site, at, len));
+    }
+
     fn write_through(&self, site: Site, at: u64, data: &[u8]) {
         either!(self, it => it.write_through(site, at, data));
     }

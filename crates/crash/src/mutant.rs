@@ -119,7 +119,7 @@ fn omit(spot: &Spot, log: &[Event]) -> Vec<Event> {
                 *non_temporal = false;
                 true
             }
-            Op::Marker(_) | Op::Behind { .. } => true,
+            Op::Marker(_) | Op::Behind { .. } | Op::Release { .. } => true,
         }
     });
     log

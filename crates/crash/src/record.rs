@@ -342,7 +342,7 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
             Outcome::Ok(vellum_model::Payload::Done)
         }
         Step::Blocks(blocks) => opened_and_closed(model, blocks),
-        Step::Maintain | Step::Open => Outcome::Ok(vellum_model::Payload::Done),
+        Step::Maintain | Step::Checkpoint | Step::Open => Outcome::Ok(vellum_model::Payload::Done),
     }
 }
 

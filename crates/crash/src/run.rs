@@ -19,7 +19,7 @@ use crate::mutant::Mutant;
 use crate::oracle::Oracle;
 use crate::record::{Recorded, record};
 use crate::report::{Counts, Report, WorkloadReport};
-use crate::threads::{Bounds, of_threads, thread_workloads};
+use crate::threads::{Bounds, all_thread_workloads, of_threads};
 use crate::workload::{Step, Workload};
 
 /// How deep crashes of recoveries nest: a recovery, and the recovery from a crash of that.
@@ -265,7 +265,7 @@ pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
 /// Explores the makings of pools, the workloads of threads, which begin in the first quarter of the
 /// time if it is bounded, and sequences; tells `progress` how far it is.
 pub fn run_all(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
-    let threads = thread_workloads();
+    let threads = all_thread_workloads();
     let families = vec![
         of_makings(options, progress),
         of_threads(&threads, options, progress),
@@ -379,7 +379,7 @@ mod tests {
         }
         for family in [
             of_makings(&options, &progress),
-            of_threads(&thread_workloads()[..1], &options, &progress),
+            of_threads(&all_thread_workloads()[..1], &options, &progress),
         ] {
             let reports = (family.jobs[0].explore)();
             assert!(reports.iter().any(|report| report.cut_short), "{reports:?}");

@@ -160,6 +160,7 @@ impl<M: Kit> Session<M> {
                 while fs.maintain()? > 0 {}
                 Ok(())
             }
+            Step::Checkpoint => self.open_fs()?.checkpoint().map(drop),
             Step::Close => {
                 self.slots.clear();
                 self.fs.take().map_or(Ok(()), |fs| fs.close())

@@ -81,8 +81,9 @@ struct Gap {
 /// The gaps of `log`, before which so many events were done.
 fn gaps(log: &[Event], done: usize) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
-    let is_step =
-        |event: &Event| event.site != Site::UNNAMED && !matches!(event.op, Op::Behind { .. });
+    let is_step = |event: &Event| {
+        event.site != Site::UNNAMED && !matches!(event.op, Op::Behind { .. } | Op::Release { .. })
+    };
     let steps = log.iter().zip(done..);
     for (event, at) in steps.filter(|(event, _)| is_step(event)) {
         let site = sites::name(event.site);

@@ -20,6 +20,8 @@ pub enum Step {
     Blocks(BlocksAlone),
     /// All background work there is.
     Maintain,
+    /// What the oldest records of a log say goes home.
+    Checkpoint,
     /// A close in order; handles that are open are closed first.
     Close,
     /// Opening a pool that was closed.
@@ -41,7 +43,7 @@ pub struct BlocksAlone {
 }
 
 impl Step {
-    /// Reads a step: `maintain`, `close-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
+    /// Reads a step: `maintain`, `checkpoint`, `close-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
     /// writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind `together: `.
     ///
     /// # Panics
@@ -49,6 +51,7 @@ impl Step {
     pub fn parse(line: &str) -> Self {
         match line {
             "maintain" => Self::Maintain,
+            "checkpoint" => Self::Checkpoint,
             "close-pool" => Self::Close,
             "open-pool" => Self::Open,
             "recover" => Self::Recover,
@@ -77,6 +80,7 @@ impl Step {
         match self {
             Self::Blocks(_) => "blocks",
             Self::Maintain => "maintain",
+            Self::Checkpoint => "checkpoint",
             Self::Close => "closing",
             Self::Open => "opening",
             Self::Recover => "recovery",
@@ -171,6 +175,7 @@ impl fmt::Display for Step {
                 write!(f, "blocks {path} {first} {count}")
             }
             Self::Maintain => f.write_str("maintain"),
+            Self::Checkpoint => f.write_str("checkpoint"),
             Self::Close => f.write_str("close-pool"),
             Self::Open => f.write_str("open-pool"),
             Self::Recover => f.write_str("recover"),

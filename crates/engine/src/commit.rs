@@ -4,18 +4,28 @@
 //! were stored to are copied. Whoever cuts holds the background's lease, which works outside of operations, and is in none itself. So the
 //! copy is what a power cut on persistent memory could have left at that instant, and whatever recovers from one recovers from the other.
 //!
+//! Whoever wants to have something durable *leads* a commit, or sleeps while another thread does: one commit answers all who came before its
+//! cut. Neither lease nor gate are held while the disk is waited for, so that operations, and the background's work, go on beside it.
+//!
 //! A block that is given up is *held* until the epoch that gave it up is durable, or an earlier epoch's file would show what its next owner
 //! wrote. Reclamation epochs tell: each cut begins a new one, and [`header::SETTLED`] is the last of which everything is durable.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use vellum_layout::LOG_LINE_BYTES;
 use vellum_media::{Memories, Memory, Persistent};
 
-use crate::core::{Core, header};
+use crate::core::{Clock, Core, header};
 use crate::error::{Error, Result};
+use crate::fs::Lease;
 use crate::log::{Epoch, Log};
 use crate::slots::{GRACE, pause};
+
+/// How long a leader waits, at most, for those whom the last commit answered, too.
+const GIVE_WAY: Duration = Duration::from_micros(30);
+/// After so long whoever sleeps looks for itself whether it was forgotten.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// Keeps operations from beginning, until dropped.
 struct Gate<'a, M: Memories>(&'a Core<M>);
@@ -43,35 +53,131 @@ impl<M: Memories> Drop for Gate<'_, M> {
     }
 }
 
+/// Counted among those who want a commit, until dropped.
+struct Committer<'a, M: Memories>(&'a Core<M>);
+
+impl<'a, M: Memories> Committer<'a, M> {
+    fn join(core: &'a Core<M>) -> Self {
+        core.arena.fetch_add(header::COMMITTERS, 1);
+        Self(core)
+    }
+}
+
+impl<M: Memories> Drop for Committer<'_, M> {
+    fn drop(&mut self) {
+        self.0
+            .arena
+            .fetch_add(header::COMMITTERS, 1u64.wrapping_neg());
+    }
+}
+
+/// Leads commits, until dropped; whoever waits for that wakes up then.
+struct Leader<'a, M: Memories> {
+    core: &'a Core<M>,
+    turn: u64,
+}
+
+impl<'a, M: Memories> Leader<'a, M> {
+    /// Begins a turn, if nobody else has begun one since `before` was read, when nobody led.
+    fn begin(core: &'a Core<M>, before: u64) -> Option<Self> {
+        let begun = core
+            .arena
+            .compare_exchange(header::LEADER, before, before + 1);
+        begun.is_ok().then_some(Self {
+            core,
+            turn: before + 1,
+        })
+    }
+}
+
+impl<M: Memories> Drop for Leader<'_, M> {
+    fn drop(&mut self) {
+        let arena = &self.core.arena;
+        arena.store(header::LEADER, self.turn + 1, Ordering::SeqCst);
+        if arena.load(header::COMMITTERS, Ordering::SeqCst) > 1 {
+            arena.wake(header::LEADER);
+        }
+    }
+}
+
 impl<M: Memories> Core<M> {
-    /// Makes everything that was done before survive what the medium can survive. The caller is in no operation, and holds the background's
-    /// lease where the pool is logged.
+    /// Makes everything that was done before survive what the medium can survive. The caller is in no operation; it may hold the background's
+    /// lease.
     ///
     /// # Errors
     /// What the medium said. A logged pool commits nothing any more, and refuses changes.
-    pub(crate) fn make_durable(&self) -> Result<()> {
+    pub(crate) fn make_durable(&self, lease: Option<&Lease<'_, M>>) -> Result<()> {
         match &self.log {
             None => Ok(self.pool.sync()?),
-            Some(log) if log.is_over() => Ok(()),
-            Some(log) => self.commit(log),
+            Some(log) => self.commit(log, lease),
         }
     }
 
-    fn commit(&self, log: &Log) -> Result<()> {
-        log.check()?;
+    /// Leads a commit, or waits for one whose cut comes behind this call.
+    fn commit(&self, log: &Log, lease: Option<&Lease<'_, M>>) -> Result<()> {
+        // A cut that takes what was done before this call finds this epoch, or a later one: the one before it began another.
+        let need = self.epoch();
+        let _committer = Committer::join(self);
+        loop {
+            let turn = self.arena.load(header::LEADER, Ordering::SeqCst);
+            if log.is_over() || self.arena.load(header::SETTLED, Ordering::SeqCst) >= need {
+                log.note_answer();
+                return Ok(());
+            }
+            log.check()?;
+            if turn % 2 == 1 {
+                self.arena.wait(header::LEADER, turn, SLEEP_MAX);
+            } else if let Some(leader) = Leader::begin(self, turn) {
+                self.lead(log, leader, lease)?;
+            }
+        }
+    }
+
+    /// Commits once. Where the background is at work, which may itself wait for a commit, it comes first, and nothing is done.
+    fn lead(&self, log: &Log, leader: Leader<'_, M>, lease: Option<&Lease<'_, M>>) -> Result<()> {
+        self.give_way();
+        let mut own = None;
+        if lease.is_none() {
+            own = Lease::try_take(self);
+            if own.is_none() {
+                drop(leader);
+                Lease::wait(self);
+                return Ok(());
+            }
+        }
         let disk = self
             .pool
             .disk()
             .ok_or(Error::Unsupported("a log without a disk"))?;
+        let company = self.arena.load(header::COMMITTERS, Ordering::SeqCst);
         let (epoch, settled) = self.cut().inspect_err(|_| log.fail())?;
+        drop(own);
         let done = log.append(disk, &epoch);
         match &done {
-            Ok(()) => self
-                .arena
-                .store(header::SETTLED, settled, Ordering::Release),
+            Ok(()) => {
+                self.arena.store(header::SETTLED, settled, Ordering::SeqCst);
+                self.arena
+                    .store(header::COMPANY, company, Ordering::Relaxed);
+            }
             Err(error) => self.note_harm(error),
         }
         done
+    }
+
+    /// Lets those come who shared the last commit, and do now what they will want to have committed: otherwise they would find this one
+    /// under way, and each commit would serve every second thread. Simulations have a clock of their own, and repeat exactly.
+    fn give_way(&self) {
+        let Clock::System = self.clock else {
+            return;
+        };
+        let company = self.arena.load(header::COMPANY, Ordering::Relaxed);
+        let is_short = || self.arena.load(header::COMMITTERS, Ordering::Relaxed) < company;
+        if is_short() {
+            let begin = Instant::now();
+            while is_short() && begin.elapsed() < GIVE_WAY {
+                self.arena.relax(u32::MAX);
+            }
+        }
     }
 
     /// Cuts an epoch; gives it, and the last reclamation epoch that is all in it.

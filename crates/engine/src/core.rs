@@ -114,6 +114,12 @@ pub(crate) mod header {
         GATE: [1] at 832,
         /// The last reclamation epoch of which everything is durable, where a log makes it so.
         SETTLED: [1] at 840,
+        /// Odd while somebody leads a commit; grows by one as that begins, and as it ends.
+        LEADER: [1] at 896,
+        /// Threads that wait for a commit, or lead one.
+        COMMITTERS: [1] at 904,
+        /// How many of them the last commit answered.
+        COMPANY: [1] at 912,
     }
 
     /// Bytes of the first page.

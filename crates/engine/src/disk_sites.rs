@@ -1,4 +1,4 @@
-//! Every sync of the disk under a logged pool, in the order of `docs/CRASH.md`. Nothing else is a persistent step on such a pool once it is
+//! Every sync of the disk under a logged pool, and an order that hangs on them, as in `docs/CRASH.md`. Nothing else is a persistent step on such a pool once it is
 //! made: those of [`sites`](crate::sites) are stores to memory there.
 
 vellum_media::sites! {
@@ -8,8 +8,12 @@ vellum_media::sites! {
     LOG_DATA_DURABLE = "log/data-durable",
     /// An epoch.
     LOG_RECORD_DURABLE = "log/record-durable",
+    /// What home's sum will be, before any line of a checkpoint is written there.
+    LOG_TARGET_DURABLE = "log/target-durable",
     /// Lines of records where they belong, before the records are given up.
     LOG_HOME_DURABLE = "log/home-durable",
     /// That they are given up, before anything is written over them.
     LOG_ANCHOR_DURABLE = "log/anchor-durable",
+    /// An order: the record of the epoch that gave a block up, before anything is written over the block.
+    LOG_BLOCK_FREE = "log/block-free",
 }

@@ -44,6 +44,7 @@ pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,
     RenameFlags, SetAttr, SetTime, StatFs, View, ViewPlace,
 };
+pub use log::LogCounts;
 pub use mapping_time::{MappingTime, MappingTimer};
 pub use mount::{FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::DirEntry;

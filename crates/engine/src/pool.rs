@@ -113,7 +113,7 @@ impl Default for PoolOptions {
 pub struct Pool {
     fs: Option<Arc<RealFs>>,
     opened: Opened,
-    keeper: Option<Keeper>,
+    workers: Vec<Worker>,
 }
 
 impl Pool {
@@ -221,11 +221,17 @@ impl Pool {
         if options.media == MediaChoice::Logged && fs.media_kind() != MediaKind::Logged {
             return Err(Error::Unsupported("the pool has no log"));
         }
-        let keeper = (!options.read_only).then(|| Keeper::start(Arc::clone(&fs)));
+        let mut workers = Vec::new();
+        if !options.read_only {
+            workers.push(Worker::start("vellum-keeper", &fs, keep));
+        }
+        if fs.log_counts().is_some() {
+            workers.push(Worker::start("vellum-committer", &fs, commit));
+        }
         Ok(Self {
             fs: Some(fs),
             opened,
-            keeper,
+            workers,
         })
     }
 
@@ -263,7 +269,7 @@ impl Pool {
     }
 
     fn shut(&mut self) -> Result<()> {
-        drop(self.keeper.take());
+        self.workers.clear();
         match self.fs.take() {
             Some(fs) => fs.close(),
             None => Ok(()),
@@ -279,39 +285,31 @@ impl Drop for Pool {
     }
 }
 
-/// The thread that does the background's work; ends when dropped.
+/// A thread that works for a pool; ends when dropped.
 #[derive(Debug)]
-struct Keeper {
+struct Worker {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
-    fn start(fs: Arc<RealFs>) -> Self {
+impl Worker {
+    fn start(name: &str, fs: &Arc<RealFs>, work: fn(&RealFs, &AtomicBool)) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let (told, fs) = (Arc::clone(&stop), Arc::clone(fs));
         let thread = std::thread::Builder::new()
-            .name("vellum-keeper".into())
-            .spawn(move || keep(&fs, &told))
-            .inspect_err(|error| tracing::warn!(%error, "no thread for background work"))
+            .name(name.into())
+            .spawn(move || work(&fs, &told))
+            .inspect_err(|error| tracing::warn!(%error, "no thread {name} for background work"))
             .ok();
         Self { stop, thread }
     }
 }
 
+/// Does the background's work.
 fn keep(fs: &RealFs, stop: &AtomicBool) {
     let mut rest = REST.start;
-    let mut committed = Instant::now();
-    // On other media operations commit by themselves.
-    let is_logged = fs.superblock().log_bytes != 0;
     while !stop.load(Ordering::Relaxed) {
         std::thread::park_timeout(rest);
-        if is_logged && committed.elapsed() >= COMMIT_INTERVAL && !fs.is_damaged() {
-            if let Err(error) = fs.sync() {
-                tracing::error!(%error, "the regular commit failed");
-            }
-            committed = Instant::now();
-        }
         rest = match fs.maintain() {
             Ok(0) => (rest * 2).min(REST.end),
             Ok(_) => REST.start,
@@ -323,13 +321,39 @@ fn keep(fs: &RealFs, stop: &AtomicBool) {
     }
 }
 
-impl Drop for Keeper {
+/// Commits a logged pool when nobody asks for it, and keeps half of its log free: a piece at a time, with a rest behind each that is as long as
+/// the piece took. On other media operations commit by themselves.
+fn commit(fs: &RealFs, stop: &AtomicBool) {
+    fs.wake_when_half_full(std::thread::current());
+    let mut committed = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let due = COMMIT_INTERVAL.saturating_sub(committed.elapsed());
+        let result = if fs.is_damaged() {
+            Ok(COMMIT_INTERVAL)
+        } else if due.is_zero() {
+            committed = Instant::now();
+            fs.sync().map(|()| Duration::ZERO)
+        } else if fs.is_log_half_full() {
+            let begin = Instant::now();
+            fs.checkpoint().map(|_| begin.elapsed())
+        } else {
+            Ok(due)
+        };
+        let rest = result.unwrap_or_else(|error| {
+            tracing::error!(%error, "the regular commit, or a checkpoint, failed");
+            COMMIT_INTERVAL
+        });
+        std::thread::park_timeout(rest);
+    }
+}
+
+impl Drop for Worker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             if thread.join().is_err() {
-                tracing::error!("the background thread had failed");
+                tracing::error!("a background thread had failed");
             }
         }
     }

@@ -58,9 +58,9 @@ pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
 pub use keyed::{KeyedPlan, PAIRS_PER_LINE, PlaceWord, RUN_COUNT_MAX, STASH_LINES};
 pub use level::{LevelPlan, LevelRoot};
 pub use log::{
-    ANCHOR_BYTES, ANCHOR_MAGIC, ANCHORS_BYTES, Anchor, EPOCH_MAGIC, Expected, IMAGE_MAX_BYTES,
-    LOG_LINE_BYTES, LoggedLine, RECORD_HEAD_BYTES, Record, RecordHead, log_bytes_for, record_bytes,
-    seal_record,
+    ANCHOR_BYTES, ANCHOR_MAGIC, ANCHORS_BYTES, Anchor, AnchorPoint, EPOCH_MAGIC, Expected,
+    IMAGE_MAX_BYTES, LOG_LINE_BYTES, LoggedLine, RECORD_HEAD_BYTES, Record, RecordHead, line_sum,
+    log_bytes_for, record_bytes, seal_record,
 };
 pub use overwrite::Overwrite;
 pub use path_entry::{

@@ -34,9 +34,15 @@ pub struct Anchor {
     pub tail: u64,
     /// Where its record begins, or will: an offset in the area of records.
     pub tail_at: u64,
+    /// [`line_sum`] of all lines of home, added up.
+    pub sum: u64,
+    /// Home may have lines of epochs below this, too.
+    pub target: u64,
+    /// The sum of home when it has all of these.
+    pub target_sum: u64,
     /// Reserved, zero.
-    pub reserved_sums: [u64; 7],
-    /// Bit 0: there is no sum of home. Always set.
+    pub reserved_sessions: [u64; 4],
+    /// Bit 0: nobody knows the sum of home, and `target` is `tail`.
     pub flags: u64,
     /// Reserved, zero.
     pub reserved: [u64; 44],
@@ -49,24 +55,86 @@ pub const ANCHOR_BYTES: usize = size_of::<Anchor>();
 
 const _: () = assert!(ANCHOR_BYTES == 512);
 
+/// What an anchor says of log and home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnchorPoint {
+    /// [`Anchor::number`].
+    pub number: u64,
+    /// [`Anchor::tail`].
+    pub tail: u64,
+    /// [`Anchor::tail_at`].
+    pub tail_at: u64,
+    /// [`Anchor::sum`].
+    pub sum: u64,
+    /// [`Anchor::target`].
+    pub target: u64,
+    /// [`Anchor::target_sum`].
+    pub target_sum: u64,
+}
+
+impl AnchorPoint {
+    /// An empty log, whose first epoch is 1, over a home of this sum.
+    pub fn first(sum: u64) -> Self {
+        Self {
+            number: 0,
+            tail: 1,
+            tail_at: 0,
+            sum,
+            target: 1,
+            target_sum: sum,
+        }
+    }
+}
+
+/// What a line of home, at `at`, adds to home's sum: nothing, if it is zero.
+pub fn line_sum(hash_seed: u64, at: u64, line: &[u8]) -> u64 {
+    if line.iter().all(|&byte| byte == 0) {
+        return 0;
+    }
+    xxhash_rust::xxh3::xxh3_64_with_seed(line, hash_seed ^ (at / LOG_LINE_BYTES))
+}
+
 impl Anchor {
-    /// [`Anchor::flags`]: there is no sum of home.
+    /// [`Anchor::flags`]: nobody knows the sum of home.
     pub const NO_SUM: u64 = 1;
 
-    /// An anchor of a log whose first record is that of epoch `tail`, at `tail_at`.
-    pub fn new(uuid: [u8; 16], number: u64, salt: u64, tail: u64, tail_at: u64) -> Self {
+    /// An anchor of the pool `uuid`.
+    pub fn new(uuid: [u8; 16], salt: u64, point: AnchorPoint) -> Self {
         let mut new = Self {
             magic: ANCHOR_MAGIC,
             uuid,
-            number,
+            number: point.number,
             salt,
-            tail,
-            tail_at,
-            flags: Self::NO_SUM,
+            tail: point.tail,
+            tail_at: point.tail_at,
+            sum: point.sum,
+            target: point.target,
+            target_sum: point.target_sum,
             ..Self::new_zeroed()
         };
         new.check = new.expected_check();
         new
+    }
+
+    /// What it says; `None` where nobody knows the sum of home.
+    pub fn point(&self) -> Option<AnchorPoint> {
+        (self.flags & Self::NO_SUM == 0).then_some(AnchorPoint {
+            number: self.number,
+            tail: self.tail,
+            tail_at: self.tail_at,
+            sum: self.sum,
+            target: self.target,
+            target_sum: self.target_sum,
+        })
+    }
+
+    /// Whether a log with an area of `area_bytes` can begin where it says.
+    pub fn is_possible(&self, area_bytes: u64) -> bool {
+        let is_before = self.point().is_some_and(|point| point.target < self.tail);
+        self.tail > 0
+            && !is_before
+            && self.tail_at < area_bytes
+            && self.tail_at.is_multiple_of(BLOCK_BYTES)
     }
 
     fn expected_check(&self) -> u64 {
@@ -340,7 +408,16 @@ mod tests {
 
     #[test]
     fn anchors_are_sealed() {
-        let anchor = Anchor::new([7; 16], 3, 5, 11, 8192);
+        let point = AnchorPoint {
+            number: 3,
+            tail: 11,
+            tail_at: 8192,
+            sum: 77,
+            target: 12,
+            target_sum: 78,
+        };
+        let anchor = Anchor::new([7; 16], 5, point);
+        assert_eq!(anchor.point(), Some(point));
         let mut bytes = anchor.as_bytes().to_vec();
         assert_eq!(Anchor::unseal(&bytes, [7; 16]), Some(anchor.clone()));
         assert_eq!(anchor.block(), 1);
@@ -350,6 +427,35 @@ mod tests {
             assert_eq!(Anchor::unseal(&bytes, [7; 16]), None, "byte {at}");
             bytes[at] ^= 1;
         }
+    }
+
+    #[test]
+    fn anchors_say_what_can_be() {
+        let of = |tail, tail_at, target| {
+            let point = AnchorPoint {
+                tail,
+                tail_at,
+                target,
+                ..AnchorPoint::first(0)
+            };
+            Anchor::new([7; 16], 5, point)
+        };
+        let possible = |tail, tail_at, target| of(tail, tail_at, target).is_possible(1 << 16);
+        assert!(possible(1, 0, 1) && possible(4, 8192, 9));
+        assert!(!possible(0, 0, 0) && !possible(4, 1 << 16, 4));
+        assert!(!possible(4, 100, 4) && !possible(4, 8192, 3));
+        let mut unknown = of(4, 8192, 0);
+        unknown.flags = Anchor::NO_SUM;
+        assert!(unknown.is_possible(1 << 16) && unknown.point().is_none());
+    }
+
+    #[test]
+    fn lines_of_zeros_add_nothing_and_others_by_their_place() {
+        let (zeros, ones) = ([0; 64], [1; 64]);
+        assert_eq!(line_sum(9, 640, &zeros), 0);
+        assert_ne!(line_sum(9, 640, &ones), 0);
+        assert_ne!(line_sum(9, 640, &ones), line_sum(9, 704, &ones));
+        assert_ne!(line_sum(9, 640, &ones), line_sum(8, 640, &ones));
     }
 
     #[test]

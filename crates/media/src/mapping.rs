@@ -7,9 +7,12 @@ use crate::memory::LINE_BYTES;
 use crate::{MediaError, count};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::thread::futex;
+use rustix::time::Timespec;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Bytes of a cell.
 const CELL: u64 = 8;
@@ -332,6 +335,31 @@ impl Mapping {
         }
         self.slot.record_outside(at);
         None
+    }
+
+    /// The low half of the cell at `at`, as the kernel compares it.
+    fn half(&self, at: u64) -> Option<&AtomicU32> {
+        const LOW: usize = if cfg!(target_endian = "big") { 4 } else { 0 };
+        let cell = self.cell(at)?;
+        // SAFETY: four bytes within the cell, aligned, and valid as long as it; nobody loads or stores through this: only its
+        // address is given to the kernel, for which a half of a cell is as atomic as the whole.
+        Some(unsafe { AtomicU32::from_ptr(cell.as_ptr().cast::<u8>().add(LOW).cast()) })
+    }
+
+    /// See [`crate::Memory::wait`].
+    pub(crate) fn wait(&self, at: u64, seen: u64, limit: Duration) {
+        if let (Some(half), Ok(limit)) = (self.half(at), Timespec::try_from(limit)) {
+            // A change, a signal or the time ends it, and the caller looks again.
+            let _ = futex::wait(half, futex::Flags::empty(), seen as u32, Some(&limit));
+        }
+    }
+
+    /// See [`crate::Memory::wake`].
+    pub(crate) fn wake(&self, at: u64) {
+        if let Some(half) = self.half(at) {
+            let _count_is_nothing_to_the_caller =
+                futex::wake(half, futex::Flags::empty(), i32::MAX as u32);
+        }
     }
 
     #[inline(always)]
@@ -671,6 +699,14 @@ macro_rules! memory_of_mapping {
                 self.noting(at, 8);
                 self.wrote(8);
                 self.mapping.fetch_and(at, bits)
+            }
+
+            fn wait(&self, at: u64, seen: u64, limit: std::time::Duration) {
+                self.mapping.wait(at, seen, limit);
+            }
+
+            fn wake(&self, at: u64) {
+                self.mapping.wake(at);
             }
 
             #[inline]

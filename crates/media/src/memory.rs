@@ -18,6 +18,7 @@ use crate::site::Site;
 use crate::window::Window;
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Bytes in a cache line: the unit of flushing.
 pub const LINE_BYTES: u64 = 64;
@@ -129,6 +130,18 @@ pub trait Memory: Send + Sync + 'static {
         }
     }
 
+    /// Waits as long as the low half of the cell is that of `seen`, but no longer than `limit`, and perhaps less: whoever waits looks
+    /// again. For what takes longer than [`relax`](Self::relax) is meant for; mapped memory sleeps, others let another thread run.
+    fn wait(&self, at: u64, seen: u64, limit: Duration) {
+        let _ = (at, seen, limit);
+        self.relax(u32::MAX);
+    }
+
+    /// Ends the waiting of everybody who waits for the cell, which was changed before.
+    fn wake(&self, at: u64) {
+        let _ = at;
+    }
+
     /// Lets no access of this thread, to any memory, pass this point in either direction.
     fn barrier(&self) {
         std::sync::atomic::fence(Ordering::SeqCst);
@@ -164,6 +177,15 @@ pub trait Persistent: Memory {
     #[track_caller]
     fn behind(&self, site: Site, at: u64, cells: &[u64]) {
         let _ = (site, at, cells);
+    }
+
+    /// Says that the bytes `[at, at + len)` of a file, which was given up, may be overwritten from here on, because no power cut brings back
+    /// what leads to them. So nothing is done: disks of simulations write it into their logs, for those who overwrite them earlier to see
+    /// whether anybody would notice.
+    #[inline(always)]
+    #[track_caller]
+    fn release(&self, site: Site, at: u64, len: u64) {
+        let _ = (site, at, len);
     }
 
     /// Stores `value` into the cell at `at` past the cache (a non-temporal store): durable at the

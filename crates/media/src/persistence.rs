@@ -156,7 +156,7 @@ impl<'log> CrashPoints<'log> {
                 self.flush(event.thread, line);
                 false
             }
-            Op::Behind { .. } => false,
+            Op::Behind { .. } | Op::Release { .. } => false,
             Op::Fence => self.fence(event.thread),
             Op::Marker(value) => {
                 self.marker = Some(value);

@@ -54,6 +54,13 @@ pub enum Op {
         /// The others: bit `i` for the `i`th cell of the line.
         cells: u8,
     },
+    /// Bytes may be overwritten from here on, see [`Persistent::release`].
+    Release {
+        /// Offset of the first.
+        at: u64,
+        /// How many.
+        len: u64,
+    },
     /// The test says where it is, see [`SimPool::marker`].
     Marker(u64),
 }
@@ -99,6 +106,8 @@ pub struct SimPool {
     undo: Undo,
     /// Syncs that succeed before all others fail.
     good_syncs: AtomicU32,
+    /// Writes by calls that do.
+    good_writes: AtomicU32,
     flush_ns: AtomicU32,
     fence_ns: AtomicU32,
     read_ns: AtomicU32,
@@ -125,6 +134,7 @@ impl SimPool {
             log: Mutex::default(),
             lines_read: Mutex::default(),
             good_syncs: AtomicU32::new(u32::MAX),
+            good_writes: AtomicU32::new(u32::MAX),
             flush_ns: AtomicU32::new(0),
             fence_ns: AtomicU32::new(0),
             read_ns: AtomicU32::new(0),
@@ -156,6 +166,22 @@ impl SimPool {
     /// that is recorded. Other threads must be done.
     pub fn revert(&self) {
         self.undo.revert(&self.memory);
+    }
+
+    /// Writes into the log that bytes may be overwritten from here on.
+    #[track_caller]
+    pub(crate) fn released(&self, site: Site, at: u64, len: u64) {
+        self.record(site, Place::here(), Op::Release { at, len });
+    }
+
+    /// Lets `count` more writes by calls succeed, which [`SimLogged`](crate::SimLogged) makes; those after them fail.
+    pub fn fail_writes_after(&self, count: u32) {
+        self.good_writes.store(count, Ordering::SeqCst);
+    }
+
+    /// Fails if a write by a call is to fail now.
+    pub(crate) fn try_write(&self) -> io::Result<()> {
+        count_down(&self.good_writes)
     }
 
     /// Lets `count` more syncs succeed; those after them fail, as they do on a medium that is broken.
@@ -337,6 +363,19 @@ fn lines_of(at: u64, len: u64) -> u64 {
     }
 }
 
+/// Takes one of what is left, of which `u32::MAX` is no number; fails if nothing is.
+fn count_down(left: &AtomicU32) -> io::Result<()> {
+    let good = |left: u32| match left {
+        u32::MAX => Some(left),
+        _ => left.checked_sub(1),
+    };
+    let order = Ordering::SeqCst;
+    match left.fetch_update(order, order, good) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(io::Error::other("a simulated medium that fails")),
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -499,15 +538,7 @@ impl Persistent for SimPool {
 
     fn sync(&self) -> io::Result<()> {
         count::synced();
-        let good = |left: u32| match left {
-            u32::MAX => Some(left),
-            _ => left.checked_sub(1),
-        };
-        let order = Ordering::SeqCst;
-        match self.good_syncs.fetch_update(order, order, good) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(io::Error::other("a simulated medium that fails")),
-        }
+        count_down(&self.good_syncs)
     }
 
     fn kind(&self) -> MediaKind {

@@ -32,6 +32,8 @@ pub struct SimLogged {
     dirty: Mutex<BTreeSet<u64>>,
     /// Blocks of files were written since the last cut.
     is_written: AtomicBool,
+    /// Bytes of a file could not be written.
+    has_failed: AtomicBool,
 }
 
 struct Image {
@@ -47,6 +49,7 @@ impl SimLogged {
             image: OnceLock::new(),
             dirty: Mutex::default(),
             is_written: AtomicBool::new(true),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -74,14 +77,18 @@ impl SimLogged {
                 self.storing(at, data.len() as u64).write(at, data)
             }
             _ => {
-                self.write_disk(at, data);
+                // As on a mapped pool, the next sync tells it.
+                if self.write_disk(at, data).is_err() {
+                    self.has_failed.store(true, Ordering::Release);
+                }
                 self.is_written.store(true, Ordering::Release);
             }
         }
     }
 
     #[track_caller]
-    fn write_disk(&self, at: u64, data: &[u8]) {
+    fn write_disk(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.try_write()?;
         if !data.is_empty() {
             let first = at - at % LINE_BYTES;
             let lines = (first..at + data.len() as u64).step_by(LINE_BYTES as usize);
@@ -89,6 +96,7 @@ impl SimLogged {
             dirty.extend(lines);
         }
         Memory::write(&*self.disk, at, data);
+        Ok(())
     }
 }
 
@@ -156,6 +164,10 @@ impl Persistent for SimLogged {
 
     fn fence(&self, _site: Site) {}
 
+    fn release(&self, site: Site, at: u64, len: u64) {
+        self.disk.released(site, at, len);
+    }
+
     fn write_through(&self, _site: Site, at: u64, data: &[u8]) {
         self.put(at, data);
     }
@@ -199,12 +211,14 @@ impl Disk for SimLogged {
     }
 
     fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
-        self.write_disk(at, data);
-        Ok(())
+        self.write_disk(at, data)
     }
 
     fn sync(&self, site: Site) -> io::Result<()> {
         self.disk.sync()?;
+        if self.has_failed.load(Ordering::Acquire) {
+            return Err(io::Error::other("bytes of a file were not written"));
+        }
         let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
         for line in dirty {
             self.disk.flush(Site::UNNAMED, line, LINE_BYTES);

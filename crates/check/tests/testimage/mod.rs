@@ -8,11 +8,11 @@ pub(crate) mod trees;
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    AidsHead, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry,
-    GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, KeyedPlan,
-    LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord,
-    MappingKind, NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,
-    TargetWord, checksum, checksum_words, name_hash, text_check, text_home,
+    AidsHead, Anchor, AnchorPoint, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, Entry, EntryHead,
+    FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair,
+    KeyedPlan, LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState,
+    MapWord, MappingKind, NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord,
+    Superblock, TargetWord, checksum, checksum_words, line_sum, name_hash, text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -91,6 +91,28 @@ impl TestImage {
             namespace: NamespaceKind::Adaptive,
             ..GeometryRequest::default()
         })
+    }
+
+    /// An empty pool with a log, in which there is nothing before [`begin_log`](Self::begin_log), not closed.
+    pub(crate) fn logged() -> Self {
+        Self::planned(&GeometryRequest {
+            pool_bytes: 2 << 20,
+            metadata_bytes: Some(1 << 18),
+            is_logged: true,
+            ..GeometryRequest::default()
+        })
+    }
+
+    /// Makes what is there home, under a log without records.
+    pub(crate) fn begin_log(&mut self) {
+        let home = self.geometry.state_at..self.geometry.log_at;
+        let lines = home.step_by(64).map(|at| {
+            let line = &self.bytes[at as usize..][..64];
+            line_sum(SEED, at, line)
+        });
+        let sum = lines.fold(0, u64::wrapping_add);
+        let anchor = Anchor::new(self.superblock.uuid, 77, AnchorPoint::first(sum));
+        self.set_bytes(self.geometry.log_at, anchor.as_bytes());
     }
 
     fn planned(request: &GeometryRequest) -> Self {

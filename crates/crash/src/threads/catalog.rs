@@ -28,7 +28,7 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
     .collect()
 }
 
-fn two(name: &str, setup: &[&str], one: &[&str], other: &[&str]) -> ThreadWorkload {
+pub(super) fn two(name: &str, setup: &[&str], one: &[&str], other: &[&str]) -> ThreadWorkload {
     ThreadWorkload::new(name, setup, &[one, other])
 }
 

@@ -84,7 +84,7 @@ fn explore_threads(
 
 /// Explores every workload of threads that the options choose; tells `progress` how far it is.
 pub fn run_threads(options: &Options, progress: &Progress) -> Report {
-    run_these_threads(&super::thread_workloads(), options, progress)
+    run_these_threads(&super::all_thread_workloads(), options, progress)
 }
 
 /// Explores those of `workloads` that the options choose; tells `progress` how far it is.
@@ -110,9 +110,14 @@ pub(crate) fn of_threads<'a>(
         let done = explore_threads(workload, modes, options, progress);
         done.unwrap_or_else(|error| vec![not_run(workload, &error)])
     };
-    let is_any = |_: &&ThreadWorkload| !modes.is_empty();
+    // What a log makes durable is in no cache.
+    let modes_of = |workload: &ThreadWorkload| {
+        let is_of_it = |mode: &Mode| !workload.is_logged || *mode == Mode::X86;
+        modes.iter().copied().filter(is_of_it).collect::<Vec<_>>()
+    };
+    let is_any = |workload: &&ThreadWorkload| !modes_of(workload).is_empty();
     let jobs = workloads.iter().filter(is_any).map(|workload| {
-        let modes = modes.clone();
+        let modes = modes_of(workload);
         Job {
             name: &workload.name,
             operations: operations_of(workload.threads.iter().flatten()),

@@ -6,6 +6,9 @@
 //! objects that survive: what a returned call saw or made is in the order). So a reader that returned with a name in its hands
 //! holds whoever made the name to it, returned or not.
 //!
+//! On a pool with a log only what a sync vouches for has to be there: all that had returned when one began that has returned. Of the rest
+//! there may be any beginning: nothing without what had returned when it began.
+//!
 //! A listing is no single operation: each name is looked at in a moment of its own. Nor is asking for attributes by a path: the
 //! file is found in one moment, and asked in a later one. A path of several components is found component by component,
 //! so with which error a rename failed is not compared.
@@ -146,6 +149,7 @@ impl What<'_> {
                 | Self::Call(
                     Step::Op(Op::Stat { .. } | Op::Readdir { .. } | Op::Read { .. })
                         | Step::Maintain
+                        | Step::Checkpoint
                 )
         )
     }
@@ -153,11 +157,17 @@ impl What<'_> {
     fn changes_bytes(&self) -> bool {
         matches!(self, Self::Call(step) if step.changes_bytes())
     }
+
+    fn syncs(&self) -> bool {
+        matches!(self, Self::Call(step) if step.syncs())
+    }
 }
 
 /// Searches the endings of a history.
 pub(crate) struct Orders<'a> {
     moments: Vec<Moment<'a>>,
+    /// Moments that no crash takes back, a bit each.
+    kept: u64,
     endings: Vec<Ending>,
 }
 
@@ -168,8 +178,10 @@ impl<'a> Orders<'a> {
         history: &'a History,
         before: &Model,
     ) -> Vec<Ending> {
+        let (moments, kept) = moments(workload, history, &Names::of(workload, before));
         let mut orders = Self {
-            moments: moments(workload, history, &Names::of(workload, before)),
+            moments,
+            kept,
             endings: Vec::new(),
         };
         orders.search(0, vec![before.clone()]);
@@ -178,8 +190,7 @@ impl<'a> Orders<'a> {
 
     fn search(&mut self, mut done: u64, models: Vec<Model>) {
         done = self.look(done, &models);
-        let mut returned = (0..self.moments.len()).filter(|&i| self.moments[i].answer.is_some());
-        if returned.all(|i| done & 1 << i != 0) {
+        if self.kept & !done == 0 {
             let ending = models.iter().map(|model| model.snapshot(false)).collect();
             if !self.endings.contains(&ending) {
                 self.endings.push(ending);
@@ -271,16 +282,17 @@ impl Moment<'_> {
     }
 }
 
-/// What a history's calls and looks are, with what must come before each.
+/// What a history's calls and looks are, with what must come before each; and which of them no crash takes back.
 fn moments<'a>(
     workload: &'a ThreadWorkload,
     history: &'a History,
     names: &Names,
-) -> Vec<Moment<'a>> {
+) -> (Vec<Moment<'a>>, u64) {
     let mut moments: Vec<Moment<'a>> = Vec::new();
     let mut finds = Vec::new();
     let mut bits: HashMap<(usize, usize), u64> = HashMap::new();
     let mut after = Vec::new();
+    let mut kept = 0;
     for (thread, calls) in history.0.iter().enumerate() {
         for (number, (step, call)) in workload.threads[thread].iter().zip(calls).enumerate() {
             let first = moments.len();
@@ -300,16 +312,21 @@ fn moments<'a>(
         }
     }
     assert!(moments.len() < 64, "a history of more than 63 moments");
-    for (moment, after) in moments.iter_mut().zip(after) {
+    for (number, (moment, after)) in moments.iter_mut().zip(after).enumerate() {
         for (thread, &returned) in after.iter().enumerate() {
             let before = (0..returned).map(|number| bits[&(thread, number)]);
             moment.before |= before.fold(0, |all, bits| all | bits);
+        }
+        match moment.answer {
+            Some(_) if !workload.is_logged => kept |= 1 << number,
+            Some(Answer::Done) if moment.what.syncs() => kept |= moment.before,
+            _ => {}
         }
     }
     for find in finds {
         moments[find + 1].before |= 1 << find;
     }
-    moments
+    (moments, kept)
 }
 
 fn whats<'a>(
@@ -444,6 +461,25 @@ mod tests {
         history.returned(0, Answer::Done);
         let with_g: [&[&str]; 2] = [&["/g"], &["/g", "/h"]];
         assert_eq!(made(&workload, &before, &history), with_g);
+    }
+
+    #[test]
+    fn a_log_keeps_what_a_sync_vouches_for_and_any_beginning_of_the_rest() {
+        let (workload, before) = workload(&[&["create g 644 -", "sync"], &["create h 644 -"]]);
+        let workload = workload.logged();
+        let mut history = History::new(2);
+        history.begin(1);
+        history.returned(1, Answer::Done);
+        let either: [&[&str]; 2] = [&[], &["/h"]];
+        assert_eq!(made(&workload, &before, &history), either);
+        history.begin(0);
+        history.returned(0, Answer::Done);
+        let in_order: [&[&str]; 3] = [&[], &["/g", "/h"], &["/h"]];
+        assert_eq!(made(&workload, &before, &history), in_order);
+        history.begin(0);
+        assert_eq!(made(&workload, &before, &history), in_order);
+        history.returned(0, Answer::Done);
+        assert_eq!(made(&workload, &before, &history), [["/g", "/h"]]);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Memories that announce each access to the scheduler before they make it.
 
+use std::io;
 use std::sync::atomic::Ordering;
 
-use vellum_media::{HeapMemory, LINE_BYTES, MediaKind, Memories, Memory, Persistent, Site};
+use vellum_media::{
+    Disk, HeapMemory, LINE_BYTES, MediaKind, Memories, Memory, Persistent, Site, Split,
+};
 
 use super::scheduler::{Place, What, announce, wait};
-use crate::memories::{Kit, Shared};
+use crate::memories::{Explored, ExploredPool, Kit, Shared};
 
 /// Pool and arena of threads that take turns.
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +22,14 @@ pub(crate) struct Hooked<M> {
 }
 
 impl Memories for Scheduled {
-    type Pool = Hooked<Shared>;
+    type Pool = Hooked<ExploredPool>;
     type Arena = Hooked<HeapMemory>;
 }
 
 impl Kit for Scheduled {
-    fn pool(pool: &Shared) -> Hooked<Shared> {
+    fn pool(pool: &Shared) -> Hooked<ExploredPool> {
         Hooked {
-            memory: pool.clone(),
+            memory: Explored::pool(pool),
             place: Place::Pool,
         }
     }
@@ -169,11 +172,49 @@ impl<M: Persistent> Persistent for Hooked<M> {
         }
     }
 
-    fn sync(&self) -> std::io::Result<()> {
-        self.memory.sync()
+    fn sync(&self) -> io::Result<()> {
+        Persistent::sync(&self.memory)
     }
 
     fn kind(&self) -> MediaKind {
         self.memory.kind()
+    }
+
+    fn release(&self, site: Site, at: u64, len: u64) {
+        self.memory.release(site, at, len);
+    }
+
+    fn begin_image(&self, split: Split) -> io::Result<()> {
+        self.memory.begin_image(split)
+    }
+
+    fn disk(&self) -> Option<&dyn Disk> {
+        self.memory.disk().map(|_| self as &dyn Disk)
+    }
+
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
+        self.memory.cut(each)
+    }
+}
+
+impl<M: Persistent> Hooked<M> {
+    fn disk_at(&self, what: What, at: u64, len: usize) -> io::Result<&dyn Disk> {
+        let disk = self.at(what, at, len as u64).disk();
+        disk.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Each call is one access: what a crash leaves of a write is the log's to say.
+impl<M: Persistent> Disk for Hooked<M> {
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk_at(What::Load, at, out.len())?.read(at, out)
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.disk_at(What::Store, at, data.len())?.write(at, data)
+    }
+
+    fn sync(&self, site: Site) -> io::Result<()> {
+        self.disk_at(What::Fence, 0, 0)?.sync(site)
     }
 }

@@ -41,7 +41,7 @@ impl Ready {
                 workload.thread_slots,
                 workload.mapping,
                 workload.namespace,
-                false,
+                workload.is_logged,
             ),
         );
         let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;

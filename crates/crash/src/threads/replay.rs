@@ -1,7 +1,7 @@
 //! Repeating a crash of threads by its identifier.
 
+use super::all_thread_workloads;
 use super::ready::Ready;
-use super::thread_workloads;
 use crate::id::CrashId;
 use crate::less;
 use crate::replay::{Replay, ReplayError, replay_log};
@@ -15,7 +15,7 @@ pub(crate) fn replay_threads(id: &CrashId) -> Result<Replay, ReplayError> {
     let unknown = || ReplayError::NoWorkload(id.workload.clone());
     let (name, schedule) = id.workload.split_once('!').unwrap_or((&id.workload, ""));
     let known = |name: &str| {
-        let mut all = thread_workloads().into_iter();
+        let mut all = all_thread_workloads().into_iter();
         all.find(|workload| workload.name == name)
     };
     let workload = less::find(name, known).ok_or_else(unknown)?;

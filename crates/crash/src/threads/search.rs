@@ -301,7 +301,7 @@ fn name(run: &Run) -> u64 {
             Op::Flush { line } => (0, line).hash(&mut hasher),
             Op::Fence => 1.hash(&mut hasher),
             Op::Marker(history) => (2, history).hash(&mut hasher),
-            Op::Behind { .. } => {}
+            Op::Behind { .. } | Op::Release { .. } => {}
         }
     }
     (&run.panics, &run.trace.stuck).hash(&mut hasher);

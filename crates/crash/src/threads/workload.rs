@@ -24,6 +24,8 @@ pub struct ThreadWorkload {
     pub thread_slots: u32,
     /// How the pool keeps names.
     pub namespace: NamespaceKind,
+    /// The pool has a log, on a disk: what was done before a sync that returned is there after a crash, and some of what came next.
+    pub is_logged: bool,
 }
 
 /// Thread slots, if nothing else is said: one more than there are threads.
@@ -42,7 +44,17 @@ impl ThreadWorkload {
             mapping: MappingKind::default(),
             thread_slots: THREAD_SLOTS,
             namespace: NamespaceKind::default(),
+            is_logged: false,
         }
+    }
+
+    /// The same on a pool with a log, which its name begins with; the setup ends with a sync.
+    pub(crate) fn logged(mut self) -> Self {
+        let name = self.name.trim_start_matches("threads/");
+        self.name = format!("threads/logged-{name}");
+        self.is_logged = true;
+        self.setup.push(Step::parse("sync"));
+        self
     }
 
     /// The same with a close in the end.

@@ -1,4 +1,4 @@
-//! Pools with a log, on a disk: operations alone, each followed by a sync; several before one; a log that is full.
+//! Pools with a log, on a disk: operations alone, each followed by a sync; several before one; checkpoints, and a log that is full.
 
 use vellum::{MappingKind, NamespaceKind};
 use vellum_layout::{ANCHORS_BYTES, BLOCK_BYTES, Superblock};
@@ -26,11 +26,13 @@ fn suits(workload: &Workload) -> bool {
     workload.cut.is_none() && !workload.crowded && !steps().any(is_out)
 }
 
-/// Records of a block that the log of the explorer's pools has room for.
-fn records() -> usize {
+/// Records of a block that the log of the explorer's pools has room for, and blocks of files in them.
+fn room() -> (usize, u64) {
     let image = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, true);
-    let log_bytes = Superblock::unseal(&image).map_or(0, |superblock| superblock.log_bytes);
-    (log_bytes.saturating_sub(ANCHORS_BYTES) / BLOCK_BYTES) as usize
+    let of = |superblock: Superblock| (superblock.log_bytes, superblock.geometry().zone_blocks);
+    let (log_bytes, blocks) = Superblock::unseal(&image).map_or((0, 0), of);
+    let records = log_bytes.saturating_sub(ANCHORS_BYTES) / BLOCK_BYTES;
+    (records as usize, blocks)
 }
 
 fn sequences() -> Vec<Workload> {
@@ -38,6 +40,8 @@ fn sequences() -> Vec<Workload> {
         Workload::new(name, setup, explored).logged()
     };
     let written = [FILE, "append f 5 9000"];
+    let (records, blocks) = room();
+    let others = format!("fallocate p 0 0 {}", (blocks - 3) * BLOCK_BYTES);
     let mut all = vec![
         of(
             "several-before-a-sync",
@@ -56,12 +60,7 @@ fn sequences() -> Vec<Workload> {
         ),
         of(
             "blocks-used-again",
-            &[
-                FILE,
-                "append f 5 9000",
-                "create p 644 -",
-                "fallocate p 0 0 1300000",
-            ],
+            &[FILE, "append f 5 9000", "create p 644 -", &others],
             &[
                 "unlink f",
                 "maintain",
@@ -85,8 +84,31 @@ fn sequences() -> Vec<Workload> {
     let turns = ["chmod f 600", "sync", "chmod f 640", "sync"];
     let mut full = vec![FILE];
     // Each makes a record of one block, the opening too; the third of those that are explored finds no room.
-    full.extend(turns.iter().cycle().take(2 * (records() - 3)));
+    full.extend(turns.iter().cycle().take(2 * (records - 3)));
     all.push(of("log-full", &full, &turns.repeat(2)));
+    all.extend([
+        of(
+            "checkpoint",
+            &[FILE, "sync", "mkdir d 755", "sync", "append f 5 300"],
+            &["rename f d/g 0", "sync", "checkpoint"],
+        ),
+        of(
+            "checkpoint-before-more",
+            &[FILE, "sync", "chmod f 600"],
+            &["checkpoint", "link f g", "sync", "unlink f", "checkpoint"],
+        ),
+        // The records of the second, too, lie where those of the first did not.
+        of(
+            "checkpoints-of-a-full-log",
+            &full,
+            &["checkpoint", "chmod f 700", "checkpoint", "sync"],
+        ),
+        of(
+            "checkpoint-before-a-close",
+            &[FILE, "sync", "append f 5 300"],
+            &["checkpoint", "unlink f", "close-pool"],
+        ),
+    ]);
     all
 }
 
@@ -101,7 +123,7 @@ mod tests {
     use crate::id::Mode;
     use crate::memories::{Explored, Shared, image_after};
     use crate::record::record;
-    use crate::report::WorkloadReport;
+    use crate::report::{Kind, WorkloadReport};
     use crate::run::{Change, Options, Progress, explore_recorded};
     use crate::session::{CLOCK_AFTER, Session, mount};
     use crate::tree::{Tree, read_tree};
@@ -150,6 +172,10 @@ mod tests {
             "logged-blocks-used-again",
             "logged-closed-and-opened",
             "logged-log-full",
+            "logged-checkpoint",
+            "logged-checkpoint-before-more",
+            "logged-checkpoints-of-a-full-log",
+            "logged-checkpoint-before-a-close",
         ] {
             let report = explored(name, Change::None);
             assert_eq!(
@@ -179,10 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn every_sync_of_a_commit_is_needed() {
+    fn every_sync_of_a_commit_and_of_a_checkpoint_is_needed() {
         for (site, name) in [
             (disk_sites::LOG_DATA_DURABLE, "logged-append-aligned"),
             (disk_sites::LOG_RECORD_DURABLE, "logged-create-second"),
+            (disk_sites::LOG_TARGET_DURABLE, "logged-checkpoint"),
+            (disk_sites::LOG_HOME_DURABLE, "logged-checkpoint"),
             (disk_sites::LOG_HOME_DURABLE, "logged-closed-and-opened"),
             (disk_sites::LOG_ANCHOR_DURABLE, "logged-log-full"),
         ] {
@@ -193,6 +221,51 @@ mod tests {
                 disk_sites::name(site)
             );
         }
+    }
+
+    /// What a run leaves that makes blocks free as soon as they are given up: what it then writes over them, in the same step, is written before
+    /// the record is durable that gives them up.
+    fn free_at_once(log: &[Event]) -> Vec<Event> {
+        let mut order: Vec<usize> = (0..log.len()).collect();
+        for (at, event) in log.iter().enumerate() {
+            let Op::Release { at: begin, len } = event.op else {
+                continue;
+            };
+            assert_eq!(event.site, disk_sites::LOG_BLOCK_FREE);
+            let is_marker = |event: &Event| matches!(event.op, Op::Marker(_));
+            let is_record = |event: &Event| {
+                event.op == Op::Fence && event.site == disk_sites::LOG_RECORD_DURABLE
+            };
+            let step = log[..at].iter().rposition(is_marker).unwrap_or(0);
+            let Some(durable) = log[step..at].iter().rposition(is_record) else {
+                continue;
+            };
+            let is_flush = |event: &Event| matches!(event.op, Op::Flush { .. });
+            let before = log[..step + durable].iter().rposition(|e| !is_flush(e));
+            let end = log[at..].iter().position(is_marker);
+            let end = end.map_or(log.len(), |end| at + end);
+            let overwrites = |index: &usize| matches!(log[*index].op, Op::Store { at, .. } if (begin..begin + len).contains(&at));
+            let moved: Vec<usize> = (at..end).filter(overwrites).collect();
+            order.retain(|index| !moved.contains(index));
+            let place = order.iter().position(|&index| Some(index) == before);
+            let place = place.map_or(0, |place| place + 1);
+            order.splice(place..place, moved);
+        }
+        order.into_iter().map(|index| log[index]).collect()
+    }
+
+    /// Blocks that were given up are used again once that is durable: otherwise an epoch in which a file still has them shows what their next
+    /// owner wrote.
+    #[test]
+    fn blocks_are_held_until_it_is_durable_that_they_were_given_up() {
+        let name = "logged-blocks-used-again";
+        let log = record(&named(name)).unwrap();
+        let log = log.explored_log();
+        assert!(free_at_once(log) != log, "nothing is used again");
+        let report = explored(name, Change::By(&free_at_once));
+        assert!(report.counts.violations > 0);
+        let wrong = &report.violations[0];
+        assert_eq!(wrong.kind, Kind::Tree, "{wrong:?}");
     }
 
     fn tree_of(image: Vec<u8>) -> Result<Tree, String> {
@@ -226,7 +299,7 @@ mod tests {
         turns
             .into_iter()
             .cycle()
-            .take(2 * (records() - 2))
+            .take(2 * (room().0 - 2))
             .for_each(&mut step);
         let before = pool.0.image();
         pool.0.start_recording();
@@ -240,14 +313,14 @@ mod tests {
         (before, written)
     }
 
-    /// What a process does that opens the pool after the one that wrote this and was killed: the sync with which it begins is of what that one
-    /// wrote. `syncs`: it does so.
+    /// What a process does that opens the pool after the one that wrote this and was killed, and closes it: the sync with which it begins is of
+    /// what that one wrote. `syncs`: it does so.
     fn opened_after_kill(before: &[u8], written: &[Event], syncs: bool) -> Vec<Event> {
         let pool = Shared::of(image_after(before, written));
         pool.0.start_recording();
         let fs = mount::<Explored>(&pool, 64, CLOCK_AFTER).unwrap();
+        fs.close().unwrap();
         let opening = pool.0.take_log();
-        drop(fs);
         let mut log = written.to_vec();
         for event in opening {
             if event.op == Op::Fence && event.site == disk_sites::LOG_INHERITED_DURABLE {
@@ -269,8 +342,8 @@ mod tests {
         log
     }
 
-    /// The log is full when the pool is opened, so that what a record says goes home which only the page cache had: without the sync of it, a
-    /// power cut leaves a part of that at home, and no record.
+    /// At the close all that records say goes home, also of that one which only the page cache had: without the sync of it, a power cut leaves a
+    /// part of that at home, and no record.
     #[test]
     fn what_a_killed_process_wrote_to_the_log_is_synced_before_it_goes_home() {
         let (before, written) = unsynced();

@@ -2,6 +2,7 @@
 //! arena, outside operations; whoever holds the lease may wait for grace periods.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use vellum_layout::{FileKind, Inode, InodeState, text_home};
 use vellum_media::{Memories, Memory, Persistent};
@@ -11,7 +12,7 @@ use crate::core::{Core, header};
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::sites;
-use crate::slots::{Tally, pause};
+use crate::slots::Tally;
 
 impl<M: Memories> Core<M> {
     /// Puts a cachelet on the work stack, once.
@@ -68,11 +69,15 @@ impl<M: Memories> Core<M> {
     }
 }
 
+/// After so long whoever sleeps looks for itself whether the lease is free.
+const LEASE_WAIT_MAX: Duration = Duration::from_millis(100);
+
 /// Holds the background lease.
 pub(crate) struct Lease<'a, M: Memories>(&'a Core<M>);
 
 impl<'a, M: Memories> Lease<'a, M> {
-    fn try_take(core: &'a Core<M>) -> Option<Self> {
+    /// Takes the lease, if nobody has it.
+    pub(crate) fn try_take(core: &'a Core<M>) -> Option<Self> {
         core.arena
             .compare_exchange(header::LEASE, 0, 1)
             .is_ok()
@@ -81,19 +86,24 @@ impl<'a, M: Memories> Lease<'a, M> {
 
     /// Waits for the lease.
     pub(crate) fn take(core: &'a Core<M>) -> Self {
-        let mut tries = 0;
         loop {
             match Self::try_take(core) {
                 Some(lease) => return lease,
-                None => pause(&core.arena, &mut tries),
+                None => Self::wait(core),
             }
         }
+    }
+
+    /// Sleeps while somebody has the lease, or for a little.
+    pub(crate) fn wait(core: &Core<M>) {
+        core.arena.wait(header::LEASE, 1, LEASE_WAIT_MAX);
     }
 }
 
 impl<M: Memories> Drop for Lease<'_, M> {
     fn drop(&mut self) {
         self.0.arena.store(header::LEASE, 0, Ordering::Release);
+        self.0.arena.wake(header::LEASE);
     }
 }
 
@@ -113,12 +123,11 @@ impl<M: Memories> Fs<M> {
 
     /// Makes room: waits for the lease and does all the work there is. Outside any operation.
     pub(crate) fn reclaim_now(&self) -> Result<()> {
-        let _lease = Lease::take(&self.core);
-        self.reclaim_leased()
+        self.reclaim_leased(&Lease::take(&self.core))
     }
 
     /// The same for whoever holds the lease.
-    pub(crate) fn reclaim_leased(&self) -> Result<()> {
+    pub(crate) fn reclaim_leased(&self, lease: &Lease<'_, M>) -> Result<()> {
         // The background waits for many dead entries before it reads a log; here each one counts, if
         // entries can have no further chunk, or the last one.
         if self.core.arena.load(header::FREE_SLOTS, Ordering::Relaxed) <= 1 {
@@ -129,7 +138,7 @@ impl<M: Memories> Fs<M> {
         self.core.wait_for_readers();
         if self.core.log.is_some() {
             // Blocks are held until it is durable that they were given up.
-            self.core.make_durable()?;
+            self.core.make_durable(Some(lease))?;
         }
         self.mapping.reclaim(&self.core);
         Ok(())

@@ -29,6 +29,7 @@ pub use open::{Handle, OpenOptions, RenameFlags};
 use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::log::{Log, LogCounts};
 use crate::mapping::Mapping;
 use crate::namespace::Namespace;
 use crate::reading::{Costs, Reading, Rule};
@@ -118,8 +119,40 @@ impl<M: Memories> Fs<M> {
     /// Makes what was done to files survive what the medium can survive. What operations promise
     /// was fenced when they returned.
     pub(crate) fn sync_files(&self) -> Result<()> {
-        let _lease = self.core.log.is_some().then(|| Lease::take(&self.core));
-        self.core.make_durable()
+        self.core.make_durable(None)
+    }
+
+    /// Takes what the oldest records of a log say home, a piece of 4 MiB at most but for a record that is longer, while operations and
+    /// commits go on; gives how many records. Production calls it from a thread once half of the log is used; simulations call it where they
+    /// want it.
+    ///
+    /// # Errors
+    /// What the medium said. Nothing is committed any more, and changes are refused.
+    pub fn checkpoint(&self) -> Result<u64> {
+        let core = &self.core;
+        match (&core.log, core.pool.disk()) {
+            (Some(log), Some(disk)) if !log.is_over() => log
+                .checkpoint(disk)
+                .inspect_err(|error| core.note_harm(error)),
+            _ => Ok(0),
+        }
+    }
+
+    /// From now on this thread is unparked when more than half of the log has come to be used.
+    pub(crate) fn wake_when_half_full(&self, keeper: std::thread::Thread) {
+        if let Some(log) = &self.core.log {
+            log.wake_when_half_full(keeper);
+        }
+    }
+
+    /// Whether more than half of the log is used, and may be taken home.
+    pub(crate) fn is_log_half_full(&self) -> bool {
+        self.core.log.as_ref().is_some_and(Log::is_half_full)
+    }
+
+    /// What was done with the log since the opening; `None` if the pool has none, or is open for reading only.
+    pub fn log_counts(&self) -> Option<LogCounts> {
+        self.core.log.as_ref().map(Log::counts)
     }
 
     /// The superblock of the pool.

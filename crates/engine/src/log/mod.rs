@@ -1,26 +1,26 @@
 //! The redo log of a logged pool: one record an epoch, laid over home when the pool is opened.
 //!
-//! Epochs are numbered from 1. The log goes round its area; what it holds begins at the *tail*. When an epoch finds no room, and at the
-//! close, the log is emptied: the newest content of each of its lines goes home, durably, and then an anchor says so. Until that
-//! anchor is durable the records are where they were, so that a crash in the middle of it changes nothing of what they say.
+//! Epochs are numbered from 1. The log goes round its area; what it holds begins at the *tail*, which checkpoints move on (`home`): from
+//! the time on at which half of the area is used, in the background; in place where an epoch finds no room; and all the way at the close.
 
+mod home;
 mod load;
+mod place;
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
 
-use vellum_layout::{
-    ANCHORS_BYTES, Anchor, BLOCK_BYTES, Expected, LOG_LINE_BYTES, Record, Superblock, record_bytes,
-    seal_record,
-};
+use vellum_layout::{LOG_LINE_BYTES, record_bytes, seal_record};
 use vellum_media::Disk;
-use zerocopy::IntoBytes;
 
 use crate::disk_sites;
 use crate::error::{Error, Result};
+use home::{Home, Piece};
+use place::Place;
 
-pub(crate) use load::load;
+pub(crate) use load::{load, sum_of_home};
 
 /// A line of the image, and where it lies.
 pub(crate) type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
@@ -34,24 +34,41 @@ pub(crate) struct Epoch {
     pub(crate) has_data: bool,
 }
 
+/// What was done with a log since its pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCounts {
+    /// Records written: commits of epochs in which anything was stored.
+    pub commits: u64,
+    /// Calls that wanted a commit and were answered by one, or found that nothing had to be done.
+    pub answered: u64,
+    /// Lines in the records.
+    pub lines: u64,
+    /// Bytes of the records.
+    pub bytes: u64,
+    /// Pieces of the log that were taken home.
+    pub checkpoints: u64,
+    /// Bytes of records that are not home yet.
+    pub used_bytes: u64,
+}
+
 /// The log of an open pool.
 #[derive(Debug)]
 pub(crate) struct Log {
     place: Place,
     state: Mutex<State>,
+    /// Held while a piece is taken home, by which operations and commits are not kept.
+    home: Mutex<Home>,
+    /// A sync or a write failed: nothing more is committed.
+    has_failed: AtomicBool,
+    /// The pool was closed, all is home.
+    is_over: AtomicBool,
+    answered: AtomicU64,
+    /// Who takes pieces home in the background.
+    keeper: OnceLock<Thread>,
 }
 
-/// Where the log lies, and how its records are told from other bytes.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    uuid: [u8; 16],
-    salt: u64,
-    image_bytes: u64,
-    log_at: u64,
-    area_bytes: u64,
-}
-
-/// How far the log is.
+/// How far the log is. Never held while the disk is waited for: only the leader of a commit moves its end, and whoever holds [`Log::home`] its
+/// beginning.
 #[derive(Debug)]
 struct State {
     /// Number of the next epoch.
@@ -60,128 +77,24 @@ struct State {
     at: u64,
     /// The check of the record before.
     previous: Option<u64>,
-    /// The first epoch that home does not have, and where its record begins.
-    tail: (u64, u64),
-    /// Bytes from there to `at`, all round.
+    /// Bytes from the tail to `at`, all round.
     used: u64,
-    /// Number of the anchor that counts.
-    anchor: u64,
-    /// A sync or a write failed: nothing more is committed.
-    has_failed: bool,
-    /// The pool was closed, all is home.
-    is_over: bool,
+    counts: LogCounts,
 }
 
-impl Place {
-    fn new(superblock: &Superblock, salt: u64) -> Self {
-        Self {
-            uuid: superblock.uuid,
-            salt,
-            image_bytes: superblock.log_at,
-            log_at: superblock.log_at,
-            area_bytes: superblock.log_bytes.saturating_sub(ANCHORS_BYTES) / BLOCK_BYTES
-                * BLOCK_BYTES,
-        }
-    }
-
-    /// The two parts of `len` bytes at `at` of the area, as pool offset and length: the area goes round.
-    fn parts(&self, at: u64, len: u64) -> [(u64, usize); 2] {
-        let area = self.log_at + ANCHORS_BYTES;
-        let first = len.min(self.area_bytes - at);
-        [(area + at, first as usize), (area, (len - first) as usize)]
-    }
-
-    fn read(&self, disk: &dyn Disk, at: u64, out: &mut [u8]) -> io::Result<()> {
-        let [(first_at, first), (rest_at, _)] = self.parts(at, out.len() as u64);
-        let (front, back) = out.split_at_mut(first);
-        disk.read(first_at, front)?;
-        if back.is_empty() {
-            Ok(())
-        } else {
-            disk.read(rest_at, back)
-        }
-    }
-
-    fn write(&self, disk: &dyn Disk, at: u64, record: &[u8]) -> io::Result<()> {
-        let [(first_at, first), (rest_at, _)] = self.parts(at, record.len() as u64);
-        let (front, back) = record.split_at(first);
-        disk.write(first_at, front)?;
-        if back.is_empty() {
-            Ok(())
-        } else {
-            disk.write(rest_at, back)
-        }
-    }
-
-    /// The record at `at`, if it is the one that is expected.
-    fn record(&self, disk: &dyn Disk, at: u64, expected: Expected) -> io::Result<Option<Record>> {
-        let mut head = [0; BLOCK_BYTES as usize];
-        self.read(disk, at, &mut head)?;
-        let Some(len) = Record::length(&head, expected, self.image_bytes, self.area_bytes) else {
-            return Ok(None);
-        };
-        let mut bytes = vec![0; len as usize];
-        self.read(disk, at, &mut bytes)?;
-        Ok(Record::unseal(bytes, expected, self.image_bytes))
-    }
-
-    /// Calls `each` with the records from `at` on, that of `epoch` first, as far as they are whole; gives where the next one goes.
-    fn replay(
-        &self,
-        disk: &dyn Disk,
-        (epoch, at): (u64, u64),
-        mut each: impl FnMut(Record),
-    ) -> io::Result<Replayed> {
-        let mut reached = Replayed {
-            epoch,
-            at,
-            previous: None,
-            used: 0,
-        };
-        while reached.used < self.area_bytes {
-            let expected = Expected {
-                salt: self.salt,
-                epoch: reached.epoch,
-                previous: reached.previous,
-            };
-            let Some(record) = self.record(disk, reached.at, expected)? else {
-                break;
-            };
-            let bytes = u64::from(record.head().bytes);
-            reached = Replayed {
-                epoch: reached.epoch + 1,
-                at: (reached.at + bytes) % self.area_bytes,
-                previous: Some(record.head().check),
-                used: reached.used + bytes,
-            };
-            each(record);
-        }
-        Ok(reached)
-    }
-}
-
-/// Where a replay ended.
-#[derive(Clone, Copy, Debug)]
-struct Replayed {
-    epoch: u64,
-    at: u64,
-    previous: Option<u64>,
-    used: u64,
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Log {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether nothing is committed any more because all is home.
     pub(crate) fn is_over(&self) -> bool {
-        self.state().is_over
+        self.is_over.load(Ordering::SeqCst)
     }
 
     /// Fails if a commit failed: what is in memory then is ahead of what any later one could promise.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.state().has_failed {
+        if self.has_failed.load(Ordering::SeqCst) {
             Err(Error::Io(io::Error::from_raw_os_error(libc::EIO)))
         } else {
             Ok(())
@@ -190,21 +103,45 @@ impl Log {
 
     /// Nothing is committed any more.
     pub(crate) fn fail(&self) {
-        self.state().has_failed = true;
+        self.has_failed.store(true, Ordering::SeqCst);
     }
 
-    /// Makes an epoch durable. One that is empty needs no record: the one before it is durable.
+    /// Counts a call that has what it wanted.
+    pub(crate) fn note_answer(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was done so far.
+    pub(crate) fn counts(&self) -> LogCounts {
+        let state = lock(&self.state);
+        LogCounts {
+            answered: self.answered.load(Ordering::Relaxed),
+            used_bytes: state.used,
+            ..state.counts
+        }
+    }
+
+    /// From now on this thread is unparked whenever more than half of the log is used.
+    pub(crate) fn wake_when_half_full(&self, keeper: Thread) {
+        // There is one keeper a pool.
+        let _ = self.keeper.set(keeper);
+    }
+
+    /// Whether more than half of the log is used.
+    pub(crate) fn is_half_full(&self) -> bool {
+        lock(&self.state).used > self.place.area_bytes / 2
+    }
+
+    /// Makes an epoch durable; whoever calls leads the commit. One that is empty needs no record: the one before it is durable.
     ///
     /// # Errors
     /// What the disk said; nothing is committed any more.
     pub(crate) fn append(&self, disk: &dyn Disk, epoch: &Epoch) -> Result<()> {
-        let mut state = self.state();
-        let done = self.try_append(&mut state, disk, epoch);
-        state.has_failed |= done.is_err();
-        Ok(done?)
+        let done = self.try_append(disk, epoch);
+        done.inspect_err(|_| self.fail())
     }
 
-    fn try_append(&self, state: &mut State, disk: &dyn Disk, epoch: &Epoch) -> io::Result<()> {
+    fn try_append(&self, disk: &dyn Disk, epoch: &Epoch) -> Result<()> {
         if epoch.has_data {
             disk.sync(disk_sites::LOG_DATA_DURABLE)?;
         }
@@ -212,75 +149,78 @@ impl Log {
             return Ok(());
         }
         let bytes = record_bytes(epoch.lines.len() as u64);
-        if state.used + bytes > self.place.area_bytes {
-            self.go_home(state, disk)?;
+        while !self.has_room(bytes) {
+            self.checkpoint(disk)?;
         }
-        let expected = Expected {
-            salt: self.place.salt,
-            epoch: state.epoch,
-            previous: state.previous,
+        let (at, expected) = {
+            let state = lock(&self.state);
+            let expected = self.place.expected(state.epoch, state.previous);
+            (state.at, expected)
         };
-        let (record, check) = seal_record(expected, state.epoch - 1, &epoch.lines);
-        self.place.write(disk, state.at, &record)?;
+        let (record, check) = seal_record(expected, expected.epoch - 1, &epoch.lines);
+        self.place.write(disk, at, &record)?;
         disk.sync(disk_sites::LOG_RECORD_DURABLE)?;
-        state.epoch += 1;
-        state.at = (state.at + bytes) % self.place.area_bytes;
-        state.used += bytes;
-        state.previous = Some(check);
+        self.note_record(epoch.lines.len() as u64, bytes, check);
         Ok(())
+    }
+
+    /// Whether a record of so many bytes has room. An empty log has room for any.
+    fn has_room(&self, bytes: u64) -> bool {
+        let used = lock(&self.state).used;
+        used == 0 || used + bytes <= self.place.area_bytes
+    }
+
+    /// A record is durable.
+    fn note_record(&self, lines: u64, bytes: u64, check: u64) {
+        let half = self.place.area_bytes / 2;
+        let is_half_full = {
+            let mut state = lock(&self.state);
+            state.epoch += 1;
+            state.at = (state.at + bytes) % self.place.area_bytes;
+            state.previous = Some(check);
+            state.used += bytes;
+            state.counts.commits += 1;
+            state.counts.lines += lines;
+            state.counts.bytes += bytes;
+            // Only the step over the half: whoever is woken goes on until it is below.
+            state.used > half && state.used - bytes <= half
+        };
+        if let Some(keeper) = self.keeper.get().filter(|_| is_half_full) {
+            keeper.unpark();
+        }
+    }
+
+    /// Takes the oldest records home, so many bytes of them at most (but for one that is longer); gives how many records.
+    ///
+    /// # Errors
+    /// What the disk said; nothing is committed any more. The records stay, and the next opening reads them.
+    pub(crate) fn checkpoint(&self, disk: &dyn Disk) -> Result<u64> {
+        let mut home = lock(&self.home);
+        self.check()?;
+        let done = self.take_piece(&mut home, disk);
+        Ok(done.inspect_err(|_| self.fail())?)
+    }
+
+    fn take_piece(&self, home: &mut Home, disk: &dyn Disk) -> io::Result<u64> {
+        let until = lock(&self.state).epoch;
+        let replay = self.place.replay(disk, home.tail);
+        let piece = Piece::read(replay, until, self.place.piece_bytes())?;
+        if piece.records > 0 {
+            home.take(disk, &self.place, &piece)?;
+            let mut state = lock(&self.state);
+            state.used -= piece.bytes;
+            state.counts.checkpoints += 1;
+        }
+        Ok(piece.records)
     }
 
     /// Empties the log for good: the pool is closed.
     ///
     /// # Errors
-    /// What the disk said. The records stay, and the next opening reads them.
+    /// As for [`Self::checkpoint`].
     pub(crate) fn finish(&self, disk: &dyn Disk) -> Result<()> {
-        let mut state = self.state();
-        if state.used > 0 {
-            let done = self.go_home(&mut state, disk);
-            state.has_failed |= done.is_err();
-            done?;
-        }
-        state.is_over = true;
+        while self.checkpoint(disk)? > 0 {}
+        self.is_over.store(true, Ordering::SeqCst);
         Ok(())
     }
-
-    /// Writes what the records say home, and then says that they are there. All of them are durable.
-    fn go_home(&self, state: &mut State, disk: &dyn Disk) -> io::Result<()> {
-        let mut newest = BTreeMap::new();
-        let read = self.place.replay(disk, state.tail, |record| {
-            for line in record.lines() {
-                newest.insert(line.at, line.bytes.to_vec());
-            }
-        })?;
-        if (read.epoch, read.used) != (state.epoch, state.used) {
-            return Err(io::Error::other("the log is not what was written"));
-        }
-        write_runs(disk, &newest)?;
-        disk.sync(disk_sites::LOG_HOME_DURABLE)?;
-        state.anchor += 1;
-        state.tail = (state.epoch, state.at);
-        state.used = 0;
-        let Place { uuid, salt, .. } = self.place;
-        let anchor = Anchor::new(uuid, state.anchor, salt, state.epoch, state.at);
-        let at = self.place.log_at + anchor.block() * BLOCK_BYTES;
-        disk.write(at, anchor.as_bytes())?;
-        disk.sync(disk_sites::LOG_ANCHOR_DURABLE)
-    }
-}
-
-/// Writes lines home, neighbours at once.
-fn write_runs(disk: &dyn Disk, lines: &BTreeMap<u64, Vec<u8>>) -> io::Result<()> {
-    const RUN_MAX_BYTES: usize = 1 << 20;
-    let mut run = Vec::new();
-    let mut run_at = 0;
-    for (&at, line) in lines {
-        if at != run_at + run.len() as u64 || run.len() >= RUN_MAX_BYTES {
-            disk.write(run_at, &run)?;
-            run.clear();
-            run_at = at;
-        }
-        run.extend_from_slice(line);
-    }
-    disk.write(run_at, &run)
 }

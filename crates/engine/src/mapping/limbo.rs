@@ -7,9 +7,11 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_media::{Memories, Memory};
+use vellum_layout::BLOCK_BYTES;
+use vellum_media::{Memories, Memory, Persistent};
 
 use crate::core::Core;
+use crate::disk_sites;
 use crate::slots::GRACE;
 
 /// Lists; more than [`GRACE`], so that the present epoch's list has usually been emptied.
@@ -141,6 +143,11 @@ impl Limbo {
             }
             while let Some(block) = next.checked_sub(1) {
                 next = links.limbo_link(&core.arena, block);
+                if self.is_held && core.log.is_some() {
+                    let at = core.geometry.data_at + u64::from(block) * BLOCK_BYTES;
+                    core.pool
+                        .release(disk_sites::LOG_BLOCK_FREE, at, BLOCK_BYTES);
+                }
                 if !each(block) {
                     break;
                 }

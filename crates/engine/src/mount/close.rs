@@ -31,9 +31,9 @@ impl<M: Memories> Fs<M> {
             return Err(Error::WritingOff);
         }
         core.refuse_changes();
-        let _lease = Lease::take(core);
-        self.save().inspect_err(|_| core.allow_changes())?;
-        self.mark_clean()?;
+        let lease = Lease::take(core);
+        self.save(&lease).inspect_err(|_| core.allow_changes())?;
+        self.mark_clean(&lease)?;
         match (&core.log, core.pool.disk()) {
             (Some(log), Some(disk)) => log.finish(disk),
             _ => Ok(()),
@@ -41,11 +41,11 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Everything that an opening builds on, durably.
-    fn save(&self) -> Result<()> {
+    fn save(&self, lease: &Lease<'_, M>) -> Result<()> {
         let core = &self.core;
-        self.reclaim_leased()?;
+        self.reclaim_leased(lease)?;
         self.write_back_all()?;
-        self.reclaim_leased()?;
+        self.reclaim_leased(lease)?;
         core.return_all_held();
         self.save_live_map();
         self.mapping.save(core)?;
@@ -54,18 +54,18 @@ impl<M: Memories> Fs<M> {
         if core.is_harmed() {
             return Err(Error::WritingOff);
         }
-        core.make_durable()
+        core.make_durable(Some(lease))
     }
 
     /// Says durably that the pool is closed. Whether it is or not cannot be told if that fails, so that nothing
     /// may change any more.
-    fn mark_clean(&self) -> Result<()> {
+    fn mark_clean(&self, lease: &Lease<'_, M>) -> Result<()> {
         let core = &self.core;
         let at = core.geometry.state_at + PoolState::WORD;
         core.set_word(at, StateWord::new(PoolPhase::Clean, core.pool_epoch).0);
         core.pool.flush(sites::CLOSE_STATE, at, 8);
         core.pool.fence(sites::CLOSE_STATE_DURABLE);
-        core.make_durable()
+        core.make_durable(Some(lease))
     }
 
     /// Flushed, not fenced.

@@ -1,15 +1,16 @@
 //! Making a pool: superblock, empty tables, a root directory.
 
 use vellum_layout::{
-    Anchor, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind, ChunkWord,
-    DirPlace, FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState, LinksWord,
-    MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, SLOT_BYTES,
-    StateWord, Superblock, mix,
+    Anchor, AnchorPoint, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind,
+    ChunkWord, DirPlace, FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState,
+    LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT,
+    SLOT_BYTES, StateWord, Superblock, mix,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
+use crate::log::sum_of_home;
 use crate::sites;
 
 /// Generation of the root directory's inode.
@@ -80,9 +81,6 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     if geometry.namespace == NamespaceKind::Adaptive {
         write_area(pool, &geometry);
     }
-    if geometry.is_logged() {
-        write_log(pool, &geometry, options);
-    }
     if let Some(word) = geometry.mapping.table_root() {
         pool.store(
             geometry.table_at,
@@ -97,6 +95,9 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         std::sync::atomic::Ordering::Release,
     );
     pool.flush(sites::FORMAT_STATE, geometry.state_at, 64);
+    if geometry.is_logged() {
+        write_log(pool, &geometry, options)?;
+    }
     pool.fence(sites::FORMAT_STATE_DURABLE);
     pool.sync()?;
     let superblock = Superblock::new(
@@ -117,15 +118,18 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
 
 /// A log without records. What lies there carries another pool's identity, so that nobody takes it for one; its blocks are written
 /// all the same, even where they are known to be zero, because later writes are then to change nothing in the file system below. The
-/// anchor is flushed, not fenced.
-fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
+/// anchor is flushed, not fenced. The rest of the metadata is there.
+fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) -> Result<()> {
     const SALT: u64 = 0x10C5_A170_F00D_0001;
     let zeros = [0; BLOCK_BYTES as usize];
     for at in (0..geometry.log_bytes).step_by(zeros.len()) {
         pool.write(geometry.log_at + at, &zeros);
     }
-    let anchor = Anchor::new(options.uuid, 0, mix(options.hash_seed ^ SALT), 1, 0);
+    let sum = sum_of_home(pool, geometry, options.hash_seed)?;
+    let salt = mix(options.hash_seed ^ SALT);
+    let anchor = Anchor::new(options.uuid, salt, AnchorPoint::first(sum));
     pool.write_through(sites::FORMAT_LOG_ANCHOR, geometry.log_at, anchor.as_bytes());
+    Ok(())
 }
 
 /// The area table, with the area of the root directory. Flushed, not fenced.

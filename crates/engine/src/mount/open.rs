@@ -316,7 +316,7 @@ fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Resu
     core.set_word(at + PoolState::WORD, word.0);
     core.pool.flush(sites::OPEN_STATE, at, 8);
     core.pool.fence(sites::OPEN_DURABLE);
-    core.make_durable()
+    core.make_durable(None)
 }
 
 /// The check of what a clean close saved beside the live map.

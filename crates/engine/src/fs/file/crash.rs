@@ -68,7 +68,7 @@ fn image_after(base: &[u8], log: &[Event], cut: usize, luck: Luck) -> Vec<u8> {
             Op::Fence => lines
                 .values_mut()
                 .for_each(|line| line.durable = line.flushed),
-            Op::Marker(_) | Op::Behind { .. } => {}
+            Op::Marker(_) | Op::Behind { .. } | Op::Release { .. } => {}
         }
     }
     let mut image = base.to_vec();

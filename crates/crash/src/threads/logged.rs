@@ -1,0 +1,87 @@
+//! Threads on pools with a log: commits that meet, and what goes on beside them.
+
+use super::catalog::{thread_workloads, two};
+use super::workload::ThreadWorkload;
+
+/// Makes a file that they use.
+const FILE: &str = "create f 644 -";
+
+/// Every workload of threads. On pools with a log the steps are the disk's, and not the engine's.
+pub fn all_thread_workloads() -> Vec<ThreadWorkload> {
+    [thread_workloads(), logged()].concat()
+}
+
+fn logged() -> Vec<ThreadWorkload> {
+    let make = |name: &'static str| [name, "sync"];
+    let [g, h, i] = ["create g 644 -", "create h 600 -", "create i 640 -"].map(make);
+    let old = [FILE, "sync", "mkdir d 755", "sync", "append f 5 300"];
+    let all = [
+        two("sync+sync", &[FILE], &g, &h),
+        two("sync+create", &[FILE], &g, &[h[0], "rename f g 0"]),
+        two(
+            "append-sync+link-sync",
+            &[FILE],
+            &["append f 5 5000", "sync"],
+            &["link f g", "sync"],
+        ),
+        two("sync+checkpoint", &old, &g, &["checkpoint"]),
+        two(
+            "sync+checkpoint-twice",
+            &old,
+            &["unlink f", "sync"],
+            &["checkpoint", "create h 644 -", "checkpoint"],
+        ),
+        ThreadWorkload::new("sync+sync+sync", &[FILE], &[&g, &h, &i]),
+    ];
+    all.map(ThreadWorkload::logged).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use vellum::disk_sites;
+    use vellum_media::{Event, Op};
+
+    use super::*;
+    use crate::threads::ready::Ready;
+    use crate::threads::search::Found;
+    use crate::{Bounds, Budget, Options, Progress, run_these_threads};
+
+    /// Two calls of sync that one record answers, and nothing that a crash leaves is wrong.
+    #[test]
+    fn commits_that_meet_are_one() {
+        let bounds = Budget::Short.options().schedules;
+        let ready = Ready::new(logged().remove(0)).expect("the setup");
+        let mut shared = 0;
+        let mut look = |found: Found| {
+            let is_record = |event: &&Event| {
+                event.op == Op::Fence && event.site == disk_sites::LOG_RECORD_DURABLE
+            };
+            let records = found.run.log.iter().filter(is_record).count();
+            assert!((1..=2).contains(&records), "{records} records");
+            shared += usize::from(records == 1);
+            true
+        };
+        let searched = ready.search().all(&bounds, 1, &mut look);
+        searched.expect("runs");
+        assert!(shared > 0);
+    }
+
+    #[test]
+    fn threads_on_logged_pools_lose_nothing_that_was_synced() {
+        let options = Options {
+            states_per_point: 8,
+            nested_states: 4,
+            schedules: Bounds {
+                once: 20,
+                twice: 4,
+                often: 4,
+            },
+            ..Budget::Short.options()
+        };
+        let progress = Progress::default();
+        let report = run_these_threads(&logged(), &options, &progress);
+        let summary = report.summary();
+        assert_eq!(summary.totals.violations, 0, "{report}");
+        assert!(summary.totals.distinct > 500, "{report}");
+    }
+}

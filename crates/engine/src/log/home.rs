@@ -1,0 +1,142 @@
+//! Home, and how what records say gets there: by checkpoints, beside whatever else is going on.
+//!
+//! A checkpoint takes a *piece*: the oldest records, all of them durable. First an anchor says what home's sum will be when it has all of
+//! their lines, then these are written, then another anchor says that it has, and the records' space is free. A crash in between leaves
+//! home with any mixture of old and new lines of the piece, over which its records, still there, give the sum that the first anchor names.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use vellum_layout::{AnchorPoint, BLOCK_BYTES, LOG_LINE_BYTES, line_sum};
+use vellum_media::Disk;
+
+use super::place::{NewLine, Place, Replay};
+use crate::disk_sites;
+
+/// Most bytes that are written home at once.
+const RUN_MAX_BYTES: usize = 1 << 20;
+
+/// How far home is.
+#[derive(Debug)]
+pub(super) struct Home {
+    /// Number of the anchor that counts.
+    pub(super) anchor: u64,
+    /// The first epoch that home does not have, and where its record begins.
+    pub(super) tail: (u64, u64),
+    /// The sum of home.
+    pub(super) sum: u64,
+}
+
+/// What records say, and where those behind them begin.
+pub(super) struct Piece {
+    /// The newest content of each of their lines.
+    lines: BTreeMap<u64, NewLine>,
+    /// The epoch behind the last of them, and where its record begins.
+    end: (u64, u64),
+    /// Bytes of the records.
+    pub(super) bytes: u64,
+    /// How many they are.
+    pub(super) records: u64,
+}
+
+impl Piece {
+    /// Reads records from `replay`'s place on: those before epoch `until`, and no further ones once they have `bytes`.
+    ///
+    /// # Errors
+    /// What the disk said, or one of the records is not there.
+    pub(super) fn read(mut replay: Replay<'_>, until: u64, bytes: u64) -> io::Result<Self> {
+        let first = replay.epoch;
+        let mut lines = BTreeMap::new();
+        while replay.epoch < until && replay.used < bytes {
+            let record = replay.next()?;
+            let record =
+                record.ok_or_else(|| io::Error::other("the log is not what was written"))?;
+            for line in record.lines() {
+                let mut bytes = [0; LOG_LINE_BYTES as usize];
+                bytes.copy_from_slice(line.bytes);
+                lines.insert(line.at, bytes);
+            }
+        }
+        Ok(Self {
+            lines,
+            end: (replay.epoch, replay.at),
+            bytes: replay.used,
+            records: replay.epoch - first,
+        })
+    }
+
+    /// What becomes of home's `sum` when it gets these lines.
+    pub(super) fn sum_with(&self, disk: &dyn Disk, place: &Place, mut sum: u64) -> io::Result<u64> {
+        let mut block = [0; BLOCK_BYTES as usize];
+        let mut block_at = None;
+        for (&at, line) in &self.lines {
+            let inside = at % BLOCK_BYTES;
+            if block_at != Some(at - inside) {
+                disk.read(at - inside, &mut block)?;
+                block_at = Some(at - inside);
+            }
+            let old = &block[inside as usize..][..line.len()];
+            sum = sum
+                .wrapping_sub(line_sum(place.seed, at, old))
+                .wrapping_add(line_sum(place.seed, at, line));
+        }
+        Ok(sum)
+    }
+
+    /// Writes the lines home, neighbours at once.
+    fn write(&self, disk: &dyn Disk) -> io::Result<()> {
+        let mut run = Vec::new();
+        let mut run_at = 0;
+        for (&at, line) in &self.lines {
+            if at != run_at + run.len() as u64 || run.len() >= RUN_MAX_BYTES {
+                disk.write(run_at, &run)?;
+                run.clear();
+                run_at = at;
+            }
+            run.extend_from_slice(line);
+        }
+        disk.write(run_at, &run)
+    }
+}
+
+impl Home {
+    /// What the next anchor says, if home is as it is now.
+    fn next_point(&mut self) -> AnchorPoint {
+        self.anchor += 1;
+        AnchorPoint {
+            number: self.anchor,
+            tail: self.tail.0,
+            tail_at: self.tail.1,
+            sum: self.sum,
+            target: self.tail.0,
+            target_sum: self.sum,
+        }
+    }
+
+    /// Takes a piece home that begins at the tail.
+    pub(super) fn take(&mut self, disk: &dyn Disk, place: &Place, piece: &Piece) -> io::Result<()> {
+        let target_sum = piece.sum_with(disk, place, self.sum)?;
+        let point = AnchorPoint {
+            target: piece.end.0,
+            target_sum,
+            ..self.next_point()
+        };
+        place.write_anchor(disk, disk_sites::LOG_TARGET_DURABLE, point)?;
+        self.finish(disk, place, piece, target_sum)
+    }
+
+    /// The rest of it, once an anchor says what is to come.
+    pub(super) fn finish(
+        &mut self,
+        disk: &dyn Disk,
+        place: &Place,
+        piece: &Piece,
+        target_sum: u64,
+    ) -> io::Result<()> {
+        piece.write(disk)?;
+        disk.sync(disk_sites::LOG_HOME_DURABLE)?;
+        (self.tail, self.sum) = (piece.end, target_sum);
+        let point = self.next_point();
+        place.write_anchor(disk, disk_sites::LOG_ANCHOR_DURABLE, point)
+    }
+}

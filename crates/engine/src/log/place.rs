@@ -1,0 +1,172 @@
+//! Where a log lies, and how its records are read and written: round the end of its area.
+
+use std::io;
+
+use vellum_layout::{
+    ANCHORS_BYTES, Anchor, AnchorPoint, BLOCK_BYTES, Expected, LOG_LINE_BYTES, Record, Superblock,
+};
+use vellum_media::{Disk, Site};
+use zerocopy::IntoBytes;
+
+/// Most bytes of records that a checkpoint takes home at once, but for the last of them.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// Where the log lies, and how its records are told from other bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    uuid: [u8; 16],
+    salt: u64,
+    /// Seed of the sum of home.
+    pub(super) seed: u64,
+    image_bytes: u64,
+    log_at: u64,
+    pub(super) area_bytes: u64,
+}
+
+/// A line of a record, and where it goes.
+pub(super) type NewLine = [u8; LOG_LINE_BYTES as usize];
+
+impl Place {
+    pub(super) fn new(superblock: &Superblock, salt: u64) -> Self {
+        Self {
+            uuid: superblock.uuid,
+            salt,
+            seed: superblock.hash_seed,
+            image_bytes: superblock.log_at,
+            log_at: superblock.log_at,
+            area_bytes: superblock.log_bytes.saturating_sub(ANCHORS_BYTES) / BLOCK_BYTES
+                * BLOCK_BYTES,
+        }
+    }
+
+    /// From how many bytes of records on a checkpoint takes no further one along.
+    pub(super) fn piece_bytes(&self) -> u64 {
+        PIECE_BYTES.min(self.area_bytes / 4)
+    }
+
+    /// The two parts of `len` bytes at `at` of the area, as pool offset and length: the area goes round.
+    fn parts(&self, at: u64, len: u64) -> [(u64, usize); 2] {
+        let area = self.log_at + ANCHORS_BYTES;
+        let first = len.min(self.area_bytes - at);
+        [(area + at, first as usize), (area, (len - first) as usize)]
+    }
+
+    fn read(&self, disk: &dyn Disk, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let [(first_at, first), (rest_at, _)] = self.parts(at, out.len() as u64);
+        let (front, back) = out.split_at_mut(first);
+        disk.read(first_at, front)?;
+        if back.is_empty() {
+            Ok(())
+        } else {
+            disk.read(rest_at, back)
+        }
+    }
+
+    /// Writes a record, at `at` of the area.
+    pub(super) fn write(&self, disk: &dyn Disk, at: u64, record: &[u8]) -> io::Result<()> {
+        let [(first_at, first), (rest_at, _)] = self.parts(at, record.len() as u64);
+        let (front, back) = record.split_at(first);
+        disk.write(first_at, front)?;
+        if back.is_empty() {
+            Ok(())
+        } else {
+            disk.write(rest_at, back)
+        }
+    }
+
+    /// What the record is to be that follows `reached`.
+    pub(super) fn expected(&self, epoch: u64, previous: Option<u64>) -> Expected {
+        Expected {
+            salt: self.salt,
+            epoch,
+            previous,
+        }
+    }
+
+    /// The record at `at`, if it is the one that is expected.
+    fn record(&self, disk: &dyn Disk, at: u64, expected: Expected) -> io::Result<Option<Record>> {
+        let mut head = [0; BLOCK_BYTES as usize];
+        self.read(disk, at, &mut head)?;
+        let Some(len) = Record::length(&head, expected, self.image_bytes, self.area_bytes) else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; len as usize];
+        self.read(disk, at, &mut bytes)?;
+        Ok(Record::unseal(bytes, expected, self.image_bytes))
+    }
+
+    /// Reads records from that of `epoch` on, which lies at `at`.
+    pub(super) fn replay<'a>(&'a self, disk: &'a dyn Disk, (epoch, at): (u64, u64)) -> Replay<'a> {
+        Replay {
+            place: self,
+            disk,
+            epoch,
+            at,
+            previous: None,
+            used: 0,
+        }
+    }
+
+    /// Says, durably at `site`, where the log begins.
+    pub(super) fn write_anchor(
+        &self,
+        disk: &dyn Disk,
+        site: Site,
+        point: AnchorPoint,
+    ) -> io::Result<()> {
+        let anchor = Anchor::new(self.uuid, self.salt, point);
+        let at = self.log_at + anchor.block() * BLOCK_BYTES;
+        disk.write(at, anchor.as_bytes())?;
+        disk.sync(site)
+    }
+
+    /// The anchor that counts; `None` if neither is sound.
+    pub(super) fn read_anchor(
+        disk: &dyn Disk,
+        superblock: &Superblock,
+    ) -> io::Result<Option<Anchor>> {
+        let place = Self::new(superblock, 0);
+        let mut found: Option<Anchor> = None;
+        for block in 0..ANCHORS_BYTES / BLOCK_BYTES {
+            let mut bytes = [0; BLOCK_BYTES as usize];
+            disk.read(superblock.log_at + block * BLOCK_BYTES, &mut bytes)?;
+            let anchor = Anchor::unseal(&bytes, superblock.uuid)
+                .filter(|anchor| anchor.is_possible(place.area_bytes));
+            found = found.into_iter().chain(anchor).max_by_key(|a| a.number);
+        }
+        Ok(found)
+    }
+}
+
+/// Records, one after the other, and where the next one goes.
+pub(super) struct Replay<'a> {
+    place: &'a Place,
+    disk: &'a dyn Disk,
+    /// Number of the next epoch.
+    pub(super) epoch: u64,
+    /// Where its record lies, or goes.
+    pub(super) at: u64,
+    /// The check of the record before, if there was one.
+    pub(super) previous: Option<u64>,
+    /// Bytes of the records so far.
+    pub(super) used: u64,
+}
+
+impl Replay<'_> {
+    /// The next record; `None` if what lies there is not it.
+    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+        if self.used >= self.place.area_bytes {
+            return Ok(None);
+        }
+        let expected = self.place.expected(self.epoch, self.previous);
+        let record = self.place.record(self.disk, self.at, expected)?;
+        if let Some(record) = &record {
+            let bytes = u64::from(record.head().bytes);
+            self.epoch += 1;
+            self.at = (self.at + bytes) % self.place.area_bytes;
+            self.previous = Some(record.head().check);
+            self.used += bytes;
+        }
+        Ok(record)
+    }
+}

@@ -1,0 +1,151 @@
+//! Logged pools on a disk that fails: what was promised is kept, what is not durable is told, and nothing is tried again.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use vellum::media::{HeapMemory, SimLogged, SimPool, SimulatedLogged};
+use vellum::{
+    Clock, Cred, Error, FileKind, FormatOptions, Fs, MappingKind, MountOptions, Result, attach,
+    format,
+};
+use vellum_check::{Options, check};
+
+type LoggedFs = Arc<Fs<SimulatedLogged>>;
+
+/// Steps of [`script`] after which names are counted.
+const STEPS: usize = 12;
+
+fn made() -> Vec<u8> {
+    let pool = SimPool::new(2 << 20);
+    let options = FormatOptions {
+        thread_slots: Some(2),
+        mapping: MappingKind::HashFs,
+        metadata_bytes: Some(1 << 18),
+        is_logged: true,
+        uuid: [7; 16],
+        hash_seed: 0x5EED,
+        known_zero: true,
+        ..FormatOptions::default()
+    };
+    format(&pool, &options).unwrap();
+    pool.image()
+}
+
+fn mount(disk: &Arc<SimPool>) -> Result<LoggedFs> {
+    let options = MountOptions {
+        clock: Clock::Counter(AtomicI64::new(1)),
+        ..MountOptions::default()
+    };
+    let pool = SimLogged::new(Arc::clone(disk));
+    let arena = |bytes| Ok(HeapMemory::new(bytes));
+    attach::<SimulatedLogged>(pool, arena, options).map(|(fs, _)| fs)
+}
+
+fn make(fs: &LoggedFs, name: &str) -> Result<()> {
+    let (root, cred) = (fs.root(), Cred::root());
+    let file = fs.mknod(&cred, &root, name.as_bytes(), FileKind::File, 0o644, 0)?;
+    let options = vellum::OpenOptions {
+        write: true,
+        ..vellum::OpenOptions::default()
+    };
+    let handle = fs.open_node(&cred, &file, &options)?;
+    handle.write_at(0, &[7; 5000]).map(drop)
+}
+
+fn names(fs: &LoggedFs) -> usize {
+    let found = |number: &usize| {
+        let name = format!("f{number}");
+        fs.lookup(&Cred::root(), &fs.root(), name.as_bytes())
+            .is_ok()
+    };
+    (0..=STEPS).filter(found).count()
+}
+
+/// Makes a file, commits it, and now and then takes the log home: up to the first call that fails. Gives how many files a sync vouches for, how
+/// many were made, and the error.
+fn script(fs: &LoggedFs) -> (usize, usize, Option<Error>) {
+    let (mut synced, mut done) = (0, 0);
+    for number in 0..STEPS {
+        let step = make(fs, &format!("f{number}")).and_then(|()| {
+            done = number + 1;
+            fs.sync()?;
+            synced = done;
+            if number % 3 == 2 {
+                fs.checkpoint()?;
+            }
+            Ok(())
+        });
+        if let Err(error) = step {
+            return (synced, done, Some(error));
+        }
+    }
+    (synced, done, None)
+}
+
+/// Each sync, and each write, of the disk fails once, and so do all after it.
+#[test]
+fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
+    let image = made();
+    let fail: [fn(&SimPool, u32); 2] = [SimPool::fail_syncs_after, SimPool::fail_writes_after];
+    for fail in fail {
+        let mut failures = 0;
+        for good in 0.. {
+            let disk = Arc::new(SimPool::from_image(image.clone()));
+            let fs = mount(&disk).unwrap();
+            fail(&disk, good);
+            let (synced, made, error) = script(&fs);
+            let Some(error) = error else {
+                break;
+            };
+            failures += 1;
+            assert!(matches!(error, Error::Io(_)), "{good}: {error:?}");
+            assert_eq!(names(&fs), made, "{good}: reading goes on");
+            // It works again, and is not asked.
+            fail(&disk, u32::MAX);
+            assert!(matches!(fs.sync(), Err(Error::Io(_))), "{good}");
+            assert!(
+                matches!(make(&fs, "late"), Err(Error::WritingOff)),
+                "{good}"
+            );
+            assert!(fs.close().is_err(), "{good}");
+            drop(fs);
+
+            let report = check(&disk.image(), Options::default());
+            assert_eq!(report.damage, 0, "{good}: {report}");
+            let fs = mount(&disk).unwrap();
+            let found = names(&fs);
+            assert!(
+                (synced..=made).contains(&found),
+                "{good}: {found} of {synced} to {made}"
+            );
+            make(&fs, "again").unwrap();
+            fs.close().unwrap();
+        }
+        assert!(failures > 20, "{failures}");
+    }
+}
+
+/// Whoever waits for a commit that fails is told, like its leader.
+#[test]
+fn a_failed_commit_answers_all_who_wait_with_its_error() {
+    let disk = Arc::new(SimPool::from_image(made()));
+    let fs = mount(&disk).unwrap();
+    disk.fail_syncs_after(30);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let fs = &fs;
+            scope.spawn(move || {
+                let failed = (0..40).find_map(|number| {
+                    make(fs, &format!("{thread}-{number}"))
+                        .and_then(|()| fs.sync())
+                        .err()
+                });
+                assert!(
+                    matches!(failed, Some(Error::Io(_) | Error::WritingOff)),
+                    "{failed:?}"
+                );
+                assert!(matches!(fs.sync(), Err(Error::Io(_))));
+            });
+        }
+    });
+}
