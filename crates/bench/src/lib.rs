@@ -9,10 +9,12 @@
 //! * [`mapping`] measures file mapping by itself, the figures of the study.
 //! * [`namespace`] measures names and directories, the figures of ADAM.
 //! * [`reading`] measures reading by search and by page table, the figures of AFPT.
+//! * [`commits`] measures `fsync` on logged pools, and checkpoints beside other operations.
 //! * [`workloads`] runs what whole programs do.
 //! * [`report`] shows [`figure`]s as a page.
 #![forbid(unsafe_code)]
 
+pub mod commits;
 mod error;
 pub mod figure;
 mod hollow;

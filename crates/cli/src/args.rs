@@ -103,6 +103,8 @@ pub(crate) enum Bench {
     Namespace(vellum_bench::namespace::NamespaceOptions),
     /// Reading by search and by page table (AFPT)
     Reading(vellum_bench::reading::ReadingOptions),
+    /// Commits of logged pools, beside fsync of the file system under them
+    Commits(vellum_bench::commits::CommitsOptions),
 }
 
 /// What to take the medium for.

@@ -110,6 +110,10 @@ fn run(command: Command) -> Outcome<ExitCode> {
             what: Bench::Reading(options),
         } => vellum_bench::reading::main_reading(&options)
             .map_err(|error| Failure::new(error.to_string())),
+        Command::Bench {
+            what: Bench::Commits(options),
+        } => vellum_bench::commits::main_commits(&options)
+            .map_err(|error| Failure::new(error.to_string())),
         Command::Version => {
             println!("vellum {}", env!("CARGO_PKG_VERSION"));
             Ok(())

@@ -1,0 +1,403 @@
+//! Commits of logged pools beside `fsync` of the file system that they lie on: files made, written and synced by some threads at once, and what
+//! other operations take while the log is taken home.
+
+use std::fmt;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use vellum::media::MediaChoice;
+use vellum::{CreateOptions, MappingKind, Pool, Volume};
+
+use crate::Result;
+use crate::error::{Error, doing};
+use crate::figure::median;
+use crate::interrupt::Interrupt;
+use crate::machine::{Machine, load};
+use crate::side::BLOCK;
+
+/// How many operations tell what one takes while nothing goes home.
+const QUIET_OPS: usize = 10_000;
+/// Part of the log that is filled before it is taken home: where the pool begins with that by itself.
+const FILLED: u64 = 3;
+
+/// What to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CommitsOptions {
+    /// Directory on the disk that is measured, for the pool and for the files beside it
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Threads that make files, write 4 KiB into each, and sync it
+    #[arg(long, value_name = "N", num_args = 1.., value_delimiter = ',', default_values_t = [1, 2, 4, 8])]
+    pub threads: Vec<usize>,
+    /// Files of each thread in a round
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    pub files: usize,
+    /// Rounds that count, beside the one that warms up
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub rounds: usize,
+    /// Bytes of the pool
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub pool_bytes: u64,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What so many threads came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Threads at once.
+    pub threads: usize,
+    /// Files made, written and synced in a second, on the pool.
+    pub vellum_per_second: f64,
+    /// The same on the file system beside it.
+    pub peer_per_second: f64,
+    /// Calls of `fsync` that a commit answered.
+    pub syncs_per_commit: f64,
+    /// Bytes of the log that a call took.
+    pub log_bytes_per_sync: f64,
+}
+
+/// What creations of empty files took, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// How many there were.
+    pub count: usize,
+    /// Half of them took no longer.
+    pub median_ns: u64,
+    /// 99 of 100 took no longer.
+    pub p99_ns: u64,
+    /// 999 of 1000 took no longer.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// On what.
+    pub machine: Machine,
+    /// By threads.
+    pub rows: Vec<Row>,
+    /// Creations while nothing goes home, nor is committed.
+    pub quiet: Latencies,
+    /// Creations while pieces of the log go home, one behind the other.
+    pub beside_checkpoints: Latencies,
+    /// Bytes of records that went home meanwhile.
+    pub bytes_home: u64,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// As for [`run`]; writing to the standard output.
+pub fn main_commits(options: &CommitsOptions) -> Result<()> {
+    let report = run(options)?;
+    let mut out = std::io::stdout().lock();
+    let written = if options.json {
+        serde_json::to_writer_pretty(&mut out, &report)
+            .map_err(std::io::Error::from)
+            .and_then(|()| writeln!(out))
+    } else {
+        write!(out, "{report}")
+    };
+    written.map_err(doing("write the report"))
+}
+
+/// Measures. What is made for it is gone afterwards.
+///
+/// # Errors
+/// An operation failed, or a signal came.
+pub fn run(options: &CommitsOptions) -> Result<Report> {
+    if options.rounds == 0 || options.files == 0 || options.threads.contains(&0) {
+        return Err(Error::Option(
+            "there must be threads, files and rounds".into(),
+        ));
+    }
+    let interrupt = Interrupt::watch();
+    let mut machine = Machine::look();
+    let dir = tempfile::Builder::new()
+        .prefix("vellum-bench-")
+        .tempdir_in(&options.dir)
+        .map_err(doing(format!(
+            "make a directory in {}",
+            options.dir.display()
+        )))?;
+    let create = CreateOptions {
+        media: MediaChoice::Logged,
+        mapping: MappingKind::Extent,
+        ..CreateOptions::new(options.pool_bytes)
+    };
+    let pool = Pool::create(dir.path().join("pool"), &create)?;
+    machine.pool = options.dir.display().to_string();
+    machine.pool_bytes = options.pool_bytes;
+    machine.media = format!("{:?}", pool.fs().media_kind());
+    (machine.files, machine.rounds) = (options.files, options.rounds);
+    let mut rows = Vec::new();
+    for &threads in &options.threads {
+        rows.push(row(options, &pool, dir.path(), threads, &interrupt)?);
+    }
+    let (quiet, beside_checkpoints, bytes_home) = latencies(&pool)?;
+    pool.close()?;
+    machine.load_after = load();
+    Ok(Report {
+        machine,
+        rows,
+        quiet,
+        beside_checkpoints,
+        bytes_home,
+    })
+}
+
+/// The sides take turns in each round; the first does not count.
+fn row(
+    options: &CommitsOptions,
+    pool: &Pool,
+    dir: &Path,
+    threads: usize,
+    interrupt: &Interrupt,
+) -> Result<Row> {
+    let (mut vellum, mut peer) = (Vec::new(), Vec::new());
+    let (mut syncs, mut commits, mut bytes) = (0, 0, 0);
+    let all = (threads * options.files) as f64;
+    for round in 0..=options.rounds {
+        interrupt.check()?;
+        let before = pool.fs().log_counts().unwrap_or_default();
+        let on_pool = on_pool(&pool.volume(), threads, options.files)?;
+        let after = pool.fs().log_counts().unwrap_or_default();
+        remove_from_pool(&pool.volume(), threads, options.files)?;
+        let on_peer = on_peer(dir, threads, options.files)?;
+        if round > 0 {
+            vellum.push(all / on_pool);
+            peer.push(all / on_peer);
+            syncs += after.answered - before.answered;
+            commits += after.commits - before.commits;
+            bytes += after.bytes - before.bytes;
+        }
+    }
+    Ok(Row {
+        threads,
+        vellum_per_second: median(&vellum),
+        peer_per_second: median(&peer),
+        syncs_per_commit: syncs as f64 / commits.max(1) as f64,
+        log_bytes_per_sync: bytes as f64 / syncs.max(1) as f64,
+    })
+}
+
+/// Lets each of some threads do `work`, with its number; gives the seconds from when all were ready to when all were done.
+fn together(threads: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<f64> {
+    let ready = Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        let (ready, work) = (&ready, &work);
+        let run = |thread| {
+            scope.spawn(move || {
+                ready.wait();
+                work(thread)
+            })
+        };
+        let running: Vec<_> = (0..threads).map(run).collect();
+        ready.wait();
+        let begin = Instant::now();
+        let panicked = || Error::Wrong("a thread panicked".into());
+        running
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| panicked())?)?;
+        Ok(begin.elapsed().as_secs_f64())
+    })
+}
+
+fn name(thread: usize, file: usize) -> String {
+    format!("/{thread}-{file}")
+}
+
+fn on_pool(volume: &Volume, threads: usize, files: usize) -> Result<f64> {
+    let data = [0xC3; BLOCK];
+    together(threads, |thread| {
+        for file in 0..files {
+            let mut file = volume.create(name(thread, file))?;
+            file.write_all(&data).map_err(doing("write"))?;
+            file.sync_all()?;
+        }
+        Ok(())
+    })
+}
+
+fn remove_from_pool(volume: &Volume, threads: usize, files: usize) -> Result<()> {
+    for thread in 0..threads {
+        (0..files).try_for_each(|file| volume.remove_file(name(thread, file)))?;
+    }
+    Ok(volume.sync()?)
+}
+
+fn on_peer(dir: &Path, threads: usize, files: usize) -> Result<f64> {
+    let data = [0xC3; BLOCK];
+    let dir = dir.join("peer");
+    fs::create_dir(&dir).map_err(doing("make a directory"))?;
+    let path = |thread, file| dir.join(&name(thread, file)[1..]);
+    let seconds = together(threads, |thread| {
+        for file in 0..files {
+            let mut file = fs::File::create_new(path(thread, file)).map_err(doing("create"))?;
+            file.write_all(&data).map_err(doing("write"))?;
+            file.sync_all().map_err(doing("fsync"))?;
+        }
+        Ok(())
+    })?;
+    fs::remove_dir_all(&dir).map_err(doing("remove what was made"))?;
+    Ok(seconds)
+}
+
+/// Creations without and beside checkpoints, and how many bytes of records these took home.
+fn latencies(pool: &Pool) -> Result<(Latencies, Latencies, u64)> {
+    let (volume, fs) = (pool.volume(), pool.fs());
+    volume.create_dir("/beside")?;
+    let create = || {
+        let begin = Instant::now();
+        volume.create("/beside/file")?;
+        let ns = begin.elapsed().as_nanos() as u64;
+        volume.remove_file("/beside/file")?;
+        Ok::<_, Error>(ns)
+    };
+    let used = || fs.log_counts().unwrap_or_default().used_bytes;
+    while used() < pool.superblock().log_bytes / FILLED {
+        (0..100).try_for_each(|_| create().map(drop))?;
+        volume.sync()?;
+    }
+    let quiet = (0..QUIET_OPS)
+        .map(|_| create())
+        .collect::<Result<Vec<_>>>()?;
+    volume.sync()?;
+    let before = used();
+    let beside = std::thread::scope(|scope| {
+        let home = scope.spawn(|| -> Result<()> {
+            while fs.checkpoint()? > 0 {}
+            Ok(())
+        });
+        let mut beside = Vec::new();
+        while !home.is_finished() {
+            beside.push(create()?);
+        }
+        let ended = home.join();
+        ended.map_err(|_| Error::Wrong("a thread panicked".into()))??;
+        Ok::<_, Error>(beside)
+    })?;
+    Ok((of(quiet), of(beside), before - used().min(before)))
+}
+
+fn of(mut times: Vec<u64>) -> Latencies {
+    times.sort_unstable();
+    let at = |per_mille: usize| {
+        let last = times.len().saturating_sub(1);
+        times.get(last * per_mille / 1000).copied().unwrap_or(0)
+    };
+    Latencies {
+        count: times.len(),
+        median_ns: at(500),
+        p99_ns: at(990),
+        p999_ns: at(999),
+        max_ns: at(1000),
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = &self.machine;
+        writeln!(
+            f,
+            "{machine}; load {} to {}",
+            machine.load_before, machine.load_after
+        )?;
+        writeln!(
+            f,
+            "files made, written (4 KiB) and synced, in {}\n",
+            machine.pool
+        )?;
+        writeln!(
+            f,
+            "{:>7} {:>12} {:>12} {:>6} {:>16} {:>12}",
+            "threads", "vellum /s", "beside it /s", "ratio", "syncs per commit", "log, bytes"
+        )?;
+        for row in &self.rows {
+            writeln!(
+                f,
+                "{:>7} {:>12.0} {:>12.0} {:>6.2} {:>16.2} {:>12.0}",
+                row.threads,
+                row.vellum_per_second,
+                row.peer_per_second,
+                row.vellum_per_second / row.peer_per_second,
+                row.syncs_per_commit,
+                row.log_bytes_per_sync
+            )?;
+        }
+        writeln!(
+            f,
+            "\n{:<34} {:>8} {:>8} {:>8} {:>9} {:>10}",
+            "creations, ns", "count", "median", "99 %", "99.9 %", "longest"
+        )?;
+        let home = format!("beside checkpoints of {} KiB", self.bytes_home >> 10);
+        for (what, times) in [("alone", &self.quiet), (&home, &self.beside_checkpoints)] {
+            writeln!(
+                f,
+                "{what:<34} {:>8} {:>8} {:>8} {:>9} {:>10}",
+                times.count, times.median_ns, times.p99_ns, times.p999_ns, times.max_ns
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_run_counts_what_it_does() {
+        let options = CommitsOptions {
+            dir: std::env::temp_dir(),
+            threads: vec![1, 3],
+            files: 5,
+            rounds: 1,
+            pool_bytes: 64 << 20,
+            json: false,
+        };
+        let report = run(&options).expect("run");
+        let threads: Vec<_> = report.rows.iter().map(|row| row.threads).collect();
+        assert_eq!(threads, [1, 3]);
+        for row in &report.rows {
+            assert!(
+                row.vellum_per_second > 0.0 && row.peer_per_second > 0.0,
+                "{row:?}"
+            );
+            assert!(
+                row.syncs_per_commit >= 1.0 && row.log_bytes_per_sync > 0.0,
+                "{row:?}"
+            );
+        }
+        assert!(report.bytes_home > 0);
+        assert_eq!(report.quiet.count, QUIET_OPS);
+        assert!(report.to_string().contains("syncs per commit"));
+        let none = CommitsOptions {
+            rounds: 0,
+            ..options
+        };
+        assert!(matches!(run(&none), Err(Error::Option(_))));
+    }
+
+    #[test]
+    fn latencies_are_ranks() {
+        let times = of((1..=1001).rev().collect());
+        let Latencies {
+            count,
+            median_ns,
+            p99_ns,
+            p999_ns,
+            max_ns,
+        } = times;
+        let found = (count, median_ns, p99_ns, p999_ns, max_ns);
+        assert_eq!(found, (1001, 501, 991, 1000, 1001));
+    }
+}
