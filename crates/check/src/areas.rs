@@ -1,9 +1,9 @@
 //! The namespace *adaptive*: the area table, and the entries that the state-maps tell of.
 //!
-//! The truth is read here: which areas there are, which entries, and which of two of one name counts. What a close in order makes
-//! of it beside is in [`crate::derived`].
+//! The truth is read here: which areas there are, which entries, and which of two of one name counts. What leads to them is in
+//! [`crate::derived`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use vellum_layout::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind,
@@ -65,6 +65,12 @@ pub struct Areas {
     pub(crate) faults: Vec<Fault>,
     /// What is wrong with what a close made, where all else is sound.
     pub(crate) derived: Vec<(Class, Place, String)>,
+    /// Directories (nodes) whose place is wrong.
+    pub misplaced: BTreeSet<u32>,
+    /// Directories (nodes) whose log does not lead to their names.
+    pub misled: BTreeSet<u32>,
+    /// Entries that do not count, and the one of the same name that does, by slot.
+    pub twins: HashMap<u64, u64>,
     /// Numbers of lines that are not sound, and whether an entry with a state names them.
     unsound: BTreeMap<u32, bool>,
 }
@@ -102,7 +108,6 @@ impl Logs {
         let mut areas = Areas::default();
         areas.read_table(view, geometry, chunks);
         areas.find_roots(nodes);
-        let is_closed = closed_epoch(view, geometry).is_some();
         let mut reader = Reader {
             logs: self,
             areas: &mut areas,
@@ -116,7 +121,7 @@ impl Logs {
             without: BTreeMap::new(),
         };
         reader.read_extents_of_areas();
-        reader.choose(is_closed);
+        reader.choose();
         self.areas = areas;
     }
 }
@@ -427,7 +432,7 @@ impl Reader<'_, '_> {
     }
 
     /// Decides which entries are names: of twins, one.
-    fn choose(&mut self, is_closed: bool) {
+    fn choose(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
         let key = |entry: &Entry| (entry.name.directory, entry.name.cookie);
         entries.sort_unstable_by_key(|entry| (key(entry), entry.name.slot));
@@ -435,7 +440,7 @@ impl Reader<'_, '_> {
             .iter()
             .map(|entry| (entry.name.slot, entry.path))
             .collect();
-        let mut homes = Homes::of(&entries, &self.areas.roots, self.nodes, self);
+        let homes = Homes::of(&entries, &self.areas.roots, self.nodes, self);
         let groups: Vec<&[Entry]> = entries.chunk_by(|a, b| key(a) == key(b)).collect();
         for (sequence, group) in groups.into_iter().enumerate() {
             let chosen = if let [alone] = group {
@@ -448,7 +453,7 @@ impl Reader<'_, '_> {
                 }
                 alone
             } else {
-                self.choose_twin(group, &mut homes, is_closed)
+                self.choose_twin(group, &homes)
             };
             let mut name = chosen.name;
             name.sequence = sequence as u32;
@@ -456,32 +461,19 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The one of several entries of one name that counts. What a crash leaves, recovery can decide.
-    fn choose_twin<'e>(
-        &mut self,
-        group: &'e [Entry],
-        homes: &mut Homes<'e>,
-        is_closed: bool,
-    ) -> &'e Entry {
-        let target = |entry: &Entry| (entry.name.ino, entry.name.generation, entry.name.kind);
-        let are_one = group.iter().all(|entry| target(entry) == target(&group[0]));
+    /// The one of several entries of one name that counts: one that is dead, else one whose path fits.
+    fn choose_twin<'e>(&mut self, group: &'e [Entry], homes: &Homes<'e>) -> &'e Entry {
         let dead = group.iter().find(|entry| !entry.name.alive);
         let mut fitting = Vec::new();
         if dead.is_none() {
             let fits = |entry: &&Entry| homes.fits(self, entry) == Some(true);
             fitting.extend(group.iter().filter(fits));
         }
-        let decided = are_one && (dead.is_some() || fitting.len() == 1);
         let chosen = dead.or(fitting.first().copied()).unwrap_or(&group[0]);
         for entry in group
             .iter()
             .filter(|entry| entry.name.slot != chosen.name.slot)
         {
-            let severity = if decided && !is_closed {
-                Severity::Residue
-            } else {
-                Severity::Damage
-            };
             let place = Place::Slot(entry.name.slot);
             let detail = format!(
                 "the name with cookie {} of inode {} is at slot {}, too",
@@ -489,7 +481,9 @@ impl Reader<'_, '_> {
                 self.nodes.list[entry.name.directory as usize].slot,
                 chosen.name.slot
             );
-            self.areas.fault(Class::Twins, severity, place, detail);
+            self.areas
+                .fault(Class::Twins, Severity::Damage, place, detail);
+            self.areas.twins.insert(entry.name.slot, chosen.name.slot);
             self.areas
                 .held
                 .push((entry.name.slot, u64::from(entry.name.slots)));

@@ -1,13 +1,13 @@
-//! What a close in order makes of the entries of the namespace *adaptive*: words of the directories' logs, places and counts in
-//! their inodes, hash tables and counts of areas. On a pool that was not closed it means nothing.
+//! What leads to the entries of the namespace *adaptive*: words of the directories' logs, places in the inodes of directories;
+//! and what a close in order makes of them beside, hash tables and counts of areas, which mean nothing on a pool that was not closed.
 
 use std::collections::{HashMap, HashSet};
 
 use vellum_layout::{
-    AreaCounts, AreaLife, AreaPhase, BLOCK_BYTES, ChunkKind, DirPlace, FileKind, Geometry,
-    LifeWord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathHash, PathSeal, ROOT_SLOT, SLOT_BYTES,
-    SLOTS_PER_BLOCK, TABLE_BLOCK_LINES, TABLE_LINE_WORDS, TableHead, TableRoot, TableWord,
-    TargetWord, path_tag,
+    AreaCounts, AreaLife, AreaPhase, BLOCK_BYTES, ChunkKind, DirPlace, EntryState, FileKind,
+    Geometry, LifeWord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathHash, PathSeal, ROOT_SLOT,
+    SLOT_BYTES, SLOTS_PER_BLOCK, StateMapWord, TABLE_BLOCK_LINES, TABLE_LINE_WORDS, TableHead,
+    TableRoot, TableWord, TargetWord, path_tag,
 };
 
 use crate::areas::{Area, closed_epoch};
@@ -15,7 +15,7 @@ use crate::entrance::Chunks;
 use crate::image::View;
 use crate::inodes::{Node, Nodes};
 use crate::logs::{ISSUES_MAX, Logs, Name, Word, hash_of};
-use crate::report::{Class, Place};
+use crate::report::{Class, Place, Severity};
 
 /// Everybody may search.
 const SEARCH_ALL: u16 = 0o111;
@@ -26,12 +26,13 @@ struct Reader<'r, 'v> {
     geometry: &'r Geometry,
     chunks: &'r Chunks,
     nodes: &'r Nodes,
-    /// The words that name dead entries, of each directory.
-    dead: HashMap<u32, u64>,
+    is_closed: bool,
+    /// The slot of each directory's own entry, by node. Others are what a crash leaves.
+    own: HashMap<u32, u64>,
 }
 
 impl Logs {
-    /// Reads what a close made, if the pool was closed; the logs' words and the names are known.
+    /// Reads what leads to the names, which are known, and what a close made, if the pool was closed.
     pub(crate) fn read_derived(
         &mut self,
         view: &View,
@@ -40,19 +41,27 @@ impl Logs {
         nodes: &Nodes,
     ) {
         let words = std::mem::take(&mut self.words);
-        let Some(epoch) = closed_epoch(view, geometry) else {
-            return;
-        };
+        let epoch = closed_epoch(view, geometry);
+        let mut own: HashMap<u32, u64> = nodes.root().map(|root| (root, 0)).into_iter().collect();
+        for name in self.names.iter().filter(|name| name.alive) {
+            if let Some(node) = crate::tree::target(nodes, name) {
+                own.entry(node).or_insert(name.slot);
+            }
+        }
         let mut reader = Reader {
             logs: self,
             view,
             geometry,
             chunks,
             nodes,
-            dead: HashMap::new(),
+            is_closed: epoch.is_some(),
+            own,
         };
         reader.read_words(&words);
-        reader.judge_inodes();
+        reader.judge_places();
+        let Some(epoch) = epoch else {
+            return;
+        };
         let mut names: HashMap<u32, Vec<Name>> = HashMap::new();
         for name in reader.logs.names.iter().filter(|name| name.alive) {
             if let Some(path) = reader.logs.areas.paths.get(&name.slot) {
@@ -75,7 +84,18 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Every living name has its word in its directory's log; every other word names one that is dead; cookies ascend.
+    fn say_of(&mut self, class: Class, directory: u32, detail: impl std::fmt::Display) {
+        let place = Place::Inode(self.nodes.list[directory as usize].slot);
+        let areas = &mut self.logs.areas;
+        match class {
+            Class::PlaceWrong => areas.misplaced.insert(directory),
+            _ => areas.misled.insert(directory),
+        };
+        areas.fault(class, Severity::Damage, place, detail);
+    }
+
+    /// Every living name has its word in its directory's log; every other word names one that is dead, or on a pool that was not
+    /// closed nothing yet; cookies ascend.
     fn read_words(&mut self, words: &[Word]) {
         let by_slot = |(index, name): (usize, &Name)| (name.slot, index);
         let by_slot: HashMap<u64, usize> =
@@ -83,7 +103,12 @@ impl Reader<'_, '_> {
         let mut last: HashMap<u32, u64> = HashMap::new();
         let mut seen = HashSet::new();
         for word in words {
-            let name = match by_slot.get(&word.entry) {
+            let index = by_slot.get(&word.entry);
+            let is_left = !self.own.contains_key(&word.directory);
+            if is_left || index.is_none() && self.is_nothing_yet(word.entry) {
+                continue;
+            }
+            let name = match index {
                 Some(&index) => Some(self.logs.names[index]),
                 None => self.dead_entry(word),
             };
@@ -97,28 +122,37 @@ impl Reader<'_, '_> {
             match name {
                 Some(name) => {
                     if seen.insert(name.slot) && !by_slot.contains_key(&name.slot) {
-                        *self.dead.entry(word.directory).or_default() += 1;
                         self.logs.names.push(name);
                     }
                 }
                 None => {
-                    let place = Place::Inode(self.nodes.list[word.directory as usize].slot);
                     let detail = format_args!("a word of its log leads to slot {}", word.entry);
-                    self.say(Class::LogWord, place, detail);
+                    self.say_of(Class::LogWord, word.directory, detail);
                 }
             }
         }
         let names = &mut self.logs.names;
-        let missing = |name: &&Name| !seen.contains(&name.slot);
-        let missing: Vec<Name> = names.iter().filter(missing).copied().collect();
+        let is_missing = |name: &&Name| {
+            let is_due = name.alive || self.is_closed;
+            is_due && self.own.contains_key(&name.directory) && !seen.contains(&name.slot)
+        };
+        let missing: Vec<Name> = names.iter().filter(is_missing).copied().collect();
         names.sort_unstable_by_key(|name| (name.directory, name.cookie, name.slot));
         (0..)
             .zip(names)
             .for_each(|(sequence, name)| name.sequence = sequence);
         for name in missing {
-            let place = Place::Inode(self.nodes.list[name.directory as usize].slot);
             let detail = format_args!("no word of its log leads to slot {}", name.slot);
-            self.say(Class::LogWord, place, detail);
+            self.say_of(Class::LogWord, name.directory, detail);
+        }
+    }
+
+    /// Whether no entry begins at `slot` yet: a crash came between an entry's word and its state.
+    fn is_nothing_yet(&self, slot: u64) -> bool {
+        let has_states = || self.chunks.kind_of(slot) == Some(ChunkKind::Areas);
+        !self.is_closed && has_states() && {
+            let at = self.geometry.meta_at + self.geometry.areas.states_at(slot);
+            StateMapWord(self.view.word(at)).get(slot) == EntryState::None
         }
     }
 
@@ -163,36 +197,17 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// Places and counts in the inodes of directories.
-    fn judge_inodes(&mut self) {
-        let mut own: HashMap<u32, u64> = HashMap::new();
-        let mut names: HashMap<u32, u64> = HashMap::new();
-        for name in self.logs.names.iter().filter(|name| name.alive) {
-            *names.entry(name.directory).or_default() += 1;
-            if let Some(node) = crate::tree::target(self.nodes, name) {
-                own.insert(node, name.slot);
-            }
-        }
+    /// Where the inodes of directories say that their names are.
+    fn judge_places(&mut self) {
         for (number, node) in (0..).zip(&self.nodes.list) {
-            if node.kind != FileKind::Directory {
+            let (FileKind::Directory, Some(&entry)) = (node.kind, self.own.get(&number)) else {
                 continue;
-            }
-            let place = Place::Inode(node.slot);
+            };
             let area = self.logs.areas.roots.get(&number).copied().unwrap_or(0);
-            let entry = own.get(&number).copied().unwrap_or(0);
             if node.detail != DirPlace::new(entry, area).0 {
                 let detail =
                     format_args!("is entry {entry} and area {area}, not {:#x}", node.detail);
-                self.say(Class::PlaceWrong, place, detail);
-            }
-            let of = |counts: &HashMap<u32, u64>| counts.get(&number).copied().unwrap_or(0);
-            let (names, dead) = (of(&names), of(&self.dead));
-            if node.pattern != 0 && node.pattern != names | dead << 32 {
-                let detail = format_args!(
-                    "has {names} names and {dead} dead ones, not {:#x}",
-                    node.pattern
-                );
-                self.say(Class::AreaCounts, place, detail);
+                self.say_of(Class::PlaceWrong, number, detail);
             }
         }
     }
@@ -213,23 +228,16 @@ impl Reader<'_, '_> {
             names: names.len() as u32,
             restricting: names.iter().filter(is_restricting).count() as u32,
         };
-        if (area.line.saved, area.line.saved_check) == (0, 0) {
+        // What does not fit means nothing: it is an earlier close's.
+        let Some((table, counts)) = area.line.saved(area.number, epoch) else {
             return;
+        };
+        if counts != found {
+            let detail = format_args!("{counts:?} were saved, {found:?} are");
+            self.say(Class::AreaCounts, place, detail);
         }
-        match area.line.saved(area.number, epoch) {
-            Some((table, counts)) => {
-                if counts != found {
-                    let detail = format_args!("{counts:?} were saved, {found:?} are");
-                    self.say(Class::AreaCounts, place, detail);
-                }
-                if table != TableRoot::NONE {
-                    self.judge_table(area, table, names);
-                }
-            }
-            None => {
-                let detail = "what the close saved does not fit its check";
-                self.say(Class::AreaCounts, place, detail);
-            }
+        if table != TableRoot::NONE {
+            self.judge_table(area, table, names);
         }
     }
 

@@ -33,8 +33,6 @@ pub struct Node {
     pub root: u64,
     /// Symlinks: the check of the target. Directories of the namespace *tree*: the log's tail, of *adaptive*: the place.
     pub detail: u64,
-    /// Directories of the namespace *adaptive*: counts of names.
-    pub(crate) pattern: u64,
     /// Reserved fields that are set.
     pub reserved: Option<&'static str>,
     /// Valid entries that name it.
@@ -216,7 +214,6 @@ impl Node {
             ctime: inode.ctime,
             root: inode.root,
             detail: inode.detail,
-            pattern: inode.pattern,
             reserved: reserved(inode, kind, geometry),
             names: 0,
             named_by: 0,

@@ -191,7 +191,6 @@ impl Class {
                 | Self::Limbo
                 | Self::AreaNoRoot
                 | Self::AreaUnfinished
-                | Self::Twins
         )
     }
 }

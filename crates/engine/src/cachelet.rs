@@ -459,11 +459,11 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
     let detail = match identity.kind() {
         Some(FileKind::Symlink) => 0,
         Some(FileKind::File) if geometry.mapping.has_trees() => 0,
-        // The tail of the log, or the directory's place, is looked at where it is used.
-        Some(FileKind::Directory) if geometry.namespace != NamespaceKind::Direct => 0,
         Some(FileKind::Directory) if geometry.namespace == NamespaceKind::Adaptive => {
             u64::from(!DirPlace(inode.detail).is_sound())
         }
+        // The tail of the log is looked at where it is used.
+        Some(FileKind::Directory) if geometry.namespace == NamespaceKind::Tree => 0,
         _ => inode.detail,
     };
     let reserved = [

@@ -1,10 +1,12 @@
 //! Every decoder of the format, on bytes as they come.
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkWord, Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot,
-    ExtentSeal, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, LogExtentHead, LogOwner,
-    LogPlace, LogWord, MapRoot, MapState, MapWord, NameRecord, PlaceWord, RECORD_MAX_BYTES,
-    StateWord, Superblock, TEXT_MAX, TargetWord, TreeWord, text_check,
+    AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, Entry, EntryHead,
+    ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal, Inode, JOURNAL_MAX_PAIRS,
+    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, LogWord, MapRoot, MapState,
+    MapWord, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, PlaceWord,
+    RECORD_MAX_BYTES, StateMapWord, StateWord, Superblock, TEXT_MAX, TableRoot, TargetWord,
+    TreeWord, text_check,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -42,6 +44,7 @@ pub fn decode(part: Part, bytes: &[u8]) {
         Part::Entry => {
             decode_entry(bytes);
             decode_record(bytes);
+            decode_path_entry(bytes);
         }
         Part::Extent => {
             let head: LogExtentHead = padded(bytes);
@@ -74,6 +77,20 @@ pub fn decode(part: Part, bytes: &[u8]) {
             assert!(!log.is_sound() || LogWord::new(log.entry()) == log);
             let tail = LogPlace(word);
             assert!(!tail.is_sound() || LogPlace::new(tail.slot(), tail.byte()) == tail);
+        }
+        Part::Area => decode_area(bytes),
+        Part::AreaExtent => {
+            let head: AreaExtentHead = padded(bytes);
+            if let Some(area) = head.owner(9) {
+                assert_eq!(AreaExtentHead::new(9, area), head);
+            }
+        }
+        Part::States => {
+            let states = StateMapWord(word);
+            let all = states.entries().fold(StateMapWord(0), |all, slot| {
+                all.with(slot, states.get(slot))
+            });
+            assert_eq!(all, states);
         }
         Part::Text => {
             let text = &bytes[..bytes.len().min(TEXT_MAX)];
@@ -175,6 +192,47 @@ fn decode_entry(bytes: &[u8]) {
         Entry::encode(&head, name, 2, &mut again);
         let used = Entry::NAME as usize + name.len();
         assert_eq!(again[..used], bytes[..used]);
+    }
+}
+
+fn decode_path_entry(bytes: &[u8]) {
+    let seal = PathSeal {
+        area: 1,
+        slot: 9,
+        directory: 2,
+    };
+    if let Some((head, path)) = PathEntryHead::decode(bytes, seal) {
+        let mut again = [0; PATH_ENTRY_MAX_BYTES];
+        head.encode(path, seal, &mut again);
+        let used = PathEntryHead::PATH as usize + path.len();
+        assert_eq!(again[..used], bytes[..used]);
+        assert!(head.name(path).len() <= NAME_MAX && head.directory(path).len() <= path.len());
+    }
+}
+
+fn decode_area(bytes: &[u8]) {
+    let head: AreaTableHead = padded(bytes);
+    if head.is_sound(32, head.number) {
+        let again = AreaTableHead {
+            next: head.next,
+            taken: head.taken,
+            ..AreaTableHead::new(32, head.number)
+        };
+        assert_eq!(again, head);
+    }
+    let line: AreaLine = padded(bytes);
+    if let Some(phase) = line.phase(2)
+        && phase != AreaPhase::Free
+    {
+        let mut again = AreaLine::new(line.life(2), phase, line.root, line.root_generation);
+        (again.table, again.saved, again.saved_check) = (line.table, line.saved, line.saved_check);
+        assert_eq!(again, line);
+    }
+    if let Some((table, counts)) = line.saved(2, 3) {
+        assert_eq!(line.saving(2, 3, table, counts), line);
+    }
+    if let Some((slot, level)) = TableRoot(line.table).get() {
+        assert_eq!(TableRoot::new(slot, level), TableRoot(line.table));
     }
 }
 

@@ -1,10 +1,11 @@
 //! Changes of a pool, read from an input.
 
 use vellum_layout::{
+    AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase, AreaTableHead,
     BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, IdentityWord, Inode, JOURNAL_MAX_PAIRS,
     JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, MapRoot, MapWord, NAME_MAX,
-    NameRecord, NamespaceKind, PoolState, SLOT_BYTES, Superblock, TEXT_MAX, checksum,
-    checksum_words, name_hash, text_check,
+    NameRecord, NamespaceKind, PATH_MAX, PathEntryHead, PathSeal, PoolState, SLOT_BYTES, StateWord,
+    Superblock, TEXT_MAX, TableRoot, checksum, checksum_words, name_hash, path_hash, text_check,
 };
 use zerocopy::IntoBytes;
 
@@ -131,16 +132,17 @@ fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
             Part::Entry => match sample.geometry.namespace {
                 NamespaceKind::Direct => seal_entry(sample, place, seal),
                 NamespaceKind::Tree => seal_record(sample, place, seal),
-                NamespaceKind::Adaptive => unreachable!("no sample has areas"),
+                NamespaceKind::Adaptive => seal_path_entry(sample, place, seal),
             },
             Part::Extent => match sample.geometry.namespace {
-                NamespaceKind::Direct => seal_extent(sample, place),
+                NamespaceKind::Direct | NamespaceKind::Adaptive => seal_extent(sample, place),
                 NamespaceKind::Tree => seal_block_of_records(sample, place),
-                NamespaceKind::Adaptive => unreachable!("no sample has areas"),
             },
             Part::Text => seal_text(sample, place),
             Part::Map => maps::seal(sample, place),
-            Part::LogWord => {}
+            Part::Area => seal_area(sample, place, seal),
+            Part::AreaExtent => seal_area_extent(sample, place),
+            Part::LogWord | Part::States => {}
         }
     }
     if part == Part::Superblock {
@@ -188,11 +190,12 @@ fn seal_journal(sample: &mut Sample, place: Place) {
 
 fn seal_chunk(sample: &mut Sample, place: Place) {
     let word = sample.word(place.at);
-    let kind = match word & 3 {
-        0 => ChunkKind::Free,
+    let kind = match word & 7 {
         1 => ChunkKind::Inodes,
         2 => ChunkKind::Entries,
-        _ => ChunkKind::Blocks,
+        3 => ChunkKind::Blocks,
+        4 => ChunkKind::Areas,
+        _ => ChunkKind::Free,
     };
     let sealed = ChunkWord::new(place.number, kind, (word >> 8) as u8);
     sample.set_word(place.at, sealed.0);
@@ -223,6 +226,77 @@ fn seal_entry(sample: &mut Sample, place: Place, seal: u8) {
     sample
         .bytes_mut(place.at, Entry::NAME)
         .copy_from_slice(&sealed[..Entry::NAME as usize]);
+}
+
+/// An entry with a path, of the area whose line it names in the first block of the table.
+fn seal_path_entry(sample: &mut Sample, place: Place, seal: u8) {
+    let mut head: PathEntryHead = sample.read(place.at);
+    let len = u64::from(head.path_len).min(PATH_MAX as u64);
+    let path = sample.bytes(place.at + PathEntryHead::PATH, len).to_vec();
+    if seal != 2 {
+        head.path_hash = path_hash(sample.hash_seed, &path).0;
+    }
+    let number = u64::from(head.area) % AREA_TABLE_LINES;
+    let line: AreaLine = sample.read(sample.places(Part::Area)[0].at + 64 * number);
+    let own = PathSeal {
+        area: line.generation,
+        slot: place.number,
+        directory: generation_of(sample, head.parent),
+    };
+    let sealed = head.sealed(&path, own);
+    sample
+        .bytes_mut(place.at, PathEntryHead::PATH)
+        .copy_from_slice(sealed.as_bytes());
+}
+
+fn seal_area(sample: &mut Sample, place: Place, seal: u8) {
+    if place.number == 0 {
+        let head: AreaTableHead = sample.read(place.at);
+        let checksum = AreaTableHead::new(sample.geometry.areas.table, head.number).checksum;
+        let sealed = AreaTableHead { checksum, ..head };
+        sample
+            .bytes_mut(place.at, place.bytes)
+            .copy_from_slice(sealed.as_bytes());
+        return;
+    }
+    let (line, number): (AreaLine, _) = (sample.read(place.at), place.number as u32);
+    let phase = AreaPhase::from_u8(line.word as u8 & 3).unwrap_or(AreaPhase::Free);
+    let root_generation = match seal {
+        2 => line.root_generation,
+        _ => generation_of(sample, line.root),
+    };
+    let new = AreaLine::new(line.life(number), phase, line.root, root_generation);
+    let mut sealed = AreaLine {
+        reserved: line.reserved,
+        ..new
+    };
+    if (line.table, line.saved) != (0, 0) {
+        let state = StateWord(sample.word(sample.geometry.state_at + PoolState::WORD));
+        let epoch = state.get().map_or(0, |(_, epoch)| epoch);
+        let counts = AreaCounts {
+            names: line.saved as u32,
+            restricting: (line.saved >> 32) as u32,
+        };
+        sealed = sealed.saving(number, epoch, TableRoot(line.table), counts);
+    }
+    sample
+        .bytes_mut(place.at, place.bytes)
+        .copy_from_slice(sealed.as_bytes());
+}
+
+fn seal_area_extent(sample: &mut Sample, place: Place) {
+    let head: AreaExtentHead = sample.read(place.at);
+    let area = AreaLife {
+        number: head.area,
+        generation: head.generation,
+    };
+    let sealed = AreaExtentHead {
+        reserved: head.reserved,
+        ..AreaExtentHead::new(place.number, area)
+    };
+    sample
+        .bytes_mut(place.at, place.bytes)
+        .copy_from_slice(sealed.as_bytes());
 }
 
 /// Unknown flags stay, and stay unsound.

@@ -4,9 +4,10 @@ use std::sync::OnceLock;
 
 use vellum::{Cred, FormatOptions, MappingKind, NamespaceKind, OpenOptions, RenameFlags, format};
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode,
-    InodeState, JournalHead, LogExtentHead, LogOwner, LogPlace, LogWord, NameRecord,
-    POOL_MIN_BYTES, PoolPhase, PoolState, Records, SLOT_BYTES, SPAN_LINES, StateWord, Superblock,
+    AreaExtentHead, BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry,
+    IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogOwner, LogPlace, LogWord,
+    NameRecord, POOL_MIN_BYTES, PathEntryHead, PoolPhase, PoolState, Records, SLOT_BYTES,
+    SLOTS_PER_BLOCK, SPAN_LINES, StateWord, Superblock,
 };
 use vellum_media::{SimPool, Simulated};
 use zerocopy::FromBytes;
@@ -29,7 +30,7 @@ pub enum Part {
     LiveMap,
     /// An inode.
     Inode,
-    /// An entry with its name, or a record of one.
+    /// An entry with its name or its path, or a record of one.
     Entry,
     /// The head of a log extent.
     Extent,
@@ -40,6 +41,20 @@ pub enum Part {
     /// What says which block is whose: a word or an entry of the mapping table, a word, an entry or the head of
     /// a node of a file's tree.
     Map,
+    /// A line of the area table; line 0 is the head of its block.
+    Area,
+    /// The head of an extent of areas.
+    AreaExtent,
+    /// A word of a state-map.
+    States,
+}
+
+impl Part {
+    /// Whether pools with this namespace have such structures.
+    pub fn is_of(self, namespace: NamespaceKind) -> bool {
+        let is_of_areas = matches!(self, Self::Area | Self::AreaExtent | Self::States);
+        !is_of_areas || namespace == NamespaceKind::Adaptive
+    }
 }
 
 /// A structure of the pool.
@@ -49,7 +64,7 @@ pub struct Place {
     pub at: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Its number among its kind: slot, chunk, block, thread slot; of a text, a record, or a tail, its inode's; of a tree,
+    /// Its number among its kind: slot, chunk, block, thread slot, area; of a word of a state-map, the first slot; of a text, a record, or a tail, its inode's; of a tree,
     /// see `maps.rs`.
     pub number: u64,
 }
@@ -98,7 +113,7 @@ pub fn samples() -> &'static [Sample] {
             mapping,
             ..options()
         });
-        let namespaces = NamespaceKind::ALL.into_iter();
+        let namespaces = NamespaceKind::KNOWN.into_iter();
         let namespaces = namespaces.filter(|kind| *kind != NamespaceKind::Direct);
         let namespaces = namespaces.map(|namespace| FormatOptions {
             namespace,
@@ -194,8 +209,7 @@ impl Sample {
             match sample.kind_of(inode) {
                 Some(FileKind::Directory) => match sample.geometry.namespace {
                     NamespaceKind::Tree => sample.find_records(inode),
-                    NamespaceKind::Direct => sample.find_log(inode),
-                    NamespaceKind::Adaptive => unreachable!("no sample has areas"),
+                    NamespaceKind::Direct | NamespaceKind::Adaptive => sample.find_log(inode),
                 },
                 Some(FileKind::Symlink) => sample.find_text(inode),
                 _ => {}
@@ -226,13 +240,9 @@ impl Sample {
                 let at = place.at + head.kind().words_at() + 8 * word;
                 let entry = LogWord(self.word(at)).entry();
                 if entry != 0 {
-                    let entry_place = self.slot(entry, 0);
-                    let len = self.read::<EntryHead>(entry_place.at).name_len;
-                    let bytes = Entry::NAME + u64::from(len);
-                    self.entries.push(Place {
-                        bytes,
-                        ..entry_place
-                    });
+                    let place = self.slot(entry, 0);
+                    let bytes = self.entry_bytes(place.at);
+                    self.entries.push(Place { bytes, ..place });
                 }
                 // The first words that are free, too.
                 if entry != 0 || word < 12 {
@@ -245,6 +255,43 @@ impl Sample {
             }
             next = head.next;
         }
+    }
+
+    /// Bytes of the entry at `at`, its name or its path among them.
+    fn entry_bytes(&self, at: u64) -> u64 {
+        match self.geometry.namespace {
+            NamespaceKind::Adaptive => {
+                let len = self.read::<PathEntryHead>(at).path_len;
+                PathEntryHead::PATH + u64::from(len)
+            }
+            _ => Entry::NAME + u64::from(self.read::<EntryHead>(at).name_len),
+        }
+    }
+
+    /// Metadata slots of the extents of areas.
+    fn area_extents(&self) -> Vec<u64> {
+        let slots = (0..self.geometry.meta_slots()).step_by(self.geometry.areas.slots() as usize);
+        let of_areas = slots.filter(|&slot| self.chunk_kind(slot) == Some(ChunkKind::Areas));
+        of_areas.collect()
+    }
+
+    /// The words of state-maps that tell of entries, and a few others.
+    fn states(&self) -> Vec<Place> {
+        let plan = self.geometry.areas;
+        let word = |slot| Place {
+            at: self.geometry.meta_at + plan.states_at(slot),
+            bytes: 8,
+            number: slot,
+        };
+        let extents = self.area_extents().into_iter();
+        let words = extents.flat_map(|extent| {
+            let groups = (extent..extent + plan.slots()).step_by(SLOTS_PER_BLOCK as usize);
+            groups.map(word).enumerate()
+        });
+        words
+            .filter(|(number, place)| *number < 4 || self.word(place.at) != 0)
+            .map(|(_, place)| place)
+            .collect()
     }
 
     fn find_records(&mut self, dir: Place) {
@@ -308,7 +355,7 @@ impl Sample {
         ChunkWord(word).decode(chunk).map(|(kind, _)| kind)
     }
 
-    /// The structures of a class; there is at least one of each.
+    /// The structures of a class; there is at least one of each that pools with this namespace have.
     pub fn places(&self, part: Part) -> Vec<Place> {
         let geometry = &self.geometry;
         let one = |at, bytes| {
@@ -347,6 +394,12 @@ impl Sample {
             Part::LogWord => self.log_words.clone(),
             Part::Text => self.texts.clone(),
             Part::Map => self.maps.clone(),
+            Part::Area => row(geometry.slot_at(geometry.areas.table), 6, 64, 64),
+            Part::AreaExtent => {
+                let head = |slot| self.slot(slot, AreaExtentHead::STATES);
+                self.area_extents().into_iter().map(head).collect()
+            }
+            Part::States => self.states(),
         }
     }
 

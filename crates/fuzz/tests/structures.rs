@@ -1,7 +1,7 @@
 //! Every structure of the media: decoded from any bytes, and planted in a pool that is then
 //! checked, opened, used, closed and checked again.
 
-use vellum_fuzz::{Input, Part, Watchdog, change, decode, judge, plant_raw, samples};
+use vellum_fuzz::{Input, Part, Sample, Watchdog, change, decode, judge, plant_raw, samples};
 
 /// Cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
@@ -12,7 +12,10 @@ fn changed(bytes: &[u8], parts: &[Part]) {
     parts.iter().for_each(|&part| decode(part, bytes));
     let mut input = Input::new(bytes);
     let how = input.u8();
-    let mut sample = samples()[usize::from(how) % samples().len()].clone();
+    let namespace = |sample: &Sample| sample.geometry.namespace;
+    let has_all = |sample: &&Sample| parts.iter().all(|part| part.is_of(namespace(sample)));
+    let samples: Vec<&Sample> = samples().iter().filter(has_all).collect();
+    let mut sample = (*samples[usize::from(how) % samples.len()]).clone();
     let (read_only, raw) = (how & 0x30 == 0x30, how & 0xC0 == 0xC0);
     if raw {
         plant_raw(&mut sample, *input.pick(parts), &mut input);
@@ -45,6 +48,10 @@ targets! {
     symlink: Text;
     journal: Journal;
     mapping: Map;
+    area_table: Area;
+    state_map: States, AreaExtent;
+    /// All that names are made of, where they are in areas.
+    names_in_areas: Area, States, Entry, LogWord, Inode, Extent;
     /// Several at once, which single targets do not reach.
     everything: Inode, Entry, Extent, LogWord, Map, Journal, Text, Chunk;
 }

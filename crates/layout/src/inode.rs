@@ -156,7 +156,6 @@ impl Inode {
     /// Whether the access pattern is one that a file of this kind may have with this namespace.
     pub fn has_sound_pattern(&self, kind: FileKind, namespace: NamespaceKind) -> bool {
         match (kind, namespace) {
-            (FileKind::Directory, NamespaceKind::Adaptive) => true,
             (FileKind::File, NamespaceKind::Adaptive) => self.pattern & Self::PATTERN_RESERVED == 0,
             (FileKind::File, _) => self.pattern <= Self::CONTINUOUS,
             _ => self.pattern == 0,

@@ -12,8 +12,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{SEED, Sample, TestImage, generation_of, sample_in};
 
-/// Generation of every area.
-pub(crate) const AREA_GENERATION: u32 = 5;
+/// Generation of an area; that of the root is what mkfs makes it.
+fn area_generation(number: u32) -> u32 {
+    match number {
+        ROOT_AREA => 1,
+        _ => 5,
+    }
+}
 
 /// What a test knows of the areas of its pool.
 #[derive(Default)]
@@ -59,14 +64,22 @@ impl TestImage {
         self.set_line(number, &line);
         self.areas.roots.insert(number, root);
         self.areas.homes.insert(root, (number, Vec::new()));
+        self.set_place(root, 0, number);
         number
+    }
+
+    /// Says where a directory's own entry is, and which area's root it is.
+    pub(crate) fn set_place(&mut self, directory: u64, entry: u64, area: u32) {
+        self.edit_inode(directory, |inode| {
+            inode.detail = DirPlace::new(entry, area).0;
+        });
     }
 
     /// The line of such an area.
     pub(crate) fn line_of(&self, number: u32, root: u64, phase: AreaPhase) -> AreaLine {
         let area = AreaLife {
             number,
-            generation: AREA_GENERATION,
+            generation: area_generation(number),
         };
         AreaLine::new(area, phase, root, generation_of(root))
     }
@@ -117,9 +130,14 @@ impl TestImage {
         };
         let slot = self.put_path(&head, &path);
         self.areas.entries.push(slot);
-        let is_root = self.areas.roots.values().any(|root| *root == ino);
-        if kind == FileKind::Directory && !is_root {
-            self.areas.homes.insert(ino, (area, path));
+        if kind == FileKind::Directory {
+            let mut roots = self.areas.roots.iter();
+            let own = roots.find(|(_, root)| **root == ino);
+            let own = own.map_or(0, |(number, _)| *number);
+            self.set_place(ino, slot, own);
+            if own == 0 {
+                self.areas.homes.insert(ino, (area, path));
+            }
         }
         slot
     }
@@ -139,7 +157,7 @@ impl TestImage {
             ..*head
         };
         let seal = PathSeal {
-            area: AREA_GENERATION,
+            area: area_generation(head.area),
             slot,
             directory: generation_of(head.parent),
         };
@@ -155,34 +173,19 @@ impl TestImage {
         (head, path.to_vec())
     }
 
-    /// Makes what a close makes: floors, places, counts, tables; the dead have no states.
+    /// Makes what a close makes: floors, counts, tables; the dead have no states.
     pub(super) fn close_areas(&mut self) {
         let mut names: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        let mut counts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        let mut own: BTreeMap<u64, u64> = BTreeMap::new();
         for slot in self.areas.entries.clone() {
             let (head, _) = self.get_path(slot);
-            let count = counts.entry(head.parent).or_default();
             if LifeWord(head.life).is_alive() {
-                count.0 += 1;
                 names.entry(head.area).or_default().push(slot);
-                own.insert(TargetWord(head.target).ino(), slot);
             } else {
-                count.1 += 1;
                 self.set_state(slot, EntryState::None);
                 self.edit_inode(head.parent, |inode| {
                     inode.size = inode.size.max(head.cookie + 1);
                 });
             }
-        }
-        for (&dir, (home, path)) in &self.areas.homes.clone() {
-            let area = if path.is_empty() { *home } else { 0 };
-            let entry = own.get(&dir).copied().unwrap_or(0);
-            let (names, dead) = counts.get(&dir).copied().unwrap_or_default();
-            self.edit_inode(dir, |inode| {
-                inode.detail = DirPlace::new(entry, area).0;
-                inode.pattern = names | dead << 32;
-            });
         }
         for (number, root) in self.areas.roots.clone() {
             let names = names.remove(&number).unwrap_or_default();
@@ -277,11 +280,11 @@ impl TestImage {
     }
 }
 
-/// A pool with two areas, not closed.
+/// A pool with areas, not closed.
 pub(crate) struct AreaSample {
     /// The pool; what [`Sample`] has is in area 1.
     pub(crate) sample: Sample,
-    /// The root of area 2, a directory in the root.
+    /// A directory in the root: the root of area 2, if there is one.
     pub(crate) rooted: u64,
     /// A directory in it that not everybody may search.
     pub(crate) closed_to_some: u64,
@@ -291,10 +294,21 @@ pub(crate) struct AreaSample {
 
 /// A pool with something of everything in two areas, not closed.
 pub(crate) fn area_sample() -> AreaSample {
+    sample_with(2)
+}
+
+/// The same names in one area.
+pub(crate) fn one_area_sample() -> AreaSample {
+    sample_with(1)
+}
+
+fn sample_with(areas: u32) -> AreaSample {
     let mut sample = sample_in(TestImage::with_areas());
     let image = &mut sample.image;
     let rooted = image.inode(FileKind::Directory, 0o700);
-    assert_eq!(image.new_area(rooted), 2);
+    if areas == 2 {
+        assert_eq!(image.new_area(rooted), 2);
+    }
     image.link(ROOT_SLOT, b"rooted", rooted);
     let closed_to_some = image.inode(FileKind::Directory, 0o750);
     image.link(rooted, b"some", closed_to_some);

@@ -8,6 +8,7 @@ use vellum_layout::{
     is_path, path_hash,
 };
 use vellum_media::{Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
 
 use super::Adaptive;
 use crate::core::Core;
@@ -95,24 +96,37 @@ impl PathBuffer {
 }
 
 impl<M: Memories> Core<M> {
-    /// Pool offset of the line of area 1 in the area table.
-    pub(super) fn root_area_at(&self) -> u64 {
-        let line = u64::from(ROOT_AREA) * size_of::<AreaLine>() as u64;
+    /// Pool offset of the line of an area in the first block of the area table.
+    fn area_line_at(&self, number: u32) -> u64 {
+        let line = u64::from(number) * size_of::<AreaLine>() as u64;
         self.geometry.slot_at(self.geometry.areas.table) + line
+    }
+
+    /// That line.
+    pub(super) fn area_line(&self, number: u32) -> AreaLine {
+        let mut line = AreaLine::default();
+        self.pool
+            .read(self.area_line_at(number), line.as_mut_bytes());
+        line
     }
 
     /// What an entry at metadata slot `slot` is sealed with, in a directory of this generation.
     pub(super) fn seal(&self, slot: u64, directory: u32) -> PathSeal {
         PathSeal {
-            area: self.word(self.root_area_at() + AreaLine::LIVES) as u32,
+            area: self.word(self.area_line_at(ROOT_AREA) + AreaLine::LIVES) as u32,
             slot,
             directory,
         }
     }
 
+    /// Where a directory says that its names are.
+    pub(super) fn place_of_directory(&self, dir: u64) -> DirPlace {
+        DirPlace(self.word(self.geometry.slot_at(dir) + Inode::DETAIL))
+    }
+
     /// Metadata slot of a directory's own entry; 0 of the root.
     fn own_entry(&self, dir: u64) -> u64 {
-        DirPlace(self.word(self.geometry.slot_at(dir) + Inode::DETAIL)).entry()
+        self.place_of_directory(dir).entry()
     }
 
     /// Reads the own entry of the directory with inode `dir`, which is kept where it is; gives the hash of its path. The root has none,
@@ -244,7 +258,11 @@ pub(super) fn check<M: Memories>(core: &Core<M>, named: &Named, buffer: &PathBuf
     }
     let is_dir = named.target.kind() == Some(FileKind::Directory);
     let ino = named.target.ino();
-    if is_dir && core.is_inode_slot(ino) && Place::Slot(core.own_entry(ino)) != named.entry {
+    let is_own = || {
+        let place = core.place_of_directory(ino);
+        (Place::Slot(place.entry()), place.area()) == (named.entry, 0)
+    };
+    if is_dir && core.is_inode_slot(ino) && !is_own() {
         return Err(Error::damaged(
             "directory names another entry",
             Place::Inode(ino),

@@ -12,9 +12,9 @@ mod entry;
 mod states;
 
 use vellum_layout::{
-    AreaLine, AreaPhase, AreaTableHead, ChunkKind, DirPlace, EntryState, FileKind, Geometry, Inode,
-    LifeWord, LogWord, PATH_ENTRY_MAX_BYTES, PathEntryHead, ROOT_AREA, ROOT_SLOT, SLOTS_PER_BLOCK,
-    TargetWord,
+    AREA_TABLE_LINES, AreaPhase, AreaTableHead, ChunkKind, DirPlace, EntryState, FileKind,
+    Geometry, Inode, LifeWord, LogWord, PATH_ENTRY_MAX_BYTES, PathEntryHead, ROOT_AREA, ROOT_SLOT,
+    SLOTS_PER_BLOCK, TargetWord,
 };
 use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
@@ -58,14 +58,22 @@ impl<M: Memories> Entries<M> for Adaptive {
         let mut head = AreaTableHead::default();
         core.pool
             .read(core.geometry.slot_at(table), head.as_mut_bytes());
-        let mut line = AreaLine::default();
-        core.pool.read(core.root_area_at(), line.as_mut_bytes());
+        let line = core.area_line(ROOT_AREA);
         let root = core.identity_on_pool(ROOT_SLOT).generation();
         if !head.is_sound(table, 0)
             || line.phase(ROOT_AREA) != Some(AreaPhase::Live)
             || (line.root, line.root_generation) != (ROOT_SLOT, root)
+            || core.place_of_directory(ROOT_SLOT) != DirPlace::new(0, ROOT_AREA)
         {
             return damaged("the root's area");
+        }
+        let is_taken = |number| {
+            let phase = core.area_line(number).phase(number);
+            phase.is_some_and(|phase| phase != AreaPhase::Free)
+        };
+        let mut others = ROOT_AREA + 1..AREA_TABLE_LINES as u32;
+        if head.next != 0 || others.any(is_taken) {
+            return Err(Error::Unsupported("areas below that of the root"));
         }
         Ok(())
     }
@@ -178,11 +186,17 @@ impl<M: Memories> Entries<M> for Adaptive {
         Ok(())
     }
 
-    fn settle_others(core: &Core<M>, mender: &dyn Mender) -> Result<()> {
+    fn settle_others(
+        core: &Core<M>,
+        is_named: &dyn Fn(u64) -> bool,
+        mender: &dyn Mender,
+    ) -> Result<()> {
         mender.claim(core.geometry.areas.table, SLOTS_PER_BLOCK)?;
         for group in core.groups() {
             let states = core.states(group);
-            let left = states.entries().filter(|slot| !core.is_used(group + slot));
+            // Of slots that an entry has the first one has its state.
+            let is_entry = |slot| is_named(slot) && core.is_used(slot);
+            let left = states.entries().filter(|slot| !is_entry(group + slot));
             let mended = left.fold(states, |states, slot| states.with(slot, EntryState::None));
             if mended != states {
                 mender.store(sites::RECOVER_STATES, core.states_at(group), mended.0);

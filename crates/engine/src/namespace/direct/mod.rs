@@ -111,7 +111,7 @@ impl<M: Memories> Entries<M> for Direct {
         Ok(())
     }
 
-    fn settle_others(_: &Core<M>, _: &dyn Mender) -> Result<()> {
+    fn settle_others(_: &Core<M>, _: &dyn Fn(u64) -> bool, _: &dyn Mender) -> Result<()> {
         Ok(())
     }
 

@@ -92,7 +92,11 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     fn check_others(core: &Core<M>, is_named: &dyn Fn(u64) -> bool) -> Result<()>;
 
     /// Settles what a crash left beside the entries that logs name, which are noted as in use.
-    fn settle_others(core: &Core<M>, mender: &dyn Mender) -> Result<()>;
+    fn settle_others(
+        core: &Core<M>,
+        is_named: &dyn Fn(u64) -> bool,
+        mender: &dyn Mender,
+    ) -> Result<()>;
 
     /// See [`Namespace::witnessed`].
     fn witnessed(core: &Core<M>, entry_at: u64) -> Option<u32>;

@@ -124,6 +124,6 @@ impl<M: Memories, S: Entries<M>> SurveyedNames for Logs<'_, M, S> {
     }
 
     fn finish(&self, mender: &dyn Mender) -> Result<()> {
-        S::settle_others(self.core, mender)
+        S::settle_others(self.core, &|entry| self.is_named(entry), mender)
     }
 }

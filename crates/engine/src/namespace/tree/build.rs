@@ -53,6 +53,11 @@ impl Told {
             if reached_tail {
                 return Ok(());
             }
+            if block.head.base_cookie < told.next_cookie {
+                let place = Place::Slot(block.slot);
+                go_on(Error::damaged("directory cookies out of order", place))?;
+            }
+            told.next_cookie = told.next_cookie.max(block.head.base_cookie);
             for found in block.records(owner, tail) {
                 let taken = found
                     .map_err(|unsound| {
@@ -62,7 +67,6 @@ impl Told {
                     .and_then(|found| told.take(core, &found));
                 taken.or_else(&mut *go_on)?;
             }
-            told.next_cookie = told.next_cookie.max(block.head.base_cookie);
             reached_tail |= tail.slot() == block.slot;
             Ok(())
         });
