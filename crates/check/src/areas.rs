@@ -9,7 +9,7 @@ use vellum_layout::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind,
     FileKind, Geometry, LifeWord, PathEntryHead, PathHash, PathSeal, PoolPhase, PoolState,
     ROOT_AREA, ROOT_SLOT, SLOT_BYTES, SLOTS_PER_BLOCK, StateMapWord, StateWord, TargetWord,
-    is_path, path_hash,
+    is_path, path_below, path_hash,
 };
 use zerocopy::FromBytes;
 
@@ -585,7 +585,7 @@ impl<'e> Homes<'e> {
         }
         let path = home.entry.map_or(Vec::new(), |slot| {
             let len = reader.areas.paths.get(&slot).map_or(0, |of| of.path_len);
-            reader.text(slot, usize::from(len))
+            path_below(&reader.text(slot, usize::from(len))).to_vec()
         });
         Some(path == reader.directory_path(entry.name.slot, entry.path))
     }

@@ -23,6 +23,7 @@ mod keyed;
 mod locate;
 mod logged;
 mod logs;
+mod moves;
 mod records;
 mod report;
 mod slots;
@@ -123,6 +124,7 @@ fn walk(
 
     let records = journal::evaluate(view, &geometry, !clean, sink);
     summary.journal_records = if clean { 0 } else { records };
+    moves::evaluate(view, &geometry, !clean, sink);
     let view = &*view;
     let chunks = entrance::Chunks::read(view, &geometry, sink);
     summary.slots = geometry.meta_slots();

@@ -158,6 +158,10 @@ classes! {
     PathWrong = "path of another directory",
     /// Two entries of one name.
     Twins = "twins",
+    /// A move of directories with what is below them that was committed and is not over.
+    MoveUnfinished = "unfinished move",
+    /// The list of such a move is unsound, or says what cannot be.
+    MoveUnsound = "unsound list of a move",
     /// Names counted wrong, of an area or a directory.
     AreaCounts = "wrong counts of names",
     /// A word of a directory log that is missing, or leads to no entry of it.
@@ -191,6 +195,7 @@ impl Class {
                 | Self::Limbo
                 | Self::AreaNoRoot
                 | Self::AreaUnfinished
+                | Self::MoveUnfinished
         )
     }
 }

@@ -111,6 +111,8 @@ pub(crate) mod flag {
     pub(crate) const UNSURE: u64 = 1024;
     /// Files: read or written on and on before the last close.
     pub(crate) const CONTINUOUS: u64 = 2048;
+    /// Directories: names in it do not change, because it is moved, or one above it.
+    pub(crate) const STILL: u64 = 4096;
     /// Directories: counts evictions from bit 32 on. A miss in the index counts only if this and
     /// [`INDEXED`] were the same before and after.
     pub(crate) const GENERATION: u64 = 1 << 32;

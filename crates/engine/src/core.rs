@@ -120,6 +120,8 @@ pub(crate) mod header {
         COMMITTERS: [1] at 904,
         /// How many of them the last commit answered.
         COMPANY: [1] at 912,
+        /// 1: names stand still in some directories ([`crate::cachelet::flag::STILL`]), because one is moved with what is below it.
+        STILL: [1] at 920,
     }
 
     /// Bytes of the first page.

@@ -9,6 +9,15 @@ use vellum_media::MediaError;
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// What an operation needs first that cannot be had inside of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// That names no longer stand still because a directory above them is moved.
+    Wait,
+    /// That what is below a directory is moved with it.
+    Move,
+}
+
 /// Why an operation failed.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -110,6 +119,10 @@ pub enum Error {
     /// The pool is between two namespaces.
     #[error("a conversion of the pool was not finished: `vellum convert` finishes it")]
     Converting,
+    /// The operation is not done yet, and nothing of it is seen. No caller is told: it begins again.
+    #[doc(hidden)]
+    #[error("the operation begins again")]
+    First(First),
     /// The superblock is refused.
     #[error(transparent)]
     Superblock(#[from] SuperblockError),
@@ -184,6 +197,7 @@ impl Error {
             Self::Closed => libc::ESHUTDOWN,
             Self::Busy => libc::EBUSY,
             Self::Deadlock => libc::EDEADLK,
+            Self::First(_) => libc::EAGAIN,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::OutOfMemory(_) => libc::ENOMEM,
             Self::Superblock(SuperblockError::Version(_) | SuperblockError::Features(_)) => {

@@ -47,6 +47,12 @@ vellum_media::sites! {
     RECOVER_JOURNAL_WORDS_DURABLE = "recover/journal-words-durable",
     /// The record's head.
     RECOVER_JOURNAL_RETIRE = "recover/journal-retire",
+    /// A word that the list of a move says.
+    RECOVER_MOVED = "recover/moved",
+    /// Before the list is forgotten.
+    RECOVER_MOVED_DURABLE = "recover/moved-durable",
+    /// The word that leads to it, zero.
+    RECOVER_MOVE_OVER = "recover/move-over",
     /// An inode without a name, free.
     RECOVER_FREE_INODE = "recover/free-inode",
     /// A word of a directory's log that names no entry, zero.
@@ -131,6 +137,26 @@ vellum_media::sites! {
     FREE_LIMBO = "free/limbo",
     /// Before the inode's number is used again.
     FREE_LIMBO_DURABLE = "free/limbo-durable",
+    /// The copy of an entry below a directory that is moved.
+    MOVE_COPY = "move/copy",
+    /// A block of the list of copies.
+    MOVE_LIST = "move/list",
+    /// All of it, before a record leads to the list.
+    MOVE_COPIES_DURABLE = "move/copies-durable",
+    /// The states of copies in a group.
+    MOVE_STATES = "move/states",
+    /// Words of a directory's log, which lead to copies from now on.
+    MOVE_WORDS = "move/words",
+    /// The place of a directory whose own entry was copied.
+    MOVE_PLACE = "move/place",
+    /// The states of what was copied, in a group, none.
+    MOVE_CLEARED = "move/cleared",
+    /// What the list says is done.
+    MOVE_DONE_DURABLE = "move/done-durable",
+    /// The word that leads to the list, zero.
+    MOVE_OVER = "move/over",
+    /// Before what was copied, and the list, are used again.
+    MOVE_OVER_DURABLE = "move/over-durable",
     /// A new entry.
     RENAME_ENTRY = "rename/entry",
     /// Times of the directory moved.

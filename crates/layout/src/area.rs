@@ -99,8 +99,11 @@ pub struct AreaTableHead {
     pub number: u32,
     /// CRC-32C of the block's metadata slot and its number, each as a word.
     pub checksum: u32,
+    /// Of the first block: metadata slot of the list of a move that is not over ([`crate::MoveListHead`]), or 0. Changes by one
+    /// 8-byte store.
+    pub moving: u64,
     /// Reserved, zero.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
 }
 
 const _: () = assert!(size_of::<AreaTableHead>() == 64);
@@ -110,6 +113,8 @@ impl AreaTableHead {
     pub const NEXT: u64 = 0;
     /// Offset of `taken`.
     pub const TAKEN: u64 = 8;
+    /// Offset of `moving`.
+    pub const MOVING: u64 = 24;
 
     /// A sound head of block `number`, at metadata slot `at`.
     pub fn new(at: u64, number: u32) -> Self {

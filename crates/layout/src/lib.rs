@@ -27,6 +27,7 @@ mod journal;
 mod keyed;
 mod level;
 mod log;
+mod move_list;
 mod overwrite;
 mod path_entry;
 mod path_table;
@@ -62,10 +63,11 @@ pub use log::{
     IMAGE_MAX_BYTES, LOG_LINE_BYTES, LoggedLine, RECORD_HEAD_BYTES, Record, RecordHead, line_sum,
     log_bytes_for, record_bytes, seal_record,
 };
+pub use move_list::{MOVE_LIST_ENTRIES, MoveListHead, MovedEntry};
 pub use overwrite::Overwrite;
 pub use path_entry::{
     DIR_PATH_MAX, PATH_ENTRY_MAX_BYTES, PATH_ENTRY_MAX_SLOTS, PATH_MAX, PathEntryHead, PathHash,
-    PathSeal, is_path, path_hash,
+    PathSeal, is_path, path_below, path_hash,
 };
 pub use path_table::{
     TABLE_BLOCK_LINES, TABLE_LEVEL_MAX, TABLE_LINE_WORDS, TableHead, TableRoot, TableWord, path_tag,

@@ -9,7 +9,7 @@ use crate::checksum::Summing;
 use crate::entry::NAME_MAX;
 use crate::{SLOT_BYTES, mix};
 
-/// Longest path of a directory that is no root, in bytes: any name fits behind it.
+/// Longest path of a directory that the paths of names in it go on from, in bytes: any name fits behind it.
 pub const DIR_PATH_MAX: usize = 832;
 /// Longest path of an entry, in bytes.
 pub const PATH_MAX: usize = DIR_PATH_MAX + 1 + NAME_MAX;
@@ -164,6 +164,14 @@ pub fn is_path(path: &[u8]) -> bool {
         (1..=NAME_MAX).contains(&name.len()) && !name.contains(&0) && name != b"." && name != b".."
     };
     path.len() <= PATH_MAX && path.split(|&byte| byte == b'/').all(is_name)
+}
+
+/// What the paths of names in a directory with this path go on from: none where it is so long that they begin anew, as at a root.
+pub fn path_below(directory: &[u8]) -> &[u8] {
+    match directory.len() {
+        0..=DIR_PATH_MAX => directory,
+        _ => &[],
+    }
 }
 
 /// The hash of a path: made of that of the directory's path and the name, so that it goes on from component to component.
@@ -336,6 +344,13 @@ mod tests {
         }
         let deep = b"d/".repeat(544);
         assert!(is_path(&deep[..1087]) && !is_path(&[&deep[..], b"dd"].concat()));
+    }
+
+    #[test]
+    fn paths_begin_anew_below_a_long_one() {
+        let longest = vec![b'd'; DIR_PATH_MAX];
+        assert_eq!(path_below(&longest), longest);
+        assert_eq!(path_below(&[b'd'; DIR_PATH_MAX + 1]), b"");
     }
 
     #[test]

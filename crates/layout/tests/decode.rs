@@ -43,6 +43,7 @@ proptest! {
                 prop_assert!(records.clone().unsealed().count() < 4096);
                 prop_assert!(records.from(owner % 8192).count() < 4096);
             }
+            prop_assert!(MoveListHead::decode(slot, block).is_none());
         }
         if let Ok((head, _)) = LogExtentHead::read_from_prefix(&bytes) {
             let _ = head.is_sound_of_records(slot, owner_of_records);

@@ -41,11 +41,7 @@ fn kept_otherwise() -> Vec<ThreadWorkload> {
             .into_iter()
             .filter(|one| one.name.contains("list"));
         let all = names().into_iter().chain(listings);
-        let is_built = move |one: &ThreadWorkload| {
-            namespace != NamespaceKind::Adaptive || !one.name.ends_with("rename-directories")
-        };
-        all.filter(is_built)
-            .map(move |workload| workload.within(namespace))
+        all.map(move |workload| workload.within(namespace))
     };
     others.flat_map(of).collect()
 }

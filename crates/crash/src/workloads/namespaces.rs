@@ -2,7 +2,7 @@
 //! keeping them does.
 
 use vellum::NamespaceKind;
-use vellum_model::{Cred, Model, Op, apply};
+use vellum_model::Op;
 
 use super::{FILE, chosen, single_operations, sites};
 use crate::workload::{Step, Workload};
@@ -19,16 +19,13 @@ pub(super) fn workloads() -> Vec<Workload> {
                 |one: &Workload| one.concerns_names() && one.cut.is_none() && !one.fills_the_pool();
             let own = match namespace {
                 NamespaceKind::Direct => Vec::new(),
-                NamespaceKind::Adaptive => adaptive(),
+                NamespaceKind::Adaptive => [adaptive(), moves()].concat(),
                 NamespaceKind::Tree => tree(),
             };
-            let is_built =
-                move |one: &Workload| namespace != NamespaceKind::Adaptive || !moves_a_tree(one);
             let has_room =
                 move |one: &Workload| namespace != NamespaceKind::Adaptive || !is_nearly_full(one);
             usual
                 .filter(fits)
-                .filter(is_built)
                 .filter(has_room)
                 .chain(own)
                 .map(move |workload| workload.within(namespace))
@@ -40,32 +37,6 @@ pub(super) fn workloads() -> Vec<Workload> {
 fn is_nearly_full(one: &Workload) -> bool {
     let ops = one.setup.iter().filter_map(Step::op);
     ops.filter(|op| matches!(op, Op::Symlink { .. })).count() > 50
-}
-
-/// Whether a directory that is not empty is moved.
-fn moves_a_tree(one: &Workload) -> bool {
-    let mut model = Model::new(0);
-    let superuser = Cred::superuser();
-    let mut steps = one.setup.iter().chain(&one.explored).filter_map(Step::op);
-    steps.any(|op| {
-        let moves = match op {
-            Op::Rename { from, to, flags } => {
-                has_names(&model, from) || *flags == libc::RENAME_EXCHANGE && has_names(&model, to)
-            }
-            _ => false,
-        };
-        apply(&mut model, op, &superuser, 0);
-        moves
-    })
-}
-
-fn has_names(model: &Model, path: &[u8]) -> bool {
-    let below = [path, b"/"].concat();
-    let is_below = |path: &Vec<u8>| {
-        let path = path.strip_prefix(b"/").unwrap_or(path);
-        path.len() > below.len() && path.starts_with(&below)
-    };
-    model.snapshot(false).keys().any(is_below)
 }
 
 fn of(name: &str, setup: &[&str], explored: &[&str]) -> Workload {
@@ -130,6 +101,112 @@ fn adaptive() -> Vec<Workload> {
             &dead,
             &["maintain", "create d/g 644 -", "link f e", "symlink x d/s"],
         ),
+    ]
+}
+
+/// Directories that are moved with what is below them: the windows behind the commit, what uses slots again that are free then, and recovery.
+fn moves() -> Vec<Workload> {
+    let tree = [
+        "mkdir d 755",
+        "mkdir d/e 755",
+        FILE,
+        "link f d/g",
+        "create d/e/h 644 -",
+    ];
+    let two = [&tree[..], &["mkdir x 755", "create x/y 644 -"]].concat();
+    // Which names die, and which are made, tells whether an entry or its copy was meant.
+    let changes = [
+        "unlink d/g",
+        "create d/g 644 -",
+        "110* link f d/e/%(6ex38)#",
+        "110* unlink d/e/%(6ex38)#",
+    ];
+    let used = [&tree[..], &changes].concat();
+    let deep = format!("mkdir {} 755", "%(61x250)");
+    let deeper = format!("mkdir {} 755", ["%(61x250)"; 2].join("/"));
+    let deepest = format!("mkdir {} 755", ["%(61x250)"; 3].join("/"));
+    let inside = format!("create {}/f 644 -", ["%(61x250)"; 3].join("/"));
+    let long = [
+        "mkdir d 755",
+        &deep,
+        &deeper,
+        &deepest,
+        &inside,
+        "mkdir d/%(62x250) 755",
+    ];
+    let away = "rename %(61x250) d/%(62x250)/%(61x250) 0";
+    let back = "rename d/%(62x250)/%(61x250) %(61x250) 0";
+    let again = ["open-pool", "create n/e/k 644 -", "close-pool"];
+    vec![
+        of("move", &tree, &["rename d n 0"]),
+        of(
+            "move-onto-empty",
+            &two,
+            &["unlink x/y", "rename d x 0", "close-pool"],
+        ),
+        of("move-across", &two, &["rename d/e x/e 0", "rename x d/x 0"]),
+        of("move-exchange", &two, &["rename d x 2", "close-pool"]),
+        of(
+            "move-exchange-below",
+            &two,
+            &["rename d/e x 2", "unlink x/h"],
+        ),
+        of(
+            "move-back-and-forth",
+            &tree,
+            &["rename d n 0", "rename n d 0"],
+        ),
+        of(
+            "move-and-remove",
+            &tree,
+            &[
+                "rename d n 0",
+                "unlink n/e/h",
+                "rmdir n/e",
+                "unlink n/g",
+                "rmdir n",
+            ],
+        ),
+        of(
+            "move-and-recycle",
+            &used,
+            &[
+                "rename d n 0",
+                "maintain",
+                "create n/e/k 644 -",
+                "close-pool",
+            ],
+        ),
+        of(
+            "move-and-use-slots",
+            &tree,
+            &[
+                "rename d n 0",
+                "symlink %(74x4095) s",
+                "link f n/k",
+                "link f n/l",
+            ],
+        ),
+        of(
+            "move-away-from-long-paths",
+            &[&long[..], &[away]].concat(),
+            &[back, "close-pool"],
+        ),
+        of("move-to-long-paths", &long, &[away, "close-pool"]),
+        of("recover-move", &tree, &again).cut("rename d n 0", "journal/retire-durable", true),
+        of("recover-move-applied", &tree, &again).cut("rename d n 0", "move/done-durable", true),
+        of(
+            "recover-move-undone",
+            &tree,
+            &["open-pool", "create d/e/k 644 -", "close-pool"],
+        )
+        .cut("rename d n 0", "move/copies-durable", false),
+        of(
+            "recover-move-and-use-slots",
+            &tree,
+            &["open-pool", "symlink %(74x4095) s", "link f n/k", "recover"],
+        )
+        .cut("rename d n 0", "journal/record-durable", true),
     ]
 }
 

@@ -481,3 +481,71 @@ fn a_write_behind_a_change_of_mode_drops_set_id_bits() {
         assert!(mode == 0o777 || !was_first[1], "{mode:o}");
     });
 }
+
+/// Names change below a directory that is moved, and around it; nobody finds one missing or twice.
+#[test]
+fn a_directory_moves_with_what_is_below_beside_changes() {
+    explore(1000, |world| {
+        drop((world.mkdir("/d").unwrap(), world.mkdir("/d/e").unwrap()));
+        let stays = world.file("/d/e/stays").unwrap().ino();
+        drop((world.file("/d/goes").unwrap(), world.mkdir("/p").unwrap()));
+        let inner = world.node("/d/e").unwrap();
+        together!(
+            world,
+            |w: World| w.rename("/d", "/p/n", RenameFlags::empty()).unwrap(),
+            |w: World| {
+                for path in ["/d/goes", "/p/n/goes"] {
+                    drop(w.unlink(path));
+                }
+            },
+            {
+                let inner = inner.clone();
+                move |w: World| {
+                    let (cred, name) = (Cred::root(), b"new");
+                    let kind = vellum_layout::FileKind::File;
+                    drop(w.fs.mknod(&cred, &inner, name, kind, 0o644, 0).unwrap());
+                }
+            },
+            move |w: World| {
+                let found = w.fs.lookup(&Cred::root(), &inner, b"stays");
+                assert_eq!(found.unwrap().ino(), stays);
+                let mut names = Vec::new();
+                let mut position = crate::ListPosition::default();
+                let listed = w.fs.list(&inner, 0, &mut position, &mut |entry| {
+                    names.push(entry.name.to_vec());
+                    true
+                });
+                listed.unwrap();
+                names.retain(|name| name != b"new");
+                assert_eq!(names, [b"stays".to_vec()]);
+            }
+        );
+        assert!(world.see("/d").is_none());
+        assert_eq!(world.see("/p/n/e/stays").unwrap().ino, stays);
+        assert!(world.see("/p/n/e/new").is_some());
+    });
+}
+
+/// Two movers, of which one moves what the other's directory is moved to, and eviction.
+#[test]
+fn directories_with_names_move_beside_each_other() {
+    explore(1000, |world| {
+        drop((world.mkdir("/a").unwrap(), world.file("/a/f").unwrap()));
+        drop((world.mkdir("/b").unwrap(), world.file("/b/g").unwrap()));
+        let [f, g] = ["/a/f", "/b/g"].map(|path| world.see(path).unwrap().ino);
+        let done = together!(
+            world,
+            |w: World| w.rename("/a", "/b/a", RenameFlags::empty()).is_ok(),
+            |w: World| w.rename("/b", "/c", RenameFlags::empty()).is_ok(),
+            |w: World| {
+                w.squeeze();
+                w.forget("/a");
+                true
+            }
+        );
+        assert!(done[1]);
+        let above = if done[0] { "/c/a/f" } else { "/a/f" };
+        assert_eq!(world.see(above).unwrap().ino, f);
+        assert_eq!(world.see("/c/g").unwrap().ino, g);
+    });
+}

@@ -6,8 +6,8 @@ use vellum_layout::FileKind;
 use vellum_media::Memories;
 
 use crate::cachelet::{Cachelet, field};
-use crate::error::{Error, Result};
-use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
+use crate::error::{Error, First, Result};
+use crate::fs::{Access, Cred, Fs, Lease, Node, RenameFlags};
 use crate::namespace::{DirEntry, ListHint, NewInode, Removal, Rename};
 use crate::slots::{Op, Tally};
 
@@ -330,19 +330,44 @@ impl<M: Memories> Fs<M> {
             to_name,
             no_replace: flags.contains(RenameFlags::NO_REPLACE),
             exchange: flags.contains(RenameFlags::EXCHANGE),
+            whole: None,
         };
-        self.with_room(|op| {
-            for dir in [rename.from_dir, rename.to_dir] {
-                if op.core.kind(dir) != FileKind::Directory {
-                    return Err(Error::NotDirectory);
+        loop {
+            let renamed = self.with_room(|op| {
+                for dir in [rename.from_dir, rename.to_dir] {
+                    if op.core.kind(dir) != FileKind::Directory {
+                        return Err(Error::NotDirectory);
+                    }
+                    op.core.check_access(cred, dir, Access::EXECUTE)?;
                 }
-                op.core.check_access(cred, dir, Access::EXECUTE)?;
-            }
-            let mut allow = |source, target: Option<Cachelet>| {
-                self.allow_rename(op, cred, &rename, source, target)
+                let mut allow = |source, target: Option<Cachelet>| {
+                    self.allow_rename(op, cred, &rename, source, target)
+                };
+                self.namespace.rename(op, &rename, &mut allow)
+            });
+            let renamed = match renamed {
+                Err(Error::First(First::Move)) => self.move_whole(cred, &rename),
+                done => done,
             };
-            self.namespace.rename(op, &rename, &mut allow)
-        })
+            // Names changed meanwhile.
+            if !matches!(renamed, Err(Error::First(_))) {
+                return renamed;
+            }
+        }
+    }
+
+    /// Renames directories with what is below them; makes room and tries once more if there is none.
+    fn move_whole(&self, cred: &Cred, rename: &Rename<'_>) -> Result<()> {
+        let core = &self.core;
+        let lease = Lease::take(core);
+        let mut ask =
+            |op: &Op<'_, M>, source, target| self.allow_rename(op, cred, rename, source, target);
+        let mut moved = self.namespace.move_whole(core, rename, &mut ask);
+        if let Err(Error::NoSpace(_) | Error::OutOfMemory(_)) = moved {
+            self.reclaim_leased(&lease)?;
+            moved = self.namespace.move_whole(core, rename, &mut ask);
+        }
+        core.noting(moved)
     }
 
     fn allow_rename(

@@ -3,7 +3,8 @@
 //!
 //! Every public operation is one bracket (`op_begin` to `op_end`). Where the pool has no room, the
 //! operation is ended, the background's work is done in place, and it is tried once more
-//! ([`Fs::with_room`]), so that `ENOSPC` means full.
+//! ([`Fs::with_room`]), so that `ENOSPC` means full. In the same way it waits outside for the end of a move that
+//! keeps names from changing.
 
 mod attr;
 mod background;
@@ -15,6 +16,7 @@ mod open;
 mod path;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
 
@@ -27,13 +29,13 @@ pub use node::Node;
 pub use open::{Handle, OpenOptions, RenameFlags};
 
 use crate::cachelet::Cachelet;
-use crate::core::Core;
-use crate::error::{Error, Result};
+use crate::core::{Core, header};
+use crate::error::{Error, First, Result};
 use crate::log::{Log, LogCounts};
 use crate::mapping::Mapping;
 use crate::namespace::Namespace;
 use crate::reading::{Costs, Reading, Rule};
-use crate::slots::{Op, Tally};
+use crate::slots::{Op, Tally, pause};
 
 /// A mounted file system.
 pub struct Fs<M: Memories> {
@@ -79,12 +81,24 @@ impl<M: Memories> Fs<M> {
         mut run: impl FnMut(&Op<'_, M>) -> Result<T>,
         repeats: bool,
     ) -> Result<T> {
-        match self.bracket(&mut run, repeats) {
-            Err(Error::NoSpace(_) | Error::OutOfMemory(_)) => {
-                self.reclaim_now()?;
-                self.bracket(&mut run, repeats)
+        let mut reclaimed = false;
+        loop {
+            match self.bracket(&mut run, repeats) {
+                Err(Error::NoSpace(_) | Error::OutOfMemory(_)) if !reclaimed => {
+                    self.reclaim_now()?;
+                    reclaimed = true;
+                }
+                Err(Error::First(First::Wait)) => self.wait_for_move(),
+                other => return other,
             }
-            other => other,
+        }
+    }
+
+    /// Waits, outside any operation, until no directory is moved with what is below it.
+    fn wait_for_move(&self) {
+        let mut tries = 0;
+        while self.core.arena.load(header::STILL, Ordering::Acquire) != 0 {
+            pause(&self.core.arena, &mut tries);
         }
     }
 
@@ -221,12 +235,7 @@ impl<M: Memories> Fs<M> {
 
     /// Bytes of DRAM that cached files take, and how many files are cached.
     pub fn cache_usage(&self) -> CacheUsage {
-        use crate::core::header;
-        let word = |at| {
-            self.core
-                .arena
-                .load(at, std::sync::atomic::Ordering::Relaxed)
-        };
+        let word = |at| self.core.arena.load(at, Ordering::Relaxed);
         CacheUsage {
             cachelets: self.core.cachelets_used(),
             index_entries: self.core.total(Tally::Names),

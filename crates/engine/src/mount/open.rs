@@ -150,7 +150,7 @@ pub fn attach<M: Memories>(
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
-    namespace.check_pool(&core)?;
+    namespace.check_pool(&core, phase == PoolPhase::Clean)?;
     let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed);
     let mapping = Timed::by(options.mapping_timer, mapping);
 
@@ -211,6 +211,7 @@ fn recover_all<M: Memories>(
         opened.records_applied += u64::from(journal::recover_slot(core, namespace, slot)?);
         Ok(())
     });
+    let replayed = replayed.and_then(|()| namespace.replay(core));
     check_root(core)?;
     match replayed.and_then(|()| recover::recover(core, namespace, threads)) {
         Ok(recovery) => {

@@ -63,7 +63,29 @@ pub(crate) struct Rename<'a> {
     pub(crate) no_replace: bool,
     /// Swap the two names' targets.
     pub(crate) exchange: bool,
+    /// What was prepared for directories that are moved with what is below them.
+    pub(crate) whole: Option<&'a Whole>,
 }
+
+/// Directories that are moved with what is below them, which is prepared for the paths that they will have.
+pub(crate) struct Whole {
+    /// The directories, and the paths of their new names.
+    pub(crate) dirs: Vec<(Cachelet, Vec<u8>)>,
+    /// Pool offset and value of a word that is to be stored along.
+    pub(crate) store: Option<(u64, u64)>,
+}
+
+impl Whole {
+    /// The path of a directory's new name, if it is one of those that are moved.
+    pub(crate) fn path_of(&self, dir: Cachelet) -> Option<&[u8]> {
+        let (_, path) = self.dirs.iter().find(|(moved, _)| *moved == dir)?;
+        Some(path)
+    }
+}
+
+/// Asks whether files may be renamed, and replaced, in the operation that does so.
+pub(crate) type Ask<'a, M> =
+    &'a mut dyn FnMut(&Op<'_, M>, Cachelet, Option<Cachelet>) -> Result<()>;
 
 /// An entry as a listing gives it; the name is borrowed from a buffer of the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +166,13 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         allow: &mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>,
     ) -> Result<()>;
 
+    /// The same of directories that are moved with what is below them, where [`Self::rename`] says that this takes more
+    /// than an operation ([`crate::error::First::Move`]). Called by the holder of the background lease, outside any operation.
+    fn move_whole(&self, core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()> {
+        let op = core.op_to_change()?;
+        self.rename(&op, rename, &mut |source, target| ask(&op, source, target))
+    }
+
     /// Lists entries with cookies above `after`, ascending, until `each` says false.
     fn list(
         &self,
@@ -194,8 +223,13 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// Frees everything a removed directory still holds (log, dead entries). Same rules.
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
 
-    /// Checks, when a pool is opened, what all names build on.
-    fn check_pool(&self, core: &Core<M>) -> Result<()>;
+    /// Checks, when a pool is opened that was closed in order or not, what all names build on.
+    fn check_pool(&self, core: &Core<M>, was_clean: bool) -> Result<()>;
+
+    /// Brings to an end, after a crash, what more than a journal record said; the caller fences before anything else is stored.
+    fn replay(&self, _core: &Core<M>) -> Result<()> {
+        Ok(())
+    }
 
     /// For how many names there is room without a further chunk, and in each metadata block of one.
     fn room_for_names(&self, core: &Core<M>) -> (u64, u64);

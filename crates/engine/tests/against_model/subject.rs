@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use vellum::media::Memories;
 use vellum::{
-    Access, Allocate, Attr, Cred, Error, FileKind, Fs, Handle, ListPosition, NamespaceKind, Node,
-    OpenOptions, RenameFlags, Result, SetAttr, SetTime,
+    Access, Allocate, Attr, Cred, Error, FileKind, Fs, Handle, ListPosition, Node, OpenOptions,
+    RenameFlags, Result, SetAttr, SetTime,
 };
 use vellum_model::{
     Errno, Kind, Op, Outcome, PATH_MAX, Payload, Range, StatView, TimeSet, pattern,
@@ -169,12 +169,6 @@ impl<M: Memories> Subject<M> {
         Came::To(match self.run(op, &cred_of(cred)) {
             Ok(payload) => Outcome::Ok(payload),
             Err(Failure::Engine(Error::NoSpace(_))) => return Came::NoSpace,
-            // What is not built is refused like what finds no room: nothing has changed.
-            Err(Failure::Engine(Error::Unsupported(_)))
-                if self.fs.superblock().namespace() == NamespaceKind::Adaptive =>
-            {
-                return Came::NoSpace;
-            }
             Err(Failure::Engine(error)) => {
                 assert!(error.errno() != libc::EUCLEAN, "{op}: {error}");
                 Outcome::Err(Errno(error.errno()))

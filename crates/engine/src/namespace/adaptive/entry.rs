@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use vellum_layout::{
     AreaLine, ChunkKind, DIR_PATH_MAX, DirPlace, EntryState, FileKind, Inode, LifeWord,
     PATH_ENTRY_MAX_BYTES, PathEntryHead, PathHash, PathSeal, ROOT_AREA, ROOT_SLOT, TargetWord,
-    is_path, path_hash,
+    is_path, path_below, path_hash,
 };
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
@@ -64,13 +64,18 @@ impl PathBuffer {
     }
 
     /// Head and path of what was read last.
-    fn decoded(&self) -> Option<(PathEntryHead, &[u8])> {
+    pub(super) fn decoded(&self) -> Option<(PathEntryHead, &[u8])> {
         PathEntryHead::decode_unsealed(&self.bytes)
     }
 
     /// The path of the entry that was read last.
     pub(super) fn path(&self) -> &[u8] {
         self.decoded().map_or(&[], |(_, path)| path)
+    }
+
+    /// The path of a name in the directory whose own entry was read last.
+    pub(super) fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        path_of(path_below(self.path()), name)
     }
 
     /// Reads the entry at metadata slot `entry`; fails if it is none of directory `dir`.
@@ -129,8 +134,8 @@ impl<M: Memories> Core<M> {
         self.place_of_directory(dir).entry()
     }
 
-    /// Reads the own entry of the directory with inode `dir`, which is kept where it is; gives the hash of its path. The root has none,
-    /// and an empty path.
+    /// Reads the own entry of the directory with inode `dir`, which is kept where it is; gives the hash of the path that those of names in it
+    /// go on from. The root has no entry, and an empty path.
     pub(super) fn load_path(&self, dir: u64, buffer: &mut PathBuffer) -> Result<PathHash> {
         if dir == ROOT_SLOT {
             *buffer = PathBuffer::default();
@@ -142,7 +147,10 @@ impl<M: Memories> Core<M> {
             let place = Place::Inode(dir);
             return Err(Error::damaged("directory names another's entry", place));
         }
-        Ok(PathHash(head.path_hash))
+        Ok(match path_below(buffer.path()) {
+            [] => PathHash::of_root(self.seed),
+            _ => PathHash(head.path_hash),
+        })
     }
 
     /// Bytes of the path of a name with `name` bytes in the directory with inode `dir`.
@@ -151,13 +159,30 @@ impl<M: Memories> Core<M> {
             return Ok(name);
         }
         let at = self.slot_at(self.own_entry(dir))? + PathEntryHead::PATH_WORD;
-        let above = usize::from(self.word(at) as u16);
-        if above > DIR_PATH_MAX {
-            return Err(Error::Unsupported(
-                "names in a directory with so long a path",
-            ));
+        Ok(match usize::from(self.word(at) as u16) {
+            above @ 0..=DIR_PATH_MAX => above + 1 + name,
+            // Paths begin anew.
+            _ => name,
+        })
+    }
+
+    /// Reads the entry at metadata slot `entry`; fails unless it is sealed for that place.
+    pub(super) fn load_sealed(&self, entry: u64, buffer: &mut PathBuffer) -> Result<PathEntryHead> {
+        let head = buffer.load(self, entry)?;
+        self.slot_at(head.parent)?;
+        if !buffer.is_sealed(self, entry, head.parent) {
+            let place = Place::Slot(entry);
+            return Err(Error::damaged("path entry checksum", place));
         }
-        Ok(above + 1 + name)
+        Ok(head)
+    }
+}
+
+/// The path of a name in a directory with this path.
+pub(super) fn path_of(above: &[u8], name: &[u8]) -> Vec<u8> {
+    match above {
+        [] => name.to_vec(),
+        above => [above, b"/", name].concat(),
     }
 }
 
@@ -250,7 +275,7 @@ pub(super) fn check<M: Memories>(core: &Core<M>, named: &Named, buffer: &PathBuf
     let mut above = PathBuffer::default();
     core.load_path(named.dir, &mut above)?;
     let own = buffer.decoded().map(|(head, path)| head.directory(path));
-    if own != Some(above.path()) {
+    if own != Some(path_below(above.path())) {
         return Err(Error::damaged(
             "path that is not its directory's",
             named.entry,
@@ -275,9 +300,6 @@ pub(super) fn check<M: Memories>(core: &Core<M>, named: &Named, buffer: &PathBuf
 pub(super) fn witnessed<M: Memories>(core: &Core<M>, entry_at: u64) -> Option<u32> {
     let from = entry_at.checked_sub(core.geometry.meta_at)?;
     let entry = from / vellum_layout::SLOT_BYTES;
-    let mut buffer = PathBuffer::default();
-    let head = buffer.load(core, entry).ok()?;
-    core.slot_at(head.parent).ok()?;
-    let is_sealed = buffer.is_sealed(core, entry, head.parent);
-    (is_sealed && entry_at == core.geometry.slot_at(entry)).then_some(head.checksum)
+    let head = core.load_sealed(entry, &mut PathBuffer::default()).ok()?;
+    (entry_at == core.geometry.slot_at(entry)).then_some(head.checksum)
 }

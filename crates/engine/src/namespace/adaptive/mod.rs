@@ -5,10 +5,13 @@
 //! record (`docs/CRASH.md`). An entry's log word is durable before its state is: what finds entries is the
 //! directory logs and the index over them, as with `direct`.
 //!
-//! Not built: areas below the first one, tables over paths. Names in a directory whose path has more than 832 bytes, and moving a directory that
-//! is not empty, are refused; so no pool is made with this namespace for users.
+//! Directories are moved with what is below them by copies with the paths that these have from then on ([`moves`]).
+//!
+//! Not built: areas below the first one, tables over paths. In a directory whose path has more than 832 bytes paths begin anew, so that they
+//! may be as long as there are directories.
 
 mod entry;
+mod moves;
 mod states;
 
 use vellum_layout::{
@@ -27,7 +30,7 @@ use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::journal::Record;
-use crate::namespace::Mender;
+use crate::namespace::{Ask, Mender, Rename};
 use crate::sites;
 use crate::slots::Op;
 
@@ -49,7 +52,7 @@ impl<M: Memories> Entries<M> for Adaptive {
     const KIND: ChunkKind = ChunkKind::Areas;
     const TELL_PATHS: bool = true;
 
-    fn check_pool(core: &Core<M>) -> Result<()> {
+    fn check_pool(core: &Core<M>, was_clean: bool) -> Result<()> {
         let table = core.geometry.areas.table;
         let damaged = |what| Err(Error::damaged(what, Place::Slot(table)));
         if core.kind_of_slot(table) != Some(ChunkKind::Blocks) {
@@ -75,7 +78,24 @@ impl<M: Memories> Entries<M> for Adaptive {
         if head.next != 0 || others.any(is_taken) {
             return Err(Error::Unsupported("areas below that of the root"));
         }
+        if was_clean && head.moving != 0 {
+            return damaged("area table of a closed pool, with a move that is not over,");
+        }
         Ok(())
+    }
+
+    fn replay(core: &Core<M>) -> Result<()> {
+        moves::replay(core)
+    }
+
+    fn tells(core: &Core<M>, entry: u64, path: &[u8]) -> Result<bool> {
+        let mut buffer = PathBuffer::default();
+        core.load_sealed(entry, &mut buffer)?;
+        Ok(buffer.path() == path)
+    }
+
+    fn move_whole(core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()> {
+        moves::move_whole(core, rename, ask)
     }
 
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool {
@@ -99,10 +119,6 @@ impl<M: Memories> Entries<M> for Adaptive {
         let core = op.core;
         let mut above = PathBuffer::default();
         let hash = core.load_path(core.ino(dir), &mut above)?;
-        let path = match above.path() {
-            [] => name.bytes.to_vec(),
-            above => [above, b"/", name.bytes].concat(),
-        };
         let life = LifeWord::alive(now);
         let head = PathEntryHead {
             life: life.0,
@@ -116,7 +132,7 @@ impl<M: Memories> Entries<M> for Adaptive {
         };
         let mut buffer = [0; PATH_ENTRY_MAX_BYTES];
         let seal = core.seal(spot.entry, core.identity(dir).generation());
-        let total = head.encode(&path, seal, &mut buffer);
+        let total = head.encode(&above.path_of(name.bytes), seal, &mut buffer);
         let at = core.geometry.slot_at(spot.entry);
         core.pool.write_through(spot.site, at, &buffer[..total]);
         Ok(spot.drafted(&buffer, life))

@@ -2,12 +2,13 @@
 //!
 //! A word of a map is of a group of slots, which several thread slots may have slots of. Who changes it holds the group, until the
 //! change is durable: of stores past the cache by two processors the later one is the one behind a fence. A rename, whose
-//! record names the whole word, holds it until the record is retired.
+//! record names the whole word, holds it until the record is retired. A move stores in the cache, and holds it no longer: what it
+//! does is done again after a crash.
 
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{ChunkKind, EntryState, SLOTS_PER_BLOCK, StateMapWord};
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Memories, Memory, Persistent, Site};
 
 use crate::core::Core;
 use crate::sites;
@@ -68,6 +69,21 @@ impl<'a, M: Memories> Op<'a, M> {
             }
         }
         held
+    }
+
+    /// Gives entries a state. Flushed, not fenced.
+    #[track_caller]
+    pub(super) fn set_states(&self, site: Site, mut entries: Vec<u64>, state: EntryState) {
+        let core = self.core;
+        entries.sort_unstable();
+        for group in entries.chunk_by(|a, b| a / SLOTS_PER_BLOCK == b / SLOTS_PER_BLOCK) {
+            let _held = self.hold_groups(&group[..1]);
+            let with = |word: StateMapWord, &slot: &u64| word.with(slot, state);
+            let word = group.iter().fold(core.states(group[0]), with);
+            let at = core.states_at(group[0]);
+            core.set_word(at, word.0);
+            core.pool.flush(site, at, 8);
+        }
     }
 
     /// Takes the states of entries away, durably.

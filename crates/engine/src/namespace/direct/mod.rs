@@ -17,7 +17,7 @@ use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::Result;
 use crate::journal::Record;
-use crate::namespace::Mender;
+use crate::namespace::{Ask, Mender, Rename};
 use crate::slots::Op;
 
 /// Entries of DirectFS.
@@ -34,8 +34,22 @@ impl<M: Memories> Entries<M> for Direct {
     const KIND: ChunkKind = ChunkKind::Entries;
     const TELL_PATHS: bool = false;
 
-    fn check_pool(_: &Core<M>) -> Result<()> {
+    fn check_pool(_: &Core<M>, _: bool) -> Result<()> {
         Ok(())
+    }
+
+    fn replay(_: &Core<M>) -> Result<()> {
+        Ok(())
+    }
+
+    fn tells(_: &Core<M>, _: u64, _: &[u8]) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Entries below a directory know nothing of where it is.
+    fn move_whole(core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()> {
+        let op = core.op_to_change()?;
+        op.rename::<Self>(rename, &mut |source, target| ask(&op, source, target))
     }
 
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool {

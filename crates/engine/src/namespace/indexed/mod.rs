@@ -28,11 +28,13 @@ use vellum_media::{Memories, Site};
 pub(crate) use self::create::{Draft, Spot};
 use super::common::inode::Named;
 use super::common::{Bodies, check_name, evict};
-use crate::cachelet::{Cachelet, NAME_ONE};
+use crate::cachelet::{Cachelet, NAME_ONE, flag};
 use crate::core::Core;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, First, Place, Result};
 use crate::journal::Record;
-use crate::namespace::{ListHint, Mender, Namespace, NewInode, Removal, Rename, SurveyedNames};
+use crate::namespace::{
+    Ask, ListHint, Mender, Namespace, NewInode, Removal, Rename, SurveyedNames,
+};
 use crate::slots::{Op, pause};
 use index::{Pair, ValueWord};
 
@@ -46,11 +48,20 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
 
     /// The chunks that entries lie in.
     const KIND: ChunkKind;
-    /// Entries tell where their directory is, so that only an empty one is moved.
+    /// Entries tell where their directory is, so that moving one that is not empty takes more than a record.
     const TELL_PATHS: bool;
 
-    /// Checks what all entries build on.
-    fn check_pool(core: &Core<M>) -> Result<()>;
+    /// See [`Namespace::check_pool`].
+    fn check_pool(core: &Core<M>, was_clean: bool) -> Result<()>;
+
+    /// See [`Namespace::replay`].
+    fn replay(core: &Core<M>) -> Result<()>;
+
+    /// Whether the entry at metadata slot `entry` tells this path, if entries tell any.
+    fn tells(core: &Core<M>, entry: u64, path: &[u8]) -> Result<bool>;
+
+    /// See [`Namespace::move_whole`].
+    fn move_whole(core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()>;
 
     /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool;
@@ -127,6 +138,14 @@ impl<'a> Name<'a> {
 }
 
 impl<M: Memories> Op<'_, M> {
+    /// Fails where names in `dir` stand still because of a move. Whoever was let through is waited for by the mover.
+    fn check_change<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
+        if S::TELL_PATHS && self.core.has_flag(dir, flag::STILL) {
+            return Err(Error::First(First::Wait));
+        }
+        Ok(())
+    }
+
     /// Finds a name that exists, waiting out a rename of it; builds the directory's index first if
     /// the name is not there and might be on the pool.
     pub(crate) fn find_pair<S: Entries<M>>(
@@ -241,10 +260,12 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<Cachelet> {
+        op.check_change::<S>(dir)?;
         op.create::<S>(dir, Name::new(op.core, name)?, new)
     }
 
     fn link(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8], target: Cachelet) -> Result<()> {
+        op.check_change::<S>(dir)?;
         op.link::<S>(dir, Name::new(op.core, name)?, target)
     }
 
@@ -256,6 +277,7 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         removal: Removal,
         allow: &mut dyn FnMut(Cachelet) -> Result<()>,
     ) -> Result<()> {
+        op.check_change::<S>(dir)?;
         op.remove::<S>(dir, Name::new(op.core, name)?, removal, allow)
     }
 
@@ -265,7 +287,13 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         rename: &Rename<'_>,
         allow: &mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>,
     ) -> Result<()> {
+        op.check_change::<S>(rename.from_dir)?;
+        op.check_change::<S>(rename.to_dir)?;
         op.rename::<S>(rename, allow)
+    }
+
+    fn move_whole(&self, core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()> {
+        S::move_whole(core, rename, ask)
     }
 
     fn list(
@@ -295,8 +323,12 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         recycle::dissolve::<M, S>(core, dir)
     }
 
-    fn check_pool(&self, core: &Core<M>) -> Result<()> {
-        S::check_pool(core)
+    fn check_pool(&self, core: &Core<M>, was_clean: bool) -> Result<()> {
+        S::check_pool(core, was_clean)
+    }
+
+    fn replay(&self, core: &Core<M>) -> Result<()> {
+        S::replay(core)
     }
 
     fn room_for_names(&self, core: &Core<M>) -> (u64, u64) {

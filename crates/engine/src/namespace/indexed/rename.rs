@@ -8,7 +8,7 @@ use super::create::Draft;
 use super::index::{EntryWord, Key, Pair, ValueWord};
 use super::{Entries, Name};
 use crate::cachelet::{CHILD_ONE, Cachelet, NAME_ONE, field};
-use crate::error::{Error, Result};
+use crate::error::{Error, First, Result};
 use crate::journal::Record;
 use crate::namespace::Rename;
 use crate::namespace::common::moving::{Allow, Moved};
@@ -81,6 +81,7 @@ impl<M: Memories> Op<'_, M> {
         let Some(ends) = self.find_ends::<S>(rename, from, to)? else {
             return Ok(false);
         };
+        let target = ends.to.map(|(_, file)| file);
         let source_is_dir = core.kind(ends.source) == FileKind::Directory;
         let moves_dir = rename.from_dir != rename.to_dir
             && (source_is_dir
@@ -89,8 +90,9 @@ impl<M: Memories> Op<'_, M> {
                         .to
                         .is_some_and(|(_, c)| core.kind(c) == FileKind::Directory));
         let _lock = moves_dir.then(|| self.lock_renames());
-        match self.check_rename(rename, ends.source, ends.to.map(|(_, file)| file), allow) {
-            Ok(true) => {}
+        match self.check_rename(rename, ends.source, target, allow) {
+            Ok(true) if self.is_prepared::<S>(rename, ends.source, target)? => {}
+            Ok(true) => return Err(Error::First(First::Move)),
             // An answer holds for both names at once, and for the directories that they were in then.
             _ if !self.are_there(&ends) => return Ok(false),
             answer => return answer.map(|_| true),
@@ -109,6 +111,38 @@ impl<M: Memories> Op<'_, M> {
             Some((pair, victim)) => self.try_replace::<S>(rename, to, &ends, pair, victim),
             None => self.try_move::<S>(rename, to, &ends),
         }
+    }
+
+    /// Whether it may be tried without anything first: where entries tell paths, directories that are moved are empty, as far as is
+    /// known, or prepared. One that will not give way to a directory with names is told so in any case.
+    fn is_prepared<S: Entries<M>>(
+        &self,
+        rename: &Rename<'_>,
+        source: Cachelet,
+        target: Option<Cachelet>,
+    ) -> Result<bool> {
+        let core = self.core;
+        let is_dir = |file: &Cachelet| core.kind(*file) == FileKind::Directory;
+        let moved = [Some(source), target.filter(|_| rename.exchange)];
+        let mut moved = moved.into_iter().flatten().filter(is_dir);
+        if !S::TELL_PATHS {
+            return Ok(true);
+        }
+        if let Some(whole) = rename.whole {
+            return Ok(moved.all(|dir| whole.path_of(dir).is_some()));
+        }
+        let has_names = |dir: Cachelet| {
+            self.ensure_counted::<S>(dir)?;
+            Ok(core.children(dir) > 0)
+        };
+        let victim = target.filter(|file| !rename.exchange && is_dir(file));
+        if victim.map(has_names).transpose()? == Some(true) {
+            return Ok(true);
+        }
+        Ok(!moved
+            .map(has_names)
+            .collect::<Result<Vec<_>>>()?
+            .contains(&true))
     }
 
     fn find_ends<S: Entries<M>>(
@@ -149,25 +183,30 @@ impl<M: Memories> Op<'_, M> {
             .index_update(pair, pair.value.with(ValueWord::RENAMING))
     }
 
-    /// Flags the name of files that are to be moved, and keeps directories among them empty.
+    /// Flags the name of a file that is to be moved, and keeps it empty if it is a directory.
     fn flag_to_move<S: Entries<M>>(
         &self,
-        pair: Pair,
-        files: &[Cachelet],
+        rename: &Rename<'_>,
+        (pair, file): (Pair, Cachelet),
     ) -> Result<Option<(Pair, KeptEmpty<'_, M>)>> {
         let Some(flagged) = self.flag(pair) else {
             return Ok(None);
         };
-        let kept = self.keep_empty::<S>(files);
+        let kept = self.keep_empty::<S>(rename, &[file]);
         let kept = kept.inspect_err(|_| self.unflag(flagged))?;
         Ok(Some((flagged, kept)))
     }
 
-    /// Where entries tell paths: keeps those of `files` that are directories empty, as if they were being removed.
+    /// Where entries tell paths: keeps those of `files` that are directories empty, as if they were being removed, but for
+    /// those that are prepared.
     ///
     /// # Errors
     /// One is not empty.
-    fn keep_empty<S: Entries<M>>(&self, files: &[Cachelet]) -> Result<KeptEmpty<'_, M>> {
+    fn keep_empty<S: Entries<M>>(
+        &self,
+        rename: &Rename<'_>,
+        files: &[Cachelet],
+    ) -> Result<KeptEmpty<'_, M>> {
         let mut kept = KeptEmpty {
             op: self,
             dirs: [None; 2],
@@ -175,13 +214,20 @@ impl<M: Memories> Op<'_, M> {
         if !S::TELL_PATHS {
             return Ok(kept);
         }
-        let is_dir = |file: &&Cachelet| self.core.kind(**file) == FileKind::Directory;
-        for (place, &dir) in kept.dirs.iter_mut().zip(files.iter().filter(is_dir)) {
+        let is_prepared = |dir| {
+            rename
+                .whole
+                .is_some_and(|whole| whole.path_of(dir).is_some())
+        };
+        let to_keep = |file: &&Cachelet| {
+            self.core.kind(**file) == FileKind::Directory && !is_prepared(**file)
+        };
+        for (place, &dir) in kept.dirs.iter_mut().zip(files.iter().filter(to_keep)) {
             let begun = self
                 .ensure_counted::<S>(dir)
                 .and_then(|()| self.begin_dying_indexed::<S>(dir));
             begun.map_err(|error| match error {
-                Error::NotEmpty => Error::Unsupported("renaming a directory that is not empty"),
+                Error::NotEmpty => Error::First(First::Move),
                 other => other,
             })?;
             *place = Some(dir);
@@ -203,13 +249,28 @@ impl<M: Memories> Op<'_, M> {
     #[track_caller]
     fn draft_for<S: Entries<M>>(
         &self,
-        dir: Cachelet,
-        name: Name<'_>,
+        rename: &Rename<'_>,
+        (dir, name): (Cachelet, Name<'_>),
         of: Cachelet,
         now: i64,
     ) -> Result<Draft> {
         let (target, generation) = self.target_word(of);
-        self.draft_entry::<S>(sites::RENAME_ENTRY, dir, name, target, generation, now)
+        let site = sites::RENAME_ENTRY;
+        let draft = self.draft_entry::<S>(site, dir, name, target, generation, now)?;
+        let prepared = rename.whole.and_then(|whole| whole.path_of(of));
+        let fits = prepared.map_or(Ok(true), |path| S::tells(self.core, draft.entry, path));
+        match fits {
+            Ok(true) => Ok(draft),
+            // The directory has moved meanwhile.
+            Ok(false) => {
+                self.discard(&draft);
+                Err(Error::First(First::Move))
+            }
+            Err(error) => {
+                self.discard(&draft);
+                Err(error)
+            }
+        }
     }
 
     /// Moves to a name that does not exist.
@@ -222,7 +283,7 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         self.enter_children(rename.to_dir, CHILD_ONE)?;
         let now = self.both_times(rename);
-        let draft = match self.draft_for::<S>(rename.to_dir, to, ends.source, now) {
+        let draft = match self.draft_for::<S>(rename, (rename.to_dir, to), ends.source, now) {
             Ok(draft) => draft,
             Err(error) => {
                 self.leave_children(rename.to_dir, CHILD_ONE);
@@ -232,7 +293,7 @@ impl<M: Memories> Op<'_, M> {
         let value = ends.from.value.without(ValueWord::READABLE);
         let flagged = match self.insert_new::<S>(rename.to_dir, to, ends.token, draft.entry, value)
         {
-            Ok(Some(new)) => match self.flag_to_move::<S>(ends.from, &[ends.source]) {
+            Ok(Some(new)) => match self.flag_to_move::<S>(rename, (ends.from, ends.source)) {
                 Ok(Some((from, still))) => Ok((new, from, still)),
                 failed => {
                     self.index_remove(new);
@@ -255,6 +316,7 @@ impl<M: Memories> Op<'_, M> {
         let held = S::record(self, &mut record, &[(&draft, ends.source)]);
         self.record_death(&mut record, from, now);
         self.record_parent(&mut record, rename, ends.source);
+        record_whole(&mut record, rename);
         self.journal_commit(&record);
         // Lookups wait for both names until the old one is gone and the new one is there.
         core.index_release(new, value.with(ValueWord::RENAMING));
@@ -285,16 +347,23 @@ impl<M: Memories> Op<'_, M> {
             self.ensure_counted::<S>(victim)?;
         }
         let now = self.both_times(rename);
-        let draft = self.draft_for::<S>(rename.to_dir, to, ends.source, now)?;
+        let draft = self.draft_for::<S>(rename, (rename.to_dir, to), ends.source, now)?;
         let Some((from, old)) = self.flag_both(ends.from, to_pair) else {
             self.discard(&draft);
             return Ok(false);
         };
-        let still = self.keep_empty::<S>(&[ends.source]).and_then(|still| {
-            if victim_is_dir {
-                self.begin_dying_indexed::<S>(victim)?;
-            }
-            Ok(still)
+        let dying = if victim_is_dir {
+            self.begin_dying_indexed::<S>(victim)
+        } else {
+            Ok(())
+        };
+        let still = dying.and_then(|()| {
+            let still = self.keep_empty::<S>(rename, &[ends.source]);
+            still.inspect_err(|_| {
+                if victim_is_dir {
+                    self.end_dying(victim);
+                }
+            })
         });
         let _still = still.inspect_err(|_| {
             self.unflag(from);
@@ -307,6 +376,7 @@ impl<M: Memories> Op<'_, M> {
         self.record_death(&mut record, from, now);
         self.record_death(&mut record, old, now);
         self.record_parent(&mut record, rename, ends.source);
+        record_whole(&mut record, rename);
         self.journal_commit(&record);
         self.carry_out(rename, &record, moved, now);
         drop(held);
@@ -338,8 +408,8 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<bool> {
         let core = self.core;
         let now = self.both_times(rename);
-        let at_from = self.draft_for::<S>(rename.from_dir, from, target, now)?;
-        let at_to = match self.draft_for::<S>(rename.to_dir, to, source, now) {
+        let at_from = self.draft_for::<S>(rename, (rename.from_dir, from), target, now)?;
+        let at_to = match self.draft_for::<S>(rename, (rename.to_dir, to), source, now) {
             Ok(draft) => draft,
             Err(error) => {
                 self.discard(&at_from);
@@ -351,7 +421,7 @@ impl<M: Memories> Op<'_, M> {
             self.discard(&at_to);
             return Ok(false);
         };
-        let still = self.keep_empty::<S>(&[source, target]);
+        let still = self.keep_empty::<S>(rename, &[source, target]);
         let _still = still.inspect_err(|_| {
             self.unflag(first);
             self.unflag(second);
@@ -370,6 +440,7 @@ impl<M: Memories> Op<'_, M> {
             ..*rename
         };
         self.record_parent(&mut record, &back, target);
+        record_whole(&mut record, rename);
         self.journal_commit(&record);
         self.carry_out(rename, &record, moved, now);
         drop(held);
@@ -457,5 +528,12 @@ impl<M: Memories> Op<'_, M> {
         ];
         S::commit(self, steps, draft);
         core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1);
+    }
+}
+
+/// A record of a move that was prepared leads to what is to be done behind it.
+fn record_whole(record: &mut Record, rename: &Rename<'_>) {
+    if let Some((at, value)) = rename.whole.and_then(|whole| whole.store) {
+        record.store(at, value);
     }
 }

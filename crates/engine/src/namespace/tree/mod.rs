@@ -192,7 +192,7 @@ impl<M: Memories> Namespace<M> for Tree {
         recycle::dissolve(core, dir)
     }
 
-    fn check_pool(&self, _: &Core<M>) -> Result<()> {
+    fn check_pool(&self, _: &Core<M>, _: bool) -> Result<()> {
         Ok(())
     }
 

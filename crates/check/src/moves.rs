@@ -1,0 +1,87 @@
+//! What is left to be done of a move of directories with what is below them, in the namespace *adaptive*, laid over the image.
+
+use vellum_layout::{
+    AreaTableHead, BLOCK_BYTES, DirPlace, EntryState, FileKind, Geometry, Inode, LogWord,
+    MoveListHead, MovedEntry, NamespaceKind, PathEntryHead, SLOTS_PER_BLOCK, StateMapWord,
+    TargetWord,
+};
+
+use crate::areas;
+use crate::image::View;
+use crate::journal::may_store;
+use crate::report::{Class, Place, Sink};
+
+/// Judges the list of a move; when `apply`, lays what it says over the view, as recovery would.
+pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: &mut Sink) {
+    if geometry.namespace != NamespaceKind::Adaptive {
+        return;
+    }
+    let at = geometry.slot_at(geometry.areas.table) + AreaTableHead::MOVING;
+    let list = view.word(at);
+    if list == 0 {
+        return;
+    }
+    let entries = match read(view, geometry, list) {
+        Ok(entries) => entries,
+        Err(slot) => {
+            let detail = "is no block of the list of a move";
+            sink.damage(Class::MoveUnsound, Place::Slot(slot), detail);
+            return;
+        }
+    };
+    let detail = format_args!("the list of a move of {} entries", entries.len());
+    sink.residue(Class::MoveUnfinished, Place::Slot(list), detail);
+    for entry in &entries {
+        if !can_be_done(view, geometry, entry) {
+            let detail = "the list of a move says what cannot be";
+            sink.damage(Class::MoveUnsound, Place::Slot(entry.to.into()), detail);
+        } else if apply {
+            lay(view, geometry, entry);
+        }
+    }
+    if apply {
+        view.lay(at, 0);
+    }
+}
+
+/// The entries of a list, or the slot that is no block of it.
+fn read(view: &View, geometry: &Geometry, first: u64) -> Result<Vec<MovedEntry>, u64> {
+    let (mut slot, mut all, mut blocks) = (first, Vec::new(), 0);
+    while slot != 0 {
+        let is_placed = slot.is_multiple_of(SLOTS_PER_BLOCK)
+            && slot + SLOTS_PER_BLOCK <= geometry.meta_slots()
+            && blocks < geometry.meta_slots() / SLOTS_PER_BLOCK;
+        let block: [u8; BLOCK_BYTES as usize] = match is_placed {
+            true => view.bytes(geometry.slot_at(slot)),
+            false => return Err(slot),
+        };
+        let (next, entries) = MoveListHead::decode(slot, &block).ok_or(slot)?;
+        all.extend(entries);
+        blocks += 1;
+        slot = next;
+    }
+    Ok(all)
+}
+
+fn can_be_done(view: &View, geometry: &Geometry, entry: &MovedEntry) -> bool {
+    let (from, to) = (u64::from(entry.from), u64::from(entry.to));
+    may_store(geometry, entry.word_at)
+        && from < geometry.meta_slots()
+        && geometry.areas.has_room(from, 1)
+        && areas::checksum_at(view, geometry, geometry.slot_at(to)).is_some()
+}
+
+fn lay(view: &mut View, geometry: &Geometry, entry: &MovedEntry) {
+    let (from, to) = (u64::from(entry.from), u64::from(entry.to));
+    for (slot, state) in [(to, EntryState::Cold), (from, EntryState::None)] {
+        let at = geometry.meta_at + geometry.areas.states_at(slot);
+        let states = StateMapWord(view.word(at)).with(slot, state);
+        view.lay(at, states.0);
+    }
+    view.lay(entry.word_at, LogWord::new(to).0);
+    let target = TargetWord(view.word(geometry.slot_at(to) + PathEntryHead::TARGET));
+    if target.kind() == Some(FileKind::Directory) && target.ino() < geometry.meta_slots() {
+        let place = DirPlace::new(to, 0);
+        view.lay(geometry.slot_at(target.ino()) + Inode::DETAIL, place.0);
+    }
+}

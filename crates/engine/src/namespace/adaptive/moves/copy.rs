@@ -1,0 +1,181 @@
+//! What is done before the commit: names stand still, copies and list are written.
+
+use vellum_layout::{
+    ChunkKind, FileKind, MOVE_LIST_ENTRIES, MoveListHead, MovedEntry, PATH_ENTRY_MAX_BYTES,
+    PathEntryHead, PathHash, path_below, path_hash,
+};
+use vellum_media::{Memories, Persistent};
+
+use super::{Copied, Move, PIECE, Run};
+use crate::cachelet::{Cachelet, field, flag};
+use crate::core::Core;
+use crate::error::{Place, Result};
+use crate::namespace::adaptive::Adaptive;
+use crate::namespace::adaptive::entry::{PathBuffer, path_of};
+use crate::namespace::common::Bodies;
+use crate::namespace::common::inode::Named;
+use crate::namespace::common::log::scan_log;
+use crate::sites;
+use crate::slots::Op;
+
+/// A directory whose names get other paths.
+struct Below {
+    dir: Cachelet,
+    /// What these go on from.
+    path: Vec<u8>,
+    hash: PathHash,
+}
+
+impl Below {
+    /// The directory whose own entry gets this path; none if names in it keep theirs.
+    fn of<M: Memories>(core: &Core<M>, dir: Cachelet, own: &[u8]) -> Result<Option<Self>> {
+        let mut before = PathBuffer::default();
+        core.load_path(core.ino(dir), &mut before)?;
+        let path = path_below(own);
+        if path == path_below(before.path()) {
+            return Ok(None);
+        }
+        let hash = match path {
+            [] => PathHash::of_root(core.seed),
+            path => path_hash(core.seed, path),
+        };
+        Ok(Some(Self {
+            dir,
+            path: path.to_vec(),
+            hash,
+        }))
+    }
+}
+
+impl<M: Memories> Move<'_, M> {
+    /// Copies everything below these directories, whose new names have these paths: a level after the other, each once
+    /// names there stand still. So nothing comes into the next level any more, either.
+    pub(super) fn copy_below(&mut self, dirs: &[(Cachelet, Vec<u8>)]) -> Result<()> {
+        let core = self.core;
+        let mut level = Vec::new();
+        for (dir, path) in dirs {
+            level.extend(Below::of(core, *dir, path)?);
+        }
+        while !level.is_empty() {
+            for below in &level {
+                core.raise_flag(below.dir, flag::STILL);
+                self.still.push(below.dir);
+            }
+            // Whoever may not have seen that has ended.
+            core.wait_for_readers();
+            let mut next = Vec::new();
+            for below in &level {
+                self.copy_names(below, &mut next)?;
+            }
+            level = next;
+        }
+        Ok(())
+    }
+
+    /// Copies the entries of a directory; adds the directories among them to `next`.
+    fn copy_names(&mut self, below: &Below, next: &mut Vec<Below>) -> Result<()> {
+        let core = self.core;
+        let owner = core.ino(below.dir);
+        let mut logged = Vec::new();
+        let op = core.op_begin();
+        scan_log(core, owner, core.get(below.dir, field::ROOT), &mut |word| {
+            logged.push(word);
+            Ok(())
+        })?;
+        op.check_media()?;
+        drop(op);
+        for part in logged.chunks(PIECE) {
+            let op = core.op_to_change()?;
+            for word in part {
+                let entry = word.word.entry();
+                if Adaptive::is_there(core, entry) {
+                    let copied = self.copy_name(&op, below, (word.at, entry))?;
+                    next.extend(copied);
+                }
+            }
+            op.check_media()?;
+        }
+        Ok(())
+    }
+
+    /// Copies the entry that the word of a log leads to, if its name exists; gives the directory that it names, if names in that one
+    /// get other paths. Past the cache, not fenced.
+    fn copy_name(
+        &mut self,
+        op: &Op<'_, M>,
+        below: &Below,
+        (word_at, entry): (u64, u64),
+    ) -> Result<Option<Below>> {
+        let core = self.core;
+        let dir = core.ino(below.dir);
+        let mut buffer = PathBuffer::default();
+        let body = Adaptive::read(core, entry, dir, &mut buffer)?;
+        let Some((head, path)) = buffer.decoded().filter(|_| body.life.is_alive()) else {
+            return Ok(None);
+        };
+        let name = head.name(path);
+        let path = path_of(&below.path, name);
+        let slots = PathEntryHead::slots_for(path.len());
+        let slot = op.alloc(ChunkKind::Areas, slots)?;
+        self.copies.push(Copied {
+            dir: below.dir,
+            word_at,
+            from: Run {
+                slot: entry,
+                slots: body.slots,
+            },
+            to: Run { slot, slots },
+        });
+        let head = PathEntryHead {
+            path_hash: below.hash.step(core.seed, name).0,
+            forward: 0,
+            ..head
+        };
+        let mut bytes = [0; PATH_ENTRY_MAX_BYTES];
+        let seal = core.seal(slot, core.identity(below.dir).generation());
+        let total = head.encode(&path, seal, &mut bytes);
+        let at = core.geometry.slot_at(slot);
+        core.pool
+            .write_through(sites::MOVE_COPY, at, &bytes[..total]);
+        if body.target.kind() != Some(FileKind::Directory) {
+            return Ok(None);
+        }
+        let child = op.load_named(&Named {
+            entry: Place::Slot(entry),
+            dir,
+            target: body.target,
+            generation: body.generation,
+        })?;
+        Below::of(core, child, &path)
+    }
+
+    /// Writes the list of copies, durably with them; gives its first block. None: nothing was copied.
+    pub(super) fn write_list(&mut self) -> Result<Option<u64>> {
+        let core = self.core;
+        let op = core.op_to_change()?;
+        let entry = |copy: &Copied| MovedEntry {
+            word_at: copy.word_at,
+            from: copy.from.slot as u32,
+            to: copy.to.slot as u32,
+        };
+        let entries: Vec<MovedEntry> = self.copies.iter().map(entry).collect();
+        for _ in entries.chunks(MOVE_LIST_ENTRIES) {
+            // Compaction, for which some are spared, does not run before they are free again.
+            self.list.push(op.alloc_any_block()?);
+        }
+        for (i, entries) in entries.chunks(MOVE_LIST_ENTRIES).enumerate() {
+            let next = self.list.get(i + 1).copied().unwrap_or(0);
+            let block = MoveListHead::encode(self.list[i], next, entries);
+            let at = core.geometry.slot_at(self.list[i]);
+            let used = MoveListHead::bytes_of(entries.len());
+            core.pool
+                .write_through(sites::MOVE_LIST, at, &block[..used]);
+        }
+        if !entries.is_empty() {
+            core.pool.fence(sites::MOVE_COPIES_DURABLE);
+        }
+        // Nothing leads to what the medium did not take.
+        op.check_media()?;
+        Ok(self.list.first().copied())
+    }
+}

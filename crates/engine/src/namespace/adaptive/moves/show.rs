@@ -1,0 +1,135 @@
+//! What is done behind the commit: everything leads to the copies, and what was copied is free.
+
+use vellum_layout::{
+    DirPlace, EntryState, FileKind, Inode, LogWord, PathEntryHead, SLOTS_PER_BLOCK, TargetWord,
+};
+use vellum_media::{LINE_BYTES, Memories, Persistent};
+
+use super::{Copied, Move, PIECE};
+use crate::cachelet::{Cachelet, flag};
+use crate::core::Core;
+use crate::error::Result;
+use crate::namespace::adaptive::Adaptive;
+use crate::namespace::adaptive::entry::PathBuffer;
+use crate::namespace::indexed::Name;
+use crate::namespace::indexed::index::{EntryWord, Key, ValueWord};
+use crate::sites;
+use crate::slots::{Op, pause};
+
+/// Keeps a directory's part of the index from being built, until dropped.
+struct Unbuilt<'a, M: Memories> {
+    core: &'a Core<M>,
+    dir: Cachelet,
+}
+
+impl<'a, M: Memories> Unbuilt<'a, M> {
+    fn hold(core: &'a Core<M>, dir: Cachelet) -> Self {
+        let mut tries = 0;
+        while core.raise_flag(dir, flag::BUILDING) & flag::BUILDING != 0 {
+            pause(&core.arena, &mut tries);
+        }
+        Self { core, dir }
+    }
+}
+
+impl<M: Memories> Drop for Unbuilt<'_, M> {
+    fn drop(&mut self) {
+        self.core.clear_flag(self.dir, flag::BUILDING);
+    }
+}
+
+impl<M: Memories> Move<'_, M> {
+    /// Does what the list says, forgets it, and frees what nothing leads to any more.
+    pub(super) fn finish(mut self) {
+        let core = self.core;
+        let copies = std::mem::take(&mut self.copies);
+        for part in copies.chunks(PIECE) {
+            show(&core.op_begin(), part);
+        }
+        // Whoever came by what was copied is done with it.
+        core.wait_for_readers();
+        for part in copies.chunks(PIECE) {
+            let from = part.iter().map(|copy| copy.from.slot).collect();
+            let op = core.op_begin();
+            op.set_states(sites::MOVE_CLEARED, from, EntryState::None);
+        }
+        if core.is_harmed() {
+            // The next opening does it.
+            return;
+        }
+        let op = core.op_begin();
+        core.pool.fence(sites::MOVE_DONE_DURABLE);
+        core.pool
+            .store_through(sites::MOVE_OVER, core.moving_at(), 0);
+        core.pool.fence(sites::MOVE_OVER_DURABLE);
+        for copy in copies {
+            core.free_slots(copy.from.slot, copy.from.slots);
+        }
+        for &block in &self.list {
+            core.free_slots(block, SLOTS_PER_BLOCK);
+        }
+        drop(op);
+    }
+}
+
+/// Makes logs, places and index lead to copies. Flushed, not fenced.
+fn show<M: Memories>(op: &Op<'_, M>, copies: &[Copied]) {
+    let core = op.core;
+    let to = copies.iter().map(|copy| copy.to.slot).collect();
+    op.set_states(sites::MOVE_STATES, to, EntryState::Cold);
+    for of_one in copies.chunk_by(|a, b| a.dir == b.dir) {
+        let _unbuilt = Unbuilt::hold(core, of_one[0].dir);
+        for copy in of_one {
+            core.set_word(copy.word_at, LogWord::new(copy.to.slot).0);
+            show_place(core, copy);
+            // The list stays, and what was copied, where it cannot be seen to that nothing leads there.
+            let shown = show_name(op, copy);
+            shown.unwrap_or_else(|error| core.note_harm(&error));
+        }
+    }
+    for line in copies.chunk_by(|a, b| a.word_at / LINE_BYTES == b.word_at / LINE_BYTES) {
+        let at = line[0].word_at / LINE_BYTES * LINE_BYTES;
+        core.pool.flush(sites::MOVE_WORDS, at, LINE_BYTES);
+    }
+}
+
+/// Makes the inode of a directory lead to the copy of its own entry.
+fn show_place<M: Memories>(core: &Core<M>, copy: &Copied) {
+    let entry = core.geometry.slot_at(copy.to.slot);
+    let target = TargetWord(core.word(entry + PathEntryHead::TARGET));
+    if target.kind() == Some(FileKind::Directory) {
+        let at = core.geometry.slot_at(target.ino()) + Inode::DETAIL;
+        core.set_word(at, DirPlace::new(copy.to.slot, 0).0);
+        core.pool.flush(sites::MOVE_PLACE, at, 8);
+    }
+}
+
+/// Makes a name's pair of the index, if there is one, lead to the copy. Lookups wait for that alone.
+fn show_name<M: Memories>(op: &Op<'_, M>, copy: &Copied) -> Result<()> {
+    let core = op.core;
+    let mut buffer = PathBuffer::default();
+    core.load_sealed(copy.to.slot, &mut buffer)?;
+    let name = buffer
+        .decoded()
+        .map_or(&[][..], |(head, path)| head.name(path));
+    let name = Name::new(core, name)?;
+    let owner = core.ino(copy.dir);
+    let mut tries = 0;
+    while let Some(pair) = core.index_find::<Adaptive>(owner, name.bytes, name.hash)
+        && pair.entry.entry() == copy.from.slot
+    {
+        let flagged = pair
+            .value
+            .is_settled()
+            .then(|| core.index_update(pair, pair.value.with(ValueWord::RENAMING)));
+        // A lookup may just be loading the file's cachelet.
+        let Some(flagged) = flagged.flatten() else {
+            pause(&core.arena, &mut tries);
+            continue;
+        };
+        let entry = EntryWord::new(Key::new(owner, name.hash), copy.to.slot);
+        core.index_set(flagged, entry, flagged.value);
+        core.index_release(flagged, pair.value);
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! The list of a move, of the namespace *adaptive*: the entries below directories that are moved, and their copies with the paths that
+//! they have from then on.
+//!
+//! The head of the area table leads to the list of a move that was committed and is not over. Recovery does what it says, whatever
+//! part of that was done; then there is none.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::checksum::checksum_words;
+use crate::{BLOCK_BYTES, SLOTS_PER_BLOCK};
+
+/// Entries that a block of a list names.
+pub const MOVE_LIST_ENTRIES: usize =
+    (BLOCK_BYTES as usize - size_of::<MoveListHead>()) / size_of::<MovedEntry>();
+
+const _: () = assert!(size_of::<MoveListHead>() == 16 && size_of::<MovedEntry>() == 16);
+
+/// The beginning of a block of a list.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
+#[repr(C)]
+pub struct MoveListHead {
+    /// Metadata slot of the next block, or 0.
+    pub next: u64,
+    /// Entries in this block, 1 to 255.
+    pub count: u32,
+    /// CRC-32C of the block's metadata slot, `next` and `count`, each as a word, then the words of the entries.
+    pub checksum: u32,
+}
+
+/// An entry that is moved.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
+#[repr(C)]
+pub struct MovedEntry {
+    /// Pool offset of the word of its directory's log.
+    pub word_at: u64,
+    /// Metadata slot where it was.
+    pub from: u32,
+    /// Metadata slot of the copy.
+    pub to: u32,
+}
+
+impl MoveListHead {
+    /// The block at metadata slot `at` with the first of `entries`, as many as it takes; `next` follows it.
+    pub fn encode(at: u64, next: u64, entries: &[MovedEntry]) -> [u8; BLOCK_BYTES as usize] {
+        let entries = &entries[..entries.len().min(MOVE_LIST_ENTRIES)];
+        let mut head = Self {
+            next,
+            count: entries.len() as u32,
+            checksum: 0,
+        };
+        head.checksum = head.expected_checksum(at, entries);
+        let mut block = [0; BLOCK_BYTES as usize];
+        let (front, back) = block.split_at_mut(size_of::<Self>());
+        front.copy_from_slice(head.as_bytes());
+        back[..size_of_val(entries)].copy_from_slice(entries.as_bytes());
+        block
+    }
+
+    /// Bytes of a block with so many entries, in whole cache lines; the rest of it means nothing.
+    pub const fn bytes_of(entries: usize) -> usize {
+        (size_of::<Self>() + entries * size_of::<MovedEntry>()).next_multiple_of(64)
+    }
+
+    /// The next block, and the entries of the block with these bytes, if it is sound at metadata slot `at`.
+    pub fn decode(at: u64, block: &[u8; BLOCK_BYTES as usize]) -> Option<(u64, Vec<MovedEntry>)> {
+        let (head, rest) = Self::read_from_prefix(block).ok()?;
+        let count = head.count as usize;
+        if !(1..=MOVE_LIST_ENTRIES).contains(&count) || !head.next.is_multiple_of(SLOTS_PER_BLOCK) {
+            return None;
+        }
+        let entries = rest.chunks_exact(size_of::<MovedEntry>()).take(count);
+        let entries: Vec<MovedEntry> = entries
+            .map(|bytes| MovedEntry::read_from_bytes(bytes).ok())
+            .collect::<Option<_>>()?;
+        let is_sound = head.checksum == head.expected_checksum(at, &entries);
+        is_sound.then_some((head.next, entries))
+    }
+
+    fn expected_checksum(&self, at: u64, entries: &[MovedEntry]) -> u32 {
+        let mut words = vec![at, self.next, self.count.into()];
+        for entry in entries {
+            words.push(entry.word_at);
+            words.push(u64::from(entry.from) | u64::from(entry.to) << 32);
+        }
+        checksum_words(&words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(count: usize) -> Vec<MovedEntry> {
+        let entry = |i: u32| MovedEntry {
+            word_at: 4096 + 8 * u64::from(i),
+            from: 2 * i,
+            to: 2 * i + 1,
+        };
+        (0..count as u32).map(entry).collect()
+    }
+
+    #[test]
+    fn a_block_gives_back_what_was_put_in() {
+        for count in [1, 2, MOVE_LIST_ENTRIES, MOVE_LIST_ENTRIES + 1] {
+            let all = entries(count);
+            let (next, found) =
+                MoveListHead::decode(64, &MoveListHead::encode(64, 96, &all)).unwrap();
+            assert_eq!(next, 96);
+            assert_eq!(found, all[..count.min(MOVE_LIST_ENTRIES)]);
+        }
+    }
+
+    #[test]
+    fn a_block_is_sound_at_its_place_only_and_as_it_was_written() {
+        let block = MoveListHead::encode(64, 0, &entries(3));
+        assert!(MoveListHead::decode(96, &block).is_none());
+        for byte in 0..16 + 3 * 16 {
+            let mut changed = block;
+            changed[byte] ^= 1;
+            assert!(MoveListHead::decode(64, &changed).is_none(), "byte {byte}");
+        }
+        assert!(MoveListHead::decode(64, &[0; 4096]).is_none());
+        let none = MoveListHead::encode(64, 0, &[]);
+        assert!(MoveListHead::decode(64, &none).is_none());
+    }
+}
