@@ -333,6 +333,11 @@ impl Reader<'_, '_> {
             Some(directory) => {
                 let at = self.state_at(slot);
                 self.logs.issue(directory, class, place, at, detail);
+                // What is not dead was not removed with its directory.
+                let life = self.geometry.slot_at(slot) + PathEntryHead::LIFE;
+                if let Some(issue) = self.logs.issues.last_mut() {
+                    issue.stands = LifeWord(self.view.word(life)).is_alive();
+                }
             }
             None => self.areas.fault(class, Severity::Damage, place, detail),
         }

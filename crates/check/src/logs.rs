@@ -35,6 +35,8 @@ pub struct Issue {
     pub word_at: u64,
     /// What is stored there, and elsewhere, instead.
     pub instead: Vec<(u64, u64)>,
+    /// No crash leaves it, even if the directory is one that a crash left.
+    pub stands: bool,
 }
 
 impl Issue {
@@ -176,6 +178,7 @@ impl Logs {
                 detail: detail.to_string(),
                 word_at,
                 instead: vec![(word_at, 0)],
+                stands: false,
             });
         }
     }

@@ -20,7 +20,7 @@ pub(crate) fn judge(view: &View, nodes: &mut Nodes, logs: &mut Logs, sink: &mut 
     logs.issues
         .sort_by_key(|issue| (issue.directory, issue.class));
     for issue in &logs.issues {
-        if !nodes.list[issue.directory as usize].kept {
+        if !nodes.list[issue.directory as usize].kept && !issue.stands {
             continue;
         }
         sink.damage(issue.class, issue.place, &issue.detail);

@@ -122,7 +122,8 @@ fn twins() {
     };
     let inner = area_sample().inner;
     let slot = copy(&mut area_sample(), b"other/inner", |_| {});
-    let changes: [(&[u8], fn(&mut PathEntryHead), u64); 4] = [
+    type Change = fn(&mut PathEntryHead);
+    let changes: [(&[u8], Change, u64); 4] = [
         (b"other/inner", |_| {}, slot),
         (
             b"other/inner",

@@ -105,9 +105,9 @@ fn strict() -> Options<'static> {
 }
 
 /// Whether areas beside that of the root are in use, being made or being given up.
-fn has_further_areas(image: &Vec<u8>) -> bool {
-    let superblock = survey::superblock(image);
-    superblock.is_some_and(|superblock| Survey::of(image, &superblock).logs.areas.list.len() > 1)
+fn has_further_areas(image: &[u8]) -> bool {
+    let superblock = survey::superblock(&image);
+    superblock.is_some_and(|superblock| Survey::of(&image, &superblock).logs.areas.list.len() > 1)
 }
 
 fn check_twice(image: &[u8]) -> Report {

@@ -2,12 +2,11 @@
 
 use std::mem::offset_of;
 
-use vellum::{Cred, Error, ListPosition, MappingKind, NamespaceKind, OpenOptions};
+use vellum::{Cred, Error, ListPosition, MappingKind, OpenOptions};
 use vellum_fuzz::{Part, Place, Sample, Watchdog, judge, mount, samples, seal};
 use vellum_layout::{
-    AreaLine, AreaPhase, ChunkKind, ChunkWord, Entry, EntryHead, EntryState, ExtentKey, FileKind,
-    Inode, KeyedPlan, LifeWord, LogExtentHead, MapRoot, MapState, MapWord, PAIRS_PER_LINE,
-    PlaceWord, StateMapWord, StateWord, TargetWord,
+    ChunkKind, ChunkWord, Entry, EntryHead, ExtentKey, FileKind, Inode, KeyedPlan, LifeWord,
+    LogExtentHead, MapRoot, MapState, MapWord, PAIRS_PER_LINE, PlaceWord, StateWord, TargetWord,
 };
 
 /// The samples: closed in order, marked as not closed, left by a crash.
@@ -682,88 +681,6 @@ fn a_damaged_table_of_keys_can_be_read() {
             let mut back = [0; 5000];
             assert!(matches!(file.read_at(0, &mut back), Ok(4100)));
             assert!(back[..4100] == [9; 4100]);
-        }
-    }
-}
-
-/// The two samples with this namespace: closed in order, left by a crash.
-fn samples_of(namespace: NamespaceKind) -> Vec<Sample> {
-    let of = |sample: &&Sample| sample.geometry.namespace == namespace;
-    samples().iter().filter(of).cloned().collect()
-}
-
-/// Recovery took a block of records whose head begins with a later cookie than the records in it.
-#[test]
-fn records_have_no_cookies_below_those_of_their_block() {
-    for mut sample in samples_of(NamespaceKind::Tree) {
-        let block = sample.places(Part::Extent)[0];
-        let at = offset_of!(LogExtentHead, base_cookie) as u64;
-        set(&mut sample, Part::Extent, block, at, 1000);
-        judge(sample.image, false);
-    }
-}
-
-/// A state in the middle of an entry stayed for good.
-#[test]
-fn recovery_takes_states_of_slots_that_begin_no_entry() {
-    let mut sample = samples_of(NamespaceKind::Adaptive).remove(1);
-    let entries = sample.places(Part::Entry).into_iter();
-    let long = entries.max_by_key(|entry| entry.bytes).expect("an entry");
-    // What lies there looks dead.
-    assert_eq!(sample.word(long.at + 128) >> 63, 0);
-    let at = sample.geometry.meta_at + sample.geometry.areas.states_at(long.number);
-    let word = StateMapWord(sample.word(at)).with(long.number + 1, EntryState::Cold);
-    sample.set_word(at, word.0);
-    judge(sample.image, false);
-}
-
-/// Bits of a directory's place beyond those of the entry were looked at by nobody, and neither was the root's place.
-#[test]
-fn places_of_directories_are_checked() {
-    let mut sample = samples_of(NamespaceKind::Adaptive).remove(1);
-    for (inode, bit) in [(0, 32), (0, 4), (1, 32), (1, 60)] {
-        let mut sample = sample.clone();
-        let inode = sample.places(Part::Inode)[inode];
-        let word = sample.word(inode.at + Inode::DETAIL);
-        let bits = word ^ 1 << bit;
-        set(&mut sample, Part::Inode, inode, Inode::DETAIL, bits);
-        assert_refused(&sample);
-    }
-    // Counts in them, which nobody keeps.
-    let inode = sample.places(Part::Inode)[1];
-    set(&mut sample, Part::Inode, inode, Inode::PATTERN, 1 << 32);
-    assert_refused(&sample);
-}
-
-/// Areas beside that of the root were looked at by nobody, and stayed as they were.
-#[test]
-fn further_areas_are_of_a_later_release() {
-    for mut sample in samples_of(NamespaceKind::Adaptive) {
-        let [first, other] = [1, 2].map(|number| sample.places(Part::Area)[number]);
-        let root = sample.places(Part::Inode)[4].number;
-        sample.set_word(other.at + AreaLine::WORD, AreaPhase::Live as u64);
-        set(&mut sample, Part::Area, other, AreaLine::ROOT, root);
-        let error = mount(sample.image.clone(), false).expect_err("it is refused");
-        assert!(matches!(error, Error::Unsupported(_)), "{error}");
-        judge(sample.image.clone(), false);
-        // One that is not sound is nobody's.
-        sample.set_word(other.at + AreaLine::ROOT, first.number);
-        mount(sample.image.clone(), false).expect("it opens");
-        judge(sample.image, false);
-    }
-}
-
-/// A log word, and an entry without one, meant nothing to the checker where the pool was not closed.
-#[test]
-fn words_of_logs_lead_to_all_names_in_areas() {
-    for sample in samples_of(NamespaceKind::Adaptive) {
-        let words = sample.places(Part::LogWord).into_iter();
-        for word in words.filter(|word| sample.word(word.at) != 0).take(3) {
-            for value in [0, 1, 1 << 40] {
-                let mut sample = sample.clone();
-                sample.set_word(word.at, value);
-                judge(sample.image, false);
-            }
         }
     }
 }
