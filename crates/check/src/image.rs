@@ -144,6 +144,12 @@ impl<'a> View<'a> {
         self.overlay.insert(at, value)
     }
 
+    /// The words laid over it, by pool offset.
+    pub(crate) fn laid(&self) -> Vec<(u64, u64)> {
+        let words = self.overlay.iter();
+        words.map(|(&at, &value)| (at, value)).collect()
+    }
+
     /// Lays 64 bytes over the line at `at`, under all words.
     pub(crate) fn lay_line(&mut self, at: u64, bytes: &[u8]) {
         if let Ok(bytes) = bytes.try_into() {

@@ -6,7 +6,7 @@ use vellum_layout::{Geometry, JournalPair, Superblock};
 use crate::entrance;
 use crate::image::{View, Window};
 use crate::report::Sink;
-use crate::{Image, journal, logs, slots, tree};
+use crate::{Image, journal, logs, moves, slots, tree};
 
 pub use crate::entrance::Chunks;
 pub use crate::inodes::{Broken, Found, Node, Nodes};
@@ -32,6 +32,13 @@ pub fn journals(image: &dyn Image, geometry: &Geometry) -> Vec<(u32, Record)> {
 /// Whether a committed record may make this store.
 pub fn may_store(geometry: &Geometry, pair: &JournalPair) -> bool {
     journal::may_store(geometry, pair.at)
+}
+
+/// The stores that are left to be made of a move of directories, by pool offset; none where there is no list, or one that is unsound.
+pub fn moves(image: &dyn Image, geometry: &Geometry) -> Vec<(u64, u64)> {
+    let mut view = View::new(image);
+    moves::evaluate(&mut view, geometry, true, &mut Sink::default());
+    view.laid()
 }
 
 /// The trees of all files in use, of the pool that `superblock` describes.

@@ -1,7 +1,7 @@
 //! A repair under construction: words laid over an image that is never written to, and why.
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::io;
 
@@ -195,6 +195,10 @@ pub(crate) struct Draft<'a> {
     pub(crate) lacked_room: bool,
     /// Where logs end; of this round.
     pub(crate) tails: HashMap<u64, Tail>,
+    /// Paths of directories that got a name in this round, by inode.
+    pub(crate) paths: HashMap<u64, Vec<u8>>,
+    /// Directories (inodes) and cookies of the names that there are, where the round asked for them.
+    pub(crate) cookies: HashSet<(u64, u64)>,
     pub(crate) taken: Taken,
 }
 
@@ -220,6 +224,8 @@ impl<'a> Draft<'a> {
             full: false,
             lacked_room: false,
             tails: HashMap::new(),
+            paths: HashMap::new(),
+            cookies: HashSet::new(),
             taken: Taken::default(),
         }
     }
@@ -227,6 +233,8 @@ impl<'a> Draft<'a> {
     /// Begins a round on what `survey` found.
     pub(crate) fn begin_round(&mut self, survey: &Survey) {
         self.tails.clear();
+        self.paths.clear();
+        self.cookies.clear();
         self.taken = Taken::default();
         for slot in (0..self.geometry.meta_slots()).filter(|&slot| survey.is_used(slot)) {
             self.reserved.add(slot);

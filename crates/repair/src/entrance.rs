@@ -94,6 +94,15 @@ pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
         set_chunk(draft, 0, ChunkKind::Inodes);
         unsound.retain(|&chunk| chunk != 0);
     }
+    if draft.has_areas() {
+        // As the superblock says, which is under a checksum.
+        let table = draft.geometry.areas.table;
+        let chunk = table / per_chunk;
+        if chunk != 0 && survey.chunks.kind_of(table) != Some(ChunkKind::Blocks) {
+            set_chunk(draft, chunk, ChunkKind::Blocks);
+            unsound.retain(|&other| other != chunk);
+        }
+    }
     // Entries and extents are told by what inodes say, so chunks of inodes come first.
     let (inodes, others): (Vec<u64>, Vec<u64>) = unsound
         .into_iter()
@@ -138,6 +147,9 @@ fn holds_inode(draft: &Draft, chunk: u64) -> bool {
 
 /// What a chunk without inodes holds: what the inodes vouch for.
 fn kind_by_contents(draft: &Draft, survey: &Survey, chunk: u64) -> ChunkKind {
+    if draft.has_areas() && slots_of(draft, chunk).any(|slot| draft.path_entry(slot).is_some()) {
+        return ChunkKind::Areas;
+    }
     if slots_of(draft, chunk).any(|slot| holds_entry(draft, slot)) {
         return ChunkKind::Entries;
     }

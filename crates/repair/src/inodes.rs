@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use vellum_check::Class;
 use vellum_check::survey::{Found, Holder, Name, Node, Survey};
 use vellum_layout::{
-    ChunkKind, Entry, FileKind, IdentityWord, Inode, InodeState, LinksWord, LogExtentHead,
-    ROOT_SLOT, SLOT_BYTES, SLOTS_PER_BLOCK, TEXT_MAX, text_check, text_home,
+    ChunkKind, DirPlace, Entry, FileKind, IdentityWord, Inode, InodeState, LinksWord,
+    LogExtentHead, ROOT_AREA, ROOT_SLOT, SLOT_BYTES, SLOTS_PER_BLOCK, TEXT_MAX, text_check,
+    text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -41,7 +42,11 @@ pub(crate) fn root(draft: &mut Draft, survey: &Survey) {
         project: 0,
         size: 0,
         root: first,
-        detail: 0,
+        detail: if draft.has_areas() {
+            DirPlace::new(0, ROOT_AREA).0
+        } else {
+            0
+        },
         cachelet: 0,
         pattern: 0,
         ..old
@@ -279,7 +284,7 @@ fn forget(draft: &mut Draft, survey: &Survey, node: &Node) {
         .filter(|name| name.ino == node.slot)
     {
         if name.alive && survey.target(name).is_some() {
-            draft.set(name.word_at, name.word_without);
+            draft.drop_name(name);
         }
     }
     draft.free_inode(node.slot);
@@ -303,7 +308,7 @@ fn move_entry(draft: &mut Draft, survey: &Survey, number: usize) {
     let again = others.any(|(other, found)| other != number && found.slot == name.slot);
     if again || !name.alive {
         if draft.mend(Class::SlotShared, place, "named by its log once only") {
-            draft.set(name.word_at, name.word_without);
+            draft.drop_name(name);
         }
         return;
     }
@@ -324,7 +329,7 @@ fn move_entry(draft: &mut Draft, survey: &Survey, number: usize) {
     if draft.append(survey, dir, &text, target).is_some()
         && draft.mend(Class::SlotShared, place, "the entry gets slots of its own")
     {
-        draft.set(name.word_at, name.word_without);
+        draft.drop_name(name);
     }
 }
 

@@ -16,10 +16,12 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod areas;
 mod blocks;
 mod convert;
 mod draft;
 mod entrance;
+mod extents;
 mod inodes;
 mod keyed;
 mod logs;

@@ -32,11 +32,13 @@ pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
         let node = &survey.nodes.list[issue.directory as usize];
         // What a crash leaves of a half-made or half-removed directory goes as a whole.
         let named = node.names > 0 || node.children > 0 || root == Some(issue.directory);
-        if !named && !draft.hidden {
+        if !named && !draft.hidden && !issue.stands {
             continue;
         }
         let name = by_word.get(&issue.word_at).copied();
         match (issue.class, name) {
+            // Its entry is written again, with its directory's path.
+            (Class::PathWrong, _) => {}
             (Class::NamedOrphan, Some(name)) => unorphan(draft, issue, name),
             (Class::EntryToFree, Some(name)) => {
                 if remake(draft, survey, name) {
@@ -50,10 +52,7 @@ pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
                 draft.hidden = true;
                 let what = format_args!("taken from its directory: {}", issue.detail);
                 if draft.give_up(issue.class, issue.place(), what) {
-                    issue
-                        .instead
-                        .iter()
-                        .for_each(|&(at, value)| draft.set(at, value));
+                    be_rid_of(draft, issue, name);
                 }
             }
         }
@@ -79,7 +78,7 @@ pub(crate) fn order(draft: &mut Draft, survey: &Survey) {
                 name.slot
             );
             if draft.mend(Class::Cookies, format_args!("inode {directory}"), what) {
-                draft.set(name.word_at, name.word_without);
+                draft.drop_name(name);
             }
         }
     }
@@ -94,7 +93,7 @@ pub(crate) fn drop_dead(draft: &mut Draft) {
     let survey = Survey::of(draft.overlay, draft.superblock);
     let mut dropped: BTreeMap<u32, u64> = BTreeMap::new();
     for name in survey.logs.names.iter().filter(|name| !name.alive) {
-        draft.set(name.word_at, name.word_without);
+        draft.drop_name(name);
         *dropped.entry(name.directory).or_default() += 1;
     }
     for (directory, count) in dropped {
@@ -130,10 +129,18 @@ fn to_free(draft: &mut Draft, issue: &Issue, name: &Name, revive: bool) {
     }
     let what = format_args!("removed: it {}", issue.detail);
     if draft.give_up(issue.class, issue.place(), what) {
-        issue
+        be_rid_of(draft, issue, Some(name));
+    }
+}
+
+/// Makes the stores after which the directory is rid of what is wrong, with a name or with what is none.
+fn be_rid_of(draft: &Draft, issue: &Issue, name: Option<&Name>) {
+    match name {
+        Some(name) if draft.has_areas() => draft.drop_name(name),
+        _ => issue
             .instead
             .iter()
-            .for_each(|&(at, value)| draft.set(at, value));
+            .for_each(|&(at, value)| draft.set(at, value)),
     }
 }
 
@@ -190,7 +197,11 @@ pub(crate) fn restore(draft: &mut Draft, survey: &Survey) {
     }
     naming.lost.retain(|_, lost| lost.names > 0);
     let per_chunk = draft.geometry.slots_per_chunk();
-    for chunk in survey.chunks.of(ChunkKind::Entries) {
+    let kind = match draft.has_areas() {
+        true => ChunkKind::Areas,
+        false => ChunkKind::Entries,
+    };
+    for chunk in survey.chunks.of(kind) {
         let slots = chunk * per_chunk..(chunk + 1) * per_chunk;
         for slot in slots.filter(is_unnamed) {
             naming.name_again(draft, survey, slot, false);
@@ -229,7 +240,14 @@ impl Naming<'_, '_> {
             ino: node.slot,
             generation: node.identity.generation(),
         };
-        if draft.append(survey, dir, &name, entry).is_none() {
+        let there = match draft.has_areas() {
+            true => draft.restate(survey, slot),
+            false => None,
+        };
+        if there
+            .or_else(|| draft.append(survey, dir, &name, entry))
+            .is_none()
+        {
             return;
         }
         let what = format_args!(
@@ -281,7 +299,7 @@ fn candidate(
     let target = TargetWord(draft.word(draft.geometry.slot_at(slot) + 8));
     let wanted = lost.get(&target.ino())?;
     let kind = target.kind().filter(|_| !target.has_reserved())?;
-    let (head, name) = entry_at(draft, slot)?;
+    let (head, name) = loose_entry(draft, slot)?;
     let Found::Node(directory) = survey.nodes.find(head.parent) else {
         return None;
     };
@@ -298,9 +316,7 @@ fn candidate(
     };
     let sound = survey.nodes.list[directory as usize].kind == FileKind::Directory
         && survey.nodes.list[directory as usize].reached
-        && LifeWord(head.life).is_alive()
-        && head.flags == 0
-        && head.name_hash == name_hash(draft.superblock.hash_seed, &name)
+        && head.is_alive
         && is_name
         && fits;
     let entry = Target {
@@ -309,6 +325,36 @@ fn candidate(
         kind,
     };
     sound.then_some((entry, name, directory))
+}
+
+/// What an entry says that no log names, or that has no state.
+struct Loose {
+    parent: u64,
+    generation: u32,
+    is_alive: bool,
+}
+
+/// The sound entry at `slot`, and its name.
+fn loose_entry(draft: &Draft, slot: u64) -> Option<(Loose, Vec<u8>)> {
+    if draft.has_areas() {
+        let (head, path) = draft.path_entry(slot)?;
+        let loose = Loose {
+            parent: head.parent,
+            generation: head.generation,
+            is_alive: LifeWord(head.life).is_alive(),
+        };
+        let name = head.name(&path).to_vec();
+        return draft.is_sound_path(&head, &path).then_some((loose, name));
+    }
+    let (head, name) = entry_at(draft, slot)?;
+    let is_sound =
+        head.flags == 0 && head.name_hash == name_hash(draft.superblock.hash_seed, &name);
+    let loose = Loose {
+        parent: head.parent,
+        generation: head.generation,
+        is_alive: LifeWord(head.life).is_alive(),
+    };
+    is_sound.then_some((loose, name))
 }
 
 /// Whether `ino` is a directory that the root reaches, so that it may be the parent that somebody

@@ -12,7 +12,7 @@ use vellum_layout::{
 
 use crate::draft::{Draft, Overlay, SlotSet};
 use crate::lost::{self, LostBytes};
-use crate::{blocks, entrance, inodes, logs, tree};
+use crate::{areas, blocks, entrance, inodes, logs, tree};
 
 /// Something that is done to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,21 +137,27 @@ const ROUNDS_MAX: usize = 200;
 type Step = fn(&mut Draft, &Survey);
 
 /// In this order because each relies on those before it: chunks say where anything is, the root
-/// where names begin, logs what is named, names what is lost.
+/// where names begin, logs and areas what is named, names what is lost, names and what is lost all paths.
 const STEPS: &[Step] = &[
     entrance::chunks,
     inodes::root,
+    areas::table,
     logs::faults,
     logs::order,
     logs::restore,
     inodes::broken,
     blocks::ownerless,
     inodes::reserved,
+    areas::states,
     tree::directories,
     tree::duplicates,
     inodes::texts,
     inodes::shared,
     tree::unnamed,
+    areas::paths,
+    areas::lines,
+    areas::places,
+    areas::logs,
     tree::counts,
     blocks::files,
     blocks::table,
@@ -332,9 +338,6 @@ fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
     if superblock.geometry().is_logged() {
         return Err("this release does not repair pools with a log; mount it with -o ro to copy what can be read".to_owned());
     }
-    if superblock.namespace() == NamespaceKind::Adaptive {
-        return Err("this release does not repair pools with areas".to_owned());
-    }
     let word = state_word(image, &superblock);
     if word.is_some_and(|word| word.conversion().is_some()) {
         return Err("a conversion was not finished: `vellum convert` finishes it".to_owned());
@@ -400,12 +403,15 @@ fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
         Class::LiveMap,
         Class::SavedCounters,
         Class::SavedAids,
+        Class::AreaCounts,
+        Class::AreaTable,
     ];
     let mut damage = before.findings.iter();
     let inside = state.resumed || damage.any(|found| !outside.contains(&found.class));
     let mut used = None;
     if inside {
         entrance::journals(draft, !state.was_clean);
+        areas::moves(draft, !state.was_clean);
         draft.lossy = state.resumed || !draft.overlay.lost().is_empty();
         draft.hidden = state.was_clean || !state.sound || draft.lossy;
         for _ in 0..ROUNDS_MAX {
@@ -436,7 +442,13 @@ fn round(draft: &mut Draft, survey: &Survey) -> bool {
 /// anything inside the pool, is to be written.
 fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
     let at = draft.geometry.state_at + PoolState::WORD;
-    let saved = [Class::LiveMap, Class::SavedCounters, Class::SavedAids];
+    let saved = [
+        Class::LiveMap,
+        Class::SavedCounters,
+        Class::SavedAids,
+        Class::AreaCounts,
+        Class::AreaTable,
+    ];
     let mut voided = false;
     for class in saved {
         if let Some(found) = before.of(class).next() {
@@ -478,7 +490,9 @@ fn stages(
     let data_end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
     let mut fresh = Stage::named("new structures, in room that nothing uses");
     let mut inside = Stage::named("what refers to them, and all other changes");
-    let mut journals = Stage::named("journals retired");
+    let mut journals = Stage::named("journals retired, and lists of moves");
+    let has_areas = geometry.namespace == NamespaceKind::Adaptive;
+    let moving_at = has_areas.then(|| areas::moving_at(&geometry));
     let mut copies = [0, 1, 2].map(|_| Stage::named("a copy of the superblock"));
     let mut begin = Stage::named("a repair is under way");
     let mut end = Stage::named("the state word");
@@ -501,6 +515,7 @@ fn stages(
     for (&at, &value) in overlay.words().iter() {
         let stage = match at {
             _ if at == state_at => continue,
+            _ if Some(at) == moving_at => &mut journals,
             _ if in_metadata(&geometry, at) && !used.has((at - geometry.meta_at) / SLOT_BYTES) => {
                 &mut fresh
             }

@@ -46,7 +46,7 @@ impl Draft<'_> {
     }
 
     /// A cookie above those of all names in `dir`.
-    fn next_cookie(&self, survey: &Survey, dir: Directory) -> u64 {
+    pub(crate) fn next_cookie(&self, survey: &Survey, dir: Directory) -> u64 {
         if let Some(tail) = self.tails.get(&dir.ino) {
             return tail.above;
         }

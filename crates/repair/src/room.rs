@@ -6,8 +6,9 @@ use vellum_check::Image;
 use vellum_check::survey::{Name, Survey};
 use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord,
-    LinksWord, LogExtentHead, LogExtentKind, LogWord, NameRecord, NamespaceKind, ROOT_SLOT,
-    RecordKind, SLOT_BYTES, SLOTS_PER_BLOCK, TargetWord, name_hash,
+    LinksWord, LogExtentHead, LogExtentKind, LogWord, NameRecord, NamespaceKind, PathEntryHead,
+    ROOT_AREA, ROOT_SLOT, RecordKind, SLOT_BYTES, SLOTS_PER_BLOCK, TargetWord, name_hash,
+    path_hash,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -16,7 +17,7 @@ use crate::draft::Draft;
 /// Least cookie of an entry.
 const COOKIE_MIN: u64 = 3;
 /// Most that a listing can carry.
-const COOKIE_MAX: u64 = i64::MAX as u64;
+pub(crate) const COOKIE_MAX: u64 = i64::MAX as u64;
 /// Where files go whose place is lost.
 pub(crate) const LOST_AND_FOUND: &str = "lost+found";
 
@@ -82,6 +83,20 @@ impl Named {
             name_hash: name_hash(hash_seed, text),
             name_len: text.len() as u16,
             flags: 0,
+        }
+    }
+
+    /// As an entry with this path in the root's area, of the directory at slot `parent`.
+    pub(crate) fn path_entry(&self, parent: u64, path: &[u8], hash_seed: u64) -> PathEntryHead {
+        PathEntryHead {
+            life: LifeWord::alive(self.ns).0,
+            target: TargetWord::new(self.target.ino, self.target.kind).0,
+            cookie: self.cookie,
+            parent,
+            generation: self.target.generation,
+            path_hash: path_hash(hash_seed, path).0,
+            area: ROOT_AREA,
+            ..PathEntryHead::default()
         }
     }
 
@@ -160,7 +175,8 @@ impl Draft<'_> {
             let end = (chunk + 1) * per_chunk;
             let mut slot = (chunk * per_chunk).max(from).next_multiple_of(step);
             while slot + count <= end {
-                let free = (slot..slot + count).all(|slot| !self.reserved.has(slot));
+                let fits = kind != ChunkKind::Areas || self.geometry.areas.has_room(slot, count);
+                let free = fits && (slot..slot + count).all(|slot| !self.reserved.has(slot));
                 if free && (!blank || self.is_blank(slot, count)) {
                     // Entries differ in size: go on behind single slots only.
                     if count == step {
@@ -294,9 +310,20 @@ impl Draft<'_> {
         name: &[u8],
         target: Target,
     ) -> Option<()> {
-        if self.geometry.namespace == NamespaceKind::Tree {
-            return self.append_record(survey, dir, name, target);
+        match self.geometry.namespace {
+            NamespaceKind::Direct => self.append_entry(survey, dir, name, target),
+            NamespaceKind::Tree => self.append_record(survey, dir, name, target),
+            NamespaceKind::Adaptive => self.append_path(survey, dir, name, target),
         }
+    }
+
+    fn append_entry(
+        &mut self,
+        survey: &Survey,
+        dir: Directory,
+        name: &[u8],
+        target: Target,
+    ) -> Option<()> {
         let mut tail = self.tail(dir)?;
         // Behind entries with higher cookies, as damage may leave, an extent's words are of no use.
         let full = tail.next == tail.kind.words() || tail.base + tail.next < tail.above;

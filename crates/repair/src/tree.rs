@@ -28,7 +28,7 @@ pub(crate) fn directories(draft: &mut Draft, survey: &Survey) {
             for name in &names[&number] {
                 let what = "the name of the root is removed";
                 if draft.mend(Class::Cycle, format_args!("inode {ROOT_SLOT}"), what) {
-                    draft.set(name.word_at, name.word_without);
+                    draft.drop_name(name);
                 }
             }
         } else if names[&number].len() > 1 {
@@ -60,7 +60,7 @@ fn keep_one(draft: &mut Draft, survey: &Survey, node: &Node, names: &[&Name]) {
             format_args!("inode {}", node.slot),
             what,
         ) {
-            draft.set(name.word_at, name.word_without);
+            draft.drop_name(name);
         }
     }
 }
@@ -88,7 +88,7 @@ fn break_circles(draft: &mut Draft, survey: &Survey, names: &HashMap<u32, Vec<&N
         let place = format!("inode {}", nodes[lowest as usize].slot);
         if draft.mend(Class::Cycle, place, "its name inside itself is removed") {
             draft.hidden = true;
-            draft.set(names[&lowest][0].word_at, names[&lowest][0].word_without);
+            draft.drop_name(names[&lowest][0]);
         }
     }
 }
@@ -115,7 +115,7 @@ pub(crate) fn duplicates(draft: &mut Draft, survey: &Survey) {
             what,
         ) {
             draft.hidden = true;
-            draft.set(second.word_at, second.word_without);
+            draft.drop_name(second);
         }
     }
 }

@@ -664,6 +664,7 @@ fn every_class_has_a_test() {
     ];
     let source = [
         include_str!("classes.rs"),
+        include_str!("areas.rs"),
         include_str!("cuckoo.rs"),
         include_str!("level.rs"),
         include_str!("unreadable.rs"),
