@@ -5,22 +5,25 @@
 //! word decides: before it the pool is the old one, closed in order; behind it the stores are made, by whoever comes
 //! first, and made again if that is interrupted. Names keep their cookies and their times; what removed names left is dropped.
 
+mod area;
+
 use std::collections::{BTreeSet, HashMap};
 
 use thiserror::Error;
 use vellum_check::survey::{self, Name, Node, Survey};
 use vellum_check::{Image, MemoryImage, Options as CheckOptions, Progress, Report, check};
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, FileKind, Inode, JournalHead, LogExtentHead,
-    LogExtentKind, LogOwner, LogPlace, LogWord, NameRecord, NamespaceKind, PENDING_MAX,
-    PendingBlock, PendingStore, PoolPhase, PoolState, RECORD_MAX_BYTES, SLOT_BYTES,
-    SLOTS_PER_BLOCK, StateWord, Superblock,
+    AreaPlan, BLOCK_BYTES, ChunkKind, ChunkWord, Entry, FileKind, Inode, JournalHead,
+    LogExtentHead, LogOwner, LogPlace, NameRecord, NamespaceKind, PENDING_MAX, PendingBlock,
+    PendingStore, PoolPhase, PoolState, RECORD_MAX_BYTES, SLOT_BYTES, SLOTS_PER_BLOCK, StateWord,
+    Superblock,
 };
 use vellum_media::Persistent;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::apply::{ApplyError, Guard, Meter, Written, store, write_stages};
 use crate::draft::Overlay;
+use crate::extents::log_of;
 use crate::plan::{Stage, copy_of, in_metadata, state_word};
 use crate::room::{Named, Target};
 
@@ -148,11 +151,6 @@ fn usable(image: &dyn Image, to: NamespaceKind) -> Result<Superblock, ConvertErr
     if word.conversion().is_some() {
         return Err(ConvertError::Unfinished);
     }
-    let both = [superblock.namespace(), to];
-    if both.contains(&NamespaceKind::Adaptive) {
-        let reason = "this release does not convert to or from the namespace adaptive";
-        return Err(ConvertError::NotAPool(reason.into()));
-    }
     if superblock.namespace() == to {
         return Err(ConvertError::Same(to));
     }
@@ -189,6 +187,8 @@ struct Making<'a> {
     survey: &'a Survey<'a>,
     room: HashMap<ChunkKind, Cursor>,
     free_chunks: Vec<u64>,
+    /// Of the areas that are made, if any are.
+    areas: AreaPlan,
 }
 
 impl<'a> Making<'a> {
@@ -207,6 +207,7 @@ impl<'a> Making<'a> {
             survey,
             room: room.into(),
             free_chunks,
+            areas: AreaPlan::default(),
         }
     }
 
@@ -225,7 +226,8 @@ impl<'a> Making<'a> {
                 let mut slot = cursor.slot.max(chunk * per_chunk).max(step);
                 slot = slot.next_multiple_of(step);
                 while slot + count <= (chunk + 1) * per_chunk {
-                    if (slot..slot + count).all(|slot| !self.survey.is_used(slot)) {
+                    let fits = kind != ChunkKind::Areas || self.areas.has_room(slot, count);
+                    if fits && (slot..slot + count).all(|slot| !self.survey.is_used(slot)) {
                         cursor.slot = slot + count;
                         return Ok(slot);
                     }
@@ -246,6 +248,9 @@ impl<'a> Making<'a> {
             cursor.chunks.push(chunk);
             let word = ChunkWord::new(chunk, kind, 0).0;
             self.overlay.set(geometry.chunk_table_at + chunk * 8, word);
+            if kind == ChunkKind::Areas {
+                self.clear_states(chunk);
+            }
         }
     }
 
@@ -262,6 +267,9 @@ impl<'a> Making<'a> {
         names.retain(|name| name.alive);
         names.sort_unstable_by_key(|name| (name.directory, name.cookie));
         let mut directories = 0;
+        if to == NamespaceKind::Adaptive {
+            return self.lay_area(&names);
+        }
         let mut rest = &names[..];
         for (number, node) in self.survey.nodes.list.iter().enumerate() {
             if node.kind != FileKind::Directory {
@@ -273,8 +281,7 @@ impl<'a> Making<'a> {
             let own = rest.partition_point(|name| name.directory as usize == number);
             let (root, detail) = match to {
                 NamespaceKind::Tree => self.lay_records(node, &rest[..own])?,
-                NamespaceKind::Direct => (self.lay_entries(node, &rest[..own])?, 0),
-                NamespaceKind::Adaptive => unreachable!("refused before"),
+                _ => (self.lay_entries(node, &rest[..own])?, 0),
             };
             let at = self.survey.geometry.slot_at(node.slot);
             self.overlay.set(at + Inode::ROOT, root);
@@ -329,32 +336,24 @@ impl<'a> Making<'a> {
 
     /// Lays entries, and a log that names them; gives its first extent.
     fn lay_entries(&mut self, dir: &Node, names: &[&Name]) -> Result<u64, ConvertError> {
-        let small = LogExtentKind::Small;
-        let (kind, chunk) = if names.len() as u64 <= small.words() {
-            (small, ChunkKind::Entries)
-        } else {
-            (LogExtentKind::Large, ChunkKind::Blocks)
+        let entries = names
+            .iter()
+            .map(|name| Ok((name.cookie, self.lay_entry(dir, name)?)))
+            .collect::<Result<Vec<_>, ConvertError>>()?;
+        self.lay_log(dir, &entries)
+    }
+
+    /// Lays a log that names entries, each given by its cookie and its slot; gives its first extent.
+    fn lay_log(&mut self, dir: &Node, entries: &[(u64, u64)]) -> Result<u64, ConvertError> {
+        let owner = LogOwner {
+            slot: dir.slot,
+            generation: dir.identity.generation(),
         };
-        let (mut root, mut link) = (0, None);
-        for names in names.chunks(kind.words() as usize) {
-            let slot = self.take(chunk, kind.slots())?;
-            let (owner, generation) = (dir.slot, dir.identity.generation());
-            let base = names[0].cookie;
-            let head = LogExtentHead::new(slot, owner, generation, base, kind, true);
-            let mut extent = vec![0; kind.bytes() as usize];
-            extent[..size_of::<LogExtentHead>()].copy_from_slice(head.as_bytes());
-            for (name, at) in names.iter().zip((kind.words_at() as usize..).step_by(8)) {
-                let entry = self.lay_entry(dir, name)?;
-                extent[at..at + 8].copy_from_slice(&LogWord::new(entry).0.to_le_bytes());
-            }
-            self.put(slot, &extent);
-            match link {
-                Some(at) => self.overlay.set(at, slot),
-                None => root = slot,
-            }
-            link = Some(self.survey.geometry.slot_at(slot) + LogExtentHead::NEXT);
+        let log = log_of(owner, entries, |kind, slots| self.take(kind, slots))?;
+        for (slot, bytes) in &log.extents {
+            self.put(*slot, bytes);
         }
-        Ok(root)
+        Ok(log.first)
     }
 
     fn lay_entry(&mut self, dir: &Node, name: &Name) -> Result<u64, ConvertError> {
@@ -371,7 +370,11 @@ impl<'a> Making<'a> {
     /// close saves.
     fn lay_entrance(&self, to: NamespaceKind) {
         let mut superblock = self.superblock.clone();
-        superblock.file_systems[0].namespace = to as u32;
+        let fs = &mut superblock.file_systems[0];
+        fs.namespace = to as u32;
+        fs.area_table = self.areas.table;
+        fs.area_bytes = self.areas.bytes;
+        fs.size_max = self.areas.size_max;
         superblock.sequence += 1;
         superblock.seal();
         for at in [0, BLOCK_BYTES, superblock.replica_at] {
@@ -438,21 +441,21 @@ impl<'a> Making<'a> {
         let geometry = self.survey.geometry;
         let per_chunk = geometry.slots_per_chunk();
         let left = Survey::of(self.overlay, &superblock);
-        let mut stores = Vec::new();
-        for kind in [ChunkKind::Entries, ChunkKind::Blocks] {
-            for chunk in left.chunks.of(kind) {
-                let mut slots = chunk * per_chunk..(chunk + 1) * per_chunk;
-                let first = geometry.slot_at(slots.start);
-                if kept.iter().any(|slot| slots.contains(slot))
-                    || slots.any(|slot| left.is_used(slot))
-                {
-                    continue;
-                }
-                self.overlay.set(geometry.chunk_table_at + chunk * 8, 0);
-                stores.push(PendingStore::zeros(first, geometry.chunk_bytes));
-            }
+        let slots = |chunk| chunk * per_chunk..(chunk + 1) * per_chunk;
+        let both = [ChunkKind::Entries, ChunkKind::Blocks].into_iter();
+        let mut chunks: Vec<u64> = both.flat_map(|kind| left.chunks.of(kind)).collect();
+        chunks.retain(|&chunk| {
+            let is_kept = kept.iter().any(|slot| slots(chunk).contains(slot));
+            !is_kept && !slots(chunk).any(|slot| left.is_used(slot))
+        });
+        if superblock.namespace() != NamespaceKind::Adaptive {
+            chunks.extend(self.survey.chunks.of(ChunkKind::Areas));
         }
-        stores
+        let give_back = |chunk| {
+            self.overlay.set(geometry.chunk_table_at + chunk * 8, 0);
+            PendingStore::zeros(geometry.slot_at(slots(chunk).start), geometry.chunk_bytes)
+        };
+        chunks.into_iter().map(give_back).collect()
     }
 
     /// Lays the list of stores into the blocks at `slots`: those inside, then each copy of the superblock. Gives the word that leads to it.
