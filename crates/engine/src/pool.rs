@@ -223,10 +223,14 @@ impl Pool {
         }
         let mut workers = Vec::new();
         if !options.read_only {
-            workers.push(Worker::start("vellum-keeper", &fs, keep));
+            let of = Arc::clone(&fs);
+            workers.push(Worker::start("vellum-keeper", move |stop| keep(&of, stop)));
         }
         if fs.log_counts().is_some() {
-            workers.push(Worker::start("vellum-committer", &fs, commit));
+            let of = Arc::clone(&fs);
+            workers.push(Worker::start("vellum-committer", move |stop| {
+                commit(&of, stop)
+            }));
         }
         Ok(Self {
             fs: Some(fs),
@@ -293,12 +297,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(name: &str, fs: &Arc<RealFs>, work: fn(&RealFs, &AtomicBool)) -> Self {
+    fn start(name: &str, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (told, fs) = (Arc::clone(&stop), Arc::clone(fs));
+        let told = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || work(&fs, &told))
+            .spawn(move || work(&told))
             .inspect_err(|error| tracing::warn!(%error, "no thread {name} for background work"))
             .ok();
         Self { stop, thread }

@@ -92,6 +92,7 @@ fn sequences() -> Vec<Workload> {
             &[FILE, "sync", "mkdir d 755", "sync", "append f 5 300"],
             &["rename f d/g 0", "sync", "checkpoint"],
         ),
+        of("checkpoint-alone", &[FILE, "sync"], &["checkpoint"]),
         of(
             "checkpoint-before-more",
             &[FILE, "sync", "chmod f 600"],

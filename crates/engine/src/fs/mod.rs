@@ -152,15 +152,16 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// From now on this thread is unparked when more than half of the log has come to be used.
-    pub(crate) fn wake_when_half_full(&self, keeper: std::thread::Thread) {
+    /// From now on this thread, the first that says so, is unparked when more than half of the log has come to be used: it is to call
+    /// [`checkpoint`](Self::checkpoint).
+    pub fn wake_when_half_full(&self, keeper: std::thread::Thread) {
         if let Some(log) = &self.core.log {
             log.wake_when_half_full(keeper);
         }
     }
 
     /// Whether more than half of the log is used, and may be taken home.
-    pub(crate) fn is_log_half_full(&self) -> bool {
+    pub fn is_log_half_full(&self) -> bool {
         self.core.log.as_ref().is_some_and(Log::is_half_full)
     }
 
