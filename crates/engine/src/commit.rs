@@ -83,7 +83,8 @@ impl<'a, M: Memories> Leader<'a, M> {
         let begun = core
             .arena
             .compare_exchange(header::LEADER, before, before + 1);
-        begun.is_ok().then_some(Self {
+        // Not `then_some`: a leader that is made and dropped ends the turn of another.
+        begun.is_ok().then(|| Self {
             core,
             turn: before + 1,
         })
@@ -206,5 +207,23 @@ impl<M: Memories> Core<M> {
             None => now,
             Some(_) => now.min(self.arena.load(header::SETTLED, Ordering::Acquire) + GRACE),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::harness::Harness;
+
+    #[test]
+    fn who_does_not_become_the_leader_leaves_the_leader_alone() {
+        let h = Harness::new(1 << 20);
+        let turn = || h.core.arena.load(header::LEADER, Ordering::SeqCst);
+        let leader = Leader::begin(&h.core, 0);
+        assert!(leader.is_some() && Leader::begin(&h.core, 0).is_none());
+        assert_eq!(turn(), 1);
+        drop(leader);
+        assert!(Leader::begin(&h.core, 0).is_none());
+        assert_eq!(turn(), 2);
     }
 }

@@ -144,14 +144,18 @@ impl Table {
     }
 
     /// Takes the lock of the table, if it is free.
-    fn try_growth<'a, M: Memories>(&self, op: &'a Op<'_, M>) -> Option<Growth<'a, M::Arena>> {
+    pub(super) fn try_growth<'a, M: Memories>(
+        &self,
+        op: &'a Op<'_, M>,
+    ) -> Option<Growth<'a, M::Arena>> {
         let arena = &op.core.arena;
         let free = arena.load(self.grower_at, Ordering::Relaxed) == 0;
         let taken = free
             && arena
                 .compare_exchange(self.grower_at, 0, op.holder())
                 .is_ok();
-        taken.then_some(Growth {
+        // Not `then_some`: a lock that is made and dropped is given back.
+        taken.then(|| Growth {
             arena,
             at: self.grower_at,
         })
@@ -169,7 +173,7 @@ impl Table {
 }
 
 /// The lock of a table that grows.
-struct Growth<'a, A: Memory> {
+pub(super) struct Growth<'a, A: Memory> {
     arena: &'a A,
     at: u64,
 }

@@ -105,6 +105,18 @@ fn check_table(h: &Leveled) {
 }
 
 #[test]
+fn who_does_not_get_the_lock_of_a_table_leaves_it_alone() {
+    let h = pool(4 * MIB);
+    let op = h.core.op_begin();
+    let held = h.map.table.try_growth(&op);
+    assert!(held.is_some());
+    assert!(h.map.table.try_growth(&op).is_none());
+    assert!(h.map.table.try_growth(&op).is_none());
+    drop(held);
+    assert!(h.map.table.try_growth(&op).is_some());
+}
+
+#[test]
 fn a_table_grows_with_what_is_in_it() {
     let h = pool(16 * MIB);
     let last = h.map.table.plan.last;
