@@ -268,26 +268,31 @@ fn latencies(pool: &Pool) -> Result<(Latencies, Latencies, u64)> {
     // By small records, or the log would be more than half full, and taken home before anything is measured beside that.
     volume.sync()?;
     while fs.checkpoint()? > 0 {}
-    let used = || fs.log_counts().unwrap_or_default().used_bytes;
-    while used() < pool.superblock().log_bytes / FILLED {
+    let counts = || fs.log_counts().unwrap_or_default();
+    while counts().used_bytes < pool.superblock().log_bytes / FILLED {
         (0..100).try_for_each(|_| create().map(drop))?;
         volume.sync()?;
     }
-    let before = used();
+    // The log may get further records meanwhile.
+    let home = || {
+        let counts = counts();
+        counts.bytes.saturating_sub(counts.used_bytes)
+    };
+    let before = home();
     let beside = std::thread::scope(|scope| {
-        let home = scope.spawn(|| -> Result<()> {
+        let keeper = scope.spawn(|| -> Result<()> {
             while fs.checkpoint()? > 0 {}
             Ok(())
         });
         let mut beside = Vec::new();
-        while !home.is_finished() {
+        while !keeper.is_finished() {
             beside.push(create()?);
         }
-        let ended = home.join();
+        let ended = keeper.join();
         ended.map_err(|_| Error::Wrong("a thread panicked".into()))??;
         Ok::<_, Error>(beside)
     })?;
-    Ok((of(quiet), of(beside), before - used().min(before)))
+    Ok((of(quiet), of(beside), home().saturating_sub(before)))
 }
 
 fn of(mut times: Vec<u64>) -> Latencies {
