@@ -123,11 +123,24 @@ fn passed_on(lines: &[String]) -> Vec<Function> {
     marked.filter_map(function).collect()
 }
 
+/// What stands in front of a call's parenthesis, without the types that it names (`::<S>`).
+fn without_types(text: &str) -> &str {
+    let types = text
+        .strip_suffix('>')
+        .and_then(|in_front| in_front.rsplit_once("::<"));
+    let is_list = |types: &str| !types.contains(['\n', '(', ';', '{']);
+    types.map_or(
+        text,
+        |(called, types)| if is_list(types) { called } else { text },
+    )
+}
+
 fn calls(text: &str) -> impl Iterator<Item = Call<'_>> {
     text.match_indices('(').filter_map(|(at, _)| {
         let is_name = |c: char| c.is_alphanumeric() || c == '_';
-        let before = text[..at].trim_end_matches(is_name);
-        let name = &text[before.len()..at];
+        let called = without_types(&text[..at]);
+        let before = called.trim_end_matches(is_name);
+        let name = &called[before.len()..];
         let receiver = before.strip_suffix('.').map(str::trim_end);
         let of_pool = receiver.is_some_and(|receiver| receiver.ends_with("pool"));
         let line = before.matches('\n').count() + 1;
@@ -142,7 +155,7 @@ fn calls(text: &str) -> impl Iterator<Item = Call<'_>> {
 
 #[test]
 fn a_call_that_is_passed_on_is_its_callers() {
-    let text = "    #[track_caller]\n    fn a(&self) {\n        self.pool\n            .flush(x);\n    }\n    fn b() { self.a(); other.flush(1) }";
+    let text = "    #[track_caller]\n    fn a(&self) {\n        self.pool\n            .flush(x);\n    }\n    fn b() { self.a(); other.flush(1); self.a::<S>(x) }";
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let source = Source {
         path: String::new(),
@@ -154,7 +167,12 @@ fn a_call_that_is_passed_on_is_its_callers() {
         .collect();
     assert_eq!(
         found,
-        [("flush", 4, true), ("a", 6, false), ("flush", 6, false)]
+        [
+            ("flush", 4, true),
+            ("a", 6, false),
+            ("flush", 6, false),
+            ("a", 6, false)
+        ]
     );
     assert_eq!(source.taker_at(4), Some("a"));
     assert_eq!(source.taker_at(6), None);

@@ -108,7 +108,7 @@ impl<M: Memories> Entries<M> for Adaptive {
     }
 
     #[track_caller]
-    fn write_draft(
+    fn write_entry(
         op: &Op<'_, M>,
         dir: Cachelet,
         name: Name<'_>,
@@ -139,7 +139,7 @@ impl<M: Memories> Entries<M> for Adaptive {
     }
 
     #[track_caller]
-    fn commit_draft(op: &Op<'_, M>, [entry, word, durable]: [Site; 3], draft: &Draft) {
+    fn commit_entry(op: &Op<'_, M>, [entry, word, durable]: [Site; 3], draft: &Draft) {
         let core = op.core;
         core.pool
             .store_through(word, draft.claim.at, LogWord::new(draft.entry).0);

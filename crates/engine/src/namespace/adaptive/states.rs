@@ -73,7 +73,7 @@ impl<'a, M: Memories> Op<'a, M> {
 
     /// Gives entries a state. Flushed, not fenced.
     #[track_caller]
-    pub(super) fn set_states(&self, site: Site, mut entries: Vec<u64>, state: EntryState) {
+    pub(super) fn give_states(&self, site: Site, mut entries: Vec<u64>, state: EntryState) {
         let core = self.core;
         entries.sort_unstable();
         for group in entries.chunk_by(|a, b| a / SLOTS_PER_BLOCK == b / SLOTS_PER_BLOCK) {

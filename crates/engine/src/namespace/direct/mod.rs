@@ -65,7 +65,7 @@ impl<M: Memories> Entries<M> for Direct {
     }
 
     #[track_caller]
-    fn write_draft(
+    fn write_entry(
         op: &Op<'_, M>,
         dir: Cachelet,
         name: Name<'_>,
@@ -95,7 +95,7 @@ impl<M: Memories> Entries<M> for Direct {
     }
 
     #[track_caller]
-    fn commit_draft(op: &Op<'_, M>, [entry, word, durable]: [Site; 3], draft: &Draft) {
+    fn commit_entry(op: &Op<'_, M>, [entry, word, durable]: [Site; 3], draft: &Draft) {
         let core = op.core;
         core.pool.fence(entry);
         core.pool

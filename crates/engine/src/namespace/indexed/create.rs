@@ -67,7 +67,7 @@ impl<M: Memories> Op<'_, M> {
         let now = self.change_time(dir);
         let (cachelet, generation) = making.write_inode(new, now, InodeState::Live)?;
         let target = TargetWord::new(core.ino(cachelet), new.kind);
-        let draft = S::write_draft(self, dir, name, place, (target, generation), now)?;
+        let draft = S::write_entry(self, dir, name, place, (target, generation), now)?;
         // No name for an inode that the medium did not take.
         self.check_media()?;
 
@@ -156,7 +156,7 @@ impl<M: Memories> Op<'_, M> {
         now: i64,
     ) -> Result<Draft> {
         let place = self.place_entry::<S>(site, dir, name)?;
-        let draft = S::write_draft(self, dir, name, place, (target, generation), now)
+        let draft = S::write_entry(self, dir, name, place, (target, generation), now)
             .inspect_err(|_| self.core.free_slots(place.entry, place.slots))?;
         // Nothing names an entry that the medium did not take.
         self.check_media().inspect_err(|_| self.discard(&draft))?;
@@ -191,7 +191,7 @@ impl<M: Memories> Op<'_, M> {
     /// Makes the name of an entry that was written exist, durably: the commit point of creation. Listings may show
     /// the name before its pair is readable, so lookups of it wait already.
     fn commit_draft<S: Entries<M>>(&self, steps: [Site; 3], dir: Cachelet, draft: &Draft) {
-        S::commit_draft(self, steps, draft);
+        S::commit_entry(self, steps, draft);
         // Whoever looks for the name next finds it near.
         let core = self.core;
         core.pool.prefetch(core.geometry.slot_at(draft.entry));

@@ -70,7 +70,7 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     fn slots_for(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Result<u64>;
 
     /// Writes an entry of the file with this target word and generation. Past the cache, not fenced.
-    fn write_draft(
+    fn write_entry(
         op: &Op<'_, M>,
         dir: Cachelet,
         name: Name<'_>,
@@ -81,7 +81,7 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
 
     /// Makes the name of an entry that was written exist, durably. `steps`: the entry durable, its log
     /// word, that durable.
-    fn commit_draft(op: &Op<'_, M>, steps: [Site; 3], draft: &Draft);
+    fn commit_entry(op: &Op<'_, M>, steps: [Site; 3], draft: &Draft);
 
     /// Makes `record` what gives files the names of entries that were written, under the fence that commits it.
     fn record<'a>(

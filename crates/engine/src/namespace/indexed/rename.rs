@@ -526,7 +526,7 @@ impl<M: Memories> Op<'_, M> {
             sites::RENAME_DISCARD_LOG_WORD,
             sites::RENAME_DISCARD_DURABLE,
         ];
-        S::commit_draft(self, steps, draft);
+        S::commit_entry(self, steps, draft);
         core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1);
     }
 }

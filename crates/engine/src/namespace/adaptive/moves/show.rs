@@ -51,7 +51,7 @@ impl<M: Memories> Move<'_, M> {
         for part in copies.chunks(PIECE) {
             let from = part.iter().map(|copy| copy.from.slot).collect();
             let op = core.op_begin();
-            op.set_states(sites::MOVE_CLEARED, from, EntryState::None);
+            op.give_states(sites::MOVE_CLEARED, from, EntryState::None);
         }
         if core.is_harmed() {
             // The next opening does it.
@@ -76,7 +76,7 @@ impl<M: Memories> Move<'_, M> {
 fn show<M: Memories>(op: &Op<'_, M>, copies: &[Copied]) {
     let core = op.core;
     let to = copies.iter().map(|copy| copy.to.slot).collect();
-    op.set_states(sites::MOVE_STATES, to, EntryState::Cold);
+    op.give_states(sites::MOVE_STATES, to, EntryState::Cold);
     for of_one in copies.chunk_by(|a, b| a.dir == b.dir) {
         let _unbuilt = Unbuilt::hold(core, of_one[0].dir);
         for copy in of_one {
