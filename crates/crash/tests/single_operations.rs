@@ -7,6 +7,7 @@ fn of_a_test_run() -> Options {
     Options {
         states_per_point: 16,
         lazy_states: 4,
+        points_in_order: 64,
         kills: 1,
         kill_states: 8,
         nested_states: 16,
