@@ -8,7 +8,7 @@ use testimage::found::{assert_found, checked};
 use vellum_check::{Class, Severity};
 use vellum_layout::{
     AreaCounts, AreaLine, AreaPhase, AreaTableHead, EntryState, LifeWord, LogExtentKind, LogWord,
-    MoveListHead, MovedEntry, PathEntryHead, SLOTS_PER_BLOCK, TableRoot,
+    PathEntryHead, TableRoot,
 };
 
 #[track_caller]
@@ -140,29 +140,10 @@ fn twins() {
     }
 }
 
-/// Gives the list of a move, in which `inner` gets another slot.
-fn move_inner(s: &mut AreaSample) -> (u64, u64) {
-    let image = &mut s.sample.image;
-    let (head, path) = image.get_path(s.inner);
-    let copy = image.put_path(&head, &path);
-    image.set_state(copy, EntryState::None);
-    let entry = MovedEntry {
-        word_at: image.at(image.get_inode(s.closed_to_some).root) + LogExtentKind::Small.words_at(),
-        from: s.inner as u32,
-        to: copy as u32,
-    };
-    // Where nothing is, whether the pool was closed or not.
-    let list = image.geometry.meta_slots() - SLOTS_PER_BLOCK;
-    image.set_bytes(image.at(list), &MoveListHead::encode(list, 0, &[entry]));
-    let at = image.line_at(0) + AreaTableHead::MOVING;
-    image.set_word(at, list);
-    (list, copy)
-}
-
 #[test]
 fn unfinished_move() {
     let mut sample = area_sample();
-    let (list, _) = move_inner(&mut sample);
+    let (list, _) = sample.move_inner();
     let report = checked(&sample.sample.image.bytes);
     assert!(report.is_sound() && report.residue == 1, "{report}");
     let severities = [Severity::Residue, Severity::Damage];
@@ -170,7 +151,7 @@ fn unfinished_move() {
         .into_iter()
         .zip(severities)
     {
-        move_inner(&mut sample);
+        sample.move_inner();
         let report = checked(&sample.sample.image.bytes);
         let place = format!("slot {list}");
         assert_found(&report, Class::MoveUnfinished, &place, severity);
@@ -180,14 +161,14 @@ fn unfinished_move() {
 /// A block that is none, a copy that is none, and no list at all.
 #[test]
 fn unsound_list_of_a_move() {
-    let (list, copy) = move_inner(&mut area_sample());
+    let (list, copy) = area_sample().move_inner();
     found_in_areas(Class::MoveUnsound, &format!("slot {list}"), |s| {
-        move_inner(s);
+        s.move_inner();
         let at = s.sample.image.at(list) + 24;
         flip(s, at, 1);
     });
     found_in_areas(Class::MoveUnsound, &format!("slot {copy}"), |s| {
-        move_inner(s);
+        s.move_inner();
         let at = s.sample.image.at(copy) + PathEntryHead::COOKIE;
         flip(s, at, 1);
     });

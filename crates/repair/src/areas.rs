@@ -398,21 +398,11 @@ fn mend_path(draft: &mut Draft, survey: &Survey, name: &Name, path: &[u8]) {
     if there == path && head.area == ROOT_AREA {
         return;
     }
-    let node = &survey.nodes.list[name.directory as usize];
-    let dir = Directory {
-        ino: node.slot,
-        generation: node.identity.generation(),
-    };
-    let named = Named {
-        target: Target {
-            ino: name.ino,
-            generation: name.generation,
-            kind: name.kind,
-        },
-        cookie: name.cookie,
-        ns: name.ns,
-    };
-    if draft.put_path_entry(survey, dir, path, named).is_none() {
+    let dir = Directory::of(&survey.nodes.list[name.directory as usize]);
+    if draft
+        .put_path_entry(survey, dir, path, Named::of(name))
+        .is_none()
+    {
         return;
     }
     draft.bury(name);

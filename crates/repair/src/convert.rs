@@ -25,7 +25,7 @@ use crate::apply::{ApplyError, Guard, Meter, Written, store, write_stages};
 use crate::draft::Overlay;
 use crate::extents::log_of;
 use crate::plan::{Stage, copy_of, in_metadata, state_word};
-use crate::room::{Named, Target};
+use crate::room::Named;
 
 /// Why a pool cannot be converted. Nothing was changed.
 #[derive(Debug, Error)]
@@ -157,19 +157,6 @@ fn usable(image: &dyn Image, to: NamespaceKind) -> Result<Superblock, ConvertErr
     match word.get() {
         Some((PoolPhase::Clean, _)) => Ok(superblock),
         _ => Err(ConvertError::NotClosed),
-    }
-}
-
-/// What a name says, beside its text.
-fn named(name: &Name) -> Named {
-    Named {
-        target: Target {
-            ino: name.ino,
-            generation: name.generation,
-            kind: name.kind,
-        },
-        cookie: name.cookie,
-        ns: name.ns,
     }
 }
 
@@ -318,7 +305,7 @@ impl<'a> Making<'a> {
             let mut buffer = [0; RECORD_MAX_BYTES];
             let place = LogPlace::new(*slot, end);
             let text = self.survey.text_of(name);
-            let named = named(name);
+            let named = Named::of(name);
             let record = named.record(&text, self.superblock.hash_seed);
             let used = record.encode(&text, place, owner, &mut buffer);
             block[end as usize..][..used].copy_from_slice(&buffer[..used]);
@@ -359,7 +346,7 @@ impl<'a> Making<'a> {
     fn lay_entry(&mut self, dir: &Node, name: &Name) -> Result<u64, ConvertError> {
         let text = self.survey.text_of(name);
         let slot = self.take(ChunkKind::Entries, Entry::slots_for(text.len()))?;
-        let head = named(name).entry(dir.slot, &text, self.superblock.hash_seed);
+        let head = Named::of(name).entry(dir.slot, &text, self.superblock.hash_seed);
         let mut buffer = [0; 384];
         let len = Entry::encode(&head, &text, dir.identity.generation(), &mut buffer);
         self.put(slot, &buffer[..len]);

@@ -315,16 +315,8 @@ fn move_entry(draft: &mut Draft, survey: &Survey, number: usize) {
     if !draft.wants(Class::SlotShared) {
         return;
     }
-    let directory = &survey.nodes.list[name.directory as usize];
-    let dir = Directory {
-        ino: directory.slot,
-        generation: directory.identity.generation(),
-    };
-    let target = Target {
-        ino: name.ino,
-        generation: name.generation,
-        kind: name.kind,
-    };
+    let dir = Directory::of(&survey.nodes.list[name.directory as usize]);
+    let target = Target::of(name);
     let text = survey.text_of(name);
     if draft.append(survey, dir, &text, target).is_some()
         && draft.mend(Class::SlotShared, place, "the entry gets slots of its own")

@@ -235,11 +235,7 @@ impl Naming<'_, '_> {
         if taken.contains(&name) {
             return;
         }
-        let node = &survey.nodes.list[directory as usize];
-        let dir = Directory {
-            ino: node.slot,
-            generation: node.identity.generation(),
-        };
+        let dir = Directory::of(&survey.nodes.list[directory as usize]);
         let there = match draft.has_areas() {
             true => draft.restate(survey, slot),
             false => None,

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use vellum_check::Image;
-use vellum_check::survey::{Name, Survey};
+use vellum_check::survey::{Name, Node, Survey};
 use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord,
     LinksWord, LogExtentHead, LogExtentKind, LogWord, NameRecord, NamespaceKind, PathEntryHead,
@@ -61,6 +61,26 @@ pub(crate) struct Target {
     pub(crate) kind: FileKind,
 }
 
+impl Directory {
+    pub(crate) fn of(node: &Node) -> Self {
+        Self {
+            ino: node.slot,
+            generation: node.identity.generation(),
+        }
+    }
+}
+
+impl Target {
+    /// What `name` names.
+    pub(crate) fn of(name: &Name) -> Self {
+        Self {
+            ino: name.ino,
+            generation: name.generation,
+            kind: name.kind,
+        }
+    }
+}
+
 /// What a name says, beside its text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
@@ -71,6 +91,15 @@ pub(crate) struct Named {
 }
 
 impl Named {
+    /// What `name` says.
+    pub(crate) fn of(name: &Name) -> Self {
+        Self {
+            target: Target::of(name),
+            cookie: name.cookie,
+            ns: name.ns,
+        }
+    }
+
     /// As an entry of the directory at slot `parent`.
     pub(crate) fn entry(&self, parent: u64, text: &[u8], hash_seed: u64) -> EntryHead {
         EntryHead {
@@ -412,10 +441,7 @@ impl Draft<'_> {
     /// Finds the directory lost+found, or makes it.
     fn find_lost(&mut self, survey: &Survey) -> Option<(Directory, HashSet<Vec<u8>>)> {
         let root_node = survey.nodes.root()?;
-        let root = Directory {
-            ino: ROOT_SLOT,
-            generation: survey.nodes.list[root_node as usize].identity.generation(),
-        };
+        let root = Directory::of(&survey.nodes.list[root_node as usize]);
         let in_root = survey.logs.names.iter();
         let in_root = in_root.filter(|name| name.alive && name.directory == root_node);
         let mut taken = HashSet::new();
@@ -428,10 +454,7 @@ impl Draft<'_> {
                 && text == LOST_AND_FOUND.as_bytes()
                 && node.kind == FileKind::Directory
             {
-                let dir = Directory {
-                    ino: node.slot,
-                    generation: node.identity.generation(),
-                };
+                let dir = Directory::of(node);
                 return Some((dir, NamesIn::of(survey).read(survey.target(name)?)));
             }
             if text.starts_with(LOST_AND_FOUND.as_bytes()) {

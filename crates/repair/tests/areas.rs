@@ -11,8 +11,7 @@ use vellum_check::survey::{Survey, superblock};
 use vellum_check::{Class, Options, check};
 use vellum_layout::{
     AreaCounts, AreaLine, AreaPhase, AreaTableHead, ChunkKind, ChunkWord, DIR_PATH_MAX, EntryState,
-    FileKind, Inode, InodeState, LifeWord, LogExtentKind, LogWord, MoveListHead, MovedEntry,
-    PathEntryHead, SLOTS_PER_BLOCK, TableRoot,
+    FileKind, Inode, InodeState, LifeWord, LogExtentKind, LogWord, PathEntryHead, TableRoot,
 };
 use vellum_repair::Plan;
 
@@ -261,39 +260,21 @@ fn deep_directories_that_lost_their_names() {
     );
 }
 
-/// A move of `inner` to another slot that is not over.
-fn move_inner(s: &mut AreaSample) -> (u64, u64) {
-    let image = &mut s.sample.image;
-    let (head, path) = image.get_path(s.inner);
-    let copy = image.put_path(&head, &path);
-    image.set_state(copy, EntryState::None);
-    let entry = MovedEntry {
-        word_at: image.at(image.get_inode(s.closed_to_some).root) + LogExtentKind::Small.words_at(),
-        from: s.inner as u32,
-        to: copy as u32,
-    };
-    let list = image.geometry.meta_slots() - SLOTS_PER_BLOCK;
-    image.set_bytes(image.at(list), &MoveListHead::encode(list, 0, &[entry]));
-    let at = image.line_at(0) + AreaTableHead::MOVING;
-    image.set_word(at, list);
-    (list, copy)
-}
-
 #[test]
 fn moves_that_are_not_over() {
     // With other damage, without which recovery finishes it; where the pool was closed it is damage itself.
     mended_in_place(pools(), Class::MoveUnfinished, |s| {
-        move_inner(s);
+        s.move_inner();
         let at = s.sample.image.at(s.sample.file) + Inode::BTIME;
         flip(s, at, 4);
     });
     mended_in_place(pools(), Class::MoveUnsound, |s| {
-        let (list, _) = move_inner(s);
+        let (list, _) = s.move_inner();
         let at = s.sample.image.at(list) + 24;
         flip(s, at, 1);
     });
     mended_in_place(pools(), Class::MoveUnsound, |s| {
-        let (_, copy) = move_inner(s);
+        let (_, copy) = s.move_inner();
         let at = s.sample.image.at(copy) + PathEntryHead::COOKIE;
         flip(s, at, 1);
     });

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use vellum_layout::{
     AreaCounts, AreaLife, AreaLine, AreaPhase, AreaTableHead, ChunkKind, DirPlace, EntryState,
-    FileKind, IdentityWord, LifeWord, NamespaceKind, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal,
-    ROOT_AREA, ROOT_SLOT, SLOTS_PER_BLOCK, StateMapWord, TableHead, TableRoot, TableWord,
-    TargetWord, path_hash, path_tag,
+    FileKind, IdentityWord, LifeWord, LogExtentKind, MoveListHead, MovedEntry, NamespaceKind,
+    PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, ROOT_AREA, ROOT_SLOT, SLOTS_PER_BLOCK,
+    StateMapWord, TableHead, TableRoot, TableWord, TargetWord, path_hash, path_tag,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -290,6 +290,28 @@ pub(crate) struct AreaSample {
     pub(crate) closed_to_some: u64,
     /// The entry of a file in that.
     pub(crate) inner: u64,
+}
+
+impl AreaSample {
+    /// Leaves the list of a move that is not over, in which `inner` gets another slot; gives its slot, and that one.
+    pub(crate) fn move_inner(&mut self) -> (u64, u64) {
+        let image = &mut self.sample.image;
+        let (head, path) = image.get_path(self.inner);
+        let copy = image.put_path(&head, &path);
+        image.set_state(copy, EntryState::None);
+        let entry = MovedEntry {
+            word_at: image.at(image.get_inode(self.closed_to_some).root)
+                + LogExtentKind::Small.words_at(),
+            from: self.inner as u32,
+            to: copy as u32,
+        };
+        // Where nothing is, whether the pool was closed or not.
+        let list = image.geometry.meta_slots() - SLOTS_PER_BLOCK;
+        image.set_bytes(image.at(list), &MoveListHead::encode(list, 0, &[entry]));
+        let at = image.line_at(0) + AreaTableHead::MOVING;
+        image.set_word(at, list);
+        (list, copy)
+    }
 }
 
 /// A pool with something of everything in two areas, not closed.

@@ -8,8 +8,9 @@ use vellum_layout::{
 };
 use zerocopy::IntoBytes;
 
-use super::{ConvertError, Making, named};
+use super::{ConvertError, Making};
 use crate::areas::{AREA_GENERATION, join};
+use crate::room::Named;
 
 /// A directory whose names are to be laid.
 struct Directory {
@@ -80,7 +81,7 @@ impl Making<'_> {
                 slot: self.take(ChunkKind::Areas, PathEntryHead::slots_for(path.len()))?,
                 directory: node.identity.generation(),
             };
-            let head = named(name).path_entry(node.slot, &path, self.superblock.hash_seed);
+            let head = Named::of(name).path_entry(node.slot, &path, self.superblock.hash_seed);
             let mut buffer = [0; PATH_ENTRY_MAX_BYTES];
             let len = head.encode(&path, seal, &mut buffer);
             self.put(seal.slot, &buffer[..len]);
