@@ -14,16 +14,17 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 declare -rA POOLS=(
     [git]="extent direct logged"
     [sqlite]="radix tree memory"
-    [trees]="cuckoo tree file"
+    [trees]="cuckoo adaptive file"
     [gcc]="level direct file"
     [fsx]="extent-cached tree memory"
     [mmap]="extent direct file"
     [kill]="hashfs direct file"
     [kill-git]="hashfs tree file"
-    [kill-stress]="hashfs direct file"
+    [kill-stress]="hashfs adaptive file"
     [damage]="hashfs direct file"
     [model]="hashfs direct memory"
     [model-tree]="radix tree memory"
+    [model-adaptive]="extent adaptive logged"
 )
 # Media that every machine has. Persistent memory has a test of its own, tests/long/dax-qemu.sh.
 readonly MEDIA=(file memory logged)
@@ -37,19 +38,15 @@ kinds_of() {
 }
 
 # The combinations that have each pair of a namespace, a mapping and a medium: as few as have every mapping with every
-# namespace, unless there are more media than namespaces.
+# namespace. There are no more media than namespaces.
 covering_combinations() {
-    local namespaces mappings turn i j
+    local namespaces mappings i j
     read -r -a namespaces <<<"$(kinds_of --namespace)"
     read -r -a mappings <<<"$(kinds_of --mapping)"
     [[ ${#namespaces[@]} -gt 0 && ${#mappings[@]} -gt 0 ]] || return 1
-    for ((turn = 0; turn < ${#MEDIA[@]}; turn += ${#namespaces[@]})); do
-        for i in "${!namespaces[@]}"; do
-            # Every medium has been there.
-            [[ $turn -eq 0 || $((i + turn)) -lt ${#MEDIA[@]} ]] || continue
-            for j in "${!mappings[@]}"; do
-                printf '%s %s %s\n' "${mappings[j]}" "${namespaces[i]}" "${MEDIA[(i + j + turn) % ${#MEDIA[@]}]}"
-            done
+    for i in "${!namespaces[@]}"; do
+        for j in "${!mappings[@]}"; do
+            printf '%s %s %s\n' "${mappings[j]}" "${namespaces[i]}" "${MEDIA[(i + j) % ${#MEDIA[@]}]}"
         done
     done
 }

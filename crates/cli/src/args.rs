@@ -128,6 +128,8 @@ pub(crate) enum Namespace {
     /// A log for each directory, and one index of all names
     #[default]
     Direct,
+    /// Names with their whole paths, as ADAM has them, in areas that do not evolve yet: to compare with
+    Adaptive,
     /// A log and a radix tree for each directory, as NOVA has them: to compare with
     Tree,
 }
@@ -136,6 +138,7 @@ impl From<Namespace> for NamespaceKind {
     fn from(namespace: Namespace) -> Self {
         match namespace {
             Namespace::Direct => Self::Direct,
+            Namespace::Adaptive => Self::Adaptive,
             Namespace::Tree => Self::Tree,
         }
     }

@@ -369,7 +369,15 @@ fn convert_goes_there_and_back() {
             .out
             .contains("would be converted from direct to tree: 2 names in 2 directories")
     );
-    for (from, to) in [("direct", "tree"), ("tree", "direct")] {
+    let ways = [
+        ("direct", "tree"),
+        ("tree", "adaptive"),
+        ("adaptive", "direct"),
+        ("direct", "adaptive"),
+        ("adaptive", "tree"),
+        ("tree", "direct"),
+    ];
+    for (from, to) in ways {
         let did = bench.run(&["convert", "--json", "p.img", "--namespace", to]);
         assert_eq!(did.code, 0, "{}", did.err);
         let said: serde_json::Value = serde_json::from_str(&did.out).expect("JSON");
@@ -386,7 +394,7 @@ fn convert_goes_there_and_back() {
         .failed(1, &["none"]);
     bench
         .run(&["convert", "p.img", "--namespace", "heap"])
-        .failed(2, &["direct, tree"]);
+        .failed(2, &["direct, adaptive, tree"]);
     bench.run(&["convert", "p.img"]).failed(2, &["--namespace"]);
 }
 

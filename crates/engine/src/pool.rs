@@ -151,9 +151,6 @@ impl Pool {
     }
 
     fn format(memory: MappedPool, options: &CreateOptions) -> Result<Self> {
-        if !NamespaceKind::ALL.contains(&options.namespace) {
-            return Err(Error::Unsupported("pools with this namespace"));
-        }
         let mut random = [0; 24];
         fill_random(&mut random)?;
         let (uuid, seed) = random.split_at(16);

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::media::{MappedArena, MappedPool, Real, count};
 use vellum::{
-    Clock, CreateOptions, Cred, Error, FileKind, FormatOptions, Fs, ListPosition, MountOptions,
-    NamespaceKind, Node, Pool, RenameFlags, attach, format,
+    Clock, Cred, Error, FileKind, FormatOptions, Fs, ListPosition, MountOptions, NamespaceKind,
+    Node, RenameFlags, attach, format,
 };
 use vellum_layout::name_hash;
 
@@ -41,17 +41,6 @@ fn file(fs: &Arc<Fs<Real>>, dir: &Node<Real>, name: &[u8]) -> Result<Node<Real>,
 fn assert_sound(fs: &Fs<Real>) {
     let report = vellum_check::check(&fs.image(), vellum_check::Options::default());
     assert!(report.is_sound(), "{report}");
-}
-
-/// What is not complete yet is not offered.
-#[test]
-fn no_pool_with_areas_is_made_for_users() {
-    let options = CreateOptions {
-        namespace: NamespaceKind::Adaptive,
-        ..CreateOptions::new(4 << 20)
-    };
-    let made = Pool::memory_with(&options);
-    assert!(matches!(made, Err(Error::Unsupported(_))));
 }
 
 /// Lines flushed and fences of each of many calls, on average.
@@ -184,7 +173,7 @@ fn colliding() -> [String; 2] {
 fn names_whose_hashes_are_equal_are_two_names() {
     let names = colliding();
     let [one, other] = names.each_ref().map(String::as_bytes);
-    for namespace in NamespaceKind::KNOWN {
+    for namespace in NamespaceKind::ALL {
         let fs = made(namespace, 8 << 20);
         let (cred, root) = (Cred::root(), fs.root());
         let first = file(&fs, &root, one).unwrap();
@@ -204,7 +193,7 @@ fn names_whose_hashes_are_equal_are_two_names() {
 /// A log with a record for each removal could not be emptied where there was no room for one.
 #[test]
 fn a_full_pool_lets_names_go() {
-    for namespace in NamespaceKind::KNOWN {
+    for namespace in NamespaceKind::ALL {
         let fs = made(namespace, 1 << 20);
         let (cred, root) = (Cred::root(), fs.root());
         let dirs: Vec<_> = (0..5)

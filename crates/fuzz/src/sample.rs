@@ -113,7 +113,7 @@ pub fn samples() -> &'static [Sample] {
             mapping,
             ..options()
         });
-        let namespaces = NamespaceKind::KNOWN.into_iter();
+        let namespaces = NamespaceKind::ALL.into_iter();
         let namespaces = namespaces.filter(|kind| *kind != NamespaceKind::Direct);
         let namespaces = namespaces.map(|namespace| FormatOptions {
             namespace,

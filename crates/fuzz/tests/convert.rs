@@ -16,8 +16,8 @@ use vellum_repair::{ConvertError, FinishError, convert, finish_conversion, plan,
 
 /// Each pair of namespaces.
 fn pairs() -> impl Iterator<Item = (NamespaceKind, NamespaceKind)> {
-    let all = NamespaceKind::KNOWN.into_iter();
-    let pairs = all.flat_map(|from| NamespaceKind::KNOWN.map(|to| (from, to)));
+    let all = NamespaceKind::ALL.into_iter();
+    let pairs = all.flat_map(|from| NamespaceKind::ALL.map(|to| (from, to)));
     pairs.filter(|(from, to)| from != to)
 }
 

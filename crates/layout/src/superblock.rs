@@ -52,14 +52,12 @@ pub enum NamespaceKind {
 }
 
 impl NamespaceKind {
-    /// All that this release makes and opens pools with.
-    pub const ALL: [Self; 2] = [Self::Direct, Self::Tree];
-    /// All whose bytes this release knows, so that it can check them.
-    pub const KNOWN: [Self; 3] = [Self::Direct, Self::Adaptive, Self::Tree];
+    /// All that this release knows.
+    pub const ALL: [Self; 3] = [Self::Direct, Self::Adaptive, Self::Tree];
 
     /// The namespace with this number.
     pub fn from_number(number: u32) -> Option<Self> {
-        Self::KNOWN.into_iter().find(|kind| *kind as u32 == number)
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 
     /// How people call it.

@@ -99,7 +99,7 @@ proptest! {
         pool_bytes in prop_oneof![0u64..1 << 24, 0u64..1 << 43],
         metadata_bytes in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
         thread_slots in prop::option::of(0u32..2000),
-        namespace in prop::sample::select(&NamespaceKind::KNOWN),
+        namespace in prop::sample::select(&NamespaceKind::ALL),
         mapping in prop::sample::select(&MappingKind::ALL),
         run_blocks in prop::option::of(0u32..10),
         span_lines in prop::option::of(prop_oneof![0u16..20, Just(256), Just(512)]),

@@ -34,7 +34,7 @@ pub(super) fn two(name: &str, setup: &[&str], one: &[&str], other: &[&str]) -> T
 
 /// Calls on names that are kept otherwise than usual, and listings beside them.
 fn kept_otherwise() -> Vec<ThreadWorkload> {
-    let others = NamespaceKind::KNOWN.into_iter();
+    let others = NamespaceKind::ALL.into_iter();
     let others = others.filter(|namespace| *namespace != NamespaceKind::default());
     let of = |namespace| {
         let listings = looking()

@@ -8,7 +8,7 @@ use super::{FILE, chosen, single_operations, sites};
 use crate::workload::{Step, Workload};
 
 pub(super) fn workloads() -> Vec<Workload> {
-    let others = NamespaceKind::KNOWN.into_iter();
+    let others = NamespaceKind::ALL.into_iter();
     others
         .filter(|namespace| *namespace != NamespaceKind::default())
         .flat_map(|namespace| {

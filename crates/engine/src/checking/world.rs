@@ -42,7 +42,7 @@ pub(super) struct Seen {
 /// concurrency testing chooses.
 pub(super) fn explore(count: usize, scenario: fn(World)) {
     let count = count * super::long_factor().unwrap_or(1);
-    for namespace in NamespaceKind::KNOWN {
+    for namespace in NamespaceKind::ALL {
         // A third of it where names are kept otherwise than usual.
         let usual = namespace == NamespaceKind::default();
         let count = if usual { count } else { count.div_ceil(3) };

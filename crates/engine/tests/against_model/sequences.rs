@@ -57,7 +57,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
             ..Shape::new(1 << 20, 2, 1 << 20)
         },
     ]);
-    let namespace = prop::sample::select(&NamespaceKind::KNOWN);
+    let namespace = prop::sample::select(&NamespaceKind::ALL);
     (shape, mapping, namespace).prop_map(|(shape, mapping, namespace)| Shape {
         mapping,
         namespace,

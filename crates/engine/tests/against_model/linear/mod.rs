@@ -255,11 +255,11 @@ fn three_threads_while_names_are_evicted() {
 /// One history under a schedule of [`explore`].
 fn scheduled(seed: u64, threads: usize, calls: u64, is_crowded: bool) {
     let cache_entries = if is_crowded { 64 } else { 1 << 20 };
-    let namespaces = NamespaceKind::KNOWN.len() as u64;
+    let namespaces = NamespaceKind::ALL.len() as u64;
     // The usual one half of the time, the others by turns.
     let namespace = match seed % 2 {
         0 => NamespaceKind::default(),
-        _ => NamespaceKind::KNOWN[(seed / 2 % namespaces) as usize],
+        _ => NamespaceKind::ALL[(seed / 2 % namespaces) as usize],
     };
     let fs = <Shuttled as Kit>::make(&Shape::new(1 << 20, 4, cache_entries).with(namespace));
     if is_crowded {
