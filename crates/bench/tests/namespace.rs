@@ -72,6 +72,8 @@ fn making_and_removing() {
     // Name and inode apart: a name that goes is one word.
     let unlink = |namespace| counts(figure, namespace, "unlink").lines_flushed;
     assert!(unlink(NamespaceKind::Direct) < unlink(NamespaceKind::Tree));
+    assert!(unlink(NamespaceKind::Adaptive) < unlink(NamespaceKind::Tree));
+    assert_eq!(report.targets.len(), 4);
 }
 
 #[test]
@@ -83,7 +85,7 @@ fn listing() {
     }
 }
 
-/// However many names are in it.
+/// However many names are in it, but where each has its path.
 #[test]
 fn renaming_a_directory() {
     let report = measured(&options(namespace::Figure::Rename));
@@ -95,6 +97,11 @@ fn renaming_a_directory() {
             "{one:?} {most:?}"
         );
     }
+    let [one, most] = ["1", "120"].map(|label| counts(figure, NamespaceKind::Adaptive, label));
+    assert!(
+        most.lines_flushed > one.lines_flushed + 2.0 * 119.0,
+        "{one:?} {most:?}"
+    );
     assert_eq!(report.targets.len(), NamespaceKind::ALL.len());
 }
 
@@ -115,7 +122,7 @@ fn lines_that_take_longer() {
             );
         }
     }
-    assert_eq!(report.targets.len(), 4);
+    assert_eq!(report.targets.len(), 4 * 2);
 }
 
 #[test]
@@ -127,6 +134,7 @@ fn whole_paths() {
         flat.probes >= 1.0 && deep.probes > flat.probes,
         "{flat:?} {deep:?}"
     );
+    assert_eq!(report.targets.len(), 1);
 }
 
 #[test]

@@ -127,10 +127,23 @@ impl Grid {
         Some(most / least)
     }
 
-    /// What a side takes at the last label over what it takes at the first one, in the same round.
-    pub(crate) fn last_over_first(&self, side: &str) -> Option<f64> {
+    /// What a side takes at a label over what another one takes there, in the same round.
+    pub(crate) fn over(&self, side: &str, other: &str, label: &str) -> Option<f64> {
+        let at = self.labels.iter().position(|known| known == label)?;
+        let (side, other) = (self.samples_of(side)?, self.samples_of(other)?);
+        ratio(&side[at], &other[at])
+    }
+
+    /// What a side takes at a label over what it takes at the first one, in the same round.
+    pub(crate) fn over_first(&self, side: &str, label: &str) -> Option<f64> {
+        let at = self.labels.iter().position(|known| known == label)?;
         let samples = self.samples_of(side)?;
-        ratio(samples.last()?, samples.first()?)
+        ratio(&samples[at], samples.first()?)
+    }
+
+    /// The same at the last label.
+    pub(crate) fn last_over_first(&self, side: &str) -> Option<f64> {
+        self.over_first(side, self.labels.last()?)
     }
 
     /// How much more a side takes at the last label than at the first one: the median over the rounds.
@@ -176,9 +189,7 @@ impl Grid {
         let series: Vec<Series> = series.collect();
         self.figure.series = series;
         let found = told(&self.figure, self.own, |side, label| {
-            let at = self.labels.iter().position(|known| known == label)?;
-            let (other, own) = (self.samples_of(side)?, self.samples_of(self.own)?);
-            ratio(&other[at], &own[at])
+            self.over(side, self.own, label)
         });
         self.figure.found = found;
         self.figure

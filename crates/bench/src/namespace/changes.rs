@@ -2,14 +2,17 @@
 
 use std::ffi::CString;
 
-use super::subjects::{BASELINE, DEFAULT, Setting, Work, names as names_of, timed};
+use super::subjects::{ADAM, BASELINE, DEFAULT, Setting, Work, names as names_of, timed};
 use crate::Result;
 use crate::mapping::{Grid, Sample};
 use crate::order::{names, shuffled_names};
 use crate::report::Outcome;
 use crate::side::Side;
+use crate::target::Target;
 
 const LABELS: [&str; 4] = ["create", "unlink", "mkdir", "rmdir"];
+/// How many times as fast as the baseline, by Fig 4.
+const RATIOS: [f64; 4] = [1.09, 1.76, 1.24, 1.37];
 const DIR: &str = "changes";
 
 struct Changes {
@@ -34,7 +37,13 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         shuffled: shuffled_names("name-", files, 31),
     };
     setting.measure(&mut grid, &subjects, &work)?;
-    Ok(Outcome::new(vec![grid.figure()], Vec::new()))
+    let targets = LABELS.iter().zip(RATIOS).filter_map(|(label, asked)| {
+        let what = format!("{BASELINE} over {ADAM}, {label}");
+        let ratio = grid.over(BASELINE, ADAM, label)?;
+        Some(Target::at_least(what, ratio, asked))
+    });
+    let targets = targets.collect();
+    Ok(Outcome::new(vec![grid.figure()], targets))
 }
 
 impl Work for Changes {

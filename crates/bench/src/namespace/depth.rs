@@ -3,16 +3,20 @@
 use std::ffi::CString;
 use std::hint::black_box;
 
-use super::subjects::{BASELINE, DEFAULT, Setting, Work, names as names_of, timed};
+use super::subjects::{ADAM, BASELINE, DEFAULT, Setting, Work, names as names_of, timed};
 use crate::Result;
 use crate::figure::{Axis, Scale};
 use crate::mapping::{Grid, Sample};
 use crate::report::Outcome;
 use crate::side::Side;
+use crate::target::Target;
 
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Files at each depth, looked up in turn.
 const FILES: usize = 32;
+/// The depth that may cost no more than [`RATIO`] times what the first one does.
+const DEEP: &str = "8";
+const RATIO: f64 = 1.3;
 /// Lookups of a round.
 const LOOKUPS: usize = 10_000;
 
@@ -38,7 +42,13 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         files.collect()
     });
     setting.measure(&mut grid, &subjects, &Paths(paths.into()))?;
-    Ok(Outcome::new(vec![grid.figure()], Vec::new()))
+    let ratio = grid.over_first(ADAM, DEEP);
+    let what = format!("{ADAM}, a path of {DEEP} components over one of one");
+    let target = ratio.map(|ratio| Target::at_most(what, ratio, RATIO));
+    Ok(Outcome::new(
+        vec![grid.figure()],
+        target.into_iter().collect(),
+    ))
 }
 
 /// So many directories, each with a slash behind it.

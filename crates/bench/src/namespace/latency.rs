@@ -10,7 +10,7 @@ use vellum::{
     format,
 };
 
-use super::subjects::{BASELINE, DEFAULT, Setting, pool_bytes};
+use super::subjects::{ADAM, BASELINE, DEFAULT, Setting, pool_bytes};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Scale};
@@ -56,10 +56,11 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
             }
         }
     }
-    let mut targets = Vec::new();
-    for (name, grid) in OPERATIONS.iter().zip(&grids) {
-        targets.extend(advantage(name, grid));
-    }
+    let grids_of = OPERATIONS.iter().zip(&grids);
+    let targets = grids_of
+        .flat_map(|(name, grid)| [DEFAULT, ADAM].map(|side| advantage(side, name, grid)))
+        .flatten()
+        .collect();
     let figures = grids.into_iter().map(Grid::figure);
     Ok(Outcome::new(figures.collect(), targets))
 }
@@ -81,13 +82,11 @@ fn grid(operation: &str, pools: &[Slow], files: usize) -> Grid {
         ))
 }
 
-/// That the latency costs the default no more than the baseline, nanosecond for nanosecond.
-fn advantage(operation: &str, grid: &Grid) -> Option<Target> {
-    let more = |side| grid.last_less_first(side);
-    let ratio = more(DEFAULT)? / more(BASELINE)?;
-    let what = format!(
-        "{DEFAULT}, {operation}: what 1000 ns a line add, over what they add with {BASELINE}"
-    );
+/// That the latency costs a namespace no more than the baseline, nanosecond for nanosecond.
+fn advantage(side: &str, operation: &str, grid: &Grid) -> Option<Target> {
+    let ratio = grid.last_less_first(side)? / grid.last_less_first(BASELINE)?;
+    let what =
+        format!("{side}, {operation}: what 1000 ns a line add, over what they add with {BASELINE}");
     Some(Target::at_most(what, ratio, 1.0))
 }
 

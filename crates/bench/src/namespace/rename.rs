@@ -13,6 +13,9 @@ use crate::target::Target;
 
 /// Renames of a round, there and back.
 const RENAMES: usize = 200;
+/// The same of a directory with more than [`MANY`] names, which may all have to be written.
+const RENAMES_OF_MANY: usize = 20;
+const MANY: usize = 1000;
 /// By how much the largest directory may be dearer than that with a single name.
 const RATIO: f64 = 2.0;
 
@@ -34,7 +37,9 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
             "Fig 6: where names are full paths, a rename rewrites all of them; once a directory is the root of an \
              area it takes as long as with one name.",
         )
-        .note(format!("{RENAMES} renames of a round, to another name and back; empty files."));
+        .note(format!(
+            "{RENAMES} renames of a round, {RENAMES_OF_MANY} with more than {MANY} names; to another name and back; empty files."
+        ));
     setting.measure(&mut grid, &subjects, &Renames { children })?;
     let targets = subjects.iter().filter_map(|subject| {
         let what = format!(
@@ -74,8 +79,13 @@ impl Work for Renames {
         let each = self.children.iter().map(|&children| {
             let name = |text: String| CString::new(text).unwrap_or_default();
             let (here, there) = (name(dir_name(children)), name(format!("moved-{children}")));
-            timed(side, RENAMES, || {
-                for _ in 0..RENAMES / 2 {
+            let renames = if children > MANY {
+                RENAMES_OF_MANY
+            } else {
+                RENAMES
+            };
+            timed(side, renames, || {
+                for _ in 0..renames / 2 {
                     side.rename(&parent, &here, &parent, &there)?;
                     side.rename(&parent, &there, &parent, &here)?;
                 }

@@ -17,6 +17,8 @@ use crate::stopwatch::Stopwatch;
 pub(super) const BASELINE: &str = "tree";
 /// The one that sentences are about.
 pub(super) const DEFAULT: &str = "direct";
+/// The one that the figures are of.
+pub(super) const ADAM: &str = "adaptive";
 /// Room in a pool, and in an ext4 in memory, for each name; and beside.
 const NAME_BYTES: u64 = 2048;
 const POOL_MIN_BYTES: u64 = 64 << 20;

@@ -125,7 +125,7 @@ impl fmt::Display for Report {
 /// A figure as a table.
 fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     const NAME: usize = 14;
-    const CELL: usize = 26;
+    const CELL: usize = 32;
     writeln!(
         f,
         "\n{}: {} by {}",
@@ -153,7 +153,7 @@ fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
                     write!(cell, " ({})", number(ratio))?;
                 }
                 if let Some(counts) = point.counts {
-                    write!(cell, " {:.2}p", counts.probes)?;
+                    write!(cell, " {}p", number(counts.probes))?;
                 }
             }
             write!(f, "{cell:>CELL$}")?;
