@@ -504,7 +504,10 @@ fn text(information: &Information) -> String {
         },
     );
     if pool.layout_score < 1.0 {
-        line("layout", format!("score {}: fragmented on purpose", pool.layout_score));
+        line(
+            "layout",
+            format!("score {}: fragmented on purpose", pool.layout_score),
+        );
     }
     let used = space.data_bytes - space.free_bytes;
     line(

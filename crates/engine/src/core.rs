@@ -122,6 +122,8 @@ pub(crate) mod header {
         COMPANY: [1] at 912,
         /// 1: names stand still in some directories ([`crate::cachelet::flag::STILL`]), because one is moved with what is below it.
         STILL: [1] at 920,
+        /// The version of paths; see `namespace::common::changing`.
+        PATHS: [1] at 960,
     }
 
     /// Bytes of the first page.

@@ -549,3 +549,86 @@ fn directories_with_names_move_beside_each_other() {
         assert_eq!(world.see("/c/g").unwrap().ino, g);
     });
 }
+
+/// Paths that were looked up before, and are again, beside a move of a directory that they lead through.
+#[test]
+fn a_path_is_not_found_behind_a_move_of_a_directory_above() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        let ino = world.file("/a/b/c/f").unwrap().ino();
+        assert_eq!(world.see("/a/b/c/f").unwrap().ino, ino);
+        let watch = |w: World| {
+            if w.see("/a/x/c/f").is_some() {
+                assert!(w.see("/a/b/c/f").is_none());
+            } else if w.see("/a/b/c/f").is_none() {
+                assert!(w.see("/a/x/c/f").is_some());
+            }
+        };
+        together!(
+            world,
+            |w: World| w.rename("/a/b", "/a/x", RenameFlags::empty()).unwrap(),
+            watch,
+            watch,
+        );
+        assert!(world.see("/a/b/c/f").is_none());
+        assert_eq!(world.see("/a/x/c/f").unwrap().ino, ino);
+    });
+}
+
+#[test]
+fn a_directory_closed_beside_lookups_stays_closed() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        drop(world.file("/a/b/c/f").unwrap());
+        let closed = world.node("/a/b").unwrap();
+        let look = |w: World| {
+            for _ in 0..2 {
+                assert!(w.see("/a/b/c/f").is_some());
+            }
+        };
+        together!(world, move |w: World| w.chmod(&closed, 0o700), look, look);
+        let seen = world
+            .fs
+            .stat_from_root(&Cred::user(1000, 1000), b"/a/b/c/f", false);
+        assert!(matches!(seen, Err(Error::Access)), "{seen:?}");
+    });
+}
+
+#[test]
+fn a_directory_made_anew_beside_lookups_is_the_new_one() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        drop(world.file("/a/b/c/f").unwrap());
+        let look = |w: World| {
+            for _ in 0..2 {
+                let _seen = w.see("/a/b/c/f");
+            }
+        };
+        let made = together!(
+            world,
+            |w: World| {
+                w.unlink("/a/b/c/f").unwrap();
+                w.rmdir("/a/b/c").unwrap();
+                drop(w.mkdir("/a/b/c").unwrap());
+                let ino = w.file("/a/b/c/f").unwrap().ino();
+                assert_eq!(w.see("/a/b/c/f").unwrap().ino, ino);
+                Some(ino)
+            },
+            move |w: World| {
+                look(w);
+                None
+            },
+            move |w: World| {
+                look(w);
+                None
+            },
+        );
+        assert_eq!(world.see("/a/b/c/f").map(|seen| seen.ino), made[0]);
+    });
+}

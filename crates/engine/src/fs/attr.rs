@@ -265,6 +265,9 @@ impl<M: Memories> Fs<M> {
         if (mode, uid, gid, atime, mtime) == (None, None, None, None, None) {
             return;
         }
+        // Whoever finds files by whole paths has asked for no permission but everybody's.
+        let restricts = core.kind(file) == FileKind::Directory && mode.is_some();
+        let _changing = restricts.then(|| core.change_paths());
         let change = op.begin_change(file);
         let now = change.now();
         let at = |time: SetTime| match time {

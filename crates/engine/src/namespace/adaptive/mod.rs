@@ -12,6 +12,7 @@
 
 mod entry;
 mod moves;
+mod prefixes;
 mod states;
 
 use vellum_layout::{
@@ -30,7 +31,7 @@ use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::journal::Record;
-use crate::namespace::{Ask, Mender, Rename};
+use crate::namespace::{Ask, Mender, Rename, Walked};
 use crate::sites;
 use crate::slots::Op;
 
@@ -40,7 +41,7 @@ pub(crate) struct Adaptive;
 
 /// Bytes of the namespace's own structures in an arena.
 pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
-    geometry.meta_slots() / SLOTS_PER_BLOCK * states::GROUP_BYTES
+    prefixes::arena_bytes(geometry)
 }
 
 impl<M: Memories> Entries<M> for Adaptive {
@@ -96,6 +97,16 @@ impl<M: Memories> Entries<M> for Adaptive {
 
     fn move_whole(core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()> {
         moves::move_whole(core, rename, ask)
+    }
+
+    fn walk(
+        op: &Op<'_, M>,
+        start: Cachelet,
+        path: &[u8],
+        enter: &mut dyn FnMut(Cachelet) -> Result<()>,
+        lookup: impl Fn(Cachelet, &[u8]) -> Result<Cachelet>,
+    ) -> Result<Walked> {
+        prefixes::walk(op, start, path, enter, lookup)
     }
 
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool {

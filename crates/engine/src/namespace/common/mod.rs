@@ -1,6 +1,7 @@
 //! What namespaces share, whatever finds their names: inodes and their counts, what a directory
 //! knows of its names, directory logs and listings of them, eviction.
 
+pub(crate) mod changing;
 pub(crate) mod children;
 pub(crate) mod compact;
 pub(crate) mod evict;

@@ -27,13 +27,13 @@ use vellum_media::{Memories, Site};
 
 pub(crate) use self::create::{Draft, Spot};
 use super::common::inode::Named;
-use super::common::{Bodies, check_name, evict};
+use super::common::{Bodies, check_name, evict, walk};
 use crate::cachelet::{Cachelet, NAME_ONE, flag};
 use crate::core::Core;
 use crate::error::{Error, First, Place, Result};
 use crate::journal::Record;
 use crate::namespace::{
-    Ask, ListHint, Mender, Namespace, NewInode, Removal, Rename, SurveyedNames,
+    Ask, ListHint, Mender, Namespace, NewInode, Removal, Rename, SurveyedNames, Walked,
 };
 use crate::slots::{Op, pause};
 use index::{Pair, ValueWord};
@@ -62,6 +62,17 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
 
     /// See [`Namespace::move_whole`].
     fn move_whole(core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()>;
+
+    /// See [`Namespace::walk`].
+    fn walk(
+        op: &Op<'_, M>,
+        start: Cachelet,
+        path: &[u8],
+        enter: &mut dyn FnMut(Cachelet) -> Result<()>,
+        lookup: impl Fn(Cachelet, &[u8]) -> Result<Cachelet>,
+    ) -> Result<Walked> {
+        walk::walk(op, start, path, enter, lookup)
+    }
 
     /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool;
@@ -251,6 +262,17 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
                 return Ok(cachelet);
             }
         }
+    }
+
+    fn walk(
+        &self,
+        op: &Op<'_, M>,
+        start: Cachelet,
+        path: &[u8],
+        enter: &mut dyn FnMut(Cachelet) -> Result<()>,
+    ) -> Result<Walked> {
+        let lookup = |dir, name: &[u8]| self.lookup(op, dir, name);
+        S::walk(op, start, path, enter, lookup)
     }
 
     fn create(

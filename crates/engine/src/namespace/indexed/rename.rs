@@ -82,14 +82,12 @@ impl<M: Memories> Op<'_, M> {
             return Ok(false);
         };
         let target = ends.to.map(|(_, file)| file);
-        let source_is_dir = core.kind(ends.source) == FileKind::Directory;
-        let moves_dir = rename.from_dir != rename.to_dir
-            && (source_is_dir
-                || rename.exchange
-                    && ends
-                        .to
-                        .is_some_and(|(_, c)| core.kind(c) == FileKind::Directory));
+        let is_dir = |file| core.kind(file) == FileKind::Directory;
+        let (source_is_dir, target_is_dir) = (is_dir(ends.source), target.is_some_and(is_dir));
+        let moves_dir =
+            rename.from_dir != rename.to_dir && (source_is_dir || rename.exchange && target_is_dir);
         let _lock = moves_dir.then(|| self.lock_renames());
+        let _changing = (source_is_dir || target_is_dir).then(|| core.change_paths());
         match self.check_rename(rename, ends.source, target, allow) {
             Ok(true) if self.is_prepared::<S>(rename, ends.source, target)? => {}
             Ok(true) => return Err(Error::First(First::Move)),
