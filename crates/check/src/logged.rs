@@ -3,101 +3,134 @@
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    ANCHORS_BYTES, Anchor, AnchorPoint, BLOCK_BYTES, ChunkKind, ChunkWord, Expected, Geometry,
-    LOG_LINE_BYTES, Record, Superblock, line_sum,
+    ANCHORS_BYTES, Anchor, AnchorPoint, BLOCK_BYTES, ChunkKind, ChunkWord, Expected,
+    LOG_LINE_BYTES, LogBounds, Record, Superblock, line_sum,
 };
 
 use crate::image::View;
 use crate::report::{Class, Place, Sink};
 
-/// Lines, by their offset.
+/// Lines or blocks, by their offset.
 type Lines = BTreeMap<u64, Vec<u8>>;
 
 /// The area of records.
 struct Area {
     at: u64,
-    bytes: u64,
+    bounds: LogBounds,
 }
 
 impl Area {
     /// Fills `out` from `at` on, round the area's end.
     fn read(&self, view: &View, at: u64, out: &mut [u8]) {
-        let first = (self.bytes - at).min(out.len() as u64) as usize;
+        let first = (self.bounds.area_bytes - at).min(out.len() as u64) as usize;
         let (front, back) = out.split_at_mut(first);
         view.read(self.at + at, front);
         view.read(self.at, back);
+    }
+
+    /// The record at `at` and its length, if it is the one that is expected.
+    fn record(&self, view: &View, at: u64, expected: Expected) -> Option<(Record, u64)> {
+        let mut head = [0; BLOCK_BYTES as usize];
+        self.read(view, at, &mut head);
+        let len = Record::length(&head, expected, &self.bounds)?;
+        let mut bytes = vec![0; len as usize];
+        self.read(view, at, &mut bytes);
+        Some((Record::unseal(bytes, expected, &self.bounds)?, len))
+    }
+}
+
+/// What the log of a pool says.
+#[derive(Clone, Debug)]
+pub struct RedoLog {
+    /// The anchor that counts.
+    pub anchor: Anchor,
+    /// The epoch behind the last record, and where its record would begin in the area.
+    pub end: (u64, u64),
+    /// The check of the last record, if there is one.
+    pub previous: Option<u64>,
+    /// The newest content of every line that a record has, by pool offset.
+    pub lines: Lines,
+    /// The blocks of files that are not where they belong before an opening puts them there, by pool offset.
+    pub blocks: Lines,
+    /// Lines that a checkpoint was taking home.
+    moving: Lines,
+}
+
+impl RedoLog {
+    /// Reads the log; `None` if neither anchor is sound.
+    pub(crate) fn read(view: &View, superblock: &Superblock) -> Option<Self> {
+        let geometry = superblock.geometry();
+        let area = Area {
+            at: geometry.log_at + ANCHORS_BYTES,
+            bounds: LogBounds::of(&geometry),
+        };
+        let anchors = [0, BLOCK_BYTES].map(|block| {
+            let bytes: [u8; BLOCK_BYTES as usize] = view.bytes(geometry.log_at + block);
+            let anchor = Anchor::unseal(&bytes, superblock.uuid);
+            anchor.filter(|anchor| anchor.is_possible(area.bounds.area_bytes))
+        });
+        let anchor = anchors.into_iter().flatten().max_by_key(|a| a.number)?;
+        let mut new = Self {
+            end: (anchor.tail, anchor.tail_at),
+            anchor,
+            previous: None,
+            lines: Lines::new(),
+            blocks: Lines::new(),
+            moving: Lines::new(),
+        };
+        new.read_records(view, &area, geometry.data_at);
+        Some(new)
+    }
+
+    fn read_records(&mut self, view: &View, area: &Area, data_at: u64) {
+        let mut read = 0;
+        while read < area.bounds.area_bytes {
+            let (epoch, at) = self.end;
+            let expected = Expected {
+                salt: self.anchor.salt,
+                epoch,
+                previous: self.previous,
+            };
+            let Some((record, len)) = area.record(view, at, expected) else {
+                break;
+            };
+            self.add(&record, data_at);
+            self.end = (epoch + 1, (at + len) % area.bounds.area_bytes);
+            self.previous = Some(record.head().check);
+            read += len;
+        }
+    }
+
+    fn add(&mut self, record: &Record, data_at: u64) {
+        let point = self.anchor.point();
+        let is_moving = point.is_some_and(|point| record.head().epoch < point.target);
+        for line in record.lines() {
+            self.lines.insert(line.at, line.bytes.to_vec());
+            if is_moving {
+                self.moving.insert(line.at, line.bytes.to_vec());
+            }
+        }
+        // Those of the records before are where they belong.
+        let place = |(block, bytes): (u64, &[u8])| (data_at + block * BLOCK_BYTES, bytes.to_vec());
+        self.blocks = record.rides().map(place).collect();
     }
 }
 
 /// Lays the records of the log over the image.
 pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, sink: &mut Sink) {
-    let geometry = superblock.geometry();
-    let area = Area {
-        at: geometry.log_at + ANCHORS_BYTES,
-        bytes: (geometry.log_bytes - ANCHORS_BYTES) / BLOCK_BYTES * BLOCK_BYTES,
-    };
-    let anchors = [0, BLOCK_BYTES].map(|block| {
-        let bytes: [u8; BLOCK_BYTES as usize] = view.bytes(geometry.log_at + block);
-        Anchor::unseal(&bytes, superblock.uuid).filter(|anchor| anchor.is_possible(area.bytes))
-    });
-    let Some(anchor) = anchors.into_iter().flatten().max_by_key(|a| a.number) else {
+    let Some(log) = RedoLog::read(view, superblock) else {
         sink.incomplete = true;
         let detail = "both anchors of the log are unsound";
-        sink.damage(Class::NotAPool, Place::Offset(geometry.log_at), detail);
+        sink.damage(Class::NotAPool, Place::Offset(superblock.log_at), detail);
         return;
     };
-    let point = anchor.point();
-    // Lines that a checkpoint was taking home.
-    let mut moving = Lines::new();
-    let reached = replay(view, (&geometry, &area), &anchor, |epoch, view, record| {
-        for line in record.lines() {
-            view.lay_line(line.at, line.bytes);
-            if point.is_some_and(|point| epoch < point.target) {
-                moving.insert(line.at, line.bytes.to_vec());
-            }
-        }
-    });
-    if let Some(point) = point {
-        let found = sum_of_home(view, superblock, &moving);
-        let is_short = reached < point.target;
-        judge_sum(found, is_short, point, sink);
+    for (&at, line) in &log.lines {
+        view.lay_line(at, line);
     }
-}
-
-/// Calls `each` with the records from the tail on, and their epochs; gives the epoch behind them.
-fn replay<'a>(
-    view: &mut View<'a>,
-    (geometry, area): (&Geometry, &Area),
-    anchor: &Anchor,
-    mut each: impl FnMut(u64, &mut View<'a>, &Record),
-) -> u64 {
-    let (mut expected, mut at, mut read) = (
-        Expected {
-            salt: anchor.salt,
-            epoch: anchor.tail,
-            previous: None,
-        },
-        anchor.tail_at,
-        0,
-    );
-    while read < area.bytes {
-        let mut head = [0; BLOCK_BYTES as usize];
-        area.read(view, at, &mut head);
-        let Some(len) = Record::length(&head, expected, geometry.log_at, area.bytes) else {
-            break;
-        };
-        let mut bytes = vec![0; len as usize];
-        area.read(view, at, &mut bytes);
-        let Some(record) = Record::unseal(bytes, expected, geometry.log_at) else {
-            break;
-        };
-        each(expected.epoch, view, &record);
-        expected.epoch += 1;
-        expected.previous = Some(record.head().check);
-        at = (at + len) % area.bytes;
-        read += len;
+    if let Some(point) = log.anchor.point() {
+        let found = sum_of_home(view, superblock, &log.moving);
+        judge_sum(found, log.end.0 < point.target, point, sink);
     }
-    expected.epoch
 }
 
 /// The sum of home with `moving` laid over it; `None` if some of it cannot be read, which is told elsewhere. Chunks of metadata that the log

@@ -11,6 +11,7 @@ use crate::{Image, journal, logs, moves, slots, tree};
 pub use crate::entrance::Chunks;
 pub use crate::inodes::{Broken, Found, Node, Nodes};
 pub use crate::journal::Record;
+pub use crate::logged::RedoLog;
 pub use crate::logs::{Extent, Issue, Logs, Name};
 pub use crate::slots::Holder;
 pub use crate::trees::{TreeBlock, TreeNode, Trees};
@@ -18,6 +19,11 @@ pub use crate::trees::{TreeBlock, TreeNode, Trees};
 /// The superblock that counts, if the image has one that can be used.
 pub fn superblock(image: &dyn Image) -> Option<Superblock> {
     entrance::superblock(&View::new(image), &mut Sink::default()).map(|(found, _)| found)
+}
+
+/// What the log of a pool with a log says; `None` if neither of its anchors is sound.
+pub fn redo_log(image: &dyn Image, superblock: &Superblock) -> Option<RedoLog> {
+    RedoLog::read(&View::new(image), superblock)
 }
 
 /// The thread slots whose journals are not retired.

@@ -126,6 +126,29 @@ fn home_that_differs_from_its_sum() {
     assert_found(&report, Class::HomeSum, "offset 0", Severity::Damage);
 }
 
+/// Whatever rides in a record.
+#[test]
+fn what_a_record_says_is_checked() {
+    let mut image = TestImage::logged();
+    image.begin_log();
+    let home = image.bytes.clone();
+    let file = image.file(vellum_layout::ROOT_SLOT, b"f", 1);
+    image.set_bytes(image.geometry.data_at, &[7; 5000]);
+    let mut broken = image.bytes.clone();
+    image.end_epoch(home.clone());
+    let report = checked(&image.bytes);
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(report.summary.entries, 1);
+    let log = vellum_check::survey::redo_log(&image.bytes, &image.superblock).unwrap();
+    assert_eq!((log.blocks.len(), log.end.0), (2, 2));
+
+    std::mem::swap(&mut image.bytes, &mut broken);
+    image.edit_inode(file, |inode| inode.root = 0);
+    image.set_word(image.at(file), 99);
+    image.end_epoch(home);
+    assert!(!checked(&image.bytes).is_sound());
+}
+
 #[test]
 fn bad_superblock_copy() {
     let place = "superblock, last copy";

@@ -112,6 +112,9 @@ pub(crate) struct LogPart {
     pub(crate) syncs_answered: u64,
     pub(crate) lines_logged: u64,
     pub(crate) bytes_logged: u64,
+    /// Blocks of files that were logged, and not waited for.
+    #[serde(default)]
+    pub(crate) blocks_logged: u64,
     /// Pieces of the log that were taken home.
     pub(crate) checkpoints: u64,
 }
@@ -126,6 +129,7 @@ impl LogPart {
             syncs_answered: counts.answered,
             lines_logged: counts.lines,
             bytes_logged: counts.bytes,
+            blocks_logged: counts.blocks,
             checkpoints: counts.checkpoints,
         })
     }
@@ -139,10 +143,11 @@ impl LogPart {
                 self.checkpoints
             ),
             format!(
-                "{} commits for {} calls of fsync and the like: {} lines, {}",
+                "{} commits for {} calls of fsync and the like: {} lines, {} blocks, {}",
                 self.commits,
                 self.syncs_answered,
                 self.lines_logged,
+                self.blocks_logged,
                 size(self.bytes_logged)
             ),
         ]
@@ -630,6 +635,7 @@ mod tests {
             syncs_answered: 20,
             lines_logged: 90,
             bytes_logged: 8192,
+            blocks_logged: 3,
             checkpoints: 2,
         };
         let [space, commits] = log.lines();
@@ -637,7 +643,9 @@ mod tests {
             space.contains("25") && space.ends_with("2 checkpoints"),
             "{space}"
         );
-        assert!(commits.starts_with("7 commits for 20 calls") && commits.contains("90 lines"));
+        assert!(
+            commits.starts_with("7 commits for 20 calls") && commits.contains("90 lines, 3 blocks")
+        );
     }
 
     #[test]

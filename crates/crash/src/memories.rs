@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use vellum_media::{
     Disk, Event, HeapMemory, MediaKind, Memories, Memory, Op, Persistent, SimLogged, SimPool, Site,
-    Split,
+    Split, Written,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -300,7 +300,7 @@ impl Persistent for ExploredPool {
         self.logged.get().and_then(Persistent::disk)
     }
 
-    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
-        self.logged.get().is_some_and(|logged| logged.cut(each))
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
+        either!(self, it => it.cut(each))
     }
 }

@@ -187,17 +187,17 @@ impl<M: Memories> Core<M> {
         let settled = self.epoch();
         // What is given up from here on is of a later one.
         while self.try_advance() == settled {}
-        let mut epoch = Epoch::default();
-        epoch.has_data = self.pool.cut(&mut |at| {
+        let mut lines = Vec::new();
+        let written = self.pool.cut(&mut |at| {
             let mut line = [0; LOG_LINE_BYTES as usize];
             self.pool.read(at, &mut line);
-            epoch.lines.push((at, line));
+            lines.push((at, line));
         });
         // A page of the image that was lost has zeros in its place.
         if let Some(at) = self.pool.damaged().filter(|&at| at < self.geometry.log_at) {
             return Err(self.unreadable(at));
         }
-        Ok((epoch, settled))
+        Ok((Epoch { lines, written }, settled))
     }
 
     /// What counts as the present epoch for blocks whose grace period is to be over: those of an epoch that is not durable are held.

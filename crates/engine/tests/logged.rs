@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vellum::media::{MediaChoice, MediaKind};
+use vellum::reading::Rule;
 use vellum::{CreateOptions, Error, MappingKind, Pool, PoolOptions};
 use vellum_check::{Class, Options, check};
 
@@ -142,6 +143,50 @@ fn a_log_never_stays_full() {
     assert!(pool.fs().log_counts().unwrap().checkpoints > 2);
     pool.close().unwrap();
     assert_sound(&path);
+}
+
+/// Small writes ride in the record: where their own blocks did not reach the disk, the log has them, for whoever opens the pool.
+#[test]
+fn small_writes_ride_in_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, pool) = made(&dir);
+    let data_at = pool.superblock().geometry().data_at as usize;
+    let before = pool.fs().log_counts().unwrap();
+    pool.volume().write("/f", &[0xA7; 9000]).unwrap();
+    pool.volume().sync().unwrap();
+    let after = pool.fs().log_counts().unwrap();
+    assert_eq!(after.blocks - before.blocks, 3);
+    let many = made(&tempfile::tempdir().unwrap()).1;
+    many.volume().write("/f", &[0xA7; 33 * 4096]).unwrap();
+    many.volume().sync().unwrap();
+    assert_eq!(many.fs().log_counts().unwrap().blocks, before.blocks);
+
+    let copy = copy_of(&path, "copy");
+    let mut bytes = std::fs::read(&copy).unwrap();
+    let of_file = bytes[data_at..].iter_mut().filter(|byte| **byte == 0xA7);
+    assert_eq!(of_file.map(|byte| *byte = 0x11).count(), 9000);
+    std::fs::write(&copy, &bytes).unwrap();
+    let readonly = PoolOptions {
+        read_only: true,
+        ..PoolOptions::default()
+    };
+    let pool = Pool::open(&copy, &readonly).unwrap();
+    assert_eq!(pool.volume().read("/f").unwrap(), [0xA7; 9000]);
+    let file = pool.volume().open("/f").unwrap();
+    let view = file.view_by(0..9000, Rule::Mmu).unwrap();
+    assert!(view.iter().all(|&byte| byte == 0xA7));
+    drop(view);
+    drop((file, pool));
+    assert!(
+        std::fs::read(&copy).unwrap() == bytes,
+        "the pool was written to"
+    );
+    for _ in 0..2 {
+        let pool = open(&copy);
+        assert_eq!(pool.volume().read("/f").unwrap(), [0xA7; 9000]);
+        pool.close().unwrap();
+        assert_sound(&copy);
+    }
 }
 
 /// Home is what its sum says, and a pool whose home is not is told, and refused for writing.

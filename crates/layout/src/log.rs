@@ -3,7 +3,7 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::BLOCK_BYTES;
+use crate::{BLOCK_BYTES, Geometry};
 
 /// First eight bytes of an anchor.
 pub const ANCHOR_MAGIC: [u8; 8] = *b"VELLOG01";
@@ -116,6 +116,14 @@ impl Anchor {
         new
     }
 
+    /// The same where nobody knows the sum of home.
+    #[must_use]
+    pub fn without_sum(mut self) -> Self {
+        (self.flags, self.sum, self.target, self.target_sum) = (Self::NO_SUM, 0, self.tail, 0);
+        self.check = self.expected_check();
+        self
+    }
+
     /// What it says; `None` where nobody knows the sum of home.
     pub fn point(&self) -> Option<AnchorPoint> {
         (self.flags & Self::NO_SUM == 0).then_some(AnchorPoint {
@@ -131,7 +139,12 @@ impl Anchor {
     /// Whether a log with an area of `area_bytes` can begin where it says.
     pub fn is_possible(&self, area_bytes: u64) -> bool {
         let is_before = self.point().is_some_and(|point| point.target < self.tail);
+        // None of them has grown so far.
+        let is_grown = [self.number, self.tail, self.target]
+            .iter()
+            .any(|number| number >> 63 != 0);
         self.tail > 0
+            && !is_grown
             && !is_before
             && self.tail_at < area_bytes
             && self.tail_at.is_multiple_of(BLOCK_BYTES)
@@ -168,13 +181,13 @@ pub struct RecordHead {
     pub epoch: u64,
     /// The latest epoch known to be durable when this was written.
     pub known: u64,
-    /// Reserved for blocks within records: the epoch itself.
+    /// Blocks in records of epochs before this are where they belong, and void: the epoch.
     pub rides_from: u64,
     /// Bytes of the record, padding included: a multiple of 4096.
     pub bytes: u32,
     /// Lines in it.
     pub lines: u32,
-    /// Reserved, zero.
+    /// Blocks of files in it.
     pub rides: u32,
     /// Reserved, zero.
     pub revokes: u32,
@@ -187,19 +200,24 @@ pub const RECORD_HEAD_BYTES: usize = size_of::<RecordHead>();
 
 const _: () = assert!(RECORD_HEAD_BYTES == 64);
 
-/// Where the lines of a record of so many begin, behind its head and their numbers.
-fn lines_at(lines: u64) -> u64 {
-    (RECORD_HEAD_BYTES as u64 + lines * 4).next_multiple_of(LOG_LINE_BYTES)
+/// Where the lines of a record of so many begin, behind its head, their numbers, and those of so many blocks.
+fn lines_at(lines: u64, rides: u64) -> u64 {
+    (RECORD_HEAD_BYTES as u64 + lines * 4 + rides * 8).next_multiple_of(LOG_LINE_BYTES)
 }
 
-/// Bytes of a record of so many lines.
-pub fn record_bytes(lines: u64) -> u64 {
-    (lines_at(lines) + lines * LOG_LINE_BYTES).next_multiple_of(BLOCK_BYTES)
+/// Where the blocks of a record of so many lines and blocks begin.
+fn rides_at(lines: u64, rides: u64) -> u64 {
+    (lines_at(lines, rides) + lines * LOG_LINE_BYTES).next_multiple_of(BLOCK_BYTES)
+}
+
+/// Bytes of a record of so many lines and blocks.
+pub fn record_bytes(lines: u64, rides: u64) -> u64 {
+    rides_at(lines, rides) + rides * BLOCK_BYTES
 }
 
 /// Bytes of a log that has room for all lines of an image in one epoch.
 pub fn log_bytes_for(image_bytes: u64) -> u64 {
-    ANCHORS_BYTES + record_bytes(image_bytes.div_ceil(LOG_LINE_BYTES))
+    ANCHORS_BYTES + record_bytes(image_bytes.div_ceil(LOG_LINE_BYTES), 0)
 }
 
 /// What a record has to be.
@@ -213,6 +231,39 @@ pub struct Expected {
     pub previous: Option<u64>,
 }
 
+/// Within what all that a log says has to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogBounds {
+    /// Where the image begins, behind the copies of the superblock, which are in no record.
+    pub image_at: u64,
+    /// Where it ends.
+    pub image_bytes: u64,
+    /// Bytes of the area of records.
+    pub area_bytes: u64,
+    /// Blocks of files.
+    pub zone_blocks: u64,
+}
+
+impl LogBounds {
+    /// Those of a pool with a log.
+    pub fn of(geometry: &Geometry) -> Self {
+        let area_bytes = geometry.log_bytes.saturating_sub(ANCHORS_BYTES);
+        Self {
+            image_at: geometry.state_at,
+            image_bytes: geometry.log_at,
+            area_bytes: area_bytes / BLOCK_BYTES * BLOCK_BYTES,
+            zone_blocks: geometry.zone_blocks,
+        }
+    }
+
+    /// Whether a line of the image, or a block of a file, can be what a record says.
+    fn have(&self, record: &Record) -> bool {
+        let image = self.image_at..self.image_bytes;
+        record.lines().all(|line| image.contains(&line.at))
+            && record.rides().all(|(block, _)| block < self.zone_blocks)
+    }
+}
+
 /// One line of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedLine<'a> {
@@ -221,6 +272,9 @@ pub struct LoggedLine<'a> {
     /// Its 64 bytes.
     pub bytes: &'a [u8],
 }
+
+/// A block of a file that a record has: its number in zone 0.
+pub type Ride<'a> = (u64, &'a [u8]);
 
 fn check_of(record: &[u8], salt: u64, epoch: u64) -> u64 {
     use xxhash_rust::xxh3::Xxh3;
@@ -231,14 +285,15 @@ fn check_of(record: &[u8], salt: u64, epoch: u64) -> u64 {
     hash.digest()
 }
 
-/// Makes the record of an epoch of `lines`, as offsets in the image and bytes; gives it and its check.
+/// Makes the record of an epoch of `lines`, as offsets in the image and bytes, with `rides`; gives it and its check.
 pub fn seal_record(
     expected: Expected,
     known: u64,
     lines: &[(u64, [u8; LOG_LINE_BYTES as usize])],
+    rides: &[Ride<'_>],
 ) -> (Vec<u8>, u64) {
-    let count = lines.len() as u64;
-    let bytes = record_bytes(count);
+    let (count, ride_count) = (lines.len() as u64, rides.len() as u64);
+    let bytes = record_bytes(count, ride_count);
     let head = RecordHead {
         magic: EPOCH_MAGIC,
         check: 0,
@@ -247,7 +302,7 @@ pub fn seal_record(
         rides_from: expected.epoch,
         bytes: bytes as u32,
         lines: count as u32,
-        rides: 0,
+        rides: ride_count as u32,
         revokes: 0,
         previous: expected.previous.unwrap_or(0),
     };
@@ -256,11 +311,17 @@ pub fn seal_record(
     for (at, _) in lines {
         record.extend_from_slice(&((at / LOG_LINE_BYTES) as u32).to_le_bytes());
     }
-    record.resize(lines_at(count) as usize, 0);
+    for (block, _) in rides {
+        record.extend_from_slice(&block.to_le_bytes());
+    }
+    record.resize(lines_at(count, ride_count) as usize, 0);
     for (_, line) in lines {
         record.extend_from_slice(line);
     }
-    record.resize(bytes as usize, 0);
+    record.resize(rides_at(count, ride_count) as usize, 0);
+    for (_, block) in rides {
+        record.extend_from_slice(block);
+    }
     let check = check_of(&record, expected.salt, expected.epoch);
     record[8..16].copy_from_slice(&check.to_le_bytes());
     (record, check)
@@ -274,37 +335,30 @@ pub struct Record {
 }
 
 impl Record {
-    /// How long the record is whose head this is; `None` if it cannot be the one that is expected in a
-    /// log of `image_bytes` whose area of records has `area_bytes`.
-    pub fn length(
-        head: &[u8],
-        expected: Expected,
-        image_bytes: u64,
-        area_bytes: u64,
-    ) -> Option<u64> {
+    /// How long the record is whose head this is; `None` if it cannot be the one that is expected.
+    pub fn length(head: &[u8], expected: Expected, bounds: &LogBounds) -> Option<u64> {
         let (head, _) = RecordHead::read_from_prefix(head).ok()?;
         let is_next = head.magic == EPOCH_MAGIC
             && head.epoch == expected.epoch
             && expected
                 .previous
                 .is_none_or(|before| head.previous == before)
-            && (head.rides, head.revokes) == (0, 0)
-            && u64::from(head.lines) <= image_bytes / LOG_LINE_BYTES
-            && u64::from(head.bytes) == record_bytes(head.lines.into())
-            && u64::from(head.bytes) <= area_bytes;
+            && (head.rides_from, head.revokes) == (head.epoch, 0)
+            && u64::from(head.lines) <= bounds.image_bytes / LOG_LINE_BYTES
+            && u64::from(head.bytes) == record_bytes(head.lines.into(), head.rides.into())
+            && u64::from(head.bytes) <= bounds.area_bytes;
         is_next.then_some(head.bytes.into())
     }
 
-    /// Reads all bytes of a record; `None` if they are not those that were sealed, or name a line
-    /// outside of an image of `image_bytes`.
-    pub fn unseal(bytes: Vec<u8>, expected: Expected, image_bytes: u64) -> Option<Self> {
-        let len = Self::length(&bytes, expected, image_bytes, bytes.len() as u64)?;
+    /// Reads all bytes of a record; `None` if they are not those that were sealed, or name a line or a block
+    /// that there is not.
+    pub fn unseal(bytes: Vec<u8>, expected: Expected, bounds: &LogBounds) -> Option<Self> {
+        let len = Self::length(&bytes, expected, bounds)?;
         let (head, _) = RecordHead::read_from_prefix(&bytes).ok()?;
         let is_whole = len == bytes.len() as u64
             && head.check == check_of(&bytes, expected.salt, expected.epoch);
         let record = Self { head, bytes };
-        let last = image_bytes.checked_sub(LOG_LINE_BYTES)?;
-        (is_whole && record.lines().all(|line| line.at <= last)).then_some(record)
+        (is_whole && bounds.have(&record)).then_some(record)
     }
 
     /// Its head.
@@ -316,7 +370,8 @@ impl Record {
     pub fn lines(&self) -> impl Iterator<Item = LoggedLine<'_>> {
         let count = self.head.lines as usize;
         let numbers = &self.bytes[RECORD_HEAD_BYTES..][..count * 4];
-        let lines = &self.bytes[lines_at(count as u64) as usize..][..count * 64];
+        let lines_at = lines_at(count as u64, self.head.rides.into()) as usize;
+        let lines = &self.bytes[lines_at..][..count * 64];
         let (numbers, _) = numbers.as_chunks::<4>();
         let pairs = numbers.iter().zip(lines.chunks_exact(64));
         pairs.map(|(number, bytes)| LoggedLine {
@@ -324,68 +379,89 @@ impl Record {
             bytes,
         })
     }
+
+    /// Its blocks of files, in its order.
+    pub fn rides(&self) -> impl Iterator<Item = Ride<'_>> {
+        let (lines, rides) = (u64::from(self.head.lines), u64::from(self.head.rides));
+        let numbers = &self.bytes[RECORD_HEAD_BYTES + lines as usize * 4..][..rides as usize * 8];
+        let (numbers, _) = numbers.as_chunks::<8>();
+        let blocks = &self.bytes[rides_at(lines, rides) as usize..];
+        let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+        numbers.zip(blocks.chunks_exact(BLOCK_BYTES as usize))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const IMAGE: u64 = 1 << 20;
+    const BOUNDS: LogBounds = LogBounds {
+        image_at: 8192,
+        image_bytes: 1 << 20,
+        area_bytes: 1 << 20,
+        zone_blocks: 100,
+    };
     const EXPECTED: Expected = Expected {
         salt: 77,
         epoch: 9,
         previous: Some(5),
     };
 
-    fn sample(lines: u64) -> (Vec<u8>, u64) {
-        let lines: Vec<_> = (0..lines).map(|n| (n * 128, [n as u8 + 1; 64])).collect();
-        seal_record(EXPECTED, 8, &lines)
+    fn sample(lines: u64, rides: u64) -> (Vec<u8>, u64) {
+        let lines: Vec<_> = (64..64 + lines).map(|n| (n * 128, [n as u8; 64])).collect();
+        let blocks: Vec<_> = (0..rides).map(|n| vec![n as u8 + 101; 4096]).collect();
+        let blocks: Vec<Ride<'_>> = (70..).zip(blocks.iter().map(Vec::as_slice)).collect();
+        seal_record(EXPECTED, 8, &lines, &blocks)
     }
 
     #[test]
     fn what_was_sealed_is_read() {
-        for count in [0, 1, 12, 13, 61, 200] {
-            let (bytes, check) = sample(count);
-            assert_eq!(bytes.len() as u64, record_bytes(count));
-            let len = Record::length(&bytes[..64], EXPECTED, IMAGE, 1 << 20);
+        for (count, rides) in [(0, 0), (1, 1), (12, 0), (13, 3), (0, 2), (61, 16), (200, 0)] {
+            let (bytes, check) = sample(count, rides);
+            assert_eq!(bytes.len() as u64, record_bytes(count, rides));
+            let len = Record::length(&bytes[..64], EXPECTED, &BOUNDS);
             assert_eq!(len, Some(bytes.len() as u64));
-            let record = Record::unseal(bytes, EXPECTED, IMAGE).unwrap();
+            let record = Record::unseal(bytes, EXPECTED, &BOUNDS).unwrap();
             assert_eq!((record.head().check, record.head().known), (check, 8));
             let lines: Vec<_> = record
                 .lines()
                 .map(|line| (line.at, line.bytes[0]))
                 .collect();
-            let expected: Vec<_> = (0..count).map(|n| (n * 128, n as u8 + 1)).collect();
+            let expected: Vec<_> = (64..64 + count).map(|n| (n * 128, n as u8)).collect();
             assert_eq!(lines, expected);
+            let found: Vec<_> = record.rides().map(|(block, of)| (block, of[7])).collect();
+            let expected: Vec<_> = (0..rides).map(|n| (70 + n, n as u8 + 101)).collect();
+            assert_eq!(found, expected);
         }
     }
 
     #[test]
     fn every_flipped_byte_is_refused() {
-        let (mut bytes, _) = sample(61);
+        let (mut bytes, _) = sample(61, 1);
         for at in 0..bytes.len() {
             bytes[at] ^= 0x10;
-            assert_eq!(Record::unseal(bytes.clone(), EXPECTED, IMAGE), None, "{at}");
+            let changed = Record::unseal(bytes.clone(), EXPECTED, &BOUNDS);
+            assert_eq!(changed, None, "{at}");
             bytes[at] ^= 0x10;
         }
     }
 
     #[test]
     fn a_torn_tail_is_refused() {
-        let (bytes, _) = sample(200);
+        let (bytes, _) = sample(200, 1);
         for whole in (0..bytes.len())
             .step_by(512)
             .filter(|&whole| whole < 64 * 214)
         {
             let mut torn = bytes[..whole].to_vec();
             torn.resize(bytes.len(), 0);
-            assert_eq!(Record::unseal(torn, EXPECTED, IMAGE), None, "{whole}");
+            assert_eq!(Record::unseal(torn, EXPECTED, &BOUNDS), None, "{whole}");
         }
     }
 
     #[test]
     fn another_record_is_refused() {
-        let (bytes, _) = sample(3);
+        let (bytes, _) = sample(3, 0);
         for other in [
             Expected {
                 salt: 78,
@@ -400,10 +476,31 @@ mod tests {
                 ..EXPECTED
             },
         ] {
-            assert_eq!(Record::unseal(bytes.clone(), other, IMAGE), None);
+            assert_eq!(Record::unseal(bytes.clone(), other, &BOUNDS), None);
         }
-        let outside = seal_record(EXPECTED, 8, &[(IMAGE, [1; 64])]).0;
-        assert_eq!(Record::unseal(outside, EXPECTED, IMAGE), None);
+    }
+
+    #[test]
+    fn a_record_of_what_there_is_not_is_refused() {
+        let found = |at, number| {
+            let record = seal_record(EXPECTED, 8, &[(at, [1; 64])], &[(number, &[2; 4096])]).0;
+            Record::unseal(record, EXPECTED, &BOUNDS).is_some()
+        };
+        let (image, blocks) = (BOUNDS.image_at..BOUNDS.image_bytes, BOUNDS.zone_blocks);
+        assert!(found(image.end - 64, blocks - 1) && found(image.start, 0));
+        assert!(!found(image.end, 0) && !found(image.start - 64, 0));
+        assert!(!found(image.start, blocks));
+    }
+
+    /// Every record voids the blocks of those before it, and revokes none.
+    #[test]
+    fn a_record_that_leaves_blocks_of_others_in_force_is_refused() {
+        for field in [32, 52] {
+            let (mut bytes, _) = sample(3, 1);
+            assert!(Record::length(&bytes, EXPECTED, &BOUNDS).is_some());
+            bytes[field] ^= 1;
+            assert_eq!(Record::length(&bytes, EXPECTED, &BOUNDS), None);
+        }
     }
 
     #[test]
@@ -444,9 +541,10 @@ mod tests {
         assert!(possible(1, 0, 1) && possible(4, 8192, 9));
         assert!(!possible(0, 0, 0) && !possible(4, 1 << 16, 4));
         assert!(!possible(4, 100, 4) && !possible(4, 8192, 3));
-        let mut unknown = of(4, 8192, 0);
-        unknown.flags = Anchor::NO_SUM;
+        assert!(!possible(1 << 63, 0, 1 << 63));
+        let unknown = of(4, 8192, 9).without_sum();
         assert!(unknown.is_possible(1 << 16) && unknown.point().is_none());
+        assert!(Anchor::unseal(unknown.as_bytes(), [7; 16]).is_some());
     }
 
     #[test]
@@ -462,7 +560,7 @@ mod tests {
     fn a_log_holds_all_of_an_image() {
         for image_bytes in [1 << 18, 1 << 20, (1 << 24) + 4096] {
             let room = log_bytes_for(image_bytes) - ANCHORS_BYTES;
-            assert!(room >= record_bytes(image_bytes / 64));
+            assert!(room >= record_bytes(image_bytes / 64, 0));
         }
     }
 }

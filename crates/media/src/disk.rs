@@ -12,7 +12,7 @@ pub trait Disk: Send + Sync {
     /// Outside, or what the operating system said.
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Writes bytes.
+    /// Writes bytes. Blocks of files count as written since the last cut.
     ///
     /// # Errors
     /// Outside, opened for reading only, or what the operating system said.

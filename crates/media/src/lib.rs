@@ -30,6 +30,7 @@ mod sim_logged;
 mod site;
 mod undo;
 mod window;
+mod written;
 
 pub use arena::MappedArena;
 pub use ask::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
@@ -45,6 +46,7 @@ pub use sim::{Event, LatencyModel, Op, SimPool};
 pub use sim_logged::{SimLogged, SimulatedLogged};
 pub use site::{Place, Site};
 pub use window::Window;
+pub use written::Written;
 
 /// The memories of production: a mapped pool and a mapped arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use crate::disk::Split;
 use crate::notes::Notes;
+use crate::written::{Written, WrittenBlocks};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,10 +13,11 @@ pub(crate) struct Logged {
     pub(crate) notes: Notes,
     /// Where the blocks of files begin.
     pub(crate) data_at: u64,
-    /// Blocks of files were written since the last cut. An earlier process may have written some before the first.
-    is_written: AtomicBool,
+    written: WrittenBlocks,
     /// Bytes of a file could not be written.
     has_failed: AtomicBool,
+    /// Blocks of files were stored to in memory, of a pool that is only read: its file has others.
+    pub(crate) is_overlaid: AtomicBool,
 }
 
 impl Logged {
@@ -23,8 +25,9 @@ impl Logged {
         Self {
             notes: Notes::new(split.image_bytes),
             data_at: split.data_at,
-            is_written: AtomicBool::new(true),
+            written: WrittenBlocks::new(),
             has_failed: AtomicBool::new(false),
+            is_overlaid: AtomicBool::new(false),
         }
     }
 
@@ -33,7 +36,14 @@ impl Logged {
         if write_all(file, at, data).is_err() {
             self.has_failed.store(true, Ordering::Release);
         }
-        self.is_written.store(true, Ordering::Release);
+        self.note_written(at, data.len() as u64);
+    }
+
+    /// Notes which blocks of files `[at, at + len)` touches, now that they are written.
+    pub(crate) fn note_written(&self, at: u64, len: u64) {
+        if at >= self.data_at {
+            self.written.note(at, len);
+        }
     }
 
     /// Whether bytes of a file could not be written.
@@ -42,9 +52,9 @@ impl Logged {
     }
 
     /// See [`crate::Persistent::cut`].
-    pub(crate) fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
+    pub(crate) fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
         self.notes.take(each);
-        self.is_written.swap(false, Ordering::AcqRel)
+        self.written.take()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::mapping::{Mapping, MappingError, memory_of_mapping};
 use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
 use crate::site::Site;
 use crate::window::Window;
+use crate::written::Written;
 use crate::{MediaError, count};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -251,14 +252,23 @@ impl MappedPool {
     fn noting(&self, at: u64, len: u64) {
         if let Some(logged) = self.logged.get() {
             logged.notes.note(at, len);
+            if at >= logged.data_at {
+                logged.is_overlaid.store(true, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Whether blocks of files are to be found in memory alone.
+    fn is_overlaid(&self) -> bool {
+        let logged = self.logged.get();
+        logged.is_some_and(|logged| logged.is_overlaid.load(Ordering::Relaxed))
     }
 
     /// Writes into the image with ordinary stores, and blocks of files by a call.
     #[cold]
     fn write_logged(&self, logged: &Logged, at: u64, data: &[u8]) {
         if self.read_only || at < logged.data_at {
-            logged.notes.note(at, data.len() as u64);
+            self.noting(at, data.len() as u64);
             self.mapping.write(at, data);
         } else {
             logged.write_data(self.fd.as_fd(), at, data);
@@ -333,8 +343,9 @@ impl Persistent for MappedPool {
         self.logged.get().map(|_| self as &dyn Disk)
     }
 
-    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
-        self.logged.get().is_some_and(|logged| logged.cut(each))
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
+        let logged = self.logged.get();
+        logged.map_or(Written::Few(Vec::new()), |logged| logged.cut(each))
     }
 
     fn renew(&self, at: u64) -> io::Result<()> {
@@ -357,7 +368,7 @@ impl Persistent for MappedPool {
 
     fn window(&self, bytes: u64) -> Option<Window> {
         // What is mapped in larger pages only cannot be laid block by block.
-        let by_blocks = self.mapping.page_bytes() as u64 == BLOCK_BYTES;
+        let by_blocks = self.mapping.page_bytes() as u64 == BLOCK_BYTES && !self.is_overlaid();
         let slot = self.mapping.slot();
         by_blocks.then(|| Window::mapped(bytes, self.mapping.isa, slot))?
     }
@@ -399,7 +410,11 @@ impl Disk for MappedPool {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
-        logged::write_all(self.fd.as_fd(), at, data)
+        logged::write_all(self.fd.as_fd(), at, data)?;
+        if let Some(logged) = self.logged.get() {
+            logged.note_written(at, data.len() as u64);
+        }
+        Ok(())
     }
 
     fn sync(&self, _site: Site) -> io::Result<()> {

@@ -16,6 +16,7 @@
 use crate::disk::{Disk, Split};
 use crate::site::Site;
 use crate::window::Window;
+use crate::written::Written;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -239,11 +240,11 @@ pub trait Persistent: Memory {
         None
     }
 
-    /// Calls `each` with the offset of every line of the image that was stored to since the last cut, ascending; gives whether blocks of
-    /// files were written since. Nobody stores meanwhile.
-    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
+    /// Calls `each` with the offset of every line of the image that was stored to since the last cut, ascending; gives the blocks of
+    /// files that were written since. Nobody stores meanwhile.
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
         let _ = each;
-        false
+        Written::Few(Vec::new())
     }
 
     /// What the bytes lie on.

@@ -10,6 +10,7 @@ use crate::memory::{LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 use crate::notes::Notes;
 use crate::sim::SimPool;
 use crate::site::Site;
+use crate::written::{Written, WrittenBlocks};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +31,7 @@ pub struct SimLogged {
     image: OnceLock<Image>,
     /// Lines of the disk written since the last sync.
     dirty: Mutex<BTreeSet<u64>>,
-    /// Blocks of files were written since the last cut.
-    is_written: AtomicBool,
+    written: WrittenBlocks,
     /// Bytes of a file could not be written.
     has_failed: AtomicBool,
 }
@@ -39,6 +39,8 @@ pub struct SimLogged {
 struct Image {
     memory: HeapMemory,
     notes: Notes,
+    /// Where the blocks of files begin.
+    data_at: u64,
 }
 
 impl SimLogged {
@@ -48,7 +50,7 @@ impl SimLogged {
             disk,
             image: OnceLock::new(),
             dirty: Mutex::default(),
-            is_written: AtomicBool::new(true),
+            written: WrittenBlocks::new(),
             has_failed: AtomicBool::new(false),
         }
     }
@@ -81,13 +83,16 @@ impl SimLogged {
                 if self.write_disk(at, data).is_err() {
                     self.has_failed.store(true, Ordering::Release);
                 }
-                self.is_written.store(true, Ordering::Release);
             }
         }
     }
 
+    /// Blocks of files are noted whether they could be written or not.
     #[track_caller]
     fn write_disk(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        if self.image.get().is_some_and(|image| at >= image.data_at) {
+            self.written.note(at, data.len() as u64);
+        }
         self.disk.try_write()?;
         if !data.is_empty() {
             let first = at - at % LINE_BYTES;
@@ -188,6 +193,7 @@ impl Persistent for SimLogged {
         self.image.get_or_init(|| Image {
             memory: HeapMemory::new(split.image_bytes),
             notes: Notes::new(split.image_bytes),
+            data_at: split.data_at,
         });
         Ok(())
     }
@@ -196,11 +202,11 @@ impl Persistent for SimLogged {
         self.image.get().map(|_| self as &dyn Disk)
     }
 
-    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
         if let Some(image) = self.image.get() {
             image.notes.take(each);
         }
-        self.is_written.swap(false, Ordering::AcqRel)
+        self.written.take()
     }
 }
 

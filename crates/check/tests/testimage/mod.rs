@@ -8,11 +8,12 @@ pub(crate) mod trees;
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    AidsHead, Anchor, AnchorPoint, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord, Entry, EntryHead,
-    FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair,
-    KeyedPlan, LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState,
-    MapWord, MappingKind, NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord,
-    Superblock, TargetWord, checksum, checksum_words, line_sum, name_hash, text_check, text_home,
+    ANCHORS_BYTES, AidsHead, Anchor, AnchorPoint, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord,
+    Entry, EntryHead, Expected, FileKind, Geometry, GeometryRequest, IdentityWord, Inode,
+    InodeState, JournalHead, JournalPair, KeyedPlan, LifeWord, LinksWord, LogExtentHead,
+    LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind, NamespaceKind, PlaceWord,
+    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, checksum, checksum_words,
+    line_sum, name_hash, seal_record, text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -113,6 +114,36 @@ impl TestImage {
         let sum = lines.fold(0, u64::wrapping_add);
         let anchor = Anchor::new(self.superblock.uuid, 77, AnchorPoint::first(sum));
         self.set_bytes(self.geometry.log_at, anchor.as_bytes());
+    }
+
+    /// Makes one record of what changed since the pool was `home`, which it is again: of lines, and of blocks of files.
+    pub(crate) fn end_epoch(&mut self, home: Vec<u8>) {
+        let changed = |range: std::ops::Range<u64>, bytes: usize| {
+            let places = range.step_by(bytes).map(|at| at as usize);
+            let is_new = |at: &usize| self.bytes[*at..*at + bytes] != home[*at..*at + bytes];
+            places.filter(is_new).collect::<Vec<usize>>()
+        };
+        let geometry = self.geometry;
+        let lines = changed(geometry.state_at..geometry.log_at, 64);
+        let lines: Vec<(u64, [u8; 64])> = lines
+            .into_iter()
+            .map(|at| (at as u64, self.bytes[at..at + 64].try_into().unwrap()))
+            .collect();
+        let data_end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+        let blocks = changed(geometry.data_at..data_end, BLOCK_BYTES as usize);
+        let number = |at: usize| (at as u64 - geometry.data_at) / BLOCK_BYTES;
+        let rides: Vec<(u64, &[u8])> = blocks
+            .into_iter()
+            .map(|at| (number(at), &self.bytes[at..at + BLOCK_BYTES as usize]))
+            .collect();
+        let expected = Expected {
+            salt: 77,
+            epoch: 1,
+            previous: None,
+        };
+        let (record, _) = seal_record(expected, 0, &lines, &rides);
+        self.bytes = home;
+        self.set_bytes(geometry.log_at + ANCHORS_BYTES, &record);
     }
 
     fn planned(request: &GeometryRequest) -> Self {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use vellum_media::{
-    Disk, HeapMemory, LINE_BYTES, MediaKind, Memories, Memory, Persistent, Site, Split,
+    Disk, HeapMemory, LINE_BYTES, MediaKind, Memories, Memory, Persistent, Site, Split, Written,
 };
 
 use super::scheduler::{Place, What, announce, wait};
@@ -192,7 +192,7 @@ impl<M: Persistent> Persistent for Hooked<M> {
         self.memory.disk().map(|_| self as &dyn Disk)
     }
 
-    fn cut(&self, each: &mut dyn FnMut(u64)) -> bool {
+    fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
         self.memory.cut(each)
     }
 }

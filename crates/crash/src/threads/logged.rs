@@ -24,6 +24,13 @@ fn logged() -> Vec<ThreadWorkload> {
             &["append f 5 5000", "sync"],
             &["link f g", "sync"],
         ),
+        // The second writes what rides in the record of the first.
+        two(
+            "write-sync+append-sync",
+            &[FILE, "append f 5 300"],
+            &["write f 0 7 200", "sync"],
+            &["append f 9 200", "sync"],
+        ),
         two("sync+checkpoint", &old, &g, &["checkpoint"]),
         two(
             "sync+checkpoint-twice",

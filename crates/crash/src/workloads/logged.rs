@@ -41,7 +41,8 @@ fn sequences() -> Vec<Workload> {
     };
     let written = [FILE, "append f 5 9000"];
     let (records, blocks) = room();
-    let others = format!("fallocate p 0 0 {}", (blocks - 3) * BLOCK_BYTES);
+    let [others, most] =
+        [3, 6].map(|left| format!("fallocate p 0 0 {}", (blocks - left) * BLOCK_BYTES));
     let mut all = vec![
         of(
             "several-before-a-sync",
@@ -60,7 +61,15 @@ fn sequences() -> Vec<Workload> {
         ),
         of(
             "blocks-used-again",
-            &[FILE, "append f 5 9000", "create p 644 -", &others],
+            // What rides in the last record an opening brings back: there is another behind.
+            &[
+                FILE,
+                "append f 5 9000",
+                "sync",
+                "create p 644 -",
+                &others,
+                "sync",
+            ],
             &[
                 "unlink f",
                 "maintain",
@@ -68,6 +77,44 @@ fn sequences() -> Vec<Workload> {
                 "append g 7 9000",
                 "sync",
             ],
+        ),
+        // More blocks than ride in a record.
+        of("append-many", &[FILE], &["append f 5 60000", "sync"]),
+        // The first rides; the second is too long to ride, and voids that.
+        of(
+            "overwritten-after-a-ride",
+            &[FILE, "append f 5 20000"],
+            &["write f 0 7 5000", "sync", "write f 100 9 19000", "sync"],
+        ),
+        of(
+            "used-again-after-a-ride",
+            &[FILE, "create p 644 -", &most],
+            &[
+                "append f 5 5000",
+                "sync",
+                "unlink f",
+                "maintain",
+                "create g 644 -",
+                "append g 7 20000",
+                "sync",
+            ],
+        ),
+        of(
+            "truncated-after-a-ride",
+            &[FILE],
+            &[
+                "append f 5 5000",
+                "sync",
+                "truncate f 100",
+                "sync",
+                "truncate f 5000",
+                "sync",
+            ],
+        ),
+        of(
+            "checkpoint-of-a-ride",
+            &[FILE, "sync"],
+            &["append f 5 5000", "sync", "checkpoint", "unlink f", "sync"],
         ),
         of(
             "closed-and-opened",
@@ -86,6 +133,8 @@ fn sequences() -> Vec<Workload> {
     // Each makes a record of one block, the opening too; the third of those that are explored finds no room.
     full.extend(turns.iter().cycle().take(2 * (records - 3)));
     all.push(of("log-full", &full, &turns.repeat(2)));
+    let rides = ["write f 0 7 300", "sync", "write f 100 9 300", "sync"];
+    all.push(of("log-full-of-rides", &full, &rides.repeat(2)));
     all.extend([
         of(
             "checkpoint",
@@ -171,9 +220,15 @@ mod tests {
             "logged-several-before-a-sync",
             "logged-syncs-between",
             "logged-blocks-used-again",
+            "logged-append-many",
+            "logged-overwritten-after-a-ride",
+            "logged-used-again-after-a-ride",
+            "logged-truncated-after-a-ride",
             "logged-closed-and-opened",
             "logged-log-full",
+            "logged-log-full-of-rides",
             "logged-checkpoint",
+            "logged-checkpoint-of-a-ride",
             "logged-checkpoint-before-more",
             "logged-checkpoints-of-a-full-log",
             "logged-checkpoint-before-a-close",
@@ -208,7 +263,7 @@ mod tests {
     #[test]
     fn every_sync_of_a_commit_and_of_a_checkpoint_is_needed() {
         for (site, name) in [
-            (disk_sites::LOG_DATA_DURABLE, "logged-append-aligned"),
+            (disk_sites::LOG_DATA_DURABLE, "logged-append-many"),
             (disk_sites::LOG_RECORD_DURABLE, "logged-create-second"),
             (disk_sites::LOG_TARGET_DURABLE, "logged-checkpoint"),
             (disk_sites::LOG_HOME_DURABLE, "logged-checkpoint"),
@@ -267,6 +322,48 @@ mod tests {
         assert!(report.counts.violations > 0);
         let wrong = &report.violations[0];
         assert_eq!(wrong.kind, Kind::Tree, "{wrong:?}");
+    }
+
+    /// What is on the disk if nothing but the record of the last commit in `log` has arrived of it.
+    fn with_record_alone(before: &[u8], log: &[Event]) -> Vec<u8> {
+        let superblock = Superblock::unseal(before).unwrap();
+        let area = superblock.log_at..superblock.log_at + superblock.log_bytes;
+        let is_durable =
+            |event: &Event| event.op == Op::Fence && event.site == disk_sites::LOG_RECORD_DURABLE;
+        let synced = log.iter().rposition(is_durable).expect("a commit");
+        let mut in_log = log[..synced].to_vec();
+        in_log.retain(|event| matches!(event.op, Op::Store { at, .. } if area.contains(&at)));
+        image_after(before, &in_log)
+    }
+
+    /// The record has what is to be in the blocks of a small write, and each opening makes sure of it, however many of them are cut off when nothing
+    /// but their record, which voids the one before, has arrived.
+    #[test]
+    fn what_rides_stays_however_often_an_opening_is_cut_off() {
+        let pool = Shared::of(blank_image(
+            2,
+            MappingKind::HashFs,
+            NamespaceKind::Direct,
+            true,
+        ));
+        let mut session: Session = Session::new(pool.clone(), 64);
+        let mut step = |line: &str| session.step(&Step::parse(line)).unwrap();
+        ["open-pool", FILE, "sync"].into_iter().for_each(&mut step);
+        let before = pool.0.image();
+        pool.0.start_recording();
+        ["append f 5 5000", "sync"].into_iter().for_each(&mut step);
+        let written = pool.0.take_log();
+        let tree = tree_of(image_after(&before, &written)).unwrap();
+        let mut image = with_record_alone(&before, &written);
+        for opening in 0..3 {
+            let pool = Shared::of(image.clone());
+            pool.0.start_recording();
+            let fs = mount::<Explored>(&pool, 64, CLOCK_AFTER).unwrap();
+            assert!(read_tree(&fs).unwrap().nodes == tree.nodes, "{opening}");
+            let next = with_record_alone(&image, &pool.0.take_log());
+            assert!(next != image);
+            image = next;
+        }
     }
 
     fn tree_of(image: Vec<u8>) -> Result<Tree, String> {

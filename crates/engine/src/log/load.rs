@@ -68,6 +68,9 @@ pub(crate) fn load<P: Persistent>(
         sum,
     };
     let finished = settle(disk, &place, &anchor, &mut home, read_only)?;
+    if let Some(last) = records.last() {
+        bring_back(pool, disk, (&place, last), read_only)?;
+    }
     let state = State {
         epoch,
         at,
@@ -90,6 +93,25 @@ impl Log {
             keeper: Default::default(),
         }
     }
+}
+
+/// Writes the blocks that ride in the last record where they belong: those of earlier ones are there. They count as written, so that they ride
+/// in the next record, too, which voids these rides. Whoever only reads has them in memory.
+fn bring_back<P: Persistent>(
+    pool: &P,
+    disk: &dyn Disk,
+    (place, last): (&Place, &Record),
+    read_only: bool,
+) -> io::Result<()> {
+    for (block, bytes) in last.rides() {
+        let at = place.at_of_block(block);
+        if read_only {
+            pool.write(at, bytes);
+        } else {
+            disk.write(at, bytes)?;
+        }
+    }
+    Ok(())
 }
 
 /// Compares home's sum with what the anchor says, and finishes the checkpoint that it tells of; gives the bytes of records that are not

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
-use vellum_layout::{LOG_LINE_BYTES, record_bytes, seal_record};
-use vellum_media::Disk;
+use vellum_layout::{BLOCK_BYTES, LOG_LINE_BYTES, Ride, record_bytes, seal_record};
+use vellum_media::{Disk, Written};
 
 use crate::disk_sites;
 use crate::error::{Error, Result};
@@ -25,13 +25,19 @@ pub(crate) use load::{load, sum_of_home};
 /// A line of the image, and where it lies.
 pub(crate) type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 
+/// Bytes of a block of a file.
+type Block = [u8; BLOCK_BYTES as usize];
+
+/// Blocks ride in a record if they take one in so many parts of the log at most.
+const RIDES_PART: u64 = 16;
+
 /// What the log is told at a cut.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Epoch {
     /// The lines that were stored to, ascending.
     pub(crate) lines: Vec<Line>,
-    /// Blocks of files were written.
-    pub(crate) has_data: bool,
+    /// Blocks of files that were written.
+    pub(crate) written: Written,
 }
 
 /// What was done with a log since its pool was opened.
@@ -45,6 +51,8 @@ pub struct LogCounts {
     pub lines: u64,
     /// Bytes of the records.
     pub bytes: u64,
+    /// Blocks of files in the records.
+    pub blocks: u64,
     /// Pieces of the log that were taken home.
     pub checkpoints: u64,
     /// Bytes of records that are not home yet.
@@ -129,7 +137,7 @@ impl Log {
 
     /// Whether more than half of the log is used.
     pub(crate) fn is_half_full(&self) -> bool {
-        lock(&self.state).used > self.place.area_bytes / 2
+        lock(&self.state).used > self.place.area_bytes() / 2
     }
 
     /// Makes an epoch durable; whoever calls leads the commit. One that is empty needs no record: the one before it is durable.
@@ -142,13 +150,18 @@ impl Log {
     }
 
     fn try_append(&self, disk: &dyn Disk, epoch: &Epoch) -> Result<()> {
-        if epoch.has_data {
-            disk.sync(disk_sites::LOG_DATA_DURABLE)?;
-        }
-        if epoch.lines.is_empty() {
+        let lines = epoch.lines.len() as u64;
+        if lines == 0 && epoch.written == Written::Few(Vec::new()) {
             return Ok(());
         }
-        let bytes = record_bytes(epoch.lines.len() as u64);
+        let blocks = match self.riding(epoch) {
+            Some(blocks) => self.read_blocks(disk, blocks)?,
+            None => {
+                disk.sync(disk_sites::LOG_DATA_DURABLE)?;
+                Vec::new()
+            }
+        };
+        let bytes = record_bytes(lines, blocks.len() as u64);
         while !self.has_room(bytes) {
             self.checkpoint(disk)?;
         }
@@ -157,31 +170,67 @@ impl Log {
             let expected = self.place.expected(state.epoch, state.previous);
             (state.at, expected)
         };
-        let (record, check) = seal_record(expected, expected.epoch - 1, &epoch.lines);
+        let rides: Vec<Ride<'_>> = blocks.iter().map(|(at, of)| (*at, &of[..])).collect();
+        let (record, check) = seal_record(expected, expected.epoch - 1, &epoch.lines, &rides);
         self.place.write(disk, at, &record)?;
         disk.sync(disk_sites::LOG_RECORD_DURABLE)?;
-        self.note_record(epoch.lines.len() as u64, bytes, check);
+        self.note_record(
+            LogCounts {
+                lines,
+                bytes,
+                blocks: rides.len() as u64,
+                ..LogCounts::default()
+            },
+            check,
+        );
         Ok(())
+    }
+
+    /// The offsets of the blocks that were written, if they are to ride in the record. `None`: they are many, or the log has no room for them
+    /// beside the lines, and a sync has to come before the record.
+    ///
+    /// A ride is void with the next record: the sync of its own made its block durable where it belongs, because log and data lie in one file.
+    fn riding<'e>(&self, epoch: &'e Epoch) -> Option<&'e [u64]> {
+        let Written::Few(blocks) = &epoch.written else {
+            return None;
+        };
+        let (lines, rides) = (epoch.lines.len() as u64, blocks.len() as u64);
+        let area_bytes = self.place.area_bytes();
+        let have_room = rides <= area_bytes / RIDES_PART / BLOCK_BYTES
+            && record_bytes(lines, rides) <= area_bytes;
+        have_room.then_some(blocks)
+    }
+
+    /// Blocks by their numbers, with their bytes as they are by now.
+    fn read_blocks(&self, disk: &dyn Disk, blocks: &[u64]) -> io::Result<Vec<(u64, Block)>> {
+        let read = |&at: &u64| {
+            let mut block = [0; BLOCK_BYTES as usize];
+            disk.read(at, &mut block)?;
+            Ok((self.place.block_at(at), block))
+        };
+        blocks.iter().map(read).collect()
     }
 
     /// Whether a record of so many bytes has room. An empty log has room for any.
     fn has_room(&self, bytes: u64) -> bool {
         let used = lock(&self.state).used;
-        used == 0 || used + bytes <= self.place.area_bytes
+        used == 0 || used + bytes <= self.place.area_bytes()
     }
 
     /// A record is durable.
-    fn note_record(&self, lines: u64, bytes: u64, check: u64) {
-        let half = self.place.area_bytes / 2;
+    fn note_record(&self, record: LogCounts, check: u64) {
+        let bytes = record.bytes;
+        let half = self.place.area_bytes() / 2;
         let is_half_full = {
             let mut state = lock(&self.state);
             state.epoch += 1;
-            state.at = (state.at + bytes) % self.place.area_bytes;
+            state.at = (state.at + bytes) % self.place.area_bytes();
             state.previous = Some(check);
             state.used += bytes;
             state.counts.commits += 1;
-            state.counts.lines += lines;
+            state.counts.lines += record.lines;
             state.counts.bytes += bytes;
+            state.counts.blocks += record.blocks;
             // Only the step over the half: whoever is woken goes on until it is below.
             state.used > half && state.used - bytes <= half
         };
@@ -222,5 +271,44 @@ impl Log {
         while self.checkpoint(disk)? > 0 {}
         self.is_over.store(true, Ordering::SeqCst);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FormatOptions, format};
+    use std::sync::Arc;
+    use vellum_layout::Superblock;
+    use vellum_media::{Persistent, SimLogged, SimPool};
+
+    /// The log has room for a record of all lines of the image, and then for little else.
+    #[test]
+    fn a_record_without_room_for_blocks_has_none() {
+        let disk = Arc::new(SimPool::new(2 << 20));
+        let options = FormatOptions {
+            metadata_bytes: Some(1 << 18),
+            is_logged: true,
+            ..FormatOptions::default()
+        };
+        format(&*disk, &options).unwrap();
+        let superblock = Superblock::unseal(&disk.image()).unwrap();
+        let pool = SimLogged::new(disk);
+        let log = load(&pool, &superblock, false).unwrap();
+        let geometry = superblock.geometry();
+        let append = |lines: u64| {
+            let lines = (0..lines).map(|line| (geometry.state_at + line * LOG_LINE_BYTES, [7; 64]));
+            let blocks = [0, 1, 2].map(|block| geometry.data_at + block * BLOCK_BYTES);
+            let epoch = Epoch {
+                lines: lines.collect(),
+                written: Written::Few(blocks.into()),
+            };
+            log.append(pool.disk().unwrap(), &epoch).unwrap();
+            log.counts()
+        };
+        let few = append(9);
+        assert_eq!((few.commits, few.blocks), (1, 3));
+        let all = append((geometry.log_at - geometry.state_at) / LOG_LINE_BYTES);
+        assert_eq!((all.commits, all.blocks), (2, 3));
     }
 }

@@ -3,7 +3,8 @@
 use std::io;
 
 use vellum_layout::{
-    ANCHORS_BYTES, Anchor, AnchorPoint, BLOCK_BYTES, Expected, LOG_LINE_BYTES, Record, Superblock,
+    ANCHORS_BYTES, Anchor, AnchorPoint, BLOCK_BYTES, Expected, LOG_LINE_BYTES, LogBounds, Record,
+    Superblock,
 };
 use vellum_media::{Disk, Site};
 use zerocopy::IntoBytes;
@@ -18,9 +19,9 @@ pub(super) struct Place {
     salt: u64,
     /// Seed of the sum of home.
     pub(super) seed: u64,
-    image_bytes: u64,
     log_at: u64,
-    pub(super) area_bytes: u64,
+    data_at: u64,
+    bounds: LogBounds,
 }
 
 /// A line of a record, and where it goes.
@@ -28,26 +29,41 @@ pub(super) type NewLine = [u8; LOG_LINE_BYTES as usize];
 
 impl Place {
     pub(super) fn new(superblock: &Superblock, salt: u64) -> Self {
+        let geometry = superblock.geometry();
         Self {
             uuid: superblock.uuid,
             salt,
             seed: superblock.hash_seed,
-            image_bytes: superblock.log_at,
-            log_at: superblock.log_at,
-            area_bytes: superblock.log_bytes.saturating_sub(ANCHORS_BYTES) / BLOCK_BYTES
-                * BLOCK_BYTES,
+            log_at: geometry.log_at,
+            data_at: geometry.data_at,
+            bounds: LogBounds::of(&geometry),
         }
+    }
+
+    /// Bytes of the area of records.
+    pub(super) fn area_bytes(&self) -> u64 {
+        self.bounds.area_bytes
+    }
+
+    /// The number of the block that lies at a pool offset.
+    pub(super) fn block_at(&self, at: u64) -> u64 {
+        (at - self.data_at) / BLOCK_BYTES
+    }
+
+    /// Where a block lies.
+    pub(super) fn at_of_block(&self, block: u64) -> u64 {
+        self.data_at + block * BLOCK_BYTES
     }
 
     /// From how many bytes of records on a checkpoint takes no further one along.
     pub(super) fn piece_bytes(&self) -> u64 {
-        PIECE_BYTES.min(self.area_bytes / 4)
+        PIECE_BYTES.min(self.area_bytes() / 4)
     }
 
     /// The two parts of `len` bytes at `at` of the area, as pool offset and length: the area goes round.
     fn parts(&self, at: u64, len: u64) -> [(u64, usize); 2] {
         let area = self.log_at + ANCHORS_BYTES;
-        let first = len.min(self.area_bytes - at);
+        let first = len.min(self.area_bytes() - at);
         [(area + at, first as usize), (area, (len - first) as usize)]
     }
 
@@ -87,12 +103,12 @@ impl Place {
     fn record(&self, disk: &dyn Disk, at: u64, expected: Expected) -> io::Result<Option<Record>> {
         let mut head = [0; BLOCK_BYTES as usize];
         self.read(disk, at, &mut head)?;
-        let Some(len) = Record::length(&head, expected, self.image_bytes, self.area_bytes) else {
+        let Some(len) = Record::length(&head, expected, &self.bounds) else {
             return Ok(None);
         };
         let mut bytes = vec![0; len as usize];
         self.read(disk, at, &mut bytes)?;
-        Ok(Record::unseal(bytes, expected, self.image_bytes))
+        Ok(Record::unseal(bytes, expected, &self.bounds))
     }
 
     /// Reads records from that of `epoch` on, which lies at `at`.
@@ -131,7 +147,7 @@ impl Place {
             let mut bytes = [0; BLOCK_BYTES as usize];
             disk.read(superblock.log_at + block * BLOCK_BYTES, &mut bytes)?;
             let anchor = Anchor::unseal(&bytes, superblock.uuid)
-                .filter(|anchor| anchor.is_possible(place.area_bytes));
+                .filter(|anchor| anchor.is_possible(place.area_bytes()));
             found = found.into_iter().chain(anchor).max_by_key(|a| a.number);
         }
         Ok(found)
@@ -155,7 +171,7 @@ pub(super) struct Replay<'a> {
 impl Replay<'_> {
     /// The next record; `None` if what lies there is not it.
     pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
-        if self.used >= self.place.area_bytes {
+        if self.used >= self.place.area_bytes() {
             return Ok(None);
         }
         let expected = self.place.expected(self.epoch, self.previous);
@@ -163,7 +179,7 @@ impl Replay<'_> {
         if let Some(record) = &record {
             let bytes = u64::from(record.head().bytes);
             self.epoch += 1;
-            self.at = (self.at + bytes) % self.place.area_bytes;
+            self.at = (self.at + bytes) % self.place.area_bytes();
             self.previous = Some(record.head().check);
             self.used += bytes;
         }
