@@ -26,7 +26,7 @@ pub struct Anchor {
     pub uuid: [u8; 16],
     /// Grows by one with each anchor.
     pub number: u64,
-    /// Drawn by mkfs: seed of the checks of records.
+    /// Drawn by mkfs, and one more with each repair: seed of the checks of records.
     pub salt: u64,
     /// Reserved, zero.
     pub reserved_image: [u64; 4],
@@ -97,6 +97,8 @@ pub fn line_sum(hash_seed: u64, at: u64, line: &[u8]) -> u64 {
 impl Anchor {
     /// [`Anchor::flags`]: nobody knows the sum of home.
     pub const NO_SUM: u64 = 1;
+    /// Offset of [`Anchor::number`].
+    pub const NUMBER: usize = std::mem::offset_of!(Self, number);
 
     /// An anchor of the pool `uuid`.
     pub fn new(uuid: [u8; 16], salt: u64, point: AnchorPoint) -> Self {

@@ -28,6 +28,7 @@ mod logs;
 mod lost;
 mod plan;
 mod records;
+mod redo;
 mod room;
 mod tree;
 mod trees;

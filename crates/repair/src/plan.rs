@@ -12,7 +12,7 @@ use vellum_layout::{
 
 use crate::draft::{Draft, Overlay, SlotSet};
 use crate::lost::{self, LostBytes};
-use crate::{areas, blocks, entrance, inodes, logs, tree};
+use crate::{areas, blocks, entrance, inodes, logs, redo, tree};
 
 /// Something that is done to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,7 +192,8 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
         true => BTreeSet::new(),
         false => lost::blocks(image, &superblock.geometry()),
     };
-    if !lost.is_empty() && declined.contains(&Class::Unreadable) {
+    let is_logged = superblock.geometry().is_logged();
+    if !lost.is_empty() && (is_logged || declined.contains(&Class::Unreadable)) {
         plan.refused = Some(format!("{} blocks cannot be read: {COPY}", lost.len()));
         return plan;
     }
@@ -202,20 +203,22 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
         lost,
         options,
     };
-    let Some(passes) = making.passes(image, &plan.before) else {
-        plan.refused = Some(NO_ROOM.to_owned());
-        return plan;
+    let made = match is_logged {
+        true => making.on_log(image, &mut plan),
+        false => making.on(image, &mut plan),
     };
-    if passes.iter().any(Pass::met_more_losses) {
-        plan.refused = Some(format!("it loses more while it is read: {COPY}"));
-        return plan;
-    }
-    passes.into_iter().for_each(|pass| pass.add_to(&mut plan));
+    plan.refused = made.err();
     plan
 }
 
 /// What is advised where a medium cannot be relied on.
 const COPY: &str = "copy what can be read to a sound medium, and repair the copy";
+
+/// Why nothing is done where nobody knows what a log says.
+const NO_LOG: &str = "both anchors of its log are unsound: nobody knows what was committed last; mount it with -o ro to copy what can be read";
+
+/// Why nothing is done where home is not to be taken for what was written.
+const NO_SUM: &str = "what the log lies over is not what was written there, and whatever is mended takes it for that";
 
 /// Why nothing is done where something would have no place.
 const NO_ROOM: &str = "something has lost its place, and no metadata slot is free that could name it in lost+found; \
@@ -265,6 +268,54 @@ impl Pass {
 }
 
 impl Making<'_> {
+    /// Plans what is to be done about a pool.
+    ///
+    /// # Errors
+    /// Why nothing can be done: the plan is as it was.
+    fn on(&self, image: &dyn Image, plan: &mut Plan) -> Result<(), String> {
+        let before = plan.after.clone();
+        let passes = self.passes(image, &before).ok_or(NO_ROOM)?;
+        if passes.iter().any(Pass::met_more_losses) {
+            return Err(format!("it loses more while it is read: {COPY}"));
+        }
+        passes.into_iter().for_each(|pass| pass.add_to(plan));
+        Ok(())
+    }
+
+    /// The same of a pool with a log, which is mended by an epoch.
+    ///
+    /// # Errors
+    /// As for [`Self::on`].
+    fn on_log(&self, image: &dyn Image, plan: &mut Plan) -> Result<(), String> {
+        let log = survey::redo_log(image, self.superblock).ok_or(NO_LOG)?;
+        let wrong = plan.before.of(Class::HomeSum).next();
+        if wrong.is_some() && self.declined.contains(&Class::HomeSum) {
+            return Err(NO_SUM.to_owned());
+        }
+        let taken = wrong.map(|found| Action {
+            class: Class::HomeSum,
+            place: found.place.clone(),
+            what: "what is there is taken for what was written".to_owned(),
+            loses: true,
+        });
+        let home = Overlay::new(image, &self.lost);
+        let emptied = redo::take_home(&home, &log, self.superblock);
+        let mut made = Plan {
+            after: check(&home, self.options.checking(false)),
+            actions: taken.into_iter().collect(),
+            ..plan.clone()
+        };
+        let is_taken = !made.actions.is_empty();
+        self.on(&home, &mut made)?;
+        let (outside, epoch) = redo::as_epoch(&home, &log, self.superblock, made.stages);
+        made.stages = match is_taken || epoch.is_some() {
+            true => emptied.into_iter().chain(outside).chain(epoch).collect(),
+            false => outside,
+        };
+        *plan = made;
+        Ok(())
+    }
+
     /// One pass or, if there is no room for what has lost its place, two: one after which the entries are gone that were
     /// removed long ago, and another that takes their room, since nothing new is written where something is still referred to. Between
     /// them the pool is under repair. `None`: there is no room even so.
@@ -335,9 +386,6 @@ fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
     superblock
         .check_writable()
         .map_err(|error| error.to_string())?;
-    if superblock.geometry().is_logged() {
-        return Err("this release does not repair pools with a log; mount it with -o ro to copy what can be read".to_owned());
-    }
     let word = state_word(image, &superblock);
     if word.is_some_and(|word| word.conversion().is_some()) {
         return Err("a conversion was not finished: `vellum convert` finishes it".to_owned());

@@ -14,7 +14,9 @@ use std::sync::atomic::Ordering;
 use thiserror::Error;
 use vellum_check::Image;
 use vellum_check::survey::superblock;
-use vellum_layout::{BLOCK_BYTES, PoolPhase, PoolState, StateWord, checksum};
+use vellum_layout::{
+    ANCHORS_BYTES, Anchor, BLOCK_BYTES, PoolPhase, PoolState, StateWord, Superblock, checksum,
+};
 use vellum_media::{LINE_BYTES, Persistent, Site};
 
 use crate::apply::{Guard, Meter, Written};
@@ -239,16 +241,49 @@ impl Undo {
             pool.flush(Site::UNNAMED, self.state_at, 8);
             settle()?;
         }
-        for line in others {
-            put_back(pool, line);
-            meter.add_one();
+        for lines in self.in_turn(others, pool).chunk_by(|a, b| a.0 == b.0) {
+            for (_, line) in lines {
+                put_back(pool, line);
+                meter.add_one();
+            }
+            settle()?;
         }
-        settle()?;
         for line in state {
             put_back(pool, line);
             meter.add_one();
         }
         settle()
+    }
+
+    /// The lines with the turns in which they are put back, each durable before the next. All at once, but for a pool with a log: what it says
+    /// goes as it came, the record that mended it first and what had gone home last, so that whatever a power cut leaves of the restoring, the log
+    /// tells of a whole pool.
+    fn in_turn<'u>(&self, lines: Vec<&'u Line>, pool: &impl Persistent) -> Vec<(u8, &'u Line)> {
+        let found = superblock(&vellum_check::MemoryImage(pool));
+        let found = found.filter(|found| found.geometry().is_logged());
+        let turn = |line: &Line| match &found {
+            None => 0,
+            Some(superblock) => self.turn_on_log(line, superblock),
+        };
+        let mut lines: Vec<_> = lines.into_iter().map(|line| (turn(line), line)).collect();
+        lines.sort_by_key(|&(turn, line)| (turn, line.at));
+        lines
+    }
+
+    fn turn_on_log(&self, line: &Line, superblock: &Superblock) -> u8 {
+        let anchors = superblock.log_at..superblock.log_at + ANCHORS_BYTES;
+        let records = anchors.end..superblock.log_at + superblock.log_bytes;
+        let block = |line: &Line| line.at / BLOCK_BYTES;
+        // Of the two anchors the later one says that the log is empty.
+        let number = |line: &&Line| u64::from_le_bytes(part(&line.after, Anchor::NUMBER));
+        let heads = self.lines.iter();
+        let heads = heads.filter(|line| anchors.contains(&line.at) && line.at % BLOCK_BYTES == 0);
+        match line.at {
+            at if records.contains(&at) => 0,
+            at if !anchors.contains(&at) => 2,
+            _ if heads.max_by_key(number).map(block) == Some(block(line)) => 1,
+            _ => 3,
+        }
     }
 
     /// The lines, if the pool is the one that they belong to.
