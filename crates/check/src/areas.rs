@@ -368,21 +368,20 @@ impl Reader<'_, '_> {
         let Some((head, path)) = PathEntryHead::decode_unsealed(bytes) else {
             return Err(none("there is no entry"));
         };
-        let Some(area) = self.areas.find(head.area) else {
-            if let Some(is_named) = self.areas.unsound.get_mut(&head.area) {
-                *is_named = true;
-            }
-            return Err(none(&format!(
-                "the entry is of area {}, which is not in use",
-                head.area
-            )));
-        };
         let directory = match self.nodes.find(head.parent) {
             Found::Node(node) if self.nodes.list[node as usize].kind == FileKind::Directory => node,
             _ => {
                 let detail = format!("the entry is of inode {}, no directory", head.parent);
                 return Err(none(&detail));
             }
+        };
+        let Some(area) = self.areas.find(head.area) else {
+            if let Some(is_named) = self.areas.unsound.get_mut(&head.area) {
+                *is_named = true;
+            }
+            // Names that are gone from a directory that was removed stay longer than its area may.
+            let detail = format!("the entry is of area {}, which is not in use", head.area);
+            return Err((Some(directory), Class::StateNoEntry, detail));
         };
         let unsound = |what: &str| (Some(directory), Class::EntryUnsound, what.to_owned());
         let seal = PathSeal {

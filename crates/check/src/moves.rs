@@ -1,7 +1,7 @@
 //! What is left to be done of a move of directories with what is below them, in the namespace *adaptive*, laid over the image.
 
 use vellum_layout::{
-    AreaTableHead, BLOCK_BYTES, DirPlace, EntryState, FileKind, Geometry, Inode, LogWord,
+    AreaTableHead, BLOCK_BYTES, DirPlace, EntryState, FileKind, Geometry, Inode, LifeWord, LogWord,
     MoveListHead, MovedEntry, NamespaceKind, PathEntryHead, SLOTS_PER_BLOCK, StateMapWord,
     TargetWord,
 };
@@ -80,8 +80,11 @@ fn lay(view: &mut View, geometry: &Geometry, entry: &MovedEntry) {
     }
     view.lay(entry.word_at, LogWord::new(to).0);
     let target = TargetWord(view.word(geometry.slot_at(to) + PathEntryHead::TARGET));
-    if target.kind() == Some(FileKind::Directory) && target.ino() < geometry.meta_slots() {
-        let place = DirPlace::new(to, 0);
-        view.lay(geometry.slot_at(target.ino()) + Inode::DETAIL, place.0);
+    let is_alive = LifeWord(view.word(geometry.slot_at(to) + PathEntryHead::LIFE)).is_alive();
+    let is_dir = is_alive && target.kind() == Some(FileKind::Directory);
+    if is_dir && target.ino() < geometry.meta_slots() {
+        let at = geometry.slot_at(target.ino()) + Inode::DETAIL;
+        let place = DirPlace::new(to, DirPlace(view.word(at)).area());
+        view.lay(at, place.0);
     }
 }

@@ -342,7 +342,9 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
             Outcome::Ok(vellum_model::Payload::Done)
         }
         Step::Blocks(blocks) => opened_and_closed(model, blocks),
-        Step::Maintain | Step::Checkpoint | Step::Open => Outcome::Ok(vellum_model::Payload::Done),
+        Step::Maintain | Step::Split(_) | Step::Merge(_) | Step::Checkpoint | Step::Open => {
+            Outcome::Ok(vellum_model::Payload::Done)
+        }
     }
 }
 

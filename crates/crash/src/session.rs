@@ -160,6 +160,15 @@ impl<M: Kit> Session<M> {
                 while fs.maintain()? > 0 {}
                 Ok(())
             }
+            Step::Split(dir) | Step::Merge(dir) => {
+                let fs = self.open_fs()?;
+                let dir = fs.find(&self.cred, &fs.root(), dir.as_bytes(), true)?;
+                match step {
+                    Step::Split(_) => fs.split(&dir),
+                    _ => fs.merge(&dir),
+                }
+                .map(drop)
+            }
             Step::Checkpoint => self.open_fs()?.checkpoint().map(drop),
             Step::Close => {
                 self.slots.clear();

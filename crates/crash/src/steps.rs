@@ -122,7 +122,7 @@ enum Aftermath {
     Tree(usize),
     /// By the state word and what is in its line.
     State([u8; 64]),
-    /// By the slots in use, of which a close tells.
+    /// By the slots in use, of which a close tells: nothing else is seen of it.
     Slots(Vec<u8>),
 }
 
@@ -131,7 +131,9 @@ impl Aftermath {
     fn of(recorded: &Recorded, number: usize, image: &[u8]) -> Option<Self> {
         Some(match recorded.workload.explored.get(number - 1)? {
             Step::Open | Step::Close | Step::Recover => Self::State(state_line(image)?),
-            Step::Maintain => Self::Slots(slots_in_use(recorded, image)?),
+            Step::Maintain | Step::Split(_) | Step::Merge(_) => {
+                Self::Slots(slots_in_use(recorded, image)?)
+            }
             _ => Self::Tree(number),
         })
     }

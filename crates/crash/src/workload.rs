@@ -20,6 +20,10 @@ pub enum Step {
     Blocks(BlocksAlone),
     /// All background work there is.
     Maintain,
+    /// A directory, by its path, becomes the root of an area.
+    Split(String),
+    /// A directory is no area's root any more.
+    Merge(String),
     /// What the oldest records of a log say goes home.
     Checkpoint,
     /// A close in order; handles that are open are closed first.
@@ -43,7 +47,7 @@ pub struct BlocksAlone {
 }
 
 impl Step {
-    /// Reads a step: `maintain`, `checkpoint`, `close-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
+    /// Reads a step: `maintain`, `split DIR`, `merge DIR`, `checkpoint`, `close-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
     /// writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind `together: `.
     ///
     /// # Panics
@@ -56,6 +60,8 @@ impl Step {
             "open-pool" => Self::Open,
             "recover" => Self::Recover,
             _ if line.starts_with("blocks ") => Self::Blocks(blocks(line)),
+            _ if line.starts_with("split ") => Self::Split(line["split ".len()..].to_owned()),
+            _ if line.starts_with("merge ") => Self::Merge(line["merge ".len()..].to_owned()),
             _ => match line.split_once(": ") {
                 Some(("user", line)) => Self::User(parse(line)),
                 Some(("full", line)) => Self::Full(parse(line)),
@@ -80,6 +86,8 @@ impl Step {
         match self {
             Self::Blocks(_) => "blocks",
             Self::Maintain => "maintain",
+            Self::Split(_) => "split",
+            Self::Merge(_) => "merge",
             Self::Checkpoint => "checkpoint",
             Self::Close => "closing",
             Self::Open => "opening",
@@ -175,6 +183,8 @@ impl fmt::Display for Step {
                 write!(f, "blocks {path} {first} {count}")
             }
             Self::Maintain => f.write_str("maintain"),
+            Self::Split(dir) => write!(f, "split {dir}"),
+            Self::Merge(dir) => write!(f, "merge {dir}"),
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Close => f.write_str("close-pool"),
             Self::Open => f.write_str("open-pool"),

@@ -1,7 +1,7 @@
 //! Single operations under every crash model, with a budget that fits a test run.
 
 use vellum::NamespaceKind;
-use vellum_crash::{Options, run_workloads, sampled, single_operations, workloads};
+use vellum_crash::{Options, Step, run_workloads, sampled, single_operations, workloads};
 
 fn of_a_test_run() -> Options {
     Options {
@@ -52,6 +52,24 @@ fn no_crash_loses_names_that_are_kept_otherwise() {
         .collect();
     let options = of_a_test_run();
     explore(&sampled(&others, options.seed, 100), &options);
+}
+
+/// Areas that come and go, alone and with any other operation, and what is done in them.
+#[test]
+fn no_crash_loses_what_areas_hold() {
+    let changes_areas = |step: &Step| matches!(step, Step::Split(_) | Step::Merge(_));
+    let of_areas: Vec<_> = workloads()
+        .into_iter()
+        .filter(|workload| {
+            workload
+                .setup
+                .iter()
+                .chain(&workload.explored)
+                .any(changes_areas)
+        })
+        .collect();
+    assert!(of_areas.len() > 60);
+    explore(&of_areas, &of_a_test_run());
 }
 
 #[test]

@@ -57,6 +57,8 @@ vellum_media::sites! {
     RECOVER_FREE_INODE = "recover/free-inode",
     /// A word of a directory's log that names no entry, zero.
     RECOVER_LOG_WORD = "recover/log-word",
+    /// The line of an area whose root has no name any more.
+    RECOVER_AREA = "recover/area",
     /// A word of a state-map with entries that were removed and that no log names any more.
     RECOVER_STATES = "recover/states",
     /// The link count as counted.
@@ -137,6 +139,10 @@ vellum_media::sites! {
     FREE_LIMBO = "free/limbo",
     /// Before the inode's number is used again.
     FREE_LIMBO_DURABLE = "free/limbo-durable",
+    /// A further block of the area table.
+    AREA_TABLE = "area/table",
+    /// The line of an area whose root was removed, which is nobody's from now on.
+    AREA_GONE = "area/gone",
     /// The copy of an entry below a directory that is moved.
     MOVE_COPY = "move/copy",
     /// A block of the list of copies.

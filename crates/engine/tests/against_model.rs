@@ -4,6 +4,8 @@
 //! `VELLUM_CASES` says how many random cases each test runs, `VELLUM_SEED` (0 to 255) which;
 //! `VELLUM_LONG_CHECKS=<factor>` makes all run that many times longer.
 
+#[path = "against_model/areas.rs"]
+mod areas;
 #[path = "against_model/kit.rs"]
 mod kit;
 #[path = "against_model/linear/mod.rs"]

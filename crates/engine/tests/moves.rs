@@ -1,4 +1,4 @@
-//! Moves of directories with what is below them, where entries tell paths.
+//! Moves of directories with what is below them, where entries tell paths; and areas, whose roots are moved alone.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use vellum::{
     Clock, Cred, Error, FileKind, FormatOptions, Fs, ListPosition, MountOptions, NamespaceKind,
     Node, RenameFlags, attach, format,
 };
+use vellum_check::survey::{Survey, superblock};
 use vellum_check::{Options, check};
 
 const PLAIN: RenameFlags = RenameFlags::empty();
@@ -25,9 +26,13 @@ fn attached(pool: MappedPool) -> Arc<Fs<Real>> {
 }
 
 fn made(bytes: u64) -> Arc<Fs<Real>> {
+    made_in(NamespaceKind::Adaptive, bytes)
+}
+
+fn made_in(namespace: NamespaceKind, bytes: u64) -> Arc<Fs<Real>> {
     let pool = MappedPool::anonymous(bytes).unwrap();
     let options = FormatOptions {
-        namespace: NamespaceKind::Adaptive,
+        namespace,
         known_zero: true,
         ..FormatOptions::default()
     };
@@ -271,4 +276,238 @@ fn a_move_without_room_changes_nothing() {
     assert_whole(&fs);
     fs.unlink(&cred, &large, &name(20)).unwrap();
     assert_eq!(names(&fs, &large, 0, usize::MAX).len(), made - 21);
+}
+
+/// How many areas there are.
+fn areas(fs: &Fs<Real>) -> usize {
+    let image = fs.image();
+    let survey = Survey::of(&image, &superblock(&image).unwrap());
+    survey.logs.areas.list.len()
+}
+
+#[test]
+fn areas_come_and_go_and_nothing_else_changes() {
+    let fs = made(16 << 20);
+    let (cred, root) = (Cred::root(), fs.root());
+    let a = grown(&fs, b"a", 6);
+    let inner = fs.lookup(&cred, &a, b"dir3").unwrap();
+    // Names that are gone are of an area, too.
+    for name in [&b"file0"[..], b"file2"] {
+        fs.unlink(&cred, &inner, name).unwrap();
+    }
+    let before = tree(&fs);
+    let changes: [(&Node<Real>, bool, usize); 8] = [
+        (&a, true, 2),
+        (&inner, true, 3),
+        (&a, false, 2),
+        (&a, true, 3),
+        (&inner, false, 2),
+        (&inner, true, 3),
+        (&inner, false, 2),
+        (&a, false, 1),
+    ];
+    for (dir, split, count) in changes {
+        let change = || if split { fs.split(dir) } else { fs.merge(dir) };
+        assert!(change().unwrap());
+        assert!(!change().unwrap(), "it is so already");
+        assert_eq!((areas(&fs), tree(&fs)), (count, before.clone()));
+        assert_whole(&fs);
+        file(&fs, &inner, b"new").unwrap();
+        fs.unlink(&cred, &inner, b"new").unwrap();
+        while fs.maintain().unwrap() > 0 {}
+        assert_whole(&fs);
+    }
+    assert!(!fs.split(&root).unwrap());
+    assert!(matches!(fs.merge(&root), Err(Error::Invalid(_))));
+    let leaf = fs.lookup(&cred, &inner, b"file1").unwrap();
+    assert!(matches!(fs.split(&leaf), Err(Error::NotDirectory)));
+}
+
+#[test]
+fn roots_are_moved_and_what_is_below_them_is_not() {
+    let fs = made(16 << 20);
+    let (cred, root) = (Cred::root(), fs.root());
+    let a = grown(&fs, b"a", 4);
+    let b = grown(&fs, b"b", 3);
+    let inner = fs.lookup(&cred, &a, b"dir1").unwrap();
+    for dir in [&a, &inner, &b] {
+        assert!(fs.split(dir).unwrap());
+    }
+    let mut expected = tree(&fs);
+    let mut step = |(from, name): (&Node<Real>, &[u8]),
+                    (to, new): (&Node<Real>, &[u8]),
+                    (path, after): (&[u8], &[u8])| {
+        fs.rename(&cred, from, name, to, new, PLAIN).unwrap();
+        expected = sum(&expected, path, after);
+        assert_eq!(tree(&fs), expected, "{}", after.escape_ascii());
+        assert_whole(&fs);
+    };
+    step((&root, b"a"), (&b, b"a"), (b"/a", b"/b/a"));
+    step((&root, b"b"), (&root, b"c"), (b"/b", b"/c"));
+    step((&a, b"dir1"), (&root, b"d"), (b"/c/a/dir1", b"/d"));
+    // A member from one area into another, and one with a root below it.
+    step((&a, b"dir2"), (&inner, b"dir2"), (b"/c/a/dir2", b"/d/dir2"));
+    step((&b, b"dir0"), (&root, b"e"), (b"/c/dir0", b"/e"));
+    let e = fs.lookup(&cred, &root, b"e").unwrap();
+    step((&root, b"d"), (&e, b"d"), (b"/d", b"/e/d"));
+    step((&root, b"e"), (&root, b"f"), (b"/e", b"/f"));
+    let swap = RenameFlags::EXCHANGE;
+    fs.rename(&cred, &root, b"f", &b, b"a", swap).unwrap();
+    expected = sum(
+        &sum(&sum(&expected, b"/f", b"/t"), b"/c/a", b"/f"),
+        b"/t",
+        b"/c/a",
+    );
+    assert_eq!(tree(&fs), expected);
+    assert_whole(&fs);
+    assert_eq!(areas(&fs), 4);
+}
+
+/// A directory without names has none where they do not belong after it was moved into another area: not even names that are gone.
+#[test]
+fn names_that_are_gone_move_along() {
+    let fs = made(16 << 20);
+    let (cred, root) = (Cred::root(), fs.root());
+    let [a, b] = [b"a", b"b"].map(|name| mkdir(&fs, &root, name));
+    assert!(fs.split(&a).unwrap());
+    let emptied = mkdir(&fs, &root, b"emptied");
+    for number in 0..150 {
+        let name = format!("{number}").into_bytes();
+        drop(file(&fs, &emptied, &name).unwrap());
+        fs.unlink(&cred, &emptied, &name).unwrap();
+    }
+    fs.rename(&cred, &root, b"emptied", &a, b"emptied", PLAIN)
+        .unwrap();
+    assert_whole(&fs);
+    assert!(fs.merge(&a).unwrap());
+    assert!(fs.split(&b).unwrap(), "the number is used again");
+    assert_whole(&fs);
+    while fs.maintain().unwrap() > 0 {}
+    let swap = RenameFlags::EXCHANGE;
+    fs.rename(&cred, &a, b"emptied", &root, b"b", swap).unwrap();
+    assert_whole(&fs);
+}
+
+/// The table grows, numbers are used again, and a directory that was removed takes its area along.
+#[test]
+fn many_areas_come_and_go() {
+    let fs = made(64 << 20);
+    let (cred, root) = (Cred::root(), fs.root());
+    let held = file(&fs, &root, b"held").unwrap();
+    let name = |number: usize| format!("dir{number}").into_bytes();
+    for number in 0..200 {
+        let dir = mkdir(&fs, &root, &name(number));
+        fs.link(&cred, &held, &dir, b"one").unwrap();
+        assert!(fs.split(&dir).unwrap());
+    }
+    assert_eq!(areas(&fs), 201);
+    assert_whole(&fs);
+    for number in (0..200).step_by(2) {
+        let dir = fs.lookup(&cred, &root, &name(number)).unwrap();
+        fs.unlink(&cred, &dir, b"one").unwrap();
+        drop(dir);
+        fs.rmdir(&cred, &root, &name(number)).unwrap();
+    }
+    assert_whole(&fs);
+    while fs.maintain().unwrap() > 0 {}
+    assert_eq!(areas(&fs), 101);
+    for number in 200..300 {
+        assert!(fs.split(&mkdir(&fs, &root, &name(number))).unwrap());
+    }
+    assert_eq!(areas(&fs), 201);
+    assert_whole(&fs);
+}
+
+/// What is open and was removed does not keep its area, nor do names that are gone from it.
+#[test]
+fn a_directory_that_was_removed_and_is_open_keeps_no_area() {
+    for merges in [false, true] {
+        let fs = made(16 << 20);
+        let (cred, root) = (Cred::root(), fs.root());
+        let dir = mkdir(&fs, &root, b"dir");
+        let inner = mkdir(&fs, &dir, b"inner");
+        assert!(fs.split(&dir).unwrap());
+        for number in 1..20 {
+            drop(file(&fs, &inner, &[number]).unwrap());
+            fs.unlink(&cred, &inner, &[number]).unwrap();
+        }
+        fs.rmdir(&cred, &dir, b"inner").unwrap();
+        if merges {
+            assert!(fs.merge(&dir).unwrap());
+        } else {
+            drop(dir);
+            fs.rmdir(&cred, &root, b"dir").unwrap();
+            while fs.maintain().unwrap() > 0 {}
+        }
+        assert_eq!(areas(&fs), 1);
+        assert!(check(&fs.image(), Options::default()).is_sound());
+        let other = mkdir(&fs, &root, b"other");
+        assert!(fs.split(&other).unwrap());
+        file(&fs, &other, b"name").unwrap();
+        assert!(matches!(fs.split(&inner), Err(Error::NotFound)));
+        assert_whole(&fs);
+        drop(inner);
+        while fs.maintain().unwrap() > 0 {}
+        assert_whole(&fs);
+    }
+}
+
+#[test]
+fn an_area_without_room_changes_nothing() {
+    let fs = made(1 << 20);
+    let (cred, root) = (Cred::root(), fs.root());
+    let held = file(&fs, &root, b"held").unwrap();
+    let dir = mkdir(&fs, &root, b"dir");
+    let name = |number: usize| format!("{number:0>60}").into_bytes();
+    let mut made = 0;
+    while fs.link(&cred, &held, &dir, &name(made)).is_ok() {
+        made += 1;
+    }
+    let before = tree(&fs);
+    assert!(matches!(fs.split(&dir), Err(Error::NoSpace(_))));
+    assert_eq!((tree(&fs), areas(&fs)), (before, 1));
+    assert_whole(&fs);
+    for number in 0..made * 2 / 3 {
+        fs.unlink(&cred, &dir, &name(number)).unwrap();
+    }
+    assert!(fs.split(&dir).unwrap());
+    assert_whole(&fs);
+}
+
+/// Where paths are long they begin anew, with areas and without.
+#[test]
+fn areas_with_long_paths() {
+    let fs = made(16 << 20);
+    let root = fs.root();
+    let long = [b'n'; 255];
+    let (mut at, mut dirs) = (mkdir(&fs, &root, b"top"), Vec::new());
+    for _ in 0..12 {
+        dirs.push(at.clone());
+        at = mkdir(&fs, &at, &long);
+        file(&fs, &at, b"file").unwrap();
+    }
+    let before = tree(&fs);
+    for (dir, split) in [
+        (0, true),
+        (3, true),
+        (8, true),
+        (3, false),
+        (0, false),
+        (8, false),
+    ] {
+        let dir = &dirs[dir];
+        assert!(if split { fs.split(dir) } else { fs.merge(dir) }.unwrap());
+        assert_eq!(tree(&fs), before);
+        assert_whole(&fs);
+    }
+}
+
+#[test]
+fn other_namespaces_have_no_areas() {
+    for namespace in [NamespaceKind::Direct, NamespaceKind::Tree] {
+        let fs = made_in(namespace, 4 << 20);
+        let dir = mkdir(&fs, &fs.root(), b"dir");
+        assert!(matches!(fs.split(&dir), Err(Error::Unsupported(_))));
+        assert!(matches!(fs.merge(&dir), Err(Error::Unsupported(_))));
+    }
 }

@@ -157,6 +157,44 @@ fn a_directory_in_an_area_is_moved_for_three_lines_a_name() {
     assert!(each < 3.0 && fences == 6, "{each} lines, {fences} fences");
 }
 
+/// A root is moved as a file is, into another area, too: nothing below it is written.
+#[test]
+fn a_root_is_renamed_for_the_same_whatever_is_below() {
+    let costs = [1, 1000, 10_000].map(|count| {
+        let fs = made(NamespaceKind::Adaptive, 64 << 20);
+        let (cred, root) = (Cred::root(), fs.root());
+        let [d, to] = [b"d", b"t"].map(|name| fs.mkdir(&cred, &root, name, 0o755).unwrap());
+        let held = file(&fs, &root, b"held").unwrap();
+        // A directory's first name takes room for a log.
+        fs.link(&cred, &held, &to, b"first").unwrap();
+        for number in 0..count {
+            let name = format!("name{number:05}");
+            fs.link(&cred, &held, &d, name.as_bytes()).unwrap();
+        }
+        assert!(fs.split(&d).unwrap() && fs.split(&to).unwrap());
+        let renames = [
+            (&root, &b"d"[..], &root, &b"e"[..]),
+            (&root, b"e", &to, b"d"),
+        ];
+        renames.map(|(from, name, into, new)| {
+            let before = count::of_this_thread();
+            let plain = RenameFlags::empty();
+            fs.rename(&cred, from, name, into, new, plain).unwrap();
+            let after = count::of_this_thread();
+            let lines = after.lines_flushed - before.lines_flushed;
+            (lines, after.fences - before.fences)
+        })
+    });
+    println!("{costs:?}");
+    assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
+    assert!(
+        costs[0]
+            .iter()
+            .all(|&(lines, fences)| lines <= 11 && fences == 3),
+        "{costs:?}"
+    );
+}
+
 /// Two names with one hash.
 fn colliding() -> [String; 2] {
     let mut seen = HashMap::new();

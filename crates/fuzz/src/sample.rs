@@ -129,7 +129,7 @@ pub fn samples() -> &'static [Sample] {
 
 /// Makes a pool with directories of one and of several log extents, files in one piece and with
 /// holes, with blocks beyond the end, links, symlinks in a slot and in a block, devices, dead
-/// entries; left in the middle of work unless it is to be closed.
+/// entries, with areas a directory that is the root of one; left in the middle of work unless it is to be closed.
 fn make(close: bool, options: FormatOptions) -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     let options = FormatOptions {
@@ -186,6 +186,9 @@ fn fill(fs: &std::sync::Arc<vellum::Fs<Simulated>>) -> vellum::Result<()> {
     fs.unlink(&cred, &top, b"gone")?;
     let plain = RenameFlags::empty();
     fs.rename(&cred, &deep, b"long", &wide, b"moved", plain)?;
+    if fs.superblock().geometry().namespace == NamespaceKind::Adaptive {
+        fs.split(&wide)?;
+    }
     Ok(())
 }
 

@@ -219,6 +219,8 @@ impl AreaLine {
     pub const SAVED: u64 = 32;
     /// Offset of the check of what a close saved.
     pub const SAVED_CHECK: u64 = 40;
+    /// Offset of the word with the checksum in its high half.
+    pub const CHECK: u64 = 56;
 
     /// A sound line of an area whose root is the directory at inode slot `root`, of `root_generation`; without a table.
     pub fn new(area: AreaLife, phase: AreaPhase, root: u64, root_generation: u32) -> Self {

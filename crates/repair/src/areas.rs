@@ -1,7 +1,7 @@
 //! Names in areas (the namespace *adaptive*): the area table, states, paths, and what leads to names.
 //!
-//! Entries and their states are what names are; logs and places are made anew of them. All names go into the area of the root, as this
-//! release keeps them.
+//! Entries and their states are what names are; logs and places are made anew of them. All names go into the area of the root: which other
+//! directories are roots changes nothing but how fast they are renamed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -71,14 +71,44 @@ impl Draft<'_> {
         self.drop_name(name);
     }
 
-    /// Pool offset of an area's line in the first block of the table.
-    fn area_line_at(&self, number: u32) -> u64 {
-        self.geometry.slot_at(self.geometry.areas.table) + u64::from(number) * 64
+    /// The sound blocks of the area table, in their order.
+    fn table_blocks(&self) -> impl Iterator<Item = u64> {
+        let first = Some((self.geometry.areas.table, 0));
+        let blocks = std::iter::successors(first, |&(slot, number)| {
+            let next = self.table_head(slot).next;
+            let number = number + 1;
+            let is_placed = next != 0 && next + SLOTS_PER_BLOCK <= self.geometry.meta_slots();
+            let is_sound = is_placed && self.table_head(next).is_sound(next, number);
+            is_sound.then_some((next, number))
+        });
+        blocks.map(|(slot, _)| slot)
+    }
+
+    fn table_head(&self, slot: u64) -> AreaTableHead {
+        let bytes: [u8; 64] = self.overlay.bytes(self.geometry.slot_at(slot));
+        AreaTableHead::read_from_bytes(&bytes).unwrap_or_default()
+    }
+
+    /// Pool offset of an area's line, if the table is so long.
+    fn area_line_at(&self, number: u32) -> Option<u64> {
+        let number = u64::from(number);
+        let (block, line) = (number / AREA_TABLE_LINES, number % AREA_TABLE_LINES);
+        let slot = (line != 0).then(|| self.table_blocks().nth(block as usize))??;
+        Some(self.geometry.slot_at(slot) + line * 64)
     }
 
     fn area_line(&self, number: u32) -> AreaLine {
-        let bytes: [u8; 64] = self.overlay.bytes(self.area_line_at(number));
-        AreaLine::read_from_bytes(&bytes).unwrap_or_default()
+        let at = self.area_line_at(number);
+        let bytes: Option<[u8; 64]> = at.map(|at| self.overlay.bytes(at));
+        bytes.map_or_else(AreaLine::default, |bytes| {
+            AreaLine::read_from_bytes(&bytes).unwrap_or_default()
+        })
+    }
+
+    fn set_area_line(&self, number: u32, line: &AreaLine) {
+        if let Some(at) = self.area_line_at(number) {
+            self.overlay.set_bytes(at, line.as_bytes());
+        }
     }
 
     fn generation_of(&self, ino: u64) -> Option<u32> {
@@ -102,12 +132,12 @@ impl Draft<'_> {
         Some((head, path.to_vec()))
     }
 
-    /// The same, of any area in the first block of the table.
+    /// The same, of any area that has a line.
     pub(crate) fn path_entry(&self, slot: u64) -> Option<(PathEntryHead, Vec<u8>)> {
         let at = self.geometry.slot_at(slot) + PathEntryHead::PATH_WORD;
         let number = (self.word(at) >> 32) as u32;
-        let is_one = u64::from(number) < AREA_TABLE_LINES && number != 0;
-        is_one.then(|| self.path_entry_of(slot, self.area_line(number).generation))?
+        self.area_line_at(number)?;
+        self.path_entry_of(slot, self.area_line(number).generation)
     }
 
     /// Whether somebody may have this path.
@@ -265,10 +295,12 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
                 .set_bytes(at, AreaTableHead::new(table, 0).as_bytes());
         }
     }
-    if head.next != 0 {
-        let what = "cut off behind its first block";
-        if draft.mend(Class::AreaUnsound, format_args!("slot {table}"), what) {
-            draft.set(at + AreaTableHead::NEXT, 0);
+    let blocks: Vec<u64> = draft.table_blocks().collect();
+    let last = blocks.last().copied().unwrap_or(table);
+    if draft.table_head(last).next != 0 {
+        let what = "cut off behind its last sound block";
+        if draft.mend(Class::AreaUnsound, format_args!("slot {last}"), what) {
+            draft.set(draft.geometry.slot_at(last) + AreaTableHead::NEXT, 0);
         }
     }
     root_area(draft, survey);
@@ -277,7 +309,7 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
         let word = draft.word(draft.geometry.slot_at(slot) + PathEntryHead::PATH_WORD);
         named.entry((word >> 32) as u32).or_default().push(slot);
     }
-    for number in ROOT_AREA + 1..AREA_TABLE_LINES as u32 {
+    for number in ROOT_AREA + 1..(blocks.len() as u64 * AREA_TABLE_LINES) as u32 {
         let line = draft.area_line(number);
         let is_unsound = line
             .phase(number)
@@ -293,9 +325,7 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
                     line.root.max(1),
                     line.root_generation,
                 );
-                draft
-                    .overlay
-                    .set_bytes(draft.area_line_at(number), live.as_bytes());
+                draft.set_area_line(number, &live);
             }
         }
     }
@@ -332,9 +362,7 @@ fn root_area(draft: &mut Draft, survey: &Survey) {
     let what = "the root's, with the generation that entries are sealed with";
     if draft.mend(Class::AreaUnsound, format_args!("area {ROOT_AREA}"), what) {
         let new = AreaLine::new(life, AreaPhase::Live, ROOT_SLOT, root_generation);
-        draft
-            .overlay
-            .set_bytes(draft.area_line_at(ROOT_AREA), new.as_bytes());
+        draft.set_area_line(ROOT_AREA, &new);
     }
 }
 
@@ -488,9 +516,12 @@ pub(crate) fn lines(draft: &mut Draft, survey: &Survey) {
             AreaPhase::Live => Class::AreaNoRoot,
             _ => Class::AreaUnfinished,
         };
-        let what = "nobody's: this release has all names in the root's area";
+        let what = "nobody's: all names are in the root's area now";
+        let Some(line_at) = draft.area_line_at(area.number) else {
+            continue;
+        };
         if draft.mend(class, format_args!("area {}", area.number), what) {
-            draft.set(draft.area_line_at(area.number), 0);
+            draft.set(line_at, 0);
             let own = dead.iter().filter(|(of, _)| *of == Some(area.number));
             own.for_each(|(_, name)| draft.drop_name(name));
         }

@@ -2,10 +2,11 @@
 
 use vellum::{MappingKind, NamespaceKind};
 
+use super::areas;
 use super::workload::ThreadWorkload;
 
 /// Makes the file that most workloads use.
-const FILE: &str = "create f 644 -";
+pub(super) const FILE: &str = "create f 644 -";
 
 /// Every workload of threads.
 pub fn thread_workloads() -> Vec<ThreadWorkload> {
@@ -43,7 +44,7 @@ fn kept_otherwise() -> Vec<ThreadWorkload> {
         let all = names().into_iter().chain(listings);
         all.map(move |workload| workload.within(namespace))
     };
-    others.flat_map(of).collect()
+    others.flat_map(of).chain(areas::workloads()).collect()
 }
 
 /// Calls on names.

@@ -149,6 +149,8 @@ impl What<'_> {
                 | Self::Call(
                     Step::Op(Op::Stat { .. } | Op::Readdir { .. } | Op::Read { .. })
                         | Step::Maintain
+                        | Step::Split(_)
+                        | Step::Merge(_)
                         | Step::Checkpoint
                 )
         )

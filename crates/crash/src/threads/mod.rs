@@ -7,6 +7,7 @@
 //! What is not seen here: accesses are sequentially consistent, at most a line at once; a store past the cache is seen by others when it
 //! is made. Times are compared with nothing but the range of the run.
 
+mod areas;
 mod caller;
 mod catalog;
 mod explore;

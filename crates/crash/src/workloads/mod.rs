@@ -1,6 +1,7 @@
 //! What is explored: every operation with every class of arguments alone, all pairs over a small
 //! namespace, and states that only longer histories reach.
 
+mod areas;
 mod chosen;
 mod cuckoo;
 mod extents;

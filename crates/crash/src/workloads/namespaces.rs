@@ -4,7 +4,7 @@
 use vellum::NamespaceKind;
 use vellum_model::Op;
 
-use super::{FILE, chosen, single_operations, sites};
+use super::{FILE, areas, chosen, single_operations, sites};
 use crate::workload::{Step, Workload};
 
 pub(super) fn workloads() -> Vec<Workload> {
@@ -19,7 +19,7 @@ pub(super) fn workloads() -> Vec<Workload> {
                 |one: &Workload| one.concerns_names() && one.cut.is_none() && !one.fills_the_pool();
             let own = match namespace {
                 NamespaceKind::Direct => Vec::new(),
-                NamespaceKind::Adaptive => [adaptive(), moves()].concat(),
+                NamespaceKind::Adaptive => [adaptive(), moves(), areas::workloads()].concat(),
                 NamespaceKind::Tree => tree(),
             };
             let has_room =

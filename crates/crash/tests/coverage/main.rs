@@ -8,7 +8,7 @@ use std::path::Path;
 
 use api::Engine;
 use vellum::RenameFlags;
-use vellum_crash::{Step, Workload, logged_workloads, pairs, single_operations};
+use vellum_crash::{Step, Workload, logged_workloads, pairs, single_operations, workloads};
 use vellum_model::Op;
 
 /// What the engine lets out that leads to no pool: plain values, another name of a type, a crate.
@@ -337,12 +337,12 @@ fn every_operation_of_the_model_is_explored_alone() {
 
 #[test]
 fn every_kind_of_step_is_explored_alone() {
-    // What only pools with a log have.
+    // What only pools with a log have, and what only those with areas have.
     let is_alone = |workload: &Workload| workload.explored.len() == 1;
-    let logged = logged_workloads().into_iter().filter(is_alone);
+    let others = logged_workloads().into_iter().chain(workloads());
     let explored: BTreeSet<String> = single_operations()
         .into_iter()
-        .chain(logged)
+        .chain(others.filter(is_alone))
         .map(|workload| format!("{:?}", workload.explored[0]))
         .map(|text| text.split('(').next().unwrap_or_default().to_owned())
         .collect();

@@ -212,6 +212,9 @@ impl<M: Memories> Fs<M> {
             core.set_word(at, dead.0);
             core.pool.flush(sites::FREE_INODE, at, 8);
             core.set_word(at + Inode::CACHELET, 0);
+            if core.kind(cachelet) == FileKind::Directory {
+                self.namespace.give_up(core, cachelet);
+            }
         }
         for &cachelet in doomed {
             if core.kind(cachelet) == FileKind::File {

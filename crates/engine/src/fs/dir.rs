@@ -370,6 +370,37 @@ impl<M: Memories> Fs<M> {
         core.noting(moved)
     }
 
+    /// Gives the names below a directory an area of their own, down to the next areas: from then on renaming the directory takes as long as
+    /// renaming a file, whatever is below it. Gives whether there was none. Nothing else of the file system shows it.
+    ///
+    /// # Errors
+    /// The pool's names are not kept in areas, the directory has no name, no room for the names twice.
+    pub fn split(&self, dir: &Node<M>) -> Result<bool> {
+        self.set_root(dir, true)
+    }
+
+    /// The reverse of [`Self::split`]: the names go back into the area of the directory's own name. Gives whether they had one of their own.
+    ///
+    /// # Errors
+    /// Those of [`Self::split`]; the root's area stays.
+    pub fn merge(&self, dir: &Node<M>) -> Result<bool> {
+        self.set_root(dir, false)
+    }
+
+    fn set_root(&self, dir: &Node<M>, is_root: bool) -> Result<bool> {
+        let core = &self.core;
+        if core.kind(dir.cachelet) != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let lease = Lease::take(core);
+        let mut set = self.namespace.set_root(core, dir.cachelet, is_root);
+        if let Err(Error::NoSpace(_) | Error::OutOfMemory(_)) = set {
+            self.reclaim_leased(&lease)?;
+            set = self.namespace.set_root(core, dir.cachelet, is_root);
+        }
+        core.noting(set)
+    }
+
     fn allow_rename(
         &self,
         op: &Op<'_, M>,

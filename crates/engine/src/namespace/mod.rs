@@ -67,21 +67,32 @@ pub(crate) struct Rename<'a> {
     pub(crate) whole: Option<&'a Whole>,
 }
 
-/// Directories that are moved with what is below them, which is prepared for the paths that they will have.
+/// Directories that are moved with what is below them, which is prepared for the places that they will have.
 pub(crate) struct Whole {
-    /// The directories, and the paths of their new names.
-    pub(crate) dirs: Vec<(Cachelet, Vec<u8>)>,
+    /// The directories, and where their new names will be.
+    pub(crate) dirs: Vec<(Cachelet, PathIn)>,
     /// Pool offset and value of a word that is to be stored along.
     pub(crate) store: Option<(u64, u64)>,
 }
 
+/// A path from the root of an area on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PathIn {
+    /// Number of the area.
+    pub(crate) area: u32,
+    pub(crate) path: Vec<u8>,
+}
+
 impl Whole {
-    /// The path of a directory's new name, if it is one of those that are moved.
-    pub(crate) fn path_of(&self, dir: Cachelet) -> Option<&[u8]> {
+    /// Where a directory's new name will be, if it is one of those that are moved.
+    pub(crate) fn path_of(&self, dir: Cachelet) -> Option<&PathIn> {
         let (_, path) = self.dirs.iter().find(|(moved, _)| *moved == dir)?;
         Some(path)
     }
 }
+
+/// Of namespaces without areas.
+const NO_AREAS: Error = Error::Unsupported("areas in this pool's namespace");
 
 /// Asks whether files may be renamed, and replaced, in the operation that does so.
 pub(crate) type Ask<'a, M> =
@@ -173,6 +184,15 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         self.rename(&op, rename, &mut |source, target| ask(&op, source, target))
     }
 
+    /// Makes a directory that has a name the root of an area of its own, or one that is no root any more; gives whether it was not
+    /// so. Called by the holder of the background lease, outside any operation.
+    ///
+    /// # Errors
+    /// There are no areas.
+    fn set_root(&self, _core: &Core<M>, _dir: Cachelet, _is_root: bool) -> Result<bool> {
+        Err(NO_AREAS)
+    }
+
     /// Lists entries with cookies above `after`, ascending, until `each` says false.
     fn list(
         &self,
@@ -219,6 +239,9 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// Evicts names and cachelets that were not used lately, where they are many or it is urgent;
     /// gives how many cachelets. Same rules.
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64>;
+
+    /// Gives up what a removed directory has beside its inode and its names, when that inode dies. Flushed, not fenced. Same rules.
+    fn give_up(&self, _core: &Core<M>, _dir: Cachelet) {}
 
     /// Frees everything a removed directory still holds (log, dead entries). Same rules.
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;

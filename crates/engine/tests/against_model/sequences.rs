@@ -13,7 +13,9 @@ use vellum::media::{Real, Simulated, SimulatedLogged};
 use vellum::{Fs, MappingKind, NamespaceKind};
 use vellum_model::{Cred, Model, Op, Outcome, Step, apply, strategy};
 
+use super::areas;
 use super::kit::{CLOCK_START, Kit, Shape, Soundness, check, check_open};
+use super::random::Random;
 use super::subject::{Came, Subject};
 use super::tree;
 
@@ -23,6 +25,8 @@ enum Between {
     Nothing,
     /// The background's work.
     Maintain,
+    /// Some directory becomes the root of an area, or is none any more.
+    Areas(u64),
     /// A crash that lost nothing, with whatever was open.
     Crash,
     /// A clean close.
@@ -33,6 +37,7 @@ fn between() -> impl Strategy<Value = Between> {
     prop_oneof![
         60 => Just(Between::Nothing),
         4 => Just(Between::Maintain),
+        6 => any::<u64>().prop_map(Between::Areas),
         1 => Just(Between::Crash),
         1 => Just(Between::Reopen),
     ]
@@ -167,6 +172,10 @@ impl<M: Kit> Pair<M> {
                 self.fs()
                     .maintain()
                     .map_err(|error| format!("maintain: {error:?}"))?;
+                Ok(())
+            }
+            Between::Areas(seed) => {
+                areas::change_one(self.fs(), &mut Random::new(seed));
                 Ok(())
             }
             Between::Crash => self.crash(),

@@ -10,7 +10,9 @@ use vellum::media::{Real, Simulated, SimulatedLogged};
 use vellum::{Cred, Fs};
 use vellum_model::{Model, Step, apply, strategy};
 
+use super::areas;
 use super::kit::{CLOCK_START, Kit, Shape, Soundness, beside, check_open, on_each_namespace};
+use super::random::Random;
 use super::sequences::{case_count, is_expressible, seed};
 use super::subject::{Came, Subject};
 use super::tree;
@@ -75,8 +77,10 @@ fn one_round<M: Kit>(shape: &Shape, round: u64) {
     let fs = M::make(shape);
     make_directories(&fs, "thread");
     let background = |stop: &AtomicBool| {
+        let mut random = Random::new(round);
         while !stop.load(Ordering::Relaxed) {
             fs.maintain().expect("nothing is damaged");
+            areas::change_one(&fs, &mut random);
             std::thread::yield_now();
         }
     };

@@ -2,20 +2,18 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{
-    AreaLine, ChunkKind, DIR_PATH_MAX, DirPlace, EntryState, FileKind, Inode, LifeWord,
-    PATH_ENTRY_MAX_BYTES, PathEntryHead, PathHash, PathSeal, ROOT_AREA, ROOT_SLOT, TargetWord,
-    is_path, path_below, path_hash,
-};
-use vellum_media::{Memories, Memory, Persistent};
-use zerocopy::IntoBytes;
-
 use super::Adaptive;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::common::inode::Named;
 use crate::namespace::common::{Bodies, Body};
 use crate::sites;
+use vellum_layout::{
+    AreaLife, ChunkKind, DIR_PATH_MAX, DirPlace, EntryState, FileKind, Inode, LifeWord,
+    PATH_ENTRY_MAX_BYTES, PathEntryHead, PathHash, PathSeal, TargetWord, is_path, path_below,
+    path_hash,
+};
+use vellum_media::{Memories, Memory, Persistent};
 
 /// An entry read from the pool, with its path. Aligned as a [`PathEntryHead`] is.
 #[repr(align(8))]
@@ -52,7 +50,7 @@ impl PathBuffer {
                 .read(at + FIRST as u64, &mut self.bytes[FIRST..used]);
         }
         let (head, _) = self.decoded().ok_or(damaged("path entry unsound"))?;
-        if TargetWord(head.target).kind().is_none() || head.area != ROOT_AREA {
+        if TargetWord(head.target).kind().is_none() || core.area_life(head.area).is_none() {
             return Err(damaged("path entry unsound"));
         }
         Ok(head)
@@ -73,11 +71,6 @@ impl PathBuffer {
         self.decoded().map_or(&[], |(_, path)| path)
     }
 
-    /// The path of a name in the directory whose own entry was read last.
-    pub(super) fn path_of(&self, name: &[u8]) -> Vec<u8> {
-        path_of(path_below(self.path()), name)
-    }
-
     /// Reads the entry at metadata slot `entry`; fails if it is none of directory `dir`.
     fn load_of<M: Memories>(
         &mut self,
@@ -95,70 +88,107 @@ impl PathBuffer {
 
     /// Whether what was read last is sealed for its place.
     fn is_sealed<M: Memories>(&self, core: &Core<M>, entry: u64, dir: u64) -> bool {
-        let seal = core.seal(entry, core.identity_on_pool(dir).generation());
-        PathEntryHead::decode(&self.bytes, seal).is_some()
+        let area = self
+            .decoded()
+            .and_then(|(head, _)| core.area_life(head.area));
+        area.is_some_and(|area| {
+            let seal = PathSeal {
+                area: area.generation,
+                slot: entry,
+                directory: core.identity_on_pool(dir).generation(),
+            };
+            PathEntryHead::decode(&self.bytes, seal).is_some()
+        })
+    }
+}
+
+/// Where the paths of names in a directory go on from.
+#[derive(Clone, Debug)]
+pub(super) struct Home {
+    pub(super) area: AreaLife,
+    pub(super) path: Vec<u8>,
+    pub(super) hash: PathHash,
+}
+
+impl Home {
+    /// That of an area's root.
+    pub(super) fn of_root<M: Memories>(core: &Core<M>, area: AreaLife) -> Self {
+        Self {
+            area,
+            path: Vec::new(),
+            hash: PathHash::of_root(core.seed),
+        }
+    }
+
+    /// That of a directory whose own entry has this path in this area.
+    pub(super) fn below<M: Memories>(core: &Core<M>, area: AreaLife, own: &[u8]) -> Self {
+        match path_below(own) {
+            [] => Self::of_root(core, area),
+            path => Self {
+                area,
+                path: path.to_vec(),
+                hash: path_hash(core.seed, path),
+            },
+        }
+    }
+
+    /// The path of a name there.
+    pub(super) fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        match &self.path[..] {
+            [] => name.to_vec(),
+            above => [above, b"/", name].concat(),
+        }
     }
 }
 
 impl<M: Memories> Core<M> {
-    /// Pool offset of the line of an area in the first block of the area table.
-    fn area_line_at(&self, number: u32) -> u64 {
-        let line = u64::from(number) * size_of::<AreaLine>() as u64;
-        self.geometry.slot_at(self.geometry.areas.table) + line
-    }
-
-    /// That line.
-    pub(super) fn area_line(&self, number: u32) -> AreaLine {
-        let mut line = AreaLine::default();
-        self.pool
-            .read(self.area_line_at(number), line.as_mut_bytes());
-        line
-    }
-
-    /// What an entry at metadata slot `slot` is sealed with, in a directory of this generation.
-    pub(super) fn seal(&self, slot: u64, directory: u32) -> PathSeal {
-        PathSeal {
-            area: self.word(self.area_line_at(ROOT_AREA) + AreaLine::LIVES) as u32,
-            slot,
-            directory,
-        }
-    }
-
     /// Where a directory says that its names are.
     pub(super) fn place_of_directory(&self, dir: u64) -> DirPlace {
         DirPlace(self.word(self.geometry.slot_at(dir) + Inode::DETAIL))
     }
 
-    /// Metadata slot of a directory's own entry; 0 of the root.
-    fn own_entry(&self, dir: u64) -> u64 {
-        self.place_of_directory(dir).entry()
-    }
-
-    /// Reads the own entry of the directory with inode `dir`, which is kept where it is; gives the hash of the path that those of names in it
-    /// go on from. The root has no entry, and an empty path.
-    pub(super) fn load_path(&self, dir: u64, buffer: &mut PathBuffer) -> Result<PathHash> {
-        if dir == ROOT_SLOT {
-            *buffer = PathBuffer::default();
-            return Ok(PathHash::of_root(self.seed));
+    /// Where names in the directory with inode `dir` are.
+    pub(super) fn home_of(&self, dir: u64) -> Result<Home> {
+        let place = self.place_of_directory(dir);
+        if place.area() != 0 {
+            let area = self.area_of_root(place.area(), dir);
+            let damaged = || Error::damaged("root of an area that is not its", Place::Inode(dir));
+            return Ok(Home::of_root(self, area.ok_or_else(damaged)?));
         }
-        let entry = self.own_entry(dir);
-        let head = buffer.load(self, entry)?;
+        let mut buffer = PathBuffer::default();
+        let head = buffer.load(self, place.entry())?;
         if TargetWord(head.target) != TargetWord::new(dir, FileKind::Directory) {
             let place = Place::Inode(dir);
             return Err(Error::damaged("directory names another's entry", place));
         }
+        let area = self.area_life(head.area).ok_or(Error::Stale)?;
         Ok(match path_below(buffer.path()) {
-            [] => PathHash::of_root(self.seed),
-            _ => PathHash(head.path_hash),
+            [] => Home::of_root(self, area),
+            path => Home {
+                area,
+                path: path.to_vec(),
+                hash: PathHash(head.path_hash),
+            },
         })
+    }
+
+    /// The area that names in the directory with inode `dir` are in.
+    pub(super) fn area_of(&self, dir: u64) -> Result<u32> {
+        let place = self.place_of_directory(dir);
+        if place.area() != 0 {
+            return Ok(place.area());
+        }
+        let at = self.slot_at(place.entry())? + PathEntryHead::PATH_WORD;
+        Ok((self.word(at) >> 32) as u32)
     }
 
     /// Bytes of the path of a name with `name` bytes in the directory with inode `dir`.
     pub(super) fn path_len(&self, dir: u64, name: usize) -> Result<usize> {
-        if dir == ROOT_SLOT {
+        let place = self.place_of_directory(dir);
+        if place.area() != 0 {
             return Ok(name);
         }
-        let at = self.slot_at(self.own_entry(dir))? + PathEntryHead::PATH_WORD;
+        let at = self.slot_at(place.entry())? + PathEntryHead::PATH_WORD;
         Ok(match usize::from(self.word(at) as u16) {
             above @ 0..=DIR_PATH_MAX => above + 1 + name,
             // Paths begin anew.
@@ -175,14 +205,6 @@ impl<M: Memories> Core<M> {
             return Err(Error::damaged("path entry checksum", place));
         }
         Ok(head)
-    }
-}
-
-/// The path of a name in a directory with this path.
-pub(super) fn path_of(above: &[u8], name: &[u8]) -> Vec<u8> {
-    match above {
-        [] => name.to_vec(),
-        above => [above, b"/", name].concat(),
     }
 }
 
@@ -272,10 +294,11 @@ pub(super) fn is_called<M: Memories>(core: &Core<M>, entry: u64, parent: u64, na
 
 /// Checks that a name's path is that of its directory, and that a directory names its entry.
 pub(super) fn check<M: Memories>(core: &Core<M>, named: &Named, buffer: &PathBuffer) -> Result<()> {
-    let mut above = PathBuffer::default();
-    core.load_path(named.dir, &mut above)?;
-    let own = buffer.decoded().map(|(head, path)| head.directory(path));
-    if own != Some(path_below(above.path())) {
+    let home = core.home_of(named.dir)?;
+    let own = buffer
+        .decoded()
+        .map(|(head, path)| (head.area, head.directory(path)));
+    if own != Some((home.area.number, &home.path[..])) {
         return Err(Error::damaged(
             "path that is not its directory's",
             named.entry,
@@ -285,7 +308,9 @@ pub(super) fn check<M: Memories>(core: &Core<M>, named: &Named, buffer: &PathBuf
     let ino = named.target.ino();
     let is_own = || {
         let place = core.place_of_directory(ino);
-        (Place::Slot(place.entry()), place.area()) == (named.entry, 0)
+        let is_root = place.area() != 0;
+        Place::Slot(place.entry()) == named.entry
+            && (!is_root || core.area_of_root(place.area(), ino).is_some())
     };
     if is_dir && core.is_inode_slot(ino) && !is_own() {
         return Err(Error::damaged(

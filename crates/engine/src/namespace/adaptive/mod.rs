@@ -1,5 +1,8 @@
 //! The namespace of ADAM, as far as it is built: entries tell their paths from the root of their area on, and
-//! state-maps say which there are. All names are in one area, that of the file system's root.
+//! state-maps say which there are. Any directory can be the root of an area of its own: what is below it lies there, down to the next
+//! roots, and is not touched when it is renamed ([`table`], [`moves::set_root`]).
+//!
+//! All entries of a directory, those of names that are gone, too, are of the area that the directory's names are in.
 //!
 //! Creation commits with a word of a state-map, removal with an entry's life word, rename with a journal
 //! record (`docs/CRASH.md`). An entry's log word is durable before its state is: what finds entries is the
@@ -7,31 +10,30 @@
 //!
 //! Directories are moved with what is below them by copies with the paths that these have from then on ([`moves`]).
 //!
-//! Not built: areas below the first one, tables over paths. In a directory whose path has more than 832 bytes paths begin anew, so that they
-//! may be as long as there are directories.
+//! Not built: tables over paths. In a directory whose path has more than 832 bytes paths begin anew, so that they may be as long as there
+//! are directories.
 
 mod entry;
 mod moves;
 mod prefixes;
 mod states;
+mod table;
 
 use vellum_layout::{
-    AREA_TABLE_LINES, AreaPhase, AreaTableHead, ChunkKind, DirPlace, EntryState, FileKind,
-    Geometry, Inode, LifeWord, LogWord, PATH_ENTRY_MAX_BYTES, PathEntryHead, ROOT_AREA, ROOT_SLOT,
-    SLOTS_PER_BLOCK, TargetWord,
+    ChunkKind, DirPlace, EntryState, FileKind, Geometry, Inode, LifeWord, LogWord,
+    PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, SLOTS_PER_BLOCK, TargetWord,
 };
-use vellum_media::{Memories, Memory, Persistent, Site};
-use zerocopy::IntoBytes;
+use vellum_media::{Memories, Persistent, Site};
 
 use self::entry::PathBuffer;
 pub(crate) use self::states::Held;
 use super::common::inode::Named;
 use super::indexed::{Draft, Entries, Name, Spot};
-use crate::cachelet::Cachelet;
+use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::journal::Record;
-use crate::namespace::{Ask, Mender, Rename, Walked};
+use crate::namespace::{Ask, Mender, PathIn, Rename, Walked};
 use crate::sites;
 use crate::slots::Op;
 
@@ -41,7 +43,13 @@ pub(crate) struct Adaptive;
 
 /// Bytes of the namespace's own structures in an arena.
 pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
-    prefixes::arena_bytes(geometry)
+    prefixes_at(geometry) + prefixes::bytes(geometry)
+}
+
+/// Where the table of prefixes begins among these, behind who holds groups and where the blocks of the area table are.
+fn prefixes_at(geometry: &Geometry) -> u64 {
+    let groups = geometry.meta_slots() / SLOTS_PER_BLOCK * states::GROUP_BYTES;
+    (groups + table::blocks_max(geometry) * 8).next_multiple_of(prefixes::LINE_BYTES)
 }
 
 impl<M: Memories> Entries<M> for Adaptive {
@@ -53,46 +61,27 @@ impl<M: Memories> Entries<M> for Adaptive {
     const KIND: ChunkKind = ChunkKind::Areas;
     const TELL_PATHS: bool = true;
 
+    fn tell_where(core: &Core<M>, dir: Cachelet) -> bool {
+        core.place_of_directory(core.ino(dir)).area() == 0
+    }
+
+    fn would_leave_dead(core: &Core<M>, dir: Cachelet, to: Cachelet) -> Result<bool> {
+        let has_dead = core.get(dir, field::DEAD) as u32 > 0;
+        Ok(has_dead && core.area_of(core.ino(dir))? != core.area_of(core.ino(to))?)
+    }
+
     fn check_pool(core: &Core<M>, was_clean: bool) -> Result<()> {
-        let table = core.geometry.areas.table;
-        let damaged = |what| Err(Error::damaged(what, Place::Slot(table)));
-        if core.kind_of_slot(table) != Some(ChunkKind::Blocks) {
-            return damaged("area table in a wrong chunk");
-        }
-        let mut head = AreaTableHead::default();
-        core.pool
-            .read(core.geometry.slot_at(table), head.as_mut_bytes());
-        let line = core.area_line(ROOT_AREA);
-        let root = core.identity_on_pool(ROOT_SLOT).generation();
-        if !head.is_sound(table, 0)
-            || line.phase(ROOT_AREA) != Some(AreaPhase::Live)
-            || (line.root, line.root_generation) != (ROOT_SLOT, root)
-            || core.place_of_directory(ROOT_SLOT) != DirPlace::new(0, ROOT_AREA)
-        {
-            return damaged("the root's area");
-        }
-        let is_taken = |number| {
-            let phase = core.area_line(number).phase(number);
-            phase.is_some_and(|phase| phase != AreaPhase::Free)
-        };
-        let mut others = ROOT_AREA + 1..AREA_TABLE_LINES as u32;
-        if head.next != 0 || others.any(is_taken) {
-            return Err(Error::Unsupported("areas below that of the root"));
-        }
-        if was_clean && head.moving != 0 {
-            return damaged("area table of a closed pool, with a move that is not over,");
-        }
-        Ok(())
+        core.check_table(was_clean)
     }
 
     fn replay(core: &Core<M>) -> Result<()> {
         moves::replay(core)
     }
 
-    fn tells(core: &Core<M>, entry: u64, path: &[u8]) -> Result<bool> {
+    fn tells(core: &Core<M>, entry: u64, path: &PathIn) -> Result<bool> {
         let mut buffer = PathBuffer::default();
-        core.load_sealed(entry, &mut buffer)?;
-        Ok(buffer.path() == path)
+        let head = core.load_sealed(entry, &mut buffer)?;
+        Ok((head.area, buffer.path()) == (path.area, &path.path[..]))
     }
 
     fn move_whole(core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()> {
@@ -107,6 +96,14 @@ impl<M: Memories> Entries<M> for Adaptive {
         lookup: impl Fn(Cachelet, &[u8]) -> Result<Cachelet>,
     ) -> Result<Walked> {
         prefixes::walk(op, start, path, enter, lookup)
+    }
+
+    fn set_root(core: &Core<M>, dir: Cachelet, is_root: bool) -> Result<bool> {
+        moves::set_root(core, dir, is_root)
+    }
+
+    fn give_up(core: &Core<M>, dir: Cachelet) {
+        core.give_up_area(dir);
     }
 
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool {
@@ -128,8 +125,7 @@ impl<M: Memories> Entries<M> for Adaptive {
         now: i64,
     ) -> Result<Draft> {
         let core = op.core;
-        let mut above = PathBuffer::default();
-        let hash = core.load_path(core.ino(dir), &mut above)?;
+        let home = core.home_of(core.ino(dir))?;
         let life = LifeWord::alive(now);
         let head = PathEntryHead {
             life: life.0,
@@ -137,13 +133,17 @@ impl<M: Memories> Entries<M> for Adaptive {
             cookie: spot.claim.cookie,
             parent: core.ino(dir),
             generation,
-            path_hash: hash.step(core.seed, name.bytes).0,
-            area: ROOT_AREA,
+            path_hash: home.hash.step(core.seed, name.bytes).0,
+            area: home.area.number,
             ..PathEntryHead::default()
         };
         let mut buffer = [0; PATH_ENTRY_MAX_BYTES];
-        let seal = core.seal(spot.entry, core.identity(dir).generation());
-        let total = head.encode(&above.path_of(name.bytes), seal, &mut buffer);
+        let seal = PathSeal {
+            area: home.area.generation,
+            slot: spot.entry,
+            directory: core.identity(dir).generation(),
+        };
+        let total = head.encode(&home.path_of(name.bytes), seal, &mut buffer);
         let at = core.geometry.slot_at(spot.entry);
         core.pool.write_through(spot.site, at, &buffer[..total]);
         Ok(spot.drafted(&buffer, life))
@@ -176,7 +176,8 @@ impl<M: Memories> Entries<M> for Adaptive {
             record.restate(entry_at + PathEntryHead::LIFE, draft.life.0);
             record.store(draft.claim.at, LogWord::new(draft.entry).0);
             if core.kind(*file) == FileKind::Directory {
-                let place = DirPlace::new(draft.entry, 0);
+                let place = core.place_of_directory(core.ino(*file));
+                let place = DirPlace::new(draft.entry, place.area());
                 record.store(core.inode_at(*file) + Inode::DETAIL, place.0);
             }
         }
@@ -200,6 +201,7 @@ impl<M: Memories> Entries<M> for Adaptive {
     }
 
     fn check_others(core: &Core<M>, is_named: &dyn Fn(u64) -> bool) -> Result<()> {
+        core.check_recovered_lines()?;
         for group in core.groups() {
             let first = group - group % SLOTS_PER_BLOCK;
             for slot in core.states(group).entries().map(|slot| first + slot) {
@@ -218,7 +220,7 @@ impl<M: Memories> Entries<M> for Adaptive {
         is_named: &dyn Fn(u64) -> bool,
         mender: &dyn Mender,
     ) -> Result<()> {
-        mender.claim(core.geometry.areas.table, SLOTS_PER_BLOCK)?;
+        core.settle_table(mender)?;
         for group in core.groups() {
             let states = core.states(group);
             // Of slots that an entry has the first one has its state.

@@ -11,10 +11,10 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{Geometry, PathEntryHead, PathHash, ROOT_SLOT, SLOTS_PER_BLOCK};
+use vellum_layout::{Geometry, PathEntryHead, PathHash, ROOT_SLOT};
 use vellum_media::{Memories, Memory, count};
 
-use super::states::GROUP_BYTES;
+use super::prefixes_at;
 use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::Result;
@@ -23,7 +23,7 @@ use crate::namespace::common::walk;
 use crate::slots::Op;
 
 /// Bytes of a line of the table, and of a prefix in it.
-const LINE_BYTES: u64 = 64;
+pub(super) const LINE_BYTES: u64 = 64;
 const PREFIX_BYTES: u64 = 32;
 /// Metadata slots for each line.
 const SLOTS_PER_LINE: u64 = 128;
@@ -63,14 +63,9 @@ fn lines(geometry: &Geometry) -> u64 {
         .max(16)
 }
 
-/// Where the table begins, behind who holds groups.
-fn table_at(geometry: &Geometry) -> u64 {
-    (geometry.meta_slots() / SLOTS_PER_BLOCK * GROUP_BYTES).next_multiple_of(LINE_BYTES)
-}
-
-/// Bytes of the namespace's own structures in an arena.
-pub(super) fn arena_bytes(geometry: &Geometry) -> u64 {
-    table_at(geometry) + lines(geometry) * LINE_BYTES
+/// Bytes of the table.
+pub(super) fn bytes(geometry: &Geometry) -> u64 {
+    lines(geometry) * LINE_BYTES
 }
 
 /// Splits a path from the root into a prefix of two components and more and a plain name behind it.
@@ -85,7 +80,7 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
 impl<M: Memories> Core<M> {
     fn prefix_cells(&self, hash: u64) -> [u64; 2] {
         let line = hash & (lines(&self.geometry) - 1);
-        let at = self.map.namespace + table_at(&self.geometry) + line * LINE_BYTES;
+        let at = self.map.namespace + prefixes_at(&self.geometry) + line * LINE_BYTES;
         [at, at + PREFIX_BYTES]
     }
 
@@ -121,17 +116,38 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether the own entry of the directory with inode `dir` tells this path.
-    fn is_own_path(&self, dir: u64, path: &[u8]) -> bool {
+    /// Whether the own entry of the directory with inode `dir` tells this path from the root on: its last part, and those of the
+    /// roots above tell the rest.
+    fn is_own_path(&self, mut dir: u64, path: &[u8]) -> bool {
+        let mut rest = path;
+        loop {
+            let Some((area, above)) = self.without_own_path(dir, rest) else {
+                return false;
+            };
+            match (self.root_of_area(area), above) {
+                (Some(ROOT_SLOT), above) => return above.is_empty(),
+                (Some(root), [above @ .., b'/']) if self.is_inode_slot(root) => {
+                    (dir, rest) = (root, above);
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    /// The area that a directory's own entry lies in, and what is in front of its path at the end of `path`.
+    fn without_own_path<'p>(&self, dir: u64, path: &'p [u8]) -> Option<(u32, &'p [u8])> {
         let entry = self.place_of_directory(dir).entry();
-        let slots = PathEntryHead::slots_for(path.len());
-        let areas = &self.geometry.areas;
-        if entry == 0 || entry >= self.geometry.meta_slots() || !areas.has_room(entry, slots) {
-            return false;
+        if entry == 0 || entry >= self.geometry.meta_slots() {
+            return None;
         }
         let at = self.geometry.slot_at(entry);
         let word = self.word(at + PathEntryHead::PATH_WORD);
-        word & 0xFFFF == path.len() as u64 && self.pool.bytes_equal(at + PathEntryHead::PATH, path)
+        let len = usize::from(word as u16);
+        let (above, own) = path.split_at(path.len().checked_sub(len)?);
+        let slots = PathEntryHead::slots_for(len);
+        let is_it = self.geometry.areas.has_room(entry, slots)
+            && self.pool.bytes_equal(at + PathEntryHead::PATH, own);
+        is_it.then_some(((word >> 32) as u32, above))
     }
 }
 

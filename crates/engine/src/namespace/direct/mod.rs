@@ -17,7 +17,7 @@ use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::Result;
 use crate::journal::Record;
-use crate::namespace::{Ask, Mender, Rename};
+use crate::namespace::{Ask, Mender, NO_AREAS, PathIn, Rename};
 use crate::slots::Op;
 
 /// Entries of DirectFS.
@@ -34,6 +34,14 @@ impl<M: Memories> Entries<M> for Direct {
     const KIND: ChunkKind = ChunkKind::Entries;
     const TELL_PATHS: bool = false;
 
+    fn tell_where(_: &Core<M>, _: Cachelet) -> bool {
+        false
+    }
+
+    fn would_leave_dead(_: &Core<M>, _: Cachelet, _: Cachelet) -> Result<bool> {
+        Ok(false)
+    }
+
     fn check_pool(_: &Core<M>, _: bool) -> Result<()> {
         Ok(())
     }
@@ -42,7 +50,7 @@ impl<M: Memories> Entries<M> for Direct {
         Ok(())
     }
 
-    fn tells(_: &Core<M>, _: u64, _: &[u8]) -> Result<bool> {
+    fn tells(_: &Core<M>, _: u64, _: &PathIn) -> Result<bool> {
         Ok(true)
     }
 
@@ -51,6 +59,12 @@ impl<M: Memories> Entries<M> for Direct {
         let op = core.op_to_change()?;
         op.rename::<Self>(rename, &mut |source, target| ask(&op, source, target))
     }
+
+    fn set_root(_: &Core<M>, _: Cachelet, _: bool) -> Result<bool> {
+        Err(NO_AREAS)
+    }
+
+    fn give_up(_: &Core<M>, _: Cachelet) {}
 
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool {
         let at = core.geometry.slot_at(entry);

@@ -33,7 +33,7 @@ use crate::core::Core;
 use crate::error::{Error, First, Place, Result};
 use crate::journal::Record;
 use crate::namespace::{
-    Ask, ListHint, Mender, Namespace, NewInode, Removal, Rename, SurveyedNames, Walked,
+    Ask, ListHint, Mender, Namespace, NewInode, PathIn, Removal, Rename, SurveyedNames, Walked,
 };
 use crate::slots::{Op, pause};
 use index::{Pair, ValueWord};
@@ -48,8 +48,17 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
 
     /// The chunks that entries lie in.
     const KIND: ChunkKind;
-    /// Entries tell where their directory is, so that moving one that is not empty takes more than a record.
+    /// Entries tell where their directory is, so that moving one that is not empty may take more than a record.
     const TELL_PATHS: bool;
+
+    /// Whether names in `dir` tell where it is.
+    fn tell_where(core: &Core<M>, dir: Cachelet) -> bool;
+
+    /// Whether entries of names that are gone from `dir` would be left where they do not belong if it were moved into `to`.
+    ///
+    /// # Errors
+    /// Damaged media.
+    fn would_leave_dead(core: &Core<M>, dir: Cachelet, to: Cachelet) -> Result<bool>;
 
     /// See [`Namespace::check_pool`].
     fn check_pool(core: &Core<M>, was_clean: bool) -> Result<()>;
@@ -58,10 +67,16 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     fn replay(core: &Core<M>) -> Result<()>;
 
     /// Whether the entry at metadata slot `entry` tells this path, if entries tell any.
-    fn tells(core: &Core<M>, entry: u64, path: &[u8]) -> Result<bool>;
+    fn tells(core: &Core<M>, entry: u64, path: &PathIn) -> Result<bool>;
 
     /// See [`Namespace::move_whole`].
     fn move_whole(core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()>;
+
+    /// See [`Namespace::set_root`].
+    fn set_root(core: &Core<M>, dir: Cachelet, is_root: bool) -> Result<bool>;
+
+    /// See [`Namespace::give_up`].
+    fn give_up(core: &Core<M>, dir: Cachelet);
 
     /// See [`Namespace::walk`].
     fn walk(
@@ -318,6 +333,10 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         S::move_whole(core, rename, ask)
     }
 
+    fn set_root(&self, core: &Core<M>, dir: Cachelet, is_root: bool) -> Result<bool> {
+        S::set_root(core, dir, is_root)
+    }
+
     fn list(
         &self,
         op: &Op<'_, M>,
@@ -339,6 +358,10 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
 
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
         evict::evict(core, self, urgent)
+    }
+
+    fn give_up(&self, core: &Core<M>, dir: Cachelet) {
+        S::give_up(core, dir);
     }
 
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {

@@ -111,7 +111,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Whether it may be tried without anything first: where entries tell paths, directories that are moved are empty, as far as is
+    /// Whether it may be tried without anything first: directories that are moved, and whose names tell where, are empty, as far as is
     /// known, or prepared. One that will not give way to a directory with names is told so in any case.
     fn is_prepared<S: Entries<M>>(
         &self,
@@ -121,15 +121,20 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<bool> {
         let core = self.core;
         let is_dir = |file: &Cachelet| core.kind(*file) == FileKind::Directory;
-        let moved = [Some(source), target.filter(|_| rename.exchange)];
-        let mut moved = moved.into_iter().flatten().filter(is_dir);
+        let tells = |(file, _): &(Cachelet, Cachelet)| is_dir(file) && S::tell_where(core, *file);
+        let target_moves = target.filter(|_| rename.exchange);
+        let moved = [
+            Some((source, rename.to_dir)),
+            target_moves.map(|file| (file, rename.from_dir)),
+        ];
+        let mut moved = moved.into_iter().flatten().filter(tells);
         if !S::TELL_PATHS {
             return Ok(true);
         }
         if let Some(whole) = rename.whole {
-            return Ok(moved.all(|dir| whole.path_of(dir).is_some()));
+            return Ok(moved.all(|(dir, _)| whole.path_of(dir).is_some()));
         }
-        let has_names = |dir: Cachelet| {
+        let has_names = |dir: Cachelet| -> Result<bool> {
             self.ensure_counted::<S>(dir)?;
             Ok(core.children(dir) > 0)
         };
@@ -137,10 +142,12 @@ impl<M: Memories> Op<'_, M> {
         if victim.map(has_names).transpose()? == Some(true) {
             return Ok(true);
         }
-        Ok(!moved
-            .map(has_names)
-            .collect::<Result<Vec<_>>>()?
-            .contains(&true))
+        for (dir, to) in moved {
+            if has_names(dir)? || S::would_leave_dead(core, dir, to)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn find_ends<S: Entries<M>>(
@@ -190,20 +197,20 @@ impl<M: Memories> Op<'_, M> {
         let Some(flagged) = self.flag(pair) else {
             return Ok(None);
         };
-        let kept = self.keep_empty::<S>(rename, &[file]);
+        let kept = self.keep_empty::<S>(rename, &[(file, rename.to_dir)]);
         let kept = kept.inspect_err(|_| self.unflag(flagged))?;
         Ok(Some((flagged, kept)))
     }
 
-    /// Where entries tell paths: keeps those of `files` that are directories empty, as if they were being removed, but for
-    /// those that are prepared.
+    /// Keeps those of `files`, which are moved into the directories beside them, empty that are directories whose names tell where
+    /// they are, as if they were being removed, but for those that are prepared.
     ///
     /// # Errors
     /// One is not empty.
     fn keep_empty<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
-        files: &[Cachelet],
+        files: &[(Cachelet, Cachelet)],
     ) -> Result<KeptEmpty<'_, M>> {
         let mut kept = KeptEmpty {
             op: self,
@@ -217,10 +224,12 @@ impl<M: Memories> Op<'_, M> {
                 .whole
                 .is_some_and(|whole| whole.path_of(dir).is_some())
         };
-        let to_keep = |file: &&Cachelet| {
-            self.core.kind(**file) == FileKind::Directory && !is_prepared(**file)
+        let core = self.core;
+        let to_keep = |(file, _): &&(Cachelet, Cachelet)| {
+            let is_dir = core.kind(*file) == FileKind::Directory;
+            is_dir && S::tell_where(core, *file) && !is_prepared(*file)
         };
-        for (place, &dir) in kept.dirs.iter_mut().zip(files.iter().filter(to_keep)) {
+        for (place, &(dir, to)) in kept.dirs.iter_mut().zip(files.iter().filter(to_keep)) {
             let begun = self
                 .ensure_counted::<S>(dir)
                 .and_then(|()| self.begin_dying_indexed::<S>(dir));
@@ -229,6 +238,9 @@ impl<M: Memories> Op<'_, M> {
                 other => other,
             })?;
             *place = Some(dir);
+            if S::would_leave_dead(core, dir, to)? {
+                return Err(Error::First(First::Move));
+            }
         }
         Ok(kept)
     }
@@ -356,7 +368,7 @@ impl<M: Memories> Op<'_, M> {
             Ok(())
         };
         let still = dying.and_then(|()| {
-            let still = self.keep_empty::<S>(rename, &[ends.source]);
+            let still = self.keep_empty::<S>(rename, &[(ends.source, rename.to_dir)]);
             still.inspect_err(|_| {
                 if victim_is_dir {
                     self.end_dying(victim);
@@ -419,7 +431,8 @@ impl<M: Memories> Op<'_, M> {
             self.discard(&at_to);
             return Ok(false);
         };
-        let still = self.keep_empty::<S>(rename, &[source, target]);
+        let moves = [(source, rename.to_dir), (target, rename.from_dir)];
+        let still = self.keep_empty::<S>(rename, &moves);
         let _still = still.inspect_err(|_| {
             self.unflag(first);
             self.unflag(second);

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use vellum::media::{LatencyModel, Real, Simulated};
 use vellum::{Cred, FileKind, Fs, NamespaceKind, Node};
 
+use super::areas;
 use super::kit::{Kit, Shape, Soundness, beside, check_open, on_each_namespace};
 use super::random::Random;
 use super::sequences::case_count;
@@ -158,8 +159,10 @@ fn rounds<M: Kit>(fs: &Arc<Fs<M>>, threads: usize, calls: u64, count: u32, seed:
     let shared = Shared::new(fs);
     let mut random = Random::new(seed);
     let work = |stop: &AtomicBool| {
+        let mut random = Random::new(seed);
         while !stop.load(Ordering::Relaxed) {
             fs.maintain().expect("nothing is damaged");
+            areas::change_one(fs, &mut random);
             let _ = fs.stat_from_root(&Cred::root(), b"/filler/7", true);
             std::thread::yield_now();
         }
@@ -279,8 +282,10 @@ fn scheduled(seed: u64, threads: usize, calls: u64, is_crowded: bool) {
     if is_crowded || random.below(4) == 0 {
         let background = Arc::clone(&fs);
         jobs.push(Box::new(move || {
+            let mut random = Random::new(seed);
             for _ in 0..2 {
                 background.maintain().expect("nothing is damaged");
+                areas::change_one(&background, &mut random);
             }
         }));
     }

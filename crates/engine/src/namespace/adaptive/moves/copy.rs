@@ -2,7 +2,7 @@
 
 use vellum_layout::{
     ChunkKind, FileKind, MOVE_LIST_ENTRIES, MoveListHead, MovedEntry, PATH_ENTRY_MAX_BYTES,
-    PathEntryHead, PathHash, path_below, path_hash,
+    PathEntryHead, PathSeal,
 };
 use vellum_media::{Memories, Persistent};
 
@@ -11,51 +11,41 @@ use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Place, Result};
 use crate::namespace::adaptive::Adaptive;
-use crate::namespace::adaptive::entry::{PathBuffer, path_of};
+use crate::namespace::adaptive::entry::{Home, PathBuffer};
 use crate::namespace::common::Bodies;
 use crate::namespace::common::inode::Named;
 use crate::namespace::common::log::scan_log;
+use crate::namespace::indexed::Entries;
 use crate::sites;
 use crate::slots::Op;
 
-/// A directory whose names get other paths.
-struct Below {
-    dir: Cachelet,
-    /// What these go on from.
-    path: Vec<u8>,
-    hash: PathHash,
+/// A directory whose names go on from somewhere else.
+pub(super) struct Below {
+    pub(super) dir: Cachelet,
+    pub(super) home: Home,
 }
 
 impl Below {
-    /// The directory whose own entry gets this path; none if names in it keep theirs.
-    fn of<M: Memories>(core: &Core<M>, dir: Cachelet, own: &[u8]) -> Result<Option<Self>> {
-        let mut before = PathBuffer::default();
-        core.load_path(core.ino(dir), &mut before)?;
-        let path = path_below(own);
-        if path == path_below(before.path()) {
+    /// The directory, if names in it go on from there because its own entry is there; none if they keep their paths.
+    pub(super) fn of<M: Memories>(
+        core: &Core<M>,
+        dir: Cachelet,
+        home: Home,
+    ) -> Result<Option<Self>> {
+        if !Adaptive::tell_where(core, dir) {
             return Ok(None);
         }
-        let hash = match path {
-            [] => PathHash::of_root(core.seed),
-            path => path_hash(core.seed, path),
-        };
-        Ok(Some(Self {
-            dir,
-            path: path.to_vec(),
-            hash,
-        }))
+        let before = core.home_of(core.ino(dir))?;
+        let keeps = (before.area, &before.path) == (home.area, &home.path);
+        Ok((!keeps).then_some(Self { dir, home }))
     }
 }
 
 impl<M: Memories> Move<'_, M> {
-    /// Copies everything below these directories, whose new names have these paths: a level after the other, each once
-    /// names there stand still. So nothing comes into the next level any more, either.
-    pub(super) fn copy_below(&mut self, dirs: &[(Cachelet, Vec<u8>)]) -> Result<()> {
+    /// Copies everything below these directories: a level after the other, each once names there stand still. So nothing comes into the
+    /// next level any more, either.
+    pub(super) fn copy_below(&mut self, mut level: Vec<Below>) -> Result<()> {
         let core = self.core;
-        let mut level = Vec::new();
-        for (dir, path) in dirs {
-            level.extend(Below::of(core, *dir, path)?);
-        }
         while !level.is_empty() {
             for below in &level {
                 core.raise_flag(below.dir, flag::STILL);
@@ -98,8 +88,8 @@ impl<M: Memories> Move<'_, M> {
         Ok(())
     }
 
-    /// Copies the entry that the word of a log leads to, if its name exists; gives the directory that it names, if names in that one
-    /// get other paths. Past the cache, not fenced.
+    /// Copies the entry that the word of a log leads to, if its name exists, or another area is to be rid of it; gives the directory
+    /// that it names, if names in that one get other paths. Past the cache, not fenced.
     fn copy_name(
         &mut self,
         op: &Op<'_, M>,
@@ -110,11 +100,14 @@ impl<M: Memories> Move<'_, M> {
         let dir = core.ino(below.dir);
         let mut buffer = PathBuffer::default();
         let body = Adaptive::read(core, entry, dir, &mut buffer)?;
-        let Some((head, path)) = buffer.decoded().filter(|_| body.life.is_alive()) else {
+        let is_alive = body.life.is_alive();
+        let area = below.home.area;
+        let to_copy = |(head, _): &(PathEntryHead, &[u8])| is_alive || head.area != area.number;
+        let Some((head, path)) = buffer.decoded().filter(to_copy) else {
             return Ok(None);
         };
         let name = head.name(path);
-        let path = path_of(&below.path, name);
+        let path = below.home.path_of(name);
         let slots = PathEntryHead::slots_for(path.len());
         let slot = op.alloc(ChunkKind::Areas, slots)?;
         self.copies.push(Copied {
@@ -127,17 +120,22 @@ impl<M: Memories> Move<'_, M> {
             to: Run { slot, slots },
         });
         let head = PathEntryHead {
-            path_hash: below.hash.step(core.seed, name).0,
+            path_hash: below.home.hash.step(core.seed, name).0,
+            area: area.number,
             forward: 0,
             ..head
         };
         let mut bytes = [0; PATH_ENTRY_MAX_BYTES];
-        let seal = core.seal(slot, core.identity(below.dir).generation());
+        let seal = PathSeal {
+            area: area.generation,
+            slot,
+            directory: core.identity(below.dir).generation(),
+        };
         let total = head.encode(&path, seal, &mut bytes);
         let at = core.geometry.slot_at(slot);
         core.pool
             .write_through(sites::MOVE_COPY, at, &bytes[..total]);
-        if body.target.kind() != Some(FileKind::Directory) {
+        if !is_alive || body.target.kind() != Some(FileKind::Directory) {
             return Ok(None);
         }
         let child = op.load_named(&Named {
@@ -146,7 +144,7 @@ impl<M: Memories> Move<'_, M> {
             target: body.target,
             generation: body.generation,
         })?;
-        Below::of(core, child, &path)
+        Below::of(core, child, Home::below(core, area, &path))
     }
 
     /// Writes the list of copies, durably with them; gives its first block. None: nothing was copied.
@@ -171,7 +169,7 @@ impl<M: Memories> Move<'_, M> {
             core.pool
                 .write_through(sites::MOVE_LIST, at, &block[..used]);
         }
-        if !entries.is_empty() {
+        if !entries.is_empty() || self.table_block.is_some() {
             core.pool.fence(sites::MOVE_COPIES_DURABLE);
         }
         // Nothing leads to what the medium did not take.

@@ -1,7 +1,7 @@
 //! Recovery of a move that was committed and is not over.
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, DirPlace, EntryState, FileKind, Inode, LogWord, MoveListHead,
+    BLOCK_BYTES, ChunkKind, DirPlace, EntryState, FileKind, Inode, LifeWord, LogWord, MoveListHead,
     MovedEntry, TargetWord,
 };
 use vellum_media::{Memories, Memory, Persistent};
@@ -30,7 +30,8 @@ pub(in crate::namespace::adaptive) fn replay<M: Memories>(core: &Core<M>) -> Res
         );
         store(core, entry.word_at, LogWord::new(to).0);
         if let Some(at) = place {
-            store(core, at, DirPlace::new(to, 0).0);
+            let area = DirPlace(core.word(at)).area();
+            store(core, at, DirPlace::new(to, area).0);
         }
         let without = core.states(from).with(from, EntryState::None);
         store(core, core.states_at(from), without.0);
@@ -67,7 +68,7 @@ fn read<M: Memories>(core: &Core<M>, first: u64) -> Result<Vec<MovedEntry>> {
     Ok(all)
 }
 
-/// Pool offset of the place of the directory that a copy names, if it names one; fails unless everything that the list says of it can
+/// Pool offset of the place of the directory that a copy names, if it names one that exists; fails unless everything that the list says of it can
 /// be done.
 fn place_of<M: Memories>(core: &Core<M>, entry: &MovedEntry) -> Result<Option<u64>> {
     let to = u64::from(entry.to);
@@ -77,7 +78,8 @@ fn place_of<M: Memories>(core: &Core<M>, entry: &MovedEntry) -> Result<Option<u6
     let is_entry = core.kind_of_slot(entry.from.into()) == Some(ChunkKind::Areas)
         && core.geometry.areas.has_room(entry.from.into(), 1);
     let target = TargetWord(head.target);
-    let is_dir = target.kind() == Some(FileKind::Directory);
+    let is_alive = LifeWord(head.life).is_alive();
+    let is_dir = is_alive && target.kind() == Some(FileKind::Directory);
     if !is_word || !is_entry || is_dir && !core.is_inode_slot(target.ino()) {
         return Err(Error::damaged("list of a move", Place::Slot(to)));
     }

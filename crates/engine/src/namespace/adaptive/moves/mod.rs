@@ -5,27 +5,33 @@
 //! directory makes the area table lead to the list: from then on the copies are what counts, and what the list says is done, by the mover ([`show`])
 //! or by recovery ([`list`]), however often. Then there is no list any more.
 //!
+//! Directories that become roots of areas, or are roots no more, are such moves, too ([`root`]): the names below stay in their directories, and
+//! what decides is the record that says whose root the directory is. Nothing below a root is moved with what is above it.
+//!
 //! Meanwhile names below *stand still* ([`flag::STILL`]): whoever is to change one gives everything back, waits outside of operations, and
 //! begins again. Lookups and listings pass: they find an entry or its copy, which names the same file. The mover holds the background's lease, so
 //! nothing is recycled, compacted or evicted, and is in no operation while it waits for those of others.
 
 mod copy;
 mod list;
+mod root;
 mod show;
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{AreaTableHead, FileKind, SLOTS_PER_BLOCK};
+use vellum_layout::{FileKind, SLOTS_PER_BLOCK};
 use vellum_media::{Memories, Memory};
 
+use self::copy::Below;
 pub(super) use self::list::replay;
+pub(super) use self::root::set_root;
 use super::Adaptive;
-use super::entry::PathBuffer;
+use super::entry::Home;
 use crate::cachelet::{Cachelet, flag};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
-use crate::namespace::indexed::Name;
-use crate::namespace::{Ask, Rename, Whole};
+use crate::namespace::indexed::{Entries, Name};
+use crate::namespace::{Ask, PathIn, Rename, Whole};
 
 /// Entries that one operation copies, or shows.
 const PIECE: usize = 256;
@@ -56,6 +62,8 @@ struct Move<'a, M: Memories> {
     copies: Vec<Copied>,
     /// Blocks of the list.
     list: Vec<u64>,
+    /// A block that the area table is to have for it.
+    table_block: Option<u64>,
     is_committed: bool,
 }
 
@@ -67,7 +75,7 @@ impl<M: Memories> Drop for Move<'_, M> {
             for copy in &self.copies {
                 core.free_slots(copy.to.slot, copy.to.slots);
             }
-            for &block in &self.list {
+            for &block in self.list.iter().chain(&self.table_block) {
                 core.free_slots(block, SLOTS_PER_BLOCK);
             }
         }
@@ -87,16 +95,14 @@ pub(super) fn move_whole<M: Memories>(
     rename: &Rename<'_>,
     ask: Ask<'_, M>,
 ) -> Result<()> {
-    core.arena.store(header::STILL, 1, Ordering::SeqCst);
-    let mut moving = Move {
-        core,
-        still: Vec::new(),
-        copies: Vec::new(),
-        list: Vec::new(),
-        is_committed: false,
-    };
+    let mut moving = Move::begin(core);
     let dirs = moving.find(rename)?;
-    moving.copy_below(&dirs)?;
+    let mut level = Vec::new();
+    for (dir, to) in &dirs {
+        let area = core.area_life(to.area).ok_or(Error::Stale)?;
+        level.extend(Below::of(core, *dir, Home::below(core, area, &to.path))?);
+    }
+    moving.copy_below(level)?;
     let list = moving.write_list()?;
     let whole = Whole {
         dirs,
@@ -111,22 +117,37 @@ pub(super) fn move_whole<M: Memories>(
     drop(op);
     // There may have been nothing to do.
     if list == Some(core.word(core.moving_at())) {
-        moving.is_committed = true;
-        moving.finish();
+        moving.committed(list);
     }
     Ok(())
 }
 
-impl<M: Memories> Core<M> {
-    /// Pool offset of the word that leads to the list of a move that is not over.
-    fn moving_at(&self) -> u64 {
-        self.geometry.slot_at(self.geometry.areas.table) + AreaTableHead::MOVING
+impl<'a, M: Memories> Move<'a, M> {
+    /// Begins one: until it is over, whoever meets a directory whose names stand still waits.
+    fn begin(core: &'a Core<M>) -> Self {
+        core.arena.store(header::STILL, 1, Ordering::SeqCst);
+        Self {
+            core,
+            still: Vec::new(),
+            copies: Vec::new(),
+            list: Vec::new(),
+            table_block: None,
+            is_committed: false,
+        }
+    }
+
+    /// Does what is left to be done behind the commit, if there is a list.
+    fn committed(mut self, list: Option<u64>) {
+        self.is_committed = true;
+        if list.is_some() {
+            self.finish();
+        }
     }
 }
 
 impl<M: Memories> Move<'_, M> {
-    /// The directories that are moved, and the paths of their new names.
-    fn find(&self, rename: &Rename<'_>) -> Result<Vec<(Cachelet, Vec<u8>)>> {
+    /// The directories that are moved, and whose names tell where they are, with the places of their new names.
+    fn find(&self, rename: &Rename<'_>) -> Result<Vec<(Cachelet, PathIn)>> {
         let core = self.core;
         let op = core.op_begin();
         let find = |dir, name| {
@@ -143,10 +164,13 @@ impl<M: Memories> Move<'_, M> {
         }
         let mut dirs = Vec::new();
         for (file, above, name) in moved {
-            if core.kind(file) == FileKind::Directory {
-                let mut buffer = PathBuffer::default();
-                core.load_path(core.ino(above), &mut buffer)?;
-                dirs.push((file, buffer.path_of(name.bytes)));
+            if core.kind(file) == FileKind::Directory && Adaptive::tell_where(core, file) {
+                let home = core.home_of(core.ino(above))?;
+                let path = PathIn {
+                    area: home.area.number,
+                    path: home.path_of(name.bytes),
+                };
+                dirs.push((file, path));
             }
         }
         Ok(dirs)

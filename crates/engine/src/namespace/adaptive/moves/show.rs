@@ -1,7 +1,8 @@
 //! What is done behind the commit: everything leads to the copies, and what was copied is free.
 
 use vellum_layout::{
-    DirPlace, EntryState, FileKind, Inode, LogWord, PathEntryHead, SLOTS_PER_BLOCK, TargetWord,
+    DirPlace, EntryState, FileKind, Inode, LifeWord, LogWord, PathEntryHead, SLOTS_PER_BLOCK,
+    TargetWord,
 };
 use vellum_media::{LINE_BYTES, Memories, Persistent};
 
@@ -97,9 +98,11 @@ fn show<M: Memories>(op: &Op<'_, M>, copies: &[Copied]) {
 fn show_place<M: Memories>(core: &Core<M>, copy: &Copied) {
     let entry = core.geometry.slot_at(copy.to.slot);
     let target = TargetWord(core.word(entry + PathEntryHead::TARGET));
-    if target.kind() == Some(FileKind::Directory) {
+    let is_alive = LifeWord(core.word(entry + PathEntryHead::LIFE)).is_alive();
+    if is_alive && target.kind() == Some(FileKind::Directory) {
         let at = core.geometry.slot_at(target.ino()) + Inode::DETAIL;
-        core.set_word(at, DirPlace::new(copy.to.slot, 0).0);
+        let area = core.place_of_directory(target.ino()).area();
+        core.set_word(at, DirPlace::new(copy.to.slot, area).0);
         core.pool.flush(sites::MOVE_PLACE, at, 8);
     }
 }

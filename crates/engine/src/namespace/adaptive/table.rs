@@ -1,0 +1,294 @@
+//! The area table: which areas there are.
+//!
+//! A line is an area's if its word says so; its root's inode says the same. Both change by one record. Who changes a line holds the
+//! background's lease. The blocks are chained, and found by their numbers through the arena once the chain was followed so far.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{
+    AREA_LIMIT, AREA_TABLE_LINES, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
+    ChunkKind, DirPlace, FileKind, Geometry, InodeState, ROOT_AREA, ROOT_SLOT, SLOTS_PER_BLOCK,
+};
+use vellum_media::{Memories, Memory, Persistent};
+use zerocopy::IntoBytes;
+
+use super::states;
+use crate::cachelet::Cachelet;
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::journal::Record;
+use crate::namespace::Mender;
+use crate::namespace::common::log::SPARE_BLOCKS;
+use crate::sites;
+use crate::slots::Op;
+
+/// Blocks that the table may come to have: each area has a directory.
+pub(super) fn blocks_max(geometry: &Geometry) -> u64 {
+    let areas = geometry.meta_slots().min(AREA_LIMIT.into());
+    areas.div_ceil(AREA_TABLE_LINES - 1)
+}
+
+/// A line that is nobody's, as it is to be an area's.
+pub(super) struct Taken {
+    pub(super) area: AreaLife,
+    /// The block that is to follow the last one for it.
+    pub(super) block: Option<u64>,
+}
+
+impl<M: Memories> Core<M> {
+    /// Arena offset of the slot of a block of the table, 0 where that is not known yet.
+    fn table_cell(&self, number: u64) -> u64 {
+        let groups = self.geometry.meta_slots() / SLOTS_PER_BLOCK;
+        self.map.namespace + groups * states::GROUP_BYTES + number * 8
+    }
+
+    /// Metadata slot of a block of the table, if there is a sound one of this number.
+    fn table_block(&self, number: u64) -> Option<u64> {
+        if number >= blocks_max(&self.geometry) {
+            return None;
+        }
+        let cell = |number| self.arena.load(self.table_cell(number), Ordering::Relaxed);
+        if number == 0 || cell(number) != 0 {
+            return Some(if number == 0 {
+                self.geometry.areas.table
+            } else {
+                cell(number)
+            });
+        }
+        let known = (1..number).rev().find(|&number| cell(number) != 0);
+        let known = known.unwrap_or(0);
+        (known..number).try_fold(self.table_block(known)?, |slot, at| {
+            let next = self.word(self.geometry.slot_at(slot) + AreaTableHead::NEXT);
+            let is_placed = next != 0 && self.kind_of_slot(next) == Some(ChunkKind::Blocks);
+            let is_sound = is_placed && self.table_head(next).is_sound(next, at as u32 + 1);
+            is_sound.then_some(())?;
+            let cell = self.table_cell(at + 1);
+            self.arena.store(cell, next, Ordering::Relaxed);
+            Some(next)
+        })
+    }
+
+    fn table_head(&self, slot: u64) -> AreaTableHead {
+        let mut head = AreaTableHead::default();
+        let at = self.geometry.slot_at(slot);
+        self.pool.read(at, head.as_mut_bytes());
+        head
+    }
+
+    /// Pool offset of the word that leads to the list of a move that is not over.
+    pub(super) fn moving_at(&self) -> u64 {
+        self.geometry.slot_at(self.geometry.areas.table) + AreaTableHead::MOVING
+    }
+
+    /// Pool offset of the line of an area, if the table is so long.
+    fn area_line_at(&self, number: u32) -> Option<u64> {
+        let (block, line) = (
+            u64::from(number) / AREA_TABLE_LINES,
+            u64::from(number) % AREA_TABLE_LINES,
+        );
+        let slot = (line != 0).then(|| self.table_block(block))??;
+        Some(self.geometry.slot_at(slot) + line * size_of::<AreaLine>() as u64)
+    }
+
+    fn area_line(&self, at: u64) -> AreaLine {
+        let mut line = AreaLine::default();
+        self.pool.read(at, line.as_mut_bytes());
+        line
+    }
+
+    /// An area in the life that its line tells, whether that is over or not.
+    pub(super) fn area_life(&self, number: u32) -> Option<AreaLife> {
+        let at = self.area_line_at(number)?;
+        Some(AreaLife {
+            number,
+            generation: self.word(at + AreaLine::LIVES) as u32,
+        })
+    }
+
+    /// The area of this number, if its line says that the directory with inode `dir` is its root.
+    pub(super) fn area_of_root(&self, number: u32, dir: u64) -> Option<AreaLife> {
+        let line = self.area_line(self.area_line_at(number)?);
+        let is_its = line.phase(number) == Some(AreaPhase::Live)
+            && line.root == dir
+            && line.root_generation == self.identity_on_pool(dir).generation();
+        is_its.then(|| line.life(number))
+    }
+
+    /// Inode of an area's root, as its line says.
+    pub(super) fn root_of_area(&self, number: u32) -> Option<u64> {
+        Some(self.word(self.area_line_at(number)? + AreaLine::ROOT))
+    }
+
+    /// The blocks of the table, in their order.
+    fn table_blocks(&self) -> impl Iterator<Item = u64> {
+        (0..).map_while(|number| self.table_block(number))
+    }
+
+    /// The lines that are not nobody's: pool offset, number, line.
+    fn area_lines(&self) -> impl Iterator<Item = (u64, u32, AreaLine)> {
+        let lines = self.table_blocks().zip(0..).flat_map(|(_, block)| {
+            let lines = 1..AREA_TABLE_LINES as u32;
+            lines.map(move |line| block * AREA_TABLE_LINES as u32 + line)
+        });
+        lines.filter_map(|number| {
+            let at = self.area_line_at(number)?;
+            (self.word(at) != 0).then(|| (at, number, self.area_line(at)))
+        })
+    }
+
+    /// Whether the directory that a line names as the root calls itself the root of this area; none: there is no such directory, of the
+    /// generation that the line says.
+    fn has_root(&self, number: u32, line: &AreaLine) -> Option<bool> {
+        self.is_inode_slot(line.root).then_some(())?;
+        let identity = self.identity_on_pool(line.root);
+        let is_one = identity.state() != Some(InodeState::Free)
+            && identity.kind() == Some(FileKind::Directory)
+            && identity.generation() == line.root_generation;
+        is_one.then(|| self.place_of_directory(line.root).area() == number)
+    }
+
+    /// Checks the table of a pool that is opened.
+    pub(super) fn check_table(&self, was_clean: bool) -> Result<()> {
+        let table = self.geometry.areas.table;
+        let damaged = |what| Err(Error::damaged(what, Place::Slot(table)));
+        if self.kind_of_slot(table) != Some(ChunkKind::Blocks) {
+            return damaged("area table in a wrong chunk");
+        }
+        let is_first = self.area_of_root(ROOT_AREA, ROOT_SLOT).is_some()
+            && self.place_of_directory(ROOT_SLOT) == DirPlace::new(0, ROOT_AREA);
+        if !self.table_head(table).is_sound(table, 0) || !is_first {
+            return damaged("the root's area");
+        }
+        let last = self.table_blocks().last().unwrap_or(table);
+        if self.table_head(last).next != 0 {
+            return damaged("area table cut off");
+        }
+        if was_clean {
+            if self.word(self.moving_at()) != 0 {
+                return damaged("area table of a closed pool, with a move that is not over,");
+            }
+            self.check_lines(&|number, line| match line.phase(number) {
+                Some(AreaPhase::Live) => self.has_root(number, line) == Some(true),
+                phase => phase.is_none(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Checks the lines of a pool that was not closed in order: without its root, an area is to go.
+    pub(super) fn check_recovered_lines(&self) -> Result<()> {
+        self.check_lines(&|number, line| {
+            let is_live = line.phase(number) == Some(AreaPhase::Live);
+            !is_live || self.has_root(number, line) != Some(false)
+        })
+    }
+
+    fn check_lines(&self, is_right: &dyn Fn(u32, &AreaLine) -> bool) -> Result<()> {
+        match self
+            .area_lines()
+            .find(|(_, number, line)| !is_right(*number, line))
+        {
+            Some((at, ..)) => Err(Error::damaged("line of an area", Place::Offset(at))),
+            None => Ok(()),
+        }
+    }
+
+    /// Settles the table after a crash: areas whose roots have no name any more are nobody's, and so are lines that say nothing sound.
+    pub(super) fn settle_table(&self, mender: &dyn Mender) -> Result<()> {
+        for block in self.table_blocks() {
+            mender.claim(block, SLOTS_PER_BLOCK)?;
+        }
+        for (at, number, line) in self.area_lines() {
+            let is_live = line.phase(number) == Some(AreaPhase::Live);
+            // Of inodes those are in use that have a name.
+            let has_root = is_live && self.has_root(number, &line) == Some(true);
+            if !(has_root && self.is_used(line.root)) {
+                mender.store(sites::RECOVER_AREA, at + AreaLine::WORD, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes nobody's the area whose root a removed directory is. Flushed, not fenced.
+    pub(super) fn give_up_area(&self, dir: Cachelet) {
+        let (ino, number) = (self.ino(dir), self.place_of_directory(self.ino(dir)).area());
+        let is_its = self.area_of_root(number, ino).is_some();
+        if let Some(at) = self.area_line_at(number).filter(|_| is_its) {
+            self.set_word(at + AreaLine::WORD, 0);
+            self.pool.flush(sites::AREA_GONE, at, 8);
+        }
+    }
+
+    /// Makes `record` what makes a directory, of this inode and generation, the root of an area.
+    pub(super) fn record_area(&self, record: &mut Record, taken: &Taken, root: (u64, u32)) {
+        let AreaLife { number, .. } = taken.area;
+        let line = AreaLine::new(taken.area, AreaPhase::Live, root.0, root.1);
+        let slot = match taken.block {
+            Some(block) => {
+                let last = self.table_blocks().last();
+                let last = last.unwrap_or(self.geometry.areas.table);
+                record.store(self.geometry.slot_at(last) + AreaTableHead::NEXT, block);
+                Some(block)
+            }
+            None => self.table_block(u64::from(number) / AREA_TABLE_LINES),
+        };
+        let Some(slot) = slot else { return };
+        let at = self.geometry.slot_at(slot)
+            + u64::from(number) % AREA_TABLE_LINES * size_of::<AreaLine>() as u64;
+        // What a close saves is of another one.
+        let (words, _) = line.as_bytes().as_chunks::<8>();
+        for field in [
+            AreaLine::ROOT,
+            AreaLine::LIVES,
+            AreaLine::CHECK,
+            AreaLine::WORD,
+        ] {
+            let word = u64::from_le_bytes(words[field as usize / 8]);
+            record.store(at + field, word);
+        }
+    }
+
+    /// The word of an area's line that says whose it is, if the table is so long.
+    pub(super) fn area_word_at(&self, number: u32) -> Option<u64> {
+        Some(self.area_line_at(number)? + AreaLine::WORD)
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// A line that is nobody's; a further block for it, past the cache and not fenced, if there is none.
+    pub(super) fn take_line(&self) -> Result<Taken> {
+        let core = self.core;
+        let blocks = core.table_blocks().count() as u32;
+        let numbers = 1..blocks * AREA_TABLE_LINES as u32;
+        let is_free = |number: &u32| {
+            let at = core.area_word_at(*number);
+            at.is_some_and(|at| core.word(at) == 0)
+        };
+        if let Some(number) = numbers.into_iter().find(is_free)
+            && let Some(before) = core.area_life(number)
+        {
+            let area = AreaLife {
+                number,
+                generation: before.generation.wrapping_add(1),
+            };
+            return Ok(Taken { area, block: None });
+        }
+        if u64::from(blocks) >= blocks_max(&core.geometry) {
+            return Err(Error::NoSpace("area table full"));
+        }
+        let slot = self.alloc_block(SPARE_BLOCKS)?;
+        let mut block = [0; BLOCK_BYTES as usize];
+        block[..size_of::<AreaTableHead>()]
+            .copy_from_slice(AreaTableHead::new(slot, blocks).as_bytes());
+        let at = core.geometry.slot_at(slot);
+        core.pool.write_through(sites::AREA_TABLE, at, &block);
+        let area = AreaLife {
+            number: blocks * AREA_TABLE_LINES as u32 + 1,
+            generation: 1,
+        };
+        Ok(Taken {
+            area,
+            block: Some(slot),
+        })
+    }
+}
