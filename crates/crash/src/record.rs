@@ -342,9 +342,20 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
             Outcome::Ok(vellum_model::Payload::Done)
         }
         Step::Blocks(blocks) => opened_and_closed(model, blocks),
-        Step::Maintain | Step::Split(_) | Step::Merge(_) | Step::Checkpoint | Step::Open => {
-            Outcome::Ok(vellum_model::Payload::Done)
-        }
+        Step::Split(dir) | Step::Merge(dir) => is_there(model, dir),
+        Step::Maintain | Step::Checkpoint | Step::Open => Outcome::Ok(vellum_model::Payload::Done),
+    }
+}
+
+/// Nothing changes of a directory that becomes an area's root, or is none any more, if it is there.
+fn is_there(model: &mut Model, dir: &str) -> Outcome {
+    let stat = vellum_model::Op::Stat {
+        path: dir.as_bytes().to_vec(),
+        follow: true,
+    };
+    match apply(model, &stat, &Cred::superuser(), CLOCK_START) {
+        Outcome::Ok(_) => Outcome::Ok(vellum_model::Payload::Done),
+        failed => failed,
     }
 }
 
