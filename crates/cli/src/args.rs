@@ -128,7 +128,7 @@ pub(crate) enum Namespace {
     /// A log for each directory, and one index of all names
     #[default]
     Direct,
-    /// Names with their whole paths, as ADAM has them, in areas that do not evolve yet: to compare with
+    /// Names with their whole paths, as ADAM has them, in areas that do not come by themselves yet: to compare with
     Adaptive,
     /// A log and a radix tree for each directory, as NOVA has them: to compare with
     Tree,

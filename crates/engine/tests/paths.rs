@@ -119,6 +119,33 @@ fn a_file_goes_where_directories_above_it_go() {
     });
 }
 
+/// Areas come and go; only renames of directories change paths.
+#[test]
+fn areas_along_a_path_change_nothing() {
+    let fs = made(NamespaceKind::Adaptive);
+    let dirs = ["/a", "/a/b", "/a/b/c", "/a/b/c/d"];
+    for dir in dirs {
+        mkdir(&fs, dir);
+    }
+    let ino = file(&fs, "/a/b/c/d/f");
+    for (index, dir) in dirs.into_iter().enumerate() {
+        assert_eq!(see(&fs, "/a/b/c/d/f"), Some(ino));
+        assert!(fs.split(&node(&fs, dir)).unwrap());
+        assert_eq!(probes(&fs, "/a/b/c/d/f"), 3, "{index}");
+    }
+    rename(&fs, "/a/b", "/x", PLAIN);
+    assert_eq!(see(&fs, "/a/b/c/d/f"), None);
+    assert_eq!(see(&fs, "/x/c/d/f"), Some(ino));
+    for dir in ["/x/c/d", "/a", "/x", "/x/c"] {
+        assert!(fs.merge(&node(&fs, dir)).unwrap());
+        assert_eq!(see(&fs, "/x/c/d/f"), Some(ino));
+    }
+    mkdir(&fs, "/a/b");
+    rename(&fs, "/x/c", "/a/b/c", PLAIN);
+    assert_eq!(see(&fs, "/x/c/d/f"), None);
+    assert_eq!(see(&fs, "/a/b/c/d/f"), Some(ino));
+}
+
 #[test]
 fn a_directory_made_anew_is_another_one() {
     everywhere(|fs, ino| {
