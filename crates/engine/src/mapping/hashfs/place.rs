@@ -124,11 +124,23 @@ impl HashFs {
         room: u8,
         word: MapWord,
     ) -> Result<u32> {
+        let prefer = self.preferred(run, word.logical());
+        match self.try_line(op.core, run.home, prefer, word) {
+            Some(block) => Ok(block),
+            None => self.claim_away(op, run, room, word),
+        }
+    }
+
+    /// The same where the home line was full. By now there may be room there again.
+    pub(super) fn claim_away<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        run: &Run,
+        room: u8,
+        word: MapWord,
+    ) -> Result<u32> {
         let core = op.core;
         let prefer = self.preferred(run, word.logical());
-        if let Some(block) = self.try_line(core, run.home, prefer, word) {
-            return Ok(block);
-        }
         // The count is up before the block can be looked for.
         self.overflow.raise(&core.arena, run.home);
         let placed = self
@@ -136,11 +148,11 @@ impl HashFs {
             .or_else(|| self.try_near(core, run.home, room, prefer, word))
             .map_or_else(|| self.try_anywhere(core, run.home, prefer, word), Ok);
         match placed {
-            Ok(block) => {
+            Ok(block) if u64::from(block) / LINE_ENTRIES != run.home => {
                 self.overflow
                     .link(&core.arena, op.holder(), run.hash, block);
             }
-            Err(_) => self.overflow.lower(&core.arena, run.home),
+            _ => self.overflow.lower(&core.arena, run.home),
         }
         placed
     }

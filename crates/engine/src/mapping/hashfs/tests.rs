@@ -91,6 +91,7 @@ macro_rules! for_each_placement {
 }
 
 for_each_placement! {
+    a_block_that_finds_room_at_home_after_all_is_not_displaced,
     a_full_zone_is_not_searched_word_by_word,
     an_entry_in_limbo_is_not_found,
     every_block_can_be_used_and_comes_back,
@@ -254,6 +255,35 @@ fn every_block_can_be_used_and_comes_back(placement: Placement) {
         }
         assert_eq!(h.core.arena.damaged(), None);
     }
+}
+
+/// Its home line was full when it was asked first; then somebody freed a block there.
+fn a_block_that_finds_room_at_home_after_all_is_not_displaced(placement: Placement) {
+    let h = Harness::placed(MIB, placement);
+    let total = h.map.blocks as u32;
+    let owners: Vec<_> = (1..=total)
+        .map(|id| (id, claim(&h, id, 0, 1, MapState::Mapped)[0]))
+        .collect();
+    let id = total + 1;
+    let home = h.map.run_of(id, 0).home;
+    for (owner, block) in owners {
+        if u64::from(block.0) / LINE_ENTRIES == home {
+            release(&h, owner, 0, 1, 1);
+        }
+    }
+    h.settle();
+    let op = h.core.op_begin();
+    let mut from = h.map.reserve(&op, 1).unwrap();
+    let word = MapWord::new(MapState::Mapped, id, 0);
+    let run = h.map.run_of(id, 0);
+    let block = h.map.claim_away(&op, &run, 1, word).unwrap();
+    crate::mapping::space::claimed(&op, &mut from, 1);
+    drop(op);
+    assert_eq!(u64::from(block) / LINE_ENTRIES, home);
+    check_aids(&h);
+    assert_eq!(release(&h, id, 0, 1, 1), 1);
+    h.settle();
+    check_aids(&h);
 }
 
 #[test]
