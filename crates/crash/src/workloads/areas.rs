@@ -165,9 +165,9 @@ fn moves() -> Vec<Workload> {
 fn beside() -> Vec<Workload> {
     let of_each = |&other: &&'static str| {
         let name = other.replace([' ', '/'], "-");
-        let split = of(&format!("split+{name}"), &TREE, &["split d", other]);
+        let split = of(&format!("split-and-{name}"), &TREE, &["split d", other]);
         let merge = with(&["split d"]);
-        let merge = of(&format!("merge+{name}"), &merge, &["merge d", other]);
+        let merge = of(&format!("merge-and-{name}"), &merge, &["merge d", other]);
         [split, merge]
     };
     OTHERS.iter().flat_map(of_each).collect()
