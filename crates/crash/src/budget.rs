@@ -48,7 +48,7 @@ impl Budget {
         };
         match self {
             Self::Short => Options {
-                states_per_point: 160,
+                states_per_point: 128,
                 lazy_states: 8,
                 points_in_order: 128,
                 kills: 3,
