@@ -24,7 +24,7 @@ function trimmed(cell) {
     return cell
 }
 
-# Reads a table into found[case, mapping] and cases[1..]; returns how many cases there are.
+# Reads a table into found[case, mapping], and what cases there are into at_case; returns how many.
 function read_table(file, which,    line, n, cells, header, columns, i, by_row, kept_cases) {
     split("", found)
     split("", at_case)

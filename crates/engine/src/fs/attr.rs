@@ -266,8 +266,7 @@ impl<M: Memories> Fs<M> {
             return;
         }
         // Whoever finds files by whole paths has asked for no permission but everybody's.
-        let restricts = core.kind(file) == FileKind::Directory && mode.is_some();
-        let _changing = restricts.then(|| core.change_paths());
+        let _changing = core.change_paths(mode.is_some() && core.kind(file) == FileKind::Directory);
         let change = op.begin_change(file);
         let now = change.now();
         let at = |time: SetTime| match time {

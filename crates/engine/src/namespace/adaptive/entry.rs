@@ -2,18 +2,19 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Adaptive;
-use crate::core::Core;
-use crate::error::{Error, Place, Result};
-use crate::namespace::common::inode::Named;
-use crate::namespace::common::{Bodies, Body};
-use crate::sites;
 use vellum_layout::{
     AreaLife, ChunkKind, DIR_PATH_MAX, DirPlace, EntryState, FileKind, Inode, LifeWord,
     PATH_ENTRY_MAX_BYTES, PathEntryHead, PathHash, PathSeal, TargetWord, is_path, path_below,
     path_hash,
 };
 use vellum_media::{Memories, Memory, Persistent};
+
+use super::Adaptive;
+use crate::core::Core;
+use crate::error::{Error, Place, Result};
+use crate::namespace::common::inode::Named;
+use crate::namespace::common::{Bodies, Body};
+use crate::sites;
 
 /// An entry read from the pool, with its path. Aligned as a [`PathEntryHead`] is.
 #[repr(align(8))]

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use vellum_layout::NamespaceKind;
 use vellum_media::{Memories, Memory};
 
 use crate::core::{Core, header};
@@ -22,10 +23,14 @@ impl<M: Memories> Drop for PathsChange<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Begins a change of paths; what is seen of it is stored before this is dropped.
-    pub(crate) fn change_paths(&self) -> PathsChange<'_, M> {
-        self.arena.fetch_add(header::PATHS, 1);
-        PathsChange(self)
+    /// Begins a change of paths, if it is one `of_directory`, and the namespace goes by versions; what is seen of it is stored before this
+    /// is dropped.
+    pub(crate) fn change_paths(&self, of_directory: bool) -> Option<PathsChange<'_, M>> {
+        let is_one = of_directory && self.geometry.namespace == NamespaceKind::Adaptive;
+        is_one.then(|| {
+            self.arena.fetch_add(header::PATHS, 1);
+            PathsChange(self)
+        })
     }
 
     /// The version of paths; `None` while they change. What was loaded between two calls that gave one version was of one

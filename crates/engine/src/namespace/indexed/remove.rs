@@ -55,7 +55,7 @@ impl<M: Memories> Op<'_, M> {
                 core.index_update(flagged, pair.value);
                 return Err(error);
             }
-            let _changing = is_dir.then(|| core.change_paths());
+            let _changing = core.change_paths(is_dir);
             self.bury(dir, flagged, victim);
             return Ok(());
         }

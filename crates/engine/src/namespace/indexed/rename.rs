@@ -87,7 +87,7 @@ impl<M: Memories> Op<'_, M> {
         let moves_dir =
             rename.from_dir != rename.to_dir && (source_is_dir || rename.exchange && target_is_dir);
         let _lock = moves_dir.then(|| self.lock_renames());
-        let _changing = (source_is_dir || target_is_dir).then(|| core.change_paths());
+        let _changing = core.change_paths(source_is_dir || target_is_dir);
         match self.check_rename(rename, ends.source, target, allow) {
             Ok(true) if self.is_prepared::<S>(rename, ends.source, target)? => {}
             Ok(true) => return Err(Error::First(First::Move)),
