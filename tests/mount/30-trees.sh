@@ -26,7 +26,7 @@ verify() {
     [[ "$(find tar | wc -l)" -eq "$(find "$tree" | wc -l)" ]] || die "another number of files"
 }
 
-begin 3G
+begin 2G
 mkdir tar
 tar -C "$tree" -cf - . | tar -C tar -xpf -
 say "tar: $(find tar | wc -l) files, $(du -sm tar | cut -f 1) MiB"
@@ -34,10 +34,10 @@ rsync -aH "$tree/" rsync/
 verify
 
 # And out again, and away.
-tar -C tar -cf "$WORK/back.tar" .
 mkdir "$WORK/back"
-tar -C "$WORK/back" -xpf "$WORK/back.tar"
+tar -C tar -cf - . | tar -C "$WORK/back" -xpf -
 diff -r --no-dereference "$tree" "$WORK/back" >/dev/null || die "what came out of the mount differs"
+rm -r "$WORK/back"
 cp -a tar removed
 mv removed moved
 rm -r moved
