@@ -1,12 +1,13 @@
 //! What is left to be done of a move of directories with what is below them, in the namespace *adaptive*, laid over the image.
 
 use vellum_layout::{
-    AreaTableHead, BLOCK_BYTES, DirPlace, EntryState, FileKind, Geometry, Inode, LifeWord, LogWord,
-    MoveListHead, MovedEntry, NamespaceKind, PathEntryHead, SLOTS_PER_BLOCK, StateMapWord,
-    TargetWord,
+    AreaTableHead, BLOCK_BYTES, ChunkKind, DirPlace, EntryState, FileKind, Geometry, Inode,
+    LifeWord, LogWord, MoveListHead, MovedEntry, NamespaceKind, PathEntryHead, SLOTS_PER_BLOCK,
+    StateMapWord, TargetWord,
 };
 
 use crate::areas;
+use crate::entrance::Chunks;
 use crate::image::View;
 use crate::journal::may_store;
 use crate::report::{Class, Place, Sink};
@@ -21,7 +22,9 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
     if list == 0 {
         return;
     }
-    let entries = match read(view, geometry, list) {
+    // What is wrong with chunks is told by who reads them next.
+    let chunks = Chunks::read(view, geometry, &mut Sink::default());
+    let entries = match read(view, geometry, &chunks, list) {
         Ok(entries) => entries,
         Err(slot) => {
             let detail = "is no block of the list of a move";
@@ -32,7 +35,7 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
     let detail = format_args!("the list of a move of {} entries", entries.len());
     sink.residue(Class::MoveUnfinished, Place::Slot(list), detail);
     for entry in &entries {
-        if !can_be_done(view, geometry, entry) {
+        if !can_be_done(view, geometry, &chunks, entry) {
             let detail = "the list of a move says what cannot be";
             sink.damage(Class::MoveUnsound, Place::Slot(entry.to.into()), detail);
         } else if apply {
@@ -45,11 +48,16 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
 }
 
 /// The entries of a list, or the slot that is no block of it.
-fn read(view: &View, geometry: &Geometry, first: u64) -> Result<Vec<MovedEntry>, u64> {
+fn read(
+    view: &View,
+    geometry: &Geometry,
+    chunks: &Chunks,
+    first: u64,
+) -> Result<Vec<MovedEntry>, u64> {
     let (mut slot, mut all, mut blocks) = (first, Vec::new(), 0);
     while slot != 0 {
         let is_placed = slot.is_multiple_of(SLOTS_PER_BLOCK)
-            && slot + SLOTS_PER_BLOCK <= geometry.meta_slots()
+            && chunks.kind_of(slot) == Some(ChunkKind::Blocks)
             && blocks < geometry.meta_slots() / SLOTS_PER_BLOCK;
         let block: [u8; BLOCK_BYTES as usize] = match is_placed {
             true => view.bytes(geometry.slot_at(slot)),
@@ -63,12 +71,24 @@ fn read(view: &View, geometry: &Geometry, first: u64) -> Result<Vec<MovedEntry>,
     Ok(all)
 }
 
-fn can_be_done(view: &View, geometry: &Geometry, entry: &MovedEntry) -> bool {
+fn can_be_done(view: &View, geometry: &Geometry, chunks: &Chunks, entry: &MovedEntry) -> bool {
     let (from, to) = (u64::from(entry.from), u64::from(entry.to));
-    may_store(geometry, entry.word_at)
-        && from < geometry.meta_slots()
+    let is_of_areas = |slot| chunks.kind_of(slot) == Some(ChunkKind::Areas);
+    let is_moved = may_store(geometry, entry.word_at)
+        && is_of_areas(from)
         && geometry.areas.has_room(from, 1)
-        && areas::checksum_at(view, geometry, geometry.slot_at(to)).is_some()
+        && is_of_areas(to)
+        && areas::checksum_at(view, geometry, geometry.slot_at(to)).is_some();
+    let is_inode = |ino| chunks.kind_of(ino) == Some(ChunkKind::Inodes);
+    is_moved && directory_at(view, geometry, to).is_none_or(is_inode)
+}
+
+/// Slot of the directory that the entry at slot `to` names, if it names one.
+fn directory_at(view: &View, geometry: &Geometry, to: u64) -> Option<u64> {
+    let at = geometry.slot_at(to);
+    let target = TargetWord(view.word(at + PathEntryHead::TARGET));
+    let is_alive = LifeWord(view.word(at + PathEntryHead::LIFE)).is_alive();
+    (is_alive && target.kind() == Some(FileKind::Directory)).then(|| target.ino())
 }
 
 fn lay(view: &mut View, geometry: &Geometry, entry: &MovedEntry) {
@@ -79,11 +99,8 @@ fn lay(view: &mut View, geometry: &Geometry, entry: &MovedEntry) {
         view.lay(at, states.0);
     }
     view.lay(entry.word_at, LogWord::new(to).0);
-    let target = TargetWord(view.word(geometry.slot_at(to) + PathEntryHead::TARGET));
-    let is_alive = LifeWord(view.word(geometry.slot_at(to) + PathEntryHead::LIFE)).is_alive();
-    let is_dir = is_alive && target.kind() == Some(FileKind::Directory);
-    if is_dir && target.ino() < geometry.meta_slots() {
-        let at = geometry.slot_at(target.ino()) + Inode::DETAIL;
+    if let Some(directory) = directory_at(view, geometry, to) {
+        let at = geometry.slot_at(directory) + Inode::DETAIL;
         let place = DirPlace::new(to, DirPlace(view.word(at)).area());
         view.lay(at, place.0);
     }

@@ -4,9 +4,9 @@ use vellum_layout::{
     AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, Entry, EntryHead,
     ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal, Inode, JOURNAL_MAX_PAIRS,
     JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, LogWord, MapRoot, MapState,
-    MapWord, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, PlaceWord,
-    RECORD_MAX_BYTES, StateMapWord, StateWord, Superblock, TEXT_MAX, TableRoot, TargetWord,
-    TreeWord, text_check,
+    MapWord, MoveListHead, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal,
+    PlaceWord, RECORD_MAX_BYTES, StateMapWord, StateWord, Superblock, TEXT_MAX, TableRoot,
+    TargetWord, TreeWord, text_check,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -91,6 +91,14 @@ pub fn decode(part: Part, bytes: &[u8]) {
                 all.with(slot, states.get(slot))
             });
             assert_eq!(all, states);
+        }
+        Part::MoveList => {
+            let block = padded::<[u8; BLOCK_BYTES as usize]>(bytes);
+            if let Some((next, entries)) = MoveListHead::decode(64, &block) {
+                let used = size_of::<MoveListHead>() + size_of_val(&entries[..]);
+                let again = MoveListHead::encode(64, next, &entries);
+                assert_eq!(again[..used], block[..used]);
+            }
         }
         Part::Text => {
             let text = &bytes[..bytes.len().min(TEXT_MAX)];

@@ -3,9 +3,10 @@
 use vellum_layout::{
     AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase, AreaTableHead,
     BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, IdentityWord, Inode, JOURNAL_MAX_PAIRS,
-    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, MapRoot, MapWord, NAME_MAX,
-    NameRecord, NamespaceKind, PATH_MAX, PathEntryHead, PathSeal, PoolState, SLOT_BYTES, StateWord,
-    Superblock, TEXT_MAX, TableRoot, checksum, checksum_words, name_hash, path_hash, text_check,
+    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, MapRoot, MapWord, MoveListHead,
+    MovedEntry, NAME_MAX, NameRecord, NamespaceKind, PATH_MAX, PathEntryHead, PathSeal, PoolState,
+    SLOT_BYTES, StateWord, Superblock, TEXT_MAX, TableRoot, checksum, checksum_words, name_hash,
+    path_hash, text_check,
 };
 use zerocopy::IntoBytes;
 
@@ -142,6 +143,7 @@ fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
             Part::Map => maps::seal(sample, place),
             Part::Area => seal_area(sample, place, seal),
             Part::AreaExtent => seal_area_extent(sample, place),
+            Part::MoveList => seal_list(sample, place),
             Part::LogWord | Part::States => {}
         }
     }
@@ -297,6 +299,23 @@ fn seal_area_extent(sample: &mut Sample, place: Place) {
     sample
         .bytes_mut(place.at, place.bytes)
         .copy_from_slice(sealed.as_bytes());
+}
+
+/// A list with more entries than its place has bytes for stays unsound.
+fn seal_list(sample: &mut Sample, place: Place) {
+    let head: MoveListHead = sample.read(place.at);
+    let first = place.at + size_of::<MoveListHead>() as u64;
+    let each = size_of::<MovedEntry>() as u64;
+    let room = (place.at + place.bytes - first) / each;
+    if u64::from(head.count) > room {
+        return;
+    }
+    let entries = (0..u64::from(head.count)).map(|i| sample.read(first + i * each));
+    let entries: Vec<MovedEntry> = entries.collect();
+    let block = MoveListHead::encode(place.number, head.next, &entries);
+    sample
+        .bytes_mut(place.at, place.bytes)
+        .copy_from_slice(&block[..place.bytes as usize]);
 }
 
 /// Unknown flags stay, and stay unsound.

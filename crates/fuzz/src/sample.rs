@@ -4,12 +4,12 @@ use std::sync::OnceLock;
 
 use vellum::{Cred, FormatOptions, MappingKind, NamespaceKind, OpenOptions, RenameFlags, format};
 use vellum_layout::{
-    AreaExtentHead, BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, Geometry,
-    IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogOwner, LogPlace, LogWord,
-    NameRecord, POOL_MIN_BYTES, PathEntryHead, PoolPhase, PoolState, Records, SLOT_BYTES,
-    SLOTS_PER_BLOCK, SPAN_LINES, StateWord, Superblock,
+    AreaExtentHead, AreaTableHead, BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind,
+    Geometry, IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogOwner, LogPlace,
+    LogWord, MoveListHead, NameRecord, POOL_MIN_BYTES, PathEntryHead, PoolPhase, PoolState,
+    Records, SLOT_BYTES, SLOTS_PER_BLOCK, SPAN_LINES, StateWord, Superblock,
 };
-use vellum_media::{SimPool, Simulated};
+use vellum_media::{CrashPoints, SimPool, Simulated};
 use zerocopy::FromBytes;
 
 use crate::judge::mount;
@@ -47,14 +47,8 @@ pub enum Part {
     AreaExtent,
     /// A word of a state-map.
     States,
-}
-
-impl Part {
-    /// Whether pools with this namespace have such structures.
-    pub fn is_of(self, namespace: NamespaceKind) -> bool {
-        let is_of_areas = matches!(self, Self::Area | Self::AreaExtent | Self::States);
-        !is_of_areas || namespace == NamespaceKind::Adaptive
-    }
+    /// A block of the list of a move that is not over.
+    MoveList,
 }
 
 /// A structure of the pool.
@@ -84,6 +78,7 @@ pub struct Sample {
     log_words: Vec<Place>,
     texts: Vec<Place>,
     maps: Vec<Place>,
+    lists: Vec<Place>,
 }
 
 /// The pools to start from: closed in order; the same as if it had not been; left by a crash; closed
@@ -123,6 +118,10 @@ pub fn samples() -> &'static [Sample] {
             let both = [true, false];
             all.extend(both.map(|close| Sample::of(make(close, options.clone()))));
         }
+        all.push(Sample::of(make_moving(FormatOptions {
+            namespace: NamespaceKind::Adaptive,
+            ..options()
+        })));
         all
     })
 }
@@ -147,6 +146,35 @@ fn make(close: bool, options: FormatOptions) -> Vec<u8> {
         fs.close().expect("the sample closes");
     }
     fs.pool().image()
+}
+
+/// Makes such a pool with areas, cut off in the middle of moving a directory, which a list says how to finish.
+fn make_moving(options: FormatOptions) -> Vec<u8> {
+    let (fs, _) = mount(make(true, options), false).expect("the sample opens");
+    let (cred, top) = (Cred::root(), fs.root());
+    let wide = fs.lookup(&cred, &top, b"wide").expect("it is there");
+    let before = fs.pool().image();
+    fs.pool().start_recording();
+    fs.rename(&cred, &top, b"deep", &wide, b"here", RenameFlags::empty())
+        .expect("there is room for the copies");
+    let log = fs.pool().take_log();
+    let mut points = CrashPoints::new(before, &log);
+    while let Some(point) = points.next_point() {
+        let images = point.states(1, 1).into_iter();
+        let mut images = images.map(|state| point.image(&state));
+        if let Some(image) = images.find(|image| is_moving(image)) {
+            return image;
+        }
+    }
+    panic!("the directory was moved without a list");
+}
+
+/// Whether a list says what is left to be done, and no record does.
+fn is_moving(image: &[u8]) -> bool {
+    let sample = Sample::of(image.to_vec());
+    let journals = sample.places(Part::Journal).into_iter();
+    let mut heads = journals.map(|slot| JournalHead(sample.word(slot.at + JournalHead::AT)));
+    !sample.places(Part::MoveList).is_empty() && heads.all(|head| head.count() == 0)
 }
 
 fn fill(fs: &std::sync::Arc<vellum::Fs<Simulated>>) -> vellum::Result<()> {
@@ -206,6 +234,7 @@ impl Sample {
             log_words: vec![],
             texts: vec![],
             maps: vec![],
+            lists: vec![],
         };
         sample.find_inodes();
         for inode in sample.inodes.clone() {
@@ -219,6 +248,9 @@ impl Sample {
             }
         }
         sample.maps = maps::find(&sample);
+        if sample.geometry.namespace == NamespaceKind::Adaptive {
+            sample.find_lists();
+        }
         sample
     }
 
@@ -297,6 +329,18 @@ impl Sample {
             .collect()
     }
 
+    fn find_lists(&mut self) {
+        let table = self.geometry.slot_at(self.geometry.areas.table);
+        let mut next = self.word(table + AreaTableHead::MOVING);
+        while next != 0 {
+            let at = self.geometry.slot_at(next);
+            let head = self.read::<MoveListHead>(at);
+            let bytes = MoveListHead::bytes_of(head.count as usize) as u64;
+            self.lists.push(self.slot(next, bytes));
+            next = head.next;
+        }
+    }
+
     fn find_records(&mut self, dir: Place) {
         let inode: Inode = self.read(dir.at);
         let tail = LogPlace(inode.detail);
@@ -358,7 +402,7 @@ impl Sample {
         ChunkWord(word).decode(chunk).map(|(kind, _)| kind)
     }
 
-    /// The structures of a class; there is at least one of each that pools with this namespace have.
+    /// The structures of a class; of some there are none with other namespaces, or where nothing was being moved.
     pub fn places(&self, part: Part) -> Vec<Place> {
         let geometry = &self.geometry;
         let one = |at, bytes| {
@@ -397,6 +441,12 @@ impl Sample {
             Part::LogWord => self.log_words.clone(),
             Part::Text => self.texts.clone(),
             Part::Map => self.maps.clone(),
+            Part::MoveList => self.lists.clone(),
+            Part::Area | Part::AreaExtent | Part::States
+                if geometry.namespace != NamespaceKind::Adaptive =>
+            {
+                vec![]
+            }
             Part::Area => row(geometry.slot_at(geometry.areas.table), 6, 64, 64),
             Part::AreaExtent => {
                 let head = |slot| self.slot(slot, AreaExtentHead::STATES);

@@ -5,8 +5,8 @@ use std::mem::offset_of;
 use vellum::{Error, NamespaceKind};
 use vellum_fuzz::{Part, Place, Sample, judge, mount, samples, seal};
 use vellum_layout::{
-    AreaLine, AreaPhase, DirPlace, EntryState, Inode, LifeWord, LogExtentHead, PathEntryHead,
-    StateMapWord,
+    AreaLine, AreaPhase, AreaTableHead, DirPlace, EntryState, Inode, LifeWord, LogExtentHead,
+    PathEntryHead, SLOTS_PER_BLOCK, StateMapWord,
 };
 
 /// Changes a word of a structure and makes its checksum fit.
@@ -86,6 +86,26 @@ fn further_areas_have_roots_that_say_so() {
         sample.set_word(other.at + AreaLine::ROOT, first.number);
         mount(sample.image.clone(), false).expect("it opens");
         judge(sample.image, false);
+    }
+}
+
+/// The checker added to the number of a block beyond all blocks, and took blocks of any chunk for a list.
+#[test]
+fn lists_of_moves_lie_in_blocks() {
+    let sample = samples()
+        .iter()
+        .rfind(|sample| !sample.places(Part::MoveList).is_empty());
+    let sample = sample.expect("a pool in the middle of a move");
+    let list = sample.places(Part::MoveList)[0];
+    let moving = sample.places(Part::Area)[0].at + AreaTableHead::MOVING;
+    let extent = sample.places(Part::AreaExtent)[0].number;
+    for slot in [u64::MAX / SLOTS_PER_BLOCK * SLOTS_PER_BLOCK, extent] {
+        let mut elsewhere = sample.clone();
+        elsewhere.set_word(moving, slot);
+        assert_refused(&elsewhere);
+        let mut beyond = sample.clone();
+        set(&mut beyond, Part::MoveList, list, 0, slot);
+        assert_refused(&beyond);
     }
 }
 

@@ -187,7 +187,7 @@ fn lost_blocks() {
 }
 
 /// What holds the files; the state block, which says how the pool was left, aside.
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 14] = [
     Part::State,
     Part::Journal,
     Part::Chunk,
@@ -201,13 +201,15 @@ const PARTS: [Part; 13] = [
     Part::Area,
     Part::AreaExtent,
     Part::States,
+    Part::MoveList,
 ];
 
 /// Changes structures in use.
 fn change_some(damaged: &mut Sample, random: &mut Random) {
     let most = if random.below(8) == 0 { 40 } else { 4 };
-    let namespace = damaged.geometry.namespace;
-    let parts = PARTS.into_iter().filter(|part| part.is_of(namespace));
+    let parts = PARTS
+        .into_iter()
+        .filter(|&part| !damaged.places(part).is_empty());
     let parts: Vec<Part> = parts.collect();
     for _ in 0..=random.below(most) {
         let bytes = random.bytes(64);

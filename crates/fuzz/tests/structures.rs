@@ -12,8 +12,7 @@ fn changed(bytes: &[u8], parts: &[Part]) {
     parts.iter().for_each(|&part| decode(part, bytes));
     let mut input = Input::new(bytes);
     let how = input.u8();
-    let namespace = |sample: &Sample| sample.geometry.namespace;
-    let has_all = |sample: &&Sample| parts.iter().all(|part| part.is_of(namespace(sample)));
+    let has_all = |sample: &&Sample| parts.iter().all(|&part| !sample.places(part).is_empty());
     let samples: Vec<&Sample> = samples().iter().filter(has_all).collect();
     let mut sample = (*samples[usize::from(how) % samples.len()]).clone();
     let (read_only, raw) = (how & 0x30 == 0x30, how & 0xC0 == 0xC0);
@@ -50,6 +49,9 @@ targets! {
     mapping: Map;
     area_table: Area;
     state_map: States, AreaExtent;
+    move_list: MoveList;
+    /// What a move that was cut off leaves to be done, and what it is done to.
+    moving: MoveList, Area, Entry, LogWord, Inode;
     /// All that names are made of, where they are in areas.
     names_in_areas: Area, States, Entry, LogWord, Inode, Extent;
     /// Several at once, which single targets do not reach.

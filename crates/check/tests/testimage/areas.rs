@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    AreaCounts, AreaLife, AreaLine, AreaPhase, AreaTableHead, ChunkKind, DirPlace, EntryState,
-    FileKind, IdentityWord, LifeWord, LogExtentKind, MoveListHead, MovedEntry, NamespaceKind,
-    PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, ROOT_AREA, ROOT_SLOT, SLOTS_PER_BLOCK,
-    StateMapWord, TableHead, TableRoot, TableWord, TargetWord, path_hash, path_tag,
+    AreaCounts, AreaLife, AreaLine, AreaPhase, AreaTableHead, ChunkKind, ChunkWord, DirPlace,
+    EntryState, FileKind, IdentityWord, LifeWord, LogExtentKind, MoveListHead, MovedEntry,
+    NamespaceKind, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, ROOT_AREA, ROOT_SLOT,
+    SLOTS_PER_BLOCK, StateMapWord, TableHead, TableRoot, TableWord, TargetWord, path_hash,
+    path_tag,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -305,8 +306,11 @@ impl AreaSample {
             from: self.inner as u32,
             to: copy as u32,
         };
-        // Where nothing is, whether the pool was closed or not.
+        // In a chunk of its own, so that it is where nothing is, whether the pool was closed or not.
         let list = image.geometry.meta_slots() - SLOTS_PER_BLOCK;
+        let chunk = list / image.geometry.slots_per_chunk();
+        let word = ChunkWord::new(chunk, ChunkKind::Blocks, 0);
+        image.set_word(image.geometry.chunk_table_at + 8 * chunk, word.0);
         image.set_bytes(image.at(list), &MoveListHead::encode(list, 0, &[entry]));
         let at = image.line_at(0) + AreaTableHead::MOVING;
         image.set_word(at, list);
