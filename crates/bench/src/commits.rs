@@ -190,7 +190,7 @@ fn row(
 }
 
 /// Lets each of some threads do `work`, with its number; gives the seconds from when all were ready to when all were done.
-fn together(threads: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<f64> {
+pub(crate) fn together(threads: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<f64> {
     let ready = Barrier::new(threads + 1);
     std::thread::scope(|scope| {
         let (ready, work) = (&ready, &work);

@@ -10,6 +10,7 @@
 //! * [`namespace`] measures names and directories, the figures of ADAM.
 //! * [`reading`] measures reading by search and by page table, the figures of AFPT.
 //! * [`commits`] measures `fsync` on logged pools, and checkpoints beside other operations.
+//! * [`fsmac`] measures pools with a log beside ext4 on the same disk, the figures of FSMAC.
 //! * [`workloads`] runs what whole programs do.
 //! * [`report`] shows [`figure`]s as a page.
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@
 pub mod commits;
 mod error;
 pub mod figure;
+pub mod fsmac;
 mod hollow;
 mod interrupt;
 mod kernel;

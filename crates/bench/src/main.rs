@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use vellum_bench::commits::{CommitsOptions, main_commits};
+use vellum_bench::fsmac::{FsmacOptions, main_fsmac};
 use vellum_bench::mapping::{MappingOptions, main_mapping};
 use vellum_bench::namespace::{NamespaceOptions, main_namespace};
 use vellum_bench::ops::{OpsOptions, main_ops};
@@ -28,6 +29,8 @@ enum What {
     Namespace(NamespaceOptions),
     /// Reading by search and by page table (AFPT).
     Reading(ReadingOptions),
+    /// Metadata in memory, data on a disk (FSMAC).
+    Fsmac(FsmacOptions),
     /// Commits of logged pools, beside `fsync` of the file system under them.
     Commits(CommitsOptions),
 }
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         What::Mapping(options) => main_mapping(&options),
         What::Namespace(options) => main_namespace(&options),
         What::Reading(options) => main_reading(&options),
+        What::Fsmac(options) => main_fsmac(&options),
         What::Commits(options) => main_commits(&options),
     };
     match done {

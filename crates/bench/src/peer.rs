@@ -13,9 +13,16 @@ use crate::ops::Label;
 
 /// Names the ext4 in memory among the peers' directories.
 pub(crate) const EXT4_RAM: &str = "ext4-ram";
+/// Names, in front of a directory, an ext4 on a loop device over a file in it.
+const EXT4_ON: &str = "ext4-on:";
 
 /// Where the ext4 in memory keeps its bytes.
 const MEMORY_DIR: &str = "/dev/shm";
+
+/// The name of an ext4 on a loop device over a file in `dir`, among the peers' directories.
+pub(crate) fn ext4_on(dir: &Path) -> String {
+    format!("{EXT4_ON}{}", dir.display())
+}
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const EXT4_MAGIC: u64 = 0xEF53;
@@ -35,17 +42,21 @@ pub(crate) struct Peer {
     pub(crate) kernel: Kernel,
     // Order matters: the directory goes before the file system that holds it.
     dir: TempDir,
-    _ext4: Option<Ext4Ram>,
+    _ext4: Option<Ext4Loop>,
 }
 
 impl Peer {
-    /// Makes a directory of its own in the directory `name`, or in an ext4 in memory of
-    /// `image_bytes`.
+    /// Makes a directory of its own in the directory `name`, or in an ext4 of `image_bytes` that it makes in memory
+    /// or where the name says.
     pub(crate) fn new(name: &str, image_bytes: u64) -> Result<Self> {
-        let ext4 = (name == EXT4_RAM)
-            .then(|| Ext4Ram::new(image_bytes))
+        let image_dir = match name {
+            EXT4_RAM => Some(MEMORY_DIR),
+            _ => name.strip_prefix(EXT4_ON),
+        };
+        let ext4 = image_dir
+            .map(|dir| Ext4Loop::new(Path::new(dir), image_bytes))
             .transpose()?;
-        let parent = ext4.as_ref().map_or(Path::new(name), Ext4Ram::dir);
+        let parent = ext4.as_ref().map_or(Path::new(name), Ext4Loop::dir);
         let dir = tempfile::Builder::new()
             .prefix("vellum-bench-")
             .tempdir_in(parent)
@@ -92,22 +103,22 @@ fn kind_of(dir: &Path) -> Result<&'static str> {
     })
 }
 
-/// An ext4 on a loop device on a file in memory. Each step is undone when it is dropped, however
+/// An ext4 on a loop device over a file. Each step is undone when it is dropped, however
 /// far it came.
-struct Ext4Ram {
+struct Ext4Loop {
     image: PathBuf,
     device: Option<String>,
     mount: PathBuf,
     is_mounted: bool,
 }
 
-impl Ext4Ram {
-    fn new(image_bytes: u64) -> Result<Self> {
-        let stem = format!("{MEMORY_DIR}/vellum-bench-ext4-{}", std::process::id());
+impl Ext4Loop {
+    fn new(dir: &Path, image_bytes: u64) -> Result<Self> {
+        let mount = dir.join(format!("vellum-bench-ext4-{}", std::process::id()));
         let mut ext4 = Self {
-            image: format!("{stem}.img").into(),
+            image: mount.with_extension("img"),
             device: None,
-            mount: stem.into(),
+            mount,
             is_mounted: false,
         };
         ext4.set_up(image_bytes)?;
@@ -138,7 +149,7 @@ impl Ext4Ram {
     }
 }
 
-impl Drop for Ext4Ram {
+impl Drop for Ext4Loop {
     fn drop(&mut self) {
         let complain = |done: Result<String>| {
             if let Err(error) = done {

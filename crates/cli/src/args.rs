@@ -103,6 +103,8 @@ pub(crate) enum Bench {
     Namespace(vellum_bench::namespace::NamespaceOptions),
     /// Reading by search and by page table (AFPT)
     Reading(vellum_bench::reading::ReadingOptions),
+    /// Metadata in memory, data on a disk: pools with a log beside ext4 (FSMAC)
+    Fsmac(vellum_bench::fsmac::FsmacOptions),
     /// Commits of logged pools, beside fsync of the file system under them
     Commits(vellum_bench::commits::CommitsOptions),
 }

@@ -111,6 +111,10 @@ fn run(command: Command) -> Outcome<ExitCode> {
         } => vellum_bench::reading::main_reading(&options)
             .map_err(|error| Failure::new(error.to_string())),
         Command::Bench {
+            what: Bench::Fsmac(options),
+        } => vellum_bench::fsmac::main_fsmac(&options)
+            .map_err(|error| Failure::new(error.to_string())),
+        Command::Bench {
             what: Bench::Commits(options),
         } => vellum_bench::commits::main_commits(&options)
             .map_err(|error| Failure::new(error.to_string())),

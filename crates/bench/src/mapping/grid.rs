@@ -134,6 +134,13 @@ impl Grid {
         ratio(&side[at], &other[at])
     }
 
+    /// What a side takes at a label over what it takes at another one, in the same round.
+    pub(crate) fn over_labels(&self, side: &str, label: &str, other: &str) -> Option<f64> {
+        let place = |label| self.labels.iter().position(|known| known == label);
+        let samples = self.samples_of(side)?;
+        ratio(&samples[place(label)?], &samples[place(other)?])
+    }
+
     /// What a side takes at a label over what it takes at the first one, in the same round.
     pub(crate) fn over_first(&self, side: &str, label: &str) -> Option<f64> {
         let at = self.labels.iter().position(|known| known == label)?;

@@ -1,6 +1,7 @@
 //! Workloads of whole programs on every mapping, beside peers: Filebench's personalities and YCSB.
 
 use vellum::MappingKind;
+use vellum::media::MediaChoice;
 use vellum::reading::Rule;
 
 use super::bed::Setting;
@@ -31,6 +32,7 @@ fn subjects() -> Vec<Subject> {
             layout_score: 1000,
         },
         rule: Rule::Search,
+        media: MediaChoice::Auto,
     };
     std::iter::once(BASELINE)
         .chain(others)

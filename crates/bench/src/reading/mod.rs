@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use vellum::MappingKind;
+use vellum::media::MediaChoice;
 use vellum::reading::Rule;
 
 pub use openings::Opening;
@@ -140,7 +141,11 @@ impl ReadingOptions {
     fn subjects(&self) -> Vec<Subject> {
         let by_rule = |variant| {
             let rules = [Rule::Search, Rule::Mmu, Rule::Threshold, Rule::Layout];
-            rules.map(|rule| Subject { variant, rule })
+            rules.map(move |rule| Subject {
+                variant,
+                rule,
+                media: MediaChoice::Auto,
+            })
         };
         self.pools().into_iter().flat_map(by_rule).collect()
     }

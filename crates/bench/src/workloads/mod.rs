@@ -26,6 +26,7 @@ mod zipf;
 use std::path::Path;
 
 pub use mix::Distribution;
+pub(crate) use place::{KernelDir, Opened, Place, Purpose};
 pub use rows::WorkloadRow;
 pub(crate) use rows::figure_of;
 pub(crate) use sides::{RunOptions, Subject};

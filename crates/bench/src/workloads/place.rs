@@ -37,6 +37,10 @@ pub(crate) trait Place: Sync {
     fn open(&self, name: &CStr, purpose: Purpose) -> Result<Self::File>;
     fn stat(&self, name: &CStr) -> Result<u64>;
     fn remove(&self, name: &CStr) -> Result<()>;
+    fn remove_dir(&self, name: &CStr) -> Result<()>;
+    fn rename(&self, old: &CStr, new: &CStr) -> Result<()>;
+    /// Makes durable all that was done.
+    fn sync(&self) -> Result<()>;
 }
 
 /// An open file.
@@ -77,6 +81,18 @@ impl Place for Volume {
 
     fn remove(&self, name: &CStr) -> Result<()> {
         Ok(self.remove_file(path(name))?)
+    }
+
+    fn remove_dir(&self, name: &CStr) -> Result<()> {
+        Ok(Volume::remove_dir(self, path(name))?)
+    }
+
+    fn rename(&self, old: &CStr, new: &CStr) -> Result<()> {
+        Ok(Volume::rename(self, path(old), path(new))?)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(Volume::sync(self)?)
     }
 }
 
@@ -124,7 +140,7 @@ pub(crate) struct KernelDir(OwnedFd);
 
 impl KernelDir {
     pub(crate) fn open(dir: &Path) -> Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(dir, flags, Mode::empty());
         let what = format!("open {}", dir.display());
         Ok(Self(opened.map_err(doing(what))?))
@@ -155,6 +171,18 @@ impl Place for KernelDir {
 
     fn remove(&self, name: &CStr) -> Result<()> {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
+    }
+
+    fn remove_dir(&self, name: &CStr) -> Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn rename(&self, old: &CStr, new: &CStr) -> Result<()> {
+        Ok(rustix::fs::renameat(&self.0, old, &self.0, new)?)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(rustix::fs::syncfs(&self.0)?)
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use vellum::media::MediaChoice;
 use vellum::reading::Rule;
-use vellum::{MappingTime, MappingTimer, Pool, PoolOptions, Volume};
+use vellum::{CreateOptions, MappingTime, MappingTimer, Pool, PoolOptions, Volume};
 
 use super::personality::Done;
 use super::place::KernelDir;
@@ -31,11 +32,12 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) pool_dir: &'a Path,
 }
 
-/// What is measured: a kind of pool, read by a rule.
+/// What is measured: a kind of pool on a medium, read by a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) variant: Variant,
     pub(crate) rule: Rule,
+    pub(crate) media: MediaChoice,
 }
 
 /// Directories to compare with.
@@ -93,7 +95,11 @@ impl Side {
             .tempdir_in(pool_dir)
             .map_err(doing(format!("make a directory in {}", pool_dir.display())))?;
         let path = dir.path().join("pool");
-        Pool::create(&path, &subject.variant.create(bytes))?.close()?;
+        let create = CreateOptions {
+            media: subject.media,
+            ..subject.variant.create(bytes)
+        };
+        Pool::create(&path, &create)?.close()?;
         let timer = MappingTimer::new();
         let options = PoolOptions {
             populate: true,
@@ -141,6 +147,7 @@ impl Side {
             .windows(2)
             .all(|two| two[0].variant == two[1].variant);
         let label = |subject: &Subject| match (one_pool, one_rule) {
+            _ if subject.media == MediaChoice::Logged => "logged".to_owned(),
             (_, true) => subject.variant.label(),
             (true, false) => subject.rule.name().to_owned(),
             (false, false) => format!("{}, {}", subject.variant.label(), subject.rule.name()),
@@ -251,7 +258,11 @@ mod tests {
             mapping: MappingKind::HashFs,
             layout_score: 1000,
         };
-        Subject { variant, rule }
+        Subject {
+            variant,
+            rule,
+            media: MediaChoice::Auto,
+        }
     }
 
     /// The pool of a side, and what the page table of a file came to that was read again and again.

@@ -1,0 +1,130 @@
+//! Fig 9: FFSB, ten kinds of operations on files of many sizes.
+
+use super::files::Files;
+use super::meter::{Meter, Sheet};
+use super::subjects::{Setting, Work};
+use crate::Result;
+use crate::report::Outcome;
+use crate::workloads::Place;
+
+const ROOT: &str = "ffsb";
+const LABELS: [&str; 1] = ["operation"];
+/// As in the paper: directories, bytes of a request, and, in Table 4, KiB of files with their weights in percent.
+const DIRS: u64 = 100;
+const REQUEST: u64 = 4 << 10;
+const SIZES: [(u64, u64); 10] = [
+    (4, 33),
+    (8, 21),
+    (16, 13),
+    (32, 10),
+    (64, 8),
+    (128, 5),
+    (256, 4),
+    (512, 3),
+    (8 << 10, 2),
+    (32 << 10, 1),
+];
+/// Kinds of operations, of equal weight.
+const KINDS: u64 = 10;
+/// Part of the pool that files may take: beyond that none are made, and what would be appended is written over.
+const FILLED: u64 = 2;
+
+struct Ffsb {
+    files: usize,
+    operations: usize,
+    room: u64,
+}
+
+pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
+    let options = setting.options;
+    let work = Ffsb {
+        files: options.synced(),
+        operations: options.files,
+        room: options.pool_bytes / FILLED,
+    };
+    let sheet = Sheet {
+        name: "ffsb",
+        title: "FFSB: ten kinds of operations",
+        claim: "FSMAC, Fig 9: ext4 with FSMAC reads 1.82 times as many bytes a second and writes 1.35 times as many.",
+        note: format!(
+            "{} operations on {} files in {DIRS} directories, sizes as in the paper's Table 4, in requests of 4 KiB: a file is \
+             read, or a request of it; written; a request of it written, with fsync or without; one appended, with fsync or \
+             without; a file is made, removed, renamed. The paper does not say which ten it took.",
+            work.operations, work.files
+        ),
+        x: None,
+        labels: LABELS.map(String::from).into(),
+    };
+    let grids = setting.measure(&sheet, &setting.usual()?, &work)?;
+    Ok(Outcome::new(grids.figures(), Vec::new()))
+}
+
+impl Work for Ffsb {
+    fn fill<P: Place>(&self, place: &P) -> Result<()> {
+        Files::fill(place, ROOT, DIRS)
+    }
+
+    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
+        let mut files = Files::new(place, ROOT, DIRS, REQUEST as usize);
+        (0..self.files).try_for_each(|_| self.make(&mut files))?;
+        meter.timed(place, 0, self.operations, || {
+            (0..self.operations).try_for_each(|_| self.operation(&mut files))
+        })?;
+        (0..files.count()).try_for_each(|_| files.remove())
+    }
+}
+
+impl Ffsb {
+    fn operation<P: Place>(&self, files: &mut Files<'_, P>) -> Result<()> {
+        let kind = files.numbers.below(KINDS);
+        let Some(file) = files.pick() else {
+            return self.make(files);
+        };
+        let bytes = files.bytes_of(file);
+        let request = files.numbers.below(bytes / REQUEST) * REQUEST;
+        match kind {
+            0 => files.read(file, 0, bytes),
+            1 => files.read(file, request, REQUEST),
+            2 => files.write(file, 0, bytes, false),
+            3 | 4 => files.write(file, request, REQUEST, kind == 4),
+            5 | 6 if files.bytes() + REQUEST > self.room => {
+                files.write(file, request, REQUEST, kind == 6)
+            }
+            5 | 6 => files.append(file, REQUEST, kind == 6),
+            7 => self.make(files),
+            8 => files.remove(),
+            _ => files.rename(file),
+        }
+    }
+
+    fn make<P: Place>(&self, files: &mut Files<'_, P>) -> Result<()> {
+        let bytes = drawn(files.numbers.below(100));
+        match files.bytes() + bytes > self.room {
+            true => Ok(()),
+            false => files.make(bytes),
+        }
+    }
+}
+
+/// Bytes of a file, by a number of percent.
+fn drawn(percent: u64) -> u64 {
+    let mut sum = 0;
+    let size = SIZES.iter().find(|(_, weight)| {
+        sum += weight;
+        percent < sum
+    });
+    size.map_or(REQUEST, |(kib, _)| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_as_frequent_as_their_weights_say() {
+        for (kib, weight) in SIZES {
+            let drawn = (0..100).filter(|&percent| drawn(percent) == kib << 10);
+            assert_eq!(drawn.count() as u64, weight);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Files that come, are used and go at random, the same on every side.
+
+use std::ffi::CString;
+
+use crate::Result;
+use crate::error::expect;
+use crate::order::Numbers;
+use crate::workloads::{Opened, Place, Purpose};
+
+/// Files below some directories, as one round makes and removes them.
+pub(super) struct Files<'p, P> {
+    place: &'p P,
+    root: &'static str,
+    dirs: u64,
+    /// What chooses.
+    pub(super) numbers: Numbers,
+    alive: Vec<(CString, u64)>,
+    named: usize,
+    bytes: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'p, P: Place> Files<'p, P> {
+    /// Makes the directories, below `root`.
+    pub(super) fn fill(place: &P, root: &str, dirs: u64) -> Result<()> {
+        let name = |text: String| CString::new(text).unwrap_or_default();
+        place.make_dir(&name(root.into()))?;
+        (0..dirs).try_for_each(|dir| place.make_dir(&name(format!("{root}/{dir}"))))
+    }
+
+    /// No files, in directories that [`Self::fill`] made; read and written in requests of so many bytes.
+    pub(super) fn new(place: &'p P, root: &'static str, dirs: u64, request: usize) -> Self {
+        Self {
+            place,
+            root,
+            dirs,
+            numbers: Numbers::new(51),
+            alive: Vec::new(),
+            named: 0,
+            bytes: 0,
+            buffer: vec![0x77; request],
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.alive.len()
+    }
+
+    /// Bytes of all of them.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of one.
+    pub(super) fn bytes_of(&self, file: usize) -> u64 {
+        self.alive[file].1
+    }
+
+    /// One of them; none if there are none.
+    pub(super) fn pick(&mut self) -> Option<usize> {
+        let count = self.alive.len() as u64;
+        (count > 0).then(|| self.numbers.below(count) as usize)
+    }
+
+    fn name(&mut self) -> CString {
+        self.named += 1;
+        let dir = self.numbers.below(self.dirs);
+        let name = format!("{}/{dir}/{:06}", self.root, self.named);
+        CString::new(name).unwrap_or_default()
+    }
+
+    pub(super) fn make(&mut self, bytes: u64) -> Result<()> {
+        let name = self.name();
+        let file = self.place.open(&name, Purpose::Create)?;
+        for (at, len) in self.requests(0, bytes) {
+            file.write_at(at, &self.buffer[..len])?;
+        }
+        self.alive.push((name, bytes));
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    pub(super) fn read(&mut self, file: usize, from: u64, bytes: u64) -> Result<()> {
+        let opened = self.place.open(&self.alive[file].0, Purpose::Read)?;
+        for (at, len) in self.requests(from, bytes) {
+            let read = opened.read_at(at, &mut self.buffer[..len])?;
+            expect("bytes read", read, len)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(&self, file: usize, from: u64, bytes: u64, is_synced: bool) -> Result<()> {
+        let opened = self.place.open(&self.alive[file].0, Purpose::ReadWrite)?;
+        for (at, len) in self.requests(from, bytes) {
+            opened.write_at(at, &self.buffer[..len])?;
+        }
+        if is_synced { opened.sync() } else { Ok(()) }
+    }
+
+    pub(super) fn append(&mut self, file: usize, bytes: u64, is_synced: bool) -> Result<()> {
+        let opened = self.place.open(&self.alive[file].0, Purpose::Append)?;
+        for (_, len) in self.requests(0, bytes) {
+            opened.append(&self.buffer[..len])?;
+        }
+        self.alive[file].1 += bytes;
+        self.bytes += bytes;
+        if is_synced { opened.sync() } else { Ok(()) }
+    }
+
+    pub(super) fn rename(&mut self, file: usize) -> Result<()> {
+        let new = self.name();
+        self.place.rename(&self.alive[file].0, &new)?;
+        self.alive[file].0 = new;
+        Ok(())
+    }
+
+    /// Removes one of them, if there are any.
+    pub(super) fn remove(&mut self) -> Result<()> {
+        let Some(file) = self.pick() else {
+            return Ok(());
+        };
+        let (name, bytes) = self.alive.swap_remove(file);
+        self.bytes -= bytes;
+        self.place.remove(&name)
+    }
+
+    /// Offsets and lengths of the requests that bytes are read and written by.
+    fn requests(&self, from: u64, bytes: u64) -> impl Iterator<Item = (u64, usize)> + use<P> {
+        let (request, end) = (self.buffer.len(), from + bytes);
+        let offsets = (from..end).step_by(request);
+        offsets.map(move |at| (at, request.min((end - at) as usize)))
+    }
+}

@@ -1,0 +1,64 @@
+//! Fig 12: appends, of which every N-th is synced.
+
+use super::meter::{Meter, Sheet};
+use super::subjects::{Setting, Work};
+use crate::Result;
+use crate::figure::{Axis, Scale};
+use crate::report::Outcome;
+use crate::workloads::{Opened, Place, Purpose};
+
+/// Appends from one `fsync` to the next.
+const INTERVALS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Bytes of an append.
+const BYTES: usize = 8 << 10;
+/// Appends at least, so that the longest interval is there often enough.
+const LEAST: usize = 2 * INTERVALS[INTERVALS.len() - 1];
+
+struct Intervals {
+    appends: usize,
+}
+
+pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
+    let work = Intervals {
+        appends: setting.options.synced().max(LEAST),
+    };
+    let sheet = Sheet {
+        name: "fsync-interval",
+        title: "Appends of 8 KiB, of which some are synced",
+        claim: "FSMAC, Fig 12: ext4 gets slower about as often as it is asked to sync, FSMAC does not as much.",
+        note: format!(
+            "{} appends to one file, whatever the interval.",
+            work.appends
+        ),
+        x: Some(Axis::of(
+            "appends from one fsync to the next",
+            "",
+            Scale::Log,
+        )),
+        labels: INTERVALS.map(|interval| interval.to_string()).into(),
+    };
+    let grids = setting.measure(&sheet, &setting.usual()?, &work)?;
+    Ok(Outcome::new(grids.figures(), Vec::new()))
+}
+
+impl Work for Intervals {
+    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
+        for (label, interval) in INTERVALS.into_iter().enumerate() {
+            place.open(c"appends", Purpose::Create)?;
+            let file = place.open(c"appends", Purpose::Append)?;
+            meter.timed(place, label, self.appends, || {
+                (1..=self.appends).try_for_each(|done| {
+                    file.append(&[0x5A; BYTES])?;
+                    if done % interval == 0 {
+                        file.sync()
+                    } else {
+                        Ok(())
+                    }
+                })
+            })?;
+            drop(file);
+            place.remove(c"appends")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Times of operations, and what the disk was asked for by them.
+
+use std::time::Instant;
+
+use super::disk::{Disk, Requests};
+use crate::Result;
+use crate::figure::{Axis, Figure, Scale};
+use crate::mapping::{Grid, Sample};
+use crate::target::Target;
+use crate::workloads::Place;
+
+/// What is counted: names, titles, units.
+const REQUESTS: [(&str, &str, &str); 3] = [
+    ("requests", "requests to the disk", "requests"),
+    ("bytes", "bytes read and written by the disk", "KiB"),
+    ("flushes", "flushes of the disk's cache", "flushes"),
+];
+
+/// A figure of times with those of requests beside it.
+pub(super) struct Grids {
+    times: Grid,
+    requests: Vec<Grid>,
+    own: &'static str,
+    peer: &'static str,
+}
+
+/// Measures what one side does in a round.
+pub(super) struct Meter<'m> {
+    pub(super) grids: &'m mut Grids,
+    pub(super) disk: Option<&'m Disk>,
+    pub(super) round: usize,
+    pub(super) side: usize,
+}
+
+/// What a figure is called, what it shows, and what its horizontal axis is.
+pub(super) struct Sheet {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) claim: &'static str,
+    pub(super) note: String,
+    /// A quantity, or things that stand side by side.
+    pub(super) x: Option<Axis>,
+    pub(super) labels: Vec<String>,
+}
+
+impl Sheet {
+    /// Of sides with these names, of which sentences are about the first; ratios are to `peer`.
+    fn grid(&self, name: &str, title: &str, sides: &[&'static str], peer: &'static str) -> Grid {
+        let labels: Vec<&str> = self.labels.iter().map(String::as_str).collect();
+        let grid = match &self.x {
+            Some(x) => Grid::lines(name, title, x.clone(), self.labels.clone()),
+            None => Grid::bars(name, title, "operation", &labels),
+        };
+        let names = sides.iter().map(|&name| name.to_owned()).collect();
+        grid.named(names, sides[0], peer)
+    }
+}
+
+impl Grids {
+    /// Times, and what the disk was asked for if there is one that counts.
+    pub(super) fn new(
+        sheet: &Sheet,
+        sides: &[&'static str],
+        peer: &'static str,
+        disk: Option<&Disk>,
+    ) -> Self {
+        let times = sheet.grid(sheet.name, sheet.title, sides, peer);
+        let requests = REQUESTS.iter().filter(|_| disk.is_some());
+        let requests = requests.map(|&(kind, title, unit)| {
+            let (name, title) = (
+                format!("{}-{kind}", sheet.name),
+                format!("{}: {title}", sheet.title),
+            );
+            sheet
+                .grid(&name, &title, sides, peer)
+                .of(Axis::of("of an operation", unit, Scale::Linear))
+                .claim(sheet.claim)
+                .note(
+                    "What the whole device was asked for, by others too, until all that had been done was durable. What a \
+                     log or a journal leaves to be taken home later is in no figure.",
+                )
+        });
+        Self {
+            times: times
+                .of(Axis::of("time of an operation", "us", Scale::Log))
+                .claim(sheet.claim)
+                .note(sheet.note.clone()),
+            requests: requests.collect(),
+            own: sides[0],
+            peer,
+        }
+    }
+
+    /// That the peer takes so many times as long as what the figure is about.
+    pub(super) fn faster(&self, label: &str, asked: f64) -> Option<Target> {
+        let what = format!("{} over {}, {label}", self.peer, self.own);
+        let ratio = self.times.over(self.peer, self.own, label)?;
+        Some(Target::at_least(what, ratio, asked))
+    }
+
+    /// That what the figure is about takes at most so many times as long as the peer.
+    pub(super) fn no_slower(&self, label: &str, asked: f64) -> Option<Target> {
+        let what = format!("{} over {}, {label}", self.own, self.peer);
+        let ratio = self.times.over(self.own, self.peer, label)?;
+        Some(Target::at_most(what, ratio, asked))
+    }
+
+    /// That what the figure is about takes so many times as long at one label as at another one.
+    pub(super) fn falls(&self, label: &str, to: &str, asked: f64) -> Option<Target> {
+        let what = format!("{}, {label} over {to}", self.own);
+        let ratio = self.times.over_labels(self.own, label, to)?;
+        Some(Target::at_least(what, ratio, asked))
+    }
+
+    pub(super) fn figures(self) -> Vec<Figure> {
+        let all = std::iter::once(self.times).chain(self.requests);
+        all.map(Grid::figure).collect()
+    }
+}
+
+impl Meter<'_> {
+    /// Notes what `ops` operations at a label took.
+    pub(super) fn timed<P: Place>(
+        &mut self,
+        place: &P,
+        label: usize,
+        ops: usize,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        place.sync()?;
+        let before = self.requests();
+        let begin = Instant::now();
+        work()?;
+        let time = begin.elapsed();
+        place.sync()?;
+        let asked = self.requests() - before;
+        let per_op = |value: f64| Sample {
+            value: value / ops as f64,
+            ..Sample::default()
+        };
+        let (round, side) = (self.round, self.side);
+        let time = per_op(time.as_secs_f64() * 1e6);
+        self.grids.times.add(round, side, label, time);
+        let asked = [
+            asked.requests as f64,
+            asked.bytes as f64 / 1024.0,
+            asked.flushes as f64,
+        ];
+        for (grid, value) in self.grids.requests.iter_mut().zip(asked) {
+            grid.add(round, side, label, per_op(value));
+        }
+        Ok(())
+    }
+
+    fn requests(&self) -> Requests {
+        self.disk.and_then(Disk::requests).unwrap_or_default()
+    }
+}

@@ -1,0 +1,192 @@
+//! Metadata in memory, data on a disk: the figures of FSMAC, for pools with a log beside ext4 on the same disk.
+//!
+//! A pool is a file on that disk; ext4 lies on a loop device over another one. Each round lets every side do the same,
+//! one after the other; the first round is not counted. Ratios are of values taken in one round.
+//! Beside the times stands what the disk was asked for, until all that had been done was durable.
+
+mod disk;
+mod ffsb;
+mod files;
+mod fs_mark;
+mod interval;
+mod meter;
+mod operations;
+mod overhead;
+mod personalities;
+mod postmark;
+mod subjects;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::Result;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::machine::Machine;
+pub use crate::report::Report;
+use crate::report::{About, Outcome, Output};
+use crate::workloads::WorkloadOptions;
+use subjects::Setting;
+
+/// A figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Figure {
+    /// Making, renaming and removing files and directories, without `fsync`
+    Operations,
+    /// Filebench's personalities (Fig 6)
+    Personalities,
+    /// Small files made, then read, appended to, made and removed at random (Fig 8)
+    Postmark,
+    /// Ten kinds of operations on files of many sizes (Fig 9)
+    Ffsb,
+    /// Files made, written and synced by one thread and by more (Fig 10)
+    FsMark,
+    /// `fsync` behind each of N appends (Fig 12)
+    FsyncInterval,
+    /// Pools with a log beside pools without (Fig 14)
+    Overhead,
+}
+
+impl Figure {
+    fn measure(self, setting: &Setting<'_>) -> Result<Outcome> {
+        match self {
+            Self::Operations => operations::measure(setting),
+            Self::Personalities => personalities::measure(setting),
+            Self::Postmark => postmark::measure(setting),
+            Self::Ffsb => ffsb::measure(setting),
+            Self::FsMark => fs_mark::measure(setting),
+            Self::FsyncInterval => interval::measure(setting),
+            Self::Overhead => overhead::measure(setting),
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FsmacOptions {
+    /// The figures; all of them if none is named
+    #[arg(long, value_name = "FIGURE", num_args = 1.., value_delimiter = ',', value_enum)]
+    pub figure: Vec<Figure>,
+    /// Directory on the disk that is measured, for the pools and for the file under ext4
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub disk: PathBuf,
+    /// Directory of a file system to compare with, or `ext4-ram`; if not said, an ext4 is made on a loop device over a file on the
+    /// disk (superuser)
+    #[arg(long, value_name = "DIR")]
+    pub peer: Option<String>,
+    /// How the report is given
+    #[command(flatten)]
+    pub output: Output,
+    /// Rounds that count, beside the one that warms up
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub rounds: usize,
+    /// Files that are made without `fsync` in a round; a tenth of them with it
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    pub files: usize,
+    /// Bytes of a pool, and of the file under ext4
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub pool_bytes: u64,
+    /// Personalities, how many threads run them and how often; their sets of files are `--names` large
+    #[command(flatten)]
+    pub personalities: PersonalityOptions,
+}
+
+/// How personalities run.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PersonalityOptions {
+    /// Personalities: fileserver, webproxy, webserver, varmail, or files; all of these if none is named
+    #[arg(long, value_name = "NAME|FILE", num_args = 1..)]
+    pub workload: Vec<String>,
+    /// Threads of personalities; as many as there are processors if not said
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Times that each thread does a personality's steps in a round
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub loops: u64,
+    /// Names in a personality's set of files, instead of what it says
+    #[arg(long, value_name = "N")]
+    pub names: Option<u32>,
+}
+
+impl PersonalityOptions {
+    fn workloads(&self) -> WorkloadOptions {
+        WorkloadOptions {
+            workload: self.workload.clone(),
+            threads: self.threads,
+            loops: self.loops,
+            files: self.names,
+        }
+    }
+}
+
+const ABOUT: About = About {
+    title: "Vellum: metadata in memory, data on a disk",
+    introduction: "The figures of FSMAC, measured on this machine. A pool with a log and ext4 on a loop device lie \
+                   on the same disk and do the same in the same round; in brackets what the latter takes over a value.",
+    baseline: "the peer",
+};
+
+/// Files of a round, for which there is room in the least pool.
+const FILES_MAX: usize = 100_000;
+/// The least pool.
+const POOL_MIN_BYTES: u64 = 256 << 20;
+
+impl FsmacOptions {
+    fn check(&self) -> Result<()> {
+        let refuse = |text: String| Err(Error::Option(text));
+        if self.rounds == 0 {
+            return refuse("--rounds must be at least 1".into());
+        }
+        if !(10..=FILES_MAX).contains(&self.files) {
+            return refuse(format!("--files must be from 10 to {FILES_MAX}"));
+        }
+        if self.pool_bytes < POOL_MIN_BYTES {
+            return refuse(format!("--pool-bytes must be at least {POOL_MIN_BYTES}"));
+        }
+        let workloads = self.personalities.workloads();
+        workloads.check()?;
+        workloads.check_named(true, false)
+    }
+
+    /// Files of a round that are synced one by one.
+    fn synced(&self) -> usize {
+        self.files / 10
+    }
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// Options that make no sense, no room, no superuser, a signal.
+pub fn main_fsmac(options: &FsmacOptions) -> Result<()> {
+    measure(options)?.publish(&options.output)
+}
+
+/// Measures.
+///
+/// # Errors
+/// As [`main_fsmac`].
+pub fn measure(options: &FsmacOptions) -> Result<Report> {
+    options.check()?;
+    let interrupt = Interrupt::watch();
+    let setting = Setting::new(options, &interrupt)?;
+    let mut machine = Machine::look();
+    machine.pool = options.disk.display().to_string();
+    machine.pool_bytes = options.pool_bytes;
+    machine.media = "Logged".into();
+    (machine.files, machine.rounds) = (options.files, options.rounds);
+    let wanted = match options.figure.as_slice() {
+        [] => Figure::value_variants(),
+        named => named,
+    };
+    let mut settings = vec![
+        ("Disk", setting.disk_name()),
+        ("Peer", setting.peer_name()),
+        ("Files of a round", options.files.to_string()),
+        ("Synced files of a round", options.synced().to_string()),
+    ];
+    settings.extend(options.personalities.workloads().settings());
+    let report = Report::new(ABOUT, machine, settings);
+    report.measure(wanted.iter().map(|figure| figure.measure(&setting)))
+}

@@ -1,0 +1,84 @@
+//! Making, renaming and removing names, of which nothing is synced.
+
+use std::ffi::CString;
+
+use super::meter::{Meter, Sheet};
+use super::subjects::{Setting, Work};
+use crate::Result;
+use crate::order::{names, shuffled_names};
+use crate::report::Outcome;
+use crate::workloads::{Place, Purpose};
+
+const LABELS: [&str; 4] = ["create", "rename", "unlink", "mkdir"];
+/// How many times as fast as ext4, but for mkdir, of which nothing is asked.
+const ASKED: f64 = 8.0;
+
+struct Operations {
+    made: Vec<CString>,
+    renamed: Vec<CString>,
+    removed: Vec<CString>,
+}
+
+/// What the figure is called, and what is done.
+pub(super) fn sheet(name: &'static str, claim: &'static str, setting: &Setting<'_>) -> Sheet {
+    let files = setting.options.files;
+    Sheet {
+        name,
+        title: "Making, renaming and removing names",
+        claim,
+        note: format!(
+            "{files} empty files in one directory, made, renamed there, and removed in another order; as many \
+             directories. Nothing is synced before it is over."
+        ),
+        x: None,
+        labels: LABELS.map(String::from).into(),
+    }
+}
+
+/// What is done.
+pub(super) fn work(setting: &Setting<'_>) -> impl Work {
+    let files = setting.options.files;
+    Operations {
+        made: names("operations/made-", files),
+        renamed: names("operations/renamed-", files),
+        removed: shuffled_names("operations/renamed-", files, 41),
+    }
+}
+
+pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
+    let sheet = sheet(
+        "operations",
+        "FSMAC, Fig 11: 1.55 times as fast as ext4 where nothing is synced.",
+        setting,
+    );
+    let grids = setting.measure(&sheet, &setting.usual()?, &work(setting))?;
+    let asked = LABELS[..3].iter();
+    let targets = asked.filter_map(|label| grids.faster(label, ASKED));
+    let targets = targets.collect();
+    Ok(Outcome::new(grids.figures(), targets))
+}
+
+impl Work for Operations {
+    fn fill<P: Place>(&self, place: &P) -> Result<()> {
+        place.make_dir(c"operations")
+    }
+
+    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
+        let count = self.made.len();
+        meter.timed(place, 0, count, || {
+            let mut made = self.made.iter();
+            made.try_for_each(|name| place.open(name, Purpose::Create).map(drop))
+        })?;
+        meter.timed(place, 1, count, || {
+            let mut both = self.made.iter().zip(&self.renamed);
+            both.try_for_each(|(old, new)| place.rename(old, new))
+        })?;
+        meter.timed(place, 2, count, || {
+            self.removed.iter().try_for_each(|name| place.remove(name))
+        })?;
+        meter.timed(place, 3, count, || {
+            self.made.iter().try_for_each(|name| place.make_dir(name))
+        })?;
+        self.made.iter().try_for_each(|name| place.remove_dir(name))
+    }
+}

@@ -1,0 +1,120 @@
+//! The figures of pools with a log come out of one command, on few files: their shape.
+#![allow(missing_docs)]
+
+use std::sync::{Mutex, PoisonError};
+
+use vellum_bench::figure::Figure;
+use vellum_bench::fsmac::{self, FsmacOptions, PersonalityOptions, Report, main_fsmac, measure};
+use vellum_bench::report::Output;
+
+/// Each makes pools of its own: not all of them at once.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn options(figure: fsmac::Figure) -> FsmacOptions {
+    FsmacOptions {
+        figure: vec![figure],
+        disk: std::env::temp_dir(),
+        peer: Some(std::env::temp_dir().display().to_string()),
+        output: Output::default(),
+        rounds: 1,
+        files: 40,
+        pool_bytes: 256 << 20,
+        personalities: PersonalityOptions {
+            workload: vec!["varmail".into()],
+            threads: Some(2),
+            loops: 2,
+            names: Some(40),
+        },
+    }
+}
+
+fn measured(figure: fsmac::Figure) -> Report {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let report = measure(&options(figure)).expect("a report");
+    for figure in &report.figures {
+        assert!(!figure.claim.is_empty(), "{}", figure.name);
+        assert!(report.to_string().contains(&figure.name));
+    }
+    report
+}
+
+/// The figure of times: two sides, each with a value at each of so many labels.
+fn times(report: &Report, labels: usize) -> &Figure {
+    let figure = &report.figures[0];
+    assert_eq!(figure.labels().len(), labels, "{}", figure.name);
+    assert_eq!(figure.series.len(), 2);
+    for series in &figure.series {
+        assert_eq!(series.points.len(), labels, "{}", series.name);
+        assert!(series.points.iter().all(|point| point.value > 0.0));
+    }
+    figure
+}
+
+#[test]
+fn names_that_are_not_synced() {
+    let report = measured(fsmac::Figure::Operations);
+    assert_eq!(times(&report, 4).series[0].name, "logged");
+    assert_eq!(report.targets.len(), 3);
+}
+
+#[test]
+fn files_that_are_synced() {
+    let report = measured(fsmac::Figure::FsMark);
+    times(&report, 5);
+    assert_eq!(report.targets.len(), 3);
+}
+
+#[test]
+fn appends_between_syncs() {
+    times(&measured(fsmac::Figure::FsyncInterval), 7);
+}
+
+#[test]
+fn many_small_files() {
+    times(&measured(fsmac::Figure::Postmark), 3);
+}
+
+#[test]
+fn files_of_many_sizes() {
+    times(&measured(fsmac::Figure::Ffsb), 1);
+}
+
+#[test]
+fn personalities() {
+    let report = measured(fsmac::Figure::Personalities);
+    let labels = report.figures[0].labels().len();
+    times(&report, labels);
+}
+
+#[test]
+fn with_a_log_and_without() {
+    let report = measured(fsmac::Figure::Overhead);
+    assert_eq!(times(&report, 4).series[1].name, "no log");
+    assert_eq!(report.targets.len(), 4);
+}
+
+/// Where the kernel counts requests, what was synced was written and flushed.
+#[test]
+fn the_disk_is_asked() {
+    let report = measured(fsmac::Figure::FsMark);
+    let named = |name: &str| report.figures.iter().find(|figure| figure.name == name);
+    let Some(bytes) = named("fs-mark-bytes") else {
+        return;
+    };
+    let logged = bytes.series("logged").expect("a series");
+    let synced = logged.at("synced, 1 thread").expect("a value");
+    assert!(synced.value >= 4.0, "{} KiB", synced.value);
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let wrong = |change: fn(&mut FsmacOptions)| {
+        let mut options = options(fsmac::Figure::Operations);
+        change(&mut options);
+        main_fsmac(&options).expect_err("it is refused").to_string()
+    };
+    assert!(wrong(|options| options.rounds = 0).contains("--rounds"));
+    assert!(wrong(|options| options.files = 1).contains("--files"));
+    assert!(wrong(|options| options.pool_bytes = 1 << 20).contains("--pool-bytes"));
+    assert!(wrong(|options| options.personalities.workload = vec!["A".into()]).contains("A"));
+}
