@@ -2,7 +2,9 @@
 //!
 //! Which blocks are free is known to the arena: a [bitmap](FreeBitmap) in which a set bit is a free
 //! block and clearing it takes the block. Each thread slot goes on where it took last, so that slots
-//! take from different words, and files from runs. What was given up is in [limbo](super::limbo) until no
+//! take from different words, and files from runs. Small files lie side by side, so that a disk gets one
+//! request for many of them; a file that grows where the next one lies goes on in a word of its own.
+//! What was given up is in [limbo](super::limbo) until no
 //! operation can still be reading it.
 //!
 //! Large files lie on large pages: the first blocks of each 2 MiB of a file go to 2 MiB of the pool that
@@ -35,10 +37,23 @@ const LARGE_BLOCKS: u64 = 512;
 const LARGE_WANT: u64 = LARGE_BLOCKS / 2;
 /// Words looked at for a free run before any free block is taken.
 const LOOK_WORDS: u64 = 64;
+/// Words looked at for one that is free as a whole before a run in any is taken.
+const LOOK_FREE_WORDS: u64 = 16;
+/// Fewer blocks than these, which follow none, are taken for a small file.
+const SMALL_WANT: u64 = WORD_BLOCKS / 4;
 /// Large pages looked at for one that is free.
 const LOOK_LARGE: u64 = 64;
 /// Searches of the bitmap without a result before the free count is called wrong.
 const TRIES: u32 = 1000;
+
+/// What a thread slot goes on with behind what it took last: its place in the slot's line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cursor {
+    /// A few blocks that follow none: the beginnings of files, side by side.
+    Begin = 0,
+    /// Files that grow, and large ones.
+    Grow = 1,
+}
 
 /// The data blocks of zone 0.
 #[derive(Debug)]
@@ -51,7 +66,7 @@ pub(super) struct Blocks {
     space: Space,
     links: LinkWords,
     bitmap: FreeBitmap,
-    /// Arena words, a line for each thread slot: where it took last.
+    /// Arena words, a line for each thread slot: behind what it took last, by [`Cursor`].
     cursors_at: u64,
     /// First byte of the arena behind all this.
     end: u64,
@@ -139,14 +154,16 @@ impl Blocks {
             .flatten()
             .map(|first| (first, self.take_at(op.core, first, most)))
             .find(|&(_, taken)| taken > 0);
+        let begins = match found {
+            Some((first, _)) => large.is_none() && first == self.cursor(op, Cursor::Begin),
+            None => goal.is_none() && most < SMALL_WANT,
+        };
+        let cursor = if begins { Cursor::Begin } else { Cursor::Grow };
         let (first, taken) = match found {
             Some(found) => found,
-            None => self.take_somewhere(op, most)?,
+            None => self.take_somewhere(op, cursor, most)?,
         };
-        let next = self.end_of_use(logical, first, taken);
-        op.core
-            .arena
-            .store(self.cursor_at(op), next, Ordering::Relaxed);
+        self.set_cursor(op, cursor, self.end_of_use(logical, first, taken));
         claimed(op, from, taken);
         Ok((BlockNo(first as u32), taken))
     }
@@ -180,17 +197,22 @@ impl Blocks {
         taken
     }
 
-    /// The arena word of where the operation's slot took last.
-    fn cursor_at<M: Memories>(&self, op: &Op<'_, M>) -> u64 {
-        self.cursors_at + u64::from(op.slot) * LINE_BYTES
+    fn cursor_at<M: Memories>(&self, op: &Op<'_, M>, cursor: Cursor) -> u64 {
+        self.cursors_at + u64::from(op.slot) * LINE_BYTES + cursor as u64 * 8
     }
 
     /// Where the operation's slot takes blocks when nothing else says where.
-    fn cursor<M: Memories>(&self, op: &Op<'_, M>) -> u64 {
-        match op.core.arena.load(self.cursor_at(op), Ordering::Relaxed) {
+    fn cursor<M: Memories>(&self, op: &Op<'_, M>, cursor: Cursor) -> u64 {
+        let at = self.cursor_at(op, cursor);
+        match op.core.arena.load(at, Ordering::Relaxed) {
             0 => self.blocks / self.thread_slots * u64::from(op.slot),
             at => at % self.blocks,
         }
+    }
+
+    fn set_cursor<M: Memories>(&self, op: &Op<'_, M>, cursor: Cursor, to: u64) {
+        let at = self.cursor_at(op, cursor);
+        op.core.arena.store(at, to, Ordering::Relaxed);
     }
 
     /// Where others go on behind blocks that were taken for a file's logical ones: if the file is large and
@@ -215,7 +237,8 @@ impl Blocks {
     /// slot took last.
     fn find_large<M: Memories>(&self, op: &Op<'_, M>, goal: Option<u64>) -> Option<u64> {
         let pages = self.blocks.saturating_sub(self.first_large) / LARGE_BLOCKS;
-        let behind = self.cursor(op).saturating_sub(self.first_large);
+        let behind = self.cursor(op, Cursor::Grow);
+        let behind = behind.saturating_sub(self.first_large);
         let from = behind.div_ceil(LARGE_BLOCKS);
         let near = (from..from + pages.min(LOOK_LARGE))
             .map(|page| self.first_large + page % pages * LARGE_BLOCKS);
@@ -242,10 +265,20 @@ impl Blocks {
 
     /// Takes blocks from a run of `most` if one is near, else from wherever the next free one is. The
     /// caller's reservation says that there is one, so this ends.
-    fn take_somewhere<M: Memories>(&self, op: &Op<'_, M>, most: u64) -> Result<(u64, u64)> {
+    fn take_somewhere<M: Memories>(
+        &self,
+        op: &Op<'_, M>,
+        cursor: Cursor,
+        most: u64,
+    ) -> Result<(u64, u64)> {
         let core = op.core;
-        let mut from = self.cursor(op);
-        if let Some(first) = self.find_run(core, from, most) {
+        let begun = match cursor {
+            Cursor::Begin => self.find_in_word(core, self.cursor(op, cursor), most),
+            Cursor::Grow => None,
+        };
+        // Another word is one behind those that files grow in, for beginnings, too.
+        let mut from = self.cursor(op, Cursor::Grow);
+        if let Some(first) = begun.or_else(|| self.find_run(core, from, most)) {
             let taken = self.take_at(core, first, most);
             if taken > 0 {
                 return Ok((first, taken));
@@ -268,23 +301,39 @@ impl Blocks {
         Err(Error::damaged("count of free blocks", place))
     }
 
-    /// The first block of a free run of `most` blocks (64 suffice), not far behind `from`.
+    /// The first block of a free run of `most` blocks, fewer than 64, in what is left of the word of `from`; none where that
+    /// is at its beginning.
+    fn find_in_word<M: Memories>(&self, core: &Core<M>, from: u64, most: u64) -> Option<u64> {
+        let (first, behind) = (from / WORD_BLOCKS * WORD_BLOCKS, from % WORD_BLOCKS);
+        if behind == 0 {
+            return None;
+        }
+        count::probe();
+        let word = self.bitmap.word(&core.arena, from) >> behind << behind;
+        find_ones(word, most).map(|bit| first + bit)
+    }
+
+    /// The first block of a free run of `most` blocks (64 suffice), not far behind `from`: of a word that is free as a
+    /// whole, if there is one nearby.
     fn find_run<M: Memories>(&self, core: &Core<M>, from: u64, most: u64) -> Option<u64> {
         let words = self.blocks.div_ceil(WORD_BLOCKS);
         let start = from.div_ceil(WORD_BLOCKS);
-        for index in (start..start + LOOK_WORDS).map(|index| index % words) {
+        let mut found = None;
+        for (looked, index) in (start..start + LOOK_WORDS).enumerate() {
+            let first = index % words * WORD_BLOCKS;
             count::probe();
-            let word = self.bitmap.word(&core.arena, index * WORD_BLOCKS);
-            let bit = if most < WORD_BLOCKS {
-                find_ones(word, most)
-            } else {
-                (word == u64::MAX).then_some(0)
-            };
-            if let Some(bit) = bit {
-                return Some(index * WORD_BLOCKS + bit);
+            let word = self.bitmap.word(&core.arena, first);
+            if word == u64::MAX {
+                return Some(first);
+            }
+            if most < WORD_BLOCKS && found.is_none() {
+                found = find_ones(word, most).map(|bit| first + bit);
+            }
+            if looked as u64 >= LOOK_FREE_WORDS && found.is_some() {
+                break;
             }
         }
-        None
+        found
     }
 
     /// Gives back blocks that were taken and that nobody could find.

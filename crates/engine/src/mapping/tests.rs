@@ -321,6 +321,31 @@ fn large_files_lie_on_large_pages() {
     }
 }
 
+/// A disk gets one request for many small files, and files that grow in turn do not get in each other's way.
+#[test]
+fn small_files_lie_side_by_side_and_those_that_grow_apart() {
+    for mapping in allocated() {
+        let h = Harness::of(mapping, 64 * MIB);
+        let files = 5_u32..105;
+        files.clone().for_each(|ino| _ = h.make_file(ino.into()));
+        for ino in files.clone() {
+            claim(&h, ino, 0, 2, MapState::Mapped);
+        }
+        let place = |ino| find(&h, ino, 0, 2)[0].block().map(|block| block.0);
+        let follows = |ino: &u32| place(*ino).map(|block| block + 2) == place(*ino + 1);
+        let following = files.filter(follows).count();
+        assert!(following >= 95, "{mapping:?}: {following} of 99");
+        for first in 2..40 {
+            claim(&h, 5, first, 1, MapState::Mapped);
+            claim(&h, 6, first, 1, MapState::Mapped);
+        }
+        for ino in [5, 6] {
+            let score = layout_score(&find(&h, ino, 0, 40));
+            assert!(score > 900, "{mapping:?}: {score}");
+        }
+    }
+}
+
 #[test]
 fn a_fragmented_pool_is_filled_to_the_last_block() {
     for mapping in MappingKind::ALL {
