@@ -22,6 +22,7 @@ declare -rA POOLS=(
     [kill-git]="hashfs tree file"
     [kill-stress]="hashfs adaptive file"
     [damage]="hashfs direct file"
+    [image]="extent direct logged"
     [model]="hashfs direct memory"
     [model-tree]="radix tree memory"
     [model-adaptive]="extent adaptive logged"

@@ -33,7 +33,7 @@ mod trees;
 
 use std::fmt;
 
-use vellum_layout::{ChunkKind, FileKind, PoolPhase, Superblock};
+use vellum_layout::{ChunkKind, FileKind, LOG_LINE_BYTES, PoolPhase, Superblock};
 
 use crate::image::View;
 use crate::report::{Place, Sink};
@@ -76,16 +76,30 @@ impl fmt::Debug for Options<'_> {
 
 /// Checks `image`. Nothing is written.
 pub fn check(image: &(impl Image + ?Sized), options: Options) -> Report {
-    run(&image, options)
+    run(&image, &[], options)
 }
 
-fn run(image: &dyn Image, options: Options) -> Report {
+/// A line of metadata, by its offset.
+pub type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
+
+/// The same of a pool with a log of which a killed process left lines in memory: these lie over home and log.
+pub fn check_killed(image: &(impl Image + ?Sized), left: &[Line], options: Options) -> Report {
+    run(&image, left, options)
+}
+
+fn run(image: &dyn Image, left: &[Line], options: Options) -> Report {
     let mut view = View::new(image);
     let mut sink = Sink::default();
     let mut summary = Summary::default();
     let mut phase = Phase::Unknown;
     if let Some((superblock, stale)) = entrance::superblock(&view, &mut sink) {
-        phase = walk(&mut view, &superblock, options, &mut summary, &mut sink);
+        phase = walk(
+            &mut view,
+            (&superblock, left),
+            options,
+            &mut summary,
+            &mut sink,
+        );
         entrance::judge_stale(&stale, &superblock, &mut sink);
     }
     for range in view.take_unreadable() {
@@ -97,7 +111,7 @@ fn run(image: &dyn Image, options: Options) -> Report {
 
 fn walk(
     view: &mut View,
-    superblock: &Superblock,
+    (superblock, left): (&Superblock, &[Line]),
     options: Options,
     summary: &mut Summary,
     sink: &mut Sink,
@@ -105,7 +119,7 @@ fn walk(
     let geometry = superblock.geometry();
     summary.pool_bytes = geometry.pool_bytes;
     if geometry.is_logged() {
-        logged::lay_over(view, superblock, sink);
+        logged::lay_over(view, superblock, left, sink);
     }
     let state = entrance::state(view, &geometry, sink);
     if entrance::is_converting(view, &geometry) {

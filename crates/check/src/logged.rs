@@ -7,6 +7,7 @@ use vellum_layout::{
     LOG_LINE_BYTES, LogBounds, Record, Superblock, line_sum,
 };
 
+use crate::Line;
 use crate::image::View;
 use crate::report::{Class, Place, Sink};
 
@@ -116,8 +117,8 @@ impl RedoLog {
     }
 }
 
-/// Lays the records of the log over the image.
-pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, sink: &mut Sink) {
+/// Lays the records of the log over the image, and `newer` over these.
+pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, newer: &[Line], sink: &mut Sink) {
     let Some(log) = RedoLog::read(view, superblock) else {
         sink.incomplete = true;
         let detail = "both anchors of the log are unsound";
@@ -130,6 +131,12 @@ pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, sink: &mut Sink
     if let Some(point) = log.anchor.point() {
         let found = sum_of_home(view, superblock, &log.moving);
         judge_sum(found, log.end.0 < point.target, point, sink);
+    }
+    let image = LogBounds::of(&superblock.geometry());
+    for (at, line) in newer {
+        if (image.image_at..image.image_bytes).contains(at) {
+            view.lay_line(*at, line);
+        }
     }
 }
 

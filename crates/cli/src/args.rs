@@ -272,6 +272,13 @@ pub(crate) struct Mount {
     /// Append messages of the background process to a file
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
+    /// Where the metadata of a pool with a log are worked on: in this directory, which has to be in memory and
+    /// outlives a kill, or `none`: in memory of the process [default: /dev/shm, or none]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) image: Option<PathBuf>,
+    /// Give up what a killed process had not synced: the pool is as of its last commit (--media logged)
+    #[arg(long)]
+    pub(crate) last_epoch: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
     /// This is the background process: report to the command through standard output
@@ -386,6 +393,9 @@ pub(crate) struct Repair {
     /// Put back what an earlier repair overwrote
     #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "dry_run", "undo", "no_undo"])]
     pub(crate) restore: Option<PathBuf>,
+    /// Give up what a killed process had not synced: the pool is as of its last commit (--media logged)
+    #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
+    pub(crate) last_epoch: bool,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,

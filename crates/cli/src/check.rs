@@ -12,6 +12,7 @@ use vellum_repair::Written;
 
 use crate::args::Check;
 use crate::failure::{Failure, Outcome, status};
+use crate::killed::{self, Left};
 use crate::output::say;
 use crate::place;
 use crate::progress;
@@ -22,11 +23,16 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     let image = open(&args.pool).map_err(operational)?;
     let bar = progress(args.quiet || args.json);
     let tell = |stage, done, of| show(&bar, stage, done, of);
+    let left = killed::left(&image, &args.pool).map_err(operational)?;
+    let lines = match &left {
+        Left::Alive(lines) => &lines[..],
+        Left::Nothing | Left::Gone => &[],
+    };
     let options = Options {
         strict_clean: args.strict,
         progress: Some(&tell),
     };
-    let report = vellum_check::check(&image, options);
+    let report = vellum_check::check_killed(&image, lines, options);
     bar.finish_and_clear();
     if args.json {
         let text = serde_json::to_string_pretty(&report)
@@ -37,6 +43,7 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
             say!("{finding}");
         }
     } else {
+        tell_left(&left);
         say!("{report}");
         if report.damage > 0 {
             let pool = args.pool.display();
@@ -46,6 +53,19 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     Ok(ExitCode::from(
         u8::try_from(report.exit_code()).unwrap_or(status::CHECK_OPERATION),
     ))
+}
+
+/// Says what the process that had the pool before did not leave in its file.
+fn tell_left(left: &Left) {
+    match left {
+        Left::Nothing => {}
+        Left::Gone => say!(
+            "a process was killed, and what it had in memory is gone: the pool is as of its last commit"
+        ),
+        Left::Alive(_) => say!(
+            "a process was killed; what it left in memory, which the next opening takes, is looked at, too"
+        ),
+    }
 }
 
 /// Shows how far `work` is, which tells how many words, blocks or lines it has written.

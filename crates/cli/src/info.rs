@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vellum::media::{MediaError, MediaKind, count};
-use vellum::{File, FileKind, RealFs, Volume};
+use vellum::{File, FileKind, FoundImage, RealFs, Volume};
 use vellum_fuse::mounts;
 
 use crate::args::Info;
@@ -65,6 +65,9 @@ pub(crate) struct MediaPart {
     pub(crate) kind: String,
     pub(crate) flush: String,
     pub(crate) survives: Survives,
+    /// Where the metadata of a pool with a log are worked on, if they outlive a kill there.
+    #[serde(default)]
+    pub(crate) image_dir: Option<PathBuf>,
 }
 
 /// What is left after what, in words.
@@ -216,6 +219,9 @@ pub(crate) struct OpenedPart {
     pub(crate) was_clean: bool,
     pub(crate) journal_records_applied: u64,
     pub(crate) orphans_freed: u64,
+    /// What became of what a killed process had in memory: `none` (there was nothing), `adopted` or `lost`.
+    #[serde(default)]
+    pub(crate) image: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -237,6 +243,7 @@ impl Information {
         let cache = fs.cache_usage();
         let counts = count::snapshot();
         let media = fs.media_kind();
+        let image_dir = fs.image_dir();
         let label_len = superblock.label.iter().position(|&b| b == 0).unwrap_or(64);
         Self {
             pool: PoolPart {
@@ -261,7 +268,8 @@ impl Information {
             media: MediaPart {
                 kind: media.name().into(),
                 flush: format!("{:?}", fs.isa()),
-                survives: survives(media),
+                survives: survives(media, image_of(fs, image_dir.as_deref())),
+                image_dir,
             },
             space: SpacePart {
                 data_bytes: space.blocks * 4096,
@@ -324,6 +332,12 @@ impl Information {
             was_clean: opened.was_clean,
             journal_records_applied: opened.records_applied,
             orphans_freed: opened.orphans_freed,
+            image: match opened.image {
+                FoundImage::None => "none",
+                FoundImage::Adopted => "adopted",
+                FoundImage::Lost => "lost",
+            }
+            .into(),
         });
         self
     }
@@ -359,8 +373,27 @@ fn sample(volume: &Volume) -> Option<(PathBuf, File)> {
     Some((path, file))
 }
 
+/// Where the metadata of a pool with a log are worked on.
+#[derive(Clone, Copy, Debug)]
+enum Image<'a> {
+    /// Nobody works on them now.
+    NotYet,
+    /// In memory of the process.
+    OfProcess,
+    /// In this directory.
+    In(&'a Path),
+}
+
+fn image_of<'a>(fs: &RealFs, dir: Option<&'a Path>) -> Image<'a> {
+    match dir {
+        Some(dir) => Image::In(dir),
+        None if fs.is_read_only() => Image::NotYet,
+        None => Image::OfProcess,
+    }
+}
+
 /// What the medium promises, and nothing more.
-fn survives(media: MediaKind) -> Survives {
+fn survives(media: MediaKind, image: Image<'_>) -> Survives {
     let words = |killed: &str, crash: &str, cut: &str| Survives {
         killed_process: killed.into(),
         kernel_crash: crash.into(),
@@ -378,7 +411,14 @@ fn survives(media: MediaKind) -> Survives {
         MediaKind::Logged => {
             let synced = "after fsync, sync or unmounting returned: everything that any thread had done before; without \
                           them: all but the last 5 seconds and what a commit takes; the tree is always one of an instant between operations";
-            words(synced, synced, synced)
+            let killed = match image {
+                Image::NotYet => format!(
+                    "{nothing_lost}, if /dev/shm has room for the metadata when the pool is opened"
+                ),
+                Image::In(dir) => format!("{nothing_lost}: the metadata are in {}", dir.display()),
+                Image::OfProcess => format!("{synced}: the metadata are in memory of the process"),
+            };
+            words(&killed, synced, synced)
         }
         MediaKind::Memory => {
             let nothing = "nothing: the medium is ordinary memory";
@@ -555,7 +595,12 @@ fn text(information: &Information) -> String {
         } else {
             "not closed in order"
         };
-        line("found", found.into());
+        let image = match opened.image.as_str() {
+            "adopted" => "; what a killed process had in memory was there",
+            "lost" => "; what a killed process had in memory is gone",
+            _ => "",
+        };
+        line("found", format!("{found}{image}"));
     }
     if let Some(mount) = mount {
         let only = match mount {
@@ -589,12 +634,28 @@ mod tests {
 
     #[test]
     fn nothing_promises_more_than_its_medium_holds() {
-        assert!(survives(MediaKind::Memory).power_cut.starts_with("nothing"));
-        assert!(survives(MediaKind::File).power_cut.contains("fsync"));
-        assert!(survives(MediaKind::Logged).power_cut.contains("fsync"));
+        assert!(
+            survives(MediaKind::Memory, Image::NotYet)
+                .power_cut
+                .starts_with("nothing")
+        );
+        assert!(
+            survives(MediaKind::File, Image::NotYet)
+                .power_cut
+                .contains("fsync")
+        );
+        let logged = |image| survives(MediaKind::Logged, image);
+        assert!(logged(Image::NotYet).power_cut.contains("fsync"));
+        assert!(logged(Image::OfProcess).killed_process.contains("fsync"));
+        let kept = logged(Image::In(Path::new("/dev/shm"))).killed_process;
+        assert!(
+            kept.starts_with("every operation")
+                && kept.contains("/dev/shm")
+                && !kept.contains("fsync")
+        );
         assert_eq!(
-            survives(MediaKind::Dax).power_cut,
-            survives(MediaKind::Dax).killed_process
+            survives(MediaKind::Dax, Image::NotYet).power_cut,
+            survives(MediaKind::Dax, Image::NotYet).killed_process
         );
     }
 

@@ -13,6 +13,7 @@ mod files;
 #[cfg(test)]
 mod fuzz;
 mod info;
+mod killed;
 mod manual;
 mod mkfs;
 mod mount;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vellum::{Pool, PoolOptions};
+use vellum::{ImagePlace, Pool, PoolOptions};
 use vellum_fuse::{MountConfig, Session};
 
 use crate::args::Mount;
@@ -91,6 +91,12 @@ fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
         read_only: config.read_only,
         media: args.opening.media.into(),
         populate: args.populate,
+        image: match &args.image {
+            None => ImagePlace::Shared,
+            Some(none) if none.as_os_str() == "none" => ImagePlace::Process,
+            Some(dir) => ImagePlace::In(dir.clone()),
+        },
+        last_epoch: args.last_epoch,
         ..PoolOptions::default()
     };
     let pool = place::open_with(&path, &options)?;

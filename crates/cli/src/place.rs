@@ -12,6 +12,7 @@ use vellum_fuse::mounts;
 
 use crate::args::{Media, Opening};
 use crate::failure::{Failure, Outcome, plain, status};
+use crate::killed;
 
 /// A path in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,8 +109,9 @@ pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
     Pool::open(pool, options).map_err(|error| refused(pool, &error))
 }
 
-/// Opens the pool's bytes for writing, without recovering it.
+/// Opens the pool's bytes for writing, without recovering it. What a killed process left of it in memory is in its log then.
 pub(crate) fn open_as_it_is(pool: &Path, opening: Opening) -> Outcome<MappedPool> {
+    killed::settle(pool, false)?;
     let mode = OpenMode {
         read_only: false,
         media: opening.media.into(),

@@ -14,6 +14,7 @@ use vellum_repair::{Action, LostBytes, Options, Plan, apply_watched, plan};
 use crate::args::Repair;
 use crate::check;
 use crate::failure::{Failure, Outcome, status};
+use crate::killed::{self, Left};
 use crate::output::{print_json, say};
 use crate::place;
 use crate::units;
@@ -38,14 +39,28 @@ struct Answer<'a> {
 pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
     let done = match &args.restore {
         Some(file) => restore(args, file),
-        None if args.dry_run => check::open(&args.pool)
-            .and_then(|image| finish(args, &planned(args, &image, &BTreeSet::new()), None)),
+        None if args.dry_run => dry_run(args),
         None => repair(args),
     };
     done.map_err(|failure| match failure.status {
         status::CHECK_USAGE => failure,
         _ => failure.with_status(status::CHECK_OPERATION),
     })
+}
+
+/// Says what would be done.
+fn dry_run(args: &Repair) -> Outcome<ExitCode> {
+    let image = check::open(&args.pool)?;
+    if let Left::Alive(_) = killed::left(&image, &args.pool)? {
+        let pool = args.pool.display();
+        return Err(Failure::new(format!(
+            "{pool}: a process was killed, and left in memory what the pool's file does not have"
+        ))
+        .advise(format!(
+            "`vellum check {pool}` looks at it; a repair takes it into the pool first"
+        )));
+    }
+    finish(args, &planned(args, &image, &BTreeSet::new()), None)
 }
 
 fn planned(args: &Repair, image: &dyn Image, declined: &BTreeSet<Class>) -> Plan {
@@ -69,6 +84,9 @@ fn now_ns() -> i64 {
 }
 
 fn repair(args: &Repair) -> Outcome<ExitCode> {
+    if args.last_epoch {
+        killed::settle(&args.pool, true)?;
+    }
     let pool = place::open_as_it_is(&args.pool, args.opening)?;
     let image = MemoryImage(&pool);
     let mut made = planned(args, &image, &BTreeSet::new());

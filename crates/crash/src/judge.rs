@@ -74,10 +74,15 @@ impl Judge {
         }
         self.pool.0.start_recording();
         let open = || {
-            mount_with_arena::<Explored>(&self.pool, self.cache_entries, CLOCK_AFTER, |bytes| {
-                let new = HeapMemory::new(bytes);
-                arena.insert(Shared(new.into())).clone()
-            })
+            mount_with_arena::<Explored>(
+                &self.pool,
+                None,
+                (self.cache_entries, CLOCK_AFTER),
+                |bytes| {
+                    let new = HeapMemory::new(bytes);
+                    arena.insert(Shared(new.into())).clone()
+                },
+            )
         };
         let opened = catch_unwind(AssertUnwindSafe(open));
         judged.recovery = self.pool.0.take_log();

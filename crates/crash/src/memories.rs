@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use vellum_media::{
-    Disk, Event, HeapMemory, MediaKind, Memories, Memory, Op, Persistent, SimLogged, SimPool, Site,
-    Split, Written,
+    Attach, Disk, Event, HeapMemory, ImageKey, LeftImage, MediaError, MediaKind, Memories, Memory,
+    Op, Persistent, SharedImage, SimImages, SimLogged, SimPool, Site, Split, Written,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -22,17 +22,18 @@ impl Memories for Explored {
 
 /// Memories that a file system of the explorer can be opened on.
 pub(crate) trait Kit: Memories {
-    /// The pool, as these memories have it.
-    fn pool(pool: &Shared) -> Self::Pool;
+    /// The pool, as these memories have it; the image of a logged one outlives its process in `images`.
+    fn pool(pool: &Shared, images: Option<&Arc<SimImages>>) -> Self::Pool;
 
     /// An arena of `bytes` zero bytes.
     fn arena(bytes: u64) -> Self::Arena;
 }
 
 impl Kit for Explored {
-    fn pool(pool: &Shared) -> ExploredPool {
+    fn pool(pool: &Shared, images: Option<&Arc<SimImages>>) -> ExploredPool {
         ExploredPool {
             shared: pool.clone(),
+            images: images.cloned(),
             logged: OnceLock::new(),
         }
     }
@@ -184,6 +185,7 @@ impl<M: Persistent> Persistent for Shared<M> {
 /// that is.
 pub(crate) struct ExploredPool {
     shared: Shared,
+    images: Option<Arc<SimImages>>,
     logged: OnceLock<SimLogged>,
 }
 
@@ -291,9 +293,26 @@ impl Persistent for ExploredPool {
         MediaKind::Sim
     }
 
-    fn begin_image(&self, split: Split) -> io::Result<()> {
-        let new = || SimLogged::new(Arc::clone(&self.shared.0));
-        self.logged.get_or_init(new).begin_image(split)
+    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
+        let new = || SimLogged::new(Arc::clone(&self.shared.0), self.images.clone());
+        self.logged.get_or_init(new).begin_image(split, shared)
+    }
+
+    fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
+        self.logged.get().and_then(Persistent::shared_image)
+    }
+
+    fn left_image(
+        &self,
+        key: &ImageKey<'_>,
+        attach: Attach,
+        last: u64,
+    ) -> Result<LeftImage, MediaError> {
+        either!(self, it => it.left_image(key, attach, last))
+    }
+
+    fn forget_image(&self, key: &ImageKey<'_>) {
+        either!(self, it => it.forget_image(key));
     }
 
     fn disk(&self) -> Option<&dyn Disk> {

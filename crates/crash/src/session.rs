@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::experiments::{MappingAlone, settle};
 use vellum::{
-    Access, Allocate, Clock, Cred, Error, FileKind, FormatOptions, Fs, Handle, ListPosition,
-    MappingKind, MountOptions, NamespaceKind, Node, OpenOptions, RenameFlags, SetAttr, SetTime,
-    attach, format, prefer_thread_slot,
+    Access, Allocate, Clock, Cred, Error, FileKind, FormatOptions, Fs, Handle, ImagePlace,
+    ListPosition, MappingKind, MountOptions, NamespaceKind, Node, OpenOptions, RenameFlags,
+    SetAttr, SetTime, attach, format, prefer_thread_slot,
 };
-use vellum_media::SimPool;
+use vellum_media::{SimImages, SimPool};
 use vellum_model::{Kind, Op, Range, TimeSet, pattern};
 
 use crate::memories::{Explored, Kit, Shared};
@@ -44,6 +44,8 @@ pub(crate) type ExploredFs = Arc<Fs<Explored>>;
 pub(crate) struct Session<M: Kit = Explored> {
     pool: Shared,
     fs: Option<Arc<Fs<M>>>,
+    /// What a kill leaves of a pool with a log.
+    images: Arc<SimImages>,
     slots: BTreeMap<u8, Handle<M>>,
     cache_entries: u64,
     cred: Cred,
@@ -80,14 +82,14 @@ pub(crate) fn blank_image(
 
 /// Opens what `pool` holds, as another boot does. The same operations of this thread do the same from here on.
 pub(crate) fn mount<M: Kit>(pool: &Shared, cache_entries: u64, clock: i64) -> Result<Arc<Fs<M>>> {
-    mount_with_arena(pool, cache_entries, clock, M::arena)
+    mount_with_arena(pool, None, (cache_entries, clock), M::arena)
 }
 
-/// The same, in the arena that `make_arena` makes of so many bytes.
+/// The same, in the arena that `make_arena` makes of so many bytes, and with `images` that outlive processes.
 pub(crate) fn mount_with_arena<M: Kit>(
     pool: &Shared,
-    cache_entries: u64,
-    clock: i64,
+    images: Option<&Arc<SimImages>>,
+    (cache_entries, clock): (u64, i64),
     make_arena: impl FnOnce(u64) -> M::Arena,
 ) -> Result<Arc<Fs<M>>> {
     let options = MountOptions {
@@ -98,11 +100,16 @@ pub(crate) fn mount_with_arena<M: Kit>(
             .repeat(2)
             .try_into()
             .unwrap_or_default(),
+        image: match images {
+            Some(_) => ImagePlace::Shared,
+            None => ImagePlace::Process,
+        },
+        attach: clock.to_le_bytes().repeat(2).try_into().unwrap_or_default(),
         ..MountOptions::default()
     };
     prefer_thread_slot(0);
     let make_arena = |bytes| Ok(make_arena(bytes));
-    attach::<M>(M::pool(pool), make_arena, options).map(|(fs, _)| fs)
+    attach::<M>(M::pool(pool, images), make_arena, options).map(|(fs, _)| fs)
 }
 
 impl<M: Kit> Session<M> {
@@ -111,6 +118,7 @@ impl<M: Kit> Session<M> {
         Self {
             pool,
             fs: None,
+            images: Arc::default(),
             slots: BTreeMap::new(),
             cache_entries,
             cred: Cred::root(),
@@ -131,6 +139,7 @@ impl<M: Kit> Session<M> {
         Self {
             pool: self.pool.clone(),
             fs: self.fs.clone(),
+            images: Arc::clone(&self.images),
             slots: BTreeMap::new(),
             cache_entries: self.cache_entries,
             cred: self.cred.clone(),
@@ -186,7 +195,8 @@ impl<M: Kit> Session<M> {
     fn open(&mut self) -> Result<()> {
         self.openings += 1;
         let clock = CLOCK_START + self.openings * CLOCK_STEP;
-        self.fs = Some(mount(&self.pool, self.cache_entries, clock)?);
+        let (images, how) = (Some(&self.images), (self.cache_entries, clock));
+        self.fs = Some(mount_with_arena(&self.pool, images, how, M::arena)?);
         Ok(())
     }
 

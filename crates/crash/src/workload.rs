@@ -151,7 +151,10 @@ impl Step {
     pub fn syncs(&self) -> bool {
         matches!(
             self,
-            Self::Close | Self::Open | Self::Op(Op::Sync | Op::Fsync { .. } | Op::FsyncSlot { .. })
+            Self::Close
+                | Self::Open
+                | Self::Recover
+                | Self::Op(Op::Sync | Op::Fsync { .. } | Op::FsyncSlot { .. })
         )
     }
 

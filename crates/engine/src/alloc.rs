@@ -190,6 +190,13 @@ impl<M: Memories> Core<M> {
             {
                 continue;
             }
+            let bytes = self.geometry.chunk_bytes;
+            let begin = self.geometry.meta_at + chunk * bytes;
+            if self.pool.prepare(begin, bytes).is_err() {
+                // No memory for its image: as if there were no chunk.
+                self.arena.store(cell, free, Ordering::Release);
+                return false;
+            }
             let at = self.geometry.chunk_table_at + chunk * 8;
             self.set_word(at, ChunkWord::new(chunk, kind, 0).0);
             self.pool.flush(sites::CHUNK_WORD, at, 8);

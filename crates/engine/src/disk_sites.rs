@@ -14,6 +14,10 @@ vellum_media::sites! {
     LOG_HOME_DURABLE = "log/home-durable",
     /// That they are given up, before anything is written over them.
     LOG_ANCHOR_DURABLE = "log/anchor-durable",
+    /// That the image of a killed process is none any more, before anything is written that it does not have.
+    LOG_IMAGE_OVER = "log/image-over",
+    /// Which image in shared memory belongs to the log, before the first operation.
+    LOG_IMAGE_NAMED = "log/image-named",
     /// An order: the record of the epoch that gave a block up, before anything is written over the block.
     LOG_BLOCK_FREE = "log/block-free",
 }

@@ -44,11 +44,11 @@ pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,
     RenameFlags, SetAttr, SetTime, StatFs, View, ViewPlace,
 };
-pub use log::LogCounts;
+pub use log::{FoundImage, ImagePlace, LogCounts};
 pub use mapping_time::{MappingTime, MappingTimer};
 pub use mount::{FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::DirEntry;
-pub use pool::{CreateOptions, Pool, PoolOptions, RealFs};
+pub use pool::{CreateOptions, Pool, PoolOptions, RealFs, boot_id};
 pub use slots::prefer_thread_slot;
 pub use vellum_layout::{FileKind, MappingKind, NamespaceKind};
 pub use vellum_media as media;

@@ -11,8 +11,9 @@ use vellum_media::{MappedArena, MappedPool, MediaChoice, MediaKind, OpenMode, Re
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::log::{FoundImage, ImagePlace};
 use crate::mapping_time::MappingTimer;
-use crate::mount::{FormatOptions, MountOptions, Opened, attach, format};
+use crate::mount::{FormatOptions, MountOptions, Opened, attach, format, settle_image};
 use crate::volume::Volume;
 
 /// The file system of production: on mapped memory.
@@ -89,6 +90,10 @@ pub struct PoolOptions {
     pub recovery_threads: usize,
     /// Names and files that the caches can hold at once.
     pub cache_entries: u64,
+    /// Where the metadata of a logged pool are worked on.
+    pub image: ImagePlace,
+    /// What a killed process left of a logged pool in memory is given up: the pool is as of its last commit.
+    pub last_epoch: bool,
     /// Collects the time that is spent in the mapping.
     pub mapping_timer: Option<Arc<MappingTimer>>,
 }
@@ -101,6 +106,8 @@ impl Default for PoolOptions {
             populate: false,
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
             cache_entries: 1 << 24,
+            image: ImagePlace::default(),
+            last_epoch: false,
             mapping_timer: None,
         }
     }
@@ -188,6 +195,9 @@ impl Pool {
             media: options.media,
             populate: options.populate,
         };
+        if options.last_epoch && !options.read_only {
+            settle_image(&MappedPool::open(path, mode)?, boot_id(), true)?;
+        }
         let memory = MappedPool::open(path, mode)?;
         Self::start(memory, options).map_err(|error| match error {
             Error::Damaged { .. } | Error::Unreadable(_) if !options.read_only => Error::Refused {
@@ -198,13 +208,27 @@ impl Pool {
         })
     }
 
+    /// Takes what a killed process left of a logged pool in memory into the pool's log, or forgets it, for a tool that works on the pool's bytes.
+    /// Other pools stay as they are.
+    ///
+    /// # Errors
+    /// In use, not a pool, what was left cannot be used, the log is damaged, or the medium failed.
+    pub fn settle_image(path: impl AsRef<Path>, last_epoch: bool) -> Result<FoundImage> {
+        let memory = MappedPool::open(path.as_ref(), OpenMode::default())?;
+        settle_image(&memory, boot_id(), last_epoch)
+    }
+
     fn start(memory: MappedPool, options: &PoolOptions) -> Result<Self> {
+        let mut attach_id = [0; 16];
+        fill_random(&mut attach_id)?;
         let mount = MountOptions {
             read_only: options.read_only,
             cache_entries: options.cache_entries,
             recovery_threads: options.recovery_threads,
             clock: crate::Clock::System,
             boot_id: boot_id(),
+            image: options.image.clone(),
+            attach: attach_id,
             mapping_timer: options.mapping_timer.clone(),
         };
         let arena = |bytes| {
@@ -327,12 +351,18 @@ fn keep(fs: &RealFs, stop: &AtomicBool) {
 fn commit(fs: &RealFs, stop: &AtomicBool) {
     fs.wake_when_half_full(std::thread::current());
     let mut committed = Instant::now();
+    let mut is_warned = false;
     while !stop.load(Ordering::Relaxed) {
         let due = COMMIT_INTERVAL.saturating_sub(committed.elapsed());
         let result = if fs.is_damaged() {
             Ok(COMMIT_INTERVAL)
         } else if due.is_zero() {
             committed = Instant::now();
+            if fs.has_lost_image() && !std::mem::replace(&mut is_warned, true) {
+                tracing::warn!(
+                    "somebody removed the image of the pool: if this process is killed, what was not synced is lost"
+                );
+            }
             fs.sync().map(|()| Duration::ZERO)
         } else if fs.is_log_half_full() {
             let begin = Instant::now();
@@ -370,7 +400,7 @@ fn fill_random(bytes: &mut [u8]) -> Result<()> {
 }
 
 /// The kernel's identity of this boot; zero where it cannot be known.
-fn boot_id() -> [u8; 16] {
+pub fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: Vec<u8> = text
         .chars()

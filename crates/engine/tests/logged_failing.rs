@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use vellum::media::{HeapMemory, SimLogged, SimPool, SimulatedLogged};
+use vellum::media::{HeapMemory, SimImages, SimLogged, SimPool, SimulatedLogged};
 use vellum::{
-    Clock, Cred, Error, FileKind, FormatOptions, Fs, MappingKind, MountOptions, Result, attach,
-    format,
+    Clock, Cred, Error, FileKind, FormatOptions, FoundImage, Fs, ImagePlace, MappingKind,
+    MountOptions, Result, attach, format,
 };
 use vellum_check::{Options, check};
 
@@ -36,9 +36,27 @@ fn mount(disk: &Arc<SimPool>) -> Result<LoggedFs> {
         clock: Clock::Counter(AtomicI64::new(1)),
         ..MountOptions::default()
     };
-    let pool = SimLogged::new(Arc::clone(disk));
+    let pool = SimLogged::new(Arc::clone(disk), None);
     let arena = |bytes| Ok(HeapMemory::new(bytes));
     attach::<SimulatedLogged>(pool, arena, options).map(|(fs, _)| fs)
+}
+
+/// The same with an image that outlives a kill, for the opening of this number.
+fn mount_shared(
+    disk: &Arc<SimPool>,
+    images: &Arc<SimImages>,
+    number: u8,
+) -> Result<(LoggedFs, FoundImage)> {
+    let options = MountOptions {
+        clock: Clock::Counter(AtomicI64::new(1)),
+        image: ImagePlace::Shared,
+        attach: [number; 16],
+        ..MountOptions::default()
+    };
+    let pool = SimLogged::new(Arc::clone(disk), Some(Arc::clone(images)));
+    let arena = |bytes| Ok(HeapMemory::new(bytes));
+    let opened = attach::<SimulatedLogged>(pool, arena, options);
+    opened.map(|(fs, opened)| (fs, opened.image))
 }
 
 /// Bytes of a file: its blocks ride in a record, or are too many.
@@ -147,6 +165,68 @@ fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
         }
         assert!(failures > 20, "{failures}");
     }
+}
+
+/// What comes to its end at each call of the disk in turn is the adoption of a killed process's image: it begins again, and loses nothing.
+#[test]
+fn an_adoption_that_is_cut_off_begins_again() {
+    let image = made();
+    let fail: [fn(&SimPool, u32); 2] = [SimPool::fail_syncs_after, SimPool::fail_writes_after];
+    for fail in fail {
+        let mut cut_off = 0;
+        for good in 0.. {
+            let disk = Arc::new(SimPool::from_image(image.clone()));
+            let images = Arc::new(SimImages::default());
+            let (fs, found) = mount_shared(&disk, &images, 1).unwrap();
+            assert_eq!(found, FoundImage::None);
+            let (synced, made, error) = script(&fs);
+            assert!(error.is_none() && synced == made);
+            // Nobody syncs these.
+            let more = ["more", "more2", "last"];
+            more.iter().for_each(|name| make(&fs, name).unwrap());
+            drop(fs);
+
+            fail(&disk, good);
+            let adopted = mount_shared(&disk, &images, 2);
+            fail(&disk, u32::MAX);
+            let is_over = adopted.is_ok();
+            drop(adopted);
+            cut_off += u32::from(!is_over);
+            // Behind the anchor that names no image everything is in the log.
+            let (fs, _) = mount_shared(&disk, &images, 3).unwrap();
+            assert_eq!(names(&fs), STEPS, "{good}");
+            let all = (0..STEPS).map(|number| format!("f{number}"));
+            let all = all.chain(more.map(str::to_owned));
+            all.for_each(|name| assert!(is_whole(&fs, &name), "{good}: {name}"));
+            fs.close().unwrap();
+            let report = check(&disk.image(), Options::default());
+            assert!(report.is_sound(), "{good}: {report}");
+            if is_over {
+                break;
+            }
+        }
+        assert!(cut_off > 3, "{cut_off}");
+    }
+}
+
+/// A process whose commit failed, and that is killed, leaves nothing to adopt: what it did is ahead of what any commit can promise.
+#[test]
+fn an_image_whose_commit_failed_is_not_adopted() {
+    let disk = Arc::new(SimPool::from_image(made()));
+    let images = Arc::new(SimImages::default());
+    let (fs, _) = mount_shared(&disk, &images, 1).unwrap();
+    make(&fs, "f0").unwrap();
+    fs.sync().unwrap();
+    make(&fs, "f1").unwrap();
+    disk.fail_writes_after(0);
+    assert!(matches!(fs.sync(), Err(Error::Io(_))));
+    disk.fail_writes_after(u32::MAX);
+    drop(fs);
+    let (fs, found) = mount_shared(&disk, &images, 2).unwrap();
+    assert_eq!((found, names(&fs)), (FoundImage::Lost, 1));
+    drop(fs);
+    let (_, found) = mount_shared(&disk, &images, 3).unwrap();
+    assert_eq!(found, FoundImage::Adopted);
 }
 
 /// Whoever waits for a commit that fails is told, like its leader.

@@ -89,7 +89,7 @@ fn open(path: &Path, read_only: bool, lost: Option<u64>) -> vellum::Result<RealF
         recovery_threads: 1,
         clock: Clock::System,
         boot_id: [7; 16],
-        mapping_timer: None,
+        ..MountOptions::default()
     };
     let arena = |bytes| Ok(MappedArena::private(bytes)?);
     Ok(attach::<Real>(memory, arena, options)?.0)

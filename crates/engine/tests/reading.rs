@@ -51,7 +51,7 @@ fn simulated(mapping: MappingKind) -> Arc<Fs<Simulated>> {
         recovery_threads: 1,
         clock: Clock::Counter(AtomicI64::new(1)),
         boot_id: [1; 16],
-        mapping_timer: None,
+        ..MountOptions::default()
     };
     let (fs, _) = attach::<Simulated>(pool, |bytes| Ok(HeapMemory::new(bytes)), mount).unwrap();
     fs

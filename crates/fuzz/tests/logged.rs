@@ -30,7 +30,7 @@ fn mount(disk: &Arc<SimPool>) -> Result<LoggedFs> {
         clock: Clock::Counter(1_000_000.into()),
         ..MountOptions::default()
     };
-    let pool = SimLogged::new(Arc::clone(disk));
+    let pool = SimLogged::new(Arc::clone(disk), None);
     let arena = |bytes| Ok(HeapMemory::new(bytes));
     attach::<SimulatedLogged>(pool, arena, options).map(|(fs, _)| fs)
 }

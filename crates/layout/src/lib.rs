@@ -60,8 +60,8 @@ pub use keyed::{KeyedPlan, PAIRS_PER_LINE, PlaceWord, RUN_COUNT_MAX, STASH_LINES
 pub use level::{LevelPlan, LevelRoot};
 pub use log::{
     ANCHOR_BYTES, ANCHOR_MAGIC, ANCHORS_BYTES, Anchor, AnchorPoint, EPOCH_MAGIC, Expected,
-    IMAGE_MAX_BYTES, LOG_LINE_BYTES, LogBounds, LoggedLine, RECORD_HEAD_BYTES, Record, RecordHead,
-    Ride, line_sum, log_bytes_for, record_bytes, seal_record,
+    IMAGE_MAX_BYTES, ImageTag, LOG_LINE_BYTES, LogBounds, LoggedLine, RECORD_HEAD_BYTES, Record,
+    RecordHead, Ride, line_sum, log_bytes_for, record_bytes, seal_record,
 };
 pub use move_list::{MOVE_LIST_ENTRIES, MoveListHead, MovedEntry};
 pub use overwrite::Overwrite;

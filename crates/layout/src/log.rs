@@ -28,8 +28,10 @@ pub struct Anchor {
     pub number: u64,
     /// Drawn by mkfs, and one more with each repair: seed of the checks of records.
     pub salt: u64,
-    /// Reserved, zero.
-    pub reserved_image: [u64; 4],
+    /// Identity of the image in shared memory that belongs to this log, if there is one.
+    pub attach: [u8; 16],
+    /// Boot id of whoever made it.
+    pub boot: [u8; 16],
     /// The first epoch that home does not have.
     pub tail: u64,
     /// Where its record begins, or will: an offset in the area of records.
@@ -42,12 +44,33 @@ pub struct Anchor {
     pub target_sum: u64,
     /// Reserved, zero.
     pub reserved_sessions: [u64; 4],
-    /// Bit 0: nobody knows the sum of home, and `target` is `tail`.
+    /// Bit 0: nobody knows the sum of home, and `target` is `tail`. Bit 1: there is an image in shared memory.
     pub flags: u64,
+    /// In which directory, with zeros behind it.
+    pub image: [u8; IMAGE_DIR_BYTES],
     /// Reserved, zero.
-    pub reserved: [u64; 44],
+    pub reserved: [u64; 12],
     /// XXH3-64 of the bytes before.
     pub check: u64,
+}
+
+/// Bytes that an anchor has for the path of a directory.
+const IMAGE_DIR_BYTES: usize = 256;
+
+/// An image in memory that outlives whoever works on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageTag {
+    /// [`Anchor::attach`].
+    pub attach: [u8; 16],
+    /// [`Anchor::boot`].
+    pub boot: [u8; 16],
+    /// Path of the directory where it lies: at most 255 bytes, none of them zero.
+    pub dir: Vec<u8>,
+}
+
+impl ImageTag {
+    /// Most bytes of the directory's path.
+    pub const DIR_MAX_BYTES: usize = IMAGE_DIR_BYTES - 1;
 }
 
 /// Bytes of an anchor: one sector.
@@ -97,6 +120,8 @@ pub fn line_sum(hash_seed: u64, at: u64, line: &[u8]) -> u64 {
 impl Anchor {
     /// [`Anchor::flags`]: nobody knows the sum of home.
     pub const NO_SUM: u64 = 1;
+    /// [`Anchor::flags`]: there is an image in shared memory.
+    pub const HAS_IMAGE: u64 = 2;
     /// Offset of [`Anchor::number`].
     pub const NUMBER: usize = std::mem::offset_of!(Self, number);
 
@@ -118,10 +143,42 @@ impl Anchor {
         new
     }
 
+    /// The same with an image in shared memory.
+    #[must_use]
+    pub fn with_image(mut self, tag: &ImageTag) -> Self {
+        (self.attach, self.boot) = (tag.attach, tag.boot);
+        let dir = &tag.dir[..tag.dir.len().min(ImageTag::DIR_MAX_BYTES)];
+        self.image[..dir.len()].copy_from_slice(dir);
+        self.flags |= Self::HAS_IMAGE;
+        self.check = self.expected_check();
+        self
+    }
+
+    /// The next anchor, which says the same, but that there is no image.
+    #[must_use]
+    pub fn without_image(mut self) -> Self {
+        self.number += 1;
+        (self.attach, self.boot, self.image) = ([0; 16], [0; 16], [0; IMAGE_DIR_BYTES]);
+        self.flags &= !Self::HAS_IMAGE;
+        self.check = self.expected_check();
+        self
+    }
+
+    /// The image in shared memory that belongs to the log, under the boot that it names.
+    pub fn image(&self) -> Option<ImageTag> {
+        let len = self.image.iter().position(|&byte| byte == 0)?;
+        (self.flags & Self::HAS_IMAGE != 0).then(|| ImageTag {
+            attach: self.attach,
+            boot: self.boot,
+            dir: self.image[..len].to_vec(),
+        })
+    }
+
     /// The same where nobody knows the sum of home.
     #[must_use]
     pub fn without_sum(mut self) -> Self {
-        (self.flags, self.sum, self.target, self.target_sum) = (Self::NO_SUM, 0, self.tail, 0);
+        self.flags |= Self::NO_SUM;
+        (self.sum, self.target, self.target_sum) = (0, self.tail, 0);
         self.check = self.expected_check();
         self
     }
@@ -521,6 +578,18 @@ mod tests {
         assert_eq!(Anchor::unseal(&bytes, [7; 16]), Some(anchor.clone()));
         assert_eq!(anchor.block(), 1);
         assert_eq!(Anchor::unseal(&bytes, [8; 16]), None);
+        assert_eq!(anchor.image(), None);
+        let tag = ImageTag {
+            attach: [1; 16],
+            boot: [2; 16],
+            dir: vec![b'd'; ImageTag::DIR_MAX_BYTES],
+        };
+        let tagged = anchor.clone().with_image(&tag);
+        let found = Anchor::unseal(tagged.as_bytes(), [7; 16]).unwrap();
+        assert_eq!((found.point(), found.image()), (Some(point), Some(tag)));
+        let next = found.without_image();
+        assert_eq!((next.number, next.tail, next.image()), (4, 11, None));
+        assert!(Anchor::unseal(next.as_bytes(), [7; 16]).is_some());
         for at in 0..bytes.len() {
             bytes[at] ^= 1;
             assert_eq!(Anchor::unseal(&bytes, [7; 16]), None, "byte {at}");

@@ -111,8 +111,8 @@ fn structs() {
     assert_struct!(AreaExtentHead: area generation checksum reserved);
     assert_struct!(PathEntryHead: life target cookie parent generation checksum path_hash path_len
         name_at area forward);
-    assert_struct!(Anchor: magic uuid number salt reserved_image tail tail_at sum target target_sum reserved_sessions flags
-        reserved check);
+    assert_struct!(Anchor: magic uuid number salt attach boot tail tail_at sum target target_sum reserved_sessions flags
+        image reserved check);
     assert_struct!(RecordHead: magic check epoch known rides_from bytes lines rides revokes
         previous);
     assert_struct!(ExtentNodeHead: owner level first generation checksum reserved);

@@ -285,9 +285,10 @@ impl Backing {
 
     /// What the pool lies on, when it is not DAX.
     pub(crate) fn plain_kind(&self) -> MediaKind {
-        match (self.node, fs_type(&self.fd)) {
-            (Node::File, Some(TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC)) => MediaKind::Memory,
-            _ => MediaKind::File,
+        if self.node == Node::File && is_memory(fs_type(&self.fd)) {
+            MediaKind::Memory
+        } else {
+            MediaKind::File
         }
     }
 }
@@ -301,7 +302,12 @@ pub(crate) fn failed(action: &'static str, path: &Path, errno: Errno) -> MediaEr
     }
 }
 
-fn fs_type(fd: impl AsFd) -> Option<u64> {
+/// Whether a file system of this number is memory.
+pub(crate) fn is_memory(fs_type: Option<u64>) -> bool {
+    matches!(fs_type, Some(TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC))
+}
+
+pub(crate) fn fs_type(fd: impl AsFd) -> Option<u64> {
     // The kernel's magic numbers have 32 bits; a signed field may have extended them.
     rustix::fs::fstatfs(fd)
         .ok()

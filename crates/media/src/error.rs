@@ -81,6 +81,17 @@ pub enum MediaError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// Metadata cannot be worked on in memory of their own here.
+    #[error("a pool with a log cannot lie on this medium")]
+    NoImage,
+    /// What a killed process left in memory cannot be used.
+    #[error("{}, the image of a process that was killed, {why}", path.display())]
+    Image {
+        /// The file of the image.
+        path: PathBuf,
+        /// What is the matter, and what can be done.
+        why: &'static str,
+    },
     /// The operating system refused something else.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -107,6 +118,8 @@ impl MediaError {
             Self::ReadOnlyDevice { .. } => libc::EROFS,
             Self::TooManyMappings { .. } => libc::ENFILE,
             Self::OutOfMemory { source, .. } => source.raw_os_error().unwrap_or(libc::ENOMEM),
+            Self::NoImage => libc::EOPNOTSUPP,
+            Self::Image { .. } => libc::EBUSY,
             Self::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
         }
     }

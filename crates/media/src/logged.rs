@@ -1,11 +1,13 @@
 //! A mapped pool whose metadata are worked on in memory: what it knows beside its mapping, and how its file is read and written.
 
 use crate::disk::Split;
-use crate::notes::Notes;
+use crate::image::{ImageFile, SharedImage};
+use crate::notes::{Notes, map_bytes};
 use crate::written::{Written, WrittenBlocks};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What changed since the last cut.
@@ -18,12 +20,20 @@ pub(crate) struct Logged {
     has_failed: AtomicBool,
     /// Blocks of files were stored to in memory, of a pool that is only read: its file has others.
     pub(crate) is_overlaid: AtomicBool,
+    /// Where the image outlives the process.
+    pub(crate) shared: Option<Arc<ImageFile>>,
 }
 
 impl Logged {
-    pub(crate) fn new(split: Split) -> Self {
+    pub(crate) fn new(split: Split, shared: Option<Arc<ImageFile>>) -> Self {
+        let words = (map_bytes(split.image_bytes) / 8) as usize;
+        let notes = match &shared {
+            Some(image) => Notes::in_cells(image.running(words)),
+            None => Notes::new(split.image_bytes),
+        };
         Self {
-            notes: Notes::new(split.image_bytes),
+            notes,
+            shared,
             data_at: split.data_at,
             written: WrittenBlocks::new(),
             has_failed: AtomicBool::new(false),
@@ -34,7 +44,7 @@ impl Logged {
     /// Writes bytes of a file. That they could not be written is told by the next sync, and by each after it.
     pub(crate) fn write_data(&self, file: BorrowedFd<'_>, at: u64, data: &[u8]) {
         if write_all(file, at, data).is_err() {
-            self.has_failed.store(true, Ordering::Release);
+            self.fail();
         }
         self.note_written(at, data.len() as u64);
     }
@@ -46,6 +56,14 @@ impl Logged {
         }
     }
 
+    /// What was said to be done is not: no sync succeeds any more, of this process or of one that finds the image.
+    fn fail(&self) {
+        self.has_failed.store(true, Ordering::Release);
+        if let Some(image) = &self.shared {
+            image.poison();
+        }
+    }
+
     /// Whether bytes of a file could not be written.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Acquire)
@@ -53,7 +71,15 @@ impl Logged {
 
     /// See [`crate::Persistent::cut`].
     pub(crate) fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
-        self.notes.take(each);
+        match &self.shared {
+            None => self.notes.take(|_, _| {}, each),
+            Some(image) => {
+                self.notes.take(|word, lines| image.take(word, lines), each);
+                if image.is_damaged() {
+                    self.fail();
+                }
+            }
+        }
         self.written.take()
     }
 }

@@ -3,6 +3,7 @@
 use crate::arena::memory_file;
 use crate::backing::{Backing, Existing, PoolFile};
 use crate::disk::{Disk, Split};
+use crate::image::{self, Attach, ImageFile, ImageKey, LeftImage, SharedImage};
 use crate::isa::Isa;
 use crate::logged::{self, Logged};
 use crate::mapping::{Mapping, MappingError, memory_of_mapping};
@@ -16,8 +17,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 /// What to take the medium for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -333,10 +334,44 @@ impl Persistent for MappedPool {
         fdatasync(&self.fd)
     }
 
-    fn begin_image(&self, split: Split) -> io::Result<()> {
-        self.mapping.replace_by_memory(split.image_bytes)?;
-        self.logged.get_or_init(|| Logged::new(split));
+    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
+        let path = self.path.as_deref().unwrap_or(Path::new(""));
+        let shared = shared.filter(|_| !self.read_only);
+        let create = |key| ImageFile::create(self.fd.as_fd(), path, key, split.image_bytes);
+        let shared = shared.map(create).transpose()?.map(Arc::new);
+        let file = shared.as_ref().map(|image| image.image());
+        self.mapping
+            .replace(split.image_bytes, file)
+            .map_err(|source| MediaError::Io {
+                action: "map an image of",
+                path: path.to_owned(),
+                source,
+            })?;
+        self.logged.get_or_init(|| Logged::new(split, shared));
         Ok(())
+    }
+
+    fn prepare(&self, at: u64, len: u64) -> io::Result<()> {
+        let shared = self.logged.get().and_then(|logged| logged.shared.as_ref());
+        shared.map_or(Ok(()), |image| image.prepare(at, len))
+    }
+
+    fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
+        let shared = self.logged.get()?.shared.as_ref()?;
+        Some(Arc::clone(shared) as Arc<dyn SharedImage>)
+    }
+
+    fn left_image(
+        &self,
+        key: &ImageKey<'_>,
+        attach: Attach,
+        last: u64,
+    ) -> Result<LeftImage, MediaError> {
+        image::left_image(self.fd.as_fd(), key, attach, last)
+    }
+
+    fn forget_image(&self, key: &ImageKey<'_>) {
+        image::forget_image(self.fd.as_fd(), key);
     }
 
     fn disk(&self) -> Option<&dyn Disk> {

@@ -254,17 +254,26 @@ impl Mapping {
         Ok(())
     }
 
-    /// Puts zeroed memory of this process in the place of the first `len` bytes: whole pages.
-    pub(crate) fn replace_by_memory(&self, len: u64) -> io::Result<()> {
+    /// Puts other memory in the place of the first `len` bytes, whole pages: what `file` has from the offset on, or zeroed memory of this
+    /// process.
+    pub(crate) fn replace(&self, len: u64, file: Option<(BorrowedFd<'_>, u64)>) -> io::Result<()> {
         if len > self.len || !len.is_multiple_of(self.page_bytes as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         let (base, bytes) = (self.base.cast(), len as usize);
         // SAFETY: whole pages of our own mapping, whose bytes are only accessed in ways that allow for others changing them.
         unsafe {
-            rustix::mm::mmap_anonymous(base, bytes, protection, flags)?;
+            match file {
+                Some((file, at)) => {
+                    let flags = MapFlags::SHARED | MapFlags::FIXED;
+                    rustix::mm::mmap(base, bytes, protection, flags, file, at)?;
+                }
+                None => {
+                    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+                    rustix::mm::mmap_anonymous(base, bytes, protection, flags)?;
+                }
+            }
             let _refusal_is_fine = rustix::mm::madvise(base, bytes, Advice::LinuxHugepage);
         }
         Ok(())
@@ -335,6 +344,14 @@ impl Mapping {
         }
         self.slot.record_outside(at);
         None
+    }
+
+    /// `count` cells, from `at` on; `None`, recorded, if any of them is outside or misaligned.
+    pub(crate) fn cells(&self, at: u64, count: usize) -> Option<&[AtomicU64]> {
+        let first = self.cell(at)?;
+        self.run(at, count as u64 * CELL)?;
+        // SAFETY: the run is mapped as long as `self` lives, and begins with an aligned cell; only atomics and opaque code touch it.
+        Some(unsafe { std::slice::from_raw_parts(first, count) })
     }
 
     /// The low half of the cell at `at`, as the kernel compares it.

@@ -13,11 +13,14 @@
 //! * Cells are 8 bytes, 8-byte aligned. A misaligned cell access counts as outside.
 //! * `read` and `write` move bytes without a promise about tearing beyond aligned 8-byte words.
 
+use crate::MediaError;
 use crate::disk::{Disk, Split};
+use crate::image::{Attach, ImageKey, LeftImage, SharedImage};
 use crate::site::Site;
 use crate::window::Window;
 use crate::written::Written;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -226,13 +229,47 @@ pub trait Persistent: Memory {
     }
 
     /// From now on the image is memory of its own, zero at first, whose stores are noted; blocks of files are written by calls, and
-    /// [`disk`](Self::disk) reaches all that lies under this. Nobody else uses the pool meanwhile.
+    /// [`disk`](Self::disk) reaches all that lies under this. Nobody else uses the pool meanwhile. With a key, the memory is such that it
+    /// outlives this process, and [`shared_image`](Self::shared_image) gives it a name; of a pool that is only read it never is.
     ///
     /// # Errors
-    /// The pool cannot be split so, or what the operating system said.
-    fn begin_image(&self, split: Split) -> io::Result<()> {
-        let _ = split;
-        Err(io::ErrorKind::Unsupported.into())
+    /// The pool cannot be split so, there is no such memory, or what the operating system said. Nothing has changed.
+    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
+        let _ = (split, shared);
+        Err(MediaError::NoImage)
+    }
+
+    /// Takes memory for `[at, at + len)` of the image, whole blocks, so that stores there do not fail for want of it.
+    ///
+    /// # Errors
+    /// There is none left.
+    fn prepare(&self, at: u64, len: u64) -> io::Result<()> {
+        let _ = (at, len);
+        Ok(())
+    }
+
+    /// The image, if it outlives this process.
+    fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
+        None
+    }
+
+    /// What an earlier process left, see [`left_image`](crate::left_image).
+    ///
+    /// # Errors
+    /// As there.
+    fn left_image(
+        &self,
+        key: &ImageKey<'_>,
+        attach: Attach,
+        last: u64,
+    ) -> Result<LeftImage, MediaError> {
+        let _ = (key, attach, last);
+        Ok(LeftImage::Nothing)
+    }
+
+    /// Takes the name of such an image away, which no log names any more.
+    fn forget_image(&self, key: &ImageKey<'_>) {
+        let _ = key;
     }
 
     /// What lies under the image, once that has begun: home, log and blocks of files, at the offsets that they have in the pool.

@@ -4,8 +4,10 @@
 //! since the last one, and a fence. So a crash leaves any mixture of 64-byte lines, each with any prefix of its words: more than
 //! a disk can that writes sectors of 512 bytes, each as a whole.
 
+use crate::MediaError;
 use crate::disk::{Disk, Split};
 use crate::heap::HeapMemory;
+use crate::image::{Attach, ImageKey, LeftImage, OLDER, SharedImage};
 use crate::memory::{LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 use crate::notes::Notes;
 use crate::sim::SimPool;
@@ -13,8 +15,9 @@ use crate::site::Site;
 use crate::written::{Written, WrittenBlocks};
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The memories of tests of logged pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,28 +31,133 @@ impl Memories for SimulatedLogged {
 /// A pool on a simulated disk. What lies in front of the log is memory once the image has begun; nothing of it is recorded.
 pub struct SimLogged {
     disk: Arc<SimPool>,
-    image: OnceLock<Image>,
+    image: OnceLock<Arc<Image>>,
+    images: Option<Arc<SimImages>>,
     /// Lines of the disk written since the last sync.
-    dirty: Mutex<BTreeSet<u64>>,
+    dirty: Arc<Mutex<BTreeSet<u64>>>,
     written: WrittenBlocks,
     /// Bytes of a file could not be written.
     has_failed: AtomicBool,
 }
 
+/// Memory that outlives simulated processes, and no power cut, of one pool: its image, if one has a name, and which lines of its disk are in
+/// caches only.
+#[derive(Default)]
+pub struct SimImages {
+    named: Mutex<Option<Arc<Image>>>,
+    dirty: Arc<Mutex<BTreeSet<u64>>>,
+}
+
+impl SimImages {
+    fn named(&self) -> MutexGuard<'_, Option<Arc<Image>>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 struct Image {
     memory: HeapMemory,
+    /// Lines stored to since the last cut, and those that the last cut took, until they are durable.
     notes: Notes,
+    taken: Notes,
+    head: Mutex<Head>,
     /// Where the blocks of files begin.
     data_at: u64,
 }
 
+/// What an image says to the next process.
+#[derive(Clone, Copy, Default)]
+struct Head {
+    attach: Attach,
+    durable: u64,
+    is_poisoned: bool,
+}
+
+impl Image {
+    fn new(split: Split) -> Self {
+        Self {
+            memory: HeapMemory::new(split.image_bytes),
+            notes: Notes::new(split.image_bytes),
+            taken: Notes::new(split.image_bytes),
+            head: Mutex::default(),
+            data_at: split.data_at,
+        }
+    }
+
+    fn head(&self) -> MutexGuard<'_, Head> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is left of it for whoever wants one with `attach`.
+    fn left(&self, attach: Attach) -> LeftImage {
+        let head = *self.head();
+        if head.attach != attach {
+            return LeftImage::Nothing;
+        }
+        if head.is_poisoned {
+            return LeftImage::Poisoned;
+        }
+        let mut lines = Vec::new();
+        Notes::each_of(&[&self.notes, &self.taken], |at| {
+            let mut line = [0; LINE_BYTES as usize];
+            self.memory.read(at, &mut line);
+            lines.push((at, line));
+        });
+        LeftImage::Alive {
+            durable: head.durable,
+            lines,
+        }
+    }
+}
+
+/// An image, and where its name is.
+struct NamedImage {
+    image: Arc<Image>,
+    images: Arc<SimImages>,
+}
+
+impl std::fmt::Debug for NamedImage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamedImage").finish_non_exhaustive()
+    }
+}
+
+impl SharedImage for NamedImage {
+    fn name(&self, attach: Attach, durable: u64) -> io::Result<()> {
+        self.image.head().attach = attach;
+        self.settle(durable);
+        *self.images.named() = Some(Arc::clone(&self.image));
+        Ok(())
+    }
+
+    fn settle(&self, durable: u64) {
+        self.image.head().durable = durable;
+        self.image.taken.take(|_, _| {}, &mut |_| {});
+    }
+
+    fn poison(&self) {
+        self.image.head().is_poisoned = true;
+    }
+
+    fn end(&self) {
+        *self.images.named() = None;
+    }
+
+    fn found_in(&self) -> Option<PathBuf> {
+        None
+    }
+}
+
 impl SimLogged {
-    /// A pool on this disk, which outlives it.
-    pub fn new(disk: Arc<SimPool>) -> Self {
+    /// A pool on this disk, which outlives it, and whose image does if there are `images`.
+    pub fn new(disk: Arc<SimPool>, images: Option<Arc<SimImages>>) -> Self {
         Self {
             disk,
+            dirty: images
+                .as_ref()
+                .map(|images| Arc::clone(&images.dirty))
+                .unwrap_or_default(),
+            images,
             image: OnceLock::new(),
-            dirty: Mutex::default(),
             written: WrittenBlocks::new(),
             has_failed: AtomicBool::new(false),
         }
@@ -189,13 +297,45 @@ impl Persistent for SimLogged {
         MediaKind::Sim
     }
 
-    fn begin_image(&self, split: Split) -> io::Result<()> {
-        self.image.get_or_init(|| Image {
-            memory: HeapMemory::new(split.image_bytes),
-            notes: Notes::new(split.image_bytes),
-            data_at: split.data_at,
-        });
+    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
+        if shared.is_some() && self.images.is_none() {
+            return Err(MediaError::NoImage);
+        }
+        self.image.get_or_init(|| Arc::new(Image::new(split)));
         Ok(())
+    }
+
+    fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
+        let (image, images) = (self.image.get()?, self.images.as_ref()?);
+        Some(Arc::new(NamedImage {
+            image: Arc::clone(image),
+            images: Arc::clone(images),
+        }))
+    }
+
+    fn left_image(
+        &self,
+        key: &ImageKey<'_>,
+        attach: Attach,
+        last: u64,
+    ) -> Result<LeftImage, MediaError> {
+        let named = self
+            .images
+            .as_ref()
+            .and_then(|images| images.named().clone());
+        match named.map_or(LeftImage::Nothing, |image| image.left(attach)) {
+            LeftImage::Alive { durable, .. } if durable > last => Err(MediaError::Image {
+                path: key.dir.to_owned(),
+                why: OLDER,
+            }),
+            found => Ok(found),
+        }
+    }
+
+    fn forget_image(&self, _key: &ImageKey<'_>) {
+        if let Some(images) = &self.images {
+            *images.named() = None;
+        }
     }
 
     fn disk(&self) -> Option<&dyn Disk> {
@@ -204,7 +344,9 @@ impl Persistent for SimLogged {
 
     fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
         if let Some(image) = self.image.get() {
-            image.notes.take(each);
+            image
+                .notes
+                .take(|word, lines| image.taken.add(word, lines), each);
         }
         self.written.take()
     }

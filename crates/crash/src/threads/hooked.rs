@@ -1,10 +1,12 @@
 //! Memories that announce each access to the scheduler before they make it.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vellum_media::{
-    Disk, HeapMemory, LINE_BYTES, MediaKind, Memories, Memory, Persistent, Site, Split, Written,
+    Disk, HeapMemory, ImageKey, LINE_BYTES, MediaError, MediaKind, Memories, Memory, Persistent,
+    SharedImage, SimImages, Site, Split, Written,
 };
 
 use super::scheduler::{Place, What, announce, wait};
@@ -27,9 +29,9 @@ impl Memories for Scheduled {
 }
 
 impl Kit for Scheduled {
-    fn pool(pool: &Shared) -> Hooked<ExploredPool> {
+    fn pool(pool: &Shared, images: Option<&Arc<SimImages>>) -> Hooked<ExploredPool> {
         Hooked {
-            memory: Explored::pool(pool),
+            memory: Explored::pool(pool, images),
             place: Place::Pool,
         }
     }
@@ -184,8 +186,12 @@ impl<M: Persistent> Persistent for Hooked<M> {
         self.memory.release(site, at, len);
     }
 
-    fn begin_image(&self, split: Split) -> io::Result<()> {
-        self.memory.begin_image(split)
+    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
+        self.memory.begin_image(split, shared)
+    }
+
+    fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
+        self.memory.shared_image()
     }
 
     fn disk(&self) -> Option<&dyn Disk> {

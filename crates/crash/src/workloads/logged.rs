@@ -135,6 +135,7 @@ fn sequences() -> Vec<Workload> {
     all.push(of("log-full", &full, &turns.repeat(2)));
     let rides = ["write f 0 7 300", "sync", "write f 100 9 300", "sync"];
     all.push(of("log-full-of-rides", &full, &rides.repeat(2)));
+    all.extend(killed(&full));
     all.extend([
         of(
             "checkpoint",
@@ -160,6 +161,63 @@ fn sequences() -> Vec<Workload> {
         ),
     ]);
     all
+}
+
+/// Processes that are killed and leave their images, which the next ones take into the log: nothing that had returned is lost, and from the end of
+/// the opening on no power cut takes it either.
+fn killed(full: &[&str]) -> Vec<Workload> {
+    let of = |name: &str, setup: &[&str], explored: &[&str]| {
+        Workload::new(name, setup, explored).logged()
+    };
+    let written = [FILE, "append f 5 9000", "sync"];
+    vec![
+        of(
+            "killed",
+            &written,
+            &["append f 7 100", "mkdir d 755", "rename f d/g 0", "recover"],
+        ),
+        // What rides in the last record is older than what the killed process wrote over it.
+        of(
+            "killed-after-a-ride",
+            &written,
+            &["write f 0 7 300", "sync", "write f 0 9 300", "recover"],
+        ),
+        of(
+            "killed-twice",
+            &written,
+            &[
+                "unlink f",
+                "recover",
+                "create g 644 -",
+                "append g 7 5000",
+                "recover",
+                "chmod g 600",
+            ],
+        ),
+        of(
+            "killed-behind-a-checkpoint",
+            &written,
+            &[
+                "chmod f 600",
+                "sync",
+                "checkpoint",
+                "chmod f 640",
+                "recover",
+            ],
+        ),
+        // The adopter's record is the last that has room.
+        of(
+            "killed-with-a-full-log",
+            full,
+            &["chmod f 600", "sync", "chmod f 640", "recover"],
+        ),
+        // Nothing was synced since the opening named its image.
+        of(
+            "opened-and-checkpoint",
+            &[FILE, "close-pool"],
+            &["open-pool", "checkpoint", "chmod f 600", "sync"],
+        ),
+    ]
 }
 
 #[cfg(test)]
@@ -232,6 +290,12 @@ mod tests {
             "logged-checkpoint-before-more",
             "logged-checkpoints-of-a-full-log",
             "logged-checkpoint-before-a-close",
+            "logged-killed",
+            "logged-killed-after-a-ride",
+            "logged-killed-twice",
+            "logged-killed-behind-a-checkpoint",
+            "logged-killed-with-a-full-log",
+            "logged-opened-and-checkpoint",
         ] {
             let report = explored(name, Change::None);
             assert_eq!(
@@ -269,6 +333,8 @@ mod tests {
             (disk_sites::LOG_HOME_DURABLE, "logged-checkpoint"),
             (disk_sites::LOG_HOME_DURABLE, "logged-closed-and-opened"),
             (disk_sites::LOG_ANCHOR_DURABLE, "logged-log-full"),
+            (disk_sites::LOG_IMAGE_NAMED, "logged-opened-and-checkpoint"),
+            (disk_sites::LOG_IMAGE_OVER, "logged-killed-with-a-full-log"),
         ] {
             let report = explored(name, Change::By(&without(site)));
             assert!(

@@ -26,6 +26,8 @@ const PLAIN: &[&str] = &[
     "Error",
     "FileKind",
     "FormatOptions",
+    "FoundImage",
+    "ImagePlace",
     "LINK_MAX",
     "Layout",
     "ListPosition",
@@ -69,7 +71,9 @@ const ASKS: &[&str] = &[
     "Fs::cache_usage",
     "Fs::children",
     "Fs::find",
+    "Fs::has_lost_image",
     "Fs::image",
+    "Fs::image_dir",
     "Fs::is_damaged",
     "Fs::is_log_half_full",
     "Fs::is_read_only",
@@ -123,6 +127,7 @@ const ASKS: &[&str] = &[
     "Volume::symlink_metadata",
     "Volume::with_cred",
     "Volume::with_umask",
+    "boot_id",
     "gather_metadata",
     "page_table",
 ];
@@ -136,6 +141,7 @@ const OTHER_WAYS: &[(&str, &str)] = &[
     ("Fs::open_node", "open"),
     ("Handle as Drop::drop", "remove"),
     ("Node as Drop::drop", "find"),
+    ("Pool::settle_image", "attach"),
 ];
 
 /// What programs call instead, and to what changes it comes, each of which is explored by itself: a crash finds so many of them

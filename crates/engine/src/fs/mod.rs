@@ -170,6 +170,17 @@ impl<M: Memories> Fs<M> {
         self.core.log.as_ref().map(Log::counts)
     }
 
+    /// The directory in memory where a kill leaves the metadata of a logged pool, for the next process; `None` if it takes them along, or the
+    /// medium has them.
+    pub fn image_dir(&self) -> Option<std::path::PathBuf> {
+        self.core.log.as_ref().and_then(Log::image_dir)
+    }
+
+    /// Whether a kill was to leave them, and somebody else has taken them away.
+    pub fn has_lost_image(&self) -> bool {
+        self.core.log.as_ref().is_some_and(Log::has_lost_image)
+    }
+
     /// The superblock of the pool.
     pub fn superblock(&self) -> &vellum_layout::Superblock {
         &self.superblock

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use vellum_layout::{AnchorPoint, BLOCK_BYTES, LOG_LINE_BYTES, line_sum};
-use vellum_media::Disk;
+use vellum_layout::{AnchorPoint, BLOCK_BYTES, ImageTag, LOG_LINE_BYTES, line_sum};
+use vellum_media::{Disk, Site};
 
 use super::place::{NewLine, Place, Replay};
 use crate::disk_sites;
@@ -25,6 +25,8 @@ pub(super) struct Home {
     pub(super) tail: (u64, u64),
     /// The sum of home.
     pub(super) sum: u64,
+    /// The image that anchors name, from the next one on.
+    pub(super) image: Option<ImageTag>,
 }
 
 /// What records say, and where those behind them begin.
@@ -121,7 +123,8 @@ impl Home {
             target_sum,
             ..self.next_point()
         };
-        place.write_anchor(disk, disk_sites::LOG_TARGET_DURABLE, point)?;
+        let image = self.image.as_ref();
+        place.write_anchor(disk, disk_sites::LOG_TARGET_DURABLE, point, image)?;
         self.finish(disk, place, piece, target_sum)
     }
 
@@ -136,7 +139,12 @@ impl Home {
         piece.write(disk)?;
         disk.sync(disk_sites::LOG_HOME_DURABLE)?;
         (self.tail, self.sum) = (piece.end, target_sum);
+        self.say(disk, place, disk_sites::LOG_ANCHOR_DURABLE)
+    }
+
+    /// Writes an anchor that says how things are.
+    pub(super) fn say(&mut self, disk: &dyn Disk, place: &Place, site: Site) -> io::Result<()> {
         let point = self.next_point();
-        place.write_anchor(disk, disk_sites::LOG_ANCHOR_DURABLE, point)
+        place.write_anchor(disk, site, point, self.image.as_ref())
     }
 }

@@ -1,57 +1,169 @@
-//! Loading the image of a logged pool: home, and the log's records over it.
+//! Loading the image of a logged pool: home, and the log's records over it, and what a killed process left over these.
 
+use std::ffi::OsStr;
 use std::io;
-use std::sync::Mutex;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use vellum_layout::{
-    Anchor, BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, LOG_LINE_BYTES, Record, Superblock,
-    line_sum,
+    Anchor, BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, ImageTag, LOG_LINE_BYTES, Record,
+    Superblock, line_sum,
 };
-use vellum_media::{Disk, Memory, Persistent, Split};
+use vellum_media::{
+    Attach, Disk, ImageKey, LeftImage, Memory, Persistent, SharedImage, Split, Written,
+};
 
 use super::home::{Home, Piece};
 use super::place::{Place, Replay};
-use super::{Log, State};
+use super::{Epoch, Log, State, lock};
 use crate::disk_sites;
 use crate::error::{self, Error, Result};
 
+/// Where images are, if nothing else is said.
+const SHARED_DIR: &str = "/dev/shm";
 /// Bytes of home that are read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Makes the image of a pool what its last durable epoch left; gives the log, to go on with.
+/// Where the metadata of a logged pool are worked on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ImagePlace {
+    /// In `/dev/shm`, where a kill leaves them to the next process; in memory of this one if that cannot be had.
+    #[default]
+    Shared,
+    /// In this directory, which is in memory.
+    In(PathBuf),
+    /// In memory of the process, which a kill takes along.
+    Process,
+}
+
+/// What became of the image in shared memory of the process before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FoundImage {
+    /// There was none: the pool was closed, the power was cut, or the process had it to itself.
+    #[default]
+    None,
+    /// It is in the log now, as a kill left it; whoever only reads sees it.
+    Adopted,
+    /// It is not to be found, or a commit had failed: the pool is as of the last epoch.
+    Lost,
+}
+
+/// How a log is loaded.
+#[derive(Debug)]
+pub(crate) struct Loading<'a> {
+    /// Nothing is changed.
+    pub(crate) read_only: bool,
+    pub(crate) place: &'a ImagePlace,
+    /// Identity of this boot.
+    pub(crate) boot: [u8; 16],
+    /// Identity of the image, drawn for it.
+    pub(crate) attach: Attach,
+}
+
+impl Loading<'_> {
+    /// For writing, in memory of the process.
+    pub(crate) fn alone() -> Self {
+        Self {
+            read_only: false,
+            place: &ImagePlace::Process,
+            boot: [0; 16],
+            attach: [0; 16],
+        }
+    }
+
+    /// Where the image is to be that outlives this process.
+    fn dir(&self) -> Result<Option<PathBuf>> {
+        let dir = match self.place {
+            _ if self.read_only => return Ok(None),
+            ImagePlace::Process => return Ok(None),
+            ImagePlace::Shared => return Ok(Some(PathBuf::from(SHARED_DIR))),
+            ImagePlace::In(dir) => dir.canonicalize()?,
+        };
+        if dir.as_os_str().len() > ImageTag::DIR_MAX_BYTES {
+            return Err(Error::Invalid(
+                "the path of the directory for images is too long",
+            ));
+        }
+        Ok(Some(dir))
+    }
+
+    /// Begins the image; gives what anchors are to say of it, if it outlives this process.
+    fn begin<P: Persistent>(&self, pool: &P, superblock: &Superblock) -> Result<Option<ImageTag>> {
+        let geometry = superblock.geometry();
+        let split = Split {
+            image_bytes: geometry.log_at,
+            data_at: geometry.data_at,
+        };
+        if let Some(dir) = self.dir()? {
+            let key = self.key(superblock, &dir);
+            match pool.begin_image(split, Some(&key)) {
+                Ok(()) => {
+                    return Ok(Some(ImageTag {
+                        attach: self.attach,
+                        boot: self.boot,
+                        dir: dir.into_os_string().into_vec(),
+                    }));
+                }
+                Err(error) if *self.place == ImagePlace::Shared => {
+                    tracing::warn!(%error, "the metadata are worked on in memory of this process: if it is killed, what was not synced is lost");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        pool.begin_image(split, None)?;
+        Ok(None)
+    }
+
+    fn key<'k>(&self, superblock: &Superblock, dir: &'k Path) -> ImageKey<'k> {
+        ImageKey {
+            dir,
+            uuid: superblock.uuid,
+            boot: self.boot,
+        }
+    }
+
+    /// The key of the image that the log names, if this boot can have it.
+    fn named<'k>(&self, superblock: &Superblock, tag: &'k ImageTag) -> Option<ImageKey<'k>> {
+        let dir = Path::new(OsStr::from_bytes(&tag.dir));
+        (tag.boot == self.boot).then(|| self.key(superblock, dir))
+    }
+}
+
+/// Makes the image of a pool what its last durable epoch left, or what a killed process left of it in shared memory; gives the log, to go
+/// on with.
 ///
 /// What an earlier process wrote, and never synced, may be in memory only; a sync that fails leaves copies in memory that the kernel
 /// takes for written. So the log is synced, and then read from the medium, before anything is concluded from it. A checkpoint that was
 /// under way is finished.
 ///
 /// # Errors
-/// No anchor is sound, home is not what its sum says, or what the disk said.
+/// No anchor is sound, home is not what its sum says, an image that was left cannot be used, or what the disk said.
 pub(crate) fn load<P: Persistent>(
     pool: &P,
     superblock: &Superblock,
-    read_only: bool,
-) -> Result<Log> {
+    how: &Loading<'_>,
+) -> Result<(Log, FoundImage)> {
     let geometry = superblock.geometry();
-    pool.begin_image(Split {
-        image_bytes: geometry.log_at,
-        data_at: geometry.data_at,
-    })?;
-    let disk = pool
-        .disk()
-        .ok_or(Error::Unsupported("a logged pool on this medium"))?;
-    if !read_only {
+    let own_tag = how.begin(pool, superblock)?;
+    let disk = disk_of(pool)?;
+    if !how.read_only {
         disk.sync(disk_sites::LOG_INHERITED_DURABLE)?;
     }
     disk.forget(geometry.log_at, geometry.log_bytes);
-    let anchor = Place::read_anchor(disk, superblock)?;
-    let part = error::Place::Part("log", superblock.log_at);
-    let anchor = anchor.ok_or(Error::damaged("both anchors of the log", part))?;
+    let anchor = read_anchor(disk, superblock)?;
     let place = Place::new(superblock, anchor.salt);
     let mut replay = place.replay(disk, (anchor.tail, anchor.tail_at));
     let mut records = Vec::new();
     while let Some(record) = replay.next()? {
         records.push(record);
     }
+    let tag = anchor.image();
+    let key = tag.as_ref().and_then(|tag| how.named(superblock, tag));
+    let left = match (&tag, &key) {
+        (Some(tag), Some(key)) => Some(pool.left_image(key, tag.attach, replay.epoch - 1)?),
+        _ => None,
+    };
     let sum = load_home(pool, disk, (&geometry, superblock.hash_seed), &records)?;
     // What was loaded is in home or log already.
     pool.cut(&mut |_| {});
@@ -66,11 +178,9 @@ pub(crate) fn load<P: Persistent>(
         anchor: anchor.number,
         tail: (anchor.tail, anchor.tail_at),
         sum,
+        image: tag.clone(),
     };
-    let finished = settle(disk, &place, &anchor, &mut home, read_only)?;
-    if let Some(last) = records.last() {
-        bring_back(pool, disk, (&place, last), read_only)?;
-    }
+    let finished = settle(disk, &place, &anchor, &mut home, how.read_only)?;
     let state = State {
         epoch,
         at,
@@ -78,13 +188,38 @@ pub(crate) fn load<P: Persistent>(
         used: used - finished,
         counts: Default::default(),
     };
-    Ok(Log::new(place, state, home))
+    let log = Log::new(place, state, home, pool.shared_image().zip(own_tag));
+    let found = log.take_over((pool, &geometry), disk, left, how.read_only)?;
+    if let (Some(key), false) = (&key, how.read_only) {
+        pool.forget_image(key);
+    }
+    if let (Some(last), FoundImage::None | FoundImage::Lost) = (records.last(), found) {
+        bring_back(pool, disk, (&place, last), how.read_only)?;
+    }
+    Ok((log, found))
+}
+
+fn disk_of<P: Persistent>(pool: &P) -> Result<&dyn Disk> {
+    let disk = pool.disk();
+    disk.ok_or(Error::Unsupported("a logged pool on this medium"))
+}
+
+fn read_anchor(disk: &dyn Disk, superblock: &Superblock) -> Result<Anchor> {
+    let part = error::Place::Part("log", superblock.log_at);
+    let anchor = Place::read_anchor(disk, superblock)?;
+    anchor.ok_or(Error::damaged("both anchors of the log", part))
 }
 
 impl Log {
-    fn new(place: Place, state: State, home: Home) -> Self {
+    fn new(
+        place: Place,
+        state: State,
+        home: Home,
+        image: Option<(Arc<dyn SharedImage>, ImageTag)>,
+    ) -> Self {
         Self {
             place,
+            image,
             state: Mutex::new(state),
             home: Mutex::new(home),
             has_failed: Default::default(),
@@ -93,6 +228,70 @@ impl Log {
             keeper: Default::default(),
         }
     }
+
+    /// Commits what a killed process left, over what was loaded, and lets the log name no image any more: what is committed from now on it
+    /// does not have.
+    fn take_over<P: Persistent>(
+        &self,
+        (pool, geometry): (&P, &Geometry),
+        disk: &dyn Disk,
+        left: Option<LeftImage>,
+        read_only: bool,
+    ) -> Result<FoundImage> {
+        let found = match left {
+            None => FoundImage::None,
+            Some(LeftImage::Alive { lines, .. }) => {
+                let lines = self.place.lines_of_image(lines);
+                lay_lines(pool, lines.iter().map(|(at, line)| (*at, &line[..])))?;
+                chunks_in_use(pool, geometry).try_for_each(|(at, len)| pool.prepare(at, len))?;
+                if !read_only {
+                    pool.cut(&mut |_| {});
+                    // In the caches the blocks of files are as new as the image: none of them may be replaced by one that rode before.
+                    let written = Written::Many;
+                    self.append(disk, &Epoch { lines, written })?;
+                }
+                FoundImage::Adopted
+            }
+            Some(LeftImage::Nothing | LeftImage::Poisoned) => {
+                tracing::warn!(
+                    "the image of the process before is gone: the pool is as of its last commit"
+                );
+                FoundImage::Lost
+            }
+        };
+        let mut home = lock(&self.home);
+        if !read_only && home.image.take().is_some() {
+            home.say(disk, &self.place, disk_sites::LOG_IMAGE_OVER)?;
+        }
+        Ok(found)
+    }
+}
+
+/// Lets the log of a pool name no image any more: what a killed process left is as if it were gone.
+///
+/// # Errors
+/// No anchor is sound, or what the disk said.
+pub(crate) fn forget_image<P: Persistent>(
+    pool: &P,
+    superblock: &Superblock,
+    boot: [u8; 16],
+) -> Result<()> {
+    let how = Loading {
+        boot,
+        ..Loading::alone()
+    };
+    how.begin(pool, superblock)?;
+    let disk = disk_of(pool)?;
+    disk.sync(disk_sites::LOG_INHERITED_DURABLE)?;
+    let anchor = read_anchor(disk, superblock)?;
+    if let Some(tag) = anchor.image() {
+        let place = Place::new(superblock, anchor.salt);
+        place.put_anchor(disk, disk_sites::LOG_IMAGE_OVER, &anchor.without_image())?;
+        if let Some(key) = how.named(superblock, &tag) {
+            pool.forget_image(&key);
+        }
+    }
+    Ok(())
 }
 
 /// Writes the blocks that ride in the last record where they belong: those of earlier ones are there. They count as written, so that they ride
@@ -159,6 +358,7 @@ fn load_home<P: Persistent>(
 ) -> Result<u64> {
     let mut sum = 0u64;
     let mut load = |(at, len)| {
+        pool.prepare(at, len)?;
         let more = load_range(pool, disk, (at, len), (geometry.state_at, seed))?;
         sum = sum.wrapping_add(more);
         Ok::<_, io::Error>(())
@@ -166,9 +366,9 @@ fn load_home<P: Persistent>(
     outside_chunks(geometry)
         .into_iter()
         .try_for_each(&mut load)?;
-    lay_over(pool, records);
+    lay_over(pool, records)?;
     chunks_in_use(pool, geometry).try_for_each(load)?;
-    lay_over(pool, records);
+    lay_over(pool, records)?;
     Ok(sum)
 }
 
@@ -195,9 +395,25 @@ fn chunks_in_use<P: Memory>(pool: &P, geometry: &Geometry) -> impl Iterator<Item
     })
 }
 
-fn lay_over<P: Persistent>(pool: &P, records: &[Record]) {
+fn lay_over<P: Persistent>(pool: &P, records: &[Record]) -> io::Result<()> {
     let lines = records.iter().flat_map(Record::lines);
-    lines.for_each(|line| pool.write(line.at, line.bytes));
+    lay_lines(pool, lines.map(|line| (line.at, line.bytes)))
+}
+
+fn lay_lines<'l, P: Persistent>(
+    pool: &P,
+    lines: impl Iterator<Item = (u64, &'l [u8])>,
+) -> io::Result<()> {
+    let mut prepared = None;
+    for (at, line) in lines {
+        let block = at - at % BLOCK_BYTES;
+        if prepared != Some(block) {
+            pool.prepare(block, BLOCK_BYTES)?;
+            prepared = Some(block);
+        }
+        pool.write(at, line);
+    }
+    Ok(())
 }
 
 /// Reads a part of home; gives its sum, to which lines count from `counted_from` on.

@@ -8,19 +8,21 @@ mod load;
 mod place;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
-use vellum_layout::{BLOCK_BYTES, LOG_LINE_BYTES, Ride, record_bytes, seal_record};
-use vellum_media::{Disk, Written};
+use vellum_layout::{BLOCK_BYTES, ImageTag, LOG_LINE_BYTES, Ride, record_bytes, seal_record};
+use vellum_media::{Disk, SharedImage, Written};
 
 use crate::disk_sites;
 use crate::error::{Error, Result};
 use home::{Home, Piece};
 use place::Place;
 
-pub(crate) use load::{load, sum_of_home};
+pub use load::{FoundImage, ImagePlace};
+pub(crate) use load::{Loading, forget_image, load, sum_of_home};
 
 /// A line of the image, and where it lies.
 pub(crate) type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
@@ -73,6 +75,8 @@ pub(crate) struct Log {
     answered: AtomicU64,
     /// Who takes pieces home in the background.
     keeper: OnceLock<Thread>,
+    /// What is worked on, if it outlives the process, and what anchors are to say of it.
+    image: Option<(Arc<dyn SharedImage>, ImageTag)>,
 }
 
 /// How far the log is. Never held while the disk is waited for: only the leader of a commit moves its end, and whoever holds [`Log::home`] its
@@ -112,6 +116,38 @@ impl Log {
     /// Nothing is committed any more.
     pub(crate) fn fail(&self) {
         self.has_failed.store(true, Ordering::SeqCst);
+        if let Some((image, _)) = &self.image {
+            image.poison();
+        }
+    }
+
+    /// The opening has come to its end: from the first operation on a kill leaves the image to whoever opens the pool next.
+    ///
+    /// # Errors
+    /// What the disk said; nothing is committed any more.
+    pub(crate) fn name_image(&self, disk: &dyn Disk) -> Result<()> {
+        let Some((image, tag)) = &self.image else {
+            return Ok(());
+        };
+        let durable = lock(&self.state).epoch - 1;
+        if let Err(error) = image.name(tag.attach, durable) {
+            tracing::warn!(%error, "the image of the pool has no name: if the process is killed it is gone");
+            return Ok(());
+        }
+        let mut home = lock(&self.home);
+        home.image = Some(tag.clone());
+        let said = home.say(disk, &self.place, disk_sites::LOG_IMAGE_NAMED);
+        Ok(said.inspect_err(|_| self.fail())?)
+    }
+
+    /// Where a kill leaves the image; `None` if it leaves none.
+    pub(crate) fn image_dir(&self) -> Option<PathBuf> {
+        self.image.as_ref().and_then(|(image, _)| image.found_in())
+    }
+
+    /// Whether a kill was to leave the image, and leaves it no longer.
+    pub(crate) fn has_lost_image(&self) -> bool {
+        self.image.is_some() && self.image_dir().is_none()
     }
 
     /// Counts a call that has what it wanted.
@@ -223,6 +259,9 @@ impl Log {
         let half = self.place.area_bytes() / 2;
         let is_half_full = {
             let mut state = lock(&self.state);
+            if let Some((image, _)) = &self.image {
+                image.settle(state.epoch);
+            }
             state.epoch += 1;
             state.at = (state.at + bytes) % self.place.area_bytes();
             state.previous = Some(check);
@@ -268,8 +307,13 @@ impl Log {
     /// # Errors
     /// As for [`Self::checkpoint`].
     pub(crate) fn finish(&self, disk: &dyn Disk) -> Result<()> {
+        // All is in the log: its next anchors, of which there is one behind each checkpoint, name no image.
+        lock(&self.home).image = None;
         while self.checkpoint(disk)? > 0 {}
         self.is_over.store(true, Ordering::SeqCst);
+        if let Some((image, _)) = &self.image {
+            image.end();
+        }
         Ok(())
     }
 }
@@ -293,8 +337,8 @@ mod tests {
         };
         format(&*disk, &options).unwrap();
         let superblock = Superblock::unseal(&disk.image()).unwrap();
-        let pool = SimLogged::new(disk);
-        let log = load(&pool, &superblock, false).unwrap();
+        let pool = SimLogged::new(disk, None);
+        let (log, _) = load(&pool, &superblock, &Loading::alone()).unwrap();
         let geometry = superblock.geometry();
         let append = |lines: u64| {
             let lines = (0..lines).map(|line| (geometry.state_at + line * LOG_LINE_BYTES, [7; 64]));

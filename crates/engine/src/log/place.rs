@@ -3,11 +3,13 @@
 use std::io;
 
 use vellum_layout::{
-    ANCHORS_BYTES, Anchor, AnchorPoint, BLOCK_BYTES, Expected, LOG_LINE_BYTES, LogBounds, Record,
-    Superblock,
+    ANCHORS_BYTES, Anchor, AnchorPoint, BLOCK_BYTES, Expected, ImageTag, LOG_LINE_BYTES, LogBounds,
+    Record, Superblock,
 };
 use vellum_media::{Disk, Site};
 use zerocopy::IntoBytes;
+
+use super::Line;
 
 /// Most bytes of records that a checkpoint takes home at once, but for the last of them.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -90,6 +92,13 @@ impl Place {
         }
     }
 
+    /// Those of the lines that the log has at all: not the copies of the superblock.
+    pub(super) fn lines_of_image(&self, mut lines: Vec<Line>) -> Vec<Line> {
+        let image = self.bounds.image_at..self.bounds.image_bytes;
+        lines.retain(|(at, _)| image.contains(at));
+        lines
+    }
+
     /// What the record is to be that follows `reached`.
     pub(super) fn expected(&self, epoch: u64, previous: Option<u64>) -> Expected {
         Expected {
@@ -129,8 +138,23 @@ impl Place {
         disk: &dyn Disk,
         site: Site,
         point: AnchorPoint,
+        image: Option<&ImageTag>,
     ) -> io::Result<()> {
         let anchor = Anchor::new(self.uuid, self.salt, point);
+        let anchor = match image {
+            Some(tag) => anchor.with_image(tag),
+            None => anchor,
+        };
+        self.put_anchor(disk, site, &anchor)
+    }
+
+    /// Writes an anchor, durably at `site`: the one before it must not be lost while this one is written.
+    pub(super) fn put_anchor(
+        &self,
+        disk: &dyn Disk,
+        site: Site,
+        anchor: &Anchor,
+    ) -> io::Result<()> {
         let at = self.log_at + anchor.block() * BLOCK_BYTES;
         disk.write(at, anchor.as_bytes())?;
         disk.sync(site)

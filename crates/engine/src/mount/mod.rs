@@ -6,6 +6,7 @@ mod open;
 mod recover;
 
 pub use format::{FormatOptions, format};
+pub(crate) use open::settle_image;
 pub use open::{MountOptions, Opened, attach};
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::core::{ArenaMap, Clock, Core, header};
 use crate::error::{Error, Place, Result};
 use crate::fs::Fs;
 use crate::journal;
-use crate::log;
+use crate::log::{self, FoundImage, ImagePlace, Loading};
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
 use crate::mapping_time::{MappingTimer, Timed};
 use crate::mount::recover;
@@ -39,6 +39,10 @@ pub struct MountOptions {
     pub clock: Clock,
     /// Identity of this boot, remembered in the pool; zero: unknown.
     pub boot_id: [u8; 16],
+    /// Where the metadata of a logged pool are worked on.
+    pub image: ImagePlace,
+    /// Identity of this opening's image, drawn for it.
+    pub attach: [u8; 16],
     /// Collects the time that is spent in the mapping.
     pub mapping_timer: Option<Arc<MappingTimer>>,
 }
@@ -51,6 +55,8 @@ impl Default for MountOptions {
             recovery_threads: 1,
             clock: Clock::System,
             boot_id: [0; 16],
+            image: ImagePlace::Process,
+            attach: [0; 16],
             mapping_timer: None,
         }
     }
@@ -67,6 +73,8 @@ pub struct Opened {
     pub records_applied: u64,
     /// Files without names that were freed.
     pub orphans_freed: u64,
+    /// What became of the metadata that the process before had in memory, if the pool is logged.
+    pub image: FoundImage,
 }
 
 /// Whether the last opener for writing was of another boot, so that nothing can be in the caches only. Where one of the two
@@ -93,6 +101,32 @@ pub(crate) fn read_superblock<P: Memory>(pool: &P) -> Result<Superblock> {
     Ok(found)
 }
 
+/// Takes what a killed process left of a logged pool in memory into its log, for whoever looks at the pool's bytes next; or, as of the
+/// `last_epoch`, forgets it.
+///
+/// # Errors
+/// As for [`attach`], as far as the log goes.
+pub(crate) fn settle_image<P: Persistent>(
+    pool: &P,
+    boot: [u8; 16],
+    last_epoch: bool,
+) -> Result<FoundImage> {
+    let superblock = read_superblock(pool)?;
+    superblock.check_writable()?;
+    if !superblock.geometry().is_logged() {
+        return Ok(FoundImage::None);
+    }
+    if last_epoch {
+        log::forget_image(pool, &superblock, boot)?;
+        return Ok(FoundImage::None);
+    }
+    let how = Loading {
+        boot,
+        ..Loading::alone()
+    };
+    Ok(log::load(pool, &superblock, &how)?.1)
+}
+
 /// Opens a pool: replays what was under way, recovers if it was not closed in order, and builds
 /// the arena that `make_arena` provides.
 ///
@@ -109,10 +143,17 @@ pub fn attach<M: Memories>(
     }
     let geometry = superblock.geometry();
     let namespace = namespace::new::<M>(geometry.namespace);
-    let log = geometry
+    let loading = Loading {
+        read_only: options.read_only,
+        place: &options.image,
+        boot: options.boot_id,
+        attach: options.attach,
+    };
+    let loaded = geometry
         .is_logged()
-        .then(|| log::load(&pool, &superblock, options.read_only))
+        .then(|| log::load(&pool, &superblock, &loading))
         .transpose()?;
+    let (log, image) = loaded.unzip();
     let state_word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
     if state_word.conversion().is_some() {
         return Err(Error::Converting);
@@ -159,6 +200,7 @@ pub fn attach<M: Memories>(
         other_boot: is_other_boot(last_boot, options.boot_id, epoch),
         records_applied: 0,
         orphans_freed: 0,
+        image: image.unwrap_or_default(),
     };
     // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
     let saved = opened.was_clean && load_live_map(&core);
@@ -180,6 +222,9 @@ pub fn attach<M: Memories>(
     mark_open(&core, options.boot_id, pool_epoch)?;
     if !core.read_only {
         core.check_media()?;
+    }
+    if let (Some(log), Some(disk)) = (&core.log, core.pool.disk()) {
+        log.name_image(disk)?;
     }
     let root = core.load_cachelet(&core.op_begin(), ROOT_SLOT)?;
     core.add_refs(root, REF_ONE);

@@ -155,7 +155,7 @@ impl Kit for SimulatedLogged {
     const IS_LOGGED: bool = true;
 
     fn pool(len: u64) -> SimLogged {
-        SimLogged::new(Arc::new(SimPool::new(len)))
+        SimLogged::new(Arc::new(SimPool::new(len)), None)
     }
 
     fn arena(len: u64) -> Result<HeapMemory> {

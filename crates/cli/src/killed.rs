@@ -1,0 +1,66 @@
+//! What a killed process left in memory of a pool with a log: for commands that look at the pool's bytes without opening it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use vellum::media::{ImageKey, LeftImage, left_image};
+use vellum::{Pool, boot_id};
+use vellum_check::{Line, survey};
+
+use crate::check;
+use crate::failure::{Failure, Outcome};
+use crate::place;
+
+/// What is there of the pool, which is locked.
+pub(crate) enum Left {
+    /// Nothing, and nothing is missing.
+    Nothing,
+    /// It is gone, or of no use: the pool is as of its last commit.
+    Gone,
+    /// All that the process had done: lines of metadata that are newer than the pool's file.
+    Alive(Vec<Line>),
+}
+
+/// Looks for it.
+pub(crate) fn left(image: &File, pool: &Path) -> Outcome<Left> {
+    let log = survey::superblock(image)
+        .filter(|superblock| superblock.geometry().is_logged())
+        .and_then(|superblock| Some((superblock.uuid, survey::redo_log(image, &superblock)?)));
+    let Some((uuid, log)) = log else {
+        return Ok(Left::Nothing);
+    };
+    let Some(tag) = log.anchor.image().filter(|tag| tag.boot == boot_id()) else {
+        return Ok(Left::Nothing);
+    };
+    let key = ImageKey {
+        dir: Path::new(OsStr::from_bytes(&tag.dir)),
+        uuid,
+        boot: tag.boot,
+    };
+    let found = left_image(image.as_fd(), &key, tag.attach, log.end.0 - 1);
+    match found.map_err(|error| refused(pool, &error.into()))? {
+        LeftImage::Alive { lines, .. } => Ok(Left::Alive(lines)),
+        LeftImage::Nothing | LeftImage::Poisoned => Ok(Left::Gone),
+    }
+}
+
+/// Takes it into the pool's log, or gives it up, before a command works on the pool's bytes.
+pub(crate) fn settle(pool: &Path, last_epoch: bool) -> Outcome {
+    let image = check::open(pool)?;
+    if !last_epoch && !matches!(left(&image, pool)?, Left::Alive(_)) {
+        return Ok(());
+    }
+    drop(image);
+    let settled = Pool::settle_image(pool, last_epoch);
+    settled.map(drop).map_err(|error| refused(pool, &error))
+}
+
+fn refused(pool: &Path, error: &vellum::Error) -> Failure {
+    place::refused(pool, error).advise(format!(
+        "a process that had {0} open was killed; `vellum repair --last-epoch {0}` gives up what it had not synced",
+        pool.display()
+    ))
+}

@@ -1,0 +1,511 @@
+//! Logged pools whose process is killed: what it had in shared memory is found by the next one, or it is told that it is gone.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use vellum::media::{MediaChoice, MediaError};
+use vellum::{CreateOptions, Error, FoundImage, ImagePlace, MappingKind, Pool, PoolOptions};
+use vellum_check::{Options, check};
+
+/// In the environment of a process that is to be killed: the pool that it works on, and where its image is to be.
+const POOL: &str = "VELLUM_TEST_POOL";
+const IMAGE: &str = "VELLUM_TEST_IMAGE";
+/// Files that there are at once.
+const FILES: u64 = 40;
+/// Where the version of an image is.
+const VERSION_AT: u64 = 8;
+
+fn made(dir: &tempfile::TempDir) -> PathBuf {
+    let path = dir.path().join("pool");
+    let options = CreateOptions {
+        media: MediaChoice::Logged,
+        mapping: MappingKind::Extent,
+        metadata_bytes: Some(1 << 19),
+        ..CreateOptions::new(16 << 20)
+    };
+    Pool::create(&path, &options).unwrap().close().unwrap();
+    path
+}
+
+/// The bytes of a file in a round: small ones ride, and each round overwrites those of the one before.
+fn content(number: u64) -> Vec<u8> {
+    let len = 100 + (number % 7) as usize * 3000;
+    number.to_le_bytes().into_iter().cycle().take(len).collect()
+}
+
+/// Works on a pool for ever, and says what it has done.
+fn work(path: &Path) -> ! {
+    let place = match std::env::var_os(IMAGE) {
+        None => ImagePlace::Shared,
+        Some(dir) if dir.is_empty() => ImagePlace::Process,
+        Some(dir) => ImagePlace::In(dir.into()),
+    };
+    let options = PoolOptions {
+        image: place,
+        ..PoolOptions::default()
+    };
+    let pool = Pool::open(path, &options).unwrap();
+    let volume = pool.volume();
+    println!(
+        "open {:?} {}",
+        pool.opened().image,
+        pool.fs().image_dir().is_some()
+    );
+    let mut input = String::new();
+    for number in 0.. {
+        let name = format!("/{}", number % FILES);
+        if number >= FILES && number / FILES % 3 == 1 {
+            volume.remove_file(&name).unwrap();
+        }
+        volume.write(&name, &content(number)).unwrap();
+        match number % 50 {
+            20 => volume.sync().unwrap(),
+            30 => {
+                let dir = format!("/d{}-{number}", std::process::id());
+                volume.create_dir(&dir).unwrap();
+                volume.rename(&name, format!("{dir}/moved")).unwrap();
+                volume.rename(format!("{dir}/moved"), &name).unwrap();
+            }
+            _ => {}
+        }
+        println!("{number}");
+        if number % 8 == 7 {
+            // Whoever kills says when to go on, so that nothing is left unread.
+            input.clear();
+            std::io::stdin().read_line(&mut input).unwrap();
+        }
+    }
+    unreachable!("numbers do not end");
+}
+
+/// Not a test: what is killed. It ends at once if nobody asks for it.
+#[test]
+fn the_process_that_is_killed() {
+    if let Some(path) = std::env::var_os(POOL) {
+        work(Path::new(&path));
+    }
+}
+
+/// A process that works on a pool.
+struct Worker {
+    child: Child,
+    said: BufReader<std::process::ChildStdout>,
+    /// What it said of its opening.
+    opened: String,
+    /// The last number of which it said that it was done.
+    done: Option<u64>,
+}
+
+impl Worker {
+    fn start(path: &Path, image: Option<&Path>) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "the_process_that_is_killed", "--nocapture"])
+            .env(POOL, path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        if let Some(image) = image {
+            command.env(IMAGE, image);
+        }
+        let mut child = command.spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let mut new = Self {
+            child,
+            said,
+            opened: String::new(),
+            done: None,
+        };
+        new.opened = loop {
+            let line = new.line().expect("it ended before the pool was open");
+            if let Some((_, opened)) = line.split_once("open ") {
+                break opened.to_owned();
+            }
+        };
+        new
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = self.said.read_line(&mut line).unwrap();
+        (read > 0).then(|| line.trim_end().to_owned())
+    }
+
+    /// Waits until it has said that so many more are done.
+    fn go_on(&mut self, count: u64) {
+        let until = self.done.map_or(0, |done| done + 1) + count;
+        while self.done.map_or(0, |done| done + 1) < until {
+            let number: u64 = self.line().unwrap().parse().unwrap();
+            self.done = Some(number);
+            if number % 8 == 7 {
+                self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            }
+        }
+    }
+
+    /// Kills it where it is; gives the last number that is done.
+    fn kill(mut self) -> u64 {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let last = whole.lines().last().map(|line| line.parse().unwrap());
+        last.or(self.done).unwrap()
+    }
+}
+
+/// The images of pools in this directory.
+fn images(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut found: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| {
+        path.file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with("vellum-")
+    });
+    found
+}
+
+/// A directory in memory for the images of one test.
+fn shared() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap()
+}
+
+fn options(image: &Path) -> PoolOptions {
+    PoolOptions {
+        image: ImagePlace::In(image.into()),
+        ..PoolOptions::default()
+    }
+}
+
+/// Every file is as it was when `last` was done, but for that which was under way.
+#[track_caller]
+fn assert_done(pool: &Pool, last: u64) {
+    for number in (last + 1).saturating_sub(FILES)..=last {
+        // What was under way when the kill came is the file of one more.
+        if number % FILES == (last + 1) % FILES {
+            continue;
+        }
+        let name = format!("/{}", number % FILES);
+        let found = pool.volume().read(&name).unwrap();
+        assert!(
+            found == content(number),
+            "{name} as of {number}, {last} done"
+        );
+    }
+}
+
+#[track_caller]
+fn assert_sound(path: &Path) {
+    let report = check(&std::fs::File::open(path).unwrap(), Options::default());
+    assert!(report.is_sound(), "{report}");
+}
+
+#[test]
+fn a_kill_loses_nothing_that_had_returned() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let shm = shared();
+    let mut last = None;
+    for round in 0..12_u64 {
+        let mut worker = Worker::start(&path, Some(shm.path()));
+        assert_eq!(worker.opened, "None true", "round {round}");
+        worker.go_on(FILES + round * 31);
+        let done = worker.kill();
+        assert_eq!(images(shm.path()).len(), 1);
+        let pool = Pool::open(&path, &options(shm.path())).unwrap();
+        assert_eq!(pool.opened().image, FoundImage::Adopted);
+        assert!(!pool.opened().was_clean);
+        assert_done(&pool, done);
+        pool.close().unwrap();
+        assert_eq!(images(shm.path()), [] as [PathBuf; 0]);
+        assert_sound(&path);
+        last = Some(done);
+    }
+    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    assert!(pool.opened().was_clean && pool.opened().image == FoundImage::None);
+    assert_done(&pool, last.unwrap());
+}
+
+#[test]
+fn who_adopts_can_be_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let shm = shared();
+    let mut last = 0;
+    for round in 0..4 {
+        let mut worker = Worker::start(&path, Some(shm.path()));
+        let before = if round == 0 {
+            "None true"
+        } else {
+            "Adopted true"
+        };
+        assert_eq!(worker.opened, before);
+        worker.go_on(FILES + 13);
+        last = worker.kill();
+    }
+    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    assert_done(&pool, last);
+    pool.close().unwrap();
+    assert_sound(&path);
+}
+
+/// Who only reads sees the image, and leaves it; and the pool, for whoever comes next.
+#[test]
+fn reading_alone_sees_what_a_kill_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let shm = shared();
+    let mut worker = Worker::start(&path, Some(shm.path()));
+    worker.go_on(130);
+    let last = worker.kill();
+    let before = std::fs::read(&path).unwrap();
+    let readonly = PoolOptions {
+        read_only: true,
+        ..PoolOptions::default()
+    };
+    let pool = Pool::open(&path, &readonly).unwrap();
+    assert_eq!(pool.opened().image, FoundImage::Adopted);
+    assert_done(&pool, last);
+    drop(pool);
+    assert!(
+        before == std::fs::read(&path).unwrap(),
+        "the pool was written to"
+    );
+    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    assert_eq!(pool.opened().image, FoundImage::Adopted);
+    assert_done(&pool, last);
+}
+
+/// Another process cannot have the pool meanwhile, and leaves its image alone.
+#[test]
+fn a_second_opener_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let shm = shared();
+    let mut worker = Worker::start(&path, Some(shm.path()));
+    worker.go_on(60);
+    let second = Pool::open(&path, &options(shm.path()));
+    assert!(matches!(second, Err(Error::Media(MediaError::Busy { .. }))));
+    assert_eq!(images(shm.path()).len(), 1);
+    worker.go_on(10);
+    let last = worker.kill();
+    assert_done(&Pool::open(&path, &options(shm.path())).unwrap(), last);
+}
+
+/// What a kill takes along is what a power cut would: the last epoch is found, and told.
+#[test]
+fn without_an_image_the_last_epoch_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let shm = shared();
+    let synced = |pool: &Pool| {
+        // 70 was synced.
+        for number in 71 - FILES..=70 {
+            let name = format!("/{}", number % FILES);
+            let found = pool
+                .volume()
+                .read(&name)
+                .map(|bytes| bytes == content(number));
+            assert_eq!(found.ok(), Some(true), "{name} as of {number}");
+        }
+    };
+    let mut worker = Worker::start(&path, Some(Path::new("")));
+    assert_eq!(worker.opened, "None false");
+    worker.go_on(71);
+    worker.kill();
+    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    assert_eq!(pool.opened().image, FoundImage::None, "there was none");
+    synced(&pool);
+    drop(pool);
+
+    let mut worker = Worker::start(&path, Some(shm.path()));
+    worker.go_on(71);
+    let [image] = &images(shm.path())[..] else {
+        panic!("no image")
+    };
+    std::fs::remove_file(image).unwrap();
+    worker.kill();
+    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    assert_eq!(pool.opened().image, FoundImage::Lost);
+    synced(&pool);
+    drop(pool);
+    assert_sound(&path);
+}
+
+/// An image of another life of the pool is removed; one that is not understood, or knows more than the log, is left, and the pool refused.
+#[test]
+fn foreign_images_are_told_from_ones_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let shm = shared();
+    let old_pool = std::fs::read(&path).unwrap();
+    let mut worker = Worker::start(&path, Some(shm.path()));
+    worker.go_on(100);
+    let last = worker.kill();
+    let image = images(shm.path()).remove(0);
+    let kept = std::fs::read(&image).unwrap();
+
+    let opened = |path: &Path| Pool::open(path, &options(shm.path()));
+    let refused = |opened: Result<Pool, Error>, what: &str| {
+        let error = opened.expect_err(what);
+        let told = error.to_string();
+        assert!(
+            matches!(error, Error::Media(MediaError::Image { .. })),
+            "{told}"
+        );
+        assert!(told.contains(what) && told.contains("remove it"), "{told}");
+    };
+    let change = |at: u64, bytes: &[u8]| {
+        let file = std::fs::File::options().write(true).open(&image).unwrap();
+        file.write_all_at(bytes, at).unwrap();
+    };
+    change(VERSION_AT, &[9]);
+    refused(opened(&path), "another release");
+    change(VERSION_AT, &[1]);
+    change(0, b"X");
+    refused(opened(&path), "no image of this pool");
+    change(0, b"V");
+
+    // The pool's file as it was is put back, into the same file; then as it was at the kill.
+    let killed_pool = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &old_pool).unwrap();
+    let old = opened(&path).unwrap();
+    assert_eq!(
+        old.opened().image,
+        FoundImage::None,
+        "the copy names no image"
+    );
+    drop(old);
+    std::fs::write(&path, &killed_pool).unwrap();
+    std::fs::write(&image, &kept).unwrap();
+    set_private(&image);
+    let copy = dir.path().join("copy");
+    std::fs::copy(&path, &copy).unwrap();
+    let other = opened(&copy).unwrap();
+    assert_eq!(
+        other.opened().image,
+        FoundImage::Lost,
+        "a copy has another key"
+    );
+    drop(other);
+
+    let adopted = opened(&path).unwrap();
+    assert_eq!(adopted.opened().image, FoundImage::Adopted);
+    assert_done(&adopted, last);
+    adopted.close().unwrap();
+    // It comes back: a stranger.
+    std::fs::write(&image, &kept).unwrap();
+    set_private(&image);
+    let pool = opened(&path).unwrap();
+    assert_eq!(pool.opened().image, FoundImage::None);
+    assert!(pool.opened().was_clean);
+    assert_done(&pool, last);
+    pool.close().unwrap();
+    assert_eq!(images(shm.path()), [] as [PathBuf; 0]);
+    assert_sound(&path);
+}
+
+fn set_private(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// A copy of the file that is taken under a running process, and put back after it was killed, has not all that the image builds on.
+#[test]
+fn a_copy_that_is_put_back_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let shm = shared();
+    let mut worker = Worker::start(&path, Some(shm.path()));
+    worker.go_on(15);
+    let copy = std::fs::read(&path).unwrap();
+    worker.go_on(60);
+    worker.kill();
+    std::fs::write(&path, &copy).unwrap();
+    let error = Pool::open(&path, &options(shm.path())).unwrap_err();
+    assert!(
+        error.to_string().contains("put back from a copy"),
+        "{error}"
+    );
+    let forgetting = PoolOptions {
+        last_epoch: true,
+        ..options(shm.path())
+    };
+    let pool = Pool::open(&path, &forgetting).unwrap();
+    assert_eq!(pool.opened().image, FoundImage::None);
+    pool.close().unwrap();
+    assert_eq!(images(shm.path()), [] as [PathBuf; 0]);
+    assert_sound(&path);
+}
+
+/// Everybody else's file of that name is none of ours.
+#[test]
+fn links_and_open_files_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let shm = shared();
+    let mut worker = Worker::start(&path, Some(shm.path()));
+    worker.go_on(71);
+    worker.kill();
+    let image = images(shm.path()).remove(0);
+    let away = shm.path().join("elsewhere");
+    std::fs::rename(&image, &away).unwrap();
+    std::os::unix::fs::symlink(&away, &image).unwrap();
+    let readonly = PoolOptions {
+        read_only: true,
+        ..PoolOptions::default()
+    };
+    let found = |options: &PoolOptions| Pool::open(&path, options).unwrap().opened().image;
+    assert_eq!(found(&readonly), FoundImage::Lost, "a link");
+    std::fs::remove_file(&image).unwrap();
+    std::fs::copy(&away, &image).unwrap();
+    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    std::fs::set_permissions(&image, open_to_all).unwrap();
+    assert_eq!(found(&readonly), FoundImage::Lost, "others may write");
+    set_private(&image);
+    assert_eq!(found(&readonly), FoundImage::Adopted);
+    assert_eq!(found(&options(shm.path())), FoundImage::Adopted);
+}
+
+#[test]
+fn a_directory_that_will_not_do_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let gone = dir.path().join("gone");
+    assert!(Pool::open(&path, &options(&gone)).is_err());
+    assert_eq!(images(dir.path()), [] as [PathBuf; 0]);
+    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    assert_eq!(pool.fs().image_dir(), Some(PathBuf::from("/dev/shm")));
+    let [image] = &images(Path::new("/dev/shm"))
+        .into_iter()
+        .filter(|image| names(image, &path))
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("no image")
+    };
+    std::fs::remove_file(image).unwrap();
+    assert!(pool.fs().has_lost_image() && pool.fs().image_dir().is_none());
+    pool.close().unwrap();
+    assert!(
+        Pool::open(&path, &PoolOptions::default())
+            .unwrap()
+            .opened()
+            .was_clean
+    );
+}
+
+/// Whether an image says that it belongs to the pool at `path`.
+fn names(image: &Path, path: &Path) -> bool {
+    let path = path.canonicalize().unwrap();
+    let path = path.as_os_str().as_encoded_bytes();
+    let mut said = vec![0; path.len()];
+    let file = std::fs::File::open(image);
+    file.and_then(|file| file.read_exact_at(&mut said, 128))
+        .is_ok()
+        && said == path
+}

@@ -1,0 +1,505 @@
+//! The image of a logged pool in memory that outlives the process that works on it: a file on tmpfs, with a head, two maps of the lines
+//! that were stored to, and the image itself.
+//!
+//! Whoever opens the pool next, under the same boot, finds it there, if the pool's log says that it belongs to it (`attach`). Its name
+//! tells pool, file and boot, so that nobody finds another pool's: whoever holds the pool's lock is alone with it.
+
+use crate::MediaError;
+use crate::backing::{fs_type, is_memory};
+use crate::logged::read_exact;
+use crate::mapping::{Mapping, MappingError};
+use crate::memory::{BLOCK_BYTES, LINE_BYTES};
+use crate::notes::{Cells, bits_of, map_bytes};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::MapFlags;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"VELIMAGE");
+/// The form of what is described here.
+const VERSION: u64 = 1;
+/// Bytes of the head, before the maps.
+const HEAD_BYTES: u64 = BLOCK_BYTES;
+/// What the image is given as a whole: so that the kernel may map it by large pages.
+const IMAGE_ALIGN: u64 = 2 << 20;
+/// Most bytes of the pool's path in the head.
+const PATH_MAX_BYTES: usize = (HEAD_BYTES - field::PATH) as usize;
+
+/// Offsets in the head; words are in the machine's order.
+mod field {
+    pub(super) const MAGIC: u64 = 0;
+    pub(super) const VERSION: u64 = 8;
+    /// Those of the pool, of its file, and of the boot: 48 bytes.
+    pub(super) const KEY: u64 = 16;
+    pub(super) const ATTACH: u64 = 64;
+    /// The last epoch that is durable in the log.
+    pub(super) const DURABLE: u64 = 80;
+    pub(super) const PHASE: u64 = 88;
+    pub(super) const IMAGE_BYTES: u64 = 96;
+    /// Told to people: the process, and the pool's path with zeros behind it.
+    pub(super) const PID: u64 = 104;
+    pub(super) const PATH: u64 = 128;
+}
+
+/// Why an image is not taken that knows of epochs which the log does not have.
+pub(crate) const OLDER: &str = "is of a later time than the pool's file, which was put back from a copy: remove it, and the pool is as the file has it";
+
+/// What failed, to be read after "cannot".
+const MAKE: &str = "make an image in memory for";
+
+/// A commit may yet be made of it.
+const ALIVE: u64 = 1;
+/// A commit failed, or bytes of a file could not be written.
+const POISONED: u64 = 2;
+
+/// Identity of one life of an image: drawn when it is loaded, and said by the log.
+pub type Attach = [u8; 16];
+
+/// Where the image of a pool lies, or would.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageKey<'a> {
+    /// Directory, in memory.
+    pub dir: &'a Path,
+    /// That of the pool.
+    pub uuid: [u8; 16],
+    /// Identity of this boot.
+    pub boot: [u8; 16],
+}
+
+impl ImageKey<'_> {
+    /// The 48 bytes that tell the image of this pool in this file under this boot from all others.
+    fn bytes(&self, pool: BorrowedFd<'_>) -> io::Result<[u8; 48]> {
+        let stat = rustix::fs::fstat(pool)?;
+        let (device, inode) = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => (stat.st_rdev, 0),
+            _ => (stat.st_dev, stat.st_ino),
+        };
+        let mut bytes = [0; 48];
+        bytes[..16].copy_from_slice(&self.uuid);
+        bytes[16..24].copy_from_slice(&device.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&inode.to_ne_bytes());
+        bytes[32..].copy_from_slice(&self.boot);
+        Ok(bytes)
+    }
+
+    /// The file of the image of the pool that is open as `pool`.
+    ///
+    /// # Errors
+    /// What the operating system said.
+    pub fn path(&self, pool: BorrowedFd<'_>) -> io::Result<PathBuf> {
+        let hex: String = self
+            .bytes(pool)?
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        Ok(self.dir.join(format!("vellum-{hex}")))
+    }
+}
+
+/// What a process left that worked on a pool and did not close it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeftImage {
+    /// No image, or one of another life of the pool.
+    Nothing,
+    /// One of which no commit can be made.
+    Poisoned,
+    /// One that is as the process left it.
+    Alive {
+        /// The last epoch of which it knew that it is durable.
+        durable: u64,
+        /// The lines that may be newer than the log, ascending, with their bytes.
+        lines: Vec<(u64, [u8; LINE_BYTES as usize])>,
+    },
+}
+
+/// The image of an open pool, in memory that outlives the process.
+pub trait SharedImage: std::fmt::Debug + Send + Sync {
+    /// Gives it its name, for whoever finds `attach` in the log. All up to epoch `durable` is there, nothing was stored since.
+    ///
+    /// # Errors
+    /// What the operating system said.
+    fn name(&self, attach: Attach, durable: u64) -> io::Result<()>;
+
+    /// All up to epoch `durable` is in the log: what the last cut took needs to be known no longer.
+    fn settle(&self, durable: u64);
+
+    /// No commit is to be made of it.
+    fn poison(&self);
+
+    /// Takes its name away: the pool was closed.
+    fn end(&self);
+
+    /// The directory where it is to be found; `None` once somebody else took its name away.
+    fn found_in(&self) -> Option<PathBuf>;
+}
+
+/// An image file of this process.
+pub(crate) struct ImageFile {
+    fd: OwnedFd,
+    dir: PathBuf,
+    path: PathBuf,
+    /// Head and maps.
+    front: Arc<Mapping>,
+    /// Bytes of a map.
+    map_bytes: u64,
+    /// A bit for each word of the second map that is not zero.
+    taken_words: Cells,
+    /// Whether it has its name.
+    is_named: AtomicBool,
+}
+
+/// Where the maps and the image begin.
+fn map_at(number: u64, map_bytes: u64) -> u64 {
+    HEAD_BYTES + number * map_bytes
+}
+
+fn image_at(map_bytes: u64) -> u64 {
+    map_at(2, map_bytes).next_multiple_of(IMAGE_ALIGN)
+}
+
+/// The name of an image that is being loaded.
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
+impl ImageFile {
+    /// A file for an image of `bytes` zeros, not to be found yet.
+    ///
+    /// # Errors
+    /// The directory is not in memory, has no room for all of it, or what the operating system said.
+    pub(crate) fn create(
+        pool: BorrowedFd<'_>,
+        pool_path: &Path,
+        key: &ImageKey<'_>,
+        bytes: u64,
+    ) -> Result<Self, MediaError> {
+        let path = key.path(pool).map_err(io_error("examine", pool_path))?;
+        let new = unfinished(&path);
+        let failed = |errno: Errno| io_error(MAKE, &new)(errno.into());
+        // What is left of an opening that did not come to its end: we hold the pool's lock.
+        let _ = rustix::fs::unlink(&new);
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        let made = Self::filled(fd, key, path, bytes).and_then(|made| {
+            let words = made.key_words(pool, pool_path, key, bytes);
+            words.map_err(io_error("examine", pool_path))?;
+            Ok(made)
+        });
+        if made.is_err() {
+            let _ = rustix::fs::unlink(&new);
+        }
+        made
+    }
+
+    fn filled(
+        fd: OwnedFd,
+        key: &ImageKey<'_>,
+        path: PathBuf,
+        bytes: u64,
+    ) -> Result<Self, MediaError> {
+        let map_bytes = map_bytes(bytes).next_multiple_of(BLOCK_BYTES);
+        let front_bytes = map_at(2, map_bytes);
+        let whole = image_at(map_bytes) + bytes;
+        let refused = |source: io::Error| io_error(MAKE, &path)(source);
+        if !is_memory(fs_type(&fd)) {
+            let not_memory =
+                io::Error::new(io::ErrorKind::Unsupported, "its directory is not in memory");
+            return Err(refused(not_memory));
+        }
+        let room = rustix::fs::fstatvfs(&fd).map_err(|e| refused(e.into()))?;
+        let is_bounded = room.f_blocks > 0;
+        if is_bounded && room.f_bavail.saturating_mul(room.f_frsize) < front_bytes + bytes {
+            return Err(refused(Errno::NOSPC.into()));
+        }
+        rustix::fs::ftruncate(&fd, whole).map_err(|e| refused(e.into()))?;
+        allocate(fd.as_fd(), 0, front_bytes).map_err(refused)?;
+        let page = rustix::param::page_size();
+        let front = Mapping::new(fd.as_fd(), front_bytes, MapFlags::SHARED, page);
+        let front = front.map_err(|error| match error {
+            MappingError::Full(full) => full,
+            MappingError::System(source) => refused(source),
+        })?;
+        Ok(Self {
+            fd,
+            dir: key.dir.to_owned(),
+            path,
+            front: Arc::new(front),
+            map_bytes,
+            taken_words: Cells::new((map_bytes / 8).div_ceil(64) as usize),
+            is_named: AtomicBool::new(false),
+        })
+    }
+
+    /// Says whose it is.
+    fn key_words(
+        &self,
+        pool: BorrowedFd<'_>,
+        pool_path: &Path,
+        key: &ImageKey<'_>,
+        bytes: u64,
+    ) -> io::Result<()> {
+        let path = pool_path
+            .canonicalize()
+            .unwrap_or_else(|_| pool_path.to_owned());
+        let path = path.as_os_str().as_bytes();
+        self.front
+            .write(field::PATH, &path[..path.len().min(PATH_MAX_BYTES)]);
+        self.front.write(field::KEY, &key.bytes(pool)?);
+        for (at, word) in [
+            (field::VERSION, VERSION),
+            (field::IMAGE_BYTES, bytes),
+            (field::PID, u64::from(std::process::id())),
+            (field::MAGIC, MAGIC),
+        ] {
+            self.front.store(at, word, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The file, and where in it the image begins.
+    pub(crate) fn image(&self) -> (BorrowedFd<'_>, u64) {
+        (self.fd.as_fd(), image_at(self.map_bytes))
+    }
+
+    /// The map of the lines stored to since the last cut.
+    pub(crate) fn running(&self, words: usize) -> Cells {
+        Cells::mapped(&self.front, map_at(0, self.map_bytes), words)
+    }
+
+    /// Takes memory for a part of the image.
+    pub(crate) fn prepare(&self, at: u64, len: u64) -> io::Result<()> {
+        allocate(self.fd.as_fd(), image_at(self.map_bytes) + at, len)
+    }
+
+    /// The cut takes a word of the map of lines, which is cleared only then.
+    pub(crate) fn take(&self, word: u64, lines: u64) {
+        let at = map_at(1, self.map_bytes) + word * 8;
+        self.front.fetch_or(at, lines);
+        if let Some(cell) = self.taken_words.get((word / 64) as usize) {
+            cell.fetch_or(1 << (word % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a page of the maps was lost.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.front.damaged().is_some()
+    }
+
+    /// Whether this is the file of the name.
+    fn is_at(&self, path: &Path) -> bool {
+        let ours = rustix::fs::fstat(&self.fd);
+        let named = rustix::fs::lstat(path);
+        matches!((ours, named), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+    }
+}
+
+impl SharedImage for ImageFile {
+    fn name(&self, attach: Attach, durable: u64) -> io::Result<()> {
+        self.front.write(field::ATTACH, &attach);
+        self.settle(durable);
+        self.front.store(field::PHASE, ALIVE, Ordering::Release);
+        rustix::fs::rename(unfinished(&self.path), &self.path)?;
+        self.is_named.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn settle(&self, durable: u64) {
+        self.front.store(field::DURABLE, durable, Ordering::Release);
+        for (number, words) in (0..).zip(&*self.taken_words) {
+            for bit in bits_of(words.swap(0, Ordering::Relaxed)) {
+                let word = number * 64 + bit;
+                let at = map_at(1, self.map_bytes) + word * 8;
+                self.front.store(at, 0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn poison(&self) {
+        self.front.store(field::PHASE, POISONED, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        if self.is_named.swap(false, Ordering::AcqRel) && self.is_at(&self.path) {
+            // One that stays belongs to nobody: the log names another, or none.
+            let _ = rustix::fs::unlink(&self.path);
+        }
+    }
+
+    fn found_in(&self) -> Option<PathBuf> {
+        let is_named = self.is_named.load(Ordering::Acquire);
+        (is_named && self.is_at(&self.path)).then(|| self.dir.clone())
+    }
+}
+
+impl std::fmt::Debug for ImageFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ImageFile").field(&self.path).finish()
+    }
+}
+
+impl Drop for ImageFile {
+    fn drop(&mut self) {
+        let new = unfinished(&self.path);
+        // The lock of the pool may be another's by now.
+        if self.is_at(&new) {
+            let _ = rustix::fs::unlink(new);
+        }
+    }
+}
+
+/// Looks for what a process left of the pool that is open as `pool`, whose log ends with epoch `last`. Changes nothing.
+///
+/// # Errors
+/// There is one that cannot be read, is of another form, or knows of later epochs.
+pub fn left_image(
+    pool: BorrowedFd<'_>,
+    key: &ImageKey<'_>,
+    attach: Attach,
+    last: u64,
+) -> Result<LeftImage, MediaError> {
+    let path = key
+        .path(pool)
+        .map_err(io_error("look for images in", key.dir))?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = match rustix::fs::open(&path, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(LeftImage::Nothing),
+        Err(Errno::ACCESS) => {
+            return Err(unusable(
+                path,
+                "belongs to another user, who has to open the pool",
+            ));
+        }
+        Err(errno) => return Err(io_error("open", &path)(errno.into())),
+    };
+    if !is_trusted(fd.as_fd(), pool).map_err(io_error("examine", &path))? {
+        return Ok(LeftImage::Nothing);
+    }
+    let left = Left { fd, path };
+    let key = key.bytes(pool).map_err(io_error("examine", &left.path))?;
+    match left.read(&key, attach)? {
+        LeftImage::Alive { durable, .. } if durable > last => Err(left.unusable(OLDER)),
+        found => Ok(found),
+    }
+}
+
+/// Takes the name of an image away that no log names any more.
+pub fn forget_image(pool: BorrowedFd<'_>, key: &ImageKey<'_>) {
+    if let Ok(path) = key.path(pool) {
+        // It may have none, or belong to somebody else.
+        let _ = rustix::fs::unlink(path);
+    }
+}
+
+/// Whether only those can have made it whom the pool trusts: the caller, the pool's owner, and root.
+fn is_trusted(image: BorrowedFd<'_>, pool: BorrowedFd<'_>) -> io::Result<bool> {
+    let (image, pool) = (rustix::fs::fstat(image)?, rustix::fs::fstat(pool)?);
+    let is_file = FileType::from_raw_mode(image.st_mode) == FileType::RegularFile;
+    let owners = [rustix::process::geteuid().as_raw(), pool.st_uid, 0];
+    Ok(is_file && image.st_mode & 0o077 == 0 && owners.contains(&image.st_uid))
+}
+
+/// An image that was found.
+struct Left {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Left {
+    fn read(&self, key: &[u8; 48], attach: Attach) -> Result<LeftImage, MediaError> {
+        let mut head = vec![0; HEAD_BYTES as usize];
+        self.fill(0, &mut head)?;
+        let bytes = |at: u64, len: usize| &head[at as usize..at as usize + len];
+        let word = |at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(bytes(at, 8));
+            u64::from_ne_bytes(word)
+        };
+        if word(field::MAGIC) != MAGIC || bytes(field::KEY, key.len()) != key {
+            return Err(self.unusable("is no image of this pool: remove it"));
+        }
+        if word(field::VERSION) != VERSION {
+            return Err(self.unusable(
+                "was left by another release of Vellum, which has to open the pool; or remove it: what was not synced is lost then",
+            ));
+        }
+        if bytes(field::ATTACH, attach.len()) != attach {
+            return Ok(LeftImage::Nothing);
+        }
+        if word(field::PHASE) != ALIVE {
+            return Ok(LeftImage::Poisoned);
+        }
+        let lines = self.lines(word(field::IMAGE_BYTES))?;
+        Ok(LeftImage::Alive {
+            durable: word(field::DURABLE),
+            lines,
+        })
+    }
+
+    /// The lines of both maps.
+    fn lines(&self, image_bytes: u64) -> Result<Vec<(u64, [u8; LINE_BYTES as usize])>, MediaError> {
+        let whole = rustix::fs::fstat(&self.fd).map(|stat| stat.st_size as u64);
+        let whole = whole.map_err(|errno| io_error("examine", &self.path)(errno.into()))?;
+        let map_bytes = map_bytes(image_bytes.min(whole)).next_multiple_of(BLOCK_BYTES);
+        if image_at(map_bytes).checked_add(image_bytes) != Some(whole) {
+            return Err(self.unusable("has another size than it says: remove it"));
+        }
+        let mut maps = [vec![0; map_bytes as usize], vec![0; map_bytes as usize]];
+        for (map, number) in maps.iter_mut().zip(0..) {
+            self.fill(map_at(number, map_bytes), map)?;
+        }
+        let mut lines = Vec::new();
+        let words = maps[0].chunks_exact(8).zip(maps[1].chunks_exact(8));
+        for ((running, taken), number) in words.zip(0..) {
+            let word = |of: &[u8]| of.try_into().map_or(0, u64::from_ne_bytes);
+            for bit in bits_of(word(running) | word(taken)) {
+                let at = (number * 64 + bit) * LINE_BYTES;
+                let mut line = [0; LINE_BYTES as usize];
+                self.fill(image_at(map_bytes) + at, &mut line)?;
+                lines.push((at, line));
+            }
+        }
+        Ok(lines)
+    }
+
+    fn fill(&self, at: u64, out: &mut [u8]) -> Result<(), MediaError> {
+        read_exact(self.fd.as_fd(), at, out).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.unusable("is cut off: remove it"),
+            _ => io_error("read", &self.path)(error),
+        })
+    }
+
+    fn unusable(&self, why: &'static str) -> MediaError {
+        unusable(self.path.clone(), why)
+    }
+}
+
+fn unusable(path: PathBuf, why: &'static str) -> MediaError {
+    MediaError::Image { path, why }
+}
+
+fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> MediaError {
+    let path = path.to_owned();
+    move |source| MediaError::Io {
+        action,
+        path: path.clone(),
+        source,
+    }
+}
+
+fn allocate(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
+    loop {
+        match rustix::fs::fallocate(fd, FallocateFlags::empty(), at, len) {
+            Err(Errno::INTR) => {}
+            done => return done.map_err(Into::into),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# The process behind the mount of a pool with a log is killed, and leaves its metadata in memory: commands that look at the
+# pool do not misread it, and say what is the matter; the next mount takes them in, wherever they are, or says that they are gone.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
+source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
+# shellcheck source-path=SCRIPTDIR source=kill.bash
+source "$ROOT/tests/mount/kill.bash"
+
+[[ "$MEDIUM" == logged ]] || { printf 'ok %s\n' "$NAME"; exit 0; }
+readonly SHARED="$WORK/shared"
+COUNT=0
+
+# The images of pools in memory.
+images() { find /dev/shm "$SHARED" -maxdepth 1 -name 'vellum-*' -newer "$WORK/began"; }
+
+# Makes a file, which nobody syncs, and kills the mount.
+work_and_kill() {
+    COUNT=$((COUNT + 1))
+    mkdir "$MNT/d$COUNT"
+    printf 'number %s\n' "$COUNT" >"$MNT/d$COUNT/file"
+    kill_server
+}
+
+# verify [LAST]: everything up to number LAST is there, and nothing later.
+verify() {
+    local number last="${1:-$COUNT}"
+    for ((number = 1; number <= last; number++)); do
+        [[ "$(cat "$MNT/d$number/file")" == "number $number" ]] || die "file $number is not there"
+    done
+    [[ ! -e "$MNT/d$((last + 1))" ]] || die "file $((last + 1)) is there"
+}
+
+info() { vellum info "$POOL"; }
+
+# said WHAT TEXT
+said() { grep -q "$1" <<<"$2" || die "not said: $1: $2"; }
+
+touch "$WORK/began"
+mkdir "$SHARED"
+begin_killing 32M
+said 'a killed process: every operation that returned: the metadata are in /dev/shm' "$(info)"
+work_and_kill
+said 'what it left in memory' "$(vellum check "$POOL")"
+said 'had in memory was there' "$(info)"
+[[ "$(vellum cat "$POOL:/d1/file")" == 'number 1' ]] || die "vellum cat does not see it"
+serve
+verify
+work_and_kill
+if vellum repair --dry-run "$POOL" >"$WORK/said" 2>&1; then die "a repair looked at half of the pool"; fi
+said 'a process was killed' "$(cat "$WORK/said")"
+vellum repair --yes --quiet "$POOL" || die "no repair"
+[[ -z "$(images)" ]] || die "left in memory: $(images)"
+serve
+verify
+
+# Another release's.
+work_and_kill
+image="$(images)"
+printf '\x09' | dd of="$image" bs=1 seek=8 conv=notrunc status=none
+# refused COMMAND...
+refused() {
+    if vellum "$@" >"$WORK/said" 2>&1; then die "$*: was done"; fi
+    said 'another release' "$(cat "$WORK/said")"
+}
+refused mount "$POOL" "$MNT"
+refused check "$POOL"
+refused info "$POOL"
+refused repair --yes "$POOL"
+printf '\x01' | dd of="$image" bs=1 seek=8 conv=notrunc status=none
+serve
+verify
+
+# Gone.
+sync "$MNT/d1/file"
+work_and_kill
+rm "$(images)"
+said 'is gone: the pool is as of its last commit' "$(vellum check "$POOL")"
+said 'had in memory is gone' "$(info)"
+COUNT=$((COUNT - 1))
+serve
+verify
+
+# Given up.
+sync "$MNT/d1/file"
+work_and_kill
+vellum repair --last-epoch --yes --quiet "$POOL" || die "no repair"
+COUNT=$((COUNT - 1))
+serve
+verify
+
+# In another directory, which has no room at first.
+vellum umount "$MNT"
+wait "$SERVER"
+MOUNT_OPTIONS=(--image "$SHARED")
+if vellum mount --image "$SHARED" "$POOL" "$MNT" 2>"$WORK/said"; then die "metadata were worked on in $SHARED"; fi
+said 'not in memory' "$(cat "$WORK/said")"
+if [[ "$(id -u)" -eq 0 ]] && mount -t tmpfs -o size=256k none "$SHARED" 2>/dev/null; then
+    if vellum mount --image "$SHARED" "$POOL" "$MNT" 2>"$WORK/said"; then die "256 KiB were enough"; fi
+    said 'No space left' "$(cat "$WORK/said")"
+    [[ -z "$(images)" ]] || die "left in memory: $(images)"
+    mount -o remount,size=64m "$SHARED"
+    serve
+    said "the metadata are in $SHARED" "$(info)"
+    work_and_kill
+    MOUNT_OPTIONS=()
+    serve
+    verify
+    [[ -z "$(find "$SHARED" -name 'vellum-*')" ]] || die "left in $SHARED"
+else
+    MOUNT_OPTIONS=()
+    serve
+fi
+
+# In memory of the process.
+vellum umount "$MNT"
+wait "$SERVER"
+MOUNT_OPTIONS=(--image none)
+serve
+said 'in memory of the process' "$(info)"
+sync "$MNT/d1/file"
+work_and_kill
+COUNT=$((COUNT - 1))
+serve
+verify
+vellum umount "$MNT"
+wait "$SERVER"
+umount "$SHARED" 2>/dev/null || true
+check
+[[ -z "$(images)" ]] || die "left in memory: $(images)"
+printf 'ok %s\n' "$NAME"
