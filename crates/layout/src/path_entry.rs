@@ -105,11 +105,21 @@ impl PathEntryHead {
         seal: PathSeal,
         buffer: &mut [u8; PATH_ENTRY_MAX_BYTES],
     ) -> usize {
-        let head = size_of::<Self>();
-        let used = head + path.len();
+        buffer[size_of::<Self>()..][..path.len()].copy_from_slice(path);
+        self.encode_around(path.len(), seal, buffer)
+    }
+
+    /// The same around a path of `len` bytes that stands where it belongs.
+    pub fn encode_around(
+        &self,
+        len: usize,
+        seal: PathSeal,
+        buffer: &mut [u8; PATH_ENTRY_MAX_BYTES],
+    ) -> usize {
+        let used = size_of::<Self>() + len;
         let total = used.next_multiple_of(64);
-        buffer[..head].copy_from_slice(self.sealed(path, seal).as_bytes());
-        buffer[head..used].copy_from_slice(path);
+        let (head, path) = buffer.split_at_mut(size_of::<Self>());
+        head.copy_from_slice(self.sealed(&path[..len], seal).as_bytes());
         buffer[used..total].fill(0);
         total
     }

@@ -16,6 +16,9 @@ use crate::namespace::common::inode::Named;
 use crate::namespace::common::{Bodies, Body};
 use crate::sites;
 
+/// Where the path lies in the bytes of an entry.
+const PATH_AT: usize = PathEntryHead::PATH as usize;
+
 /// An entry read from the pool, with its path. Aligned as a [`PathEntryHead`] is.
 #[repr(align(8))]
 pub(crate) struct PathBuffer {
@@ -60,6 +63,24 @@ impl PathBuffer {
     fn path_len(&self) -> u16 {
         let at = PathEntryHead::PATH_WORD as usize;
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    /// Makes `head` an entry with the path of `name` in a directory whose path the first `above` bytes behind the head are; gives its bytes.
+    pub(super) fn go_on(
+        &mut self,
+        above: usize,
+        name: &[u8],
+        head: &PathEntryHead,
+        seal: PathSeal,
+    ) -> &[u8] {
+        let mut len = above;
+        if above != 0 {
+            self.bytes[PATH_AT + above] = b'/';
+            len += 1;
+        }
+        self.bytes[PATH_AT + len..][..name.len()].copy_from_slice(name);
+        let total = head.encode_around(len + name.len(), seal, &mut self.bytes);
+        &self.bytes[..total]
     }
 
     /// Head and path of what was read last.
@@ -150,26 +171,35 @@ impl<M: Memories> Core<M> {
 
     /// Where names in the directory with inode `dir` are.
     pub(super) fn home_of(&self, dir: u64) -> Result<Home> {
+        let mut buffer = PathBuffer::default();
+        let (area, hash, len) = self.load_home(dir, &mut buffer)?;
+        let path = buffer.bytes[PATH_AT..][..len].to_vec();
+        Ok(Home { area, path, hash })
+    }
+
+    /// The same: the area, the hash that those of paths of names there go on from, and how many bytes of `buffer` behind
+    /// its head are the path.
+    pub(super) fn load_home(
+        &self,
+        dir: u64,
+        buffer: &mut PathBuffer,
+    ) -> Result<(AreaLife, PathHash, usize)> {
         let place = self.place_of_directory(dir);
         if place.area() != 0 {
             let area = self.area_of_root(place.area(), dir);
             let damaged = || Error::damaged("root of an area that is not its", Place::Inode(dir));
-            return Ok(Home::of_root(self, area.ok_or_else(damaged)?));
+            return Ok((area.ok_or_else(damaged)?, PathHash::of_root(self.seed), 0));
         }
-        let mut buffer = PathBuffer::default();
         let head = buffer.load(self, place.entry())?;
         if TargetWord(head.target) != TargetWord::new(dir, FileKind::Directory) {
             let place = Place::Inode(dir);
             return Err(Error::damaged("directory names another's entry", place));
         }
         let area = self.area_life(head.area).ok_or(Error::Stale)?;
-        Ok(match path_below(buffer.path()) {
-            [] => Home::of_root(self, area),
-            path => Home {
-                area,
-                path: path.to_vec(),
-                hash: PathHash(head.path_hash),
-            },
+        Ok(match usize::from(head.path_len) {
+            len @ 0..=DIR_PATH_MAX => (area, PathHash(head.path_hash), len),
+            // Paths begin anew.
+            _ => (area, PathHash::of_root(self.seed), 0),
         })
     }
 

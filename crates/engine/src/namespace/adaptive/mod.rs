@@ -20,8 +20,8 @@ mod states;
 mod table;
 
 use vellum_layout::{
-    ChunkKind, DirPlace, EntryState, FileKind, Geometry, Inode, LifeWord, LogWord,
-    PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, SLOTS_PER_BLOCK, TargetWord,
+    ChunkKind, DirPlace, EntryState, FileKind, Geometry, Inode, LifeWord, LogWord, PathEntryHead,
+    PathSeal, SLOTS_PER_BLOCK, TargetWord,
 };
 use vellum_media::{Memories, Persistent, Site};
 
@@ -125,7 +125,8 @@ impl<M: Memories> Entries<M> for Adaptive {
         now: i64,
     ) -> Result<Draft> {
         let core = op.core;
-        let home = core.home_of(core.ino(dir))?;
+        let mut buffer = PathBuffer::default();
+        let (area, hash, above) = core.load_home(core.ino(dir), &mut buffer)?;
         let life = LifeWord::alive(now);
         let head = PathEntryHead {
             life: life.0,
@@ -133,20 +134,19 @@ impl<M: Memories> Entries<M> for Adaptive {
             cookie: spot.claim.cookie,
             parent: core.ino(dir),
             generation,
-            path_hash: home.hash.step(core.seed, name.bytes).0,
-            area: home.area.number,
+            path_hash: hash.step(core.seed, name.bytes).0,
+            area: area.number,
             ..PathEntryHead::default()
         };
-        let mut buffer = [0; PATH_ENTRY_MAX_BYTES];
         let seal = PathSeal {
-            area: home.area.generation,
+            area: area.generation,
             slot: spot.entry,
             directory: core.identity(dir).generation(),
         };
-        let total = head.encode(&home.path_of(name.bytes), seal, &mut buffer);
+        let bytes = buffer.go_on(above, name.bytes, &head, seal);
         let at = core.geometry.slot_at(spot.entry);
-        core.pool.write_through(spot.site, at, &buffer[..total]);
-        Ok(spot.drafted(&buffer, life))
+        core.pool.write_through(spot.site, at, bytes);
+        Ok(spot.drafted(bytes, life))
     }
 
     #[track_caller]
@@ -155,11 +155,7 @@ impl<M: Memories> Entries<M> for Adaptive {
         core.pool
             .store_through(word, draft.claim.at, LogWord::new(draft.entry).0);
         core.pool.fence(entry);
-        let _held = op.hold_groups(&[draft.entry]);
-        let states = core.states(draft.entry).with(draft.entry, EntryState::Cold);
-        let at = core.states_at(draft.entry);
-        core.pool.store_through(sites::NAME_STATE, at, states.0);
-        core.pool.fence(durable);
+        op.commit_state(durable, draft.entry);
     }
 
     fn record<'a>(

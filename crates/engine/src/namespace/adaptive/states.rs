@@ -4,6 +4,9 @@
 //! change is durable: of stores past the cache by two processors the later one is the one behind a fence. A rename, whose
 //! record names the whole word, holds it until the record is retired. A move stores in the cache, and holds it no longer: what it
 //! does is done again after a crash.
+//!
+//! A word that went past the cache is not read back, which would wait for the medium (decision 0003): while creations alone change a
+//! group, a copy of its word stays in the arena.
 
 use std::sync::atomic::Ordering;
 
@@ -14,21 +17,34 @@ use crate::core::Core;
 use crate::sites;
 use crate::slots::{Op, pause};
 
-/// Bytes of the arena for each group: who holds it, or 0.
-pub(super) const GROUP_BYTES: u64 = 8;
+/// Bytes of the arena for each group: who holds it, or 0; a copy of its word, if [`COPIED`] says so.
+pub(super) const GROUP_BYTES: u64 = 16;
+/// In the first of these words: the second one is the group's word as it was stored last.
+const COPIED: u64 = 1 << 63;
 
 /// Groups that are held, until this is dropped.
 pub(crate) struct Held<'a, M: Memories> {
     core: &'a Core<M>,
     /// Arena offsets; 0: none.
     cells: [u64; 2],
+    /// What their first words are to be.
+    left: u64,
 }
 
 impl<M: Memories> Drop for Held<'_, M> {
     fn drop(&mut self) {
         for &cell in self.cells.iter().filter(|&&cell| cell != 0) {
-            self.core.arena.store(cell, 0, Ordering::Release);
+            self.core.arena.store(cell, self.left, Ordering::Release);
         }
+    }
+}
+
+impl<M: Memories> Held<'_, M> {
+    /// Leaves a copy of the word of the only group that is held: as it was stored last, and durable.
+    fn leave_copy(mut self, states: StateMapWord) {
+        let copy = self.cells[0] + 8;
+        self.core.arena.store(copy, states.0, Ordering::Relaxed);
+        self.left = COPIED;
     }
 }
 
@@ -61,14 +77,47 @@ impl<'a, M: Memories> Op<'a, M> {
         };
         let (low, high) = (cells().min().unwrap_or(0), cells().max().unwrap_or(0));
         let cells = [low, if high == low { 0 } else { high }];
-        let held = Held { core, cells };
-        for &cell in held.cells.iter().filter(|&&cell| cell != 0) {
-            let mut tries = 0;
-            while core.arena.compare_exchange(cell, 0, self.holder()).is_err() {
-                pause(&core.arena, &mut tries);
-            }
+        for cell in cells.into_iter().filter(|&cell| cell != 0) {
+            self.hold_group(cell);
         }
-        held
+        Held {
+            core,
+            cells,
+            left: 0,
+        }
+    }
+
+    /// Holds the group with this cell; gives the copy of its word, if there is one.
+    fn hold_group(&self, cell: u64) -> Option<StateMapWord> {
+        let arena = &self.core.arena;
+        let mut tries = 0;
+        loop {
+            let free = arena.load(cell, Ordering::Relaxed) & COPIED;
+            if arena.compare_exchange(cell, free, self.holder()).is_ok() {
+                let copy = || StateMapWord(arena.load(cell + 8, Ordering::Relaxed));
+                return (free == COPIED).then(copy);
+            }
+            pause(arena, &mut tries);
+        }
+    }
+
+    /// Gives an entry that was written a state, durably.
+    #[track_caller]
+    pub(super) fn commit_state(&self, durable: Site, entry: u64) {
+        let core = self.core;
+        let cell = core.map.namespace + entry / SLOTS_PER_BLOCK * GROUP_BYTES;
+        let copy = self.hold_group(cell);
+        let held = Held {
+            core,
+            cells: [cell, 0],
+            left: 0,
+        };
+        let states = copy.unwrap_or_else(|| core.states(entry));
+        let states = states.with(entry, EntryState::Cold);
+        let at = core.states_at(entry);
+        core.pool.store_through(sites::NAME_STATE, at, states.0);
+        core.pool.fence(durable);
+        held.leave_copy(states);
     }
 
     /// Gives entries a state. Flushed, not fenced.
