@@ -70,6 +70,8 @@ pub(crate) mod header {
         RENAME_LOCK: [1] at 128,
         /// Lease of the background worker.
         LEASE: [1] at 136,
+        /// How many wait for it.
+        LEASE_WANTED: [1] at 144,
         /// First cachelet never used.
         CACHELET_FRESH: [1] at 192,
         /// Head of the list of free cachelets (tagged).

@@ -47,7 +47,7 @@ pub use fs::{
 pub use log::{FoundImage, ImagePlace, LogCounts};
 pub use mapping_time::{MappingTime, MappingTimer};
 pub use mount::{FormatOptions, MountOptions, Opened, attach, format};
-pub use namespace::DirEntry;
+pub use namespace::{Area, Decided, DirEntry, Evolution, Label, Outcome, RENAMED_ROUNDS};
 pub use pool::{CreateOptions, Pool, PoolOptions, RealFs, boot_id};
 pub use slots::prefer_thread_slot;
 pub use vellum_layout::{FileKind, MappingKind, NamespaceKind};

@@ -22,6 +22,12 @@ pub type RealFs = Fs<Real>;
 /// Shortest and longest rest of the background thread.
 const REST: std::ops::Range<Duration> = Duration::from_millis(5)..Duration::from_millis(200);
 
+/// How often areas evolve, unless it is said otherwise.
+const EVOLVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// So many times as long as a directory took to be moved evolving rests before it moves another one.
+const REST_AFTER_MOVE: u32 = 8;
+
 /// How often a logged pool is committed when nobody asks for it.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -96,6 +102,8 @@ pub struct PoolOptions {
     pub last_epoch: bool,
     /// Collects the time that is spent in the mapping.
     pub mapping_timer: Option<Arc<MappingTimer>>,
+    /// How often areas evolve, where names are kept in areas: every five seconds by default; none: never.
+    pub evolve_every: Option<Duration>,
 }
 
 impl Default for PoolOptions {
@@ -109,6 +117,7 @@ impl Default for PoolOptions {
             image: ImagePlace::default(),
             last_epoch: false,
             mapping_timer: None,
+            evolve_every: Some(EVOLVE_INTERVAL),
         }
     }
 }
@@ -230,6 +239,7 @@ impl Pool {
             image: options.image.clone(),
             attach: attach_id,
             mapping_timer: options.mapping_timer.clone(),
+            roots_large: options.evolve_every.is_some(),
         };
         let arena = |bytes| {
             let arena = MappedArena::private(bytes)?;
@@ -246,6 +256,14 @@ impl Pool {
         if !options.read_only {
             let of = Arc::clone(&fs);
             workers.push(Worker::start("vellum-keeper", move |stop| keep(&of, stop)));
+        }
+        let has_areas = fs.superblock().geometry().namespace == NamespaceKind::Adaptive;
+        let evolves = options.evolve_every.filter(|_| has_areas);
+        if let Some(interval) = evolves.filter(|_| !options.read_only) {
+            let of = Arc::clone(&fs);
+            workers.push(Worker::start("vellum-evolver", move |stop| {
+                evolve(&of, interval, stop);
+            }));
         }
         if fs.log_counts().is_some() {
             let of = Arc::clone(&fs);
@@ -343,6 +361,29 @@ fn keep(fs: &RealFs, stop: &AtomicBool) {
                 REST.end
             }
         };
+    }
+}
+
+/// Runs a round of evolving every `interval`.
+fn evolve(fs: &RealFs, interval: Duration, stop: &AtomicBool) {
+    let goes_on = || !stop.load(Ordering::Relaxed);
+    let mut ended = Instant::now();
+    while goes_on() {
+        let due = interval.saturating_sub(ended.elapsed());
+        if !due.is_zero() {
+            std::thread::park_timeout(due);
+            continue;
+        }
+        let mut rest = |spent: Duration| {
+            std::thread::park_timeout(spent * REST_AFTER_MOVE);
+            goes_on()
+        };
+        if !fs.is_damaged()
+            && let Err(error) = fs.evolve_resting(&mut rest)
+        {
+            tracing::error!(%error, "a round of evolving failed");
+        }
+        ended = Instant::now();
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) mod field {
     pub(crate) const STATE: u64 = 0;
     /// Sequence number of the last journal record.
     pub(crate) const SEQUENCE: u64 = 8;
+    /// Lookups, of which some are noted, where areas evolve.
+    pub(crate) const LOOKUPS: u64 = 16;
     /// Preallocated inodes: group << 32 | mask of slots left.
     pub(crate) const INODES: u64 = 64;
     /// Preallocated entries: group << 32 | mask of slots left.

@@ -350,11 +350,11 @@ impl AreaExtentHead {
 pub enum EntryState {
     /// No entry begins here.
     None = 0,
-    /// An entry: of a directory that is rarely read, or of anything else.
+    /// An entry: of a small directory that was not renamed of late, or of anything else.
     Cold = 1,
-    /// An entry of a directory that is read.
+    /// An entry of a small directory that was renamed of late, or of a large one.
     Warm = 2,
-    /// An entry of a directory that is read often.
+    /// An entry of a large directory that was renamed of late.
     Hot = 3,
 }
 

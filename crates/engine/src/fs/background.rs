@@ -12,9 +12,14 @@ use crate::core::{Core, header};
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::sites;
-use crate::slots::Tally;
+use crate::slots::{Tally, pause};
 
 impl<M: Memories> Core<M> {
+    /// Whether somebody waits for the background's lease: whoever holds it for what can wait gives way.
+    pub(crate) fn is_lease_wanted(&self) -> bool {
+        self.arena.load(header::LEASE_WANTED, Ordering::Relaxed) != 0
+    }
+
     /// Puts a cachelet on the work stack, once.
     pub(crate) fn queue_work(&self, cachelet: Cachelet) {
         if self.raise_flag(cachelet, flag::QUEUED) & flag::QUEUED != 0 {
@@ -72,6 +77,9 @@ impl<M: Memories> Core<M> {
 /// After so long whoever sleeps looks for itself whether the lease is free.
 const LEASE_WAIT_MAX: Duration = Duration::from_millis(100);
 
+/// So many times whoever takes the lease last looks whether somebody still waits for it.
+const TURNS_GIVEN: u32 = 1000;
+
 /// Holds the background lease.
 pub(crate) struct Lease<'a, M: Memories>(&'a Core<M>);
 
@@ -94,9 +102,21 @@ impl<'a, M: Memories> Lease<'a, M> {
         }
     }
 
+    /// The same for what can wait: those who wait already come first, but not for ever.
+    pub(crate) fn take_last(core: &'a Core<M>) -> Self {
+        let mut tries = 0;
+        while core.is_lease_wanted() && tries < TURNS_GIVEN {
+            pause(&core.arena, &mut tries);
+        }
+        Self::take(core)
+    }
+
     /// Sleeps while somebody has the lease, or for a little.
     pub(crate) fn wait(core: &Core<M>) {
+        core.arena.fetch_add(header::LEASE_WANTED, 1);
         core.arena.wait(header::LEASE, 1, LEASE_WAIT_MAX);
+        core.arena
+            .fetch_add(header::LEASE_WANTED, 1u64.wrapping_neg());
     }
 }
 

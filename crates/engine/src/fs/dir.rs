@@ -360,6 +360,10 @@ impl<M: Memories> Fs<M> {
     fn move_whole(&self, cred: &Cred, rename: &Rename<'_>) -> Result<()> {
         let core = &self.core;
         let lease = Lease::take(core);
+        if self.roots_large && self.root_large(rename)? {
+            // It is renamed as a root.
+            return Err(Error::First(First::Move));
+        }
         let mut ask =
             |op: &Op<'_, M>, source, target| self.allow_rename(op, cred, rename, source, target);
         let mut moved = self.namespace.move_whole(core, rename, &mut ask);
@@ -368,6 +372,17 @@ impl<M: Memories> Fs<M> {
             moved = self.namespace.move_whole(core, rename, &mut ask);
         }
         core.noting(moved)
+    }
+
+    /// Makes large directories that a rename moves roots of areas, unless there is no room; gives whether any became one.
+    fn root_large(&self, rename: &Rename<'_>) -> Result<bool> {
+        let Some(areas) = self.namespace.areas() else {
+            return Ok(false);
+        };
+        match areas.root_large(&self.core, rename) {
+            Err(Error::NoSpace(_) | Error::OutOfMemory(_)) => Ok(false),
+            rooted => self.core.noting(rooted),
+        }
     }
 
     /// Gives the names below a directory an area of their own, down to the next areas: from then on renaming the directory takes as long as

@@ -10,6 +10,7 @@ mod attr;
 mod background;
 mod cred;
 mod dir;
+mod evolve;
 pub(crate) mod file;
 mod node;
 mod open;
@@ -44,6 +45,8 @@ pub struct Fs<M: Memories> {
     pub(crate) mapping: Box<dyn Mapping<M>>,
     pub(crate) superblock: vellum_layout::Superblock,
     pub(crate) reading: Reading,
+    /// A large directory that is renamed becomes the root of an area first, where there are areas.
+    pub(crate) roots_large: bool,
     /// Held by a reference of its own for as long as the file system is mounted.
     pub(crate) root: Cachelet,
 }

@@ -45,6 +45,8 @@ pub struct MountOptions {
     pub attach: [u8; 16],
     /// Collects the time that is spent in the mapping.
     pub mapping_timer: Option<Arc<MappingTimer>>,
+    /// Where names are kept in areas, a large directory becomes the root of one before it is renamed.
+    pub roots_large: bool,
 }
 
 impl Default for MountOptions {
@@ -58,6 +60,7 @@ impl Default for MountOptions {
             image: ImagePlace::Process,
             attach: [0; 16],
             mapping_timer: None,
+            roots_large: false,
         }
     }
 }
@@ -230,6 +233,7 @@ pub fn attach<M: Memories>(
     core.add_refs(root, REF_ONE);
     let fs = Fs {
         reading: Reading::new(core.pool.kind()),
+        roots_large: options.roots_large,
         core,
         namespace,
         mapping,

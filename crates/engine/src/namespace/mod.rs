@@ -9,12 +9,15 @@
 pub(crate) mod adaptive;
 pub(crate) mod common;
 pub(crate) mod direct;
+mod evolving;
 pub(crate) mod indexed;
 pub(crate) mod tree;
 
 use vellum_layout::{FileKind, Geometry, Inode, NamespaceKind, TargetWord};
 use vellum_media::{Memories, Site};
 
+pub(crate) use self::evolving::Areas;
+pub use self::evolving::{Area, Decided, Evolution, Label, Outcome, RENAMED_ROUNDS};
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -92,7 +95,7 @@ impl Whole {
 }
 
 /// Of namespaces without areas.
-const NO_AREAS: Error = Error::Unsupported("areas in this pool's namespace");
+pub(crate) const NO_AREAS: Error = Error::Unsupported("areas in this pool's namespace");
 
 /// Asks whether files may be renamed, and replaced, in the operation that does so.
 pub(crate) type Ask<'a, M> =
@@ -191,6 +194,11 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// There are no areas.
     fn set_root(&self, _core: &Core<M>, _dir: Cachelet, _is_root: bool) -> Result<bool> {
         Err(NO_AREAS)
+    }
+
+    /// What it does for the evolving of areas, if it has any.
+    fn areas(&self) -> Option<&dyn Areas<M>> {
+        None
     }
 
     /// Lists entries with cookies above `after`, ascending, until `each` says false.

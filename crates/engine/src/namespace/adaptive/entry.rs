@@ -209,7 +209,13 @@ impl<M: Memories> Core<M> {
         if place.area() != 0 {
             return Ok(place.area());
         }
-        let at = self.slot_at(place.entry())? + PathEntryHead::PATH_WORD;
+        self.area_above(dir)
+    }
+
+    /// The area that the own name of the directory with inode `dir` is in.
+    pub(super) fn area_above(&self, dir: u64) -> Result<u32> {
+        let entry = self.place_of_directory(dir).entry();
+        let at = self.slot_at(entry)? + PathEntryHead::PATH_WORD;
         Ok((self.word(at) >> 32) as u32)
     }
 

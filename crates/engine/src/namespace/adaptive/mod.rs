@@ -1,6 +1,7 @@
 //! The namespace of ADAM, as far as it is built: entries tell their paths from the root of their area on, and
 //! state-maps say which there are. Any directory can be the root of an area of its own: what is below it lies there, down to the next
-//! roots, and is not touched when it is renamed ([`table`], [`moves::set_root`]).
+//! roots, and is not touched when it is renamed ([`table`], [`moves::set_root`]). Which directories are roots is decided by how they are
+//! used ([`status`], [`evolve`]).
 //!
 //! All entries of a directory, those of names that are gone, too, are of the area that the directory's names are in.
 //!
@@ -14,9 +15,11 @@
 //! are directories.
 
 mod entry;
+mod evolve;
 mod moves;
 mod prefixes;
 mod states;
+mod status;
 mod table;
 
 use vellum_layout::{
@@ -33,7 +36,7 @@ use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::journal::Record;
-use crate::namespace::{Ask, Mender, PathIn, Rename, Walked};
+use crate::namespace::{Areas, Ask, Mender, PathIn, Rename, Walked};
 use crate::sites;
 use crate::slots::Op;
 
@@ -43,6 +46,11 @@ pub(crate) struct Adaptive;
 
 /// Bytes of the namespace's own structures in an arena.
 pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
+    status_at(geometry) + status::bytes(geometry)
+}
+
+/// Where the statuses of directories begin among these.
+fn status_at(geometry: &Geometry) -> u64 {
     prefixes_at(geometry) + prefixes::bytes(geometry)
 }
 
@@ -99,7 +107,15 @@ impl<M: Memories> Entries<M> for Adaptive {
     }
 
     fn set_root(core: &Core<M>, dir: Cachelet, is_root: bool) -> Result<bool> {
-        moves::set_root(core, dir, is_root)
+        moves::set_root(core, dir, is_root, false)
+    }
+
+    fn areas() -> Option<&'static dyn Areas<M>> {
+        Some(&Self)
+    }
+
+    fn note_renamed(core: &Core<M>, dir: Cachelet) {
+        core.note_renamed(dir);
     }
 
     fn give_up(core: &Core<M>, dir: Cachelet) {

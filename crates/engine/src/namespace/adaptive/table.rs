@@ -136,6 +136,15 @@ impl<M: Memories> Core<M> {
         })
     }
 
+    /// The areas that there are, by their numbers.
+    pub(super) fn live_areas(&self) -> Vec<(u32, AreaLine)> {
+        let lines = self.area_lines().map(|(_, number, line)| (number, line));
+        let is_live = |(number, line): &(u32, AreaLine)| {
+            line.phase(*number) == Some(AreaPhase::Live) && self.is_inode_slot(line.root)
+        };
+        lines.filter(is_live).collect()
+    }
+
     /// Whether the directory that a line names as the root calls itself the root of this area; none: there is no such directory, of the
     /// generation that the line says.
     fn has_root(&self, number: u32, line: &AreaLine) -> Option<bool> {

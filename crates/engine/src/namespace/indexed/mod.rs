@@ -33,7 +33,8 @@ use crate::core::Core;
 use crate::error::{Error, First, Place, Result};
 use crate::journal::Record;
 use crate::namespace::{
-    Ask, ListHint, Mender, Namespace, NewInode, PathIn, Removal, Rename, SurveyedNames, Walked,
+    Areas, Ask, ListHint, Mender, Namespace, NewInode, PathIn, Removal, Rename, SurveyedNames,
+    Walked,
 };
 use crate::slots::{Op, pause};
 use index::{Pair, ValueWord};
@@ -74,6 +75,14 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
 
     /// See [`Namespace::set_root`].
     fn set_root(core: &Core<M>, dir: Cachelet, is_root: bool) -> Result<bool>;
+
+    /// See [`Namespace::areas`].
+    fn areas() -> Option<&'static dyn Areas<M>> {
+        None
+    }
+
+    /// Notes that a directory was renamed.
+    fn note_renamed(_core: &Core<M>, _dir: Cachelet) {}
 
     /// See [`Namespace::give_up`].
     fn give_up(core: &Core<M>, dir: Cachelet);
@@ -240,6 +249,17 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
+    /// See [`Namespace::lookup`].
+    fn lookup<S: Entries<M>>(&self, dir: Cachelet, name: &[u8]) -> Result<Cachelet> {
+        let name = Name::new(self.core, name)?;
+        loop {
+            let pair = self.find_pair::<S>(dir, name)?.ok_or(Error::NotFound)?;
+            if let Some(cachelet) = self.cachelet_of(pair)? {
+                return Ok(cachelet);
+            }
+        }
+    }
+
     /// Finds a name that exists, and its cachelet.
     pub(crate) fn find_target<S: Entries<M>>(
         &self,
@@ -270,13 +290,10 @@ impl ValueWord {
 
 impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
     fn lookup(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8]) -> Result<Cachelet> {
-        let name = Name::new(op.core, name)?;
-        loop {
-            let pair = op.find_pair::<S>(dir, name)?.ok_or(Error::NotFound)?;
-            if let Some(cachelet) = op.cachelet_of(pair)? {
-                return Ok(cachelet);
-            }
+        if S::TELL_PATHS {
+            op.note_read(dir);
         }
+        op.lookup::<S>(dir, name)
     }
 
     fn walk(
@@ -286,8 +303,13 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         path: &[u8],
         enter: &mut dyn FnMut(Cachelet) -> Result<()>,
     ) -> Result<Walked> {
-        let lookup = |dir, name: &[u8]| self.lookup(op, dir, name);
-        S::walk(op, start, path, enter, lookup)
+        let walked = S::walk(op, start, path, enter, |dir, name| {
+            op.lookup::<S>(dir, name)
+        })?;
+        if S::TELL_PATHS {
+            op.note_read(walked.parent);
+        }
+        Ok(walked)
     }
 
     fn create(
@@ -337,6 +359,10 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         S::set_root(core, dir, is_root)
     }
 
+    fn areas(&self) -> Option<&dyn Areas<M>> {
+        S::areas()
+    }
+
     fn list(
         &self,
         op: &Op<'_, M>,
@@ -345,6 +371,9 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         hint: &mut ListHint,
         each: &mut dyn FnMut(crate::namespace::DirEntry<'_>) -> bool,
     ) -> Result<()> {
+        if S::TELL_PATHS {
+            op.note_read(dir);
+        }
         op.list::<S>(dir, after, hint, each)
     }
 

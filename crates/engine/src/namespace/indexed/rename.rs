@@ -95,20 +95,22 @@ impl<M: Memories> Op<'_, M> {
             _ if !self.are_there(&ends) => return Ok(false),
             answer => return answer.map(|_| true),
         }
-        if rename.exchange {
-            let (to_pair, target) = ends.to.ok_or(Error::NotFound)?;
-            return self.try_exchange::<S>(
-                rename,
-                from,
-                to,
-                (ends.from, ends.source),
-                (to_pair, target),
-            );
-        }
-        match ends.to {
+        let renamed = match ends.to {
+            Some(target) if rename.exchange => {
+                self.try_exchange::<S>(rename, from, to, (ends.from, ends.source), target)
+            }
+            None if rename.exchange => Err(Error::NotFound),
             Some((pair, victim)) => self.try_replace::<S>(rename, to, &ends, pair, victim),
             None => self.try_move::<S>(rename, to, &ends),
+        };
+        let exchanged = target.filter(|_| rename.exchange);
+        let moved = [Some(ends.source), exchanged].into_iter().flatten();
+        if matches!(renamed, Ok(true)) {
+            moved
+                .filter(|&file| is_dir(file))
+                .for_each(|dir| S::note_renamed(core, dir));
         }
+        renamed
     }
 
     /// Whether it may be tried without anything first: directories that are moved, and whose names tell where, are empty, as far as is

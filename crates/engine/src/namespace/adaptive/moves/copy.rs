@@ -9,7 +9,7 @@ use vellum_media::{Memories, Persistent};
 use super::{Copied, Move, PIECE, Run};
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
-use crate::error::{Place, Result};
+use crate::error::{Error, First, Place, Result};
 use crate::namespace::adaptive::Adaptive;
 use crate::namespace::adaptive::entry::{Home, PathBuffer};
 use crate::namespace::common::Bodies;
@@ -75,6 +75,9 @@ impl<M: Memories> Move<'_, M> {
         op.check_media()?;
         drop(op);
         for part in logged.chunks(PIECE) {
+            if self.gives_way && core.is_lease_wanted() {
+                return Err(Error::First(First::Wait));
+            }
             let op = core.op_to_change()?;
             for word in part {
                 let entry = word.word.entry();

@@ -65,6 +65,8 @@ struct Move<'a, M: Memories> {
     /// A block that the area table is to have for it.
     table_block: Option<u64>,
     is_committed: bool,
+    /// Nothing comes of it if somebody waits for the background's lease before it is committed.
+    gives_way: bool,
 }
 
 impl<M: Memories> Drop for Move<'_, M> {
@@ -96,7 +98,7 @@ pub(super) fn move_whole<M: Memories>(
     ask: Ask<'_, M>,
 ) -> Result<()> {
     let mut moving = Move::begin(core);
-    let dirs = moving.find(rename)?;
+    let dirs = find(core, rename)?;
     let mut level = Vec::new();
     for (dir, to) in &dirs {
         let area = core.area_life(to.area).ok_or(Error::Stale)?;
@@ -133,6 +135,7 @@ impl<'a, M: Memories> Move<'a, M> {
             list: Vec::new(),
             table_block: None,
             is_committed: false,
+            gives_way: false,
         }
     }
 
@@ -145,34 +148,34 @@ impl<'a, M: Memories> Move<'a, M> {
     }
 }
 
-impl<M: Memories> Move<'_, M> {
-    /// The directories that are moved, and whose names tell where they are, with the places of their new names.
-    fn find(&self, rename: &Rename<'_>) -> Result<Vec<(Cachelet, PathIn)>> {
-        let core = self.core;
-        let op = core.op_begin();
-        let find = |dir, name| {
-            let found = op.find_target::<Adaptive>(dir, name)?;
-            found.map(|(_, file)| file).ok_or(Error::NotFound)
-        };
-        let from = Name::new(core, rename.from_name)?;
-        let to = Name::new(core, rename.to_name)?;
-        let source = find(rename.from_dir, from)?;
-        let mut moved = vec![(source, rename.to_dir, to)];
-        if rename.exchange {
-            let target = find(rename.to_dir, to)?;
-            moved.push((target, rename.from_dir, from));
-        }
-        let mut dirs = Vec::new();
-        for (file, above, name) in moved {
-            if core.kind(file) == FileKind::Directory && Adaptive::tell_where(core, file) {
-                let home = core.home_of(core.ino(above))?;
-                let path = PathIn {
-                    area: home.area.number,
-                    path: home.path_of(name.bytes),
-                };
-                dirs.push((file, path));
-            }
-        }
-        Ok(dirs)
+/// The directories that are moved, and whose names tell where they are, with the places of their new names.
+pub(super) fn find<M: Memories>(
+    core: &Core<M>,
+    rename: &Rename<'_>,
+) -> Result<Vec<(Cachelet, PathIn)>> {
+    let op = core.op_begin();
+    let find = |dir, name| {
+        let found = op.find_target::<Adaptive>(dir, name)?;
+        found.map(|(_, file)| file).ok_or(Error::NotFound)
+    };
+    let from = Name::new(core, rename.from_name)?;
+    let to = Name::new(core, rename.to_name)?;
+    let source = find(rename.from_dir, from)?;
+    let mut moved = vec![(source, rename.to_dir, to)];
+    if rename.exchange {
+        let target = find(rename.to_dir, to)?;
+        moved.push((target, rename.from_dir, from));
     }
+    let mut dirs = Vec::new();
+    for (file, above, name) in moved {
+        if core.kind(file) == FileKind::Directory && Adaptive::tell_where(core, file) {
+            let home = core.home_of(core.ino(above))?;
+            let path = PathIn {
+                area: home.area.number,
+                path: home.path_of(name.bytes),
+            };
+            dirs.push((file, path));
+        }
+    }
+    Ok(dirs)
 }

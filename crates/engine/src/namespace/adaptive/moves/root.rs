@@ -24,10 +24,14 @@ struct Change {
 }
 
 /// See [`crate::namespace::Namespace::set_root`].
+///
+/// # Errors
+/// [`Error::First`]: it gives way, and somebody waits for the background's lease.
 pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
     core: &Core<M>,
     dir: Cachelet,
     is_root: bool,
+    gives_way: bool,
 ) -> Result<bool> {
     let ino = core.ino(dir);
     let mut tries = 0;
@@ -42,7 +46,9 @@ pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
         if core.has_flag(dir, flag::UNLINKED) {
             return Err(Error::NotFound);
         }
-        if Move::begin(core).set_root(dir, place, is_root)? {
+        let mut moving = Move::begin(core);
+        moving.gives_way = gives_way;
+        if moving.set_root(dir, place, is_root)? {
             return Ok(true);
         }
         // It was renamed meanwhile.
