@@ -178,6 +178,10 @@ impl<M: Kit> Session<M> {
                 }
                 .map(drop)
             }
+            Step::Evolve(rounds) => {
+                let fs = self.open_fs()?;
+                (0..*rounds).try_for_each(|_| fs.evolve().map(drop))
+            }
             Step::Checkpoint => self.open_fs()?.checkpoint().map(drop),
             Step::Close => {
                 self.slots.clear();

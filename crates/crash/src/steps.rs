@@ -131,7 +131,7 @@ impl Aftermath {
     fn of(recorded: &Recorded, number: usize, image: &[u8]) -> Option<Self> {
         Some(match recorded.workload.explored.get(number - 1)? {
             Step::Open | Step::Close | Step::Recover => Self::State(state_line(image)?),
-            Step::Maintain | Step::Split(_) | Step::Merge(_) => {
+            Step::Maintain | Step::Split(_) | Step::Merge(_) | Step::Evolve(_) => {
                 Self::Slots(slots_in_use(recorded, image)?)
             }
             _ => Self::Tree(number),

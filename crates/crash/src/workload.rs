@@ -24,6 +24,8 @@ pub enum Step {
     Split(String),
     /// A directory is no area's root any more.
     Merge(String),
+    /// So many rounds of evolving.
+    Evolve(u32),
     /// What the oldest records of a log say goes home.
     Checkpoint,
     /// A close in order; handles that are open are closed first.
@@ -47,7 +49,7 @@ pub struct BlocksAlone {
 }
 
 impl Step {
-    /// Reads a step: `maintain`, `split DIR`, `merge DIR`, `checkpoint`, `close-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
+    /// Reads a step: `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
     /// writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind `together: `.
     ///
     /// # Panics
@@ -62,6 +64,7 @@ impl Step {
             _ if line.starts_with("blocks ") => Self::Blocks(blocks(line)),
             _ if line.starts_with("split ") => Self::Split(line["split ".len()..].to_owned()),
             _ if line.starts_with("merge ") => Self::Merge(line["merge ".len()..].to_owned()),
+            _ if line.starts_with("evolve ") => Self::Evolve(rounds(line)),
             _ => match line.split_once(": ") {
                 Some(("user", line)) => Self::User(parse(line)),
                 Some(("full", line)) => Self::Full(parse(line)),
@@ -88,6 +91,7 @@ impl Step {
             Self::Maintain => "maintain",
             Self::Split(_) => "split",
             Self::Merge(_) => "merge",
+            Self::Evolve(_) => "evolve",
             Self::Checkpoint => "checkpoint",
             Self::Close => "closing",
             Self::Open => "opening",
@@ -188,6 +192,7 @@ impl fmt::Display for Step {
             Self::Maintain => f.write_str("maintain"),
             Self::Split(dir) => write!(f, "split {dir}"),
             Self::Merge(dir) => write!(f, "merge {dir}"),
+            Self::Evolve(rounds) => write!(f, "evolve {rounds}"),
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Close => f.write_str("close-pool"),
             Self::Open => f.write_str("open-pool"),
@@ -350,6 +355,10 @@ fn parse(line: &str) -> Op {
         Ok(op) => op,
         Err(error) => panic!("{error}"),
     }
+}
+
+fn rounds(line: &str) -> u32 {
+    line["evolve ".len()..].parse().expect("a number of rounds")
 }
 
 fn blocks(line: &str) -> BlocksAlone {

@@ -57,7 +57,8 @@ fn no_crash_loses_names_that_are_kept_otherwise() {
 /// Areas that come and go, alone and with any other operation, and what is done in them.
 #[test]
 fn no_crash_loses_what_areas_hold() {
-    let changes_areas = |step: &Step| matches!(step, Step::Split(_) | Step::Merge(_));
+    let changes_areas =
+        |step: &Step| matches!(step, Step::Split(_) | Step::Merge(_) | Step::Evolve(_));
     let of_areas: Vec<_> = workloads()
         .into_iter()
         .filter(|workload| {

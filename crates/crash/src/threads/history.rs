@@ -151,6 +151,7 @@ impl What<'_> {
                         | Step::Maintain
                         | Step::Split(_)
                         | Step::Merge(_)
+                        | Step::Evolve(_)
                         | Step::Checkpoint
                 )
         )

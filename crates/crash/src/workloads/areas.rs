@@ -37,7 +37,7 @@ fn of(name: &str, setup: &[&str], explored: &[&str]) -> Workload {
 }
 
 pub(super) fn workloads() -> Vec<Workload> {
-    [moves(), beside(), gone(), recovered()].concat()
+    [moves(), beside(), gone(), evolving(), recovered()].concat()
 }
 
 fn with(steps: &[&'static str]) -> Vec<&'static str> {
@@ -228,6 +228,32 @@ fn gone() -> Vec<Workload> {
                 "maintain",
                 "close-pool",
             ],
+        ),
+    ]
+}
+
+/// Rounds of evolving, which split, merge or do both by what was done before.
+fn evolving() -> Vec<Workload> {
+    let large = ["mkdir d 755", "mkdir d/e 755", FILE, "12* link f d/e/g#"];
+    let hot = [&large[..], &["rename d/e d/k 0"]].concat();
+    let cold = with(&["split d", "split d/e", "evolve 63"]);
+    let heir = [
+        &large[..],
+        &["split d", "evolve 63", "128* stat d/e/g1 follow"],
+    ]
+    .concat();
+    vec![
+        of(
+            "evolve-splits",
+            &hot,
+            &["evolve 1", "create d/k/h 644 -", "rename d/k n 0"],
+        ),
+        of("evolve-merges", &cold, &["evolve 1", "create d/e/k 644 -"]),
+        of("evolve-inherits", &heir, &["evolve 1", "rename d/e n 0"]),
+        of(
+            "evolve-and-close",
+            &hot,
+            &["evolve 1", "close-pool", "open-pool", "create d/k/h 644 -"],
         ),
     ]
 }
