@@ -47,6 +47,12 @@ pub(crate) enum Command {
     Repair(Repair),
     /// Convert a pool to another namespace
     Convert(Convert),
+    /// Let the areas of a pool come and go by how they are used
+    Evolve(Evolve),
+    /// Show structures of a pool
+    Inspect(Inspect),
+    /// Draw the areas of a pool
+    Map(Map),
     /// Explore what a power cut may leave of every operation
     Crash {
         /// What to do
@@ -130,7 +136,7 @@ pub(crate) enum Namespace {
     /// A log for each directory, and one index of all names
     #[default]
     Direct,
-    /// Names with their whole paths, as ADAM has them, in areas that do not come by themselves yet: to compare with
+    /// Names with their whole paths, as ADAM has them, in areas that come and go by how directories are used: to compare with
     Adaptive,
     /// A log and a radix tree for each directory, as NOVA has them: to compare with
     Tree,
@@ -269,6 +275,9 @@ pub(crate) struct Mount {
     /// Touch every page of the pool first, so that no operation pays for it
     #[arg(long)]
     pub(crate) populate: bool,
+    /// Seconds between the rounds in which areas come and go, where names are kept in areas; 0: they stay as they are
+    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    pub(crate) evolve_every: u32,
     /// Append messages of the background process to a file
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
@@ -431,6 +440,71 @@ pub(crate) struct Convert {
     /// Show no progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An open pool does this by itself, every 5 seconds: a directory of more than 512 KiB of names (less in
+pools below 1 GiB) that is renamed gets an area of its own; a smaller area of which the directory was
+not renamed for 64 rounds, and is read no more than others, goes back into the one above. How
+directories were used is forgotten when a pool is closed, so that on one that is not in use small
+areas go, and nothing else happens.
+
+Examples:
+  vellum evolve pool.img
+  vellum evolve --json pool.img | jq '.decisions[].path'")]
+pub(crate) struct Evolve {
+    /// The pool, of the namespace adaptive
+    pub(crate) pool: PathBuf,
+    /// Rounds [default: until nothing more is to be done]
+    #[arg(long, value_name = "N")]
+    pub(crate) rounds: Option<u64>,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+/// What to show of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Structure {
+    /// The areas of the namespace adaptive: their numbers, labels, names and root directories
+    Areas,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum inspect pool.img areas
+  vellum inspect --json pool.img areas | jq '.areas[].path'")]
+pub(crate) struct Inspect {
+    /// The pool
+    pub(crate) pool: PathBuf,
+    /// What to show
+    #[arg(value_enum)]
+    pub(crate) what: Structure,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each area is a box in that of the area above it, as large as its names are many, in the colour of its label.
+
+Examples:
+  vellum map pool.img --out map.svg")]
+pub(crate) struct Map {
+    /// The pool, of the namespace adaptive
+    pub(crate) pool: PathBuf,
+    /// The SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }

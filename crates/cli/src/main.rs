@@ -4,6 +4,7 @@
 //! at a pool, `failure` what they say when they cannot.
 #![forbid(unsafe_code)]
 
+mod areas;
 mod args;
 mod check;
 mod convert;
@@ -15,6 +16,7 @@ mod fuzz;
 mod info;
 mod killed;
 mod manual;
+mod map;
 mod mkfs;
 mod mount;
 mod mutate;
@@ -82,6 +84,9 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Repair(args) => return repair::run(&args),
         Command::Crash { what } => return crash::run(&what),
         Command::Convert(args) => convert::run(&args),
+        Command::Evolve(args) => areas::evolve(&args),
+        Command::Inspect(args) => areas::inspect(&args),
+        Command::Map(args) => map::run(&args),
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),

@@ -11,6 +11,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -97,6 +98,8 @@ fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
             Some(dir) => ImagePlace::In(dir.clone()),
         },
         last_epoch: args.last_epoch,
+        evolve_every: (args.evolve_every > 0)
+            .then(|| Duration::from_secs(args.evolve_every.into())),
         ..PoolOptions::default()
     };
     let pool = place::open_with(&path, &options)?;

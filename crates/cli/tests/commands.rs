@@ -309,7 +309,9 @@ fn a_pool_in_use_is_busy() {
 
 #[test]
 fn help_has_examples_and_pages_are_written() {
-    for command in ["mkfs", "mount", "umount", "info", "check", "ls", "import"] {
+    for command in [
+        "mkfs", "mount", "umount", "info", "check", "ls", "import", "evolve", "inspect", "map",
+    ] {
         let help = run([command, "--help"]).ok().out;
         assert!(help.contains("Examples:"), "{command}: {help}");
     }
@@ -329,6 +331,76 @@ fn help_has_examples_and_pages_are_written() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(run(["completions", shell]).ok().out.contains("vellum"));
     }
+}
+
+#[test]
+fn areas_come_and_go_and_are_shown() {
+    let bench = Bench::empty();
+    let make = ["mkfs", "p.img", "--size", "64M", "--namespace", "adaptive"];
+    bench.run(&make).ok();
+    let dir = bench.join("tree/large");
+    std::fs::create_dir_all(&dir).expect("directories");
+    for number in 0..257 {
+        std::fs::write(dir.join(number.to_string()), "").expect("a file");
+    }
+    bench.run(&["import", "tree", "p.img:/"]).ok();
+    let areas = || json(&bench.run(&["inspect", "--json", "p.img", "areas"]).ok().out);
+    assert_eq!(areas()["areas"].as_array().map(Vec::len), Some(1));
+    // So large a directory gets an area of its own when it is renamed.
+    bench.run(&["mv", "p.img:/large", "p.img:/a&b"]).ok();
+    let shown = &areas()["areas"][1];
+    assert_eq!(shown["path"], "/a&b", "{shown}");
+    assert_eq!(shown["names"], 257);
+    assert_eq!(shown["bytes"], 257 * 128);
+    assert_eq!((&shown["above"], &shown["number"]), (&1.into(), &2.into()));
+    let text = bench.run(&["inspect", "p.img", "areas"]).ok().out;
+    let rows: Vec<&str> = text.lines().collect();
+    assert!(
+        rows[0].ends_with("root") && rows[2].ends_with("/a&b"),
+        "{text}"
+    );
+    bench.run(&["map", "p.img", "--out", "map.svg"]).ok();
+    let map = std::fs::read_to_string(bench.join("map.svg")).expect("a map");
+    assert!(map.contains("/a&amp;b: area 2, cold, 257 names"), "{map}");
+    // It is too large to go back, and small enough without its first name.
+    let evolve = || json(&bench.run(&["evolve", "--json", "p.img"]).ok().out);
+    let evolved = evolve();
+    assert_eq!(evolved["decisions"].as_array().map(Vec::len), Some(0));
+    assert_eq!(evolved["areas"], 2);
+    bench.run(&["rm", "p.img:/a&b/0"]).ok();
+    let few = ["evolve", "p.img", "--rounds", "63"];
+    let said = bench.run(&few).ok().out;
+    assert!(
+        said.contains("0 merged") && said.contains("areas now: 2"),
+        "{said}"
+    );
+    let said = bench.run(&["evolve", "p.img"]).ok().out;
+    assert!(said.contains("merge /a&b (area 2; 32"), "{said}");
+    assert!(
+        said.contains("1 merged") && said.contains("areas now: 1"),
+        "{said}"
+    );
+    assert_eq!(evolve()["areas"], 1);
+    bench.sound();
+}
+
+#[test]
+fn other_namespaces_have_no_areas_to_show() {
+    let bench = Bench::with_pool("16M");
+    for args in [
+        &["evolve", "p.img"][..],
+        &["inspect", "p.img", "areas"],
+        &["map", "p.img", "--out", "map.svg"],
+    ] {
+        bench
+            .run(args)
+            .failed(1, &["direct", "vellum convert p.img --namespace adaptive"]);
+    }
+    assert!(!bench.join("map.svg").exists());
+    bench
+        .run(&["inspect", "p.img", "else"])
+        .failed(2, &["areas"]);
+    bench.sound();
 }
 
 #[test]

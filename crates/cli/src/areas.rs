@@ -1,0 +1,227 @@
+//! `vellum evolve` and `vellum inspect POOL areas`.
+
+use std::path::Path;
+
+use serde::Serialize;
+use vellum::{
+    Area, Decided, Evolution, NamespaceKind, Outcome as Became, Pool, PoolOptions, RENAMED_ROUNDS,
+};
+
+use crate::args::{Evolve, Inspect, Opening, Structure};
+use crate::failure::{Failure, Outcome};
+use crate::output::{print, print_json};
+use crate::place;
+use crate::units;
+
+/// Bytes of a slot.
+const SLOT_BYTES: u64 = 128;
+
+/// An area and the path of its root.
+#[derive(Serialize)]
+pub(crate) struct Shown {
+    pub(crate) number: u32,
+    /// Number of the area that its root's name is in; 0 for the first one.
+    pub(crate) above: u32,
+    /// Of its root; none for the first one.
+    pub(crate) label: Option<&'static str>,
+    pub(crate) names: u64,
+    pub(crate) bytes: u64,
+    pub(crate) path: String,
+}
+
+/// What `inspect --json` writes.
+#[derive(Serialize)]
+struct Areas {
+    pool: String,
+    areas: Vec<Shown>,
+}
+
+/// A decision and the path of its directory.
+#[derive(Serialize)]
+struct Told {
+    round: u64,
+    what: &'static str,
+    outcome: &'static str,
+    /// None: the directory is gone.
+    path: Option<String>,
+    inode: u64,
+    area: u32,
+    bytes: u64,
+    reads: u64,
+    average_reads: u64,
+    rounds_since_renamed: u64,
+}
+
+/// What `evolve --json` writes.
+#[derive(Serialize)]
+struct Evolved {
+    pool: String,
+    rounds: u64,
+    decisions: Vec<Told>,
+    areas: usize,
+}
+
+/// Opens a pool whose names are kept in areas, which do not evolve by themselves meanwhile.
+fn open(path: &Path, opening: Opening, read_only: bool) -> Outcome<Pool> {
+    let options = PoolOptions {
+        read_only,
+        media: opening.media.into(),
+        evolve_every: None,
+        ..PoolOptions::default()
+    };
+    let pool = place::open_with(path, &options)?;
+    let kind = pool.superblock().geometry().namespace;
+    if kind == NamespaceKind::Adaptive {
+        return Ok(pool);
+    }
+    place::close(pool, path)?;
+    let place = path.display();
+    Err(Failure::new(format!(
+        "{place}: the namespace {} keeps no names in areas",
+        kind.name()
+    ))
+    .advise(format!(
+        "`vellum convert {place} --namespace adaptive` gives it one that does"
+    )))
+}
+
+fn failed(path: &Path, error: &vellum::Error) -> Failure {
+    Failure::at(path.display(), error)
+}
+
+/// The path of a directory, if it is still there.
+fn path_of(pool: &Pool, ino: u64, generation: u32) -> Option<String> {
+    let fs = pool.fs();
+    let node = fs.node(ino, generation).ok()?;
+    let path = fs.path_of(&node).ok()?;
+    Some(String::from_utf8_lossy(&path).into_owned())
+}
+
+/// The areas of a pool, with their paths.
+pub(crate) fn look(path: &Path, opening: Opening) -> Outcome<Vec<Shown>> {
+    let pool = open(path, opening, true)?;
+    let shown = |area: &Area| Shown {
+        number: area.number,
+        above: area.above,
+        label: (area.above != 0).then(|| area.label.name()),
+        names: area.names,
+        bytes: area.slots * SLOT_BYTES,
+        // A directory without a name may be open for as long as the pool is.
+        path: path_of(&pool, area.root, area.generation).unwrap_or_default(),
+    };
+    let areas = pool.fs().areas().map_err(|error| failed(path, &error))?;
+    let shown = areas.iter().map(shown).collect();
+    place::close(pool, path)?;
+    Ok(shown)
+}
+
+/// Shows areas.
+pub(crate) fn inspect(args: &Inspect) -> Outcome {
+    let Structure::Areas = args.what;
+    let areas = look(&args.pool, args.opening)?;
+    if args.json {
+        let pool = args.pool.display().to_string();
+        return print_json(&Areas { pool, areas });
+    }
+    let mut text = format!(
+        "{:>8}  {:>8}  {:5}  {:>10}  {:>10}  root\n",
+        "area", "above", "label", "names", "size"
+    );
+    for area in &areas {
+        let Shown {
+            number,
+            above,
+            label,
+            names,
+            bytes,
+            path,
+        } = area;
+        let (label, size) = (label.unwrap_or("-"), units::size(*bytes));
+        text += &format!("{number:>8}  {above:>8}  {label:5}  {names:>10}  {size:>10}  {path}\n");
+    }
+    print(text)
+}
+
+/// Runs rounds of evolving.
+pub(crate) fn evolve(args: &Evolve) -> Outcome {
+    let pool = open(&args.pool, args.opening, false)?;
+    let (rounds, decided) = run_rounds(args, &pool)?;
+    let told = decided.iter().map(|decided| tell(&pool, decided)).collect();
+    let areas = pool
+        .fs()
+        .areas()
+        .map_err(|error| failed(&args.pool, &error))?;
+    place::close(pool, &args.pool)?;
+    let evolved = Evolved {
+        pool: args.pool.display().to_string(),
+        rounds,
+        decisions: told,
+        areas: areas.len(),
+    };
+    if args.json {
+        return print_json(&evolved);
+    }
+    print(text(&evolved, &decided))
+}
+
+/// As many rounds as were asked for, or until, behind the rounds that a rename is remembered for, there is one in which nothing was done.
+fn run_rounds(args: &Evolve, pool: &Pool) -> Outcome<(u64, Vec<Decided>)> {
+    let fs = pool.fs();
+    let (mut rounds, mut decided) = (0, Vec::new());
+    loop {
+        if args.rounds.is_some_and(|most| rounds >= most) {
+            return Ok((rounds, decided));
+        }
+        let round = fs.evolve().map_err(|error| failed(&args.pool, &error))?;
+        rounds += 1;
+        let is_quiet = !round.iter().any(|one| one.outcome == Became::Done);
+        decided.extend(round);
+        if args.rounds.is_none() && is_quiet && rounds >= RENAMED_ROUNDS {
+            return Ok((rounds, decided));
+        }
+    }
+}
+
+fn tell(pool: &Pool, decided: &Decided) -> Told {
+    Told {
+        round: decided.round,
+        what: decided.what.name(),
+        outcome: decided.outcome.name(),
+        path: path_of(pool, decided.ino, decided.generation),
+        inode: decided.ino,
+        area: decided.area,
+        bytes: decided.slots * SLOT_BYTES,
+        reads: decided.reads,
+        average_reads: decided.average_reads,
+        rounds_since_renamed: decided.rounds_since_renamed,
+    }
+}
+
+fn text(evolved: &Evolved, decided: &[Decided]) -> String {
+    let mut text = String::new();
+    for told in &evolved.decisions {
+        let gone = || format!("inode {}", told.inode);
+        text += &format!(
+            "round {}: {} {} (area {}; {} of names, read {} times with an average of {}, not renamed for {} rounds): {}\n",
+            told.round,
+            told.what,
+            told.path.clone().unwrap_or_else(gone),
+            told.area,
+            units::size(told.bytes),
+            told.reads,
+            told.average_reads,
+            told.rounds_since_renamed,
+            told.outcome,
+        );
+    }
+    let done = |what| {
+        let is_one = |one: &&Decided| one.what == what && one.outcome == Became::Done;
+        decided.iter().filter(is_one).count()
+    };
+    let [split, merged, inherited] =
+        [Evolution::Split, Evolution::Merge, Evolution::Inherit].map(done);
+    text + &format!(
+        "{}: {split} split, {merged} merged, {inherited} inherited in {} rounds; areas now: {}\n",
+        evolved.pool, evolved.rounds, evolved.areas
+    )
+}

@@ -1,0 +1,230 @@
+//! `vellum map`: areas as boxes in boxes.
+
+use std::fmt::Write;
+
+use crate::areas::{self, Shown};
+use crate::args::Map;
+use crate::failure::{Failure, Outcome};
+
+/// Pixels of the picture, and of what is around and above what is in a box.
+const WIDTH: f64 = 1200.0;
+const HEIGHT: f64 = 800.0;
+const LEGEND: f64 = 30.0;
+const MARGIN: f64 = 3.0;
+const TITLE: f64 = 16.0;
+/// A character of a title.
+const LETTER: f64 = 7.0;
+
+/// Labels and their colours.
+const COLOURS: [(&str, &str); 4] = [
+    ("no label", "#e8e8e8"),
+    ("cold", "#9ecae1"),
+    ("warm", "#fdd0a2"),
+    ("hot", "#f16913"),
+];
+
+/// A rectangle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Place {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+impl Place {
+    /// Parts of it side by side along its longer side, as large as `weights` say.
+    fn divided(self, weights: &[f64]) -> Vec<Self> {
+        let sum: f64 = weights.iter().sum();
+        let is_wide = self.width >= self.height;
+        let mut before = 0.0;
+        let part = |weight: &f64| {
+            let (from, share) = (before / sum, weight / sum);
+            before += weight;
+            if is_wide {
+                Self {
+                    x: self.x + self.width * from,
+                    width: self.width * share,
+                    ..self
+                }
+            } else {
+                Self {
+                    y: self.y + self.height * from,
+                    height: self.height * share,
+                    ..self
+                }
+            }
+        };
+        weights.iter().map(part).collect()
+    }
+
+    /// What is left of it inside a border, below a title.
+    fn inside(self) -> Self {
+        Self {
+            x: self.x + MARGIN,
+            y: self.y + TITLE,
+            width: (self.width - 2.0 * MARGIN).max(0.0),
+            height: (self.height - TITLE - MARGIN).max(0.0),
+        }
+    }
+}
+
+/// Draws a pool's areas.
+pub(crate) fn run(args: &Map) -> Outcome {
+    let shown = areas::look(&args.pool, args.opening)?;
+    let name = args.pool.display().to_string();
+    std::fs::write(&args.out, drawn(&name, &shown))
+        .map_err(|error| Failure::io(args.out.display(), &error))
+}
+
+/// The picture.
+fn drawn(pool: &str, areas: &[Shown]) -> String {
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{0}\" viewBox=\"0 0 {WIDTH} {0}\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n<title>Areas of {1}</title>\n",
+        HEIGHT + LEGEND,
+        escaped(pool)
+    );
+    let place = Place {
+        x: 0.0,
+        y: 0.0,
+        width: WIDTH,
+        height: HEIGHT,
+    };
+    let first: Vec<&Shown> = areas.iter().filter(|area| area.above == 0).collect();
+    draw_side_by_side(&mut svg, areas, &first, place);
+    for (number, (label, colour)) in (0..).zip(COLOURS) {
+        let x = 10.0 + 120.0 * f64::from(number);
+        let y = HEIGHT + 8.0;
+        svg += &format!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"14\" height=\"14\" fill=\"{colour}\" stroke=\"#555\"/>\n\
+             <text x=\"{}\" y=\"{}\">{label}</text>\n",
+            x + 20.0,
+            y + 12.0
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// Names in an area and in those in it, and one for each, so that empty ones are seen.
+fn weight(areas: &[Shown], area: &Shown) -> f64 {
+    let within: f64 = within(areas, area).map(|one| weight(areas, one)).sum();
+    area.names as f64 + 1.0 + within
+}
+
+/// The areas right in another one.
+fn within<'a>(areas: &'a [Shown], area: &Shown) -> impl Iterator<Item = &'a Shown> {
+    let number = area.number;
+    areas.iter().filter(move |one| one.above == number)
+}
+
+fn draw_side_by_side(svg: &mut String, areas: &[Shown], some: &[&Shown], place: Place) {
+    let weights: Vec<f64> = some.iter().map(|area| weight(areas, area)).collect();
+    for (area, place) in some.iter().zip(place.divided(&weights)) {
+        draw(svg, areas, area, place);
+    }
+}
+
+fn draw(svg: &mut String, areas: &[Shown], area: &Shown, place: Place) {
+    let label = area.label.unwrap_or(COLOURS[0].0);
+    let colour = COLOURS.iter().find(|(name, _)| *name == label);
+    let colour = colour.map_or(COLOURS[0].1, |(_, colour)| colour);
+    let Place {
+        x,
+        y,
+        width,
+        height,
+    } = place;
+    let path = escaped(&area.path);
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\" stroke=\"#555\">\
+         <title>{path}: area {}, {label}, {} names</title></rect>",
+        area.number, area.names
+    );
+    if area.path.chars().count() as f64 * LETTER < width && height > TITLE {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\">{path}</text>",
+            x + MARGIN,
+            y + 12.0
+        );
+    }
+    let inner: Vec<&Shown> = within(areas, area).collect();
+    if inner.is_empty() {
+        return;
+    }
+    // The names of the area itself come first.
+    let own = area.names as f64 + 1.0;
+    let [_, rest] = place
+        .inside()
+        .divided(&[own, weight(areas, area) - own])
+        .try_into()
+        .unwrap_or([place; 2]);
+    draw_side_by_side(svg, areas, &inner, rest);
+}
+
+/// Text as XML has it.
+fn escaped(text: &str) -> String {
+    let escape = |c: char| match c {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        // No other control characters are allowed.
+        c if c.is_control() => '\u{FFFD}'.to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn area(number: u32, above: u32, names: u64, path: &str) -> Shown {
+        Shown {
+            number,
+            above,
+            label: (above != 0).then_some("warm"),
+            names,
+            bytes: names * 128,
+            path: path.to_owned(),
+        }
+    }
+
+    #[test]
+    fn boxes_are_in_boxes_and_as_large_as_names_are_many() {
+        let place = Place {
+            x: 10.0,
+            y: 20.0,
+            width: 400.0,
+            height: 100.0,
+        };
+        let parts = place.divided(&[1.0, 3.0]);
+        assert_eq!((parts[0].x, parts[0].width), (10.0, 100.0));
+        assert_eq!((parts[1].x, parts[1].width), (110.0, 300.0));
+        let high = Place {
+            height: 800.0,
+            ..place
+        };
+        let parts = high.divided(&[1.0, 1.0]);
+        assert_eq!((parts[1].y, parts[1].height), (420.0, 400.0));
+    }
+
+    #[test]
+    fn every_area_is_drawn_once() {
+        let areas = [
+            area(1, 0, 10, "/"),
+            area(2, 1, 100, "/a & <b>"),
+            area(3, 2, 0, "/a & <b>/c"),
+        ];
+        let svg = drawn("p.img", &areas);
+        // Three areas and the colours.
+        assert_eq!(svg.matches("<rect").count(), 3 + COLOURS.len());
+        assert!(svg.contains("/a &amp; &lt;b&gt;: area 2, warm, 100 names"));
+        assert!(svg.contains("/: area 1, no label, 10 names"));
+        assert!(!svg.contains("& <"));
+    }
+}
