@@ -526,6 +526,43 @@ fn a_directory_moves_with_what_is_below_beside_changes() {
     });
 }
 
+/// A round of evolving, in which a directory becomes the root of an area, beside changes in it and its rename.
+#[test]
+fn areas_evolve_beside_changes() {
+    explore(500, |world| {
+        drop(world.mkdir("/d").unwrap());
+        let names: Vec<String> = (0..10).map(|number| format!("{number}")).collect();
+        for name in &names {
+            drop(world.file(&format!("/d/{name}")).unwrap());
+        }
+        world.rename("/d", "/e", RenameFlags::empty()).unwrap();
+        let dir = world.node("/e").unwrap();
+        together!(
+            world,
+            // Only one namespace has areas.
+            |w: World| drop(w.fs.evolve()),
+            |w: World| w.rename("/e", "/n", RenameFlags::empty()).unwrap(),
+            {
+                let dir = dir.clone();
+                move |w: World| {
+                    let (cred, kind) = (Cred::root(), vellum_layout::FileKind::File);
+                    w.fs.unlink(&cred, &dir, b"0").unwrap();
+                    drop(w.fs.mknod(&cred, &dir, b"0", kind, 0o644, 0).unwrap());
+                }
+            },
+            move |w: World| {
+                let found = w.fs.lookup(&Cred::root(), &dir, b"9");
+                assert!(found.is_ok());
+            }
+        );
+        let listed = world.list("/n").unwrap();
+        let mut listed: Vec<String> = listed.into_iter().map(|(name, _)| name).collect();
+        listed.sort();
+        assert_eq!(listed, names);
+        assert!(world.see("/e").is_none());
+    });
+}
+
 /// Two movers, of which one moves what the other's directory is moved to, and eviction.
 #[test]
 fn directories_with_names_move_beside_each_other() {
