@@ -248,6 +248,7 @@ fn evolving() -> Vec<Workload> {
             &hot,
             &["evolve 1", "create d/k/h 644 -", "rename d/k n 0"],
         ),
+        of("evolve-merge", &cold, &["evolve 1"]),
         of("evolve-merges", &cold, &["evolve 1", "create d/e/k 644 -"]),
         of("evolve-inherits", &heir, &["evolve 1", "rename d/e n 0"]),
         of(

@@ -21,10 +21,10 @@ impl<M: Memories> Fs<M> {
     }
 
     /// The same; behind each move `rest` is told how long it took, and whether to go on is what it says.
-    pub(crate) fn evolve_resting(
-        &self,
-        rest: &mut dyn FnMut(Duration) -> bool,
-    ) -> Result<Vec<Decided>> {
+    ///
+    /// # Errors
+    /// As [`Self::evolve`].
+    pub fn evolve_resting(&self, rest: &mut dyn FnMut(Duration) -> bool) -> Result<Vec<Decided>> {
         let core = &self.core;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
         let planned = {
