@@ -25,8 +25,20 @@ pub struct Figure {
     pub shape: Shape,
     /// The series, in the order of the legend.
     pub series: Vec<Series>,
+    /// What happened at which label, for plots to show.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
     /// What a reader should know beside.
     pub notes: Vec<String>,
+}
+
+/// Something that happened while a figure was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mark {
+    /// The label on the horizontal axis at which it happened.
+    pub at: String,
+    /// What.
+    pub what: String,
 }
 
 /// An axis.
@@ -265,6 +277,7 @@ mod tests {
             y: Axis::of("time", "ns", Scale::Linear),
             shape: Shape::Bars,
             series: vec![series("a", &["2", "4"]), series("b", &["2", "3", "4"])],
+            marks: Vec::new(),
             notes: Vec::new(),
         };
         assert_eq!(figure.labels(), ["2", "4", "3"]);

@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 pub(crate) struct Library {
     open: Option<Open>,
     path: PathBuf,
-    populate: bool,
+    options: PoolOptions,
 }
 
 struct Open {
@@ -39,28 +39,32 @@ impl Library {
     /// Makes a pool of `size_bytes` at `path`, and opens it; if `populate`, with every page of pool
     /// and arena present.
     pub(crate) fn create(path: PathBuf, size_bytes: u64, populate: bool) -> Result<Self> {
-        Self::create_with(path, &CreateOptions::new(size_bytes), populate)
+        let options = PoolOptions {
+            populate,
+            ..PoolOptions::default()
+        };
+        Self::create_with(path, &CreateOptions::new(size_bytes), options)
     }
 
-    /// The same of a pool that is made with `options`.
+    /// The same of a pool that is made with `made`, and opened with `options`.
     pub(crate) fn create_with(
         path: PathBuf,
-        options: &CreateOptions,
-        populate: bool,
+        made: &CreateOptions,
+        options: PoolOptions,
     ) -> Result<Self> {
-        Pool::create(&path, options)?.close()?;
+        Pool::create(&path, made)?.close()?;
         let mut library = Self {
             open: None,
             path,
-            populate,
+            options,
         };
         library.reopen()?;
         Ok(library)
     }
 
-    /// Makes a pool of `size_bytes` at `path`, for somebody else to open.
-    pub(crate) fn make(path: &Path, size_bytes: u64) -> Result<()> {
-        Ok(Pool::create(path, &CreateOptions::new(size_bytes))?.close()?)
+    /// Makes a pool with `options` at `path`, for somebody else to open.
+    pub(crate) fn make(path: &Path, options: &CreateOptions) -> Result<()> {
+        Ok(Pool::create(path, options)?.close()?)
     }
 
     /// Closes the pool in order.
@@ -78,11 +82,7 @@ impl Library {
     /// Closes the pool in order, if it is open, and opens it again, with every cache empty.
     pub(crate) fn reopen(&mut self) -> Result<()> {
         self.close()?;
-        let options = PoolOptions {
-            populate: self.populate,
-            ..PoolOptions::default()
-        };
-        let pool = Pool::open(&self.path, &options)?;
+        let pool = Pool::open(&self.path, &self.options)?;
         let (fs, volume) = (pool.fs(), pool.volume());
         let cred = Cred::current();
         self.open = Some(Open {

@@ -17,6 +17,8 @@ use crate::error::{Error, doing};
 use crate::kernel::Kernel;
 use crate::serve::{ASK_COUNTS, HOLLOW, READY, counts_of};
 
+/// The commands that mount.
+const MEASUREMENTS: [&str; 2] = ["ops", "namespace"];
 /// What a mount is served through.
 const DEVICE: &str = "/dev/fuse";
 
@@ -25,7 +27,7 @@ pub(crate) struct Mount {
     pub(crate) kernel: Kernel,
     // Order matters: the server unmounts before the directory goes.
     _server: Arc<Server>,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// Why nothing can be mounted here; nothing if it can.
@@ -45,6 +47,11 @@ impl Mount {
         Self::start(HOLLOW, files)
     }
 
+    /// Where it is mounted.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     fn start(what: &str, files: usize) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("vellum-bench-mount-")
@@ -54,7 +61,7 @@ impl Mount {
         Ok(Self {
             kernel: Kernel::mounted(dir.path().to_owned(), Arc::clone(&server)),
             _server: server,
-            _dir: dir,
+            dir,
         })
     }
 }
@@ -74,12 +81,12 @@ struct Pipes {
 }
 
 impl Server {
-    /// This program once more, called as it was called up to the word `ops`.
+    /// This program once more, called as it was called up to the name of the measurement.
     fn start(what: &str, dir: &Path, files: usize) -> Result<Self> {
         let program = std::env::current_exe().map_err(doing("find this program"))?;
         let words = std::env::args_os().skip(1);
         let mut child = Command::new(program)
-            .args(words.take_while(|word| word != "ops"))
+            .args(words.take_while(|word| MEASUREMENTS.iter().all(|name| word != name)))
             .args(["ops", "--files", &files.max(2).to_string()])
             .args(["--serve", what])
             .arg(dir)

@@ -20,12 +20,18 @@ fn has_fuse() -> bool {
 }
 
 fn bench(more: &[&str], pools: &Path, mounts: &Path) -> Command {
+    let mut command = measurement("ops", pools, mounts);
+    command
+        .args(["--files", "100", "--large-file-bytes", "1048576"])
+        .args(more);
+    command
+}
+
+fn measurement(name: &str, pools: &Path, mounts: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vellum-bench"));
     command
-        .args(["ops", "--peer", "/dev/shm", "--json"])
-        .args(["--files", "100", "--large-file-bytes", "1048576"])
+        .args([name, "--peer", "/dev/shm", "--json"])
         .args(["--pool-dir".as_ref(), pools.as_os_str()])
-        .args(more)
         .env("TMPDIR", mounts);
     command
 }
@@ -64,6 +70,36 @@ fn a_mount_is_measured_beside_one_that_does_nothing() {
         "the serving process counts: {fences:?}"
     );
     assert!(report["notes"].as_array().expect("notes").is_empty());
+    assert!(is_empty(pools.path()) && is_empty(mounts.path()));
+    assert_eq!(mounts_below(mounts.path()), 0);
+}
+
+/// The peer's values say whether `git` is there at all: then the pools have theirs, too.
+#[test]
+fn git_works_in_mounted_pools() {
+    if !has_fuse() {
+        return;
+    }
+    let (pools, mounts) = (tempfile::tempdir(), tempfile::tempdir());
+    let (pools, mounts) = (pools.expect("directory"), mounts.expect("directory"));
+    let output = measurement("namespace", pools.path(), mounts.path())
+        .args(["--figure", "git", "--files", "60", "--rounds", "1"])
+        .output()
+        .expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let series = report["figures"][0]["series"].as_array().expect("series");
+    let values = |name: &str| {
+        let of_name = series.iter().find(|series| series["name"] == name);
+        let points = of_name.and_then(|series| series["points"].as_array());
+        points.map_or(0, Vec::len)
+    };
+    let has_git = Command::new("git").arg("--version").output().is_ok();
+    let expected = if has_git { 2 } else { 0 };
+    for name in ["direct", "adaptive", "tree", "tmpfs"] {
+        assert_eq!(values(name), expected, "{name}");
+    }
     assert!(is_empty(pools.path()) && is_empty(mounts.path()));
     assert_eq!(mounts_below(mounts.path()), 0);
 }

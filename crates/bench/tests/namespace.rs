@@ -26,17 +26,26 @@ fn options(figure: namespace::Figure) -> NamespaceOptions {
         files: 300,
         children: 120,
         threads: 2,
+        seconds: 1,
+        tree: None,
         pool_dir: std::env::temp_dir(),
     }
 }
+
+/// Every namespace, and the peer.
+const SIDES: usize = NamespaceKind::ALL.len() + 1;
 
 /// The one figure of a report, in which every namespace and the peer have a value at each of so many labels.
 fn complete(report: &Report, labels: usize) -> &Figure {
     let [figure] = &report.figures[..] else {
         panic!("{} figures", report.figures.len());
     };
+    filled(report, figure, labels, SIDES)
+}
+
+fn filled<'f>(report: &Report, figure: &'f Figure, labels: usize, sides: usize) -> &'f Figure {
     assert_eq!(figure.labels().len(), labels, "{}", figure.name);
-    assert_eq!(figure.series.len(), NamespaceKind::ALL.len() + 1);
+    assert_eq!(figure.series.len(), sides);
     for series in &figure.series {
         assert_eq!(series.points.len(), labels, "{}", series.name);
         assert!(series.points.iter().all(|point| point.value > 0.0));
@@ -89,7 +98,7 @@ fn listing() {
 #[test]
 fn renaming_a_directory() {
     let report = measured(&options(namespace::Figure::Rename));
-    let figure = complete(&report, 4);
+    let figure = filled(&report, &report.figures[0], 4, SIDES + 1);
     for namespace in [NamespaceKind::Direct, NamespaceKind::Tree] {
         let [one, most] = ["1", "120"].map(|label| counts(figure, namespace, label));
         assert!(
@@ -135,6 +144,60 @@ fn whole_paths() {
         "{flat:?} {deep:?}"
     );
     assert_eq!(report.targets.len(), 1);
+}
+
+/// Directories become roots when they are renamed, and lookups go on; the thread that evolves is found.
+#[test]
+fn a_changing_set_of_directories() {
+    let report = measured(&NamespaceOptions {
+        files: 5000,
+        ..options(namespace::Figure::Evolve)
+    });
+    let [time, late, share] = &report.figures[..] else {
+        panic!("{} figures", report.figures.len());
+    };
+    filled(&report, time, 32, SIDES + 1);
+    filled(&report, late, 4, SIDES + 1);
+    assert!(
+        time.series
+            .iter()
+            .flat_map(|series| &series.points)
+            .all(|point| {
+                let seconds: f64 = point.at.parse().expect("seconds");
+                (0.0..1.0).contains(&seconds)
+            })
+    );
+    let parts: Vec<f64> = share.series[0]
+        .points
+        .iter()
+        .map(|point| point.value)
+        .collect();
+    assert_eq!(parts.len(), 2, "quiet and busy");
+    assert!(
+        parts.iter().all(|part| (0.0..1.0).contains(part)),
+        "{parts:?}"
+    );
+    assert_eq!(report.targets.len(), 2);
+}
+
+#[test]
+fn a_tree_of_sources() {
+    let report = measured(&options(namespace::Figure::SourceTree));
+    let figure = complete(&report, 5);
+    assert!(
+        figure
+            .notes
+            .iter()
+            .any(|note| note.contains("300 files in 20 directories"))
+    );
+    let rename = counts(figure, NamespaceKind::Direct, "rename").lines_flushed;
+    assert!((1.0..12.0).contains(&rename), "{rename}");
+    let missing = std::env::temp_dir().join("no/such/tree");
+    let wrong = NamespaceOptions {
+        tree: Some(missing),
+        ..options(namespace::Figure::SourceTree)
+    };
+    assert!(measure(&wrong).is_err());
 }
 
 #[test]

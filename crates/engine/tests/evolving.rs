@@ -287,6 +287,15 @@ fn a_large_directory_is_a_root_before_it_is_renamed() {
             rename(&fs, &root, "large", "renamed");
         }
         assert_eq!(roots(&fs), [root.ino(), large.ino()]);
+        let decided = fs.decisions().unwrap();
+        let told = |it: &Decided| (it.what, it.outcome, it.ino, it.slots);
+        let split = (
+            Evolution::Split,
+            Outcome::Done,
+            large.ino(),
+            size_max(&fs) + 1,
+        );
+        assert_eq!(decided.iter().map(told).collect::<Vec<_>>(), [split]);
         let name = if exchange { "small" } else { "renamed" };
         let found = fs.lookup(&Cred::root(), &root, name.as_bytes()).unwrap();
         assert_eq!(found.ino(), large.ino());

@@ -45,6 +45,7 @@ impl Grid {
                 y: Axis::of("time of an operation", "ns", Scale::Linear),
                 shape,
                 series: Vec::new(),
+                marks: Vec::new(),
                 notes: Vec::new(),
             },
             own: HASHFS,
@@ -151,6 +152,14 @@ impl Grid {
     /// The same at the last label.
     pub(crate) fn last_over_first(&self, side: &str) -> Option<f64> {
         self.over_first(side, self.labels.last()?)
+    }
+
+    /// What a side takes at a label: the median over the rounds.
+    pub(crate) fn middle(&self, side: &str, label: &str) -> Option<f64> {
+        let at = self.labels.iter().position(|known| known == label)?;
+        let samples = self.samples_of(side)?[at].iter();
+        let values: Vec<f64> = samples.map(|sample| sample.value).collect();
+        (!values.is_empty()).then(|| median(&values))
     }
 
     /// How much more a side takes at the last label than at the first one: the median over the rounds.

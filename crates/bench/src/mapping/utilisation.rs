@@ -315,6 +315,7 @@ fn full_inserts(setting: &Setting<'_>, churned: &mut [Churned<'_>]) -> Result<[F
         y,
         shape: Shape::Bars,
         series: Vec::new(),
+        marks: Vec::new(),
         notes: vec![
             "Single inserts, by the clock on the wall: the most that some take is the time in which others had \
              the processor."

@@ -130,6 +130,7 @@ fn figure(isas: &[Isa], taken: &[Vec<Vec<f64>>]) -> Figure {
         y: Axis::of("time of a step", "ns", Scale::Log),
         shape: Shape::Bars,
         series,
+        marks: Vec::new(),
         notes: vec!["What is compared and copied fits a core's caches.".into()],
     }
 }

@@ -6,10 +6,14 @@
 
 mod changes;
 mod depth;
+mod evolve;
+mod git;
 mod latency;
 mod listing;
 mod rename;
+mod source_tree;
 mod subjects;
+mod tree;
 
 use std::path::PathBuf;
 
@@ -36,6 +40,12 @@ pub enum Figure {
     Latency,
     /// Looking up whole paths of one component to 64
     Depth,
+    /// One directory after the other is filled, renamed and emptied, while areas evolve; and what evolving costs
+    Evolve,
+    /// A tree of sources: unpacked, searched, summed up, renamed at the top, removed
+    SourceTree,
+    /// Checking out one commit and another one with `git`, in mounted pools
+    Git,
 }
 
 impl Figure {
@@ -46,6 +56,9 @@ impl Figure {
             Self::Rename => rename::measure(setting),
             Self::Latency => latency::measure(setting),
             Self::Depth => depth::measure(setting),
+            Self::Evolve => evolve::measure(setting),
+            Self::SourceTree => source_tree::measure(setting),
+            Self::Git => git::measure(setting),
         }
     }
 }
@@ -75,6 +88,13 @@ pub struct NamespaceOptions {
     /// Threads that list, at most
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub threads: usize,
+    /// Seconds that `evolve` takes of each file system in a round
+    #[arg(long, value_name = "SECONDS", default_value_t = 12)]
+    pub seconds: u32,
+    /// A directory whose tree `source-tree` and `git` copy, names and sizes; without it one is drawn, with as many files as
+    /// `--files` says
+    #[arg(long, value_name = "DIR")]
+    pub tree: Option<PathBuf>,
     /// Directory for the pools
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
@@ -93,8 +113,8 @@ const NAMES_MAX: usize = 1_000_000;
 impl NamespaceOptions {
     fn check(&self) -> Result<()> {
         let refuse = |text: String| Err(Error::Option(text));
-        if self.rounds == 0 || self.threads == 0 {
-            return refuse("--rounds and --threads must be at least 1".into());
+        if self.rounds == 0 || self.threads == 0 || self.seconds == 0 {
+            return refuse("--rounds, --threads and --seconds must be at least 1".into());
         }
         let counts = 1..=NAMES_MAX;
         if !counts.contains(&self.files) || !counts.contains(&self.children) {

@@ -2,7 +2,9 @@
 
 use std::ffi::CString;
 
-use super::subjects::{BASELINE, DEFAULT, Setting, Work, names as names_of, timed};
+use super::subjects::{
+    BASELINE, DEFAULT, PoolKind, STILL, Setting, Work, names as names_of, pool_bytes, timed,
+};
 use crate::Result;
 use crate::figure::{Axis, Scale};
 use crate::mapping::{Grid, Sample};
@@ -28,7 +30,9 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let powers = std::iter::successors(Some(1_usize), |count| Some(count * 10));
     let mut children: Vec<usize> = powers.take_while(|&count| count < most).collect();
     children.push(most);
-    let subjects = setting.subjects(children.iter().sum())?;
+    let bytes = pool_bytes(children.iter().sum());
+    let kinds = [PoolKind::each(), vec![PoolKind::STILL]].concat();
+    let subjects = setting.subjects(bytes, &kinds)?;
     let x = Axis::of("names in the directory", "", Scale::Log);
     let labels = children.iter().map(usize::to_string).collect();
     let mut grid = Grid::lines("rename", "Renaming a directory", x, labels)
@@ -38,7 +42,8 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
              area it takes as long as with one name.",
         )
         .note(format!(
-            "{RENAMES} renames of a round, {RENAMES_OF_MANY} with more than {MANY} names; to another name and back; empty files."
+            "{RENAMES} renames of a round, {RENAMES_OF_MANY} with more than {MANY} names; to another name and back; empty files. In the pool called \"{STILL}\" \
+             no directory gets an area of its own."
         ));
     setting.measure(&mut grid, &subjects, &Renames { children })?;
     let targets = subjects.iter().filter_map(|subject| {

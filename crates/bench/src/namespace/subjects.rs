@@ -1,7 +1,10 @@
 //! What takes part: a pool with every namespace, and directories of other file systems.
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use tempfile::TempDir;
-use vellum::{CreateOptions, NamespaceKind};
+use vellum::{CreateOptions, NamespaceKind, PoolOptions};
 
 use super::NamespaceOptions;
 use crate::Result;
@@ -19,6 +22,8 @@ pub(super) const BASELINE: &str = "tree";
 pub(super) const DEFAULT: &str = "direct";
 /// The one that the figures are of.
 pub(super) const ADAM: &str = "adaptive";
+/// The same, where areas stay as they are.
+pub(super) const STILL: &str = "adaptive, not evolving";
 /// Room in a pool, and in an ext4 in memory, for each name; and beside.
 const NAME_BYTES: u64 = 2048;
 const POOL_MIN_BYTES: u64 = 64 << 20;
@@ -27,6 +32,47 @@ const POOL_MIN_BYTES: u64 = 64 << 20;
 pub(super) struct Setting<'a> {
     pub(super) options: &'a NamespaceOptions,
     interrupt: &'a Interrupt,
+}
+
+/// A kind of pool that takes part.
+#[derive(Clone, Copy)]
+pub(super) struct PoolKind {
+    name: &'static str,
+    namespace: NamespaceKind,
+    evolve_every: Option<Duration>,
+}
+
+impl PoolKind {
+    /// One for each namespace, as users get it.
+    pub(super) fn each() -> Vec<Self> {
+        let each = NamespaceKind::ALL.map(|namespace| Self {
+            name: namespace.name(),
+            namespace,
+            evolve_every: PoolOptions::default().evolve_every,
+        });
+        each.into()
+    }
+
+    /// The one with areas, as users get it.
+    pub(super) fn adam() -> Vec<Self> {
+        let each = Self::each().into_iter();
+        each.filter(|kind| kind.name == ADAM).collect()
+    }
+
+    /// The one with areas that never evolve.
+    pub(super) const STILL: Self = Self {
+        name: STILL,
+        namespace: NamespaceKind::Adaptive,
+        evolve_every: None,
+    };
+
+    /// The same, evolving so often.
+    pub(super) fn evolving(self, every: Duration) -> Self {
+        Self {
+            evolve_every: self.evolve_every.and(Some(every)),
+            ..self
+        }
+    }
 }
 
 /// A file system that takes part.
@@ -56,9 +102,42 @@ pub(super) trait Work {
     fn round<S: Side>(&self, side: &S) -> Result<Vec<Sample>>;
 }
 
+/// A pool with a namespace, half of which is for metadata.
+pub(super) fn create_options(namespace: NamespaceKind, bytes: u64) -> CreateOptions {
+    CreateOptions {
+        namespace,
+        metadata_bytes: Some(bytes / 2),
+        ..CreateOptions::new(bytes)
+    }
+}
+
+/// Where in its directory a pool is.
+pub(super) fn pool_path(dir: &Path) -> PathBuf {
+    dir.join("pool")
+}
+
+/// Somebody who does something with a side of any type.
+pub(super) trait Visit {
+    /// What comes of it.
+    type Told;
+
+    /// Visits a side; one of ours is the library.
+    fn visit<S: Side>(&self, side: &S, library: Option<&Library>) -> Result<Self::Told>;
+}
+
 /// Bytes of a pool with room for so many names.
 pub(super) fn pool_bytes(names: usize) -> u64 {
     POOL_MIN_BYTES + names as u64 * NAME_BYTES
+}
+
+impl Subject {
+    /// Lets somebody see the side as what it is.
+    pub(super) fn show<V: Visit>(&self, to: &V) -> Result<V::Told> {
+        match &self.by {
+            By::Library(pool) => to.visit(&pool.library, Some(&pool.library)),
+            By::Peer(peer) => to.visit(&peer.kernel, None),
+        }
+    }
 }
 
 impl<'a> Setting<'a> {
@@ -71,15 +150,10 @@ impl<'a> Setting<'a> {
         self.interrupt.check()
     }
 
-    /// A pool for each namespace with room for so many names, then the peers.
-    pub(super) fn subjects(&self, names: usize) -> Result<Vec<Subject>> {
-        let bytes = pool_bytes(names);
-        let mut subjects = Vec::new();
-        for namespace in NamespaceKind::ALL {
-            subjects.push(self.pool(namespace, bytes)?);
-        }
-        for name in &self.options.peer {
-            let peer = Peer::new(name, bytes)?;
+    /// A pool of each kind with so many bytes, then the peers.
+    pub(super) fn subjects(&self, bytes: u64, kinds: &[PoolKind]) -> Result<Vec<Subject>> {
+        let mut subjects = self.pools(bytes, kinds)?;
+        for peer in self.peers(bytes)? {
             subjects.push(Subject {
                 name: peer.kind.into(),
                 by: By::Peer(Box::new(peer)),
@@ -88,20 +162,37 @@ impl<'a> Setting<'a> {
         Ok(subjects)
     }
 
-    fn pool(&self, namespace: NamespaceKind, bytes: u64) -> Result<Subject> {
-        let dir = tempfile::Builder::new()
+    /// A pool of each kind with so many bytes.
+    pub(super) fn pools(&self, bytes: u64, kinds: &[PoolKind]) -> Result<Vec<Subject>> {
+        kinds.iter().map(|&kind| self.pool(kind, bytes)).collect()
+    }
+
+    /// The peers; those that are made for the run have so many bytes.
+    pub(super) fn peers(&self, bytes: u64) -> Result<Vec<Peer>> {
+        let peers = self.options.peer.iter();
+        peers.map(|name| Peer::new(name, bytes)).collect()
+    }
+
+    /// A directory for pools.
+    pub(super) fn dir(&self) -> Result<TempDir> {
+        tempfile::Builder::new()
             .prefix("vellum-bench-")
             .tempdir_in(&self.options.pool_dir)
-            .map_err(doing("make a directory for pools"))?;
-        let options = CreateOptions {
-            namespace,
-            metadata_bytes: Some(bytes / 2),
-            ..CreateOptions::new(bytes)
+            .map_err(doing("make a directory for pools"))
+    }
+
+    fn pool(&self, kind: PoolKind, bytes: u64) -> Result<Subject> {
+        let dir = self.dir()?;
+        let options = PoolOptions {
+            populate: true,
+            evolve_every: kind.evolve_every,
+            ..PoolOptions::default()
         };
-        let library = Library::create_with(dir.path().join("pool"), &options, true)?;
+        let made = create_options(kind.namespace, bytes);
+        let library = Library::create_with(pool_path(dir.path()), &made, options)?;
         let pool = Pool { library, _dir: dir };
         Ok(Subject {
-            name: namespace.name().into(),
+            name: kind.name.into(),
             by: By::Library(Box::new(pool)),
         })
     }

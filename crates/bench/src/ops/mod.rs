@@ -21,6 +21,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
+use vellum::CreateOptions;
 
 pub use report::{CacheReport, Report, Row};
 
@@ -224,7 +225,7 @@ impl Run<'_> {
     fn mount(&self) -> Result<Vec<Row>> {
         let options = self.options;
         let pool = self.pool_dir.join("mounted");
-        Library::make(&pool, options.pool_bytes())?;
+        Library::make(&pool, &CreateOptions::new(options.pool_bytes()))?;
         let mount = Mount::of_pool(&pool)?;
         let hollow = Mount::hollow(options.files)?;
         let mut bench = Bench {

@@ -187,6 +187,7 @@ fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Fi
         y: speed_axis(),
         shape: Shape::Lines,
         series: by_side(rows, |row| bytes(row.request_bytes)),
+        marks: Vec::new(),
         notes: vec![
             format!(
                 "A file of {} that stays open, read through before until its page table is there; the places of a \
@@ -220,6 +221,7 @@ fn file_size(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
         y: speed_axis(),
         shape: Shape::Lines,
         series: by_side(rows, |row| bytes(row.file_bytes)),
+        marks: Vec::new(),
         notes: vec![format!(
             "In requests of {}, one after the other; each file is read through before until its page table is there.",
             bytes(request)
@@ -264,6 +266,7 @@ fn openings(variant: Variant, all: &[&Opening]) -> Option<figure::Figure> {
         y: Axis::of("Time over that of the better road", "", Scale::Linear),
         shape: Shape::Lines,
         series: series.collect(),
+        marks: Vec::new(),
         notes: vec![
             "The better road is the faster of search and a page table at once, after as many readings in the \
              same round; what page tables cost is part of all times. Other sizes are among the numbers that \
@@ -306,6 +309,7 @@ fn views(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
             name: format!("random in {}", bytes(row.file_bytes)),
             points: points.collect(),
         }],
+        marks: Vec::new(),
         notes: Vec::new(),
     })
 }
@@ -354,6 +358,7 @@ fn mappings(report: &Report, order: &str) -> Option<figure::Figure> {
         y: speed_axis(),
         shape: Shape::Lines,
         series,
+        marks: Vec::new(),
         notes: vec![
             "The pools are measured one after the other, not in turns: compare them with care."
                 .into(),
@@ -422,6 +427,7 @@ fn competition(machine: (&str, Option<Variant>), rows: &[&Competition]) -> figur
             series("layout", "default rule, worst", |row| row.worst_ratio),
             series("layout", "default rule, mean", |row| row.mean_ratio),
         ],
+        marks: Vec::new(),
         notes: vec!["Simulated on drawn traces: nothing varies from run to run but the costs.".into()],
     }
 }

@@ -241,7 +241,7 @@ fn utc(unix_seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::{Axis, Scale, Series, Shape};
+    use crate::figure::{Axis, Mark, Scale, Series, Shape};
 
     fn figure(shape: Shape, scale: Scale) -> Figure {
         let points = |factor: f64| {
@@ -272,6 +272,10 @@ mod tests {
                     points: points(300.0),
                 },
             ],
+            marks: vec![Mark {
+                at: "2 KiB".into(),
+                what: "A mark".into(),
+            }],
             notes: vec!["A note.".into()],
         }
     }
@@ -298,6 +302,7 @@ mod tests {
             "It grows.",
             "It grew.",
             "A note.",
+            "A mark",
             "Time [ns]",
             "Request",
             "Linux",

@@ -154,6 +154,7 @@ mod tests {
                     points: Vec::new(),
                 },
             ],
+            marks: Vec::new(),
             notes: Vec::new(),
         }
     }

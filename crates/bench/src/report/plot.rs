@@ -16,6 +16,8 @@ const WIDTH: u32 = 960;
 const HEIGHT: u32 = 440;
 const LEGEND_WIDTH: u32 = 190;
 const LEGEND_LINE: i32 = 24;
+/// Height of what a mark says.
+const MARK_LINE: i32 = 11;
 /// Part of a label's width that a group of bars takes.
 const GROUP: f64 = 0.8;
 /// How far lines' points are moved aside, so that their spreads do not cover one another.
@@ -244,6 +246,27 @@ fn draw(area: &Area<'_>, figure: &Figure) -> Result<()> {
             Shape::Lines => line(&mut chart, &placed, index, count)?,
             Shape::Bars => bars(&mut chart, &placed, index, count, base)?,
         }
+    }
+    labels
+        .iter()
+        .zip(0..)
+        .try_for_each(|(label, at)| marks(&mut chart, figure, label, f64::from(at)))
+}
+
+/// A line over the whole height where something happened, with what it was below one another.
+fn marks(chart: &mut Chart<'_, '_>, figure: &Figure, label: &str, x: f64) -> Result<()> {
+    let here = figure.marks.iter().filter(|mark| mark.at == label);
+    let area = chart.plotting_area();
+    let (top, base) = (area.get_y_range().end, area.get_y_range().start);
+    for (row, mark) in here.enumerate() {
+        if row == 0 {
+            let line = PathElement::new([(x, base), (x, top)], INK.stroke_width(1));
+            area.draw(&line).map_err(failed)?;
+        }
+        let below = MARK_LINE * row as i32;
+        let text = EmptyElement::at((x, top))
+            + Text::new(mark.what.clone(), (3, below), ("sans-serif", 10));
+        area.draw(&text).map_err(failed)?;
     }
     Ok(())
 }

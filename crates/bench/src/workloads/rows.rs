@@ -122,6 +122,7 @@ pub(crate) fn figure_of(about: About, rows: &[WorkloadRow]) -> Vec<Figure> {
         y,
         shape: Shape::Bars,
         series,
+        marks: Vec::new(),
         notes: vec![about.note.into()],
     };
     vec![

@@ -93,10 +93,10 @@ impl Label {
     }
 }
 
-/// A decision of a round, with the numbers that it rests on.
+/// A decision of a round, or of a rename of a large directory, with the numbers that it rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// The round, counted from 1 since the opening.
+    /// The round, counted from 1 since the opening; the last one before it, where a rename asked for it.
     pub round: u64,
     /// What was to be done.
     pub what: Evolution,
@@ -108,11 +108,12 @@ pub struct Decided {
     pub generation: u32,
     /// Number of the area that its names were in.
     pub area: u32,
-    /// Slots of 128 bytes that the names below take, down to the next areas.
+    /// Slots of 128 bytes that the names below take, down to the next areas; where a rename asked, counted no further than to see that it is large.
     pub slots: u64,
     /// Lookups in it and below, estimated from samples and halved each round.
     pub reads: u64,
-    /// What these are compared with: the average of areas where one is to merge, of directories of the area elsewhere.
+    /// What these are compared with: the average of areas where one is to merge, of directories of the area where one is split by a round; 0 where a
+    /// rename asked.
     pub average_reads: u64,
     /// Rounds since it was renamed last, or since the opening.
     pub rounds_since_renamed: u64,

@@ -472,8 +472,29 @@ impl<M: Memories> Areas<M> for Adaptive {
         let size_max = u64::from(core.geometry.areas.size_max);
         let mut any = false;
         for (dir, _) in moves::find(core, rename)? {
-            if core.size_below(core.ino(dir), size_max)?.slots > size_max {
-                any |= moves::set_root(core, dir, true, false)?;
+            let ino = core.ino(dir);
+            let slots = core.size_below(ino, size_max)?.slots;
+            if slots <= size_max {
+                continue;
+            }
+            let key = DirKey::new(ino, core.identity(dir).generation());
+            let (area, status) = (core.area_of(ino)?, core.status_of(key));
+            if moves::set_root(core, dir, true, false)? {
+                any = true;
+                let decided = Decided {
+                    round: core.rounds(),
+                    what: Evolution::Split,
+                    outcome: Outcome::Done,
+                    ino,
+                    generation: key.generation(),
+                    area,
+                    slots,
+                    reads: status.map_or(0, |status| status.reads),
+                    average_reads: 0,
+                    rounds_since_renamed: since(core.rounds(), status.as_ref()),
+                };
+                tracing::info!(?decided, "before a rename");
+                core.note_decision(&decided);
             }
         }
         Ok(any)

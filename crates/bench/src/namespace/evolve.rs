@@ -1,0 +1,495 @@
+//! One directory after the other is filled, renamed and emptied while it is looked into, and areas come and go for it; what
+//! evolving costs those who look things up meanwhile, and a pool where nothing happens.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use vellum::media::count::Counts;
+
+use super::subjects::{
+    ADAM, BASELINE, DEFAULT, PoolKind, STILL, Setting, Subject, Visit, names as names_of,
+    pool_bytes,
+};
+use crate::Result;
+use crate::error::doing;
+use crate::figure::{Axis, Mark, Scale};
+use crate::library::Library;
+use crate::mapping::{Grid, Sample};
+use crate::order::{Numbers, names};
+use crate::report::Outcome;
+use crate::side::Side;
+use crate::target::Target;
+
+/// Directories, one of which is in use.
+const DIRS: usize = 4;
+/// A directory in use has ten times as many names as others have.
+const LEAST_PART: usize = 10;
+/// Intervals of a round, as many for each directory.
+const INTERVALS: usize = 32;
+/// Rounds of evolving in the time that one directory is in use; an area whose root was not renamed in 64 may go.
+const EVOLVED: u32 = 192;
+/// Of so many operations one renames, and up to `CHANGES` others make or remove a name, and as many look into another directory.
+const MIX: u64 = 1024;
+const CHANGES: u64 = 64;
+/// Operations between two looks at how late it is.
+const OPERATIONS: usize = 16;
+const PERCENTILES: [(&str, f64); 4] = [
+    ("median", 0.5),
+    ("99 %", 0.99),
+    ("99.9 %", 0.999),
+    ("99.99 %", 0.9999),
+];
+/// The percentile that evolving may make worse, and by how much at most.
+const LATE: &str = "99.9 %";
+const LATE_RATIO: f64 = 2.0;
+/// What the evolving thread may take of a core on a quiet pool.
+const QUIET_PART: f64 = 0.03;
+const QUIET: &str = "quiet";
+const BUSY: &str = "busy";
+/// Where the directories are, and how files in them begin.
+const ABOVE: &str = "used";
+const FILE: &str = "file-";
+/// The thread that evolves.
+const THREAD: &str = "vellum-evolver";
+
+/// The names, and how long a round takes.
+struct Plan {
+    /// By directory and what it is called, the whole paths of the files in it.
+    paths: Vec<[Vec<CString>; 2]>,
+    files: Vec<CString>,
+    least: usize,
+    most: usize,
+    interval: Duration,
+    /// Where directories and names stand in each file system, which a round leaves to the next one.
+    state: RefCell<Vec<State>>,
+    round: usize,
+    side: usize,
+}
+
+/// How the directories of a file system stand.
+#[derive(Clone)]
+struct State {
+    names: [usize; DIRS],
+    called: [usize; DIRS],
+}
+
+/// What a round came to.
+struct Told {
+    intervals: Vec<Sample>,
+    latencies: Latencies,
+    marks: Vec<Mark>,
+    /// Of the evolving thread, over the time of the round.
+    busy: Option<f64>,
+}
+
+pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
+    let options = setting.options;
+    let span = Duration::from_secs(options.seconds.into());
+    let every = span / (DIRS as u32) / EVOLVED;
+    let kinds: Vec<PoolKind> = PoolKind::each()
+        .into_iter()
+        .map(|kind| kind.evolving(every))
+        .chain([PoolKind::STILL])
+        .collect();
+    let subjects = setting.subjects(pool_bytes(DIRS * options.files), &kinds)?;
+    let mut plan = Plan::new(options.files, span, subjects.len());
+    for subject in &subjects {
+        subject.show(&Fill(&plan))?;
+    }
+    let mut figures = Figures::new(&subjects, &plan, every);
+    for round in 0..=options.rounds {
+        for (side, subject) in subjects.iter().enumerate() {
+            setting.check()?;
+            (plan.round, plan.side) = (round, side);
+            figures.add(round, side, subject, subject.show(&plan)?);
+        }
+    }
+    drop(subjects);
+    figures.add_quiet(setting)?;
+    Ok(figures.outcome())
+}
+
+/// The figures of a run.
+struct Figures {
+    time: Grid,
+    late: Grid,
+    share: Grid,
+    marks: Vec<Mark>,
+}
+
+impl Figures {
+    fn new(subjects: &[Subject], plan: &Plan, every: Duration) -> Self {
+        let (least, most, names) = (plan.least, plan.most, names_of(subjects));
+        let note = format!(
+            "{DIRS} directories, one in use after the other: it is filled from {least} names to {most}, renamed once in {MIX} operations, \
+             and emptied again; all other operations are stat of whole paths, most of them in it. Areas evolve every {} ms.",
+            every.as_millis()
+        );
+        let claim = "Section 3.4: areas follow how directories are used, in the background.";
+        let x = Axis::of("time", "s", Scale::Linear);
+        let labels = (0..INTERVALS).map(|at| plan.label(at)).collect();
+        let time = Grid::lines("evolve", "A changing set of directories in use", x, labels)
+            .named(names.clone(), DEFAULT, BASELINE)
+            .claim(claim)
+            .note(note.clone());
+        let title = "What evolving costs those who look things up";
+        let late = Grid::bars("evolve-latency", title, "operations", &PERCENTILES.map(|it| it.0))
+            .named(names, DEFAULT, BASELINE)
+            .claim("The issue of ADAM's own: the 99.9th percentile of an operation at most twice of what it is without evolving.")
+            .note(note)
+            .note("All operations but renames: what these have to move does not wait for evolving.");
+        let title = "What the evolving thread takes of a core";
+        let y = Axis::of("part of a core", "", Scale::Linear);
+        let share = Grid::bars("evolve-share", title, "pool", &[QUIET, BUSY])
+            .of(y)
+            .named(vec![ADAM.into()], ADAM, BASELINE)
+            .claim("Section 3.4: evolving runs in the background, every five seconds.")
+            .note(format!(
+                "Quiet: nothing happens in a pool with {most} names, and areas evolve as often as they do for users. Busy: beside what the \
+                 other figures are of."
+            ));
+        Self {
+            time,
+            late,
+            share,
+            marks: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, round: usize, side: usize, subject: &Subject, mut told: Told) {
+        for (at, (_, part)) in PERCENTILES.iter().enumerate() {
+            self.late.add(round, side, at, told.latencies.at(*part));
+        }
+        for (at, sample) in told.intervals.drain(..).enumerate() {
+            self.time.add(round, side, at, sample);
+        }
+        if subject.name == ADAM {
+            self.marks = told.marks;
+            if let Some(value) = told.busy {
+                self.share.add(round, 0, 1, part(value));
+            }
+        }
+    }
+
+    /// What the thread takes where nothing happens.
+    fn add_quiet(&mut self, setting: &Setting<'_>) -> Result<()> {
+        let files = setting.options.files;
+        let pools = setting.pools(pool_bytes(files), &PoolKind::adam())?;
+        let plan = Plan::new(files, Duration::ZERO, 1);
+        for pool in &pools {
+            pool.show(&Fill(&plan))?;
+        }
+        let span = vellum::PoolOptions::default().evolve_every;
+        for round in 0..=setting.options.rounds {
+            setting.check()?;
+            let (before, start) = (thread_time()?, Instant::now());
+            std::thread::sleep(span.unwrap_or_default());
+            if let (Some(before), Some(after)) = (before, thread_time()?) {
+                let spent = after.saturating_sub(before);
+                let value = spent.as_secs_f64() / start.elapsed().as_secs_f64();
+                self.share.add(round, 0, 0, part(value));
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(self) -> Outcome {
+        let late = self.late.over(ADAM, STILL, LATE);
+        let what = format!("{ADAM} over {STILL}, time of an operation, {LATE}");
+        let late = late.map(|ratio| Target::at_most(what, ratio, LATE_RATIO));
+        let share = self.share.middle(ADAM, QUIET);
+        let what = format!("{ADAM}, part of a core that evolving takes of a quiet pool");
+        let share = share.map(|part| Target::at_most(what, part, QUIET_PART));
+        let mut time = self.time.figure();
+        time.marks = self.marks;
+        let figures = vec![time, self.late.figure(), self.share.figure()];
+        Outcome::new(figures, late.into_iter().chain(share).collect())
+    }
+}
+
+fn part(value: f64) -> Sample {
+    Sample {
+        value,
+        ..Sample::default()
+    }
+}
+
+impl Plan {
+    fn new(files: usize, span: Duration, sides: usize) -> Self {
+        let least = (files / LEAST_PART).max(1);
+        let paths = (0..DIRS).map(|dir| {
+            [0, 1].map(|called| {
+                let dir = name_of(dir, called);
+                names(&format!("{ABOVE}/{dir}/{FILE}"), files)
+            })
+        });
+        let state = State {
+            names: [least; DIRS],
+            called: [0; DIRS],
+        };
+        Self {
+            paths: paths.collect(),
+            files: names(FILE, files),
+            least,
+            most: files,
+            interval: span / INTERVALS as u32,
+            state: RefCell::new(vec![state; sides]),
+            round: 0,
+            side: 0,
+        }
+    }
+}
+
+impl Plan {
+    /// When an interval begins, in seconds.
+    fn label(&self, interval: usize) -> String {
+        format!("{:.2}", self.interval.as_secs_f64() * interval as f64)
+    }
+}
+
+/// What a directory is called before it is renamed, and behind that.
+fn name_of(dir: usize, called: usize) -> String {
+    format!("{}-{dir}", ["here", "there"][called])
+}
+
+/// Makes the directories, with their least names.
+struct Fill<'a>(&'a Plan);
+
+impl Visit for Fill<'_> {
+    type Told = ();
+
+    fn visit<S: Side>(&self, side: &S, _library: Option<&Library>) -> Result<()> {
+        side.make_dir(ABOVE)?;
+        for dir in 0..DIRS {
+            let path = format!("{ABOVE}/{}", name_of(dir, 0));
+            side.make_dir(&path)?;
+            let dir = side.dir(&path)?;
+            let mut files = self.0.files[..self.0.least].iter();
+            files.try_for_each(|name| side.create(&dir, name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Visit for Plan {
+    type Told = Told;
+
+    fn visit<S: Side>(&self, side: &S, library: Option<&Library>) -> Result<Told> {
+        let state = self.state.borrow()[self.side].clone();
+        let dirs = state.called.iter().enumerate();
+        let dirs =
+            dirs.map(|(dir, &called)| side.dir(&format!("{ABOVE}/{}", name_of(dir, called))));
+        let mut load = Load {
+            plan: self,
+            side,
+            root: side.dir("")?,
+            above: side.dir(ABOVE)?,
+            dirs: dirs.collect::<Result<_>>()?,
+            numbers: Numbers::new(self.round as u64),
+            state,
+            latencies: Latencies::default(),
+        };
+        let mut areas = Areas::of(library);
+        let mut told = Told {
+            intervals: Vec::new(),
+            latencies: Latencies::default(),
+            marks: Vec::new(),
+            busy: None,
+        };
+        let (mut spent, mut span) = (Duration::ZERO, Duration::ZERO);
+        for interval in 0..INTERVALS {
+            let of_dir = INTERVALS / DIRS;
+            let (dir, at) = (interval / of_dir, interval % of_dir);
+            let (before, start) = (thread_time()?, Instant::now());
+            told.intervals.push(load.interval(dir, at < of_dir - 2)?);
+            span += start.elapsed();
+            let after = thread_time()?;
+            spent += after
+                .unwrap_or_default()
+                .saturating_sub(before.unwrap_or_default());
+            told.busy = after.map(|_| spent.as_secs_f64() / span.as_secs_f64());
+            let label = self.label(interval);
+            told.marks.extend(areas.look(library, &label));
+        }
+        told.latencies = load.latencies;
+        self.state.borrow_mut()[self.side] = load.state;
+        Ok(told)
+    }
+}
+
+/// What is done in a file system.
+struct Load<'a, S: Side> {
+    plan: &'a Plan,
+    side: &'a S,
+    root: S::Dir,
+    above: S::Dir,
+    dirs: Vec<S::Dir>,
+    numbers: Numbers,
+    state: State,
+    latencies: Latencies,
+}
+
+impl<S: Side> Load<'_, S> {
+    /// Works with a directory until the interval is over.
+    fn interval(&mut self, dir: usize, fills: bool) -> Result<Sample> {
+        let (before, start) = (self.side.counts(), Instant::now());
+        let (mut last, mut ops) = (start, 0_u64);
+        while last.duration_since(start) < self.plan.interval || ops == 0 {
+            for _ in 0..OPERATIONS {
+                let is_rename = self.operation(dir, fills)?;
+                let now = Instant::now();
+                if !is_rename {
+                    self.latencies.add(now - last);
+                }
+                last = now;
+            }
+            ops += OPERATIONS as u64;
+        }
+        let counts: Counts = self.side.counts() - before;
+        Ok(Sample {
+            value: start.elapsed().as_nanos() as f64 / ops as f64,
+            ops,
+            counts,
+        })
+    }
+
+    /// Gives whether it was a rename.
+    fn operation(&mut self, dir: usize, fills: bool) -> Result<bool> {
+        let (side, plan) = (self.side, self.plan);
+        let names = &mut self.state.names[dir];
+        let draw = self.numbers.below(MIX);
+        match draw {
+            0 => {
+                let called = self.state.called[dir];
+                let [old, new] = [called, 1 - called]
+                    .map(|called| CString::new(name_of(dir, called)).unwrap_or_default());
+                self.state.called[dir] = 1 - called;
+                side.rename(&self.above, &old, &self.above, &new)?;
+            }
+            1..=CHANGES if fills && *names < plan.most => {
+                *names += 1;
+                side.create(&self.dirs[dir], &plan.files[*names - 1])?;
+            }
+            1..=CHANGES if !fills && *names > plan.least => {
+                *names -= 1;
+                side.unlink(&self.dirs[dir], &plan.files[*names])?;
+            }
+            _ => {
+                let dir = match draw {
+                    0..=CHANGES => (dir + 1) % DIRS,
+                    _ => dir,
+                };
+                let file = self.numbers.below(self.state.names[dir] as u64) as usize;
+                let path = &plan.paths[dir][self.state.called[dir]][file];
+                black_box(side.stat(&self.root, path)?);
+            }
+        }
+        Ok(draw == 0)
+    }
+}
+
+/// The areas of a pool, where it has some.
+struct Areas(BTreeSet<u64>);
+
+impl Areas {
+    fn of(library: Option<&Library>) -> Self {
+        let areas = library.and_then(|library| library.fs().areas().ok());
+        let roots = areas.iter().flatten().map(|area| area.root);
+        Self(roots.collect())
+    }
+
+    /// What came and went since the last look.
+    fn look(&mut self, library: Option<&Library>, at: &str) -> Vec<Mark> {
+        let now = Self::of(library).0;
+        let told = |roots: Vec<&u64>, what: &str| {
+            let text = format!("{} {what}", roots.len());
+            (!roots.is_empty()).then(|| Mark {
+                at: at.to_owned(),
+                what: text,
+            })
+        };
+        let come = told(now.difference(&self.0).collect(), "split");
+        let gone = told(self.0.difference(&now).collect(), "merged");
+        self.0 = now;
+        come.into_iter().chain(gone).collect()
+    }
+}
+
+/// Parts of a power of two that times are told apart by.
+const PARTS: usize = 32;
+
+/// How often operations took how long, to a 32nd.
+#[derive(Default)]
+struct Latencies(Vec<u64>);
+
+impl Latencies {
+    fn add(&mut self, time: Duration) {
+        if self.0.is_empty() {
+            self.0.resize(64 * PARTS, 0);
+        }
+        let ns = (time.as_nanos() as u64).max(1);
+        let power = ns.ilog2();
+        let part = ((u128::from(ns) * PARTS as u128) >> power) as usize - PARTS;
+        self.0[power as usize * PARTS + part] += 1;
+    }
+
+    /// The time that such a part of operations did not exceed.
+    fn at(&self, part: f64) -> Sample {
+        let ops: u64 = self.0.iter().sum();
+        let mut left = (ops as f64 * part).ceil() as u64;
+        let place = self.0.iter().position(|&count| {
+            let is_here = left <= count;
+            left = left.saturating_sub(count);
+            is_here
+        });
+        let place = place.unwrap_or(0);
+        let ns = (1_u64 << (place / PARTS)) as f64;
+        Sample {
+            value: ns * (1.0 + (place % PARTS) as f64 / PARTS as f64),
+            ops,
+            counts: Counts::default(),
+        }
+    }
+}
+
+/// Time that evolving threads of this process have had a processor for; nothing where there are none, or the kernel doesn't tell.
+fn thread_time() -> Result<Option<Duration>> {
+    let failed = || doing("look at this process's threads");
+    let mut time = None;
+    for thread in std::fs::read_dir("/proc/self/task").map_err(failed())? {
+        let dir = thread.map_err(failed())?.path();
+        // A thread may have ended meanwhile.
+        let read = |file| std::fs::read_to_string(dir.join(file)).unwrap_or_default();
+        if read("comm").trim() == THREAD {
+            let ran = read("schedstat");
+            let ns = ran.split(' ').next().and_then(|ns| ns.parse().ok());
+            let ns = Duration::from_nanos(ns.unwrap_or(0));
+            time = Some(time.unwrap_or_default() + ns);
+        }
+    }
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_told_to_a_32nd() {
+        let mut latencies = Latencies::default();
+        for ns in 1..=10_000 {
+            latencies.add(Duration::from_nanos(ns));
+        }
+        for (part, expected) in [(0.5, 5000.0), (0.99, 9900.0), (1.0, 10_000.0)] {
+            let found = latencies.at(part).value;
+            assert!(
+                (0.96..=1.0).contains(&(found / expected)),
+                "{part}: {found}, not {expected}"
+            );
+        }
+        assert_eq!(latencies.at(0.5).ops, 10_000);
+    }
+}

@@ -1,0 +1,129 @@
+//! What is done to a tree of sources: unpack it, find what is in it, sum it up, rename it, remove it.
+
+use std::ffi::CString;
+
+use super::subjects::{
+    ADAM, BASELINE, DEFAULT, PoolKind, Setting, Work, names as names_of, pool_bytes, timed,
+};
+use super::tree::Tree;
+use crate::Result;
+use crate::mapping::{Grid, Sample};
+use crate::report::Outcome;
+use crate::side::{For, Side};
+
+const LABELS: [&str; 5] = ["unpack", "find", "du", "rename", "delete"];
+/// What the tree is called, and what it is renamed to.
+const ROOT: &str = "sources";
+const OTHER: &str = "sources.old";
+/// Renames of a round, there and back.
+const RENAMES: usize = 20;
+/// The bytes of files.
+const FILL: u8 = b'v';
+
+pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
+    let options = setting.options;
+    let tree = Tree::of(options)?;
+    let bytes = pool_bytes(tree.names()) + 4 * tree.bytes();
+    let subjects = setting.subjects(bytes, &PoolKind::each())?;
+    let mut grid = Grid::bars("source-tree", "A tree of sources", "what is done", &LABELS)
+        .named(names_of(&subjects), DEFAULT, BASELINE)
+        .claim("The paper measures none; by its section 3 what lies together in a tree lies together in an area.")
+        .note(tree.note(options))
+        .note(format!(
+            "The time of a name: unpacked with its bytes, listed, listed and asked for its size, removed; of renaming, the time of one of \
+             {RENAMES} renames of the whole tree, there and back. Nothing is synced."
+        ));
+    setting.measure(&mut grid, &subjects, &Sources(tree))?;
+    let mut figure = grid.figure();
+    figure.notes.push(format!(
+        "A rename of the whole tree is one of a large directory, which {ADAM} makes the root of an area when it is first renamed."
+    ));
+    Ok(Outcome::new(vec![figure], Vec::new()))
+}
+
+struct Sources(Tree);
+
+impl Work for Sources {
+    fn fill<S: Side>(&self, _side: &S) -> Result<()> {
+        Ok(())
+    }
+
+    fn round<S: Side>(&self, side: &S) -> Result<Vec<Sample>> {
+        let tree = &self.0;
+        let root = side.dir("")?;
+        let [here, there] = [ROOT, OTHER].map(|name| CString::new(name).unwrap_or_default());
+        Ok(vec![
+            timed(side, tree.names(), || unpack(tree, side))?,
+            timed(side, tree.names(), || {
+                let found = find(tree, side)?;
+                side.expect("names found", found, tree.names() as u64 - 1)
+            })?,
+            timed(side, tree.names(), || {
+                let bytes = sum_up(tree, side)?;
+                let expected = tree.files().map(|file| file.bytes as u64).sum();
+                side.expect("bytes summed up", bytes, expected)
+            })?,
+            timed(side, RENAMES, || {
+                for _ in 0..RENAMES / 2 {
+                    side.rename(&root, &here, &root, &there)?;
+                    side.rename(&root, &there, &root, &here)?;
+                }
+                Ok(())
+            })?,
+            timed(side, tree.names(), || delete(tree, side))?,
+        ])
+    }
+}
+
+/// Makes every directory, then every file with its bytes.
+fn unpack<S: Side>(tree: &Tree, side: &S) -> Result<()> {
+    let most = tree.files().map(|file| file.bytes).max();
+    let bytes = vec![FILL; most.unwrap_or(0)];
+    for dir in &tree.dirs {
+        side.make_dir(&dir.path(ROOT))?;
+    }
+    for dir in &tree.dirs {
+        let opened = side.dir(&dir.path(ROOT))?;
+        for file in &dir.files {
+            side.create(&opened, &file.name)?;
+            let to = side.open(&opened, &file.name, For::Appending)?;
+            let written = side.append(&to, &bytes[..file.bytes])?;
+            side.expect("bytes written", written, file.bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lists every directory.
+fn find<S: Side>(tree: &Tree, side: &S) -> Result<u64> {
+    let dirs = tree.dirs.iter();
+    dirs.map(|dir| side.list_owned(&side.dir(&dir.path(ROOT))?))
+        .sum()
+}
+
+/// Lists every directory, and asks for the size of each file in it.
+fn sum_up<S: Side>(tree: &Tree, side: &S) -> Result<u64> {
+    let mut bytes = 0;
+    for dir in &tree.dirs {
+        let opened = side.dir(&dir.path(ROOT))?;
+        side.list_owned(&opened)?;
+        for file in &dir.files {
+            bytes += side.size(&opened, &file.name)?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Removes every file, and directories behind what is in them.
+fn delete<S: Side>(tree: &Tree, side: &S) -> Result<()> {
+    for dir in tree.dirs.iter().rev() {
+        let path = dir.path(ROOT);
+        let opened = side.dir(&path)?;
+        let mut files = dir.files.iter();
+        files.try_for_each(|file| side.unlink(&opened, &file.name))?;
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", &path));
+        let name = CString::new(name).unwrap_or_default();
+        side.rmdir(&side.dir(above)?, &name)?;
+    }
+    Ok(())
+}
