@@ -25,8 +25,8 @@ use crate::target::Target;
 
 /// Directories, one of which is in use.
 const DIRS: usize = 4;
-/// A directory in use has ten times as many names as others have.
-const LEAST_PART: usize = 10;
+/// A directory in use has so many times the names that others have: it is large, they are small.
+const LEAST_PART: usize = 100;
 /// Intervals of a round, as many for each directory.
 const INTERVALS: usize = 32;
 /// Rounds of evolving in the time that one directory is in use; an area whose root was not renamed in 64 may go.
