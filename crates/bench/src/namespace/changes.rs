@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use super::subjects::{
-    ADAM, BASELINE, DEFAULT, PoolKind, Setting, Work, names as names_of, pool_bytes, timed,
+    ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of, timed,
 };
 use crate::Result;
 use crate::mapping::{Grid, Sample};
@@ -24,7 +24,7 @@ struct Changes {
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let files = setting.options.files;
-    let subjects = setting.subjects(pool_bytes(files), &PoolKind::each())?;
+    let subjects = setting.subjects(Room::for_names(files), &PoolKind::each())?;
     let mut grid = Grid::bars("ops", "Making and removing files and directories", "operation", &LABELS)
         .named(names_of(&subjects), DEFAULT, BASELINE)
         .claim(

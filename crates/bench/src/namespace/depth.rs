@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::hint::black_box;
 
 use super::subjects::{
-    ADAM, BASELINE, DEFAULT, PoolKind, Setting, Work, names as names_of, pool_bytes, timed,
+    ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of, timed,
 };
 use crate::Result;
 use crate::figure::{Axis, Scale};
@@ -27,7 +27,10 @@ struct Paths(Vec<Vec<CString>>);
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let most = DEPTHS[DEPTHS.len() - 1];
-    let subjects = setting.subjects(pool_bytes(most + FILES * DEPTHS.len()), &PoolKind::each())?;
+    let subjects = setting.subjects(
+        Room::for_names(most + FILES * DEPTHS.len()),
+        &PoolKind::each(),
+    )?;
     let x = Axis::of("components of the path", "", Scale::Log);
     let labels = DEPTHS.iter().map(usize::to_string).collect();
     let mut grid = Grid::lines("depth", "Looking up whole paths", x, labels)

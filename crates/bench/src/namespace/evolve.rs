@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use vellum::media::count::Counts;
 
 use super::subjects::{
-    ADAM, BASELINE, DEFAULT, PoolKind, STILL, Setting, Subject, Visit, names as names_of,
-    pool_bytes,
+    ADAM, BASELINE, DEFAULT, PoolKind, Room, STILL, Setting, Subject, Visit, names as names_of,
 };
 use crate::Result;
 use crate::error::doing;
@@ -94,7 +93,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         .map(|kind| kind.evolving(every))
         .chain([PoolKind::STILL])
         .collect();
-    let subjects = setting.subjects(pool_bytes(DIRS * options.files), &kinds)?;
+    let subjects = setting.subjects(Room::for_names(DIRS * options.files), &kinds)?;
     let mut plan = Plan::new(options.files, span, subjects.len());
     for subject in &subjects {
         subject.show(&Fill(&plan))?;
@@ -177,7 +176,7 @@ impl Figures {
     /// What the thread takes where nothing happens.
     fn add_quiet(&mut self, setting: &Setting<'_>) -> Result<()> {
         let files = setting.options.files;
-        let pools = setting.pools(pool_bytes(files), &PoolKind::adam())?;
+        let pools = setting.pools(Room::for_names(files), &PoolKind::adam())?;
         let plan = Plan::new(files, Duration::ZERO, 1);
         for pool in &pools {
             pool.show(&Fill(&plan))?;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use vellum::NamespaceKind;
 use vellum::media::count::Counts;
 
-use super::subjects::{BASELINE, DEFAULT, Setting, create_options, pool_bytes, pool_path};
+use super::subjects::{BASELINE, DEFAULT, Room, Setting, pool_path};
 use super::tree::Tree;
 use crate::Result;
 use crate::error::{Error, doing, expect};
@@ -66,8 +66,8 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         figure.notes.push(format!("Left out: {why}."));
         return Ok(Outcome::new(vec![figure], Vec::new()));
     }
-    let bytes = pool_bytes(3 * tree.names()) + 2 * COPIES * tree.bytes();
-    let places = places(setting, bytes)?;
+    let room = Room::for_names(3 * tree.names()).and_files(COPIES * tree.bytes());
+    let places = places(setting, room)?;
     let names = places.iter().map(|(name, _)| name.clone()).collect();
     let mut grid = grid.named(names, DEFAULT, BASELINE);
     for (_, place) in &places {
@@ -92,19 +92,19 @@ fn missing() -> Option<String> {
     git.or_else(mount::missing)
 }
 
-fn places(setting: &Setting<'_>, bytes: u64) -> Result<Vec<(String, Place)>> {
+fn places(setting: &Setting<'_>, room: Room) -> Result<Vec<(String, Place)>> {
     let mut places = Vec::new();
     for namespace in NamespaceKind::ALL {
         let dir = setting.dir()?;
         let pool = pool_path(dir.path());
-        Library::make(&pool, &create_options(namespace, bytes))?;
+        Library::make(&pool, &room.pool(namespace))?;
         let mount = Mount::of_pool(&pool)?;
         places.push((
             namespace.name().to_owned(),
             Place::Pool { mount, _dir: dir },
         ));
     }
-    for peer in setting.peers(bytes)? {
+    for peer in setting.peers(room)? {
         places.push((peer.kind.to_owned(), Place::Peer(Box::new(peer))));
     }
     Ok(places)

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use super::subjects::{BASELINE, DEFAULT, PoolKind, Setting, Work, names as names_of, pool_bytes};
+use super::subjects::{BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Scale};
@@ -28,7 +28,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         .into_iter()
         .filter(|&threads| threads <= setting.options.threads)
         .collect();
-    let subjects = setting.subjects(pool_bytes(DIRS * files), &PoolKind::each())?;
+    let subjects = setting.subjects(Room::for_names(DIRS * files), &PoolKind::each())?;
     let x = Axis::of("threads", "", Scale::Linear);
     let labels = threads.iter().map(usize::to_string).collect();
     let mut grid = Grid::lines("listdirs", "Listing directories", x, labels)

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use super::subjects::{
-    BASELINE, DEFAULT, PoolKind, STILL, Setting, Work, names as names_of, pool_bytes, timed,
+    BASELINE, DEFAULT, PoolKind, Room, STILL, Setting, Work, names as names_of, timed,
 };
 use crate::Result;
 use crate::figure::{Axis, Scale};
@@ -30,9 +30,9 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let powers = std::iter::successors(Some(1_usize), |count| Some(count * 10));
     let mut children: Vec<usize> = powers.take_while(|&count| count < most).collect();
     children.push(most);
-    let bytes = pool_bytes(children.iter().sum());
+    let room = Room::for_names(children.iter().sum());
     let kinds = [PoolKind::each(), vec![PoolKind::STILL]].concat();
-    let subjects = setting.subjects(bytes, &kinds)?;
+    let subjects = setting.subjects(room, &kinds)?;
     let x = Axis::of("names in the directory", "", Scale::Log);
     let labels = children.iter().map(usize::to_string).collect();
     let mut grid = Grid::lines("rename", "Renaming a directory", x, labels)

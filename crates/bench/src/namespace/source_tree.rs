@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use super::subjects::{
-    ADAM, BASELINE, DEFAULT, PoolKind, Setting, Work, names as names_of, pool_bytes, timed,
+    ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of, timed,
 };
 use super::tree::Tree;
 use crate::Result;
@@ -23,8 +23,8 @@ const FILL: u8 = b'v';
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let options = setting.options;
     let tree = Tree::of(options)?;
-    let bytes = pool_bytes(tree.names()) + 4 * tree.bytes();
-    let subjects = setting.subjects(bytes, &PoolKind::each())?;
+    let room = Room::for_names(tree.names()).and_files(tree.bytes());
+    let subjects = setting.subjects(room, &PoolKind::each())?;
     let mut grid = Grid::bars("source-tree", "A tree of sources", "what is done", &LABELS)
         .named(names_of(&subjects), DEFAULT, BASELINE)
         .claim("The paper measures none; by its section 3 what lies together in a tree lies together in an area.")

@@ -102,12 +102,37 @@ pub(super) trait Work {
     fn round<S: Side>(&self, side: &S) -> Result<Vec<Sample>>;
 }
 
-/// A pool with a namespace, half of which is for metadata.
-pub(super) fn create_options(namespace: NamespaceKind, bytes: u64) -> CreateOptions {
-    CreateOptions {
-        namespace,
-        metadata_bytes: Some(bytes / 2),
-        ..CreateOptions::new(bytes)
+/// For what a file system has to have room.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    names: usize,
+    file_bytes: u64,
+}
+
+impl Room {
+    /// For so many names of empty files.
+    pub(super) fn for_names(names: usize) -> Self {
+        let file_bytes = 0;
+        Self { names, file_bytes }
+    }
+
+    /// And for files of so many bytes.
+    pub(super) fn and_files(self, file_bytes: u64) -> Self {
+        Self { file_bytes, ..self }
+    }
+
+    /// Bytes of the file system. Not all can be used.
+    fn bytes(self) -> u64 {
+        pool_bytes(self.names) + self.file_bytes + self.file_bytes / 4
+    }
+
+    /// How a pool is made.
+    pub(super) fn pool(self, namespace: NamespaceKind) -> CreateOptions {
+        CreateOptions {
+            namespace,
+            metadata_bytes: Some(pool_bytes(self.names) / 2),
+            ..CreateOptions::new(self.bytes())
+        }
     }
 }
 
@@ -150,10 +175,10 @@ impl<'a> Setting<'a> {
         self.interrupt.check()
     }
 
-    /// A pool of each kind with so many bytes, then the peers.
-    pub(super) fn subjects(&self, bytes: u64, kinds: &[PoolKind]) -> Result<Vec<Subject>> {
-        let mut subjects = self.pools(bytes, kinds)?;
-        for peer in self.peers(bytes)? {
+    /// A pool of each kind, then the peers.
+    pub(super) fn subjects(&self, room: Room, kinds: &[PoolKind]) -> Result<Vec<Subject>> {
+        let mut subjects = self.pools(room, kinds)?;
+        for peer in self.peers(room)? {
             subjects.push(Subject {
                 name: peer.kind.into(),
                 by: By::Peer(Box::new(peer)),
@@ -162,15 +187,15 @@ impl<'a> Setting<'a> {
         Ok(subjects)
     }
 
-    /// A pool of each kind with so many bytes.
-    pub(super) fn pools(&self, bytes: u64, kinds: &[PoolKind]) -> Result<Vec<Subject>> {
-        kinds.iter().map(|&kind| self.pool(kind, bytes)).collect()
+    /// A pool of each kind.
+    pub(super) fn pools(&self, room: Room, kinds: &[PoolKind]) -> Result<Vec<Subject>> {
+        kinds.iter().map(|&kind| self.pool(kind, room)).collect()
     }
 
-    /// The peers; those that are made for the run have so many bytes.
-    pub(super) fn peers(&self, bytes: u64) -> Result<Vec<Peer>> {
+    /// The peers; those that are made for the run have room.
+    pub(super) fn peers(&self, room: Room) -> Result<Vec<Peer>> {
         let peers = self.options.peer.iter();
-        peers.map(|name| Peer::new(name, bytes)).collect()
+        peers.map(|name| Peer::new(name, room.bytes())).collect()
     }
 
     /// A directory for pools.
@@ -181,14 +206,14 @@ impl<'a> Setting<'a> {
             .map_err(doing("make a directory for pools"))
     }
 
-    fn pool(&self, kind: PoolKind, bytes: u64) -> Result<Subject> {
+    fn pool(&self, kind: PoolKind, room: Room) -> Result<Subject> {
         let dir = self.dir()?;
         let options = PoolOptions {
             populate: true,
             evolve_every: kind.evolve_every,
             ..PoolOptions::default()
         };
-        let made = create_options(kind.namespace, bytes);
+        let made = room.pool(kind.namespace);
         let library = Library::create_with(pool_path(dir.path()), &made, options)?;
         let pool = Pool { library, _dir: dir };
         Ok(Subject {
