@@ -107,7 +107,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         }
     }
     drop(subjects);
-    figures.add_quiet(setting)?;
+    figures.add_quiet(setting, span)?;
     Ok(figures.outcome())
 }
 
@@ -137,7 +137,7 @@ impl Figures {
         let title = "What evolving costs those who look things up";
         let late = Grid::bars("evolve-latency", title, "operations", &PERCENTILES.map(|it| it.0))
             .named(names, DEFAULT, BASELINE)
-            .claim("The issue of ADAM's own: the 99.9th percentile of an operation at most twice of what it is without evolving.")
+            .claim("The paper says nothing of it. Asked for: a 99.9th percentile of at most twice what it is without evolving.")
             .note(note)
             .note("All operations but renames: what these have to move does not wait for evolving.");
         let title = "What the evolving thread takes of a core";
@@ -147,8 +147,9 @@ impl Figures {
             .named(vec![ADAM.into()], ADAM, BASELINE)
             .claim("Section 3.4: evolving runs in the background, every five seconds.")
             .note(format!(
-                "Quiet: nothing happens in a pool with {most} names, and areas evolve as often as they do for users. Busy: beside what the \
-                 other figures are of."
+                "Quiet: a pool that was used as in the other figures, and in which nothing happens any more; areas evolve as often as they do for \
+                 users. Busy: while it is used, and they evolve every {} ms.",
+                every.as_millis()
             ));
         Self {
             time,
@@ -173,19 +174,20 @@ impl Figures {
         }
     }
 
-    /// What the thread takes where nothing happens.
-    fn add_quiet(&mut self, setting: &Setting<'_>) -> Result<()> {
+    /// What the thread takes where nothing happens any more.
+    fn add_quiet(&mut self, setting: &Setting<'_>, span: Duration) -> Result<()> {
         let files = setting.options.files;
-        let pools = setting.pools(Room::for_names(files), &PoolKind::adam())?;
-        let plan = Plan::new(files, Duration::ZERO, 1);
+        let pools = setting.pools(Room::for_names(DIRS * files), &PoolKind::adam())?;
+        let plan = Plan::new(files, span, 1);
         for pool in &pools {
             pool.show(&Fill(&plan))?;
+            pool.show(&plan)?;
         }
-        let span = vellum::PoolOptions::default().evolve_every;
+        let every = vellum::PoolOptions::default().evolve_every;
         for round in 0..=setting.options.rounds {
             setting.check()?;
             let (before, start) = (thread_time()?, Instant::now());
-            std::thread::sleep(span.unwrap_or_default());
+            std::thread::sleep(every.unwrap_or_default());
             if let (Some(before), Some(after)) = (before, thread_time()?) {
                 let spent = after.saturating_sub(before);
                 let value = spent.as_secs_f64() / start.elapsed().as_secs_f64();
@@ -240,9 +242,7 @@ impl Plan {
             side: 0,
         }
     }
-}
 
-impl Plan {
     /// When an interval begins, in seconds.
     fn label(&self, interval: usize) -> String {
         format!("{:.2}", self.interval.as_secs_f64() * interval as f64)
