@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Kills under operations that the model knows, with pools that have a log: a new pool every 8 rounds, as many as seven minutes allow.
+# Kills under operations that the model knows, with pools that have a log, and with those whose data lie on another file: a new pool every 8
+# rounds, as many as seven minutes allow.
 set -euo pipefail
-export VELLUM_MAPPING=any VELLUM_NAMESPACE=any VELLUM_COMBINATION="extent direct logged"
+export VELLUM_MAPPING=any VELLUM_NAMESPACE=any
 
 while ((SECONDS < 420)); do
-    VELLUM_ROUNDS=8 tests/mount/70-kill.sh
+    for medium in logged apart; do
+        VELLUM_COMBINATION="extent direct $medium" VELLUM_ROUNDS=8 tests/mount/70-kill.sh
+    done
 done
 printf 'ok kill-logged\n'

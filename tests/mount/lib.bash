@@ -9,7 +9,7 @@ NAME="${NAME#[0-9][0-9]-}"
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 
 # Mapping and namespace of each test's pool, and what it lies on unless TMPDIR says where: a file through the page cache,
-# memory, or a file with a log. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1 has a test print
+# memory, a file with a log, or the same with its data on another file. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1 has a test print
 # the combinations that it runs on instead of running.
 declare -rA POOLS=(
     [git]="extent direct logged"
@@ -23,12 +23,13 @@ declare -rA POOLS=(
     [kill-stress]="hashfs adaptive file"
     [damage]="hashfs direct file"
     [image]="extent direct logged"
+    [apart]="extent direct apart"
     [model]="hashfs direct memory"
     [model-tree]="radix tree memory"
     [model-adaptive]="extent adaptive logged"
 )
 # Media that every machine has. Persistent memory has a test of its own, tests/long/dax-qemu.sh.
-readonly MEDIA=(file memory logged)
+readonly MEDIA=(file memory logged apart)
 read -r MAPPING NAMESPACE MEDIUM <<<"${VELLUM_COMBINATION:-${POOLS[$NAME]:-hashfs direct file}}"
 
 PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
@@ -39,15 +40,15 @@ kinds_of() {
 }
 
 # The combinations that have each pair of a namespace, a mapping and a medium: as few as have every mapping with every
-# namespace. There are no more media than namespaces.
+# medium. There are no more namespaces than media.
 covering_combinations() {
     local namespaces mappings i j
     read -r -a namespaces <<<"$(kinds_of --namespace)"
     read -r -a mappings <<<"$(kinds_of --mapping)"
     [[ ${#namespaces[@]} -gt 0 && ${#mappings[@]} -gt 0 ]] || return 1
-    for i in "${!namespaces[@]}"; do
+    for i in "${!MEDIA[@]}"; do
         for j in "${!mappings[@]}"; do
-            printf '%s %s %s\n' "${mappings[j]}" "${namespaces[i]}" "${MEDIA[(i + j) % ${#MEDIA[@]}]}"
+            printf '%s %s %s\n' "${mappings[j]}" "${namespaces[i % ${#namespaces[@]}]}" "${MEDIA[(i + j) % ${#MEDIA[@]}]}"
         done
     done
 }
@@ -139,9 +140,12 @@ choose_pool() {
 make_pool() {
     choose_pool
     say "mapping $MAPPING, namespace $NAMESPACE, pool in $WORK"
-    local media=(--media auto)
-    [[ "$MEDIUM" != logged ]] || media=(--media logged)
-    vellum mkfs "$POOL" --size "$1" --mapping "$MAPPING" --namespace "$NAMESPACE" "${media[@]}" --quiet
+    local media=(--media auto --size "$1")
+    case "$MEDIUM" in
+        logged) media=(--media logged --size "$1") ;;
+        apart) media=(--data "$WORK/data.img" --data-size "$1") ;;
+    esac
+    vellum mkfs "$POOL" --mapping "$MAPPING" --namespace "$NAMESPACE" "${media[@]}" --quiet
 }
 
 # begin SIZE [MOUNT OPTIONS...]

@@ -28,7 +28,7 @@ pub(crate) fn judge_stale(stale: &[Stale], superblock: &Superblock, sink: &mut S
 
 /// The superblock that counts, if the image has one, and the older copies.
 pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Vec<Stale>)> {
-    let last = (view.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
+    let last = last_copy_at(view);
     let mut copies = vec![("first copy", 0), ("second copy", BLOCK_BYTES)];
     if last > BLOCK_BYTES {
         copies.push(("last copy", last));
@@ -46,7 +46,12 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Ve
             return None;
         }
     };
-    let truncated = best.pool_bytes > view.len();
+    let geometry = best.geometry();
+    let data_end = match geometry.apart {
+        Some(_) => geometry.data_at + geometry.zone_blocks * BLOCK_BYTES,
+        None => best.pool_bytes,
+    };
+    let truncated = best.pool_bytes > view.own_len() || data_end > view.len();
     let mut stale = Vec::new();
     for (name, at, copy) in decoded {
         // The last copy lies where the pool ends, which need not be where the image ends.
@@ -62,13 +67,28 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Ve
     if truncated {
         sink.incomplete = true;
         let error = SuperblockError::Truncated {
-            expected: best.pool_bytes,
+            expected: data_end,
             actual: view.len(),
         };
         sink.damage(Class::Geometry, Place::Superblock("counting copy"), error);
         return None;
     }
     Some((best, stale))
+}
+
+/// The copy that counts, whether all of the pool is there or not.
+pub(crate) fn counting(view: &View) -> Result<Superblock, SuperblockError> {
+    let copies = [0, BLOCK_BYTES, last_copy_at(view)];
+    let found = Superblock::choose(copies.map(|at| read_copy(view, at)))?;
+    found.check_readable().map(|()| found)
+}
+
+/// Where the last copy of the superblock is looked for. Behind a pool whose data lie elsewhere there are blocks of files.
+fn last_copy_at(view: &View) -> u64 {
+    match Superblock::choose([0, BLOCK_BYTES].map(|at| read_copy(view, at))) {
+        Ok(copy) if copy.media_at != 0 => copy.replica_at,
+        _ => (view.own_len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES,
+    }
 }
 
 fn read_copy(view: &View, at: u64) -> Result<Superblock, SuperblockError> {

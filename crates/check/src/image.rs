@@ -8,7 +8,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 use vellum_layout::BLOCK_BYTES;
-use vellum_media::{Memory, faults};
+use vellum_media::{Persistent, faults};
 
 /// Bytes of a line of a log.
 const LINE_BYTES: usize = 64;
@@ -17,6 +17,11 @@ const LINE_BYTES: usize = 64;
 pub trait Image {
     /// Bytes of the image.
     fn len(&self) -> u64;
+
+    /// Bytes of the pool itself: those behind them, if there are any, lie on a data medium.
+    fn own_len(&self) -> u64 {
+        self.len()
+    }
 
     /// Whether the image has no bytes.
     fn is_empty(&self) -> bool {
@@ -75,18 +80,26 @@ impl<T: Image + ?Sized> Image for &T {
         (**self).len()
     }
 
+    fn own_len(&self) -> u64 {
+        (**self).own_len()
+    }
+
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         (**self).read(at, out)
     }
 }
 
-/// A [`Memory`] (a mapped pool, a simulated one) as an image.
+/// A [`Persistent`] memory (a mapped pool, a simulated one) as an image.
 #[derive(Debug)]
 pub struct MemoryImage<'a, M: ?Sized>(pub &'a M);
 
-impl<M: Memory + ?Sized> Image for MemoryImage<'_, M> {
+impl<M: Persistent + ?Sized> Image for MemoryImage<'_, M> {
     fn len(&self) -> u64 {
         self.0.len()
+    }
+
+    fn own_len(&self) -> u64 {
+        self.0.own_bytes()
     }
 
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
@@ -137,6 +150,11 @@ impl<'a> View<'a> {
 
     pub(crate) fn len(&self) -> u64 {
         self.image.len()
+    }
+
+    /// Bytes of the pool itself, without those of a data medium.
+    pub(crate) fn own_len(&self) -> u64 {
+        self.image.own_len()
     }
 
     /// Lays `value` over the word at `at`; gives what was laid there before.

@@ -69,14 +69,17 @@ impl<'a> Locator<'a> {
             format!("words {first} to {}", first + LINE_BYTES / WORD_BYTES - 1)
         };
         match at {
-            _ if at >= g.replica_at => format!("last superblock, line {}", line(g.replica_at)),
-            _ if at >= g.data_at => {
+            _ if g.is_of_file(at) => {
                 let block = (at - g.data_at) / BLOCK_BYTES;
                 format!(
                     "data block {block}, line {}{}",
                     line(g.data_at) % 64,
                     self.owner(found, block)
                 )
+            }
+            _ if at >= g.replica_at => format!("last superblock, line {}", line(g.replica_at)),
+            _ if g.apart.is_some_and(|apart| at >= apart.places_at) => {
+                format!("places of media, line {}", line(at - at % BLOCK_BYTES))
             }
             _ if at >= g.aids_at => format!("saved aids, line {}", line(g.aids_at)),
             _ if at >= g.table_at => format!("mapping table, {}", words(g.table_at)),

@@ -51,7 +51,7 @@ pub struct RedoLog {
     pub previous: Option<u64>,
     /// The newest content of every line that a record has, by pool offset.
     pub lines: Lines,
-    /// The blocks of files that are not where they belong before an opening puts them there, by pool offset.
+    /// The blocks of files that need not be where they belong before an opening puts them there, by pool offset.
     pub blocks: Lines,
     /// Lines that a checkpoint was taking home.
     moving: Lines,
@@ -85,6 +85,8 @@ impl RedoLog {
 
     fn read_records(&mut self, view: &View, area: &Area, data_at: u64) {
         let mut read = 0;
+        // With the epochs of their records.
+        let mut riding = BTreeMap::new();
         while read < area.bounds.area_bytes {
             let (epoch, at) = self.end;
             let expected = Expected {
@@ -95,14 +97,22 @@ impl RedoLog {
             let Some((record, len)) = area.record(view, at, expected) else {
                 break;
             };
-            self.add(&record, data_at);
+            self.add(&record);
+            // Those of the records before are where they belong.
+            riding.retain(|_, (epoch, _)| *epoch >= record.head().rides_from);
+            let place = |(block, bytes): (u64, &[u8])| {
+                (data_at + block * BLOCK_BYTES, (epoch, bytes.to_vec()))
+            };
+            riding.extend(record.rides().map(place));
             self.end = (epoch + 1, (at + len) % area.bounds.area_bytes);
             self.previous = Some(record.head().check);
             read += len;
         }
+        let blocks = riding.into_iter().map(|(at, (_, bytes))| (at, bytes));
+        self.blocks = blocks.collect();
     }
 
-    fn add(&mut self, record: &Record, data_at: u64) {
+    fn add(&mut self, record: &Record) {
         let point = self.anchor.point();
         let is_moving = point.is_some_and(|point| record.head().epoch < point.target);
         for line in record.lines() {
@@ -111,9 +121,6 @@ impl RedoLog {
                 self.moving.insert(line.at, line.bytes.to_vec());
             }
         }
-        // Those of the records before are where they belong.
-        let place = |(block, bytes): (u64, &[u8])| (data_at + block * BLOCK_BYTES, bytes.to_vec());
-        self.blocks = record.rides().map(place).collect();
     }
 }
 

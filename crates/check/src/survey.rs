@@ -21,6 +21,11 @@ pub fn superblock(image: &dyn Image) -> Option<Superblock> {
     entrance::superblock(&View::new(image), &mut Sink::default()).map(|(found, _)| found)
 }
 
+/// The same, whether all of the pool is there or not: of a pool whose data lie elsewhere there may be its own bytes alone.
+pub fn entrance(image: &dyn Image) -> Option<Superblock> {
+    entrance::counting(&View::new(image)).ok()
+}
+
 /// What the log of a pool with a log says; `None` if neither of its anchors is sound.
 pub fn redo_log(image: &dyn Image, superblock: &Superblock) -> Option<RedoLog> {
     RedoLog::read(&View::new(image), superblock)

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use testimage::{TestImage, closed, sample};
 use vellum_check::{Class, Image, MemoryImage, Options, Phase, Stage, check};
-use vellum_media::{HeapMemory, Memory};
+use vellum_media::{Memory, SimPool};
 
 #[test]
 fn an_empty_pool_is_sound() {
@@ -142,8 +142,7 @@ fn what_cannot_be_read_is_said() {
 #[test]
 fn memories_are_read_as_well() {
     let sample = closed();
-    let pool = HeapMemory::new(sample.image.bytes.len() as u64);
-    pool.write(0, &sample.image.bytes);
+    let pool = SimPool::from_image(sample.image.bytes.clone());
     let report = check(&MemoryImage(&pool), Options::default());
     assert_eq!(report, check(&sample.image.bytes, Options::default()));
     assert_eq!(pool.damaged(), None);

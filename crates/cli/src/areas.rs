@@ -62,12 +62,10 @@ struct Evolved {
 }
 
 /// Opens a pool whose names are kept in areas, which do not evolve by themselves meanwhile.
-fn open(path: &Path, opening: Opening, read_only: bool) -> Outcome<Pool> {
+fn open(path: &Path, opening: &Opening, read_only: bool) -> Outcome<Pool> {
     let options = PoolOptions {
-        read_only,
-        media: opening.media.into(),
         evolve_every: None,
-        ..PoolOptions::default()
+        ..opening.options(read_only)
     };
     let pool = place::open_with(path, &options)?;
     let kind = pool.superblock().geometry().namespace;
@@ -98,7 +96,7 @@ fn path_of(pool: &Pool, ino: u64, generation: u32) -> Option<String> {
 }
 
 /// The areas of a pool, with their paths.
-pub(crate) fn look(path: &Path, opening: Opening) -> Outcome<Vec<Shown>> {
+pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Vec<Shown>> {
     let pool = open(path, opening, true)?;
     let shown = |area: &Area| Shown {
         number: area.number,
@@ -118,7 +116,7 @@ pub(crate) fn look(path: &Path, opening: Opening) -> Outcome<Vec<Shown>> {
 /// Shows areas.
 pub(crate) fn inspect(args: &Inspect) -> Outcome {
     let Structure::Areas = args.what;
-    let areas = look(&args.pool, args.opening)?;
+    let areas = look(&args.pool, &args.opening)?;
     if args.json {
         let pool = args.pool.display().to_string();
         return print_json(&Areas { pool, areas });
@@ -144,7 +142,7 @@ pub(crate) fn inspect(args: &Inspect) -> Outcome {
 
 /// Runs rounds of evolving.
 pub(crate) fn evolve(args: &Evolve) -> Outcome {
-    let pool = open(&args.pool, args.opening, false)?;
+    let pool = open(&args.pool, &args.opening, false)?;
     let (rounds, decided) = run_rounds(args, &pool)?;
     let told = decided.iter().map(|decided| tell(&pool, decided)).collect();
     let areas = pool

@@ -183,11 +183,14 @@ impl From<Mapping> for MappingKind {
 }
 
 /// How to open the pool.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Opening {
     /// What to take the medium for
     #[arg(long, value_enum, default_value_t)]
     pub(crate) media: Media,
+    /// The file or device with the data, of a pool that has them apart, if they are not where they were last
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -195,14 +198,23 @@ pub(crate) struct Opening {
 Examples:
   vellum mkfs pool.img --size 4G
   vellum mkfs pool.img --size 4G --media logged
+  vellum mkfs pool.img --data /dev/sdb1
+  vellum mkfs pool.img --data data.img --data-size 100G
   vellum mkfs /mnt/pmem/pool --size 64G --media dax --label build-cache
   vellum mkfs /dev/dax0.0")]
 pub(crate) struct Mkfs {
     /// The pool: a new file, or a device
     pub(crate) pool: PathBuf,
-    /// Bytes of the pool, with K, M, G or T (binary); a device is taken whole without it
+    /// Bytes of the pool, with K, M, G or T (binary); without it a device is taken whole, and a pool whose data lie apart is as large as it
+    /// has to be
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
+    /// The data are to lie on another file or device, metadata and their log in the pool (--media logged)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
+    /// Bytes of that file; a device is taken whole without it
+    #[arg(long, value_parser = parse_size, value_name = "SIZE", requires = "data")]
+    pub(crate) data_size: Option<u64>,
     /// How names are kept
     #[arg(long, value_enum, default_value_t)]
     pub(crate) namespace: Namespace,
@@ -219,12 +231,13 @@ pub(crate) struct Mkfs {
     /// Fragment files on purpose: the share of blocks, 0 to 1, that may follow their predecessors
     #[arg(long, value_name = "SCORE", value_parser = parse_score, default_value = "1")]
     pub(crate) layout_score: u16,
-    #[command(flatten)]
-    pub(crate) opening: Opening,
+    /// What to take the medium for [with --data: logged]
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) media: Media,
     /// A name for people, at most 64 bytes
     #[arg(long, default_value = "")]
     pub(crate) label: String,
-    /// Bytes for names and inodes [default: a sixteenth of the pool]
+    /// Bytes for names and inodes [default: a sixteenth of the pool; with --media logged: a 64th of the data]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub(crate) metadata: Option<u64>,
     /// Operations that can be under way at once, 2 to 1024 [default: by size]
@@ -349,6 +362,9 @@ pub(crate) struct Check {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// The file or device with the data, of a pool that has them apart, if they are not where they were last
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
     /// Count what a crash leaves behind as damage too
     #[arg(long)]
     pub(crate) strict: bool,

@@ -1,26 +1,22 @@
 //! `vellum check`.
 
-use std::fs::File;
-use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
 use vellum_check::{Options, Stage};
 use vellum_repair::Written;
 
 use crate::args::Check;
+use crate::bytes::Bytes;
 use crate::failure::{Failure, Outcome, status};
 use crate::killed::{self, Left};
 use crate::output::say;
-use crate::place;
 use crate::progress;
 
 /// Checks a pool; the exit status is that of fsck(8).
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     let operational = |failure: Failure| failure.with_status(status::CHECK_OPERATION);
-    let image = open(&args.pool).map_err(operational)?;
+    let image = Bytes::open(&args.pool, args.data.as_deref()).map_err(operational)?;
     let bar = progress(args.quiet || args.json);
     let tell = |stage, done, of| show(&bar, stage, done, of);
     let left = killed::left(&image, &args.pool).map_err(operational)?;
@@ -78,35 +74,6 @@ pub(crate) fn writing<T>(hidden: bool, work: impl FnOnce(Written<'_>) -> T) -> T
     });
     bar.finish_and_clear();
     done
-}
-
-/// Opens the pool, locked against writers for as long as it is open.
-pub(crate) fn open(pool: &Path) -> Outcome<File> {
-    let image = File::open(pool).map_err(|e| Failure::io(pool.display(), &e))?;
-    let is_dir = image.metadata().is_ok_and(|found| found.is_dir());
-    if is_dir {
-        return Err(
-            Failure::new(format!("{} is a directory, not a pool", pool.display()))
-                .advise("give the pool's file; a mounted pool must be unmounted first"),
-        );
-    }
-    match rustix::fs::flock(&image, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(image),
-        Err(Errno::WOULDBLOCK) => Err(place::busy(pool, owner(pool))),
-        Err(errno) => Err(Failure::io(pool.display(), &errno.into())),
-    }
-}
-
-/// The process that has the pool open, as the engine finds it out.
-fn owner(pool: &Path) -> Option<u32> {
-    let options = vellum::PoolOptions {
-        read_only: true,
-        ..vellum::PoolOptions::default()
-    };
-    match vellum::Pool::open(pool, &options) {
-        Err(vellum::Error::Media(vellum::media::MediaError::Busy { owner_pid, .. })) => owner_pid,
-        _ => None,
-    }
 }
 
 /// A bar on standard error, if that is a terminal.

@@ -28,7 +28,7 @@ struct Answer {
 
 /// Converts a pool to another namespace.
 pub(crate) fn run(args: &Convert) -> Outcome {
-    let pool = place::open_as_it_is(&args.pool, args.opening)?;
+    let pool = place::open_as_it_is(&args.pool, &args.opening)?;
     let resumed = check::writing(args.quiet || args.json, |tell| {
         finish_conversion(&pool, tell)
     });
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Convert) -> Outcome {
     drop(pool);
     // What a crash left is recovered, and what was finished just now is closed in order.
     reopen(args)?;
-    let pool = place::open_as_it_is(&args.pool, args.opening)?;
+    let pool = place::open_as_it_is(&args.pool, &args.opening)?;
     let to = args.namespace.into();
     let planned = match planned(args, &pool, to) {
         Ok(planned) => planned,
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Convert) -> Outcome {
 }
 
 fn reopen(args: &Convert) -> Outcome {
-    let pool = place::open(&args.pool, args.opening, false)?;
+    let pool = place::open(&args.pool, &args.opening, false)?;
     place::close(pool, &args.pool)
 }
 

@@ -26,7 +26,7 @@ pub(crate) const PIECE_BYTES: usize = 1 << 20;
 /// Opens the pool of `places`, which must be one, runs a command, and closes it.
 fn with_pool(
     places: &[&Place],
-    opening: Opening,
+    opening: &Opening,
     read_only: bool,
     run: impl FnOnce(&Session) -> Outcome,
 ) -> Outcome {
@@ -216,7 +216,7 @@ fn mode_text(kind: FileKind, mode: u16) -> String {
 /// `vellum ls`.
 pub(crate) fn ls(args: &Ls) -> Outcome {
     let places: Vec<&Place> = args.places.iter().collect();
-    with_pool(&places, args.opening, true, |session| {
+    with_pool(&places, &args.opening, true, |session| {
         let mut told = Vec::new();
         for place in &places {
             let heading = places.len() > 1 && !args.json;
@@ -299,7 +299,7 @@ fn long_line(attr: &Attr, file: &Told<'_>) -> String {
 /// `vellum stat`.
 pub(crate) fn stat(args: &Stat) -> Outcome {
     let places: Vec<&Place> = args.places.iter().collect();
-    with_pool(&places, args.opening, true, |session| {
+    with_pool(&places, &args.opening, true, |session| {
         let mut all = Vec::new();
         for place in &places {
             let node = session.find(place, args.dereference)?;
@@ -348,7 +348,7 @@ fn stat_text(place: &Place, attr: &Attr, told: &Told<'_>) -> String {
 /// `vellum cat`.
 pub(crate) fn cat(args: &Cat) -> Outcome {
     let places: Vec<&Place> = args.places.iter().collect();
-    with_pool(&places, args.opening, true, |session| {
+    with_pool(&places, &args.opening, true, |session| {
         for place in &places {
             let options = OpenOptions {
                 read: true,
@@ -404,7 +404,7 @@ pub(crate) fn put(args: &Put) -> Outcome {
         });
         Box::new(open.map_err(|e| Failure::io(args.file.display(), &e))?)
     };
-    with_pool(&[&args.place], args.opening, false, |session| {
+    with_pool(&[&args.place], &args.opening, false, |session| {
         let name = args.file.file_name().filter(|_| !from_stdin);
         let place = session.in_directory(&args.place, name)?;
         let options = OpenOptions {
@@ -444,7 +444,7 @@ pub(crate) fn write_all(handle: &Handle<Real>, at: u64, data: &[u8]) -> vellum::
 
 /// `vellum get`.
 pub(crate) fn get(args: &Get) -> Outcome {
-    with_pool(&[&args.place], args.opening, true, |session| {
+    with_pool(&[&args.place], &args.opening, true, |session| {
         let place = &args.place;
         if session.attr(place, true)?.kind == FileKind::Directory {
             return Err(Failure::new(format!("{place} is a directory"))
@@ -478,7 +478,7 @@ pub(crate) fn get(args: &Get) -> Outcome {
 /// `vellum mkdir`.
 pub(crate) fn mkdir(args: &Mkdir) -> Outcome {
     let places: Vec<&Place> = args.places.iter().collect();
-    with_pool(&places, args.opening, false, |session| {
+    with_pool(&places, &args.opening, false, |session| {
         for place in &places {
             if args.parents {
                 session
@@ -512,7 +512,7 @@ pub(crate) fn mkdir(args: &Mkdir) -> Outcome {
 /// `vellum rm`.
 pub(crate) fn rm(args: &Rm) -> Outcome {
     let places: Vec<&Place> = args.places.iter().collect();
-    with_pool(&places, args.opening, false, |session| {
+    with_pool(&places, &args.opening, false, |session| {
         for place in &places {
             match remove(session, place, args.recursive) {
                 Err((_, Error::NotFound)) if args.force => {}
@@ -575,7 +575,7 @@ fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Plac
 
 /// `vellum mv`.
 pub(crate) fn mv(args: &Mv) -> Outcome {
-    with_pool(&[&args.from, &args.to], args.opening, false, |session| {
+    with_pool(&[&args.from, &args.to], &args.opening, false, |session| {
         let to = session.in_directory(&args.to, args.from.path.file_name())?;
         let flags = if args.no_clobber {
             RenameFlags::NO_REPLACE

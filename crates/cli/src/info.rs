@@ -21,6 +21,9 @@ const SAMPLE_NAMES: usize = 1000;
 /// First bytes of a pool.
 pub(crate) const MAGIC: &[u8] = b"VELLUMFS";
 
+/// First bytes of a medium with the data of a pool.
+pub(crate) const DATA_MAGIC: &[u8] = b"VELDATA1";
+
 /// Everything `info` tells. The names are those of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Information {
@@ -68,6 +71,30 @@ pub(crate) struct MediaPart {
     /// Where the metadata of a pool with a log are worked on, if they outlive a kill there.
     #[serde(default)]
     pub(crate) image_dir: Option<PathBuf>,
+    /// Where the data are, if they have a medium of their own.
+    #[serde(default)]
+    pub(crate) data: Option<DataPart>,
+}
+
+/// A file or device with the data of a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DataPart {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    /// Its identity, which the pool knows it by.
+    pub(crate) id: String,
+}
+
+impl DataPart {
+    fn of(fs: &RealFs) -> Option<Self> {
+        let (path, bytes) = fs.data_medium()?;
+        let apart = fs.superblock().geometry().apart?;
+        Some(Self {
+            path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+            bytes,
+            id: uuid(&apart.id),
+        })
+    }
 }
 
 /// What is left after what, in words.
@@ -270,6 +297,7 @@ impl Information {
                 flush: format!("{:?}", fs.isa()),
                 survives: survives(media, image_of(fs, image_dir.as_deref())),
                 image_dir,
+                data: DataPart::of(fs),
             },
             space: SpacePart {
                 data_bytes: space.blocks * 4096,
@@ -482,14 +510,7 @@ fn ask(mounted: &mounts::Mounted) -> Outcome<Information> {
 
 fn look(args: &Info) -> Outcome<Information> {
     let pool = &args.pool;
-    let open = |read_only| {
-        let options = vellum::PoolOptions {
-            read_only,
-            media: args.opening.media.into(),
-            ..vellum::PoolOptions::default()
-        };
-        vellum::Pool::open(pool, &options)
-    };
+    let open = |read_only| vellum::Pool::open(pool, &args.opening.options(read_only));
     let opened = match open(true) {
         // Such a node cannot be mapped for reading only.
         Err(vellum::Error::Media(MediaError::ReadOnlyDevice { .. })) => open(false),
@@ -565,6 +586,13 @@ fn text(information: &Information) -> String {
             size(space.free_bytes)
         ),
     );
+    if let Some(data) = &media.data {
+        let path = data.path.display();
+        line(
+            "",
+            format!("in {path} ({}), medium {}", size(data.bytes), data.id),
+        );
+    }
     line(
         "metadata",
         format!(

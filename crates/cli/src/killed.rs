@@ -1,7 +1,6 @@
 //! What a killed process left in memory of a pool with a log: for commands that look at the pool's bytes without opening it.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,7 +9,7 @@ use vellum::media::{ImageKey, LeftImage, left_image};
 use vellum::{Pool, boot_id};
 use vellum_check::{Line, survey};
 
-use crate::check;
+use crate::bytes::Bytes;
 use crate::failure::{Failure, Outcome};
 use crate::place;
 
@@ -25,7 +24,7 @@ pub(crate) enum Left {
 }
 
 /// Looks for it.
-pub(crate) fn left(image: &File, pool: &Path) -> Outcome<Left> {
+pub(crate) fn left(image: &Bytes, pool: &Path) -> Outcome<Left> {
     let log = survey::superblock(image)
         .filter(|superblock| superblock.geometry().is_logged())
         .and_then(|superblock| Some((superblock.uuid, survey::redo_log(image, &superblock)?)));
@@ -40,7 +39,7 @@ pub(crate) fn left(image: &File, pool: &Path) -> Outcome<Left> {
         uuid,
         boot: tag.boot,
     };
-    let found = left_image(image.as_fd(), &key, tag.attach, log.end.0 - 1);
+    let found = left_image(image.file().as_fd(), &key, tag.attach, log.end.0 - 1);
     match found.map_err(|error| refused(pool, &error.into()))? {
         LeftImage::Alive { lines, .. } => Ok(Left::Alive(lines)),
         LeftImage::Nothing | LeftImage::Poisoned => Ok(Left::Gone),
@@ -48,13 +47,13 @@ pub(crate) fn left(image: &File, pool: &Path) -> Outcome<Left> {
 }
 
 /// Takes it into the pool's log, or gives it up, before a command works on the pool's bytes.
-pub(crate) fn settle(pool: &Path, last_epoch: bool) -> Outcome {
-    let image = check::open(pool)?;
+pub(crate) fn settle(pool: &Path, data: Option<&Path>, last_epoch: bool) -> Outcome {
+    let image = Bytes::open(pool, data)?;
     if !last_epoch && !matches!(left(&image, pool)?, Left::Alive(_)) {
         return Ok(());
     }
     drop(image);
-    let settled = Pool::settle_image(pool, last_epoch);
+    let settled = Pool::settle_image(pool, data, last_epoch);
     settled.map(drop).map_err(|error| refused(pool, &error))
 }
 

@@ -6,6 +6,7 @@
 
 mod areas;
 mod args;
+mod bytes;
 mod check;
 mod convert;
 mod crash;

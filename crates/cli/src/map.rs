@@ -71,7 +71,7 @@ impl Place {
 
 /// Draws a pool's areas.
 pub(crate) fn run(args: &Map) -> Outcome {
-    let shown = areas::look(&args.pool, args.opening)?;
+    let shown = areas::look(&args.pool, &args.opening)?;
     let name = args.pool.display().to_string();
     std::fs::write(&args.out, drawn(&name, &shown))
         .map_err(|error| Failure::io(args.out.display(), &error))

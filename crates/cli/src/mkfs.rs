@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
-use vellum::{CreateOptions, Pool};
+use vellum::{CreateOptions, DataOptions, Pool};
 
 use crate::args::{Mapping, Media, Mkfs};
 use crate::failure::{Failure, Outcome};
@@ -26,12 +27,11 @@ enum Present {
 /// Makes a pool.
 pub(crate) fn run(args: &Mkfs) -> Outcome {
     let pool = args.pool.display();
-    let present = look(args).map_err(|e| Failure::io(&pool, &e))?;
-    if !args.force {
-        refuse_to_overwrite(args, &present)?;
-    }
+    let media = media(args)?;
+    let present = admit(args, &args.pool)?;
     let size_bytes = match (args.size, &present) {
         (Some(size), _) => size,
+        (None, _) if args.data.is_some() => 0,
         (None, Present::Device) => 0,
         (None, Present::File { bytes }) => *bytes,
         (None, Present::Nothing | Present::EmptyFile) => {
@@ -42,23 +42,29 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
     if args.label.len() > 64 {
         return Err(Failure::usage("a label has at most 64 bytes"));
     }
+    let data = args.data.as_deref().map(|data| apart(args, data));
+    let data = data.transpose()?;
     let options = CreateOptions {
         label: args.label.clone(),
         metadata_bytes: args.metadata,
         thread_slots: args.thread_slots,
         namespace: args.namespace.into(),
-        mapping: mapping(args).into(),
+        mapping: mapping(args, media).into(),
         run_blocks: args.run_blocks,
         span_lines: args.span_lines,
         fragmentation: 1000 - args.layout_score,
-        media: args.opening.media.into(),
+        media: media.into(),
         overwrite: !matches!(present, Present::Nothing),
+        data: data.clone(),
         ..CreateOptions::new(size_bytes)
     };
     let made = Pool::create(&args.pool, &options).map_err(|error| {
+        // Files that were not there are ours and useless; whether they go cannot change the answer.
         if matches!(present, Present::Nothing) {
-            // The file is ours and useless; whether it goes cannot change the answer.
             let _ = std::fs::remove_file(&args.pool);
+        }
+        if let Some(data) = data.filter(|data| !data.overwrite) {
+            let _ = std::fs::remove_file(&data.path);
         }
         place::refused(&args.pool, &error)
     })?;
@@ -70,17 +76,67 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
     Ok(())
 }
 
+/// Data on a medium of their own need an order between the two, which only a log keeps.
+fn media(args: &Mkfs) -> Outcome<Media> {
+    match (&args.data, args.media) {
+        (None, media) => Ok(media),
+        (Some(_), Media::Auto | Media::Logged) => Ok(Media::Logged),
+        (Some(_), _) => Err(Failure::usage(
+            "only a pool with a log can have its data on another file or device",
+        )
+        .advise("say --media logged, or leave it out")),
+    }
+}
+
+/// The medium of the data.
+fn apart(args: &Mkfs, path: &Path) -> Outcome<DataOptions> {
+    let data = path.display();
+    if same_file(&args.pool, path) {
+        return Err(Failure::usage(format!("{data} is the pool itself"))
+            .advise("name another file or device for the data"));
+    }
+    let present = admit(args, path)?;
+    let size_bytes = match (args.data_size, &present) {
+        (Some(size), _) => size,
+        (None, Present::Device) => 0,
+        (None, Present::File { bytes }) => *bytes,
+        (None, Present::Nothing | Present::EmptyFile) => {
+            let pool = args.pool.display();
+            return Err(Failure::usage(format!("{data}: how large?"))
+                .advise(format!("vellum mkfs {pool} --data {data} --data-size 100G")));
+        }
+    };
+    Ok(DataOptions {
+        path: path.to_owned(),
+        size_bytes,
+        overwrite: !matches!(present, Present::Nothing),
+    })
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// What is there already; refuses to overwrite it, unless it was said to.
+fn admit(args: &Mkfs, path: &Path) -> Outcome<Present> {
+    let present = look(path).map_err(|e| Failure::io(path.display(), &e))?;
+    if !args.force {
+        refuse_to_overwrite(path, &present)?;
+    }
+    Ok(present)
+}
+
 /// Tables take memory on a logged pool, and trees none.
-fn mapping(args: &Mkfs) -> Mapping {
-    let usual = match args.opening.media {
+fn mapping(args: &Mkfs, media: Media) -> Mapping {
+    let usual = match media {
         Media::Logged => Mapping::Extent,
         _ => Mapping::default(),
     };
     args.mapping.unwrap_or(usual)
 }
 
-fn look(args: &Mkfs) -> io::Result<Present> {
-    let found = match std::fs::metadata(&args.pool) {
+fn look(path: &Path) -> io::Result<Present> {
+    let found = match std::fs::metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Present::Nothing),
         Err(error) => return Err(error),
@@ -92,16 +148,16 @@ fn look(args: &Mkfs) -> io::Result<Present> {
     })
 }
 
-fn refuse_to_overwrite(args: &Mkfs, present: &Present) -> Outcome {
-    let pool = args.pool.display();
+fn refuse_to_overwrite(path: &Path, present: &Present) -> Outcome {
+    let pool = path.display();
     let what = match present {
         Present::Nothing | Present::EmptyFile => return Ok(()),
-        Present::File { .. } if args.pool.is_dir() => {
+        Present::File { .. } if path.is_dir() => {
             return Err(Failure::usage(format!("{pool} is a directory")));
         }
-        Present::File { .. } => head(args).map(|head| describe(&head)),
+        Present::File { .. } => head(path).map(|head| describe(&head)),
         // A device-DAX node cannot be read, only mapped.
-        Present::Device => match head(args) {
+        Present::Device => match head(path) {
             Ok(head) if head.iter().all(|&b| b == 0) => return Ok(()),
             Ok(head) => Ok(describe(&head)),
             Err(_) => Ok("cannot be looked at, and may hold something"),
@@ -112,9 +168,9 @@ fn refuse_to_overwrite(args: &Mkfs, present: &Present) -> Outcome {
         .advise("choose another name, or overwrite it with --force: what it holds is then lost"))
 }
 
-fn head(args: &Mkfs) -> io::Result<Vec<u8>> {
+fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    File::open(&args.pool)?
+    File::open(path)?
         .take(HEAD_BYTES as u64)
         .read_to_end(&mut head)?;
     Ok(head)
@@ -126,6 +182,8 @@ fn describe(head: &[u8]) -> &'static str {
         .any(|&at| head[at.min(head.len())..].starts_with(info::MAGIC));
     if is_pool {
         "is a pool already"
+    } else if head.starts_with(info::DATA_MAGIC) {
+        "has the data of a pool already"
     } else {
         "is not empty"
     }
@@ -151,5 +209,8 @@ fn summary(args: &Mkfs, information: &Information) {
         space.files_free
     );
     say!("  medium    {}", media.kind);
+    if let Some(data) = &media.data {
+        say!("  data in   {}", data.path.display());
+    }
     say!("mount it:   vellum mount {} DIR", args.pool.display());
 }

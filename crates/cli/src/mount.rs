@@ -89,8 +89,6 @@ fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| Failure::io("catching signals", &e))?;
     let options = PoolOptions {
-        read_only: config.read_only,
-        media: args.opening.media.into(),
         populate: args.populate,
         image: match &args.image {
             None => ImagePlace::Shared,
@@ -100,7 +98,7 @@ fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
         last_epoch: args.last_epoch,
         evolve_every: (args.evolve_every > 0)
             .then(|| Duration::from_secs(args.evolve_every.into())),
-        ..PoolOptions::default()
+        ..args.opening.options(config.read_only)
     };
     let pool = place::open_with(&path, &options)?;
     config.fs_name = path.display().to_string();

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
-use vellum::{Pool, PoolOptions};
+use vellum::{Pool, PoolOptions, open_bytes};
 use vellum_fuse::mounts;
 
 use crate::args::{Media, Opening};
@@ -72,13 +72,25 @@ impl Place {
     }
 
     /// Opens the pool.
-    pub(crate) fn open(&self, opening: Opening, read_only: bool) -> Outcome<Pool> {
+    pub(crate) fn open(&self, opening: &Opening, read_only: bool) -> Outcome<Pool> {
         if self.path.as_os_str().is_empty() {
             let pool = self.pool.display();
             return Err(Failure::usage(format!("`{pool}` names no path in a pool"))
                 .advise(format!("write POOL:/path, for example {pool}:/")));
         }
         open(&self.pool, opening, read_only)
+    }
+}
+
+impl Opening {
+    /// For the engine.
+    pub(crate) fn options(&self, read_only: bool) -> PoolOptions {
+        PoolOptions {
+            read_only,
+            media: self.media.into(),
+            data: self.data.clone(),
+            ..PoolOptions::default()
+        }
     }
 }
 
@@ -95,13 +107,8 @@ impl From<Media> for MediaChoice {
 }
 
 /// Opens a pool for a command.
-pub(crate) fn open(pool: &Path, opening: Opening, read_only: bool) -> Outcome<Pool> {
-    let options = PoolOptions {
-        read_only,
-        media: opening.media.into(),
-        ..PoolOptions::default()
-    };
-    open_with(pool, &options)
+pub(crate) fn open(pool: &Path, opening: &Opening, read_only: bool) -> Outcome<Pool> {
+    open_with(pool, &opening.options(read_only))
 }
 
 /// Opens a pool.
@@ -110,14 +117,14 @@ pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
 }
 
 /// Opens the pool's bytes for writing, without recovering it. What a killed process left of it in memory is in its log then.
-pub(crate) fn open_as_it_is(pool: &Path, opening: Opening) -> Outcome<MappedPool> {
-    killed::settle(pool, false)?;
+pub(crate) fn open_as_it_is(pool: &Path, opening: &Opening) -> Outcome<MappedPool> {
+    killed::settle(pool, opening.data.as_deref(), false)?;
     let mode = OpenMode {
         read_only: false,
         media: opening.media.into(),
         populate: false,
     };
-    MappedPool::open(pool, mode).map_err(|error| refused(pool, &error.into()))
+    open_bytes(pool, mode, opening.data.as_deref()).map_err(|error| refused(pool, &error))
 }
 
 /// Closes a pool: what was done is safe only then.
@@ -137,14 +144,19 @@ pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
 pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
     let place = pool.display();
     match error {
-        vellum::Error::Media(MediaError::Busy { owner_pid, .. }) => busy(pool, *owner_pid),
+        vellum::Error::Media(MediaError::Busy { path, owner_pid }) => busy(path, *owner_pid),
         vellum::Error::Superblock(why) => Failure::new(format!("{place}: {why}")).advise(format!(
             "`vellum mkfs {place} --size 4G` makes a pool; a damaged one is mended by `vellum repair {place}`"
         )),
-        vellum::Error::Media(MediaError::Io { source, action, .. }) => {
-            let failure = Failure::new(format!("cannot {action} {place}: {}", plain(source)));
+        vellum::Error::Media(MediaError::Io {
+            source,
+            action,
+            path,
+        }) => {
+            let what = path.display();
+            let failure = Failure::new(format!("cannot {action} {what}: {}", plain(source)));
             match source.kind() {
-                io::ErrorKind::NotFound => {
+                io::ErrorKind::NotFound if path == pool => {
                     failure.advise(format!("`vellum mkfs {place} --size 4G` makes a pool"))
                 }
                 _ => failure,

@@ -12,6 +12,7 @@ use vellum_repair::undo::{self, Undo};
 use vellum_repair::{Action, LostBytes, Options, Plan, apply_watched, plan};
 
 use crate::args::Repair;
+use crate::bytes::Bytes;
 use crate::check;
 use crate::failure::{Failure, Outcome, status};
 use crate::killed::{self, Left};
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
 
 /// Says what would be done.
 fn dry_run(args: &Repair) -> Outcome<ExitCode> {
-    let image = check::open(&args.pool)?;
+    let image = Bytes::open(&args.pool, args.opening.data.as_deref())?;
     if let Left::Alive(_) = killed::left(&image, &args.pool)? {
         let pool = args.pool.display();
         return Err(Failure::new(format!(
@@ -85,9 +86,9 @@ fn now_ns() -> i64 {
 
 fn repair(args: &Repair) -> Outcome<ExitCode> {
     if args.last_epoch {
-        killed::settle(&args.pool, true)?;
+        killed::settle(&args.pool, args.opening.data.as_deref(), true)?;
     }
-    let pool = place::open_as_it_is(&args.pool, args.opening)?;
+    let pool = place::open_as_it_is(&args.pool, &args.opening)?;
     let image = MemoryImage(&pool);
     let mut made = planned(args, &image, &BTreeSet::new());
     if made.is_empty() {
@@ -314,7 +315,7 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
 fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
     let failed = |error| Failure::new(format!("{}: {error}", file.display()));
     let undo = Undo::read(file).map_err(failed)?;
-    let pool = place::open_as_it_is(&args.pool, args.opening)?;
+    let pool = place::open_as_it_is(&args.pool, &args.opening)?;
     check::writing(args.quiet || args.json, |tell| {
         undo.restore_watched(&pool, tell)
     })

@@ -102,6 +102,56 @@ fn two_pools_are_told_apart() {
 }
 
 #[test]
+fn data_on_another_file_are_found_known_and_named() {
+    let bench = Bench::empty();
+    let mkfs = |more: &[&str]| {
+        let args = [&["mkfs", "p.img", "--data", "d.img"], more].concat();
+        bench.run(&args)
+    };
+    mkfs(&[]).failed(2, &["d.img", "how large", "--data-size"]);
+    let unlogged = ["--data-size", "16M", "--media", "file"];
+    mkfs(&unlogged).failed(2, &["only a pool with a log"]);
+    bench
+        .run(&["mkfs", "p.img", "--data", "p.img", "--data-size", "16M"])
+        .failed(2, &["is the pool itself"]);
+    assert!(!bench.join("p.img").exists() && !bench.join("d.img").exists());
+    assert!(mkfs(&["--data-size", "16M"]).ok().out.contains("d.img"));
+    bench
+        .run(&["mkfs", "q.img", "--data", "d.img"])
+        .failed(1, &["has the data of a pool already", "--force"]);
+    bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
+    let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
+    assert_eq!(info["media"]["kind"], "logged");
+    assert_eq!(info["media"]["data"]["bytes"], 16 << 20);
+    let path = info["media"]["data"]["path"].as_str().expect("a path");
+    assert!(path.ends_with("d.img"), "{path}");
+    std::fs::rename(bench.join("d.img"), bench.join("e.img")).expect("moved");
+    let commands: [&[&str]; 4] = [
+        &["cat", "p.img:/a"],
+        &["check", "p.img"],
+        &["info", "p.img"],
+        &["repair", "--yes", "p.img"],
+    ];
+    for command in commands {
+        let did = bench.run(command);
+        assert!(
+            did.err.contains("d.img: the data of the pool"),
+            "{}",
+            did.err
+        );
+        assert!(did.err.contains("--data"), "{}", did.err);
+        let named = [command, &["--data", "e.img"]].concat();
+        bench.run(&named).ok();
+    }
+    bench.run(&["cat", "p.img:/a"]).failed(1, &["d.img"]);
+    bench
+        .run_with_input(&["put", "-", "p.img:/b", "--data", "e.img"], b"b")
+        .ok();
+    assert_eq!(bench.run(&["cat", "p.img:/a"]).ok().out, "a");
+    bench.sound();
+}
+
+#[test]
 fn mkfs_overwrites_only_by_force() {
     let bench = Bench::with_pool("4M");
     bench

@@ -20,6 +20,9 @@ const MEDIA: [MediaKind; 5] = [
     MediaKind::Sim,
 ];
 
+/// A pool with a log whose data lie on another file.
+const APART: &str = "apart";
+
 /// Whether any machine can mount a pool on it.
 fn is_for_suites(medium: MediaKind) -> bool {
     match medium {
@@ -70,7 +73,7 @@ fn all_pairs() -> BTreeSet<Pair> {
     let namespaces = NamespaceKind::ALL.map(|kind| kind.name());
     let mappings = MappingKind::ALL.map(|kind| kind.name());
     let media = MEDIA.into_iter().filter(|medium| is_for_suites(*medium));
-    let media: Vec<&str> = media.map(MediaKind::name).collect();
+    let media: Vec<&str> = media.map(MediaKind::name).chain([APART]).collect();
     let mut all = BTreeSet::new();
     let mut cross = |these: &[&str], those: &[&str]| {
         let pairs = these

@@ -73,7 +73,7 @@ pub use steps::{Steps, persistent_steps};
 pub use threads::{
     Bounds, ThreadWorkload, all_thread_workloads, run_these_threads, run_threads, thread_workloads,
 };
-pub use workload::{BlocksAlone, PowerCut, Step, Workload};
+pub use workload::{BlocksAlone, Ground, PowerCut, Step, Workload};
 pub use workloads::{
     find, logged_workloads, pairs, random, sampled, single_operations, triples, workloads,
 };

@@ -27,7 +27,7 @@ use crate::session::{
     mount,
 };
 use crate::tree::{Tree, read_tree};
-use crate::workload::Step;
+use crate::workload::{Ground, Step};
 
 const OLD: [u8; 16] = [7; 16];
 const NEW: [u8; 16] = [8; 16];
@@ -92,10 +92,10 @@ fn making(name: &'static str) -> Result<Making> {
                 ..usual()
             },
         ),
-        "mkfs/over-pool" => Making::record(name, old_pool(false)?, usual()),
+        "mkfs/over-pool" => Making::record(name, old_pool(Ground::Memory)?, usual()),
         "mkfs/over-logged-pool" => Making::record(
             name,
-            old_pool(true)?,
+            old_pool(Ground::Logged)?,
             Choice {
                 is_logged: true,
                 ..usual()
@@ -117,12 +117,12 @@ struct Choice {
     is_logged: bool,
 }
 
-fn old_pool(is_logged: bool) -> Result<Vec<u8>> {
+fn old_pool(ground: Ground) -> Result<Vec<u8>> {
     let pool = Shared::of(blank_image(
         2,
         MappingKind::default(),
         NamespaceKind::default(),
-        is_logged,
+        ground,
     ));
     let mut session: Session = Session::new(pool.clone(), 64);
     for line in [

@@ -58,7 +58,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
             false if steps > 400 => 4096,
             false => 256,
         },
-        base: blank_image(2, workload.mapping, workload.namespace, workload.is_logged),
+        base: blank_image(2, workload.mapping, workload.namespace, workload.ground),
     };
     if let Some(cut) = &workload.cut {
         recorder.base = recorder.image_after(cut)?;
@@ -109,7 +109,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
         fences,
         unsettled,
         halves: BTreeMap::new(),
-        is_logged: workload.is_logged,
+        is_logged: workload.ground.is_logged(),
     };
     for (number, step) in workload.explored.iter().enumerate() {
         if let Some(halves) = step.halves() {

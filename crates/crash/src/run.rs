@@ -325,7 +325,7 @@ fn explore_workload(
         ..options.clone()
     };
     // What a log makes durable is in no cache, and a kill leaves what a power cut leaves.
-    let is_of_it = |mode: &&Mode| !workload.is_logged || **mode == Mode::X86;
+    let is_of_it = |mode: &&Mode| !workload.ground.is_logged() || **mode == Mode::X86;
     let modes = options.modes.iter().filter(is_of_it);
     let reports = modes.map(|&mode| {
         let mut report = explore_recorded(&recorded, mode, Change::None, options, progress);

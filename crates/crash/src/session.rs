@@ -6,20 +6,27 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::experiments::{MappingAlone, settle};
 use vellum::{
-    Access, Allocate, Clock, Cred, Error, FileKind, FormatOptions, Fs, Handle, ImagePlace,
-    ListPosition, MappingKind, MountOptions, NamespaceKind, Node, OpenOptions, RenameFlags,
-    SetAttr, SetTime, attach, format, prefer_thread_slot,
+    Access, Allocate, Clock, Cred, DataApart, Error, FileKind, FormatOptions, Fs, Handle,
+    ImagePlace, ListPosition, MappingKind, MountOptions, NamespaceKind, Node, OpenOptions,
+    RenameFlags, SetAttr, SetTime, attach, format, prefer_thread_slot,
 };
+use vellum_layout::BLOCK_BYTES;
 use vellum_media::{SimImages, SimPool};
 use vellum_model::{Kind, Op, Range, TimeSet, pattern};
 
 use crate::memories::{Explored, Kit, Shared};
-use crate::workload::{BlocksAlone, Step};
+use crate::workload::{BlocksAlone, Ground, Step};
 
 /// Bytes of the pools that workloads run on.
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
 /// Bytes of metadata of those with a log, which are twice as large; the log takes as much.
 pub(crate) const LOGGED_METADATA_BYTES: u64 = POOL_BYTES / 4;
+/// The half of a logged pool that is the data's, where these have a disk of their own.
+const DATA_APART: DataApart = DataApart {
+    id: [9; 16],
+    at: BLOCK_BYTES,
+    data_bytes: POOL_BYTES,
+};
 /// Where the clock of workloads starts: 2026-01-01 in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
 /// How much later the clock starts at each opening.
@@ -57,8 +64,9 @@ pub(crate) fn blank_image(
     thread_slots: u32,
     mapping: MappingKind,
     namespace: NamespaceKind,
-    is_logged: bool,
+    ground: Ground,
 ) -> Vec<u8> {
+    let is_logged = ground.is_logged();
     let bytes = POOL_BYTES << u32::from(is_logged);
     let stale: Vec<u8> = (0..bytes / 8)
         .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
@@ -70,6 +78,7 @@ pub(crate) fn blank_image(
         namespace,
         metadata_bytes: is_logged.then_some(LOGGED_METADATA_BYTES),
         is_logged,
+        apart: (ground == Ground::Apart).then_some(DATA_APART),
         uuid: [7; 16],
         hash_seed: 0x5EED,
         now_ns: CLOCK_START,

@@ -227,8 +227,36 @@ pub struct Workload {
     pub mapping: MappingKind,
     /// How the pool keeps names.
     pub namespace: NamespaceKind,
-    /// The pool has a log, on a disk: what was done before the last step that syncs is there after a crash, and some of what came next.
-    pub is_logged: bool,
+    /// What the pool lies on.
+    pub ground: Ground,
+}
+
+/// What a pool lies on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ground {
+    /// Persistent memory.
+    #[default]
+    Memory,
+    /// A disk, with a log: what was done before the last step that syncs is there after a crash, and some of what came next.
+    Logged,
+    /// The same with another disk for the data.
+    Apart,
+}
+
+impl Ground {
+    /// What the names of workloads on it begin with.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Logged => "logged",
+            Self::Apart => "apart",
+        }
+    }
+
+    /// Whether the pool has a log.
+    pub fn is_logged(self) -> bool {
+        self != Self::Memory
+    }
 }
 
 /// A power cut in the middle of a step, at which everything stored has arrived.
@@ -255,7 +283,7 @@ impl Workload {
             crowded: false,
             mapping: MappingKind::HashFs,
             namespace: NamespaceKind::Direct,
-            is_logged: false,
+            ground: Ground::Memory,
         }
     }
 
@@ -291,11 +319,11 @@ impl Workload {
         self
     }
 
-    /// The same on a pool with a log, which its name begins with; the setup ends with a sync, or a close.
+    /// The same on a pool with a log, which lies on a disk or on two, by which its name begins; the setup ends with a sync, or a close.
     #[must_use]
-    pub fn logged(mut self) -> Self {
-        self.name = format!("logged-{}", self.name);
-        self.is_logged = true;
+    pub fn logged(mut self, ground: Ground) -> Self {
+        self.name = format!("{}-{}", ground.name(), self.name);
+        self.ground = ground;
         if self.setup.last() != Some(&Step::Close) {
             self.setup.push(Step::parse("sync"));
         }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use vellum_layout::{BLOCK_BYTES, Geometry, NamespaceKind, SLOT_BYTES};
-use vellum_media::{Memories, Memory};
+use vellum_media::{Disk, Memories, Memory, Persistent};
 
 use crate::error::{Error, Place, Result};
 use crate::log::Log;
@@ -244,6 +244,17 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// Fails if bytes of a file could not be written by a call: then nothing is committed any more. Everything else tells by what it loads.
+    pub(crate) fn check_written(&self) -> Result<()> {
+        let Some(log) = &self.log else {
+            return Ok(());
+        };
+        if self.pool.disk().is_some_and(Disk::has_failed) {
+            log.fail();
+        }
+        log.check().inspect_err(|error| self.note_harm(error))
+    }
+
     /// The error of an access at `at` that went wrong. Nothing more is written from now on.
     #[cold]
     pub(crate) fn unreadable(&self, at: u64) -> Error {
@@ -260,10 +271,10 @@ impl<M: Memories> Core<M> {
     fn place_of(&self, at: u64) -> Place {
         let geometry = &self.geometry;
         let part = match at {
-            _ if at >= geometry.replica_at || at < geometry.state_at => "superblock",
-            _ if at >= geometry.data_at => {
+            _ if geometry.is_of_file(at) => {
                 return Place::Block((at - geometry.data_at) / BLOCK_BYTES);
             }
+            _ if at >= geometry.replica_at || at < geometry.state_at => "superblock",
             _ if geometry.is_logged() && at >= geometry.log_at => "log",
             _ if at >= geometry.aids_at => "saved aids",
             _ if at >= geometry.table_at => "mapping table",

@@ -4,8 +4,12 @@
 vellum_media::sites! {
     /// What an earlier process wrote to the log, before it is read.
     LOG_INHERITED_DURABLE = "log/inherited-durable",
+    /// The bytes of files that an earlier process wrote to a medium of their own, before anybody reads them.
+    LOG_INHERITED_DATA = "log/inherited-data",
     /// The bytes of files, before a record refers to them.
     LOG_DATA_DURABLE = "log/data-durable",
+    /// Bytes of files that records have, on a medium of their own, before the records are given up.
+    LOG_RIDES_DURABLE = "log/rides-durable",
     /// An epoch.
     LOG_RECORD_DURABLE = "log/record-durable",
     /// What home's sum will be, before any line of a checkpoint is written there.

@@ -6,6 +6,8 @@ use thiserror::Error;
 use vellum_layout::{GeometryError, SuperblockError};
 use vellum_media::MediaError;
 
+use crate::medium::MediumError;
+
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -129,6 +131,9 @@ pub enum Error {
     /// The pool cannot be laid out.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
+    /// The data of the pool are not to be had.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
@@ -209,6 +214,8 @@ impl Error {
             | Self::Converting
             | Self::Superblock(_) => libc::EUCLEAN,
             Self::Geometry(_) => libc::EINVAL,
+            Self::Medium(MediumError::Missing { source, .. }) => source.to_errno(),
+            Self::Medium(_) => libc::EINVAL,
             Self::Media(error) => error.to_errno(),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }

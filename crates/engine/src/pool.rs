@@ -1,19 +1,24 @@
 //! Pools as users meet them: made, opened, closed; with a thread for the background's work.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vellum_layout::{MappingKind, NamespaceKind, Superblock};
-use vellum_media::{MappedArena, MappedPool, MediaChoice, MediaKind, OpenMode, Real};
+use vellum_layout::{Geometry, MappingKind, NamespaceKind, Superblock};
+use vellum_media::{
+    DataFile, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Real,
+};
 
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::log::{FoundImage, ImagePlace};
 use crate::mapping_time::MappingTimer;
-use crate::mount::{FormatOptions, MountOptions, Opened, attach, format, settle_image};
+use crate::medium::{self, open_bytes};
+use crate::mount::{
+    FormatOptions, MountOptions, Opened, attach, format, read_superblock, settle_image,
+};
 use crate::volume::Volume;
 
 /// The file system of production: on mapped memory.
@@ -55,10 +60,23 @@ pub struct CreateOptions {
     pub fragmentation: u16,
     /// What the pool lies on.
     pub media: MediaChoice,
+    /// The data are to lie on another file or device. The pool, which has to be a logged one, is then as large as it has to be, if its size is 0.
+    pub data: Option<DataOptions>,
     /// Use a file or device that exists, whatever it holds.
     pub overwrite: bool,
     /// Owner of the root directory.
     pub owner: (u32, u32),
+}
+
+/// A file or device for the data of a new pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataOptions {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its bytes; 0: all of a device.
+    pub size_bytes: u64,
+    /// Use one that exists, whatever it holds.
+    pub overwrite: bool,
 }
 
 impl CreateOptions {
@@ -77,6 +95,7 @@ impl CreateOptions {
             span_lines: None,
             fragmentation: 0,
             media: MediaChoice::Auto,
+            data: None,
             overwrite: false,
             owner: (uid, gid),
         }
@@ -98,6 +117,8 @@ pub struct PoolOptions {
     pub cache_entries: u64,
     /// Where the metadata of a logged pool are worked on.
     pub image: ImagePlace,
+    /// Where the data of the pool are that has them on another medium; by default where they were last.
+    pub data: Option<PathBuf>,
     /// What a killed process left of a logged pool in memory is given up: the pool is as of its last commit.
     pub last_epoch: bool,
     /// Collects the time that is spent in the mapping.
@@ -115,6 +136,7 @@ impl Default for PoolOptions {
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
             cache_entries: 1 << 24,
             image: ImagePlace::default(),
+            data: None,
             last_epoch: false,
             mapping_timer: None,
             evolve_every: Some(EVOLVE_INTERVAL),
@@ -144,8 +166,36 @@ impl Pool {
         } else {
             MappedPool::create
         };
+        if let Some(data) = &options.data {
+            return Self::create_apart(path, options, data, make);
+        }
         let memory = make(path, options.size_bytes, options.media)?;
-        Self::format(memory, options)
+        let format_options = Self::format_options(options)?;
+        Self::format(memory, &format_options)
+    }
+
+    /// Makes a pool and the medium of its data. The head of the medium comes behind all of the pool: what a crash leaves is refused.
+    fn create_apart(
+        path: &Path,
+        options: &CreateOptions,
+        data: &DataOptions,
+        make: impl FnOnce(&Path, u64, MediaChoice) -> std::result::Result<MappedPool, MediaError>,
+    ) -> Result<Self> {
+        let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
+        let name = medium::name(path, &data.path)?;
+        let mut format_options = Self::format_options(options)?;
+        let mut id = [0; 16];
+        fill_random(&mut id)?;
+        let apart = medium::room(&file, id)?;
+        format_options.apart = Some(apart);
+        let planned = Geometry::plan(&format_options.request(options.size_bytes))?;
+        let memory = make(path, planned.pool_bytes, options.media)?;
+        let memory = memory.with_data(file, apart.at, (planned.pool_bytes, apart.data_bytes))?;
+        format_options.known_zero = memory.known_zero();
+        let superblock = format(&memory, &format_options)?;
+        medium::remember(&memory, &superblock, &name)?;
+        medium::mark(&memory, &superblock)?;
+        Self::start(memory, &PoolOptions::default())
     }
 
     /// Makes a pool of `size_bytes` in anonymous memory: gone with the process.
@@ -163,15 +213,16 @@ impl Pool {
     /// As for [`Self::memory`].
     pub fn memory_with(options: &CreateOptions) -> Result<Self> {
         let memory = MappedPool::anonymous(options.size_bytes)?;
-        Self::format(memory, options)
+        let format_options = Self::format_options(options)?;
+        Self::format(memory, &format_options)
     }
 
-    fn format(memory: MappedPool, options: &CreateOptions) -> Result<Self> {
+    fn format_options(options: &CreateOptions) -> Result<FormatOptions> {
         let mut random = [0; 24];
         fill_random(&mut random)?;
         let (uuid, seed) = random.split_at(16);
         let array = |bytes: &[u8]| bytes.try_into().map_err(|_| Error::Invalid("random bytes"));
-        let format_options = FormatOptions {
+        Ok(FormatOptions {
             metadata_bytes: options.metadata_bytes,
             thread_slots: options.thread_slots,
             namespace: options.namespace,
@@ -187,9 +238,17 @@ impl Pool {
             now_ns: crate::Clock::System.now(),
             owner: options.owner,
             is_logged: options.media == MediaChoice::Logged,
+            apart: None,
+            known_zero: false,
+        })
+    }
+
+    fn format(memory: MappedPool, options: &FormatOptions) -> Result<Self> {
+        let options = FormatOptions {
             known_zero: memory.known_zero(),
+            ..options.clone()
         };
-        format(&memory, &format_options)?;
+        format(&memory, &options)?;
         Self::start(memory, &PoolOptions::default())
     }
 
@@ -204,10 +263,18 @@ impl Pool {
             media: options.media,
             populate: options.populate,
         };
+        let data = options.data.as_deref();
         if options.last_epoch && !options.read_only {
-            settle_image(&MappedPool::open(path, mode)?, boot_id(), true)?;
+            settle_image(&open_bytes(path, mode, data)?, boot_id(), true)?;
         }
-        let memory = MappedPool::open(path, mode)?;
+        let memory = open_bytes(path, mode, data)?;
+        if let (Some(data), false) = (data, options.read_only) {
+            medium::remember(
+                &memory,
+                &read_superblock(&memory)?,
+                &medium::name(path, data)?,
+            )?;
+        }
         Self::start(memory, options).map_err(|error| match error {
             Error::Damaged { .. } | Error::Unreadable(_) if !options.read_only => Error::Refused {
                 path: path.to_owned(),
@@ -222,8 +289,12 @@ impl Pool {
     ///
     /// # Errors
     /// In use, not a pool, what was left cannot be used, the log is damaged, or the medium failed.
-    pub fn settle_image(path: impl AsRef<Path>, last_epoch: bool) -> Result<FoundImage> {
-        let memory = MappedPool::open(path.as_ref(), OpenMode::default())?;
+    pub fn settle_image(
+        path: impl AsRef<Path>,
+        data: Option<&Path>,
+        last_epoch: bool,
+    ) -> Result<FoundImage> {
+        let memory = open_bytes(path.as_ref(), OpenMode::default(), data)?;
         settle_image(&memory, boot_id(), last_epoch)
     }
 

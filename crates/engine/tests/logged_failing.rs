@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::media::{HeapMemory, SimImages, SimLogged, SimPool, SimulatedLogged};
 use vellum::{
-    Clock, Cred, Error, FileKind, FormatOptions, FoundImage, Fs, ImagePlace, MappingKind,
-    MountOptions, Result, attach, format,
+    Clock, Cred, DataApart, Error, FileKind, FormatOptions, FoundImage, Fs, ImagePlace,
+    MappingKind, MountOptions, Node, Result, attach, format,
 };
 use vellum_check::{Options, check};
 
@@ -15,13 +15,28 @@ type LoggedFs = Arc<Fs<SimulatedLogged>>;
 /// Steps of [`script`] after which names are counted.
 const STEPS: usize = 12;
 
+/// A pool, and the same with its data on another disk.
+fn both() -> [Vec<u8>; 2] {
+    let apart = DataApart {
+        id: [9; 16],
+        at: 4096,
+        data_bytes: 1 << 20,
+    };
+    [made_on(None), made_on(Some(apart))]
+}
+
 fn made() -> Vec<u8> {
+    made_on(None)
+}
+
+fn made_on(apart: Option<DataApart>) -> Vec<u8> {
     let pool = SimPool::new(2 << 20);
     let options = FormatOptions {
         thread_slots: Some(2),
         mapping: MappingKind::HashFs,
         metadata_bytes: Some(1 << 18),
         is_logged: true,
+        apart,
         uuid: [7; 16],
         hash_seed: 0x5EED,
         known_zero: true,
@@ -69,13 +84,21 @@ fn bytes_of(name: &str) -> usize {
 }
 
 fn make(fs: &LoggedFs, name: &str) -> Result<()> {
+    create(fs, name).and_then(|file| fill(fs, &file, name))
+}
+
+fn create(fs: &LoggedFs, name: &str) -> Result<Node<SimulatedLogged>> {
     let (root, cred) = (fs.root(), Cred::root());
-    let file = fs.mknod(&cred, &root, name.as_bytes(), FileKind::File, 0o644, 0)?;
+    fs.mknod(&cred, &root, name.as_bytes(), FileKind::File, 0o644, 0)
+}
+
+fn fill(fs: &LoggedFs, file: &Node<SimulatedLogged>, name: &str) -> Result<()> {
+    let cred = Cred::root();
     let options = vellum::OpenOptions {
         write: true,
         ..vellum::OpenOptions::default()
     };
-    let handle = fs.open_node(&cred, &file, &options)?;
+    let handle = fs.open_node(&cred, file, &options)?;
     handle.write_at(0, &vec![7; bytes_of(name)]).map(drop)
 }
 
@@ -106,8 +129,10 @@ fn names(fs: &LoggedFs) -> usize {
 fn script(fs: &LoggedFs) -> (usize, usize, Option<Error>) {
     let (mut synced, mut done) = (0, 0);
     for number in 0..STEPS {
-        let step = make(fs, &format!("f{number}")).and_then(|()| {
+        let name = format!("f{number}");
+        let step = create(fs, &name).and_then(|file| {
             done = number + 1;
+            fill(fs, &file, &name)?;
             fs.sync()?;
             synced = done;
             if number % 3 == 2 {
@@ -125,9 +150,11 @@ fn script(fs: &LoggedFs) -> (usize, usize, Option<Error>) {
 /// Each sync, and each write, of the disk fails once, and so do all after it.
 #[test]
 fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
-    let image = made();
     let fail: [fn(&SimPool, u32); 2] = [SimPool::fail_syncs_after, SimPool::fail_writes_after];
-    for fail in fail {
+    for (image, fail) in both()
+        .iter()
+        .flat_map(|image| fail.map(|fail| (image, fail)))
+    {
         let mut failures = 0;
         for good in 0.. {
             let disk = Arc::new(SimPool::from_image(image.clone()));
@@ -170,9 +197,11 @@ fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
 /// What comes to its end at each call of the disk in turn is the adoption of a killed process's image: it begins again, and loses nothing.
 #[test]
 fn an_adoption_that_is_cut_off_begins_again() {
-    let image = made();
     let fail: [fn(&SimPool, u32); 2] = [SimPool::fail_syncs_after, SimPool::fail_writes_after];
-    for fail in fail {
+    for (image, fail) in both()
+        .iter()
+        .flat_map(|image| fail.map(|fail| (image, fail)))
+    {
         let mut cut_off = 0;
         for good in 0.. {
             let disk = Arc::new(SimPool::from_image(image.clone()));
@@ -227,6 +256,26 @@ fn an_image_whose_commit_failed_is_not_adopted() {
     drop(fs);
     let (_, found) = mount_shared(&disk, &images, 3).unwrap();
     assert_eq!(found, FoundImage::Adopted);
+}
+
+/// A write whose bytes do not arrive fails, and nothing is committed any more.
+#[test]
+fn a_write_that_fails_is_told_to_its_caller() {
+    for image in both() {
+        let disk = Arc::new(SimPool::from_image(image));
+        let fs = mount(&disk).unwrap();
+        make(&fs, "f0").unwrap();
+        fs.sync().unwrap();
+        let file = create(&fs, "f1").unwrap();
+        disk.fail_writes_after(0);
+        assert!(matches!(fill(&fs, &file, "f1"), Err(Error::Io(_))));
+        disk.fail_writes_after(u32::MAX);
+        assert!(matches!(fill(&fs, &file, "f1"), Err(Error::WritingOff)));
+        assert!(matches!(fs.sync(), Err(Error::Io(_))));
+        assert!(is_whole(&fs, "f0"));
+        drop(fs);
+        assert_eq!(names(&mount(&disk).unwrap()), 1);
+    }
 }
 
 /// Whoever waits for a commit that fails is told, like its leader.

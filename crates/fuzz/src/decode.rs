@@ -3,10 +3,10 @@
 use vellum_layout::{
     AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, Entry, EntryHead,
     ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal, Inode, JOURNAL_MAX_PAIRS,
-    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, LogWord, MapRoot, MapState,
-    MapWord, MoveListHead, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal,
-    PlaceWord, RECORD_MAX_BYTES, StateMapWord, StateWord, Superblock, TEXT_MAX, TableRoot,
-    TargetWord, TreeWord, text_check,
+    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, LogWord, MEDIUM_MAGIC,
+    MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead, MediumPlaces, MoveListHead, NAME_MAX,
+    NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, PlaceWord, RECORD_MAX_BYTES,
+    StateMapWord, StateWord, Superblock, TEXT_MAX, TableRoot, TargetWord, TreeWord, text_check,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -19,7 +19,10 @@ use crate::sample::Part;
 pub fn decode(part: Part, bytes: &[u8]) {
     let word = padded::<u64>(bytes);
     match part {
-        Part::Superblock => decode_superblock(bytes),
+        Part::Superblock => {
+            decode_superblock(bytes);
+            decode_medium(bytes);
+        }
         Part::State | Part::LiveMap => {
             if let Some((phase, epoch)) = StateWord(word).get() {
                 assert_eq!(StateWord::new(phase, epoch).0, word);
@@ -131,10 +134,27 @@ fn decode_superblock(bytes: &[u8]) {
         let geometry = sealed.geometry();
         if sealed.check_readable().is_ok() {
             assert!(geometry.is_sound());
-            assert!(geometry.data_at + geometry.zone_blocks * BLOCK_BYTES <= sealed.pool_bytes);
+            let end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+            assert_eq!(end > sealed.pool_bytes, geometry.apart.is_some());
         }
         let _ = sealed.check_writable();
         let _ = (sealed.label_text(), sealed.uuid_text());
+    }
+}
+
+/// What tells of media, sealed with any content.
+fn decode_medium(bytes: &[u8]) {
+    let _ = MediumHead::unseal(bytes);
+    let mut head: MediumHead = padded(bytes);
+    head.seal();
+    let found = MediumHead::unseal(head.as_bytes()).filter(|found| found.magic == MEDIUM_MAGIC);
+    assert!(found.is_none_or(|found| found == head && found.copy_at() <= found.bytes));
+    let mut places: MediumPlaces = padded(bytes);
+    let _ = MediumPlaces::find(bytes, head.id);
+    places.seal();
+    for place in places.places {
+        let path = MediumPlaces::find(places.as_bytes(), place.id);
+        assert!(path.is_none_or(|path| (1..=MEDIUM_PATH_MAX).contains(&path.len())));
     }
 }
 

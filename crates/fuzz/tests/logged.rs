@@ -105,7 +105,7 @@ fn add_record(image: &mut [u8], input: &mut Input) {
         epoch,
         previous: log.previous,
     };
-    let (record, _) = seal_record(expected, epoch - 1, &lines, &rides);
+    let (record, _) = seal_record(expected, (epoch - 1, epoch), &lines, &rides);
     let place = (superblock.log_at + ANCHORS_BYTES + at) as usize;
     if let Some(to) = image.get_mut(place..place + record.len()) {
         to.copy_from_slice(&record);

@@ -35,6 +35,30 @@ pub struct GeometryRequest {
     pub fragmentation: u16,
     /// The metadata are worked on in memory, and a log makes them durable.
     pub is_logged: bool,
+    /// Data on a medium of its own. The pool is then as large as it has to be, if `pool_bytes` is 0.
+    pub apart: Option<ApartRequest>,
+}
+
+/// A medium for the data of a new pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApartRequest {
+    /// Its identity.
+    pub id: [u8; 16],
+    /// Where on it the data begin.
+    pub at: u64,
+    /// Bytes for data.
+    pub data_bytes: u64,
+}
+
+/// Data on a medium of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// Identity of the medium.
+    pub id: [u8; 16],
+    /// Where on it the data begin.
+    pub at: u64,
+    /// The block of the pool that tells where media were last found ([`crate::MediumPlaces`]).
+    pub places_at: u64,
 }
 
 /// Why a pool cannot be laid out.
@@ -56,6 +80,21 @@ pub enum GeometryError {
     /// More metadata than inode numbers can name.
     #[error("metadata is limited to {METADATA_MAX_BYTES} bytes (128 GiB), not {0}")]
     MetadataTooLarge(u64),
+    /// Metadata, log and all do not fit the pool, whose data lie elsewhere.
+    #[error(
+        "a pool of {pool_bytes} bytes has no room for {metadata_bytes} bytes of metadata and their log; it needs {needed_bytes}"
+    )]
+    NoRoomForMetadata {
+        /// Bytes of metadata.
+        metadata_bytes: u64,
+        /// Bytes of the pool.
+        pool_bytes: u64,
+        /// Bytes that it needs.
+        needed_bytes: u64,
+    },
+    /// Only a log keeps metadata in order with data on another medium.
+    #[error("data on a medium of its own need a pool with a log (logged)")]
+    ApartUnlogged,
     /// The data would not fit one zone.
     #[error("a zone holds at most 2^30 blocks (4 TiB); a pool of {0} bytes needs more")]
     ZoneTooLarge(u64),
@@ -110,7 +149,7 @@ pub struct Geometry {
     pub log_at: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
-    /// The data blocks of zone 0.
+    /// The data blocks of zone 0. Those on a medium of its own count as what lies behind the pool.
     pub data_at: u64,
     /// Data blocks in zone 0, a multiple of [`LINE_ENTRIES`].
     pub zone_blocks: u64,
@@ -129,6 +168,8 @@ pub struct Geometry {
     /// Of new blocks, how many per mille are kept from following their logical predecessors: 1000 less
     /// the layout score that files are to have. 0: nobody wants any.
     pub fragmentation: u16,
+    /// Where the data are, if they have a medium of their own.
+    pub apart: Option<Apart>,
 }
 
 impl Geometry {
@@ -138,11 +179,19 @@ impl Geometry {
     /// The request cannot be met.
     pub fn plan(request: &GeometryRequest) -> Result<Self, GeometryError> {
         let pool_bytes = request.pool_bytes / BLOCK_BYTES * BLOCK_BYTES;
-        if pool_bytes < POOL_MIN_BYTES {
-            return Err(GeometryError::TooSmall(request.pool_bytes));
+        // What the pool is for tells how large its parts are.
+        let (asked, sized_by) = match request.apart {
+            Some(apart) => (apart.data_bytes, apart.data_bytes),
+            None => (request.pool_bytes, pool_bytes),
+        };
+        if sized_by < POOL_MIN_BYTES {
+            return Err(GeometryError::TooSmall(asked));
         }
-        let chunk_bytes = (1 << (pool_bytes / 512).ilog2()).clamp(BLOCK_BYTES, 2 << 20);
-        let thread_slots = request.thread_slots.unwrap_or(match pool_bytes >> 20 {
+        if request.apart.is_some() && !request.is_logged {
+            return Err(GeometryError::ApartUnlogged);
+        }
+        let chunk_bytes = (1 << (sized_by / 512).ilog2()).clamp(BLOCK_BYTES, 2 << 20);
+        let thread_slots = request.thread_slots.unwrap_or(match sized_by >> 20 {
             ..16 => 4,
             16..256 => 16,
             _ => 64,
@@ -168,13 +217,13 @@ impl Geometry {
             return Err(GeometryError::Fragmentation(request.fragmentation));
         }
         // A logged pool's metadata take memory, and as much again for the log.
-        let share = match (pool_bytes < 64 << 20, request.is_logged) {
+        let share = match (sized_by < 64 << 20, request.is_logged) {
             (true, false) => 4,
             (true, true) => 8,
             (false, false) => 16,
             (false, true) => 64,
         };
-        let default = pool_bytes / share;
+        let default = sized_by / share;
         let metadata_bytes = request
             .metadata_bytes
             .unwrap_or(default.min(METADATA_MAX_BYTES));
@@ -182,83 +231,49 @@ impl Geometry {
             return Err(GeometryError::MetadataTooLarge(metadata_bytes));
         }
         let meta_chunks = (metadata_bytes / chunk_bytes).max(8);
-        let meta_bytes = meta_chunks * chunk_bytes;
-        let no_room = GeometryError::NoRoomForData {
-            metadata_bytes: meta_bytes,
+        let front = Front::plan(thread_slots, meta_chunks, chunk_bytes);
+        let parts = match request.apart {
+            Some(apart) => front.with_data_apart(request, pool_bytes, apart)?,
+            None => front.with_data(request, pool_bytes)?,
+        };
+        let Parts {
             pool_bytes,
-        };
-
-        let block_up = |at: u64| at.next_multiple_of(BLOCK_BYTES);
-        let large = chunk_bytes.min(pool_bytes / 64).max(BLOCK_BYTES);
-        let large = 1 << large.ilog2();
-        let state_at = 2 * BLOCK_BYTES;
-        let slots_at = state_at + BLOCK_BYTES;
-        let chunk_table_at = block_up(slots_at + u64::from(thread_slots) * THREAD_SLOT_BYTES);
-        let live_map_at = block_up(chunk_table_at + meta_chunks * 8);
-        let meta_at =
-            block_up(live_map_at + meta_bytes / SLOT_BYTES / 8).next_multiple_of(chunk_bytes);
-        let table_at = meta_at + meta_bytes;
-        let replica_at = pool_bytes - BLOCK_BYTES;
-        let log_bytes = |at| {
-            if request.is_logged {
-                log_bytes_for(at)
-            } else {
-                0
-            }
-        };
-        let room = replica_at
-            .checked_sub(table_at + log_bytes(table_at))
-            .ok_or(no_room)?;
-        // What a block takes of a table, and of a HashFS table's saved aids.
-        let saved = if request.mapping.has_home_lines() {
-            5
-        } else {
-            0
-        };
-        let beside = request.mapping.table_bytes(1 << 20) / (1 << 20) + saved;
-        let beside = if request.is_logged {
-            2 * beside
-        } else {
-            beside
-        };
-        let mut zone_blocks = room / (BLOCK_BYTES + beside) / LINE_ENTRIES * LINE_ENTRIES;
-        let (aids_at, log_at, data_at) = loop {
-            let table_bytes = request.mapping.table_bytes(zone_blocks);
-            let at = block_up(table_at + table_bytes);
-            let aids = aids_plan(request.mapping, at, zone_blocks);
-            let log_at = block_up(aids.at + aids.bytes());
-            let data_at = (log_at + log_bytes(log_at)).next_multiple_of(large);
-            if data_at + zone_blocks * BLOCK_BYTES <= replica_at {
-                break (aids.at, log_at, data_at);
-            }
-            zone_blocks = zone_blocks.checked_sub(LINE_ENTRIES).ok_or(no_room)?;
+            aids_at,
+            log_at,
+            data_at,
+            zone_blocks,
+            ..
+        } = parts;
+        let no_room = GeometryError::NoRoomForData {
+            metadata_bytes: front.meta_bytes,
+            pool_bytes,
         };
         if zone_blocks < 2 * LINE_ENTRIES {
             return Err(no_room);
         }
         if zone_blocks > 1 << 30 {
-            return Err(GeometryError::ZoneTooLarge(pool_bytes));
+            return Err(GeometryError::ZoneTooLarge(sized_by));
         }
         if request.is_logged && log_at > IMAGE_MAX_BYTES {
-            return Err(GeometryError::MetadataTooLarge(meta_bytes));
+            return Err(GeometryError::MetadataTooLarge(front.meta_bytes));
         }
         Ok(Self {
             pool_bytes,
             chunk_bytes,
             thread_slots,
-            state_at,
-            slots_at,
-            chunk_table_at,
-            live_map_at,
-            meta_at,
+            state_at: front.state_at,
+            slots_at: front.slots_at,
+            chunk_table_at: front.chunk_table_at,
+            live_map_at: front.live_map_at,
+            meta_at: front.meta_at,
             meta_chunks,
-            table_at,
+            table_at: front.table_at,
             aids_at,
             log_at: if request.is_logged { log_at } else { 0 },
-            log_bytes: log_bytes(log_at),
+            log_bytes: log_bytes(request, log_at),
             data_at,
             zone_blocks,
-            replica_at,
+            replica_at: pool_bytes - BLOCK_BYTES,
             namespace: request.namespace,
             areas: match request.namespace {
                 NamespaceKind::Adaptive => AreaPlan::usual(chunk_bytes),
@@ -268,6 +283,11 @@ impl Geometry {
             run_blocks,
             span_lines,
             fragmentation: request.fragmentation,
+            apart: request.apart.map(|apart| Apart {
+                id: apart.id,
+                at: apart.at,
+                places_at: pool_bytes - 2 * BLOCK_BYTES,
+            }),
         })
     }
 
@@ -276,6 +296,12 @@ impl Geometry {
         let meta_bytes = self.meta_chunks.checked_mul(self.chunk_bytes);
         let plannable = self.zone_blocks <= 1 << 30 && self.aids_at <= self.pool_bytes;
         let aids_bytes = plannable.then(|| self.aids().bytes());
+        let data = (self.data_at, self.zone_blocks.checked_mul(BLOCK_BYTES));
+        let last = [(self.replica_at, Some(BLOCK_BYTES))];
+        let behind_log = match self.apart {
+            None => [data, last[0]],
+            Some(apart) => [(apart.places_at, Some(BLOCK_BYTES)), last[0]],
+        };
         let parts = [
             (0, Some(2 * BLOCK_BYTES)),
             (self.state_at, Some(BLOCK_BYTES)),
@@ -299,11 +325,9 @@ impl Geometry {
                 },
                 Some(self.log_bytes),
             ),
-            (self.data_at, self.zone_blocks.checked_mul(BLOCK_BYTES)),
-            (self.replica_at, Some(BLOCK_BYTES)),
         ];
         let mut end = 0u64;
-        for (at, bytes) in parts {
+        for (at, bytes) in parts.into_iter().chain(behind_log) {
             let Some(next) = bytes.and_then(|bytes| at.checked_add(bytes)) else {
                 return false;
             };
@@ -323,7 +347,20 @@ impl Geometry {
             && self.fragmentation <= FRAGMENTATION_MAX
             && (1..=1 << 30).contains(&self.zone_blocks)
             && self.has_sound_log()
+            && self.has_sound_medium(data)
             && self.has_sound_areas()
+    }
+
+    /// What lies on a medium of its own counts as what lies behind the pool.
+    fn has_sound_medium(&self, (data_at, data_bytes): (u64, Option<u64>)) -> bool {
+        let Some(apart) = self.apart else {
+            return true;
+        };
+        let ends = [data_at, apart.at].map(|at| at.checked_add(data_bytes?));
+        self.is_logged()
+            && data_at == self.pool_bytes
+            && apart.at.is_multiple_of(BLOCK_BYTES)
+            && ends.iter().all(Option::is_some)
     }
 
     fn has_sound_areas(&self) -> bool {
@@ -394,6 +431,12 @@ impl Geometry {
         self.slots_at + u64::from(slot) * THREAD_SLOT_BYTES
     }
 
+    /// Whether a block of a file lies at a pool offset, or can.
+    pub fn is_of_file(&self, at: u64) -> bool {
+        let end = self.data_at + self.zone_blocks * BLOCK_BYTES;
+        (self.data_at..end).contains(&at)
+    }
+
     /// Bytes of the mapping table.
     pub fn table_bytes(&self) -> u64 {
         self.mapping.table_bytes(self.zone_blocks)
@@ -402,6 +445,150 @@ impl Geometry {
     /// Cache lines in HashFS's mapping table.
     pub fn table_lines(&self) -> u64 {
         self.zone_blocks / LINE_ENTRIES
+    }
+}
+
+/// What lies in front of aids and data.
+struct Front {
+    state_at: u64,
+    slots_at: u64,
+    chunk_table_at: u64,
+    live_map_at: u64,
+    meta_at: u64,
+    meta_bytes: u64,
+    table_at: u64,
+    /// What data of the same pool begin at a multiple of, as far as the pool's size allows it.
+    large: u64,
+}
+
+/// What lies behind it.
+struct Parts {
+    pool_bytes: u64,
+    aids_at: u64,
+    log_at: u64,
+    data_at: u64,
+    zone_blocks: u64,
+}
+
+fn block_up(at: u64) -> u64 {
+    at.next_multiple_of(BLOCK_BYTES)
+}
+
+/// Bytes of the log of an image that ends at `at`.
+fn log_bytes(request: &GeometryRequest, at: u64) -> u64 {
+    if request.is_logged {
+        log_bytes_for(at)
+    } else {
+        0
+    }
+}
+
+impl Front {
+    fn plan(thread_slots: u32, meta_chunks: u64, chunk_bytes: u64) -> Self {
+        let meta_bytes = meta_chunks * chunk_bytes;
+        let state_at = 2 * BLOCK_BYTES;
+        let slots_at = state_at + BLOCK_BYTES;
+        let chunk_table_at = block_up(slots_at + u64::from(thread_slots) * THREAD_SLOT_BYTES);
+        let live_map_at = block_up(chunk_table_at + meta_chunks * 8);
+        let meta_at =
+            block_up(live_map_at + meta_bytes / SLOT_BYTES / 8).next_multiple_of(chunk_bytes);
+        Self {
+            state_at,
+            slots_at,
+            chunk_table_at,
+            live_map_at,
+            meta_at,
+            meta_bytes,
+            table_at: meta_at + meta_bytes,
+            large: chunk_bytes,
+        }
+    }
+
+    /// Where aids and log of so many blocks lie, and where they end.
+    fn behind(&self, request: &GeometryRequest, zone_blocks: u64) -> (u64, u64, u64) {
+        let table_bytes = request.mapping.table_bytes(zone_blocks);
+        let at = block_up(self.table_at + table_bytes);
+        let aids = aids_plan(request.mapping, at, zone_blocks);
+        let log_at = block_up(aids.at + aids.bytes());
+        (aids.at, log_at, log_at + log_bytes(request, log_at))
+    }
+
+    /// The rest of the pool is for data.
+    fn with_data(
+        &self,
+        request: &GeometryRequest,
+        pool_bytes: u64,
+    ) -> Result<Parts, GeometryError> {
+        let no_room = GeometryError::NoRoomForData {
+            metadata_bytes: self.meta_bytes,
+            pool_bytes,
+        };
+        let large = self.large.min(pool_bytes / 64).max(BLOCK_BYTES);
+        let large = 1 << large.ilog2();
+        let replica_at = pool_bytes - BLOCK_BYTES;
+        let room = replica_at
+            .checked_sub(self.table_at + log_bytes(request, self.table_at))
+            .ok_or(no_room)?;
+        // What a block takes of a table, and of a HashFS table's saved aids.
+        let saved = if request.mapping.has_home_lines() {
+            5
+        } else {
+            0
+        };
+        let beside = request.mapping.table_bytes(1 << 20) / (1 << 20) + saved;
+        let beside = if request.is_logged {
+            2 * beside
+        } else {
+            beside
+        };
+        let mut zone_blocks = room / (BLOCK_BYTES + beside) / LINE_ENTRIES * LINE_ENTRIES;
+        loop {
+            let (aids_at, log_at, end) = self.behind(request, zone_blocks);
+            let data_at = end.next_multiple_of(large);
+            if data_at + zone_blocks * BLOCK_BYTES <= replica_at {
+                return Ok(Parts {
+                    pool_bytes,
+                    aids_at,
+                    log_at,
+                    data_at,
+                    zone_blocks,
+                });
+            }
+            zone_blocks = zone_blocks.checked_sub(LINE_ENTRIES).ok_or(no_room)?;
+        }
+    }
+
+    /// The data have a medium of their own. A pool without a size is as large as it has to be.
+    fn with_data_apart(
+        &self,
+        request: &GeometryRequest,
+        pool_bytes: u64,
+        apart: ApartRequest,
+    ) -> Result<Parts, GeometryError> {
+        let zone_blocks = apart.data_bytes / BLOCK_BYTES / LINE_ENTRIES * LINE_ENTRIES;
+        if zone_blocks > 1 << 30 {
+            return Err(GeometryError::ZoneTooLarge(apart.data_bytes));
+        }
+        let (aids_at, log_at, end) = self.behind(request, zone_blocks);
+        let needed_bytes = end + 2 * BLOCK_BYTES;
+        let pool_bytes = match request.pool_bytes {
+            0 => needed_bytes,
+            _ => pool_bytes,
+        };
+        if needed_bytes > pool_bytes {
+            return Err(GeometryError::NoRoomForMetadata {
+                metadata_bytes: self.meta_bytes,
+                pool_bytes,
+                needed_bytes,
+            });
+        }
+        Ok(Parts {
+            pool_bytes,
+            aids_at,
+            log_at,
+            data_at: pool_bytes,
+            zone_blocks,
+        })
     }
 }
 

@@ -27,6 +27,7 @@ mod journal;
 mod keyed;
 mod level;
 mod log;
+mod medium;
 mod move_list;
 mod overwrite;
 mod path_entry;
@@ -53,7 +54,10 @@ pub use extent::{
     EXTENT_ENTRIES, EXTENT_MAX_BLOCKS, EXTENT_MAX_LEVEL, ExtentBody, ExtentKey, ExtentKind,
     ExtentNodeHead, ExtentRoot, ExtentSeal,
 };
-pub use geometry::{Geometry, GeometryError, GeometryRequest, METADATA_MAX_BYTES, POOL_MIN_BYTES};
+pub use geometry::{
+    Apart, ApartRequest, Geometry, GeometryError, GeometryRequest, METADATA_MAX_BYTES,
+    POOL_MIN_BYTES,
+};
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
 pub use keyed::{KeyedPlan, PAIRS_PER_LINE, PlaceWord, RUN_COUNT_MAX, STASH_LINES};
@@ -62,6 +66,10 @@ pub use log::{
     ANCHOR_BYTES, ANCHOR_MAGIC, ANCHORS_BYTES, Anchor, AnchorPoint, EPOCH_MAGIC, Expected,
     IMAGE_MAX_BYTES, ImageTag, LOG_LINE_BYTES, LogBounds, LoggedLine, RECORD_HEAD_BYTES, Record,
     RecordHead, Ride, line_sum, log_bytes_for, record_bytes, seal_record,
+};
+pub use medium::{
+    MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_MAGIC, MEDIUM_PATH_MAX, MediumHead, MediumPlace,
+    MediumPlaces,
 };
 pub use move_list::{MOVE_LIST_ENTRIES, MoveListHead, MovedEntry};
 pub use overwrite::Overwrite;
@@ -76,7 +84,7 @@ pub use pending::{PENDING_MAX, PendingBlock, PendingStore};
 pub use state::{PoolPhase, PoolState, StateWord};
 pub use superblock::{
     FS_MAX, FsRecord, MAGIC, MappingKind, NamespaceKind, REGION_MAX, RegionRecord, Superblock,
-    SuperblockError, VERSION, ZONE_MAX, ZoneRecord, features,
+    SuperblockError, VERSION, ZONE_MAX, ZoneRecord, features, uuid_text,
 };
 pub use text::{TEXT_MAX, TEXT_SLOT_MAX, text_check, text_home};
 pub use tree::{RADIX_LEVELS_MAX, RADIX_WORDS, TreeTarget, TreeWord, Unsound, radix_span};

@@ -301,6 +301,8 @@ pub struct LogBounds {
     pub area_bytes: u64,
     /// Blocks of files.
     pub zone_blocks: u64,
+    /// These lie on a medium of their own, so that those in records outlast the next record.
+    pub is_apart: bool,
 }
 
 impl LogBounds {
@@ -312,6 +314,7 @@ impl LogBounds {
             image_bytes: geometry.log_at,
             area_bytes: area_bytes / BLOCK_BYTES * BLOCK_BYTES,
             zone_blocks: geometry.zone_blocks,
+            is_apart: geometry.apart.is_some(),
         }
     }
 
@@ -344,10 +347,11 @@ fn check_of(record: &[u8], salt: u64, epoch: u64) -> u64 {
     hash.digest()
 }
 
-/// Makes the record of an epoch of `lines`, as offsets in the image and bytes, with `rides`; gives it and its check.
+/// Makes the record of an epoch of `lines`, as offsets in the image and bytes, with `rides`; gives it and its check. Those in records before
+/// epoch `rides_from` are void.
 pub fn seal_record(
     expected: Expected,
-    known: u64,
+    (known, rides_from): (u64, u64),
     lines: &[(u64, [u8; LOG_LINE_BYTES as usize])],
     rides: &[Ride<'_>],
 ) -> (Vec<u8>, u64) {
@@ -358,7 +362,7 @@ pub fn seal_record(
         check: 0,
         epoch: expected.epoch,
         known,
-        rides_from: expected.epoch,
+        rides_from,
         bytes: bytes as u32,
         lines: count as u32,
         rides: ride_count as u32,
@@ -402,7 +406,8 @@ impl Record {
             && expected
                 .previous
                 .is_none_or(|before| head.previous == before)
-            && (head.rides_from, head.revokes) == (head.epoch, 0)
+            && head.revokes == 0
+            && (head.rides_from == head.epoch || bounds.is_apart && head.rides_from < head.epoch)
             && u64::from(head.lines) <= bounds.image_bytes / LOG_LINE_BYTES
             && u64::from(head.bytes) == record_bytes(head.lines.into(), head.rides.into())
             && u64::from(head.bytes) <= bounds.area_bytes;
@@ -459,6 +464,7 @@ mod tests {
         image_bytes: 1 << 20,
         area_bytes: 1 << 20,
         zone_blocks: 100,
+        is_apart: false,
     };
     const EXPECTED: Expected = Expected {
         salt: 77,
@@ -470,7 +476,7 @@ mod tests {
         let lines: Vec<_> = (64..64 + lines).map(|n| (n * 128, [n as u8; 64])).collect();
         let blocks: Vec<_> = (0..rides).map(|n| vec![n as u8 + 101; 4096]).collect();
         let blocks: Vec<Ride<'_>> = (70..).zip(blocks.iter().map(Vec::as_slice)).collect();
-        seal_record(EXPECTED, 8, &lines, &blocks)
+        seal_record(EXPECTED, (8, 9), &lines, &blocks)
     }
 
     #[test]
@@ -542,7 +548,7 @@ mod tests {
     #[test]
     fn a_record_of_what_there_is_not_is_refused() {
         let found = |at, number| {
-            let record = seal_record(EXPECTED, 8, &[(at, [1; 64])], &[(number, &[2; 4096])]).0;
+            let record = seal_record(EXPECTED, (8, 9), &[(at, [1; 64])], &[(number, &[2; 4096])]).0;
             Record::unseal(record, EXPECTED, &BOUNDS).is_some()
         };
         let (image, blocks) = (BOUNDS.image_at..BOUNDS.image_bytes, BOUNDS.zone_blocks);
@@ -551,14 +557,21 @@ mod tests {
         assert!(!found(image.start, blocks));
     }
 
-    /// Every record voids the blocks of those before it, and revokes none.
+    /// Every record voids the blocks of those before it, but where these lie on a medium of their own, and revokes none.
     #[test]
     fn a_record_that_leaves_blocks_of_others_in_force_is_refused() {
-        for field in [32, 52] {
-            let (mut bytes, _) = sample(3, 1);
+        let apart = LogBounds {
+            is_apart: true,
+            ..BOUNDS
+        };
+        let (mut bytes, _) = sample(3, 1);
+        for (field, value, whole_apart) in [(32, 8, true), (32, 10, false), (52, 1, false)] {
             assert!(Record::length(&bytes, EXPECTED, &BOUNDS).is_some());
-            bytes[field] ^= 1;
+            let before = std::mem::replace(&mut bytes[field], value);
             assert_eq!(Record::length(&bytes, EXPECTED, &BOUNDS), None);
+            let is_whole = Record::length(&bytes, EXPECTED, &apart).is_some();
+            assert_eq!(is_whole, whole_apart);
+            bytes[field] = before;
         }
     }
 

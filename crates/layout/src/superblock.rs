@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::checksum;
 use crate::cuckoo::CuckooPlan;
-use crate::geometry::Geometry;
+use crate::geometry::{Apart, Geometry};
 use crate::level::{LevelPlan, LevelRoot};
 use crate::{AreaPlan, BLOCK_BYTES, Homes, ROOT_SLOT, SPAN_LINES_MAX};
 
@@ -34,8 +34,10 @@ pub mod features {
     pub const LOGGED: u64 = 1;
     /// Incompatible: home lines of consecutive runs of a file lie side by side.
     pub const SPANS: u64 = 2;
+    /// Incompatible: the data of a zone lie on a medium of their own.
+    pub const DATA_APART: u64 = 4;
     /// Incompatible features known to this version.
-    pub const INCOMPATIBLE: u64 = LOGGED | SPANS;
+    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | DATA_APART;
 }
 
 /// Which namespace a file system has. The numbers are on the media.
@@ -191,7 +193,7 @@ pub struct ZoneRecord {
     pub blocks: u64,
     /// [`MappingKind`].
     pub mapping: u32,
-    /// Medium of the data: 0 is the pool itself.
+    /// Medium of the data: 0 is the pool itself, 1 another one.
     pub medium: u16,
     /// File system it belongs to.
     pub fs: u16,
@@ -203,8 +205,8 @@ pub struct ZoneRecord {
     pub span_lines: u16,
     /// Pool offset of the saved aids ([`crate::AidsPlan`]).
     pub aids_at: u64,
-    /// Reserved, zero.
-    pub reserved: [u64; 2],
+    /// Identity of the medium of the data, if it is another one; else 0.
+    pub medium_id: [u8; 16],
 }
 
 /// The superblock.
@@ -252,7 +254,11 @@ pub struct Superblock {
     /// Bytes of the log: two blocks of anchors, then records.
     pub log_bytes: u64,
     /// Reserved, zero.
-    pub reserved_head: [u64; 6],
+    pub reserved_versions: [u64; 2],
+    /// Pool offset of the block that tells where media were last found ([`crate::MediumPlaces`]); 0: none.
+    pub media_at: u64,
+    /// Reserved, zero.
+    pub reserved_head: [u64; 3],
     /// Metadata regions.
     pub regions: [RegionRecord; REGION_MAX],
     /// File systems.
@@ -358,18 +364,22 @@ impl Superblock {
         new.file_systems[0].area_table = geometry.areas.table;
         new.file_systems[0].area_bytes = geometry.areas.bytes;
         new.file_systems[0].size_max = geometry.areas.size_max;
+        if let Some(apart) = geometry.apart {
+            new.incompatible |= features::DATA_APART;
+            new.media_at = apart.places_at;
+        }
         new.zones[0] = ZoneRecord {
             table_at: geometry.table_at,
-            data_at: geometry.data_at,
+            data_at: geometry.apart.map_or(geometry.data_at, |apart| apart.at),
             blocks: geometry.zone_blocks,
             mapping: geometry.mapping as u32,
-            medium: 0,
+            medium: geometry.apart.is_some().into(),
             fs: 0,
             run_blocks: geometry.run_blocks,
             fragmentation: geometry.fragmentation,
             span_lines,
             aids_at: geometry.aids_at,
-            reserved: [0; 2],
+            medium_id: geometry.apart.map_or([0; 16], |apart| apart.id),
         };
         new.seal();
         new
@@ -474,7 +484,11 @@ impl Superblock {
             MappingKind::from_number(self.zones[0].mapping).is_some(),
             "mapping",
         )?;
-        field(self.zones[0].medium == 0, "medium of data")?;
+        let is_apart = self.incompatible & features::DATA_APART != 0;
+        field(
+            self.zones[0].medium == is_apart.into() && is_apart == (self.media_at != 0),
+            "medium of data",
+        )?;
         field(self.zones[0].fs == 0, "file system of zone 0")?;
         field(Homes::is_run(self.zones[0].run_blocks), "run length")?;
         let has_spans = self.incompatible & features::SPANS != 0;
@@ -483,10 +497,6 @@ impl Superblock {
             span_lines.contains(&self.zones[0].span_lines)
                 && Homes::is_span(self.zones[0].span_lines.max(1), self.zones[0].run_blocks),
             "span length",
-        )?;
-        field(
-            self.zones[0].medium == 0 && self.zones[0].fs == 0,
-            "zone's medium or file system",
         )?;
         field(self.file_systems[0].in_use == 1, "file system table")?;
         field(
@@ -520,7 +530,10 @@ impl Superblock {
             aids_at: self.zones[0].aids_at,
             log_at: self.log_at,
             log_bytes: self.log_bytes,
-            data_at: self.zones[0].data_at,
+            data_at: match self.zones[0].medium {
+                0 => self.zones[0].data_at,
+                _ => self.pool_bytes,
+            },
             zone_blocks: self.zones[0].blocks,
             replica_at: self.replica_at,
             namespace: self.namespace(),
@@ -533,6 +546,11 @@ impl Superblock {
             run_blocks: self.zones[0].run_blocks,
             span_lines: self.zones[0].span_lines.max(1),
             fragmentation: self.zones[0].fragmentation,
+            apart: (self.zones[0].medium != 0).then(|| Apart {
+                id: self.zones[0].medium_id,
+                at: self.zones[0].data_at,
+                places_at: self.media_at,
+            }),
         }
     }
 
@@ -548,16 +566,21 @@ impl Superblock {
 
     /// The pool's identity in the usual hexadecimal form.
     pub fn uuid_text(&self) -> String {
-        let hex: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        [
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..],
-        ]
-        .join("-")
+        uuid_text(&self.uuid)
     }
+}
+
+/// An identity in the usual hexadecimal form.
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-")
 }
 
 #[cfg(test)]
@@ -595,6 +618,39 @@ mod tests {
         assert_eq!(made.check_readable(), Ok(()));
         assert_eq!(made.geometry(), geometry);
         assert!(geometry.is_logged());
+    }
+
+    #[test]
+    fn a_pool_with_data_apart_says_where_they_are() {
+        let request = GeometryRequest {
+            is_logged: true,
+            apart: Some(crate::ApartRequest {
+                id: [9; 16],
+                at: 2 << 20,
+                data_bytes: 8 << 20,
+            }),
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        assert_eq!(geometry.data_at, geometry.pool_bytes);
+        assert_eq!(geometry.zone_blocks, 2048);
+        let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
+        assert_eq!(made.check_readable(), Ok(()));
+        assert_eq!(made.geometry(), geometry);
+        for change in [
+            (|sb| sb.media_at = 0) as fn(&mut Superblock),
+            |sb| sb.incompatible = features::LOGGED,
+            |sb| sb.zones[0].medium = 0,
+            |sb| sb.zones[0].medium = 2,
+            |sb| sb.media_at += 4096,
+            |sb| sb.zones[0].data_at = 100,
+            |sb| sb.zones[0].data_at = u64::MAX - 4095,
+        ] {
+            let mut changed = made.clone();
+            change(&mut changed);
+            let refused = changed.check_readable();
+            assert!(matches!(refused, Err(SuperblockError::Field(_))));
+        }
     }
 
     #[test]
@@ -640,8 +696,8 @@ mod tests {
             change(&mut changed);
             (changed.check_readable(), changed.check_writable())
         };
-        let refused = Err(SuperblockError::Features(4));
-        assert_eq!(with(|sb| sb.incompatible = 4), (refused, Ok(())));
+        let refused = Err(SuperblockError::Features(8));
+        assert_eq!(with(|sb| sb.incompatible = 8), (refused, Ok(())));
         let only_read = Err(SuperblockError::ReadOnlyFeatures(2));
         assert_eq!(with(|sb| sb.read_only_compatible = 2), (Ok(()), only_read));
         assert_eq!(with(|sb| sb.compatible = 1), (Ok(()), Ok(())));
@@ -658,6 +714,8 @@ mod tests {
             |sb| sb.file_systems[0].size_max = 8,
             |sb| sb.replica_at = 0,
             |sb| sb.incompatible = features::LOGGED,
+            |sb| sb.incompatible |= features::DATA_APART,
+            |sb| sb.media_at = 4096,
             |sb| sb.log_bytes = 1 << 16,
             |sb| sb.incompatible ^= features::SPANS,
             |sb| sb.zones[0].span_lines = 0,

@@ -105,6 +105,7 @@ proptest! {
         span_lines in prop::option::of(prop_oneof![0u16..20, Just(256), Just(512)]),
         fragmentation in 0u16..1100,
         is_logged: bool,
+        apart in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
     ) {
         let request =
             GeometryRequest {
@@ -116,6 +117,11 @@ proptest! {
                 span_lines,
                 fragmentation,
                 is_logged,
+                apart: apart.map(|data_bytes| ApartRequest {
+                    id: [9; 16],
+                    at: data_bytes / 3 / BLOCK_BYTES * BLOCK_BYTES,
+                    data_bytes,
+                }),
             };
         if let Ok(geometry) = Geometry::plan(&request) {
             prop_assert!(geometry.is_sound(), "{geometry:?}");

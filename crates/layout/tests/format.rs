@@ -89,12 +89,12 @@ macro_rules! assert_struct {
 fn structs() {
     assert_struct!(Superblock: magic version block_bytes uuid compatible read_only_compatible
         incompatible sequence created hash_seed pool_bytes chunk_bytes thread_slots
-        thread_slot_bytes state_at slots_at replica_at label log_at log_bytes reserved_head regions file_systems
+        thread_slot_bytes state_at slots_at replica_at label log_at log_bytes reserved_versions media_at reserved_head regions file_systems
         zones reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
     assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max reserved);
     assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks
-        fragmentation span_lines aids_at reserved);
+        fragmentation span_lines aids_at medium_id);
     assert_struct!(AidsHead: epoch used displaced body_check checksum reserved);
     assert_struct!(PendingBlock: next count checksum reserved stores);
     assert_struct!(PendingStore: at value);
@@ -113,6 +113,9 @@ fn structs() {
         name_at area forward);
     assert_struct!(Anchor: magic uuid number salt attach boot tail tail_at sum target target_sum reserved_sessions flags
         image reserved check);
+    assert_struct!(MediumHead: magic id pool zone reserved_zone data_at blocks bytes reserved check);
+    assert_struct!(MediumPlace: id kind length reserved path);
+    assert_struct!(MediumPlaces: places reserved check);
     assert_struct!(RecordHead: magic check epoch known rides_from bytes lines rides revokes
         previous);
     assert_struct!(ExtentNodeHead: owner level first generation checksum reserved);
@@ -264,8 +267,8 @@ fn constants() {
             features::READ_ONLY_COMPATIBLE,
             features::INCOMPATIBLE
         ),
-        (0, 0, 3),
-        "the document says that two features are defined"
+        (0, 0, 7),
+        "the document says that three features are defined"
     );
 }
 
@@ -787,6 +790,6 @@ fn every_marked_table_is_held() {
             count("enum"),
             count("offsets")
         ),
-        (20, 26, 10, 3)
+        (23, 26, 10, 3)
     );
 }

@@ -26,6 +26,20 @@ pub trait Disk: Send + Sync {
     #[track_caller]
     fn sync(&self, site: Site) -> io::Result<()>;
 
+    /// The same of the medium of the blocks of files alone, where they have one of their own; [`sync`](Self::sync) leaves them out then.
+    ///
+    /// # Errors
+    /// Those of [`sync`](Self::sync).
+    #[track_caller]
+    fn sync_data(&self, site: Site) -> io::Result<()> {
+        self.sync(site)
+    }
+
+    /// Whether bytes of a file could not be written, so that no sync succeeds any more.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
     /// Forgets copies in memory that are no newer than what lies on the medium, so that it is the medium that is read.
     fn forget(&self, at: u64, len: u64) {
         let _ = (at, len);
@@ -39,4 +53,6 @@ pub struct Split {
     pub image_bytes: u64,
     /// Where the blocks of files begin, which are written by calls.
     pub data_at: u64,
+    /// Whether these lie on a medium of their own.
+    pub is_apart: bool,
 }

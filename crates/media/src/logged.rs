@@ -41,9 +41,10 @@ impl Logged {
         }
     }
 
-    /// Writes bytes of a file. That they could not be written is told by the next sync, and by each after it.
-    pub(crate) fn write_data(&self, file: BorrowedFd<'_>, at: u64, data: &[u8]) {
-        if write_all(file, at, data).is_err() {
+    /// Writes bytes of a file that lie at `at` of the pool: in this file, at this place of it. That they could not be written is told by the
+    /// next sync, and by each after it.
+    pub(crate) fn write_data(&self, (file, file_at): (BorrowedFd<'_>, u64), at: u64, data: &[u8]) {
+        if write_all(file, file_at, data).is_err() {
             self.fail();
         }
         self.note_written(at, data.len() as u64);

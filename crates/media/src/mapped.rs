@@ -2,11 +2,12 @@
 
 use crate::arena::memory_file;
 use crate::backing::{Backing, Existing, PoolFile};
+use crate::data_file::DataFile;
 use crate::disk::{Disk, Split};
 use crate::image::{self, Attach, ImageFile, ImageKey, LeftImage, SharedImage};
 use crate::isa::Isa;
 use crate::logged::{self, Logged};
-use crate::mapping::{Mapping, MappingError, memory_of_mapping};
+use crate::mapping::{Mapping, MappingError, Part, memory_of_mapping};
 use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
 use crate::site::Site;
 use crate::window::Window;
@@ -15,7 +16,7 @@ use crate::{MediaError, count};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -59,8 +60,19 @@ pub struct MappedPool {
     known_zero: bool,
     fd: PoolFile,
     path: Option<PathBuf>,
+    /// Where the blocks of files are, if they have a medium of their own.
+    data: Option<DataPart>,
     /// Once the image has begun.
     logged: OnceLock<Logged>,
+}
+
+/// The data medium of a pool: its bytes count as what lies behind the pool's own.
+struct DataPart {
+    file: DataFile,
+    /// Where they begin in the pool.
+    at: u64,
+    /// Where they begin on the medium.
+    from: u64,
 }
 
 impl MappedPool {
@@ -79,6 +91,56 @@ impl MappedPool {
             pool.populate();
         }
         Ok(pool)
+    }
+
+    /// The same pool with `len` bytes of a data medium, from `from` on, as what lies at `at`, where the pool's own end. Nobody stores to them,
+    /// but by calls.
+    ///
+    /// # Errors
+    /// The pool has pages of another size, or what the operating system said.
+    pub fn with_data(
+        self,
+        file: DataFile,
+        from: u64,
+        (at, len): (u64, u64),
+    ) -> Result<Self, MediaError> {
+        let flags = if self.read_only {
+            MapFlags::PRIVATE | MapFlags::NORESERVE
+        } else {
+            MapFlags::SHARED
+        };
+        let parts = [
+            Part {
+                fd: self.fd.as_fd(),
+                from: 0,
+                len: at,
+            },
+            Part {
+                fd: file.backing.fd.as_fd(),
+                from,
+                len,
+            },
+        ];
+        let mapping = Mapping::joined(&parts, flags, self.mapping.page_bytes())
+            .map_err(|error| not_mapped(error, file.path()))?;
+        Ok(Self {
+            mapping,
+            data: Some(DataPart { file, at, from }),
+            ..self
+        })
+    }
+
+    /// The data medium, if there is one.
+    pub fn data(&self) -> Option<&DataFile> {
+        self.data.as_ref().map(|data| &data.file)
+    }
+
+    /// The file in which `at` lies, and where.
+    fn file_at(&self, at: u64) -> (BorrowedFd<'_>, u64) {
+        match &self.data {
+            Some(data) if at >= data.at => (data.file.backing.fd.as_fd(), at - data.at + data.from),
+            _ => (self.fd.as_fd(), at),
+        }
     }
 
     /// Creates a pool file of `len` bytes, every block of it allocated. The bytes are zero.
@@ -125,6 +187,7 @@ impl MappedPool {
                     known_zero: true,
                     fd: PoolFile::new(fd),
                     path: None,
+                    data: None,
                     logged: OnceLock::new(),
                 };
                 pool.mapping.prefer_large_pages();
@@ -235,6 +298,7 @@ impl MappedPool {
             known_zero: backing.known_zero,
             fd: backing.fd,
             path: Some(backing.path),
+            data: None,
             logged: OnceLock::new(),
         };
         if kind != MediaKind::File {
@@ -272,7 +336,7 @@ impl MappedPool {
             self.noting(at, data.len() as u64);
             self.mapping.write(at, data);
         } else {
-            logged.write_data(self.fd.as_fd(), at, data);
+            logged.write_data(self.file_at(at), at, data);
         }
     }
 }
@@ -331,7 +395,13 @@ impl Persistent for MappedPool {
             return Ok(());
         }
         count::synced();
-        fdatasync(&self.fd)
+        fdatasync(&self.fd)?;
+        self.data.as_ref().map_or(Ok(()), |data| data.file.sync())
+    }
+
+    fn own_bytes(&self) -> u64 {
+        let data = self.data.as_ref();
+        data.map_or(self.mapping.len(), |data| data.at)
     }
 
     fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
@@ -391,7 +461,7 @@ impl Persistent for MappedPool {
             MediaKind::Dax => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             _ => MapFlags::SHARED,
         };
-        self.mapping.renew(self.fd.as_fd(), flags, at)
+        self.mapping.renew(self.file_at(at), flags, at)
     }
 
     fn kind(&self) -> MediaKind {
@@ -413,7 +483,8 @@ impl Persistent for MappedPool {
         if !inside || !from.is_multiple_of(BLOCK_BYTES) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        window.lay_file(self.fd.as_fd(), at, from, len)
+        let (file, from) = self.file_at(from);
+        window.lay_file(file, at, from, len)
     }
 
     #[inline]
@@ -438,14 +509,16 @@ impl Persistent for MappedPool {
 
 impl Disk for MappedPool {
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        logged::read_exact(self.fd.as_fd(), at, out)
+        let (file, at) = self.file_at(at);
+        logged::read_exact(file, at, out)
     }
 
     fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
-        logged::write_all(self.fd.as_fd(), at, data)?;
+        let (file, file_at) = self.file_at(at);
+        logged::write_all(file, file_at, data)?;
         if let Some(logged) = self.logged.get() {
             logged.note_written(at, data.len() as u64);
         }
@@ -460,10 +533,38 @@ impl Disk for MappedPool {
         }
     }
 
+    fn has_failed(&self) -> bool {
+        self.logged.get().is_some_and(Logged::has_failed)
+    }
+
+    fn sync_data(&self, site: Site) -> io::Result<()> {
+        let Some(data) = &self.data else {
+            return Disk::sync(self, site);
+        };
+        count::synced();
+        match self.logged.get() {
+            Some(logged) if logged.has_failed() => Err(Errno::IO.into()),
+            _ => fdatasync(&data.file.backing.fd),
+        }
+    }
+
     fn forget(&self, at: u64, len: u64) {
         let advice = rustix::fs::Advice::DontNeed;
+        let (file, at) = self.file_at(at);
         // What cannot be dropped is read from memory, as ever.
-        let _ = rustix::fs::fadvise(&self.fd, at, std::num::NonZero::new(len), advice);
+        let _ = rustix::fs::fadvise(file, at, std::num::NonZero::new(len), advice);
+    }
+}
+
+/// Why `path` is not mapped.
+fn not_mapped(error: MappingError, path: &Path) -> MediaError {
+    match error {
+        MappingError::Full(full) => full,
+        MappingError::System(source) => MediaError::Io {
+            action: "map",
+            path: path.to_owned(),
+            source,
+        },
     }
 }
 
@@ -497,13 +598,6 @@ fn grants_sync(backing: &Backing) -> bool {
 }
 
 fn map(backing: &Backing, flags: MapFlags) -> Result<Mapping, MediaError> {
-    match Mapping::new(backing.fd.as_fd(), backing.len, flags, backing.page_bytes) {
-        Ok(mapping) => Ok(mapping),
-        Err(MappingError::Full(full)) => Err(full),
-        Err(MappingError::System(source)) => Err(MediaError::Io {
-            action: "map",
-            path: backing.path.clone(),
-            source,
-        }),
-    }
+    Mapping::new(backing.fd.as_fd(), backing.len, flags, backing.page_bytes)
+        .map_err(|error| not_mapped(error, &backing.path))
 }

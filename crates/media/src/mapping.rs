@@ -4,8 +4,8 @@ use crate::fault::{self, Slot};
 use crate::heap::{outside, zeroed_cells};
 use crate::isa::Isa;
 use crate::memory::LINE_BYTES;
+use crate::reserved::Reserved;
 use crate::{MediaError, count};
-use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 use rustix::time::Timespec;
@@ -26,6 +26,14 @@ pub(crate) enum MappingError {
     System(io::Error),
     /// Our table of mappings is full.
     Full(MediaError),
+}
+
+/// A part of a file.
+pub(crate) struct Part<'f> {
+    pub(crate) fd: BorrowedFd<'f>,
+    /// The first of its bytes in the file.
+    pub(crate) from: u64,
+    pub(crate) len: u64,
 }
 
 /// Shared bytes at some address, until dropped.
@@ -62,19 +70,45 @@ impl Mapping {
         flags: MapFlags,
         page_bytes: usize,
     ) -> Result<Self, MappingError> {
-        let mapped_bytes = usize::try_from(len)
-            .ok()
-            .and_then(|len| len.checked_next_multiple_of(page_bytes))
-            .ok_or_else(|| MappingError::System(io::ErrorKind::OutOfMemory.into()))?;
+        Self::joined(&[Part { fd, from: 0, len }], flags, page_bytes)
+    }
+
+    /// Maps parts of files one behind the other, readable and writable. All but the last are whole pages.
+    pub(crate) fn joined(
+        parts: &[Part<'_>],
+        flags: MapFlags,
+        page_bytes: usize,
+    ) -> Result<Self, MappingError> {
+        let pages = |len: u64| {
+            let len = usize::try_from(len).ok();
+            len.and_then(|len| len.checked_next_multiple_of(page_bytes))
+                .ok_or_else(|| MappingError::System(io::ErrorKind::OutOfMemory.into()))
+        };
+        let len = parts
+            .iter()
+            .map(|part| part.len)
+            .fold(0, u64::saturating_add);
+        let mapped_bytes = pages(len)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let align = page_bytes.max(LARGE_PAGE_BYTES);
         let place = Reserved::new(mapped_bytes, align, ProtFlags::empty())
             .map_err(|errno| MappingError::System(errno.into()))?;
         let flags = flags | MapFlags::FIXED;
-        // SAFETY: replaces a reservation of our own that nobody has seen. The bytes may be changed
-        // by others; they are only accessed in ways that allow for it.
-        unsafe { rustix::mm::mmap(place.base, mapped_bytes, protection, flags, fd, 0) }
+        let mut at = 0;
+        for part in parts {
+            let bytes = pages(part.len)?;
+            if at + bytes > mapped_bytes {
+                return Err(MappingError::System(io::ErrorKind::InvalidInput.into()));
+            }
+            // SAFETY: replaces a part of a reservation of our own that nobody has seen: it was just looked that it does not reach beyond.
+            // The bytes may be changed by others; they are only accessed in ways that allow for it.
+            unsafe {
+                let start = place.base.cast::<u8>().add(at).cast();
+                rustix::mm::mmap(start, bytes, protection, flags, part.fd, part.from)
+            }
             .map_err(|errno| MappingError::System(errno.into()))?;
+            at += bytes;
+        }
         Self::registered(place.into_base(), len, mapped_bytes, page_bytes)
     }
 
@@ -279,9 +313,14 @@ impl Mapping {
         Ok(())
     }
 
-    /// Writes zeros into the file where the page of `at` lies, which has been lost, and maps it again with `flags`: a file system
-    /// gives a bad place another, or has the device make it good, when it is written to by the file.
-    pub(crate) fn renew(&self, file: BorrowedFd<'_>, flags: MapFlags, at: u64) -> io::Result<()> {
+    /// Writes zeros into the file, at `file_at`, where the page of `at` lies, which has been lost, and maps it again with `flags`: a file
+    /// system gives a bad place another, or has the device make it good, when it is written to by the file.
+    pub(crate) fn renew(
+        &self,
+        (file, file_at): (BorrowedFd<'_>, u64),
+        flags: MapFlags,
+        at: u64,
+    ) -> io::Result<()> {
         let number = at as usize / self.page_bytes;
         let bit = 1 << (number % 64);
         let word = self.lost.get(number / 64).filter(|_| at < self.len);
@@ -289,10 +328,11 @@ impl Mapping {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let start = number * self.page_bytes;
+        let file_start = file_at - file_at % self.page_bytes as u64;
         let zeros = vec![0; self.page_bytes.min(self.len as usize - start)];
         let mut done = 0;
         while done < zeros.len() {
-            match rustix::io::pwrite(file, &zeros[done..], (start + done) as u64)? {
+            match rustix::io::pwrite(file, &zeros[done..], file_start + done as u64)? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 count => done += count,
             }
@@ -304,7 +344,7 @@ impl Mapping {
         unsafe {
             let page = self.base.add(start).cast();
             let flags = flags | MapFlags::FIXED;
-            rustix::mm::mmap(page, self.page_bytes, protection, flags, file, start as u64)?;
+            rustix::mm::mmap(page, self.page_bytes, protection, flags, file, file_start)?;
         }
         word.fetch_and(!bit, Ordering::SeqCst);
         Ok(())
@@ -563,56 +603,6 @@ impl Drop for Mapping {
         self.slot.release();
         // SAFETY: this mapping's own range; no reference into it outlives a method call.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped_bytes) };
-    }
-}
-
-/// Addresses that nothing else can be mapped at, until dropped.
-pub(crate) struct Reserved {
-    base: *mut std::ffi::c_void,
-    bytes: usize,
-}
-
-impl Reserved {
-    /// `bytes` of addresses, beginning at a multiple of `align`: the kernel maps by large pages only
-    /// what lies on such an address. Those that may be read hold zeros.
-    pub(crate) fn new(bytes: usize, align: usize, may: ProtFlags) -> Result<Self, Errno> {
-        let wide = bytes.checked_add(align).ok_or(Errno::NOMEM)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: the kernel chooses a free address range, so no existing memory is touched.
-        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), wide, may, flags) }?;
-        let head = (start as usize).next_multiple_of(align) - start as usize;
-        let place = Self {
-            base: start.wrapping_byte_add(head),
-            bytes,
-        };
-        for (from, spare) in [
-            (start, head),
-            (place.base.wrapping_byte_add(bytes), align - head),
-        ] {
-            if spare > 0 {
-                // SAFETY: a part of the range just reserved, outside the part that is kept. If it
-                // cannot be given back, addresses are lost and nothing else.
-                let _ = unsafe { rustix::mm::munmap(from, spare) };
-            }
-        }
-        Ok(place)
-    }
-
-    /// The first address.
-    pub(crate) fn start(&self) -> usize {
-        self.base as usize
-    }
-
-    /// The addresses; they now belong to the caller.
-    pub(crate) fn into_base(self) -> *mut std::ffi::c_void {
-        std::mem::ManuallyDrop::new(self).base
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        // SAFETY: our own range; what was to replace it could not be mapped.
-        let _ = unsafe { rustix::mm::munmap(self.base, self.bytes) };
     }
 }
 

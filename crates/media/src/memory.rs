@@ -218,6 +218,11 @@ pub trait Persistent: Memory {
     /// What the operating system said.
     fn sync(&self) -> io::Result<()>;
 
+    /// Bytes of the pool itself: those behind them, if there are any, lie on a data medium.
+    fn own_bytes(&self) -> u64 {
+        self.len()
+    }
+
     /// Gives the block of 4 KiB at `at`, which cannot be read, zeros in place of what was there, durably, so that it can be used
     /// again; where pages are longer, the whole page. Nobody else may use the memory meanwhile.
     ///

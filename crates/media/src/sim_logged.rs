@@ -3,6 +3,8 @@
 //! The disk is a [`SimPool`] whose log has what was written by calls as stores, and a sync as a flush of every line written
 //! since the last one, and a fence. So a crash leaves any mixture of 64-byte lines, each with any prefix of its words: more than
 //! a disk can that writes sectors of 512 bytes, each as a whole.
+//!
+//! A data medium is another disk, behind the first one in the same pool: a sync of either flushes the lines of its own.
 
 use crate::MediaError;
 use crate::disk::{Disk, Split};
@@ -15,6 +17,7 @@ use crate::site::Site;
 use crate::written::{Written, WrittenBlocks};
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -60,8 +63,7 @@ struct Image {
     notes: Notes,
     taken: Notes,
     head: Mutex<Head>,
-    /// Where the blocks of files begin.
-    data_at: u64,
+    split: Split,
 }
 
 /// What an image says to the next process.
@@ -79,7 +81,7 @@ impl Image {
             notes: Notes::new(split.image_bytes),
             taken: Notes::new(split.image_bytes),
             head: Mutex::default(),
-            data_at: split.data_at,
+            split,
         }
     }
 
@@ -198,7 +200,11 @@ impl SimLogged {
     /// Blocks of files are noted whether they could be written or not.
     #[track_caller]
     fn write_disk(&self, at: u64, data: &[u8]) -> io::Result<()> {
-        if self.image.get().is_some_and(|image| at >= image.data_at) {
+        if self
+            .image
+            .get()
+            .is_some_and(|image| at >= image.split.data_at)
+        {
             self.written.note(at, data.len() as u64);
         }
         self.disk.try_write()?;
@@ -363,14 +369,43 @@ impl Disk for SimLogged {
     }
 
     fn sync(&self, site: Site) -> io::Result<()> {
+        self.sync_range(site, 0..self.own_end())
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    fn sync_data(&self, site: Site) -> io::Result<()> {
+        match self.own_end() {
+            u64::MAX => Disk::sync(self, site),
+            own_end => self.sync_range(site, own_end..u64::MAX),
+        }
+    }
+}
+
+impl SimLogged {
+    /// Where the disk of the pool itself ends; beyond everything, if it is the only one.
+    fn own_end(&self) -> u64 {
+        let split = self.image.get().map(|image| image.split);
+        let apart = split.filter(|split| split.is_apart);
+        apart.map_or(u64::MAX, |split| split.data_at)
+    }
+
+    /// A sync of the disk that has this range.
+    #[track_caller]
+    fn sync_range(&self, site: Site, range: Range<u64>) -> io::Result<()> {
         self.disk.sync()?;
         if self.has_failed.load(Ordering::Acquire) {
             return Err(io::Error::other("bytes of a file were not written"));
         }
-        let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
-        for line in dirty {
+        let mut dirty = self.dirty.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines: Vec<u64> = dirty.range(range).copied().collect();
+        for line in lines {
+            dirty.remove(&line);
             self.disk.flush(Site::UNNAMED, line, LINE_BYTES);
         }
+        drop(dirty);
         self.disk.fence(site);
         Ok(())
     }

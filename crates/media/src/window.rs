@@ -15,8 +15,9 @@
 
 use crate::fault::{self, Slot};
 use crate::isa::Isa;
-use crate::mapping::{LARGE_PAGE_BYTES, Reserved};
+use crate::mapping::LARGE_PAGE_BYTES;
 use crate::memory::BLOCK_BYTES;
+use crate::reserved::Reserved;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::BorrowedFd;

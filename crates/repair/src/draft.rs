@@ -135,6 +135,10 @@ impl Image for Overlay<'_> {
         self.image.len()
     }
 
+    fn own_len(&self) -> u64 {
+        self.image.own_len()
+    }
+
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.read_below(at, out)?;
         let end = at.saturating_add(out.len() as u64);

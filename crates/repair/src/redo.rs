@@ -108,7 +108,7 @@ fn record(log: &RedoLog, superblock: &Superblock, lines: &[Line]) -> Stage {
         epoch,
         previous: None,
     };
-    let (record, _) = seal_record(expected, epoch - 1, lines, &[]);
+    let (record, _) = seal_record(expected, (epoch - 1, epoch), lines, &[]);
     let area_at = superblock.log_at + ANCHORS_BYTES;
     let area_bytes = LogBounds::of(&superblock.geometry()).area_bytes;
     let words = words_at(at, &record);

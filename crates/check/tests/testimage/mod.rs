@@ -141,7 +141,7 @@ impl TestImage {
             epoch: 1,
             previous: None,
         };
-        let (record, _) = seal_record(expected, 0, &lines, &rides);
+        let (record, _) = seal_record(expected, (0, expected.epoch), &lines, &rides);
         self.bytes = home;
         self.set_bytes(geometry.log_at + ANCHORS_BYTES, &record);
     }

@@ -23,7 +23,7 @@ use crate::progress::is_wanted;
 
 /// Copies a tree out of a pool.
 pub(crate) fn run(args: &Export) -> Outcome {
-    let pool = args.place.open(args.opening, true)?;
+    let pool = args.place.open(&args.opening, true)?;
     let done = export(args, &pool.fs());
     let closed = place::close(pool, &args.place.pool);
     let losses = done?;

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Import) -> Outcome {
         return Err(Failure::usage(format!("{from} is no directory"))
             .advise(format!("vellum put {from} {}", args.place)));
     }
-    let pool = args.place.open(args.opening, false)?;
+    let pool = args.place.open(&args.opening, false)?;
     let done = import(args, &pool.fs());
     let closed = place::close(pool, &args.place.pool);
     let losses = done?;

@@ -321,7 +321,7 @@ fn moments<'a>(
             moment.before |= before.fold(0, |all, bits| all | bits);
         }
         match moment.answer {
-            Some(_) if !workload.is_logged => kept |= 1 << number,
+            Some(_) if !workload.ground.is_logged() => kept |= 1 << number,
             Some(Answer::Done) if moment.what.syncs() => kept |= moment.before,
             _ => {}
         }
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn a_log_keeps_what_a_sync_vouches_for_and_any_beginning_of_the_rest() {
         let (workload, before) = workload(&[&["create g 644 -", "sync"], &["create h 644 -"]]);
-        let workload = workload.logged();
+        let workload = workload.logged(crate::workload::Ground::Logged);
         let mut history = History::new(2);
         history.begin(1);
         history.returned(1, Answer::Done);

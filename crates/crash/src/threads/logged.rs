@@ -2,16 +2,18 @@
 
 use super::catalog::{thread_workloads, two};
 use super::workload::ThreadWorkload;
+use crate::workload::Ground;
 
 /// Makes a file that they use.
 const FILE: &str = "create f 644 -";
 
 /// Every workload of threads. On pools with a log the steps are the disk's, and not the engine's.
 pub fn all_thread_workloads() -> Vec<ThreadWorkload> {
-    [thread_workloads(), logged()].concat()
+    let [one, two] = [Ground::Logged, Ground::Apart].map(logged);
+    [thread_workloads(), one, two].concat()
 }
 
-fn logged() -> Vec<ThreadWorkload> {
+fn logged(ground: Ground) -> Vec<ThreadWorkload> {
     let make = |name: &'static str| [name, "sync"];
     let [g, h, i] = ["create g 644 -", "create h 600 -", "create i 640 -"].map(make);
     let old = [FILE, "sync", "mkdir d 755", "sync", "append f 5 300"];
@@ -40,7 +42,7 @@ fn logged() -> Vec<ThreadWorkload> {
         ),
         ThreadWorkload::new("sync+sync+sync", &[FILE], &[&g, &h, &i]),
     ];
-    all.map(ThreadWorkload::logged).into()
+    all.map(|workload| workload.logged(ground)).into()
 }
 
 #[cfg(test)]
@@ -57,7 +59,7 @@ mod tests {
     #[test]
     fn commits_that_meet_are_one() {
         let bounds = Budget::Short.options().schedules;
-        let ready = Ready::new(logged().remove(0)).expect("the setup");
+        let ready = Ready::new(logged(Ground::Logged).remove(0)).expect("the setup");
         let mut shared = 0;
         let mut look = |found: Found| {
             let is_record = |event: &&Event| {
@@ -86,7 +88,7 @@ mod tests {
             ..Budget::Short.options()
         };
         let progress = Progress::default();
-        let report = run_these_threads(&logged(), &options, &progress);
+        let report = run_these_threads(&logged(Ground::Logged), &options, &progress);
         let summary = report.summary();
         assert_eq!(summary.totals.violations, 0, "{report}");
         assert!(summary.totals.distinct > 500, "{report}");

@@ -41,7 +41,7 @@ impl Ready {
                 workload.thread_slots,
                 workload.mapping,
                 workload.namespace,
-                workload.is_logged,
+                workload.ground,
             ),
         );
         let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;

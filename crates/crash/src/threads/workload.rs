@@ -3,7 +3,7 @@
 use vellum::{MappingKind, NamespaceKind};
 
 use crate::less::Parts;
-use crate::workload::{Step, Workload};
+use crate::workload::{Ground, Step, Workload};
 
 /// Calls of two or three threads on a tree that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub struct ThreadWorkload {
     pub thread_slots: u32,
     /// How the pool keeps names.
     pub namespace: NamespaceKind,
-    /// The pool has a log, on a disk: what was done before a sync that returned is there after a crash, and some of what came next.
-    pub is_logged: bool,
+    /// What the pool lies on; with a log, what was done before a sync that returned is there after a crash, and some of what came next.
+    pub ground: Ground,
 }
 
 /// Thread slots, if nothing else is said: one more than there are threads.
@@ -44,15 +44,15 @@ impl ThreadWorkload {
             mapping: MappingKind::default(),
             thread_slots: THREAD_SLOTS,
             namespace: NamespaceKind::default(),
-            is_logged: false,
+            ground: Ground::default(),
         }
     }
 
     /// The same on a pool with a log, which its name begins with; the setup ends with a sync.
-    pub(crate) fn logged(mut self) -> Self {
+    pub(crate) fn logged(mut self, ground: Ground) -> Self {
         let name = self.name.trim_start_matches("threads/");
-        self.name = format!("threads/logged-{name}");
-        self.is_logged = true;
+        self.name = format!("threads/{}-{name}", ground.name());
+        self.ground = ground;
         self.setup.push(Step::parse("sync"));
         self
     }

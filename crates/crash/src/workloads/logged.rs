@@ -1,22 +1,27 @@
-//! Pools with a log, on a disk: operations alone, each followed by a sync; several before one; checkpoints, and a log that is full.
+//! Pools with a log, on a disk, or with their data on another one: operations alone, each followed by a sync; several before one; checkpoints, and a log that is full.
 
 use vellum::{MappingKind, NamespaceKind};
 use vellum_layout::{ANCHORS_BYTES, BLOCK_BYTES, Superblock};
 
 use super::{FILE, single_operations};
 use crate::session::blank_image;
-use crate::workload::{Step, Workload};
+use crate::workload::{Ground, Step, Workload};
 
-/// Operations alone on a pool with a log, with a sync behind them, and sequences that only matter there.
+/// Operations alone on pools with a log, with a sync behind them, and sequences that only matter there.
 pub fn logged_workloads() -> Vec<Workload> {
+    [Ground::Logged, Ground::Apart].map(on).concat()
+}
+
+/// Those on pools that lie on `ground`.
+pub(super) fn on(ground: Ground) -> Vec<Workload> {
     let alone = single_operations().into_iter().filter(suits);
     let synced = alone.map(|mut workload| {
         if !workload.explored.iter().any(Step::syncs) {
             workload.explored.push(Step::parse("sync"));
         }
-        workload.logged()
+        workload.logged(ground)
     });
-    synced.chain(sequences()).collect()
+    synced.chain(sequences(ground)).collect()
 }
 
 /// Neither a power cut nor a kill in the setup, and nothing that counts the blocks of another pool, or holds an operation open.
@@ -27,20 +32,20 @@ fn suits(workload: &Workload) -> bool {
 }
 
 /// Records of a block that the log of the explorer's pools has room for, and blocks of files in them.
-fn room() -> (usize, u64) {
-    let image = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, true);
+fn room(ground: Ground) -> (usize, u64) {
+    let image = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, ground);
     let of = |superblock: Superblock| (superblock.log_bytes, superblock.geometry().zone_blocks);
     let (log_bytes, blocks) = Superblock::unseal(&image).map_or((0, 0), of);
     let records = log_bytes.saturating_sub(ANCHORS_BYTES) / BLOCK_BYTES;
     (records as usize, blocks)
 }
 
-fn sequences() -> Vec<Workload> {
+fn sequences(ground: Ground) -> Vec<Workload> {
     let of = |name: &str, setup: &[&str], explored: &[&str]| {
-        Workload::new(name, setup, explored).logged()
+        Workload::new(name, setup, explored).logged(ground)
     };
     let written = [FILE, "append f 5 9000"];
-    let (records, blocks) = room();
+    let (records, blocks) = room(ground);
     let [others, most] =
         [3, 6].map(|left| format!("fallocate p 0 0 {}", (blocks - left) * BLOCK_BYTES));
     let mut all = vec![
@@ -135,7 +140,7 @@ fn sequences() -> Vec<Workload> {
     all.push(of("log-full", &full, &turns.repeat(2)));
     let rides = ["write f 0 7 300", "sync", "write f 100 9 300", "sync"];
     all.push(of("log-full-of-rides", &full, &rides.repeat(2)));
-    all.extend(killed(&full));
+    all.extend(killed(ground, &full));
     all.extend([
         of(
             "checkpoint",
@@ -159,15 +164,43 @@ fn sequences() -> Vec<Workload> {
             &[FILE, "sync", "append f 5 300"],
             &["checkpoint", "unlink f", "close-pool"],
         ),
+        // On a medium of their own, blocks of several records need not be where they belong.
+        of(
+            "rides-of-several-syncs",
+            &written,
+            &[
+                "write f 0 7 300",
+                "sync",
+                "write f 5000 9 300",
+                "sync",
+                "write f 100 8 300",
+                "sync",
+            ],
+        ),
+        // The data are synced for the first checkpoint, and the second passes what rode behind it.
+        of(
+            "checkpoints-between-rides",
+            &written,
+            &[
+                "write f 0 7 300",
+                "sync",
+                "checkpoint",
+                "write f 100 9 300",
+                "sync",
+                "checkpoint",
+                "chmod f 600",
+                "sync",
+            ],
+        ),
     ]);
     all
 }
 
 /// Processes that are killed and leave their images, which the next ones take into the log: nothing that had returned is lost, and from the end of
 /// the opening on no power cut takes it either.
-fn killed(full: &[&str]) -> Vec<Workload> {
+fn killed(ground: Ground, full: &[&str]) -> Vec<Workload> {
     let of = |name: &str, setup: &[&str], explored: &[&str]| {
-        Workload::new(name, setup, explored).logged()
+        Workload::new(name, setup, explored).logged(ground)
     };
     let written = [FILE, "append f 5 9000", "sync"];
     vec![
@@ -267,36 +300,7 @@ mod tests {
     /// One of each family of operations; all of them are in the long tests.
     #[test]
     fn what_was_synced_survives_a_power_cut_and_no_operation_is_half_there() {
-        for name in [
-            "logged-create-second",
-            "logged-unlink-one-of-two",
-            "logged-rename-over-file",
-            "logged-append-aligned",
-            "logged-write-into-hole",
-            "logged-truncate-down",
-            "logged-chmod",
-            "logged-several-before-a-sync",
-            "logged-syncs-between",
-            "logged-blocks-used-again",
-            "logged-append-many",
-            "logged-overwritten-after-a-ride",
-            "logged-used-again-after-a-ride",
-            "logged-truncated-after-a-ride",
-            "logged-closed-and-opened",
-            "logged-log-full",
-            "logged-log-full-of-rides",
-            "logged-checkpoint",
-            "logged-checkpoint-of-a-ride",
-            "logged-checkpoint-before-more",
-            "logged-checkpoints-of-a-full-log",
-            "logged-checkpoint-before-a-close",
-            "logged-killed",
-            "logged-killed-after-a-ride",
-            "logged-killed-twice",
-            "logged-killed-behind-a-checkpoint",
-            "logged-killed-with-a-full-log",
-            "logged-opened-and-checkpoint",
-        ] {
+        for name in NAMES {
             let report = explored(name, Change::None);
             assert_eq!(
                 report.counts.violations, 0,
@@ -306,6 +310,53 @@ mod tests {
             assert!(report.counts.distinct > 20, "{name}: {:?}", report.counts);
         }
     }
+
+    #[test]
+    fn the_same_with_data_on_another_disk() {
+        for name in NAMES {
+            let name = name.replace("logged-", "apart-");
+            let report = explored(&name, Change::None);
+            assert_eq!(
+                report.counts.violations, 0,
+                "{name}: {:?}",
+                report.violations
+            );
+            assert!(report.counts.distinct > 20, "{name}: {:?}", report.counts);
+        }
+    }
+
+    const NAMES: [&str; 30] = [
+        "logged-create-second",
+        "logged-unlink-one-of-two",
+        "logged-rename-over-file",
+        "logged-append-aligned",
+        "logged-write-into-hole",
+        "logged-truncate-down",
+        "logged-chmod",
+        "logged-several-before-a-sync",
+        "logged-syncs-between",
+        "logged-blocks-used-again",
+        "logged-append-many",
+        "logged-overwritten-after-a-ride",
+        "logged-used-again-after-a-ride",
+        "logged-truncated-after-a-ride",
+        "logged-closed-and-opened",
+        "logged-log-full",
+        "logged-log-full-of-rides",
+        "logged-checkpoint",
+        "logged-checkpoint-of-a-ride",
+        "logged-checkpoint-before-more",
+        "logged-checkpoints-of-a-full-log",
+        "logged-checkpoint-before-a-close",
+        "logged-killed",
+        "logged-killed-after-a-ride",
+        "logged-killed-twice",
+        "logged-killed-behind-a-checkpoint",
+        "logged-killed-with-a-full-log",
+        "logged-opened-and-checkpoint",
+        "logged-rides-of-several-syncs",
+        "logged-checkpoints-between-rides",
+    ];
 
     /// What a run leaves in which the sync at `site` does nothing.
     fn without(site: Site) -> impl Fn(&[Event]) -> Vec<Event> + Sync {
@@ -328,6 +379,13 @@ mod tests {
     fn every_sync_of_a_commit_and_of_a_checkpoint_is_needed() {
         for (site, name) in [
             (disk_sites::LOG_DATA_DURABLE, "logged-append-many"),
+            (disk_sites::LOG_DATA_DURABLE, "apart-append-many"),
+            (disk_sites::LOG_RIDES_DURABLE, "apart-checkpoint-of-a-ride"),
+            (
+                disk_sites::LOG_RIDES_DURABLE,
+                "apart-checkpoints-between-rides",
+            ),
+            (disk_sites::LOG_RECORD_DURABLE, "apart-create-second"),
             (disk_sites::LOG_RECORD_DURABLE, "logged-create-second"),
             (disk_sites::LOG_TARGET_DURABLE, "logged-checkpoint"),
             (disk_sites::LOG_HOME_DURABLE, "logged-checkpoint"),
@@ -410,7 +468,7 @@ mod tests {
             2,
             MappingKind::HashFs,
             NamespaceKind::Direct,
-            true,
+            Ground::Logged,
         ));
         let mut session: Session = Session::new(pool.clone(), 64);
         let mut step = |line: &str| session.step(&Step::parse(line)).unwrap();
@@ -445,7 +503,7 @@ mod tests {
             2,
             MappingKind::HashFs,
             NamespaceKind::Direct,
-            true,
+            Ground::Logged,
         ));
         let mut session: Session = Session::new(pool.clone(), 64);
         let mut step = |line: &str| session.step(&Step::parse(line)).unwrap();
@@ -463,7 +521,7 @@ mod tests {
         turns
             .into_iter()
             .cycle()
-            .take(2 * (room().0 - 2))
+            .take(2 * (room(Ground::Logged).0 - 2))
             .for_each(&mut step);
         let before = pool.0.image();
         pool.0.start_recording();
@@ -478,8 +536,8 @@ mod tests {
     }
 
     /// What a process does that opens the pool after the one that wrote this and was killed, and closes it: the sync with which it begins is of
-    /// what that one wrote. `syncs`: it does so.
-    fn opened_after_kill(before: &[u8], written: &[Event], syncs: bool) -> Vec<Event> {
+    /// what that one wrote. `syncs`: it does so, at `site`.
+    fn opened_after_kill(before: &[u8], written: &[Event], site: Site, syncs: bool) -> Vec<Event> {
         let pool = Shared::of(image_after(before, written));
         pool.0.start_recording();
         let fs = mount::<Explored>(&pool, 64, CLOCK_AFTER).unwrap();
@@ -487,7 +545,7 @@ mod tests {
         let opening = pool.0.take_log();
         let mut log = written.to_vec();
         for event in opening {
-            if event.op == Op::Fence && event.site == disk_sites::LOG_INHERITED_DURABLE {
+            if event.op == Op::Fence && event.site == site {
                 if !syncs {
                     continue;
                 }
@@ -517,7 +575,8 @@ mod tests {
         let is_whole =
             |image| tree_of(image).is_ok_and(|tree| trees.iter().any(|of| of.nodes == tree.nodes));
         let torn = |syncs| {
-            let log = opened_after_kill(&before, &written, syncs);
+            let log =
+                opened_after_kill(&before, &written, disk_sites::LOG_INHERITED_DURABLE, syncs);
             let is_home = |event: &Event| event.site == disk_sites::LOG_HOME_DURABLE;
             assert!(log.iter().any(is_home), "the log has room");
             let (mut points, mut torn, mut seed) = (CrashPoints::new(before.clone(), &log), 0, 0);
@@ -538,5 +597,35 @@ mod tests {
         };
         assert_eq!(torn(true), 0);
         assert!(torn(false) > 0);
+    }
+
+    /// What a killed process wrote into a file is what the next one reads, and vouches for when it closes the pool: on a medium of their own, data are
+    /// synced by no sync of the log.
+    #[test]
+    fn what_a_killed_process_wrote_into_files_is_synced_before_it_is_read() {
+        let pool = Shared::of(blank_image(
+            2,
+            MappingKind::HashFs,
+            NamespaceKind::Direct,
+            Ground::Apart,
+        ));
+        let mut session: Session = Session::new(pool.clone(), 64);
+        let mut step = |line: &str| session.step(&Step::parse(line)).unwrap();
+        let synced = ["open-pool", FILE, "append f 5 30000", "sync"];
+        synced.into_iter().for_each(&mut step);
+        let before = pool.0.image();
+        pool.0.start_recording();
+        step("write f 0 9 20000");
+        let written = pool.0.take_log();
+        let read = tree_of(image_after(&before, &written)).unwrap();
+        let stays = |syncs| {
+            let site = disk_sites::LOG_INHERITED_DATA;
+            let log = opened_after_kill(&before, &written, site, syncs);
+            let mut points = CrashPoints::new(before.clone(), &log);
+            while points.next_point().is_some() {}
+            let left = tree_of(points.here().durable().to_vec()).unwrap();
+            left.nodes == read.nodes
+        };
+        assert!(stays(true) && !stays(false));
     }
 }

@@ -28,7 +28,7 @@ use vellum::MappingKind;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::less;
-use crate::workload::Workload;
+use crate::workload::{Ground, Workload};
 
 /// Makes the file that most workloads use.
 const FILE: &str = "create f 644 -";
@@ -94,11 +94,9 @@ fn find_whole(name: &str) -> Option<Workload> {
     });
     let is_it = |workload: &Workload| workload.name == name;
     let logged = || {
-        let mut all = name
-            .starts_with("logged-")
-            .then(logged_workloads)?
-            .into_iter();
-        all.find(is_it)
+        let grounds = [Ground::Logged, Ground::Apart].into_iter();
+        let ground = { grounds }.find(|ground| name.starts_with(ground.name()))?;
+        logged::on(ground).into_iter().find(is_it)
     };
     elsewhere
         .or_else(logged)

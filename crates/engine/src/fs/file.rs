@@ -160,7 +160,7 @@ impl<'a, M: Memories> Files<'a, M> {
         let mut tries = 0;
         loop {
             match attempt() {
-                Ok(done) => return Ok(done),
+                Ok(done) => return self.core.check_written().map(|()| done),
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Short(blocks)) => {
                     let hopeless = self.mapping.usage(self.core).free < blocks;

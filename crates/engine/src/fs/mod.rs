@@ -277,6 +277,12 @@ impl Fs<Real> {
         self.core.pool.isa()
     }
 
+    /// Where the data are, and the bytes of that file or device, if they have a medium of their own.
+    pub fn data_medium(&self) -> Option<(&std::path::Path, u64)> {
+        let data = self.core.pool.data();
+        data.map(|data| (data.path(), data.len()))
+    }
+
     /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its bytes. For tests.
     ///
     /// # Errors

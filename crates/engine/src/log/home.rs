@@ -39,6 +39,8 @@ pub(super) struct Piece {
     pub(super) bytes: u64,
     /// How many they are.
     pub(super) records: u64,
+    /// The last of their epochs with blocks of files; 0: none.
+    pub(super) rides_to: u64,
 }
 
 impl Piece {
@@ -48,11 +50,14 @@ impl Piece {
     /// What the disk said, or one of the records is not there.
     pub(super) fn read(mut replay: Replay<'_>, until: u64, bytes: u64) -> io::Result<Self> {
         let first = replay.epoch;
-        let mut lines = BTreeMap::new();
+        let (mut lines, mut rides_to) = (BTreeMap::new(), 0);
         while replay.epoch < until && replay.used < bytes {
             let record = replay.next()?;
             let record =
                 record.ok_or_else(|| io::Error::other("the log is not what was written"))?;
+            if record.head().rides > 0 {
+                rides_to = record.head().epoch;
+            }
             for line in record.lines() {
                 let mut bytes = [0; LOG_LINE_BYTES as usize];
                 bytes.copy_from_slice(line.bytes);
@@ -64,6 +69,7 @@ impl Piece {
             end: (replay.epoch, replay.at),
             bytes: replay.used,
             records: replay.epoch - first,
+            rides_to,
         })
     }
 

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use vellum_layout::{
-    Anchor, BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, ImageTag, LOG_LINE_BYTES, Record,
-    Superblock, line_sum,
+    Anchor, BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, ImageTag, LOG_LINE_BYTES, PoolPhase,
+    PoolState, Record, StateWord, Superblock, line_sum,
 };
 use vellum_media::{
     Attach, Disk, ImageKey, LeftImage, Memory, Persistent, SharedImage, Split, Written,
@@ -94,6 +95,7 @@ impl Loading<'_> {
         let split = Split {
             image_bytes: geometry.log_at,
             data_at: geometry.data_at,
+            is_apart: geometry.apart.is_some(),
         };
         if let Some(dir) = self.dir()? {
             let key = self.key(superblock, &dir);
@@ -149,6 +151,9 @@ pub(crate) fn load<P: Persistent>(
     let disk = disk_of(pool)?;
     if !how.read_only {
         disk.sync(disk_sites::LOG_INHERITED_DURABLE)?;
+        if geometry.apart.is_some() {
+            disk.sync_data(disk_sites::LOG_INHERITED_DATA)?;
+        }
     }
     disk.forget(geometry.log_at, geometry.log_bytes);
     let anchor = read_anchor(disk, superblock)?;
@@ -181,8 +186,14 @@ pub(crate) fn load<P: Persistent>(
         image: tag.clone(),
     };
     let finished = settle(disk, &place, &anchor, &mut home, how.read_only)?;
+    let last = records.last().map(Record::head);
+    let rides_from = last.map_or(epoch, |head| head.rides_from);
     let state = State {
         epoch,
+        rides_from,
+        riding: riding(&records)
+            .map(|record| u64::from(record.head().rides))
+            .sum(),
         at,
         previous,
         used: used - finished,
@@ -193,10 +204,22 @@ pub(crate) fn load<P: Persistent>(
     if let (Some(key), false) = (&key, how.read_only) {
         pool.forget_image(key);
     }
-    if let (Some(last), FoundImage::None | FoundImage::Lost) = (records.last(), found) {
-        bring_back(pool, disk, (&place, last), how.read_only)?;
+    if found != FoundImage::Adopted {
+        if let (Some((at, len)), false) = (log.place.apart(), was_closed(pool, &geometry)) {
+            // Copies in memory may be newer than what a sync that failed has left on the medium.
+            disk.forget(at, len);
+        }
+        bring_back(pool, disk, (&log.place, &records), how.read_only)?;
     }
     Ok((log, found))
+}
+
+/// Whether the pool that was loaded was closed in order.
+fn was_closed<P: Persistent>(pool: &P, geometry: &Geometry) -> bool {
+    let word = pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire);
+    StateWord(word)
+        .get()
+        .is_some_and(|(phase, _)| phase == PoolPhase::Clean)
 }
 
 fn disk_of<P: Persistent>(pool: &P) -> Result<&dyn Disk> {
@@ -294,15 +317,24 @@ pub(crate) fn forget_image<P: Persistent>(
     Ok(())
 }
 
-/// Writes the blocks that ride in the last record where they belong: those of earlier ones are there. They count as written, so that they ride
-/// in the next record, too, which voids these rides. Whoever only reads has them in memory.
+/// The records with blocks that need not be where they belong: in those before the last one says that they are.
+fn riding(records: &[Record]) -> impl Iterator<Item = &Record> {
+    let last = records.last().map(Record::head);
+    let from = last.map_or(0, |head| head.rides_from);
+    records
+        .iter()
+        .filter(move |record| record.head().epoch >= from)
+}
+
+/// Writes the blocks that ride in the last records where they belong: those of earlier ones are there. They count as written, so that they ride
+/// in the next record, too, or are synced before it. Whoever only reads has them in memory.
 fn bring_back<P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
-    (place, last): (&Place, &Record),
+    (place, records): (&Place, &[Record]),
     read_only: bool,
 ) -> io::Result<()> {
-    for (block, bytes) in last.rides() {
+    for (block, bytes) in riding(records).flat_map(Record::rides) {
         let at = place.at_of_block(block);
         if read_only {
             pool.write(at, bytes);
@@ -385,7 +417,7 @@ fn outside_chunks(geometry: &Geometry) -> [(u64, u64); 2] {
 fn chunks_in_use<P: Memory>(pool: &P, geometry: &Geometry) -> impl Iterator<Item = (u64, u64)> {
     let is_used = |&chunk: &u64| {
         let at = geometry.chunk_table_at + chunk * 8;
-        let word = ChunkWord(pool.load(at, std::sync::atomic::Ordering::Acquire));
+        let word = ChunkWord(pool.load(at, Ordering::Acquire));
         word.decode(chunk) != Some((ChunkKind::Free, 0))
     };
     let used = (0..geometry.meta_chunks).filter(is_used);

@@ -91,6 +91,10 @@ struct State {
     previous: Option<u64>,
     /// Bytes from the tail to `at`, all round.
     used: u64,
+    /// The first epoch of which blocks in the record need not be where they belong.
+    rides_from: u64,
+    /// Blocks in records since a commit last synced the data; at least those from `rides_from` on.
+    riding: u64,
     counts: LogCounts,
 }
 
@@ -190,10 +194,11 @@ impl Log {
         if lines == 0 && epoch.written == Written::Few(Vec::new()) {
             return Ok(());
         }
-        let blocks = match self.riding(epoch) {
+        let riding = self.riding(epoch);
+        let blocks = match riding {
             Some(blocks) => self.read_blocks(disk, blocks)?,
             None => {
-                disk.sync(disk_sites::LOG_DATA_DURABLE)?;
+                disk.sync_data(disk_sites::LOG_DATA_DURABLE)?;
                 Vec::new()
             }
         };
@@ -201,13 +206,17 @@ impl Log {
         while !self.has_room(bytes) {
             self.checkpoint(disk)?;
         }
-        let (at, expected) = {
-            let state = lock(&self.state);
+        let (at, expected, rides_from) = {
+            let mut state = lock(&self.state);
+            if riding.is_none() || self.place.apart().is_none() {
+                (state.rides_from, state.riding) = (state.epoch, 0);
+            }
             let expected = self.place.expected(state.epoch, state.previous);
-            (state.at, expected)
+            (state.at, expected, state.rides_from)
         };
         let rides: Vec<Ride<'_>> = blocks.iter().map(|(at, of)| (*at, &of[..])).collect();
-        let (record, check) = seal_record(expected, expected.epoch - 1, &epoch.lines, &rides);
+        let told = (expected.epoch - 1, rides_from);
+        let (record, check) = seal_record(expected, told, &epoch.lines, &rides);
         self.place.write(disk, at, &record)?;
         disk.sync(disk_sites::LOG_RECORD_DURABLE)?;
         self.note_record(
@@ -225,14 +234,19 @@ impl Log {
     /// The offsets of the blocks that were written, if they are to ride in the record. `None`: they are many, or the log has no room for them
     /// beside the lines, and a sync has to come before the record.
     ///
-    /// A ride is void with the next record: the sync of its own made its block durable where it belongs, because log and data lie in one file.
+    /// Where log and data lie in one file, a ride is void with the next record: the sync of its own made its block durable where it belongs. Where
+    /// they do not, it stays until the data are synced, and what is written over its block meanwhile rides behind it, or is synced.
     fn riding<'e>(&self, epoch: &'e Epoch) -> Option<&'e [u64]> {
         let Written::Few(blocks) = &epoch.written else {
             return None;
         };
         let (lines, rides) = (epoch.lines.len() as u64, blocks.len() as u64);
         let area_bytes = self.place.area_bytes();
-        let have_room = rides <= area_bytes / RIDES_PART / BLOCK_BYTES
+        let riding = match self.place.apart() {
+            Some(_) if rides > 0 => lock(&self.state).riding,
+            _ => 0,
+        };
+        let have_room = riding + rides <= area_bytes / RIDES_PART / BLOCK_BYTES
             && record_bytes(lines, rides) <= area_bytes;
         have_room.then_some(blocks)
     }
@@ -266,6 +280,7 @@ impl Log {
             state.at = (state.at + bytes) % self.place.area_bytes();
             state.previous = Some(check);
             state.used += bytes;
+            state.riding += record.blocks;
             state.counts.commits += 1;
             state.counts.lines += record.lines;
             state.counts.bytes += bytes;
@@ -294,12 +309,24 @@ impl Log {
         let replay = self.place.replay(disk, home.tail);
         let piece = Piece::read(replay, until, self.place.piece_bytes())?;
         if piece.records > 0 {
+            self.bring_home(disk, &piece, until)?;
             home.take(disk, &self.place, &piece)?;
             let mut state = lock(&self.state);
             state.used -= piece.bytes;
             state.counts.checkpoints += 1;
         }
         Ok(piece.records)
+    }
+
+    /// Makes sure that blocks in the records of a piece are where they belong, on a medium of their own, before the records are given up.
+    fn bring_home(&self, disk: &dyn Disk, piece: &Piece, until: u64) -> io::Result<()> {
+        let is_riding = piece.rides_to >= lock(&self.state).rides_from;
+        if is_riding && piece.rides_to > 0 && self.place.apart().is_some() {
+            disk.sync_data(disk_sites::LOG_RIDES_DURABLE)?;
+            let mut state = lock(&self.state);
+            state.rides_from = state.rides_from.max(until);
+        }
+        Ok(())
     }
 
     /// Empties the log for good: the pool is closed.

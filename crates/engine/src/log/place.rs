@@ -23,6 +23,8 @@ pub(super) struct Place {
     pub(super) seed: u64,
     log_at: u64,
     data_at: u64,
+    /// Bytes of the blocks of files, if they have a medium of their own.
+    apart_bytes: Option<u64>,
     bounds: LogBounds,
 }
 
@@ -38,6 +40,7 @@ impl Place {
             seed: superblock.hash_seed,
             log_at: geometry.log_at,
             data_at: geometry.data_at,
+            apart_bytes: geometry.apart.map(|_| geometry.zone_blocks * BLOCK_BYTES),
             bounds: LogBounds::of(&geometry),
         }
     }
@@ -45,6 +48,11 @@ impl Place {
     /// Bytes of the area of records.
     pub(super) fn area_bytes(&self) -> u64 {
         self.bounds.area_bytes
+    }
+
+    /// Where the blocks of files lie and how many bytes they have, if they have a medium of their own.
+    pub(super) fn apart(&self) -> Option<(u64, u64)> {
+        Some((self.data_at, self.apart_bytes?))
     }
 
     /// The number of the block that lies at a pool offset.

@@ -1,10 +1,10 @@
 //! Making a pool: superblock, empty tables, a root directory.
 
 use vellum_layout::{
-    Anchor, AnchorPoint, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind,
-    ChunkWord, DirPlace, FileKind, Geometry, GeometryRequest, IdentityWord, Inode, InodeState,
-    LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT,
-    SLOT_BYTES, StateWord, Superblock, mix,
+    Anchor, AnchorPoint, ApartRequest, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
+    ChunkKind, ChunkWord, DirPlace, FileKind, Geometry, GeometryRequest, IdentityWord, Inode,
+    InodeState, LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_AREA,
+    ROOT_SLOT, SLOT_BYTES, StateWord, Superblock, mix,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
@@ -45,8 +45,43 @@ pub struct FormatOptions {
     pub owner: (u32, u32),
     /// The metadata are worked on in memory, and a log makes them durable.
     pub is_logged: bool,
+    /// The last bytes of `pool` are those of a data medium.
+    pub apart: Option<DataApart>,
     /// The pool's bytes are known to be zero (a new file).
     pub known_zero: bool,
+}
+
+/// A data medium of a new pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataApart {
+    /// Its identity.
+    pub id: [u8; 16],
+    /// Where on it the data begin.
+    pub at: u64,
+    /// How many bytes they have.
+    pub data_bytes: u64,
+}
+
+impl FormatOptions {
+    /// What is asked for, in a pool of its own of `pool_bytes`; 0: as many as it has to have.
+    pub(crate) fn request(&self, pool_bytes: u64) -> GeometryRequest {
+        GeometryRequest {
+            pool_bytes,
+            metadata_bytes: self.metadata_bytes,
+            thread_slots: self.thread_slots,
+            namespace: self.namespace,
+            mapping: self.mapping,
+            run_blocks: self.run_blocks,
+            span_lines: self.span_lines,
+            fragmentation: self.fragmentation,
+            is_logged: self.is_logged,
+            apart: self.apart.map(|apart| ApartRequest {
+                id: apart.id,
+                at: apart.at,
+                data_bytes: apart.data_bytes,
+            }),
+        }
+    }
 }
 
 /// Makes a pool in `pool`. Whatever it held is gone.
@@ -57,17 +92,10 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     if options.label.len() > 64 {
         return Err(Error::Invalid("a label has at most 64 bytes"));
     }
-    let geometry = Geometry::plan(&GeometryRequest {
-        pool_bytes: pool.len(),
-        metadata_bytes: options.metadata_bytes,
-        thread_slots: options.thread_slots,
-        namespace: options.namespace,
-        mapping: options.mapping,
-        run_blocks: options.run_blocks,
-        span_lines: options.span_lines,
-        fragmentation: options.fragmentation,
-        is_logged: options.is_logged,
-    })?;
+    let apart_bytes = options.apart.map_or(0, |apart| apart.data_bytes);
+    let own_bytes = pool.len().checked_sub(apart_bytes);
+    let own_bytes = own_bytes.ok_or(Error::Invalid("the data medium is larger than all"))?;
+    let geometry = Geometry::plan(&options.request(own_bytes))?;
     // An interrupted mkfs must not leave the pool that was there before half alive.
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
     pool.zero_through(sites::FORMAT_WIPE_REPLICA, geometry.replica_at, BLOCK_BYTES);

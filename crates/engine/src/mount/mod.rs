@@ -5,9 +5,9 @@ mod format;
 mod open;
 mod recover;
 
-pub use format::{FormatOptions, format};
-pub(crate) use open::settle_image;
+pub use format::{DataApart, FormatOptions, format};
 pub use open::{MountOptions, Opened, attach};
+pub(crate) use open::{read_superblock, settle_image};
 
 #[cfg(test)]
 pub(crate) use open::note_chunks;

@@ -19,6 +19,7 @@ use crate::journal;
 use crate::log::{self, FoundImage, ImagePlace, Loading};
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
 use crate::mapping_time::{MappingTimer, Timed};
+use crate::medium::MediumError;
 use crate::mount::recover;
 use crate::namespace::{self, Namespace};
 use crate::overwrite;
@@ -88,18 +89,34 @@ fn is_other_boot(last: [u8; 16], now: [u8; 16], epoch: u32) -> bool {
 }
 
 /// Reads the superblock that counts.
-pub(crate) fn read_superblock<P: Memory>(pool: &P) -> Result<Superblock> {
-    let last = (pool.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
+pub(crate) fn read_superblock<P: Persistent>(pool: &P) -> Result<Superblock> {
     let read = |at| {
         let mut bytes = [0; BLOCK_BYTES as usize];
         pool.read(at, &mut bytes);
         Superblock::unseal(&bytes)
     };
+    let first = Superblock::choose([0, BLOCK_BYTES].map(read));
+    let last = match &first {
+        // What lies last is a block of a file.
+        Ok(copy) if copy.media_at != 0 => copy.replica_at,
+        _ => (pool.own_bytes() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES,
+    };
     let found = Superblock::choose([0, BLOCK_BYTES, last].map(read))?;
     found.check_readable()?;
-    if found.pool_bytes > pool.len() {
+    if found.pool_bytes > pool.own_bytes() {
         let (expected, actual) = (found.pool_bytes, pool.len());
         return Err(SuperblockError::Truncated { expected, actual }.into());
+    }
+    Ok(found)
+}
+
+/// The superblock of a pool that has all its bytes, those of its data too.
+fn read_whole<P: Persistent>(pool: &P) -> Result<Superblock> {
+    let found = read_superblock(pool)?;
+    let geometry = found.geometry();
+    let data_end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+    if geometry.apart.is_some() && data_end > pool.len() {
+        return Err(MediumError::Unknown.into());
     }
     Ok(found)
 }
@@ -114,7 +131,7 @@ pub(crate) fn settle_image<P: Persistent>(
     boot: [u8; 16],
     last_epoch: bool,
 ) -> Result<FoundImage> {
-    let superblock = read_superblock(pool)?;
+    let superblock = read_whole(pool)?;
     superblock.check_writable()?;
     if !superblock.geometry().is_logged() {
         return Ok(FoundImage::None);
@@ -140,7 +157,7 @@ pub fn attach<M: Memories>(
     make_arena: impl FnOnce(u64) -> Result<M::Arena>,
     options: MountOptions,
 ) -> Result<(Arc<Fs<M>>, Opened)> {
-    let superblock = read_superblock(&pool)?;
+    let superblock = read_whole(&pool)?;
     if !options.read_only {
         superblock.check_writable()?;
     }

@@ -8,8 +8,8 @@ use vellum::media::{
     Simulated, SimulatedLogged, Site,
 };
 use vellum::{
-    Clock, FormatOptions, Fs, MappingKind, MountOptions, NamespaceKind, Opened, Result, attach,
-    format,
+    Clock, DataApart, FormatOptions, Fs, MappingKind, MountOptions, NamespaceKind, Opened, Result,
+    attach, format,
 };
 use vellum_check::{Image, Options, Severity};
 
@@ -53,7 +53,7 @@ impl Shape {
         Self { namespace, ..self }
     }
 
-    fn format_options(&self, is_logged: bool) -> FormatOptions {
+    fn format_options(&self, is_logged: bool, has_apart: bool) -> FormatOptions {
         let has_lines = self.mapping.has_home_lines();
         FormatOptions {
             metadata_bytes: self.metadata_bytes,
@@ -62,6 +62,11 @@ impl Shape {
             mapping: self.mapping,
             namespace: self.namespace,
             is_logged,
+            apart: has_apart.then_some(DataApart {
+                id: [9; 16],
+                at: 4096,
+                data_bytes: self.pool_bytes,
+            }),
             thread_slots: Some(self.thread_slots),
             label: "test".into(),
             uuid: [7; 16],
@@ -93,6 +98,8 @@ pub(crate) fn on_each_namespace(count: u32, test: impl Fn(NamespaceKind, u32)) {
 pub(crate) trait Kit: Memories + Sized {
     /// A log makes the metadata durable.
     const IS_LOGGED: bool = false;
+    /// The data have a disk of their own.
+    const HAS_APART: bool = false;
 
     /// A pool of zeros.
     fn pool(len: u64) -> Self::Pool;
@@ -105,7 +112,8 @@ pub(crate) trait Kit: Memories + Sized {
         // A log takes as much as the metadata.
         let bytes = shape.pool_bytes * if Self::IS_LOGGED { 2 } else { 1 };
         let pool = Self::pool(bytes);
-        format(&pool, &shape.format_options(Self::IS_LOGGED)).expect("the shape is possible");
+        let options = shape.format_options(Self::IS_LOGGED, Self::HAS_APART);
+        format(&pool, &options).expect("the shape is possible");
         let (fs, opened) = Self::mount(pool, shape).expect("a new pool opens");
         assert_eq!((opened.records_applied, opened.orphans_freed), (0, 0));
         fs
@@ -156,6 +164,28 @@ impl Kit for SimulatedLogged {
 
     fn pool(len: u64) -> SimLogged {
         SimLogged::new(Arc::new(SimPool::new(len)), None)
+    }
+
+    fn arena(len: u64) -> Result<HeapMemory> {
+        Ok(HeapMemory::new(len))
+    }
+}
+
+/// A pool with a log whose data have another simulated disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SimulatedApart;
+
+impl Memories for SimulatedApart {
+    type Pool = SimLogged;
+    type Arena = HeapMemory;
+}
+
+impl Kit for SimulatedApart {
+    const IS_LOGGED: bool = true;
+    const HAS_APART: bool = true;
+
+    fn pool(len: u64) -> SimLogged {
+        SimulatedLogged::pool(len)
     }
 
     fn arena(len: u64) -> Result<HeapMemory> {

@@ -11,7 +11,9 @@ use vellum::{Cred, Fs};
 use vellum_model::{Model, Step, apply, strategy};
 
 use super::areas;
-use super::kit::{CLOCK_START, Kit, Shape, Soundness, beside, check_open, on_each_namespace};
+use super::kit::{
+    CLOCK_START, Kit, Shape, SimulatedApart, Soundness, beside, check_open, on_each_namespace,
+};
 use super::random::Random;
 use super::sequences::{case_count, is_expressible, seed};
 use super::subject::{Came, Subject};
@@ -134,4 +136,5 @@ fn threads_on_a_logged_pool_agree_with_their_models() {
     let shape = Shape::new(48 << 20, 3, 1 << 20);
     (2000..2000 + u64::from(case_count(4)))
         .for_each(|round| one_round::<SimulatedLogged>(&shape, round));
+    one_round::<SimulatedApart>(&shape, 3000);
 }

@@ -209,7 +209,8 @@ impl<M: Memories> Files<'_, M> {
         self.flush_hot_line(sites::PUNCH_TIMES, inode_at);
         core.pool.fence(sites::PUNCH_DURABLE);
         self.publish_times(cachelet, now);
-        op.check_media()
+        op.check_media()?;
+        core.check_written()
     }
 
     /// Gives up whole blocks. Flushed but for the top of a tree, not fenced. As for [`Self::give_up`].

@@ -32,7 +32,8 @@ impl<M: Memories> Files<'_, M> {
             self.cut(&op, cachelet, root, size, new_size)
         };
         self.core.noting(changed)?;
-        op.check_media()
+        op.check_media()?;
+        self.core.check_written()
     }
 
     /// Moves the size up. The caller holds the lock.

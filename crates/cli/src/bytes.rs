@@ -1,0 +1,92 @@
+//! The bytes of a pool that nobody has open, to be looked at: the pool's own, and those of its data behind them.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use vellum::{FoundData, find_data};
+use vellum_check::{Image, survey};
+
+use crate::failure::{Failure, Outcome};
+use crate::place;
+
+/// A pool, locked against writers for as long as it is open, as is the medium of its data.
+pub(crate) struct Bytes {
+    file: File,
+    data: Option<FoundData>,
+}
+
+impl Bytes {
+    /// Opens the pool, and its data: at `data`, or where the pool says that they are.
+    pub(crate) fn open(pool: &Path, data: Option<&Path>) -> Outcome<Self> {
+        let file = open(pool)?;
+        let alone = Self { file, data: None };
+        // What is damaged beyond that is told by who looks at it.
+        let Some(superblock) = survey::entrance(&alone) else {
+            return Ok(alone);
+        };
+        let mut places = [0; 4096];
+        let read = Image::read(&alone.file, superblock.media_at, &mut places);
+        read.map_err(|error| Failure::io(pool.display(), &error))?;
+        let found = find_data(&superblock, &places, pool, data, true);
+        let found = found.map_err(|error| place::refused(pool, &error))?;
+        Ok(Self {
+            data: found,
+            ..alone
+        })
+    }
+
+    /// The file of the pool itself.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Image for Bytes {
+    fn len(&self) -> u64 {
+        let data = self.data.as_ref();
+        data.map_or_else(|| self.own_len(), |data| data.at + data.bytes)
+    }
+
+    fn own_len(&self) -> u64 {
+        Image::len(&self.file)
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        match &self.data {
+            Some(data) if at >= data.at => data.file.read(at - data.at + data.from, out),
+            _ => Image::read(&self.file, at, out),
+        }
+    }
+}
+
+/// Opens a pool's file, locked against writers for as long as it is open.
+fn open(pool: &Path) -> Outcome<File> {
+    let image = File::open(pool).map_err(|e| Failure::io(pool.display(), &e))?;
+    let is_dir = image.metadata().is_ok_and(|found| found.is_dir());
+    if is_dir {
+        return Err(
+            Failure::new(format!("{} is a directory, not a pool", pool.display()))
+                .advise("give the pool's file; a mounted pool must be unmounted first"),
+        );
+    }
+    match rustix::fs::flock(&image, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(image),
+        Err(Errno::WOULDBLOCK) => Err(place::busy(pool, owner(pool))),
+        Err(errno) => Err(Failure::io(pool.display(), &errno.into())),
+    }
+}
+
+/// The process that has the pool open, as the engine finds it out.
+fn owner(pool: &Path) -> Option<u32> {
+    let options = vellum::PoolOptions {
+        read_only: true,
+        ..vellum::PoolOptions::default()
+    };
+    match vellum::Pool::open(pool, &options) {
+        Err(vellum::Error::Media(vellum::media::MediaError::Busy { owner_pid, .. })) => owner_pid,
+        _ => None,
+    }
+}

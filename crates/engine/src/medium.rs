@@ -1,0 +1,289 @@
+//! The data medium of a pool: made, found, known by its head.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use vellum_layout::{
+    BLOCK_BYTES, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_PATH_MAX, MediumHead,
+    MediumPlaces, Superblock, uuid_text,
+};
+use vellum_media::{DataFile, MappedPool, MediaError, Memory, OpenMode, Persistent};
+use zerocopy::IntoBytes;
+
+use crate::error::Result;
+use crate::mount::{DataApart, read_superblock};
+
+/// Bytes of a medium beside its data: the head with what lies up to the data, and the head's copy.
+const BESIDE_BYTES: u64 = MEDIUM_DATA_AT + BLOCK_BYTES;
+
+/// Why the data of a pool are not to be had. The message begins with the path that was tried.
+#[derive(Debug, Error)]
+pub enum MediumError {
+    /// The pool does not say where it is, nor does the caller.
+    #[error(
+        "the pool's data lie in another file or device, and it does not say where: name it with --data"
+    )]
+    Unknown,
+    /// It is not where it was last found.
+    #[error("{}: the data of the pool are not there ({source}); if they have been moved, name the place with --data", path.display())]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the system said.
+        source: Box<MediaError>,
+    },
+    /// It has another size.
+    #[error("{}: the data of the pool need {expected} bytes, and this has {actual}: it was cut short; nothing was changed", path.display())]
+    Short {
+        /// What was found.
+        path: PathBuf,
+        /// Bytes that there should be.
+        expected: u64,
+        /// Bytes that there are.
+        actual: u64,
+    },
+    /// It is something else.
+    #[error("{}: {found}, not the data of {expected}; name the right one with --data; nothing was changed", path.display())]
+    Foreign {
+        /// What was found.
+        path: PathBuf,
+        /// What it is.
+        found: Box<str>,
+        /// What it should be.
+        expected: Box<str>,
+    },
+    /// A path for which the pool has no room.
+    #[error("{}: the path of a data medium has at most {MEDIUM_PATH_MAX} bytes", path.display())]
+    LongPath {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Less than a pool can do with.
+    #[error("{}: a data medium of {bytes} bytes is too small; it needs 3 MiB and more", path.display())]
+    TooSmall {
+        /// The medium.
+        path: PathBuf,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// A data medium of a pool that has none.
+    #[error(
+        "the pool has its data itself, not on a medium of their own: do not name one with --data"
+    )]
+    NotApart,
+}
+
+/// What a medium of `file`'s size has room for.
+pub(crate) fn room(file: &DataFile, id: [u8; 16]) -> Result<DataApart> {
+    let line = LINE_ENTRIES * BLOCK_BYTES;
+    let room = file.len().saturating_sub(BESIDE_BYTES) / line * line;
+    if room < 1 << 20 {
+        return Err(MediumError::TooSmall {
+            path: file.path().to_owned(),
+            bytes: file.len(),
+        }
+        .into());
+    }
+    Ok(DataApart {
+        id,
+        at: MEDIUM_DATA_AT,
+        data_bytes: room,
+    })
+}
+
+/// How a pool at `pool` is to call the medium at `path`: from its own directory on, if the medium lies there or below.
+///
+/// # Errors
+/// Too long.
+pub(crate) fn name(pool: &Path, path: &Path) -> Result<Vec<u8>> {
+    let path = path.canonicalize()?;
+    let dir = dir_of(pool).canonicalize()?;
+    let name = path.strip_prefix(&dir).unwrap_or(&path);
+    let bytes = name.as_os_str().as_bytes();
+    if bytes.len() > MEDIUM_PATH_MAX {
+        return Err(MediumError::LongPath { path }.into());
+    }
+    Ok(bytes.to_vec())
+}
+
+fn dir_of(pool: &Path) -> &Path {
+    let dir = pool.parent().filter(|dir| !dir.as_os_str().is_empty());
+    dir.unwrap_or(Path::new("."))
+}
+
+/// Marks a new medium as that of the pool that is being made.
+///
+/// # Errors
+/// What the operating system said.
+pub(crate) fn mark(pool: &MappedPool, superblock: &Superblock) -> Result<()> {
+    let (Some(file), Some(head)) = (pool.data(), MediumHead::of(superblock)) else {
+        return Ok(());
+    };
+    let mut block = [0; BLOCK_BYTES as usize];
+    block[..MEDIUM_HEAD_BYTES].copy_from_slice(head.as_bytes());
+    for at in [head.copy_at(), 0] {
+        file.write(at, &block)?;
+    }
+    Ok(file.sync()?)
+}
+
+/// Where the pool at `path` says, in this block, that its data were last found.
+fn last_place(places: &[u8], superblock: &Superblock, path: &Path) -> Option<PathBuf> {
+    let apart = superblock.geometry().apart?;
+    let name = MediumPlaces::find(places, apart.id)?;
+    Some(dir_of(path).join(OsStr::from_bytes(&name)))
+}
+
+/// Says in the pool, before its image has begun, where its data are.
+///
+/// # Errors
+/// What the operating system said.
+pub(crate) fn remember(pool: &MappedPool, superblock: &Superblock, name: &[u8]) -> Result<()> {
+    if let Some(apart) = superblock.geometry().apart {
+        let places = MediumPlaces::of_data(apart.id, name);
+        pool.write(apart.places_at, places.as_bytes());
+        pool.sync()?;
+    }
+    Ok(())
+}
+
+/// Data of a pool that were found.
+#[derive(Debug)]
+pub struct FoundData {
+    /// Where they are.
+    pub file: DataFile,
+    /// Where they begin on it.
+    pub from: u64,
+    /// Where they begin in the pool: behind all of its own bytes.
+    pub at: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+}
+
+/// Finds the data of the pool at `path`, at `asked`, or where the pool says that they were last (in `places`, the block at `media_at`), and knows
+/// them by their head. `None`: the pool has its data itself.
+///
+/// # Errors
+/// Missing, in use, cut short, something else's.
+pub fn find_data(
+    superblock: &Superblock,
+    places: &[u8],
+    path: &Path,
+    asked: Option<&Path>,
+    read_only: bool,
+) -> Result<Option<FoundData>> {
+    let geometry = superblock.geometry();
+    let Some(expected) = MediumHead::of(superblock) else {
+        return match asked {
+            Some(_) => Err(MediumError::NotApart.into()),
+            None => Ok(None),
+        };
+    };
+    let place = match asked {
+        Some(asked) => Some(asked.to_owned()),
+        None => last_place(places, superblock, path),
+    };
+    let place = place.ok_or(MediumError::Unknown)?;
+    let file = DataFile::open(&place, read_only).map_err(|error| match error {
+        MediaError::Io { .. } | MediaError::Empty { .. } | MediaError::NotAPool { .. } => {
+            MediumError::Missing {
+                path: place,
+                source: error.into(),
+            }
+            .into()
+        }
+        other => crate::Error::from(other),
+    })?;
+    know(&file, &expected)?;
+    Ok(Some(FoundData {
+        file,
+        from: expected.data_at,
+        at: geometry.data_at,
+        bytes: geometry.zone_blocks * BLOCK_BYTES,
+    }))
+}
+
+/// Whether this is the medium that is expected: its head says so, or the copy of the head where that cannot be read.
+fn know(file: &DataFile, expected: &MediumHead) -> Result<()> {
+    let mut block = [0; MEDIUM_HEAD_BYTES];
+    let mut at = |at| {
+        let read = file.read(at, &mut block);
+        read.ok().and_then(|()| MediumHead::unseal(&block))
+    };
+    let found = at(0).or_else(|| at(expected.copy_at()));
+    let is_it = found.as_ref().is_some_and(|found| {
+        (
+            found.id,
+            found.pool,
+            found.zone,
+            found.data_at,
+            found.blocks,
+        ) == (
+            expected.id,
+            expected.pool,
+            expected.zone,
+            expected.data_at,
+            expected.blocks,
+        )
+    });
+    let path = || file.path().to_owned();
+    if !is_it {
+        let found = match found {
+            None => "this holds no data of any pool".to_owned(),
+            Some(other) if other.pool == expected.pool => {
+                format!("this is medium {} of the same pool", uuid_text(&other.id))
+            }
+            Some(other) => format!("this is the data of pool {}", uuid_text(&other.pool)),
+        };
+        return Err(MediumError::Foreign {
+            path: path(),
+            found: found.into(),
+            expected: format!(
+                "pool {} (medium {})",
+                uuid_text(&expected.pool),
+                uuid_text(&expected.id)
+            )
+            .into(),
+        }
+        .into());
+    }
+    if file.len() < expected.bytes {
+        return Err(MediumError::Short {
+            path: path(),
+            expected: expected.bytes,
+            actual: file.len(),
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// The bytes of a pool, with its data behind them wherever they are, for whoever works on bytes. Of what is no pool, or a damaged one without any
+/// superblock, there are those of the file alone.
+///
+/// # Errors
+/// In use; the data are missing, in use, cut short, or something else's.
+pub fn open_bytes(path: &Path, mode: OpenMode, data: Option<&Path>) -> Result<MappedPool> {
+    let alone = OpenMode {
+        populate: false,
+        ..mode
+    };
+    let pool = MappedPool::open(path, alone)?;
+    let pool = match read_superblock(&pool) {
+        Ok(superblock) => {
+            let mut places = [0; BLOCK_BYTES as usize];
+            pool.read(superblock.media_at, &mut places);
+            match find_data(&superblock, &places, path, data, mode.read_only)? {
+                Some(found) => pool.with_data(found.file, found.from, (found.at, found.bytes))?,
+                None => pool,
+            }
+        }
+        Err(_) => pool,
+    };
+    if mode.populate {
+        pool.populate();
+    }
+    Ok(pool)
+}

@@ -1,0 +1,258 @@
+//! Pools whose data lie on another file: where the bytes go, what a kill leaves, and what is said of a medium that is not the right one.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use vellum::media::{MediaChoice, MediaError};
+use vellum::reading::Rule;
+use vellum::{CreateOptions, DataOptions, Error, MappingKind, MediumError, Pool, PoolOptions};
+use vellum_layout::{GeometryError, MediumHead, features};
+
+const DATA_BYTES: u64 = 16 << 20;
+
+fn options(data: PathBuf) -> CreateOptions {
+    CreateOptions {
+        media: MediaChoice::Logged,
+        mapping: MappingKind::Extent,
+        data: Some(DataOptions {
+            path: data,
+            size_bytes: DATA_BYTES,
+            overwrite: false,
+        }),
+        ..CreateOptions::new(0)
+    }
+}
+
+/// A pool in a directory, and its data beside it.
+fn made(dir: &Path) -> (PathBuf, PathBuf, Pool) {
+    let (path, data) = (dir.join("pool"), dir.join("data"));
+    let pool = Pool::create(&path, &options(data.clone())).unwrap();
+    (path, data, pool)
+}
+
+fn open(path: &Path) -> Result<Pool, Error> {
+    Pool::open(path, &PoolOptions::default())
+}
+
+/// What a kill that takes all memory along leaves: a copy of both files.
+fn killed(dir: &Path, name: &str) -> PathBuf {
+    let copy = dir.join(name);
+    std::fs::create_dir(&copy).unwrap();
+    for file in ["pool", "data"] {
+        std::fs::copy(dir.join(file), copy.join(file)).unwrap();
+    }
+    copy.join("pool")
+}
+
+fn has(path: &Path, pattern: &[u8]) -> bool {
+    let bytes = std::fs::read(path).unwrap();
+    bytes.windows(pattern.len()).any(|part| part == pattern)
+}
+
+#[test]
+fn bytes_of_files_are_on_their_own_medium_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, data, pool) = made(dir.path());
+    let superblock = pool.superblock();
+    assert_ne!(superblock.incompatible & features::DATA_APART, 0);
+    let pattern = b"bytes of a file, and of nothing else";
+    let content = pattern.repeat(20_000);
+    let volume = pool.volume();
+    volume.write("/f", &content).unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.read("/f").unwrap(), content);
+    assert!(has(&data, pattern) && !has(&path, pattern));
+    // A page table leads to the medium, too.
+    let file = volume.open("/f").unwrap();
+    let view = file.view_by(0..content.len() as u64, Rule::Mmu).unwrap();
+    assert!(&view[..] == content.as_slice());
+    drop(view);
+    drop((file, volume));
+    pool.close().unwrap();
+    let own = std::fs::metadata(&path).unwrap().len();
+    assert_eq!(own, superblock.pool_bytes);
+    let reopened = open(&path).unwrap();
+    assert!(reopened.opened().was_clean);
+    assert_eq!(reopened.volume().read("/f").unwrap(), content);
+    assert_eq!(reopened.fs().data_medium().unwrap().1, DATA_BYTES);
+}
+
+#[test]
+fn what_was_synced_survives_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, _, pool) = made(dir.path());
+    let volume = pool.volume();
+    let synced = |number: u8| vec![number + 1; 700 * usize::from(number) + 1];
+    for number in 0..50 {
+        volume.write(format!("/{number}"), &synced(number)).unwrap();
+        if number % 5 == 4 {
+            volume.sync().unwrap();
+        }
+    }
+    volume.write("/later", b"lost").unwrap();
+    let read_only = PoolOptions {
+        read_only: true,
+        ..PoolOptions::default()
+    };
+    let copy = killed(dir.path(), "copy");
+    for options in [read_only, PoolOptions::default(), PoolOptions::default()] {
+        let reopened = Pool::open(&copy, &options).unwrap();
+        let volume = reopened.volume();
+        for number in 0..50 {
+            assert_eq!(volume.read(format!("/{number}")).unwrap(), synced(number));
+        }
+        assert!(matches!(volume.read("/later"), Err(Error::NotFound)));
+    }
+}
+
+/// What the opening of the pool says, which changes neither file.
+#[track_caller]
+fn refused(path: &Path) -> MediumError {
+    let before = std::fs::read(path).unwrap();
+    let found = match open(path) {
+        Err(Error::Medium(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(
+        before == std::fs::read(path).unwrap(),
+        "the pool was written to"
+    );
+    found
+}
+
+#[test]
+fn another_medium_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, data, pool) = made(dir.path());
+    let needed = MediumHead::of(&pool.superblock()).unwrap().bytes;
+    pool.volume().write("/f", &[7; 100_000]).unwrap();
+    pool.close().unwrap();
+    let other = dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    made(&other).2.close().unwrap();
+    let kept = dir.path().join("kept");
+    std::fs::rename(&data, &kept).unwrap();
+
+    assert!(matches!(refused(&path), MediumError::Missing { path, .. } if path == data));
+    std::fs::write(&data, []).unwrap();
+    assert!(matches!(refused(&path), MediumError::Missing { .. }));
+    std::fs::write(&data, vec![0x5A; DATA_BYTES as usize]).unwrap();
+    assert!(
+        matches!(refused(&path), MediumError::Foreign { found, .. } if found.contains("no data"))
+    );
+    std::fs::copy(other.join("data"), &data).unwrap();
+    let swapped = refused(&path);
+    assert!(
+        matches!(&swapped, MediumError::Foreign { found, .. } if found.contains("data of pool"))
+    );
+    assert!(swapped.to_string().contains(data.to_str().unwrap()));
+    std::fs::copy(&kept, &data).unwrap();
+    let short = std::fs::File::options().write(true).open(&data).unwrap();
+    short.set_len(needed - 4096).unwrap();
+    assert!(matches!(
+        refused(&path),
+        MediumError::Short { expected, actual, .. } if expected == needed && actual == needed - 4096
+    ));
+
+    std::fs::remove_file(&data).unwrap();
+    let options = PoolOptions {
+        data: Some(kept.clone()),
+        ..PoolOptions::default()
+    };
+    let pool = Pool::open(&path, &options).unwrap();
+    assert_eq!(pool.volume().read("/f").unwrap(), [7; 100_000]);
+    pool.close().unwrap();
+    // Where it was found is remembered.
+    let pool = open(&path).unwrap();
+    assert_eq!(pool.fs().data_medium().unwrap().0, kept);
+    // Somebody else's pool with our data: they are in use, and then not theirs.
+    let their = PoolOptions {
+        data: Some(kept),
+        ..PoolOptions::default()
+    };
+    let in_use = Pool::open(other.join("pool"), &their);
+    assert!(matches!(in_use, Err(Error::Media(MediaError::Busy { .. }))));
+    drop(pool);
+    let foreign = Pool::open(other.join("pool"), &their);
+    assert!(matches!(
+        foreign,
+        Err(Error::Medium(MediumError::Foreign { .. }))
+    ));
+}
+
+#[test]
+fn a_damaged_head_is_known_by_its_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, data, pool) = made(dir.path());
+    let copy_at = MediumHead::of(&pool.superblock()).unwrap().copy_at();
+    pool.close().unwrap();
+    let file = std::fs::File::options().write(true).open(&data).unwrap();
+    file.write_all_at(&[0xFF; 512], 0).unwrap();
+    open(&path).unwrap().close().unwrap();
+    file.write_all_at(&[0xFF; 512], copy_at).unwrap();
+    assert!(matches!(refused(&path), MediumError::Foreign { .. }));
+}
+
+#[test]
+fn a_pool_without_the_place_of_its_data_asks_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, data, pool) = made(dir.path());
+    let places_at = pool.superblock().media_at;
+    pool.close().unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[0xFF; 100], places_at).unwrap();
+    assert!(matches!(refused(&path), MediumError::Unknown));
+    let named = PoolOptions {
+        data: Some(data),
+        ..PoolOptions::default()
+    };
+    Pool::open(&path, &named).unwrap().close().unwrap();
+    open(&path).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_pool_with_its_own_data_takes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("whole");
+    Pool::create(&path, &CreateOptions::new(8 << 20)).unwrap();
+    let named = PoolOptions {
+        data: Some(path.clone()),
+        ..PoolOptions::default()
+    };
+    let refused = Pool::open(&path, &named);
+    assert!(matches!(refused, Err(Error::Medium(MediumError::NotApart))));
+}
+
+#[test]
+fn what_cannot_be_made_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+    let mut asked = options(data);
+    let make = |asked: &CreateOptions| {
+        let made = Pool::create(&path, asked);
+        if let Some(data) = &asked.data {
+            let _ = std::fs::remove_file(&data.path);
+        }
+        made.map(drop)
+    };
+    asked.media = MediaChoice::File;
+    let unlogged = make(&asked);
+    assert!(matches!(
+        unlogged,
+        Err(Error::Geometry(GeometryError::ApartUnlogged))
+    ));
+    asked.media = MediaChoice::Logged;
+    asked.size_bytes = 1 << 20;
+    let small = make(&asked);
+    assert!(matches!(
+        small,
+        Err(Error::Geometry(GeometryError::NoRoomForMetadata { .. }))
+    ));
+    asked.size_bytes = 0;
+    asked.data.as_mut().unwrap().size_bytes = 3 << 20;
+    assert!(matches!(
+        make(&asked),
+        Err(Error::Medium(MediumError::TooSmall { .. }))
+    ));
+    assert!(!path.exists());
+}

@@ -1,0 +1,207 @@
+//! The head of a data medium, by which the pool whose data it has knows it, and where the pool says that media were last found.
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::BLOCK_BYTES;
+use crate::superblock::Superblock;
+
+/// First eight bytes of a data medium.
+pub const MEDIUM_MAGIC: [u8; 8] = *b"VELDATA1";
+/// Where on a new medium the data begin: what maps large pages maps them there.
+pub const MEDIUM_DATA_AT: u64 = 2 << 20;
+/// Most bytes of a path in [`MediumPlaces`].
+pub const MEDIUM_PATH_MAX: usize = 232;
+/// Media that a pool can tell the places of.
+const PLACES: usize = 15;
+
+/// What a data medium begins with, and, in its last block, ends with.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct MediumHead {
+    /// [`MEDIUM_MAGIC`].
+    pub magic: [u8; 8],
+    /// Its identity, drawn when it was made.
+    pub id: [u8; 16],
+    /// The pool whose data it has.
+    pub pool: [u8; 16],
+    /// The zone of the pool.
+    pub zone: u32,
+    /// Reserved, zero.
+    pub reserved_zone: u32,
+    /// Where the data begin.
+    pub data_at: u64,
+    /// Blocks of data.
+    pub blocks: u64,
+    /// Bytes of the medium, up to the end of the head's copy.
+    pub bytes: u64,
+    /// Reserved, zero: home area, session, flushed.
+    pub reserved: [u64; 54],
+    /// XXH3-64 of the bytes before.
+    pub check: u64,
+}
+
+/// Bytes of a head: one sector.
+pub const MEDIUM_HEAD_BYTES: usize = size_of::<MediumHead>();
+
+const _: () = assert!(MEDIUM_HEAD_BYTES == 512);
+
+impl MediumHead {
+    /// The head of the medium that a sound superblock says has its data; `None` if the pool has them itself.
+    pub fn of(superblock: &Superblock) -> Option<Self> {
+        let geometry = superblock.geometry();
+        let apart = geometry.apart?;
+        let mut new = Self {
+            magic: MEDIUM_MAGIC,
+            id: apart.id,
+            pool: superblock.uuid,
+            data_at: apart.at,
+            blocks: geometry.zone_blocks,
+            bytes: apart.at + geometry.zone_blocks * BLOCK_BYTES + BLOCK_BYTES,
+            ..Self::new_zeroed()
+        };
+        new.seal();
+        Some(new)
+    }
+
+    /// Computes the check.
+    pub fn seal(&mut self) {
+        self.check = self.expected_check();
+    }
+
+    /// Reads a head; `None` if it is not sound.
+    pub fn unseal(bytes: &[u8]) -> Option<Self> {
+        let (head, _) = Self::read_from_prefix(bytes).ok()?;
+        let is_sound = head.magic == MEDIUM_MAGIC && head.check == head.expected_check();
+        is_sound.then_some(head)
+    }
+
+    /// Where the copy lies.
+    pub fn copy_at(&self) -> u64 {
+        self.bytes.saturating_sub(BLOCK_BYTES)
+    }
+
+    fn expected_check(&self) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(&self.as_bytes()[..MEDIUM_HEAD_BYTES - 8])
+    }
+}
+
+/// Where a medium was last found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct MediumPlace {
+    /// Its identity; 0: this place is not in use.
+    pub id: [u8; 16],
+    /// 1: data.
+    pub kind: u16,
+    /// Bytes of the path.
+    pub length: u16,
+    /// Reserved, zero.
+    pub reserved: u32,
+    /// Its path, from the directory of the pool on if it does not begin with a slash; zeros behind it.
+    pub path: [u8; MEDIUM_PATH_MAX],
+}
+
+/// The block of a pool that tells where its media were last found. It is tried first, and nothing hangs on it.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct MediumPlaces {
+    /// The places.
+    pub places: [MediumPlace; PLACES],
+    /// Reserved, zero.
+    pub reserved: [u64; 31],
+    /// XXH3-64 of the bytes before.
+    pub check: u64,
+}
+
+const _: () = assert!(size_of::<MediumPlaces>() as u64 == BLOCK_BYTES);
+
+/// [`MediumPlace::kind`] of a data medium.
+const KIND_DATA: u16 = 1;
+
+impl MediumPlaces {
+    /// One medium with data, at a path of at most [`MEDIUM_PATH_MAX`] bytes.
+    pub fn of_data(id: [u8; 16], path: &[u8]) -> Self {
+        let mut new = Self::new_zeroed();
+        let path = &path[..path.len().min(MEDIUM_PATH_MAX)];
+        let place = &mut new.places[0];
+        (place.id, place.kind, place.length) = (id, KIND_DATA, path.len() as u16);
+        place.path[..path.len()].copy_from_slice(path);
+        new.seal();
+        new
+    }
+
+    /// Computes the check.
+    pub fn seal(&mut self) {
+        self.check = self.expected_check();
+    }
+
+    /// Where the data medium of this identity was last found, by the bytes of the block; `None` if they do not say.
+    pub fn find(bytes: &[u8], id: [u8; 16]) -> Option<Vec<u8>> {
+        let (places, _) = Self::read_from_prefix(bytes).ok()?;
+        if places.check != places.expected_check() {
+            return None;
+        }
+        let found = places.places.iter();
+        let place = { found }.find(|place| place.kind == KIND_DATA && place.id == id)?;
+        let path = place.path.get(..place.length.into())?;
+        (!path.is_empty()).then(|| path.to_vec())
+    }
+
+    fn expected_check(&self) -> u64 {
+        let bytes = self.as_bytes();
+        xxhash_rust::xxh3::xxh3_64(&bytes[..bytes.len() - 8])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ApartRequest, Geometry, GeometryRequest, NamespaceKind};
+
+    fn sample() -> MediumHead {
+        let request = GeometryRequest {
+            is_logged: true,
+            apart: Some(ApartRequest {
+                id: [9; 16],
+                at: MEDIUM_DATA_AT,
+                data_bytes: 8 << 20,
+            }),
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        let superblock = Superblock::new(&geometry, [7; 16], 1, 2, "", NamespaceKind::Direct);
+        MediumHead::of(&superblock).unwrap()
+    }
+
+    #[test]
+    fn heads_are_sealed() {
+        let head = sample();
+        assert_eq!((head.id, head.pool, head.blocks), ([9; 16], [7; 16], 2048));
+        assert_eq!(head.copy_at(), MEDIUM_DATA_AT + (8 << 20));
+        let mut bytes = head.as_bytes().to_vec();
+        assert_eq!(MediumHead::unseal(&bytes), Some(head));
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1;
+            assert_eq!(MediumHead::unseal(&bytes), None, "byte {at}");
+            bytes[at] ^= 1;
+        }
+        assert_eq!(MediumHead::unseal(&bytes[..511]), None);
+    }
+
+    #[test]
+    fn places_are_found_by_identity() {
+        let long = vec![b'p'; MEDIUM_PATH_MAX];
+        for path in [&b"d.img"[..], &long] {
+            let mut places = MediumPlaces::of_data([9; 16], path);
+            let find = |places: &MediumPlaces| MediumPlaces::find(places.as_bytes(), [9; 16]);
+            assert_eq!(find(&places).as_deref(), Some(path));
+            assert_eq!(MediumPlaces::find(places.as_bytes(), [0; 16]), None);
+            places.places[0].length = u16::MAX;
+            assert_eq!(find(&places), None);
+            places.seal();
+            assert_eq!(find(&places), None);
+        }
+        let none = MediumPlaces::of_data([9; 16], b"");
+        assert_eq!(MediumPlaces::find(none.as_bytes(), [9; 16]), None);
+    }
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# A pool whose data lie on another file, and on a block device where there can be one: the process behind the mount is killed, with and
+# without what it had in memory, and what was synced is there, in two files; a file with the data that is not the right one is refused by
+# name, and nothing is changed.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
+source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
+# shellcheck source-path=SCRIPTDIR source=kill.bash
+source "$ROOT/tests/mount/kill.bash"
+
+[[ "$MEDIUM" == apart ]] || { printf 'ok %s\n' "$NAME"; exit 0; }
+readonly DATA="$WORK/data.img"
+LOOP=
+COUNT=0
+
+detach() {
+    local status=$?
+    [[ -z "$LOOP" ]] || losetup -d "$LOOP" || true
+    (exit "$status")
+    clean_up
+}
+trap detach EXIT
+
+# said WHAT TEXT
+said() { grep -q "$1" <<<"$2" || die "not said: $1: $2"; }
+
+# refused WHAT COMMAND...
+refused() {
+    local what="$1"
+    shift
+    if vellum "$@" >"$WORK/said" 2>&1; then die "$*: was done"; fi
+    said "$what" "$(cat "$WORK/said")"
+}
+
+content() { seq "$1" $(($1 + 200000)); }
+
+# A small file, whose blocks ride in the log, and a large one.
+work() {
+    COUNT=$((COUNT + 1))
+    printf 'number %s\n' "$COUNT" >"$MNT/small$COUNT"
+    content "$COUNT" >"$MNT/large$COUNT"
+    sync "$MNT/small$COUNT"
+}
+
+verify() {
+    local number
+    for ((number = 1; number <= COUNT; number++)); do
+        [[ "$(cat "$MNT/small$number")" == "number $number" ]] || die "small file $number"
+        cmp <(content "$number") "$MNT/large$number" || die "large file $number"
+    done
+}
+
+# Kills the mount, then another one whose image is taken away, as a power cut takes it.
+kill_twice() {
+    work
+    kill_server
+    check_killed "with an image"
+    serve
+    verify
+    work
+    printf 'not synced\n' >"$MNT/later"
+    kill_server
+    find /dev/shm -maxdepth 1 -name 'vellum-*' -newer "$WORK/began" -delete
+    check_killed "without an image"
+    serve
+    verify
+    [[ ! -e "$MNT/later" ]] || die "what nobody synced is there"
+    work
+}
+
+stop() {
+    vellum umount "$MNT"
+    wait "$SERVER" || die "the server failed"
+    check
+}
+
+touch "$WORK/began"
+begin_killing 64M
+said "in $DATA" "$(vellum info "$POOL")"
+kill_twice
+refused 'in use' mkfs --force "$WORK/other" --data "$DATA"
+stop
+# What is large has never been in the pool's file.
+grep -qa '^123456$' "$DATA" || die "data are not in their file"
+if grep -qa '^123456$' "$POOL"; then die "data are in the pool's file"; fi
+
+refused 'has the data of a pool already' mkfs "$WORK/other" --data "$DATA"
+[[ ! -e "$WORK/other" ]] || die "half a pool is left"
+refused 'only a pool with a log' mkfs "$WORK/other" --media file --data "$WORK/more" --data-size 16M
+refused 'how large' mkfs "$WORK/other" --data "$WORK/more"
+vellum mkfs "$WORK/other" --data "$WORK/more" --data-size 16M --quiet
+before="$(sha256sum "$POOL" "$WORK/more")"
+refused 'name the right one with --data' mount --data "$WORK/more" "$POOL" "$MNT"
+mv "$DATA" "$WORK/moved.img"
+refused "$DATA" mount "$POOL" "$MNT"
+refused "$DATA" check "$POOL"
+refused "$DATA" info "$POOL"
+refused "$DATA" ls "$POOL:/"
+refused "$DATA" repair --yes "$POOL"
+truncate -s 8M "$WORK/short.img"
+dd if="$WORK/moved.img" of="$WORK/short.img" bs=1M count=8 conv=notrunc status=none
+refused 'cut short' check --data "$WORK/short.img" "$POOL"
+[[ "$(sha256sum "$POOL" "$WORK/more")" == "$before" ]] || die "something was changed"
+vellum check --quiet --data "$WORK/moved.img" "$POOL" || die "not sound where it was moved"
+MOUNT_OPTIONS=(--data "$WORK/moved.img")
+serve
+verify
+stop
+# Where it was found is remembered.
+MOUNT_OPTIONS=()
+serve
+verify
+stop
+
+if [[ "$(id -u)" -eq 0 ]]; then
+    truncate -s 64M "$WORK/device.img"
+    LOOP="$(losetup --find --show "$WORK/device.img" 2>/dev/null || true)"
+fi
+if [[ -n "$LOOP" ]]; then
+    rm "$POOL"
+    COUNT=0
+    vellum mkfs "$POOL" --data "$LOOP" --quiet
+    refused 'has the data of a pool already' mkfs "$WORK/other2" --data "$LOOP"
+    serve
+    said "in $LOOP" "$(vellum info "$POOL")"
+    kill_twice
+    stop
+else
+    say "no block device: loop devices cannot be had"
+fi
+printf 'ok %s\n' "$NAME"
