@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vellum_layout::{Geometry, MappingKind, NamespaceKind, Superblock};
+use vellum_layout::{Geometry, MEDIUM_DATA_AT, MappingKind, NamespaceKind, Superblock};
 use vellum_media::{
     DataFile, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Real,
 };
@@ -189,8 +189,13 @@ impl Pool {
         let apart = medium::room(&file, id)?;
         format_options.apart = Some(apart);
         let planned = Geometry::plan(&format_options.request(options.size_bytes))?;
-        let memory = make(path, planned.pool_bytes, options.media)?;
-        let memory = memory.with_data(file, apart.at, (planned.pool_bytes, apart.data_bytes))?;
+        let own_bytes = match options.size_bytes {
+            // Large pages of the data are large pages behind the pool, too.
+            0 => planned.pool_bytes.next_multiple_of(MEDIUM_DATA_AT),
+            _ => planned.pool_bytes,
+        };
+        let memory = make(path, own_bytes, options.media)?;
+        let memory = memory.with_data(file, apart.at, (own_bytes, apart.data_bytes))?;
         format_options.known_zero = memory.known_zero();
         let superblock = format(&memory, &format_options)?;
         medium::remember(&memory, &superblock, &name)?;

@@ -56,7 +56,7 @@ impl MediumHead {
             pool: superblock.uuid,
             data_at: apart.at,
             blocks: geometry.zone_blocks,
-            bytes: apart.at + geometry.zone_blocks * BLOCK_BYTES + BLOCK_BYTES,
+            bytes: (apart.at + geometry.zone_blocks * BLOCK_BYTES).saturating_add(BLOCK_BYTES),
             ..Self::new_zeroed()
         };
         new.seal();

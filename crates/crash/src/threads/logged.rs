@@ -88,7 +88,8 @@ mod tests {
             ..Budget::Short.options()
         };
         let progress = Progress::default();
-        let report = run_these_threads(&logged(Ground::Logged), &options, &progress);
+        let all = [logged(Ground::Logged), logged(Ground::Apart)].concat();
+        let report = run_these_threads(&all, &options, &progress);
         let summary = report.summary();
         assert_eq!(summary.totals.violations, 0, "{report}");
         assert!(summary.totals.distinct > 500, "{report}");

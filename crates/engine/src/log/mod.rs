@@ -348,18 +348,18 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FormatOptions, format};
+    use crate::{DataApart, FormatOptions, format};
     use std::sync::Arc;
-    use vellum_layout::Superblock;
+    use vellum_layout::{Geometry, Superblock};
     use vellum_media::{Persistent, SimLogged, SimPool};
 
-    /// The log has room for a record of all lines of the image, and then for little else.
-    #[test]
-    fn a_record_without_room_for_blocks_has_none() {
+    /// Makes a pool, and gives what appends so many lines, and three blocks, to its log. Of blocks four ride at once.
+    fn made(apart: Option<DataApart>) -> (Geometry, impl Fn(u64) -> LogCounts) {
         let disk = Arc::new(SimPool::new(2 << 20));
         let options = FormatOptions {
             metadata_bytes: Some(1 << 18),
             is_logged: true,
+            apart,
             ..FormatOptions::default()
         };
         format(&*disk, &options).unwrap();
@@ -367,7 +367,7 @@ mod tests {
         let pool = SimLogged::new(disk, None);
         let (log, _) = load(&pool, &superblock, &Loading::alone()).unwrap();
         let geometry = superblock.geometry();
-        let append = |lines: u64| {
+        let append = move |lines: u64| {
             let lines = (0..lines).map(|line| (geometry.state_at + line * LOG_LINE_BYTES, [7; 64]));
             let blocks = [0, 1, 2].map(|block| geometry.data_at + block * BLOCK_BYTES);
             let epoch = Epoch {
@@ -377,9 +377,30 @@ mod tests {
             log.append(pool.disk().unwrap(), &epoch).unwrap();
             log.counts()
         };
+        (geometry, append)
+    }
+
+    /// The log has room for a record of all lines of the image, and then for little else.
+    #[test]
+    fn a_record_without_room_for_blocks_has_none() {
+        let (geometry, append) = made(None);
         let few = append(9);
         assert_eq!((few.commits, few.blocks), (1, 3));
         let all = append((geometry.log_at - geometry.state_at) / LOG_LINE_BYTES);
         assert_eq!((all.commits, all.blocks), (2, 3));
+    }
+
+    /// On a medium of their own the data are synced before more ride than the log has a part for; in the log's file each record is a sync of them.
+    #[test]
+    fn blocks_ride_until_they_are_too_many() {
+        let apart = DataApart {
+            id: [9; 16],
+            at: BLOCK_BYTES,
+            data_bytes: 1 << 20,
+        };
+        for (apart, blocks) in [(None, [3, 6, 9]), (Some(apart), [3, 3, 6])] {
+            let (_, append) = made(apart);
+            assert_eq!([1, 1, 1].map(|lines| append(lines).blocks), blocks);
+        }
     }
 }

@@ -96,10 +96,11 @@ pub(crate) fn read_superblock<P: Persistent>(pool: &P) -> Result<Superblock> {
         Superblock::unseal(&bytes)
     };
     let first = Superblock::choose([0, BLOCK_BYTES].map(read));
+    let own_last = (pool.own_bytes() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     let last = match &first {
         // What lies last is a block of a file.
-        Ok(copy) if copy.media_at != 0 => copy.replica_at,
-        _ => (pool.own_bytes() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES,
+        Ok(copy) if copy.media_at != 0 => copy.replica_at.min(own_last),
+        _ => own_last,
     };
     let found = Superblock::choose([0, BLOCK_BYTES, last].map(read))?;
     found.check_readable()?;
