@@ -113,9 +113,22 @@ pub(crate) mod flag {
     pub(crate) const CONTINUOUS: u64 = 2048;
     /// Directories: names in it do not change, because it is moved, or one above it.
     pub(crate) const STILL: u64 = 4096;
-    /// Directories: counts evictions from bit 32 on. A miss in the index counts only if this and
+    /// Directories: counts evictions from bit 40 on. A miss in the index counts only if this and
     /// [`INDEXED`] were the same before and after.
-    pub(crate) const GENERATION: u64 = 1 << 32;
+    pub(crate) const GENERATION: u64 = 1 << 40;
+
+    const AREA_SHIFT: u32 = 16;
+    const AREA: u64 = 0xFF_FFFF << AREA_SHIFT;
+
+    /// Directories of the namespace *adaptive*: the area whose table the names in it are in; 0: not known yet.
+    pub(crate) fn area(flags: u64) -> u32 {
+        ((flags & AREA) >> AREA_SHIFT) as u32
+    }
+
+    /// The flags with another such area.
+    pub(crate) fn with_area(flags: u64, area: u32) -> u64 {
+        flags & !AREA | u64::from(area) << AREA_SHIFT & AREA
+    }
 }
 
 /// One reference in [`field::REFS`].
@@ -249,11 +262,7 @@ impl<M: Memories> Core<M> {
         let mut held = op.own(slots::field::CACHELETS);
         if held as u32 == 0 {
             let first = self.arena.fetch_add(header::CACHELET_FRESH, FRESH_BATCH) + 1;
-            let count = self
-                .map
-                .cachelet_count
-                .saturating_sub(first)
-                .min(FRESH_BATCH);
+            let count = self.cachelet_limit().saturating_sub(first).min(FRESH_BATCH);
             if count < FRESH_BATCH {
                 self.arena
                     .fetch_add(header::CACHELET_FRESH, FRESH_BATCH.wrapping_neg() + count);
@@ -273,6 +282,17 @@ impl<M: Memories> Core<M> {
     pub(crate) fn last_cachelet(&self) -> u64 {
         let fresh = self.arena.load(header::CACHELET_FRESH, Ordering::Acquire);
         fresh.min(self.map.cachelet_count - 1)
+    }
+
+    /// How many cachelets may be made for now.
+    pub(crate) fn cachelet_limit(&self) -> u64 {
+        self.arena.load(header::CACHELET_LIMIT, Ordering::Relaxed)
+    }
+
+    /// Lets at least so many be made, as far as there are.
+    pub(crate) fn raise_cachelet_limit(&self, to: u64) {
+        let to = to.min(self.map.cachelet_count);
+        self.arena.fetch_max(header::CACHELET_LIMIT, to);
     }
 
     /// Cachelets in use or held by thread slots.

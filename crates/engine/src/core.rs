@@ -19,7 +19,7 @@ pub(crate) struct ArenaMap {
     pub(crate) used: u64,
     /// One word a metadata chunk: its kind; see `alloc`.
     pub(crate) chunks: u64,
-    /// Home buckets of the global index; see `namespace::indexed::index`.
+    /// Home buckets of the global index; see `namespace::indexed::buckets`.
     pub(crate) buckets: u64,
     /// Home buckets, a power of two.
     pub(crate) bucket_count: u64,
@@ -78,6 +78,8 @@ pub(crate) mod header {
         CACHELET_FREE: [1] at 200,
         /// Cachelets in the list of free ones.
         CACHELETS_FREE: [1] at 208,
+        /// So many cachelets are made before those that nobody uses are taken away.
+        CACHELET_LIMIT: [1] at 216,
         /// First overflow bucket never used.
         OVERFLOW_FRESH: [1] at 256,
         /// Names in the index, beside what thread slots count.
@@ -124,6 +126,10 @@ pub(crate) mod header {
         COMPANY: [1] at 912,
         /// 1: names stand still in some directories ([`crate::cachelet::flag::STILL`]), because one is moved with what is below it.
         STILL: [1] at 920,
+        /// 1: the namespace *adaptive* has names in the index in DRAM, beside those in tables of areas.
+        NAMES_ELSEWHERE: [1] at 928,
+        /// The area whose table a directory's names are just leaving, or 0.
+        LEAVING: [1] at 936,
         /// The version of paths; see `namespace::common::changing`.
         PATHS: [1] at 960,
     }

@@ -93,13 +93,18 @@ impl<M: Memories> Fs<M> {
     fn save_live_map(&self) {
         let core = &self.core;
         let words = core.geometry.meta_slots().div_ceil(64);
+        let at = core.geometry.live_map_at;
         for index in 0..words {
             let word = core
                 .arena
                 .load(core.map.used + index * 8, Ordering::Acquire);
-            core.set_word(core.geometry.live_map_at + index * 8, word);
+            core.set_word(at + index * 8, word);
         }
-        let at = core.geometry.live_map_at;
+        self.namespace.scratch(core, &mut |slot| {
+            let block = u64::from(u32::MAX) << (slot % 64);
+            let at = at + slot / 64 * 8;
+            core.set_word(at, core.word(at) & !block);
+        });
         core.pool.flush(sites::CLOSE_LIVE_MAP, at, words * 8);
         let usage = self.mapping.usage(core);
         let inodes = core.total(Tally::Inodes);

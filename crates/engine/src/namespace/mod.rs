@@ -248,11 +248,19 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// gives how many cachelets. Same rules.
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64>;
 
+    /// How many cachelets may be made before those that nobody uses are taken away.
+    fn cachelets_kept(&self, core: &Core<M>) -> u64 {
+        core.map.cachelet_count
+    }
+
     /// Gives up what a removed directory has beside its inode and its names, when that inode dies. Flushed, not fenced. Same rules.
     fn give_up(&self, _core: &Core<M>, _dir: Cachelet) {}
 
     /// Frees everything a removed directory still holds (log, dead entries). Same rules.
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
+
+    /// Calls `each` with the first slot of every metadata block that is in use, and of no use to whoever opens the pool after a close.
+    fn scratch(&self, _core: &Core<M>, _each: &mut dyn FnMut(u64)) {}
 
     /// Checks, when a pool is opened that was closed in order or not, what all names build on.
     fn check_pool(&self, core: &Core<M>, was_clean: bool) -> Result<()>;

@@ -6,12 +6,12 @@
 //! All entries of a directory, those of names that are gone, too, are of the area that the directory's names are in.
 //!
 //! Creation commits with a word of a state-map, removal with an entry's life word, rename with a journal
-//! record (`docs/CRASH.md`). An entry's log word is durable before its state is: what finds entries is the
-//! directory logs and the index over them, as with `direct`.
+//! record (`docs/CRASH.md`). An entry's log word is durable before its state is: directory logs are the truth, as with `direct`. What finds
+//! a name is a hash table of its area in the pool ([`tables`]).
 //!
 //! Directories are moved with what is below them by copies with the paths that these have from then on ([`moves`]).
 //!
-//! Not built: tables over paths. In a directory whose path has more than 832 bytes paths begin anew, so that they may be as long as there
+//! In a directory whose path has more than 832 bytes paths begin anew, so that they may be as long as there
 //! are directories.
 
 mod entry;
@@ -21,6 +21,7 @@ mod prefixes;
 mod states;
 mod status;
 mod table;
+mod tables;
 
 use vellum_layout::{
     ChunkKind, DirPlace, EntryState, FileKind, Geometry, Inode, LifeWord, LogWord, PathEntryHead,
@@ -30,9 +31,10 @@ use vellum_media::{Memories, Persistent, Site};
 
 use self::entry::PathBuffer;
 pub(crate) use self::states::Held;
+use self::tables::Tables;
 use super::common::inode::Named;
 use super::indexed::{Draft, Entries, Name, Spot};
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::journal::Record;
@@ -46,6 +48,11 @@ pub(crate) struct Adaptive;
 
 /// Bytes of the namespace's own structures in an arena.
 pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
+    tables_at(geometry) + tables::bytes(geometry)
+}
+
+/// Where locks of names, and where tables are, begin among these.
+fn tables_at(geometry: &Geometry) -> u64 {
     status_at(geometry) + status::bytes(geometry)
 }
 
@@ -65,6 +72,8 @@ impl<M: Memories> Entries<M> for Adaptive {
         = Held<'a, M>
     where
         M: 'a;
+
+    type Index = Tables;
 
     const KIND: ChunkKind = ChunkKind::Areas;
     const TELL_PATHS: bool = true;
@@ -120,6 +129,21 @@ impl<M: Memories> Entries<M> for Adaptive {
 
     fn give_up(core: &Core<M>, dir: Cachelet) {
         core.give_up_area(dir);
+    }
+
+    fn moved(core: &Core<M>, dir: Cachelet) {
+        // Of those that stand still, the mover carries the names along.
+        if core.kind(dir) == FileKind::Directory && !core.has_flag(dir, flag::STILL) {
+            core.renew_area(dir);
+        }
+    }
+
+    fn dissolved(core: &Core<M>, dir: Cachelet) {
+        core.free_table(core.place_of_directory(core.ino(dir)).area());
+    }
+
+    fn scratch(core: &Core<M>, each: &mut dyn FnMut(u64)) {
+        core.for_each_table_block(each);
     }
 
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool {

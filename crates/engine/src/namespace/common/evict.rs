@@ -1,6 +1,7 @@
 //! Evicting cachelets (DirectFS III-G): a hand goes round all of them (first in, first out, with a
 //! second chance), lets the namespace forget names that were not used lately, and gives up the
-//! cachelets that nothing refers to. Only when names or cachelets become scarce.
+//! cachelets that nothing refers to. Only when names or cachelets become scarce, of which a namespace that refers to none of them lets few be
+//! made before that ([`crate::namespace::Namespace::cachelets_kept`]).
 //!
 //! Runs under the background lease, outside any operation. A cachelet is found through names (whoever
 //! keeps it there holds a reference), through references or through its inode: finding it that way
@@ -61,11 +62,15 @@ pub(crate) fn evict<M: Memories>(
             break;
         }
     }
+    if urgent && is_scarce(core, names) {
+        // They are in use.
+        core.raise_cachelet_limit(2 * core.cachelet_limit());
+    }
     Ok(given_back)
 }
 
 fn is_scarce<M: Memories>(core: &Core<M>, names: &dyn Remembered<M>) -> bool {
-    names.is_scarce(core) || core.cachelets_used() > core.map.cachelet_count / 8 * 7
+    names.is_scarce(core) || core.cachelets_used() > core.cachelet_limit() / 8 * 7
 }
 
 fn evict_round<M: Memories>(

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use self::entry::EntryBuffer;
 use super::common::inode::Named;
+use super::indexed::buckets::Buckets;
 use super::indexed::{Draft, Entries, Name, Spot};
 use crate::cachelet::Cachelet;
 use crate::core::Core;
@@ -30,6 +31,8 @@ impl<M: Memories> Entries<M> for Direct {
         = ()
     where
         M: 'a;
+
+    type Index = Buckets;
 
     const KIND: ChunkKind = ChunkKind::Entries;
     const TELL_PATHS: bool = false;

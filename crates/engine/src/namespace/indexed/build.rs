@@ -4,7 +4,7 @@
 use vellum_layout::{Entry, LifeWord};
 use vellum_media::Memories;
 
-use super::index::ValueWord;
+use super::index::{Index, ValueWord};
 use super::{Entries, Name};
 use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::error::{Error, Place, Result};
@@ -137,14 +137,14 @@ impl<M: Memories> Op<'_, M> {
         counts.subdirectories += u64::from(kind == vellum_layout::FileKind::Directory);
         let value = ValueWord::of_inode(target.ino(), kind);
         let name = Name::new(core, S::name(buffer))?;
-        self.index_entry::<S>(owner, name, entry, value, again)
+        self.index_entry::<S>(dir, name, entry, value, again)
     }
 
     /// Puts the name of an entry that was alive into the index. `again`: the directory was indexed
     /// before, so operations that began then may still be at work on its names.
     fn index_entry<S: Entries<M>>(
         &self,
-        owner: u64,
+        dir: Cachelet,
         name: Name<'_>,
         entry: u64,
         value: ValueWord,
@@ -160,13 +160,13 @@ impl<M: Memories> Op<'_, M> {
         };
         let mut tries = 0;
         loop {
-            match core.index_insert::<S>(self, owner, name.bytes, name.hash, entry, first)? {
+            match S::Index::insert::<S>(self, dir, name, entry, first)? {
                 Ok(new) if again && !self.is_alive(entry) => {
-                    self.index_remove(new);
+                    S::Index::remove(self, new);
                     return Ok(());
                 }
                 Ok(new) if again => {
-                    core.index_release(new, value);
+                    S::Index::release(core, new, value);
                     return Ok(());
                 }
                 Ok(_) => return Ok(()),

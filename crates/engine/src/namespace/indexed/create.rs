@@ -3,9 +3,9 @@
 use vellum_layout::{FileKind, InodeState, LifeWord, TargetWord};
 use vellum_media::{Memories, Memory, Site};
 
-use super::index::{Pair, ValueWord};
+use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
-use crate::cachelet::{Cachelet, MAKING_ONE, NAME_ONE};
+use crate::cachelet::{Cachelet, MAKING_ONE};
 use crate::error::{Error, Result};
 use crate::namespace::NewInode;
 use crate::namespace::common::inode::Making;
@@ -58,7 +58,7 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<Cachelet> {
         let core = self.core;
         let token = self.wait_absent::<S>(dir, name)?;
-        let mut making = Making::begin(self, dir, NAME_ONE)?;
+        let mut making = Making::begin(self, dir, S::Index::NAME_REFS)?;
         making.take_inode()?;
         // Claims come before the first store to the pool: a locked instruction would wait for it.
         let place = self.place_entry::<S>(sites::CREATE_ENTRY, dir, name)?;
@@ -77,7 +77,7 @@ impl<M: Memories> Op<'_, M> {
             return self.create::<S>(dir, name, new);
         };
         making.keep();
-        core.index_hold(pair);
+        S::Index::hold(core, pair);
         let steps = [
             sites::CREATE_ENTRY_DURABLE,
             sites::CREATE_LOG_WORD,
@@ -85,7 +85,7 @@ impl<M: Memories> Op<'_, M> {
         ];
         self.commit_draft::<S>(steps, dir, &draft);
         self.note_change(dir, now, i64::from(new.kind == FileKind::Directory));
-        core.index_release(pair, value.with(ValueWord::READABLE));
+        S::Index::release(core, pair, value.with(ValueWord::READABLE));
         Ok(cachelet)
     }
 
@@ -99,14 +99,12 @@ impl<M: Memories> Op<'_, M> {
         entry: u64,
         value: ValueWord,
     ) -> Result<Option<Pair>> {
-        let core = self.core;
-        let inserted =
-            core.index_insert::<S>(self, core.ino(dir), name.bytes, name.hash, entry, value)?;
+        let inserted = S::Index::insert::<S>(self, dir, name, entry, value)?;
         let Ok(pair) = inserted else { return Ok(None) };
         if self.index_token(dir) == Some(token) {
             return Ok(Some(pair));
         }
-        self.index_remove(pair);
+        S::Index::remove(self, pair);
         Ok(None)
     }
 
@@ -125,7 +123,7 @@ impl<M: Memories> Op<'_, M> {
                     continue;
                 }
             };
-            match core.index_find::<S>(core.ino(dir), name.bytes, name.hash) {
+            match S::Index::find::<S>(core, dir, name) {
                 None if self.index_token(dir) == Some(token) => {
                     // A name that cannot be read may be this one.
                     self.check_media()?;
@@ -207,7 +205,7 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<()> {
         let core = self.core;
         let token = self.wait_absent::<S>(dir, name)?;
-        let mut making = Making::begin(self, dir, NAME_ONE)?;
+        let mut making = Making::begin(self, dir, S::Index::NAME_REFS)?;
         let identity = core.identity(target);
         let kind = core.kind(target);
         let now = self.change_time(dir);
@@ -222,13 +220,13 @@ impl<M: Memories> Op<'_, M> {
         };
         // The name exists as soon as it is counted, which fails if all others are gone. Lookups of
         // it wait from before that until it is there.
-        core.index_hold(pair);
+        S::Index::hold(core, pair);
         if let Err(error) = self.reserve_link(target) {
-            self.index_remove(pair);
+            S::Index::remove(self, pair);
             return Err(error);
         }
         making.keep();
-        core.add_refs(target, NAME_ONE);
+        core.add_refs(target, S::Index::NAME_REFS);
         let steps = [
             sites::LINK_ENTRY_DURABLE,
             sites::LINK_LOG_WORD,
@@ -239,7 +237,7 @@ impl<M: Memories> Op<'_, M> {
         self.count_link(target);
         self.note_change(dir, now, 0);
         self.store_links(sites::LINK_LINKS, target, now);
-        core.index_release(pair, value.with(ValueWord::READABLE));
+        S::Index::release(core, pair, value.with(ValueWord::READABLE));
         Ok(())
     }
 }

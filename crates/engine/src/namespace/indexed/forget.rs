@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 
 use vellum_media::{Memories, Memory};
 
-use super::index::ValueWord;
+use super::index::{Index, ValueWord};
 use super::{Entries, Indexed, Name};
-use crate::cachelet::{Cachelet, NAME_ONE, field, flag};
+use crate::cachelet::{Cachelet, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
 use crate::namespace::common::evict::{Remembered, is_cold_directory};
@@ -35,6 +35,9 @@ impl<M: Memories, S: Entries<M>> Remembered<M> for Indexed<S> {
                 unindex::<M, S>(&core.op_begin(), dir)?;
             }
         }
+        if !S::Index::is_to_forget(core) {
+            return Ok(Vec::new());
+        }
         Ok(core.index_trim(&core.op_begin()))
     }
 
@@ -52,6 +55,10 @@ fn unindex<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet) -> Result<
     core.clear_flag(dir, flag::INDEXED);
     core.arena
         .fetch_add(core.cachelet_at(dir, field::FLAGS), flag::GENERATION);
+    if !S::Index::is_to_forget(core) {
+        core.clear_flag(dir, flag::BUILDING);
+        return Ok(());
+    }
     let mut buffer = S::Buffer::default();
     let owner = core.ino(dir);
     let scanned = scan_log(core, owner, core.get(dir, field::ROOT), &mut |logged| {
@@ -61,7 +68,7 @@ fn unindex<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet) -> Result<
         }
         let body = S::read_unsealed(core, entry, owner, &mut buffer)?;
         if body.life.is_alive() {
-            drop_pair::<M, S>(op, owner, Name::new(core, S::name(&buffer))?);
+            drop_pair::<M, S>(op, dir, Name::new(core, S::name(&buffer))?);
         }
         Ok(())
     });
@@ -76,9 +83,10 @@ pub(crate) fn forget_names<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cach
 }
 
 /// Removes one pair, unless an operation is at work on the name.
-fn drop_pair<M: Memories, S: Entries<M>>(op: &Op<'_, M>, parent: u64, name: Name<'_>) {
+fn drop_pair<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet, name: Name<'_>) {
     let core = op.core;
-    let Some(pair) = core.index_find::<S>(parent, name.bytes, name.hash) else {
+    let found = S::Index::find::<S>(core, dir, name);
+    let Some(pair) = found.filter(|&pair| S::Index::is_forgotten(pair)) else {
         return;
     };
     let busy = ValueWord::DELETING | ValueWord::RENAMING;
@@ -86,11 +94,11 @@ fn drop_pair<M: Memories, S: Entries<M>>(op: &Op<'_, M>, parent: u64, name: Name
         return;
     }
     // Not as one being deleted: lookups may give such a one a cachelet.
-    let Some(flagged) = core.index_update(pair, pair.value.with(ValueWord::RENAMING)) else {
+    let Some(flagged) = S::Index::update(core, pair, pair.value.with(ValueWord::RENAMING)) else {
         return;
     };
-    op.index_remove(flagged);
+    S::Index::remove(op, flagged);
     if let Ok(cachelet) = pair.value.target() {
-        core.drop_refs(cachelet, NAME_ONE);
+        core.drop_refs(cachelet, S::Index::NAME_REFS);
     }
 }

@@ -1,40 +1,28 @@
-//! The global hash index (DirectFS III-C): (parent inode, name) to (entry, cachelet or inode).
+//! What an index of names is: (directory, name) to (entry, file), a *pair* for each name.
 //!
-//! One table for all directories, in the arena. A bucket is one cache line: three pairs of words,
-//! a link to an overflow bucket, and a lock for inserters that names its holder. Readers take no
-//! lock: they load the entry word, the value word, and the entry word again. An entry word is
-//! unique while an epoch is pinned, because entries are recycled only after a grace period, so
-//! an unchanged entry word means that the value belongs to it.
-//!
-//! The inode quick path (III-D): the value holds the cachelet (whose first words are what lookups
-//! need) or, before the first access, the inode itself; an inode table is never searched.
-
-use std::sync::atomic::Ordering;
+//! A name's state is in its pair: unreadable while it is being created, *deleting* and *renaming* while that is being made durable. Where pairs
+//! lie, and what a lookup costs, is the index's: see [`super::buckets`] for the one in DRAM.
 
 use vellum_layout::{FileKind, mix};
-use vellum_media::{Memories, Memory, count};
+use vellum_media::Memories;
 
 use super::{Entries, Name};
 use crate::cachelet::Cachelet;
-use crate::core::{Core, header};
-use crate::error::{Error, Result};
-use crate::slots::{Op, Tally, pause};
-
-const PAIRS: u64 = 3;
-const NEXT: u64 = 48;
-const LOCK: u64 = 56;
-const BUCKET_BYTES: u64 = 64;
+use crate::core::Core;
+use crate::error::Result;
+use crate::slots::Op;
 
 /// The key of a name: where its home bucket is, and a tag of 24 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key(u64);
+pub(crate) struct Key(pub(crate) u64);
 
 impl Key {
     pub(crate) fn new(parent: u64, name_hash: u32) -> Self {
         Self(mix(parent << 32 ^ u64::from(name_hash)))
     }
 
-    fn tag(self) -> u64 {
+    /// 24 bits of the key.
+    pub(crate) fn tag(self) -> u64 {
         self.0 >> 40
     }
 }
@@ -46,6 +34,11 @@ pub(crate) struct EntryWord(pub(crate) u64);
 impl EntryWord {
     pub(crate) fn new(key: Key, entry: u64) -> Self {
         Self(key.tag() << 40 | entry)
+    }
+
+    /// The same name's word, with another entry.
+    pub(crate) fn with_entry(self, entry: u64) -> Self {
+        Self(self.0 >> 40 << 40 | entry)
     }
 
     /// Metadata slot of the entry.
@@ -66,6 +59,8 @@ impl ValueWord {
     pub(crate) const DELETING: u64 = 1 << 42;
     /// Being renamed, exchanged or replaced.
     pub(crate) const RENAMING: u64 = 1 << 43;
+    /// All of these.
+    pub(crate) const FLAGS: u64 = Self::READABLE | Self::DELETING | Self::RENAMING;
 
     /// A readable name of an inode that has no cachelet yet.
     pub(crate) fn of_inode(ino: u64, kind: FileKind) -> Self {
@@ -108,312 +103,70 @@ impl ValueWord {
 /// A pair as it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
-    /// Arena offset.
+    /// Where it is, as the index counts.
     pub(crate) at: u64,
     pub(crate) entry: EntryWord,
     pub(crate) value: ValueWord,
 }
 
-impl<M: Memories> Core<M> {
-    fn home(&self, key: Key) -> u64 {
-        self.map.buckets + (key.0 & (self.map.bucket_count - 1)) * BUCKET_BYTES
-    }
+/// Finds names.
+pub(crate) trait Index<M: Memories>: Sized {
+    /// References that a pair holds on the cachelet of its file.
+    const NAME_REFS: u64;
 
-    fn arena_word(&self, at: u64) -> u64 {
-        self.arena.load(at, Ordering::Acquire)
-    }
-
-    /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
-    fn entry_is<S: Entries<M>>(&self, entry: u64, parent: u64, bytes: &[u8], hash: u32) -> bool {
-        S::is_called(self, entry, parent, Name { bytes, hash })
-    }
-
-    /// Asks the processor for the bucket of a name.
-    pub(crate) fn index_prefetch(&self, parent: u64, name_hash: u32) {
-        self.arena.prefetch(self.home(Key::new(parent, name_hash)));
-    }
+    /// Asks the processor for what finding a name begins with.
+    fn prefetch(core: &Core<M>, dir: Cachelet, name: Name<'_>);
 
     /// Finds the pair of a name, in whatever state it is.
-    pub(crate) fn index_find<S: Entries<M>>(
-        &self,
-        parent: u64,
-        name: &[u8],
-        name_hash: u32,
-    ) -> Option<Pair> {
-        let key = Key::new(parent, name_hash);
-        let mut bucket = self.home(key);
-        loop {
-            count::probe();
-            for at in (bucket..bucket + PAIRS * 16).step_by(16) {
-                if let Some(pair) = self.pair_of_tag(at, key.tag())
-                    && self.entry_is::<S>(pair.entry.entry(), parent, name, name_hash)
-                {
-                    return Some(pair);
-                }
-            }
-            bucket = self.arena_word(bucket + NEXT);
-            if bucket == 0 {
-                return None;
-            }
-        }
-    }
-
-    /// The pair at `at`, loaded consistently, if it has the tag.
-    fn pair_of_tag(&self, at: u64, tag: u64) -> Option<Pair> {
-        loop {
-            let entry = EntryWord(self.arena_word(at));
-            if entry.0 == 0 || entry.0 >> 40 != tag {
-                return None;
-            }
-            let value = ValueWord(self.arena_word(at + 8));
-            if self.arena_word(at) == entry.0 {
-                return Some(Pair { at, entry, value });
-            }
-        }
-    }
-
-    /// Loads a pair again; `None` if it is another's now.
-    pub(crate) fn index_reload(&self, pair: Pair) -> Option<Pair> {
-        let value = ValueWord(self.arena_word(pair.at + 8));
-        (self.arena_word(pair.at) == pair.entry.0).then_some(Pair { value, ..pair })
-    }
+    fn find<S: Entries<M>>(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Option<Pair>;
 
     /// Inserts a pair whose name is not there yet.
     ///
     /// # Errors
     /// `Ok(Err(pair))`: the name is there.
-    pub(crate) fn index_insert<S: Entries<M>>(
-        &self,
+    fn insert<S: Entries<M>>(
         op: &Op<'_, M>,
-        parent: u64,
-        name: &[u8],
-        name_hash: u32,
+        dir: Cachelet,
+        name: Name<'_>,
         entry: u64,
         value: ValueWord,
-    ) -> Result<std::result::Result<Pair, Pair>> {
-        let key = Key::new(parent, name_hash);
-        let home = self.home(key);
-        self.lock_bucket(op, home);
-        let result = self.insert_locked::<S>(home, key, parent, name, name_hash, entry, value);
-        self.arena.store(home + LOCK, 0, Ordering::Release);
-        if let Ok(Ok(_)) = result {
-            op.count(Tally::Names, 1);
-        }
-        result
-    }
+    ) -> Result<std::result::Result<Pair, Pair>>;
 
-    #[allow(clippy::too_many_arguments)]
-    fn insert_locked<S: Entries<M>>(
-        &self,
-        home: u64,
-        key: Key,
-        parent: u64,
-        name: &[u8],
-        name_hash: u32,
-        entry: u64,
-        value: ValueWord,
-    ) -> Result<std::result::Result<Pair, Pair>> {
-        let (mut bucket, mut free) = (home, None);
-        loop {
-            for at in (bucket..bucket + PAIRS * 16).step_by(16) {
-                if self.arena_word(at) == 0 {
-                    free = free.or(Some(at));
-                } else if let Some(pair) = self.pair_of_tag(at, key.tag())
-                    && self.entry_is::<S>(pair.entry.entry(), parent, name, name_hash)
-                {
-                    return Ok(Err(pair));
-                }
-            }
-            match self.arena_word(bucket + NEXT) {
-                0 => break,
-                next => bucket = next,
-            }
-        }
-        let at = match free {
-            Some(at) => at,
-            None => self.append_bucket(bucket)?,
-        };
-        let pair = Pair {
-            at,
-            entry: EntryWord::new(key, entry),
-            value,
-        };
-        self.arena.store(at + 8, value.0, Ordering::Release);
-        self.arena.store(at, pair.entry.0, Ordering::Release);
-        Ok(Ok(pair))
-    }
+    /// Loads a pair again; `None` if it is another's now.
+    fn reload(core: &Core<M>, pair: Pair) -> Option<Pair>;
 
-    /// Chains an overflow bucket behind `last`; gives its first pair.
-    fn append_bucket(&self, last: u64) -> Result<u64> {
-        let bucket = self
-            .pop_free_bucket()
-            .or_else(|| self.fresh_bucket())
-            .ok_or(Error::OutOfMemory("the index"))?;
-        self.arena.fetch_add(header::OVERFLOW_USED, 1);
-        self.arena.store(bucket + NEXT, 0, Ordering::Relaxed);
-        self.arena.store(last + NEXT, bucket, Ordering::Release);
-        Ok(bucket)
-    }
+    /// The same; `None`, too, if it does not lead to `cachelet`, which [`Self::cachelet`] gave, any more.
+    fn reload_of(core: &Core<M>, pair: Pair, cachelet: Cachelet) -> Option<Pair>;
 
-    fn fresh_bucket(&self) -> Option<u64> {
-        let number = self.arena.fetch_add(header::OVERFLOW_FRESH, 1);
-        if number >= self.map.overflow_count {
-            self.arena.fetch_add(header::OVERFLOW_FRESH, u64::MAX);
-            return None;
-        }
-        Some(self.map.overflow_buckets + number * BUCKET_BYTES)
-    }
+    /// The cachelet of a pair's file; loads it at the first access. `None`: the pair changed, look again.
+    fn cachelet(op: &Op<'_, M>, pair: Pair) -> Result<Option<Cachelet>>;
 
-    /// Pops the free list; its head is a bucket's number plus one under a tag against ABA.
-    fn pop_free_bucket(&self) -> Option<u64> {
-        let mut head = self.arena_word(header::OVERFLOW_FREE);
-        loop {
-            let number = (head & 0xFFFF_FFFF).checked_sub(1)?;
-            let bucket = self.map.overflow_buckets + number * BUCKET_BYTES;
-            let next = self.arena_word(bucket + NEXT) & 0xFFFF_FFFF;
-            let new = (head >> 32).wrapping_add(1) << 32 | next;
-            match self
-                .arena
-                .compare_exchange(header::OVERFLOW_FREE, head, new)
-            {
-                Ok(_) => return Some(bucket),
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// Gives an overflow bucket back that no chain and no reader can reach.
-    pub(crate) fn free_bucket(&self, bucket: u64) {
-        let number = (bucket - self.map.overflow_buckets) / BUCKET_BYTES + 1;
-        self.arena.fetch_add(header::OVERFLOW_USED, u64::MAX);
-        let mut head = self.arena_word(header::OVERFLOW_FREE);
-        loop {
-            self.arena
-                .store(bucket + NEXT, head & 0xFFFF_FFFF, Ordering::Release);
-            let new = (head >> 32).wrapping_add(1) << 32 | number;
-            match self
-                .arena
-                .compare_exchange(header::OVERFLOW_FREE, head, new)
-            {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// Takes empty overflow buckets out of all chains; they may be freed after a grace period.
-    pub(crate) fn index_trim(&self, op: &Op<'_, M>) -> Vec<u64> {
-        let mut trimmed = Vec::new();
-        for number in 0..self.map.bucket_count {
-            let home = self.map.buckets + number * BUCKET_BYTES;
-            if self.arena_word(home + NEXT) == 0 {
-                continue;
-            }
-            self.lock_bucket(op, home);
-            let mut before = home;
-            while let bucket @ 1.. = self.arena_word(before + NEXT) {
-                let empty = (0..PAIRS).all(|i| self.arena_word(bucket + 16 * i) == 0);
-                if empty {
-                    let next = self.arena_word(bucket + NEXT);
-                    self.arena.store(before + NEXT, next, Ordering::Release);
-                    trimmed.push(bucket);
-                } else {
-                    before = bucket;
-                }
-            }
-            self.arena.store(home + LOCK, 0, Ordering::Release);
-        }
-        trimmed
-    }
-
-    fn lock_bucket(&self, op: &Op<'_, M>, home: u64) {
-        let mut tries = 0;
-        while self
-            .arena
-            .compare_exchange(home + LOCK, 0, op.holder())
-            .is_err()
-        {
-            pause(&self.arena, &mut tries);
-        }
-    }
-
-    /// Replaces the value of a pair, if both words are still as found.
-    pub(crate) fn index_update(&self, pair: Pair, value: ValueWord) -> Option<Pair> {
-        let swapped = self
-            .arena
-            .compare_exchange(pair.at + 8, pair.value.0, value.0)
-            .is_ok();
-        if !swapped {
-            return None;
-        }
-        if self.arena_word(pair.at) == pair.entry.0 {
-            return Some(Pair { value, ..pair });
-        }
-        // The pair was removed and given to another name whose value had the same bits: undo.
-        let _ = self
-            .arena
-            .compare_exchange(pair.at + 8, value.0, pair.value.0);
-        None
-    }
+    /// Replaces the flags of a pair, if it is still as found.
+    fn update(core: &Core<M>, pair: Pair, value: ValueWord) -> Option<Pair>;
 
     /// Makes lookups wait for a pair that the caller's flag protects (or, as long as it is not
     /// readable, its being new), before any later store of this thread can be seen.
-    pub(crate) fn index_hold(&self, pair: Pair) {
-        self.arena.fetch_or(pair.at + 8, ValueWord::RENAMING);
-    }
+    fn hold(core: &Core<M>, pair: Pair);
 
-    /// Gives a pair that the caller's flag protects another entry. `value` still has the flag:
+    /// Gives a pair that the caller's flag protects another entry of the same name. `value` still has the flag:
     /// without it the pair could be anybody's before the entry is stored.
-    pub(crate) fn index_set(&self, pair: Pair, entry: EntryWord, value: ValueWord) {
-        debug_assert!(value.has(ValueWord::RENAMING));
-        self.arena.store(pair.at + 8, value.0, Ordering::Release);
-        self.arena.store(pair.at, entry.0, Ordering::Release);
-    }
+    fn set(core: &Core<M>, pair: Pair, entry: u64, value: ValueWord);
 
     /// Gives a pair that the caller's flag protects another value, by a single store: with it the
     /// protection ends.
-    pub(crate) fn index_release(&self, pair: Pair, value: ValueWord) {
-        self.arena.store(pair.at + 8, value.0, Ordering::Release);
-    }
-}
+    fn release(core: &Core<M>, pair: Pair, value: ValueWord);
 
-impl<M: Memories> Op<'_, M> {
     /// Removes a pair that the caller's flag protects.
-    pub(crate) fn index_remove(&self, pair: Pair) {
-        self.core.arena.store(pair.at, 0, Ordering::Release);
-        self.count(Tally::Names, -1);
-    }
-}
+    fn remove(op: &Op<'_, M>, pair: Pair);
 
-#[cfg(test)]
-mod tests {
-    use crate::checking::kernels::explore;
-    use crate::checking::loom_memory::Swaps;
-    use std::collections::BTreeSet;
-    use std::sync::{Arc, Mutex};
-
-    #[test]
-    fn a_free_overflow_bucket_is_taken_once() {
-        explore(4, Swaps::Plain, |stage| {
-            let core = stage.core();
-            for _ in 0..3 {
-                core.free_bucket(core.fresh_bucket().unwrap());
-            }
-            let taken = Arc::new(Mutex::new(BTreeSet::new()));
-            let keep = |taken: &Mutex<BTreeSet<u64>>, bucket: u64| {
-                assert!(taken.lock().unwrap().insert(bucket), "taken twice");
-            };
-            let (one, other) = (Arc::clone(&taken), Arc::clone(&taken));
-            stage.together(vec![
-                Box::new(move |stage| keep(&one, stage.core().pop_free_bucket().unwrap())),
-                Box::new(move |stage| {
-                    let first = stage.core().pop_free_bucket().unwrap();
-                    keep(&other, stage.core().pop_free_bucket().unwrap());
-                    stage.core().free_bucket(first);
-                }),
-            ]);
-            let left = std::iter::from_fn(|| core.pop_free_bucket());
-            left.for_each(|bucket| keep(&taken, bucket));
-        });
+    /// See [`crate::namespace::Namespace::cachelets_kept`].
+    fn cachelets_kept(core: &Core<M>) -> u64 {
+        core.map.cachelet_count
     }
+
+    /// Whether there is anything that [`super::forget`] would take away.
+    fn is_to_forget(core: &Core<M>) -> bool;
+
+    /// Whether a pair is to be taken away then.
+    fn is_forgotten(pair: Pair) -> bool;
 }

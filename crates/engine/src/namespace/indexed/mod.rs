@@ -1,9 +1,9 @@
-//! Namespaces with one global hash index in the arena over per-directory logs of entries in the pool:
-//! that of DirectFS, and as far as it is built that of ADAM.
+//! Namespaces with an index of names over per-directory logs of entries in the pool: that of DirectFS, and as far as
+//! it is built that of ADAM.
 //!
 //! No directory is ever locked. A name's state is in its pair of the index: unreadable while it is
 //! being created, *deleting* and *renaming* while that is being made durable. How entries lie on the pool,
-//! and which store makes a name exist, is for [`Entries`] to say.
+//! and which store makes a name exist, is for [`Entries`] to say; where pairs are, for [`Index`].
 //!
 //! Deviations from DirectFS, and why:
 //! * Flags are in the index pair instead of the cachelet: hard links share a cachelet, but a flag
@@ -13,6 +13,7 @@
 //!   of logs skip anyway.
 //! * The first log extent of a directory is one slot instead of 4 KiB: most directories are small.
 
+pub(crate) mod buckets;
 mod build;
 mod create;
 pub(crate) mod forget;
@@ -28,7 +29,7 @@ use vellum_media::{Memories, Site};
 pub(crate) use self::create::{Draft, Spot};
 use super::common::inode::Named;
 use super::common::{Bodies, check_name, evict, walk};
-use crate::cachelet::{Cachelet, NAME_ONE, flag};
+use crate::cachelet::{Cachelet, flag};
 use crate::core::Core;
 use crate::error::{Error, First, Place, Result};
 use crate::journal::Record;
@@ -37,7 +38,7 @@ use crate::namespace::{
     Walked,
 };
 use crate::slots::{Op, pause};
-use index::{Pair, ValueWord};
+use index::{Index, Pair, ValueWord};
 
 /// How the entries of a namespace lie on the pool, and what makes their names exist. Life word, target, cookie,
 /// directory and generation are in the same places whatever the namespace.
@@ -46,6 +47,9 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     type Held<'a>
     where
         M: 'a;
+
+    /// What finds names.
+    type Index: Index<M>;
 
     /// The chunks that entries lie in.
     const KIND: ChunkKind;
@@ -86,6 +90,15 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
 
     /// See [`Namespace::give_up`].
     fn give_up(core: &Core<M>, dir: Cachelet);
+
+    /// Notes that a file has another name, which is durable; if it is a directory, no names are made in it before this returns.
+    fn moved(_core: &Core<M>, _file: Cachelet) {}
+
+    /// Frees what the index has of a removed directory, which nobody looks into any more.
+    fn dissolved(_core: &Core<M>, _dir: Cachelet) {}
+
+    /// See [`Namespace::scratch`].
+    fn scratch(_core: &Core<M>, _each: &mut dyn FnMut(u64)) {}
 
     /// See [`Namespace::walk`].
     fn walk(
@@ -189,11 +202,10 @@ impl<M: Memories> Op<'_, M> {
         name: Name<'_>,
     ) -> Result<Option<Pair>> {
         let core = self.core;
-        let parent = core.ino(dir);
         let mut tries = 0;
         loop {
             let token = self.index_token(dir);
-            match core.index_find::<S>(parent, name.bytes, name.hash) {
+            match S::Index::find::<S>(core, dir, name) {
                 Some(pair) if pair.value.has(ValueWord::RENAMING) => pause(&core.arena, &mut tries),
                 Some(pair) if pair.value.has(ValueWord::READABLE) => return Ok(Some(pair)),
                 // One that is not readable stands for a miss: it may be a creation that will be taken
@@ -208,37 +220,8 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// The cachelet of a pair; loads it at the first access. `None`: the pair changed, look again.
-    pub(crate) fn cachelet_of(&self, pair: Pair) -> Result<Option<Cachelet>> {
-        match pair.value.target() {
-            Ok(cachelet) => Ok(Some(cachelet)),
-            Err(_) => self.attach_cachelet(pair),
-        }
-    }
-
-    #[cold]
-    fn attach_cachelet(&self, pair: Pair) -> Result<Option<Cachelet>> {
-        let core = self.core;
-        // While the flag stands nobody else changes the pair or takes it away, so the reference is
-        // counted exactly once.
-        let flagged = core.index_update(pair, pair.value.with(ValueWord::RENAMING));
-        let Some(flagged) = flagged else {
-            return Ok(None);
-        };
-        let loaded = self.load_named(&self.named(pair.entry.entry()));
-        if let Ok(cachelet) = loaded {
-            core.add_refs(cachelet, NAME_ONE);
-        }
-        let value = loaded.as_ref().map_or(pair.value, |&cachelet| {
-            let flags = pair.value.0 & ValueWord::FLAGS;
-            ValueWord::of_cachelet(cachelet, core.kind(cachelet)).with(flags)
-        });
-        core.index_release(flagged, value);
-        loaded.map(Some)
-    }
-
     /// What the entry at metadata slot `entry` names.
-    fn named(&self, entry: u64) -> Named {
+    pub(crate) fn named(&self, entry: u64) -> Named {
         let at = self.core.geometry.slot_at(entry);
         let word = |field| self.core.word(at + field);
         Named {
@@ -254,7 +237,7 @@ impl<M: Memories> Op<'_, M> {
         let name = Name::new(self.core, name)?;
         loop {
             let pair = self.find_pair::<S>(dir, name)?.ok_or(Error::NotFound)?;
-            if let Some(cachelet) = self.cachelet_of(pair)? {
+            if let Some(cachelet) = S::Index::cachelet(self, pair)? {
                 return Ok(cachelet);
             }
         }
@@ -270,22 +253,15 @@ impl<M: Memories> Op<'_, M> {
             let Some(pair) = self.find_pair::<S>(dir, name)? else {
                 return Ok(None);
             };
-            let Some(cachelet) = self.cachelet_of(pair)? else {
+            let Some(cachelet) = S::Index::cachelet(self, pair)? else {
                 continue;
             };
             // Eviction may have taken the pair away, and put it back without a cachelet.
-            match self.core.index_reload(pair) {
-                Some(pair) if pair.value.target() == Ok(cachelet) => {
-                    return Ok(Some((pair, cachelet)));
-                }
-                _ => {}
+            if let Some(pair) = S::Index::reload_of(self.core, pair, cachelet) {
+                return Ok(Some((pair, cachelet)));
             }
         }
     }
-}
-
-impl ValueWord {
-    const FLAGS: u64 = Self::READABLE | Self::DELETING | Self::RENAMING;
 }
 
 impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
@@ -386,7 +362,12 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
     }
 
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
+        core.raise_cachelet_limit(self.cachelets_kept(core));
         evict::evict(core, self, urgent)
+    }
+
+    fn cachelets_kept(&self, core: &Core<M>) -> u64 {
+        S::Index::cachelets_kept(core)
     }
 
     fn give_up(&self, core: &Core<M>, dir: Cachelet) {
@@ -395,6 +376,10 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
 
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
         recycle::dissolve::<M, S>(core, dir)
+    }
+
+    fn scratch(&self, core: &Core<M>, each: &mut dyn FnMut(u64)) {
+        S::scratch(core, each);
     }
 
     fn check_pool(&self, core: &Core<M>, was_clean: bool) -> Result<()> {

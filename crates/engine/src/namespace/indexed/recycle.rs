@@ -84,6 +84,7 @@ pub(super) fn dissolve<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet
     let extents = extents(core, dir)?;
     S::clear(&core.op_begin(), &entries);
     core.wait_for_readers();
+    S::dissolved(core, dir);
     for (slot, slots) in entries {
         core.free_slots(slot, slots);
     }

@@ -4,9 +4,9 @@
 use vellum_layout::{Entry, FileKind, LifeWord};
 use vellum_media::{Memories, Persistent};
 
-use super::index::{Pair, ValueWord};
+use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
-use crate::cachelet::{Cachelet, NAME_ONE, flag};
+use crate::cachelet::{Cachelet, flag};
 use crate::error::{Error, Result};
 use crate::namespace::{ListHint, Removal};
 use crate::sites;
@@ -47,16 +47,16 @@ impl<M: Memories> Op<'_, M> {
             if pair.value.has(ValueWord::DELETING | ValueWord::RENAMING) {
                 continue;
             }
-            let Some(flagged) = core.index_update(pair, pair.value.with(ValueWord::DELETING))
+            let Some(flagged) = S::Index::update(core, pair, pair.value.with(ValueWord::DELETING))
             else {
                 continue;
             };
             if is_dir && let Err(error) = self.begin_dying_indexed::<S>(victim) {
-                core.index_update(flagged, pair.value);
+                S::Index::update(core, flagged, pair.value);
                 return Err(error);
             }
             let _changing = core.change_paths(is_dir);
-            self.bury(dir, flagged, victim);
+            self.bury::<S>(dir, flagged, victim);
             return Ok(());
         }
     }
@@ -75,12 +75,11 @@ impl<M: Memories> Op<'_, M> {
     /// Whether a lookup finds a name in `dir`.
     fn shows_a_name<S: Entries<M>>(&self, dir: Cachelet) -> Result<bool> {
         let core = self.core;
-        let parent = core.ino(dir);
         let mut shown = false;
         self.list::<S>(dir, 0, &mut ListHint::default(), &mut |entry| {
             let found = Name::new(core, entry.name)
                 .ok()
-                .and_then(|name| core.index_find::<S>(parent, name.bytes, name.hash));
+                .and_then(|name| S::Index::find::<S>(core, dir, name));
             shown = found.is_some_and(|pair| {
                 pair.value.has(ValueWord::READABLE) && !pair.value.has(ValueWord::RENAMING)
             });
@@ -90,19 +89,19 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Commits the removal of a flagged name, and invalidates it.
-    fn bury(&self, dir: Cachelet, pair: Pair, victim: Cachelet) {
+    fn bury<S: Entries<M>>(&self, dir: Cachelet, pair: Pair, victim: Cachelet) {
         let core = self.core;
         let now = self.change_time(dir);
         let life = core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
         // From the life word on listings miss the name: lookups wait until all do.
-        core.index_hold(pair);
+        S::Index::hold(core, pair);
         core.pool
             .store_through(sites::REMOVE_LIFE, life, LifeWord::dead(now).0);
         core.pool.fence(sites::REMOVE_LIFE_DURABLE);
         let left = self.lower_links(victim);
         let subdirectories = i64::from(core.kind(victim) == FileKind::Directory);
         self.entry_died(dir, now, -subdirectories);
-        self.index_remove(pair);
-        self.name_gone(victim, left, now, NAME_ONE);
+        S::Index::remove(self, pair);
+        self.name_gone(victim, left, now, S::Index::NAME_REFS);
     }
 }

@@ -5,9 +5,9 @@ use vellum_layout::{Entry, FileKind, LifeWord, TargetWord};
 use vellum_media::{Memories, Memory, Persistent};
 
 use super::create::Draft;
-use super::index::{EntryWord, Key, Pair, ValueWord};
+use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
-use crate::cachelet::{CHILD_ONE, Cachelet, NAME_ONE, field};
+use crate::cachelet::{CHILD_ONE, Cachelet, field};
 use crate::error::{Error, First, Result};
 use crate::journal::Record;
 use crate::namespace::Rename;
@@ -56,8 +56,8 @@ impl<M: Memories> Op<'_, M> {
         };
         // Waiting for the second bucket overlaps waiting for the first.
         let core = self.core;
-        core.index_prefetch(core.ino(rename.from_dir), from.hash);
-        core.index_prefetch(core.ino(rename.to_dir), to.hash);
+        S::Index::prefetch(core, rename.from_dir, from);
+        S::Index::prefetch(core, rename.to_dir, to);
         self.ensure_counted::<S>(rename.from_dir)?;
         self.ensure_counted::<S>(rename.to_dir)?;
         let mut tries = 0;
@@ -92,7 +92,7 @@ impl<M: Memories> Op<'_, M> {
             Ok(true) if self.is_prepared::<S>(rename, ends.source, target)? => {}
             Ok(true) => return Err(Error::First(First::Move)),
             // An answer holds for both names at once, and for the directories that they were in then.
-            _ if !self.are_there(&ends) => return Ok(false),
+            _ if !self.are_there::<S>(&ends) => return Ok(false),
             answer => return answer.map(|_| true),
         }
         let renamed = match ends.to {
@@ -179,15 +179,14 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Whether both names are still as they were found.
-    fn are_there(&self, ends: &Ends) -> bool {
+    fn are_there<S: Entries<M>>(&self, ends: &Ends) -> bool {
         let to = ends.to.map(|(pair, _)| pair);
         let mut pairs = to.into_iter().chain([ends.from]);
-        pairs.all(|pair| self.core.index_reload(pair) == Some(pair))
+        pairs.all(|pair| S::Index::reload(self.core, pair) == Some(pair))
     }
 
-    fn flag(&self, pair: Pair) -> Option<Pair> {
-        self.core
-            .index_update(pair, pair.value.with(ValueWord::RENAMING))
+    fn flag<S: Entries<M>>(&self, pair: Pair) -> Option<Pair> {
+        S::Index::update(self.core, pair, pair.value.with(ValueWord::RENAMING))
     }
 
     /// Flags the name of a file that is to be moved, and keeps it empty if it is a directory.
@@ -196,11 +195,11 @@ impl<M: Memories> Op<'_, M> {
         rename: &Rename<'_>,
         (pair, file): (Pair, Cachelet),
     ) -> Result<Option<(Pair, KeptEmpty<'_, M>)>> {
-        let Some(flagged) = self.flag(pair) else {
+        let Some(flagged) = self.flag::<S>(pair) else {
             return Ok(None);
         };
         let kept = self.keep_empty::<S>(rename, &[(file, rename.to_dir)]);
-        let kept = kept.inspect_err(|_| self.unflag(flagged))?;
+        let kept = kept.inspect_err(|_| self.unflag::<S>(flagged))?;
         Ok(Some((flagged, kept)))
     }
 
@@ -247,9 +246,12 @@ impl<M: Memories> Op<'_, M> {
         Ok(kept)
     }
 
-    fn unflag(&self, flagged: Pair) {
-        self.core
-            .index_update(flagged, flagged.value.without(ValueWord::RENAMING));
+    fn unflag<S: Entries<M>>(&self, flagged: Pair) {
+        S::Index::update(
+            self.core,
+            flagged,
+            flagged.value.without(ValueWord::RENAMING),
+        );
     }
 
     fn target_word(&self, cachelet: Cachelet) -> (TargetWord, u32) {
@@ -308,7 +310,7 @@ impl<M: Memories> Op<'_, M> {
             Ok(Some(new)) => match self.flag_to_move::<S>(rename, (ends.from, ends.source)) {
                 Ok(Some((from, still))) => Ok((new, from, still)),
                 failed => {
-                    self.index_remove(new);
+                    S::Index::remove(self, new);
                     Err(failed.map(|_| false))
                 }
             },
@@ -331,16 +333,17 @@ impl<M: Memories> Op<'_, M> {
         record_whole(&mut record, rename);
         self.journal_commit(&record);
         // Lookups wait for both names until the old one is gone and the new one is there.
-        core.index_release(new, value.with(ValueWord::RENAMING));
+        S::Index::release(core, new, value.with(ValueWord::RENAMING));
         self.carry_out(rename, &record, moved, now);
         drop(held);
+        S::moved(core, ends.source);
         let moved = self.moved_directories(rename, ends.source);
         if rename.from_dir != rename.to_dir {
             self.note_change(rename.to_dir, now, moved);
         }
         self.entry_died(rename.from_dir, now, -moved);
-        self.index_remove(from);
-        core.index_release(new, value.with(ValueWord::READABLE));
+        S::Index::remove(self, from);
+        S::Index::release(core, new, value.with(ValueWord::READABLE));
         Ok(true)
     }
 
@@ -360,7 +363,7 @@ impl<M: Memories> Op<'_, M> {
         }
         let now = self.both_times(rename);
         let draft = self.draft_for::<S>(rename, (rename.to_dir, to), ends.source, now)?;
-        let Some((from, old)) = self.flag_both(ends.from, to_pair) else {
+        let Some((from, old)) = self.flag_both::<S>(ends.from, to_pair) else {
             self.discard(&draft);
             return Ok(false);
         };
@@ -378,8 +381,8 @@ impl<M: Memories> Op<'_, M> {
             })
         });
         let _still = still.inspect_err(|_| {
-            self.unflag(from);
-            self.unflag(old);
+            self.unflag::<S>(from);
+            self.unflag::<S>(old);
             self.discard(&draft);
         })?;
         let moved = self.begin_moving(ends.source, None);
@@ -392,20 +395,16 @@ impl<M: Memories> Op<'_, M> {
         self.journal_commit(&record);
         self.carry_out(rename, &record, moved, now);
         drop(held);
+        S::moved(core, ends.source);
         let left = self.lower_links(victim);
         let moved = self.moved_directories(rename, ends.source);
         self.entry_died(rename.from_dir, now, -moved);
         self.entry_changed(rename.to_dir, now, moved - i64::from(victim_is_dir));
-        self.index_remove(from);
-        let key = Key::new(core.ino(rename.to_dir), to.hash);
+        S::Index::remove(self, from);
         let value = from.value.without(ValueWord::RENAMING);
-        core.index_set(
-            old,
-            EntryWord::new(key, draft.entry),
-            value.with(ValueWord::RENAMING),
-        );
-        core.index_release(old, value);
-        self.name_gone(victim, left, now, NAME_ONE);
+        S::Index::set(core, old, draft.entry, value.with(ValueWord::RENAMING));
+        S::Index::release(core, old, value);
+        self.name_gone(victim, left, now, S::Index::NAME_REFS);
         Ok(true)
     }
 
@@ -428,7 +427,7 @@ impl<M: Memories> Op<'_, M> {
                 return Err(error);
             }
         };
-        let Some((first, second)) = self.flag_both(from_pair, to_pair) else {
+        let Some((first, second)) = self.flag_both::<S>(from_pair, to_pair) else {
             self.discard(&at_from);
             self.discard(&at_to);
             return Ok(false);
@@ -436,8 +435,8 @@ impl<M: Memories> Op<'_, M> {
         let moves = [(source, rename.to_dir), (target, rename.from_dir)];
         let still = self.keep_empty::<S>(rename, &moves);
         let _still = still.inspect_err(|_| {
-            self.unflag(first);
-            self.unflag(second);
+            self.unflag::<S>(first);
+            self.unflag::<S>(second);
             self.discard(&at_from);
             self.discard(&at_to);
         })?;
@@ -457,20 +456,17 @@ impl<M: Memories> Op<'_, M> {
         self.journal_commit(&record);
         self.carry_out(rename, &record, moved, now);
         drop(held);
+        S::moved(core, source);
+        S::moved(core, target);
         let moved = [source, target].map(|file| self.moved_directories(rename, file));
         self.entry_changed(rename.from_dir, now, moved[1] - moved[0]);
         self.entry_changed(rename.to_dir, now, moved[0] - moved[1]);
         let clear = |pair: Pair| pair.value.without(ValueWord::RENAMING);
-        let first_word = EntryWord::new(
-            Key::new(core.ino(rename.from_dir), from.hash),
-            at_from.entry,
-        );
-        let second_word = EntryWord::new(Key::new(core.ino(rename.to_dir), to.hash), at_to.entry);
         // Both keep the flag until both are set, so that nobody sees one file under both names.
-        core.index_set(first, first_word, second.value);
-        core.index_set(second, second_word, first.value);
-        core.index_release(first, clear(second));
-        core.index_release(second, clear(first));
+        S::Index::set(core, first, at_from.entry, second.value);
+        S::Index::set(core, second, at_to.entry, first.value);
+        S::Index::release(core, first, clear(second));
+        S::Index::release(core, second, clear(first));
         Ok(true)
     }
 
@@ -506,11 +502,11 @@ impl<M: Memories> Op<'_, M> {
 
     /// Flags two names in the order of their places, so that two renames cannot wait for each
     /// other.
-    fn flag_both(&self, a: Pair, b: Pair) -> Option<(Pair, Pair)> {
+    fn flag_both<S: Entries<M>>(&self, a: Pair, b: Pair) -> Option<(Pair, Pair)> {
         let (low, high) = if a.at < b.at { (a, b) } else { (b, a) };
-        let low = self.flag(low)?;
-        let Some(high) = self.flag(high) else {
-            self.unflag(low);
+        let low = self.flag::<S>(low)?;
+        let Some(high) = self.flag::<S>(high) else {
+            self.unflag::<S>(low);
             return None;
         };
         Some(if a.at < b.at {

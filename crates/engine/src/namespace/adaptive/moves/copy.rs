@@ -48,6 +48,7 @@ impl<M: Memories> Move<'_, M> {
         let core = self.core;
         while !level.is_empty() {
             for below in &level {
+                core.keep_area(below.dir);
                 core.raise_flag(below.dir, flag::STILL);
                 self.still.push(below.dir);
             }

@@ -82,6 +82,7 @@ impl<M: Memories> Drop for Move<'_, M> {
             }
         }
         for &dir in &self.still {
+            core.renew_area(dir);
             core.clear_flag(dir, flag::STILL);
         }
         core.arena.store(header::STILL, 0, Ordering::Release);

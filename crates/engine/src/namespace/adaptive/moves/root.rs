@@ -11,8 +11,9 @@ use crate::journal::Record;
 use crate::namespace::adaptive::Adaptive;
 use crate::namespace::adaptive::entry::{Home, PathBuffer};
 use crate::namespace::adaptive::table::Taken;
+use crate::namespace::adaptive::tables::Tables;
 use crate::namespace::indexed::Name;
-use crate::namespace::indexed::index::{Pair, ValueWord};
+use crate::namespace::indexed::index::{Index, Pair, ValueWord};
 use crate::slots::{Op, pause};
 
 /// A directory, its own entry as it was found, and what is to become of it.
@@ -75,10 +76,14 @@ impl<M: Memories> Move<'_, M> {
         let list = self.write_list()?;
         let change = Change { dir, place, taken };
         let op = core.op_to_change()?;
+        let merged = if is_root { 0 } else { place.area() };
         let is_done = op.commit_root(&change, list.map(|list| (core.moving_at(), list)))?;
         drop(op);
         if is_done {
             self.committed(list);
+            // No names are of an area that was merged any more.
+            core.wait_for_readers();
+            core.free_table(merged);
         }
         Ok(is_done)
     }
@@ -115,7 +120,7 @@ impl<M: Memories> Op<'_, M> {
         self.journal_commit(&record);
         self.journal_apply(&record);
         self.journal_retire();
-        core.index_release(pair, pair.value.without(ValueWord::RENAMING));
+        Tables::release(core, pair, pair.value.without(ValueWord::RENAMING));
         Ok(true)
     }
 
@@ -132,7 +137,7 @@ impl<M: Memories> Op<'_, M> {
                 return Ok(None);
             }
             let is_busy = pair.value.has(ValueWord::DELETING | ValueWord::RENAMING);
-            let flag = || core.index_update(pair, pair.value.with(ValueWord::RENAMING));
+            let flag = || Tables::update(core, pair, pair.value.with(ValueWord::RENAMING));
             if let Some(flagged) = (!is_busy).then(flag).flatten() {
                 return Ok(Some(flagged));
             }

@@ -10,10 +10,9 @@ use super::{Copied, Move, PIECE};
 use crate::cachelet::{Cachelet, flag};
 use crate::core::Core;
 use crate::error::Result;
-use crate::namespace::adaptive::Adaptive;
 use crate::namespace::adaptive::entry::PathBuffer;
+use crate::namespace::adaptive::tables::Carried;
 use crate::namespace::indexed::Name;
-use crate::namespace::indexed::index::{EntryWord, Key, ValueWord};
 use crate::sites;
 use crate::slots::{Op, pause};
 
@@ -45,7 +44,12 @@ impl<M: Memories> Move<'_, M> {
         let core = self.core;
         let copies = std::mem::take(&mut self.copies);
         for part in copies.chunks(PIECE) {
-            show(&core.op_begin(), part);
+            let to = part.iter().map(|copy| copy.to.slot).collect();
+            let op = core.op_begin();
+            op.give_states(sites::MOVE_STATES, to, EntryState::Cold);
+        }
+        for of_one in copies.chunk_by(|a, b| a.dir == b.dir) {
+            show_directory(core, of_one);
         }
         // Whoever came by what was copied is done with it.
         core.wait_for_readers();
@@ -73,20 +77,24 @@ impl<M: Memories> Move<'_, M> {
     }
 }
 
-/// Makes logs, places and index lead to copies. Flushed, not fenced.
-fn show<M: Memories>(op: &Op<'_, M>, copies: &[Copied]) {
+/// Makes logs, places and index lead to the copies of a directory's entries, which have their states; its own entry is shown. Flushed, not
+/// fenced.
+fn show_directory<M: Memories>(core: &Core<M>, copies: &[Copied]) {
+    let _unbuilt = Unbuilt::hold(core, copies[0].dir);
+    let carried = Carried::begin(core, copies[0].dir);
+    for part in copies.chunks(PIECE) {
+        show(&core.op_begin(), &carried, part);
+    }
+}
+
+fn show<M: Memories>(op: &Op<'_, M>, carried: &Carried<'_, M>, copies: &[Copied]) {
     let core = op.core;
-    let to = copies.iter().map(|copy| copy.to.slot).collect();
-    op.give_states(sites::MOVE_STATES, to, EntryState::Cold);
-    for of_one in copies.chunk_by(|a, b| a.dir == b.dir) {
-        let _unbuilt = Unbuilt::hold(core, of_one[0].dir);
-        for copy in of_one {
-            core.set_word(copy.word_at, LogWord::new(copy.to.slot).0);
-            show_place(core, copy);
-            // The list stays, and what was copied, where it cannot be seen to that nothing leads there.
-            let shown = show_name(op, copy);
-            shown.unwrap_or_else(|error| core.note_harm(&error));
-        }
+    for copy in copies {
+        core.set_word(copy.word_at, LogWord::new(copy.to.slot).0);
+        show_place(core, copy);
+        // The list stays, and what was copied, where it cannot be seen to that nothing leads there.
+        let shown = show_name(op, carried, copy);
+        shown.unwrap_or_else(|error| core.note_harm(&error));
     }
     for line in copies.chunk_by(|a, b| a.word_at / LINE_BYTES == b.word_at / LINE_BYTES) {
         let at = line[0].word_at / LINE_BYTES * LINE_BYTES;
@@ -107,32 +115,13 @@ fn show_place<M: Memories>(core: &Core<M>, copy: &Copied) {
     }
 }
 
-/// Makes a name's pair of the index, if there is one, lead to the copy. Lookups wait for that alone.
-fn show_name<M: Memories>(op: &Op<'_, M>, copy: &Copied) -> Result<()> {
-    let core = op.core;
+/// Makes a name's pair of the index, if there is one, lead to the copy.
+fn show_name<M: Memories>(op: &Op<'_, M>, carried: &Carried<'_, M>, copy: &Copied) -> Result<()> {
     let mut buffer = PathBuffer::default();
-    core.load_sealed(copy.to.slot, &mut buffer)?;
+    op.core.load_sealed(copy.to.slot, &mut buffer)?;
     let name = buffer
         .decoded()
         .map_or(&[][..], |(head, path)| head.name(path));
-    let name = Name::new(core, name)?;
-    let owner = core.ino(copy.dir);
-    let mut tries = 0;
-    while let Some(pair) = core.index_find::<Adaptive>(owner, name.bytes, name.hash)
-        && pair.entry.entry() == copy.from.slot
-    {
-        let flagged = pair
-            .value
-            .is_settled()
-            .then(|| core.index_update(pair, pair.value.with(ValueWord::RENAMING)));
-        // A lookup may just be loading the file's cachelet.
-        let Some(flagged) = flagged.flatten() else {
-            pause(&core.arena, &mut tries);
-            continue;
-        };
-        let entry = EntryWord::new(Key::new(owner, name.hash), copy.to.slot);
-        core.index_set(flagged, entry, flagged.value);
-        core.index_release(flagged, pair.value);
-    }
-    Ok(())
+    let name = Name::new(op.core, name)?;
+    carried.carry(op, name, [copy.from.slot, copy.to.slot])
 }

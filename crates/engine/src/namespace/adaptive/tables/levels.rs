@@ -1,0 +1,237 @@
+//! Where the words of an area's table lie.
+//!
+//! Level 0 is half a block of 32 lines, behind the roots of the others; level *n* from 1 on is 4^(*n* - 1) blocks of 64 lines. A block is made when
+//! the first word is put into it, a level when all lines of the ones before that a word may lie in are full; then it lies in its home line of
+//! the next one, or in the line beside that. A word never moves, and who takes it away leaves room for another one. Blocks are
+//! found by their numbers: a root leads to the only block of a level, or to a block of the slots of 512 others.
+//!
+//! A lookup asks a level after the other, the largest one first.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{BLOCK_BYTES, SLOTS_PER_BLOCK};
+use vellum_media::{LINE_BYTES, Memories, Memory, count};
+
+use super::Word;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::namespace::common::log::SPARE_BLOCKS;
+use crate::namespace::indexed::index::Key;
+use crate::slots::Op;
+
+/// The largest level: all metadata blocks of the largest pool.
+const LEVEL_MAX: u64 = 14;
+/// Offset of the roots of levels in the first block, a word each; that of level 0 means nothing.
+const ROOTS: u64 = 64;
+/// Offset of level 0 there.
+const FIRST: u64 = BLOCK_BYTES / 2;
+/// Lines of a block.
+const LINES: u64 = BLOCK_BYTES / LINE_BYTES;
+/// Block numbers that a block holds, as a power of two.
+const NUMBER_BITS: u64 = 9;
+
+/// Where a table is: slot of its first block (bits 0..32), the largest level that has words (32..64). 0: there is none.
+#[derive(Clone, Copy)]
+struct Table(u64);
+
+impl Table {
+    fn first(self) -> u64 {
+        self.0 & 0xFFFF_FFFF
+    }
+
+    fn top(self) -> u64 {
+        self.0 >> 32
+    }
+}
+
+/// Blocks of a level.
+fn blocks(level: u64) -> u64 {
+    match level {
+        0 => 0,
+        _ => 1 << (2 * (level - 1)),
+    }
+}
+
+/// Blocks of numbers that are passed on the way from a level's root to one of its blocks.
+fn depth(level: u64) -> u64 {
+    (2 * level.saturating_sub(1)).div_ceil(NUMBER_BITS)
+}
+
+/// The home line of a key: number of the block in the level, and of the line in the block.
+fn home(key: Key, level: u64) -> (u64, u64) {
+    match level {
+        0 => (0, key.0 % (LINES / 2)),
+        _ => (key.0 / LINES % blocks(level), key.0 % LINES),
+    }
+}
+
+impl<M: Memories> Core<M> {
+    fn table(&self, area: u32) -> Option<Table> {
+        let table = Table(
+            self.arena
+                .load(self.table_cell_of(area)?, Ordering::Acquire),
+        );
+        (table.0 != 0).then_some(table)
+    }
+
+    /// Pool offset of the lines of a key's block in a level, if there is one.
+    fn block_lines(&self, table: Table, level: u64, block: u64) -> Option<u64> {
+        let first = self.geometry.slot_at(table.first());
+        if level == 0 {
+            return Some(first + FIRST);
+        }
+        let mut slot = self.word(first + ROOTS + 8 * level);
+        for below in (0..depth(level)).rev() {
+            let numbers = (slot != 0).then(|| self.geometry.slot_at(slot))?;
+            slot = self.word(numbers + number_at(block, below));
+        }
+        (slot != 0).then(|| self.geometry.slot_at(slot))
+    }
+
+    /// The first word in a key's lines that fits, and its pool offset.
+    pub(super) fn find_word(
+        &self,
+        area: u32,
+        key: Key,
+        fits: impl Fn(Word) -> bool,
+    ) -> Option<(u64, Word)> {
+        let table = self.table(area)?;
+        for level in (0..=table.top()).rev() {
+            let (block, line) = home(key, level);
+            let Some(lines) = self.block_lines(table, level, block) else {
+                continue;
+            };
+            for line in [line, line ^ 1] {
+                count::probe();
+                let line = lines + line * LINE_BYTES;
+                for at in (line..line + LINE_BYTES).step_by(8) {
+                    let word = Word(self.word(at));
+                    if fits(word) {
+                        return Some((at, word));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Asks the processor for the line that a key is most likely in.
+    pub(super) fn prefetch_word(&self, area: u32, key: Key) {
+        let Some(table) = self.table(area) else {
+            return;
+        };
+        let (block, line) = home(key, table.top());
+        if let Some(lines) = self.block_lines(table, table.top(), block) {
+            self.pool.prefetch(lines + line * LINE_BYTES);
+        }
+    }
+
+    /// Calls `each` with the slot of every block of a table, of those of numbers, too.
+    pub(super) fn for_each_of_table(&self, table: u64, each: &mut dyn FnMut(u64)) {
+        let table = Table(table);
+        if table.0 == 0 {
+            return;
+        }
+        let first = self.geometry.slot_at(table.first());
+        for level in 1..=LEVEL_MAX {
+            let root = self.word(first + ROOTS + 8 * level);
+            self.for_each_below(root, depth(level), each);
+        }
+        each(table.first());
+    }
+
+    fn for_each_below(&self, slot: u64, depth: u64, each: &mut dyn FnMut(u64)) {
+        if slot == 0 {
+            return;
+        }
+        if depth > 0 {
+            let numbers = self.geometry.slot_at(slot);
+            for at in (numbers..numbers + BLOCK_BYTES).step_by(8) {
+                self.for_each_below(self.word(at), depth - 1, each);
+            }
+        }
+        each(slot);
+    }
+}
+
+/// Offset, in a block of numbers with `below` more of them below it, of the one on the way to a level's block.
+fn number_at(block: u64, below: u64) -> u64 {
+    (block >> (NUMBER_BITS * below)) % (1 << NUMBER_BITS) * 8
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Puts a word into a free place of an area's table; gives its pool offset. Not flushed.
+    ///
+    /// # Errors
+    /// There is no free place, and no block for one.
+    pub(super) fn put_word(&self, area: u32, key: Key, word: Word) -> Result<u64> {
+        let core = self.core;
+        let full = Error::NoSpace("hash table of an area");
+        let cell = core.table_cell_of(area).ok_or(full)?;
+        if core.arena.load(cell, Ordering::Acquire) == 0 {
+            let slot = self.make_block()?;
+            if core.arena.compare_exchange(cell, 0, slot).is_err() {
+                core.free_slots(slot, SLOTS_PER_BLOCK);
+            }
+        }
+        for level in 0..=LEVEL_MAX {
+            let (block, line) = home(key, level);
+            let lines = self.make_lines(cell, level, block)?;
+            for line in [line, line ^ 1] {
+                let line = lines + line * LINE_BYTES;
+                for at in (line..line + LINE_BYTES).step_by(8) {
+                    let is_free = || core.word(at) == 0;
+                    if is_free() && core.pool.compare_exchange(at, 0, word.0).is_ok() {
+                        return Ok(at);
+                    }
+                }
+            }
+        }
+        Err(Error::NoSpace("hash table of an area"))
+    }
+
+    /// Pool offset of the lines of a block of a level, which is made if it is not there.
+    fn make_lines(&self, cell: u64, level: u64, block: u64) -> Result<u64> {
+        let core = self.core;
+        let table = Table(core.arena.load(cell, Ordering::Acquire));
+        let first = core.geometry.slot_at(table.first());
+        if level == 0 {
+            return Ok(first + FIRST);
+        }
+        let mut at = first + ROOTS + 8 * level;
+        for below in (0..depth(level)).rev() {
+            at = core.geometry.slot_at(self.made_block(at)?) + number_at(block, below);
+        }
+        let lines = core.geometry.slot_at(self.made_block(at)?);
+        // Whoever looks for what is put there looks at this level, too.
+        core.arena.fetch_max(cell, table.first() | level << 32);
+        Ok(lines)
+    }
+
+    /// The block whose slot is at this pool offset; it is made if there is none.
+    fn made_block(&self, at: u64) -> Result<u64> {
+        let core = self.core;
+        match core.word(at) {
+            0 => {
+                let slot = self.make_block()?;
+                core.pool.compare_exchange(at, 0, slot).map_or_else(
+                    |there| {
+                        core.free_slots(slot, SLOTS_PER_BLOCK);
+                        Ok(there)
+                    },
+                    |_| Ok(slot),
+                )
+            }
+            there => Ok(there),
+        }
+    }
+
+    /// A metadata block of zeros. Not flushed: nothing durable leads there.
+    fn make_block(&self) -> Result<u64> {
+        let core = self.core;
+        let slot = self.alloc_block(SPARE_BLOCKS)?;
+        core.pool
+            .write(core.geometry.slot_at(slot), &[0; BLOCK_BYTES as usize]);
+        Ok(slot)
+    }
+}

@@ -1,0 +1,423 @@
+//! Hash tables of areas: what finds names, in the pool.
+//!
+//! Each area has a table of *levels* ([`levels`]), in metadata blocks that nothing on a closed pool leads to. A name has one word, which tells its
+//! entry, a tag of the name, and whether the name is readable, being removed or being renamed; beyond that it says nothing, because
+//! the entry does: name and directory are compared, and the file is read there. So names hold no references, and a file that nobody uses needs
+//! nothing in DRAM.
+//!
+//! Words are derived: directory logs are the truth, and each directory's names are put in when it is first asked for one that is not there, or
+//! changed. They are stored in the cache and never flushed; recovery finds their blocks free, and so does whoever opens the pool after a close.
+//!
+//! Names that no block can be had for are in the index of `direct` ([`Buckets`]), in DRAM: no name is refused because of its word. So are
+//! those that are put in while nothing of the pool may change.
+//!
+//! Which area's table the names of a directory are in says its cachelet; moves change that, and carry the words along.
+
+mod levels;
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{AREA_LIMIT, Geometry, SLOTS_PER_BLOCK};
+use vellum_media::{Memories, Memory};
+
+use super::Adaptive;
+use crate::cachelet::{Cachelet, field, flag};
+use crate::core::{Core, header};
+use crate::error::{Error, Result};
+use crate::namespace::indexed::buckets::Buckets;
+use crate::namespace::indexed::index::{EntryWord, Index, Key, Pair, ValueWord};
+use crate::namespace::indexed::{Entries, Name};
+use crate::slots::{Op, Tally, pause};
+
+/// Locks of inserters, by name; each names its holder.
+const LOCKS: u64 = 1024;
+/// Of so many files one has a cachelet, if nobody uses them, ...
+const FILES_PER_CACHELET: u64 = 16;
+/// ... but not of the first ones.
+const CACHELETS_MIN: u64 = 1 << 16;
+/// In a pair's place: the offset is one of the pool.
+const IN_POOL: u64 = 1 << 63;
+
+/// Areas that a pool can come to have, and one.
+fn areas(geometry: &Geometry) -> u64 {
+    geometry.meta_slots().min(AREA_LIMIT.into())
+}
+
+/// Bytes of the arena for locks and for where tables are.
+pub(super) fn bytes(geometry: &Geometry) -> u64 {
+    (LOCKS + areas(geometry)) * 8
+}
+
+/// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed (32..35), tag (39..63), 1 (63).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word(u64);
+
+impl Word {
+    const USED: u64 = 1 << 63;
+    const FLAGS: u64 = 7 << 32;
+    const TAG: u64 = 0xFF_FFFF << 39;
+
+    fn new(entry: EntryWord, value: ValueWord) -> Self {
+        let tag = entry.0 >> 40 << 39;
+        Self(Self::USED | tag | Self::flags(value) | entry.entry())
+    }
+
+    fn flags(value: ValueWord) -> u64 {
+        (value.0 / ValueWord::READABLE % 8) << 32
+    }
+
+    /// Whether it is of a name with this key, as far as it tells.
+    fn is_of(self, key: Key) -> bool {
+        self.0 & (Self::USED | Self::TAG) == Self::USED | key.tag() << 39
+    }
+
+    fn entry(self) -> EntryWord {
+        EntryWord((self.0 & Self::TAG) << 1 | self.0 & 0xFFFF_FFFF)
+    }
+
+    /// The pair, of a word at this pool offset.
+    fn pair(self, at: u64) -> Pair {
+        Pair {
+            at: at | IN_POOL,
+            entry: self.entry(),
+            value: ValueWord((self.0 & Self::FLAGS) >> 32 << ValueWord::READABLE.trailing_zeros()),
+        }
+    }
+}
+
+/// Pool offset of a pair's word; none: it is in DRAM.
+fn place(pair: Pair) -> Option<u64> {
+    (pair.at & IN_POOL != 0).then_some(pair.at & !IN_POOL)
+}
+
+impl<M: Memories> Core<M> {
+    fn locks_at(&self) -> u64 {
+        self.map.namespace + super::tables_at(&self.geometry)
+    }
+
+    /// Arena offset of the word that says where an area's table is.
+    fn table_cell_of(&self, area: u32) -> Option<u64> {
+        let is_one = (1..areas(&self.geometry)).contains(&area.into());
+        is_one.then(|| self.locks_at() + (LOCKS + u64::from(area)) * 8)
+    }
+
+    /// The area whose table the names of a directory are in; 0 where that cannot be told.
+    fn area_of_names(&self, dir: Cachelet) -> u32 {
+        let at = self.cachelet_at(dir, field::FLAGS);
+        loop {
+            let flags = self.get(dir, field::FLAGS);
+            if let known @ 1.. = flag::area(flags) {
+                return known;
+            }
+            let Some(area) = self.home_area(dir) else {
+                return 0;
+            };
+            // Not if a move said otherwise meanwhile.
+            let known = flag::with_area(flags, area);
+            if self.arena.compare_exchange(at, flags, known).is_ok() {
+                return area;
+            }
+        }
+    }
+
+    /// The area that a directory's names are of, as the pool says.
+    fn home_area(&self, dir: Cachelet) -> Option<u32> {
+        let area = self.area_of(self.ino(dir)).ok()?;
+        (1..areas(&self.geometry))
+            .contains(&area.into())
+            .then_some(area)
+    }
+
+    /// Makes a directory's names those of the area that they are of now; none may be in the table of another one.
+    pub(super) fn renew_area(&self, dir: Cachelet) {
+        let at = self.cachelet_at(dir, field::FLAGS);
+        let area = self.home_area(dir).unwrap_or(0);
+        let mut flags = self.get(dir, field::FLAGS);
+        while flag::area(flags) != area {
+            let changed = flag::with_area(flags, area);
+            match self.arena.compare_exchange(at, flags, changed) {
+                Ok(_) => return,
+                Err(now) => flags = now,
+            }
+        }
+    }
+
+    /// Notes which area's table a directory's names are in, before a move changes which one they are of.
+    pub(super) fn keep_area(&self, dir: Cachelet) {
+        self.area_of_names(dir);
+    }
+
+    /// Whether names may be in the index in DRAM.
+    fn has_names_elsewhere(&self) -> bool {
+        self.arena.load(header::NAMES_ELSEWHERE, Ordering::Acquire) != 0
+    }
+
+    /// The pair of a name in the table of `area`.
+    fn find_in_table(&self, area: u32, dir: u64, name: Name<'_>) -> Option<Pair> {
+        let key = Key::new(dir, name.hash);
+        let found = self.find_word(area, key, |word| {
+            word.is_of(key) && Adaptive::is_called(self, word.entry().entry(), dir, name)
+        });
+        found.map(|(at, word)| word.pair(at))
+    }
+
+    /// Puts the pair of a name, which is not there, into the table of `area`; into DRAM if that cannot be.
+    fn put(
+        &self,
+        op: &Op<'_, M>,
+        area: u32,
+        (dir, name): (u64, Name<'_>),
+        entry: u64,
+        value: ValueWord,
+    ) -> Result<std::result::Result<Pair, Pair>> {
+        let key = Key::new(dir, name.hash);
+        let word = Word::new(EntryWord::new(key, entry), value);
+        let may_change = !self.read_only && self.arena.load(header::CLOSED, Ordering::Acquire) == 0;
+        if may_change {
+            match op.put_word(area, key, word) {
+                Ok(at) => return Ok(Ok(word.pair(at))),
+                Err(Error::NoSpace(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.arena
+            .store(header::NAMES_ELSEWHERE, 1, Ordering::SeqCst);
+        self.index_insert::<Adaptive>(op, dir, name.bytes, name.hash, entry, value)
+    }
+}
+
+/// Tables in the pool.
+#[derive(Debug)]
+pub(crate) struct Tables;
+
+impl<M: Memories> Index<M> for Tables {
+    const NAME_REFS: u64 = 0;
+
+    fn prefetch(core: &Core<M>, dir: Cachelet, name: Name<'_>) {
+        let key = Key::new(core.ino(dir), name.hash);
+        core.prefetch_word(core.area_of_names(dir), key);
+    }
+
+    fn find<S: Entries<M>>(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Option<Pair> {
+        let ino = core.ino(dir);
+        let area = core.area_of_names(dir);
+        if let Some(pair) = core.find_in_table(area, ino, name) {
+            return Some(pair);
+        }
+        let leaving = || {
+            let is_moved = core.has_flag(dir, flag::BUILDING | flag::STILL);
+            let area = core.arena.load(header::LEAVING, Ordering::Acquire) as u32;
+            let is_from = is_moved && area != 0;
+            is_from.then(|| core.find_in_table(area, ino, name))?
+        };
+        let elsewhere = || {
+            let there = core.has_names_elsewhere();
+            there.then(|| core.index_find::<Adaptive>(ino, name.bytes, name.hash))?
+        };
+        leaving().or_else(elsewhere)
+    }
+
+    fn insert<S: Entries<M>>(
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        name: Name<'_>,
+        entry: u64,
+        value: ValueWord,
+    ) -> Result<std::result::Result<Pair, Pair>> {
+        let core = op.core;
+        let ino = core.ino(dir);
+        let lock = core.locks_at() + Key::new(ino, name.hash).0 % LOCKS * 8;
+        let mut tries = 0;
+        while core.arena.compare_exchange(lock, 0, op.holder()).is_err() {
+            pause(&core.arena, &mut tries);
+        }
+        let result = match Self::find::<S>(core, dir, name) {
+            Some(there) => Ok(Err(there)),
+            None => core.put(op, core.area_of_names(dir), (ino, name), entry, value),
+        };
+        core.arena.store(lock, 0, Ordering::Release);
+        result
+    }
+
+    fn reload(core: &Core<M>, pair: Pair) -> Option<Pair> {
+        let Some(at) = place(pair) else {
+            return core.index_reload(pair);
+        };
+        let now = Word(core.word(at));
+        let is_same = now.0 & Word::USED != 0 && now.entry() == pair.entry;
+        is_same.then(|| now.pair(at))
+    }
+
+    fn reload_of(core: &Core<M>, pair: Pair, _: Cachelet) -> Option<Pair> {
+        Self::reload(core, pair)
+    }
+
+    fn cachelet(op: &Op<'_, M>, pair: Pair) -> Result<Option<Cachelet>> {
+        match op.load_named(&op.named(pair.entry.entry())) {
+            Ok(cachelet) => Ok(Some(cachelet)),
+            // A name is gone from here before its file is.
+            Err(error) => Self::reload(op.core, pair).map_or(Ok(None), |_| Err(error)),
+        }
+    }
+
+    fn update(core: &Core<M>, pair: Pair, value: ValueWord) -> Option<Pair> {
+        let Some(at) = place(pair) else {
+            return core.index_update(pair, value);
+        };
+        let [old, new] = [pair.value, value].map(|value| Word::new(pair.entry, value));
+        let swapped = core.pool.compare_exchange(at, old.0, new.0);
+        swapped.is_ok().then(|| new.pair(at))
+    }
+
+    fn hold(core: &Core<M>, pair: Pair) {
+        match place(pair) {
+            Some(at) => {
+                let flag = Word::flags(ValueWord(ValueWord::RENAMING));
+                core.pool.fetch_or(at, flag);
+            }
+            None => core.index_hold(pair),
+        }
+    }
+
+    fn set(core: &Core<M>, pair: Pair, entry: u64, value: ValueWord) {
+        let entry = pair.entry.with_entry(entry);
+        match place(pair) {
+            Some(at) => core.set_word(at, Word::new(entry, value).0),
+            None => core.index_set(pair, entry, value),
+        }
+    }
+
+    fn release(core: &Core<M>, pair: Pair, value: ValueWord) {
+        match place(pair) {
+            Some(at) => {
+                let rest = core.word(at) & !Word::FLAGS;
+                core.set_word(at, rest | Word::flags(value));
+            }
+            None => core.index_release(pair, value),
+        }
+    }
+
+    fn remove(op: &Op<'_, M>, pair: Pair) {
+        match place(pair) {
+            Some(at) => op.core.set_word(at, 0),
+            None => op.index_remove(pair),
+        }
+    }
+
+    fn cachelets_kept(core: &Core<M>) -> u64 {
+        (core.total(Tally::Inodes) / FILES_PER_CACHELET).max(CACHELETS_MIN)
+    }
+
+    fn is_to_forget(core: &Core<M>) -> bool {
+        core.has_names_elsewhere()
+    }
+
+    fn is_forgotten(pair: Pair) -> bool {
+        place(pair).is_none()
+    }
+}
+
+/// The names of a directory on their way from one area's table into another one's, until dropped: who misses one meanwhile waits.
+pub(super) struct Carried<'a, M: Memories> {
+    core: &'a Core<M>,
+    dir: Cachelet,
+    from: u32,
+    to: u32,
+    was_indexed: bool,
+}
+
+impl<'a, M: Memories> Carried<'a, M> {
+    /// The caller keeps the directory's part of the index from being built, and its names from being changed.
+    pub(super) fn begin(core: &'a Core<M>, dir: Cachelet) -> Self {
+        let from = core.area_of_names(dir);
+        let to = core.home_area(dir).unwrap_or(0);
+        let mut was_indexed = false;
+        if from != to {
+            was_indexed = core.clear_flag(dir, flag::INDEXED) & flag::INDEXED != 0;
+            let at = core.cachelet_at(dir, field::FLAGS);
+            core.arena.fetch_add(at, flag::GENERATION);
+            core.arena
+                .store(header::LEAVING, from.into(), Ordering::SeqCst);
+            core.renew_area(dir);
+        }
+        Self {
+            core,
+            dir,
+            from,
+            to,
+            was_indexed,
+        }
+    }
+
+    /// Makes a name's pair, if there is one, that of its copy. Lookups wait for that alone.
+    pub(super) fn carry(
+        &self,
+        op: &Op<'_, M>,
+        name: Name<'_>,
+        [before, copy]: [u64; 2],
+    ) -> Result<()> {
+        let core = self.core;
+        let owner = core.ino(self.dir);
+        let find = || {
+            let found = core.find_in_table(self.from, owner, name);
+            let elsewhere = || {
+                let there = core.has_names_elsewhere();
+                there.then(|| Buckets::find::<Adaptive>(core, self.dir, name))?
+            };
+            found.or_else(elsewhere)
+        };
+        let mut tries = 0;
+        while let Some(pair) = find()
+            && pair.entry.entry() == before
+        {
+            let flagged = || Tables::update(core, pair, pair.value.with(ValueWord::RENAMING));
+            let Some(flagged) = pair.value.is_settled().then(flagged).flatten() else {
+                pause(&core.arena, &mut tries);
+                continue;
+            };
+            if self.from == self.to || place(flagged).is_none() {
+                Tables::set(core, flagged, copy, flagged.value);
+                Tables::release(core, flagged, pair.value);
+                continue;
+            }
+            let put = core.put(op, self.to, (owner, name), copy, pair.value);
+            let put = put.inspect_err(|_| Tables::release(core, flagged, pair.value))?;
+            debug_assert!(put.is_ok(), "names stand still");
+            Tables::remove(op, flagged);
+        }
+        Ok(())
+    }
+}
+
+impl<M: Memories> Drop for Carried<'_, M> {
+    fn drop(&mut self) {
+        let core = self.core;
+        if self.from != self.to {
+            core.arena.store(header::LEAVING, 0, Ordering::Release);
+        }
+        if self.was_indexed {
+            core.raise_flag(self.dir, flag::INDEXED);
+        }
+    }
+}
+
+impl<M: Memories> Core<M> {
+    /// Frees the table of an area that no directory has names in, and that nobody looks into any more.
+    pub(super) fn free_table(&self, area: u32) {
+        let Some(cell) = self.table_cell_of(area) else {
+            return;
+        };
+        let table = self.arena.load(cell, Ordering::Acquire);
+        self.arena.store(cell, 0, Ordering::Release);
+        self.for_each_of_table(table, &mut |slot| self.free_slots(slot, SLOTS_PER_BLOCK));
+    }
+
+    /// Calls `each` with every block of every table.
+    pub(super) fn for_each_table_block(&self, each: &mut dyn FnMut(u64)) {
+        for (area, _) in self.live_areas() {
+            if let Some(cell) = self.table_cell_of(area) {
+                self.for_each_of_table(self.arena.load(cell, Ordering::Acquire), each);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Names of areas are found by tables in the pool, which grow as long as there is room, and need none where there is not.
+
+use std::sync::Arc;
+
+use vellum::media::count;
+use vellum::media::{HeapMemory, SimPool, Simulated};
+use vellum::{
+    Clock, Cred, Error, FormatOptions, Fs, MountOptions, NamespaceKind, Node, OpenOptions, attach,
+    format,
+};
+use vellum_check::{Options, check};
+
+fn fresh(pool_bytes: u64) -> Arc<Fs<Simulated>> {
+    let pool = SimPool::new(pool_bytes);
+    let options = FormatOptions {
+        namespace: NamespaceKind::Adaptive,
+        metadata_bytes: Some(pool_bytes / 2),
+        thread_slots: Some(4),
+        uuid: [1; 16],
+        hash_seed: 7,
+        now_ns: 1,
+        known_zero: true,
+        ..FormatOptions::default()
+    };
+    format(&pool, &options).unwrap();
+    opened(pool)
+}
+
+fn opened(pool: SimPool) -> Arc<Fs<Simulated>> {
+    let options = MountOptions {
+        clock: Clock::Counter(10.into()),
+        ..MountOptions::default()
+    };
+    attach::<Simulated>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)
+        .unwrap()
+        .0
+}
+
+fn make(fs: &Arc<Fs<Simulated>>, dir: &Node<Simulated>, name: &str) -> vellum::Result<()> {
+    let options = OpenOptions {
+        write: true,
+        create_new: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
+    let made = fs.create(&Cred::root(), dir, name.as_bytes(), &options);
+    made.map(drop)
+}
+
+fn is_there(fs: &Arc<Fs<Simulated>>, dir: &Node<Simulated>, name: &str) -> bool {
+    match fs.stat(&Cred::root(), dir, name.as_bytes(), false) {
+        Ok(_) => true,
+        Err(Error::NotFound) => false,
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("name-{number}")).collect()
+}
+
+#[test]
+fn a_table_grows_by_levels_and_takes_nothing_of_dram() {
+    let fs = fresh(32 << 20);
+    let root = fs.root();
+    let names = names(20_000);
+    for name in &names {
+        make(&fs, &root, name).unwrap();
+    }
+    let before = count::of_this_thread();
+    for name in &names {
+        assert!(is_there(&fs, &root, name), "{name}");
+    }
+    let probes = (count::of_this_thread() - before).probes as f64 / names.len() as f64;
+    // The largest level has most names; a name's lines in a level are two.
+    assert!(probes < 5.0, "{probes} probes");
+    assert_eq!(fs.cache_usage().index_entries, 0);
+    assert!(!is_there(&fs, &root, "another"));
+}
+
+#[test]
+fn what_is_removed_leaves_room_for_others() {
+    let fs = fresh(8 << 20);
+    let root = fs.root();
+    let round = |number: usize| {
+        let names: Vec<_> = names(1000)
+            .iter()
+            .map(|name| format!("{name}-{number}"))
+            .collect();
+        for name in &names {
+            make(&fs, &root, name).unwrap();
+        }
+        for name in &names {
+            fs.unlink(&Cred::root(), &root, name.as_bytes()).unwrap();
+            assert!(!is_there(&fs, &root, name));
+        }
+        while fs.maintain().unwrap() > 0 {}
+        fs.stat_fs().files_free
+    };
+    let first = round(0);
+    let last = (1..30).map(round).last();
+    assert!(
+        last.is_some_and(|last| last + 64 >= first),
+        "{first} {last:?}"
+    );
+    assert_eq!(fs.cache_usage().index_entries, 0);
+}
+
+#[test]
+fn a_full_pool_refuses_no_name_because_of_a_table() {
+    let fs = fresh(1 << 20);
+    let root = fs.root();
+    let mut made = Vec::new();
+    for name in names(100_000) {
+        match make(&fs, &root, &name) {
+            Ok(()) => made.push(name),
+            Err(Error::NoSpace(_)) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(made.len() > 500, "{}", made.len());
+    for name in &made {
+        assert!(is_there(&fs, &root, name), "{name}");
+    }
+    // Opened again it has as little room as before.
+    fs.close().unwrap();
+    let image = fs.pool().image();
+    let report = check(&image, Options::default());
+    assert_eq!((report.damage, report.residue), (0, 0), "{report}");
+    let fs = opened(SimPool::from_image(image));
+    let root = fs.root();
+    for name in &made {
+        assert!(is_there(&fs, &root, name), "{name}");
+    }
+    for name in &made {
+        fs.unlink(&Cred::root(), &root, name.as_bytes()).unwrap();
+    }
+    assert!(!is_there(&fs, &root, &made[0]));
+}
+
+#[test]
+fn names_are_carried_along_when_areas_come_and_go() {
+    let fs = fresh(16 << 20);
+    let (root, cred) = (fs.root(), Cred::root());
+    let top = fs.mkdir(&cred, &root, b"top", 0o755).unwrap();
+    let below = fs.mkdir(&cred, &top, b"below", 0o755).unwrap();
+    let empty = fs.mkdir(&cred, &top, b"empty", 0o755).unwrap();
+    let names = names(700);
+    for name in &names {
+        make(&fs, &below, name).unwrap();
+    }
+    let all_there = || {
+        for name in &names {
+            assert!(is_there(&fs, &below, name), "{name}");
+        }
+        assert_eq!(fs.cache_usage().index_entries, 0);
+    };
+    for round in 0..4 {
+        assert!(fs.split(&top).unwrap());
+        all_there();
+        // What is made in a directory that was empty is found when its area is gone, too.
+        make(&fs, &empty, &format!("new-{round}")).unwrap();
+        assert!(fs.merge(&top).unwrap());
+        all_there();
+        for before in 0..=round {
+            assert!(is_there(&fs, &empty, &format!("new-{before}")));
+        }
+    }
+    assert!(fs.split(&below).unwrap());
+    for name in &names {
+        fs.unlink(&cred, &below, name.as_bytes()).unwrap();
+    }
+    fs.rmdir(&cred, &top, b"below").unwrap();
+    drop(below);
+    while fs.maintain().unwrap() > 0 {}
+    assert!(!is_there(&fs, &top, "below"));
+}
