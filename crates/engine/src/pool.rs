@@ -181,6 +181,11 @@ impl Pool {
         data: &DataOptions,
         make: impl FnOnce(&Path, u64, MediaChoice) -> std::result::Result<MappedPool, MediaError>,
     ) -> Result<Self> {
+        // A refusal leaves no data medium behind.
+        if !options.overwrite && path.symlink_metadata().is_ok() {
+            let path = path.to_owned();
+            return Err(MediaError::Exists { path }.into());
+        }
         let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
         let name = medium::name(path, &data.path)?;
         let mut format_options = Self::format_options(options)?;

@@ -256,3 +256,23 @@ fn what_cannot_be_made_is_refused() {
     ));
     assert!(!path.exists());
 }
+
+#[test]
+fn a_pool_that_is_there_already_is_refused_before_its_data_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, data, pool) = made(dir.path());
+    pool.close().unwrap();
+    let other = dir.path().join("other");
+    let refused = Pool::create(&path, &options(other.clone()));
+    assert!(matches!(
+        refused,
+        Err(Error::Media(MediaError::Exists { path: it })) if it == path
+    ));
+    assert!(!other.exists());
+    let refused = Pool::create(other, &options(data.clone()));
+    assert!(matches!(
+        refused,
+        Err(Error::Media(MediaError::Exists { path: it })) if it == data
+    ));
+    open(&path).unwrap().close().unwrap();
+}
