@@ -143,6 +143,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             read_only: false,
             log: None,
         };
+        core.raise_cachelet_limit(core.map.cachelet_count);
         note_chunks(&core).unwrap();
         let map = make(map.mapping, &geometry, seed);
         Self { core, map, make }

@@ -255,8 +255,9 @@ impl<M: Memories> Index<M> for Tables {
     fn cachelet(op: &Op<'_, M>, pair: Pair) -> Result<Option<Cachelet>> {
         match op.load_named(&op.named(pair.entry.entry())) {
             Ok(cachelet) => Ok(Some(cachelet)),
-            // A name is gone from here before its file is.
-            Err(error) => Self::reload(op.core, pair).map_or(Ok(None), |_| Err(error)),
+            // A name is gone from here before its file is, and flagged before a directory has another parent.
+            Err(_) if Self::reload(op.core, pair) != Some(pair) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
