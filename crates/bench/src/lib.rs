@@ -25,6 +25,7 @@ mod kernel;
 mod library;
 mod machine;
 pub mod mapping;
+mod memory;
 mod mount;
 pub mod namespace;
 pub mod ops;

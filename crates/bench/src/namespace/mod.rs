@@ -10,6 +10,7 @@ mod evolve;
 mod git;
 mod latency;
 mod listing;
+mod memory;
 mod rename;
 mod source_tree;
 mod subjects;
@@ -46,6 +47,8 @@ pub enum Figure {
     SourceTree,
     /// Checking out one commit and another one with `git`, in mounted pools
     Git,
+    /// DRAM after a stat of each file
+    Memory,
 }
 
 impl Figure {
@@ -59,6 +62,7 @@ impl Figure {
             Self::Evolve => evolve::measure(setting),
             Self::SourceTree => source_tree::measure(setting),
             Self::Git => git::measure(setting),
+            Self::Memory => memory::measure(setting),
         }
     }
 }

@@ -9,8 +9,9 @@ use std::path::Path;
 use super::budget::CACHE_BYTES_PER_FILE;
 use super::report::CacheReport;
 use crate::Result;
-use crate::error::{doing, expect};
+use crate::error::expect;
 use crate::library::Library;
+use crate::memory::SmallPages;
 use crate::order::names;
 use crate::side::Side;
 
@@ -27,24 +28,6 @@ const DIRECTORIES: usize = 10;
 const NOTE: &str = "bytes a file: (memory in use with every file in the cache - the same before the \
     first was looked at) / files, in pages of 4 KiB; ordinary runs take the arena in pages of 2 MiB where \
     the kernel has them, which rounds it up as a whole";
-
-/// Large pages are off in this process while it lives.
-struct SmallPages;
-
-impl SmallPages {
-    fn only() -> Result<Self> {
-        rustix::thread::disable_transparent_huge_pages(true)
-            .map_err(doing("turn large pages off"))?;
-        Ok(Self)
-    }
-}
-
-impl Drop for SmallPages {
-    fn drop(&mut self) {
-        // Turned off a moment ago, they can be turned on.
-        let _ = rustix::thread::disable_transparent_huge_pages(false);
-    }
-}
 
 /// Fills a pool with files, reopens it, visits every file, and looks at what is in memory.
 pub(crate) fn measure(dir: &Path, files: usize) -> Result<CacheReport> {
