@@ -194,15 +194,18 @@ fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
     }
 }
 
-/// What comes to its end at each call of the disk in turn is the adoption of a killed process's image: it begins again, and loses nothing.
+/// What comes to its end at each call of the disk in turn is the adoption of a killed process's image: it begins again, and loses nothing. Where
+/// the data lie apart, and a sync of them has failed, it begins from what was promised.
 #[test]
 fn an_adoption_that_is_cut_off_begins_again() {
     let fail: [fn(&SimPool, u32); 2] = [SimPool::fail_syncs_after, SimPool::fail_writes_after];
-    for (image, fail) in both()
+    for (case, (image, fail)) in both()
         .iter()
         .flat_map(|image| fail.map(|fail| (image, fail)))
+        .enumerate()
     {
-        let mut cut_off = 0;
+        let may_lose = case == 2;
+        let (mut cut_off, mut lost) = (0, 0);
         for good in 0.. {
             let disk = Arc::new(SimPool::from_image(image.clone()));
             let images = Arc::new(SimImages::default());
@@ -224,8 +227,11 @@ fn an_adoption_that_is_cut_off_begins_again() {
             // Behind the anchor that names no image everything is in the log.
             let (fs, _) = mount_shared(&disk, &images, 3).unwrap();
             assert_eq!(names(&fs), STEPS, "{good}");
+            let has_more = fs.lookup(&Cred::root(), &fs.root(), b"more").is_ok();
+            let more = if has_more { &more[..] } else { &[] };
+            lost += u32::from(!has_more);
             let all = (0..STEPS).map(|number| format!("f{number}"));
-            let all = all.chain(more.map(str::to_owned));
+            let all = all.chain(more.iter().map(|name| name.to_string()));
             all.for_each(|name| assert!(is_whole(&fs, &name), "{good}: {name}"));
             fs.close().unwrap();
             let report = check(&disk.image(), Options::default());
@@ -235,6 +241,49 @@ fn an_adoption_that_is_cut_off_begins_again() {
             }
         }
         assert!(cut_off > 3, "{cut_off}");
+        assert_eq!(lost > 0, may_lose, "{lost}");
+    }
+}
+
+/// A checkpoint that is cut short, and then the opening that finishes it, at each write of the disk in turn: of two blocks that rode one
+/// after the other in the same place the newer one stays.
+#[test]
+fn an_older_ride_never_comes_back() {
+    for image in both() {
+        let mut finished = 0;
+        'checkpoints: for cut in 0.. {
+            for cut_again in 0.. {
+                let disk = Arc::new(SimPool::from_image(image.clone()));
+                let fs = mount(&disk).unwrap();
+                let file = create(&fs, "f0").unwrap();
+                let options = vellum::OpenOptions {
+                    write: true,
+                    ..vellum::OpenOptions::default()
+                };
+                let handle = fs.open_node(&Cred::root(), &file, &options).unwrap();
+                for byte in [1, 7] {
+                    handle.write_at(0, &[byte; 5000]).unwrap();
+                    fs.sync().unwrap();
+                }
+                disk.fail_writes_after(cut);
+                let is_done = fs.checkpoint().is_ok();
+                drop((handle, file, fs));
+                disk.fail_writes_after(cut_again);
+                let is_open = mount(&disk).map(drop).is_ok();
+                disk.fail_writes_after(u32::MAX);
+                let fs = mount(&disk).unwrap();
+                assert!(is_whole(&fs, "f0"), "{cut} {cut_again}");
+                drop(fs);
+                if is_open {
+                    finished += 1;
+                    if is_done {
+                        break 'checkpoints;
+                    }
+                    break;
+                }
+            }
+        }
+        assert!(finished > 2, "{finished}");
     }
 }
 

@@ -359,7 +359,9 @@ impl Geometry {
         let ends = [data_at, apart.at].map(|at| at.checked_add(data_bytes?));
         self.is_logged()
             && data_at == self.pool_bytes
+            && data_at.is_multiple_of(BLOCK_BYTES)
             && apart.at.is_multiple_of(BLOCK_BYTES)
+            && apart.at >= BLOCK_BYTES
             && ends.iter().all(Option::is_some)
     }
 

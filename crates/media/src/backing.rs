@@ -2,7 +2,7 @@
 
 use crate::mapping::Mapping;
 use crate::{MediaError, MediaKind};
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
 use std::io;
@@ -89,6 +89,9 @@ impl Backing {
         } else {
             OFlags::RDWR
         };
+        // Opening some devices does things, and a path may be what a pool says.
+        let stat = rustix::fs::stat(path).map_err(|e| failed("open", path, e))?;
+        node_of(&stat, path)?;
         // NONBLOCK: a FIFO in the pool's place must not make us wait.
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd =
@@ -138,17 +141,7 @@ impl Backing {
     /// Takes the lock, then looks at what was opened.
     fn locked(fd: OwnedFd, path: &Path, lock: FlockOperation) -> Result<Self, MediaError> {
         let stat = rustix::fs::fstat(&fd).map_err(|e| failed("examine", path, e))?;
-        let node = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Node::File,
-            FileType::BlockDevice => Node::Block,
-            FileType::CharacterDevice if is_dax(stat.st_rdev) => Node::Dax,
-            other => {
-                return Err(MediaError::NotAPool {
-                    path: path.to_owned(),
-                    found: name_of(other),
-                });
-            }
-        };
+        let node = node_of(&stat, path)?;
         match rustix::fs::flock(&fd, lock) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -312,6 +305,19 @@ pub(crate) fn fs_type(fd: impl AsFd) -> Option<u64> {
     rustix::fs::fstatfs(fd)
         .ok()
         .map(|stat| u64::from(stat.f_type as u32))
+}
+
+/// What a pool can lie on, of what is there.
+fn node_of(stat: &Stat, path: &Path) -> Result<Node, MediaError> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(Node::File),
+        FileType::BlockDevice => Ok(Node::Block),
+        FileType::CharacterDevice if is_dax(stat.st_rdev) => Ok(Node::Dax),
+        other => Err(MediaError::NotAPool {
+            path: path.to_owned(),
+            found: name_of(other),
+        }),
+    }
 }
 
 fn name_of(kind: FileType) -> &'static str {

@@ -391,11 +391,13 @@ impl Persistent for MappedPool {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if self.kind != MediaKind::File || self.read_only {
+        if self.read_only {
             return Ok(());
         }
-        count::synced();
-        fdatasync(&self.fd)?;
+        if self.kind == MediaKind::File {
+            count::synced();
+            fdatasync(&self.fd)?;
+        }
         self.data.as_ref().map_or(Ok(()), |data| data.file.sync())
     }
 

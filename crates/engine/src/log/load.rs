@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use vellum_layout::{
     Anchor, BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, ImageTag, LOG_LINE_BYTES, PoolPhase,
-    PoolState, Record, StateWord, Superblock, line_sum,
+    PoolState, Record, Ride, StateWord, Superblock, line_sum,
 };
 use vellum_media::{
     Attach, Disk, ImageKey, LeftImage, Memory, Persistent, SharedImage, Split, Written,
@@ -150,10 +150,7 @@ pub(crate) fn load<P: Persistent>(
     let own_tag = how.begin(pool, superblock)?;
     let disk = disk_of(pool)?;
     if !how.read_only {
-        disk.sync(disk_sites::LOG_INHERITED_DURABLE)?;
-        if geometry.apart.is_some() {
-            disk.sync_data(disk_sites::LOG_INHERITED_DATA)?;
-        }
+        inherit(disk, superblock)?;
     }
     disk.forget(geometry.log_at, geometry.log_bytes);
     let anchor = read_anchor(disk, superblock)?;
@@ -186,12 +183,13 @@ pub(crate) fn load<P: Persistent>(
         image: tag.clone(),
     };
     let finished = settle(disk, &place, &anchor, &mut home, how.read_only)?;
+    let tail = home.tail.0;
     let last = records.last().map(Record::head);
     let rides_from = last.map_or(epoch, |head| head.rides_from);
     let state = State {
         epoch,
         rides_from,
-        riding: riding(&records)
+        riding: riding(&records, tail)
             .map(|record| u64::from(record.head().rides))
             .sum(),
         at,
@@ -209,9 +207,34 @@ pub(crate) fn load<P: Persistent>(
             // Copies in memory may be newer than what a sync that failed has left on the medium.
             disk.forget(at, len);
         }
-        bring_back(pool, disk, (&log.place, &records), how.read_only)?;
+        let rides = riding(&records, tail).flat_map(Record::rides);
+        bring_back(pool, disk, (&log.place, rides), how.read_only)?;
     }
     Ok((log, found))
+}
+
+/// Makes durable what an earlier process wrote.
+fn inherit(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
+    disk.sync(disk_sites::LOG_INHERITED_DURABLE)?;
+    if superblock.geometry().apart.is_some()
+        && let Err(error) = disk.sync_data(disk_sites::LOG_INHERITED_DATA)
+    {
+        // Nobody knows which bytes arrived, and whoever adopts would vouch for all of them; those that were promised ride in the log.
+        let _told = disown(disk, superblock);
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// Lets the log name no image any more; gives the one that it named.
+fn disown(disk: &dyn Disk, superblock: &Superblock) -> Result<Option<ImageTag>> {
+    let anchor = read_anchor(disk, superblock)?;
+    let tag = anchor.image();
+    if tag.is_some() {
+        let place = Place::new(superblock, anchor.salt);
+        place.put_anchor(disk, disk_sites::LOG_IMAGE_OVER, &anchor.without_image())?;
+    }
+    Ok(tag)
 }
 
 /// Whether the pool that was loaded was closed in order.
@@ -271,7 +294,14 @@ impl Log {
                     pool.cut(&mut |_| {});
                     // In the caches the blocks of files are as new as the image: none of them may be replaced by one that rode before.
                     let written = Written::Many;
-                    self.append(disk, &Epoch { lines, written })?;
+                    let committed = self.append(disk, &Epoch { lines, written });
+                    if committed.is_err() && self.place.apart().is_some() {
+                        // As where the sync of an opening fails: it is not tried again.
+                        let mut home = lock(&self.home);
+                        home.image = None;
+                        let _told = home.say(disk, &self.place, disk_sites::LOG_IMAGE_OVER);
+                    }
+                    committed?;
                 }
                 FoundImage::Adopted
             }
@@ -306,35 +336,31 @@ pub(crate) fn forget_image<P: Persistent>(
     how.begin(pool, superblock)?;
     let disk = disk_of(pool)?;
     disk.sync(disk_sites::LOG_INHERITED_DURABLE)?;
-    let anchor = read_anchor(disk, superblock)?;
-    if let Some(tag) = anchor.image() {
-        let place = Place::new(superblock, anchor.salt);
-        place.put_anchor(disk, disk_sites::LOG_IMAGE_OVER, &anchor.without_image())?;
-        if let Some(key) = how.named(superblock, &tag) {
-            pool.forget_image(&key);
-        }
+    let tag = disown(disk, superblock)?;
+    if let Some(key) = tag.as_ref().and_then(|tag| how.named(superblock, tag)) {
+        pool.forget_image(&key);
     }
     Ok(())
 }
 
-/// The records with blocks that need not be where they belong: in those before the last one says that they are.
-fn riding(records: &[Record]) -> impl Iterator<Item = &Record> {
+/// The records with blocks that need not be where they belong: in those before the last one says that they are, and in those before the log's
+/// `tail` they were before a checkpoint gave the records up, so that nobody would bring back the newer ones if that were cut short.
+fn riding(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
     let last = records.last().map(Record::head);
-    let from = last.map_or(0, |head| head.rides_from);
-    records
-        .iter()
-        .filter(move |record| record.head().epoch >= from)
+    let from = last.map_or(0, |head| head.rides_from).max(tail);
+    let is_riding = move |record: &&Record| record.head().epoch >= from;
+    records.iter().filter(is_riding)
 }
 
-/// Writes the blocks that ride in the last records where they belong: those of earlier ones are there. They count as written, so that they ride
+/// Writes blocks that ride where they belong. They count as written, so that they ride
 /// in the next record, too, or are synced before it. Whoever only reads has them in memory.
-fn bring_back<P: Persistent>(
+fn bring_back<'r, P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
-    (place, records): (&Place, &[Record]),
+    (place, rides): (&Place, impl Iterator<Item = Ride<'r>>),
     read_only: bool,
 ) -> io::Result<()> {
-    for (block, bytes) in riding(records).flat_map(Record::rides) {
+    for (block, bytes) in rides {
         let at = place.at_of_block(block);
         if read_only {
             pool.write(at, bytes);

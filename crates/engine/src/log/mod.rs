@@ -217,6 +217,10 @@ impl Log {
         let rides: Vec<Ride<'_>> = blocks.iter().map(|(at, of)| (*at, &of[..])).collect();
         let told = (expected.epoch - 1, rides_from);
         let (record, check) = seal_record(expected, told, &epoch.lines, &rides);
+        if disk.has_failed() {
+            // Somebody's bytes did not arrive before the cut: what leads to them must not come to lie in the log.
+            return Err(io::Error::from_raw_os_error(libc::EIO).into());
+        }
         self.place.write(disk, at, &record)?;
         disk.sync(disk_sites::LOG_RECORD_DURABLE)?;
         self.note_record(
