@@ -261,13 +261,7 @@ impl<M: Memories> Core<M> {
     fn fresh_cachelet(&self, op: &Op<'_, M>) -> Option<Cachelet> {
         let mut held = op.own(slots::field::CACHELETS);
         if held as u32 == 0 {
-            let first = self.arena.fetch_add(header::CACHELET_FRESH, FRESH_BATCH) + 1;
-            let count = self.cachelet_limit().saturating_sub(first).min(FRESH_BATCH);
-            if count < FRESH_BATCH {
-                self.arena
-                    .fetch_add(header::CACHELET_FRESH, FRESH_BATCH.wrapping_neg() + count);
-            }
-            held = first << 32 | count;
+            held = self.fresh_batch();
         }
         let some = held as u32 != 0;
         op.set_own(
@@ -277,11 +271,28 @@ impl<M: Memories> Core<M> {
         some.then_some(Cachelet((held >> 32) as u32))
     }
 
-    /// The highest number of a cachelet that may have been used. Takers of batches overshoot the
-    /// last there is for a moment.
+    /// Cachelets that were never used: the first one (bits 32..64), and how many follow each other from there on. None beyond the limit, which
+    /// may be raised meanwhile.
+    fn fresh_batch(&self) -> u64 {
+        let mut last = self.last_cachelet();
+        loop {
+            let first = last + 1;
+            let left = self.cachelet_limit().saturating_sub(first);
+            let count = left.min(FRESH_BATCH);
+            let taken = (count > 0).then(|| {
+                self.arena
+                    .compare_exchange(header::CACHELET_FRESH, last, last + count)
+            });
+            match taken {
+                Some(Err(now)) => last = now,
+                _ => return first << 32 | count,
+            }
+        }
+    }
+
+    /// The highest number of a cachelet that may have been used.
     pub(crate) fn last_cachelet(&self) -> u64 {
-        let fresh = self.arena.load(header::CACHELET_FRESH, Ordering::Acquire);
-        fresh.min(self.map.cachelet_count - 1)
+        self.arena.load(header::CACHELET_FRESH, Ordering::Acquire)
     }
 
     /// How many cachelets may be made for now.
@@ -293,6 +304,13 @@ impl<M: Memories> Core<M> {
     pub(crate) fn raise_cachelet_limit(&self, to: u64) {
         let to = to.min(self.map.cachelet_count);
         self.arena.fetch_max(header::CACHELET_LIMIT, to);
+    }
+
+    /// Lets twice as many be made; `false`: there are no more.
+    pub(crate) fn double_cachelet_limit(&self) -> bool {
+        let limit = self.cachelet_limit();
+        self.raise_cachelet_limit(2 * limit);
+        limit < self.map.cachelet_count
     }
 
     /// Cachelets in use or held by thread slots.

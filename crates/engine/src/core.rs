@@ -337,6 +337,8 @@ impl<M: Memories> Core<M> {
 
     /// Lets nothing change any more, once the operations that run have ended.
     pub(crate) fn refuse_changes(&self) {
+        // Whoever reads on must not have to make room.
+        self.raise_cachelet_limit(self.map.cachelet_count);
         self.arena.store(header::CLOSED, 1, Ordering::SeqCst);
         self.wait_for_readers();
     }

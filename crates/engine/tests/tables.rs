@@ -172,3 +172,19 @@ fn names_are_carried_along_when_areas_come_and_go() {
     while fs.maintain().unwrap() > 0 {}
     assert!(!is_there(&fs, &top, "below"));
 }
+
+/// More directories are moved at once than cachelets are kept for.
+#[test]
+fn a_move_takes_as_many_directories_as_there_are() {
+    const DIRS: usize = 70_000;
+    let fs = fresh(256 << 20);
+    let (root, cred) = (fs.root(), Cred::root());
+    let top = fs.mkdir(&cred, &root, b"top", 0o755).unwrap();
+    for name in names(DIRS) {
+        drop(fs.mkdir(&cred, &top, name.as_bytes(), 0o755).unwrap());
+    }
+    assert!(fs.split(&top).unwrap());
+    let last = format!("name-{}", DIRS - 1);
+    assert!(is_there(&fs, &top, &last) && is_there(&fs, &top, "name-0"));
+    assert_eq!(fs.children(&top).unwrap(), DIRS as u64);
+}

@@ -240,7 +240,11 @@ pub fn attach<M: Memories>(
         let rooms = (&*namespace, &*mapping);
         recover_all(&core, rooms, options.recovery_threads, &mut opened)?;
     }
-    core.raise_cachelet_limit(namespace.cachelets_kept(&core));
+    core.raise_cachelet_limit(if core.read_only {
+        core.map.cachelet_count
+    } else {
+        namespace.cachelets_kept(&core)
+    });
     mark_open(&core, options.boot_id, pool_epoch)?;
     if !core.read_only {
         core.check_media()?;

@@ -139,7 +139,10 @@ impl<M: Memories> Entries<M> for Adaptive {
     }
 
     fn dissolved(core: &Core<M>, dir: Cachelet) {
-        core.free_table(core.place_of_directory(core.ino(dir)).area());
+        let area = core.place_of_directory(core.ino(dir)).area();
+        if core.is_area_gone(area) {
+            core.free_table(area);
+        }
     }
 
     fn scratch(core: &Core<M>, each: &mut dyn FnMut(u64)) {

@@ -228,6 +228,12 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// Whether an area was given up, and nobody's since.
+    pub(super) fn is_area_gone(&self, number: u32) -> bool {
+        let line = self.area_line_at(number);
+        line.is_some_and(|at| self.word(at + AreaLine::WORD) == 0)
+    }
+
     /// Makes `record` what makes a directory, of this inode and generation, the root of an area.
     pub(super) fn record_area(&self, record: &mut Record, taken: &Taken, root: (u64, u32)) {
         let AreaLife { number, .. } = taken.area;

@@ -64,7 +64,7 @@ pub(crate) fn evict<M: Memories>(
     }
     if urgent && is_scarce(core, names) {
         // They are in use.
-        core.raise_cachelet_limit(2 * core.cachelet_limit());
+        core.double_cachelet_limit();
     }
     Ok(given_back)
 }

@@ -49,6 +49,10 @@ impl<M: Memories, S: Entries<M>> Remembered<M> for Indexed<S> {
 /// Takes a directory's pairs out of the index.
 fn unindex<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
     let core = op.core;
+    if !S::Index::is_to_forget(core) && core.get(dir, field::REFS) != 0 {
+        // Its cachelet cannot go, and its names take nothing here.
+        return Ok(());
+    }
     if core.raise_flag(dir, flag::BUILDING) & flag::BUILDING != 0 {
         return Ok(());
     }

@@ -142,12 +142,19 @@ impl<M: Memories> Move<'_, M> {
         if !is_alive || body.target.kind() != Some(FileKind::Directory) {
             return Ok(None);
         }
-        let child = op.load_named(&Named {
+        let named = Named {
             entry: Place::Slot(entry),
             dir,
             target: body.target,
             generation: body.generation,
-        })?;
+        };
+        let child = loop {
+            match op.load_named(&named) {
+                // All directories below are held at once, however many are kept otherwise.
+                Err(Error::OutOfMemory(_)) if core.double_cachelet_limit() => {}
+                loaded => break loaded?,
+            }
+        };
         Below::of(core, child, Home::below(core, area, &path))
     }
 

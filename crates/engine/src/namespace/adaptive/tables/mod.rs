@@ -8,13 +8,15 @@
 //! Words are derived: directory logs are the truth, and each directory's names are put in when it is first asked for one that is not there, or
 //! changed. They are stored in the cache and never flushed; recovery finds their blocks free, and so does whoever opens the pool after a close.
 //!
-//! Names that no block can be had for are in the index of `direct` ([`Buckets`]), in DRAM: no name is refused because of its word. So are
-//! those that are put in while nothing of the pool may change.
+//! Names that no block can be had for are in the index of `direct` ([`Buckets`]), in DRAM: no name is refused because of its own word. So are
+//! those that are put in while nothing of the pool may change. But blocks of tables are not given back before their area goes, or the pool is
+//! closed, and in a full pool something else may lack them.
 //!
 //! Which area's table the names of a directory are in says its cachelet; moves change that, and carry the words along.
 
 mod levels;
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{AREA_LIMIT, Geometry, SLOTS_PER_BLOCK};
@@ -172,7 +174,8 @@ impl<M: Memories> Core<M> {
     ) -> Result<std::result::Result<Pair, Pair>> {
         let key = Key::new(dir, name.hash);
         let word = Word::new(EntryWord::new(key, entry), value);
-        let may_change = !self.read_only && self.arena.load(header::CLOSED, Ordering::Acquire) == 0;
+        let is_closed = self.arena.load(header::CLOSED, Ordering::Acquire) != 0;
+        let may_change = !self.read_only && !is_closed && !self.is_harmed();
         if may_change {
             match op.put_word(area, key, word) {
                 Ok(at) => return Ok(Ok(word.pair(at))),
@@ -325,6 +328,8 @@ pub(super) struct Carried<'a, M: Memories> {
     from: u32,
     to: u32,
     was_indexed: bool,
+    /// A name was not carried: the directory's are put in anew, from its log.
+    is_incomplete: Cell<bool>,
 }
 
 impl<'a, M: Memories> Carried<'a, M> {
@@ -347,6 +352,7 @@ impl<'a, M: Memories> Carried<'a, M> {
             from,
             to,
             was_indexed,
+            is_incomplete: Cell::new(false),
         }
     }
 
@@ -382,7 +388,10 @@ impl<'a, M: Memories> Carried<'a, M> {
                 continue;
             }
             let put = core.put(op, self.to, (owner, name), copy, pair.value);
-            let put = put.inspect_err(|_| Tables::release(core, flagged, pair.value))?;
+            let put = put.inspect_err(|_| {
+                self.is_incomplete.set(true);
+                Tables::release(core, flagged, pair.value);
+            })?;
             debug_assert!(put.is_ok(), "names stand still");
             Tables::remove(op, flagged);
         }
@@ -396,20 +405,25 @@ impl<M: Memories> Drop for Carried<'_, M> {
         if self.from != self.to {
             core.arena.store(header::LEAVING, 0, Ordering::Release);
         }
-        if self.was_indexed {
+        if self.was_indexed && !self.is_incomplete.get() {
             core.raise_flag(self.dir, flag::INDEXED);
         }
     }
 }
 
 impl<M: Memories> Core<M> {
-    /// Frees the table of an area that no directory has names in, and that nobody looks into any more.
+    /// Frees the table of an area that no directory has names in, once those who look into it have ended. Outside operations.
     pub(super) fn free_table(&self, area: u32) {
         let Some(cell) = self.table_cell_of(area) else {
             return;
         };
         let table = self.arena.load(cell, Ordering::Acquire);
+        if table == 0 {
+            return;
+        }
         self.arena.store(cell, 0, Ordering::Release);
+        // Directories that were removed and are still open.
+        self.wait_for_readers();
         self.for_each_of_table(table, &mut |slot| self.free_slots(slot, SLOTS_PER_BLOCK));
     }
 
