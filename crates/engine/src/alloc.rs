@@ -197,6 +197,11 @@ impl<M: Memories> Core<M> {
                 self.arena.store(cell, free, Ordering::Release);
                 return false;
             }
+            if kind == ChunkKind::Areas && self.has_states(chunk) {
+                // Its bytes were damaged while they were nobody's: nothing is put there.
+                self.arena.fetch_add(header::FREE_SLOTS, u64::MAX);
+                continue;
+            }
             let at = self.geometry.chunk_table_at + chunk * 8;
             self.set_word(at, ChunkWord::new(chunk, kind, 0).0);
             self.pool.flush(sites::CHUNK_WORD, at, 8);
@@ -212,6 +217,14 @@ impl<M: Memories> Core<M> {
             return true;
         }
         false
+    }
+
+    /// Whether entries in a chunk would have states before there are any.
+    fn has_states(&self, chunk: u64) -> bool {
+        let slots = self.geometry.slots_per_chunk();
+        let mut groups = (chunk * slots..(chunk + 1) * slots).step_by(GROUP as usize);
+        groups
+            .any(|slot| self.word(self.geometry.meta_at + self.geometry.areas.states_at(slot)) != 0)
     }
 
     /// Claims a group, taking a new chunk when slots of the kind run low.

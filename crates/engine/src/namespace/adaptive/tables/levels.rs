@@ -164,7 +164,7 @@ impl<M: Memories> Op<'_, M> {
     ///
     /// # Errors
     /// There is no free place, and no block for one.
-    pub(super) fn put_word(&self, area: u32, key: Key, word: Word) -> Result<u64> {
+    pub(super) fn insert_word(&self, area: u32, key: Key, word: Word) -> Result<u64> {
         let core = self.core;
         let full = Error::NoSpace("hash table of an area");
         let cell = core.table_cell_of(area).ok_or(full)?;

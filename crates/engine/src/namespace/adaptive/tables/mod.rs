@@ -177,7 +177,7 @@ impl<M: Memories> Core<M> {
         let is_closed = self.arena.load(header::CLOSED, Ordering::Acquire) != 0;
         let may_change = !self.read_only && !is_closed && !self.is_harmed();
         if may_change {
-            match op.put_word(area, key, word) {
+            match op.insert_word(area, key, word) {
                 Ok(at) => return Ok(Ok(word.pair(at))),
                 Err(Error::NoSpace(_)) => {}
                 Err(error) => return Err(error),
