@@ -17,7 +17,7 @@ use vellum_layout::{
     DirPlace, FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, MapRoot,
     NamespaceKind, OwnerWord,
 };
-use vellum_media::{Memories, Memory};
+use vellum_media::{LINE_BYTES, Memories, Memory};
 
 use crate::core::{Core, header};
 use crate::error::{Error, Place, Result};
@@ -335,6 +335,11 @@ impl<M: Memories> Core<M> {
             {
                 Ok(_) => {
                     self.arena.fetch_add(header::CACHELETS_FREE, u64::MAX);
+                    // Whoever takes the next one finds it near.
+                    let next = self.cachelet_at(Cachelet(next as u32), 0);
+                    for line in (next..next + CACHELET_BYTES).step_by(LINE_BYTES as usize) {
+                        self.arena.prefetch(line);
+                    }
                     return Some(first);
                 }
                 Err(now) => head = now,

@@ -65,24 +65,6 @@ impl PathBuffer {
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// Makes `head` an entry with the path of `name` in a directory whose path the first `above` bytes behind the head are; gives its bytes.
-    pub(super) fn go_on(
-        &mut self,
-        above: usize,
-        name: &[u8],
-        head: &PathEntryHead,
-        seal: PathSeal,
-    ) -> &[u8] {
-        let mut len = above;
-        if above != 0 {
-            self.bytes[PATH_AT + above] = b'/';
-            len += 1;
-        }
-        self.bytes[PATH_AT + len..][..name.len()].copy_from_slice(name);
-        let total = head.encode_around(len + name.len(), seal, &mut self.bytes);
-        &self.bytes[..total]
-    }
-
     /// Head and path of what was read last.
     pub(super) fn decoded(&self) -> Option<(PathEntryHead, &[u8])> {
         PathEntryHead::decode_unsealed(&self.bytes)
@@ -121,6 +103,40 @@ impl PathBuffer {
             };
             PathEntryHead::decode(&self.bytes, seal).is_some()
         })
+    }
+}
+
+/// Where the paths of names in a directory go on from, in place: the first bytes behind the head in the buffer are its path.
+#[derive(Default)]
+pub(crate) struct Above {
+    buffer: PathBuffer,
+    home: Option<(AreaLife, PathHash)>,
+    len: usize,
+}
+
+impl Above {
+    /// The area, and the hash that those of paths of names there go on from; if they were read.
+    pub(super) fn area_and_hash(&self) -> Option<(AreaLife, PathHash)> {
+        self.home
+    }
+
+    /// Bytes of the path of a name there.
+    pub(super) fn len_of(&self, name: &[u8]) -> usize {
+        let slash = usize::from(self.len != 0);
+        self.len + slash + name.len()
+    }
+
+    /// Makes `head` an entry with the path of `name` there, once; gives its bytes.
+    pub(super) fn go_on(&mut self, name: &[u8], head: &PathEntryHead, seal: PathSeal) -> &[u8] {
+        let len = self.len_of(name);
+        let path = &mut self.buffer.bytes[PATH_AT..][..len];
+        let (above, own) = path.split_at_mut(len - name.len());
+        if let Some(slash) = above.last_mut() {
+            *slash = b'/';
+        }
+        own.copy_from_slice(name);
+        let total = head.encode_around(len, seal, &mut self.buffer.bytes);
+        &self.buffer.bytes[..total]
     }
 }
 
@@ -171,36 +187,37 @@ impl<M: Memories> Core<M> {
 
     /// Where names in the directory with inode `dir` are.
     pub(super) fn home_of(&self, dir: u64) -> Result<Home> {
-        let mut buffer = PathBuffer::default();
-        let (area, hash, len) = self.load_home(dir, &mut buffer)?;
-        let path = buffer.bytes[PATH_AT..][..len].to_vec();
+        let mut above = Above::default();
+        self.load_above(dir, &mut above)?;
+        let (area, hash) = above.area_and_hash().ok_or(Error::Stale)?;
+        let path = above.buffer.bytes[PATH_AT..][..above.len].to_vec();
         Ok(Home { area, path, hash })
     }
 
-    /// The same: the area, the hash that those of paths of names there go on from, and how many bytes of `buffer` behind
-    /// its head are the path.
-    pub(super) fn load_home(
-        &self,
-        dir: u64,
-        buffer: &mut PathBuffer,
-    ) -> Result<(AreaLife, PathHash, usize)> {
+    /// The same, in place.
+    pub(super) fn load_above(&self, dir: u64, above: &mut Above) -> Result<()> {
         let place = self.place_of_directory(dir);
         if place.area() != 0 {
             let area = self.area_of_root(place.area(), dir);
             let damaged = || Error::damaged("root of an area that is not its", Place::Inode(dir));
-            return Ok((area.ok_or_else(damaged)?, PathHash::of_root(self.seed), 0));
+            above.home = Some((area.ok_or_else(damaged)?, PathHash::of_root(self.seed)));
+            above.len = 0;
+            return Ok(());
         }
-        let head = buffer.load(self, place.entry())?;
+        let head = above.buffer.load(self, place.entry())?;
         if TargetWord(head.target) != TargetWord::new(dir, FileKind::Directory) {
             let place = Place::Inode(dir);
             return Err(Error::damaged("directory names another's entry", place));
         }
         let area = self.area_life(head.area).ok_or(Error::Stale)?;
-        Ok(match usize::from(head.path_len) {
-            len @ 0..=DIR_PATH_MAX => (area, PathHash(head.path_hash), len),
+        let (hash, len) = match usize::from(head.path_len) {
+            len @ 0..=DIR_PATH_MAX => (PathHash(head.path_hash), len),
             // Paths begin anew.
-            _ => (area, PathHash::of_root(self.seed), 0),
-        })
+            _ => (PathHash::of_root(self.seed), 0),
+        };
+        above.home = Some((area, hash));
+        above.len = len;
+        Ok(())
     }
 
     /// The area that names in the directory with inode `dir` are in.
@@ -217,20 +234,6 @@ impl<M: Memories> Core<M> {
         let entry = self.place_of_directory(dir).entry();
         let at = self.slot_at(entry)? + PathEntryHead::PATH_WORD;
         Ok((self.word(at) >> 32) as u32)
-    }
-
-    /// Bytes of the path of a name with `name` bytes in the directory with inode `dir`.
-    pub(super) fn path_len(&self, dir: u64, name: usize) -> Result<usize> {
-        let place = self.place_of_directory(dir);
-        if place.area() != 0 {
-            return Ok(name);
-        }
-        let at = self.slot_at(place.entry())? + PathEntryHead::PATH_WORD;
-        Ok(match usize::from(self.word(at) as u16) {
-            above @ 0..=DIR_PATH_MAX => above + 1 + name,
-            // Paths begin anew.
-            _ => name,
-        })
     }
 
     /// Reads the entry at metadata slot `entry`; fails unless it is sealed for that place.

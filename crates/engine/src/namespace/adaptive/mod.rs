@@ -29,7 +29,7 @@ use vellum_layout::{
 };
 use vellum_media::{Memories, Persistent, Site};
 
-use self::entry::PathBuffer;
+use self::entry::{Above, PathBuffer};
 pub(crate) use self::states::Held;
 use self::tables::Tables;
 use super::common::inode::Named;
@@ -74,6 +74,8 @@ impl<M: Memories> Entries<M> for Adaptive {
         M: 'a;
 
     type Index = Tables;
+
+    type Above = Above;
 
     const KIND: ChunkKind = ChunkKind::Areas;
     const TELL_PATHS: bool = true;
@@ -153,23 +155,25 @@ impl<M: Memories> Entries<M> for Adaptive {
         entry::is_called(core, entry, parent, name.bytes)
     }
 
-    fn slots_for(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Result<u64> {
-        let len = core.path_len(core.ino(dir), name.bytes.len())?;
-        Ok(PathEntryHead::slots_for(len))
+    fn load_above(core: &Core<M>, dir: Cachelet, above: &mut Above) -> Result<()> {
+        core.load_above(core.ino(dir), above)
+    }
+
+    fn slots_for(above: &Above, name: Name<'_>) -> u64 {
+        PathEntryHead::slots_for(above.len_of(name.bytes))
     }
 
     #[track_caller]
     fn write_entry(
         op: &Op<'_, M>,
-        dir: Cachelet,
+        (dir, above): (Cachelet, &mut Above),
         name: Name<'_>,
         spot: Spot,
         (target, generation): (TargetWord, u32),
         now: i64,
     ) -> Result<Draft> {
         let core = op.core;
-        let mut buffer = PathBuffer::default();
-        let (area, hash, above) = core.load_home(core.ino(dir), &mut buffer)?;
+        let (area, hash) = above.area_and_hash().ok_or(Error::Stale)?;
         let life = LifeWord::alive(now);
         let head = PathEntryHead {
             life: life.0,
@@ -186,18 +190,31 @@ impl<M: Memories> Entries<M> for Adaptive {
             slot: spot.entry,
             directory: core.identity(dir).generation(),
         };
-        let bytes = buffer.go_on(above, name.bytes, &head, seal);
+        let bytes = above.go_on(name.bytes, &head, seal);
         let at = core.geometry.slot_at(spot.entry);
         core.pool.write_through(spot.site, at, bytes);
         Ok(spot.drafted(bytes, life))
     }
 
+    /// Who reads the log passes over entries whose state says that there is none.
     #[track_caller]
-    fn commit_entry(op: &Op<'_, M>, [entry, word, durable]: [Site; 3], draft: &Draft) {
-        let core = op.core;
-        core.pool
-            .store_through(word, draft.claim.at, LogWord::new(draft.entry).0);
-        core.pool.fence(entry);
+    fn log_entry(op: &Op<'_, M>, word: Site, draft: &Draft) -> bool {
+        let pool = &op.core.pool;
+        pool.store_through(word, draft.claim.at, LogWord::new(draft.entry).0);
+        true
+    }
+
+    #[track_caller]
+    fn commit_entry(
+        op: &Op<'_, M>,
+        [entry, word, durable]: [Site; 3],
+        draft: &Draft,
+        is_logged: bool,
+    ) {
+        if !is_logged {
+            Self::log_entry(op, word, draft);
+        }
+        op.core.pool.fence(entry);
         op.commit_state(durable, draft.entry);
     }
 

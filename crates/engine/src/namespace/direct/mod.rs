@@ -34,6 +34,8 @@ impl<M: Memories> Entries<M> for Direct {
 
     type Index = Buckets;
 
+    type Above = ();
+
     const KIND: ChunkKind = ChunkKind::Entries;
     const TELL_PATHS: bool = false;
 
@@ -77,14 +79,18 @@ impl<M: Memories> Entries<M> for Direct {
             && core.pool.bytes_equal(at + Entry::NAME, name.bytes)
     }
 
-    fn slots_for(_: &Core<M>, _: Cachelet, name: Name<'_>) -> Result<u64> {
-        Ok(Entry::slots_for(name.bytes.len()))
+    fn load_above(_: &Core<M>, _: Cachelet, (): &mut ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn slots_for((): &(), name: Name<'_>) -> u64 {
+        Entry::slots_for(name.bytes.len())
     }
 
     #[track_caller]
     fn write_entry(
         op: &Op<'_, M>,
-        dir: Cachelet,
+        (dir, ()): (Cachelet, &mut ()),
         name: Name<'_>,
         spot: Spot,
         (target, generation): (TargetWord, u32),
@@ -112,7 +118,12 @@ impl<M: Memories> Entries<M> for Direct {
     }
 
     #[track_caller]
-    fn commit_entry(op: &Op<'_, M>, [entry, word, durable]: [Site; 3], draft: &Draft) {
+    fn commit_entry(
+        op: &Op<'_, M>,
+        [entry, word, durable]: [Site; 3],
+        draft: &Draft,
+        _is_logged: bool,
+    ) {
         let core = op.core;
         core.pool.fence(entry);
         core.pool

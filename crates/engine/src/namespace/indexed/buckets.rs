@@ -32,6 +32,8 @@ pub(crate) struct Buckets;
 impl<M: Memories> Index<M> for Buckets {
     const NAME_REFS: u64 = NAME_ONE;
 
+    type Absence = ();
+
     fn prefetch(core: &Core<M>, dir: Cachelet, name: Name<'_>) {
         core.index_prefetch(core.ino(dir), name.hash);
     }
@@ -40,10 +42,19 @@ impl<M: Memories> Index<M> for Buckets {
         core.index_find::<S>(core.ino(dir), name.bytes, name.hash)
     }
 
+    fn look<S: Entries<M>>(
+        core: &Core<M>,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> std::result::Result<Pair, ()> {
+        Self::find::<S>(core, dir, name).ok_or(())
+    }
+
     fn insert<S: Entries<M>>(
         op: &Op<'_, M>,
         dir: Cachelet,
         name: Name<'_>,
+        _absence: Option<()>,
         entry: u64,
         value: ValueWord,
     ) -> Result<std::result::Result<Pair, Pair>> {

@@ -160,7 +160,7 @@ impl<M: Memories> Op<'_, M> {
         };
         let mut tries = 0;
         loop {
-            match S::Index::insert::<S>(self, dir, name, entry, first)? {
+            match S::Index::insert::<S>(self, dir, name, None, entry, first)? {
                 Ok(new) if again && !self.is_alive(entry) => {
                     S::Index::remove(self, new);
                     return Ok(());

@@ -48,6 +48,9 @@ impl Spot {
     }
 }
 
+/// That a name is not in a directory whose part of the index is complete: the token of that, and what the index knows of it.
+type Absent<S, M> = (u64, Option<<<S as Entries<M>>::Index as Index<M>>::Absence>);
+
 impl<M: Memories> Op<'_, M> {
     /// Makes an inode called `name` in `dir`.
     pub(crate) fn create<S: Entries<M>>(
@@ -57,49 +60,61 @@ impl<M: Memories> Op<'_, M> {
         new: &NewInode<'_>,
     ) -> Result<Cachelet> {
         let core = self.core;
-        let token = self.wait_absent::<S>(dir, name)?;
+        S::Index::prefetch(core, dir, name);
+        let mut above = S::Above::default();
+        S::load_above(core, dir, &mut above)?;
+        let absent = self.wait_absent::<S>(dir, name)?;
         let mut making = Making::begin(self, dir, S::Index::NAME_REFS)?;
         making.take_inode()?;
         // Claims come before the first store to the pool: a locked instruction would wait for it.
-        let place = self.place_entry::<S>(sites::CREATE_ENTRY, dir, name)?;
+        let slots = S::slots_for(&above, name);
+        let place = self.place_entry::<S>(sites::CREATE_ENTRY, dir, slots)?;
         making.entry = Some((place.entry, place.slots));
         making.write_text(new)?;
         let now = self.change_time(dir);
         let (cachelet, generation) = making.write_inode(new, now, InodeState::Live)?;
         let target = TargetWord::new(core.ino(cachelet), new.kind);
-        let draft = S::write_entry(self, dir, name, place, (target, generation), now)?;
+        let file = (target, generation);
+        let draft = S::write_entry(self, (dir, &mut above), name, place, file, now)?;
         // No name for an inode that the medium did not take.
         self.check_media()?;
 
-        let value = ValueWord::of_cachelet(cachelet, new.kind);
-        let Some(pair) = self.insert_new::<S>(dir, name, token, draft.entry, value)? else {
-            drop(making);
-            return self.create::<S>(dir, name, new);
-        };
-        making.keep();
-        S::Index::hold(core, pair);
         let steps = [
             sites::CREATE_ENTRY_DURABLE,
             sites::CREATE_LOG_WORD,
             sites::CREATE_LOG_WORD_DURABLE,
         ];
-        self.commit_draft::<S>(steps, dir, &draft);
+        // On its way to the medium with the entry, if it may be.
+        let is_logged = S::log_entry(self, steps[1], &draft);
+        let value = ValueWord::of_cachelet(cachelet, new.kind);
+        let inserted = self.insert_new::<S>(dir, name, absent, draft.entry, value);
+        let Ok(Some(pair)) = inserted else {
+            if is_logged {
+                making.entry = None;
+                self.discard_later::<S>(dir, &draft);
+            }
+            drop(making);
+            return inserted.and_then(|_| self.create::<S>(dir, name, new));
+        };
+        making.keep();
+        S::Index::hold(core, pair);
+        self.commit_draft::<S>(steps, dir, &draft, is_logged);
         self.note_change(dir, now, i64::from(new.kind == FileKind::Directory));
         S::Index::release(core, pair, value.with(ValueWord::READABLE));
         Ok(cachelet)
     }
 
     /// Inserts an unreadable pair, if the name is still absent and the directory's part of the
-    /// index was complete all the time since `token`.
+    /// index was complete all the time since the token that its absence comes with.
     pub(crate) fn insert_new<S: Entries<M>>(
         &self,
         dir: Cachelet,
         name: Name<'_>,
-        token: u64,
+        (token, absence): Absent<S, M>,
         entry: u64,
         value: ValueWord,
     ) -> Result<Option<Pair>> {
-        let inserted = S::Index::insert::<S>(self, dir, name, entry, value)?;
+        let inserted = S::Index::insert::<S>(self, dir, name, absence, entry, value)?;
         let Ok(pair) = inserted else { return Ok(None) };
         if self.index_token(dir) == Some(token) {
             return Ok(Some(pair));
@@ -108,11 +123,11 @@ impl<M: Memories> Op<'_, M> {
         Ok(None)
     }
 
-    /// Waits until no creation or rename of `name` is under way; gives the token of its absence.
+    /// Waits until no creation or rename of `name` is under way; tells its absence.
     ///
     /// # Errors
     /// [`Error::Exists`] if the name exists.
-    fn wait_absent<S: Entries<M>>(&self, dir: Cachelet, name: Name<'_>) -> Result<u64> {
+    fn wait_absent<S: Entries<M>>(&self, dir: Cachelet, name: Name<'_>) -> Result<Absent<S, M>> {
         let core = self.core;
         let mut tries = 0;
         loop {
@@ -123,20 +138,20 @@ impl<M: Memories> Op<'_, M> {
                     continue;
                 }
             };
-            match S::Index::find::<S>(core, dir, name) {
-                None if self.index_token(dir) == Some(token) => {
+            match S::Index::look::<S>(core, dir, name) {
+                Err(absence) if self.index_token(dir) == Some(token) => {
                     // A name that cannot be read may be this one.
                     self.check_media()?;
-                    return self.check_names(dir).map(|()| token);
+                    return self.check_names(dir).map(|()| (token, Some(absence)));
                 }
-                None => {}
-                Some(pair)
+                Err(_) => {}
+                Ok(pair)
                     if pair.value.has(ValueWord::READABLE)
                         && !pair.value.has(ValueWord::RENAMING | ValueWord::DELETING) =>
                 {
                     return Err(Error::Exists);
                 }
-                Some(_) => pause(&core.arena, &mut tries),
+                Ok(_) => pause(&core.arena, &mut tries),
             }
         }
     }
@@ -153,22 +168,19 @@ impl<M: Memories> Op<'_, M> {
         generation: u32,
         now: i64,
     ) -> Result<Draft> {
-        let place = self.place_entry::<S>(site, dir, name)?;
-        let draft = S::write_entry(self, dir, name, place, (target, generation), now)
+        let mut above = S::Above::default();
+        S::load_above(self.core, dir, &mut above)?;
+        let place = self.place_entry::<S>(site, dir, S::slots_for(&above, name))?;
+        let file = (target, generation);
+        let draft = S::write_entry(self, (dir, &mut above), name, place, file, now)
             .inspect_err(|_| self.core.free_slots(place.entry, place.slots))?;
         // Nothing names an entry that the medium did not take.
         self.check_media().inspect_err(|_| self.discard(&draft))?;
         Ok(draft)
     }
 
-    /// Takes slots for an entry called `name`, and a log word in `dir`.
-    fn place_entry<S: Entries<M>>(
-        &self,
-        site: Site,
-        dir: Cachelet,
-        name: Name<'_>,
-    ) -> Result<Spot> {
-        let slots = S::slots_for(self.core, dir, name)?;
+    /// Takes slots for an entry, and a log word in `dir`.
+    fn place_entry<S: Entries<M>>(&self, site: Site, dir: Cachelet, slots: u64) -> Result<Spot> {
         let entry = self.alloc(S::KIND, slots)?;
         let claim = self
             .log_claim::<S>(dir)
@@ -188,8 +200,14 @@ impl<M: Memories> Op<'_, M> {
 
     /// Makes the name of an entry that was written exist, durably: the commit point of creation. Listings may show
     /// the name before its pair is readable, so lookups of it wait already.
-    fn commit_draft<S: Entries<M>>(&self, steps: [Site; 3], dir: Cachelet, draft: &Draft) {
-        S::commit_entry(self, steps, draft);
+    fn commit_draft<S: Entries<M>>(
+        &self,
+        steps: [Site; 3],
+        dir: Cachelet,
+        draft: &Draft,
+        is_logged: bool,
+    ) {
+        S::commit_entry(self, steps, draft, is_logged);
         // Whoever looks for the name next finds it near.
         let core = self.core;
         core.pool.prefetch(core.geometry.slot_at(draft.entry));
@@ -204,7 +222,7 @@ impl<M: Memories> Op<'_, M> {
         target: Cachelet,
     ) -> Result<()> {
         let core = self.core;
-        let token = self.wait_absent::<S>(dir, name)?;
+        let absent = self.wait_absent::<S>(dir, name)?;
         let mut making = Making::begin(self, dir, S::Index::NAME_REFS)?;
         let identity = core.identity(target);
         let kind = core.kind(target);
@@ -214,7 +232,7 @@ impl<M: Memories> Op<'_, M> {
         let draft = self.draft_entry::<S>(site, dir, name, word, identity.generation(), now)?;
         making.entry = Some((draft.entry, draft.slots));
         let value = ValueWord::of_cachelet(target, kind);
-        let Some(pair) = self.insert_new::<S>(dir, name, token, draft.entry, value)? else {
+        let Some(pair) = self.insert_new::<S>(dir, name, absent, draft.entry, value)? else {
             drop(making);
             return self.link::<S>(dir, name, target);
         };
@@ -232,7 +250,7 @@ impl<M: Memories> Op<'_, M> {
             sites::LINK_LOG_WORD,
             sites::LINK_LOG_WORD_DURABLE,
         ];
-        self.commit_draft::<S>(steps, dir, &draft);
+        self.commit_draft::<S>(steps, dir, &draft, false);
         // Only now it is seen in the count: the name that it counts survives.
         self.count_link(target);
         self.note_change(dir, now, 0);

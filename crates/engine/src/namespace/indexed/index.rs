@@ -114,13 +114,26 @@ pub(crate) trait Index<M: Memories>: Sized {
     /// References that a pair holds on the cachelet of its file.
     const NAME_REFS: u64;
 
+    /// What who found nothing knows that who inserts can use.
+    type Absence: Copy;
+
     /// Asks the processor for what finding a name begins with.
     fn prefetch(core: &Core<M>, dir: Cachelet, name: Name<'_>);
 
     /// Finds the pair of a name, in whatever state it is.
     fn find<S: Entries<M>>(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Option<Pair>;
 
-    /// Inserts a pair whose name is not there yet.
+    /// The same for who inserts the name if it is not there.
+    ///
+    /// # Errors
+    /// It is not.
+    fn look<S: Entries<M>>(
+        core: &Core<M>,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> std::result::Result<Pair, Self::Absence>;
+
+    /// Inserts a pair whose name is not there yet. `absence`: it was not, in this operation.
     ///
     /// # Errors
     /// `Ok(Err(pair))`: the name is there.
@@ -128,6 +141,7 @@ pub(crate) trait Index<M: Memories>: Sized {
         op: &Op<'_, M>,
         dir: Cachelet,
         name: Name<'_>,
+        absence: Option<Self::Absence>,
         entry: u64,
         value: ValueWord,
     ) -> Result<std::result::Result<Pair, Pair>>;

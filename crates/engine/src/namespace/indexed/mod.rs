@@ -51,6 +51,9 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     /// What finds names.
     type Index: Index<M>;
 
+    /// What entries of names in a directory take over from there.
+    type Above: Default;
+
     /// The chunks that entries lie in.
     const KIND: ChunkKind;
     /// Entries tell where their directory is, so that moving one that is not empty may take more than a record.
@@ -114,22 +117,33 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool;
 
-    /// Slots that an entry called `name` takes in `dir`.
-    fn slots_for(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Result<u64>;
+    /// Reads what entries in `dir` take over from there; it stays so for the operation.
+    ///
+    /// # Errors
+    /// Damaged media.
+    fn load_above(core: &Core<M>, dir: Cachelet, above: &mut Self::Above) -> Result<()>;
+
+    /// Slots that an entry called `name` takes.
+    fn slots_for(above: &Self::Above, name: Name<'_>) -> u64;
 
     /// Writes an entry of the file with this target word and generation. Past the cache, not fenced.
     fn write_entry(
         op: &Op<'_, M>,
-        dir: Cachelet,
+        above: (Cachelet, &mut Self::Above),
         name: Name<'_>,
         spot: Spot,
         file: (TargetWord, u32),
         now: i64,
     ) -> Result<Draft>;
 
+    /// Stores the log word of an entry that was written, if it takes more than that for the name to exist. Past the cache, not fenced.
+    fn log_entry(_op: &Op<'_, M>, _word: Site, _draft: &Draft) -> bool {
+        false
+    }
+
     /// Makes the name of an entry that was written exist, durably. `steps`: the entry durable, its log
-    /// word, that durable.
-    fn commit_entry(op: &Op<'_, M>, steps: [Site; 3], draft: &Draft);
+    /// word unless `is_logged`, that durable.
+    fn commit_entry(op: &Op<'_, M>, steps: [Site; 3], draft: &Draft, is_logged: bool);
 
     /// Makes `record` what gives files the names of entries that were written, under the fence that commits it.
     fn record<'a>(

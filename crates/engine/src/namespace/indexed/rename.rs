@@ -305,8 +305,8 @@ impl<M: Memories> Op<'_, M> {
             }
         };
         let value = ends.from.value.without(ValueWord::READABLE);
-        let flagged = match self.insert_new::<S>(rename.to_dir, to, ends.token, draft.entry, value)
-        {
+        let absent = (ends.token, None);
+        let flagged = match self.insert_new::<S>(rename.to_dir, to, absent, draft.entry, value) {
             Ok(Some(new)) => match self.flag_to_move::<S>(rename, (ends.from, ends.source)) {
                 Ok(Some((from, still))) => Ok((new, from, still)),
                 failed => {
@@ -524,7 +524,7 @@ impl<M: Memories> Op<'_, M> {
     /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing
     /// with it, to recycling: as a dead entry. It never lived, so it tells no time: the directory has
     /// not changed.
-    fn discard_later<S: Entries<M>>(&self, dir: Cachelet, draft: &Draft) {
+    pub(super) fn discard_later<S: Entries<M>>(&self, dir: Cachelet, draft: &Draft) {
         let core = self.core;
         let life = core.geometry.slot_at(draft.entry) + Entry::LIFE;
         core.set_word(life, LifeWord::dead(0).0);
@@ -535,7 +535,7 @@ impl<M: Memories> Op<'_, M> {
             sites::RENAME_DISCARD_LOG_WORD,
             sites::RENAME_DISCARD_DURABLE,
         ];
-        S::commit_entry(self, steps, draft);
+        S::commit_entry(self, steps, draft, false);
         core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1);
     }
 }

@@ -1,11 +1,12 @@
 //! Where the words of an area's table lie.
 //!
-//! Level 0 is half a block of 32 lines, behind the roots of the others; level *n* from 1 on is 4^(*n* - 1) blocks of 64 lines. A block is made when
+//! Level 0 is half a block of 32 lines, behind the roots of the others; level *n* from 1 on is 8^(*n* - 1) blocks of 64 lines. A block is made when
 //! the first word is put into it, a level when all lines of the ones before that a word may lie in are full; then it lies in its home line of
-//! the next one, or in the line beside that. A word never moves, and who takes it away leaves room for another one. Blocks are
+//! the next one, or in the line beside that. A word never moves, and who takes it away leaves a place for another one. Blocks are
 //! found by their numbers: a root leads to the only block of a level, or to a block of the slots of 512 others.
 //!
-//! A lookup asks a level after the other, the largest one first.
+//! A lookup asks a level after the other, the largest one first: most words are there. A line with a place that never had a word is the
+//! only one of its level that is asked, because words lie beside their home line only if that was full, and what is left of one is not 0.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +21,7 @@ use crate::namespace::indexed::index::Key;
 use crate::slots::Op;
 
 /// The largest level: all metadata blocks of the largest pool.
-const LEVEL_MAX: u64 = 14;
+const LEVEL_MAX: u64 = 10;
 /// Offset of the roots of levels in the first block, a word each; that of level 0 means nothing.
 const ROOTS: u64 = 64;
 /// Offset of level 0 there.
@@ -29,6 +30,8 @@ const FIRST: u64 = BLOCK_BYTES / 2;
 const LINES: u64 = BLOCK_BYTES / LINE_BYTES;
 /// Block numbers that a block holds, as a power of two.
 const NUMBER_BITS: u64 = 9;
+/// By so much a level has more blocks than the one before, as a power of two.
+const LEVEL_BITS: u64 = 3;
 
 /// Where a table is: slot of its first block (bits 0..32), the largest level that has words (32..64). 0: there is none.
 #[derive(Clone, Copy)]
@@ -48,13 +51,13 @@ impl Table {
 fn blocks(level: u64) -> u64 {
     match level {
         0 => 0,
-        _ => 1 << (2 * (level - 1)),
+        _ => 1 << (LEVEL_BITS * (level - 1)),
     }
 }
 
 /// Blocks of numbers that are passed on the way from a level's root to one of its blocks.
 fn depth(level: u64) -> u64 {
-    (2 * level.saturating_sub(1)).div_ceil(NUMBER_BITS)
+    (LEVEL_BITS * level.saturating_sub(1)).div_ceil(NUMBER_BITS)
 }
 
 /// The home line of a key: number of the block in the level, and of the line in the block.
@@ -89,30 +92,50 @@ impl<M: Memories> Core<M> {
     }
 
     /// The first word in a key's lines that fits, and its pool offset.
+    ///
+    /// # Errors
+    /// There is none; the place for one, if a line has any.
     pub(super) fn find_word(
         &self,
         area: u32,
         key: Key,
         fits: impl Fn(Word) -> bool,
-    ) -> Option<(u64, Word)> {
-        let table = self.table(area)?;
+    ) -> std::result::Result<(u64, Word), Option<u64>> {
+        let table = self.table(area).ok_or(None)?;
+        let mut place = None;
         for level in (0..=table.top()).rev() {
             let (block, line) = home(key, level);
             let Some(lines) = self.block_lines(table, level, block) else {
                 continue;
             };
+            let mut place_here = None;
             for line in [line, line ^ 1] {
                 count::probe();
                 let line = lines + line * LINE_BYTES;
-                for at in (line..line + LINE_BYTES).step_by(8) {
+                for at in self.matches(line, Word::of(key)) {
                     let word = Word(self.word(at));
                     if fits(word) {
-                        return Some((at, word));
+                        return Ok((at, word));
                     }
                 }
+                place_here = place_here.or(self.matches(line, Word::none()).next());
+                if self.matches(line, Word::never()).next().is_some() {
+                    break;
+                }
             }
+            place = place_here.or(place);
         }
-        None
+        Err(place)
+    }
+
+    /// Pool offsets of the words of a line that are `want` in the bits of `mask`.
+    fn matches(&self, line: u64, (mask, want): (u64, u64)) -> impl Iterator<Item = u64> {
+        let mut found = self.pool.match_line(line, mask, want);
+        std::iter::from_fn(move || {
+            let first = (found != 0).then(|| found.trailing_zeros())?;
+            found &= found - 1;
+            Some(line + 8 * u64::from(first))
+        })
     }
 
     /// Asks the processor for the line that a key is most likely in.
@@ -160,12 +183,22 @@ fn number_at(block: u64, below: u64) -> u64 {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Puts a word into a free place of an area's table; gives its pool offset. Not flushed.
+    /// Puts a word into a free place of an area's table, `place` if it still is one that [`Core::find_word`] told; gives its pool offset.
+    /// Not flushed.
     ///
     /// # Errors
     /// There is no free place, and no block for one.
-    pub(super) fn insert_word(&self, area: u32, key: Key, word: Word) -> Result<u64> {
+    pub(super) fn insert_word(
+        &self,
+        area: u32,
+        key: Key,
+        word: Word,
+        place: Option<u64>,
+    ) -> Result<u64> {
         let core = self.core;
+        if let Some(at) = place.filter(|&at| self.take_place(at, word)) {
+            return Ok(at);
+        }
         let full = Error::NoSpace("hash table of an area");
         let cell = core.table_cell_of(area).ok_or(full)?;
         if core.arena.load(cell, Ordering::Acquire) == 0 {
@@ -179,15 +212,22 @@ impl<M: Memories> Op<'_, M> {
             let lines = self.make_lines(cell, level, block)?;
             for line in [line, line ^ 1] {
                 let line = lines + line * LINE_BYTES;
-                for at in (line..line + LINE_BYTES).step_by(8) {
-                    let is_free = || core.word(at) == 0;
-                    if is_free() && core.pool.compare_exchange(at, 0, word.0).is_ok() {
+                // Those that others take meanwhile may have been the last ones that never had a word.
+                while let Some(at) = core.matches(line, Word::none()).next() {
+                    if self.take_place(at, word) {
                         return Ok(at);
                     }
                 }
             }
         }
         Err(Error::NoSpace("hash table of an area"))
+    }
+
+    /// Puts a word at a pool offset, if nothing is there.
+    fn take_place(&self, at: u64, word: Word) -> bool {
+        let there = Word(self.core.word(at));
+        let pool = &self.core.pool;
+        there.is_none() && pool.compare_exchange(at, there.0, word.0).is_ok()
     }
 
     /// Pool offset of the lines of a block of a level, which is made if it is not there.

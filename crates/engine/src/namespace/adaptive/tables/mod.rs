@@ -31,7 +31,7 @@ use crate::namespace::indexed::index::{EntryWord, Index, Key, Pair, ValueWord};
 use crate::namespace::indexed::{Entries, Name};
 use crate::slots::{Op, Tally, pause};
 
-/// Locks of inserters, by name; each names its holder.
+/// Locks of inserters, by name; each names its holder (bits 0..32), and counts what it was taken for (32..64).
 const LOCKS: u64 = 1024;
 /// Of so many files one has a cachelet, if nobody uses them, ...
 const FILES_PER_CACHELET: u64 = 16;
@@ -50,7 +50,8 @@ pub(super) fn bytes(geometry: &Geometry) -> u64 {
     (LOCKS + areas(geometry)) * 8
 }
 
-/// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed (32..35), tag (39..63), 1 (63).
+/// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed (32..35), tag (39..63), 1 (63). With 0 in the last
+/// bit it is none: 0 if none was ever there, else what one left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
@@ -58,6 +59,8 @@ impl Word {
     const USED: u64 = 1 << 63;
     const FLAGS: u64 = 7 << 32;
     const TAG: u64 = 0xFF_FFFF << 39;
+    /// What a word leaves.
+    const LEFT: Self = Self(1);
 
     fn new(entry: EntryWord, value: ValueWord) -> Self {
         let tag = entry.0 >> 40 << 39;
@@ -68,9 +71,28 @@ impl Word {
         (value.0 / ValueWord::READABLE % 8) << 32
     }
 
-    /// Whether it is of a name with this key, as far as it tells.
+    /// Mask and value of the words of names with this key, as far as they tell.
+    fn of(key: Key) -> (u64, u64) {
+        (Self::USED | Self::TAG, Self::USED | key.tag() << 39)
+    }
+
+    /// Mask and value of places without a word.
+    fn none() -> (u64, u64) {
+        (Self::USED, 0)
+    }
+
+    /// Mask and value of places that never had one.
+    fn never() -> (u64, u64) {
+        (u64::MAX, 0)
+    }
+
+    fn is_none(self) -> bool {
+        self.0 & Self::USED == 0
+    }
+
     fn is_of(self, key: Key) -> bool {
-        self.0 & (Self::USED | Self::TAG) == Self::USED | key.tag() << 39
+        let (mask, value) = Self::of(key);
+        self.0 & mask == value
     }
 
     fn entry(self) -> EntryWord {
@@ -87,6 +109,17 @@ impl Word {
     }
 }
 
+/// That a name was not there.
+#[derive(Clone, Copy)]
+pub(crate) struct Absence {
+    /// The area whose table it was looked for in.
+    area: u32,
+    /// What its lock had counted.
+    count: u64,
+    /// A place for its word, if its lines had any.
+    place: Option<u64>,
+}
+
 /// Pool offset of a pair's word; none: it is in DRAM.
 fn place(pair: Pair) -> Option<u64> {
     (pair.at & IN_POOL != 0).then_some(pair.at & !IN_POOL)
@@ -95,6 +128,24 @@ fn place(pair: Pair) -> Option<u64> {
 impl<M: Memories> Core<M> {
     fn locks_at(&self) -> u64 {
         self.map.namespace + super::tables_at(&self.geometry)
+    }
+
+    /// Arena offset of the lock of who inserts a name.
+    fn lock_of(&self, dir: Cachelet, name: Name<'_>) -> u64 {
+        self.locks_at() + Key::new(self.ino(dir), name.hash).0 % LOCKS * 8
+    }
+
+    /// Takes a lock; gives what it counts.
+    fn take_lock(&self, lock: u64, holder: u64) -> u64 {
+        let mut tries = 0;
+        loop {
+            let free = self.arena.load(lock, Ordering::Relaxed) >> 32 << 32;
+            let taken = self.arena.compare_exchange(lock, free, free | holder);
+            if taken.is_ok() {
+                return free >> 32;
+            }
+            pause(&self.arena, &mut tries);
+        }
     }
 
     /// Arena offset of the word that says where an area's table is.
@@ -155,7 +206,15 @@ impl<M: Memories> Core<M> {
     }
 
     /// The pair of a name in the table of `area`.
-    fn find_in_table(&self, area: u32, dir: u64, name: Name<'_>) -> Option<Pair> {
+    ///
+    /// # Errors
+    /// There is none; a place for one, if there is any.
+    fn find_in_table(
+        &self,
+        area: u32,
+        dir: u64,
+        name: Name<'_>,
+    ) -> std::result::Result<Pair, Option<u64>> {
         let key = Key::new(dir, name.hash);
         let found = self.find_word(area, key, |word| {
             word.is_of(key) && Adaptive::is_called(self, word.entry().entry(), dir, name)
@@ -163,11 +222,39 @@ impl<M: Memories> Core<M> {
         found.map(|(at, word)| word.pair(at))
     }
 
-    /// Puts the pair of a name, which is not there, into the table of `area`; into DRAM if that cannot be.
+    /// The pair of a name of `dir`, whose names are in the table of `area`, wherever it is.
+    ///
+    /// # Errors
+    /// There is none; a place for one in that table, if there is any.
+    fn find_name(
+        &self,
+        area: u32,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> std::result::Result<Pair, Option<u64>> {
+        let ino = self.ino(dir);
+        let place = match self.find_in_table(area, ino, name) {
+            Err(place) => place,
+            found => return found,
+        };
+        let leaving = || {
+            let is_moved = self.has_flag(dir, flag::BUILDING | flag::STILL);
+            let area = self.arena.load(header::LEAVING, Ordering::Acquire) as u32;
+            let is_from = is_moved && area != 0;
+            is_from.then(|| self.find_in_table(area, ino, name).ok())?
+        };
+        let elsewhere = || {
+            let there = self.has_names_elsewhere();
+            there.then(|| self.index_find::<Adaptive>(ino, name.bytes, name.hash))?
+        };
+        leaving().or_else(elsewhere).ok_or(place)
+    }
+
+    /// Puts the pair of a name, which is not there, into the table of `area`, at `place` if it still is one; into DRAM if that cannot be.
     fn put(
         &self,
         op: &Op<'_, M>,
-        area: u32,
+        (area, place): (u32, Option<u64>),
         (dir, name): (u64, Name<'_>),
         entry: u64,
         value: ValueWord,
@@ -177,7 +264,7 @@ impl<M: Memories> Core<M> {
         let is_closed = self.arena.load(header::CLOSED, Ordering::Acquire) != 0;
         let may_change = !self.read_only && !is_closed && !self.is_harmed();
         if may_change {
-            match op.insert_word(area, key, word) {
+            match op.insert_word(area, key, word, place) {
                 Ok(at) => return Ok(Ok(word.pair(at))),
                 Err(Error::NoSpace(_)) => {}
                 Err(error) => return Err(error),
@@ -196,49 +283,59 @@ pub(crate) struct Tables;
 impl<M: Memories> Index<M> for Tables {
     const NAME_REFS: u64 = 0;
 
+    type Absence = Absence;
+
     fn prefetch(core: &Core<M>, dir: Cachelet, name: Name<'_>) {
         let key = Key::new(core.ino(dir), name.hash);
         core.prefetch_word(core.area_of_names(dir), key);
     }
 
     fn find<S: Entries<M>>(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Option<Pair> {
-        let ino = core.ino(dir);
+        core.find_name(core.area_of_names(dir), dir, name).ok()
+    }
+
+    fn look<S: Entries<M>>(
+        core: &Core<M>,
+        dir: Cachelet,
+        name: Name<'_>,
+    ) -> std::result::Result<Pair, Absence> {
+        let lock = core.arena.load(core.lock_of(dir, name), Ordering::Acquire);
         let area = core.area_of_names(dir);
-        if let Some(pair) = core.find_in_table(area, ino, name) {
-            return Some(pair);
-        }
-        let leaving = || {
-            let is_moved = core.has_flag(dir, flag::BUILDING | flag::STILL);
-            let area = core.arena.load(header::LEAVING, Ordering::Acquire) as u32;
-            let is_from = is_moved && area != 0;
-            is_from.then(|| core.find_in_table(area, ino, name))?
+        let absent = |place| Absence {
+            area,
+            count: lock >> 32,
+            place,
         };
-        let elsewhere = || {
-            let there = core.has_names_elsewhere();
-            there.then(|| core.index_find::<Adaptive>(ino, name.bytes, name.hash))?
-        };
-        leaving().or_else(elsewhere)
+        core.find_name(area, dir, name).map_err(absent)
     }
 
     fn insert<S: Entries<M>>(
         op: &Op<'_, M>,
         dir: Cachelet,
         name: Name<'_>,
+        absence: Option<Absence>,
         entry: u64,
         value: ValueWord,
     ) -> Result<std::result::Result<Pair, Pair>> {
         let core = op.core;
-        let ino = core.ino(dir);
-        let lock = core.locks_at() + Key::new(ino, name.hash).0 % LOCKS * 8;
-        let mut tries = 0;
-        while core.arena.compare_exchange(lock, 0, op.holder()).is_err() {
-            pause(&core.arena, &mut tries);
-        }
-        let result = match Self::find::<S>(core, dir, name) {
-            Some(there) => Ok(Err(there)),
-            None => core.put(op, core.area_of_names(dir), (ino, name), entry, value),
+        let lock = core.lock_of(dir, name);
+        let count = core.take_lock(lock, op.holder());
+        let area = core.area_of_names(dir);
+        // Of one lock there is one inserter at a time: what was not there is not, if there was none since.
+        let known = absence.filter(|absence| (absence.area, absence.count) == (area, count));
+        let found = match known {
+            Some(absence) => Err(absence.place),
+            None => core.find_name(area, dir, name),
         };
-        core.arena.store(lock, 0, Ordering::Release);
+        let result = match found {
+            Ok(there) => Ok(Err(there)),
+            Err(place) => {
+                let names = (core.ino(dir), name);
+                core.put(op, (area, place), names, entry, value)
+            }
+        };
+        let counted = (count + 1) << 32;
+        core.arena.store(lock, counted, Ordering::Release);
         result
     }
 
@@ -247,7 +344,7 @@ impl<M: Memories> Index<M> for Tables {
             return core.index_reload(pair);
         };
         let now = Word(core.word(at));
-        let is_same = now.0 & Word::USED != 0 && now.entry() == pair.entry;
+        let is_same = !now.is_none() && now.entry() == pair.entry;
         is_same.then(|| now.pair(at))
     }
 
@@ -303,7 +400,7 @@ impl<M: Memories> Index<M> for Tables {
 
     fn remove(op: &Op<'_, M>, pair: Pair) {
         match place(pair) {
-            Some(at) => op.core.set_word(at, 0),
+            Some(at) => op.core.set_word(at, Word::LEFT.0),
             None => op.index_remove(pair),
         }
     }
@@ -366,7 +463,7 @@ impl<'a, M: Memories> Carried<'a, M> {
         let core = self.core;
         let owner = core.ino(self.dir);
         let find = || {
-            let found = core.find_in_table(self.from, owner, name);
+            let found = core.find_in_table(self.from, owner, name).ok();
             let elsewhere = || {
                 let there = core.has_names_elsewhere();
                 there.then(|| Buckets::find::<Adaptive>(core, self.dir, name))?
@@ -387,7 +484,7 @@ impl<'a, M: Memories> Carried<'a, M> {
                 Tables::release(core, flagged, pair.value);
                 continue;
             }
-            let put = core.put(op, self.to, (owner, name), copy, pair.value);
+            let put = core.put(op, (self.to, None), (owner, name), copy, pair.value);
             let put = put.inspect_err(|_| {
                 self.is_incomplete.set(true);
                 Tables::release(core, flagged, pair.value);
