@@ -26,7 +26,26 @@ pub(crate) struct Shown {
     pub(crate) label: Option<&'static str>,
     pub(crate) names: u64,
     pub(crate) bytes: u64,
+    /// When it was formed, in seconds since 1970; none: that is not known.
+    pub(crate) formed: Option<u32>,
+    /// Bytes of the names below its root then, and lookups of late; none: nobody counted.
+    pub(crate) formed_bytes: Option<u64>,
+    pub(crate) formed_reads: Option<u32>,
     pub(crate) path: String,
+}
+
+impl Shown {
+    /// When the area was formed, and what it had then, as it is told to people.
+    pub(crate) fn formed(&self) -> [String; 2] {
+        let none = || "-".to_owned();
+        let time = |seconds| units::time(i64::from(seconds) * 1_000_000_000);
+        let counted = self.formed_bytes.zip(self.formed_reads);
+        let had = |(bytes, reads)| format!("{}, read {reads} times", units::size(bytes));
+        [
+            self.formed.map_or_else(none, time),
+            counted.map_or_else(none, had),
+        ]
+    }
 }
 
 /// What `inspect --json` writes.
@@ -95,6 +114,10 @@ fn path_of(pool: &Pool, ino: u64, generation: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&path).into_owned())
 }
 
+fn was_counted(area: &Area) -> bool {
+    area.formed.slots != 0
+}
+
 /// The areas of a pool, with their paths.
 pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Vec<Shown>> {
     let pool = open(path, opening, true)?;
@@ -104,6 +127,9 @@ pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Vec<Shown>> {
         label: (area.above != 0).then(|| area.label.name()),
         names: area.names,
         bytes: area.slots * SLOT_BYTES,
+        formed: Some(area.formed.seconds).filter(|&seconds| seconds != 0),
+        formed_bytes: was_counted(area).then_some(u64::from(area.formed.slots) * SLOT_BYTES),
+        formed_reads: was_counted(area).then_some(area.formed.reads),
         // A directory without a name may be open for as long as the pool is.
         path: path_of(&pool, area.root, area.generation).unwrap_or_default(),
     };
@@ -122,8 +148,8 @@ pub(crate) fn inspect(args: &Inspect) -> Outcome {
         return print_json(&Areas { pool, areas });
     }
     let mut text = format!(
-        "{:>8}  {:>8}  {:5}  {:>10}  {:>10}  root\n",
-        "area", "above", "label", "names", "size"
+        "{:>8}  {:>8}  {:5}  {:>10}  {:>10}  {:19}  {:26}  root\n",
+        "area", "above", "label", "names", "size", "formed (UTC)", "when it had"
     );
     for area in &areas {
         let Shown {
@@ -133,9 +159,13 @@ pub(crate) fn inspect(args: &Inspect) -> Outcome {
             names,
             bytes,
             path,
+            ..
         } = area;
         let (label, size) = (label.unwrap_or("-"), units::size(*bytes));
-        text += &format!("{number:>8}  {above:>8}  {label:5}  {names:>10}  {size:>10}  {path}\n");
+        let [formed, had] = area.formed();
+        text += &format!(
+            "{number:>8}  {above:>8}  {label:5}  {names:>10}  {size:>10}  {formed:19}  {had:26}  {path}\n"
+        );
     }
     print(text)
 }

@@ -23,6 +23,12 @@ const COLOURS: [(&str, &str); 4] = [
     ("hot", "#f16913"),
 ];
 
+/// So many areas are shown as the ones that were formed last, ...
+const LAST: usize = 5;
+/// ... by this border.
+const LAST_BORDER: &str = "stroke=\"#c51b8a\" stroke-width=\"3\"";
+const BORDER: &str = "stroke=\"#555\"";
+
 /// A rectangle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
@@ -92,18 +98,39 @@ fn drawn(pool: &str, areas: &[Shown]) -> String {
         height: HEIGHT,
     };
     let first: Vec<&Shown> = areas.iter().filter(|area| area.above == 0).collect();
-    draw_side_by_side(&mut svg, areas, &first, place);
-    for (number, (label, colour)) in (0..).zip(COLOURS) {
+    let picture = Picture {
+        areas,
+        last: formed_last(areas),
+    };
+    picture.draw_side_by_side(&mut svg, &first, place);
+    let colours = COLOURS.map(|(label, colour)| (label, colour, BORDER));
+    let last = ("formed last", "#ffffff", LAST_BORDER);
+    for (number, (label, colour, border)) in (0..).zip(colours.into_iter().chain([last])) {
         let x = 10.0 + 120.0 * f64::from(number);
         let y = HEIGHT + 8.0;
         svg += &format!(
-            "<rect x=\"{x}\" y=\"{y}\" width=\"14\" height=\"14\" fill=\"{colour}\" stroke=\"#555\"/>\n\
+            "<rect x=\"{x}\" y=\"{y}\" width=\"14\" height=\"14\" fill=\"{colour}\" {border}/>\n\
              <text x=\"{}\" y=\"{}\">{label}</text>\n",
             x + 20.0,
             y + 12.0
         );
     }
     svg + "</svg>\n"
+}
+
+/// The numbers of the areas that were formed last. That of the root of the pool was formed with it.
+fn formed_last(areas: &[Shown]) -> Vec<u32> {
+    let formed = areas.iter().filter(|area| area.above != 0);
+    let mut times: Vec<_> = formed
+        .filter_map(|area| Some((area.formed?, area.number)))
+        .collect();
+    times.sort_unstable();
+    times
+        .iter()
+        .rev()
+        .take(LAST)
+        .map(|&(_, area)| area)
+        .collect()
 }
 
 /// Names in an area and in those in it, and one for each, so that empty ones are seen.
@@ -118,51 +145,67 @@ fn within<'a>(areas: &'a [Shown], area: &Shown) -> impl Iterator<Item = &'a Show
     areas.iter().filter(move |one| one.above == number)
 }
 
-fn draw_side_by_side(svg: &mut String, areas: &[Shown], some: &[&Shown], place: Place) {
-    let weights: Vec<f64> = some.iter().map(|area| weight(areas, area)).collect();
-    for (area, place) in some.iter().zip(place.divided(&weights)) {
-        draw(svg, areas, area, place);
-    }
+/// What is drawn.
+struct Picture<'a> {
+    areas: &'a [Shown],
+    /// Numbers of the areas that were formed last.
+    last: Vec<u32>,
 }
 
-fn draw(svg: &mut String, areas: &[Shown], area: &Shown, place: Place) {
-    let label = area.label.unwrap_or(COLOURS[0].0);
-    let colour = COLOURS.iter().find(|(name, _)| *name == label);
-    let colour = colour.map_or(COLOURS[0].1, |(_, colour)| colour);
-    let Place {
-        x,
-        y,
-        width,
-        height,
-    } = place;
-    let path = escaped(&area.path);
-    // Writing to a string does not fail.
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\" stroke=\"#555\">\
-         <title>{path}: area {}, {label}, {} names</title></rect>",
-        area.number, area.names
-    );
-    if area.path.chars().count() as f64 * LETTER < width && height > TITLE {
+impl Picture<'_> {
+    fn draw_side_by_side(&self, svg: &mut String, some: &[&Shown], place: Place) {
+        let weights: Vec<f64> = some.iter().map(|area| weight(self.areas, area)).collect();
+        for (area, place) in some.iter().zip(place.divided(&weights)) {
+            self.draw(svg, area, place);
+        }
+    }
+
+    fn draw(&self, svg: &mut String, area: &Shown, place: Place) {
+        self.draw_box(svg, area, place);
+        let inner: Vec<&Shown> = within(self.areas, area).collect();
+        if inner.is_empty() {
+            return;
+        }
+        // The names of the area itself come first.
+        let own = area.names as f64 + 1.0;
+        let [_, rest] = place
+            .inside()
+            .divided(&[own, weight(self.areas, area) - own])
+            .try_into()
+            .unwrap_or([place; 2]);
+        self.draw_side_by_side(svg, &inner, rest);
+    }
+
+    fn draw_box(&self, svg: &mut String, area: &Shown, place: Place) {
+        let label = area.label.unwrap_or(COLOURS[0].0);
+        let colour = COLOURS.iter().find(|(name, _)| *name == label);
+        let colour = colour.map_or(COLOURS[0].1, |(_, colour)| colour);
+        let is_new = self.last.contains(&area.number);
+        let border = if is_new { LAST_BORDER } else { BORDER };
+        let Place {
+            x,
+            y,
+            width,
+            height,
+        } = place;
+        let path = escaped(&area.path);
+        let [formed, had] = area.formed();
+        // Writing to a string does not fail.
         let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\">{path}</text>",
-            x + MARGIN,
-            y + 12.0
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\" {border}>\
+             <title>{path}: area {}, {label}, {} names; formed {formed} with {had}</title></rect>",
+            area.number, area.names
         );
+        if area.path.chars().count() as f64 * LETTER < width && height > TITLE {
+            let _ = writeln!(
+                svg,
+                "<text x=\"{:.1}\" y=\"{:.1}\">{path}</text>",
+                x + MARGIN,
+                y + 12.0
+            );
+        }
     }
-    let inner: Vec<&Shown> = within(areas, area).collect();
-    if inner.is_empty() {
-        return;
-    }
-    // The names of the area itself come first.
-    let own = area.names as f64 + 1.0;
-    let [_, rest] = place
-        .inside()
-        .divided(&[own, weight(areas, area) - own])
-        .try_into()
-        .unwrap_or([place; 2]);
-    draw_side_by_side(svg, areas, &inner, rest);
 }
 
 /// Text as XML has it.
@@ -190,8 +233,19 @@ mod tests {
             label: (above != 0).then_some("warm"),
             names,
             bytes: names * 128,
+            formed: Some(number),
+            formed_bytes: None,
+            formed_reads: None,
             path: path.to_owned(),
         }
+    }
+
+    #[test]
+    fn those_formed_last_are_the_last() {
+        let mut areas: Vec<Shown> = (2..12).map(|number| area(number, 1, 1, "/a")).collect();
+        areas[0].formed = Some(100);
+        areas[9].formed = None;
+        assert_eq!(formed_last(&areas), [2, 10, 9, 8, 7]);
     }
 
     #[test]
@@ -221,8 +275,10 @@ mod tests {
             area(3, 2, 0, "/a & <b>/c"),
         ];
         let svg = drawn("p.img", &areas);
-        // Three areas and the colours.
-        assert_eq!(svg.matches("<rect").count(), 3 + COLOURS.len());
+        // Three areas, the colours and a border.
+        assert_eq!(svg.matches("<rect").count(), 3 + COLOURS.len() + 1);
+        // Area 1 is the pool's.
+        assert_eq!(svg.matches(LAST_BORDER).count(), 2 + 1);
         assert!(svg.contains("/a &amp; &lt;b&gt;: area 2, warm, 100 names"));
         assert!(svg.contains("/: area 1, no label, 10 names"));
         assert!(!svg.contains("& <"));

@@ -403,6 +403,9 @@ fn areas_come_and_go_and_are_shown() {
     assert_eq!(shown["names"], 257);
     assert_eq!(shown["bytes"], 257 * 128);
     assert_eq!((&shown["above"], &shown["number"]), (&1.into(), &2.into()));
+    // What the rename counted.
+    assert_eq!(shown["formed_bytes"], 257 * 128);
+    assert!(shown["formed"].as_u64() > Some(1_700_000_000), "{shown}");
     let text = bench.run(&["inspect", "p.img", "areas"]).ok().out;
     let rows: Vec<&str> = text.lines().collect();
     assert!(

@@ -9,11 +9,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::run::Options;
 use crate::threads::Bounds;
 use crate::workload::Workload;
-use crate::workloads::{elsewhere, pairs, random, sampled, triples, workloads};
+use crate::workloads::{elsewhere, named_otherwise, pairs, random, sampled, triples, workloads};
 
-/// Pairs and triples of operations, random histories, and pairs and histories on other mappings, that the short
-/// budget has.
-const SHORT: [usize; 4] = [450, 60, 16, 60];
+/// Pairs and triples of operations, random histories, pairs and histories on other mappings, and all of these within other namespaces,
+/// that the short budget has.
+const SHORT: [usize; 5] = [450, 60, 16, 60, 60];
 /// Random histories that the others have.
 const RANDOM_LONG: u64 = 150;
 
@@ -91,7 +91,9 @@ impl Budget {
         let mut all = workloads();
         let (pairs, random) = (pairs(), random(RANDOM_LONG));
         let elsewhere = [elsewhere(&pairs), elsewhere(&random)].concat();
-        let generated = [pairs, triples(), random, elsewhere];
+        let triples = triples();
+        let named = [&pairs, &triples, &random].map(|family| named_otherwise(family));
+        let generated = [pairs, triples, random, elsewhere, named.concat()];
         match self {
             Self::Short if options.only.is_empty() => {
                 thin_out(&mut all, options.seed);

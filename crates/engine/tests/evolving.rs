@@ -167,7 +167,12 @@ fn a_large_directory_that_was_renamed_is_hot_and_gets_an_area() {
         names: size_max + 1,
         slots: size_max + 1,
         reads: second.reads,
+        formed: second.formed,
     };
+    // What the round decided by; of the first one nobody counted anything.
+    let numbers = |area: &Area| (u64::from(area.formed.slots), area.formed.reads);
+    assert_eq!(numbers(&second), (size_max + 1, 0));
+    assert_eq!(numbers(&first), (0, 0));
     assert_eq!(second, expected);
     assert_eq!(first.names, 2 + size_max);
     assert_eq!(names(&fs, &large) as u64, size_max + 1);
@@ -417,7 +422,9 @@ fn a_pool_evolves_by_itself() {
     while pool.fs().areas().unwrap().len() > 1 {
         std::thread::yield_now();
     }
-    let decided = pool.fs().decisions().unwrap();
+    // A round may have given way to who looked at the areas.
+    let mut decided = pool.fs().decisions().unwrap();
+    decided.retain(|decided| decided.outcome != Outcome::GaveWay);
     assert_eq!(decided.len(), 1);
     assert_eq!(
         (decided[0].what, decided[0].outcome),

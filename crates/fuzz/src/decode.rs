@@ -254,6 +254,7 @@ fn decode_area(bytes: &[u8]) {
     {
         let mut again = AreaLine::new(line.life(2), phase, line.root, line.root_generation);
         (again.table, again.saved, again.saved_check) = (line.table, line.saved, line.saved_check);
+        again.formed = line.formed;
         assert_eq!(again, line);
     }
     if let Some((table, counts)) = line.saved(2, 3) {

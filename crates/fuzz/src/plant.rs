@@ -269,7 +269,7 @@ fn seal_area(sample: &mut Sample, place: Place, seal: u8) {
     };
     let new = AreaLine::new(line.life(number), phase, line.root, root_generation);
     let mut sealed = AreaLine {
-        reserved: line.reserved,
+        formed: line.formed,
         ..new
     };
     if (line.table, line.saved) != (0, 0) {

@@ -198,13 +198,40 @@ pub struct AreaLine {
     pub saved: u64,
     /// Check of `saved` and `table`, of one epoch.
     pub saved_check: u64,
-    /// Reserved, zero.
-    pub reserved: [u32; 3],
+    /// When the area was formed, in seconds since 1970, and by what.
+    pub formed: Formed,
     /// CRC-32C of the area's number, `root`, and both generations as one word.
     pub checksum: u32,
 }
 
 const _: () = assert!(size_of::<AreaLine>() == 64);
+
+/// When an area was formed, and the numbers that led to it. Told to people; nothing follows from it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
+#[repr(C)]
+pub struct Formed {
+    /// Seconds since 1970; 0: not known.
+    pub seconds: u32,
+    /// Slots that the names below the directory took then; 0: nobody counted them.
+    pub slots: u32,
+    /// Lookups in it and below, of late.
+    pub reads: u32,
+}
+
+impl Formed {
+    /// At this time, in nanoseconds since 1970, by these numbers.
+    pub fn at(ns: i64, slots: u64, reads: u64) -> Self {
+        let seconds = u32::try_from(ns / 1_000_000_000).unwrap_or(0);
+        let [slots, reads] = [slots, reads].map(|number| number.try_into().unwrap_or(u32::MAX));
+        Self {
+            seconds,
+            slots,
+            reads,
+        }
+    }
+}
 
 impl AreaLine {
     /// Offset of the word that commits.
@@ -219,7 +246,9 @@ impl AreaLine {
     pub const SAVED: u64 = 32;
     /// Offset of the check of what a close saved.
     pub const SAVED_CHECK: u64 = 40;
-    /// Offset of the word with the checksum in its high half.
+    /// Offset of the word that what an area was formed by begins with.
+    pub const FORMED: u64 = 48;
+    /// Offset of the word with the checksum in its high half, and the last of what the area was formed by in the other.
     pub const CHECK: u64 = 56;
 
     /// A sound line of an area whose root is the directory at inode slot `root`, of `root_generation`; without a table.
@@ -254,9 +283,7 @@ impl AreaLine {
     pub fn phase(&self, number: u32) -> Option<AreaPhase> {
         let phase = AreaWord(self.word).phase(number)?;
         let is_sound = phase == AreaPhase::Free
-            || self.root != 0
-                && self.reserved == [0; 3]
-                && self.checksum == self.expected_checksum(number);
+            || self.root != 0 && self.checksum == self.expected_checksum(number);
         is_sound.then_some(phase)
     }
 
@@ -524,11 +551,10 @@ mod tests {
         assert_eq!(line.phase(65), Some(AreaPhase::Live));
         assert_eq!(line.phase(66), None);
         assert_eq!(line.life(65), AREA);
-        let changes: [fn(&mut AreaLine); 5] = [
+        let changes: [fn(&mut AreaLine); 4] = [
             |line| line.root += 1,
             |line| line.generation += 1,
             |line| line.root_generation += 1,
-            |line| line.reserved[2] = 1,
             |line| line.checksum ^= 1,
         ];
         for (i, change) in changes.into_iter().enumerate() {

@@ -43,7 +43,7 @@ mod zone;
 pub use aids::{AidsHead, AidsPlan, ChainLink};
 pub use area::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase,
-    AreaPlan, AreaTableHead, AreaWord, DirPlace, EntryState, ROOT_AREA, StateMapWord,
+    AreaPlan, AreaTableHead, AreaWord, DirPlace, EntryState, Formed, ROOT_AREA, StateMapWord,
 };
 pub use checksum::{Summing, checksum, checksum_words, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};

@@ -107,7 +107,7 @@ fn structs() {
     assert_struct!(AreaTableHead: next taken number checksum moving reserved);
     assert_struct!(MoveListHead: next count checksum);
     assert_struct!(MovedEntry: word_at from to);
-    assert_struct!(AreaLine: word root generation root_generation table saved saved_check reserved checksum);
+    assert_struct!(AreaLine: word root generation root_generation table saved saved_check formed checksum);
     assert_struct!(AreaExtentHead: area generation checksum reserved);
     assert_struct!(PathEntryHead: life target cookie parent generation checksum path_hash path_len
         name_at area forward);
@@ -165,6 +165,7 @@ fn word_offsets_are_those_of_the_structs() {
         (AreaLine::TABLE, "table"),
         (AreaLine::SAVED, "saved"),
         (AreaLine::SAVED_CHECK, "saved_check"),
+        (AreaLine::FORMED, "formed"),
     ] {
         assert_eq!(offset, at(&line, field), "{field}");
     }

@@ -24,7 +24,7 @@ pub use sample::sampled;
 pub use single::single_operations;
 pub use triples::triples;
 
-use vellum::MappingKind;
+use vellum::{MappingKind, NamespaceKind};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::less;
@@ -67,6 +67,14 @@ fn other_mappings() -> impl Iterator<Item = MappingKind> {
         .filter(move |kind| !is_usual(kind))
 }
 
+/// Namespaces beside the usual one.
+fn other_namespaces() -> impl Iterator<Item = NamespaceKind> {
+    let is_usual = |kind: &NamespaceKind| *kind == NamespaceKind::default();
+    NamespaceKind::ALL
+        .into_iter()
+        .filter(move |kind| !is_usual(kind))
+}
+
 /// The workload of that name, of the catalog or of the generated ones, or less of one.
 pub fn find(name: &str) -> Option<Workload> {
     less::find(name, find_whole)
@@ -82,9 +90,20 @@ pub(crate) fn elsewhere(workloads: &[Workload]) -> Vec<Workload> {
 }
 
 fn other_mapping(name: &str) -> MappingKind {
-    let is_other = |kind: &MappingKind| *kind != MappingKind::default();
-    let others: Vec<_> = MappingKind::ALL.into_iter().filter(is_other).collect();
+    let others: Vec<_> = other_mappings().collect();
     others[(xxh3_64(name.as_bytes()) % others.len() as u64) as usize]
+}
+
+/// Those of generated `workloads` that concern names, each within a namespace other than the usual one, drawn by its
+/// name.
+pub(crate) fn named_otherwise(workloads: &[Workload]) -> Vec<Workload> {
+    let others: Vec<_> = other_namespaces().collect();
+    let concerned = workloads.iter().filter(|one| namespaces::fits(one));
+    let within = |one: &Workload| {
+        let drawn = xxh3_64(one.name.as_bytes()) % others.len() as u64;
+        one.clone().within(others[drawn as usize])
+    };
+    concerned.map(within).collect()
 }
 
 fn find_whole(name: &str) -> Option<Workload> {
@@ -92,6 +111,12 @@ fn find_whole(name: &str) -> Option<Workload> {
         let name = name.strip_prefix(mapping.name())?.strip_prefix('-')?;
         Some(find_generated(name)?.on(mapping))
     });
+    let named_otherwise = || {
+        NamespaceKind::ALL.into_iter().find_map(|namespace| {
+            let name = name.strip_prefix(namespace.name())?.strip_prefix('-')?;
+            Some(find_generated(name)?.within(namespace))
+        })
+    };
     let is_it = |workload: &Workload| workload.name == name;
     let logged = || {
         let grounds = [Ground::Logged, Ground::Apart].into_iter();
@@ -99,6 +124,7 @@ fn find_whole(name: &str) -> Option<Workload> {
         logged::on(ground).into_iter().find(is_it)
     };
     elsewhere
+        .or_else(named_otherwise)
         .or_else(logged)
         .or_else(|| find_generated(name))
         .or_else(|| workloads().into_iter().find(is_it))

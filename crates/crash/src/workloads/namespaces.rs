@@ -8,15 +8,10 @@ use super::{FILE, areas, chosen, single_operations, sites};
 use crate::workload::{Step, Workload};
 
 pub(super) fn workloads() -> Vec<Workload> {
-    let others = NamespaceKind::ALL.into_iter();
-    others
-        .filter(|namespace| *namespace != NamespaceKind::default())
+    super::other_namespaces()
         .flat_map(|namespace| {
             let usual = single_operations().into_iter().chain(chosen::pairs());
             let usual = usual.chain(sites::workloads());
-            // What is cut is cut behind a step of the usual way; what is full is full of it.
-            let fits =
-                |one: &Workload| one.concerns_names() && one.cut.is_none() && !one.fills_the_pool();
             let own = match namespace {
                 NamespaceKind::Direct => Vec::new(),
                 NamespaceKind::Adaptive => [adaptive(), moves(), areas::workloads()].concat(),
@@ -31,6 +26,11 @@ pub(super) fn workloads() -> Vec<Workload> {
                 .map(move |workload| workload.within(namespace))
         })
         .collect()
+}
+
+/// Whether a workload is one for every namespace. What is cut is cut behind a step of the usual way; what is full is full of it.
+pub(super) fn fits(one: &Workload) -> bool {
+    one.concerns_names() && one.cut.is_none() && !one.fills_the_pool()
 }
 
 /// Whether a setup takes nearly all blocks that the usual way leaves for metadata: an area's table and map need some, too.

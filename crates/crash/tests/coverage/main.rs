@@ -31,6 +31,7 @@ const PLAIN: &[&str] = &[
     "Evolution",
     "FileKind",
     "FormatOptions",
+    "Formed",
     "FoundData",
     "FoundImage",
     "ImagePlace",

@@ -96,3 +96,97 @@ fn carry_out<M: Memories>(
     );
     Ok(outcome)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use vellum_media::{HeapMemory, Memory, SimPool, Simulated};
+
+    use super::*;
+    use crate::core::header;
+    use crate::fs::{Cred, Node};
+    use crate::mount::{FormatOptions, MountOptions, attach, format};
+    use crate::namespace::Evolution;
+    use crate::{FileKind, NamespaceKind, RenameFlags};
+
+    fn fresh() -> Arc<Fs<Simulated>> {
+        let pool = SimPool::new(32 << 20);
+        let options = FormatOptions {
+            namespace: NamespaceKind::Adaptive,
+            known_zero: true,
+            ..FormatOptions::default()
+        };
+        format(&pool, &options).unwrap();
+        let arena = |bytes| Ok(HeapMemory::new(bytes));
+        let options = MountOptions::default();
+        attach::<Simulated>(pool, arena, options).unwrap().0
+    }
+
+    fn link(fs: &Fs<Simulated>, file: &Node<Simulated>, dir: &Node<Simulated>, number: u32) {
+        let name = number.to_string();
+        let linked = fs.link(&Cred::root(), file, dir, name.as_bytes());
+        linked.unwrap();
+    }
+
+    /// A pool with a large directory that was renamed just now, and a file in it.
+    fn hot() -> (Arc<Fs<Simulated>>, Node<Simulated>, Node<Simulated>) {
+        let (fs, cred) = (fresh(), Cred::root());
+        let root = fs.root();
+        let dir = fs.mkdir(&cred, &root, b"d", 0o755).unwrap();
+        let made = fs.mknod(&cred, &dir, b"f", FileKind::File, 0o644, 0);
+        let file = made.unwrap();
+        for number in 0..fs.core.geometry.areas.size_max {
+            link(&fs, &file, &dir, number);
+        }
+        let renamed = fs.rename(&cred, &root, b"d", &root, b"e", RenameFlags::empty());
+        renamed.unwrap();
+        (fs, dir, file)
+    }
+
+    fn somebody_waits(fs: &Fs<Simulated>, is_so: bool) {
+        let arena = &fs.core.arena;
+        arena.store(header::LEASE_WANTED, is_so.into(), Ordering::SeqCst);
+    }
+
+    fn outcomes(decided: &[Decided]) -> Vec<(Evolution, Outcome)> {
+        decided.iter().map(|one| (one.what, one.outcome)).collect()
+    }
+
+    #[test]
+    fn a_round_gives_way_to_who_waits_and_the_next_one_goes_on() {
+        let (fs, ..) = hot();
+        somebody_waits(&fs, true);
+        let decided = fs.evolve().unwrap();
+        assert_eq!(outcomes(&decided), [(Evolution::Split, Outcome::GaveWay)]);
+        assert_eq!(fs.areas().unwrap().len(), 1);
+        assert_eq!(fs.decisions().unwrap(), decided);
+        somebody_waits(&fs, false);
+        let decided = fs.evolve().unwrap();
+        assert_eq!(outcomes(&decided), [(Evolution::Split, Outcome::Done)]);
+        assert_eq!(fs.areas().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_move_that_gives_way_leaves_nothing_of_it() {
+        let (fs, dir, file) = hot();
+        let areas = fs.namespace.areas().unwrap();
+        let planned = areas.plan(&fs.core).unwrap();
+        let free = fs.stat_fs().files_free;
+        somebody_waits(&fs, true);
+        let outcome = areas.carry_out(&fs.core, &planned[0]).unwrap();
+        assert_eq!(outcome, Outcome::GaveWay);
+        somebody_waits(&fs, false);
+        assert_eq!(fs.areas().unwrap().len(), 1);
+        assert_eq!(fs.stat_fs().files_free, free);
+        // Names stand still no more.
+        link(&fs, &file, &dir, u32::MAX);
+        assert_eq!(
+            areas.carry_out(&fs.core, &planned[0]).unwrap(),
+            Outcome::Done
+        );
+        assert_eq!(fs.areas().unwrap().len(), 2);
+        assert!(fs.lookup(&Cred::root(), &dir, b"f").is_ok());
+    }
+}

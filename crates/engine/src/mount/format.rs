@@ -2,9 +2,9 @@
 
 use vellum_layout::{
     Anchor, AnchorPoint, ApartRequest, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
-    ChunkKind, ChunkWord, DirPlace, FileKind, Geometry, GeometryRequest, IdentityWord, Inode,
-    InodeState, LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_AREA,
-    ROOT_SLOT, SLOT_BYTES, StateWord, Superblock, mix,
+    ChunkKind, ChunkWord, DirPlace, FileKind, Formed, Geometry, GeometryRequest, IdentityWord,
+    Inode, InodeState, LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState,
+    ROOT_AREA, ROOT_SLOT, SLOT_BYTES, StateWord, Superblock, mix,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
@@ -107,7 +107,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     }
     write_root(pool, &geometry, options);
     if geometry.namespace == NamespaceKind::Adaptive {
-        write_area(pool, &geometry);
+        write_area(pool, &geometry, options.now_ns);
     }
     if let Some(word) = geometry.mapping.table_root() {
         pool.store(
@@ -161,13 +161,16 @@ fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptio
 }
 
 /// The area table, with the area of the root directory. Flushed, not fenced.
-fn write_area<P: Persistent>(pool: &P, geometry: &Geometry) {
+fn write_area<P: Persistent>(pool: &P, geometry: &Geometry, now_ns: i64) {
     let table = geometry.areas.table;
     let area = AreaLife {
         number: ROOT_AREA,
         generation: 1,
     };
-    let line = AreaLine::new(area, AreaPhase::Live, ROOT_SLOT, ROOT_GENERATION);
+    let line = AreaLine {
+        formed: Formed::at(now_ns, 0, 0),
+        ..AreaLine::new(area, AreaPhase::Live, ROOT_SLOT, ROOT_GENERATION)
+    };
     let head = AreaTableHead::new(table, 0);
     let at = geometry.slot_at(table);
     pool.write(at, head.as_bytes());

@@ -1,5 +1,6 @@
 //! How areas come and go by themselves: what a round decides, and what a namespace with areas does for it.
 
+use vellum_layout::Formed;
 use vellum_media::Memories;
 
 use crate::core::Core;
@@ -138,6 +139,8 @@ pub struct Area {
     pub slots: u64,
     /// Lookups in it and below, estimated from samples since the opening and halved each round.
     pub reads: u64,
+    /// When it was formed, and the numbers that led to it; what a round decided, or a rename, or somebody asked for.
+    pub formed: Formed,
 }
 
 /// What a namespace with areas does for their evolving. Called by the holder of the background's lease, outside any operation.

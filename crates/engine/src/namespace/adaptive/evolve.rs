@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    EntryState, FileKind, Inode, InodeState, LifeWord, PathEntryHead, ROOT_AREA, ROOT_SLOT,
+    EntryState, FileKind, Formed, Inode, InodeState, LifeWord, PathEntryHead, ROOT_AREA, ROOT_SLOT,
     TargetWord,
 };
 use vellum_media::Memories;
@@ -403,12 +403,13 @@ impl<M: Memories> Areas<M> for Adaptive {
     }
 
     fn carry_out(&self, core: &Core<M>, decided: &Decided) -> Result<Outcome> {
-        let set = |key: DirKey, is_root| {
+        let formed = Formed::at(core.clock.now(), decided.slots, decided.reads);
+        let set = |key: DirKey, is_root: bool| {
             let op = core.op_begin();
             let dir = core.directory(&op, key).ok_or(Error::NotFound)?;
             drop(op);
             // Nothing is evicted meanwhile.
-            moves::set_root(core, dir, is_root, true)
+            moves::set_root(core, dir, is_root.then_some(formed), true)
         };
         let dir = DirKey::new(decided.ino, decided.generation);
         let done = match decided.what {
@@ -463,6 +464,7 @@ impl<M: Memories> Areas<M> for Adaptive {
                 names: size.names,
                 slots: size.slots,
                 reads: status.map_or(0, |status| status.reads),
+                formed: line.formed,
             })
         });
         areas.collect()
@@ -479,7 +481,9 @@ impl<M: Memories> Areas<M> for Adaptive {
             }
             let key = DirKey::new(ino, core.identity(dir).generation());
             let (area, status) = (core.area_of(ino)?, core.status_of(key));
-            if moves::set_root(core, dir, true, false)? {
+            let reads = status.map_or(0, |status| status.reads);
+            let formed = Formed::at(core.clock.now(), slots, reads);
+            if moves::set_root(core, dir, Some(formed), false)? {
                 any = true;
                 let decided = Decided {
                     round: core.rounds(),
@@ -489,7 +493,7 @@ impl<M: Memories> Areas<M> for Adaptive {
                     generation: key.generation(),
                     area,
                     slots,
-                    reads: status.map_or(0, |status| status.reads),
+                    reads,
                     average_reads: 0,
                     rounds_since_renamed: since(core.rounds(), status.as_ref()),
                 };

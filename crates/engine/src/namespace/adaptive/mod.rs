@@ -24,8 +24,8 @@ mod table;
 mod tables;
 
 use vellum_layout::{
-    ChunkKind, DirPlace, EntryState, FileKind, Geometry, Inode, LifeWord, LogWord, PathEntryHead,
-    PathSeal, SLOTS_PER_BLOCK, TargetWord,
+    ChunkKind, DirPlace, EntryState, FileKind, Formed, Geometry, Inode, LifeWord, LogWord,
+    PathEntryHead, PathSeal, SLOTS_PER_BLOCK, TargetWord,
 };
 use vellum_media::{Memories, Persistent, Site};
 
@@ -118,7 +118,8 @@ impl<M: Memories> Entries<M> for Adaptive {
     }
 
     fn set_root(core: &Core<M>, dir: Cachelet, is_root: bool) -> Result<bool> {
-        moves::set_root(core, dir, is_root, false)
+        let formed = is_root.then(|| Formed::at(core.clock.now(), 0, 0));
+        moves::set_root(core, dir, formed, false)
     }
 
     fn areas() -> Option<&'static dyn Areas<M>> {

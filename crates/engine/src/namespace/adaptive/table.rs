@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use vellum_layout::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
-    ChunkKind, DirPlace, FileKind, Geometry, InodeState, ROOT_AREA, ROOT_SLOT, SLOTS_PER_BLOCK,
+    ChunkKind, DirPlace, FileKind, Formed, Geometry, InodeState, ROOT_AREA, ROOT_SLOT,
+    SLOTS_PER_BLOCK,
 };
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
@@ -33,6 +34,8 @@ pub(super) struct Taken {
     pub(super) area: AreaLife,
     /// The block that is to follow the last one for it.
     pub(super) block: Option<u64>,
+    /// What it is formed by.
+    pub(super) formed: Formed,
 }
 
 impl<M: Memories> Core<M> {
@@ -237,7 +240,10 @@ impl<M: Memories> Core<M> {
     /// Makes `record` what makes a directory, of this inode and generation, the root of an area.
     pub(super) fn record_area(&self, record: &mut Record, taken: &Taken, root: (u64, u32)) {
         let AreaLife { number, .. } = taken.area;
-        let line = AreaLine::new(taken.area, AreaPhase::Live, root.0, root.1);
+        let line = AreaLine {
+            formed: taken.formed,
+            ..AreaLine::new(taken.area, AreaPhase::Live, root.0, root.1)
+        };
         let slot = match taken.block {
             Some(block) => {
                 let last = self.table_blocks().last();
@@ -255,6 +261,7 @@ impl<M: Memories> Core<M> {
         for field in [
             AreaLine::ROOT,
             AreaLine::LIVES,
+            AreaLine::FORMED,
             AreaLine::CHECK,
             AreaLine::WORD,
         ] {
@@ -271,7 +278,7 @@ impl<M: Memories> Core<M> {
 
 impl<M: Memories> Op<'_, M> {
     /// A line that is nobody's; a further block for it, past the cache and not fenced, if there is none.
-    pub(super) fn take_line(&self) -> Result<Taken> {
+    pub(super) fn take_line(&self, formed: Formed) -> Result<Taken> {
         let core = self.core;
         let blocks = core.table_blocks().count() as u32;
         let numbers = 1..blocks * AREA_TABLE_LINES as u32;
@@ -286,7 +293,11 @@ impl<M: Memories> Op<'_, M> {
                 number,
                 generation: before.generation.wrapping_add(1),
             };
-            return Ok(Taken { area, block: None });
+            return Ok(Taken {
+                area,
+                block: None,
+                formed,
+            });
         }
         if u64::from(blocks) >= blocks_max(&core.geometry) {
             return Err(Error::NoSpace("area table full"));
@@ -304,6 +315,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(Taken {
             area,
             block: Some(slot),
+            formed,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Directories that become roots of areas of their own (split), and roots that are none any more (merge).
 
-use vellum_layout::{DirPlace, Inode, ROOT_SLOT};
+use vellum_layout::{DirPlace, Formed, Inode, ROOT_SLOT};
 use vellum_media::Memories;
 
 use super::{Below, Move};
@@ -24,21 +24,21 @@ struct Change {
     taken: Option<Taken>,
 }
 
-/// See [`crate::namespace::Namespace::set_root`].
+/// See [`crate::namespace::Namespace::set_root`]. `formed`: what the area of a root is formed by; none: it is to be no root.
 ///
 /// # Errors
 /// [`Error::First`]: it gives way, and somebody waits for the background's lease.
 pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
     core: &Core<M>,
     dir: Cachelet,
-    is_root: bool,
+    formed: Option<Formed>,
     gives_way: bool,
 ) -> Result<bool> {
     let ino = core.ino(dir);
     let mut tries = 0;
     loop {
         let place = core.place_of_directory(ino);
-        if (place.area() != 0) == is_root {
+        if (place.area() != 0) == formed.is_some() {
             return Ok(false);
         }
         if ino == ROOT_SLOT {
@@ -49,7 +49,7 @@ pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
         }
         let mut moving = Move::begin(core);
         moving.gives_way = gives_way;
-        if moving.set_root(dir, place, is_root)? {
+        if moving.set_root(dir, place, formed)? {
             return Ok(true);
         }
         // It was renamed meanwhile.
@@ -59,11 +59,11 @@ pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
 
 impl<M: Memories> Move<'_, M> {
     /// Gives whether the directory's own entry stayed where it was.
-    fn set_root(mut self, dir: Cachelet, place: DirPlace, is_root: bool) -> Result<bool> {
+    fn set_root(mut self, dir: Cachelet, place: DirPlace, formed: Option<Formed>) -> Result<bool> {
         let core = self.core;
-        let (home, taken) = if is_root {
+        let (home, taken) = if let Some(formed) = formed {
             let op = core.op_to_change()?;
-            let taken = op.take_line()?;
+            let taken = op.take_line(formed)?;
             self.table_block = taken.block;
             (Home::of_root(core, taken.area), Some(taken))
         } else {
@@ -76,7 +76,7 @@ impl<M: Memories> Move<'_, M> {
         let list = self.write_list()?;
         let change = Change { dir, place, taken };
         let op = core.op_to_change()?;
-        let merged = if is_root { 0 } else { place.area() };
+        let merged = if formed.is_some() { 0 } else { place.area() };
         let is_done = op.commit_root(&change, list.map(|list| (core.moving_at(), list)))?;
         drop(op);
         if is_done {
