@@ -526,6 +526,40 @@ fn a_directory_moves_with_what_is_below_beside_changes() {
     });
 }
 
+/// What is made in an empty directory while that gets another name has the path that the directory has then.
+#[test]
+fn an_empty_directory_moves_beside_creations_in_it() {
+    explore(1000, |world| {
+        drop((world.mkdir("/d").unwrap(), world.mkdir("/a").unwrap()));
+        // Only one namespace has areas.
+        drop(world.fs.split(&world.node("/a").unwrap()));
+        let dir = world.node("/d").unwrap();
+        let make = |name: &'static [u8], kind| {
+            let dir = dir.clone();
+            move |w: World| match kind {
+                vellum_layout::FileKind::Directory => {
+                    drop(w.fs.mkdir(&Cred::root(), &dir, name, 0o755).unwrap());
+                }
+                kind => drop(
+                    w.fs.mknod(&Cred::root(), &dir, name, kind, 0o644, 0)
+                        .unwrap(),
+                ),
+            }
+        };
+        together!(
+            world,
+            |w: World| {
+                w.rename("/d", "/e", RenameFlags::empty()).unwrap();
+                w.rename("/e", "/a/n", RenameFlags::empty()).unwrap();
+            },
+            make(b"f", vellum_layout::FileKind::File),
+            make(b"g", vellum_layout::FileKind::Directory)
+        );
+        drop(world.file("/a/n/g/h").unwrap());
+        assert!(world.see("/a/n/f").is_some());
+    });
+}
+
 /// A round of evolving, in which a directory becomes the root of an area, beside changes in it and its rename.
 #[test]
 fn areas_evolve_beside_changes() {

@@ -110,6 +110,9 @@ impl PathBuffer {
 #[derive(Default)]
 pub(crate) struct Above {
     buffer: PathBuffer,
+    /// What the directory said when it was read. Who renames a directory gives it another entry, and its slots are nobody's before this operation
+    /// has ended.
+    place: Option<DirPlace>,
     home: Option<(AreaLife, PathHash)>,
     len: usize,
 }
@@ -118,6 +121,11 @@ impl Above {
     /// The area, and the hash that those of paths of names there go on from; if they were read.
     pub(super) fn area_and_hash(&self) -> Option<(AreaLife, PathHash)> {
         self.home
+    }
+
+    /// Whether it was read of a directory that says this.
+    pub(super) fn is_of(&self, place: DirPlace) -> bool {
+        self.place == Some(place)
     }
 
     /// Bytes of the path of a name there.
@@ -197,6 +205,7 @@ impl<M: Memories> Core<M> {
     /// The same, in place.
     pub(super) fn load_above(&self, dir: u64, above: &mut Above) -> Result<()> {
         let place = self.place_of_directory(dir);
+        above.place = Some(place);
         if place.area() != 0 {
             let area = self.area_of_root(place.area(), dir);
             let damaged = || Error::damaged("root of an area that is not its", Place::Inode(dir));

@@ -95,10 +95,16 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         self.note_change(dir, now, subdirectories);
         self.leave_children(dir, CHILD_ONE);
-        let dead = core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1) as u32 + 1;
-        if u64::from(dead) >= RECYCLE_AT_LEAST.max(core.children(dir) / 4) {
+        if self.count_dead(dir) {
             core.queue_work(dir);
         }
+    }
+
+    /// Counts another dead entry in `dir`; gives whether there are so many that they should be recycled.
+    pub(crate) fn count_dead(&self, dir: Cachelet) -> bool {
+        let core = self.core;
+        let dead = core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1) as u32 + 1;
+        u64::from(dead) >= RECYCLE_AT_LEAST.max(core.children(dir) / 4)
     }
 
     /// Accounts for an entry of `dir` that came and one that went under the same name, with which

@@ -114,7 +114,7 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let (owner, entry) = (core.ino(dir), logged.word.entry());
         if !S::is_there(core, entry) {
-            // Being made: its pair is in the index already.
+            // Being made: its pair is in the index already, or will be, and go again, because the index was incomplete.
             return Ok(());
         }
         let body = S::read(core, entry, owner, buffer)?;

@@ -65,6 +65,9 @@ impl<M: Memories> Op<'_, M> {
         S::load_above(core, dir, &mut above)?;
         let absent = self.wait_absent::<S>(dir, name)?;
         let mut making = Making::begin(self, dir, S::Index::NAME_REFS)?;
+        if !S::is_above(core, dir, &above) {
+            S::load_above(core, dir, &mut above)?;
+        }
         making.take_inode()?;
         // Claims come before the first store to the pool: a locked instruction would wait for it.
         let slots = S::slots_for(&above, name);
@@ -86,11 +89,14 @@ impl<M: Memories> Op<'_, M> {
         ];
         // On its way to the medium with the entry, if it may be.
         let is_logged = S::log_entry(self, steps[1], &draft);
+        if is_logged {
+            // The log names it: it is not to be another's, whatever comes.
+            making.entry = None;
+        }
         let value = ValueWord::of_cachelet(cachelet, new.kind);
         let inserted = self.insert_new::<S>(dir, name, absent, draft.entry, value);
         let Ok(Some(pair)) = inserted else {
             if is_logged {
-                making.entry = None;
                 self.discard_later::<S>(dir, &draft);
             }
             drop(making);

@@ -535,8 +535,12 @@ impl<M: Memories> Op<'_, M> {
             sites::RENAME_DISCARD_LOG_WORD,
             sites::RENAME_DISCARD_DURABLE,
         ];
+        // Counted before it can be recycled.
+        let is_to_recycle = self.count_dead(dir);
         S::commit_entry(self, steps, draft, false);
-        core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1);
+        if is_to_recycle {
+            core.queue_work(dir);
+        }
     }
 }
 
