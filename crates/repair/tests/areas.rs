@@ -99,7 +99,7 @@ fn lines_of_areas() {
         (AreaLine::ROOT, 9),
         (AreaLine::LIVES, 1),
         (AreaLine::LIVES, 1 << 40),
-        (48, 1),
+        (AreaLine::CHECK, 1 << 32),
     ];
     for (field, bits) in fields {
         mended_in_place(pools(), Class::AreaUnsound, |s| {
