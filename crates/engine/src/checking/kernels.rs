@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use vellum_layout::{
-    FileKind, Inode, LinksWord, MapState, MappingKind, NamespaceKind, TargetWord, name_hash,
-};
+use vellum_layout::{FileKind, Inode, LinksWord, MapState, MappingKind, NamespaceKind, TargetWord};
 use vellum_media::{Memory, Persistent, Site};
 
 use super::loom_memory::{Knowledge, LoomMemory, Loomed, Part, Swaps, beside, check};
@@ -312,13 +310,11 @@ fn one_of_two_names_is_inserted() {
                 .entry;
             move |stage: Stage| {
                 let op = stage.core().op_begin();
-                let inserted = op
-                    .core
-                    .index_insert::<Direct>(&op, 1, b"n", name.hash, entry, value);
+                let inserted = op.core.index_insert::<Direct>(&op, 1, name, entry, value);
                 let inserted = inserted.unwrap();
                 let (Ok(pair) | Err(pair)) = inserted;
                 assert_eq!(inserted.is_ok(), pair.entry.entry() == entry);
-                let found = op.core.index_find::<Direct>(1, b"n", name.hash).unwrap();
+                let found = op.core.index_find::<Direct>(1, name).unwrap();
                 assert_eq!((found.entry, found.value), (pair.entry, value));
             }
         };
@@ -349,12 +345,9 @@ fn a_pair_is_found_beside_others_that_come_and_go() {
 fn a_pair_used_again_has_nothing_of_the_name_before() {
     explore(2, Swaps::Plain, |stage| {
         let place = |name: &str| {
-            let hash = name_hash(stage.core().seed, name.as_bytes());
-            stage
-                .core()
-                .index_find::<Direct>(1, name.as_bytes(), hash)
-                .unwrap()
-                .at
+            let core = stage.core();
+            let name = Name::new(core, name.as_bytes()).unwrap();
+            core.index_find::<Direct>(1, name).unwrap().at
         };
         drop(stage.make("goes").unwrap());
         let pair = place("goes");
@@ -550,11 +543,11 @@ fn a_name_made_while_its_directory_is_evicted_is_found() {
                 crate::namespace::forget_names(stage.core(), root);
             }
         );
-        let hash = name_hash(stage.core().seed, b"n");
+        let name = Name::new(stage.core(), b"n").unwrap();
         assert!(
             stage
                 .core()
-                .index_find::<Direct>(1, b"n", hash)
+                .index_find::<Direct>(1, name)
                 .is_none_or(|pair| pair.value.is_settled())
         );
     });

@@ -15,6 +15,8 @@ mod shuttle_memory;
 mod trees;
 mod world;
 
+pub(crate) use world::small_fs;
+
 /// How much longer than usual to look, if that is asked for.
 pub(crate) fn long_factor() -> Option<usize> {
     std::env::var("VELLUM_LONG_CHECKS").ok()?.parse().ok()

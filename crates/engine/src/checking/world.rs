@@ -66,8 +66,8 @@ fn run(scheduler: impl Scheduler + 'static, namespace: NamespaceKind, scenario: 
     });
 }
 
-/// A new file system on `pool`, which is of [`POOL_BYTES`] zeros.
-pub(super) fn small_fs<M: Memories>(
+/// A new file system on `pool`, which is all zeros.
+pub(crate) fn small_fs<M: Memories>(
     pool: M::Pool,
     arena: impl FnOnce(u64) -> M::Arena,
     thread_slots: u32,

@@ -105,24 +105,11 @@ mod tests {
     use vellum_media::{HeapMemory, Memory, SimPool, Simulated};
 
     use super::*;
+    use crate::checking::small_fs;
     use crate::core::header;
     use crate::fs::{Cred, Node};
-    use crate::mount::{FormatOptions, MountOptions, attach, format};
     use crate::namespace::Evolution;
-    use crate::{FileKind, NamespaceKind, RenameFlags};
-
-    fn fresh() -> Arc<Fs<Simulated>> {
-        let pool = SimPool::new(32 << 20);
-        let options = FormatOptions {
-            namespace: NamespaceKind::Adaptive,
-            known_zero: true,
-            ..FormatOptions::default()
-        };
-        format(&pool, &options).unwrap();
-        let arena = |bytes| Ok(HeapMemory::new(bytes));
-        let options = MountOptions::default();
-        attach::<Simulated>(pool, arena, options).unwrap().0
-    }
+    use crate::{FileKind, MappingKind, NamespaceKind, RenameFlags};
 
     fn link(fs: &Fs<Simulated>, file: &Node<Simulated>, dir: &Node<Simulated>, number: u32) {
         let name = number.to_string();
@@ -132,7 +119,9 @@ mod tests {
 
     /// A pool with a large directory that was renamed just now, and a file in it.
     fn hot() -> (Arc<Fs<Simulated>>, Node<Simulated>, Node<Simulated>) {
-        let (fs, cred) = (fresh(), Cred::root());
+        let kinds = (NamespaceKind::Adaptive, MappingKind::default());
+        let fs = small_fs::<Simulated>(SimPool::new(32 << 20), HeapMemory::new, 4, kinds, None);
+        let cred = Cred::root();
         let root = fs.root();
         let dir = fs.mkdir(&cred, &root, b"d", 0o755).unwrap();
         let made = fs.mknod(&cred, &dir, b"f", FileKind::File, 0o644, 0);

@@ -123,11 +123,6 @@ impl Above {
         self.home
     }
 
-    /// Whether it was read of a directory that says this.
-    pub(super) fn is_of(&self, place: DirPlace) -> bool {
-        self.place == Some(place)
-    }
-
     /// Bytes of the path of a name there.
     pub(super) fn len_of(&self, name: &[u8]) -> usize {
         let slash = usize::from(self.len != 0);
@@ -202,10 +197,12 @@ impl<M: Memories> Core<M> {
         Ok(Home { area, path, hash })
     }
 
-    /// The same, in place.
+    /// The same, in place; if it is that already, nothing is read.
     pub(super) fn load_above(&self, dir: u64, above: &mut Above) -> Result<()> {
         let place = self.place_of_directory(dir);
-        above.place = Some(place);
+        if above.place.replace(place) == Some(place) {
+            return Ok(());
+        }
         if place.area() != 0 {
             let area = self.area_of_root(place.area(), dir);
             let damaged = || Error::damaged("root of an area that is not its", Place::Inode(dir));

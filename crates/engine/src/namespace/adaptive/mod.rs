@@ -160,10 +160,6 @@ impl<M: Memories> Entries<M> for Adaptive {
         core.load_above(core.ino(dir), above)
     }
 
-    fn is_above(core: &Core<M>, dir: Cachelet, above: &Above) -> bool {
-        above.is_of(core.place_of_directory(core.ino(dir)))
-    }
-
     fn slots_for(above: &Above, name: Name<'_>) -> u64 {
         PathEntryHead::slots_for(above.len_of(name.bytes))
     }

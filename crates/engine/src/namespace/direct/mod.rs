@@ -83,10 +83,6 @@ impl<M: Memories> Entries<M> for Direct {
         Ok(())
     }
 
-    fn is_above(_: &Core<M>, _: Cachelet, (): &()) -> bool {
-        true
-    }
-
     fn slots_for((): &(), name: Name<'_>) -> u64 {
         Entry::slots_for(name.bytes.len())
     }

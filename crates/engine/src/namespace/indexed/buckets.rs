@@ -39,7 +39,7 @@ impl<M: Memories> Index<M> for Buckets {
     }
 
     fn find<S: Entries<M>>(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Option<Pair> {
-        core.index_find::<S>(core.ino(dir), name.bytes, name.hash)
+        core.index_find::<S>(core.ino(dir), name)
     }
 
     fn look<S: Entries<M>>(
@@ -59,8 +59,7 @@ impl<M: Memories> Index<M> for Buckets {
         value: ValueWord,
     ) -> Result<std::result::Result<Pair, Pair>> {
         let parent = op.core.ino(dir);
-        op.core
-            .index_insert::<S>(op, parent, name.bytes, name.hash, entry, value)
+        op.core.index_insert::<S>(op, parent, name, entry, value)
     }
 
     fn reload(core: &Core<M>, pair: Pair) -> Option<Pair> {
@@ -117,30 +116,20 @@ impl<M: Memories> Core<M> {
         self.arena.load(at, Ordering::Acquire)
     }
 
-    /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
-    fn entry_is<S: Entries<M>>(&self, entry: u64, parent: u64, bytes: &[u8], hash: u32) -> bool {
-        S::is_called(self, entry, parent, Name { bytes, hash })
-    }
-
     /// Asks the processor for the bucket of a name.
     pub(crate) fn index_prefetch(&self, parent: u64, name_hash: u32) {
         self.arena.prefetch(self.home(Key::new(parent, name_hash)));
     }
 
     /// Finds the pair of a name, in whatever state it is.
-    pub(crate) fn index_find<S: Entries<M>>(
-        &self,
-        parent: u64,
-        name: &[u8],
-        name_hash: u32,
-    ) -> Option<Pair> {
-        let key = Key::new(parent, name_hash);
+    pub(crate) fn index_find<S: Entries<M>>(&self, parent: u64, name: Name<'_>) -> Option<Pair> {
+        let key = Key::new(parent, name.hash);
         let mut bucket = self.home(key);
         loop {
             count::probe();
             for at in (bucket..bucket + PAIRS * 16).step_by(16) {
                 if let Some(pair) = self.pair_of_tag(at, key.tag())
-                    && self.entry_is::<S>(pair.entry.entry(), parent, name, name_hash)
+                    && S::is_called(self, pair.entry.entry(), parent, name)
                 {
                     return Some(pair);
                 }
@@ -156,7 +145,7 @@ impl<M: Memories> Core<M> {
     fn pair_of_tag(&self, at: u64, tag: u64) -> Option<Pair> {
         loop {
             let entry = EntryWord(self.arena_word(at));
-            if entry.0 == 0 || entry.0 >> 40 != tag {
+            if entry.0 == 0 || entry.tag() != tag {
                 return None;
             }
             let value = ValueWord(self.arena_word(at + 8));
@@ -180,15 +169,15 @@ impl<M: Memories> Core<M> {
         &self,
         op: &Op<'_, M>,
         parent: u64,
-        name: &[u8],
-        name_hash: u32,
+        name: Name<'_>,
         entry: u64,
         value: ValueWord,
     ) -> Result<std::result::Result<Pair, Pair>> {
-        let key = Key::new(parent, name_hash);
+        let key = Key::new(parent, name.hash);
         let home = self.home(key);
         self.lock_bucket(op, home);
-        let result = self.insert_locked::<S>(home, key, parent, name, name_hash, entry, value);
+        let entry = EntryWord::new(key, entry);
+        let result = self.insert_locked::<S>(home, (parent, name), entry, value);
         self.arena.store(home + LOCK, 0, Ordering::Release);
         if let Ok(Ok(_)) = result {
             op.count(Tally::Names, 1);
@@ -196,15 +185,11 @@ impl<M: Memories> Core<M> {
         result
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn insert_locked<S: Entries<M>>(
         &self,
         home: u64,
-        key: Key,
-        parent: u64,
-        name: &[u8],
-        name_hash: u32,
-        entry: u64,
+        (parent, name): (u64, Name<'_>),
+        entry: EntryWord,
         value: ValueWord,
     ) -> Result<std::result::Result<Pair, Pair>> {
         let (mut bucket, mut free) = (home, None);
@@ -212,8 +197,8 @@ impl<M: Memories> Core<M> {
             for at in (bucket..bucket + PAIRS * 16).step_by(16) {
                 if self.arena_word(at) == 0 {
                     free = free.or(Some(at));
-                } else if let Some(pair) = self.pair_of_tag(at, key.tag())
-                    && self.entry_is::<S>(pair.entry.entry(), parent, name, name_hash)
+                } else if let Some(pair) = self.pair_of_tag(at, entry.tag())
+                    && S::is_called(self, pair.entry.entry(), parent, name)
                 {
                     return Ok(Err(pair));
                 }
@@ -227,11 +212,7 @@ impl<M: Memories> Core<M> {
             Some(at) => at,
             None => self.append_bucket(bucket)?,
         };
-        let pair = Pair {
-            at,
-            entry: EntryWord::new(key, entry),
-            value,
-        };
+        let pair = Pair { at, entry, value };
         self.arena.store(at + 8, value.0, Ordering::Release);
         self.arena.store(at, pair.entry.0, Ordering::Release);
         Ok(Ok(pair))

@@ -65,9 +65,7 @@ impl<M: Memories> Op<'_, M> {
         S::load_above(core, dir, &mut above)?;
         let absent = self.wait_absent::<S>(dir, name)?;
         let mut making = Making::begin(self, dir, S::Index::NAME_REFS)?;
-        if !S::is_above(core, dir, &above) {
-            S::load_above(core, dir, &mut above)?;
-        }
+        S::load_above(core, dir, &mut above)?;
         making.take_inode()?;
         // Claims come before the first store to the pool: a locked instruction would wait for it.
         let slots = S::slots_for(&above, name);

@@ -38,7 +38,12 @@ impl EntryWord {
 
     /// The same name's word, with another entry.
     pub(crate) fn with_entry(self, entry: u64) -> Self {
-        Self(self.0 >> 40 << 40 | entry)
+        Self(self.tag() << 40 | entry)
+    }
+
+    /// The tag of the name's key.
+    pub(crate) fn tag(self) -> u64 {
+        self.0 >> 40
     }
 
     /// Metadata slot of the entry.

@@ -117,15 +117,12 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool;
 
-    /// Reads what entries in `dir` take over from there. It stays so for the operation, once a child of the operation's is counted there: until
-    /// then, an empty directory may be renamed.
+    /// Reads what entries in `dir` take over from there, if that is not what was read already. It stays so for the operation, once a child of the
+    /// operation's is counted there: until then, an empty directory may be renamed.
     ///
     /// # Errors
     /// Damaged media.
     fn load_above(core: &Core<M>, dir: Cachelet, above: &mut Self::Above) -> Result<()>;
-
-    /// Whether what was read is still so.
-    fn is_above(core: &Core<M>, dir: Cachelet, above: &Self::Above) -> bool;
 
     /// Slots that an entry called `name` takes.
     fn slots_for(above: &Self::Above, name: Name<'_>) -> u64;

@@ -199,8 +199,8 @@ impl<M: Memories> Op<'_, M> {
         if let Some(at) = place.filter(|&at| self.take_place(at, word)) {
             return Ok(at);
         }
-        let full = Error::NoSpace("hash table of an area");
-        let cell = core.table_cell_of(area).ok_or(full)?;
+        let full = || Error::NoSpace("hash table of an area");
+        let cell = core.table_cell_of(area).ok_or_else(full)?;
         if core.arena.load(cell, Ordering::Acquire) == 0 {
             let slot = self.make_block()?;
             if core.arena.compare_exchange(cell, 0, slot).is_err() {
@@ -220,7 +220,7 @@ impl<M: Memories> Op<'_, M> {
                 }
             }
         }
-        Err(Error::NoSpace("hash table of an area"))
+        Err(full())
     }
 
     /// Puts a word at a pool offset, if nothing is there.

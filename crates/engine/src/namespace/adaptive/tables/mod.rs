@@ -63,7 +63,7 @@ impl Word {
     const LEFT: Self = Self(1);
 
     fn new(entry: EntryWord, value: ValueWord) -> Self {
-        let tag = entry.0 >> 40 << 39;
+        let tag = entry.tag() << 39;
         Self(Self::USED | tag | Self::flags(value) | entry.entry())
     }
 
@@ -245,7 +245,7 @@ impl<M: Memories> Core<M> {
         };
         let elsewhere = || {
             let there = self.has_names_elsewhere();
-            there.then(|| self.index_find::<Adaptive>(ino, name.bytes, name.hash))?
+            there.then(|| self.index_find::<Adaptive>(ino, name))?
         };
         leaving().or_else(elsewhere).ok_or(place)
     }
@@ -272,7 +272,7 @@ impl<M: Memories> Core<M> {
         }
         self.arena
             .store(header::NAMES_ELSEWHERE, 1, Ordering::SeqCst);
-        self.index_insert::<Adaptive>(op, dir, name.bytes, name.hash, entry, value)
+        self.index_insert::<Adaptive>(op, dir, name, entry, value)
     }
 }
 
