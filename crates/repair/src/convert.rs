@@ -4,13 +4,16 @@
 //! table and the superblock, is a list of stores in slots that nothing uses either ([`vellum_layout::PendingBlock`]). Then the state
 //! word decides: before it the pool is the old one, closed in order; behind it the stores are made, by whoever comes
 //! first, and made again if that is interrupted. Names keep their cookies and their times; what removed names left is dropped.
+//!
+//! In a pool with a log the log is emptied first, as for a repair. All that comes before the decision, and the state word, are one record; then the
+//! log is emptied again, and the stores are made at home.
 
 mod area;
 
 use std::collections::{BTreeSet, HashMap};
 
 use thiserror::Error;
-use vellum_check::survey::{self, Name, Node, Survey};
+use vellum_check::survey::{self, Name, Node, RedoLog, Survey};
 use vellum_check::{Image, MemoryImage, Options as CheckOptions, Progress, Report, check};
 use vellum_layout::{
     AreaPlan, BLOCK_BYTES, ChunkKind, ChunkWord, Entry, FileKind, Inode, JournalHead,
@@ -24,7 +27,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::apply::{ApplyError, Guard, Meter, Written, store, write_stages};
 use crate::draft::Overlay;
 use crate::extents::log_of;
-use crate::plan::{Stage, copy_of, in_metadata, state_word};
+use crate::plan::{NO_LOG, Stage, copy_of, in_metadata, state_word};
+use crate::redo;
 use crate::room::Named;
 
 /// Why a pool cannot be converted. Nothing was changed.
@@ -99,7 +103,14 @@ pub fn plan_conversion(
     to: NamespaceKind,
     progress: Option<Progress<'_>>,
 ) -> Result<Conversion, ConvertError> {
-    let superblock = usable(image, to)?;
+    let superblock = usable(image)?;
+    let none = BTreeSet::new();
+    let home = Overlay::new(image, &none);
+    let logged = log_of_pool(image, &superblock)?;
+    let emptied = logged
+        .as_ref()
+        .map(|log| redo::take_home(&home, log, &superblock));
+    convertible(&home, &superblock, to)?;
     let checking = |strict_clean| CheckOptions {
         strict_clean,
         progress,
@@ -112,8 +123,7 @@ pub fn plan_conversion(
         }),
     };
     let before = sound("it is damaged", check(image, checking(false)))?;
-    let none = BTreeSet::new();
-    let overlay = Overlay::new(image, &none);
+    let overlay = Overlay::new(&home, &none);
     let survey = Survey::of(&overlay, &superblock);
     let mut making = Making::new(&overlay, &superblock, &survey);
     let directories = making.lay_names(to)?;
@@ -127,27 +137,55 @@ pub fn plan_conversion(
     let after = sound("the outcome would be unsound, nothing was changed", after)?;
     let (names, new) = (before.summary.entries, after.summary.entries);
     assert_eq!(names, new, "every name goes over");
+    let stages = making.stages(pending);
     Ok(Conversion {
         from: superblock.namespace(),
         to,
         names,
         directories,
-        stages: making.stages(pending),
+        stages: match (&logged, emptied) {
+            (Some(log), Some(emptied)) => {
+                let (outside, epoch) = redo::as_epoch(&home, log, &superblock, stages);
+                emptied.into_iter().chain(outside).chain(epoch).collect()
+            }
+            _ => stages,
+        },
     })
 }
 
+/// The log of a pool that has one.
+fn log_of_pool(
+    image: &dyn Image,
+    superblock: &Superblock,
+) -> Result<Option<RedoLog>, ConvertError> {
+    if !superblock.geometry().is_logged() {
+        return Ok(None);
+    }
+    let log = survey::redo_log(image, superblock);
+    let log = log.ok_or_else(|| ConvertError::NotAPool(NO_LOG.into()));
+    log.map(Some)
+}
+
 /// The superblock of a pool that can be converted.
-fn usable(image: &dyn Image, to: NamespaceKind) -> Result<Superblock, ConvertError> {
-    let none = || ConvertError::NotAPool("it has no superblock that can be used".into());
-    let superblock = survey::superblock(image).ok_or_else(none)?;
+fn usable(image: &dyn Image) -> Result<Superblock, ConvertError> {
+    let superblock = survey::superblock(image).ok_or_else(no_superblock)?;
     superblock
         .check_writable()
         .map_err(|error| ConvertError::NotAPool(error.to_string()))?;
-    if superblock.geometry().is_logged() {
-        let reason = "this release does not convert pools with a log";
-        return Err(ConvertError::NotAPool(reason.into()));
-    }
-    let word = state_word(image, &superblock).ok_or_else(none)?;
+    Ok(superblock)
+}
+
+fn no_superblock() -> ConvertError {
+    ConvertError::NotAPool("it has no superblock that can be used".into())
+}
+
+/// Whether it can be converted now, and to `to`.
+fn convertible(
+    image: &dyn Image,
+    superblock: &Superblock,
+    to: NamespaceKind,
+) -> Result<(), ConvertError> {
+    let word = state_word(image, superblock).ok_or_else(no_superblock)?;
     if word.conversion().is_some() {
         return Err(ConvertError::Unfinished);
     }
@@ -155,7 +193,7 @@ fn usable(image: &dyn Image, to: NamespaceKind) -> Result<Superblock, ConvertErr
         return Err(ConvertError::Same(to));
     }
     match word.get() {
-        Some((PoolPhase::Clean, _)) => Ok(superblock),
+        Some((PoolPhase::Clean, _)) => Ok(()),
         _ => Err(ConvertError::NotClosed),
     }
 }
@@ -504,12 +542,20 @@ pub fn finish_conversion(
     };
     let geometry = superblock.geometry();
     let none = BTreeSet::new();
-    let overlay = Overlay::new(&image, &none);
+    let home = Overlay::new(&image, &none);
+    let log = geometry
+        .is_logged()
+        .then(|| survey::redo_log(&image, &superblock));
+    let emptied = log
+        .flatten()
+        .map(|log| redo::take_home(&home, &log, &superblock));
     let state_at = geometry.state_at + PoolState::WORD;
-    let Some(epoch) = StateWord(overlay.word(state_at)).conversion() else {
+    let Some(epoch) = StateWord(home.word(state_at)).conversion() else {
         return Ok(false);
     };
-    let blocks = pending(&overlay, &superblock)?;
+    let blocks = pending(&home, &superblock)?;
+    // The log has said what it knows, and home has no sum: stores to it count as elsewhere.
+    write_stages(pool, &emptied.unwrap_or_default(), written)?;
     let all: usize = blocks.iter().map(Vec::len).sum();
     let mut meter = Meter::of(all as u64 + 1, written);
     let guard = Guard::of(pool);

@@ -215,7 +215,7 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
 const COPY: &str = "copy what can be read to a sound medium, and repair the copy";
 
 /// Why nothing is done where nobody knows what a log says.
-const NO_LOG: &str = "both anchors of its log are unsound: nobody knows what was committed last; mount it with -o ro to copy what can be read";
+pub(crate) const NO_LOG: &str = "both anchors of its log are unsound: nobody knows what was committed last; mount it with -o ro to copy what can be read";
 
 /// Why nothing is done where home is not to be taken for what was written.
 const NO_SUM: &str = "what the log lies over is not what was written there, and whatever is mended takes it for that";
@@ -273,6 +273,10 @@ impl Making<'_> {
     /// # Errors
     /// Why nothing can be done: the plan is as it was.
     fn on(&self, image: &dyn Image, plan: &mut Plan) -> Result<(), String> {
+        let word = state_word(image, self.superblock);
+        if word.is_some_and(|word| word.conversion().is_some()) {
+            return Err("a conversion was not finished: `vellum convert` finishes it".to_owned());
+        }
         let before = plan.after.clone();
         let passes = self.passes(image, &before).ok_or(NO_ROOM)?;
         if passes.iter().any(Pass::met_more_losses) {
@@ -386,10 +390,6 @@ fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
     superblock
         .check_writable()
         .map_err(|error| error.to_string())?;
-    let word = state_word(image, &superblock);
-    if word.is_some_and(|word| word.conversion().is_some()) {
-        return Err("a conversion was not finished: `vellum convert` finishes it".to_owned());
-    }
     Ok(superblock)
 }
 

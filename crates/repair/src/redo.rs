@@ -113,5 +113,5 @@ fn record(log: &RedoLog, superblock: &Superblock, lines: &[Line]) -> Stage {
     let area_bytes = LogBounds::of(&superblock.geometry()).area_bytes;
     let words = words_at(at, &record);
     let place = |(at, value)| (area_at + at % area_bytes, value);
-    stage("all that is mended inside, one epoch", words.map(place))
+    stage("all that is changed inside, one epoch", words.map(place))
 }

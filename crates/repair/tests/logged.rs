@@ -11,10 +11,10 @@ use support::{Content, plan_of, read_tree, repaired, repaired_of};
 use testimage::TestImage;
 use vellum_check::survey::{redo_log, superblock};
 use vellum_check::{Class, Options as CheckOptions, check};
-use vellum_layout::{BLOCK_BYTES, Inode, ROOT_SLOT};
+use vellum_layout::{BLOCK_BYTES, Inode, NamespaceKind, ROOT_SLOT};
 use vellum_media::{CrashPoints, SimPool};
 use vellum_repair::undo::Undo;
-use vellum_repair::{Options, Plan, apply};
+use vellum_repair::{Options, Plan, apply, convert, finish_conversion, plan_conversion};
 
 /// What an opening lays over home.
 fn laid_over(image: &[u8]) -> Vec<u8> {
@@ -113,7 +113,18 @@ fn a_pool_without_a_sound_anchor_is_refused() {
 const OUTCOMES: usize = 3;
 
 /// Gives every image that a power cut may leave of `run` on `before` (at some points some) to `each`.
-fn cut(before: &[u8], run: impl FnOnce(&SimPool), mut each: impl FnMut(Vec<u8>)) {
+fn cut(before: &[u8], run: impl FnOnce(&SimPool), each: impl FnMut(Vec<u8>)) {
+    let cuts = cut_at(5, before, run, each);
+    assert!(cuts > 100, "{cuts}");
+}
+
+/// The same at each `step`th point; gives how many images there were.
+fn cut_at(
+    step: u64,
+    before: &[u8],
+    run: impl FnOnce(&SimPool),
+    mut each: impl FnMut(Vec<u8>),
+) -> u64 {
     let pool = SimPool::from_image(before.to_vec());
     pool.start_recording();
     run(&pool);
@@ -122,7 +133,7 @@ fn cut(before: &[u8], run: impl FnOnce(&SimPool), mut each: impl FnMut(Vec<u8>))
     let (mut number, mut cuts) = (0, 0);
     while let Some(point) = points.next_point() {
         number += 1;
-        if number % 5 != 0 {
+        if number % step != 0 {
             continue;
         }
         for state in point.states(OUTCOMES, number) {
@@ -130,7 +141,7 @@ fn cut(before: &[u8], run: impl FnOnce(&SimPool), mut each: impl FnMut(Vec<u8>))
             cuts += 1;
         }
     }
-    assert!(cuts > 100, "{cuts}");
+    cuts
 }
 
 /// Whether the pool is as before, or as after a repair, to whoever opens it.
@@ -181,4 +192,91 @@ fn a_restoring_that_was_cut_leaves_a_whole_pool_and_is_done_by_another() {
             assert!(pool.image() == before);
         },
     );
+}
+
+/// Of the many points of a conversion.
+const STEP_CONVERTING: u64 = 10;
+
+/// A pool that was closed in order, of which home has a file, and the log another one and a directory.
+fn closed() -> Vec<u8> {
+    let mut image = TestImage::logged();
+    image.file(ROOT_SLOT, b"old", 1);
+    image.begin_log();
+    let home = image.bytes.clone();
+    let dir = image.directory(ROOT_SLOT, b"dir");
+    image.file(dir, b"new", 2);
+    let blocks = image.geometry.data_at;
+    image.set_bytes(blocks, &[7; 3 * BLOCK_BYTES as usize]);
+    image.close();
+    image.end_epoch(home);
+    image.bytes
+}
+
+fn namespace_of(image: &[u8]) -> NamespaceKind {
+    superblock(&image.to_vec())
+        .expect("a superblock")
+        .namespace()
+}
+
+/// A power cut leaves the old pool, or a conversion that is finished by another, whatever cuts that short again; nothing else touches it.
+#[test]
+fn a_conversion_that_was_cut_is_finished_or_not_begun() {
+    let before = closed();
+    let tree = tree_of(&before);
+    for to in [NamespaceKind::Tree, NamespaceKind::Adaptive] {
+        let planned = plan_conversion(&before, to, None).expect("it can be converted");
+        let finish = |pool: &SimPool| finish_conversion(pool, &|_, _| {}).expect("it is finished");
+        let is_whole = |image: &[u8], namespace| {
+            let report = check(&image.to_vec(), CheckOptions::default());
+            assert!(report.is_sound(), "{report}");
+            assert!(tree_of(image) == tree && namespace_of(image) == namespace);
+        };
+        let (mut decided, mut undecided, mut again) = (0, 0, 0);
+        cut_at(
+            STEP_CONVERTING,
+            &before,
+            |pool| convert(pool, &planned, &|_, _| {}).expect("it is converted"),
+            |image| {
+                let pool = SimPool::from_image(image.clone());
+                if !finish(&pool) {
+                    undecided += 1;
+                    assert!(pool.image() == image);
+                    let namespace = namespace_of(&image);
+                    assert!(namespace == NamespaceKind::Direct || decided > 0);
+                    return is_whole(&image, namespace);
+                }
+                is_whole(&pool.image(), to);
+                decided += 1;
+                if decided % 10 == 1 {
+                    let why = plan_of(&image).refused.expect("a reason");
+                    assert!(why.contains("vellum convert"), "{why}");
+                    let run = |pool: &SimPool| assert!(finish(pool));
+                    again += cut_at(STEP_CONVERTING, &image, run, |image| {
+                        let pool = SimPool::from_image(image);
+                        finish(&pool);
+                        is_whole(&pool.image(), to);
+                    });
+                }
+            },
+        );
+        let seen = [decided, undecided, again];
+        assert!(seen.iter().all(|&count| count > 25), "{seen:?}");
+    }
+}
+
+/// What is laid over home counts as damage, and home that is not what was written.
+#[test]
+fn a_damaged_pool_is_not_converted() {
+    let mut before = closed();
+    let geometry = superblock(&before).unwrap().geometry();
+    let refused = |image: &Vec<u8>| match plan_conversion(image, NamespaceKind::Tree, None) {
+        Err(why) => why.to_string(),
+        Ok(_) => "nothing".to_owned(),
+    };
+    before[(geometry.meta_at + geometry.chunk_bytes - 8) as usize] ^= 1;
+    let why = refused(&before);
+    assert!(why.contains("is damaged") && why.contains("sum"), "{why}");
+    before[geometry.log_at as usize] ^= 1;
+    let why = refused(&before);
+    assert!(why.contains("anchors"), "{why}");
 }
