@@ -74,7 +74,9 @@ POOL=/mnt/pool
 
 case "$(value phase)" in
     make)
-        vellum mkfs "$POOL" --size 64M --media dax || fail mkfs
+        # What it is need not be said.
+        vellum mkfs "$POOL" --size 64M >/tmp/said || fail mkfs
+        grep -q 'medium *dax' /tmp/said || fail "mkfs made $(cat /tmp/said)"
         echo "medium: $(vellum info "$POOL" | grep -i -m 1 dax)"
         vellum info "$POOL" | grep -qi dax || fail "info does not say dax"
         work_from 1

@@ -22,6 +22,7 @@ declare -rA POOLS=(
     [kill-git]="hashfs tree file"
     [kill-stress]="hashfs adaptive file"
     [damage]="hashfs direct file"
+    [unasked]="extent direct logged"
     [image]="extent direct logged"
     [apart]="extent direct apart"
     [model]="hashfs direct memory"
@@ -142,6 +143,7 @@ make_pool() {
     say "mapping $MAPPING, namespace $NAMESPACE, pool in $WORK"
     local media=(--media auto --size "$1")
     case "$MEDIUM" in
+        file) media=(--media file --size "$1") ;;
         logged) media=(--media logged --size "$1") ;;
         apart) media=(--data "$WORK/data.img" --data-size "$1") ;;
     esac

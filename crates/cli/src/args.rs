@@ -118,16 +118,16 @@ pub(crate) enum Bench {
 /// What to take the medium for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Media {
-    /// What it turns out to be
+    /// What it turns out to be: persistent memory, memory, or else a file, in which mkfs makes a pool with a log
     #[default]
     Auto,
     /// Persistent memory, or fail
     Dax,
-    /// A file through the page cache
+    /// A file through the page cache, without a promise of order for power cuts
     File,
     /// Memory that need not survive a reboot
     Memory,
-    /// An ordinary file that survives power cuts: metadata in memory, made durable by a log (mkfs only; later the pool says it)
+    /// A file or block device that survives power cuts: metadata in memory, made durable by a log (mkfs only; later the pool says it)
     Logged,
 }
 
@@ -197,7 +197,7 @@ pub(crate) struct Opening {
 #[command(after_help = "\
 Examples:
   vellum mkfs pool.img --size 4G
-  vellum mkfs pool.img --size 4G --media logged
+  vellum mkfs pool.img --size 4G --media file
   vellum mkfs pool.img --data /dev/sdb1
   vellum mkfs pool.img --data data.img --data-size 100G
   vellum mkfs /mnt/pmem/pool --size 64G --media dax --label build-cache
@@ -218,7 +218,7 @@ pub(crate) struct Mkfs {
     /// How names are kept
     #[arg(long, value_enum, default_value_t)]
     pub(crate) namespace: Namespace,
-    /// How file blocks are found [default: hashfs; with --media logged: extent]
+    /// How file blocks are found [default: hashfs; with a log extent, unless --run-blocks or --span-lines is given]
     #[arg(long, value_enum)]
     pub(crate) mapping: Option<Mapping>,
     /// Consecutive blocks of a file that hashfs places together, 1 or 8 [default: 8]
@@ -231,13 +231,13 @@ pub(crate) struct Mkfs {
     /// Fragment files on purpose: the share of blocks, 0 to 1, that may follow their predecessors
     #[arg(long, value_name = "SCORE", value_parser = parse_score, default_value = "1")]
     pub(crate) layout_score: u16,
-    /// What to take the medium for [with --data: logged]
+    /// What to take the medium for [auto with --data: logged]
     #[arg(long, value_enum, default_value_t)]
     pub(crate) media: Media,
     /// A name for people, at most 64 bytes
     #[arg(long, default_value = "")]
     pub(crate) label: String,
-    /// Bytes for names and inodes [default: a sixteenth of the pool; with --media logged: a 64th of the data]
+    /// Bytes for names and inodes [default: a sixteenth of the pool; with a log a 64th of the data]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub(crate) metadata: Option<u64>,
     /// Operations that can be under way at once, 2 to 1024 [default: by size]
@@ -246,6 +246,9 @@ pub(crate) struct Mkfs {
     /// Overwrite what is there, a pool or anything else
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Write JSON: what `vellum info --json` says of the new pool
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) json: bool,
     /// Say nothing
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -5,12 +5,13 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use vellum::{CreateOptions, DataOptions, Pool};
+use vellum::media::{MediaKind, kind_at};
+use vellum::{CreateOptions, DataOptions, GeometryError, Pool};
 
 use crate::args::{Mapping, Media, Mkfs};
 use crate::failure::{Failure, Outcome};
 use crate::info::{self, Information};
-use crate::output::say;
+use crate::output::{print_json, say};
 use crate::place;
 
 /// Bytes at the start of a device that tell whether something is on it.
@@ -66,19 +67,39 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         if let Some(data) = data.filter(|data| !data.overwrite) {
             let _ = std::fs::remove_file(&data.path);
         }
-        place::refused(&args.pool, &error)
+        refused(args, media, &error)
     })?;
     let information = Information::of(&made.fs(), &args.pool);
     place::close(made, &args.pool)?;
+    if args.json {
+        return print_json(&information);
+    }
     if !args.quiet {
         summary(args, &information);
     }
     Ok(())
 }
 
-/// Data on a medium of their own need an order between the two, which only a log keeps.
+/// Why there is no pool, and what to ask for instead.
+fn refused(args: &Mkfs, media: Media, error: &vellum::Error) -> Failure {
+    let failure = place::refused(&args.pool, error);
+    let is_full = matches!(
+        error,
+        vellum::Error::Geometry(GeometryError::NoRoomForData { .. })
+    );
+    match media {
+        Media::Logged if is_full => failure.advise(
+            "their log takes as much again: ask for a larger --size, for less --metadata, or for a pool without a log, --media file",
+        ),
+        _ => failure,
+    }
+}
+
+/// An ordinary file survives a power cut with a log only; and data on a medium of their own need an order between the two, which only a log
+/// keeps.
 fn media(args: &Mkfs) -> Outcome<Media> {
     match (&args.data, args.media) {
+        (None, Media::Auto) if kind_at(&args.pool) == MediaKind::File => Ok(Media::Logged),
         (None, media) => Ok(media),
         (Some(_), Media::Auto | Media::Logged) => Ok(Media::Logged),
         (Some(_), _) => Err(Failure::usage(
@@ -126,10 +147,11 @@ fn admit(args: &Mkfs, path: &Path) -> Outcome<Present> {
     Ok(present)
 }
 
-/// Tables take memory on a logged pool, and trees none.
+/// Tables take memory on a logged pool, and trees none. Who says how hashfs is to place blocks means hashfs.
 fn mapping(args: &Mkfs, media: Media) -> Mapping {
+    let places = args.run_blocks.is_some() || args.span_lines.is_some();
     let usual = match media {
-        Media::Logged => Mapping::Extent,
+        Media::Logged if !places => Mapping::Extent,
         _ => Mapping::default(),
     };
     args.mapping.unwrap_or(usual)
@@ -208,7 +230,12 @@ fn summary(args: &Mkfs, information: &Information) {
         crate::units::size(pool.metadata_bytes),
         space.files_free
     );
-    say!("  medium    {}", media.kind);
+    let picked = match (args.media, &args.data, media.kind.as_str()) {
+        (Media::Auto, None, "logged") => ": an ordinary file, with a log (--media file: without)",
+        _ => "",
+    };
+    say!("  medium    {}{picked}", media.kind);
+    say!("  survives  a power cut: {}", media.survives.power_cut);
     if let Some(data) = &media.data {
         say!("  data in   {}", data.path.display());
     }

@@ -73,7 +73,7 @@ impl AtTerminal {
 
 /// A pool with damage of two classes, and its bytes.
 fn damaged() -> (Bench, Vec<u8>) {
-    let bench = Bench::with_pool("4M");
+    let bench = Bench::with_plain_pool("4M");
     bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
     let mut bytes = std::fs::read(bench.join("p.img")).expect("a pool");
     // The first superblock, and the state word, which is in the third block.

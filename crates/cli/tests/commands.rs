@@ -4,6 +4,7 @@ mod support;
 
 use serde_json::Value;
 use support::{Bench, run};
+use vellum::media::{MediaKind, kind_at};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -47,7 +48,6 @@ fn mkfs_says_what_it_made() {
     assert_eq!(info["pool"]["label"], "first");
     assert_eq!(info["pool"]["bytes"], 16 << 20);
     assert_eq!(info["pool"]["namespace"], "direct");
-    assert_eq!(info["pool"]["mapping"], "hashfs");
     assert_eq!(info["opened"]["was_clean"], true);
     assert!(info["media"]["survives"]["power_cut"].is_string());
     assert!(info["mount"].is_null());
@@ -66,11 +66,72 @@ fn mkfs_says_what_it_made() {
     }
 }
 
+/// Without a word about the medium an ordinary file becomes a pool with a log, and memory what it is.
+#[test]
+fn mkfs_picks_a_medium_and_says_what_it_promises() {
+    let bench = Bench::empty();
+    let mkfs = |more: &[&str]| {
+        let make = ["mkfs", "p.img", "--size", "16M", "--force"];
+        bench.run(&[&make, more].concat())
+    };
+    let told = |more: &[&str]| json(&mkfs(&[more, &["--json"]].concat()).ok().out);
+    let (logged, file) = (told(&["--media", "logged"]), told(&["--media", "file"]));
+    assert_eq!(logged["media"]["kind"], "logged");
+    assert_eq!(logged["pool"]["mapping"], "extent");
+    assert_eq!(file["media"]["kind"], "file");
+    assert_eq!(file["pool"]["mapping"], "hashfs");
+    let picked = match kind_at(&bench.join("p.img")) {
+        MediaKind::File => (logged, "with a log (--media file: without)"),
+        // The directory may lie in memory.
+        other => (told(&["--media", other.name()]), ""),
+    };
+    let (expected, why) = picked;
+    let told = told(&[]);
+    for what in ["kind", "survives"] {
+        assert_eq!(told["media"][what], expected["media"][what]);
+    }
+    assert_eq!(told["pool"]["mapping"], expected["pool"]["mapping"]);
+    let said = mkfs(&[]).ok().out;
+    let kind = told["media"]["kind"].as_str().expect("a kind");
+    let cut = told["media"]["survives"]["power_cut"].as_str();
+    for words in [
+        format!("medium    {kind}"),
+        why.into(),
+        format!("survives  a power cut: {}", cut.expect("words")),
+    ] {
+        assert!(said.contains(&words), "{words}: {said}");
+    }
+    assert_eq!(mkfs(&["--quiet"]).ok().out, "");
+    mkfs(&["--quiet", "--json"]).failed(2, &["cannot be used with"]);
+}
+
+/// Where metadata and log leave no room, the log is named as a reason; it fits the smallest of pools.
+#[test]
+fn a_log_takes_room() {
+    let bench = Bench::empty();
+    let make = ["mkfs", "p.img", "--media", "logged", "--size"];
+    bench
+        .run(&[&make[..], &["16M", "--metadata", "9M"]].concat())
+        .failed(1, &["no room for data", "their log", "--media file"]);
+    assert!(!bench.join("p.img").exists());
+    bench.run(&[&make[..], &["1M"]].concat()).ok();
+    std::fs::write(bench.join("bytes"), vec![7; 500_000]).expect("a file");
+    for round in 0..8 {
+        bench.run(&["put", "bytes", "p.img:/bytes"]).ok();
+        bench.run(&["rm", "p.img:/bytes"]).ok();
+        bench
+            .run(&["put", "/dev/null", &format!("p.img:/{round}")])
+            .ok();
+    }
+    assert_eq!(bench.run(&["ls", "p.img:/"]).ok().out.lines().count(), 8);
+    bench.sound();
+}
+
 #[test]
 fn blocks_are_placed_as_mkfs_was_told() {
     let bench = Bench::empty();
     for (more, run_blocks, span_lines) in [
-        (&[][..], 8, 16),
+        (&["--mapping", "hashfs"][..], 8, 16),
         (&["--run-blocks", "1"], 1, 1),
         (&["--span-lines", "1"], 8, 1),
         (&["--span-lines", "64"], 8, 64),
@@ -316,7 +377,7 @@ fn check_exits_as_fsck_does() {
 #[test]
 fn check_finds_damage() {
     use std::os::unix::fs::FileExt;
-    let bench = Bench::with_pool("4M");
+    let bench = Bench::with_plain_pool("4M");
     bench
         .run_with_input(&["put", "-", "p.img:/victim"], b"content")
         .ok();
@@ -480,7 +541,19 @@ fn damage(bench: &Bench, at: usize) {
 
 #[test]
 fn convert_goes_there_and_back() {
-    let bench = Bench::with_pool("4M");
+    goes_there_and_back(&Bench::with_plain_pool("4M"));
+}
+
+#[test]
+fn convert_goes_there_and_back_on_a_log() {
+    let bench = Bench::empty();
+    bench
+        .run(&["mkfs", "p.img", "--size", "4M", "--media", "logged"])
+        .ok();
+    goes_there_and_back(&bench);
+}
+
+fn goes_there_and_back(bench: &Bench) {
     bench.run(&["mkdir", "p.img:/d"]).ok();
     bench
         .run_with_input(&["put", "-", "p.img:/d/a"], b"bytes")
@@ -525,7 +598,7 @@ fn convert_goes_there_and_back() {
 
 #[test]
 fn repair_mends_and_puts_back() {
-    let bench = Bench::with_pool("4M");
+    let bench = Bench::with_plain_pool("4M");
     bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
     bench.run(&["repair", "p.img"]).ok();
     damage(&bench, 100);
@@ -563,12 +636,41 @@ fn repair_mends_and_puts_back() {
         .failed(8, &["changed"]);
 }
 
+#[test]
+fn repair_mends_a_pool_with_a_log_and_puts_back() {
+    let bench = Bench::empty();
+    bench
+        .run(&["mkfs", "p.img", "--size", "4M", "--media", "logged"])
+        .ok();
+    bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
+    damage(&bench, 8192);
+    let damaged = std::fs::read(bench.join("p.img")).expect("a pool");
+    assert_eq!(bench.run(&["check", "p.img"]).code, 4);
+    for refused in [
+        &["put", "/dev/null", "p.img:/b"][..],
+        &["convert", "p.img", "--namespace", "tree"],
+    ] {
+        bench.run(refused).failed(1, &["vellum repair"]);
+    }
+    assert_eq!(bench.run(&["repair", "--dry-run", "p.img"]).code, 1);
+    assert_eq!(std::fs::read(bench.join("p.img")).expect("a pool"), damaged);
+    let repair = ["repair", "--yes", "--undo", "undo", "p.img"];
+    assert_eq!(bench.run(&repair).code, 1);
+    bench.run(&["repair", "p.img", "--restore", "undo"]).ok();
+    assert_eq!(std::fs::read(bench.join("p.img")).expect("a pool"), damaged);
+    assert_eq!(bench.run(&["repair", "--yes", "p.img"]).code, 1);
+    bench.run_with_input(&["put", "-", "p.img:/b"], b"b").ok();
+    assert_eq!(bench.run(&["cat", "p.img:/a", "p.img:/b"]).ok().out, "ab");
+    bench.sound();
+}
+
 /// In a log of records a damaged one costs its name, and none behind it.
 #[test]
 fn a_damaged_record_costs_its_name() {
     let bench = Bench::empty();
+    let make = ["mkfs", "p.img", "--size", "4M", "--media", "file"];
     bench
-        .run(&["mkfs", "p.img", "--size", "4M", "--namespace", "tree"])
+        .run(&[&make[..], &["--namespace", "tree"]].concat())
         .ok();
     assert_eq!(
         json(&bench.run(&["info", "--json", "p.img"]).ok().out)["pool"]["namespace"],

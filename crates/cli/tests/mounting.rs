@@ -223,9 +223,9 @@ fn a_mounted_pool_answers_and_refuses() {
         assert_eq!(info["space"]["files"], 2, "{info}");
         assert!(info["mount"]["pid"].is_u64(), "{info}");
         assert!(
-            info["counters"]["fences"]
+            info["counters"]["pool_bytes_written"]
                 .as_u64()
-                .is_some_and(|fences| fences > 0)
+                .is_some_and(|bytes| bytes > 0)
         );
     }
     let dir = mounted.dir.display().to_string();

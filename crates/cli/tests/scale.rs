@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-use support::{Mounted, has_fuse};
+use support::{Bench, Mounted, has_fuse};
 use vellum::{Pool, PoolOptions};
 
 fn asked(variable: &str, default: usize) -> usize {
@@ -38,9 +38,10 @@ fn list_all(mounted: &Mounted, count: usize) {
     assert_eq!(seen.iter().filter(|&&seen| !seen).count(), 0, "not listed");
 }
 
-/// A pool with room for many entries.
+/// A pool with room for many entries, without a log, which has more metadata.
 fn mounted(count: usize) -> Mounted {
-    Mounted::new(&(count * 8192 + (64 << 20)).to_string(), &[])
+    let bytes = count * 8192 + (64 << 20);
+    Mounted::of(Bench::with_plain_pool(&bytes.to_string()), &[])
 }
 
 #[test]

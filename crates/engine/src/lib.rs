@@ -52,7 +52,7 @@ pub use mount::{DataApart, FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::{Area, Decided, DirEntry, Evolution, Label, Outcome, RENAMED_ROUNDS};
 pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id};
 pub use slots::prefer_thread_slot;
-pub use vellum_layout::{FileKind, Formed, MappingKind, NamespaceKind};
+pub use vellum_layout::{FileKind, Formed, GeometryError, MappingKind, NamespaceKind};
 pub use vellum_media as media;
 pub use volume::{Entry, File, ReadDir, Volume};
 

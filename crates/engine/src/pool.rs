@@ -58,7 +58,8 @@ pub struct CreateOptions {
     pub span_lines: Option<u16>,
     /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
     pub fragmentation: u16,
-    /// What the pool lies on.
+    /// What the pool lies on. In a file that is neither persistent memory nor tmpfs only [`MediaChoice::Logged`], which `vellum mkfs` picks
+    /// there, keeps order through a power cut.
     pub media: MediaChoice,
     /// The data are to lie on another file or device. The pool, which has to be a logged one, is then as large as it has to be, if its size is 0.
     pub data: Option<DataOptions>,

@@ -307,6 +307,12 @@ pub(crate) fn fs_type(fd: impl AsFd) -> Option<u64> {
         .map(|stat| u64::from(stat.f_type as u32))
 }
 
+/// What there is at a path that a pool can lie on, if there is anything.
+pub(crate) fn node_at(path: &Path) -> Option<Node> {
+    let stat = rustix::fs::stat(path).ok()?;
+    node_of(&stat, path).ok()
+}
+
 /// What a pool can lie on, of what is there.
 fn node_of(stat: &Stat, path: &Path) -> Result<Node, MediaError> {
     match FileType::from_raw_mode(stat.st_mode) {

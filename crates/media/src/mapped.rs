@@ -6,6 +6,7 @@ use crate::data_file::DataFile;
 use crate::disk::{Disk, Split};
 use crate::image::{self, Attach, ImageFile, ImageKey, LeftImage, SharedImage};
 use crate::isa::Isa;
+use crate::kind_at::grants_sync;
 use crate::logged::{self, Logged};
 use crate::mapping::{Mapping, MappingError, Part, memory_of_mapping};
 use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
@@ -14,7 +15,7 @@ use crate::window::Window;
 use crate::written::Written;
 use crate::{MediaError, count};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -277,7 +278,7 @@ impl MappedPool {
     /// Maps what was opened.
     fn of(backing: Backing, media: MediaChoice, read_only: bool) -> Result<Self, MediaError> {
         let may_be_dax = matches!(media, MediaChoice::Auto | MediaChoice::Dax);
-        let is_dax = may_be_dax && grants_sync(&backing);
+        let is_dax = may_be_dax && grants_sync(&backing.fd, backing.page_bytes);
         let kind = match media {
             _ if is_dax => MediaKind::Dax,
             MediaChoice::Auto => backing.plain_kind(),
@@ -576,26 +577,6 @@ fn fdatasync(fd: &PoolFile) -> io::Result<()> {
             Err(Errno::INTR) => {}
             done => return done.map_err(Into::into),
         }
-    }
-}
-
-/// Whether the kernel grants `MAP_SYNC`: a flushed line is then a durable line.
-fn grants_sync(backing: &Backing) -> bool {
-    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
-    let bytes = backing.page_bytes;
-    // SAFETY: the kernel chooses a free range, which is given back unseen.
-    unsafe {
-        let granted = rustix::mm::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            ProtFlags::READ,
-            flags,
-            backing.fd.as_fd(),
-            0,
-        );
-        granted
-            .and_then(|base| rustix::mm::munmap(base, bytes))
-            .is_ok()
     }
 }
 

@@ -76,10 +76,18 @@ impl Bench {
 
     /// With a pool `p.img` of this size.
     pub(crate) fn with_pool(size: &str) -> Self {
+        Self::with_pool_as(size, &[])
+    }
+
+    /// The same without a log: what was done last is in its place in the file.
+    pub(crate) fn with_plain_pool(size: &str) -> Self {
+        Self::with_pool_as(size, &["--media", "file"])
+    }
+
+    fn with_pool_as(size: &str, options: &[&str]) -> Self {
         let bench = Self::empty();
-        bench
-            .run(&["mkfs", "p.img", "--size", size, "--quiet"])
-            .ok();
+        let make = ["mkfs", "p.img", "--size", size, "--quiet"];
+        bench.run(&[&make, options].concat()).ok();
         bench
     }
 
@@ -138,7 +146,11 @@ pub(crate) struct Mounted {
 
 impl Mounted {
     pub(crate) fn new(size: &str, options: &[&str]) -> Self {
-        let bench = Bench::with_pool(size);
+        Self::of(Bench::with_pool(size), options)
+    }
+
+    /// The pool of a bench.
+    pub(crate) fn of(bench: Bench, options: &[&str]) -> Self {
         let dir = bench.join("mnt");
         std::fs::create_dir(&dir).expect("made");
         let mounted = Self { bench, dir };

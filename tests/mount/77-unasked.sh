@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# What mkfs makes of an ordinary file, and of a block device where there can be one, when nobody says which medium: a pool with a log, and it
+# says so. The process behind the mount is killed, with and without what it had in memory, and what was synced is there; the pool is looked at,
+# repaired and converted like any other.
+# shellcheck source-path=SCRIPTDIR source=lib.bash
+source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
+# shellcheck source-path=SCRIPTDIR source=kill.bash
+source "$ROOT/tests/mount/kill.bash"
+
+[[ "$MEDIUM" == logged ]] || { printf 'ok %s\n' "$NAME"; exit 0; }
+LOOP=
+COUNT=0
+
+detach() {
+    local status=$?
+    set +e
+    [[ -z "$LOOP" ]] || losetup -d "$LOOP" || true
+    (exit "$status")
+    clean_up
+}
+trap detach EXIT
+
+# said WHAT TEXT
+said() { grep -q "$1" <<<"$2" || die "not said: $1: $2"; }
+
+# make_unasked MKFS OPTIONS...
+make_unasked() {
+    local text
+    text="$(vellum mkfs "$POOL" "$@")"
+    said 'medium *logged: ' "$text"
+    said 'survives *a power cut: after fsync' "$text"
+    COUNT=0
+}
+
+# In place of the one that says which medium.
+make_pool() { make_unasked --size "$1"; }
+
+work() {
+    COUNT=$((COUNT + 1))
+    seq "$COUNT" 50000 >"$MNT/file$COUNT"
+    sync "$MNT/file$COUNT"
+}
+
+verify() {
+    local number
+    for ((number = 1; number <= COUNT; number++)); do
+        cmp <(seq "$number" 50000) "$MNT/file$number" || die "file $number"
+    done
+}
+
+stop() {
+    vellum umount "$MNT"
+    wait "$SERVER" || die "the server failed"
+    check
+}
+
+# The pool that is mounted.
+use() {
+    local uuid
+    said '^medium *logged' "$(vellum info "$POOL")"
+    work
+    printf 'not synced\n' >"$MNT/later"
+    kill_server
+    check_killed "with what it had in memory"
+    serve
+    verify
+    rm "$MNT/later"
+    work
+    printf 'not synced\n' >"$MNT/later"
+    kill_server
+    uuid="$(vellum info --json "$POOL" | sed -n 's/.*"uuid": "\(.*\)".*/\1/p' | tr -d -)"
+    rm /dev/shm/vellum-"$uuid"* || die "nothing in memory"
+    said 'is gone: the pool is as of its last commit' "$(vellum check "$POOL")"
+    serve
+    verify
+    [[ ! -e "$MNT/later" ]] || die "what nobody synced is there"
+    stop
+    said 'nothing was changed' "$(vellum repair "$POOL")"
+    vellum convert --quiet "$POOL" --namespace tree
+    said '^namespace *tree' "$(vellum info "$POOL")"
+    serve
+    verify
+    work
+    stop
+}
+
+if [[ "$(stat --file-system --format=%T "$WORK")" == tmpfs ]]; then
+    say "no ordinary file: $WORK is in memory"
+    make_pool() { vellum mkfs "$POOL" --media logged --size "$1" --quiet; }
+fi
+begin_killing 32M
+use
+
+if [[ "$(id -u)" -eq 0 ]]; then
+    truncate -s 32M "$WORK/device.img"
+    LOOP="$(losetup --find --show "$WORK/device.img" 2>/dev/null || true)"
+fi
+if [[ -n "$LOOP" ]]; then
+    ln -sf "$LOOP" "$POOL"
+    make_unasked
+    serve
+    use
+else
+    say "SKIPPED: no block device: loop devices cannot be had"
+fi
+printf 'ok %s\n' "$NAME"
