@@ -14,6 +14,7 @@ COUNT=0
 
 detach() {
     local status=$?
+    set +e
     [[ -z "$LOOP" ]] || losetup -d "$LOOP" || true
     (exit "$status")
     clean_up
