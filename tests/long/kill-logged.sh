@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Kills under operations that the model knows, with pools that have a log, and with those whose data lie on another file: a new pool every 8
+# Kills under operations that the model knows, with pools that have a log, with those whose data lie on another file, and with metadata in memory: a new pool every 8
 # rounds, as many as seven minutes allow.
 set -euo pipefail
 export VELLUM_MAPPING=any VELLUM_NAMESPACE=any
 
 while ((SECONDS < 420)); do
-    for medium in logged apart; do
+    for medium in logged apart split; do
         VELLUM_COMBINATION="extent direct $medium" VELLUM_ROUNDS=8 tests/mount/70-kill.sh
     done
 done

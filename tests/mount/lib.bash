@@ -9,7 +9,7 @@ NAME="${NAME#[0-9][0-9]-}"
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 
 # Mapping and namespace of each test's pool, and what it lies on unless TMPDIR says where: a file through the page cache,
-# memory, a file with a log, or the same with its data on another file. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1 has a test print
+# memory, a file with a log, the same with its data on another file, or memory with its data on another file. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1 has a test print
 # the combinations that it runs on instead of running.
 declare -rA POOLS=(
     [git]="extent direct logged"
@@ -30,7 +30,7 @@ declare -rA POOLS=(
     [model-adaptive]="extent adaptive logged"
 )
 # Media that every machine has. Persistent memory has a test of its own, tests/long/dax-qemu.sh.
-readonly MEDIA=(file memory logged apart)
+readonly MEDIA=(file memory logged apart split)
 read -r MAPPING NAMESPACE MEDIUM <<<"${VELLUM_COMBINATION:-${POOLS[$NAME]:-hashfs direct file}}"
 
 PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
@@ -60,7 +60,7 @@ if [[ -n "${VELLUM_LIST:-}" && "$NAME" != pjdfstest ]]; then
 fi
 
 # A container may have next to none.
-if [[ "$MEDIUM" == memory && "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -ge $((1 << 20)) ]]; then
+if [[ "$MEDIUM" =~ ^(memory|split)$ && "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -ge $((1 << 20)) ]]; then
     readonly PLACE=/dev/shm
 else
     readonly PLACE=/tmp
@@ -146,6 +146,11 @@ make_pool() {
         file) media=(--media file --size "$1") ;;
         logged) media=(--media logged --size "$1") ;;
         apart) media=(--data "$WORK/data.img" --data-size "$1") ;;
+        split)
+            media=(--data "$WORK/data.img" --data-size "$1")
+            # Without memory a log has to do.
+            [[ "$(stat --file-system --format=%T "$WORK")" != tmpfs ]] || media+=(--media memory)
+            ;;
     esac
     vellum mkfs "$POOL" --mapping "$MAPPING" --namespace "$NAMESPACE" "${media[@]}" --quiet
 }

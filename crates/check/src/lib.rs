@@ -30,6 +30,7 @@ mod slots;
 pub mod survey;
 mod tree;
 mod trees;
+mod versions;
 
 use std::fmt;
 
@@ -76,18 +77,28 @@ impl fmt::Debug for Options<'_> {
 
 /// Checks `image`. Nothing is written.
 pub fn check(image: &(impl Image + ?Sized), options: Options) -> Report {
-    run(&image, &[], options)
+    run(&image, Left::default(), options)
 }
 
 /// A line of metadata, by its offset.
 pub type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 
-/// The same of a pool with a log of which a killed process left lines in memory: these lie over home and log.
-pub fn check_killed(image: &(impl Image + ?Sized), left: &[Line], options: Options) -> Report {
+/// What there is beside the pool's bytes of what a killed process did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Left<'a> {
+    /// Lines in memory of a pool with a log: these lie over home and log.
+    pub lines: &'a [Line],
+    /// The boot of this machine; zeros: not known. Metadata whose data lie elsewhere are looked at as the last commit left them, but under
+    /// the boot under which they were last changed.
+    pub boot: [u8; 16],
+}
+
+/// The same of a pool that a process may have had that was killed.
+pub fn check_killed(image: &(impl Image + ?Sized), left: Left<'_>, options: Options) -> Report {
     run(&image, left, options)
 }
 
-fn run(image: &dyn Image, left: &[Line], options: Options) -> Report {
+fn run(image: &dyn Image, left: Left<'_>, options: Options) -> Report {
     let mut view = View::new(image);
     let mut sink = Sink::default();
     let mut summary = Summary::default();
@@ -111,7 +122,7 @@ fn run(image: &dyn Image, left: &[Line], options: Options) -> Report {
 
 fn walk(
     view: &mut View,
-    (superblock, left): (&Superblock, &[Line]),
+    (superblock, left): (&Superblock, Left<'_>),
     options: Options,
     summary: &mut Summary,
     sink: &mut Sink,
@@ -119,8 +130,9 @@ fn walk(
     let geometry = superblock.geometry();
     summary.pool_bytes = geometry.pool_bytes;
     if geometry.is_logged() {
-        logged::lay_over(view, superblock, left, sink);
+        logged::lay_over(view, superblock, left.lines, sink);
     }
+    versions::lay_over(view, superblock, left.boot, sink);
     let state = entrance::state(view, &geometry, sink);
     if entrance::is_converting(view, &geometry) {
         // Some of it is the old pool, some the new one.

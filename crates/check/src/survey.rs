@@ -6,7 +6,7 @@ use vellum_layout::{Geometry, JournalPair, Superblock};
 use crate::entrance;
 use crate::image::{View, Window};
 use crate::report::Sink;
-use crate::{Image, journal, logs, moves, slots, tree};
+use crate::{Image, journal, logs, moves, slots, tree, versions};
 
 pub use crate::entrance::Chunks;
 pub use crate::inodes::{Broken, Found, Node, Nodes};
@@ -29,6 +29,12 @@ pub fn entrance(image: &dyn Image) -> Option<Superblock> {
 /// What the log of a pool with a log says; `None` if neither of its anchors is sound.
 pub fn redo_log(image: &dyn Image, superblock: &Superblock) -> Option<RedoLog> {
     RedoLog::read(&View::new(image), superblock)
+}
+
+/// Whether metadata whose data lie elsewhere have to be taken back to the last commit before anything else, unless the boot is still that of
+/// their last change.
+pub fn is_ahead(image: &dyn Image, superblock: &Superblock) -> bool {
+    versions::has_later(&View::new(image), superblock)
 }
 
 /// The thread slots whose journals are not retired.

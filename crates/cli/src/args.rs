@@ -200,6 +200,7 @@ Examples:
   vellum mkfs pool.img --size 4G --media file
   vellum mkfs pool.img --data /dev/sdb1
   vellum mkfs pool.img --data data.img --data-size 100G
+  vellum mkfs /mnt/pmem/pool --media dax --data /dev/sdb1
   vellum mkfs /mnt/pmem/pool --size 64G --media dax --label build-cache
   vellum mkfs /dev/dax0.0")]
 pub(crate) struct Mkfs {
@@ -209,7 +210,8 @@ pub(crate) struct Mkfs {
     /// has to be
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// The data are to lie on another file or device, metadata and their log in the pool (--media logged)
+    /// The data are to lie on another file or device. Metadata and their log stay in the pool (--media logged), or metadata and versions of
+    /// them in persistent memory (--media dax; to try it, --media memory)
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
     /// Bytes of that file; a device is taken whole without it
@@ -218,7 +220,7 @@ pub(crate) struct Mkfs {
     /// How names are kept
     #[arg(long, value_enum, default_value_t)]
     pub(crate) namespace: Namespace,
-    /// How file blocks are found [default: hashfs; with a log extent, unless --run-blocks or --span-lines is given]
+    /// How file blocks are found [default: hashfs; with a log, or --data, extent, unless --run-blocks or --span-lines is given]
     #[arg(long, value_enum)]
     pub(crate) mapping: Option<Mapping>,
     /// Consecutive blocks of a file that hashfs places together, 1 or 8 [default: 8]
@@ -237,7 +239,7 @@ pub(crate) struct Mkfs {
     /// A name for people, at most 64 bytes
     #[arg(long, default_value = "")]
     pub(crate) label: String,
-    /// Bytes for names and inodes [default: a sixteenth of the pool; with a log a 64th of the data]
+    /// Bytes for names and inodes [default: a sixteenth of the pool; with a log, or --data, a 64th of the data]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub(crate) metadata: Option<u64>,
     /// Operations that can be under way at once, 2 to 1024 [default: by size]
@@ -260,7 +262,9 @@ The command returns once the directory can be used; the mount goes on in the bac
 and SIGINT end it in order, as `vellum umount DIR` does.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
-nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests. Set-id bits and device files do
+nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests, async, dirsync, sync. With dirsync
+what is created, linked, removed or renamed is durable when the call returns, with sync every
+change, on all media that can promise it; with async, the default, see `vellum info`. Set-id bits and device files do
 not count unless asked for. The kernel always checks permission bits; root's mounts are open to
 everybody whom these let in, other users' to themselves unless allow_other.
 

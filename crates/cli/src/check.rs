@@ -24,11 +24,15 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         Left::Alive(lines) => &lines[..],
         Left::Nothing | Left::Gone => &[],
     };
+    let killed = vellum_check::Left {
+        lines,
+        boot: vellum::boot_id(),
+    };
     let options = Options {
         strict_clean: args.strict,
         progress: Some(&tell),
     };
-    let report = vellum_check::check_killed(&image, lines, options);
+    let report = vellum_check::check_killed(&image, killed, options);
     bar.finish_and_clear();
     if args.json {
         let text = serde_json::to_string_pretty(&report)

@@ -1,5 +1,7 @@
 //! `vellum info`: what a pool is, what it holds, and what survives what.
 
+mod commits;
+
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::place;
 use crate::units::{percent, size, time};
+use commits::{LogPart, VersionsPart};
 
 /// Names that are looked at for a file to measure by.
 const SAMPLE_NAMES: usize = 1000;
@@ -35,6 +38,9 @@ pub(crate) struct Information {
     /// What was done with the log since the opening, if there is one and it is written to.
     #[serde(default)]
     pub(crate) log: Option<LogPart>,
+    /// What was done with versions of metadata since the opening, if there are any and they are written to.
+    #[serde(default)]
+    pub(crate) versions: Option<VersionsPart>,
     /// What reading costs on this machine, if it was measured.
     #[serde(default)]
     pub(crate) reading: Option<ReadingPart>,
@@ -131,59 +137,6 @@ pub(crate) struct CountersPart {
     pub(crate) syncs: u64,
 }
 
-/// Commits of a logged pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct LogPart {
-    pub(crate) bytes: u64,
-    pub(crate) used_bytes: u64,
-    /// Epochs that were written to the log.
-    pub(crate) commits: u64,
-    /// Calls of fsync and the like that these answered.
-    pub(crate) syncs_answered: u64,
-    pub(crate) lines_logged: u64,
-    pub(crate) bytes_logged: u64,
-    /// Blocks of files that were logged, and not waited for.
-    #[serde(default)]
-    pub(crate) blocks_logged: u64,
-    /// Pieces of the log that were taken home.
-    pub(crate) checkpoints: u64,
-}
-
-impl LogPart {
-    fn of(fs: &RealFs) -> Option<Self> {
-        let counts = fs.log_counts()?;
-        Some(Self {
-            bytes: fs.superblock().log_bytes,
-            used_bytes: counts.used_bytes,
-            commits: counts.commits,
-            syncs_answered: counts.answered,
-            lines_logged: counts.lines,
-            bytes_logged: counts.bytes,
-            blocks_logged: counts.blocks,
-            checkpoints: counts.checkpoints,
-        })
-    }
-
-    fn lines(&self) -> [String; 2] {
-        [
-            format!(
-                "{}, {} in use; {} checkpoints",
-                size(self.bytes),
-                percent(self.used_bytes, self.bytes),
-                self.checkpoints
-            ),
-            format!(
-                "{} commits for {} calls of fsync and the like: {} lines, {} blocks, {}",
-                self.commits,
-                self.syncs_answered,
-                self.lines_logged,
-                self.blocks_logged,
-                size(self.bytes_logged)
-            ),
-        ]
-    }
-}
-
 /// Reading by search and by page table (AFPT).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ReadingPart {
@@ -249,6 +202,9 @@ pub(crate) struct OpenedPart {
     /// What became of what a killed process had in memory: `none` (there was nothing), `adopted` or `lost`.
     #[serde(default)]
     pub(crate) image: String,
+    /// Pieces of 128 bytes of metadata that were taken back, because what changed them had not been committed with its data.
+    #[serde(default)]
+    pub(crate) pieces_taken_back: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -295,7 +251,11 @@ impl Information {
             media: MediaPart {
                 kind: media.name().into(),
                 flush: format!("{:?}", fs.isa()),
-                survives: survives(media, image_of(fs, image_dir.as_deref())),
+                survives: survives(
+                    media,
+                    image_of(fs, image_dir.as_deref()),
+                    geometry.has_versions(),
+                ),
                 image_dir,
                 data: DataPart::of(fs),
             },
@@ -319,6 +279,7 @@ impl Information {
                 syncs: counts.syncs,
             },
             log: LogPart::of(fs),
+            versions: VersionsPart::of(fs),
             reading: None,
             opened: None,
             mount: None,
@@ -366,6 +327,7 @@ impl Information {
                 FoundImage::Lost => "lost",
             }
             .into(),
+            pieces_taken_back: opened.pieces_taken_back,
         });
         self
     }
@@ -420,8 +382,12 @@ fn image_of<'a>(fs: &RealFs, dir: Option<&'a Path>) -> Image<'a> {
     }
 }
 
-/// What the medium promises, and nothing more.
-fn survives(media: MediaKind, image: Image<'_>) -> Survives {
+/// What a commit promises.
+const COMMITTED: &str = "after fsync, sync or unmounting returned: everything that any thread had done before; without \
+                         them: all but the last 5 seconds and what a commit takes; the tree is always one of an instant between operations";
+
+/// What the medium promises, and nothing more. `is_split`: the data lie elsewhere, without a log.
+fn survives(media: MediaKind, image: Image<'_>, is_split: bool) -> Survives {
     let words = |killed: &str, crash: &str, cut: &str| Survives {
         killed_process: killed.into(),
         kernel_crash: crash.into(),
@@ -429,6 +395,7 @@ fn survives(media: MediaKind, image: Image<'_>) -> Survives {
     };
     let nothing_lost = "every operation that returned";
     match media {
+        MediaKind::Dax if is_split => words(nothing_lost, COMMITTED, COMMITTED),
         MediaKind::Dax => words(nothing_lost, nothing_lost, nothing_lost),
         MediaKind::File => {
             let written_back = "what fsync or unmounting wrote back, and perhaps newer changes in \
@@ -437,16 +404,16 @@ fn survives(media: MediaKind, image: Image<'_>) -> Survives {
             words(nothing_lost, written_back, written_back)
         }
         MediaKind::Logged => {
-            let synced = "after fsync, sync or unmounting returned: everything that any thread had done before; without \
-                          them: all but the last 5 seconds and what a commit takes; the tree is always one of an instant between operations";
             let killed = match image {
                 Image::NotYet => format!(
                     "{nothing_lost}, if /dev/shm has room for the metadata when the pool is opened"
                 ),
                 Image::In(dir) => format!("{nothing_lost}: the metadata are in {}", dir.display()),
-                Image::OfProcess => format!("{synced}: the metadata are in memory of the process"),
+                Image::OfProcess => {
+                    format!("{COMMITTED}: the metadata are in memory of the process")
+                }
             };
-            words(&killed, synced, synced)
+            words(&killed, COMMITTED, COMMITTED)
         }
         MediaKind::Memory => {
             let nothing = "nothing: the medium is ordinary memory";
@@ -531,6 +498,7 @@ fn text(information: &Information) -> String {
         space,
         cache,
         log,
+        versions,
         reading,
         opened,
         mount,
@@ -612,6 +580,9 @@ fn text(information: &Information) -> String {
             line(key, value);
         }
     }
+    if let Some(versions) = versions {
+        line("versions", versions.line());
+    }
     if let Some(reading) = reading {
         for (key, value) in ["reading", "", ""].into_iter().zip(reading.lines()) {
             line(key, value);
@@ -628,7 +599,11 @@ fn text(information: &Information) -> String {
             "lost" => "; what a killed process had in memory is gone",
             _ => "",
         };
-        line("found", format!("{found}{image}"));
+        let taken_back = match opened.pieces_taken_back {
+            0 => String::new(),
+            pieces => format!("; {pieces} pieces of metadata, not committed, were taken back"),
+        };
+        line("found", format!("{found}{image}{taken_back}"));
     }
     if let Some(mount) = mount {
         let only = match mount {
@@ -662,17 +637,15 @@ mod tests {
 
     #[test]
     fn nothing_promises_more_than_its_medium_holds() {
-        assert!(
-            survives(MediaKind::Memory, Image::NotYet)
-                .power_cut
-                .starts_with("nothing")
-        );
-        assert!(
-            survives(MediaKind::File, Image::NotYet)
-                .power_cut
-                .contains("fsync")
-        );
-        let logged = |image| survives(MediaKind::Logged, image);
+        let told = |media, is_split| survives(media, Image::NotYet, is_split);
+        for is_split in [false, true] {
+            let memory = told(MediaKind::Memory, is_split);
+            assert!(memory.power_cut.starts_with("nothing"));
+        }
+        assert!(told(MediaKind::File, false).power_cut.contains("fsync"));
+        let split = told(MediaKind::Dax, true);
+        assert!(split.power_cut.contains("fsync") && split.killed_process.starts_with("every"));
+        let logged = |image| survives(MediaKind::Logged, image, false);
         assert!(logged(Image::NotYet).power_cut.contains("fsync"));
         assert!(logged(Image::OfProcess).killed_process.contains("fsync"));
         let kept = logged(Image::In(Path::new("/dev/shm"))).killed_process;
@@ -681,10 +654,8 @@ mod tests {
                 && kept.contains("/dev/shm")
                 && !kept.contains("fsync")
         );
-        assert_eq!(
-            survives(MediaKind::Dax, Image::NotYet).power_cut,
-            survives(MediaKind::Dax, Image::NotYet).killed_process
-        );
+        let whole = told(MediaKind::Dax, false);
+        assert_eq!(whole.power_cut, whole.killed_process);
     }
 
     /// The ratios are the paper's rule's, which does not decide unless it is told to.
@@ -713,28 +684,6 @@ mod tests {
         reading.measured_by = Some("/d/f".into());
         assert!(reading.lines()[0].ends_with(" (by /d/f)"));
         assert!(decided.ends_with("without a bound"), "{decided}");
-    }
-
-    #[test]
-    fn a_log_tells_what_was_committed() {
-        let log = LogPart {
-            bytes: 64 << 20,
-            used_bytes: 16 << 20,
-            commits: 7,
-            syncs_answered: 20,
-            lines_logged: 90,
-            bytes_logged: 8192,
-            blocks_logged: 3,
-            checkpoints: 2,
-        };
-        let [space, commits] = log.lines();
-        assert!(
-            space.contains("25") && space.ends_with("2 checkpoints"),
-            "{space}"
-        );
-        assert!(
-            commits.starts_with("7 commits for 20 calls") && commits.contains("90 lines, 3 blocks")
-        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What a killed process left in memory of a pool with a log: for commands that look at the pool's bytes without opening it.
+//! What a killed process left in memory of a pool with a log, and what was not committed of metadata whose data lie elsewhere: for commands
+//! that look at the pool's bytes without opening it.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -46,10 +47,12 @@ pub(crate) fn left(image: &Bytes, pool: &Path) -> Outcome<Left> {
     }
 }
 
-/// Takes it into the pool's log, or gives it up, before a command works on the pool's bytes.
+/// Takes it into the pool's log, or gives it up, and takes back what has to be, before a command works on the pool's bytes.
 pub(crate) fn settle(pool: &Path, data: Option<&Path>, last_epoch: bool) -> Outcome {
     let image = Bytes::open(pool, data)?;
-    if !last_epoch && !matches!(left(&image, pool)?, Left::Alive(_)) {
+    let has_versions =
+        survey::superblock(&image).is_some_and(|superblock| superblock.geometry().has_versions());
+    if !last_epoch && !has_versions && !matches!(left(&image, pool)?, Left::Alive(_)) {
         return Ok(());
     }
     drop(image);

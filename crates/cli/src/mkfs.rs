@@ -95,17 +95,18 @@ fn refused(args: &Mkfs, media: Media, error: &vellum::Error) -> Failure {
     }
 }
 
-/// An ordinary file survives a power cut with a log only; and data on a medium of their own need an order between the two, which only a log
-/// keeps.
+/// An ordinary file survives a power cut with a log only; and data on a medium of their own need an order between the two, which a log keeps, or
+/// persistent memory, which needs none.
 fn media(args: &Mkfs) -> Outcome<Media> {
     match (&args.data, args.media) {
         (None, Media::Auto) if kind_at(&args.pool) == MediaKind::File => Ok(Media::Logged),
         (None, media) => Ok(media),
         (Some(_), Media::Auto | Media::Logged) => Ok(Media::Logged),
-        (Some(_), _) => Err(Failure::usage(
-            "only a pool with a log can have its data on another file or device",
+        (Some(_), Media::Dax | Media::Memory) => Ok(args.media),
+        (Some(_), Media::File) => Err(Failure::usage(
+            "only a pool with a log, or in memory, can have its data on another file or device",
         )
-        .advise("say --media logged, or leave it out")),
+        .advise("say --media logged, or leave it out; or --media dax on persistent memory")),
     }
 }
 
@@ -147,10 +148,11 @@ fn admit(args: &Mkfs, path: &Path) -> Outcome<Present> {
     Ok(present)
 }
 
-/// Tables take memory on a logged pool, and trees none. Who says how hashfs is to place blocks means hashfs.
+/// Tables take memory on a logged pool, and room for versions where data lie apart; trees none. Who says how hashfs is to place blocks means hashfs.
 fn mapping(args: &Mkfs, media: Media) -> Mapping {
     let places = args.run_blocks.is_some() || args.span_lines.is_some();
     let usual = match media {
+        _ if args.data.is_some() && !places => Mapping::Extent,
         Media::Logged if !places => Mapping::Extent,
         _ => Mapping::default(),
     };

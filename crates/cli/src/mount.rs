@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vellum::{ImagePlace, Pool, PoolOptions};
+use vellum::{Durability, ImagePlace, Pool, PoolOptions};
 use vellum_fuse::{MountConfig, Session};
 
 use crate::args::Mount;
@@ -55,6 +55,8 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "atime" | "relatime" => config.flags.no_atime = false,
             "noatime" => config.flags.no_atime = true,
             "open_requests" => config.open_requests = true,
+            // What the pool is told, not the mount.
+            "async" | "dirsync" | "sync" => {}
             // What mount(8) and fstab add, and is so in any case.
             "defaults"
             | "default_permissions"
@@ -78,6 +80,20 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
     Ok(config)
 }
 
+/// What is durable when an operation returns; the last option that says it counts.
+fn durability(args: &Mount) -> Durability {
+    let mut said = args
+        .options
+        .iter()
+        .filter_map(|option| match option.as_str() {
+            "async" => Some(Durability::Async),
+            "dirsync" => Some(Durability::Dirsync),
+            "sync" => Some(Durability::Sync),
+            _ => None,
+        });
+    said.next_back().unwrap_or_default()
+}
+
 /// Mounts, reports, and serves until the mount ends.
 fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
     let path = args
@@ -90,6 +106,7 @@ fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| Failure::io("catching signals", &e))?;
     let options = PoolOptions {
         populate: args.populate,
+        durability: durability(args),
         image: match &args.image {
             None => ImagePlace::Shared,
             Some(none) if none.as_os_str() == "none" => ImagePlace::Process,

@@ -37,7 +37,7 @@ pub(crate) struct Expected {
     /// is these two.
     pub(crate) halves: BTreeMap<usize, Expected>,
     /// Only what syncs makes anything durable.
-    pub(crate) is_logged: bool,
+    pub(crate) commits: bool,
 }
 
 impl Expected {
@@ -53,7 +53,7 @@ impl Expected {
             fences: vec![true; explored.len()],
             unsettled: Vec::new(),
             halves: BTreeMap::new(),
-            is_logged: false,
+            commits: false,
         }
     }
 
@@ -81,7 +81,7 @@ impl Expected {
             fences: with(&self.fences[..number]),
             unsettled: self.unsettled.clone(),
             halves: BTreeMap::new(),
-            is_logged: false,
+            commits: false,
         }
     }
 
@@ -94,6 +94,12 @@ impl Expected {
         let is_known_by_times =
             last.is_some_and(|last| shows(&self.trees[last]) || self.halves.contains_key(&last));
         shows(tree) && (!is_known_by_times || judge_times(self, tree, done).is_ok())
+    }
+
+    /// The stage at which nothing that had returned by `stage` may be missing.
+    pub(crate) fn all_of(&self, stage: Stage) -> Stage {
+        let returned = returned_at(stage) as u64;
+        Stage(returned << u32::BITS | returned)
     }
 
     /// What is wrong with `tree` if so many explored steps had returned, or the one behind them was under way.
@@ -130,7 +136,7 @@ impl Oracle for Expected {
     fn after(&self, stage: Stage, marker: u64) -> Stage {
         let last = (marker as usize).checked_sub(1);
         match last.and_then(|last| self.explored.get(last)) {
-            _ if !self.is_logged => Stage(marker),
+            _ if !self.commits => Stage(marker),
             Some(step) if step.syncs() => Stage(marker << u32::BITS | marker),
             _ => Stage(stage.0 >> u32::BITS << u32::BITS | marker),
         }
@@ -138,7 +144,7 @@ impl Oracle for Expected {
 
     fn judge(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)> {
         let (synced, returned) = ((stage.0 >> u32::BITS) as usize, returned_at(stage));
-        let first = if self.is_logged { synced } else { returned };
+        let first = if self.commits { synced } else { returned };
         let mut cuts = (first..returned).rev();
         let wrong = self.judge_after(tree, returned);
         if wrong.is_empty() || cuts.any(|cut| self.judge_after(tree, cut).is_empty()) {

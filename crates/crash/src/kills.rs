@@ -6,11 +6,13 @@
 //! is open, that is decided, and no power cut takes it back: neither what the killed process had stored nor what
 //! recovery did about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vellum_media::{Event, Memory, Op};
+use vellum_media::{Event, LINE_BYTES, Memory, Op, SimImages};
 
+use crate::closed::geometry;
 use crate::compare::Expected;
 use crate::explore::Explorer;
 use crate::id::{CrashId, Mode};
@@ -177,10 +179,11 @@ impl<'a> Killed<'a> {
             let mut next = NextProcess {
                 pool: &pool,
                 cache_entries: subject.cache_entries,
+                unsynced: unsynced(&subject.base, &log[..events]),
             };
             match next.run(kill.being_opened()) {
                 Ok((tail, trees)) => {
-                    kill.wrong = expected.judge(&trees[0], returned);
+                    kill.wrong = expected.judge(&trees[0], expected.all_of(returned));
                     kill.tail = subject.change.of(&tail).into_owned();
                     kill.expected = Expected::of_steps(&AFTERWARDS, trees);
                 }
@@ -284,6 +287,19 @@ impl Oracle for Killed<'_> {
 struct NextProcess<'a> {
     pool: &'a Shared,
     cache_entries: u64,
+    /// Lines of a disk for the data that may be in caches only.
+    unsynced: BTreeSet<u64>,
+}
+
+/// The lines of a disk for the data, if there is one, that were written.
+fn unsynced(base: &[u8], log: &[Event]) -> BTreeSet<u64> {
+    let apart = geometry(base).filter(|geometry| geometry.apart.is_some());
+    let data_at = apart.map_or(u64::MAX, |geometry| geometry.data_at);
+    let lines = log.iter().filter_map(|event| match event.op {
+        Op::Store { at, .. } => Some(at - at % LINE_BYTES).filter(|&line| line >= data_at),
+        _ => None,
+    });
+    lines.collect()
 }
 
 impl NextProcess<'_> {
@@ -319,7 +335,8 @@ impl NextProcess<'_> {
     }
 
     fn open(&self) -> Result<Session, Wrong> {
-        let mut session = Session::after_kill(self.pool.clone(), self.cache_entries);
+        let images = Arc::new(SimImages::unsynced(self.unsynced.clone()));
+        let mut session = Session::after_kill(self.pool.clone(), self.cache_entries, images);
         let opened = perform(&mut session, &Step::Open);
         opened.map_err(|error| (Kind::Recovery, error.to_string()))?;
         Ok(session)

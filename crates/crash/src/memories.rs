@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use vellum_media::{
     Attach, Disk, Event, HeapMemory, ImageKey, LeftImage, MediaError, MediaKind, Memories, Memory,
-    Op, Persistent, SharedImage, SimImages, SimLogged, SimPool, Site, Split, Written,
+    Op, Originals, Persistent, SharedImage, SimImages, SimLogged, SimPool, Site, Split, Written,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -296,6 +296,21 @@ impl Persistent for ExploredPool {
     fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
         let new = || SimLogged::new(Arc::clone(&self.shared.0), self.images.clone());
         self.logged.get_or_init(new).begin_image(split, shared)
+    }
+
+    fn begin_transactions(
+        &self,
+        split: Split,
+        originals: Arc<dyn Originals>,
+    ) -> Result<(), MediaError> {
+        let new = || SimLogged::new(Arc::clone(&self.shared.0), self.images.clone());
+        self.logged
+            .get_or_init(new)
+            .begin_transactions(split, originals)
+    }
+
+    fn begin_transaction(&self, number: u64) {
+        either!(self, it => it.begin_transaction(number));
     }
 
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {

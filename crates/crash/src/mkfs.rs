@@ -23,8 +23,7 @@ use crate::replay::{Replay, ReplayError, crash_at, events_around};
 use crate::report::{Counts, Kind, Violation, WorkloadReport};
 use crate::run::{Change, Progress};
 use crate::session::{
-    CLOCK_AFTER, CLOCK_START, LOGGED_METADATA_BYTES, POOL_BYTES, Result, Session, blank_image,
-    mount,
+    CLOCK_AFTER, CLOCK_START, DATA_APART, POOL_BYTES, Result, Session, blank_image, mount,
 };
 use crate::tree::{Tree, read_tree};
 use crate::workload::{Ground, Step};
@@ -33,13 +32,14 @@ const OLD: [u8; 16] = [7; 16];
 const NEW: [u8; 16] = [8; 16];
 
 /// Makings of a pool: their names, and what was there before.
-pub const MAKINGS: [(&str, &str); 6] = [
+pub const MAKINGS: [(&str, &str); 7] = [
     ("mkfs/in-zeros", "zeros"),
     ("mkfs/over-noise", "bytes of anything"),
     ("mkfs/over-pool", "a pool that was closed"),
     ("mkfs/over-logged-pool", "a pool with a log that was closed"),
     ("mkfs/with-level-table", "zeros"),
     ("mkfs/with-areas", "zeros"),
+    ("mkfs/with-data-apart", "zeros"),
 ];
 /// What is under way in all of them.
 const OPERATION: &str = "mkfs";
@@ -92,12 +92,20 @@ fn making(name: &'static str) -> Result<Making> {
                 ..usual()
             },
         ),
+        "mkfs/with-data-apart" => Making::record(
+            name,
+            vec![0; Ground::Split.pool_bytes() as usize],
+            Choice {
+                ground: Ground::Split,
+                ..usual()
+            },
+        ),
         "mkfs/over-pool" => Making::record(name, old_pool(Ground::Memory)?, usual()),
         "mkfs/over-logged-pool" => Making::record(
             name,
             old_pool(Ground::Logged)?,
             Choice {
-                is_logged: true,
+                ground: Ground::Logged,
                 ..usual()
             },
         ),
@@ -114,7 +122,7 @@ fn making(name: &'static str) -> Result<Making> {
 struct Choice {
     namespace: NamespaceKind,
     mapping: MappingKind,
-    is_logged: bool,
+    ground: Ground,
 }
 
 fn old_pool(ground: Ground) -> Result<Vec<u8>> {
@@ -186,8 +194,9 @@ impl Making {
             known_zero,
             namespace: choice.namespace,
             mapping: choice.mapping,
-            is_logged: choice.is_logged,
-            metadata_bytes: choice.is_logged.then_some(LOGGED_METADATA_BYTES),
+            is_logged: choice.ground.is_logged(),
+            apart: choice.ground.is_apart().then_some(DATA_APART),
+            metadata_bytes: choice.ground.metadata_bytes(),
             ..FormatOptions::default()
         };
         format(&*pool.0, &options)?;

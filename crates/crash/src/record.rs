@@ -109,7 +109,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
         fences,
         unsettled,
         halves: BTreeMap::new(),
-        is_logged: workload.ground.is_logged(),
+        commits: workload.ground.commits(),
     };
     for (number, step) in workload.explored.iter().enumerate() {
         if let Some(halves) = step.halves() {

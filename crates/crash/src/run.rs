@@ -325,7 +325,11 @@ fn explore_workload(
         ..options.clone()
     };
     // What a log makes durable is in no cache, and a kill leaves what a power cut leaves.
-    let is_of_it = |mode: &&Mode| !workload.ground.is_logged() || **mode == Mode::X86;
+    let is_of_it = |mode: &&Mode| match mode {
+        Mode::X86 => true,
+        Mode::Kill => workload.ground.is_killed(),
+        Mode::Lazy | Mode::Eadr => !workload.ground.commits(),
+    };
     let modes = options.modes.iter().filter(is_of_it);
     let reports = modes.map(|&mode| {
         let mut report = explore_recorded(&recorded, mode, Change::None, options, progress);

@@ -19,10 +19,8 @@ use crate::workload::{BlocksAlone, Ground, Step};
 
 /// Bytes of the pools that workloads run on.
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
-/// Bytes of metadata of those with a log, which are twice as large; the log takes as much.
-pub(crate) const LOGGED_METADATA_BYTES: u64 = POOL_BYTES / 4;
-/// The half of a logged pool that is the data's, where these have a disk of their own.
-const DATA_APART: DataApart = DataApart {
+/// The part of a pool that is the data's, where these have a disk of their own.
+pub(crate) const DATA_APART: DataApart = DataApart {
     id: [9; 16],
     at: BLOCK_BYTES,
     data_bytes: POOL_BYTES,
@@ -59,6 +57,25 @@ pub(crate) struct Session<M: Kit = Explored> {
     openings: i64,
 }
 
+impl Ground {
+    /// Bytes of the pool; where the data have a disk of their own, that is its last part.
+    pub(crate) fn pool_bytes(self) -> u64 {
+        match self {
+            Self::Memory => POOL_BYTES,
+            Self::Logged | Self::Apart => 2 * POOL_BYTES,
+            Self::Split => 5 * POOL_BYTES / 2,
+        }
+    }
+
+    /// Bytes of metadata, beside which the log takes as much, and versions three times as much; `None`: what is usual.
+    pub(crate) fn metadata_bytes(self) -> Option<u64> {
+        match self {
+            Self::Memory => None,
+            Self::Logged | Self::Apart | Self::Split => Some(POOL_BYTES / 4),
+        }
+    }
+}
+
 /// A formatted pool of so many thread slots, whose every other byte is what earlier owners left.
 pub(crate) fn blank_image(
     thread_slots: u32,
@@ -66,8 +83,7 @@ pub(crate) fn blank_image(
     namespace: NamespaceKind,
     ground: Ground,
 ) -> Vec<u8> {
-    let is_logged = ground.is_logged();
-    let bytes = POOL_BYTES << u32::from(is_logged);
+    let bytes = ground.pool_bytes();
     let stale: Vec<u8> = (0..bytes / 8)
         .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
         .collect();
@@ -76,9 +92,9 @@ pub(crate) fn blank_image(
         thread_slots: Some(thread_slots),
         mapping,
         namespace,
-        metadata_bytes: is_logged.then_some(LOGGED_METADATA_BYTES),
-        is_logged,
-        apart: (ground == Ground::Apart).then_some(DATA_APART),
+        metadata_bytes: ground.metadata_bytes(),
+        is_logged: ground.is_logged(),
+        apart: ground.is_apart().then_some(DATA_APART),
         uuid: [7; 16],
         hash_seed: 0x5EED,
         now_ns: CLOCK_START,
@@ -135,10 +151,11 @@ impl<M: Kit> Session<M> {
         }
     }
 
-    /// A session of the process that comes, under the same boot, after one that was killed.
-    pub(crate) fn after_kill(pool: Shared, cache_entries: u64) -> Self {
+    /// A session of the process that comes, under the same boot, after one that was killed and left so much in memory.
+    pub(crate) fn after_kill(pool: Shared, cache_entries: u64, images: Arc<SimImages>) -> Self {
         Self {
             openings: OPENINGS_MAX,
+            images,
             ..Self::new(pool, cache_entries)
         }
     }

@@ -241,6 +241,8 @@ pub enum Ground {
     Logged,
     /// The same with another disk for the data.
     Apart,
+    /// Persistent memory, with a disk for the data.
+    Split,
 }
 
 impl Ground {
@@ -250,12 +252,28 @@ impl Ground {
             Self::Memory => "memory",
             Self::Logged => "logged",
             Self::Apart => "apart",
+            Self::Split => "split",
         }
     }
 
     /// Whether the pool has a log.
     pub fn is_logged(self) -> bool {
+        matches!(self, Self::Logged | Self::Apart)
+    }
+
+    /// Whether only what syncs makes anything durable.
+    pub fn commits(self) -> bool {
         self != Self::Memory
+    }
+
+    /// Whether what a power cut leaves of it after a kill is something else than without one, and can be told.
+    pub fn is_killed(self) -> bool {
+        !self.is_logged()
+    }
+
+    /// Whether the data have a disk of their own.
+    pub fn is_apart(self) -> bool {
+        matches!(self, Self::Apart | Self::Split)
     }
 }
 
@@ -319,7 +337,7 @@ impl Workload {
         self
     }
 
-    /// The same on a pool with a log, which lies on a disk or on two, by which its name begins; the setup ends with a sync, or a close.
+    /// The same on a pool of which only what syncs makes anything durable, by whose ground its name begins; the setup ends with a sync, or a close.
     #[must_use]
     pub fn logged(mut self, ground: Ground) -> Self {
         self.name = format!("{}-{}", ground.name(), self.name);

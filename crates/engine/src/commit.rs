@@ -1,7 +1,7 @@
-//! Commits of logged pools: everything that was done so far becomes durable as one epoch.
+//! Commits of logged pools, and of those with versions: everything that was done so far becomes durable as one epoch, or transaction.
 //!
-//! An epoch is cut between operations: the *gate* keeps new ones from beginning, those that run are waited for, and then the lines that
-//! were stored to are copied. Whoever cuts holds the background's lease, which works outside of operations, and is in none itself. So the
+//! It is cut between operations: the *gate* keeps new ones from beginning, those that run are waited for, and then the lines that
+//! were stored to are copied, or the next transaction begins. Whoever cuts holds the background's lease, which works outside of operations, and is in none itself. So the
 //! copy is what a power cut on persistent memory could have left at that instant, and whatever recovers from one recovers from the other.
 //!
 //! Whoever wants to have something durable *leads* a commit, or sleeps while another thread does: one commit answers all who came before its
@@ -14,18 +14,133 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use vellum_layout::LOG_LINE_BYTES;
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Disk, Memories, Memory, Persistent, Site};
 
 use crate::core::{Clock, Core, header};
+use crate::disk_sites;
 use crate::error::{Error, Result};
 use crate::fs::Lease;
 use crate::log::{Epoch, Log};
 use crate::slots::{GRACE, pause};
+use crate::versions::{Transaction, Versions};
 
 /// How long a leader waits, at most, for those whom the last commit answered, too.
 const GIVE_WAY: Duration = Duration::from_micros(30);
 /// After so long whoever sleeps looks for itself whether it was forgotten.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// What is durable when an operation returns, on pools whose operations are made durable by commits, and on ordinary files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// What the medium makes durable by itself; the rest from the next commit on.
+    #[default]
+    Async,
+    /// Names, too: whatever was created, linked, removed or renamed.
+    Dirsync,
+    /// Every change.
+    Sync,
+}
+
+/// What makes durable, as one, what was done, where operations do not do so by themselves.
+pub(crate) enum Commits {
+    /// The metadata are worked on in memory.
+    Log(Box<Log>),
+    /// They lie in persistent memory, and the data elsewhere.
+    Versions(Versions),
+}
+
+/// What is to be made durable.
+enum Cut {
+    Epoch(Epoch),
+    Transaction(Transaction),
+}
+
+impl Commits {
+    /// The log, if there is one.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        match self {
+            Self::Log(log) => Some(log),
+            Self::Versions(_) => None,
+        }
+    }
+
+    /// The versions, if there are any.
+    pub(crate) fn versions(&self) -> Option<&Versions> {
+        match self {
+            Self::Log(_) => None,
+            Self::Versions(versions) => Some(versions),
+        }
+    }
+
+    /// Whether nothing is committed any more because the pool was closed.
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Log(log) => log.is_over(),
+            Self::Versions(versions) => versions.is_over(),
+        }
+    }
+
+    /// Fails if a commit failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Self::Log(log) => log.check(),
+            Self::Versions(versions) => versions.check(),
+        }
+    }
+
+    /// Nothing is committed any more.
+    pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
+        match self {
+            Self::Log(log) => log.fail(),
+            Self::Versions(versions) => versions.fail(pool),
+        }
+    }
+
+    fn note_answer(&self) {
+        match self {
+            Self::Log(log) => log.note_answer(),
+            Self::Versions(versions) => versions.note_answer(),
+        }
+    }
+
+    /// The order by which a block that was given up may be written over.
+    pub(crate) fn block_free(&self) -> Site {
+        match self {
+            Self::Log(_) => disk_sites::LOG_BLOCK_FREE,
+            Self::Versions(_) => disk_sites::VERSIONS_BLOCK_FREE,
+        }
+    }
+
+    /// The pool was closed.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub(crate) fn finish<P: Persistent>(&self, pool: &P) -> Result<()> {
+        match self {
+            Self::Log(log) => log.finish(disk_of(pool)?),
+            Self::Versions(versions) => {
+                versions.finish();
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes durable what was cut.
+    fn settle<P: Persistent>(&self, pool: &P, cut: &Cut) -> Result<()> {
+        match (self, cut) {
+            (Self::Log(log), Cut::Epoch(epoch)) => log.append(disk_of(pool)?, epoch),
+            (Self::Versions(versions), Cut::Transaction(transaction)) => {
+                versions.commit(pool, transaction)
+            }
+            _ => Err(Error::Unsupported("a cut of another kind")),
+        }
+    }
+}
+
+fn disk_of<P: Persistent>(pool: &P) -> Result<&dyn Disk> {
+    pool.disk()
+        .ok_or(Error::Unsupported("commits without a disk"))
+}
 
 /// Keeps operations from beginning, until dropped.
 struct Gate<'a, M: Memories>(&'a Core<M>);
@@ -106,36 +221,41 @@ impl<M: Memories> Core<M> {
     /// lease.
     ///
     /// # Errors
-    /// What the medium said. A logged pool commits nothing any more, and refuses changes.
+    /// What the medium said. A pool that commits does so no more, and refuses changes.
     pub(crate) fn make_durable(&self, lease: Option<&Lease<'_, M>>) -> Result<()> {
-        match &self.log {
+        match &self.commits {
             None => Ok(self.pool.sync()?),
-            Some(log) => self.commit(log, lease),
+            Some(commits) => self.commit(commits, lease),
         }
     }
 
     /// Leads a commit, or waits for one whose cut comes behind this call.
-    fn commit(&self, log: &Log, lease: Option<&Lease<'_, M>>) -> Result<()> {
+    fn commit(&self, commits: &Commits, lease: Option<&Lease<'_, M>>) -> Result<()> {
         // A cut that takes what was done before this call finds this epoch, or a later one: the one before it began another.
         let need = self.epoch();
         let _committer = Committer::join(self);
         loop {
             let turn = self.arena.load(header::LEADER, Ordering::SeqCst);
-            if log.is_over() || self.arena.load(header::SETTLED, Ordering::SeqCst) >= need {
-                log.note_answer();
+            if commits.is_over() || self.arena.load(header::SETTLED, Ordering::SeqCst) >= need {
+                commits.note_answer();
                 return Ok(());
             }
-            log.check()?;
+            commits.check()?;
             if turn % 2 == 1 {
                 self.arena.wait(header::LEADER, turn, SLEEP_MAX);
             } else if let Some(leader) = Leader::begin(self, turn) {
-                self.lead(log, leader, lease)?;
+                self.lead(commits, leader, lease)?;
             }
         }
     }
 
     /// Commits once. Where the background is at work, which may itself wait for a commit, it comes first, and nothing is done.
-    fn lead(&self, log: &Log, leader: Leader<'_, M>, lease: Option<&Lease<'_, M>>) -> Result<()> {
+    fn lead(
+        &self,
+        commits: &Commits,
+        leader: Leader<'_, M>,
+        lease: Option<&Lease<'_, M>>,
+    ) -> Result<()> {
         self.give_way();
         let mut own = None;
         if lease.is_none() {
@@ -146,14 +266,11 @@ impl<M: Memories> Core<M> {
                 return Ok(());
             }
         }
-        let disk = self
-            .pool
-            .disk()
-            .ok_or(Error::Unsupported("a log without a disk"))?;
         let company = self.arena.load(header::COMMITTERS, Ordering::SeqCst);
-        let (epoch, settled) = self.cut().inspect_err(|_| log.fail())?;
+        let cut = self.cut(commits);
+        let (cut, settled) = cut.inspect_err(|_| commits.fail(&self.pool))?;
         drop(own);
-        let done = log.append(disk, &epoch);
+        let done = commits.settle(&self.pool, &cut);
         match &done {
             Ok(()) => {
                 self.arena.store(header::SETTLED, settled, Ordering::SeqCst);
@@ -181,12 +298,20 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Cuts an epoch; gives it, and the last reclamation epoch that is all in it.
-    fn cut(&self) -> Result<(Epoch, u64)> {
+    /// Cuts an epoch, or a transaction; gives it, and the last reclamation epoch that is all in it.
+    fn cut(&self, commits: &Commits) -> Result<(Cut, u64)> {
         let _gate = Gate::close(self);
         let settled = self.epoch();
         // What is given up from here on is of a later one.
         while self.try_advance() == settled {}
+        let cut = match commits {
+            Commits::Log(_) => Cut::Epoch(self.cut_epoch()?),
+            Commits::Versions(versions) => Cut::Transaction(versions.cut(&self.pool)),
+        };
+        Ok((cut, settled))
+    }
+
+    fn cut_epoch(&self) -> Result<Epoch> {
         let mut lines = Vec::new();
         let written = self.pool.cut(&mut |at| {
             let mut line = [0; LOG_LINE_BYTES as usize];
@@ -197,13 +322,13 @@ impl<M: Memories> Core<M> {
         if let Some(at) = self.pool.damaged().filter(|&at| at < self.geometry.log_at) {
             return Err(self.unreadable(at));
         }
-        Ok((Epoch { lines, written }, settled))
+        Ok(Epoch { lines, written })
     }
 
     /// What counts as the present epoch for blocks whose grace period is to be over: those of an epoch that is not durable are held.
     pub(crate) fn settled_epoch(&self) -> u64 {
         let now = self.epoch();
-        match &self.log {
+        match &self.commits {
             None => now,
             Some(_) => now.min(self.arena.load(header::SETTLED, Ordering::Acquire) + GRACE),
         }

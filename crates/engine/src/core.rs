@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use vellum_layout::{BLOCK_BYTES, Geometry, NamespaceKind, SLOT_BYTES};
 use vellum_media::{Disk, Memories, Memory, Persistent};
 
+use crate::commit::Commits;
 use crate::error::{Error, Place, Result};
 use crate::log::Log;
 use crate::namespace;
@@ -226,11 +227,16 @@ pub(crate) struct Core<M: Memories> {
     pub(crate) pool_epoch: u32,
     pub(crate) clock: Clock,
     pub(crate) read_only: bool,
-    /// Of a logged pool that is open for writing.
-    pub(crate) log: Option<Log>,
+    /// Of a pool that is open for writing and whose operations are not durable by themselves.
+    pub(crate) commits: Option<Commits>,
 }
 
 impl<M: Memories> Core<M> {
+    /// The log of a logged pool that is open for writing.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.commits.as_ref().and_then(Commits::log)
+    }
+
     /// Pool offset of metadata slot `slot`, if there is such a slot.
     pub(crate) fn slot_at(&self, slot: u64) -> Result<u64> {
         if slot == 0 || slot >= self.geometry.meta_slots() {
@@ -252,13 +258,13 @@ impl<M: Memories> Core<M> {
 
     /// Fails if bytes of a file could not be written by a call: then nothing is committed any more. Everything else tells by what it loads.
     pub(crate) fn check_written(&self) -> Result<()> {
-        let Some(log) = &self.log else {
+        let Some(commits) = &self.commits else {
             return Ok(());
         };
         if self.pool.disk().is_some_and(Disk::has_failed) {
-            log.fail();
+            commits.fail(&self.pool);
         }
-        log.check().inspect_err(|error| self.note_harm(error))
+        commits.check().inspect_err(|error| self.note_harm(error))
     }
 
     /// The error of an access at `at` that went wrong. Nothing more is written from now on.
@@ -282,6 +288,7 @@ impl<M: Memories> Core<M> {
             }
             _ if at >= geometry.replica_at || at < geometry.state_at => "superblock",
             _ if geometry.is_logged() && at >= geometry.log_at => "log",
+            _ if geometry.has_versions() && at >= geometry.versions_at => "versions",
             _ if at >= geometry.aids_at => "saved aids",
             _ if at >= geometry.table_at => "mapping table",
             _ if at >= geometry.meta_at => {

@@ -1,7 +1,9 @@
 //! Every sync of the disk under a logged pool, and an order that hangs on them, as in `docs/CRASH.md`. Nothing else is a persistent step on such a pool once it is
-//! made: those of [`sites`](crate::sites) are stores to memory there.
+//! made: those of [`sites`](crate::sites) are stores to memory there. And what is done for metadata in persistent memory whose data lie on a disk, beside those of
+//! [`sites`](crate::sites): the two lists have no number in common.
 
 vellum_media::sites! {
+    from 1 << 14;
     /// What an earlier process wrote to the log, before it is read.
     LOG_INHERITED_DURABLE = "log/inherited-durable",
     /// The bytes of files that an earlier process wrote to a medium of their own, before anybody reads them.
@@ -24,4 +26,24 @@ vellum_media::sites! {
     LOG_IMAGE_NAMED = "log/image-named",
     /// An order: the record of the epoch that gave a block up, before anything is written over the block.
     LOG_BLOCK_FREE = "log/block-free",
+    /// What a piece of metadata holds, before a transaction first stores to it.
+    VERSIONS_ORIGINAL = "versions/original",
+    /// Before that store: a power cut may take it back from then on.
+    VERSIONS_ORIGINAL_DURABLE = "versions/original-durable",
+    /// The bytes of files, those that a killed process wrote, too, before the transaction that leads to them is committed.
+    VERSIONS_DATA_DURABLE = "versions/data-durable",
+    /// The number of a transaction that is committed, or of which nothing is left to be taken back.
+    VERSIONS_COMMITTED = "versions/committed",
+    /// Before anybody is told, before a block that it gave up is anybody's, and before one of its versions is written over.
+    VERSIONS_COMMITTED_DURABLE = "versions/committed-durable",
+    /// An order: that number, before anything is written over a block that the transaction gave up.
+    VERSIONS_BLOCK_FREE = "versions/block-free",
+    /// What a process that was killed left in the processor's caches.
+    VERSIONS_INHERITED = "versions/inherited",
+    /// Before its transactions count as committed.
+    VERSIONS_INHERITED_DURABLE = "versions/inherited-durable",
+    /// What a piece held before transactions that were not committed.
+    VERSIONS_TAKEN_BACK = "versions/taken-back",
+    /// Before their versions are void.
+    VERSIONS_TAKEN_BACK_DURABLE = "versions/taken-back-durable",
 }

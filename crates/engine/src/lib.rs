@@ -37,8 +37,10 @@ pub mod reading;
 pub mod sites;
 mod slots;
 mod times;
+mod versions;
 mod volume;
 
+pub use crate::commit::Durability;
 pub use crate::core::Clock;
 pub use error::{Error, Place, Result};
 pub use fs::{
@@ -54,6 +56,7 @@ pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id};
 pub use slots::prefer_thread_slot;
 pub use vellum_layout::{FileKind, Formed, GeometryError, MappingKind, NamespaceKind};
 pub use vellum_media as media;
+pub use versions::VersionCounts;
 pub use volume::{Entry, File, ReadDir, Volume};
 
 /// Most names of one file.

@@ -68,6 +68,14 @@ pub enum MediumError {
         /// Its bytes.
         bytes: u64,
     },
+    /// The pool's own medium writes back in any order.
+    #[error(
+        "{}: metadata in an ordinary file cannot be kept in order with data elsewhere: put the pool into persistent memory, or make it with a log (logged)", path.display()
+    )]
+    Unordered {
+        /// The pool.
+        path: PathBuf,
+    },
     /// A data medium of a pool that has none.
     #[error(
         "the pool has its data itself, not on a medium of their own: do not name one with --data"

@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 
 use vellum_layout::{Geometry, MEDIUM_DATA_AT, MappingKind, NamespaceKind, Superblock};
 use vellum_media::{
-    DataFile, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Real,
+    DataFile, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Persistent,
+    Real,
 };
 
+use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::log::{FoundImage, ImagePlace};
 use crate::mapping_time::MappingTimer;
-use crate::medium::{self, open_bytes};
+use crate::medium::{self, MediumError, open_bytes};
 use crate::mount::{
     FormatOptions, MountOptions, Opened, attach, format, read_superblock, settle_image,
 };
@@ -33,7 +35,7 @@ const EVOLVE_INTERVAL: Duration = Duration::from_secs(5);
 /// So many times as long as a directory took to be moved evolving rests before it moves another one.
 const REST_AFTER_MOVE: u32 = 8;
 
-/// How often a logged pool is committed when nobody asks for it.
+/// How often a pool is committed, where operations do not commit by themselves, when nobody asks for it.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a new pool is to be like.
@@ -61,7 +63,8 @@ pub struct CreateOptions {
     /// What the pool lies on. In a file that is neither persistent memory nor tmpfs only [`MediaChoice::Logged`], which `vellum mkfs` picks
     /// there, keeps order through a power cut.
     pub media: MediaChoice,
-    /// The data are to lie on another file or device. The pool, which has to be a logged one, is then as large as it has to be, if its size is 0.
+    /// The data are to lie on another file or device. The pool, which has to be a logged one or to lie in persistent memory, is then as large as it
+    /// has to be, if its size is 0.
     pub data: Option<DataOptions>,
     /// Use a file or device that exists, whatever it holds.
     pub overwrite: bool,
@@ -126,6 +129,8 @@ pub struct PoolOptions {
     pub mapping_timer: Option<Arc<MappingTimer>>,
     /// How often areas evolve, where names are kept in areas: every five seconds by default; none: never.
     pub evolve_every: Option<Duration>,
+    /// What is durable when an operation returns.
+    pub durability: Durability,
 }
 
 impl Default for PoolOptions {
@@ -141,6 +146,7 @@ impl Default for PoolOptions {
             last_epoch: false,
             mapping_timer: None,
             evolve_every: Some(EVOLVE_INTERVAL),
+            durability: Durability::default(),
         }
     }
 }
@@ -201,6 +207,16 @@ impl Pool {
             _ => planned.pool_bytes,
         };
         let memory = make(path, own_bytes, options.media)?;
+        if options.media != MediaChoice::Logged && memory.kind() == MediaKind::File {
+            if !options.overwrite {
+                std::fs::remove_file(path)?;
+            }
+            if !data.overwrite {
+                std::fs::remove_file(&data.path)?;
+            }
+            let path = path.to_owned();
+            return Err(MediumError::Unordered { path }.into());
+        }
         let memory = memory.with_data(file, apart.at, (own_bytes, apart.data_bytes))?;
         format_options.known_zero = memory.known_zero();
         let superblock = format(&memory, &format_options)?;
@@ -322,6 +338,7 @@ impl Pool {
             attach: attach_id,
             mapping_timer: options.mapping_timer.clone(),
             roots_large: options.evolve_every.is_some(),
+            durability: options.durability,
         };
         let arena = |bytes| {
             let arena = MappedArena::private(bytes)?;
@@ -347,7 +364,7 @@ impl Pool {
                 evolve(&of, interval, stop);
             }));
         }
-        if fs.log_counts().is_some() {
+        if fs.commits() {
             let of = Arc::clone(&fs);
             workers.push(Worker::start("vellum-committer", move |stop| {
                 commit(&of, stop)
@@ -469,8 +486,8 @@ fn evolve(fs: &RealFs, interval: Duration, stop: &AtomicBool) {
     }
 }
 
-/// Commits a logged pool when nobody asks for it, and keeps half of its log free: a piece at a time, with a rest behind each that is as long as
-/// the piece took. On other media operations commit by themselves.
+/// Commits a pool that commits when nobody asks for it, and keeps half of its log, if it has one, free: a piece at a time, with a rest behind
+/// each that is as long as the piece took. On other media operations commit by themselves.
 fn commit(fs: &RealFs, stop: &AtomicBool) {
     fs.wake_when_half_full(std::thread::current());
     let mut committed = Instant::now();

@@ -21,6 +21,8 @@ vellum_media::sites! {
     FORMAT_AREA = "format/area",
     /// The first anchor of a log.
     FORMAT_LOG_ANCHOR = "format/log-anchor",
+    /// The entrance to the versions.
+    FORMAT_VERSIONS = "format/versions",
     /// The root of a mapping table.
     FORMAT_TABLE = "format/table",
     /// The state word.

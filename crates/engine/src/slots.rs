@@ -139,7 +139,7 @@ impl<M: Memories> Core<M> {
     /// Whether an epoch is being cut. Looked at once the slot is entered: whoever cuts looks at the slots once the gate is closed.
     #[inline(always)]
     fn is_gated(&self) -> bool {
-        self.log.is_some() && self.arena.load(header::GATE, Ordering::SeqCst) != 0
+        self.commits.is_some() && self.arena.load(header::GATE, Ordering::SeqCst) != 0
     }
 
     #[cold]

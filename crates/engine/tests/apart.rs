@@ -239,7 +239,7 @@ fn what_cannot_be_made_is_refused() {
     let unlogged = make(&asked);
     assert!(matches!(
         unlogged,
-        Err(Error::Geometry(GeometryError::ApartUnlogged))
+        Err(Error::Medium(MediumError::Unordered { .. }))
     ));
     asked.media = MediaChoice::Logged;
     asked.size_bytes = 1 << 20;

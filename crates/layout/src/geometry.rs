@@ -6,6 +6,7 @@ use crate::aids::AidsPlan;
 use crate::{
     AreaPlan, BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES, MappingKind,
     NamespaceKind, RUN_BLOCKS, SLOT_BYTES, SPAN_LINES, THREAD_SLOT_BYTES, log_bytes_for,
+    versions_bytes_for,
 };
 
 /// Smallest pool, in bytes.
@@ -35,7 +36,8 @@ pub struct GeometryRequest {
     pub fragmentation: u16,
     /// The metadata are worked on in memory, and a log makes them durable.
     pub is_logged: bool,
-    /// Data on a medium of its own. The pool is then as large as it has to be, if `pool_bytes` is 0.
+    /// Data on a medium of its own; without a log, versions of the metadata keep these in order with the data. The pool is then as large as
+    /// it has to be, if `pool_bytes` is 0.
     pub apart: Option<ApartRequest>,
 }
 
@@ -80,9 +82,9 @@ pub enum GeometryError {
     /// More metadata than inode numbers can name.
     #[error("metadata is limited to {METADATA_MAX_BYTES} bytes (128 GiB), not {0}")]
     MetadataTooLarge(u64),
-    /// Metadata, log and all do not fit the pool, whose data lie elsewhere.
+    /// Metadata, log or versions, and all do not fit the pool, whose data lie elsewhere.
     #[error(
-        "a pool of {pool_bytes} bytes has no room for {metadata_bytes} bytes of metadata and their log; it needs {needed_bytes}"
+        "a pool of {pool_bytes} bytes has no room for {metadata_bytes} bytes of metadata and what keeps them in order; it needs {needed_bytes}"
     )]
     NoRoomForMetadata {
         /// Bytes of metadata.
@@ -92,9 +94,6 @@ pub enum GeometryError {
         /// Bytes that it needs.
         needed_bytes: u64,
     },
-    /// Only a log keeps metadata in order with data on another medium.
-    #[error("data on a medium of its own need a pool with a log (logged)")]
-    ApartUnlogged,
     /// The data would not fit one zone.
     #[error("a zone holds at most 2^30 blocks (4 TiB); a pool of {0} bytes needs more")]
     ZoneTooLarge(u64),
@@ -149,6 +148,10 @@ pub struct Geometry {
     pub log_at: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
+    /// The versions of metadata in persistent memory whose data lie elsewhere ([`crate::VersionsPlan`]); 0: none.
+    pub versions_at: u64,
+    /// Bytes of the versions.
+    pub versions_bytes: u64,
     /// The data blocks of zone 0. Those on a medium of its own count as what lies behind the pool.
     pub data_at: u64,
     /// Data blocks in zone 0, a multiple of [`LINE_ENTRIES`].
@@ -187,9 +190,6 @@ impl Geometry {
         if sized_by < POOL_MIN_BYTES {
             return Err(GeometryError::TooSmall(asked));
         }
-        if request.apart.is_some() && !request.is_logged {
-            return Err(GeometryError::ApartUnlogged);
-        }
         let chunk_bytes = (1 << (sized_by / 512).ilog2()).clamp(BLOCK_BYTES, 2 << 20);
         let thread_slots = request.thread_slots.unwrap_or(match sized_by >> 20 {
             ..16 => 4,
@@ -216,8 +216,9 @@ impl Geometry {
         if request.fragmentation > FRAGMENTATION_MAX {
             return Err(GeometryError::Fragmentation(request.fragmentation));
         }
-        // A logged pool's metadata take memory, and as much again for the log.
-        let share = match (sized_by < 64 << 20, request.is_logged) {
+        // A logged pool's metadata take memory, and as much again for the log; those of one with versions three times as much for these.
+        let is_dear = request.is_logged || request.has_versions();
+        let share = match (sized_by < 64 << 20, is_dear) {
             (true, false) => 4,
             (true, true) => 8,
             (false, false) => 16,
@@ -239,10 +240,9 @@ impl Geometry {
         let Parts {
             pool_bytes,
             aids_at,
-            log_at,
+            image_end,
             data_at,
             zone_blocks,
-            ..
         } = parts;
         let no_room = GeometryError::NoRoomForData {
             metadata_bytes: front.meta_bytes,
@@ -254,7 +254,7 @@ impl Geometry {
         if zone_blocks > 1 << 30 {
             return Err(GeometryError::ZoneTooLarge(sized_by));
         }
-        if request.is_logged && log_at > IMAGE_MAX_BYTES {
+        if request.is_logged && image_end > IMAGE_MAX_BYTES {
             return Err(GeometryError::MetadataTooLarge(front.meta_bytes));
         }
         Ok(Self {
@@ -269,8 +269,18 @@ impl Geometry {
             meta_chunks,
             table_at: front.table_at,
             aids_at,
-            log_at: if request.is_logged { log_at } else { 0 },
-            log_bytes: log_bytes(request, log_at),
+            log_at: if request.is_logged { image_end } else { 0 },
+            log_bytes: if request.is_logged {
+                behind_bytes(request, image_end)
+            } else {
+                0
+            },
+            versions_at: if request.has_versions() { image_end } else { 0 },
+            versions_bytes: if request.has_versions() {
+                behind_bytes(request, image_end)
+            } else {
+                0
+            },
             data_at,
             zone_blocks,
             replica_at: pool_bytes - BLOCK_BYTES,
@@ -318,12 +328,8 @@ impl Geometry {
             (self.table_at, plannable.then(|| self.table_bytes())),
             (self.aids_at, aids_bytes),
             (
-                if self.is_logged() {
-                    self.log_at
-                } else {
-                    self.data_at
-                },
-                Some(self.log_bytes),
+                self.image_end(),
+                self.log_bytes.checked_add(self.versions_bytes),
             ),
         ];
         let mut end = 0u64;
@@ -347,6 +353,7 @@ impl Geometry {
             && self.fragmentation <= FRAGMENTATION_MAX
             && (1..=1 << 30).contains(&self.zone_blocks)
             && self.has_sound_log()
+            && self.has_sound_versions()
             && self.has_sound_medium(data)
             && self.has_sound_areas()
     }
@@ -357,7 +364,7 @@ impl Geometry {
             return true;
         };
         let ends = [data_at, apart.at].map(|at| at.checked_add(data_bytes?));
-        self.is_logged()
+        (self.is_logged() || self.has_versions())
             && data_at == self.pool_bytes
             && data_at.is_multiple_of(BLOCK_BYTES)
             && apart.at.is_multiple_of(BLOCK_BYTES)
@@ -383,9 +390,37 @@ impl Geometry {
         }
     }
 
+    fn has_sound_versions(&self) -> bool {
+        match self.versions_bytes {
+            0 => self.versions_at == 0,
+            bytes => {
+                self.apart.is_some()
+                    && !self.is_logged()
+                    && self.versions_at <= 1 << 60
+                    && bytes >= versions_bytes_for(self.versions_at)
+            }
+        }
+    }
+
     /// Whether the metadata are worked on in memory, and a log makes them durable.
     pub fn is_logged(&self) -> bool {
         self.log_bytes != 0
+    }
+
+    /// Whether the metadata lie in persistent memory, the data elsewhere, and versions keep them in order.
+    pub fn has_versions(&self) -> bool {
+        self.versions_bytes != 0
+    }
+
+    /// Where the metadata end: what lies behind them are the log or the versions, or data.
+    pub fn image_end(&self) -> u64 {
+        if self.is_logged() {
+            self.log_at
+        } else if self.has_versions() {
+            self.versions_at
+        } else {
+            self.data_at
+        }
     }
 
     /// Where the saved aids of zone 0 lie.
@@ -467,7 +502,7 @@ struct Front {
 struct Parts {
     pool_bytes: u64,
     aids_at: u64,
-    log_at: u64,
+    image_end: u64,
     data_at: u64,
     zone_blocks: u64,
 }
@@ -476,10 +511,19 @@ fn block_up(at: u64) -> u64 {
     at.next_multiple_of(BLOCK_BYTES)
 }
 
-/// Bytes of the log of an image that ends at `at`.
-fn log_bytes(request: &GeometryRequest, at: u64) -> u64 {
+impl GeometryRequest {
+    /// Whether metadata and data are kept in order by versions.
+    fn has_versions(&self) -> bool {
+        self.apart.is_some() && !self.is_logged
+    }
+}
+
+/// Bytes of the log or the versions of metadata that end at `at`.
+fn behind_bytes(request: &GeometryRequest, at: u64) -> u64 {
     if request.is_logged {
         log_bytes_for(at)
+    } else if request.has_versions() {
+        versions_bytes_for(at)
     } else {
         0
     }
@@ -506,13 +550,17 @@ impl Front {
         }
     }
 
-    /// Where aids and log of so many blocks lie, and where they end.
+    /// Where aids of so many blocks lie, where the metadata end, and where what keeps them in order does.
     fn behind(&self, request: &GeometryRequest, zone_blocks: u64) -> (u64, u64, u64) {
         let table_bytes = request.mapping.table_bytes(zone_blocks);
         let at = block_up(self.table_at + table_bytes);
         let aids = aids_plan(request.mapping, at, zone_blocks);
-        let log_at = block_up(aids.at + aids.bytes());
-        (aids.at, log_at, log_at + log_bytes(request, log_at))
+        let image_end = block_up(aids.at + aids.bytes());
+        (
+            aids.at,
+            image_end,
+            image_end + behind_bytes(request, image_end),
+        )
     }
 
     /// The rest of the pool is for data.
@@ -529,7 +577,7 @@ impl Front {
         let large = 1 << large.ilog2();
         let replica_at = pool_bytes - BLOCK_BYTES;
         let room = replica_at
-            .checked_sub(self.table_at + log_bytes(request, self.table_at))
+            .checked_sub(self.table_at + behind_bytes(request, self.table_at))
             .ok_or(no_room)?;
         // What a block takes of a table, and of a HashFS table's saved aids.
         let saved = if request.mapping.has_home_lines() {
@@ -545,13 +593,13 @@ impl Front {
         };
         let mut zone_blocks = room / (BLOCK_BYTES + beside) / LINE_ENTRIES * LINE_ENTRIES;
         loop {
-            let (aids_at, log_at, end) = self.behind(request, zone_blocks);
+            let (aids_at, image_end, end) = self.behind(request, zone_blocks);
             let data_at = end.next_multiple_of(large);
             if data_at + zone_blocks * BLOCK_BYTES <= replica_at {
                 return Ok(Parts {
                     pool_bytes,
                     aids_at,
-                    log_at,
+                    image_end,
                     data_at,
                     zone_blocks,
                 });
@@ -571,7 +619,7 @@ impl Front {
         if zone_blocks > 1 << 30 {
             return Err(GeometryError::ZoneTooLarge(apart.data_bytes));
         }
-        let (aids_at, log_at, end) = self.behind(request, zone_blocks);
+        let (aids_at, image_end, end) = self.behind(request, zone_blocks);
         let needed_bytes = end + 2 * BLOCK_BYTES;
         let pool_bytes = match request.pool_bytes {
             0 => needed_bytes,
@@ -587,7 +635,7 @@ impl Front {
         Ok(Parts {
             pool_bytes,
             aids_at,
-            log_at,
+            image_end,
             data_at: pool_bytes,
             zone_blocks,
         })
@@ -661,6 +709,18 @@ mod tests {
         fn every_size_is_sound(pool_bytes in POOL_MIN_BYTES..(1u64 << 42)) {
             let geometry = plan(pool_bytes);
             prop_assert!(geometry.is_sound(), "{:?}", geometry);
+        }
+
+        #[test]
+        fn every_split_size_is_sound(data_bytes in 3 * POOL_MIN_BYTES..(1u64 << 42)) {
+            for mapping in MappingKind::ALL {
+                let apart = Some(ApartRequest { id: [1; 16], at: BLOCK_BYTES, data_bytes });
+                let request = GeometryRequest { mapping, apart, ..Default::default() };
+                let geometry = Geometry::plan(&request).unwrap();
+                prop_assert!(geometry.is_sound(), "{:?}", geometry);
+                prop_assert!(geometry.has_versions() && geometry.versions_at < geometry.data_at);
+                prop_assert_eq!(geometry.image_end(), geometry.versions_at);
+            }
         }
 
         #[test]

@@ -2,7 +2,7 @@
 //!
 //! A pool is, in order of address: superblock and its replica, state block, slot journals, chunk
 //! table, live map, metadata region (chunks of 128-byte slots), data zones (mapping table, saved aids,
-//! the log of a logged pool, blocks), last replica of the superblock. `docs/FORMAT.md` gives every byte; a test holds it
+//! the log of a logged pool or the versions of one whose data lie elsewhere, blocks), last replica of the superblock. `docs/FORMAT.md` gives every byte; a test holds it
 //! against this crate.
 //!
 //! Structures that change while mounted are described by *word offsets* and packed 8-byte words,
@@ -38,6 +38,7 @@ mod superblock;
 mod text;
 mod tree;
 mod tree_log;
+mod version;
 mod zone;
 
 pub use aids::{AidsHead, AidsPlan, ChainLink};
@@ -92,6 +93,10 @@ pub use tree_log::{
     LogOwner, LogPlace, NameRecord, RECORD_MAX_BYTES, RecordKind, Recorded, Records, UnsoundRecord,
 };
 pub use vellum_media::mix;
+pub use version::{
+    CommittedWord, ENTRANCE_BYTES, Entrance, PIECE_BYTES, VERSION_BYTES, Version, VersionsPlan,
+    versions_bytes_for,
+};
 pub use zone::{
     Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, SPAN_LINES, SPAN_LINES_MAX, chain,
     home_line,

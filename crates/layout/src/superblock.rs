@@ -36,8 +36,10 @@ pub mod features {
     pub const SPANS: u64 = 2;
     /// Incompatible: the data of a zone lie on a medium of their own.
     pub const DATA_APART: u64 = 4;
+    /// Incompatible: the metadata lie in persistent memory, and versions keep them in order with data on a medium of their own.
+    pub const VERSIONS: u64 = 8;
     /// Incompatible features known to this version.
-    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | DATA_APART;
+    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | DATA_APART | VERSIONS;
 }
 
 /// Which namespace a file system has. The numbers are on the media.
@@ -253,8 +255,10 @@ pub struct Superblock {
     pub log_at: u64,
     /// Bytes of the log: two blocks of anchors, then records.
     pub log_bytes: u64,
-    /// Reserved, zero.
-    pub reserved_versions: [u64; 2],
+    /// Pool offset of the entrance to the versions ([`crate::Entrance`]); 0: none.
+    pub versions_at: u64,
+    /// Bytes of the versions: a block with the entrance, then versions.
+    pub versions_bytes: u64,
     /// Pool offset of the block that tells where media were last found ([`crate::MediumPlaces`]); 0: none.
     pub media_at: u64,
     /// Reserved, zero.
@@ -341,6 +345,11 @@ impl Superblock {
         new.log_bytes = geometry.log_bytes;
         if geometry.is_logged() {
             new.incompatible |= features::LOGGED;
+        }
+        new.versions_at = geometry.versions_at;
+        new.versions_bytes = geometry.versions_bytes;
+        if geometry.has_versions() {
+            new.incompatible |= features::VERSIONS;
         }
         let span_lines = match geometry.span_lines {
             1 => 0,
@@ -506,6 +515,8 @@ impl Superblock {
         field(self.file_systems[0].root == ROOT_SLOT, "root directory")?;
         let is_logged = self.incompatible & features::LOGGED != 0;
         field(is_logged == (self.log_bytes != 0), "log")?;
+        let has_versions = self.incompatible & features::VERSIONS != 0;
+        field(has_versions == (self.versions_bytes != 0), "versions")?;
         field(self.geometry().is_sound(), "geometry")
     }
 
@@ -530,6 +541,8 @@ impl Superblock {
             aids_at: self.zones[0].aids_at,
             log_at: self.log_at,
             log_bytes: self.log_bytes,
+            versions_at: self.versions_at,
+            versions_bytes: self.versions_bytes,
             data_at: match self.zones[0].medium {
                 0 => self.zones[0].data_at,
                 _ => self.pool_bytes,
@@ -584,189 +597,4 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::GeometryRequest;
-
-    fn sample() -> Superblock {
-        let request = GeometryRequest {
-            pool_bytes: 1 << 20,
-            ..Default::default()
-        };
-        let geometry = Geometry::plan(&request).unwrap();
-        Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct)
-    }
-
-    #[test]
-    fn what_was_sealed_is_read() {
-        let sample = sample();
-        assert_eq!(Superblock::unseal(sample.as_bytes()).unwrap(), sample);
-        assert_eq!(sample.check_readable(), Ok(()));
-        assert_eq!(sample.check_writable(), Ok(()));
-        assert_eq!(sample.label_text(), "x");
-    }
-
-    #[test]
-    fn a_logged_pool_says_where_its_log_is() {
-        let request = GeometryRequest {
-            pool_bytes: 4 << 20,
-            is_logged: true,
-            ..Default::default()
-        };
-        let geometry = Geometry::plan(&request).unwrap();
-        let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
-        assert_eq!(made.check_readable(), Ok(()));
-        assert_eq!(made.geometry(), geometry);
-        assert!(geometry.is_logged());
-    }
-
-    #[test]
-    fn a_pool_with_data_apart_says_where_they_are() {
-        let request = GeometryRequest {
-            is_logged: true,
-            apart: Some(crate::ApartRequest {
-                id: [9; 16],
-                at: 2 << 20,
-                data_bytes: 8 << 20,
-            }),
-            ..Default::default()
-        };
-        let geometry = Geometry::plan(&request).unwrap();
-        assert_eq!(geometry.data_at, geometry.pool_bytes);
-        assert_eq!(geometry.zone_blocks, 2048);
-        let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
-        assert_eq!(made.check_readable(), Ok(()));
-        assert_eq!(made.geometry(), geometry);
-        for change in [
-            (|sb| sb.media_at = 0) as fn(&mut Superblock),
-            |sb| sb.incompatible = features::LOGGED,
-            |sb| sb.zones[0].medium = 0,
-            |sb| sb.zones[0].medium = 2,
-            |sb| sb.media_at += 4096,
-            |sb| sb.zones[0].data_at = 100,
-            |sb| sb.zones[0].data_at = u64::MAX - 4095,
-        ] {
-            let mut changed = made.clone();
-            change(&mut changed);
-            let refused = changed.check_readable();
-            assert!(matches!(refused, Err(SuperblockError::Field(_))));
-        }
-    }
-
-    #[test]
-    fn a_pool_with_areas_says_where_their_table_is() {
-        let request = GeometryRequest {
-            pool_bytes: 4 << 20,
-            namespace: NamespaceKind::Adaptive,
-            ..Default::default()
-        };
-        let geometry = Geometry::plan(&request).unwrap();
-        let namespace = NamespaceKind::Adaptive;
-        let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", namespace);
-        assert_eq!(made.check_readable(), Ok(()));
-        assert_eq!(made.geometry(), geometry);
-        for change in [
-            (|fs| fs.area_table = 0) as fn(&mut FsRecord),
-            |fs| fs.area_table = u64::MAX - 31,
-            |fs| fs.area_bytes = u32::MAX,
-            |fs| fs.size_max = u32::MAX,
-            |fs| fs.namespace = NamespaceKind::Tree as u32,
-        ] {
-            let mut changed = made.clone();
-            change(&mut changed.file_systems[0]);
-            let refused = Err(SuperblockError::Field("geometry"));
-            assert_eq!(changed.check_readable(), refused);
-        }
-    }
-
-    #[test]
-    fn every_flipped_byte_is_refused() {
-        let mut bytes = sample().as_bytes().to_vec();
-        for at in 0..bytes.len() {
-            bytes[at] ^= 0x10;
-            assert!(Superblock::unseal(&bytes).is_err(), "byte {at}");
-            bytes[at] ^= 0x10;
-        }
-    }
-
-    #[test]
-    fn unknown_features_are_refused_by_name() {
-        let with = |change: fn(&mut Superblock)| {
-            let mut changed = sample();
-            change(&mut changed);
-            (changed.check_readable(), changed.check_writable())
-        };
-        let refused = Err(SuperblockError::Features(8));
-        assert_eq!(with(|sb| sb.incompatible = 8), (refused, Ok(())));
-        let only_read = Err(SuperblockError::ReadOnlyFeatures(2));
-        assert_eq!(with(|sb| sb.read_only_compatible = 2), (Ok(()), only_read));
-        assert_eq!(with(|sb| sb.compatible = 1), (Ok(()), Ok(())));
-        let newer = Err(SuperblockError::Version(2));
-        assert_eq!(with(|sb| sb.version = 2), (newer, Ok(())));
-        for change in [
-            (|sb| sb.zones[0].medium = 1) as fn(&mut Superblock),
-            |sb| sb.zones[0].fs = 1,
-            |sb| sb.zones[0].mapping = 99,
-            |sb| sb.file_systems[0].namespace = 4,
-            |sb| sb.file_systems[0].namespace = 2,
-            |sb| sb.file_systems[0].area_table = 32,
-            |sb| sb.file_systems[0].area_bytes = 4096,
-            |sb| sb.file_systems[0].size_max = 8,
-            |sb| sb.replica_at = 0,
-            |sb| sb.incompatible = features::LOGGED,
-            |sb| sb.incompatible |= features::DATA_APART,
-            |sb| sb.media_at = 4096,
-            |sb| sb.log_bytes = 1 << 16,
-            |sb| sb.incompatible ^= features::SPANS,
-            |sb| sb.zones[0].span_lines = 0,
-            |sb| sb.zones[0].span_lines = 1,
-            |sb| sb.zones[0].span_lines = 3,
-            |sb| sb.zones[0].span_lines = SPAN_LINES_MAX * 2,
-            |sb| sb.zones[0].run_blocks = 1,
-        ] {
-            assert!(matches!(with(change).0, Err(SuperblockError::Field(_))));
-        }
-    }
-
-    #[test]
-    fn a_pool_without_spans_is_as_it_was_before_there_were_any() {
-        let request = GeometryRequest {
-            pool_bytes: 64 << 20,
-            span_lines: Some(1),
-            ..Default::default()
-        };
-        let geometry = Geometry::plan(&request).unwrap();
-        let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
-        assert_eq!((made.incompatible, made.zones[0].span_lines), (0, 0));
-        assert_eq!(made.check_readable(), Ok(()));
-        assert_eq!(made.geometry(), geometry);
-    }
-
-    #[test]
-    fn the_latest_copy_of_the_pool_counts() {
-        let copy = |sequence, uuid, version| {
-            let mut copy = sample();
-            (copy.sequence, copy.uuid, copy.version) = (sequence, [uuid; 16], version);
-            Ok(copy)
-        };
-        let chosen = |copies: [Result<Superblock, SuperblockError>; 3]| {
-            Superblock::choose(copies).map(|sb| (sb.sequence, sb.uuid[0], sb.version))
-        };
-        let damaged = || Err(SuperblockError::Damaged);
-        let alien = || Err(SuperblockError::NotVellum);
-        let all = chosen([copy(0, 7, 1), copy(0, 7, 1), copy(0, 7, 1)]);
-        assert_eq!(all, Ok((0, 7, 1)));
-        // A rewrite to a later version that was interrupted, and a copy of another pool.
-        let newer = chosen([copy(0, 7, 1), copy(1, 7, 2), copy(9, 8, 1)]);
-        assert_eq!(newer, Ok((1, 7, 2)));
-        assert_eq!(chosen([damaged(), alien(), copy(3, 7, 1)]), Ok((3, 7, 1)));
-        assert_eq!(
-            chosen([alien(), damaged(), alien()]),
-            Err(SuperblockError::Damaged)
-        );
-        assert_eq!(
-            chosen([alien(), alien(), alien()]),
-            Err(SuperblockError::NotVellum)
-        );
-    }
-}
+mod tests;

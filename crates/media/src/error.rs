@@ -84,6 +84,9 @@ pub enum MediaError {
     /// Metadata cannot be worked on in memory of their own here.
     #[error("a pool with a log cannot lie on this medium")]
     NoImage,
+    /// What changes in persistent memory cannot be taken back here.
+    #[error("a pool whose data lie elsewhere, without a log, cannot lie on this medium")]
+    NoTransactions,
     /// What a killed process left in memory cannot be used.
     #[error("{}, the image of a process that was killed, {why}", path.display())]
     Image {
@@ -118,7 +121,7 @@ impl MediaError {
             Self::ReadOnlyDevice { .. } => libc::EROFS,
             Self::TooManyMappings { .. } => libc::ENFILE,
             Self::OutOfMemory { source, .. } => source.raw_os_error().unwrap_or(libc::ENOMEM),
-            Self::NoImage => libc::EOPNOTSUPP,
+            Self::NoImage | Self::NoTransactions => libc::EOPNOTSUPP,
             Self::Image { .. } => libc::EBUSY,
             Self::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
         }

@@ -1,8 +1,11 @@
-//! A mapped pool whose metadata are worked on in memory: what it knows beside its mapping, and how its file is read and written.
+//! A mapped pool whose metadata are worked on in memory, or taken back by transactions: what it knows beside its mapping, and how its file
+//! is read and written.
 
 use crate::disk::Split;
 use crate::image::{ImageFile, SharedImage};
+use crate::memory::Persistent;
 use crate::notes::{Notes, map_bytes};
+use crate::pieces::Pieces;
 use crate::written::{Written, WrittenBlocks};
 use rustix::io::Errno;
 use std::io;
@@ -10,9 +13,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// What is done before a store to the metadata.
+pub(crate) enum Before {
+    /// Which lines of the image were stored to since the last cut.
+    Notes(Notes),
+    /// What the bytes were before the transaction is kept.
+    Originals(Pieces),
+}
+
 /// What changed since the last cut.
 pub(crate) struct Logged {
-    pub(crate) notes: Notes,
+    pub(crate) before: Before,
     /// Where the blocks of files begin.
     pub(crate) data_at: u64,
     written: WrittenBlocks,
@@ -31,13 +42,48 @@ impl Logged {
             Some(image) => Notes::in_cells(image.running(words)),
             None => Notes::new(split.image_bytes),
         };
+        Self::with(Before::Notes(notes), split, shared)
+    }
+
+    /// The metadata are not worked on in memory: what they were before a transaction is kept.
+    pub(crate) fn keeping(pieces: Pieces, split: Split) -> Self {
+        Self::with(Before::Originals(pieces), split, None)
+    }
+
+    fn with(before: Before, split: Split, shared: Option<Arc<ImageFile>>) -> Self {
         Self {
-            notes,
+            before,
             shared,
             data_at: split.data_at,
             written: WrittenBlocks::new(),
             has_failed: AtomicBool::new(false),
             is_overlaid: AtomicBool::new(false),
+        }
+    }
+
+    /// Before a store to `[at, at + len)` of `pool`.
+    #[inline]
+    pub(crate) fn before_store(&self, pool: &dyn Persistent, at: u64, len: u64) {
+        match &self.before {
+            Before::Notes(notes) => notes.note(at, len),
+            Before::Originals(pieces) => pieces.save(pool, at, len),
+        }
+    }
+
+    /// The lines that were stored to, of metadata in memory; what is flushed counts as stored to.
+    #[inline]
+    pub(crate) fn notes(&self) -> Option<&Notes> {
+        match &self.before {
+            Before::Notes(notes) => Some(notes),
+            Before::Originals(_) => None,
+        }
+    }
+
+    /// See [`Persistent::begin_transaction`].
+    pub(crate) fn begin_transaction(&self, number: u64) {
+        match &self.before {
+            Before::Notes(_) => {}
+            Before::Originals(pieces) => pieces.begin(number),
         }
     }
 
@@ -72,10 +118,11 @@ impl Logged {
 
     /// See [`crate::Persistent::cut`].
     pub(crate) fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
-        match &self.shared {
-            None => self.notes.take(|_, _| {}, each),
-            Some(image) => {
-                self.notes.take(|word, lines| image.take(word, lines), each);
+        match (&self.before, &self.shared) {
+            (Before::Originals(_), _) => {}
+            (Before::Notes(notes), None) => notes.take(|_, _| {}, each),
+            (Before::Notes(notes), Some(image)) => {
+                notes.take(|word, lines| image.take(word, lines), each);
                 if image.is_damaged() {
                     self.fail();
                 }

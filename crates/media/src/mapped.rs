@@ -10,6 +10,8 @@ use crate::kind_at::grants_sync;
 use crate::logged::{self, Logged};
 use crate::mapping::{Mapping, MappingError, Part, memory_of_mapping};
 use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
+use crate::notes::Notes;
+use crate::pieces::{Originals, Pieces};
 use crate::site::Site;
 use crate::window::Window;
 use crate::written::Written;
@@ -63,7 +65,7 @@ pub struct MappedPool {
     path: Option<PathBuf>,
     /// Where the blocks of files are, if they have a medium of their own.
     data: Option<DataPart>,
-    /// Once the image has begun.
+    /// Once the image, or transactions, have begun.
     logged: OnceLock<Logged>,
 }
 
@@ -105,24 +107,21 @@ impl MappedPool {
         from: u64,
         (at, len): (u64, u64),
     ) -> Result<Self, MediaError> {
-        let flags = if self.read_only {
-            MapFlags::PRIVATE | MapFlags::NORESERVE
-        } else {
-            MapFlags::SHARED
-        };
         let parts = [
             Part {
                 fd: self.fd.as_fd(),
                 from: 0,
                 len: at,
+                flags: sharing(self.read_only, self.kind == MediaKind::Dax),
             },
             Part {
                 fd: file.backing.fd.as_fd(),
                 from,
                 len,
+                flags: sharing(self.read_only, false),
             },
         ];
-        let mapping = Mapping::joined(&parts, flags, self.mapping.page_bytes())
+        let mapping = Mapping::joined(&parts, self.mapping.page_bytes())
             .map_err(|error| not_mapped(error, file.path()))?;
         Ok(Self {
             mapping,
@@ -286,12 +285,7 @@ impl MappedPool {
             MediaChoice::File | MediaChoice::Logged => MediaKind::File,
             MediaChoice::Memory => MediaKind::Memory,
         };
-        let flags = match (read_only, is_dax) {
-            (true, _) => MapFlags::PRIVATE | MapFlags::NORESERVE,
-            (false, true) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
-            (false, false) => MapFlags::SHARED,
-        };
-        let mapping = map(&backing, flags)?;
+        let mapping = map(&backing, sharing(read_only, is_dax))?;
         let pool = Self {
             mapping,
             kind,
@@ -317,11 +311,17 @@ impl MappedPool {
     #[inline(always)]
     fn noting(&self, at: u64, len: u64) {
         if let Some(logged) = self.logged.get() {
-            logged.notes.note(at, len);
+            logged.before_store(self, at, len);
             if at >= logged.data_at {
                 logged.is_overlaid.store(true, Ordering::Relaxed);
             }
         }
+    }
+
+    /// The lines that were stored to, of metadata in memory.
+    #[inline(always)]
+    fn notes(&self) -> Option<&Notes> {
+        self.logged.get().and_then(Logged::notes)
     }
 
     /// Whether blocks of files are to be found in memory alone.
@@ -330,12 +330,15 @@ impl MappedPool {
         logged.is_some_and(|logged| logged.is_overlaid.load(Ordering::Relaxed))
     }
 
-    /// Writes into the image with ordinary stores, and blocks of files by a call.
+    /// Writes into an image with ordinary stores, into other metadata past the cache, and blocks of files by a call.
     #[cold]
     fn write_logged(&self, logged: &Logged, at: u64, data: &[u8]) {
         if self.read_only || at < logged.data_at {
             self.noting(at, data.len() as u64);
-            self.mapping.write(at, data);
+            match logged.notes() {
+                Some(_) => self.mapping.write(at, data),
+                None => self.mapping.write_through(at, data),
+            }
         } else {
             logged.write_data(self.file_at(at), at, data);
         }
@@ -347,27 +350,25 @@ memory_of_mapping!(MappedPool);
 impl Persistent for MappedPool {
     #[inline(always)]
     fn flush(&self, _site: Site, at: u64, len: u64) {
-        match self.logged.get() {
+        match self.notes() {
             None => self.mapping.flush(at, len),
-            Some(logged) => logged.notes.note(at, len),
+            Some(notes) => notes.note(at, len),
         }
     }
 
     #[inline(always)]
     fn fence(&self, _site: Site) {
-        if self.logged.get().is_none() {
+        if self.notes().is_none() {
             self.mapping.fence();
         }
     }
 
     #[inline(always)]
     fn store_through(&self, _site: Site, at: u64, value: u64) {
-        match self.logged.get() {
+        self.noting(at, 8);
+        match self.notes() {
             None => self.mapping.store_through(at, value),
-            Some(logged) => {
-                logged.notes.note(at, 8);
-                self.mapping.store(at, value, Ordering::Release);
-            }
+            Some(_) => self.mapping.store(at, value, Ordering::Release),
         }
     }
 
@@ -424,6 +425,22 @@ impl Persistent for MappedPool {
         Ok(())
     }
 
+    fn begin_transactions(
+        &self,
+        split: Split,
+        originals: Arc<dyn Originals>,
+    ) -> Result<(), MediaError> {
+        let pieces = || Pieces::new(split.image_bytes, originals);
+        self.logged.get_or_init(|| Logged::keeping(pieces(), split));
+        Ok(())
+    }
+
+    fn begin_transaction(&self, number: u64) {
+        if let Some(logged) = self.logged.get() {
+            logged.begin_transaction(number);
+        }
+    }
+
     fn prepare(&self, at: u64, len: u64) -> io::Result<()> {
         let shared = self.logged.get().and_then(|logged| logged.shared.as_ref());
         shared.map_or(Ok(()), |image| image.prepare(at, len))
@@ -460,15 +477,13 @@ impl Persistent for MappedPool {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
-        let flags = match self.kind {
-            MediaKind::Dax => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
-            _ => MapFlags::SHARED,
-        };
+        let is_data = self.data.as_ref().is_some_and(|data| at >= data.at);
+        let flags = sharing(false, self.kind == MediaKind::Dax && !is_data);
         self.mapping.renew(self.file_at(at), flags, at)
     }
 
     fn kind(&self) -> MediaKind {
-        match self.logged.get() {
+        match self.notes() {
             Some(_) => MediaKind::Logged,
             None => self.kind,
         }
@@ -556,6 +571,15 @@ impl Disk for MappedPool {
         let (file, at) = self.file_at(at);
         // What cannot be dropped is read from memory, as ever.
         let _ = rustix::fs::fadvise(file, at, std::num::NonZero::new(len), advice);
+    }
+}
+
+/// How a file is mapped: one that is only read copy-on-write, persistent memory so that a flushed line is a durable line.
+fn sharing(read_only: bool, is_dax: bool) -> MapFlags {
+    match (read_only, is_dax) {
+        (true, _) => MapFlags::PRIVATE | MapFlags::NORESERVE,
+        (false, true) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+        (false, false) => MapFlags::SHARED,
     }
 }
 

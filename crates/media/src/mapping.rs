@@ -34,6 +34,7 @@ pub(crate) struct Part<'f> {
     /// The first of its bytes in the file.
     pub(crate) from: u64,
     pub(crate) len: u64,
+    pub(crate) flags: MapFlags,
 }
 
 /// Shared bytes at some address, until dropped.
@@ -70,15 +71,17 @@ impl Mapping {
         flags: MapFlags,
         page_bytes: usize,
     ) -> Result<Self, MappingError> {
-        Self::joined(&[Part { fd, from: 0, len }], flags, page_bytes)
+        let whole = Part {
+            fd,
+            from: 0,
+            len,
+            flags,
+        };
+        Self::joined(&[whole], page_bytes)
     }
 
     /// Maps parts of files one behind the other, readable and writable. All but the last are whole pages.
-    pub(crate) fn joined(
-        parts: &[Part<'_>],
-        flags: MapFlags,
-        page_bytes: usize,
-    ) -> Result<Self, MappingError> {
+    pub(crate) fn joined(parts: &[Part<'_>], page_bytes: usize) -> Result<Self, MappingError> {
         let pages = |len: u64| {
             let len = usize::try_from(len).ok();
             len.and_then(|len| len.checked_next_multiple_of(page_bytes))
@@ -93,7 +96,6 @@ impl Mapping {
         let align = page_bytes.max(LARGE_PAGE_BYTES);
         let place = Reserved::new(mapped_bytes, align, ProtFlags::empty())
             .map_err(|errno| MappingError::System(errno.into()))?;
-        let flags = flags | MapFlags::FIXED;
         let mut at = 0;
         for part in parts {
             let bytes = pages(part.len)?;
@@ -104,6 +106,7 @@ impl Mapping {
             // The bytes may be changed by others; they are only accessed in ways that allow for it.
             unsafe {
                 let start = place.base.cast::<u8>().add(at).cast();
+                let flags = part.flags | MapFlags::FIXED;
                 rustix::mm::mmap(start, bytes, protection, flags, part.fd, part.from)
             }
             .map_err(|errno| MappingError::System(errno.into()))?;

@@ -16,6 +16,7 @@
 use crate::MediaError;
 use crate::disk::{Disk, Split};
 use crate::image::{Attach, ImageKey, LeftImage, SharedImage};
+use crate::pieces::Originals;
 use crate::site::Site;
 use crate::window::Window;
 use crate::written::Written;
@@ -244,6 +245,25 @@ pub trait Persistent: Memory {
         Err(MediaError::NoImage)
     }
 
+    /// From now on blocks of files are written by calls, and [`disk`](Self::disk) reaches them; and once a transaction has begun, what pieces of
+    /// the metadata hold is kept by `originals` before the transaction first stores to them. Nobody else uses the pool meanwhile.
+    ///
+    /// # Errors
+    /// The pool cannot be split so.
+    fn begin_transactions(
+        &self,
+        split: Split,
+        originals: Arc<dyn Originals>,
+    ) -> Result<(), MediaError> {
+        let _ = (split, originals);
+        Err(MediaError::NoTransactions)
+    }
+
+    /// A transaction begins, with a higher number than all before. Nobody stores meanwhile.
+    fn begin_transaction(&self, number: u64) {
+        let _ = number;
+    }
+
     /// Takes memory for `[at, at + len)` of the image, whole blocks, so that stores there do not fail for want of it.
     ///
     /// # Errors
@@ -277,7 +297,8 @@ pub trait Persistent: Memory {
         let _ = key;
     }
 
-    /// What lies under the image, once that has begun: home, log and blocks of files, at the offsets that they have in the pool.
+    /// What lies under the image, once that has begun: home, log and blocks of files, at the offsets that they have in the pool. Once
+    /// transactions have begun, blocks of files.
     fn disk(&self) -> Option<&dyn Disk> {
         None
     }

@@ -1,4 +1,5 @@
-//! A simulated pool whose metadata are worked on in memory, on a simulated disk.
+//! A simulated pool whose metadata are worked on in memory, on a simulated disk, or lie in simulated persistent memory, with the data on a
+//! simulated disk.
 //!
 //! The disk is a [`SimPool`] whose log has what was written by calls as stores, and a sync as a flush of every line written
 //! since the last one, and a fence. So a crash leaves any mixture of 64-byte lines, each with any prefix of its words: more than
@@ -12,6 +13,7 @@ use crate::heap::HeapMemory;
 use crate::image::{Attach, ImageKey, LeftImage, OLDER, SharedImage};
 use crate::memory::{LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 use crate::notes::Notes;
+use crate::pieces::{Originals, Pieces};
 use crate::sim::SimPool;
 use crate::site::Site;
 use crate::written::{Written, WrittenBlocks};
@@ -31,10 +33,13 @@ impl Memories for SimulatedLogged {
     type Arena = HeapMemory;
 }
 
-/// A pool on a simulated disk. What lies in front of the log is memory once the image has begun; nothing of it is recorded.
+/// A pool on a simulated disk. What lies in front of the log is memory once the image has begun; nothing of it is recorded. Once transactions
+/// have begun, what lies in front of the data is persistent memory, and recorded as such.
 pub struct SimLogged {
     disk: Arc<SimPool>,
     image: OnceLock<Arc<Image>>,
+    /// Of a pool with transactions.
+    pieces: OnceLock<(Pieces, Split)>,
     images: Option<Arc<SimImages>>,
     /// Lines of the disk written since the last sync.
     dirty: Arc<Mutex<BTreeSet<u64>>>,
@@ -52,6 +57,14 @@ pub struct SimImages {
 }
 
 impl SimImages {
+    /// Without an image: so much of the disk is in caches only.
+    pub fn unsynced(lines: BTreeSet<u64>) -> Self {
+        Self {
+            named: Mutex::default(),
+            dirty: Arc::new(Mutex::new(lines)),
+        }
+    }
+
     fn named(&self) -> MutexGuard<'_, Option<Arc<Image>>> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -160,6 +173,7 @@ impl SimLogged {
                 .unwrap_or_default(),
             images,
             image: OnceLock::new(),
+            pieces: OnceLock::new(),
             written: WrittenBlocks::new(),
             has_failed: AtomicBool::new(false),
         }
@@ -173,23 +187,28 @@ impl SimLogged {
         }
     }
 
-    /// The memory that has `at`, told that `[at, at + len)` of it is stored to.
-    fn storing(&self, at: u64, len: u64) -> &dyn Memory {
-        if let Some(image) = self.image.get()
-            && at < image.memory.len()
-        {
-            image.notes.note(at, len);
-        }
-        self.reading(at)
+    /// The image, if it has `at`, told that `[at, at + len)` of it is stored to.
+    fn storing(&self, at: u64, len: u64) -> Option<&HeapMemory> {
+        let image = self.image.get().filter(|image| at < image.memory.len())?;
+        image.notes.note(at, len);
+        Some(&image.memory)
     }
 
+    /// Whether persistent memory is stored to at `at`; what lies there is kept before, as far as `len` bytes.
+    fn is_persistent(&self, at: u64, len: u64) -> bool {
+        let Some((pieces, split)) = self.pieces.get() else {
+            return false;
+        };
+        pieces.save(&*self.disk, at, len);
+        at < split.data_at
+    }
+
+    #[track_caller]
     fn put(&self, at: u64, data: &[u8]) {
-        match self.image.get() {
-            Some(image) if at < image.memory.len() => {
-                self.storing(at, data.len() as u64).write(at, data)
-            }
-            _ => {
-                // As on a mapped pool, the next sync tells it.
+        match self.storing(at, data.len() as u64) {
+            Some(image) => image.write(at, data),
+            // As on a mapped pool, the next sync tells it.
+            None => {
                 if self.write_disk(at, data).is_err() {
                     self.has_failed.store(true, Ordering::Release);
                 }
@@ -200,11 +219,7 @@ impl SimLogged {
     /// Blocks of files are noted whether they could be written or not.
     #[track_caller]
     fn write_disk(&self, at: u64, data: &[u8]) -> io::Result<()> {
-        if self
-            .image
-            .get()
-            .is_some_and(|image| at >= image.split.data_at)
-        {
+        if self.split().is_some_and(|split| at >= split.data_at) {
             self.written.note(at, data.len() as u64);
         }
         self.disk.try_write()?;
@@ -217,6 +232,20 @@ impl SimLogged {
         Memory::write(&*self.disk, at, data);
         Ok(())
     }
+}
+
+/// Stores to the cell at `at` of whatever has it, so that the caller's place stays known.
+macro_rules! stored {
+    ($self:ident, $at:ident, $it:ident => $store:expr) => {
+        match $self.storing($at, 8) {
+            Some($it) => $store,
+            None => {
+                $self.is_persistent($at, 8);
+                let $it = &*$self.disk;
+                $store
+            }
+        }
+    };
 }
 
 impl Memory for SimLogged {
@@ -234,23 +263,23 @@ impl Memory for SimLogged {
     }
 
     fn store(&self, at: u64, value: u64, order: Ordering) {
-        self.storing(at, 8).store(at, value, order);
+        stored!(self, at, it => it.store(at, value, order));
     }
 
     fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
-        self.storing(at, 8).compare_exchange(at, current, new)
+        stored!(self, at, it => it.compare_exchange(at, current, new))
     }
 
     fn fetch_add(&self, at: u64, value: u64) -> u64 {
-        self.storing(at, 8).fetch_add(at, value)
+        stored!(self, at, it => it.fetch_add(at, value))
     }
 
     fn fetch_or(&self, at: u64, bits: u64) -> u64 {
-        self.storing(at, 8).fetch_or(at, bits)
+        stored!(self, at, it => it.fetch_or(at, bits))
     }
 
     fn fetch_and(&self, at: u64, bits: u64) -> u64 {
-        self.storing(at, 8).fetch_and(at, bits)
+        stored!(self, at, it => it.fetch_and(at, bits))
     }
 
     fn read(&self, at: u64, out: &mut [u8]) {
@@ -258,7 +287,11 @@ impl Memory for SimLogged {
     }
 
     fn write(&self, at: u64, data: &[u8]) {
-        self.put(at, data);
+        if self.is_persistent(at, data.len() as u64) {
+            Memory::write(&*self.disk, at, data);
+        } else {
+            self.put(at, data);
+        }
     }
 
     fn bytes_equal(&self, at: u64, expected: &[u8]) -> bool {
@@ -277,22 +310,46 @@ impl Memory for SimLogged {
 }
 
 impl Persistent for SimLogged {
-    fn flush(&self, _site: Site, at: u64, len: u64) {
-        self.storing(at, len);
+    fn behind(&self, site: Site, at: u64, cells: &[u64]) {
+        if self.pieces.get().is_some() {
+            self.disk.behind(site, at, cells);
+        }
     }
 
-    fn fence(&self, _site: Site) {}
+    fn flush(&self, site: Site, at: u64, len: u64) {
+        match self.pieces.get() {
+            Some((_, split)) if at < split.data_at => self.disk.flush(site, at, len),
+            Some(_) => {}
+            None => {
+                self.storing(at, len);
+            }
+        }
+    }
+
+    fn fence(&self, site: Site) {
+        if self.pieces.get().is_some() {
+            self.disk.fence(site);
+        }
+    }
 
     fn release(&self, site: Site, at: u64, len: u64) {
         self.disk.released(site, at, len);
     }
 
-    fn write_through(&self, _site: Site, at: u64, data: &[u8]) {
-        self.put(at, data);
+    fn write_through(&self, site: Site, at: u64, data: &[u8]) {
+        if self.is_persistent(at, data.len() as u64) {
+            self.disk.write_through(site, at, data);
+        } else {
+            self.put(at, data);
+        }
     }
 
-    fn zero_through(&self, _site: Site, at: u64, len: u64) {
-        self.put(at, &vec![0; len as usize]);
+    fn zero_through(&self, site: Site, at: u64, len: u64) {
+        if self.is_persistent(at, len) {
+            self.disk.zero_through(site, at, len);
+        } else {
+            self.put(at, &vec![0; len as usize]);
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -309,6 +366,22 @@ impl Persistent for SimLogged {
         }
         self.image.get_or_init(|| Arc::new(Image::new(split)));
         Ok(())
+    }
+
+    fn begin_transactions(
+        &self,
+        split: Split,
+        originals: Arc<dyn Originals>,
+    ) -> Result<(), MediaError> {
+        let pieces = || Pieces::new(split.image_bytes, originals);
+        self.pieces.get_or_init(|| (pieces(), split));
+        Ok(())
+    }
+
+    fn begin_transaction(&self, number: u64) {
+        if let Some((pieces, _)) = self.pieces.get() {
+            pieces.begin(number);
+        }
     }
 
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
@@ -345,7 +418,7 @@ impl Persistent for SimLogged {
     }
 
     fn disk(&self) -> Option<&dyn Disk> {
-        self.image.get().map(|_| self as &dyn Disk)
+        self.split().map(|_| self as &dyn Disk)
     }
 
     fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
@@ -385,10 +458,15 @@ impl Disk for SimLogged {
 }
 
 impl SimLogged {
+    /// How the pool is split, once it is.
+    fn split(&self) -> Option<Split> {
+        let pieces = self.pieces.get().map(|&(_, split)| split);
+        pieces.or_else(|| self.image.get().map(|image| image.split))
+    }
+
     /// Where the disk of the pool itself ends; beyond everything, if it is the only one.
     fn own_end(&self) -> u64 {
-        let split = self.image.get().map(|image| image.split);
-        let apart = split.filter(|split| split.is_apart);
+        let apart = self.split().filter(|split| split.is_apart);
         apart.map_or(u64::MAX, |split| split.data_at)
     }
 

@@ -91,7 +91,7 @@ impl Hash for Place {
 }
 
 /// Declares sites: a public constant for each, `ALL` with their names in this order, and `name`,
-/// which finds a site's name.
+/// which finds a site's name. With `from N;` in front their numbers are above N, so that they are none of another list's.
 ///
 /// ```
 /// mod sites {
@@ -108,13 +108,19 @@ impl Hash for Place {
 #[macro_export]
 macro_rules! sites {
     ($($(#[$doc:meta])+ $site:ident = $name:literal),+ $(,)?) => {
+        $crate::sites! { from 0; $($(#[$doc])+ $site = $name),+ }
+    };
+    (from $first:expr; $($(#[$doc:meta])+ $site:ident = $name:literal),+ $(,)?) => {
+        /// The number before the first.
+        const FIRST: u16 = $first;
+
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         #[repr(u16)]
         enum Number { UNNAMED, $($site),+ }
 
         $(
             $(#[$doc])+
-            pub const $site: $crate::Site = $crate::Site::numbered(Number::$site as u16);
+            pub const $site: $crate::Site = $crate::Site::numbered(FIRST + Number::$site as u16);
         )+
 
         /// Every site with its name.
@@ -123,7 +129,7 @@ macro_rules! sites {
         /// The name of a site of this list; `unnamed` for any other.
         pub fn name(site: $crate::Site) -> &'static str {
             let _ = Number::UNNAMED;
-            match ALL.get(usize::from(site.number()).wrapping_sub(1)) {
+            match ALL.get(usize::from(site.number()).wrapping_sub(1 + usize::from(FIRST))) {
                 Some(&(_, name)) => name,
                 None => "unnamed",
             }

@@ -172,6 +172,10 @@ fn usable(image: &dyn Image) -> Result<Superblock, ConvertError> {
     superblock
         .check_writable()
         .map_err(|error| ConvertError::NotAPool(error.to_string()))?;
+    if superblock.geometry().has_versions() {
+        let reason = "this release does not convert pools in persistent memory with data on a medium of their own";
+        return Err(ConvertError::NotAPool(reason.into()));
+    }
     Ok(superblock)
 }
 

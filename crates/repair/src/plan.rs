@@ -186,6 +186,10 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
         }
     };
     plan.uuid = superblock.uuid;
+    if survey::is_ahead(image, &superblock) {
+        plan.refused = Some(AHEAD.to_owned());
+        return plan;
+    }
     let none = BTreeSet::new();
     let declined = options.declined.unwrap_or(&none);
     let lost = match plan.before.complete {
@@ -210,6 +214,10 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
     plan.refused = made.err();
     plan
 }
+
+/// Why nothing is done while what was not committed stands in the metadata.
+const AHEAD: &str = "its metadata were not committed with their data, and are taken back first; nothing was changed: \
+                     repair it without --dry-run, or open it once";
 
 /// What is advised where a medium cannot be relied on.
 const COPY: &str = "copy what can be read to a sound medium, and repair the copy";

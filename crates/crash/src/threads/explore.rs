@@ -112,7 +112,7 @@ pub(crate) fn of_threads<'a>(
     };
     // What a log makes durable is in no cache.
     let modes_of = |workload: &ThreadWorkload| {
-        let is_of_it = |mode: &Mode| !workload.ground.is_logged() || *mode == Mode::X86;
+        let is_of_it = |mode: &Mode| !workload.ground.commits() || *mode == Mode::X86;
         modes.iter().copied().filter(is_of_it).collect::<Vec<_>>()
     };
     let is_any = |workload: &&ThreadWorkload| !modes_of(workload).is_empty();

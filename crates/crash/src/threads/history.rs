@@ -321,7 +321,7 @@ fn moments<'a>(
             moment.before |= before.fold(0, |all, bits| all | bits);
         }
         match moment.answer {
-            Some(_) if !workload.ground.is_logged() => kept |= 1 << number,
+            Some(_) if !workload.ground.commits() => kept |= 1 << number,
             Some(Answer::Done) if moment.what.syncs() => kept |= moment.before,
             _ => {}
         }

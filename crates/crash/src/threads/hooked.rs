@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vellum_media::{
-    Disk, HeapMemory, ImageKey, LINE_BYTES, MediaError, MediaKind, Memories, Memory, Persistent,
-    SharedImage, SimImages, Site, Split, Written,
+    Disk, HeapMemory, ImageKey, LINE_BYTES, MediaError, MediaKind, Memories, Memory, Originals,
+    Persistent, SharedImage, SimImages, Site, Split, Written,
 };
 
 use super::scheduler::{Place, What, announce, wait};
@@ -190,6 +190,18 @@ impl<M: Persistent> Persistent for Hooked<M> {
         self.memory.begin_image(split, shared)
     }
 
+    fn begin_transactions(
+        &self,
+        split: Split,
+        originals: Arc<dyn Originals>,
+    ) -> Result<(), MediaError> {
+        self.memory.begin_transactions(split, originals)
+    }
+
+    fn begin_transaction(&self, number: u64) {
+        self.memory.begin_transaction(number);
+    }
+
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
         self.memory.shared_image()
     }
@@ -222,5 +234,9 @@ impl<M: Persistent> Disk for Hooked<M> {
 
     fn sync(&self, site: Site) -> io::Result<()> {
         self.disk_at(What::Fence, 0, 0)?.sync(site)
+    }
+
+    fn sync_data(&self, site: Site) -> io::Result<()> {
+        self.disk_at(What::Fence, 0, 0)?.sync_data(site)
     }
 }

@@ -1,15 +1,18 @@
-//! Pools with a log, on a disk, or with their data on another one: operations alone, each followed by a sync; several before one; checkpoints, and a log that is full.
+//! Pools of which only what syncs makes anything durable: with a log, on a disk, or with their data on another one; in persistent memory, with their data on a disk.
+//! Operations alone, each followed by a sync; several before one; checkpoints, and a log that is full.
 
 use vellum::{MappingKind, NamespaceKind};
 use vellum_layout::{ANCHORS_BYTES, BLOCK_BYTES, Superblock};
 
-use super::{FILE, single_operations};
+use super::{FILE, single_operations, split};
 use crate::session::blank_image;
 use crate::workload::{Ground, Step, Workload};
 
-/// Operations alone on pools with a log, with a sync behind them, and sequences that only matter there.
+/// Operations alone on such pools, with a sync behind them, and sequences that only matter there.
 pub fn logged_workloads() -> Vec<Workload> {
-    [Ground::Logged, Ground::Apart].map(on).concat()
+    [Ground::Logged, Ground::Apart, Ground::Split]
+        .map(on)
+        .concat()
 }
 
 /// Those on pools that lie on `ground`.
@@ -21,7 +24,11 @@ pub(super) fn on(ground: Ground) -> Vec<Workload> {
         }
         workload.logged(ground)
     });
-    synced.chain(sequences(ground)).collect()
+    let sequences = match ground {
+        Ground::Split => split::sequences(),
+        _ => sequences(ground),
+    };
+    synced.chain(sequences).collect()
 }
 
 /// Neither a power cut nor a kill in the setup, and nothing that counts the blocks of another pool, or holds an operation open.
@@ -260,35 +267,14 @@ mod tests {
     use vellum::disk_sites;
     use vellum_media::{CrashPoints, Event, LINE_BYTES, Op, Site};
 
+    use super::super::tried::{explored, free_at_once, named, without};
     use super::*;
-    use crate::id::Mode;
     use crate::memories::{Explored, Shared, image_after};
     use crate::record::record;
-    use crate::report::{Kind, WorkloadReport};
-    use crate::run::{Change, Options, Progress, explore_recorded};
+    use crate::report::Kind;
+    use crate::run::Change;
     use crate::session::{CLOCK_AFTER, Session, mount};
     use crate::tree::{Tree, read_tree};
-
-    fn options() -> Options {
-        Options {
-            states_per_point: 12,
-            nested_states: 6,
-            nested_recoveries: [2, 1],
-            ..Options::default()
-        }
-    }
-
-    fn named(name: &str) -> Workload {
-        let all = logged_workloads();
-        let found = all.into_iter().find(|workload| workload.name == name);
-        found.unwrap_or_else(|| panic!("no workload {name}"))
-    }
-
-    fn explored(name: &str, change: Change<'_>) -> WorkloadReport {
-        let recorded = record(&named(name)).unwrap();
-        let progress = Progress::default();
-        explore_recorded(&recorded, Mode::X86, change, &options(), &progress)
-    }
 
     #[test]
     fn all_of_them_run() {
@@ -358,23 +344,6 @@ mod tests {
         "logged-checkpoints-between-rides",
     ];
 
-    /// What a run leaves in which the sync at `site` does nothing.
-    fn without(site: Site) -> impl Fn(&[Event]) -> Vec<Event> + Sync {
-        move |log| {
-            let mut kept = Vec::with_capacity(log.len());
-            for &event in log {
-                if event.op == Op::Fence && event.site == site {
-                    while let Some(Op::Flush { .. }) = kept.last().map(|event: &Event| event.op) {
-                        kept.pop();
-                    }
-                } else {
-                    kept.push(event);
-                }
-            }
-            kept
-        }
-    }
-
     #[test]
     fn every_sync_of_a_commit_and_of_a_checkpoint_is_needed() {
         for (site, name) in [
@@ -403,37 +372,6 @@ mod tests {
         }
     }
 
-    /// What a run leaves that makes blocks free as soon as they are given up: what it then writes over them, in the same step, is written before
-    /// the record is durable that gives them up.
-    fn free_at_once(log: &[Event]) -> Vec<Event> {
-        let mut order: Vec<usize> = (0..log.len()).collect();
-        for (at, event) in log.iter().enumerate() {
-            let Op::Release { at: begin, len } = event.op else {
-                continue;
-            };
-            assert_eq!(event.site, disk_sites::LOG_BLOCK_FREE);
-            let is_marker = |event: &Event| matches!(event.op, Op::Marker(_));
-            let is_record = |event: &Event| {
-                event.op == Op::Fence && event.site == disk_sites::LOG_RECORD_DURABLE
-            };
-            let step = log[..at].iter().rposition(is_marker).unwrap_or(0);
-            let Some(durable) = log[step..at].iter().rposition(is_record) else {
-                continue;
-            };
-            let is_flush = |event: &Event| matches!(event.op, Op::Flush { .. });
-            let before = log[..step + durable].iter().rposition(|e| !is_flush(e));
-            let end = log[at..].iter().position(is_marker);
-            let end = end.map_or(log.len(), |end| at + end);
-            let overwrites = |index: &usize| matches!(log[*index].op, Op::Store { at, .. } if (begin..begin + len).contains(&at));
-            let moved: Vec<usize> = (at..end).filter(overwrites).collect();
-            order.retain(|index| !moved.contains(index));
-            let place = order.iter().position(|&index| Some(index) == before);
-            let place = place.map_or(0, |place| place + 1);
-            order.splice(place..place, moved);
-        }
-        order.into_iter().map(|index| log[index]).collect()
-    }
-
     /// Blocks that were given up are used again once that is durable: otherwise an epoch in which a file still has them shows what their next
     /// owner wrote.
     #[test]
@@ -441,6 +379,12 @@ mod tests {
         let name = "logged-blocks-used-again";
         let log = record(&named(name)).unwrap();
         let log = log.explored_log();
+        let free_at_once = |log: &[Event]| {
+            free_at_once(
+                log,
+                (disk_sites::LOG_BLOCK_FREE, disk_sites::LOG_RECORD_DURABLE),
+            )
+        };
         assert!(free_at_once(log) != log, "nothing is used again");
         let report = explored(name, Change::By(&free_at_once));
         assert!(report.counts.violations > 0);

@@ -14,7 +14,10 @@ mod random;
 mod sample;
 mod single;
 mod sites;
+mod split;
 mod trees;
+#[cfg(test)]
+mod tried;
 mod triples;
 
 pub use logged::logged_workloads;
@@ -119,7 +122,7 @@ fn find_whole(name: &str) -> Option<Workload> {
     };
     let is_it = |workload: &Workload| workload.name == name;
     let logged = || {
-        let grounds = [Ground::Logged, Ground::Apart].into_iter();
+        let grounds = [Ground::Logged, Ground::Apart, Ground::Split].into_iter();
         let ground = { grounds }.find(|ground| name.starts_with(ground.name()))?;
         logged::on(ground).into_iter().find(is_it)
     };

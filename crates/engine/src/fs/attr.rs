@@ -4,6 +4,7 @@ use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BY
 use vellum_media::{Memories, Memory, Persistent, Site};
 
 use crate::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
+use crate::commit::Durability;
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 use crate::fs::file::check_size;
@@ -210,7 +211,8 @@ impl<M: Memories> Fs<M> {
         let attr = self.with_room(|op| {
             self.apply_set(op, cred, file, set);
             Ok(self.attr_of(op, file))
-        })?;
+        });
+        let attr = self.commit_from(Durability::Sync, attr)?;
         self.counted(attr, file)
     }
 
@@ -328,7 +330,8 @@ impl<M: Memories> Fs<M> {
     /// Cuts or extends a file.
     pub(crate) fn resize(&self, cred: &Cred, file: Cachelet, size: u64) -> Result<()> {
         check_size(size)?;
-        self.files().by(cred).truncate(file, size)
+        let resized = self.files().by(cred).truncate(file, size);
+        self.commit_from(Durability::Sync, resized)
     }
 
     /// Space, counted.

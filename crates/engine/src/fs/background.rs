@@ -156,7 +156,7 @@ impl<M: Memories> Fs<M> {
         while self.maintain_leased()? > 0 {}
         self.namespace.evict(&self.core, true)?;
         self.core.wait_for_readers();
-        if self.core.log.is_some() {
+        if self.core.commits.is_some() {
             // Blocks are held until it is durable that they were given up.
             self.core.make_durable(Some(lease))?;
         }

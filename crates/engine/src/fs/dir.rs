@@ -6,6 +6,7 @@ use vellum_layout::FileKind;
 use vellum_media::Memories;
 
 use crate::cachelet::{Cachelet, field};
+use crate::commit::Durability;
 use crate::error::{Error, First, Result};
 use crate::fs::{Access, Cred, Fs, Lease, Node, RenameFlags};
 use crate::namespace::{DirEntry, ListHint, NewInode, Removal, Rename};
@@ -144,10 +145,11 @@ impl<M: Memories> Fs<M> {
         new: NewFile<'_>,
     ) -> Result<Node<M>> {
         check_new_name(name)?;
-        self.with_room(|op| {
+        let made = self.with_room(|op| {
             let made = self.make(op, cred, dir.cachelet, name, new)?;
             Ok(Node::hold(self, made))
-        })
+        });
+        self.commit_from(Durability::Dirsync, made)
     }
 
     /// Makes a directory. The caller has applied the umask to `mode`.
@@ -238,7 +240,7 @@ impl<M: Memories> Fs<M> {
     /// Those of `link(2)`.
     pub fn link(&self, cred: &Cred, file: &Node<M>, dir: &Node<M>, name: &[u8]) -> Result<()> {
         check_new_name(name)?;
-        self.with_room(|op| {
+        let linked = self.with_room(|op| {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
@@ -253,11 +255,12 @@ impl<M: Memories> Fs<M> {
                 return Err(self.exists_or(op, cred, dir.cachelet, name, denied));
             }
             self.namespace.link(op, dir.cachelet, name, file.cachelet)
-        })
+        });
+        self.commit_from(Durability::Dirsync, linked)
     }
 
     fn remove(&self, cred: &Cred, dir: &Node<M>, name: &[u8], removal: Removal) -> Result<()> {
-        self.with_room(|op| {
+        let removed = self.with_room(|op| {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
@@ -268,7 +271,8 @@ impl<M: Memories> Fs<M> {
             };
             self.namespace
                 .remove(op, dir.cachelet, name, removal, &mut allow)
-        })
+        });
+        self.commit_from(Durability::Dirsync, removed)
     }
 
     /// Removes a name of a file that is not a directory.
@@ -351,7 +355,7 @@ impl<M: Memories> Fs<M> {
             };
             // Names changed meanwhile.
             if !matches!(renamed, Err(Error::First(_))) {
-                return renamed;
+                return self.commit_from(Durability::Dirsync, renamed);
             }
         }
     }

@@ -30,6 +30,7 @@ pub use node::Node;
 pub use open::{Handle, OpenOptions, RenameFlags};
 
 use crate::cachelet::Cachelet;
+use crate::commit::Durability;
 use crate::core::{Core, header};
 use crate::error::{Error, First, Result};
 use crate::log::{Log, LogCounts};
@@ -37,6 +38,7 @@ use crate::mapping::Mapping;
 use crate::namespace::Namespace;
 use crate::reading::{Costs, Reading, Rule};
 use crate::slots::{Op, Tally, pause};
+use crate::versions::VersionCounts;
 
 /// A mounted file system.
 pub struct Fs<M: Memories> {
@@ -47,6 +49,8 @@ pub struct Fs<M: Memories> {
     pub(crate) reading: Reading,
     /// A large directory that is renamed becomes the root of an area first, where there are areas.
     pub(crate) roots_large: bool,
+    /// What commits before it returns.
+    pub(crate) durability: Durability,
     /// Held by a reference of its own for as long as the file system is mounted.
     pub(crate) root: Cachelet,
 }
@@ -95,6 +99,14 @@ impl<M: Memories> Fs<M> {
                 other => return other,
             }
         }
+    }
+
+    /// Ends a change that is durable when it returns from this durability on, outside any operation.
+    pub(crate) fn commit_from<T>(&self, durability: Durability, done: Result<T>) -> Result<T> {
+        if done.is_ok() && self.durability >= durability {
+            self.sync_files()?;
+        }
+        done
     }
 
     /// Waits, outside any operation, until no directory is moved with what is below it.
@@ -147,7 +159,7 @@ impl<M: Memories> Fs<M> {
     /// What the medium said. Nothing is committed any more, and changes are refused.
     pub fn checkpoint(&self) -> Result<u64> {
         let core = &self.core;
-        match (&core.log, core.pool.disk()) {
+        match (core.log(), core.pool.disk()) {
             (Some(log), Some(disk)) if !log.is_over() => log
                 .checkpoint(disk)
                 .inspect_err(|error| core.note_harm(error)),
@@ -158,30 +170,41 @@ impl<M: Memories> Fs<M> {
     /// From now on this thread, the first that says so, is unparked when more than half of the log has come to be used: it is to call
     /// [`checkpoint`](Self::checkpoint).
     pub fn wake_when_half_full(&self, keeper: std::thread::Thread) {
-        if let Some(log) = &self.core.log {
+        if let Some(log) = self.core.log() {
             log.wake_when_half_full(keeper);
         }
     }
 
     /// Whether more than half of the log is used, and may be taken home.
     pub fn is_log_half_full(&self) -> bool {
-        self.core.log.as_ref().is_some_and(Log::is_half_full)
+        self.core.log().is_some_and(Log::is_half_full)
     }
 
     /// What was done with the log since the opening; `None` if the pool has none, or is open for reading only.
     pub fn log_counts(&self) -> Option<LogCounts> {
-        self.core.log.as_ref().map(Log::counts)
+        self.core.log().map(Log::counts)
+    }
+
+    /// What was done with versions since the opening; `None` if the pool has none, or is open for reading only.
+    pub fn version_counts(&self) -> Option<VersionCounts> {
+        let commits = self.core.commits.as_ref()?;
+        Some(commits.versions()?.counts())
+    }
+
+    /// Whether what is done becomes durable by commits, of which [`sync`](Self::sync) makes one, and not by itself.
+    pub fn commits(&self) -> bool {
+        self.core.commits.is_some()
     }
 
     /// The directory in memory where a kill leaves the metadata of a logged pool, for the next process; `None` if it takes them along, or the
     /// medium has them.
     pub fn image_dir(&self) -> Option<std::path::PathBuf> {
-        self.core.log.as_ref().and_then(Log::image_dir)
+        self.core.log().and_then(Log::image_dir)
     }
 
     /// Whether a kill was to leave them, and somebody else has taken them away.
     pub fn has_lost_image(&self) -> bool {
-        self.core.log.as_ref().is_some_and(Log::has_lost_image)
+        self.core.log().is_some_and(Log::has_lost_image)
     }
 
     /// The superblock of the pool.

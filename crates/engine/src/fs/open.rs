@@ -8,6 +8,7 @@ use vellum_layout::FileKind;
 use vellum_media::Memories;
 
 use crate::cachelet::Cachelet;
+use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
 use crate::fs::file::{Allocate, Files, Roads, SIZE_MAX_BYTES, Translation, check_range};
@@ -106,7 +107,8 @@ impl<M: Memories> Fs<M> {
                 Ok((Node::hold(self, found.file), found.is_new))
             })?;
             if is_new {
-                return Ok(Handle::new(cred, node, options));
+                let made = Ok(Handle::new(cred, node, options));
+                return self.commit_from(Durability::Dirsync, made);
             }
             return self.finish_open(cred, node, options);
         }
@@ -397,7 +399,9 @@ impl<M: Memories> Handle<M> {
             });
         }
         self.count(offset, data.len());
-        self.retry(|files| files.write_at(self.node.cachelet, &self.translation, offset, data))
+        let written =
+            self.retry(|files| files.write_at(self.node.cachelet, &self.translation, offset, data));
+        self.fs().commit_from(Durability::Sync, written)
     }
 
     /// Writes at the end, atomically; gives where, and how many bytes.
@@ -407,7 +411,8 @@ impl<M: Memories> Handle<M> {
     pub fn append(&self, data: &[u8]) -> Result<(u64, usize)> {
         self.check_write()?;
         self.count(0, data.len());
-        self.retry(|files| files.append(self.node.cachelet, &self.translation, data))
+        let written = self.retry(|files| files.append(self.node.cachelet, &self.translation, data));
+        self.fs().commit_from(Durability::Sync, written)
     }
 
     /// Cuts or extends the file.
@@ -429,7 +434,8 @@ impl<M: Memories> Handle<M> {
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
         check_range(offset, len)?;
-        self.retry(|files| files.allocate(self.node.cachelet, mode, offset, len))
+        let allocated = self.retry(|files| files.allocate(self.node.cachelet, mode, offset, len));
+        self.fs().commit_from(Durability::Sync, allocated)
     }
 
     /// The first offset at or after `offset` that holds data.

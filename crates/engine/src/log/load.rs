@@ -431,16 +431,19 @@ fn load_home<P: Persistent>(
 }
 
 /// What of home is not in chunks of metadata, as offsets and lengths.
-fn outside_chunks(geometry: &Geometry) -> [(u64, u64); 2] {
+pub(crate) fn outside_chunks(geometry: &Geometry) -> [(u64, u64); 2] {
     let chunks_end = geometry.meta_at + geometry.meta_chunks * geometry.chunk_bytes;
     [
         (0, geometry.meta_at),
-        (chunks_end, geometry.log_at - chunks_end),
+        (chunks_end, geometry.image_end() - chunks_end),
     ]
 }
 
 /// The chunks that the chunk table says are in use; what is no word of a chunk is found out when the table is read.
-fn chunks_in_use<P: Memory>(pool: &P, geometry: &Geometry) -> impl Iterator<Item = (u64, u64)> {
+pub(crate) fn chunks_in_use<P: Memory>(
+    pool: &P,
+    geometry: &Geometry,
+) -> impl Iterator<Item = (u64, u64)> {
     let is_used = |&chunk: &u64| {
         let at = geometry.chunk_table_at + chunk * 8;
         let word = ChunkWord(pool.load(at, Ordering::Acquire));

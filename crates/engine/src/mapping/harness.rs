@@ -141,7 +141,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             pool_epoch,
             clock: Clock::Counter(AtomicI64::new(1)),
             read_only: false,
-            log: None,
+            commits: None,
         };
         core.raise_cachelet_limit(core.map.cachelet_count);
         note_chunks(&core).unwrap();

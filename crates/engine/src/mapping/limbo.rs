@@ -11,7 +11,6 @@ use vellum_layout::BLOCK_BYTES;
 use vellum_media::{Memories, Memory, Persistent};
 
 use crate::core::Core;
-use crate::disk_sites;
 use crate::slots::GRACE;
 
 /// Lists; more than [`GRACE`], so that the present epoch's list has usually been emptied.
@@ -143,10 +142,9 @@ impl Limbo {
             }
             while let Some(block) = next.checked_sub(1) {
                 next = links.limbo_link(&core.arena, block);
-                if self.is_held && core.log.is_some() {
+                if let Some(commits) = core.commits.as_ref().filter(|_| self.is_held) {
                     let at = core.geometry.data_at + u64::from(block) * BLOCK_BYTES;
-                    core.pool
-                        .release(disk_sites::LOG_BLOCK_FREE, at, BLOCK_BYTES);
+                    core.pool.release(commits.block_free(), at, BLOCK_BYTES);
                 }
                 if !each(block) {
                     break;

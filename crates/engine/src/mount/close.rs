@@ -34,9 +34,9 @@ impl<M: Memories> Fs<M> {
         let lease = Lease::take(core);
         self.save(&lease).inspect_err(|_| core.allow_changes())?;
         self.mark_clean(&lease)?;
-        match (&core.log, core.pool.disk()) {
-            (Some(log), Some(disk)) => log.finish(disk),
-            _ => Ok(()),
+        match &core.commits {
+            Some(commits) => commits.finish(&core.pool),
+            None => Ok(()),
         }
     }
 

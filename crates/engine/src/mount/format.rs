@@ -2,9 +2,9 @@
 
 use vellum_layout::{
     Anchor, AnchorPoint, ApartRequest, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
-    ChunkKind, ChunkWord, DirPlace, FileKind, Formed, Geometry, GeometryRequest, IdentityWord,
-    Inode, InodeState, LinksWord, MappingKind, NamespaceKind, OwnerWord, PoolPhase, PoolState,
-    ROOT_AREA, ROOT_SLOT, SLOT_BYTES, StateWord, Superblock, mix,
+    ChunkKind, ChunkWord, CommittedWord, DirPlace, Entrance, FileKind, Formed, Geometry,
+    GeometryRequest, IdentityWord, Inode, InodeState, LinksWord, MappingKind, NamespaceKind,
+    OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, SLOT_BYTES, StateWord, Superblock, mix,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
@@ -45,7 +45,7 @@ pub struct FormatOptions {
     pub owner: (u32, u32),
     /// The metadata are worked on in memory, and a log makes them durable.
     pub is_logged: bool,
-    /// The last bytes of `pool` are those of a data medium.
+    /// The last bytes of `pool` are those of a data medium. Without a log the metadata are to lie in persistent memory.
     pub apart: Option<DataApart>,
     /// The pool's bytes are known to be zero (a new file).
     pub known_zero: bool,
@@ -125,6 +125,12 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     pool.flush(sites::FORMAT_STATE, geometry.state_at, 64);
     if geometry.is_logged() {
         write_log(pool, &geometry, options)?;
+    }
+    if geometry.has_versions() {
+        let at = geometry.versions_at + Entrance::COMMITTED;
+        let word = CommittedWord::new(0).0;
+        pool.store(at, word, std::sync::atomic::Ordering::Release);
+        pool.flush(sites::FORMAT_VERSIONS, at, 8);
     }
     pool.fence(sites::FORMAT_STATE_DURABLE);
     pool.sync()?;

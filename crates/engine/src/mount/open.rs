@@ -12,6 +12,7 @@ use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
 use crate::cachelet::{REF_ONE, check_inode};
+use crate::commit::{Commits, Durability};
 use crate::core::{ArenaMap, Clock, Core, header};
 use crate::error::{Error, Place, Result};
 use crate::fs::Fs;
@@ -26,6 +27,7 @@ use crate::overwrite;
 use crate::reading::Reading;
 use crate::sites;
 use crate::slots::{GRACE, Tally};
+use crate::versions;
 
 /// How to open a pool.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub struct MountOptions {
     pub mapping_timer: Option<Arc<MappingTimer>>,
     /// Where names are kept in areas, a large directory becomes the root of one before it is renamed.
     pub roots_large: bool,
+    /// What is durable when an operation returns.
+    pub durability: Durability,
 }
 
 impl Default for MountOptions {
@@ -62,6 +66,7 @@ impl Default for MountOptions {
             attach: [0; 16],
             mapping_timer: None,
             roots_large: false,
+            durability: Durability::default(),
         }
     }
 }
@@ -79,6 +84,8 @@ pub struct Opened {
     pub orphans_freed: u64,
     /// What became of the metadata that the process before had in memory, if the pool is logged.
     pub image: FoundImage,
+    /// Pieces of 128 bytes of metadata in persistent memory that were taken back, because what changed them had not been committed with its data.
+    pub pieces_taken_back: u64,
 }
 
 /// Whether the last opener for writing was of another boot, so that nothing can be in the caches only. Where one of the two
@@ -134,6 +141,11 @@ pub(crate) fn settle_image<P: Persistent>(
 ) -> Result<FoundImage> {
     let superblock = read_whole(pool)?;
     superblock.check_writable()?;
+    if superblock.geometry().has_versions() {
+        let boot = if last_epoch { [0; 16] } else { boot };
+        versions::open(pool, &superblock, boot, false)?;
+        return Ok(FoundImage::None);
+    }
     if !superblock.geometry().is_logged() {
         return Ok(FoundImage::None);
     }
@@ -175,6 +187,14 @@ pub fn attach<M: Memories>(
         .then(|| log::load(&pool, &superblock, &loading))
         .transpose()?;
     let (log, image) = loaded.unzip();
+    let taken_back = geometry
+        .has_versions()
+        .then(|| versions::open(&pool, &superblock, options.boot_id, options.read_only))
+        .transpose()?;
+    let (versions, pieces_taken_back) = taken_back.unzip();
+    let commits = log
+        .map(|log| Commits::Log(Box::new(log)))
+        .or_else(|| versions.map(Commits::Versions));
     let state_word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
     if state_word.conversion().is_some() {
         return Err(Error::Converting);
@@ -208,7 +228,7 @@ pub fn attach<M: Memories>(
         pool_epoch,
         clock: options.clock,
         read_only: options.read_only,
-        log: log.filter(|_| !options.read_only),
+        commits: commits.filter(|_| !options.read_only),
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
@@ -222,6 +242,7 @@ pub fn attach<M: Memories>(
         records_applied: 0,
         orphans_freed: 0,
         image: image.unwrap_or_default(),
+        pieces_taken_back: pieces_taken_back.unwrap_or_default(),
     };
     // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
     let saved = opened.was_clean && load_live_map(&core);
@@ -249,7 +270,7 @@ pub fn attach<M: Memories>(
     if !core.read_only {
         core.check_media()?;
     }
-    if let (Some(log), Some(disk)) = (&core.log, core.pool.disk()) {
+    if let (Some(log), Some(disk)) = (core.log(), core.pool.disk()) {
         log.name_image(disk)?;
     }
     let root = core.load_cachelet(&core.op_begin(), ROOT_SLOT)?;
@@ -257,6 +278,7 @@ pub fn attach<M: Memories>(
     let fs = Fs {
         reading: Reading::new(core.pool.kind()),
         roots_large: options.roots_large,
+        durability: options.durability,
         core,
         namespace,
         mapping,
@@ -274,8 +296,8 @@ fn recover_all<M: Memories>(
     threads: usize,
     opened: &mut Opened,
 ) -> Result<()> {
-    // What a log brought back is in no cache only.
-    let inherits = !core.read_only && !opened.other_boot && core.log.is_none();
+    // What a log brought back is in no cache only, and what versions did not take back is not any more.
+    let inherits = !core.read_only && !opened.other_boot && core.commits.is_none();
     if inherits {
         inherit(core);
     }

@@ -109,8 +109,13 @@ pub(crate) trait Kit: Memories + Sized {
 
     /// A new file system.
     fn make(shape: &Shape) -> Arc<Fs<Self>> {
-        // A log takes as much as the metadata.
-        let bytes = shape.pool_bytes * if Self::IS_LOGGED { 2 } else { 1 };
+        // A log takes as much as the metadata, versions take three times as much.
+        let times = match (Self::IS_LOGGED, Self::HAS_APART) {
+            (false, false) => 1,
+            (true, _) => 2,
+            (false, true) => 3,
+        };
+        let bytes = shape.pool_bytes * times;
         let pool = Self::pool(bytes);
         let options = shape.format_options(Self::IS_LOGGED, Self::HAS_APART);
         format(&pool, &options).expect("the shape is possible");
@@ -182,6 +187,27 @@ impl Memories for SimulatedApart {
 
 impl Kit for SimulatedApart {
     const IS_LOGGED: bool = true;
+    const HAS_APART: bool = true;
+
+    fn pool(len: u64) -> SimLogged {
+        SimulatedLogged::pool(len)
+    }
+
+    fn arena(len: u64) -> Result<HeapMemory> {
+        Ok(HeapMemory::new(len))
+    }
+}
+
+/// A pool in simulated persistent memory whose data have a simulated disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SimulatedSplit;
+
+impl Memories for SimulatedSplit {
+    type Pool = SimLogged;
+    type Arena = HeapMemory;
+}
+
+impl Kit for SimulatedSplit {
     const HAS_APART: bool = true;
 
     fn pool(len: u64) -> SimLogged {

@@ -14,7 +14,9 @@ use vellum::{Fs, MappingKind, NamespaceKind};
 use vellum_model::{Cred, Model, Op, Outcome, Step, apply, strategy};
 
 use super::areas;
-use super::kit::{CLOCK_START, Kit, Shape, SimulatedApart, Soundness, check, check_open};
+use super::kit::{
+    CLOCK_START, Kit, Shape, SimulatedApart, SimulatedSplit, Soundness, check, check_open,
+};
 use super::random::Random;
 use super::subject::{Came, Subject};
 use super::tree;
@@ -418,4 +420,9 @@ fn sequences_agree_on_a_logged_pool() {
 #[test]
 fn sequences_agree_on_a_logged_pool_with_its_data_on_another_disk() {
     explore::<SimulatedApart>(60, 100);
+}
+
+#[test]
+fn sequences_agree_on_a_split_pool() {
+    explore::<SimulatedSplit>(60, 100);
 }

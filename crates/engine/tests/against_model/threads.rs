@@ -12,7 +12,8 @@ use vellum_model::{Model, Step, apply, strategy};
 
 use super::areas;
 use super::kit::{
-    CLOCK_START, Kit, Shape, SimulatedApart, Soundness, beside, check_open, on_each_namespace,
+    CLOCK_START, Kit, Shape, SimulatedApart, SimulatedSplit, Soundness, beside, check_open,
+    on_each_namespace,
 };
 use super::random::Random;
 use super::sequences::{case_count, is_expressible, seed};
@@ -137,4 +138,5 @@ fn threads_on_a_logged_pool_agree_with_their_models() {
     (2000..2000 + u64::from(case_count(4)))
         .for_each(|round| one_round::<SimulatedLogged>(&shape, round));
     one_round::<SimulatedApart>(&shape, 3000);
+    one_round::<SimulatedSplit>(&shape, 3001);
 }

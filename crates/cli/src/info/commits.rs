@@ -1,0 +1,140 @@
+//! What `vellum info` tells of commits.
+
+use serde::{Deserialize, Serialize};
+use vellum::RealFs;
+
+use crate::units::{percent, size};
+
+/// Commits of a logged pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LogPart {
+    pub(crate) bytes: u64,
+    pub(crate) used_bytes: u64,
+    /// Epochs that were written to the log.
+    pub(crate) commits: u64,
+    /// Calls of fsync and the like that these answered.
+    pub(crate) syncs_answered: u64,
+    pub(crate) lines_logged: u64,
+    pub(crate) bytes_logged: u64,
+    /// Blocks of files that were logged, and not waited for.
+    #[serde(default)]
+    pub(crate) blocks_logged: u64,
+    /// Pieces of the log that were taken home.
+    pub(crate) checkpoints: u64,
+}
+
+impl LogPart {
+    pub(super) fn of(fs: &RealFs) -> Option<Self> {
+        let counts = fs.log_counts()?;
+        Some(Self {
+            bytes: fs.superblock().log_bytes,
+            used_bytes: counts.used_bytes,
+            commits: counts.commits,
+            syncs_answered: counts.answered,
+            lines_logged: counts.lines,
+            bytes_logged: counts.bytes,
+            blocks_logged: counts.blocks,
+            checkpoints: counts.checkpoints,
+        })
+    }
+
+    pub(super) fn lines(&self) -> [String; 2] {
+        [
+            format!(
+                "{}, {} in use; {} checkpoints",
+                size(self.bytes),
+                percent(self.used_bytes, self.bytes),
+                self.checkpoints
+            ),
+            format!(
+                "{} commits for {} calls of fsync and the like: {} lines, {} blocks, {}",
+                self.commits,
+                self.syncs_answered,
+                self.lines_logged,
+                self.blocks_logged,
+                size(self.bytes_logged)
+            ),
+        ]
+    }
+}
+
+/// Commits of metadata in persistent memory whose data lie elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VersionsPart {
+    pub(crate) bytes: u64,
+    pub(crate) commits: u64,
+    /// Calls of fsync and the like that these answered.
+    pub(crate) syncs_answered: u64,
+    /// Commits that had to wait for the data.
+    pub(crate) data_syncs: u64,
+    /// Pieces of 128 bytes of which it was kept what they held.
+    pub(crate) originals: u64,
+}
+
+impl VersionsPart {
+    pub(super) fn of(fs: &RealFs) -> Option<Self> {
+        let counts = fs.version_counts()?;
+        Some(Self {
+            bytes: fs.superblock().versions_bytes,
+            commits: counts.commits,
+            syncs_answered: counts.answered,
+            data_syncs: counts.data_syncs,
+            originals: counts.originals,
+        })
+    }
+
+    pub(super) fn line(&self) -> String {
+        format!(
+            "{}; {} commits, {} of them with data, for {} calls of fsync and the like: {} originals",
+            size(self.bytes),
+            self.commits,
+            self.data_syncs,
+            self.syncs_answered,
+            self.originals
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_tells_what_was_committed() {
+        let log = LogPart {
+            bytes: 64 << 20,
+            used_bytes: 16 << 20,
+            commits: 7,
+            syncs_answered: 20,
+            lines_logged: 90,
+            bytes_logged: 8192,
+            blocks_logged: 3,
+            checkpoints: 2,
+        };
+        let [space, commits] = log.lines();
+        assert!(
+            space.contains("25") && space.ends_with("2 checkpoints"),
+            "{space}"
+        );
+        assert!(
+            commits.starts_with("7 commits for 20 calls") && commits.contains("90 lines, 3 blocks")
+        );
+    }
+
+    #[test]
+    fn versions_tell_what_was_committed() {
+        let versions = VersionsPart {
+            bytes: 3 << 20,
+            commits: 7,
+            syncs_answered: 20,
+            data_syncs: 4,
+            originals: 90,
+        };
+        let line = versions.line();
+        assert!(
+            line.contains("7 commits, 4 of them with data, for 20 calls"),
+            "{line}"
+        );
+        assert!(line.ends_with("90 originals"), "{line}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Metadata in persistent memory, data on a disk: what only matters there.
+
+use super::FILE;
+use crate::workload::{Ground, Workload};
+
+/// Sequences of operations, commits, kills and closes.
+pub(super) fn sequences() -> Vec<Workload> {
+    let of = |name: &str, setup: &[&str], explored: &[&str]| {
+        Workload::new(name, setup, explored).logged(Ground::Split)
+    };
+    let written = [FILE, "append f 5 9000"];
+    vec![
+        of(
+            "several-before-a-sync",
+            &["mkdir d 755"],
+            &[
+                "create d/f 644 -",
+                "append d/f 5 5000",
+                "rename d/f g 0",
+                "sync",
+            ],
+        ),
+        of(
+            "syncs-between",
+            &written,
+            &["append f 7 100", "sync", "link f g", "unlink f", "sync"],
+        ),
+        // A file of the last transaction has its blocks until that one gives them up which is committed next.
+        of(
+            "blocks-used-again",
+            &[
+                FILE,
+                "append f 5 9000",
+                "create p 644 -",
+                "fallocate p 0 0 1036288",
+            ],
+            &[
+                "unlink f",
+                "maintain",
+                "create g 644 -",
+                "append g 7 9000",
+                "sync",
+            ],
+        ),
+        of("append-many", &[FILE], &["append f 5 60000", "sync"]),
+        // A directory of the running transaction that has names: its inode, too, is taken back.
+        of(
+            "new-directory-with-names",
+            &[],
+            &["mkdir d 755", "create d/f 644 -", "mkdir d/e 755"],
+        ),
+        of(
+            "slots-used-again",
+            &[FILE, "create g 644 -"],
+            &["unlink f", "maintain", "create h 600 -", "sync"],
+        ),
+        of(
+            "rename-behind-a-commit",
+            &[
+                "mkdir d 755",
+                "mkdir e 755",
+                "create d/f 644 -",
+                "create e/f 600 -",
+            ],
+            &["sync", "rename d/f e/f 0", "chmod e/f 640"],
+        ),
+        // The same pieces in two transactions.
+        of(
+            "the-same-in-turn",
+            &written,
+            &["chmod f 600", "sync", "chmod f 640", "sync", "chmod f 644"],
+        ),
+        of(
+            "closed-and-opened",
+            &written,
+            &[
+                "append f 7 100",
+                "close-pool",
+                "open-pool",
+                "chmod f 600",
+                "sync",
+            ],
+        ),
+        of(
+            "killed",
+            &written,
+            &["append f 7 100", "mkdir d 755", "rename f d/g 0", "recover"],
+        ),
+        of(
+            "killed-after-a-write",
+            &written,
+            &["write f 0 7 300", "sync", "write f 0 9 300", "recover"],
+        ),
+        of(
+            "killed-twice",
+            &written,
+            &[
+                "unlink f",
+                "recover",
+                "create g 644 -",
+                "append g 7 5000",
+                "recover",
+                "chmod g 600",
+            ],
+        ),
+        of(
+            "killed-and-closed",
+            &written,
+            &["append f 7 20000", "recover", "chmod f 600", "close-pool"],
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use vellum::disk_sites;
+    use vellum_media::Event;
+
+    use super::super::tried::{
+        explored, explored_as, explored_nested, free_at_once, named, without,
+    };
+    use super::*;
+    use crate::id::Mode;
+    use crate::mutant::Mutant;
+    use crate::record::record;
+    use crate::report::Kind;
+    use crate::run::Change;
+
+    const ALONE: [&str; 8] = [
+        "split-create-second",
+        "split-unlink-one-of-two",
+        "split-rename-over-file",
+        "split-append-aligned",
+        "split-write-into-hole",
+        "split-truncate-down",
+        "split-chmod",
+        "split-create-first-in-directory",
+    ];
+
+    const KILLED: [&str; 4] = [
+        "split-rename-behind-a-commit",
+        "split-unlink-one-of-two",
+        "split-append-aligned",
+        "split-several-before-a-sync",
+    ];
+
+    /// A process that is killed anywhere loses nothing, and what the next one finds no power cut takes back once the pool is open.
+    #[test]
+    fn a_kill_takes_nothing() {
+        for name in KILLED {
+            let report = explored_as(Mode::Kill, name, Change::None);
+            assert_eq!(
+                report.counts.violations, 0,
+                "{name}: {:?}",
+                report.violations
+            );
+            assert!(report.counts.distinct > 20, "{name}: {:?}", report.counts);
+        }
+    }
+
+    fn names() -> impl Iterator<Item = String> {
+        let alone = ALONE.map(str::to_owned).into_iter();
+        alone.chain(sequences().into_iter().map(|workload| workload.name))
+    }
+
+    /// One of each family of operations, and all sequences; all of them are in the long tests.
+    #[test]
+    fn a_power_cut_leaves_a_tree_of_an_instant_behind_the_last_sync() {
+        for name in names() {
+            let report = explored(&name, Change::None);
+            assert_eq!(
+                report.counts.violations, 0,
+                "{name}: {:?}",
+                report.violations
+            );
+            assert!(report.counts.distinct > 20, "{name}: {:?}", report.counts);
+        }
+    }
+
+    /// Each step of transactions, but for those that only a kill in front of the crash makes needed, and what shows that it is.
+    #[test]
+    fn every_step_of_a_transaction_is_needed() {
+        for (site, name) in [
+            (
+                disk_sites::VERSIONS_ORIGINAL,
+                "split-rename-behind-a-commit",
+            ),
+            (
+                disk_sites::VERSIONS_ORIGINAL_DURABLE,
+                "split-rename-behind-a-commit",
+            ),
+            (disk_sites::VERSIONS_COMMITTED, "split-create-second"),
+            (
+                disk_sites::VERSIONS_COMMITTED_DURABLE,
+                "split-create-second",
+            ),
+            (
+                disk_sites::VERSIONS_TAKEN_BACK,
+                "split-rename-behind-a-commit",
+            ),
+            (
+                disk_sites::VERSIONS_TAKEN_BACK_DURABLE,
+                "split-rename-behind-a-commit",
+            ),
+        ] {
+            let report = explored_nested(name, Change::Mutant(&Mutant::Omit(site.into())));
+            let site = disk_sites::name(site);
+            assert!(report.counts.violations > 0, "{name} without {site}");
+        }
+        for site in [
+            disk_sites::VERSIONS_INHERITED,
+            disk_sites::VERSIONS_INHERITED_DURABLE,
+        ] {
+            let is_caught = |name: &str| {
+                let change = Change::Mutant(&Mutant::Omit(site.into()));
+                explored_as(Mode::Kill, name, change).counts.violations > 0
+            };
+            let site = disk_sites::name(site);
+            assert!(KILLED.into_iter().any(is_caught), "without {site}");
+        }
+        for (site, name) in [
+            (disk_sites::VERSIONS_DATA_DURABLE, "split-append-many"),
+            (disk_sites::VERSIONS_DATA_DURABLE, "split-killed-and-closed"),
+        ] {
+            let report = explored(name, Change::By(&without(site)));
+            let site = disk_sites::name(site);
+            assert!(report.counts.violations > 0, "{name} without {site}");
+        }
+    }
+
+    /// Every site of versions is one that the workloads reach.
+    #[test]
+    fn every_step_is_taken() {
+        let mut reached = BTreeSet::new();
+        for name in names() {
+            let seen = std::sync::Mutex::new(BTreeSet::new());
+            let watch = |log: &[Event]| {
+                let of = log.iter().map(|event| disk_sites::name(event.site));
+                seen.lock().unwrap().extend(of);
+                log.to_vec()
+            };
+            explored(&name, Change::By(&watch));
+            reached.extend(seen.into_inner().unwrap());
+        }
+        let all = disk_sites::ALL.iter().map(|&(_, name)| name);
+        let missing: Vec<_> = all
+            .filter(|name| name.starts_with("versions/") && !reached.contains(name))
+            .collect();
+        assert_eq!(missing, [""; 0]);
+    }
+
+    /// Blocks that were given up are used again once that is committed: otherwise a file that is brought back shows what their next owner
+    /// wrote.
+    #[test]
+    fn blocks_are_held_until_it_is_committed_that_they_were_given_up() {
+        let name = "split-blocks-used-again";
+        let log = record(&named(name)).unwrap();
+        let log = log.explored_log();
+        let free_at_once = |log: &[Event]| {
+            free_at_once(
+                log,
+                (
+                    disk_sites::VERSIONS_BLOCK_FREE,
+                    disk_sites::VERSIONS_COMMITTED_DURABLE,
+                ),
+            )
+        };
+        assert!(free_at_once(log) != log, "nothing is used again");
+        let report = explored(name, Change::By(&free_at_once));
+        assert!(report.counts.violations > 0);
+        let wrong = &report.violations[0];
+        assert_eq!(wrong.kind, Kind::Tree, "{wrong:?}");
+    }
+}

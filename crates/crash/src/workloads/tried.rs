@@ -1,0 +1,96 @@
+//! For tests: what becomes of pools of which only what syncs makes anything durable, as they are, and otherwise.
+
+use vellum_media::{Event, Op, Site};
+
+use super::logged_workloads;
+use crate::id::Mode;
+use crate::record::record;
+use crate::report::WorkloadReport;
+use crate::run::{Change, Options, Progress, explore_recorded};
+use crate::workload::Workload;
+
+fn options() -> Options {
+    Options {
+        states_per_point: 12,
+        nested_states: 6,
+        nested_recoveries: [2, 1],
+        ..Options::default()
+    }
+}
+
+pub(super) fn named(name: &str) -> Workload {
+    let all = logged_workloads();
+    let found = all.into_iter().find(|workload| workload.name == name);
+    found.unwrap_or_else(|| panic!("no workload {name}"))
+}
+
+pub(super) fn explored(name: &str, change: Change<'_>) -> WorkloadReport {
+    explored_as(Mode::X86, name, change)
+}
+
+/// The same with more crashes of recoveries.
+pub(super) fn explored_nested(name: &str, change: Change<'_>) -> WorkloadReport {
+    let options = Options {
+        nested_states: 32,
+        nested_recoveries: [24, 1],
+        wrong_states: 1,
+        ..options()
+    };
+    let recorded = record(&named(name)).unwrap();
+    explore_recorded(&recorded, Mode::X86, change, &options, &Progress::default())
+}
+
+pub(super) fn explored_as(mode: Mode, name: &str, change: Change<'_>) -> WorkloadReport {
+    let recorded = record(&named(name)).unwrap();
+    let progress = Progress::default();
+    explore_recorded(&recorded, mode, change, &options(), &progress)
+}
+
+/// What a run leaves in which the sync at `site` does nothing.
+pub(super) fn without(site: Site) -> impl Fn(&[Event]) -> Vec<Event> + Sync {
+    move |log| {
+        let mut kept = Vec::with_capacity(log.len());
+        for &event in log {
+            if event.op == Op::Fence && event.site == site {
+                let is_of_it = |event: &Event| {
+                    matches!(event.op, Op::Flush { .. }) && event.site == Site::UNNAMED
+                };
+                while kept.last().is_some_and(is_of_it) {
+                    kept.pop();
+                }
+            } else {
+                kept.push(event);
+            }
+        }
+        kept
+    }
+}
+
+/// What a run leaves that makes blocks free as soon as they are given up: what it then writes over them, in the same step, is written before
+/// it is durable that they were given up: behind the fence `durable`. `free` is the order.
+pub(super) fn free_at_once(log: &[Event], (free, durable): (Site, Site)) -> Vec<Event> {
+    let mut order: Vec<usize> = (0..log.len()).collect();
+    for (at, event) in log.iter().enumerate() {
+        let Op::Release { at: begin, len } = event.op else {
+            continue;
+        };
+        assert_eq!(event.site, free);
+        let is_marker = |event: &Event| matches!(event.op, Op::Marker(_));
+        let is_record = |event: &Event| event.op == Op::Fence && event.site == durable;
+        let step = log[..at].iter().rposition(is_marker).unwrap_or(0);
+        let Some(before) = log[step..at].iter().rposition(is_record) else {
+            continue;
+        };
+        let is_flush = |event: &Event| matches!(event.op, Op::Flush { .. });
+        let before = log[..step + before].iter().rposition(|e| !is_flush(e));
+        let end = log[at..].iter().position(is_marker);
+        let end = end.map_or(log.len(), |end| at + end);
+        let overwrites = |index: &usize| matches!(log[*index].op, Op::Store { at, .. } if (begin..begin + len).contains(&at));
+        let moved: Vec<usize> = (at..end).filter(overwrites).collect();
+        order.retain(|index| !moved.contains(index));
+        let place = order.iter().position(|&index| Some(index) == before);
+        let place = place.map_or(0, |place| place + 1);
+        order.splice(place..place, moved);
+    }
+    order.into_iter().map(|index| log[index]).collect()
+}

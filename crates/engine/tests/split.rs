@@ -1,0 +1,316 @@
+//! Pools in memory whose data lie on another file: what a kill and a power cut leave, and what is counted.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use vellum::media::{MediaChoice, MediaKind};
+use vellum::{
+    CreateOptions, DataOptions, Durability, Error, MappingKind, MediumError, Pool, PoolOptions,
+};
+use vellum_layout::{CommittedWord, Entrance, Superblock, features};
+
+const DATA_BYTES: u64 = 16 << 20;
+
+fn options(data: PathBuf) -> CreateOptions {
+    CreateOptions {
+        mapping: MappingKind::Extent,
+        data: Some(DataOptions {
+            path: data,
+            size_bytes: DATA_BYTES,
+            overwrite: false,
+        }),
+        ..CreateOptions::new(0)
+    }
+}
+
+fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap()
+}
+
+/// A pool in a directory in memory, and its data beside it.
+fn made(dir: &Path) -> (PathBuf, Pool) {
+    let path = dir.join("pool");
+    let pool = Pool::create(&path, &options(dir.join("data"))).unwrap();
+    (path, pool)
+}
+
+fn open(path: &Path) -> Result<Pool, Error> {
+    Pool::open(path, &PoolOptions::default())
+}
+
+/// Where the entrance to the versions lies.
+fn entrance(path: &Path) -> u64 {
+    let bytes = std::fs::read(path).unwrap();
+    Superblock::unseal(&bytes).unwrap().versions_at
+}
+
+fn put(path: &Path, at: u64, bytes: &[u8]) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.write_all_at(bytes, at).unwrap();
+}
+
+/// What a kill leaves, as a pool that can be opened.
+fn killed(dir: &Path, name: &str) -> PathBuf {
+    let copy = dir.join(name);
+    std::fs::create_dir(&copy).unwrap();
+    for file in ["pool", "data"] {
+        std::fs::copy(dir.join(file), copy.join(file)).unwrap();
+    }
+    copy.join("pool")
+}
+
+/// What a power cut leaves if everything arrived: it was another boot that had the pool.
+fn cut(dir: &Path, name: &str) -> PathBuf {
+    let path = killed(dir, name);
+    // One with a log is as of its last commit in any copy.
+    if entrance(&path) != 0 {
+        put(&path, entrance(&path) + Entrance::BOOT, &[7; 16]);
+    }
+    path
+}
+
+fn content(number: u8) -> Vec<u8> {
+    vec![number + 1; 700 * usize::from(number) + 1]
+}
+
+/// Files of which all but the last were synced.
+fn filled(pool: &Pool) {
+    let volume = pool.volume();
+    for number in 0..40 {
+        volume
+            .write(format!("/{number}"), &content(number))
+            .unwrap();
+        if number % 5 == 4 {
+            volume.sync().unwrap();
+        }
+    }
+    volume.rename("/3", "/moved").unwrap();
+    volume.sync().unwrap();
+    volume.create_dir("/d").unwrap();
+    volume.write("/d/later", b"not synced").unwrap();
+    volume.rename("/moved", "/d/3").unwrap();
+    volume.remove_file("/4").unwrap();
+    volume.write("/5", b"shorter").unwrap();
+}
+
+#[track_caller]
+fn assert_all(pool: &Pool, is_cut: bool) {
+    let volume = pool.volume();
+    for number in 6..40 {
+        let read = volume.read(format!("/{number}")).unwrap();
+        assert_eq!(read, content(number));
+    }
+    let moved = if is_cut { "/moved" } else { "/d/3" };
+    assert_eq!(volume.read(moved).unwrap(), content(3));
+    let later = volume.read("/d/later");
+    if is_cut {
+        assert!(matches!(later, Err(Error::NotFound)));
+        assert_eq!(volume.read("/4").unwrap(), content(4));
+        assert_eq!(volume.read("/5").unwrap().len(), content(5).len());
+    } else {
+        assert_eq!(later.unwrap(), b"not synced");
+        assert!(matches!(volume.read("/4"), Err(Error::NotFound)));
+        assert_eq!(volume.read("/5").unwrap(), b"shorter");
+    }
+}
+
+#[test]
+fn a_power_cut_takes_back_what_was_not_committed() {
+    let dir = in_memory();
+    let (_, pool) = made(dir.path());
+    assert_eq!(pool.fs().media_kind(), MediaKind::Memory);
+    assert_ne!(pool.superblock().incompatible & features::VERSIONS, 0);
+    filled(&pool);
+    let path = cut(dir.path(), "cut");
+    let before = std::fs::read(&path).unwrap();
+    let read_only = PoolOptions {
+        read_only: true,
+        ..PoolOptions::default()
+    };
+    let reader = Pool::open(&path, &read_only).unwrap();
+    assert!(reader.opened().pieces_taken_back > 0);
+    assert_all(&reader, true);
+    drop(reader);
+    assert!(
+        before == std::fs::read(&path).unwrap(),
+        "the pool was written to"
+    );
+    let again = open(&path).unwrap();
+    assert!(again.opened().pieces_taken_back > 0);
+    assert_all(&again, true);
+    // This time it is a kill, of what was just opened.
+    let path = killed(&dir.path().join("cut"), "killed");
+    let killed = open(&path).unwrap();
+    assert_eq!(killed.opened().pieces_taken_back, 0);
+    assert_all(&killed, true);
+    killed.close().unwrap();
+    let closed = open(&path).unwrap();
+    assert!(closed.opened().was_clean);
+    assert_all(&closed, true);
+}
+
+#[test]
+fn a_kill_takes_nothing_back() {
+    let dir = in_memory();
+    let (_, pool) = made(dir.path());
+    filled(&pool);
+    let path = killed(dir.path(), "killed");
+    let killed = open(&path).unwrap();
+    assert!(!killed.opened().was_clean);
+    assert_eq!(killed.opened().pieces_taken_back, 0);
+    assert_all(&killed, false);
+    drop(killed);
+    put(&path, entrance(&path) + Entrance::BOOT, &[7; 16]);
+    let closed = open(&path).unwrap();
+    assert_eq!(closed.opened().pieces_taken_back, 0);
+    assert_all(&closed, false);
+}
+
+#[test]
+fn what_is_ahead_of_data_that_were_lost_is_taken_back_after_a_kill_too() {
+    let dir = in_memory();
+    let (_, pool) = made(dir.path());
+    filled(&pool);
+    let path = killed(dir.path(), "killed");
+    put(&path, entrance(&path) + Entrance::POISONED, &[1]);
+    let killed = open(&path).unwrap();
+    assert!(killed.opened().pieces_taken_back > 0);
+    assert_all(&killed, true);
+    drop(killed);
+    let closed = open(&path).unwrap();
+    assert_all(&closed, true);
+}
+
+#[test]
+fn a_commit_syncs_data_only_if_there_are_any() {
+    let dir = in_memory();
+    let (_, pool) = made(dir.path());
+    let (fs, volume) = (pool.fs(), pool.volume());
+    volume.sync().unwrap();
+    let counts = || {
+        let counts = fs.version_counts().unwrap();
+        (counts.commits, counts.data_syncs)
+    };
+    let (commits, syncs) = counts();
+    for number in 0..100 {
+        volume.create_dir(format!("/{number}")).unwrap();
+    }
+    volume.sync().unwrap();
+    let (commits, syncs) = (commits + 1, syncs);
+    assert_eq!(counts(), (commits, syncs));
+    let before = fs.version_counts().unwrap();
+    volume.sync().unwrap();
+    let after = fs.version_counts().unwrap();
+    assert_eq!(
+        (after.commits, after.answered),
+        (commits, before.answered + 1)
+    );
+    assert_eq!(after.originals, before.originals);
+    volume.write("/f", &[1; 10_000]).unwrap();
+    volume.sync().unwrap();
+    assert_eq!(counts(), (commits + 1, syncs + 1));
+}
+
+/// What is told to be durable when a call returns is there after a power cut right behind it, and what is not, is not; on a pool with a log, too.
+#[test]
+fn names_or_everything_are_durable_when_a_call_returns_if_that_is_asked_for() {
+    for media in [MediaChoice::Auto, MediaChoice::Logged] {
+        for durability in [Durability::Async, Durability::Dirsync, Durability::Sync] {
+            let dir = in_memory();
+            let path = dir.path().join("pool");
+            let asked = CreateOptions {
+                media,
+                ..options(dir.path().join("data"))
+            };
+            Pool::create(&path, &asked).unwrap().close().unwrap();
+            let options = PoolOptions {
+                durability,
+                ..PoolOptions::default()
+            };
+            let pool = Pool::open(&path, &options).unwrap();
+            let volume = pool.volume();
+            volume.create_dir("/d").unwrap();
+            let file = volume.create("/d/f").unwrap();
+            let named = cut(dir.path(), "named");
+            file.write_at(0, b"bytes").unwrap();
+            let written = cut(dir.path(), "written");
+            let named = open(&named).unwrap().volume();
+            let has_names = named.metadata("/d/f").is_ok();
+            assert_eq!(has_names, durability >= Durability::Dirsync, "{media:?}");
+            let written = open(&written).unwrap().volume();
+            let has_bytes = written.read("/d/f").is_ok_and(|bytes| bytes == b"bytes");
+            assert_eq!(has_bytes, durability == Durability::Sync, "{media:?}");
+        }
+    }
+}
+
+/// Everything is changed again and again, over many transactions, so that versions go round.
+#[test]
+fn versions_go_round() {
+    let dir = in_memory();
+    let (_, pool) = made(dir.path());
+    let superblock = pool.superblock();
+    let room = superblock.versions_bytes / 192;
+    let (fs, volume) = (pool.fs(), pool.volume());
+    let mut round = 0u8;
+    while fs.version_counts().unwrap().originals < 2 * room {
+        for number in 0..200 {
+            volume.write(format!("/{number}"), &[round; 5000]).unwrap();
+        }
+        volume.sync().unwrap();
+        round = round.wrapping_add(1);
+    }
+    volume.write("/0", &[round; 9000]).unwrap();
+    let path = cut(dir.path(), "cut");
+    let volume = open(&path).unwrap().volume();
+    for number in 1..200 {
+        let read = volume.read(format!("/{number}")).unwrap();
+        assert_eq!(read, [round.wrapping_sub(1); 5000]);
+    }
+    assert_eq!(volume.read("/0").unwrap().len(), 5000);
+}
+
+#[test]
+fn an_ordinary_file_keeps_no_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+    let asked = CreateOptions {
+        media: MediaChoice::File,
+        ..options(data.clone())
+    };
+    let refused = Pool::create(&path, &asked);
+    assert!(matches!(
+        refused,
+        Err(Error::Medium(MediumError::Unordered { path: it })) if it == path
+    ));
+    assert!(!path.exists() && !data.exists());
+
+    let memory = in_memory();
+    made(memory.path()).1.close().unwrap();
+    let moved = killed(memory.path(), "copy");
+    let as_file = PoolOptions {
+        media: MediaChoice::File,
+        ..PoolOptions::default()
+    };
+    assert!(matches!(
+        Pool::open(&moved, &as_file),
+        Err(Error::Unsupported(_))
+    ));
+}
+
+#[test]
+fn a_damaged_entrance_is_refused_and_read() {
+    let dir = in_memory();
+    let (path, pool) = made(dir.path());
+    pool.volume().write("/f", b"bytes").unwrap();
+    pool.close().unwrap();
+    let at = entrance(&path) + Entrance::COMMITTED;
+    put(&path, at, &(CommittedWord::new(9).0 ^ 1).to_le_bytes());
+    assert!(matches!(open(&path), Err(Error::Refused { .. })));
+    let read_only = PoolOptions {
+        read_only: true,
+        ..PoolOptions::default()
+    };
+    let reader = Pool::open(&path, &read_only).unwrap();
+    assert_eq!(reader.volume().read("/f").unwrap(), b"bytes");
+}

@@ -1,0 +1,137 @@
+//! Metadata in persistent memory whose data lie on a disk that fails: what leads to bytes that may be lost is taken back, also if the machine
+//! goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use vellum::media::{HeapMemory, SimLogged, SimPool, SimulatedLogged};
+use vellum::{
+    Clock, Cred, DataApart, Error, FormatOptions, Fs, MappingKind, MountOptions, OpenOptions,
+    Opened, Result, attach, format,
+};
+
+type SplitFs = Arc<Fs<SimulatedLogged>>;
+
+/// One boot for all.
+const BOOT: [u8; 16] = [3; 16];
+
+fn made() -> Arc<SimPool> {
+    let disk = Arc::new(SimPool::new(5 << 19));
+    let options = FormatOptions {
+        thread_slots: Some(2),
+        mapping: MappingKind::Extent,
+        metadata_bytes: Some(1 << 18),
+        apart: Some(DataApart {
+            id: [9; 16],
+            at: 4096,
+            data_bytes: 1 << 20,
+        }),
+        hash_seed: 5,
+        known_zero: true,
+        ..FormatOptions::default()
+    };
+    format(&*disk, &options).unwrap();
+    disk
+}
+
+fn mount(disk: &Arc<SimPool>) -> Result<(SplitFs, Opened)> {
+    let options = MountOptions {
+        clock: Clock::Counter(AtomicI64::new(1)),
+        boot_id: BOOT,
+        ..MountOptions::default()
+    };
+    let pool = SimLogged::new(Arc::clone(disk), None);
+    attach::<SimulatedLogged>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)
+}
+
+fn write(fs: &SplitFs, name: &str) -> Result<usize> {
+    let options = OpenOptions {
+        write: true,
+        create: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
+    let file = fs.open(&Cred::root(), &fs.root(), name.as_bytes(), &options)?;
+    file.write_at(0, &[7; 5000])
+}
+
+fn read(fs: &SplitFs, name: &str) -> Result<Vec<u8>> {
+    let options = OpenOptions {
+        read: true,
+        ..OpenOptions::default()
+    };
+    let file = fs.open(&Cred::root(), &fs.root(), name.as_bytes(), &options)?;
+    let mut bytes = vec![0; 9000];
+    let len = file.read_at(0, &mut bytes)?;
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// Nothing is committed any more, nothing is changed, and what is there is read.
+#[track_caller]
+fn assert_stopped(fs: &SplitFs) {
+    for _ in 0..2 {
+        assert!(matches!(fs.sync(), Err(Error::Io(_))));
+    }
+    assert!(matches!(write(fs, "c"), Err(Error::WritingOff)));
+    assert_eq!(read(fs, "a").unwrap(), [7; 5000]);
+}
+
+/// The next process finds what was committed, though it is of the same boot, and goes on.
+#[track_caller]
+fn assert_taken_back(disk: &Arc<SimPool>) {
+    let (fs, opened) = mount(disk).unwrap();
+    assert!(opened.pieces_taken_back > 0);
+    assert_eq!(read(&fs, "a").unwrap(), [7; 5000]);
+    assert!(matches!(read(&fs, "b"), Err(Error::NotFound)));
+    write(&fs, "b").unwrap();
+    fs.sync().unwrap();
+    drop(fs);
+    let (fs, opened) = mount(disk).unwrap();
+    assert_eq!(opened.pieces_taken_back, 0);
+    assert_eq!(read(&fs, "b").unwrap(), [7; 5000]);
+}
+
+#[test]
+fn a_sync_that_fails_is_not_tried_again() {
+    let disk = made();
+    let (fs, _) = mount(&disk).unwrap();
+    write(&fs, "a").unwrap();
+    fs.sync().unwrap();
+    write(&fs, "b").unwrap();
+    disk.fail_syncs_after(0);
+    assert!(matches!(fs.sync(), Err(Error::Io(_))));
+    disk.fail_syncs_after(u32::MAX);
+    assert_stopped(&fs);
+    drop(fs);
+    assert_taken_back(&disk);
+}
+
+#[test]
+fn bytes_that_cannot_be_written_end_commits() {
+    let disk = made();
+    let (fs, _) = mount(&disk).unwrap();
+    write(&fs, "a").unwrap();
+    fs.sync().unwrap();
+    disk.fail_writes_after(0);
+    assert!(matches!(write(&fs, "b"), Err(Error::Io(_))));
+    disk.fail_writes_after(u32::MAX);
+    assert_stopped(&fs);
+    drop(fs);
+    assert_taken_back(&disk);
+}
+
+/// An opening that cannot make the data durable of which it is to vouch fails; the next one vouches for nothing.
+#[test]
+fn an_opening_that_cannot_sync_fails_and_the_next_takes_back() {
+    let disk = made();
+    let (fs, _) = mount(&disk).unwrap();
+    write(&fs, "a").unwrap();
+    fs.sync().unwrap();
+    write(&fs, "b").unwrap();
+    drop(fs);
+    disk.fail_syncs_after(0);
+    assert!(matches!(mount(&disk), Err(Error::Io(_))));
+    disk.fail_syncs_after(u32::MAX);
+    assert_taken_back(&disk);
+}

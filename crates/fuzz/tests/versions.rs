@@ -1,0 +1,147 @@
+//! Metadata whose data lie elsewhere, with an entrance and versions that are damaged: whatever they say, the checker and an opening hold out, and
+//! what the checker calls sound can be used.
+
+use std::sync::{Arc, OnceLock};
+
+use vellum::media::{HeapMemory, SimLogged, SimPool, SimulatedLogged};
+use vellum::{
+    Clock, Cred, DataApart, FormatOptions, MappingKind, MountOptions, OpenOptions, Result, attach,
+    format,
+};
+use vellum_check::{Options, check};
+use vellum_fuzz::{Input, Watchdog};
+use vellum_layout::{CommittedWord, Entrance, Superblock, Version, VersionsPlan};
+use zerocopy::IntoBytes;
+
+/// Cases in a run of the tests; see `docs/TESTING.md` for long runs.
+const CASES: usize = 300;
+
+const SEED: u64 = 5;
+
+/// Writes files, and closes the pool or leaves it as a kill does.
+fn with(disk: &Arc<SimPool>, names: &[&[u8]], closes: bool) -> Result<()> {
+    let options = MountOptions {
+        clock: Clock::Counter(1_000_000.into()),
+        ..MountOptions::default()
+    };
+    let pool = SimLogged::new(Arc::clone(disk), None);
+    let (fs, _) = attach::<SimulatedLogged>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)?;
+    let create = OpenOptions {
+        write: true,
+        create: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
+    for name in names {
+        let file = fs.open(&Cred::root(), &fs.root(), name, &create)?;
+        file.write_at(0, &[7; 5000])?;
+    }
+    if closes { fs.close() } else { Ok(()) }
+}
+
+/// A pool that was left: some files are committed, and some are not.
+fn sample() -> &'static (Vec<u8>, VersionsPlan) {
+    static SAMPLE: OnceLock<(Vec<u8>, VersionsPlan)> = OnceLock::new();
+    SAMPLE.get_or_init(|| {
+        let disk = Arc::new(SimPool::new(5 << 19));
+        let options = FormatOptions {
+            thread_slots: Some(2),
+            mapping: MappingKind::Extent,
+            metadata_bytes: Some(1 << 18),
+            apart: Some(DataApart {
+                id: [9; 16],
+                at: 4096,
+                data_bytes: 1 << 20,
+            }),
+            hash_seed: SEED,
+            known_zero: true,
+            ..FormatOptions::default()
+        };
+        format(&*disk, &options).expect("a pool is made");
+        with(&disk, &[b"one", b"two"], true).expect("there is room");
+        with(&disk, &[b"three", b"four"], false).expect("there is room");
+        let image = disk.image();
+        let superblock = Superblock::unseal(&image).expect("a superblock");
+        let plan = VersionsPlan::of(&superblock.geometry()).expect("versions");
+        (image, plan)
+    })
+}
+
+/// Writes a sound version that says anything.
+fn add_version(image: &mut [u8], input: &mut Input) {
+    let (_, plan) = sample();
+    let piece = match input.u8() % 4 {
+        0 => input.u64(),
+        _ => plan.first + input.u64() % (plan.end - plan.first) / 128 * 128,
+    };
+    let transaction = match input.u8() % 4 {
+        0 => input.u64(),
+        _ => u64::from(input.u8() % 8),
+    };
+    let mut original = [input.u8(); 128];
+    original[..8].copy_from_slice(&input.u64().to_le_bytes());
+    let version = Version::new(SEED, piece, transaction, original);
+    let at = plan.version_at(input.u64()) as usize;
+    image[at..at + 192].copy_from_slice(version.as_bytes());
+}
+
+/// Makes of the sample what the bytes say; gives it, and whether versions alone were changed, by bytes that fit no check.
+fn changed(mut input: Input) -> (Vec<u8>, bool) {
+    let (image, plan) = sample();
+    let (mut image, mut is_torn_alone) = (image.clone(), true);
+    for _ in 0..6 {
+        if input.is_empty() {
+            break;
+        }
+        let how = input.u8() % 5;
+        is_torn_alone &= how == 3;
+        match how {
+            0 => add_version(&mut image, &mut input),
+            1 => {
+                let word = CommittedWord::new(input.u64() % 8).0;
+                let at = (plan.at + Entrance::COMMITTED) as usize;
+                image[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            }
+            _ => {
+                let place = input.u64();
+                let at = match how {
+                    2 => plan.at + place % 64,
+                    // Of the versions that were never written.
+                    3 => plan.version_at(plan.count / 2 + place % (plan.count / 4)),
+                    _ => plan.version_at(place % 64) + place % 192,
+                } as usize;
+                let bytes = input.bytes(8);
+                image[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+    }
+    (image, is_torn_alone)
+}
+
+fn judge((image, is_torn_alone): (Vec<u8>, bool)) {
+    let before = check(&image, Options::default());
+    assert_eq!(before, check(&image, Options::default()));
+    let disk = Arc::new(SimPool::from_image(image));
+    let outcome = with(&disk, &[b"one", b"five"], true);
+    if before.is_sound() {
+        assert!(outcome.is_ok(), "{outcome:?}: {before}");
+    }
+    if is_torn_alone {
+        assert!(before.is_sound(), "{before}");
+        let after = check(&disk.image(), Options::default());
+        assert!(after.is_sound(), "{after}");
+    }
+}
+
+#[test]
+fn a_sample_that_nothing_happened_to_is_sound() {
+    judge((sample().0.clone(), true));
+}
+
+#[test]
+fn versions() {
+    vellum_fuzz::target!(CASES, |bytes| {
+        let _watchdog = Watchdog::watch(bytes);
+        judge(changed(Input::new(bytes)));
+    });
+}

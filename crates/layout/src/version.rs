@@ -1,0 +1,195 @@
+//! Versions: what pieces of metadata in persistent memory held before a transaction first changed them, for pools whose data lie on
+//! another medium. A power cut takes metadata back to the last transaction that was committed, because the data of later ones may be missing.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::checksum::checksum_words;
+use crate::{BLOCK_BYTES, Geometry};
+
+/// Bytes of a piece: the unit in which metadata are taken back.
+pub const PIECE_BYTES: u64 = 128;
+/// Bytes of a version.
+pub const VERSION_BYTES: u64 = 192;
+/// Bytes in front of the versions: the entrance, in the first line.
+pub const ENTRANCE_BYTES: u64 = BLOCK_BYTES;
+
+/// Word offsets of the entrance.
+#[derive(Debug)]
+pub struct Entrance;
+
+impl Entrance {
+    /// [`CommittedWord`].
+    pub const COMMITTED: u64 = 0;
+    /// Boot id (16 bytes) of the last opener for writing, once nothing was left to be taken back.
+    pub const BOOT: u64 = 8;
+    /// Not 0: bytes of files did not reach their medium, so that the metadata are taken back under the same boot, too.
+    pub const POISONED: u64 = 24;
+}
+
+/// The last transaction that was committed (bits 0..48), with a check (48..64): it commits by one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommittedWord(pub u64);
+
+impl CommittedWord {
+    /// The highest number of a transaction.
+    pub const MAX: u64 = (1 << 48) - 1;
+
+    /// Packs the word; the number keeps 48 bits.
+    pub fn new(transaction: u64) -> Self {
+        let low = transaction & Self::MAX;
+        Self(low | u64::from(checksum_words(&[low])) << 48)
+    }
+
+    /// The transaction, if the word is sound.
+    pub fn get(self) -> Option<u64> {
+        let transaction = self.0 & Self::MAX;
+        (Self::new(transaction) == self).then_some(transaction)
+    }
+}
+
+/// What a piece held before a transaction changed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Version {
+    /// Pool offset of the piece.
+    pub piece: u64,
+    /// The transaction.
+    pub transaction: u64,
+    /// XXH3-64 of the original, by a seed of the pool's, the piece and the transaction.
+    pub check: u64,
+    /// Reserved, zero.
+    pub reserved: [u64; 5],
+    /// The piece's bytes.
+    pub original: [u8; PIECE_BYTES as usize],
+}
+
+const _: () = assert!(size_of::<Version>() as u64 == VERSION_BYTES);
+
+impl Version {
+    /// Offset of the transaction.
+    pub const TRANSACTION: u64 = std::mem::offset_of!(Self, transaction) as u64;
+
+    /// A version, sealed with the pool's hash seed.
+    pub fn new(
+        seed: u64,
+        piece: u64,
+        transaction: u64,
+        original: [u8; PIECE_BYTES as usize],
+    ) -> Self {
+        let mut new = Self {
+            piece,
+            transaction,
+            check: 0,
+            reserved: [0; 5],
+            original,
+        };
+        new.check = new.expected_check(seed);
+        new
+    }
+
+    /// Reads a version; `None` if it is not sound, as one is that a crash cut short: the piece had not been changed.
+    pub fn unseal(seed: u64, bytes: &[u8]) -> Option<Self> {
+        let (version, _) = Self::read_from_prefix(bytes).ok()?;
+        (version.check == version.expected_check(seed)).then_some(version)
+    }
+
+    fn expected_check(&self, seed: u64) -> u64 {
+        let seed = vellum_media::mix(vellum_media::mix(seed ^ self.piece) ^ self.transaction);
+        xxhash_rust::xxh3::xxh3_64_with_seed(&self.original, seed)
+    }
+}
+
+/// Where versions lie, and what they are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionsPlan {
+    /// Pool offset of the entrance.
+    pub at: u64,
+    /// How many versions there is room for: those of two transactions that change all there is.
+    pub count: u64,
+    /// Pool offset of the first piece.
+    pub first: u64,
+    /// Where the pieces end.
+    pub end: u64,
+}
+
+impl VersionsPlan {
+    /// That of a pool that has versions.
+    pub fn of(geometry: &Geometry) -> Option<Self> {
+        let room = geometry.versions_bytes.checked_sub(ENTRANCE_BYTES)?;
+        Some(Self {
+            at: geometry.versions_at,
+            count: room / VERSION_BYTES,
+            first: geometry.state_at,
+            end: geometry.versions_at,
+        })
+    }
+
+    /// Pool offset of a version; numbers go round.
+    pub fn version_at(&self, number: u64) -> u64 {
+        self.at + ENTRANCE_BYTES + number % self.count * VERSION_BYTES
+    }
+
+    /// Whether a piece can lie there.
+    pub fn is_piece(&self, at: u64) -> bool {
+        at.is_multiple_of(PIECE_BYTES) && (self.first..self.end).contains(&at)
+    }
+}
+
+/// Bytes that versions of metadata have that end at `end`.
+pub fn versions_bytes_for(end: u64) -> u64 {
+    let versions = 2 * end.div_ceil(PIECE_BYTES);
+    ENTRANCE_BYTES + (versions * VERSION_BYTES).next_multiple_of(BLOCK_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ApartRequest, GeometryRequest};
+
+    #[test]
+    fn what_was_sealed_is_read_and_nothing_else() {
+        let version = Version::new(7, 8192, 3, [5; 128]);
+        let bytes = version.as_bytes();
+        assert_eq!(Version::unseal(7, bytes), Some(version));
+        assert_eq!(Version::unseal(8, bytes), None);
+        assert_eq!(Version::unseal(7, &[0; 192]), None);
+        for at in (0..24).chain(64..192) {
+            let mut changed = bytes.to_vec();
+            changed[at] ^= 1;
+            assert_eq!(Version::unseal(7, &changed), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_committed_word_knows_itself() {
+        for transaction in [0, 1, 77, CommittedWord::MAX] {
+            let word = CommittedWord::new(transaction);
+            assert_eq!(word.get(), Some(transaction));
+            for bit in 0..64 {
+                assert_eq!(CommittedWord(word.0 ^ 1 << bit).get(), None, "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_piece_has_room_for_two_versions() {
+        let request = GeometryRequest {
+            apart: Some(ApartRequest {
+                id: [9; 16],
+                at: 2 << 20,
+                data_bytes: 8 << 20,
+            }),
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        let plan = VersionsPlan::of(&geometry).unwrap();
+        assert!(plan.count >= 2 * (plan.end - plan.first) / PIECE_BYTES);
+        assert!(
+            plan.version_at(plan.count - 1) + VERSION_BYTES
+                <= geometry.versions_at + geometry.versions_bytes
+        );
+        assert_eq!(plan.version_at(plan.count), plan.version_at(0));
+        assert!(plan.is_piece(geometry.state_at) && !plan.is_piece(geometry.versions_at));
+        assert!(!plan.is_piece(0) && !plan.is_piece(geometry.state_at + 64));
+    }
+}
