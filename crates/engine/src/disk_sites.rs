@@ -38,10 +38,8 @@ vellum_media::sites! {
     VERSIONS_COMMITTED_DURABLE = "versions/committed-durable",
     /// An order: that number, before anything is written over a block that the transaction gave up.
     VERSIONS_BLOCK_FREE = "versions/block-free",
-    /// What a process that was killed left in the processor's caches.
+    /// What a process that was killed left in the processor's caches, before anything builds upon it.
     VERSIONS_INHERITED = "versions/inherited",
-    /// Before its transactions count as committed.
-    VERSIONS_INHERITED_DURABLE = "versions/inherited-durable",
     /// What a piece held before transactions that were not committed.
     VERSIONS_TAKEN_BACK = "versions/taken-back",
     /// Before their versions are void.

@@ -339,8 +339,8 @@ fn is_of_this_boot<P: Persistent>(pool: &P, plan: &VersionsPlan, boot: [u8; 16])
     boot != [0; 16] && last == boot && !is_poisoned
 }
 
-/// Makes durable what a process that was killed left in caches, of the kernel and of the processor: what follows builds upon it, and it is to
-/// count as committed.
+/// Makes durable what a process that was killed left in caches, of the kernel and, with the next fence, of the processor: what follows builds
+/// upon it. A power cut before that fence leaves what it could have left at the kill, whether it counts as committed by then or not.
 fn inherit<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     sync_data(disk_of(pool)?)?;
     let geometry = superblock.geometry();
@@ -349,7 +349,6 @@ fn inherit<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     for (at, len) in chunks_in_use(pool, &geometry).chain([before, behind]) {
         pool.flush(disk_sites::VERSIONS_INHERITED, at, len);
     }
-    pool.fence(disk_sites::VERSIONS_INHERITED_DURABLE);
     Ok(())
 }
 
