@@ -17,7 +17,7 @@ pub(crate) const EXT4_RAM: &str = "ext4-ram";
 const EXT4_ON: &str = "ext4-on:";
 
 /// Where the ext4 in memory keeps its bytes.
-const MEMORY_DIR: &str = "/dev/shm";
+pub(crate) const MEMORY_DIR: &str = "/dev/shm";
 
 /// The name of an ext4 on a loop device over a file in `dir`, among the peers' directories.
 pub(crate) fn ext4_on(dir: &Path) -> String {
@@ -49,12 +49,17 @@ impl Peer {
     /// Makes a directory of its own in the directory `name`, or in an ext4 of `image_bytes` that it makes in memory
     /// or where the name says.
     pub(crate) fn new(name: &str, image_bytes: u64) -> Result<Self> {
+        Self::mounted(name, image_bytes, "defaults")
+    }
+
+    /// The same, with options of mount(8) for an ext4 that it makes. A directory is taken as somebody mounted it.
+    pub(crate) fn mounted(name: &str, image_bytes: u64, options: &str) -> Result<Self> {
         let image_dir = match name {
             EXT4_RAM => Some(MEMORY_DIR),
             _ => name.strip_prefix(EXT4_ON),
         };
         let ext4 = image_dir
-            .map(|dir| Ext4Loop::new(Path::new(dir), image_bytes))
+            .map(|dir| Ext4Loop::new(Path::new(dir), image_bytes, options))
             .transpose()?;
         let parent = ext4.as_ref().map_or(Path::new(name), Ext4Loop::dir);
         let dir = tempfile::Builder::new()
@@ -113,7 +118,7 @@ struct Ext4Loop {
 }
 
 impl Ext4Loop {
-    fn new(dir: &Path, image_bytes: u64) -> Result<Self> {
+    fn new(dir: &Path, image_bytes: u64, options: &str) -> Result<Self> {
         let mount = dir.join(format!("vellum-bench-ext4-{}", std::process::id()));
         let mut ext4 = Self {
             image: mount.with_extension("img"),
@@ -121,11 +126,11 @@ impl Ext4Loop {
             mount,
             is_mounted: false,
         };
-        ext4.set_up(image_bytes)?;
+        ext4.set_up(image_bytes, options)?;
         Ok(ext4)
     }
 
-    fn set_up(&mut self, image_bytes: u64) -> Result<()> {
+    fn set_up(&mut self, image_bytes: u64, options: &str) -> Result<()> {
         let image = self.image.display().to_string();
         let file = File::create_new(&self.image).map_err(doing(format!("make {image}")))?;
         // Every page is there before anything is timed.
@@ -139,7 +144,7 @@ impl Ext4Loop {
         self.device = Some(device.clone());
         std::fs::create_dir(&self.mount).map_err(doing("make a mount point"))?;
         let mount = self.mount.display().to_string();
-        tool("mount", &["-t", "ext4", &device, &mount])?;
+        tool("mount", &["-t", "ext4", "-o", options, &device, &mount])?;
         self.is_mounted = true;
         Ok(())
     }

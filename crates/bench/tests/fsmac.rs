@@ -14,6 +14,7 @@ fn options(figure: fsmac::Figure) -> FsmacOptions {
     FsmacOptions {
         figure: vec![figure],
         disk: std::env::temp_dir(),
+        metadata: std::env::temp_dir(),
         peer: Some(std::env::temp_dir().display().to_string()),
         output: Output::default(),
         rounds: 1,
@@ -41,13 +42,24 @@ fn measured(figure: fsmac::Figure) -> Report {
 /// The figure of times: two sides, each with a value at each of so many labels.
 fn times(report: &Report, labels: usize) -> &Figure {
     let figure = &report.figures[0];
+    assert_values(figure, 2, labels);
+    figure
+}
+
+fn assert_values(figure: &Figure, sides: usize, labels: usize) {
     assert_eq!(figure.labels().len(), labels, "{}", figure.name);
-    assert_eq!(figure.series.len(), 2);
+    assert_eq!(figure.series.len(), sides, "{}", figure.name);
     for series in &figure.series {
         assert_eq!(series.points.len(), labels, "{}", series.name);
         assert!(series.points.iter().all(|point| point.value > 0.0));
     }
-    figure
+}
+
+/// A figure by its name.
+#[track_caller]
+fn named<'r>(report: &'r Report, name: &str) -> &'r Figure {
+    let mut figures = report.figures.iter();
+    figures.find(|figure| figure.name == name).expect(name)
 }
 
 #[test]
@@ -66,7 +78,21 @@ fn files_that_are_synced() {
 
 #[test]
 fn appends_between_syncs() {
-    times(&measured(fsmac::Figure::FsyncInterval), 7);
+    let report = measured(fsmac::Figure::FsyncInterval);
+    times(&report, 7);
+    assert_values(named(&report, "fsync-interval-metadata"), 1, 7);
+    assert_eq!(report.targets.len(), 1);
+}
+
+#[test]
+fn names_as_options_of_mounts_have_them() {
+    let report = measured(fsmac::Figure::MountModes);
+    for mode in ["sync", "dirsync", "async"] {
+        let figure = named(&report, &format!("mount-modes-{mode}"));
+        assert_values(figure, 3, 5);
+        assert_eq!(figure.series[0].name, "split");
+    }
+    assert_eq!(report.targets.len(), 8);
 }
 
 #[test]
@@ -90,7 +116,10 @@ fn personalities() {
 fn with_a_log_and_without() {
     let report = measured(fsmac::Figure::Overhead);
     assert_eq!(times(&report, 4).series[1].name, "no log");
-    assert_eq!(report.targets.len(), 4);
+    let versions = named(&report, "overhead-versions");
+    assert_values(versions, 2, 4);
+    assert_eq!(versions.series[1].name, "no versions");
+    assert_eq!(report.targets.len(), 8);
 }
 
 /// Where the kernel counts requests, what was synced was written and flushed.

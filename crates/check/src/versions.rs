@@ -15,17 +15,17 @@ pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, boot: [u8; 16],
     let Some(plan) = VersionsPlan::of(&superblock.geometry()) else {
         return;
     };
-    let last: [u8; 16] = view.bytes(plan.at + Entrance::BOOT);
-    let is_poisoned = view.word(plan.at + Entrance::POISONED) != 0;
-    if boot != [0; 16] && last == boot && !is_poisoned {
-        return;
-    }
     let Some(committed) = CommittedWord(view.word(plan.at + Entrance::COMMITTED)).get() else {
         sink.incomplete = true;
         let detail = "the entrance to the versions is unsound";
         sink.damage(Class::NotAPool, Place::Offset(plan.at), detail);
         return;
     };
+    let last: [u8; 16] = view.bytes(plan.at + Entrance::BOOT);
+    let is_poisoned = view.word(plan.at + Entrance::POISONED) != 0;
+    if boot != [0; 16] && last == boot && !is_poisoned {
+        return;
+    }
     for (piece, (_, original)) in originals(view, superblock.hash_seed, (&plan, committed), sink) {
         let lines = original.chunks(LOG_LINE_BYTES as usize);
         for (line, at) in lines.zip((piece..).step_by(LOG_LINE_BYTES as usize)) {

@@ -105,7 +105,9 @@ fn pools_of_later_releases_are_refused_with_the_reason() {
         report.findings[0].detail.clone()
     };
     assert!(refused(|sb| sb.version = 2).contains("format version 2"));
-    assert!(refused(|sb| sb.incompatible = 8).contains("incompatible features 0x8"));
+    assert!(
+        refused(|sb| sb.incompatible = 1 << 40).contains("incompatible features 0x10000000000")
+    );
     assert!(refused(|sb| sb.zones[0].medium = 1).contains("medium of data"));
     assert!(refused(|sb| sb.zones[0].fs = 1).contains("file system of zone 0"));
     let mut newer = sample();

@@ -9,7 +9,7 @@ use vellum_layout::{
     BLOCK_BYTES, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_PATH_MAX, MediumHead,
     MediumPlaces, Superblock, uuid_text,
 };
-use vellum_media::{DataFile, MappedPool, MediaError, Memory, OpenMode, Persistent};
+use vellum_media::{DataFile, MappedPool, MediaError, Memory, OpenMode};
 use zerocopy::IntoBytes;
 
 use crate::error::Result;
@@ -151,8 +151,7 @@ fn last_place(places: &[u8], superblock: &Superblock, path: &Path) -> Option<Pat
 pub(crate) fn remember(pool: &MappedPool, superblock: &Superblock, name: &[u8]) -> Result<()> {
     if let Some(apart) = superblock.geometry().apart {
         let places = MediumPlaces::of_data(apart.id, name);
-        pool.write(apart.places_at, places.as_bytes());
-        pool.sync()?;
+        pool.write_own(apart.places_at, places.as_bytes())?;
     }
     Ok(())
 }

@@ -193,6 +193,12 @@ impl Pool {
             let path = path.to_owned();
             return Err(MediaError::Exists { path }.into());
         }
+        let unordered = || MediumError::Unordered {
+            path: path.to_owned(),
+        };
+        if options.media == MediaChoice::File {
+            return Err(unordered().into());
+        }
         let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
         let name = medium::name(path, &data.path)?;
         let mut format_options = Self::format_options(options)?;
@@ -214,8 +220,7 @@ impl Pool {
             if !data.overwrite {
                 std::fs::remove_file(&data.path)?;
             }
-            let path = path.to_owned();
-            return Err(MediumError::Unordered { path }.into());
+            return Err(unordered().into());
         }
         let memory = memory.with_data(file, apart.at, (own_bytes, apart.data_bytes))?;
         format_options.known_zero = memory.known_zero();

@@ -50,12 +50,22 @@ impl Originals for Ring {
             .fetch_add(pieces.len() as u64, Ordering::Relaxed);
         for (&piece, number) in pieces.iter().zip(first..) {
             let mut original = [0; PIECE_BYTES as usize];
+            let condition = pool.condition();
             pool.read(piece, &mut original);
+            if pool.condition() != condition {
+                // It is lost, and is not to become zeros by being taken back.
+                continue;
+            }
             let version = Version::new(self.seed, piece, transaction, original);
             let at = self.plan.version_at(number);
             pool.write_through(disk_sites::VERSIONS_ORIGINAL, at, version.as_bytes());
         }
         pool.fence(disk_sites::VERSIONS_ORIGINAL_DURABLE);
+    }
+
+    /// Under another boot what was not committed is taken back anyway: only kills read this, so that it need not be durable.
+    fn fail(&self, pool: &dyn Persistent) {
+        pool.store(self.plan.at + Entrance::POISONED, 1, Ordering::SeqCst);
     }
 }
 
@@ -104,11 +114,10 @@ impl Versions {
         }
     }
 
-    /// Nothing is committed any more, and the next opening takes back what was not, under the same boot, too. Under another it does so
-    /// anyway, so that this need not be durable.
+    /// Nothing is committed any more, and the next opening takes back what was not, under the same boot, too.
     pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
         self.has_failed.store(true, Ordering::SeqCst);
-        pool.store(self.ring.plan.at + Entrance::POISONED, 1, Ordering::SeqCst);
+        self.ring.fail(pool);
     }
 
     /// Counts a call that has what it wanted.
@@ -195,6 +204,13 @@ struct Later {
 }
 
 impl Later {
+    /// Looks through the versions from the entrance on.
+    fn find<P: Persistent>(pool: &P, plan: &VersionsPlan, seed: u64) -> Result<Self> {
+        let word = CommittedWord(pool.load(plan.at + Entrance::COMMITTED, Ordering::Acquire));
+        let damaged = || Error::damaged("entrance to the versions", Place::Offset(plan.at));
+        Self::read(pool, plan, seed, word.get().ok_or_else(damaged)?)
+    }
+
     /// Reads the versions of transactions behind `committed`. What a crash cut short is none: its piece was not changed.
     fn read<P: Persistent>(
         pool: &P,
@@ -224,7 +240,11 @@ impl Later {
             let first = later.pieces.entry(version.piece).or_insert(new);
             *first = (*first).min(new);
         }
-        Ok(later)
+        // A version that cannot be read looks like none, and half of a transaction is not to be taken back.
+        match pool.damaged() {
+            Some(at) => Err(Error::Unreadable(Place::Offset(at))),
+            None => Ok(later),
+        }
     }
 
     /// Stores back what the pieces held. Durable when this returns, but for who only reads, in whose memory it is.
@@ -278,16 +298,13 @@ pub(crate) fn open<P: Persistent>(
         };
         pool.begin_transactions(split, Arc::clone(&versions.ring) as Arc<dyn Originals>)?;
     }
-    let word = CommittedWord(pool.load(plan.at + Entrance::COMMITTED, Ordering::Acquire));
-    let damaged = Error::damaged("entrance to the versions", Place::Offset(plan.at));
-    let Some(committed) = word.get() else {
-        if read_only {
-            tracing::warn!(error = %damaged, "what can be read is shown");
+    let later = match Later::find(pool, &plan, superblock.hash_seed) {
+        Err(error) if read_only => {
+            tracing::warn!(%error, "what can be read is shown");
             return Ok((versions, 0));
         }
-        return Err(damaged);
+        found => found?,
     };
-    let later = Later::read(pool, &plan, superblock.hash_seed, committed)?;
     let mut taken_back = 0;
     if is_of_this_boot(pool, &plan, boot) {
         let is_whole = later.pieces.is_empty() && was_closed(pool, geometry.state_at);

@@ -89,9 +89,15 @@ impl Logged {
 
     /// Writes bytes of a file that lie at `at` of the pool: in this file, at this place of it. That they could not be written is told by the
     /// next sync, and by each after it.
-    pub(crate) fn write_data(&self, (file, file_at): (BorrowedFd<'_>, u64), at: u64, data: &[u8]) {
+    pub(crate) fn write_data(
+        &self,
+        pool: &dyn Persistent,
+        (file, file_at): (BorrowedFd<'_>, u64),
+        at: u64,
+        data: &[u8],
+    ) {
         if write_all(file, file_at, data).is_err() {
-            self.fail();
+            self.fail(pool);
         }
         self.note_written(at, data.len() as u64);
     }
@@ -103,9 +109,12 @@ impl Logged {
         }
     }
 
-    /// What was said to be done is not: no sync succeeds any more, of this process or of one that finds the image.
-    fn fail(&self) {
+    /// What was said to be done is not: no sync succeeds any more, of this process or of one that finds the image, or the transaction.
+    fn fail(&self, pool: &dyn Persistent) {
         self.has_failed.store(true, Ordering::Release);
+        if let Before::Originals(pieces) = &self.before {
+            pieces.fail(pool);
+        }
         if let Some(image) = &self.shared {
             image.poison();
         }
@@ -117,14 +126,14 @@ impl Logged {
     }
 
     /// See [`crate::Persistent::cut`].
-    pub(crate) fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
+    pub(crate) fn cut(&self, pool: &dyn Persistent, each: &mut dyn FnMut(u64)) -> Written {
         match (&self.before, &self.shared) {
             (Before::Originals(_), _) => {}
             (Before::Notes(notes), None) => notes.take(|_, _| {}, each),
             (Before::Notes(notes), Some(image)) => {
                 notes.take(|word, lines| image.take(word, lines), each);
                 if image.is_damaged() {
-                    self.fail();
+                    self.fail(pool);
                 }
             }
         }

@@ -302,6 +302,21 @@ impl MappedPool {
         Ok(pool)
     }
 
+    /// Writes bytes of the pool's own, durably, before an image or transactions have begun. Its data medium is not synced: what that says
+    /// is for whoever takes over what a killed process wrote.
+    ///
+    /// # Errors
+    /// What the operating system said.
+    pub fn write_own(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.mapping.write_through(at, data);
+        self.mapping.fence();
+        if self.kind == MediaKind::File {
+            count::synced();
+            fdatasync(&self.fd)?;
+        }
+        Ok(())
+    }
+
     #[inline(always)]
     fn wrote(&self, bytes: u64) {
         count::wrote(bytes);
@@ -340,7 +355,7 @@ impl MappedPool {
                 None => self.mapping.write_through(at, data),
             }
         } else {
-            logged.write_data(self.file_at(at), at, data);
+            logged.write_data(self, self.file_at(at), at, data);
         }
     }
 }
@@ -470,7 +485,7 @@ impl Persistent for MappedPool {
 
     fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
         let logged = self.logged.get();
-        logged.map_or(Written::Few(Vec::new()), |logged| logged.cut(each))
+        logged.map_or(Written::Few(Vec::new()), |logged| logged.cut(self, each))
     }
 
     fn renew(&self, at: u64) -> io::Result<()> {

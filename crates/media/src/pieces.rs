@@ -18,6 +18,9 @@ pub trait Originals: Send + Sync {
     /// Makes durable elsewhere in `pool` what these pieces hold, by their offsets, before `transaction` changes them. Nobody stores to them
     /// meanwhile.
     fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]);
+
+    /// Says in `pool` that bytes of a file did not reach their medium: whoever opens it next must not build on what leads to them.
+    fn fail(&self, pool: &dyn Persistent);
 }
 
 /// The state of every piece.
@@ -64,6 +67,11 @@ impl Pieces {
         }
     }
 
+    /// Bytes of a file did not reach their medium.
+    pub(crate) fn fail(&self, pool: &dyn Persistent) {
+        self.originals.fail(pool);
+    }
+
     #[cold]
     fn save_batch(
         &self,
@@ -85,7 +93,7 @@ impl Pieces {
         }
         for piece in &pieces[..mine] {
             let state = &states[(piece / PIECE_BYTES - first) as usize];
-            // Nobody else changes it, but for who keeps it in a later transaction already.
+            // Nobody else changes it.
             let _ = state.compare_exchange(keeping, kept, Ordering::Release, Ordering::Relaxed);
         }
         // Nothing of ours is waited for by then.
@@ -97,36 +105,52 @@ impl Pieces {
     }
 }
 
-/// Whether it is for the caller to keep a piece.
+/// Whether it is for the caller to keep a piece: nobody has done so in this transaction, or a later one.
 fn is_claimed(state: &AtomicU64, keeping: u64) -> bool {
     let order = Ordering::AcqRel;
-    let claim = |before: u64| (before | 1 != keeping).then_some(keeping);
+    let claim = |before: u64| (before | 1 < keeping).then_some(keeping);
     state.fetch_update(order, Ordering::Acquire, claim).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Split;
     use crate::memory::Memory;
     use crate::sim::SimPool;
+    use crate::sim_logged::SimLogged;
     use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
 
     /// Remembers what was kept, with the first byte that was there.
     #[derive(Default)]
-    struct Kept(Mutex<Vec<(u64, u64, u8)>>);
+    struct Kept {
+        pieces: Mutex<Vec<(u64, u64, u8)>>,
+        /// Whether it takes a while.
+        is_slow: bool,
+        has_failed: AtomicBool,
+    }
 
     impl Originals for Kept {
         fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]) {
+            if self.is_slow {
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
             for &piece in pieces {
                 let mut byte = [0];
                 pool.read(piece, &mut byte);
-                self.0.lock().unwrap().push((transaction, piece, byte[0]));
+                let mut all = self.pieces.lock().unwrap();
+                all.push((transaction, piece, byte[0]));
             }
+        }
+
+        fn fail(&self, _pool: &dyn Persistent) {
+            self.has_failed.store(true, Ordering::SeqCst);
         }
     }
 
     fn taken(kept: &Kept) -> Vec<(u64, u64, u8)> {
-        std::mem::take(&mut kept.0.lock().unwrap())
+        std::mem::take(&mut kept.pieces.lock().unwrap())
     }
 
     #[test]
@@ -167,10 +191,33 @@ mod tests {
         assert_eq!(taken(&kept), [(1, 128, 0)]);
     }
 
+    /// Before what leads to them is stored: a kill in between leaves no word of it in the process.
+    #[test]
+    fn bytes_that_do_not_arrive_are_told_at_once() {
+        let disk = Arc::new(SimPool::new(1 << 16));
+        let pool = SimLogged::new(Arc::clone(&disk), None);
+        let kept = Arc::new(Kept::default());
+        let split = Split {
+            image_bytes: 4096,
+            data_at: 8192,
+            is_apart: true,
+        };
+        let originals = Arc::clone(&kept) as Arc<dyn Originals>;
+        pool.begin_transactions(split, originals).unwrap();
+        pool.write(8192, &[1; 64]);
+        assert!(!kept.has_failed.load(Ordering::SeqCst));
+        disk.fail_writes_after(0);
+        pool.write(8192, &[2; 64]);
+        assert!(kept.has_failed.load(Ordering::SeqCst));
+    }
+
     #[test]
     fn whoever_comes_second_waits_until_a_piece_is_kept() {
         let pool = SimPool::new(1 << 16);
-        let kept = Arc::new(Kept::default());
+        let kept = Arc::new(Kept {
+            is_slow: true,
+            ..Kept::default()
+        });
         let pieces = Pieces::new(1 << 16, Arc::clone(&kept) as Arc<dyn Originals>);
         pieces.begin(1);
         std::thread::scope(|scope| {

@@ -211,6 +211,9 @@ impl SimLogged {
             None => {
                 if self.write_disk(at, data).is_err() {
                     self.has_failed.store(true, Ordering::Release);
+                    if let Some((pieces, _)) = self.pieces.get() {
+                        pieces.fail(&*self.disk);
+                    }
                 }
             }
         }

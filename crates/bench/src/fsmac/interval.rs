@@ -9,6 +9,8 @@ use crate::workloads::{Opened, Place, Purpose};
 
 /// Appends from one `fsync` to the next.
 const INTERVALS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// What an append costs that is synced, over one of which few are, at most.
+const FLAT_ASKED: f64 = 1.2;
 /// Bytes of an append.
 const BYTES: usize = 8 << 10;
 /// Appends at least, so that the longest interval is there often enough.
@@ -38,7 +40,22 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         labels: INTERVALS.map(|interval| interval.to_string()).into(),
     };
     let grids = setting.measure(&sheet, &setting.usual()?, &work)?;
-    Ok(Outcome::new(grids.figures(), Vec::new()))
+    let mut outcome = Outcome::new(grids.figures(), Vec::new());
+    outcome.join(metadata_part(setting, sheet, &work)?);
+    Ok(outcome)
+}
+
+/// What syncs cost a split pool where the data are in memory as well.
+fn metadata_part(setting: &Setting<'_>, sheet: Sheet, work: &Intervals) -> Result<Outcome> {
+    let sheet = Sheet {
+        name: "fsync-interval-metadata",
+        title: "The same on a split pool with its data in memory, too",
+        ..sheet
+    };
+    let grids = setting.measure(&sheet, &setting.split_in_memory()?, work)?;
+    let [each, seldom] = [&sheet.labels[0], &sheet.labels[INTERVALS.len() - 1]];
+    let targets = grids.flat(each, seldom, FLAT_ASKED).into_iter().collect();
+    Ok(Outcome::new(grids.figures(), targets))
 }
 
 impl Work for Intervals {

@@ -112,6 +112,13 @@ impl Grids {
         Some(Target::at_least(what, ratio, asked))
     }
 
+    /// That what the figure is about takes at most so many times as long at one label as at another one.
+    pub(super) fn flat(&self, label: &str, to: &str, asked: f64) -> Option<Target> {
+        let what = format!("{}, {label} over {to}", self.own);
+        let ratio = self.times.over_labels(self.own, label, to)?;
+        Some(Target::at_most(what, ratio, asked))
+    }
+
     pub(super) fn figures(self) -> Vec<Figure> {
         let all = std::iter::once(self.times).chain(self.requests);
         all.map(Grid::figure).collect()

@@ -1,4 +1,5 @@
-//! Metadata in memory, data on a disk: the figures of FSMAC, for pools with a log beside ext4 on the same disk.
+//! Metadata in memory, data on a disk: the figures of FSMAC, for pools with a log, and for those with metadata in persistent
+//! memory, beside ext4 on the same disk.
 //!
 //! A pool is a file on that disk; ext4 lies on a loop device over another one. Each round lets every side do the same,
 //! one after the other; the first round is not counted. Ratios are of values taken in one round.
@@ -10,6 +11,7 @@ mod files;
 mod fs_mark;
 mod interval;
 mod meter;
+mod modes;
 mod operations;
 mod overhead;
 mod personalities;
@@ -42,9 +44,11 @@ pub enum Figure {
     Ffsb,
     /// Files made, written and synced by one thread and by more (Fig 10)
     FsMark,
+    /// Names with mount's options `async`, `dirsync` and `sync` (Fig 11)
+    MountModes,
     /// `fsync` behind each of N appends (Fig 12)
     FsyncInterval,
-    /// Pools with a log beside pools without (Fig 14)
+    /// Pools with a log beside pools without, and pools with versions beside pools without (Fig 14)
     Overhead,
 }
 
@@ -56,6 +60,7 @@ impl Figure {
             Self::Postmark => postmark::measure(setting),
             Self::Ffsb => ffsb::measure(setting),
             Self::FsMark => fs_mark::measure(setting),
+            Self::MountModes => modes::measure(setting),
             Self::FsyncInterval => interval::measure(setting),
             Self::Overhead => overhead::measure(setting),
         }
@@ -71,6 +76,9 @@ pub struct FsmacOptions {
     /// Directory on the disk that is measured, for the pools and for the file under ext4
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub disk: PathBuf,
+    /// Directory in memory, or on persistent memory, for the metadata of pools that have only their data on the disk
+    #[arg(long, value_name = "DIR", default_value = crate::peer::MEMORY_DIR)]
+    pub metadata: PathBuf,
     /// Directory of a file system to compare with, or `ext4-ram`; if not said, an ext4 is made on a loop device over a file on the
     /// disk (superuser)
     #[arg(long, value_name = "DIR")]
@@ -182,6 +190,10 @@ pub fn measure(options: &FsmacOptions) -> Result<Report> {
     };
     let mut settings = vec![
         ("Disk", setting.disk_name()),
+        (
+            "Metadata of split pools",
+            options.metadata.display().to_string(),
+        ),
         ("Peer", setting.peer_name()),
         ("Files of a round", options.files.to_string()),
         ("Synced files of a round", options.synced().to_string()),

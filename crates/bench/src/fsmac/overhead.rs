@@ -1,21 +1,30 @@
 //! Fig 14: what it costs to survive a power cut.
 
 use super::operations;
-use super::subjects::Setting;
+use super::subjects::{Setting, Subject};
 use crate::Result;
 use crate::report::Outcome;
 
-/// A pool with a log over one without, at most.
+/// A pool with a log, or with versions, over one without, at most.
 const ASKED: f64 = 1.1;
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
+    let mut outcome = of(setting, "overhead", &setting.with_and_without()?)?;
+    outcome.join(of(
+        setting,
+        "overhead-versions",
+        &setting.split_and_memory()?,
+    )?);
+    Ok(outcome)
+}
+
+fn of(setting: &Setting<'_>, name: &'static str, subjects: &[Subject]) -> Result<Outcome> {
     let sheet = operations::sheet(
-        "overhead",
+        name,
         "FSMAC, Fig 14: with versions less than 10 % slower than without, where a journal takes up to half of ext4's speed.",
         setting,
     );
-    let subjects = setting.with_and_without()?;
-    let grids = setting.measure(&sheet, &subjects, &operations::work(setting))?;
+    let grids = setting.measure(&sheet, subjects, &operations::work(setting))?;
     let asked = sheet.labels.iter();
     let targets = asked.filter_map(|label| grids.no_slower(label, ASKED));
     let targets = targets.collect();

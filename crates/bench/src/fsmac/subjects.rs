@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use vellum::media::MediaChoice;
-use vellum::{CreateOptions, Pool, Volume};
+use vellum::{CreateOptions, DataOptions, Durability, Pool, PoolOptions, Volume};
 
 use super::FsmacOptions;
 use super::disk::Disk;
@@ -19,6 +19,10 @@ use crate::workloads::{KernelDir, Place};
 const LOGGED: &str = "logged";
 /// A pool without a log: nothing is promised after a power cut.
 const PLAIN: &str = "no log";
+/// The pool with its metadata in memory and its data on the disk.
+pub(super) const SPLIT: &str = "split";
+/// The pool with all of it in memory, which keeps no versions.
+const MEMORY: &str = "no versions";
 
 /// What a run of this command has to go by.
 pub(super) struct Setting<'a> {
@@ -43,9 +47,41 @@ enum By {
 
 struct Pooled {
     volume: Volume,
-    // Order matters: the pool goes before its directory.
+    // Order matters: the pool goes before its directories.
     _pool: Pool,
-    _dir: TempDir,
+    _dirs: Vec<TempDir>,
+}
+
+impl Subject {
+    fn pool(name: &'static str, pool: Pool, dirs: Vec<TempDir>) -> Self {
+        let pooled = Pooled {
+            volume: pool.volume(),
+            _pool: pool,
+            _dirs: dirs,
+        };
+        Self {
+            name,
+            by: By::Pool(pooled),
+        }
+    }
+}
+
+/// Makes a pool, and opens it with operations that are as durable.
+fn create_as(path: &Path, options: &CreateOptions, durability: Durability) -> Result<Pool> {
+    let pool = Pool::create(path, options)?;
+    pool.close()?;
+    let options = PoolOptions {
+        durability,
+        ..PoolOptions::default()
+    };
+    Ok(Pool::open(path, &options)?)
+}
+
+fn dir_in(parent: &Path) -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("vellum-bench-")
+        .tempdir_in(parent)
+        .map_err(doing(format!("make a directory in {}", parent.display())))
 }
 
 /// Something that every side does.
@@ -87,32 +123,70 @@ impl<'a> Setting<'a> {
         ])
     }
 
-    fn pool(&self, name: &'static str, media: MediaChoice) -> Result<Subject> {
-        let dir = self.dir()?;
-        let options = CreateOptions {
-            media,
-            // That of pools with a log, with which pools without one are compared.
-            mapping: vellum::MappingKind::Extent,
-            ..CreateOptions::new(self.options.pool_bytes)
-        };
-        let pool = Pool::create(dir.path().join("pool"), &options)?;
-        let pooled = Pooled {
-            volume: pool.volume(),
-            _pool: pool,
-            _dir: dir,
-        };
-        Ok(Subject {
-            name,
-            by: By::Pool(pooled),
-        })
+    /// Metadata in memory with versions, and all of it in memory without.
+    pub(super) fn split_and_memory(&self) -> Result<Vec<Subject>> {
+        let dirs = vec![dir_in(&self.options.metadata)?];
+        let path = dirs[0].path().join("pool");
+        let options = self.create_options(MediaChoice::Memory);
+        let memory = Subject::pool(MEMORY, Pool::create(path, &options)?, dirs);
+        let disk = &self.options.disk;
+        Ok(vec![self.split(disk, Durability::default())?, memory])
     }
 
-    fn dir(&self) -> Result<TempDir> {
-        let on: &Path = &self.options.disk;
-        tempfile::Builder::new()
-            .prefix("vellum-bench-")
-            .tempdir_in(on)
-            .map_err(doing(format!("make a directory in {}", on.display())))
+    /// The split pool with its data in memory, too, so that syncing them costs a call and nothing else.
+    pub(super) fn split_in_memory(&self) -> Result<Vec<Subject>> {
+        let memory = &self.options.metadata;
+        Ok(vec![self.split(memory, Durability::default())?])
+    }
+
+    /// The split pool, the one with a log, and the peer, all with the same mount option.
+    pub(super) fn with(&self, durability: Durability, option: &str) -> Result<Vec<Subject>> {
+        Ok(vec![
+            self.split(&self.options.disk, durability)?,
+            self.durable(LOGGED, MediaChoice::Logged, durability)?,
+            self.peer_with(option)?,
+        ])
+    }
+
+    fn pool(&self, name: &'static str, media: MediaChoice) -> Result<Subject> {
+        self.durable(name, media, Durability::default())
+    }
+
+    fn durable(
+        &self,
+        name: &'static str,
+        media: MediaChoice,
+        durability: Durability,
+    ) -> Result<Subject> {
+        let dirs = vec![dir_in(&self.options.disk)?];
+        let path = dirs[0].path().join("pool");
+        let pool = create_as(&path, &self.create_options(media), durability)?;
+        Ok(Subject::pool(name, pool, dirs))
+    }
+
+    /// Metadata in memory, data in a file in `data`.
+    fn split(&self, data: &Path, durability: Durability) -> Result<Subject> {
+        let dirs = vec![dir_in(&self.options.metadata)?, dir_in(data)?];
+        let options = CreateOptions {
+            size_bytes: 0,
+            data: Some(DataOptions {
+                path: dirs[1].path().join("data"),
+                size_bytes: self.options.pool_bytes,
+                overwrite: false,
+            }),
+            ..self.create_options(MediaChoice::Memory)
+        };
+        let pool = create_as(&dirs[0].path().join("pool"), &options, durability)?;
+        Ok(Subject::pool(SPLIT, pool, dirs))
+    }
+
+    fn create_options(&self, media: MediaChoice) -> CreateOptions {
+        CreateOptions {
+            media,
+            // That of pools with a log, with which others are compared.
+            mapping: vellum::MappingKind::Extent,
+            ..CreateOptions::new(self.options.pool_bytes)
+        }
     }
 
     /// What the peer is called among peers' directories.
@@ -122,7 +196,11 @@ impl<'a> Setting<'a> {
     }
 
     fn peer(&self) -> Result<Subject> {
-        let peer = Peer::new(&self.peer_name(), self.options.pool_bytes)?;
+        self.peer_with("defaults")
+    }
+
+    fn peer_with(&self, option: &str) -> Result<Subject> {
+        let peer = Peer::mounted(&self.peer_name(), self.options.pool_bytes, option)?;
         let dir = KernelDir::open(peer.dir())?;
         Ok(Subject {
             name: peer.kind,

@@ -94,6 +94,12 @@ impl Outcome {
         }
         Self { figures, targets }
     }
+
+    /// The same, and what was measured behind it.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.figures.extend(other.figures);
+        self.targets.extend(other.targets);
+    }
 }
 
 impl fmt::Display for Report {

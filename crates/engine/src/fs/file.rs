@@ -169,6 +169,8 @@ impl<'a, M: Memories> Files<'a, M> {
                     }
                     pause(&self.core.arena, &mut tries);
                     self.core.wait_for_readers();
+                    // It stores to the pool: no epoch is cut meanwhile.
+                    let _op = self.core.op_begin();
                     self.mapping.reclaim(self.core);
                 }
             }
