@@ -71,6 +71,7 @@ fn create_as(path: &Path, options: &CreateOptions, durability: Durability) -> Re
     let pool = Pool::create(path, options)?;
     pool.close()?;
     let options = PoolOptions {
+        media: options.media,
         durability,
         ..PoolOptions::default()
     };

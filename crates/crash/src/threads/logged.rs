@@ -1,4 +1,4 @@
-//! Threads on pools with a log: commits that meet, and what goes on beside them.
+//! Threads on pools with a log, or with versions: commits that meet, and what goes on beside them.
 
 use super::catalog::{thread_workloads, two};
 use super::workload::ThreadWorkload;
@@ -7,10 +7,13 @@ use crate::workload::Ground;
 /// Makes a file that they use.
 const FILE: &str = "create f 644 -";
 
+/// Grounds on which commits make things durable.
+const GROUNDS: [Ground; 3] = [Ground::Logged, Ground::Apart, Ground::Split];
+
 /// Every workload of threads. On pools with a log the steps are the disk's, and not the engine's.
 pub fn all_thread_workloads() -> Vec<ThreadWorkload> {
-    let [one, two] = [Ground::Logged, Ground::Apart].map(logged);
-    [thread_workloads(), one, two].concat()
+    let [one, two, three] = GROUNDS.map(logged);
+    [thread_workloads(), one, two, three].concat()
 }
 
 fn logged(ground: Ground) -> Vec<ThreadWorkload> {
@@ -33,6 +36,16 @@ fn logged(ground: Ground) -> Vec<ThreadWorkload> {
             &["write f 0 7 200", "sync"],
             &["append f 9 200", "sync"],
         ),
+        // Stores to the same pieces on both sides of a cut.
+        two(
+            "chmod-sync+chmod",
+            &[FILE],
+            &["chmod f 600", "sync"],
+            &["chmod f 640"],
+        ),
+        ThreadWorkload::new("sync+sync+sync", &[FILE], &[&g, &h, &i]),
+    ];
+    let checkpoints = [
         two("sync+checkpoint", &old, &g, &["checkpoint"]),
         two(
             "sync+checkpoint-twice",
@@ -40,9 +53,10 @@ fn logged(ground: Ground) -> Vec<ThreadWorkload> {
             &["unlink f", "sync"],
             &["checkpoint", "create h 644 -", "checkpoint"],
         ),
-        ThreadWorkload::new("sync+sync+sync", &[FILE], &[&g, &h, &i]),
     ];
-    all.map(|workload| workload.logged(ground)).into()
+    let own = checkpoints.into_iter().filter(|_| ground.is_logged());
+    let on = |workload: ThreadWorkload| workload.logged(ground);
+    all.into_iter().chain(own).map(on).collect()
 }
 
 #[cfg(test)]
@@ -88,7 +102,7 @@ mod tests {
             ..Budget::Short.options()
         };
         let progress = Progress::default();
-        let all = [logged(Ground::Logged), logged(Ground::Apart)].concat();
+        let all = GROUNDS.map(logged).concat();
         let report = run_these_threads(&all, &options, &progress);
         let summary = report.summary();
         assert_eq!(summary.totals.violations, 0, "{report}");

@@ -1,0 +1,142 @@
+//! Which operations are durable when they return, by the options of mounts.
+
+use std::path::Path;
+
+use vellum::media::MediaChoice;
+use vellum::{
+    Allocate, CreateOptions, Cred, DataOptions, Durability, FileKind, OpenOptions, Pool,
+    PoolOptions, RealFs, RenameFlags, SetAttr, Volume,
+};
+
+/// An operation: what it is called, from which option on it is durable, and what it does.
+type Operation = (&'static str, Durability, fn(&Volume, &RealFs));
+
+const OPERATIONS: [Operation; 17] = [
+    ("create", Durability::Dirsync, |volume, _| {
+        volume.create("/new").unwrap();
+    }),
+    ("mkdir", Durability::Dirsync, |volume, _| {
+        volume.create_dir("/d/e").unwrap();
+    }),
+    ("mknod", Durability::Dirsync, |volume, fs| {
+        let (root, cred) = (volume.fs().root(), Cred::root());
+        fs.mknod(&cred, &root, b"pipe", FileKind::Fifo, 0o600, 0)
+            .unwrap();
+    }),
+    ("symlink", Durability::Dirsync, |volume, _| {
+        volume.symlink("d", "/s").unwrap();
+    }),
+    ("link", Durability::Dirsync, |volume, _| {
+        volume.hard_link("/new", "/d/link").unwrap();
+    }),
+    ("rename", Durability::Dirsync, |volume, _| {
+        volume.rename("/new", "/renamed").unwrap();
+    }),
+    ("rename over", Durability::Dirsync, |volume, _| {
+        volume.create("/over").unwrap();
+        volume.rename("/renamed", "/over").unwrap();
+    }),
+    ("exchange", Durability::Dirsync, |volume, _| {
+        volume
+            .rename_with("/over", "/d", RenameFlags::EXCHANGE)
+            .unwrap();
+    }),
+    ("rmdir", Durability::Dirsync, |volume, _| {
+        volume.remove_dir("/over/e").unwrap();
+    }),
+    ("unlink", Durability::Dirsync, |volume, _| {
+        volume.remove_file("/d").unwrap();
+    }),
+    ("write", Durability::Sync, |volume, _| {
+        let file = volume.open_with("/f", &writing()).unwrap();
+        assert_eq!(file.write_at(3, &[1; 5000]).unwrap(), 5000);
+    }),
+    ("append", Durability::Sync, |volume, _| {
+        let file = volume.open_with("/f", &writing()).unwrap();
+        assert_eq!(file.handle().append(&[2; 100]).unwrap(), (5003, 100));
+    }),
+    ("truncate", Durability::Sync, |volume, _| {
+        let file = volume.open_with("/f", &writing()).unwrap();
+        file.set_len(70).unwrap();
+    }),
+    ("fallocate", Durability::Sync, |volume, _| {
+        let file = volume.open_with("/f", &writing()).unwrap();
+        file.handle().allocate(Allocate::Grow, 0, 20_000).unwrap();
+    }),
+    ("open to truncate", Durability::Sync, |volume, _| {
+        volume.create("/f").unwrap();
+    }),
+    ("chmod", Durability::Sync, |volume, _| {
+        let set = SetAttr {
+            mode: Some(0o600),
+            ..SetAttr::default()
+        };
+        volume.set_attr("/f", &set).unwrap();
+    }),
+    ("set size", Durability::Sync, |volume, _| {
+        let set = SetAttr {
+            size: Some(9000),
+            ..SetAttr::default()
+        };
+        volume.set_attr("/f", &set).unwrap();
+    }),
+];
+
+fn writing() -> OpenOptions {
+    OpenOptions {
+        read: true,
+        write: true,
+        ..OpenOptions::default()
+    }
+}
+
+/// A pool whose metadata lie in memory and whose data beside it, or one with a log.
+fn made(dir: &Path, media: MediaChoice) -> std::path::PathBuf {
+    let path = dir.join("pool");
+    let options = CreateOptions {
+        media,
+        data: Some(DataOptions {
+            path: dir.join("data"),
+            size_bytes: 16 << 20,
+            overwrite: false,
+        }),
+        ..CreateOptions::new(0)
+    };
+    let pool = Pool::create(&path, &options).unwrap();
+    pool.volume().create_dir("/d").unwrap();
+    pool.volume().write("/f", b"abc").unwrap();
+    pool.close().unwrap();
+    path
+}
+
+fn commits(fs: &RealFs) -> u64 {
+    let versions = fs.version_counts().map(|counts| counts.commits);
+    versions.unwrap_or_else(|| fs.log_counts().unwrap().commits)
+}
+
+#[test]
+fn every_operation_commits_before_it_returns_if_its_option_says_so() {
+    for media in [MediaChoice::Memory, MediaChoice::Logged] {
+        for durability in [Durability::Async, Durability::Dirsync, Durability::Sync] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = PoolOptions {
+                media,
+                durability,
+                ..PoolOptions::default()
+            };
+            let pool = Pool::open(made(dir.path(), media), &options).unwrap();
+            let (volume, fs) = (pool.volume(), pool.fs());
+            for (name, from, operation) in OPERATIONS {
+                let before = commits(&fs);
+                operation(&volume, &fs);
+                let is_durable = commits(&fs) > before;
+                assert_eq!(
+                    is_durable,
+                    durability >= from,
+                    "{name}, {durability:?}, {media:?}"
+                );
+                volume.sync().unwrap();
+            }
+        }
+    }
+}
