@@ -101,6 +101,7 @@ fn media(args: &Mkfs) -> Outcome<Media> {
     match (&args.data, args.media) {
         (None, Media::Auto) if kind_at(&args.pool) == MediaKind::File => Ok(Media::Logged),
         (None, media) => Ok(media),
+        (Some(_), Media::Auto) if kind_at(&args.pool) == MediaKind::Dax => Ok(Media::Dax),
         (Some(_), Media::Auto | Media::Logged) => Ok(Media::Logged),
         (Some(_), Media::Dax | Media::Memory) => Ok(args.media),
         (Some(_), Media::File) => Err(Failure::usage(

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use vellum_layout::{Geometry, MEDIUM_DATA_AT, MappingKind, NamespaceKind, Superblock};
 use vellum_media::{
     DataFile, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Persistent,
-    Real,
+    Real, kind_at,
 };
 
 use crate::commit::Durability;
@@ -193,11 +193,13 @@ impl Pool {
             let path = path.to_owned();
             return Err(MediaError::Exists { path }.into());
         }
-        let unordered = || MediumError::Unordered {
-            path: path.to_owned(),
+        let is_file = match options.media {
+            MediaChoice::Auto => kind_at(path) == MediaKind::File,
+            media => media == MediaChoice::File,
         };
-        if options.media == MediaChoice::File {
-            return Err(unordered().into());
+        if is_file {
+            let path = path.to_owned();
+            return Err(MediumError::Unordered { path }.into());
         }
         let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
         let name = medium::name(path, &data.path)?;
@@ -213,15 +215,6 @@ impl Pool {
             _ => planned.pool_bytes,
         };
         let memory = make(path, own_bytes, options.media)?;
-        if options.media != MediaChoice::Logged && memory.kind() == MediaKind::File {
-            if !options.overwrite {
-                std::fs::remove_file(path)?;
-            }
-            if !data.overwrite {
-                std::fs::remove_file(&data.path)?;
-            }
-            return Err(unordered().into());
-        }
         let memory = memory.with_data(file, apart.at, (own_bytes, apart.data_bytes))?;
         format_options.known_zero = memory.known_zero();
         let superblock = format(&memory, &format_options)?;
