@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use vellum_layout::{Geometry, MEDIUM_DATA_AT, MappingKind, NamespaceKind, Superblock};
 use vellum_media::{
-    DataFile, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Persistent,
-    Real, kind_at,
+    DataFile, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Real, kind_at,
 };
 
 use crate::commit::Durability;

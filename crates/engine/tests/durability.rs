@@ -1,6 +1,7 @@
 //! Which operations are durable when they return, by the options of mounts.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use vellum::media::MediaChoice;
 use vellum::{
@@ -9,7 +10,7 @@ use vellum::{
 };
 
 /// An operation: what it is called, from which option on it is durable, and what it does.
-type Operation = (&'static str, Durability, fn(&Volume, &RealFs));
+type Operation = (&'static str, Durability, fn(&Volume, &Arc<RealFs>));
 
 const OPERATIONS: [Operation; 17] = [
     ("create", Durability::Dirsync, |volume, _| {
@@ -18,8 +19,8 @@ const OPERATIONS: [Operation; 17] = [
     ("mkdir", Durability::Dirsync, |volume, _| {
         volume.create_dir("/d/e").unwrap();
     }),
-    ("mknod", Durability::Dirsync, |volume, fs| {
-        let (root, cred) = (volume.fs().root(), Cred::root());
+    ("mknod", Durability::Dirsync, |_, fs| {
+        let (root, cred) = (fs.root(), Cred::root());
         fs.mknod(&cred, &root, b"pipe", FileKind::Fifo, 0o600, 0)
             .unwrap();
     }),
