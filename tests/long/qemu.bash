@@ -1,0 +1,104 @@
+# What the tests in an emulated machine share: QEMU's software emulation, Debian's kernel, an initial RAM disk with vellum, busybox and the
+# test's own first process. What they need is installed with apt (as root), the kernel kept in target/long/kernel.
+# The test says in MACHINE what the machine has beside that, and calls `install_needs`, `make_initramfs`, `boot`, `await`, `pull_the_plug`.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+NAME="$(basename "$0" .sh)"
+LONG="${CARGO_TARGET_DIR:-$PWD/target}/long"
+WORK="$LONG/$NAME"
+KERNEL="$LONG/kernel"
+VELLUM="${VELLUM_BIN:-${CARGO_TARGET_DIR:-$PWD/target}/release}/vellum"
+readonly NAME LONG WORK KERNEL VELLUM
+readonly BOOT_SECONDS=180
+
+MACHINE=()
+machine=
+# Nothing of ours may outlive the test.
+trap '[[ -z "$machine" ]] || kill -9 "$machine" 2>/dev/null || true' EXIT
+
+die() {
+    printf '%s: error: %s\n' "$NAME" "$*" >&2
+    exit 1
+}
+
+install_needs() {
+    local kernel needs=()
+    command -v qemu-system-x86_64 >/dev/null || needs+=(qemu-system-x86)
+    command -v cpio >/dev/null || needs+=(cpio)
+    [[ -x /bin/busybox ]] || needs+=(busybox-static)
+    command -v depmod >/dev/null || needs+=(kmod)
+    command -v mkfs.ext4 >/dev/null || needs+=(e2fsprogs)
+    if [[ ${#needs[@]} -gt 0 ]]; then
+        apt-get -qq update
+        DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${needs[@]}" </dev/null
+    fi
+    mkdir -p "$WORK" "$KERNEL"
+    if ! compgen -G "$KERNEL/boot/vmlinuz-*" >/dev/null; then
+        kernel="$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1)"
+        (cd "$KERNEL" && apt-get -qq download "$kernel")
+        dpkg-deb -x "$KERNEL/$kernel"_*.deb "$KERNEL"
+    fi
+    [[ -x "$VELLUM" ]] || die "no $VELLUM: cargo build --release -p vellum-cli"
+}
+
+# make_initramfs GUEST MODULE...: an initial RAM disk whose first process is the script GUEST, with these modules of the kernel. What is in
+# $WORK/root/tree by then goes along.
+make_initramfs() {
+    local guest="$1" root="$WORK/root" version library module file
+    shift
+    version="$(basename "$KERNEL"/lib/modules/*)"
+    mkdir -p "$root"/{bin,dev,proc,sys,tmp,mnt,tree,lib/modules}
+    cp /bin/busybox "$root/bin/"
+    cp "$VELLUM" "$root/bin/vellum"
+    for library in $(ldd "$VELLUM" | grep -o '/[^ ]*'); do
+        mkdir -p "$root$(dirname "$library")"
+        cp -L "$library" "$root$library"
+    done
+    depmod -b "$KERNEL" "$version"
+    : >"$root/lib/modules/order"
+    for module in "$@"; do
+        for file in $(modprobe -d "$KERNEL" -S "$version" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p'); do
+            [[ -e "$root/lib/modules/$(basename "$file")" ]] || {
+                cp "$file" "$root/lib/modules/"
+                basename "$file" >>"$root/lib/modules/order"
+            }
+        done
+    done
+    cp "tests/long/$guest" "$root/init"
+    chmod +x "$root/init"
+    (cd "$root" && find . | cpio --quiet -o -H newc) >"$WORK/initramfs"
+}
+
+# boot PHASE [WORDS]: starts the machine, with these words for its kernel; what it says goes to $WORK/console.PHASE.
+boot() {
+    local phase="$1" words="${2:-}"
+    rm -f "$WORK/console.$phase"
+    qemu-system-x86_64 -accel tcg -cpu max -nographic -no-reboot -net none -monitor none "${MACHINE[@]}" \
+        -serial "file:$WORK/console.$phase" -kernel "$KERNEL"/boot/vmlinuz-* -initrd "$WORK/initramfs" \
+        -append "console=ttyS0 quiet panic=-1 $words" </dev/null >"$WORK/qemu.log" 2>&1 &
+    machine=$!
+}
+
+# await PHASE LINE: until the machine says LINE.
+await() {
+    local console="$WORK/console.$1" began=$SECONDS
+    until grep -aq "^$2" "$console" 2>/dev/null; do
+        ! grep -aq '^FAILED' "$console" 2>/dev/null || { tail -n 30 "$console" && die "phase $1 failed"; }
+        kill -0 "$machine" 2>/dev/null || { tail -n 30 "$console" "$WORK/qemu.log" && die "the machine stopped in phase $1"; }
+        [[ $((SECONDS - began)) -lt "$BOOT_SECONDS" ]] || { tail -n 30 "$console" && die "phase $1 takes too long"; }
+        sleep 0.2
+    done
+}
+
+# The machine loses its power.
+pull_the_plug() {
+    kill -9 "$machine"
+    wait "$machine" 2>/dev/null || true
+    machine=
+}
+
+# The number of the last round that phase $1 said was done.
+last_done() {
+    grep -a '^DONE ' "$WORK/console.$1" | tail -n 1 | tr -cd '0-9'
+}
