@@ -188,7 +188,7 @@ fn pools_being_made_are_crashed() {
     let listed = json(&["crash", "list", "--json"]);
     let listed = listed.as_array().expect("a list");
     let names = listed.iter().filter_map(|of| of["name"].as_str());
-    assert_eq!(names.filter(|name| name.starts_with("mkfs/")).count(), 6);
+    assert_eq!(names.filter(|name| name.starts_with("mkfs/")).count(), 7);
     let out = run(["crash", "replay", "x86:mkfs/over-noise@9:"]).ok().out;
     assert!(out.contains("the pool was being made"), "{out}");
 }
