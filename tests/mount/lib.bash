@@ -14,7 +14,7 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 declare -rA POOLS=(
     [git]="extent direct logged"
     [sqlite]="radix tree memory"
-    [trees]="cuckoo adaptive file"
+    [trees]="cuckoo adaptive split"
     [gcc]="level direct file"
     [fsx]="extent-cached tree memory"
     [mmap]="extent direct file"
@@ -25,7 +25,7 @@ declare -rA POOLS=(
     [unasked]="extent direct logged"
     [image]="extent direct logged"
     [apart]="extent direct apart"
-    [model]="hashfs direct memory"
+    [model]="hashfs direct split"
     [model-tree]="radix tree memory"
     [model-adaptive]="extent adaptive logged"
 )

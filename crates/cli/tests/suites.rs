@@ -22,6 +22,8 @@ const MEDIA: [MediaKind; 5] = [
 
 /// A pool with a log whose data lie on another file.
 const APART: &str = "apart";
+/// A pool in memory whose data lie on another file.
+const SPLIT: &str = "split";
 
 /// Whether any machine can mount a pool on it.
 fn is_for_suites(medium: MediaKind) -> bool {
@@ -73,7 +75,7 @@ fn all_pairs() -> BTreeSet<Pair> {
     let namespaces = NamespaceKind::ALL.map(|kind| kind.name());
     let mappings = MappingKind::ALL.map(|kind| kind.name());
     let media = MEDIA.into_iter().filter(|medium| is_for_suites(*medium));
-    let media: Vec<&str> = media.map(MediaKind::name).chain([APART]).collect();
+    let media: Vec<&str> = media.map(MediaKind::name).chain([APART, SPLIT]).collect();
     let mut all = BTreeSet::new();
     let mut cross = |these: &[&str], those: &[&str]| {
         let pairs = these

@@ -35,6 +35,7 @@ const PLAIN: &[&str] = &[
     "Formed",
     "FoundData",
     "FoundImage",
+    "GeometryError",
     "ImagePlace",
     "LINK_MAX",
     "Label",
