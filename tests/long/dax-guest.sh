@@ -1,20 +1,8 @@
 #!/bin/busybox sh
 # What runs in the machine of dax-qemu.sh, as its first process. It says on the console what is done.
 
-export PATH=/bin
-/bin/busybox --install -s /bin
-mount -t devtmpfs dev /dev
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-exec </dev/null >/dev/ttyS0 2>&1
-
-fail() {
-    echo "FAILED: $*"
-    dmesg | tail -n 5
-    poweroff -f
-}
-
-value() { sed -n "s/.*vellum\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
+# shellcheck source=guest.sh
+. /guest.sh
 
 # What file N holds: 1 to 200 000 bytes, none of which another file has at that place.
 content() { seq "$1" 7919 200000000 | head -c $(($1 * 7001 % 200000 + 1)); }
@@ -60,15 +48,7 @@ verify() {
     vellum check -q "$POOL" || fail "check after use says $?"
 }
 
-for module in $(cat /lib/modules/order); do
-    insmod "/lib/modules/$module" || echo "module $module: $?"
-done
-tries=0
-until [ -b /dev/pmem0 ]; do
-    tries=$((tries + 1))
-    [ "$tries" -lt 50 ] || fail "no /dev/pmem0"
-    sleep 0.2
-done
+await_block /dev/pmem0
 mount -t ext4 -o dax /dev/pmem0 /mnt || fail "no mount with dax"
 POOL=/mnt/pool
 

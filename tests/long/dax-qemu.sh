@@ -7,26 +7,16 @@
 # shellcheck source-path=SCRIPTDIR source=qemu.bash
 source "$(dirname "${BASH_SOURCE[0]}")/qemu.bash"
 
-# Where the persistent part of the machine's memory lies; the firmware keeps a little at the end for itself.
-readonly PERSISTENT_AT=$((1 << 30))
-readonly PERSISTENT_BYTES=$((512 << 20))
-readonly MEMORY_BYTES=$((PERSISTENT_AT + PERSISTENT_BYTES + (128 << 20)))
-
 # start PHASE [DONE]
-start() {
-    boot "$1" "memmap=$PERSISTENT_BYTES!$PERSISTENT_AT vellum.phase=$1 vellum.done=${2:-0}"
-}
+start() { boot "$1" "vellum.phase=$1 vellum.done=${2:-0}"; }
 
 install_needs
 # A tree to carry in: some of our own sources.
-rm -rf "$WORK/root" "$WORK"/console.* "$WORK/memory"
+rm -rf "$WORK/root" "$WORK"/console.*
 mkdir -p "$WORK/root/tree"
 cp -r crates/layout crates/media docs "$WORK/root/tree/"
 make_initramfs dax-guest.sh nd_e820 nd_pmem ext4 crc32c_generic
-MACHINE=(-machine "q35,memory-backend=mem" -m "$((MEMORY_BYTES >> 20))M"
-    -object "memory-backend-file,id=mem,share=on,mem-path=$WORK/memory,size=$MEMORY_BYTES")
-truncate -s "$MEMORY_BYTES" "$WORK/memory"
-mkfs.ext4 -q -F -b 4096 -E "offset=$PERSISTENT_AT" "$WORK/memory" $((PERSISTENT_BYTES >> 10))k
+add_memory $((1 << 30)) $((512 << 20))
 
 start make
 await make 'DONE 6'

@@ -1,30 +1,8 @@
 #!/bin/busybox sh
 # What runs in the machine of power-cut.sh, as its first process. It says on the console what is done.
 
-export PATH=/bin
-/bin/busybox --install -s /bin
-mount -t devtmpfs dev /dev
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-exec </dev/null >/dev/ttyS0 2>&1
-
-fail() {
-    echo "FAILED: $*"
-    dmesg | tail -n 5
-    poweroff -f
-}
-
-value() { sed -n "s/.*vellum\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
-
-# await_block FILE
-await_block() {
-    local tries=0
-    until [ -b "$1" ]; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 50 ] || fail "no $1"
-        sleep 0.2
-    done
-}
+# shellcheck source=guest.sh
+. /guest.sh
 
 # What file N holds: 1 to 40 000 bytes, none of which another file has at that place.
 content() { seq "$1" 7919 200000000 | head -c $(($1 * 7001 % 40000 + 1)); }
@@ -74,9 +52,6 @@ verify() {
     done
 }
 
-for module in $(cat /lib/modules/order); do
-    insmod "/lib/modules/$module" || echo "module $module: $?"
-done
 mkdir -p /v
 await_block /dev/vda
 POOL=/mnt/pool

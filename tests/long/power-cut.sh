@@ -13,10 +13,6 @@ readonly PART="${1:-1/9}"
 readonly STARTS=12
 readonly KINDS=(file disk split)
 readonly DISK_BYTES=$((96 << 20))
-# Where the persistent part of the machine's memory lies, for metadata; the firmware keeps a little at the end for itself.
-readonly PERSISTENT_AT=$((512 << 20))
-readonly PERSISTENT_BYTES=$((64 << 20))
-readonly MEMORY_BYTES=$((PERSISTENT_AT + PERSISTENT_BYTES + (64 << 20)))
 readonly SEED="${VELLUM_SEED:-$((${PART%/*} * 7919 + SECONDS + $$))}"
 RANDOM=$SEED
 
@@ -29,7 +25,7 @@ start() {
     cp --sparse=always "$disk" "$disk.running"
     rm -f "$disk.log"
     truncate -s $((128 << 20)) "$disk.log"
-    boot "$1" "memmap=$PERSISTENT_BYTES!$PERSISTENT_AT vellum.phase=$1 vellum.kind=$kind vellum.done=${2:-0}"
+    boot "$1" "vellum.phase=$1 vellum.kind=$kind vellum.done=${2:-0}"
 }
 
 # cut_power N: the disk becomes what its cache leaves of it.
@@ -48,15 +44,12 @@ cut_power() {
 
 install_needs
 cargo build -q --profile test -p vellum-crash --example cut_disk
-rm -rf "$WORK/root" "$WORK"/console.* "$disk"* "$WORK/memory"
+rm -rf "$WORK/root" "$WORK"/console.* "$disk"*
 make_initramfs power-cut-guest.sh virtio_pci virtio_blk nd_e820 nd_pmem ext4 crc32c_generic fuse
 truncate -s "$DISK_BYTES" "$disk"
 [[ "$kind" != file ]] || mkfs.ext4 -q -F -b 4096 "$disk"
-truncate -s "$MEMORY_BYTES" "$WORK/memory"
-mkfs.ext4 -q -F -b 4096 -E "offset=$PERSISTENT_AT" "$WORK/memory" $((PERSISTENT_BYTES >> 10))k
-MACHINE=(-machine "q35,memory-backend=mem" -m "$((MEMORY_BYTES >> 20))M"
-    -object "memory-backend-file,id=mem,share=on,mem-path=$WORK/memory,size=$MEMORY_BYTES"
-    -blockdev "driver=file,filename=$disk.running,node-name=base"
+add_memory $((512 << 20)) $((64 << 20))
+MACHINE+=(-blockdev "driver=file,filename=$disk.running,node-name=base"
     -blockdev "driver=file,filename=$disk.log,node-name=log"
     -blockdev "driver=blklogwrites,node-name=disk,file=base,log=log,log-sector-size=512"
     -device virtio-blk-pci,drive=disk)

@@ -13,6 +13,7 @@ readonly NAME LONG WORK KERNEL VELLUM
 readonly BOOT_SECONDS=180
 
 MACHINE=()
+MEMORY_WORDS=
 machine=
 # Nothing of ours may outlive the test.
 trap '[[ -z "$machine" ]] || kill -9 "$machine" 2>/dev/null || true' EXIT
@@ -29,6 +30,7 @@ install_needs() {
     [[ -x /bin/busybox ]] || needs+=(busybox-static)
     command -v depmod >/dev/null || needs+=(kmod)
     command -v mkfs.ext4 >/dev/null || needs+=(e2fsprogs)
+    command -v strip >/dev/null || needs+=(binutils)
     if [[ ${#needs[@]} -gt 0 ]]; then
         apt-get -qq update
         DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${needs[@]}" </dev/null
@@ -50,7 +52,7 @@ make_initramfs() {
     version="$(basename "$KERNEL"/lib/modules/*)"
     mkdir -p "$root"/{bin,dev,proc,sys,tmp,mnt,tree,lib/modules}
     cp /bin/busybox "$root/bin/"
-    cp "$VELLUM" "$root/bin/vellum"
+    strip --strip-debug -o "$root/bin/vellum" "$VELLUM"
     for library in $(ldd "$VELLUM" | grep -o '/[^ ]*'); do
         mkdir -p "$root$(dirname "$library")"
         cp -L "$library" "$root$library"
@@ -65,9 +67,24 @@ make_initramfs() {
             }
         done
     done
+    cp tests/long/guest.sh "$root/guest.sh"
     cp "tests/long/$guest" "$root/init"
     chmod +x "$root/init"
     (cd "$root" && find . | cpio --quiet -o -H newc) >"$WORK/initramfs"
+}
+
+# add_memory BYTES PERSISTENT: the machine has so much memory and, behind it, so much that is persistent, with ext4 on it; it is a file, which
+# keeps what was stored when the machine is killed. Behind that is room for what QEMU and the firmware put at the end of all memory at every
+# start, the initial RAM disk first of all: to be called when that is made. Leaves in MEMORY_WORDS what the kernel has to be told.
+add_memory() {
+    local bytes="$1" persistent="$2" behind
+    behind=$((($(stat --format=%s "$WORK/initramfs") >> 20) + 64 << 20))
+    rm -f "$WORK/memory"
+    truncate -s $((bytes + persistent + behind)) "$WORK/memory"
+    mkfs.ext4 -q -F -b 4096 -E "offset=$bytes" "$WORK/memory" $((persistent >> 10))k
+    MACHINE+=(-machine "q35,memory-backend=mem" -m "$((bytes + persistent + behind >> 20))M"
+        -object "memory-backend-file,id=mem,share=on,mem-path=$WORK/memory,size=$((bytes + persistent + behind))")
+    MEMORY_WORDS="memmap=$persistent!$bytes"
 }
 
 # boot PHASE [WORDS]: starts the machine, with these words for its kernel; what it says goes to $WORK/console.PHASE.
@@ -76,7 +93,7 @@ boot() {
     rm -f "$WORK/console.$phase"
     qemu-system-x86_64 -accel tcg -cpu max -nographic -no-reboot -net none -monitor none "${MACHINE[@]}" \
         -serial "file:$WORK/console.$phase" -kernel "$KERNEL"/boot/vmlinuz-* -initrd "$WORK/initramfs" \
-        -append "console=ttyS0 quiet panic=-1 no_timer_check $words" </dev/null >"$WORK/qemu.log" 2>&1 &
+        -append "console=ttyS0 quiet panic=-1 no_timer_check $MEMORY_WORDS $words" </dev/null >"$WORK/qemu.log" 2>&1 &
     machine=$!
 }
 
