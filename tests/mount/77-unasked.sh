@@ -8,20 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 source "$ROOT/tests/mount/kill.bash"
 
 [[ "$MEDIUM" == logged ]] || { printf 'ok %s\n' "$NAME"; exit 0; }
-LOOP=
 COUNT=0
-
-detach() {
-    local status=$?
-    set +e
-    [[ -z "$LOOP" ]] || losetup -d "$LOOP" || true
-    (exit "$status")
-    clean_up
-}
-trap detach EXIT
-
-# said WHAT TEXT
-said() { grep -q "$1" <<<"$2" || die "not said: $1: $2"; }
 
 # make_unasked MKFS OPTIONS...
 make_unasked() {
@@ -56,7 +43,6 @@ stop() {
 
 # The pool that is mounted.
 use() {
-    local uuid
     said '^medium *logged' "$(vellum info "$POOL")"
     work
     printf 'not synced\n' >"$MNT/later"
@@ -68,8 +54,7 @@ use() {
     work
     printf 'not synced\n' >"$MNT/later"
     kill_server
-    uuid="$(vellum info --json "$POOL" | sed -n 's/.*"uuid": "\(.*\)".*/\1/p' | tr -d -)"
-    rm /dev/shm/vellum-"$uuid"* || die "nothing in memory"
+    forget_image
     said 'is gone: the pool is as of its last commit' "$(vellum check "$POOL")"
     serve
     verify

@@ -9,20 +9,7 @@ source "$ROOT/tests/mount/kill.bash"
 
 [[ "$MEDIUM" == apart ]] || { printf 'ok %s\n' "$NAME"; exit 0; }
 readonly DATA="$WORK/data.img"
-LOOP=
 COUNT=0
-
-detach() {
-    local status=$?
-    set +e
-    [[ -z "$LOOP" ]] || losetup -d "$LOOP" || true
-    (exit "$status")
-    clean_up
-}
-trap detach EXIT
-
-# said WHAT TEXT
-said() { grep -q "$1" <<<"$2" || die "not said: $1: $2"; }
 
 # refused WHAT COMMAND...
 refused() {
@@ -60,7 +47,7 @@ kill_twice() {
     work
     printf 'not synced\n' >"$MNT/later"
     kill_server
-    find /dev/shm -maxdepth 1 -name 'vellum-*' -newer "$WORK/began" -delete
+    forget_image
     check_killed "without an image"
     serve
     verify
@@ -74,7 +61,6 @@ stop() {
     check
 }
 
-touch "$WORK/began"
 begin_killing 64M
 said "in $DATA" "$(vellum info "$POOL")"
 kill_twice

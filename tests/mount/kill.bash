@@ -40,6 +40,13 @@ kill_server() {
     ! is_mounted || umount -l "$MNT"
 }
 
+# What a killed process left of a pool with a log is gone, as a power cut takes it.
+forget_image() {
+    local uuid
+    uuid="$(vellum info --json "$POOL" | sed -n 's/.*"uuid": "\(.*\)".*/\1/p' | tr -d -)"
+    rm /dev/shm/vellum-"$uuid"* || die "nothing in memory"
+}
+
 check_killed() {
     local report
     report="$(vellum check "$POOL")" || die "seed $SEED, after a kill $1: $report"

@@ -70,6 +70,9 @@ POOL="$WORK/pool.img"
 MNT="$WORK/mnt"
 readonly NAME ROOT WORK POOL MNT
 
+# A block device that is to be gone at the end, if the test has one.
+LOOP=
+
 # Also true of a mount whose process was killed.
 is_mounted() { grep -qF " $MNT fuse" /proc/self/mounts; }
 
@@ -80,6 +83,7 @@ clean_up() {
     if is_mounted; then
         timeout 60 vellum umount "$MNT" || timeout 60 vellum umount --lazy "$MNT" || umount -l "$MNT" || true
     fi
+    [[ -z "$LOOP" ]] || losetup -d "$LOOP" || true
     rm -rf --one-file-system "$WORK"
     exit "$status"
 }
@@ -94,6 +98,9 @@ die() {
     printf '%s: error: %s\n' "$NAME" "$*" >&2
     exit 1
 }
+
+# said WHAT TEXT
+said() { grep -q "$1" <<<"$2" || die "not said: $1: $2"; }
 
 need() {
     local tool

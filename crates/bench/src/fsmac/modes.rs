@@ -1,13 +1,11 @@
 //! Fig 11: names, as mount's options `async`, `dirsync` and `sync` have them made durable.
 
-use std::ffi::CString;
-
 use vellum::Durability;
 
 use super::meter::{Meter, Sheet};
+use super::operations::Names;
 use super::subjects::{Setting, Work};
 use crate::Result;
-use crate::order::{names, shuffled_names};
 use crate::report::Outcome;
 use crate::side::BLOCK;
 use crate::workloads::{Opened, Place, Purpose};
@@ -51,11 +49,8 @@ const MODES: [Mode; 3] = [
     },
 ];
 
-struct Names {
-    made: Vec<CString>,
-    renamed: Vec<CString>,
-    removed: Vec<CString>,
-}
+/// The names, and files of a block each.
+struct Files(Names);
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let mut all = Outcome::default();
@@ -80,11 +75,7 @@ impl Mode {
             x: None,
             labels: LABELS.map(String::from).into(),
         };
-        let work = Names {
-            made: names("modes/made-", files),
-            renamed: names("modes/renamed-", files),
-            removed: shuffled_names("modes/renamed-", files, 43),
-        };
+        let work = Files(Names::new(files));
         let subjects = setting.with(self.durability, self.option)?;
         let grids = setting.measure(&sheet, &subjects, &work)?;
         let labels = LABELS[..NAMES].iter();
@@ -96,36 +87,20 @@ impl Mode {
     }
 }
 
-impl Work for Names {
+impl Work for Files {
     fn fill<P: Place>(&self, place: &P) -> Result<()> {
-        place.make_dir(c"modes")
+        self.0.fill(place)
     }
 
     fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
-        let count = self.made.len();
-        meter.timed(place, 0, count, || {
-            let mut made = self.made.iter();
-            made.try_for_each(|name| place.open(name, Purpose::Create).map(drop))
-        })?;
-        meter.timed(place, 1, count, || {
-            let mut both = self.made.iter().zip(&self.renamed);
-            both.try_for_each(|(old, new)| place.rename(old, new))
-        })?;
-        meter.timed(place, 2, count, || {
-            self.removed.iter().try_for_each(|name| place.remove(name))
-        })?;
-        meter.timed(place, 3, count, || {
-            self.made.iter().try_for_each(|name| place.make_dir(name))
-        })?;
-        self.made
-            .iter()
-            .try_for_each(|name| place.remove_dir(name))?;
-        meter.timed(place, 4, count, || {
-            self.made.iter().try_for_each(|name| {
+        self.0.round(place, meter)?;
+        let made = self.0.made();
+        meter.timed(place, NAMES, made.len(), || {
+            made.iter().try_for_each(|name| {
                 let file = place.open(name, Purpose::Create)?;
                 file.append(&[0x5A; BLOCK])
             })
         })?;
-        self.made.iter().try_for_each(|name| place.remove(name))
+        made.iter().try_for_each(|name| place.remove(name))
     }
 }

@@ -13,10 +13,26 @@ const LABELS: [&str; 4] = ["create", "rename", "unlink", "mkdir"];
 /// How many times as fast as ext4, but for mkdir, of which nothing is asked.
 const ASKED: f64 = 8.0;
 
-struct Operations {
+/// Names in one directory, made as files, renamed, removed in another order, and made as directories.
+pub(super) struct Names {
     made: Vec<CString>,
     renamed: Vec<CString>,
     removed: Vec<CString>,
+}
+
+impl Names {
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            made: names("names/made-", count),
+            renamed: names("names/renamed-", count),
+            removed: shuffled_names("names/renamed-", count, 41),
+        }
+    }
+
+    /// What can be made again once a round is over.
+    pub(super) fn made(&self) -> &[CString] {
+        &self.made
+    }
 }
 
 /// What the figure is called, and what is done.
@@ -35,32 +51,23 @@ pub(super) fn sheet(name: &'static str, claim: &'static str, setting: &Setting<'
     }
 }
 
-/// What is done.
-pub(super) fn work(setting: &Setting<'_>) -> impl Work {
-    let files = setting.options.files;
-    Operations {
-        made: names("operations/made-", files),
-        renamed: names("operations/renamed-", files),
-        removed: shuffled_names("operations/renamed-", files, 41),
-    }
-}
-
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let sheet = sheet(
         "operations",
         "FSMAC, Fig 11: 1.55 times as fast as ext4 where nothing is synced.",
         setting,
     );
-    let grids = setting.measure(&sheet, &setting.usual()?, &work(setting))?;
+    let work = Names::new(setting.options.files);
+    let grids = setting.measure(&sheet, &setting.usual()?, &work)?;
     let asked = LABELS[..3].iter();
     let targets = asked.filter_map(|label| grids.faster(label, ASKED));
     let targets = targets.collect();
     Ok(Outcome::new(grids.figures(), targets))
 }
 
-impl Work for Operations {
+impl Work for Names {
     fn fill<P: Place>(&self, place: &P) -> Result<()> {
-        place.make_dir(c"operations")
+        place.make_dir(c"names")
     }
 
     fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Fig 14: what it costs to survive a power cut.
 
-use super::operations;
+use super::operations::{self, Names};
 use super::subjects::{Setting, Subject};
 use crate::Result;
 use crate::report::Outcome;
@@ -24,7 +24,8 @@ fn of(setting: &Setting<'_>, name: &'static str, subjects: &[Subject]) -> Result
         "FSMAC, Fig 14: with versions less than 10 % slower than without, where a journal takes up to half of ext4's speed.",
         setting,
     );
-    let grids = setting.measure(&sheet, subjects, &operations::work(setting))?;
+    let work = Names::new(setting.options.files);
+    let grids = setting.measure(&sheet, subjects, &work)?;
     let asked = sheet.labels.iter();
     let targets = asked.filter_map(|label| grids.no_slower(label, ASKED));
     let targets = targets.collect();

@@ -24,11 +24,61 @@ pub(super) fn on(ground: Ground) -> Vec<Workload> {
         }
         workload.logged(ground)
     });
-    let sequences = match ground {
+    let own = match ground {
         Ground::Split => split::sequences(),
         _ => sequences(ground),
     };
-    synced.chain(sequences).collect()
+    synced.chain(of_any(ground)).chain(own).collect()
+}
+
+/// Sequences that are the same whatever makes commits durable.
+pub(super) fn of_any(ground: Ground) -> Vec<Workload> {
+    let of = |name: &str, setup: &[&str], explored: &[&str]| {
+        Workload::new(name, setup, explored).logged(ground)
+    };
+    let written = [FILE, "append f 5 9000"];
+    vec![
+        of(
+            "several-before-a-sync",
+            &["mkdir d 755"],
+            &[
+                "create d/f 644 -",
+                "append d/f 5 5000",
+                "rename d/f g 0",
+                "sync",
+            ],
+        ),
+        of(
+            "syncs-between",
+            &written,
+            &["append f 7 100", "sync", "link f g", "unlink f", "sync"],
+        ),
+        // More blocks than ride in a record.
+        of("append-many", &[FILE], &["append f 5 60000", "sync"]),
+        of(
+            "closed-and-opened",
+            &written,
+            &[
+                "append f 7 100",
+                "close-pool",
+                "open-pool",
+                "chmod f 600",
+                "sync",
+            ],
+        ),
+        of(
+            "killed-twice",
+            &written,
+            &[
+                "unlink f",
+                "recover",
+                "create g 644 -",
+                "append g 7 5000",
+                "recover",
+                "chmod g 600",
+            ],
+        ),
+    ]
 }
 
 /// Neither a power cut nor a kill in the setup, and nothing that counts the blocks of another pool, or holds an operation open.
@@ -57,21 +107,6 @@ fn sequences(ground: Ground) -> Vec<Workload> {
         [3, 6].map(|left| format!("fallocate p 0 0 {}", (blocks - left) * BLOCK_BYTES));
     let mut all = vec![
         of(
-            "several-before-a-sync",
-            &["mkdir d 755"],
-            &[
-                "create d/f 644 -",
-                "append d/f 5 5000",
-                "rename d/f g 0",
-                "sync",
-            ],
-        ),
-        of(
-            "syncs-between",
-            &written,
-            &["append f 7 100", "sync", "link f g", "unlink f", "sync"],
-        ),
-        of(
             "blocks-used-again",
             // What rides in the last record an opening brings back: there is another behind.
             &[
@@ -90,8 +125,6 @@ fn sequences(ground: Ground) -> Vec<Workload> {
                 "sync",
             ],
         ),
-        // More blocks than ride in a record.
-        of("append-many", &[FILE], &["append f 5 60000", "sync"]),
         // The first rides; the second is too long to ride, and voids that.
         of(
             "overwritten-after-a-ride",
@@ -127,17 +160,6 @@ fn sequences(ground: Ground) -> Vec<Workload> {
             "checkpoint-of-a-ride",
             &[FILE, "sync"],
             &["append f 5 5000", "sync", "checkpoint", "unlink f", "sync"],
-        ),
-        of(
-            "closed-and-opened",
-            &written,
-            &[
-                "append f 7 100",
-                "close-pool",
-                "open-pool",
-                "chmod f 600",
-                "sync",
-            ],
         ),
     ];
     let turns = ["chmod f 600", "sync", "chmod f 640", "sync"];
@@ -221,18 +243,6 @@ fn killed(ground: Ground, full: &[&str]) -> Vec<Workload> {
             "killed-after-a-ride",
             &written,
             &["write f 0 7 300", "sync", "write f 0 9 300", "recover"],
-        ),
-        of(
-            "killed-twice",
-            &written,
-            &[
-                "unlink f",
-                "recover",
-                "create g 644 -",
-                "append g 7 5000",
-                "recover",
-                "chmod g 600",
-            ],
         ),
         of(
             "killed-behind-a-checkpoint",

@@ -10,21 +10,6 @@ pub(super) fn sequences() -> Vec<Workload> {
     };
     let written = [FILE, "append f 5 9000"];
     vec![
-        of(
-            "several-before-a-sync",
-            &["mkdir d 755"],
-            &[
-                "create d/f 644 -",
-                "append d/f 5 5000",
-                "rename d/f g 0",
-                "sync",
-            ],
-        ),
-        of(
-            "syncs-between",
-            &written,
-            &["append f 7 100", "sync", "link f g", "unlink f", "sync"],
-        ),
         // A file of the last transaction has its blocks until that one gives them up which is committed next.
         of(
             "blocks-used-again",
@@ -42,7 +27,6 @@ pub(super) fn sequences() -> Vec<Workload> {
                 "sync",
             ],
         ),
-        of("append-many", &[FILE], &["append f 5 60000", "sync"]),
         // A directory of the running transaction that has names: its inode, too, is taken back.
         of(
             "new-directory-with-names",
@@ -71,17 +55,6 @@ pub(super) fn sequences() -> Vec<Workload> {
             &["chmod f 600", "sync", "chmod f 640", "sync", "chmod f 644"],
         ),
         of(
-            "closed-and-opened",
-            &written,
-            &[
-                "append f 7 100",
-                "close-pool",
-                "open-pool",
-                "chmod f 600",
-                "sync",
-            ],
-        ),
-        of(
             "killed",
             &written,
             &["append f 7 100", "mkdir d 755", "rename f d/g 0", "recover"],
@@ -90,18 +63,6 @@ pub(super) fn sequences() -> Vec<Workload> {
             "killed-after-a-write",
             &written,
             &["write f 0 7 300", "sync", "write f 0 9 300", "recover"],
-        ),
-        of(
-            "killed-twice",
-            &written,
-            &[
-                "unlink f",
-                "recover",
-                "create g 644 -",
-                "append g 7 5000",
-                "recover",
-                "chmod g 600",
-            ],
         ),
         of(
             "killed-and-closed",
@@ -118,6 +79,7 @@ mod tests {
     use vellum::disk_sites;
     use vellum_media::Event;
 
+    use super::super::logged::of_any;
     use super::super::tried::{
         explored, explored_as, explored_nested, free_at_once, named, without,
     };
@@ -162,10 +124,11 @@ mod tests {
 
     fn names() -> impl Iterator<Item = String> {
         let alone = ALONE.map(str::to_owned).into_iter();
-        alone.chain(sequences().into_iter().map(|workload| workload.name))
+        let sequences = of_any(Ground::Split).into_iter().chain(sequences());
+        alone.chain(sequences.map(|workload| workload.name))
     }
 
-    /// One of each family of operations, and all sequences; all of them are in the long tests.
+    /// One of each family of operations, and all sequences; all operations are in the long tests.
     #[test]
     fn a_power_cut_leaves_a_tree_of_an_instant_behind_the_last_sync() {
         for name in names() {
