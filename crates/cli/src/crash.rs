@@ -45,6 +45,7 @@ Crash models:
   eadr  caches survive: stores arrive in order
   kill  the process is killed in the middle, another opens the pool and closes it; the power fails
         at any point of that
+  lies  a sync of a disk does nothing: what was promised may be missing, or is refused as lost
 
 Exit status:
   0  no violations
@@ -104,7 +105,7 @@ Examples:
   vellum crash run --all --budget long --part 1/2 --json >1.json
   vellum crash run --all --budget long --part 2/2 --json >2.json
   vellum crash sum 1.json 2.json
-  vellum crash sum --least 500000 whole.json")]
+  vellum crash sum --least 500000 --least-on-disks 100000 whole.json")]
 pub(crate) struct Sum {
     /// What `vellum crash run --json` wrote
     #[arg(value_name = "FILE", required = true)]
@@ -112,6 +113,9 @@ pub(crate) struct Sum {
     /// Fail if fewer different images were judged, or a workload was left out or cut short
     #[arg(long, value_name = "IMAGES")]
     pub(crate) least: Option<u64>,
+    /// Fail if fewer of them were of pools on disks
+    #[arg(long, value_name = "IMAGES", requires = "least")]
+    pub(crate) least_on_disks: Option<u64>,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -234,6 +238,14 @@ fn sum(args: &Sum) -> Outcome<ExitCode> {
         all.add(report);
     }
     let status = show_summary(&all, args.json)?;
+    if let Some(least) = args.least_on_disks
+        && all.on_disks() < least
+    {
+        return Err(Failure::new(format!(
+            "{} different images on disks were judged, {least} were asked for",
+            all.on_disks()
+        )));
+    }
     match args.least {
         Some(least) if all.totals.distinct < least => Err(Failure::new(format!(
             "{} different images were judged, {least} were asked for",

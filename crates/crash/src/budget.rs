@@ -53,6 +53,8 @@ impl Budget {
                 points_in_order: 128,
                 kills: 3,
                 kill_states: 8,
+                lies: 2,
+                lie_states: 8,
                 nested_recoveries: [8, 2],
                 nested_elsewhere: [1, 1],
                 schedules: Bounds {
@@ -69,6 +71,8 @@ impl Budget {
                 points_in_order: 20480,
                 kills: 12,
                 kill_states: 64,
+                lies: 12,
+                lie_states: 64,
                 nested_states: 128,
                 nested_recoveries: [16, 8],
                 nested_elsewhere: [4, 2],

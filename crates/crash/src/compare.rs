@@ -102,6 +102,21 @@ impl Expected {
         Stage(returned << u32::BITS | returned)
     }
 
+    /// What is wrong with `tree` if anything that was promised by `stage` may be lost, and all that files hold: it is none that there was.
+    pub(crate) fn judge_loss(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)> {
+        let returned = returned_at(stage);
+        let mut wrong = Vec::new();
+        for done in (0..=returned).rev() {
+            for contents in self.stages[done..].iter().take(2) {
+                wrong = self.judge_after(&tree.with_contents_of(contents), done);
+                if wrong.is_empty() {
+                    return wrong;
+                }
+            }
+        }
+        wrong
+    }
+
     /// What is wrong with `tree` if so many explored steps had returned, or the one behind them was under way.
     fn judge_after(&self, tree: &Tree, returned: usize) -> Vec<(Kind, String)> {
         if let Some(halves) = self.halves.get(&returned) {

@@ -140,6 +140,7 @@ impl<'a> Explorer<'a> {
         let bound = match self.subject.mode {
             Mode::Lazy => self.options.lazy_states,
             Mode::Kill => self.options.kill_states,
+            Mode::Lies => self.options.lie_states,
             Mode::X86 | Mode::Eadr => self.options.states_per_point,
         };
         let scope = Scope {
@@ -402,7 +403,7 @@ impl<'a> Explorer<'a> {
         };
         let most = match self.subject.mode {
             Mode::X86 | Mode::Eadr => most,
-            Mode::Lazy | Mode::Kill => most.min(elsewhere),
+            Mode::Lazy | Mode::Kill | Mode::Lies => most.min(elsewhere),
         };
         if known.len() >= most {
             return false;
@@ -428,7 +429,9 @@ impl<'a> Explorer<'a> {
         let other = scope
             .within
             .is_some_and(|(_, meaning)| meaning != verdict.meaning && verdict.failures.is_empty());
-        let wrong = verdict.failures.iter().chain(at_stage);
+        let is_told = |wrong: &&Wrong| self.subject.oracle.is_told(wrong);
+        let failures = verdict.failures.iter().filter(|wrong| !is_told(wrong));
+        let wrong = failures.chain(at_stage);
         wrong
             .cloned()
             .chain(other.then(other_than_recovery))
@@ -478,7 +481,7 @@ pub(crate) fn crash_points<'l>(base: &[u8], log: &'l [Event], mode: Mode) -> Cra
     let points = CrashPoints::new(base.to_vec(), log);
     match mode {
         Mode::Eadr => points.eadr(),
-        Mode::X86 | Mode::Lazy | Mode::Kill => points,
+        Mode::X86 | Mode::Lazy | Mode::Kill | Mode::Lies => points,
     }
 }
 

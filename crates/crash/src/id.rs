@@ -6,7 +6,8 @@
 //! Nothing behind the `@`: no crash, the run itself went wrong.
 //!
 //! What ran is said in the name: `x86:threads/a+b!85>1@33:` ran under a schedule (`threads/schedule.rs`),
-//! `kill:rename!57@80:` was killed after 57 events, to which those of the next opening are added, and
+//! `kill:rename!57@80:` was killed after 57 events, to which those of the next opening are added, the third sync of
+//! `lies:logged-rename!2@80:` did nothing, and
 //! `x86:rename=omit:journal/record@57:` is the run of a [`Mutant`].
 
 use std::fmt;
@@ -26,11 +27,13 @@ pub enum Mode {
     /// The process is killed in the middle of a step, and the power fails after another has opened the
     /// pool or while it does so: see `kills.rs`.
     Kill,
+    /// A sync of a disk does nothing: see `lies.rs`.
+    Lies,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 4] = [Self::X86, Self::Lazy, Self::Eadr, Self::Kill];
+    pub const ALL: [Self; 5] = [Self::X86, Self::Lazy, Self::Eadr, Self::Kill, Self::Lies];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -39,6 +42,7 @@ impl Mode {
             Self::Lazy => "lazy",
             Self::Eadr => "eadr",
             Self::Kill => "kill",
+            Self::Lies => "lies",
         }
     }
 }
@@ -161,6 +165,7 @@ mod tests {
             "x86:threads/a+b!@",
             "kill:unlink!57@80:0x2,1",
             "x86:threads/a+b!0>1=swap:create/entry-durable@57:",
+            "lies:logged-unlink!2@80:0x2,1",
             "kill:a!5=omit:recover/inherited@9:1",
             "x86:a=omit:journal/record:journal.rs:89@9:1",
         ] {

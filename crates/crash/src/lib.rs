@@ -34,6 +34,7 @@ mod jobs;
 mod judge;
 mod kills;
 mod less;
+mod lies;
 mod memories;
 mod mkfs;
 mod mutant;

@@ -2,6 +2,7 @@
 
 use vellum_media::{Event, Op};
 
+use crate::judge::Wrong;
 use crate::report::Kind;
 use crate::tree::Tree;
 
@@ -24,6 +25,11 @@ pub(crate) trait Oracle: Sync {
     /// returning, beyond what its tree says.
     fn broken_promise(&self, _stage: Stage, _image: &[u8]) -> Option<(Kind, String)> {
         None
+    }
+
+    /// Whether something wrong with an image is right all the same: it says what was lost, where something may be.
+    fn is_told(&self, _wrong: &Wrong) -> bool {
+        false
     }
 
     /// The kind of operation that is under way at `stage`, or was the last.

@@ -9,6 +9,7 @@ use crate::explore::crash_points;
 use crate::id::{CrashId, Cut, Mode};
 use crate::judge::{Judge, other_than_recovery};
 use crate::kills::replay_kill;
+use crate::lies::replay_lie;
 use crate::mkfs::replay_making;
 use crate::oracle::{Stage, stage_after};
 use crate::record::{RecordError, record};
@@ -98,8 +99,8 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
     if let Some(replayed) = replay_making(&parsed) {
         return replayed;
     }
-    let (name, killed) = match parsed.workload.split_once('!') {
-        Some((name, events)) => (name, events.parse().ok()),
+    let (name, number) = match parsed.workload.split_once('!') {
+        Some((name, number)) => (name, number.parse().ok()),
         None => (parsed.workload.as_str(), None),
     };
     let unknown = || ReplayError::NoWorkload(parsed.workload.clone());
@@ -109,8 +110,9 @@ pub fn replay(id: &str) -> Result<Replay, ReplayError> {
         change,
         ..recorded.subject(parsed.mode)
     };
-    match (parsed.mode, killed) {
+    match (parsed.mode, number) {
         (Mode::Kill, Some(events)) => replay_kill(&subject, &recorded.expected, &parsed, events),
+        (Mode::Lies, Some(sync)) => replay_lie(&subject, &recorded.expected, &parsed, sync),
         (Mode::X86 | Mode::Lazy | Mode::Eadr, None) => {
             replay_log(&subject, &change.of(subject.log), &parsed)
         }
@@ -143,6 +145,7 @@ pub(crate) fn replay_log(
         let verdict = judged.verdict;
         let is_sound = verdict.failures.is_empty();
         replay.wrong = verdict.failures;
+        replay.wrong.retain(|wrong| !subject.oracle.is_told(wrong));
         if let Some(tree) = &judged.tree {
             replay.wrong.extend(subject.oracle.judge(tree, stage));
         }

@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CrashId, Mode};
-use crate::workload::Step;
+use crate::workload::{Ground, Step};
 
 /// What is wrong with an image that a crash left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -273,6 +273,9 @@ pub struct Summary {
     pub totals: Counts,
     /// Workloads explored, each counted once for each crash model.
     pub runs: u64,
+    /// Different images by what the pools lie on: see [`Ground`](crate::Ground).
+    #[serde(default)]
+    pub grounds: BTreeMap<String, u64>,
     /// What was left out because the time was up.
     pub left_out: LeftOut,
     /// Seconds from begin to end.
@@ -433,10 +436,16 @@ impl Report {
         operations.iter().for_each(|of| totals += of.counts);
         let mut left_out = self.left_out.clone();
         left_out.compare(&operations);
+        let mut grounds = BTreeMap::new();
+        for report in &self.workloads {
+            let ground = Ground::of_workload(&report.workload).name().to_owned();
+            *grounds.entry(ground).or_default() += report.counts.distinct;
+        }
         Summary {
             operations,
             totals,
             runs: self.workloads.len() as u64,
+            grounds,
             left_out,
             elapsed_seconds: self.seconds,
             distinct_per_second: totals.distinct as f64 / self.seconds.max(1e-9),
@@ -445,6 +454,13 @@ impl Report {
 }
 
 impl Summary {
+    /// Different images of pools that lie on disks, with all that they have or with their data.
+    pub fn on_disks(&self) -> u64 {
+        let memory = Ground::Memory.name();
+        let on_disks = self.grounds.iter().filter(|(ground, _)| *ground != memory);
+        on_disks.map(|(_, distinct)| distinct).sum()
+    }
+
     /// Adds what another exploration found, after this one.
     pub fn add(&mut self, more: Self) {
         for report in more.operations {
@@ -461,6 +477,9 @@ impl Summary {
         let name = |of: &OperationReport| of.operation.clone();
         self.operations.sort_by_key(name);
         self.runs += more.runs;
+        for (ground, distinct) in more.grounds {
+            *self.grounds.entry(ground).or_default() += distinct;
+        }
         self.left_out.add(more.left_out);
         self.left_out.compare(&self.operations);
         self.elapsed_seconds += more.elapsed_seconds;
@@ -544,6 +563,7 @@ impl fmt::Display for Summary {
             "{} runs, {:.1} s, {:.0} different images a second",
             self.runs, self.elapsed_seconds, self.distinct_per_second
         )?;
+        writeln!(f, "{} different images on disks", self.on_disks())?;
         self.left_out.fmt(f)?;
         let mut found = self.operations.iter().flat_map(|report| &report.found);
         found.try_for_each(|violation| writeln!(f, "{violation}"))

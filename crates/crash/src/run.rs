@@ -13,6 +13,7 @@ use crate::explore::explore;
 use crate::id::Mode;
 use crate::jobs::{Family, Job, run_families};
 use crate::kills::explore_kills;
+use crate::lies::explore_lies;
 use crate::memories::image_after;
 use crate::mkfs::of_makings;
 use crate::mutant::Mutant;
@@ -44,6 +45,10 @@ pub struct Options {
     pub kills: usize,
     /// States tried at a crash point after a kill.
     pub kill_states: usize,
+    /// Syncs of a workload that do nothing under [`Mode::Lies`], one in a run, at most.
+    pub lies: usize,
+    /// States tried at a crash point behind one of them.
+    pub lie_states: usize,
     /// The same for crashes of recovery.
     pub nested_states: usize,
     /// Recoveries of a workload whose crashes are explored, at most: those after a crash of the
@@ -81,6 +86,8 @@ impl Default for Options {
             thread_states: 256,
             kills: 8,
             kill_states: 32,
+            lies: 4,
+            lie_states: 32,
             nested_states: 64,
             nested_recoveries: [16, 4],
             nested_elsewhere: [2, 1],
@@ -324,13 +331,8 @@ fn explore_workload(
         states_per_point: options.states_per_point.max(least),
         ..options.clone()
     };
-    // What a log makes durable is in no cache, and a kill leaves what a power cut leaves.
-    let is_of_it = |mode: &&Mode| match mode {
-        Mode::X86 => true,
-        Mode::Kill => workload.ground.is_killed(),
-        Mode::Lazy | Mode::Eadr => !workload.ground.commits(),
-    };
-    let modes = options.modes.iter().filter(is_of_it);
+    let modes = options.modes.iter();
+    let modes = modes.filter(|mode| workload.ground.is_crashed_as(**mode));
     let reports = modes.map(|&mode| {
         let mut report = explore_recorded(&recorded, mode, Change::None, options, progress);
         if options.diagnose && !options.is_over() {
@@ -355,6 +357,7 @@ pub(crate) fn explore_recorded(
     };
     match mode {
         Mode::Kill => explore_kills(&subject, &recorded.expected, options, progress),
+        Mode::Lies => explore_lies(&subject, &recorded.expected, options, progress),
         Mode::X86 | Mode::Lazy | Mode::Eadr => explore(&subject, options, progress),
     }
 }
@@ -375,8 +378,11 @@ mod tests {
     fn what_is_under_way_ends_with_the_time() {
         let workload = crate::find("create-append").unwrap();
         let (options, progress) = (in_no_time(), Progress::default());
+        let modes = Mode::ALL.into_iter();
+        let of_ground = modes.filter(|&mode| workload.ground.is_crashed_as(mode));
+        let of_ground = of_ground.count();
         let reports = explore_workload(&workload, &options, &progress);
-        assert_eq!(reports.len(), Mode::ALL.len());
+        assert_eq!(reports.len(), of_ground);
         for report in reports {
             assert!(report.cut_short && !report.exhaustive, "{report:?}");
             assert_eq!(report.counts.distinct, 0, "{report:?}");

@@ -41,6 +41,26 @@ impl Tree {
         self.nodes.get(path)
     }
 
+    /// The same tree, but that each file holds what the one of the same name and size holds in `other`.
+    pub(crate) fn with_contents_of(&self, other: &Snapshot) -> Self {
+        let mut tree = self.clone();
+        for (path, node) in &mut tree.nodes {
+            let of_other = other.get(path).map(|node| &node.body);
+            if let (
+                SnapshotBody::File { size, blocks },
+                Some(SnapshotBody::File {
+                    size: its_size,
+                    blocks: its_blocks,
+                }),
+            ) = (&mut node.body, of_other)
+                && size == its_size
+            {
+                blocks.clone_from(its_blocks);
+            }
+        }
+        tree
+    }
+
     /// The same tree, but that these blocks of a file hold zeros.
     pub(crate) fn with_hole(&self, hole: &BlocksAlone) -> Self {
         let mut tree = self.clone();

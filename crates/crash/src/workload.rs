@@ -5,6 +5,8 @@ use std::fmt;
 use vellum::{MappingKind, NamespaceKind};
 use vellum_model::{Op, RENAME_EXCHANGE};
 
+use crate::id::Mode;
+
 /// One thing that a workload does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -256,6 +258,17 @@ impl Ground {
         }
     }
 
+    /// What the workload of this name is explored on.
+    pub fn of_workload(name: &str) -> Self {
+        let name = name.trim_start_matches("threads/");
+        let is_of = |ground: &Self| {
+            let rest = name.strip_prefix(ground.name());
+            rest.is_some_and(|rest| rest.starts_with('-'))
+        };
+        let on_disks = [Self::Logged, Self::Apart, Self::Split].into_iter();
+        on_disks.filter(is_of).last().unwrap_or_default()
+    }
+
     /// Whether the pool has a log.
     pub fn is_logged(self) -> bool {
         matches!(self, Self::Logged | Self::Apart)
@@ -269,6 +282,17 @@ impl Ground {
     /// Whether what a power cut leaves of it after a kill is something else than without one, and can be told.
     pub fn is_killed(self) -> bool {
         !self.is_logged()
+    }
+
+    /// Whether there is something to be found under this crash model. What a log makes durable is in no cache, and a kill leaves what a
+    /// power cut leaves.
+    pub fn is_crashed_as(self, mode: Mode) -> bool {
+        match mode {
+            Mode::X86 => true,
+            Mode::Kill => self.is_killed(),
+            Mode::Lies => self.commits(),
+            Mode::Lazy | Mode::Eadr => !self.commits(),
+        }
     }
 
     /// Whether the data have a disk of their own.

@@ -1,6 +1,6 @@
 //! A sample of all pairs of operations under every crash model, with a budget that fits a test run.
 
-use vellum_crash::{Mode, Options, find, pairs, run_workloads, sampled};
+use vellum_crash::{Ground, Mode, Options, find, pairs, run_workloads, sampled};
 
 #[test]
 fn no_crash_of_a_second_operation_loses_anything() {
@@ -14,7 +14,9 @@ fn no_crash_of_a_second_operation_loses_anything() {
     };
     let report = run_workloads(&sampled(&pairs(), options.seed, 150), &options);
     assert_eq!(report.totals().violations, 0, "{report}");
-    assert_eq!(report.workloads.len(), 150 * Mode::ALL.len());
+    let modes = Mode::ALL.into_iter();
+    let modes = modes.filter(|&mode| Ground::Memory.is_crashed_as(mode));
+    assert_eq!(report.workloads.len(), 150 * modes.count());
     println!("{report}");
 }
 

@@ -1,0 +1,247 @@
+//! Disks that lie: a sync returns, and what it was to make durable is still in the cache of the disk.
+//!
+//! Of the syncs of a run one in turn does nothing; the next sync of the same disk does what both were to do. What was promised in between may be
+//! missing, and files may have other bytes. But what is found is a tree that there was at an earlier instant, or is refused with words that tell of the
+//! loss; nothing is taken for what it is not.
+
+use vellum::disk_sites;
+use vellum_media::{Event, Op, Site};
+
+use crate::closed::geometry;
+use crate::compare::Expected;
+use crate::explore::Explorer;
+use crate::id::CrashId;
+use crate::judge::Wrong;
+use crate::oracle::{Oracle, Stage};
+use crate::replay::{Replay, ReplayError, replay_log};
+use crate::report::{Kind, WorkloadReport};
+use crate::run::Progress;
+use crate::shrink::spread;
+use crate::tree::Tree;
+use crate::{Options, Subject};
+
+/// Syncs of a disk that has nothing but the bytes of files.
+const OF_DATA: [Site; 4] = [
+    disk_sites::LOG_INHERITED_DATA,
+    disk_sites::LOG_DATA_DURABLE,
+    disk_sites::LOG_RIDES_DURABLE,
+    disk_sites::VERSIONS_DATA_DURABLE,
+];
+
+/// What the checker and an opening say that tells of a loss: lines of a checkpoint did not reach home, or parts of anchors did not reach the log.
+const TOLD: [&str; 3] = [
+    "home that differs from its sum",
+    "home is not what was written",
+    "both anchors of the log",
+];
+
+/// Explores `subject` with some syncs, each in turn, that do nothing; `expected` says which trees there were.
+pub(crate) fn explore_lies(
+    subject: &Subject<'_>,
+    expected: &Expected,
+    options: &Options,
+    progress: &Progress,
+) -> WorkloadReport {
+    let log = subject.change.of(subject.log);
+    let skip = subject.change.of(&subject.log[..subject.skip]).len();
+    let is_apart = is_apart(&subject.base);
+    let numbers = (0..syncs(&log).len()).filter(|&number| {
+        let lie = Lie::of(&log, is_apart, number);
+        lie.is_some_and(|lie| lie.from > skip)
+    });
+    let numbers = spread(numbers.collect(), options.lies);
+    let lied = Lied { expected };
+    let subject = lied.subject(subject);
+    let mut explorer = Explorer::new(&subject, options, progress);
+    for number in numbers {
+        if let Some(lie) = Lie::of(&log, is_apart, number) {
+            let name = format!("{}!{number}", subject.name);
+            explorer.explore_changed(&name, &lie.log, lie.from);
+        }
+    }
+    explorer.finish()
+}
+
+/// Repeats the crash that `id` names behind the sync of this number, which did nothing.
+///
+/// # Errors
+/// There is no such crash.
+pub(crate) fn replay_lie(
+    subject: &Subject<'_>,
+    expected: &Expected,
+    id: &CrashId,
+    number: usize,
+) -> Result<Replay, ReplayError> {
+    let log = subject.change.of(subject.log);
+    let lie = Lie::of(&log, is_apart(&subject.base), number);
+    let lie = lie.ok_or(ReplayError::NoSuchPoint(number))?;
+    replay_log(&Lied { expected }.subject(subject), &lie.log, id)
+}
+
+/// Whether the bytes of files have a disk of their own.
+fn is_apart(base: &[u8]) -> bool {
+    geometry(base).is_some_and(|geometry| geometry.apart.is_some())
+}
+
+/// A run in which a sync does nothing.
+struct Lie {
+    /// Its events up to the next sync of the disk: from then on it is as if nobody had lied.
+    log: Vec<Event>,
+    /// Events before the sync that does nothing.
+    from: usize,
+}
+
+impl Lie {
+    /// The run of `log` whose sync of this number does nothing; `None` if there was nothing for it to do.
+    fn of(log: &[Event], is_apart: bool, number: usize) -> Option<Self> {
+        let syncs = syncs(log);
+        let &at = syncs.get(number)?;
+        let before = log[..at].iter().rev();
+        let late = before.take_while(|event| is_flush_of_sync(event)).count();
+        if late == 0 {
+            return None;
+        }
+        let from = at - late;
+        let disk = |at: usize| is_apart && OF_DATA.contains(&log[at].site);
+        let mut later = syncs[number + 1..].iter();
+        let next = later.find(|&&next| disk(next) == disk(at));
+        let until = next.map_or(log.len(), |&next| next);
+        let mut changed = [&log[..from], &log[at + 1..until]].concat();
+        if let Some(&next) = next {
+            changed.extend_from_slice(&log[from..at]);
+            changed.push(log[next]);
+        }
+        Some(Self { log: changed, from })
+    }
+}
+
+/// The syncs of disks in a log.
+fn syncs(log: &[Event]) -> Vec<usize> {
+    let is_sync = |event: &Event| {
+        event.op == Op::Fence
+            && (event.site == disk_sites::VERSIONS_DATA_DURABLE
+                || disk_sites::name(event.site).starts_with("log/"))
+    };
+    (0..log.len()).filter(|&at| is_sync(&log[at])).collect()
+}
+
+/// Whether a sync does this, of a line that was written.
+fn is_flush_of_sync(event: &Event) -> bool {
+    matches!(event.op, Op::Flush { .. }) && event.site == Site::UNNAMED
+}
+
+/// Knows what a power cut may show where a sync did nothing.
+struct Lied<'a> {
+    expected: &'a Expected,
+}
+
+impl Lied<'_> {
+    fn subject<'s>(&'s self, subject: &Subject<'s>) -> Subject<'s> {
+        Subject {
+            name: subject.name.clone(),
+            base: subject.base.clone(),
+            oracle: self,
+            ..*subject
+        }
+    }
+}
+
+impl Oracle for Lied<'_> {
+    fn after(&self, stage: Stage, marker: u64) -> Stage {
+        self.expected.after(stage, marker)
+    }
+
+    fn judge(&self, tree: &Tree, stage: Stage) -> Vec<Wrong> {
+        self.expected.judge_loss(tree, stage)
+    }
+
+    fn is_told(&self, (kind, what): &Wrong) -> bool {
+        let is_refusal = matches!(kind, Kind::Damage | Kind::Recovery);
+        is_refusal && TOLD.iter().any(|words| what.contains(words))
+    }
+
+    fn operation(&self, stage: Stage) -> &'static str {
+        self.expected.operation(stage)
+    }
+
+    fn describe(&self, stage: Stage) -> String {
+        let when = self.expected.describe(stage);
+        format!("a sync had done nothing; {when}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vellum_model::{NodeSnapshot, SnapshotBody};
+
+    use super::*;
+    use crate::id::Mode;
+    use crate::record::{Recorded, record};
+    use crate::run::{Change, explore_recorded};
+    use crate::workloads::logged_workloads;
+
+    fn recorded(name: &str) -> Recorded {
+        let mut all = logged_workloads().into_iter();
+        record(&all.find(|workload| workload.name == name).unwrap()).unwrap()
+    }
+
+    /// Of each kind of sync one; all of them are in the long runs.
+    #[test]
+    fn what_a_disk_loses_is_missing_or_told() {
+        for name in [
+            "logged-several-before-a-sync",
+            "logged-checkpoint-before-more",
+            "logged-closed-and-opened",
+            "apart-append-many",
+            "apart-rides-of-several-syncs",
+            "apart-checkpoints-between-rides",
+            "split-append-many",
+            "split-killed-and-closed",
+        ] {
+            let options = Options {
+                lies: 6,
+                lie_states: 12,
+                ..Options::default()
+            };
+            let (recorded, progress) = (recorded(name), Progress::default());
+            let report = explore_recorded(&recorded, Mode::Lies, Change::None, &options, &progress);
+            let counts = report.counts;
+            assert_eq!(counts.violations, 0, "{name}: {:?}", report.violations);
+            assert!(counts.distinct > 20, "{name}: {counts:?}");
+        }
+    }
+
+    /// What a lie takes is what the promise was about.
+    #[test]
+    fn a_lie_breaks_a_promise() {
+        let recorded = recorded("logged-several-before-a-sync");
+        let log = recorded.explored_log();
+        let last = syncs(log).len() - 1;
+        let lie = Lie::of(log, false, last).expect("something to sync");
+        assert!(lie.log.len() < log.len() && lie.log[..lie.from] == log[..lie.from]);
+        let (options, progress) = (Options::default(), Progress::default());
+        let subject = recorded.subject(Mode::X86);
+        let mut explorer = Explorer::new(&subject, &options, &progress);
+        explorer.explore_changed("", &lie.log, lie.from);
+        assert!(explorer.has_found(Kind::Tree));
+    }
+
+    #[test]
+    fn files_may_hold_anything_and_names_may_not() {
+        let recorded = recorded("apart-append-many");
+        let expected = &recorded.expected;
+        let stage = expected.all_of(Stage(2));
+        let mut tree = expected.trees[1].clone();
+        let other = |node: &mut NodeSnapshot| match &mut node.body {
+            SnapshotBody::File { blocks, .. } => blocks.clear(),
+            _ => {}
+        };
+        tree.nodes.values_mut().for_each(other);
+        assert!(tree != expected.trees[1]);
+        assert_eq!(expected.judge_loss(&tree, stage), []);
+        let (path, node) = tree.nodes.pop_last().unwrap();
+        assert!(!expected.judge_loss(&tree, stage).is_empty());
+        tree.nodes.insert([path, b"2".to_vec()].concat(), node);
+        assert!(!expected.judge_loss(&tree, stage).is_empty());
+    }
+}
