@@ -9,11 +9,13 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::run::Options;
 use crate::threads::Bounds;
 use crate::workload::Workload;
-use crate::workloads::{elsewhere, named_otherwise, pairs, random, sampled, triples, workloads};
+use crate::workloads::{
+    elsewhere, logged_workloads, named_otherwise, pairs, random, sampled, triples, workloads,
+};
 
 /// Pairs and triples of operations, random histories, pairs and histories on other mappings, and all of these within other namespaces,
-/// that the short budget has.
-const SHORT: [usize; 5] = [450, 60, 16, 60, 60];
+/// that the short budget has, and all workloads on disks.
+const SHORT: [usize; 6] = [450, 60, 16, 60, 60, 400];
 /// Random histories that the others have.
 const RANDOM_LONG: u64 = 150;
 
@@ -97,7 +99,8 @@ impl Budget {
         let elsewhere = [elsewhere(&pairs), elsewhere(&random)].concat();
         let triples = triples();
         let named = [&pairs, &triples, &random].map(|family| named_otherwise(family));
-        let generated = [pairs, triples, random, elsewhere, named.concat()];
+        let on_disks = logged_workloads();
+        let generated = [pairs, triples, random, elsewhere, named.concat(), on_disks];
         match self {
             Self::Short if options.only.is_empty() => {
                 thin_out(&mut all, options.seed);
