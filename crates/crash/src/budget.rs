@@ -50,7 +50,7 @@ impl Budget {
         };
         match self {
             Self::Short => Options {
-                states_per_point: 128,
+                states_per_point: 96,
                 lazy_states: 8,
                 points_in_order: 128,
                 kills: 3,
@@ -60,10 +60,11 @@ impl Budget {
                 nested_recoveries: [8, 2],
                 nested_elsewhere: [1, 1],
                 schedules: Bounds {
-                    once: 20,
-                    twice: 5,
-                    often: 5,
+                    once: 16,
+                    twice: 4,
+                    often: 4,
                 },
+                lazy_schedules: 4,
                 ..options
             },
             Self::Long => Options {

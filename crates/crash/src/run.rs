@@ -63,6 +63,8 @@ pub struct Options {
     pub diagnose: bool,
     /// Schedules of workloads of threads.
     pub schedules: Bounds,
+    /// Of these so many, at most, under [`Mode::Lazy`] too: they differ in what the threads do, and that model in what came before.
+    pub lazy_schedules: usize,
     /// Seed of the samples.
     pub seed: u64,
     /// Threads.
@@ -98,6 +100,7 @@ impl Default for Options {
                 twice: 100,
                 often: 30,
             },
+            lazy_schedules: usize::MAX,
             seed: 1,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             only: Vec::new(),

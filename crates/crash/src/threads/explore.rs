@@ -43,6 +43,7 @@ fn explore_threads(
         .collect();
     let mut fatal = Vec::new();
     let mut wrong = None;
+    let mut explored = 0;
     let mut search = ready.search();
     search.all(&options.schedules, options.seed, &mut |found| {
         let Found { schedule, run } = found;
@@ -50,9 +51,13 @@ fn explore_threads(
         fatal.extend(ready.ends_badly(modes[0], &schedule, &run));
         let mut is_wrong = !fatal.is_empty();
         for (explorer, &mode) in explorers.iter_mut().zip(modes) {
+            if mode == Mode::Lazy && explored >= options.lazy_schedules {
+                continue;
+            }
             explorer.explore(&name, &ready.log(mode, &run));
             is_wrong |= explorer.violations() > 0;
         }
+        explored += 1;
         wrong = is_wrong.then_some(schedule);
         wrong.is_none() && !options.is_over()
     })?;
