@@ -313,6 +313,22 @@ impl Persistent for ExploredPool {
         either!(self, it => it.begin_transaction(number));
     }
 
+    fn about_to_store(&self, places: &[(u64, u64)]) {
+        either!(self, it => it.about_to_store(places));
+    }
+
+    fn transaction_committed(&self, number: u64) {
+        either!(self, it => it.transaction_committed(number));
+    }
+
+    fn give_up(&self, at: u64, len: u64) {
+        either!(self, it => it.give_up(at, len));
+    }
+
+    fn take(&self, at: u64, len: u64) {
+        either!(self, it => it.take(at, len));
+    }
+
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
         self.logged.get().and_then(Persistent::shared_image)
     }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{ChunkKind, ChunkWord, SLOTS_PER_BLOCK};
+use vellum_layout::{ChunkKind, ChunkWord, SLOT_BYTES, SLOTS_PER_BLOCK};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use crate::core::{Core, header};
@@ -109,6 +109,10 @@ impl<M: Memories> Core<M> {
         let Some(kind) = self.kind_of_slot(slot) else {
             return;
         };
+        if kind == ChunkKind::Entries {
+            let at = self.geometry.slot_at(slot);
+            self.pool.give_up(at, count * SLOT_BYTES);
+        }
         // An allocation of ours lies in one word of the map, but the format lets others lie in two.
         let (mut at, end) = (slot, slot + count);
         while at < end {
@@ -203,6 +207,10 @@ impl<M: Memories> Core<M> {
                 continue;
             }
             let at = self.geometry.chunk_table_at + chunk * 8;
+            if kind == ChunkKind::Entries {
+                // A chunk that is free is all zeros, also where a power cut takes it back.
+                self.pool.give_up(begin, bytes);
+            }
             self.set_word(at, ChunkWord::new(chunk, kind, 0).0);
             self.pool.flush(sites::CHUNK_WORD, at, 8);
             self.pool.fence(sites::CHUNK_WORD_DURABLE);
@@ -260,8 +268,13 @@ impl<M: Memories> Op<'_, M> {
             if let Some(first) = find_run(mask, count) {
                 let taken = ((1u64 << count) - 1) << first;
                 self.set_own(cache, word & !taken);
-                self.prefetch_slot(group * GROUP + u64::from(first) + AHEAD);
-                return Ok(group * GROUP + u64::from(first));
+                let slot = group * GROUP + u64::from(first);
+                self.prefetch_slot(slot + AHEAD);
+                if kind == ChunkKind::Entries {
+                    let at = self.core.geometry.slot_at(slot);
+                    self.core.pool.take(at, count * SLOT_BYTES);
+                }
+                return Ok(slot);
             }
             self.return_held(group, mask);
             self.set_own(cache, 0);

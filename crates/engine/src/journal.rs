@@ -87,6 +87,13 @@ impl<M: Memories> Op<'_, M> {
         let bytes = JournalHead::PAIRS as usize + 16 * record.count;
         let lines = bytes.next_multiple_of(LINE_BYTES as usize);
         let bytes = &words.as_bytes()[..lines];
+        if core.geometry.has_versions() {
+            let mut places = [(at, lines as u64); 1 + JOURNAL_MAX_PAIRS];
+            for (place, pair) in places[1..].iter_mut().zip(record.pairs()) {
+                *place = (pair.at, 8);
+            }
+            core.pool.about_to_store(&places[..=record.count]);
+        }
         core.pool.write_through(sites::JOURNAL_RECORD, at, bytes);
         core.pool.fence(sites::JOURNAL_RECORD_DURABLE);
     }

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vellum_layout::{
-    CommittedWord, Entrance, PIECE_BYTES, PoolPhase, PoolState, StateWord, Superblock, Version,
-    VersionsPlan,
+    CommittedWord, Entrance, PoolPhase, PoolState, StateWord, Superblock, Version, VersionsPlan,
 };
 use vellum_media::{Disk, MediaKind, Originals, Persistent, Split, Written};
 use zerocopy::IntoBytes;
@@ -49,14 +48,14 @@ impl Originals for Ring {
             .written
             .fetch_add(pieces.len() as u64, Ordering::Relaxed);
         for (&piece, number) in pieces.iter().zip(first..) {
-            let mut original = [0; PIECE_BYTES as usize];
             let condition = pool.condition();
-            pool.read(piece, &mut original);
+            let version = Version::sealed(self.seed, piece, transaction, |original| {
+                pool.read(piece, original);
+            });
             if pool.condition() != condition {
                 // It is lost, and is not to become zeros by being taken back.
                 continue;
             }
-            let version = Version::new(self.seed, piece, transaction, original);
             let at = self.plan.version_at(number);
             pool.write_through(disk_sites::VERSIONS_ORIGINAL, at, version.as_bytes());
         }
@@ -173,6 +172,7 @@ impl Versions {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         say_committed(pool, &self.ring.plan, transaction.number);
+        pool.transaction_committed(transaction.number);
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -7,7 +7,7 @@ use vellum::media::{MediaChoice, MediaKind};
 use vellum::{
     CreateOptions, DataOptions, Durability, Error, MappingKind, MediumError, Pool, PoolOptions,
 };
-use vellum_layout::{CommittedWord, Entrance, Superblock, features};
+use vellum_layout::{ChunkKind, ChunkWord, CommittedWord, Entrance, Superblock, features};
 
 const DATA_BYTES: u64 = 16 << 20;
 
@@ -209,6 +209,66 @@ fn a_commit_syncs_data_only_if_there_are_any() {
     volume.write("/f", &[1; 10_000]).unwrap();
     volume.sync().unwrap();
     assert_eq!(counts(), (commits + 1, syncs + 1));
+}
+
+/// How many chunks of metadata are free, which are zeros.
+fn free_chunks(path: &Path) -> usize {
+    let bytes = std::fs::read(path).unwrap();
+    let geometry = Superblock::unseal(&bytes).unwrap().geometry();
+    let at = |offset: u64, len: u64| &bytes[offset as usize..][..len as usize];
+    let is_free = |&chunk: &u64| {
+        let word = at(geometry.chunk_table_at + 8 * chunk, 8);
+        let word = ChunkWord(u64::from_le_bytes(word.try_into().unwrap()));
+        word.decode(chunk) == Some((ChunkKind::Free, 0))
+    };
+    let is_zero = |&chunk: &u64| {
+        let chunk = at(
+            geometry.meta_at + chunk * geometry.chunk_bytes,
+            geometry.chunk_bytes,
+        );
+        chunk.iter().all(|&byte| byte == 0)
+    };
+    let free: Vec<u64> = (0..geometry.meta_chunks).filter(is_free).collect();
+    assert!(free.iter().all(is_zero));
+    free.len()
+}
+
+/// A name that is made takes a version of its inode, and none of its entry, if that lies where nothing was at the last commit.
+#[test]
+fn entries_that_were_free_take_no_versions() {
+    const NAMES: u64 = 100;
+    let dir = in_memory();
+    let (_, pool) = made(dir.path());
+    let (fs, volume) = (pool.fs(), pool.volume());
+    let make = |dir: &str| {
+        let before = fs.version_counts().unwrap().originals;
+        for number in 0..NAMES {
+            volume.create(format!("{dir}/{number}")).unwrap();
+        }
+        fs.version_counts().unwrap().originals - before
+    };
+    volume.create_dir("/old").unwrap();
+    // In chunks that were free, and are so again, and zeros, if this is taken back.
+    assert!(make("/old") > 2 * NAMES);
+    let path = cut(dir.path(), "grown");
+    drop(open(&path).unwrap());
+    assert!(free_chunks(&path) > free_chunks(&dir.path().join("pool")));
+    for number in 0..NAMES {
+        volume.remove_file(format!("/old/{number}")).unwrap();
+    }
+    volume.remove_dir("/old").unwrap();
+    // The pool's own thread may be at it.
+    for _ in 0..100 {
+        fs.maintain().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    volume.sync().unwrap();
+    volume.create_dir("/new").unwrap();
+    let versions = make("/new");
+    assert!((NAMES..2 * NAMES).contains(&versions), "{versions}");
+    let path = cut(dir.path(), "cut");
+    let again = open(&path).unwrap().volume();
+    assert!(matches!(again.metadata("/new"), Err(Error::NotFound)));
 }
 
 /// What is told to be durable when a call returns is there after a power cut right behind it, and what is not, is not; on a pool with a log, too.

@@ -80,7 +80,7 @@ fn add_version(image: &mut [u8], input: &mut Input) {
     };
     let mut original = [input.u8(); 128];
     original[..8].copy_from_slice(&input.u64().to_le_bytes());
-    let version = Version::new(SEED, piece, transaction, original);
+    let version = Version::sealed(SEED, piece, transaction, |bytes| *bytes = original);
     let at = plan.version_at(input.u64()) as usize;
     image[at..at + 192].copy_from_slice(version.as_bytes());
 }

@@ -69,20 +69,22 @@ impl Version {
     /// Offset of the transaction.
     pub const TRANSACTION: u64 = std::mem::offset_of!(Self, transaction) as u64;
 
-    /// A version, sealed with the pool's hash seed.
-    pub fn new(
+    /// A version, sealed with the pool's hash seed, of what `read` fills in.
+    #[inline]
+    pub fn sealed(
         seed: u64,
         piece: u64,
         transaction: u64,
-        original: [u8; PIECE_BYTES as usize],
+        read: impl FnOnce(&mut [u8; PIECE_BYTES as usize]),
     ) -> Self {
         let mut new = Self {
             piece,
             transaction,
             check: 0,
             reserved: [0; 5],
-            original,
+            original: [0; PIECE_BYTES as usize],
         };
+        read(&mut new.original);
         new.check = new.expected_check(seed);
         new
     }
@@ -148,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_was_sealed_is_read_and_nothing_else() {
-        let version = Version::new(7, 8192, 3, [5; 128]);
+        let version = Version::sealed(7, 8192, 3, |original| *original = [5; 128]);
         let bytes = version.as_bytes();
         assert_eq!(Version::unseal(7, bytes), Some(version));
         assert_eq!(Version::unseal(8, bytes), None);

@@ -70,6 +70,15 @@ impl Logged {
         }
     }
 
+    /// What is kept of metadata that are not worked on in memory.
+    #[inline]
+    pub(crate) fn pieces(&self) -> Option<&Pieces> {
+        match &self.before {
+            Before::Notes(_) => None,
+            Before::Originals(pieces) => Some(pieces),
+        }
+    }
+
     /// The lines that were stored to, of metadata in memory; what is flushed counts as stored to.
     #[inline]
     pub(crate) fn notes(&self) -> Option<&Notes> {
@@ -81,9 +90,8 @@ impl Logged {
 
     /// See [`Persistent::begin_transaction`].
     pub(crate) fn begin_transaction(&self, number: u64) {
-        match &self.before {
-            Before::Notes(_) => {}
-            Before::Originals(pieces) => pieces.begin(number),
+        if let Some(pieces) = self.pieces() {
+            pieces.begin(number);
         }
     }
 

@@ -339,6 +339,12 @@ impl MappedPool {
         self.logged.get().and_then(Logged::notes)
     }
 
+    /// What is kept of metadata in persistent memory.
+    #[inline(always)]
+    fn pieces(&self) -> Option<&Pieces> {
+        self.logged.get().and_then(Logged::pieces)
+    }
+
     /// Whether blocks of files are to be found in memory alone.
     fn is_overlaid(&self) -> bool {
         let logged = self.logged.get();
@@ -453,6 +459,31 @@ impl Persistent for MappedPool {
     fn begin_transaction(&self, number: u64) {
         if let Some(logged) = self.logged.get() {
             logged.begin_transaction(number);
+        }
+    }
+
+    #[inline]
+    fn about_to_store(&self, places: &[(u64, u64)]) {
+        if let Some(pieces) = self.pieces() {
+            pieces.save_all(self, places);
+        }
+    }
+
+    fn transaction_committed(&self, number: u64) {
+        if let Some(pieces) = self.pieces() {
+            pieces.commit(number);
+        }
+    }
+
+    fn give_up(&self, at: u64, len: u64) {
+        if let Some(pieces) = self.pieces() {
+            pieces.give_up(at, len);
+        }
+    }
+
+    fn take(&self, at: u64, len: u64) {
+        if let Some(pieces) = self.pieces() {
+            pieces.take(at, len);
         }
     }
 

@@ -264,6 +264,28 @@ pub trait Persistent: Memory {
         let _ = number;
     }
 
+    /// Says that this thread is about to store to these places, `(at, len)` each. Where it is kept what they hold before, that is done for all of
+    /// them with one fence.
+    fn about_to_store(&self, places: &[(u64, u64)]) {
+        let _ = places;
+    }
+
+    /// A transaction is durable, and all before: power cuts take nothing of them back.
+    fn transaction_committed(&self, number: u64) {
+        let _ = number;
+    }
+
+    /// Says that `[at, at + len)` is nobody's any more: nothing leads to it.
+    fn give_up(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
+    /// Says that `[at, at + len)`, which is nobody's, is about to be stored to, and that whatever leads to it does so because of later stores of
+    /// the same transaction. If it was nobody's at the last commit, what it holds need not be kept.
+    fn take(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Takes memory for `[at, at + len)` of the image, whole blocks, so that stores there do not fail for want of it.
     ///
     /// # Errors

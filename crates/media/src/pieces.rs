@@ -1,17 +1,30 @@
 //! Which pieces of metadata were kept as they were before the running transaction first stored to them.
 //!
 //! A transaction begins when nobody stores. Whoever stores to a piece first keeps it; whoever else wants to store to it waits for that.
+//!
+//! What was free at the last commit, and is taken, need not be kept: what leads to it is taken back with the transaction that took it. What was
+//! given up since is still led to then, and is kept as anything else.
 
 use crate::heap::zeroed_cells;
-use crate::memory::Persistent;
+use crate::memory::{BLOCK_BYTES, Persistent};
 use std::hint;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a piece.
 const PIECE_BYTES: u64 = 128;
+/// Pieces of a block, all of which are lost if one is.
+const BLOCK_PIECES: usize = (BLOCK_BYTES / PIECE_BYTES) as usize;
 /// Pieces that are kept with one fence, at most.
 const BATCH: usize = 32;
+
+/// A piece that was kept before the transaction's first store to it, or need not be.
+const KEPT: u64 = 0;
+/// One that a thread is keeping.
+const KEEPING: u64 = 1;
+/// One that was given up in the transaction, which has not stored to it.
+const GIVEN_UP: u64 = 2;
 
 /// Keeps what pieces of 128 bytes hold.
 pub trait Originals: Send + Sync {
@@ -27,7 +40,9 @@ pub trait Originals: Send + Sync {
 pub(crate) struct Pieces {
     /// The transaction that runs.
     running: AtomicU64,
-    /// The last transaction before whose store the piece was kept, << 1, and whether that is being done.
+    /// The last transaction that was committed since all this began; 0: none.
+    committed: AtomicU64,
+    /// The last transaction that stored to the piece or gave it up, << 2, and one of [`KEPT`], [`KEEPING`] and [`GIVEN_UP`].
     states: Box<[AtomicU64]>,
     originals: Arc<dyn Originals>,
 }
@@ -37,6 +52,7 @@ impl Pieces {
     pub(crate) fn new(bytes: u64, originals: Arc<dyn Originals>) -> Self {
         Self {
             running: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
             states: zeroed_cells(bytes.div_ceil(PIECE_BYTES) as usize),
             originals,
         }
@@ -47,69 +63,173 @@ impl Pieces {
         self.running.store(transaction, Ordering::SeqCst);
     }
 
+    /// A transaction is committed: it is not taken back any more.
+    pub(crate) fn commit(&self, transaction: u64) {
+        self.committed.store(transaction, Ordering::Release);
+    }
+
+    /// Nothing leads to what `[at, at + len)` held any more.
+    pub(crate) fn give_up(&self, at: u64, len: u64) {
+        let running = self.running.load(Ordering::Acquire);
+        let given_up = |before: u64| (before >> 2 < running).then_some(running << 2 | GIVEN_UP);
+        self.update(at, len, given_up);
+    }
+
+    /// What `[at, at + len)` holds is nobody's, and is about to be stored to.
+    pub(crate) fn take(&self, at: u64, len: u64) {
+        let running = self.running.load(Ordering::Acquire);
+        let committed = self.committed.load(Ordering::Acquire);
+        if committed > 0 {
+            let was_free = |before: u64| before >> 2 <= committed;
+            self.update(at, len, |before| {
+                was_free(before).then_some(running << 2 | KEPT)
+            });
+        }
+    }
+
+    /// Changes the states of what `[at, at + len)` touches.
+    fn update(&self, at: u64, len: u64, new: impl Fn(u64) -> Option<u64>) {
+        for number in self.numbers(at, len) {
+            let order = Ordering::AcqRel;
+            // Whoever keeps one goes on doing so.
+            let _ = self.states[number].fetch_update(order, Ordering::Acquire, &new);
+        }
+    }
+
     /// Before a store to `[at, at + len)` of `pool`; what lies outside the pieces is passed over.
     #[inline]
     pub(crate) fn save(&self, pool: &dyn Persistent, at: u64, len: u64) {
-        if len == 0 {
+        let kept = self.running.load(Ordering::Acquire) << 2 | KEPT;
+        let first = at / PIECE_BYTES;
+        let is_kept = |state: &AtomicU64| state.load(Ordering::Acquire) == kept;
+        // Most stores are to one piece, which was kept before the first of them.
+        let is_one = at % PIECE_BYTES + len <= PIECE_BYTES;
+        if !(is_one && self.states.get(first as usize).is_some_and(is_kept)) {
+            self.save_all(pool, &[(at, len)]);
+        }
+    }
+
+    /// Before stores to several places: what they hold is kept with one fence.
+    pub(crate) fn save_all(&self, pool: &dyn Persistent, places: &[(u64, u64)]) {
+        let transaction = self.running.load(Ordering::Acquire);
+        let numbers = || places.iter().flat_map(|&(at, len)| self.numbers(at, len));
+        let is_kept = |number: usize| self.state(number) == transaction << 2 | KEPT;
+        if numbers().all(is_kept) {
             return;
         }
-        let first = (at / PIECE_BYTES) as usize;
-        let end = at.saturating_add(len).div_ceil(PIECE_BYTES) as usize;
-        let Some(states) = self.states.get(first..end.min(self.states.len())) else {
-            return;
-        };
-        let transaction = self.running.load(Ordering::Acquire);
-        for (batch, number) in states.chunks(BATCH).zip((first..).step_by(BATCH)) {
-            let is_kept = |state: &AtomicU64| state.load(Ordering::Acquire) == transaction << 1;
-            if !batch.iter().all(is_kept) {
-                self.save_batch(pool, transaction, (number as u64, batch));
+        let mut batch = Batch::new(transaction);
+        for number in numbers().filter(|&number| !is_kept(number)) {
+            if batch.count == BATCH {
+                self.keep(pool, &mut batch);
+            }
+            batch.claim(&self.states[number], number);
+        }
+        for asked in 0..batch.count {
+            self.claim_more(&mut batch, asked);
+        }
+        self.keep(pool, &mut batch);
+        // Nothing of ours is waited for by then.
+        for number in numbers() {
+            while self.state(number) == batch.keeping() {
+                hint::spin_loop();
             }
         }
+    }
+
+    fn state(&self, number: usize) -> u64 {
+        self.states[number].load(Ordering::Acquire)
+    }
+
+    /// The pieces that `[at, at + len)` touches.
+    fn numbers(&self, at: u64, len: u64) -> Range<usize> {
+        let first = (at / PIECE_BYTES) as usize;
+        let end = match len {
+            0 => first,
+            _ => at.saturating_add(len).div_ceil(PIECE_BYTES) as usize,
+        };
+        first..end.min(self.states.len())
+    }
+
+    /// Claims further pieces of the block of one that was claimed: half as many as of it were kept in this transaction. Whoever stores to some
+    /// slots of a block mostly stores to others of it, too, and finds them kept: the fence is what keeping one costs. What is lost with a page
+    /// is lost with the piece that is stored to.
+    fn claim_more(&self, batch: &mut Batch, claimed: usize) {
+        let number = (batch.pieces[claimed] / PIECE_BYTES) as usize;
+        let first = number - number % BLOCK_PIECES;
+        let block = first..(first + BLOCK_PIECES).min(self.states.len());
+        let is_kept = |&number: &usize| self.state(number) == batch.kept();
+        let mut more = block.clone().filter(is_kept).count() / 2;
+        // Slots are taken in ascending order.
+        for number in (number..block.end).chain(first..number) {
+            if more == 0 || batch.count == BATCH {
+                break;
+            }
+            more -= usize::from(batch.claim(&self.states[number], number));
+        }
+    }
+
+    /// Keeps what was claimed.
+    fn keep(&self, pool: &dyn Persistent, batch: &mut Batch) {
+        let pieces = &batch.pieces[..batch.count];
+        if pieces.is_empty() {
+            return;
+        }
+        self.originals.keep(pool, batch.transaction, pieces);
+        for piece in pieces {
+            let state = &self.states[(piece / PIECE_BYTES) as usize];
+            // Nobody else changes it.
+            let (keeping, kept) = (batch.keeping(), batch.kept());
+            let _ = state.compare_exchange(keeping, kept, Ordering::Release, Ordering::Relaxed);
+        }
+        batch.count = 0;
     }
 
     /// Bytes of a file did not reach their medium.
     pub(crate) fn fail(&self, pool: &dyn Persistent) {
         self.originals.fail(pool);
     }
-
-    #[cold]
-    fn save_batch(
-        &self,
-        pool: &dyn Persistent,
-        transaction: u64,
-        (first, states): (u64, &[AtomicU64]),
-    ) {
-        let (kept, keeping) = (transaction << 1, transaction << 1 | 1);
-        let mut pieces = [0; BATCH];
-        let mut mine = 0;
-        for (state, number) in states.iter().zip(first..) {
-            if is_claimed(state, keeping) {
-                pieces[mine] = number * PIECE_BYTES;
-                mine += 1;
-            }
-        }
-        if mine > 0 {
-            self.originals.keep(pool, transaction, &pieces[..mine]);
-        }
-        for piece in &pieces[..mine] {
-            let state = &states[(piece / PIECE_BYTES - first) as usize];
-            // Nobody else changes it.
-            let _ = state.compare_exchange(keeping, kept, Ordering::Release, Ordering::Relaxed);
-        }
-        // Nothing of ours is waited for by then.
-        for state in states {
-            while state.load(Ordering::Acquire) == keeping {
-                hint::spin_loop();
-            }
-        }
-    }
 }
 
-/// Whether it is for the caller to keep a piece: nobody has done so in this transaction, or a later one.
-fn is_claimed(state: &AtomicU64, keeping: u64) -> bool {
-    let order = Ordering::AcqRel;
-    let claim = |before: u64| (before | 1 < keeping).then_some(keeping);
-    state.fetch_update(order, Ordering::Acquire, claim).is_ok()
+/// Pieces that a thread has claimed and is to keep.
+struct Batch {
+    transaction: u64,
+    pieces: [u64; BATCH],
+    count: usize,
+}
+
+impl Batch {
+    fn new(transaction: u64) -> Self {
+        Self {
+            transaction,
+            pieces: [0; BATCH],
+            count: 0,
+        }
+    }
+
+    /// The state of a piece that was kept.
+    fn kept(&self) -> u64 {
+        self.transaction << 2 | KEPT
+    }
+
+    /// The state of a piece that is being kept.
+    fn keeping(&self) -> u64 {
+        self.transaction << 2 | KEEPING
+    }
+
+    /// Whether it is for the caller to keep a piece, which then is part of this: nobody has done so in this transaction, or a later one.
+    fn claim(&mut self, state: &AtomicU64, number: usize) -> bool {
+        let order = Ordering::AcqRel;
+        let (running, keeping) = (self.transaction, self.keeping());
+        let given_up = running << 2 | GIVEN_UP;
+        let is_free = |before: u64| before >> 2 < running || before == given_up;
+        let claim = |before: u64| is_free(before).then_some(keeping);
+        let is_claimed = state.fetch_update(order, Ordering::Acquire, claim).is_ok();
+        if is_claimed {
+            self.pieces[self.count] = number as u64 * PIECE_BYTES;
+            self.count += 1;
+        }
+        is_claimed
+    }
 }
 
 #[cfg(test)]
@@ -129,10 +249,13 @@ mod tests {
         /// Whether it takes a while.
         is_slow: bool,
         has_failed: AtomicBool,
+        /// How often there was something to keep.
+        calls: AtomicU64,
     }
 
     impl Originals for Kept {
         fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]) {
+            self.calls.fetch_add(1, Ordering::SeqCst);
             if self.is_slow {
                 std::thread::sleep(std::time::Duration::from_micros(50));
             }
@@ -175,6 +298,101 @@ mod tests {
             .collect();
         let expected: Vec<u64> = (0..64).filter(|&piece| piece != 1).collect();
         assert_eq!(rest, expected);
+    }
+
+    /// Whoever stores to slot after slot of a block waits eight times, in whatever order; who stores to one or two keeps no more.
+    #[test]
+    fn of_a_block_half_as_many_more_are_kept_as_were() {
+        let pool = SimPool::new(1 << 16);
+        let batches = |order: &[u64]| {
+            let kept = Arc::new(Kept::default());
+            let pieces = Pieces::new(1 << 16, Arc::clone(&kept) as Arc<dyn Originals>);
+            pieces.begin(1);
+            let batch = |&piece: &u64| {
+                pieces.save(&pool, (32 + piece) * 128, 8);
+                let taken = taken(&kept);
+                taken.iter().map(|&(_, at, _)| at / 128 - 32).collect()
+            };
+            let batches: Vec<Vec<u64>> = order.iter().map(batch).collect();
+            assert!(batches.iter().flatten().all(|&piece| piece < 32));
+            batches
+        };
+        let up: Vec<u64> = (0..32).collect();
+        let sizes = |order| {
+            let batches = batches(order).into_iter();
+            let sizes = batches.map(|batch| batch.len());
+            sizes.filter(|&len| len > 0).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&up), [1, 1, 2, 3, 4, 6, 9, 6]);
+        let mixed: Vec<u64> = up.iter().map(|piece| piece * 13 % 32).collect();
+        assert_eq!(sizes(&mixed), [1, 1, 2, 3, 4, 6, 9, 6]);
+        assert_eq!(
+            batches(&[3, 9, 31, 30]),
+            [vec![3], vec![9], vec![31, 0], vec![30, 1, 2]]
+        );
+    }
+
+    #[test]
+    fn several_places_are_kept_together() {
+        let pool = SimPool::new(1 << 20);
+        let kept = Arc::new(Kept::default());
+        let pieces = Pieces::new(1 << 20, Arc::clone(&kept) as Arc<dyn Originals>);
+        pieces.begin(1);
+        let asked = [(8192, 256), (128, 8), (4096 + 120, 16), (8200, 8)];
+        pieces.save_all(&pool, &asked);
+        assert_eq!(kept.calls.load(Ordering::SeqCst), 1);
+        let places = |kept: &Kept| -> Vec<u64> {
+            let taken = taken(kept);
+            taken.iter().map(|&(_, at, _)| at).collect()
+        };
+        assert_eq!(places(&kept), [8192, 8320, 128, 4096, 4224]);
+        pieces.save_all(&pool, &asked);
+        pieces.save_all(&pool, &[]);
+        assert_eq!(kept.calls.load(Ordering::SeqCst), 1);
+        // More than are kept with one fence: each once.
+        pieces.save_all(&pool, &[(128, 8), (16384, 16384)]);
+        assert_eq!(kept.calls.load(Ordering::SeqCst), 5);
+        let expected: Vec<u64> = (0..128).map(|piece| 16384 + piece * 128).collect();
+        assert_eq!(places(&kept), expected);
+    }
+
+    #[test]
+    fn what_was_free_at_the_last_commit_is_not_kept() {
+        let pool = SimPool::new(1 << 16);
+        let kept = Arc::new(Kept::default());
+        let pieces = Pieces::new(1 << 16, Arc::clone(&kept) as Arc<dyn Originals>);
+        let stored = |at| {
+            pieces.save(&pool, at, 8);
+            taken(&kept).len()
+        };
+        let taken_and_stored = |at| {
+            pieces.take(at, 128);
+            stored(at)
+        };
+        pieces.begin(5);
+        assert_eq!(taken_and_stored(0), 1, "nothing was committed yet");
+        pieces.begin(6);
+        pieces.commit(5);
+        // Never in use, and used again in the same transaction.
+        assert_eq!(taken_and_stored(4096), 0);
+        pieces.give_up(4096, 128);
+        assert_eq!(taken_and_stored(4096), 0);
+        // In use at the commit, given up since: the first time, and no more.
+        pieces.give_up(0, 128);
+        assert_eq!(taken_and_stored(0), 1);
+        pieces.give_up(0, 128);
+        assert_eq!(taken_and_stored(0), 0);
+        pieces.give_up(8192, 128);
+        assert_eq!(stored(8192), 1);
+        // The one before is being committed: what that gave up is still led to.
+        pieces.give_up(12288, 128);
+        pieces.begin(7);
+        assert_eq!(taken_and_stored(12288), 1);
+        assert_eq!(stored(4096), 1, "it is in use");
+        pieces.give_up(12288, 128);
+        pieces.begin(8);
+        pieces.commit(7);
+        assert_eq!(taken_and_stored(12288), 0);
     }
 
     #[test]

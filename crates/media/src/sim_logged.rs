@@ -387,6 +387,30 @@ impl Persistent for SimLogged {
         }
     }
 
+    fn about_to_store(&self, places: &[(u64, u64)]) {
+        if let Some((pieces, _)) = self.pieces.get() {
+            pieces.save_all(&*self.disk, places);
+        }
+    }
+
+    fn transaction_committed(&self, number: u64) {
+        if let Some((pieces, _)) = self.pieces.get() {
+            pieces.commit(number);
+        }
+    }
+
+    fn give_up(&self, at: u64, len: u64) {
+        if let Some((pieces, _)) = self.pieces.get() {
+            pieces.give_up(at, len);
+        }
+    }
+
+    fn take(&self, at: u64, len: u64) {
+        if let Some((pieces, _)) = self.pieces.get() {
+            pieces.take(at, len);
+        }
+    }
+
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
         let (image, images) = (self.image.get()?, self.images.as_ref()?);
         Some(Arc::new(NamedImage {

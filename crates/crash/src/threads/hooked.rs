@@ -202,6 +202,22 @@ impl<M: Persistent> Persistent for Hooked<M> {
         self.memory.begin_transaction(number);
     }
 
+    fn about_to_store(&self, places: &[(u64, u64)]) {
+        self.memory.about_to_store(places);
+    }
+
+    fn transaction_committed(&self, number: u64) {
+        self.memory.transaction_committed(number);
+    }
+
+    fn give_up(&self, at: u64, len: u64) {
+        self.memory.give_up(at, len);
+    }
+
+    fn take(&self, at: u64, len: u64) {
+        self.memory.take(at, len);
+    }
+
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
         self.memory.shared_image()
     }

@@ -38,6 +38,19 @@ pub(super) fn sequences() -> Vec<Workload> {
             &[FILE, "create g 644 -"],
             &["unlink f", "maintain", "create h 600 -", "sync"],
         ),
+        // What a directory gives up becomes that of a name before the commit behind which nothing leads to it.
+        of(
+            "entries-used-again",
+            &["mkdir d 755", "create d/f 644 -", "close-pool", "open-pool"],
+            &[
+                "unlink d/f",
+                "rmdir d",
+                "maintain",
+                "create g 644 -",
+                "create h 644 -",
+                "sync",
+            ],
+        ),
         of(
             "rename-behind-a-commit",
             &[
@@ -47,6 +60,12 @@ pub(super) fn sequences() -> Vec<Workload> {
                 "create e/f 600 -",
             ],
             &["sync", "rename d/f e/f 0", "chmod e/f 640"],
+        ),
+        // Two changes of one transaction, each of one word.
+        of(
+            "two-removed",
+            &[FILE, "create g 644 -"],
+            &["unlink f", "unlink g", "sync"],
         ),
         // The same pieces in two transactions.
         of(
@@ -76,8 +95,9 @@ pub(super) fn sequences() -> Vec<Workload> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use vellum::disk_sites;
-    use vellum_media::Event;
+    use vellum::{disk_sites, sites};
+    use vellum_layout::{PIECE_BYTES, VERSION_BYTES};
+    use vellum_media::{Event, Op, Site};
 
     use super::super::logged::of_any;
     use super::super::tried::{
@@ -145,32 +165,23 @@ mod tests {
     /// Each step of transactions, but for those that only a kill in front of the crash makes needed, and what shows that it is.
     #[test]
     fn every_step_of_a_transaction_is_needed() {
-        for (site, name) in [
-            (
-                disk_sites::VERSIONS_ORIGINAL,
-                "split-rename-behind-a-commit",
-            ),
-            (
-                disk_sites::VERSIONS_ORIGINAL_DURABLE,
-                "split-rename-behind-a-commit",
-            ),
-            (disk_sites::VERSIONS_COMMITTED, "split-create-second"),
-            (
-                disk_sites::VERSIONS_COMMITTED_DURABLE,
-                "split-create-second",
-            ),
-            (
-                disk_sites::VERSIONS_TAKEN_BACK,
-                "split-rename-behind-a-commit",
-            ),
-            (
-                disk_sites::VERSIONS_TAKEN_BACK_DURABLE,
-                "split-rename-behind-a-commit",
-            ),
+        let of_names = ["split-two-removed", "split-rename-behind-a-commit"];
+        let of_commits = ["split-create-second", "split-syncs-between"];
+        for (site, names) in [
+            (disk_sites::VERSIONS_ORIGINAL, of_names),
+            (disk_sites::VERSIONS_ORIGINAL_DURABLE, of_names),
+            (disk_sites::VERSIONS_COMMITTED, of_commits),
+            (disk_sites::VERSIONS_COMMITTED_DURABLE, of_commits),
+            (disk_sites::VERSIONS_TAKEN_BACK, of_names),
+            (disk_sites::VERSIONS_TAKEN_BACK_DURABLE, of_names),
         ] {
-            let report = explored_nested(name, Change::Mutant(&Mutant::Omit(site.into())));
+            let omitted = Mutant::Omit(site.into());
+            let is_caught = |name: &str| {
+                let report = explored_nested(name, Change::Mutant(&omitted));
+                report.counts.violations > 0
+            };
             let site = disk_sites::name(site);
-            assert!(report.counts.violations > 0, "{name} without {site}");
+            assert!(names.into_iter().any(is_caught), "{names:?} without {site}");
         }
         let is_caught = |name: &str| {
             let omitted = Mutant::Omit(disk_sites::VERSIONS_INHERITED.into());
@@ -186,6 +197,44 @@ mod tests {
             let site = disk_sites::name(site);
             assert!(report.counts.violations > 0, "{name} without {site}");
         }
+    }
+
+    /// What a run leaves that keeps nothing of pieces which the step `site` stores to.
+    fn without_originals_of(log: &[Event], site: Site) -> Vec<Event> {
+        let piece_of = |at: u64| at - at % PIECE_BYTES;
+        let stored = |event: &Event| match event.op {
+            Op::Store { at, .. } if event.site == site => Some(piece_of(at)),
+            _ => None,
+        };
+        let pieces: BTreeSet<u64> = log.iter().filter_map(stored).collect();
+        // Of a version, which begins with its piece.
+        let (mut end, mut is_out) = (0, false);
+        let is_kept = |event: &&Event| match event.op {
+            Op::Store { at, after, .. } if event.site == disk_sites::VERSIONS_ORIGINAL => {
+                if at >= end || at + VERSION_BYTES < end {
+                    (end, is_out) = (at + VERSION_BYTES, pieces.contains(&after));
+                }
+                !is_out
+            }
+            _ => true,
+        };
+        log.iter().filter(is_kept).copied().collect()
+    }
+
+    /// Slots of entries that were free at the last commit need no original; those that were given up since do.
+    #[test]
+    fn what_is_still_led_to_is_kept() {
+        let of_entries = |log: &[Event]| without_originals_of(log, sites::CREATE_ENTRY);
+        let keeps = |name: &str| {
+            let log = record(&named(name)).unwrap();
+            let log = log.explored_log();
+            of_entries(log) != log
+        };
+        assert!(!keeps("split-create-second"));
+        let name = "split-entries-used-again";
+        assert!(keeps(name), "nothing is used again");
+        let report = explored(name, Change::By(&of_entries));
+        assert!(report.counts.violations > 0);
     }
 
     /// Every site of versions is one that the workloads reach.

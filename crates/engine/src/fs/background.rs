@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use vellum_layout::{FileKind, Inode, InodeState, text_home};
+use vellum_layout::{FileKind, Inode, InodeState, SLOT_BYTES, text_home};
 use vellum_media::{Memories, Memory, Persistent};
 
 use crate::cachelet::{Cachelet, field, flag};
@@ -224,6 +224,8 @@ impl<M: Memories> Fs<M> {
     fn kill_inodes(&self, doomed: &[Cachelet]) -> Result<()> {
         let op = self.core.op_begin();
         let core = op.core;
+        let inodes = doomed.iter().map(|&it| (core.inode_at(it), SLOT_BYTES));
+        core.pool.about_to_store(&inodes.collect::<Vec<_>>());
         for &cachelet in doomed {
             let at = core.inode_at(cachelet);
             let dead = core

@@ -50,8 +50,8 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         })
     }
 
-    /// Takes an inode and its cachelet.
-    pub(crate) fn take_inode(&mut self) -> Result<()> {
+    /// Takes an inode and its cachelet; gives the inode's number.
+    pub(crate) fn take_inode(&mut self) -> Result<u64> {
         let core = self.op.core;
         self.cachelet = Some(core.take_cachelet(self.op)?);
         let ino = self.op.alloc(ChunkKind::Inodes, 1)?;
@@ -63,7 +63,7 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
             ));
         }
         self.inode = Some(ino);
-        Ok(())
+        Ok(ino)
     }
 
     /// Writes the text of a symlink. Flushed, not fenced.

@@ -1,7 +1,7 @@
 //! Creation (DirectFS III-E, Algorithm 1) and hard links.
 
-use vellum_layout::{FileKind, InodeState, LifeWord, TargetWord};
-use vellum_media::{Memories, Memory, Site};
+use vellum_layout::{FileKind, InodeState, LifeWord, SLOT_BYTES, TargetWord};
+use vellum_media::{Memories, Memory, Persistent, Site};
 
 use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
@@ -66,10 +66,10 @@ impl<M: Memories> Op<'_, M> {
         let absent = self.wait_absent::<S>(dir, name)?;
         let mut making = Making::begin(self, dir, S::Index::NAME_REFS)?;
         S::load_above(core, dir, &mut above)?;
-        making.take_inode()?;
+        let ino = making.take_inode()?;
         // Claims come before the first store to the pool: a locked instruction would wait for it.
         let slots = S::slots_for(&above, name);
-        let place = self.place_entry::<S>(sites::CREATE_ENTRY, dir, slots)?;
+        let place = self.place_entry::<S>(sites::CREATE_ENTRY, dir, slots, ino)?;
         making.entry = Some((place.entry, place.slots));
         making.write_text(new)?;
         let now = self.change_time(dir);
@@ -174,7 +174,8 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<Draft> {
         let mut above = S::Above::default();
         S::load_above(self.core, dir, &mut above)?;
-        let place = self.place_entry::<S>(site, dir, S::slots_for(&above, name))?;
+        let slots = S::slots_for(&above, name);
+        let place = self.place_entry::<S>(site, dir, slots, target.ino())?;
         let file = (target, generation);
         let draft = S::write_entry(self, (dir, &mut above), name, place, file, now)
             .inspect_err(|_| self.core.free_slots(place.entry, place.slots))?;
@@ -183,12 +184,23 @@ impl<M: Memories> Op<'_, M> {
         Ok(draft)
     }
 
-    /// Takes slots for an entry, and a log word in `dir`.
-    fn place_entry<S: Entries<M>>(&self, site: Site, dir: Cachelet, slots: u64) -> Result<Spot> {
+    /// Takes slots for an entry, and a log word in `dir`. These are stored to next, and so is the inode `ino` of the file.
+    fn place_entry<S: Entries<M>>(
+        &self,
+        site: Site,
+        dir: Cachelet,
+        slots: u64,
+        ino: u64,
+    ) -> Result<Spot> {
+        let core = self.core;
         let entry = self.alloc(S::KIND, slots)?;
         let claim = self
             .log_claim::<S>(dir)
-            .inspect_err(|_| self.core.free_slots(entry, slots))?;
+            .inspect_err(|_| core.free_slots(entry, slots))?;
+        let place = |slot, count| (core.geometry.slot_at(slot), count * SLOT_BYTES);
+        let log_word = (claim.at, 8);
+        let places = [place(entry, slots), log_word, place(ino, 1)];
+        core.pool.about_to_store(&places);
         Ok(Spot {
             entry,
             slots,
