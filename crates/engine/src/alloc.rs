@@ -113,6 +113,11 @@ impl<M: Memories> Core<M> {
             let at = self.geometry.slot_at(slot);
             self.pool.give_up(at, count * SLOT_BYTES);
         }
+        self.return_slots(kind, slot, count);
+    }
+
+    /// Makes slots free again, or for the first time, to which nothing has led meanwhile.
+    fn return_slots(&self, kind: ChunkKind, slot: u64, count: u64) {
         // An allocation of ours lies in one word of the map, but the format lets others lie in two.
         let (mut at, end) = (slot, slot + count);
         while at < end {
@@ -319,11 +324,14 @@ impl<M: Memories> Op<'_, M> {
         found
     }
 
+    /// Gives back what the thread held of a group and nobody took.
     fn return_held(&self, group: u64, mask: u32) {
-        for bit in 0..GROUP {
-            if mask >> bit & 1 == 1 {
-                self.core.free_slots(group * GROUP + bit, 1);
-            }
+        let Some(kind) = self.core.kind_of_slot(group * GROUP) else {
+            return;
+        };
+        let is_held = |bit: &u64| mask >> bit & 1 == 1;
+        for bit in (0..GROUP).filter(is_held) {
+            self.core.return_slots(kind, group * GROUP + bit, 1);
         }
     }
 

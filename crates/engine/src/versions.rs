@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vellum_layout::{
     CommittedWord, Entrance, PoolPhase, PoolState, StateWord, Superblock, Version, VersionsPlan,
 };
-use vellum_media::{Disk, MediaKind, Originals, Persistent, Split, Written};
+use vellum_media::{Disk, MediaKind, Originals, Persistent, Split, Written, faults};
 use zerocopy::IntoBytes;
 
 use crate::disk_sites;
@@ -42,22 +42,39 @@ struct Ring {
     written: AtomicU64,
 }
 
+impl Ring {
+    /// What a piece holds; nothing, if it is lost: that is not to become zeros by being taken back, where the medium may have the bytes.
+    fn version(&self, pool: &dyn Persistent, piece: u64, transaction: u64) -> Option<Version> {
+        loop {
+            let condition = pool.condition();
+            if condition != 0 {
+                // What was lost before is zeros by now: only that it is met is told.
+                pool.watch();
+            }
+            let met = faults().count;
+            let version = Version::sealed(self.seed, piece, transaction, |original| {
+                pool.read(piece, original);
+            });
+            if faults().count != met {
+                return None;
+            }
+            if pool.condition() == condition {
+                return Some(version);
+            }
+        }
+    }
+}
+
 impl Originals for Ring {
     fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]) {
         let first = self
             .written
             .fetch_add(pieces.len() as u64, Ordering::Relaxed);
         for (&piece, number) in pieces.iter().zip(first..) {
-            let condition = pool.condition();
-            let version = Version::sealed(self.seed, piece, transaction, |original| {
-                pool.read(piece, original);
-            });
-            if pool.condition() != condition {
-                // It is lost, and is not to become zeros by being taken back.
-                continue;
+            if let Some(version) = self.version(pool, piece, transaction) {
+                let at = self.plan.version_at(number);
+                pool.write_through(disk_sites::VERSIONS_ORIGINAL, at, version.as_bytes());
             }
-            let at = self.plan.version_at(number);
-            pool.write_through(disk_sites::VERSIONS_ORIGINAL, at, version.as_bytes());
         }
         pool.fence(disk_sites::VERSIONS_ORIGINAL_DURABLE);
     }

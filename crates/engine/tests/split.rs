@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use vellum::media::{MediaChoice, MediaKind};
 use vellum::{
     CreateOptions, DataOptions, Durability, Error, MappingKind, MediumError, Pool, PoolOptions,
+    SetAttr,
 };
 use vellum_layout::{ChunkKind, ChunkWord, CommittedWord, Entrance, Superblock, features};
 
@@ -269,6 +270,62 @@ fn entries_that_were_free_take_no_versions() {
     let path = cut(dir.path(), "cut");
     let again = open(&path).unwrap().volume();
     assert!(matches!(again.metadata("/new"), Err(Error::NotFound)));
+}
+
+/// The block of 4 KiB with the most inodes.
+fn inodes(path: &Path) -> u64 {
+    let bytes = std::fs::read(path).unwrap();
+    let geometry = Superblock::unseal(&bytes).unwrap().geometry();
+    let is_of_inodes = |&chunk: &u64| {
+        let at = (geometry.chunk_table_at + 8 * chunk) as usize;
+        let word = ChunkWord(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()));
+        matches!(word.decode(chunk), Some((ChunkKind::Inodes, _)))
+    };
+    let chunks = (0..geometry.meta_chunks).filter(is_of_inodes);
+    let blocks = chunks.flat_map(|chunk| {
+        let begin = geometry.meta_at + chunk * geometry.chunk_bytes;
+        (begin..begin + geometry.chunk_bytes).step_by(4096)
+    });
+    let used = |&block: &u64| {
+        let pieces = bytes[block as usize..][..4096].chunks(128);
+        pieces
+            .filter(|piece| piece.iter().any(|&byte| byte != 0))
+            .count()
+    };
+    blocks.max_by_key(used).unwrap()
+}
+
+/// A page that cannot be had reads as zeros once that was met; those are never what a piece held.
+#[test]
+fn what_is_lost_does_not_become_zeros_by_being_taken_back() {
+    let dir = in_memory();
+    let (path, pool) = made(dir.path());
+    let volume = pool.volume();
+    let names = (0..30).map(|number| format!("/{number}"));
+    let names: Vec<String> = names.collect();
+    let private = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    for name in &names {
+        volume.create(name).unwrap();
+    }
+    volume.sync().unwrap();
+    // Pieces of the page are kept, so that more of it would be kept with the next one.
+    for name in &names[..6] {
+        volume.set_attr(name, &private).unwrap();
+    }
+    let block = inodes(&path);
+    pool.fs().take_away(block).unwrap();
+    let lost = names[6..].iter();
+    let failed = lost.filter(|name| volume.set_attr(name, &private).is_err());
+    assert!(failed.count() > 0);
+    let again = open(&cut(dir.path(), "cut")).unwrap();
+    assert!(again.opened().pieces_taken_back > 0);
+    for name in &names {
+        let mode = again.volume().metadata(name).unwrap().mode;
+        assert_eq!(mode & 0o777, 0o644, "{name}");
+    }
 }
 
 /// What is told to be durable when a call returns is there after a power cut right behind it, and what is not, is not; on a pool with a log, too.

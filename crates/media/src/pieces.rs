@@ -151,8 +151,8 @@ impl Pieces {
     }
 
     /// Claims further pieces of the block of one that was claimed: half as many as of it were kept in this transaction. Whoever stores to some
-    /// slots of a block mostly stores to others of it, too, and finds them kept: the fence is what keeping one costs. What is lost with a page
-    /// is lost with the piece that is stored to.
+    /// slots of a block mostly stores to others of it, too, and finds them kept: the fence is what keeping one costs. A piece that
+    /// is lost is found out here, before anybody asked for it, as any other reading may find it.
     fn claim_more(&self, batch: &mut Batch, claimed: usize) {
         let number = (batch.pieces[claimed] / PIECE_BYTES) as usize;
         let first = number - number % BLOCK_PIECES;
