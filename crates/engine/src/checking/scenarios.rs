@@ -703,3 +703,61 @@ fn a_directory_made_anew_beside_lookups_is_the_new_one() {
         assert_eq!(world.see("/a/b/c/f").map(|seen| seen.ino), made[0]);
     });
 }
+
+/// A file that is made by its whole path, which was looked up before, is made in the directory that is there.
+#[test]
+fn a_file_is_made_by_its_path_beside_a_move_of_a_directory_above() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        world.make("/a/b/c/f").unwrap();
+        let make = |w: World| match w.make("/a/b/c/n") {
+            Ok(ino) => Some(ino),
+            Err(Error::NotFound) => {
+                assert!(w.see("/a/x/c").is_some());
+                None
+            }
+            Err(error) => panic!("{error:?}"),
+        };
+        let made = together!(
+            world,
+            |w: World| {
+                w.rename("/a/b", "/a/x", RenameFlags::empty()).unwrap();
+                None
+            },
+            make,
+        );
+        assert_eq!(world.see("/a/x/c/n").map(|seen| seen.ino), made[1]);
+        assert!(world.make("/a/b/c/n").is_err());
+    });
+}
+
+#[test]
+fn a_file_is_made_by_its_path_beside_a_removal_of_its_directory() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        // The path is known before.
+        assert!(world.make("/a/b/c/f").is_ok());
+        world.unlink("/a/b/c/f").unwrap();
+        let made = together!(
+            world,
+            |w: World| match w.rmdir("/a/b/c") {
+                Ok(()) => {
+                    drop(w.mkdir("/a/b/c").unwrap());
+                    None
+                }
+                Err(Error::NotEmpty) => None,
+                Err(error) => panic!("{error:?}"),
+            },
+            |w: World| match w.make("/a/b/c/n") {
+                Ok(ino) => Some(ino),
+                Err(Error::NotFound) => None,
+                Err(error) => panic!("{error:?}"),
+            },
+        );
+        assert_eq!(world.see("/a/b/c/n").map(|seen| seen.ino), made[1]);
+    });
+}

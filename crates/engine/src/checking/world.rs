@@ -143,6 +143,21 @@ impl World {
             .mknod(&Cred::root(), &dir, name, FileKind::File, 0o644, 0)
     }
 
+    /// Opens a file by its whole path, making it if there is none; gives its inode.
+    pub(super) fn make(&self, path: &str) -> Result<u64> {
+        let options = OpenOptions {
+            write: true,
+            create: true,
+            mode: 0o644,
+            ..OpenOptions::default()
+        };
+        let root = self.fs.root();
+        let opened = self
+            .fs
+            .open(&Cred::root(), &root, path.as_bytes(), &options)?;
+        Ok(opened.node().ino())
+    }
+
     pub(super) fn see(&self, path: &str) -> Option<Seen> {
         match self
             .fs

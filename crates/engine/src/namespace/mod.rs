@@ -28,7 +28,7 @@ use crate::slots::Op;
 pub(crate) struct Walked {
     /// What was reached.
     pub(crate) at: Cachelet,
-    /// The directory that holds it.
+    /// The directory that holds it, or itself, if it is a directory that was not come by through that one.
     pub(crate) parent: Cachelet,
     /// Bytes of the path that were used, separators included.
     pub(crate) used: usize,
