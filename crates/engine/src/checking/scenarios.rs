@@ -761,3 +761,68 @@ fn a_file_is_made_by_its_path_beside_a_removal_of_its_directory() {
         assert_eq!(world.see("/a/b/c/n").map(|seen| seen.ino), made[1]);
     });
 }
+
+/// An area that goes beside the first looks into directories there, which find that nothing is damaged.
+#[test]
+fn an_area_goes_beside_first_looks() {
+    explore(1000, |world| {
+        let paths = ["/d", "/d/0", "/d/1", "/d/2", "/d/3", "/d/4"];
+        let dirs = paths.map(|path| world.mkdir(path).unwrap());
+        drop(world.file("/d/4/f").unwrap());
+        // Only one namespace has areas.
+        drop(world.fs.split(&dirs[0]));
+        let root = dirs[0].clone();
+        dirs.iter().for_each(|dir| world.unindex(dir));
+        let look = |dirs: Vec<_>| {
+            move |w: World| {
+                for dir in &dirs {
+                    let found = w.fs.lookup(&Cred::root(), dir, b"none");
+                    assert!(matches!(found, Err(Error::NotFound)), "{found:?}");
+                }
+            }
+        };
+        let (some, others) = (dirs[..3].to_vec(), dirs[3..].to_vec());
+        together!(
+            world,
+            move |w: World| drop(w.fs.merge(&root)),
+            look(some),
+            look(others)
+        );
+        assert!(!world.fs.is_damaged());
+        assert!(world.see("/d/4/f").is_some());
+    });
+}
+
+/// A directory that was removed and is still open is in no area, and nothing is damaged.
+#[test]
+fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
+    explore(700, |world| {
+        let above = world.mkdir("/d").unwrap();
+        let removed = world.mkdir("/d/e").unwrap();
+        drop(world.fs.split(&above));
+        world.unindex(&removed);
+        let look = {
+            let removed = removed.clone();
+            move |w: World| {
+                for _ in 0..2 {
+                    let found = w.fs.lookup(&Cred::root(), &removed, b"none");
+                    assert!(matches!(found, Err(Error::NotFound)), "{found:?}");
+                }
+            }
+        };
+        together!(
+            world,
+            move |w: World| {
+                w.rmdir("/d/e").unwrap();
+                drop(w.fs.merge(&above));
+                w.squeeze();
+                drop(w.file("/d/f").unwrap());
+            },
+            look
+        );
+        let (cred, kind) = (Cred::root(), vellum_layout::FileKind::File);
+        let made = world.fs.mknod(&cred, &removed, b"f", kind, 0o644, 0);
+        assert!(matches!(made, Err(Error::NotFound)));
+        assert!(!world.fs.is_damaged());
+    });
+}

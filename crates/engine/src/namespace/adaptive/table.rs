@@ -117,6 +117,12 @@ impl<M: Memories> Core<M> {
         is_its.then(|| line.life(number))
     }
 
+    /// Whether an area of this number is in use, as its line says.
+    pub(super) fn is_live(&self, number: u32) -> bool {
+        let phase = |at| self.area_line(at).phase(number);
+        self.area_line_at(number).and_then(phase) == Some(AreaPhase::Live)
+    }
+
     /// Inode of an area's root, as its line says.
     pub(super) fn root_of_area(&self, number: u32) -> Option<u64> {
         Some(self.word(self.area_line_at(number)? + AreaLine::ROOT))
