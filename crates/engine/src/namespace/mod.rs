@@ -17,7 +17,7 @@ use vellum_layout::{FileKind, Geometry, Inode, NamespaceKind, TargetWord};
 use vellum_media::{Memories, Site};
 
 pub(crate) use self::evolving::Areas;
-pub use self::evolving::{Area, Decided, Evolution, Label, Outcome, RENAMED_ROUNDS};
+pub use self::evolving::{Area, Decided, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS};
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
