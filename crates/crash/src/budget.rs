@@ -9,13 +9,16 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::run::Options;
 use crate::threads::Bounds;
 use crate::workload::Workload;
-use crate::workloads::{elsewhere, named_otherwise, pairs, random, sampled, triples, workloads};
+use crate::workloads::{
+    elsewhere, evolved, named_otherwise, pairs, random, sampled, triples, workloads,
+};
 
-/// Pairs and triples of operations, random histories, pairs and histories on other mappings, and all of these within other namespaces,
-/// that the short budget has.
-const SHORT: [usize; 5] = [450, 60, 16, 60, 60];
-/// Random histories that the others have.
+/// Pairs and triples of operations, random histories, pairs and histories on other mappings, all of these within other namespaces, and
+/// histories whose areas evolve, that the short budget has.
+const SHORT: [usize; 6] = [450, 60, 16, 60, 52, 3];
+/// Random histories that the others have, and those whose areas evolve.
 const RANDOM_LONG: u64 = 150;
+const EVOLVED_LONG: u64 = 60;
 
 /// How much is explored. The first two name a fixed amount of work, so that two runs count the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +96,8 @@ impl Budget {
         let elsewhere = [elsewhere(&pairs), elsewhere(&random)].concat();
         let triples = triples();
         let named = [&pairs, &triples, &random].map(|family| named_otherwise(family));
-        let generated = [pairs, triples, random, elsewhere, named.concat()];
+        let evolved = evolved(EVOLVED_LONG);
+        let generated = [pairs, triples, random, elsewhere, named.concat(), evolved];
         match self {
             Self::Short if options.only.is_empty() => {
                 thin_out(&mut all, options.seed);
