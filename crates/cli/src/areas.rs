@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde::Serialize;
 use vellum::{
-    Area, Decided, Evolution, NamespaceKind, Outcome as Became, Pool, PoolOptions, RENAMED_ROUNDS,
+    Area, Decided, Evolution, MergedArea, NamespaceKind, Outcome as Became, Pool, PoolOptions,
+    RENAMED_ROUNDS,
 };
 
 use crate::args::{Evolve, Inspect, Opening, Structure};
@@ -38,7 +39,6 @@ impl Shown {
     /// When the area was formed, and what it had then, as it is told to people.
     pub(crate) fn formed(&self) -> [String; 2] {
         let none = || "-".to_owned();
-        let time = |seconds| units::time(i64::from(seconds) * 1_000_000_000);
         let counted = self.formed_bytes.zip(self.formed_reads);
         let had = |(bytes, reads)| format!("{}, read {reads} times", units::size(bytes));
         [
@@ -48,11 +48,72 @@ impl Shown {
     }
 }
 
+/// An area that was merged, and the path that its root has now.
+#[derive(Serialize)]
+pub(crate) struct Gone {
+    pub(crate) number: u32,
+    /// Number of the area that its names went into.
+    pub(crate) into: u32,
+    /// In seconds since 1970; none: that is not known.
+    pub(crate) merged: Option<u32>,
+    pub(crate) reason: &'static str,
+    /// Bytes of the names below its root then, or of those of the directory that inherited it, lookups of late, and what these were compared
+    /// with; none: nobody counted.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) reads: Option<u32>,
+    pub(crate) average_reads: Option<u32>,
+    /// None: the directory is gone.
+    pub(crate) path: Option<String>,
+}
+
+impl Gone {
+    fn of(pool: &Pool, area: &MergedArea) -> Self {
+        let MergedArea { number, merged, .. } = *area;
+        let numbers = (merged.at.slots != 0).then_some(merged);
+        Self {
+            number,
+            into: merged.into,
+            merged: Some(merged.at.seconds).filter(|&seconds| seconds != 0),
+            reason: merged.reason.name(),
+            bytes: numbers.map(|merged| u64::from(merged.at.slots) * SLOT_BYTES),
+            reads: numbers.map(|merged| merged.at.reads),
+            average_reads: numbers.map(|merged| merged.average_reads),
+            path: path_of(pool, area.root, area.generation),
+        }
+    }
+
+    /// When it was merged, and why, as it is told to people.
+    pub(crate) fn told(&self) -> [String; 2] {
+        let counted = self.bytes.zip(self.reads).zip(self.average_reads);
+        let why = match counted {
+            Some(((bytes, reads), average)) => format!(
+                "{}: {}, read {reads} times with an average of {average}",
+                self.reason,
+                units::size(bytes)
+            ),
+            None => self.reason.to_owned(),
+        };
+        [self.merged.map_or_else(|| "-".to_owned(), time), why]
+    }
+}
+
+/// The areas that there are, and those that were merged.
+#[derive(Serialize)]
+pub(crate) struct Areas {
+    pub(crate) areas: Vec<Shown>,
+    pub(crate) merged: Vec<Gone>,
+}
+
 /// What `inspect --json` writes.
 #[derive(Serialize)]
-struct Areas {
+struct Inspected {
     pool: String,
-    areas: Vec<Shown>,
+    #[serde(flatten)]
+    areas: Areas,
+}
+
+fn time(seconds: u32) -> String {
+    units::time(i64::from(seconds) * 1_000_000_000)
 }
 
 /// A decision and the path of its directory.
@@ -119,7 +180,7 @@ fn was_counted(area: &Area) -> bool {
 }
 
 /// The areas of a pool, with their paths.
-pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Vec<Shown>> {
+pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Areas> {
     let pool = open(path, opening, true)?;
     let shown = |area: &Area| Shown {
         number: area.number,
@@ -134,7 +195,12 @@ pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Vec<Shown>> {
         path: path_of(&pool, area.root, area.generation).unwrap_or_default(),
     };
     let areas = pool.fs().areas().map_err(|error| failed(path, &error))?;
-    let shown = areas.iter().map(shown).collect();
+    let gone = pool.fs().merged_areas();
+    let gone = gone.map_err(|error| failed(path, &error))?;
+    let shown = Areas {
+        areas: areas.iter().map(shown).collect(),
+        merged: gone.iter().map(|area| Gone::of(&pool, area)).collect(),
+    };
     place::close(pool, path)?;
     Ok(shown)
 }
@@ -145,13 +211,18 @@ pub(crate) fn inspect(args: &Inspect) -> Outcome {
     let areas = look(&args.pool, &args.opening)?;
     if args.json {
         let pool = args.pool.display().to_string();
-        return print_json(&Areas { pool, areas });
+        return print_json(&Inspected { pool, areas });
     }
+    print(listed(&areas))
+}
+
+/// The list for people.
+fn listed(areas: &Areas) -> String {
     let mut text = format!(
         "{:>8}  {:>8}  {:5}  {:>10}  {:>10}  {:19}  {:26}  root\n",
         "area", "above", "label", "names", "size", "formed (UTC)", "when it had"
     );
-    for area in &areas {
+    for area in &areas.areas {
         let Shown {
             number,
             above,
@@ -167,7 +238,21 @@ pub(crate) fn inspect(args: &Inspect) -> Outcome {
             "{number:>8}  {above:>8}  {label:5}  {names:>10}  {size:>10}  {formed:19}  {had:26}  {path}\n"
         );
     }
-    print(text)
+    if !areas.merged.is_empty() {
+        text += &format!(
+            "\n{:>8}  {:>8}  {:19}  {:26}  why\n",
+            "area", "into", "merged (UTC)", "was of"
+        );
+    }
+    for area in &areas.merged {
+        let [merged, why] = area.told();
+        let path = area.path.as_deref().unwrap_or("-");
+        text += &format!(
+            "{:>8}  {:>8}  {merged:19}  {path:26}  {why}\n",
+            area.number, area.into
+        );
+    }
+    text
 }
 
 /// Runs rounds of evolving.

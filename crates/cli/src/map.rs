@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::areas::{self, Shown};
+use crate::areas::{self, Areas, Gone, Shown};
 use crate::args::Map;
 use crate::failure::{Failure, Outcome};
 
@@ -84,7 +84,8 @@ pub(crate) fn run(args: &Map) -> Outcome {
 }
 
 /// The picture.
-fn drawn(pool: &str, areas: &[Shown]) -> String {
+fn drawn(pool: &str, areas: &Areas) -> String {
+    let Areas { areas, merged } = areas;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{0}\" viewBox=\"0 0 {WIDTH} {0}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<title>Areas of {1}</title>\n",
@@ -100,6 +101,7 @@ fn drawn(pool: &str, areas: &[Shown]) -> String {
     let first: Vec<&Shown> = areas.iter().filter(|area| area.above == 0).collect();
     let picture = Picture {
         areas,
+        merged,
         last: formed_last(areas),
     };
     picture.draw_side_by_side(&mut svg, &first, place);
@@ -148,6 +150,7 @@ fn within<'a>(areas: &'a [Shown], area: &Shown) -> impl Iterator<Item = &'a Show
 /// What is drawn.
 struct Picture<'a> {
     areas: &'a [Shown],
+    merged: &'a [Gone],
     /// Numbers of the areas that were formed last.
     last: Vec<u32>,
 }
@@ -176,6 +179,19 @@ impl Picture<'_> {
         self.draw_side_by_side(svg, &inner, rest);
     }
 
+    /// What is told of the areas that went into one. Of a number that was another area's then nothing is.
+    fn taken_in(&self, area: &Shown) -> String {
+        let is_its = |gone: &&Gone| {
+            gone.into == area.number && (area.above == 0 || gone.merged >= area.formed)
+        };
+        let told = |gone: &Gone| {
+            let [merged, why] = gone.told();
+            let path = escaped(gone.path.as_deref().unwrap_or("a directory that is gone"));
+            format!("; {path} went into it {merged} ({why})")
+        };
+        self.merged.iter().filter(is_its).map(told).collect()
+    }
+
     fn draw_box(&self, svg: &mut String, area: &Shown, place: Place) {
         let label = area.label.unwrap_or(COLOURS[0].0);
         let colour = COLOURS.iter().find(|(name, _)| *name == label);
@@ -194,8 +210,10 @@ impl Picture<'_> {
         let _ = writeln!(
             svg,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\" {border}>\
-             <title>{path}: area {}, {label}, {} names; formed {formed} with {had}</title></rect>",
-            area.number, area.names
+             <title>{path}: area {}, {label}, {} names; formed {formed} with {had}{}</title></rect>",
+            area.number,
+            area.names,
+            self.taken_in(area)
         );
         if area.path.chars().count() as f64 * LETTER < width && height > TITLE {
             let _ = writeln!(
@@ -269,18 +287,34 @@ mod tests {
 
     #[test]
     fn every_area_is_drawn_once() {
-        let areas = [
+        let areas = vec![
             area(1, 0, 10, "/"),
             area(2, 1, 100, "/a & <b>"),
             area(3, 2, 0, "/a & <b>/c"),
         ];
-        let svg = drawn("p.img", &areas);
+        // One went into what was area 3 before.
+        let merged = [(4, 2, Some(5)), (5, 3, Some(2)), (6, 1, None)];
+        let merged = merged.map(|(number, into, merged)| Gone {
+            number,
+            into,
+            merged,
+            reason: "asked",
+            bytes: None,
+            reads: None,
+            average_reads: None,
+            path: (number == 4).then(|| "/<d>".to_owned()),
+        });
+        let merged = merged.into();
+        let svg = drawn("p.img", &Areas { areas, merged });
         // Three areas, the colours and a border.
         assert_eq!(svg.matches("<rect").count(), 3 + COLOURS.len() + 1);
         // Area 1 is the pool's.
         assert_eq!(svg.matches(LAST_BORDER).count(), 2 + 1);
         assert!(svg.contains("/a &amp; &lt;b&gt;: area 2, warm, 100 names"));
         assert!(svg.contains("/: area 1, no label, 10 names"));
+        assert!(svg.contains("; /&lt;d&gt; went into it 1970-01-01 00:00:05 (asked)</title>"));
+        assert!(svg.contains("; a directory that is gone went into it - (asked)</title>"));
+        assert_eq!(svg.matches(" went into it ").count(), 2);
         assert!(!svg.contains("& <"));
     }
 }

@@ -495,6 +495,23 @@ fn areas_come_and_go_and_are_shown() {
         "{said}"
     );
     assert_eq!(evolve()["areas"], 1);
+    let shown = areas();
+    let gone = &shown["merged"][0];
+    assert_eq!(
+        (&gone["number"], &gone["into"], &gone["reason"]),
+        (&2.into(), &1.into(), &"small".into()),
+        "{shown}"
+    );
+    assert_eq!(
+        (&gone["path"], &gone["bytes"]),
+        (&"/a&b".into(), &(256 * 128).into())
+    );
+    assert!(gone["merged"].as_u64() > Some(1_700_000_000), "{shown}");
+    let text = bench.run(&["inspect", "p.img", "areas"]).ok().out;
+    assert!(text.contains("small: 32.0 KiB, read "), "{text}");
+    bench.run(&["map", "p.img", "--out", "map.svg"]).ok();
+    let map = std::fs::read_to_string(bench.join("map.svg")).expect("a map");
+    assert!(map.contains("; /a&amp;b went into it "), "{map}");
     bench.sound();
 }
 

@@ -10,14 +10,18 @@ use crate::run::Options;
 use crate::threads::Bounds;
 use crate::workload::Workload;
 use crate::workloads::{
-    elsewhere, logged_workloads, named_otherwise, pairs, random, sampled, triples, workloads,
+    elsewhere, evolved, logged_workloads, named_otherwise, pairs, random, sampled, triples,
+    workloads,
 };
 
-/// Pairs and triples of operations, random histories, pairs and histories on other mappings, and all of these within other namespaces,
-/// that the short budget has, and all workloads on disks.
-const SHORT: [usize; 6] = [450, 60, 16, 60, 60, 400];
-/// Random histories that the others have.
+/// Pairs and triples of operations, random histories, pairs and histories on other mappings, all of these within other namespaces,
+/// histories whose areas evolve, and workloads on disks, that the short budget has.
+const SHORT: [usize; 7] = [450, 60, 16, 60, 52, 3, 40];
+/// Workloads on disks that the long one has: each takes longer than most others.
+const ON_DISKS_LONG: usize = 160;
+/// Random histories that the others have, and those whose areas evolve.
 const RANDOM_LONG: u64 = 150;
+const EVOLVED_LONG: u64 = 60;
 
 /// How much is explored. The first two name a fixed amount of work, so that two runs count the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +104,23 @@ impl Budget {
         let elsewhere = [elsewhere(&pairs), elsewhere(&random)].concat();
         let triples = triples();
         let named = [&pairs, &triples, &random].map(|family| named_otherwise(family));
+        let evolved = evolved(EVOLVED_LONG);
         let on_disks = logged_workloads();
-        let generated = [pairs, triples, random, elsewhere, named.concat(), on_disks];
+        let on_disks = match self {
+            Self::Long if options.only.is_empty() => {
+                sampled(&on_disks, options.seed, ON_DISKS_LONG)
+            }
+            _ => on_disks,
+        };
+        let generated = [
+            pairs,
+            triples,
+            random,
+            elsewhere,
+            named.concat(),
+            evolved,
+            on_disks,
+        ];
         match self {
             Self::Short if options.only.is_empty() => {
                 thin_out(&mut all, options.seed);

@@ -185,7 +185,7 @@ mod tests {
         record(&all.find(|workload| workload.name == name).unwrap()).unwrap()
     }
 
-    /// Of each kind of sync one; all of them are in the long runs.
+    /// Of each kind of sync one; the explorer has all of them.
     #[test]
     fn what_a_disk_loses_is_missing_or_told() {
         for name in [

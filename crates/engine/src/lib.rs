@@ -51,10 +51,14 @@ pub use log::{FoundImage, ImagePlace, LogCounts};
 pub use mapping_time::{MappingTime, MappingTimer};
 pub use medium::{FoundData, MediumError, find_data, open_bytes};
 pub use mount::{DataApart, FormatOptions, MountOptions, Opened, attach, format};
-pub use namespace::{Area, Decided, DirEntry, Evolution, Label, Outcome, RENAMED_ROUNDS};
+pub use namespace::{
+    Area, Decided, DirEntry, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS,
+};
 pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id};
 pub use slots::prefer_thread_slot;
-pub use vellum_layout::{FileKind, Formed, GeometryError, MappingKind, NamespaceKind};
+pub use vellum_layout::{
+    FileKind, Formed, GeometryError, MappingKind, MergeReason, Merged, NamespaceKind,
+};
 pub use vellum_media as media;
 pub use versions::VersionCounts;
 pub use volume::{Entry, File, ReadDir, Volume};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use vellum::media::{MappedArena, MappedPool, Real};
+use vellum::media::{MappedArena, MappedPool, Memory, Persistent, Real, Site};
 use vellum::{
     Area, Clock, CreateOptions, Cred, Decided, Error, Evolution, FileKind, FormatOptions, Fs,
-    Label, ListPosition, MountOptions, NamespaceKind, Node, Outcome, Pool, PoolOptions,
-    RenameFlags, attach, format,
+    Label, ListPosition, MergeReason, Merged, MergedArea, MountOptions, NamespaceKind, Node,
+    Outcome, Pool, PoolOptions, RenameFlags, attach, format,
 };
 use vellum_check::{Options, check};
 
@@ -24,8 +24,20 @@ fn made(namespace: NamespaceKind, roots_large: bool) -> Arc<Fs<Real>> {
         ..FormatOptions::default()
     };
     format(&pool, &options).unwrap();
+    attached(pool, roots_large)
+}
+
+/// A pool with these bytes.
+fn opened(image: &[u8]) -> Arc<Fs<Real>> {
+    let pool = MappedPool::anonymous(image.len() as u64).unwrap();
+    pool.write(0, image);
+    pool.flush(Site::UNNAMED, 0, image.len() as u64);
+    attached(pool, false)
+}
+
+fn attached(pool: MappedPool, roots_large: bool) -> Arc<Fs<Real>> {
     let options = MountOptions {
-        clock: Clock::Counter(AtomicI64::new(1000)),
+        clock: Clock::Counter(AtomicI64::new(5_000_000_000)),
         roots_large,
         ..MountOptions::default()
     };
@@ -221,6 +233,8 @@ fn a_small_area_that_is_rarely_used_goes_back() {
     );
     let rest = [&root, &renamed, &large, &used].map(|dir| dir.ino());
     assert_eq!(roots(&fs), rest);
+    let told = fs.merged_areas().unwrap();
+    assert_eq!(told, [became(&small, 2, MergeReason::Small, &decided[0])]);
     // The next round it is the one that was renamed in the first.
     read(&fs, &used, "1", 6400);
     let decided = fs.evolve().unwrap();
@@ -242,6 +256,64 @@ fn a_small_area_that_is_rarely_used_goes_back() {
     for dir in [&small, &renamed, &used] {
         assert_eq!(names(&fs, dir), 10);
     }
+    assert_sound(&fs);
+}
+
+/// What the line of an area tells that a decision merged into the first one.
+fn became(root: &Node<Real>, number: u32, reason: MergeReason, decided: &Decided) -> MergedArea {
+    let at = vellum::Formed::at(5_000_000_000, decided.slots, decided.reads);
+    MergedArea {
+        number,
+        root: root.ino(),
+        generation: root.generation(),
+        merged: Merged {
+            into: 1,
+            reason,
+            at,
+            average_reads: decided.average_reads as u32,
+        },
+    }
+}
+
+#[test]
+fn an_area_that_was_merged_is_told_of_until_its_line_is_anothers() {
+    let fs = adaptive();
+    let dir = full(&fs, &fs.root(), "dir", 3);
+    let inner = full(&fs, &dir, "inner", 3);
+    assert!(fs.split(&dir).unwrap() && fs.split(&inner).unwrap());
+    assert_eq!(fs.merged_areas().unwrap(), []);
+    assert!(fs.merge(&inner).unwrap() && fs.merge(&dir).unwrap());
+    let asked = |number, dir: &Node<Real>, into| MergedArea {
+        number,
+        root: dir.ino(),
+        generation: dir.generation(),
+        merged: Merged {
+            into,
+            reason: MergeReason::Asked,
+            at: vellum::Formed::at(5_000_000_000, 0, 0),
+            average_reads: 0,
+        },
+    };
+    let told = [asked(2, &dir, 1), asked(3, &inner, 2)];
+    assert_eq!(fs.merged_areas().unwrap(), told);
+    assert_sound(&fs);
+    assert_eq!(opened(&fs.image()).merged_areas().unwrap(), told);
+    assert!(fs.split(&inner).unwrap());
+    assert_eq!(fs.merged_areas().unwrap(), told[1..]);
+    let [dir, inner] = [dir, inner].map(|dir| (dir.ino(), dir.generation()));
+    fs.close().unwrap();
+    let fs = opened(&fs.image());
+    assert_eq!(fs.merged_areas().unwrap(), told[1..]);
+    // A root that was removed leaves nothing that is told.
+    let [dir, inner] = [dir, inner].map(|(ino, generation)| fs.node(ino, generation).unwrap());
+    for name in ["0", "1", "2"] {
+        fs.unlink(&Cred::root(), &inner, name.as_bytes()).unwrap();
+    }
+    fs.rmdir(&Cred::root(), &dir, b"inner").unwrap();
+    drop(inner);
+    fs.maintain().unwrap();
+    assert_eq!(roots(&fs), [fs.root().ino()]);
+    assert_eq!(fs.merged_areas().unwrap(), told[1..]);
     assert_sound(&fs);
 }
 
@@ -272,6 +344,11 @@ fn a_directory_that_is_most_of_an_area_inherits_it() {
         (Evolution::Inherit, Outcome::Done, heir.ino())
     );
     assert!(decided[0].reads * 4 >= decided[0].average_reads * 3);
+    let told = fs.merged_areas().unwrap();
+    assert_eq!(
+        told,
+        [became(&above, 2, MergeReason::Inherited, &decided[0])]
+    );
     assert_eq!(roots(&fs), [fs.root().ino(), heir.ino()]);
     assert_eq!((names(&fs, &above), names(&fs, &beside)), (12, 10));
     assert_sound(&fs);

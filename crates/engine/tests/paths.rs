@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicI64;
 use vellum::media::{MappedArena, MappedPool, Real, count};
 use vellum::{
     Clock, Cred, Error, FileKind, FormatOptions, Fs, MountOptions, NamespaceKind, Node,
-    RenameFlags, SetAttr, attach, format,
+    OpenOptions, RenameFlags, SetAttr, attach, format,
 };
 
 const PLAIN: RenameFlags = RenameFlags::empty();
@@ -62,6 +62,22 @@ fn rename(fs: &Arc<Fs<Real>>, from: &str, to: &str, flags: RenameFlags) {
     let ((from_dir, from), (to_dir, to)) = (split(fs, from), split(fs, to));
     fs.rename(&Cred::root(), &from_dir, from, &to_dir, to, flags)
         .unwrap();
+}
+
+/// Opens a file by its whole path, making it if there is none (`O_CREAT`).
+fn made_by(fs: &Arc<Fs<Real>>, cred: &Cred, path: &str) -> Result<u64, Error> {
+    let options = OpenOptions {
+        write: true,
+        create: true,
+        mode: 0o666,
+        ..OpenOptions::default()
+    };
+    let opened = fs.open(cred, &fs.root(), path.as_bytes(), &options)?;
+    Ok(opened.node().ino())
+}
+
+fn make(fs: &Arc<Fs<Real>>, path: &str) -> u64 {
+    made_by(fs, &Cred::root(), path).unwrap()
 }
 
 /// What a path leads to, asked twice: the second time whatever was kept of the first is used.
@@ -240,6 +256,93 @@ fn paths_that_are_written_otherwise_lead_to_the_same() {
     });
 }
 
+#[test]
+fn a_file_is_made_where_the_directories_of_its_path_are_then() {
+    everywhere(|fs, ino| {
+        assert_eq!(make(fs, "/a/b/c/f"), ino);
+        let first = make(fs, "/a/b/c/1");
+        assert_eq!(make(fs, "/a/b//c/1"), first);
+        assert_eq!(make(fs, "/a/../a/b/./c//1"), first);
+        assert_eq!(see(fs, "/a/b/c/1"), Some(first));
+        rename(fs, "/a/b", "/x", PLAIN);
+        let made = made_by(fs, &Cred::root(), "/a/b/c/2");
+        assert!(matches!(made, Err(Error::NotFound)), "{made:?}");
+        let second = make(fs, "/x/c/2");
+        mkdir(fs, "/a/b");
+        mkdir(fs, "/a/b/c");
+        let other = make(fs, "/a/b/c/2");
+        rename(fs, "/x", "/a/b", RenameFlags::EXCHANGE);
+        assert_eq!(make(fs, "/a/b/c/2"), second);
+        assert_eq!(make(fs, "/x/c/2"), other);
+        // A link on the way, and one at the end of it.
+        let (dir, name) = split(fs, "/a/l");
+        let linked = fs.symlink(&Cred::root(), &dir, name, b"/a/b/c");
+        linked.unwrap();
+        let third = make(fs, "/a/l/3");
+        assert_eq!(make(fs, "/a/b/c/3"), third);
+        let (dir, name) = split(fs, "/a/b/c/to");
+        let linked = fs.symlink(&Cred::root(), &dir, name, b"/x/c/4");
+        linked.unwrap();
+        let fourth = make(fs, "/a/b/c/to");
+        assert_eq!(see(fs, "/x/c/4"), Some(fourth));
+    });
+}
+
+#[test]
+fn a_file_is_not_made_where_its_path_does_not_lead() {
+    everywhere(|fs, _| {
+        let asked = |cred: &Cred, path: &str| {
+            let ask = || made_by(fs, cred, path).unwrap_err();
+            let (first, second) = (ask(), ask());
+            assert_eq!(format!("{first:?}"), format!("{second:?}"), "{path}");
+            second
+        };
+        let root = Cred::root();
+        make(fs, "/a/b/c/1");
+        for path in ["/a/b/c/f/g", "/a/b/c/f/g/h", "/a/b/c/f/.", "/a/b/c/f/.."] {
+            let error = asked(&root, path);
+            assert!(matches!(error, Error::NotDirectory), "{path}: {error:?}");
+        }
+        for path in ["/a/b/d/g", "/a/d/c/g", "/b/c/g"] {
+            let error = asked(&root, path);
+            assert!(matches!(error, Error::NotFound), "{path}: {error:?}");
+        }
+        for path in ["/a/b/c", "/a/b/c/", "/a/b/c/new/", "/a/b/c/.."] {
+            let error = asked(&root, path);
+            assert!(matches!(error, Error::IsDirectory), "{path}: {error:?}");
+        }
+        let chmod = |dir: &str, mode| {
+            let set = SetAttr {
+                mode: Some(mode),
+                ..SetAttr::default()
+            };
+            fs.set_attr(&Cred::root(), &node(fs, dir), &set).unwrap();
+        };
+        // Who may search may not write.
+        let error = asked(&stranger(), "/a/b/c/new");
+        assert!(matches!(error, Error::Access), "{error:?}");
+        chmod("/a/b/c", 0o777);
+        made_by(fs, &stranger(), "/a/b/c/2").unwrap();
+        for dir in ["/", "/a", "/a/b", "/a/b/c"] {
+            chmod(dir, 0o776);
+            for path in ["/a/b/c/2", "/a/b/c/3"] {
+                let error = asked(&stranger(), path);
+                assert!(matches!(error, Error::Access), "{dir}: {error:?}");
+            }
+            make(fs, "/a/b/c/2");
+            let error = asked(&stranger(), "/a/b/c/2");
+            assert!(matches!(error, Error::Access), "{dir}: {error:?}");
+            chmod(dir, 0o777);
+        }
+        let (dir, name) = split(fs, "/a/b/c");
+        rename(fs, "/a/b/c", "/a/d", PLAIN);
+        let linked = fs.symlink(&root, &dir, name, b"c");
+        linked.unwrap();
+        let error = asked(&root, "/a/b/c/new");
+        assert!(matches!(error, Error::Loop), "{error:?}");
+    });
+}
+
 /// Probes of a lookup by path, once it was looked up before.
 fn probes(fs: &Arc<Fs<Real>>, path: &str) -> u64 {
     see(fs, path).unwrap();
@@ -264,4 +367,37 @@ fn a_path_in_an_area_takes_as_many_probes_however_deep_it_is() {
     }
     assert_eq!(taken[..2], [1, 2]);
     assert!(taken[2..].iter().all(|&probes| probes == 3), "{taken:?}");
+}
+
+/// Probes of an open that makes a file, once another one was made there, and of one that finds it.
+fn probes_to_make(fs: &Arc<Fs<Real>>, dir: &str) -> [u64; 2] {
+    make(fs, &format!("{dir}/before"));
+    let path = format!("{dir}/new");
+    [(); 2].map(|()| {
+        let before = count::of_this_thread().probes;
+        make(fs, &path);
+        count::of_this_thread().probes - before
+    })
+}
+
+#[test]
+fn a_file_made_by_its_path_takes_as_many_probes_however_deep_it_is() {
+    let fs = made(NamespaceKind::Adaptive);
+    let mut path = String::new();
+    let mut taken = Vec::new();
+    for depth in 1..=40 {
+        taken.push(probes_to_make(&fs, &path));
+        path += &format!("/name-at-{depth}");
+        mkdir(&fs, &path);
+        if depth == 20 {
+            assert!(fs.split(&node(&fs, &path)).unwrap());
+        }
+    }
+    let [made, found] = taken[2];
+    assert!(
+        taken[2..].iter().all(|&probes| probes == [made, found]),
+        "{taken:?}"
+    );
+    // The prefix, the own entry, the name.
+    assert_eq!(found, 3);
 }

@@ -257,6 +257,9 @@ fn decode_area(bytes: &[u8]) {
         again.formed = line.formed;
         assert_eq!(again, line);
     }
+    if let Some(merged) = line.merged(2) {
+        assert_eq!(line.merged_away(2, &merged), line);
+    }
     if let Some((table, counts)) = line.saved(2, 3) {
         assert_eq!(line.saving(2, 3, table, counts), line);
     }

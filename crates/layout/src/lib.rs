@@ -28,6 +28,7 @@ mod keyed;
 mod level;
 mod log;
 mod medium;
+mod merged;
 mod move_list;
 mod overwrite;
 mod path_entry;
@@ -72,6 +73,7 @@ pub use medium::{
     MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_MAGIC, MEDIUM_PATH_MAX, MediumHead, MediumPlace,
     MediumPlaces,
 };
+pub use merged::{MergeReason, Merged, MergedWord};
 pub use move_list::{MOVE_LIST_ENTRIES, MoveListHead, MovedEntry};
 pub use overwrite::Overwrite;
 pub use path_entry::{

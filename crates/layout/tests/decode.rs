@@ -58,6 +58,7 @@ proptest! {
         prop_assert!(PathEntryHead::decode(&bytes, seal).is_none());
         if let Ok((line, _)) = AreaLine::read_from_prefix(&bytes) {
             let _ = (line.phase(generation), line.saved(generation, 3), TableRoot(line.table).get());
+            let _ = line.merged(generation);
         }
         if let Ok((head, _)) = AreaTableHead::read_from_prefix(&bytes) {
             let _ = head.is_sound(slot, generation);

@@ -237,6 +237,16 @@ fn evolving() -> Vec<Workload> {
     let large = ["mkdir d 755", "mkdir d/e 755", FILE, "12* link f d/e/g#"];
     let hot = [&large[..], &["rename d/e d/k 0"]].concat();
     let cold = with(&["split d", "split d/e", "evolve 63"]);
+    let both = [
+        &large[..],
+        &[
+            "2* mkdir r# 755",
+            "2* split r#",
+            "evolve 63",
+            "rename d/e d/k 0",
+        ],
+    ]
+    .concat();
     let heir = [
         &large[..],
         &["split d", "evolve 63", "128* stat d/e/g1 follow"],
@@ -250,6 +260,7 @@ fn evolving() -> Vec<Workload> {
         ),
         of("evolve-merge", &cold, &["evolve 1"]),
         of("evolve-merges", &cold, &["evolve 1", "create d/e/k 644 -"]),
+        of("evolve-splits-and-merges", &both, &["evolve 1"]),
         of("evolve-inherits", &heir, &["evolve 1", "rename d/e n 0"]),
         of(
             "evolve-and-close",

@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// One of each family of operations; all of them are in the long tests.
+    /// One of each family of operations; the explorer has all of them.
     #[test]
     fn what_was_synced_survives_a_power_cut_and_no_operation_is_half_there() {
         for name in NAMES {

@@ -4,6 +4,7 @@
 mod areas;
 mod chosen;
 mod cuckoo;
+mod evolved;
 mod extents;
 mod full;
 mod level;
@@ -20,6 +21,7 @@ mod trees;
 mod tried;
 mod triples;
 
+pub(crate) use evolved::evolved;
 pub use logged::logged_workloads;
 pub use pairs::pairs;
 pub use random::random;
@@ -127,6 +129,7 @@ fn find_whole(name: &str) -> Option<Workload> {
         logged::on(ground).into_iter().find(is_it)
     };
     elsewhere
+        .or_else(|| evolved::find(name))
         .or_else(named_otherwise)
         .or_else(logged)
         .or_else(|| find_generated(name))

@@ -32,22 +32,14 @@ pub(super) fn find(name: &str) -> Option<Workload> {
 }
 
 fn history(number: u64) -> Workload {
-    let mut draw = Draw { number, drawn: 0 };
-    let length = 30 + draw.below(70) as usize;
-    let mut model = Model::new(CLOCK_START);
-    let mut steps: Vec<Step> = Vec::new();
-    while steps.len() < length {
-        let mut after = model.clone();
-        let lines = draw.lines();
-        let some: Vec<_> = lines.iter().map(|line| Step::parse(line)).collect();
-        let succeed = |step: &Step| matches!(model_step(&mut after, step), Outcome::Ok(_));
+    let mut history = History::new(number);
+    let length = 30 + history.draw.below(70) as usize;
+    while history.steps.len() < length {
         // A few that fail are in between; the last ones succeed.
-        let fails_here = steps.len() + EXPLORED < length && draw.below(8) == 0;
-        if some.iter().map(succeed).fold(true, |all, one| all & one) || fails_here {
-            model = after;
-            steps.extend(some);
-        }
+        let may_fail = history.steps.len() + EXPLORED < length;
+        history.try_some(Draw::lines, |draw| may_fail && draw.below(8) == 0);
     }
+    let mut steps = history.take();
     let explored = steps.split_off(steps.len() - EXPLORED);
     let mut workload = Workload::new(&format!("{FAMILY}{number}"), &[], &[]);
     workload.setup = steps;
@@ -55,19 +47,76 @@ fn history(number: u64) -> Workload {
     workload
 }
 
+/// Steps that a number draws, and what the model makes of them.
+pub(super) struct History {
+    pub(super) draw: Draw,
+    model: Model,
+    steps: Vec<Step>,
+}
+
+impl History {
+    pub(super) fn new(number: u64) -> Self {
+        Self {
+            draw: Draw { number, drawn: 0 },
+            model: Model::new(CLOCK_START),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Does what is drawn, if it succeeds or `keeps` says so of what does not; gives whether it was done.
+    fn try_some(
+        &mut self,
+        lines: fn(&mut Draw) -> Vec<String>,
+        keeps: impl Fn(&mut Draw) -> bool,
+    ) -> bool {
+        let mut after = self.model.clone();
+        let lines = lines(&mut self.draw);
+        let some: Vec<_> = lines.iter().map(|line| Step::parse(line)).collect();
+        let succeed = |step: &Step| matches!(model_step(&mut after, step), Outcome::Ok(_));
+        let fails_here = keeps(&mut self.draw);
+        let is_done = some.iter().map(succeed).fold(true, |all, one| all & one) || fails_here;
+        if is_done {
+            self.model = after;
+            self.steps.extend(some);
+        }
+        is_done
+    }
+
+    /// Does so many that are drawn, all of which succeed.
+    pub(super) fn some(&mut self, count: u64, lines: fn(&mut Draw) -> Vec<String>) {
+        for _ in 0..count {
+            while !self.try_some(lines, |_| false) {}
+        }
+    }
+
+    /// Does these, of which each succeeds, as [`Workload::new`] reads them.
+    pub(super) fn all(&mut self, lines: &[&str]) {
+        for step in Workload::new("", lines, &[]).setup {
+            let done = model_step(&mut self.model, &step);
+            assert!(matches!(done, Outcome::Ok(_)), "{step}");
+            self.steps.push(step);
+        }
+    }
+
+    /// The steps that were done since this was asked last.
+    pub(super) fn take(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps)
+    }
+}
+
 /// Numbers that depend on nothing but a number.
-struct Draw {
+pub(super) struct Draw {
     number: u64,
     drawn: u64,
 }
 
 impl Draw {
-    fn below(&mut self, end: usize) -> u64 {
+    pub(super) fn below(&mut self, end: usize) -> u64 {
         self.drawn += 1;
         xxh3_64_with_seed(&self.drawn.to_le_bytes(), self.number) % end as u64
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(super) fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len()) as usize]
     }
 

@@ -148,7 +148,7 @@ mod tests {
         alone.chain(sequences.map(|workload| workload.name))
     }
 
-    /// One of each family of operations, and all sequences; all operations are in the long tests.
+    /// One of each family of operations, and all sequences; the explorer has all operations.
     #[test]
     fn a_power_cut_leaves_a_tree_of_an_instant_behind_the_last_sync() {
         for name in names() {

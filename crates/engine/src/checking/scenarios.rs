@@ -703,3 +703,126 @@ fn a_directory_made_anew_beside_lookups_is_the_new_one() {
         assert_eq!(world.see("/a/b/c/f").map(|seen| seen.ino), made[0]);
     });
 }
+
+/// A file that is made by its whole path, which was looked up before, is made in the directory that is there.
+#[test]
+fn a_file_is_made_by_its_path_beside_a_move_of_a_directory_above() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        world.make("/a/b/c/f").unwrap();
+        let make = |w: World| match w.make("/a/b/c/n") {
+            Ok(ino) => Some(ino),
+            Err(Error::NotFound) => {
+                assert!(w.see("/a/x/c").is_some());
+                None
+            }
+            Err(error) => panic!("{error:?}"),
+        };
+        let made = together!(
+            world,
+            |w: World| {
+                w.rename("/a/b", "/a/x", RenameFlags::empty()).unwrap();
+                None
+            },
+            make,
+        );
+        assert_eq!(world.see("/a/x/c/n").map(|seen| seen.ino), made[1]);
+        assert!(world.make("/a/b/c/n").is_err());
+    });
+}
+
+#[test]
+fn a_file_is_made_by_its_path_beside_a_removal_of_its_directory() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        // The path is known before.
+        assert!(world.make("/a/b/c/f").is_ok());
+        world.unlink("/a/b/c/f").unwrap();
+        let made = together!(
+            world,
+            |w: World| match w.rmdir("/a/b/c") {
+                Ok(()) => {
+                    drop(w.mkdir("/a/b/c").unwrap());
+                    None
+                }
+                Err(Error::NotEmpty) => None,
+                Err(error) => panic!("{error:?}"),
+            },
+            |w: World| match w.make("/a/b/c/n") {
+                Ok(ino) => Some(ino),
+                Err(Error::NotFound) => None,
+                Err(error) => panic!("{error:?}"),
+            },
+        );
+        assert_eq!(world.see("/a/b/c/n").map(|seen| seen.ino), made[1]);
+    });
+}
+
+/// An area that goes beside the first looks into directories there, which find that nothing is damaged.
+#[test]
+fn an_area_goes_beside_first_looks() {
+    explore(1000, |world| {
+        let paths = ["/d", "/d/0", "/d/1", "/d/2", "/d/3", "/d/4"];
+        let dirs = paths.map(|path| world.mkdir(path).unwrap());
+        drop(world.file("/d/4/f").unwrap());
+        // Only one namespace has areas.
+        drop(world.fs.split(&dirs[0]));
+        let root = dirs[0].clone();
+        dirs.iter().for_each(|dir| world.unindex(dir));
+        let look = |dirs: Vec<_>| {
+            move |w: World| {
+                for dir in &dirs {
+                    let found = w.fs.lookup(&Cred::root(), dir, b"none");
+                    assert!(matches!(found, Err(Error::NotFound)), "{found:?}");
+                }
+            }
+        };
+        let (some, others) = (dirs[..3].to_vec(), dirs[3..].to_vec());
+        together!(
+            world,
+            move |w: World| drop(w.fs.merge(&root)),
+            look(some),
+            look(others)
+        );
+        assert!(!world.fs.is_damaged());
+        assert!(world.see("/d/4/f").is_some());
+    });
+}
+
+/// A directory that was removed and is still open is in no area, and nothing is damaged.
+#[test]
+fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
+    explore(700, |world| {
+        let above = world.mkdir("/d").unwrap();
+        let removed = world.mkdir("/d/e").unwrap();
+        drop(world.fs.split(&above));
+        world.unindex(&removed);
+        let look = {
+            let removed = removed.clone();
+            move |w: World| {
+                for _ in 0..2 {
+                    let found = w.fs.lookup(&Cred::root(), &removed, b"none");
+                    assert!(matches!(found, Err(Error::NotFound)), "{found:?}");
+                }
+            }
+        };
+        together!(
+            world,
+            move |w: World| {
+                w.rmdir("/d/e").unwrap();
+                drop(w.fs.merge(&above));
+                w.squeeze();
+                drop(w.file("/d/f").unwrap());
+            },
+            look
+        );
+        let (cred, kind) = (Cred::root(), vellum_layout::FileKind::File);
+        let made = world.fs.mknod(&cred, &removed, b"f", kind, 0o644, 0);
+        assert!(matches!(made, Err(Error::NotFound)));
+        assert!(!world.fs.is_damaged());
+    });
+}

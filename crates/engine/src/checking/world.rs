@@ -9,7 +9,7 @@ use shuttle::{Config, Runner};
 use vellum_layout::{FileKind, MappingKind, NamespaceKind};
 
 use super::shuttle_memory::{ShuttleMemory, Shuttled, arm};
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, field, flag};
 use crate::core::header;
 use crate::fs::{Cred, Fs, Handle, ListPosition, Node, OpenOptions, RenameFlags, SetAttr};
 use crate::mount::{FormatOptions, MountOptions, attach, format};
@@ -143,6 +143,21 @@ impl World {
             .mknod(&Cred::root(), &dir, name, FileKind::File, 0o644, 0)
     }
 
+    /// Opens a file by its whole path, making it if there is none; gives its inode.
+    pub(super) fn make(&self, path: &str) -> Result<u64> {
+        let options = OpenOptions {
+            write: true,
+            create: true,
+            mode: 0o644,
+            ..OpenOptions::default()
+        };
+        let root = self.fs.root();
+        let opened = self
+            .fs
+            .open(&Cred::root(), &root, path.as_bytes(), &options)?;
+        Ok(opened.node().ino())
+    }
+
     pub(super) fn see(&self, path: &str) -> Option<Seen> {
         match self
             .fs
@@ -228,6 +243,14 @@ impl World {
     /// Does all background work, evicting whatever can be.
     pub(super) fn squeeze(&self) {
         self.fs.reclaim_now().unwrap();
+    }
+
+    /// Makes names in a directory at hand be put in anew, as if nobody had searched it yet.
+    pub(super) fn unindex(&self, dir: &Node<Shuttled>) {
+        let core = &self.fs.core;
+        core.clear_flag(dir.cachelet, flag::INDEXED);
+        let flags = core.cachelet_at(dir.cachelet, field::FLAGS);
+        core.arena.fetch_add(flags, flag::GENERATION);
     }
 
     /// Takes the names in a directory out of the index.

@@ -7,7 +7,7 @@ use vellum_media::Memories;
 use crate::core::Core;
 use crate::error::Result;
 use crate::fs::{Fs, Lease};
-use crate::namespace::{Area, Areas, Decided, NO_AREAS, Outcome};
+use crate::namespace::{Area, Areas, Decided, MergedArea, NO_AREAS, Outcome};
 
 impl<M: Memories> Fs<M> {
     /// Runs a round of evolving: large directories that were renamed of late get areas of their own, small areas that are used little go back
@@ -72,6 +72,16 @@ impl<M: Memories> Fs<M> {
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
         let _lease = Lease::take(&self.core);
         self.core.noting(areas.list(&self.core))
+    }
+
+    /// The areas that were merged and whose numbers are no other ones' since, by their numbers.
+    ///
+    /// # Errors
+    /// The pool's names are not kept in areas.
+    pub fn merged_areas(&self) -> Result<Vec<MergedArea>> {
+        let areas = self.namespace.areas().ok_or(NO_AREAS)?;
+        let _lease = Lease::take(&self.core);
+        Ok(areas.merged(&self.core))
     }
 }
 

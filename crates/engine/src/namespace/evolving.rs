@@ -1,6 +1,6 @@
 //! How areas come and go by themselves: what a round decides, and what a namespace with areas does for it.
 
-use vellum_layout::Formed;
+use vellum_layout::{Formed, Merged};
 use vellum_media::Memories;
 
 use crate::core::Core;
@@ -143,6 +143,19 @@ pub struct Area {
     pub formed: Formed,
 }
 
+/// An area that was merged, as its line tells it until that is another area's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergedArea {
+    /// Its number.
+    pub number: u32,
+    /// Inode of what was its root.
+    pub root: u64,
+    /// Generation of that inode.
+    pub generation: u32,
+    /// Where its names went, when and why.
+    pub merged: Merged,
+}
+
 /// What a namespace with areas does for their evolving. Called by the holder of the background's lease, outside any operation.
 pub(crate) trait Areas<M: Memories>: Sync {
     /// Begins a round: what should be done, in this order. Directories get their labels.
@@ -162,6 +175,9 @@ pub(crate) trait Areas<M: Memories>: Sync {
 
     /// All areas, by their numbers.
     fn list(&self, core: &Core<M>) -> Result<Vec<Area>>;
+
+    /// The areas that were merged, as far as their lines tell of it, by their numbers.
+    fn merged(&self, core: &Core<M>) -> Vec<MergedArea>;
 
     /// Makes large directories that a rename moves roots of areas first; gives whether there were any.
     fn root_large(&self, core: &Core<M>, rename: &Rename<'_>) -> Result<bool>;

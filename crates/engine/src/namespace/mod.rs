@@ -17,7 +17,7 @@ use vellum_layout::{FileKind, Geometry, Inode, NamespaceKind, TargetWord};
 use vellum_media::{Memories, Site};
 
 pub(crate) use self::evolving::Areas;
-pub use self::evolving::{Area, Decided, Evolution, Label, Outcome, RENAMED_ROUNDS};
+pub use self::evolving::{Area, Decided, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS};
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -28,7 +28,7 @@ use crate::slots::Op;
 pub(crate) struct Walked {
     /// What was reached.
     pub(crate) at: Cachelet,
-    /// The directory that holds it.
+    /// The directory that holds it, or itself, if it is a directory that was not come by through that one.
     pub(crate) parent: Cachelet,
     /// Bytes of the path that were used, separators included.
     pub(crate) used: usize,

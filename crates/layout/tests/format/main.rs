@@ -319,6 +319,25 @@ fn area_words() {
     );
     let live = area(AreaPhase::Live);
     assert_eq!(live >> 48, u64::from(checksum_words(&[65, 2])) & 0xFFFF);
+    let merged = |into, average_reads| {
+        let merged = Merged {
+            into,
+            reason: MergeReason::Asked,
+            at: Formed::default(),
+            average_reads,
+        };
+        AreaLine::default().merged_away(65, &merged).saved
+    };
+    let reason = merged(0, 0);
+    assert_eq!(reason, 1 << 24);
+    assert_word(
+        "MergedWord",
+        &[
+            ("area", merged(AREA_LIMIT - 1, 0) & !reason),
+            ("reason", 0xFF << 24),
+            ("average", merged(0, u32::MAX) & !reason),
+        ],
+    );
     assert_word(
         "DirPlace",
         &[
@@ -462,6 +481,7 @@ fn enums() {
         word.decode(5).map(|(kind, _)| debug(kind))
     });
     assert_enum("AreaPhase", |n| AreaPhase::from_u8(n).map(debug));
+    assert_enum("MergeReason", |n| MergeReason::from_u8(n).map(debug));
     assert_enum("EntryState", |n| EntryState::from_u8(n).map(debug));
     assert_enum("RecordKind", |n| RecordKind::from_u8(n).map(debug));
     assert_enum("NamespaceKind", |n| {
@@ -486,6 +506,16 @@ fn values() {
         let begin = plan.lines_of(3).start;
         plan.homes(24301, MapWord::key(5, 3), 3)
             .map(|line| line - begin)
+    };
+    let merged = Merged {
+        into: 1,
+        reason: MergeReason::Small,
+        at: Formed {
+            seconds: 5,
+            slots: 6,
+            reads: 7,
+        },
+        average_reads: 8,
     };
     let path = b"dir/file";
     let area = AreaLife {
@@ -537,6 +567,12 @@ fn values() {
             AreaLine::new(area, AreaPhase::Live, 1 << 20, 7)
                 .checksum
                 .into(),
+        ),
+        (
+            "merged_check(65, 3, 1048576, 7)",
+            AreaLine::new(area, AreaPhase::Live, 1 << 20, 7)
+                .merged_away(65, &merged)
+                .saved_check,
         ),
         (
             "path_entry_checksum(\"dir/file\")",
@@ -613,6 +649,6 @@ fn every_marked_table_is_held() {
             count("enum"),
             count("offsets")
         ),
-        (24, 27, 10, 4)
+        (24, 28, 11, 4)
     );
 }

@@ -10,6 +10,7 @@ use vellum_layout::{
 use vellum_media::{Memories, Memory, Persistent};
 
 use super::Adaptive;
+use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::common::inode::Named;
@@ -242,6 +243,30 @@ impl<M: Memories> Core<M> {
         Ok((self.word(at) >> 32) as u32)
     }
 
+    /// Checks that names in a directory are in an area that there is: without it, what is not found may be there. Where the area is another one than it
+    /// was, nothing is wrong as long as somebody moves the names there, and says so: they stand still from before the one area
+    /// goes until the directory, and all below it, say that they are in the other one. So whoever finds that they do not stand still, and that the
+    /// directory says what it did, has not met a move. A move waits for those who began before names stood still, so that nobody sees it who has read of the
+    /// directory what is older. Of a directory without a name neither area nor own entry need be there, and it says so before either goes.
+    pub(super) fn check_area_of(&self, dir: Cachelet) -> Result<()> {
+        let ino = self.ino(dir);
+        loop {
+            let place = self.place_of_directory(ino);
+            let is_there = match place.area() {
+                0 => self.area_above(ino).is_ok_and(|area| self.is_live(area)),
+                own => self.area_of_root(own, ino).is_some(),
+            };
+            let is_going = self.get(dir, field::FLAGS) & (flag::STILL | flag::UNLINKED) != 0;
+            if is_there || is_going {
+                return Ok(());
+            }
+            if self.place_of_directory(ino) == place {
+                let place = Place::Inode(ino);
+                return Err(Error::damaged("directory in an area that is none", place));
+            }
+        }
+    }
+
     /// Reads the entry at metadata slot `entry`; fails unless it is sealed for that place.
     pub(super) fn load_sealed(&self, entry: u64, buffer: &mut PathBuffer) -> Result<PathEntryHead> {
         let head = buffer.load(self, entry)?;
@@ -268,6 +293,10 @@ impl<M: Memories> Bodies<M> for Adaptive {
     type Buffer = PathBuffer;
 
     const ARE_TRUTH: bool = true;
+
+    fn check_home(core: &Core<M>, dir: Cachelet) -> Result<()> {
+        core.check_area_of(dir)
+    }
 
     fn is_there(core: &Core<M>, entry: u64) -> bool {
         // What lies elsewhere is told to be damage where it is read.

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    EntryState, FileKind, Formed, Inode, InodeState, LifeWord, PathEntryHead, ROOT_AREA, ROOT_SLOT,
-    TargetWord,
+    EntryState, FileKind, Formed, Inode, InodeState, LifeWord, MergeReason, PathEntryHead,
+    ROOT_AREA, ROOT_SLOT, TargetWord,
 };
 use vellum_media::Memories;
 
+use super::moves::Becomes;
 use super::status::{DirKey, Status};
 use super::{Adaptive, moves};
 use crate::cachelet::{Cachelet, flag};
@@ -19,7 +20,9 @@ use crate::core::Core;
 use crate::error::{Error, First, Result};
 use crate::namespace::common::Bodies;
 use crate::namespace::common::log::scan_log;
-use crate::namespace::{Area, Areas, Decided, Evolution, Label, Outcome, RENAMED_ROUNDS, Rename};
+use crate::namespace::{
+    Area, Areas, Decided, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS, Rename,
+};
 use crate::slots::Op;
 
 /// Slots of names that one round moves at most.
@@ -403,22 +406,24 @@ impl<M: Memories> Areas<M> for Adaptive {
     }
 
     fn carry_out(&self, core: &Core<M>, decided: &Decided) -> Result<Outcome> {
-        let formed = Formed::at(core.clock.now(), decided.slots, decided.reads);
-        let set = |key: DirKey, is_root: bool| {
+        let at = Formed::at(core.clock.now(), decided.slots, decided.reads);
+        let root = Becomes::Root(at);
+        let part = |reason| Becomes::part(reason, at, decided.average_reads);
+        let set = |key: DirKey, becomes| {
             let op = core.op_begin();
             let dir = core.directory(&op, key).ok_or(Error::NotFound)?;
             drop(op);
             // Nothing is evicted meanwhile.
-            moves::set_root(core, dir, is_root.then_some(formed), true)
+            moves::set_root(core, dir, becomes, true)
         };
         let dir = DirKey::new(decided.ino, decided.generation);
         let done = match decided.what {
-            Evolution::Split => set(dir, true),
-            Evolution::Merge => set(dir, false),
-            Evolution::Inherit => set(dir, true).and_then(|_| {
+            Evolution::Split => set(dir, root),
+            Evolution::Merge => set(dir, part(MergeReason::Small)),
+            Evolution::Inherit => set(dir, root).and_then(|_| {
                 let root = core.root_of_area(decided.area).ok_or(Error::NotFound)?;
-                let generation = core.identity_on_pool(root).generation();
-                set(DirKey::new(root, generation), false)
+                let root = DirKey::new(root, core.identity_on_pool(root).generation());
+                set(root, part(MergeReason::Inherited))
             }),
         };
         match done {
@@ -470,6 +475,10 @@ impl<M: Memories> Areas<M> for Adaptive {
         areas.collect()
     }
 
+    fn merged(&self, core: &Core<M>) -> Vec<MergedArea> {
+        core.merged_areas()
+    }
+
     fn root_large(&self, core: &Core<M>, rename: &Rename<'_>) -> Result<bool> {
         let size_max = u64::from(core.geometry.areas.size_max);
         let mut any = false;
@@ -483,7 +492,7 @@ impl<M: Memories> Areas<M> for Adaptive {
             let (area, status) = (core.area_of(ino)?, core.status_of(key));
             let reads = status.map_or(0, |status| status.reads);
             let formed = Formed::at(core.clock.now(), slots, reads);
-            if moves::set_root(core, dir, Some(formed), false)? {
+            if moves::set_root(core, dir, Becomes::Root(formed), false)? {
                 any = true;
                 let decided = Decided {
                     round: core.rounds(),

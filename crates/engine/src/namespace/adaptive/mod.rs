@@ -25,11 +25,12 @@ mod tables;
 
 use vellum_layout::{
     ChunkKind, DirPlace, EntryState, FileKind, Formed, Geometry, Inode, LifeWord, LogWord,
-    PathEntryHead, PathSeal, SLOTS_PER_BLOCK, TargetWord,
+    MergeReason, PathEntryHead, PathSeal, SLOTS_PER_BLOCK, TargetWord,
 };
 use vellum_media::{Memories, Persistent, Site};
 
 use self::entry::{Above, PathBuffer};
+use self::moves::Becomes;
 pub(crate) use self::states::Held;
 use self::tables::Tables;
 use super::common::inode::Named;
@@ -118,8 +119,13 @@ impl<M: Memories> Entries<M> for Adaptive {
     }
 
     fn set_root(core: &Core<M>, dir: Cachelet, is_root: bool) -> Result<bool> {
-        let formed = is_root.then(|| Formed::at(core.clock.now(), 0, 0));
-        moves::set_root(core, dir, formed, false)
+        let at = Formed::at(core.clock.now(), 0, 0);
+        let becomes = if is_root {
+            Becomes::Root(at)
+        } else {
+            Becomes::part(MergeReason::Asked, at, 0)
+        };
+        moves::set_root(core, dir, becomes, false)
     }
 
     fn areas() -> Option<&'static dyn Areas<M>> {

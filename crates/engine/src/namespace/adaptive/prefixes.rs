@@ -7,11 +7,14 @@
 //! search; that it is this prefix, and no other with its hash, says the directory's own entry. Nothing about anybody's
 //! permission is remembered.
 //!
+//! A path that ends in a slash is a prefix itself: so whoever makes a file by its path finds the directory, and changes there what
+//! it would have changed behind a walk.
+//!
 //! The table is a hint: two prefixes a line, the newer one displaces an older one.
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{Geometry, PathEntryHead, PathHash, ROOT_SLOT};
+use vellum_layout::{FileKind, Geometry, PathEntryHead, PathHash, ROOT_SLOT};
 use vellum_media::{Memories, Memory, count};
 
 use super::prefixes_at;
@@ -68,13 +71,18 @@ pub(super) fn bytes(geometry: &Geometry) -> u64 {
     lines(geometry) * LINE_BYTES
 }
 
-/// Splits a path from the root into a prefix of two components and more and a plain name behind it.
-fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Splits a path from the root into a prefix of two components and more and a plain name behind it; none, if the path ends in a slash,
+/// so that all of it is the prefix.
+fn split(path: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let first = path.iter().position(|&byte| byte != b'/')?;
     let last = path.iter().rposition(|&byte| byte == b'/')?;
-    let (prefix, name) = (path.get(first..last)?, &path[last + 1..]);
-    let is_plain = !matches!(name, b"" | b"." | b"..");
-    (is_plain && prefix.contains(&b'/')).then_some((prefix, name))
+    let (end, name) = match &path[last + 1..] {
+        b"." | b".." => return None,
+        b"" => (path.iter().rposition(|&byte| byte != b'/')? + 1, None),
+        name => (last, Some(name)),
+    };
+    let prefix = path.get(first..end)?;
+    prefix.contains(&b'/').then_some((prefix, name))
 }
 
 impl<M: Memories> Core<M> {
@@ -181,8 +189,11 @@ pub(super) fn walk<M: Memories>(
     };
     let hash = PathHash::of_root(core.seed).step(core.seed, prefix).0;
     if let Some(dir) = op.directory_at(hash, prefix, version) {
-        let entered = enter(start).and_then(|()| enter(dir));
-        let found = entered.and_then(|()| lookup(dir, name));
+        let entered = enter(start);
+        let found = entered.and_then(|()| match name {
+            Some(name) => enter(dir).and_then(|()| lookup(dir, name)),
+            None => Ok(dir),
+        });
         if core.version_of_paths() == Some(version) {
             return found.map(|at| Walked {
                 at,
@@ -197,12 +208,19 @@ pub(super) fn walk<M: Memories>(
         enter(dir)
     };
     let walked = walk::walk(op, start, path, &mut enter, lookup)?;
-    let dir = core.ino(walked.parent);
-    if is_open && walked.used == path.len() && core.is_own_path(dir, prefix) {
+    let dir = if name.is_some() {
+        walked.parent
+    } else {
+        walked.at
+    };
+    let identity = core.identity(dir);
+    // Nobody has entered the directory that a path with a slash at its end leads to.
+    is_open &= identity.kind() == Some(FileKind::Directory) && identity.mode() & SEARCH == SEARCH;
+    if is_open && walked.used == path.len() && core.is_own_path(core.ino(dir), prefix) {
         let prefix = Prefix {
             hash,
-            ino: dir,
-            generation: core.identity(walked.parent).generation().into(),
+            ino: core.ino(dir),
+            generation: identity.generation().into(),
             version,
         };
         if core.version_of_paths() == Some(version) {
@@ -217,17 +235,22 @@ mod tests {
     use super::split;
 
     #[test]
-    fn only_paths_with_a_plain_name_behind_two_components_are_split() {
-        assert_eq!(split(b"/a/b/c"), Some((&b"a/b"[..], &b"c"[..])));
-        assert_eq!(split(b"//a/b/c"), Some((&b"a/b"[..], &b"c"[..])));
+    fn only_paths_with_two_components_in_front_of_a_plain_name_or_the_end_are_split() {
+        let name = Some(&b"c"[..]);
+        assert_eq!(split(b"/a/b/c"), Some((&b"a/b"[..], name)));
+        assert_eq!(split(b"//a/b/c"), Some((&b"a/b"[..], name)));
+        for path in [&b"/a/b/"[..], b"a/b/", b"/a/b//"] {
+            assert_eq!(split(path), Some((&b"a/b"[..], None)));
+        }
         // What is no path of any entry is never kept.
-        assert_eq!(split(b"a//b"), Some((&b"a/"[..], &b"b"[..])));
+        assert_eq!(split(b"a//c"), Some((&b"a/"[..], name)));
         for path in [
             &b"/a/b"[..],
             b"a",
             b"",
             b"/",
-            b"/a/b/c/",
+            b"//",
+            b"/a/",
             b"/a/b/.",
             b"/a/b/..",
         ] {

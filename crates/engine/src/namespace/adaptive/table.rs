@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use vellum_layout::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
-    ChunkKind, DirPlace, FileKind, Formed, Geometry, InodeState, ROOT_AREA, ROOT_SLOT,
+    ChunkKind, DirPlace, FileKind, Formed, Geometry, InodeState, Merged, ROOT_AREA, ROOT_SLOT,
     SLOTS_PER_BLOCK,
 };
 use vellum_media::{Memories, Memory, Persistent};
@@ -18,10 +18,19 @@ use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::journal::Record;
-use crate::namespace::Mender;
 use crate::namespace::common::log::SPARE_BLOCKS;
+use crate::namespace::{Mender, MergedArea};
 use crate::sites;
 use crate::slots::Op;
+
+/// Makes `record` what stores these words of a line at pool offset `at`.
+fn record_line(record: &mut Record, at: u64, line: &AreaLine, fields: &[u64]) {
+    let (words, _) = line.as_bytes().as_chunks::<8>();
+    for &field in fields {
+        let word = u64::from_le_bytes(words[field as usize / 8]);
+        record.store(at + field, word);
+    }
+}
 
 /// Blocks that the table may come to have: each area has a directory.
 pub(super) fn blocks_max(geometry: &Geometry) -> u64 {
@@ -117,6 +126,12 @@ impl<M: Memories> Core<M> {
         is_its.then(|| line.life(number))
     }
 
+    /// Whether an area of this number is in use, as its line says.
+    pub(super) fn is_live(&self, number: u32) -> bool {
+        let phase = |at| self.area_line(at).phase(number);
+        self.area_line_at(number).and_then(phase) == Some(AreaPhase::Live)
+    }
+
     /// Inode of an area's root, as its line says.
     pub(super) fn root_of_area(&self, number: u32) -> Option<u64> {
         Some(self.word(self.area_line_at(number)? + AreaLine::ROOT))
@@ -127,16 +142,21 @@ impl<M: Memories> Core<M> {
         (0..).map_while(|number| self.table_block(number))
     }
 
-    /// The lines that are not nobody's: pool offset, number, line.
-    fn area_lines(&self) -> impl Iterator<Item = (u64, u32, AreaLine)> {
+    /// All lines: pool offset, number, line.
+    fn all_lines(&self) -> impl Iterator<Item = (u64, u32, AreaLine)> {
         let lines = self.table_blocks().zip(0..).flat_map(|(_, block)| {
             let lines = 1..AREA_TABLE_LINES as u32;
             lines.map(move |line| block * AREA_TABLE_LINES as u32 + line)
         });
         lines.filter_map(|number| {
             let at = self.area_line_at(number)?;
-            (self.word(at) != 0).then(|| (at, number, self.area_line(at)))
+            Some((at, number, self.area_line(at)))
         })
+    }
+
+    /// The lines that are not nobody's.
+    fn area_lines(&self) -> impl Iterator<Item = (u64, u32, AreaLine)> {
+        self.all_lines().filter(|(.., line)| line.word != 0)
     }
 
     /// The areas that there are, by their numbers.
@@ -256,18 +276,44 @@ impl<M: Memories> Core<M> {
         let Some(slot) = slot else { return };
         let at = self.geometry.slot_at(slot)
             + u64::from(number) % AREA_TABLE_LINES * size_of::<AreaLine>() as u64;
-        // What a close saves is of another one.
-        let (words, _) = line.as_bytes().as_chunks::<8>();
-        for field in [
+        // What a close saves, and what was told, is of another one.
+        let fields = [
             AreaLine::ROOT,
             AreaLine::LIVES,
             AreaLine::FORMED,
             AreaLine::CHECK,
             AreaLine::WORD,
-        ] {
-            let word = u64::from_le_bytes(words[field as usize / 8]);
-            record.store(at + field, word);
-        }
+        ];
+        record_line(record, at, &line, &fields);
+    }
+
+    /// Makes `record` what makes an area's line nobody's, and lets the line tell what became of the area.
+    pub(super) fn record_merged(&self, record: &mut Record, number: u32, merged: &Merged) {
+        let Some(at) = self.area_line_at(number) else {
+            return;
+        };
+        let line = self.area_line(at).merged_away(number, merged);
+        let fields = [
+            AreaLine::SAVED,
+            AreaLine::SAVED_CHECK,
+            AreaLine::FORMED,
+            AreaLine::CHECK,
+            AreaLine::WORD,
+        ];
+        record_line(record, at, &line, &fields);
+    }
+
+    /// The areas that were merged and whose lines are nobody's since, by their numbers.
+    pub(super) fn merged_areas(&self) -> Vec<MergedArea> {
+        let merged = |(_, number, line): (u64, u32, AreaLine)| {
+            Some(MergedArea {
+                number,
+                root: line.root,
+                generation: line.root_generation,
+                merged: line.merged(number)?,
+            })
+        };
+        self.all_lines().filter_map(merged).collect()
     }
 
     /// The word of an area's line that says whose it is, if the table is so long.

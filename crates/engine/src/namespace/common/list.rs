@@ -94,8 +94,11 @@ impl<M: Memories> Op<'_, M> {
         let verify = flags & (flag::INDEXED | flag::VERIFIED) == 0 || flags & flag::UNSURE != 0;
         let verifies_all = verify && (after == 0 || hint.cookie == after && hint.verified);
         let generation = core.get(dir, field::DEAD) >> 32;
+        if verify && let Err(error) = B::check_home(core, dir) {
+            self.do_without_names(dir, &error);
+        }
         let Some((mut extent, mut index)) = self.list_start(dir, after, hint, generation)? else {
-            return Ok(());
+            return self.check_names(dir);
         };
         let mut listing = Listing {
             dir,

@@ -15,6 +15,7 @@ pub(crate) mod walk;
 use vellum_layout::{LifeWord, NAME_MAX, TargetWord};
 use vellum_media::Memories;
 
+use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Result};
 
@@ -52,6 +53,14 @@ pub(crate) trait Bodies<M: Memories>: Sync {
     /// Whether a word of a log, and an entry's life word, are what makes a name exist, so that whoever
     /// goes by them has to make them durable first.
     const ARE_TRUTH: bool;
+
+    /// Checks that names in `dir` may be where they are, as far as something beside its log says so.
+    ///
+    /// # Errors
+    /// Damaged media.
+    fn check_home(_core: &Core<M>, _dir: Cachelet) -> Result<()> {
+        Ok(())
+    }
 
     /// Whether there is an entry at metadata slot `entry`, which a word of a log names: where it is not the word that
     /// makes a name exist, it may be one that is being made. Where there is none nothing else may be asked.

@@ -67,6 +67,7 @@ impl<M: Memories> Op<'_, M> {
         let again = core.has_flag(dir, flag::COUNTED);
         let mut counts = Counts::default();
         let mut buffer = S::Buffer::default();
+        self.unless_damaged(dir, S::check_home(core, dir))?;
         let root = core.get(dir, field::ROOT);
         let scanned = scan_log(core, core.ino(dir), root, &mut |logged| {
             let indexed = self.index_logged::<S>(dir, logged, &mut buffer, &mut counts, again);

@@ -24,7 +24,7 @@ use vellum_media::{Memories, Memory};
 
 use self::copy::Below;
 pub(super) use self::list::replay;
-pub(super) use self::root::set_root;
+pub(super) use self::root::{Becomes, set_root};
 use super::Adaptive;
 use super::entry::Home;
 use crate::cachelet::{Cachelet, flag};

@@ -1,6 +1,6 @@
 //! Directories that become roots of areas of their own (split), and roots that are none any more (merge).
 
-use vellum_layout::{DirPlace, Formed, Inode, ROOT_SLOT};
+use vellum_layout::{DirPlace, Formed, Inode, MergeReason, Merged, ROOT_SLOT};
 use vellum_media::Memories;
 
 use super::{Below, Move};
@@ -16,29 +16,59 @@ use crate::namespace::indexed::Name;
 use crate::namespace::indexed::index::{Index, Pair, ValueWord};
 use crate::slots::{Op, pause};
 
+/// What is to become of a directory.
+#[derive(Clone, Copy)]
+pub(in crate::namespace::adaptive) enum Becomes {
+    /// The root of an area that is formed by this.
+    Root(Formed),
+    /// No root any more. What the line of its area is to tell; where the names go is filled in.
+    Part(Merged),
+}
+
+impl Becomes {
+    /// No root any more, for this reason, by these numbers, compared with this average.
+    pub(in crate::namespace::adaptive) fn part(
+        reason: MergeReason,
+        at: Formed,
+        average_reads: u64,
+    ) -> Self {
+        Self::Part(Merged {
+            into: 0,
+            reason,
+            at,
+            average_reads: average_reads.try_into().unwrap_or(u32::MAX),
+        })
+    }
+}
+
 /// A directory, its own entry as it was found, and what is to become of it.
 struct Change {
     dir: Cachelet,
     place: DirPlace,
-    /// The area that it gets; none: it loses its own.
-    taken: Option<Taken>,
+    to: Area,
 }
 
-/// See [`crate::namespace::Namespace::set_root`]. `formed`: what the area of a root is formed by; none: it is to be no root.
+/// The area that a directory gets, or what becomes of the one that it loses.
+enum Area {
+    Taken(Taken),
+    Merged(Merged),
+}
+
+/// See [`crate::namespace::Namespace::set_root`].
 ///
 /// # Errors
 /// [`Error::First`]: it gives way, and somebody waits for the background's lease.
 pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
     core: &Core<M>,
     dir: Cachelet,
-    formed: Option<Formed>,
+    becomes: Becomes,
     gives_way: bool,
 ) -> Result<bool> {
     let ino = core.ino(dir);
     let mut tries = 0;
     loop {
         let place = core.place_of_directory(ino);
-        if (place.area() != 0) == formed.is_some() {
+        if (place.area() != 0) == matches!(becomes, Becomes::Root(_)) {
             return Ok(false);
         }
         if ino == ROOT_SLOT {
@@ -49,7 +79,7 @@ pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
         }
         let mut moving = Move::begin(core);
         moving.gives_way = gives_way;
-        if moving.set_root(dir, place, formed)? {
+        if moving.set_root(dir, place, becomes)? {
             return Ok(true);
         }
         // It was renamed meanwhile.
@@ -59,31 +89,35 @@ pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
 
 impl<M: Memories> Move<'_, M> {
     /// Gives whether the directory's own entry stayed where it was.
-    fn set_root(mut self, dir: Cachelet, place: DirPlace, formed: Option<Formed>) -> Result<bool> {
+    fn set_root(mut self, dir: Cachelet, place: DirPlace, becomes: Becomes) -> Result<bool> {
         let core = self.core;
-        let (home, taken) = if let Some(formed) = formed {
-            let op = core.op_to_change()?;
-            let taken = op.take_line(formed)?;
-            self.table_block = taken.block;
-            (Home::of_root(core, taken.area), Some(taken))
-        } else {
-            let mut buffer = PathBuffer::default();
-            let own = core.load_sealed(place.entry(), &mut buffer)?;
-            let area = core.area_life(own.area).ok_or(Error::Stale)?;
-            (Home::below(core, area, buffer.path()), None)
+        let (home, to) = match becomes {
+            Becomes::Root(formed) => {
+                let op = core.op_to_change()?;
+                let taken = op.take_line(formed)?;
+                self.table_block = taken.block;
+                (Home::of_root(core, taken.area), Area::Taken(taken))
+            }
+            Becomes::Part(merged) => {
+                let mut buffer = PathBuffer::default();
+                let own = core.load_sealed(place.entry(), &mut buffer)?;
+                let area = core.area_life(own.area).ok_or(Error::Stale)?;
+                let into = area.number;
+                let home = Home::below(core, area, buffer.path());
+                (home, Area::Merged(Merged { into, ..merged }))
+            }
         };
         self.copy_below(vec![Below { dir, home }])?;
         let list = self.write_list()?;
-        let change = Change { dir, place, taken };
+        let change = Change { dir, place, to };
         let op = core.op_to_change()?;
-        let merged = if formed.is_some() { 0 } else { place.area() };
         let is_done = op.commit_root(&change, list.map(|list| (core.moving_at(), list)))?;
         drop(op);
         if is_done {
             self.committed(list);
             // No names are of an area that was merged any more.
             core.wait_for_readers();
-            core.free_table(merged);
+            core.free_table(place.area());
         }
         Ok(is_done)
     }
@@ -99,16 +133,14 @@ impl<M: Memories> Op<'_, M> {
         };
         let ino = core.ino(change.dir);
         let mut record = Record::new();
-        let area = match &change.taken {
-            Some(taken) => {
+        let area = match &change.to {
+            Area::Taken(taken) => {
                 let generation = core.identity(change.dir).generation();
                 core.record_area(&mut record, taken, (ino, generation));
                 taken.area.number
             }
-            None => {
-                if let Some(at) = core.area_word_at(change.place.area()) {
-                    record.store(at, 0);
-                }
+            Area::Merged(merged) => {
+                core.record_merged(&mut record, change.place.area(), merged);
                 0
             }
         };
