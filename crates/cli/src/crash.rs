@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use vellum_crash::{
     Budget, MAKINGS, Mode, Part, Progress, ReplayError, Step, Summary, all_thread_workloads,
-    run_all,
+    all_workloads, run_all,
 };
 
 use crate::failure::{Failure, Outcome, verdict};
@@ -334,7 +334,7 @@ impl Listed {
 }
 
 fn list(args: &List) -> Outcome {
-    let sequences = Budget::Long.workloads(&Budget::Long.options()).into_iter();
+    let sequences = all_workloads().into_iter();
     let sequences = sequences.map(|of| Listed::of(of.name, &of.setup, &[of.explored]));
     let threads = all_thread_workloads().into_iter();
     let threads =

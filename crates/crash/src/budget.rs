@@ -17,6 +17,8 @@ use crate::workloads::{
 /// Pairs and triples of operations, random histories, pairs and histories on other mappings, all of these within other namespaces,
 /// histories whose areas evolve, and workloads on disks, that the short budget has.
 const SHORT: [usize; 7] = [450, 60, 16, 60, 52, 3, 40];
+/// The last of these.
+const ON_DISKS: usize = 6;
 /// Workloads on disks that the long one has: each takes longer than most others.
 const ON_DISKS_LONG: usize = 160;
 /// Random histories that the others have, and those whose areas evolve.
@@ -100,45 +102,56 @@ impl Budget {
     /// The workloads of this budget; all there are, if some are named, as [`Options::only`] chooses.
     pub fn workloads(self, options: &Options) -> Vec<Workload> {
         let mut all = workloads();
-        let (pairs, random) = (pairs(), random(RANDOM_LONG));
-        let elsewhere = [elsewhere(&pairs), elsewhere(&random)].concat();
-        let triples = triples();
-        let named = [&pairs, &triples, &random].map(|family| named_otherwise(family));
-        let evolved = evolved(EVOLVED_LONG);
-        let on_disks = logged_workloads();
-        let on_disks = match self {
-            Self::Long if options.only.is_empty() => {
-                sampled(&on_disks, options.seed, ON_DISKS_LONG)
-            }
-            _ => on_disks,
-        };
-        let generated = [
-            pairs,
-            triples,
-            random,
-            elsewhere,
-            named.concat(),
-            evolved,
-            on_disks,
-        ];
+        let mut generated = generated();
         match self {
-            Self::Short if options.only.is_empty() => {
+            _ if !options.only.is_empty() => all.extend(generated.into_iter().flatten()),
+            Self::Short => {
                 thin_out(&mut all, options.seed);
                 for (family, count) in generated.iter().zip(SHORT) {
                     all.extend(sampled(family, options.seed, count));
                 }
             }
-            Self::Time(_) if options.only.is_empty() => {
+            Self::Long => {
+                let on_disks = &mut generated[ON_DISKS];
+                *on_disks = sampled(on_disks, options.seed, ON_DISKS_LONG);
+                all.extend(generated.into_iter().flatten());
+            }
+            Self::Time(_) => {
                 let mut generated = generated.concat();
                 let draw = |one: &Workload| xxh3_64_with_seed(one.name.as_bytes(), options.seed);
                 generated.sort_by_key(draw);
                 all.extend(generated);
             }
-            _ => all.extend(generated.into_iter().flatten()),
         }
         all.retain(|workload| options.chooses(&workload.name));
         all
     }
+}
+
+/// All there are, but for those of threads.
+pub fn all_workloads() -> Vec<Workload> {
+    workloads()
+        .into_iter()
+        .chain(generated().into_iter().flatten())
+        .collect()
+}
+
+/// The families of [`SHORT`], whole.
+fn generated() -> [Vec<Workload>; 7] {
+    let (pairs, random) = (pairs(), random(RANDOM_LONG));
+    let elsewhere = [elsewhere(&pairs), elsewhere(&random)].concat();
+    let triples = triples();
+    let named = [&pairs, &triples, &random].map(|family| named_otherwise(family));
+    let evolved = evolved(EVOLVED_LONG);
+    [
+        pairs,
+        triples,
+        random,
+        elsewhere,
+        named.concat(),
+        evolved,
+        logged_workloads(),
+    ]
 }
 
 /// Leaves out three quarters of what runs on the usual mapping and namespace too, drawn by the seed.

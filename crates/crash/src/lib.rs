@@ -56,7 +56,7 @@ mod tree;
 mod workload;
 mod workloads;
 
-pub use budget::{Budget, Part};
+pub use budget::{Budget, Part, all_workloads};
 pub use id::Mode;
 pub use mkfs::MAKINGS;
 pub use mutant::Mutant;

@@ -172,7 +172,7 @@ impl Oracle for Lied<'_> {
 
 #[cfg(test)]
 mod tests {
-    use vellum_model::{NodeSnapshot, SnapshotBody};
+    use vellum_model::SnapshotBody;
 
     use super::*;
     use crate::id::Mode;
@@ -232,11 +232,11 @@ mod tests {
         let expected = &recorded.expected;
         let stage = expected.all_of(Stage(2));
         let mut tree = expected.trees[1].clone();
-        let other = |node: &mut NodeSnapshot| match &mut node.body {
-            SnapshotBody::File { blocks, .. } => blocks.clear(),
-            _ => {}
-        };
-        tree.nodes.values_mut().for_each(other);
+        for node in tree.nodes.values_mut() {
+            if let SnapshotBody::File { blocks, .. } = &mut node.body {
+                blocks.clear();
+            }
+        }
         assert!(tree != expected.trees[1]);
         assert_eq!(expected.judge_loss(&tree, stage), []);
         let (path, node) = tree.nodes.pop_last().unwrap();

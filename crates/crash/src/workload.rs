@@ -265,8 +265,8 @@ impl Ground {
             let rest = name.strip_prefix(ground.name());
             rest.is_some_and(|rest| rest.starts_with('-'))
         };
-        let on_disks = [Self::Logged, Self::Apart, Self::Split].into_iter();
-        on_disks.filter(is_of).last().unwrap_or_default()
+        let mut on_disks = [Self::Logged, Self::Apart, Self::Split].into_iter();
+        on_disks.find(is_of).unwrap_or_default()
     }
 
     /// Whether the pool has a log.
