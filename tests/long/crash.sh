@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The crash explorer over everything. Its report is kept beside the log; those of all parts add up to that of the whole.
+# The crash explorer over everything, but for a sample of what lies on disks. Its report is kept beside the log; those of all parts add up to that of the whole.
 # Parts: 16
 # Report: vellum crash sum
 # Whole: vellum crash sum --least 20000000

@@ -494,7 +494,7 @@ pub(crate) struct Evolve {
 /// What to show of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Structure {
-    /// The areas of the namespace adaptive: their numbers, labels, names and root directories
+    /// The areas of the namespace adaptive: their numbers, labels, names and root directories, and where merged ones went
     Areas,
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Run {
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// How much: short (five minutes on two CPUs: operations alone, a sample of sequences), long (an
-    /// hour: everything, and more of each), or seconds, behind which everything ends
+    /// hour: everything but for most of those on disks, and more of each), or seconds, behind which everything ends
     #[arg(long, default_value = "short", value_parser = parse_budget)]
     pub(crate) budget: Budget,
     /// Only these crash models [default: all]
@@ -105,7 +105,7 @@ Examples:
   vellum crash run --all --budget long --part 1/2 --json >1.json
   vellum crash run --all --budget long --part 2/2 --json >2.json
   vellum crash sum 1.json 2.json
-  vellum crash sum --least 500000 --least-on-disks 100000 whole.json")]
+  vellum crash sum --least 500000 --least-on-disks 20000 whole.json")]
 pub(crate) struct Sum {
     /// What `vellum crash run --json` wrote
     #[arg(value_name = "FILE", required = true)]

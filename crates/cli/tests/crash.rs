@@ -102,7 +102,7 @@ fn reports_of_parts_add_up_to_that_of_the_whole() {
         std::fs::write(bench.join(file), report(part)).expect("a file is written");
     }
     let sum = bench.run(&["crash", "sum", "1.json", "2.json", "--json"]);
-    let told = |text: &str| -> (Vec<Value>, Value) {
+    let told = |text: &str| -> (Vec<Value>, [Value; 2]) {
         let report: Value = serde_json::from_str(text).expect("it is JSON");
         let operations = report["operations"].as_array().expect("a list");
         let counts = operations.iter().chain([&report["totals"]]);
@@ -111,7 +111,8 @@ fn reports_of_parts_add_up_to_that_of_the_whole() {
             of.remove("seconds").expect("how long it took");
             of.into()
         });
-        (counts.collect(), report["runs"].clone())
+        let others = ["runs", "grounds"].map(|name| report[name].clone());
+        (counts.collect(), others)
     };
     let sum = told(&sum.ok().out);
     assert_eq!(sum, told(&report("1/1")));
@@ -119,6 +120,19 @@ fn reports_of_parts_add_up_to_that_of_the_whole() {
     let least = |images: &str| bench.run(&["crash", "sum", "1.json", "2.json", "--least", images]);
     least(&images).ok();
     least("1000000").failed(1, &[&images, "1000000"]);
+    assert_eq!(sum.1[1]["memory"].to_string(), images);
+    let on_disks = [
+        "crash",
+        "sum",
+        "1.json",
+        "--least",
+        "0",
+        "--least-on-disks",
+        "1",
+    ];
+    bench
+        .run(&on_disks)
+        .failed(1, &["0 different images on disks"]);
     std::fs::write(bench.join("3.json"), "{}}").expect("a file is written");
     let failed = bench.run(&["crash", "sum", "1.json", "3.json"]);
     failed.failed(1, &["3.json"]);
@@ -250,7 +264,8 @@ fn misuse_is_told() {
     run(["crash", "run", "no-such-thing"]).failed(2, &["no workload", "vellum crash list"]);
     run(["crash", "run", "--all", "--part", "3/2"]).failed(2, &["`3/2` is no part"]);
     run(["crash", "run", "--all", "--budget", "huge"]).failed(2, &["`huge` is no budget"]);
-    run(["crash", "run", "--all", "--mode", "arm"]).failed(2, &["x86", "lazy", "eadr", "kill"]);
+    run(["crash", "run", "--all", "--mode", "arm"])
+        .failed(2, &["x86", "lazy", "eadr", "kill", "lies"]);
     run(["crash", "replay", "nonsense"]).failed(2, &["does not name a crash"]);
     run(["crash", "replay", "x86:rename@999999:"]).failed(2, &["no such crash"]);
     for command in ["run", "sum", "replay", "list", "mutate"] {

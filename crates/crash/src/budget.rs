@@ -31,7 +31,7 @@ pub enum Budget {
     /// Operations alone and chosen sequences, a quarter of those that other mappings and namespaces repeat, and a sample of
     /// what is generated: minutes.
     Short,
-    /// Every workload, with more states of each: an hour or so on two processors.
+    /// Every workload, but of those on disks a sample, with more states of each: an hour or so on two processors.
     Long,
     /// As much as fits between the making of its options and so much later: of each workload what
     /// [`Short`](Self::Short) has, what is generated in an order drawn by the seed.

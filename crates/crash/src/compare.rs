@@ -102,11 +102,11 @@ impl Expected {
         Stage(returned << u32::BITS | returned)
     }
 
-    /// What is wrong with `tree` if anything that was promised by `stage` may be lost, and all that files hold: it is none that there was.
+    /// What is wrong with `tree` if anything may be lost that was not synced by `stage`, and all that files hold: it is none that there was since.
     pub(crate) fn judge_loss(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)> {
-        let returned = returned_at(stage);
+        let (synced, returned) = ((stage.0 >> u32::BITS) as usize, returned_at(stage));
         let mut wrong = Vec::new();
-        for done in (0..=returned).rev() {
+        for done in (synced..=returned).rev() {
             for contents in self.stages[done..].iter().take(2) {
                 wrong = self.judge_after(&tree.with_contents_of(contents), done);
                 if wrong.is_empty() {

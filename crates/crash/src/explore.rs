@@ -429,7 +429,9 @@ impl<'a> Explorer<'a> {
         let other = scope
             .within
             .is_some_and(|(_, meaning)| meaning != verdict.meaning && verdict.failures.is_empty());
-        let is_told = |wrong: &&Wrong| self.subject.oracle.is_told(wrong);
+        // Recovery itself loses nothing.
+        let may_lose = scope.within.is_none();
+        let is_told = |wrong: &&Wrong| may_lose && self.subject.oracle.is_told(wrong, at.stage);
         let failures = verdict.failures.iter().filter(|wrong| !is_told(wrong));
         let wrong = failures.chain(at_stage);
         wrong

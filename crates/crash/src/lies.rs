@@ -1,8 +1,8 @@
 //! Disks that lie: a sync returns, and what it was to make durable is still in the cache of the disk.
 //!
 //! Of the syncs of a run one in turn does nothing; the next sync of the same disk does what both were to do. What was promised in between may be
-//! missing, and files may have other bytes. But what is found is a tree that there was at an earlier instant, or is refused with words that tell of the
-//! loss; nothing is taken for what it is not.
+//! missing, and files may have other bytes. But what is found is a tree that there was at an instant behind the last sync before, or is refused with words
+//! that tell of the loss; nothing is taken for what it is not. A disk with nothing but the bytes of files takes only these.
 
 use vellum::disk_sites;
 use vellum_media::{Event, Op, Site};
@@ -28,6 +28,11 @@ const OF_DATA: [Site; 4] = [
     disk_sites::VERSIONS_DATA_DURABLE,
 ];
 
+/// Marks where names and attributes begin to be lost.
+const LOSING: u64 = u64::MAX;
+/// Of a stage: they are.
+const LOST: u64 = 1 << 63;
+
 /// What the checker and an opening say that tells of a loss: lines of a checkpoint did not reach home, or parts of anchors did not reach the log.
 const TOLD: [&str; 3] = [
     "home that differs from its sum",
@@ -45,11 +50,10 @@ pub(crate) fn explore_lies(
     let log = subject.change.of(subject.log);
     let skip = subject.change.of(&subject.log[..subject.skip]).len();
     let is_apart = is_apart(&subject.base);
-    let numbers = (0..syncs(&log).len()).filter(|&number| {
-        let lie = Lie::of(&log, is_apart, number);
-        lie.is_some_and(|lie| lie.from > skip)
-    });
-    let numbers = spread(numbers.collect(), options.lies);
+    let begins = syncs(&log).into_iter().map(|at| begin(&log, at));
+    let numbers = begins.enumerate().filter(|&(_, begin)| begin > Some(skip));
+    let numbers = numbers.map(|(number, _)| number).collect();
+    let numbers = spread(numbers, options.lies);
     let lied = Lied { expected };
     let subject = lied.subject(subject);
     let mut explorer = Explorer::new(&subject, options, progress);
@@ -96,19 +100,22 @@ impl Lie {
     fn of(log: &[Event], is_apart: bool, number: usize) -> Option<Self> {
         let syncs = syncs(log);
         let &at = syncs.get(number)?;
-        let before = log[..at].iter().rev();
-        let late = before.take_while(|event| is_flush_of_sync(event)).count();
-        if late == 0 {
-            return None;
-        }
-        let from = at - late;
-        let disk = |at: usize| is_apart && OF_DATA.contains(&log[at].site);
+        let from = begin(log, at)?;
+        let is_of_data = |at: usize| is_apart && OF_DATA.contains(&log[at].site);
         let mut later = syncs[number + 1..].iter();
-        let next = later.find(|&&next| disk(next) == disk(at));
+        let next = later.find(|&&next| is_of_data(next) == is_of_data(at));
         let until = next.map_or(log.len(), |&next| next);
-        let mut changed = [&log[..from], &log[at + 1..until]].concat();
+        let mut changed = log[..from].to_vec();
+        if !is_of_data(at) {
+            let op = Op::Marker(LOSING);
+            changed.push(Event { op, ..log[at] });
+        }
+        changed.extend_from_slice(&log[at + 1..until]);
         if let Some(&next) = next {
-            changed.extend_from_slice(&log[from..at]);
+            // A fence is of the flushes of its thread.
+            let thread = log[next].thread;
+            let late = log[from..at].iter();
+            changed.extend(late.map(|&event| Event { thread, ..event }));
             changed.push(log[next]);
         }
         Some(Self { log: changed, from })
@@ -125,12 +132,20 @@ fn syncs(log: &[Event]) -> Vec<usize> {
     (0..log.len()).filter(|&at| is_sync(&log[at])).collect()
 }
 
+/// Where the sync that ends at `at` begins, if there is something for it to do.
+fn begin(log: &[Event], at: usize) -> Option<usize> {
+    let before = log[..at].iter().rev();
+    let flushes = before.take_while(|event| is_flush_of_sync(event)).count();
+    (flushes > 0).then_some(at - flushes)
+}
+
 /// Whether a sync does this, of a line that was written.
 fn is_flush_of_sync(event: &Event) -> bool {
     matches!(event.op, Op::Flush { .. }) && event.site == Site::UNNAMED
 }
 
-/// Knows what a power cut may show where a sync did nothing.
+/// Knows what a power cut may show where a sync did nothing. Stages are those of the run itself; behind a lie that takes names, with [`LOST`], and
+/// what was synced up to there.
 struct Lied<'a> {
     expected: &'a Expected,
 }
@@ -146,26 +161,38 @@ impl Lied<'_> {
     }
 }
 
+/// The stage of the run itself.
+fn plain(stage: Stage) -> Stage {
+    Stage(stage.0 & !LOST)
+}
+
 impl Oracle for Lied<'_> {
     fn after(&self, stage: Stage, marker: u64) -> Stage {
-        self.expected.after(stage, marker)
+        if marker == LOSING {
+            return Stage(stage.0 | LOST);
+        }
+        let after = self.expected.after(plain(stage), marker);
+        match stage.0 & LOST {
+            0 => after,
+            _ => Stage(stage.0 >> u32::BITS << u32::BITS | after.0 & u64::from(u32::MAX)),
+        }
     }
 
     fn judge(&self, tree: &Tree, stage: Stage) -> Vec<Wrong> {
-        self.expected.judge_loss(tree, stage)
+        self.expected.judge_loss(tree, plain(stage))
     }
 
-    fn is_told(&self, (kind, what): &Wrong) -> bool {
+    fn is_told(&self, (kind, what): &Wrong, stage: Stage) -> bool {
         let is_refusal = matches!(kind, Kind::Damage | Kind::Recovery);
-        is_refusal && TOLD.iter().any(|words| what.contains(words))
+        stage.0 & LOST != 0 && is_refusal && TOLD.iter().any(|words| what.contains(words))
     }
 
     fn operation(&self, stage: Stage) -> &'static str {
-        self.expected.operation(stage)
+        self.expected.operation(plain(stage))
     }
 
     fn describe(&self, stage: Stage) -> String {
-        let when = self.expected.describe(stage);
+        let when = self.expected.describe(plain(stage));
         format!("a sync had done nothing; {when}")
     }
 }
@@ -222,8 +249,45 @@ mod tests {
         let (options, progress) = (Options::default(), Progress::default());
         let subject = recorded.subject(Mode::X86);
         let mut explorer = Explorer::new(&subject, &options, &progress);
-        explorer.explore_changed("", &lie.log, lie.from);
+        let mut log = lie.log;
+        log.retain(|event| event.op != Op::Marker(LOSING));
+        explorer.explore_changed("", &log, lie.from);
         assert!(explorer.has_found(Kind::Tree));
+    }
+
+    #[test]
+    fn a_loss_is_told_of_what_was_lost() {
+        let recorded = recorded("logged-several-before-a-sync");
+        let lied = Lied {
+            expected: &recorded.expected,
+        };
+        let lost = lied.after(Stage(2), LOSING);
+        let is_told = |kind, what: &str, stage| lied.is_told(&(kind, what.to_owned()), stage);
+        let sum = "home that differs from its sum: 1, and the anchor says 2";
+        assert!(is_told(Kind::Damage, sum, lost));
+        assert!(!is_told(Kind::Damage, sum, Stage(2)));
+        assert!(!is_told(Kind::Damage, "unsound inode", lost));
+        assert!(!is_told(Kind::Tree, sum, lost));
+        let synced = Stage(4 << u32::BITS | 4);
+        assert_eq!(lied.after(Stage(3), 4), synced);
+        assert_eq!(plain(lied.after(lost, 4)), Stage(4), "that was a lie");
+    }
+
+    /// Beside a disk that loses bytes of files, a name that was synced is there.
+    #[test]
+    fn a_disk_with_data_alone_takes_no_names() {
+        let recorded = recorded("split-append-many");
+        let uncommitted = |log: &[Event]| {
+            let site = disk_sites::VERSIONS_COMMITTED_DURABLE;
+            let mut log = log.to_vec();
+            log.retain(|event| event.op != Op::Fence || event.site != site);
+            log
+        };
+        let (options, progress) = (Options::default(), Progress::default());
+        let change = Change::By(&uncommitted);
+        let report = explore_recorded(&recorded, Mode::Lies, change, &options, &progress);
+        let mut kinds = report.violations.iter().map(|violation| violation.kind);
+        assert!(kinds.any(|kind| kind == Kind::Tree), "{report:?}");
     }
 
     #[test]

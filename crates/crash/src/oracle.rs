@@ -27,8 +27,8 @@ pub(crate) trait Oracle: Sync {
         None
     }
 
-    /// Whether something wrong with an image is right all the same: it says what was lost, where something may be.
-    fn is_told(&self, _wrong: &Wrong) -> bool {
+    /// Whether something wrong with an image is right all the same at `stage`: it says what was lost, where something may be.
+    fn is_told(&self, _wrong: &Wrong, _stage: Stage) -> bool {
         false
     }
 

@@ -27,7 +27,7 @@ pub enum ReplayError {
     #[error("there is no workload `{0}`")]
     NoWorkload(String),
     /// The run has no such point, or other lines in flight there.
-    #[error("the workload has changed: no such crash after {0} events")]
+    #[error("the workload has changed: no such crash at {0}")]
     NoSuchPoint(usize),
     /// The engine fails to make a pool.
     #[error("{0}")]
@@ -145,7 +145,11 @@ pub(crate) fn replay_log(
         let verdict = judged.verdict;
         let is_sound = verdict.failures.is_empty();
         replay.wrong = verdict.failures;
-        replay.wrong.retain(|wrong| !subject.oracle.is_told(wrong));
+        if depth == 0 {
+            replay
+                .wrong
+                .retain(|wrong| !subject.oracle.is_told(wrong, stage));
+        }
         if let Some(tree) = &judged.tree {
             replay.wrong.extend(subject.oracle.judge(tree, stage));
         }

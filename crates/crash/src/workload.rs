@@ -248,6 +248,9 @@ pub enum Ground {
 }
 
 impl Ground {
+    /// Those with disks, of which only what syncs makes anything durable.
+    pub const ON_DISKS: [Self; 3] = [Self::Logged, Self::Apart, Self::Split];
+
     /// What the names of workloads on it begin with.
     pub fn name(self) -> &'static str {
         match self {
@@ -265,8 +268,7 @@ impl Ground {
             let rest = name.strip_prefix(ground.name());
             rest.is_some_and(|rest| rest.starts_with('-'))
         };
-        let mut on_disks = [Self::Logged, Self::Apart, Self::Split].into_iter();
-        on_disks.find(is_of).unwrap_or_default()
+        Self::ON_DISKS.into_iter().find(is_of).unwrap_or_default()
     }
 
     /// Whether the pool has a log.
@@ -284,8 +286,8 @@ impl Ground {
         !self.is_logged()
     }
 
-    /// Whether there is something to be found under this crash model. What a log makes durable is in no cache, and a kill leaves what a
-    /// power cut leaves.
+    /// Whether there is something to be found under this crash model. What a log makes durable is in no cache, a kill leaves what a
+    /// power cut leaves, and without a disk nothing is synced.
     pub fn is_crashed_as(self, mode: Mode) -> bool {
         match mode {
             Mode::X86 => true,

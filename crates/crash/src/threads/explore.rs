@@ -115,9 +115,8 @@ pub(crate) fn of_threads<'a>(
         let done = explore_threads(workload, modes, options, progress);
         done.unwrap_or_else(|error| vec![not_run(workload, &error)])
     };
-    // What a log makes durable is in no cache.
     let modes_of = |workload: &ThreadWorkload| {
-        let is_of_it = |mode: &Mode| !workload.ground.commits() || *mode == Mode::X86;
+        let is_of_it = |mode: &Mode| workload.ground.is_crashed_as(*mode);
         modes.iter().copied().filter(is_of_it).collect::<Vec<_>>()
     };
     let is_any = |workload: &&ThreadWorkload| !modes_of(workload).is_empty();

@@ -7,12 +7,9 @@ use crate::workload::Ground;
 /// Makes a file that they use.
 const FILE: &str = "create f 644 -";
 
-/// Grounds on which commits make things durable.
-const GROUNDS: [Ground; 3] = [Ground::Logged, Ground::Apart, Ground::Split];
-
 /// Every workload of threads. On pools with a log the steps are the disk's, and not the engine's.
 pub fn all_thread_workloads() -> Vec<ThreadWorkload> {
-    let [one, two, three] = GROUNDS.map(logged);
+    let [one, two, three] = Ground::ON_DISKS.map(logged);
     [thread_workloads(), one, two, three].concat()
 }
 

@@ -10,9 +10,7 @@ use crate::workload::{Ground, Step, Workload};
 
 /// Operations alone on such pools, with a sync behind them, and sequences that only matter there.
 pub fn logged_workloads() -> Vec<Workload> {
-    [Ground::Logged, Ground::Apart, Ground::Split]
-        .map(on)
-        .concat()
+    Ground::ON_DISKS.map(on).concat()
 }
 
 /// Those on pools that lie on `ground`.

@@ -124,8 +124,8 @@ fn find_whole(name: &str) -> Option<Workload> {
     };
     let is_it = |workload: &Workload| workload.name == name;
     let logged = || {
-        let grounds = [Ground::Logged, Ground::Apart, Ground::Split].into_iter();
-        let ground = { grounds }.find(|ground| name.starts_with(ground.name()))?;
+        let mut grounds = Ground::ON_DISKS.into_iter();
+        let ground = grounds.find(|ground| name.starts_with(ground.name()))?;
         logged::on(ground).into_iter().find(is_it)
     };
     elsewhere
@@ -152,6 +152,7 @@ fn find_generated(name: &str) -> Option<Workload> {
 
 #[cfg(test)]
 mod tests {
+    use crate::threads::all_thread_workloads;
     use std::collections::BTreeSet;
 
     use super::*;
@@ -172,5 +173,17 @@ mod tests {
     #[test]
     fn every_model_is_explored() {
         assert_eq!(Options::default().modes, Mode::ALL);
+    }
+
+    #[test]
+    fn names_tell_what_a_pool_lies_on() {
+        for workload in crate::all_workloads() {
+            let told = Ground::of_workload(&workload.name);
+            assert_eq!(told, workload.ground, "{}", workload.name);
+        }
+        for workload in all_thread_workloads() {
+            let told = Ground::of_workload(&workload.name);
+            assert_eq!(told, workload.ground, "{}", workload.name);
+        }
     }
 }

@@ -10,6 +10,7 @@ mod histories;
 pub(crate) mod kernels;
 mod level;
 pub(crate) mod loom_memory;
+mod paths;
 mod scenarios;
 mod shuttle_memory;
 mod trees;

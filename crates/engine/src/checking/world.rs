@@ -19,6 +19,15 @@ use crate::{Clock, Error, Result};
 use vellum_check::{MemoryImage, Options};
 use vellum_media::{Memories, Memory};
 
+/// What several threads answer that do these jobs at once.
+macro_rules! together {
+    ($world:expr, $($job:expr),+ $(,)?) => {
+        $world.together(vec![$(Box::new($job)),+])
+    };
+}
+
+pub(super) use together;
+
 pub(super) const POOL_BYTES: u64 = 1 << 20;
 const SEED: u64 = 0x5EED_0F5C_4ED5;
 /// Preemptions that the scheduler of probabilistic concurrency testing chooses.

@@ -1,0 +1,352 @@
+//! Directories that move with what is below them, areas, and whole paths, beside each other.
+
+use super::world::{World, explore, together};
+use vellum_layout::Inode;
+
+use crate::Error;
+use crate::fs::{Cred, RenameFlags};
+
+/// Names change below a directory that is moved, and around it; nobody finds one missing or twice.
+#[test]
+fn a_directory_moves_with_what_is_below_beside_changes() {
+    explore(1000, |world| {
+        drop((world.mkdir("/d").unwrap(), world.mkdir("/d/e").unwrap()));
+        let stays = world.file("/d/e/stays").unwrap().ino();
+        drop((world.file("/d/goes").unwrap(), world.mkdir("/p").unwrap()));
+        let inner = world.node("/d/e").unwrap();
+        together!(
+            world,
+            |w: World| w.rename("/d", "/p/n", RenameFlags::empty()).unwrap(),
+            |w: World| {
+                for path in ["/d/goes", "/p/n/goes"] {
+                    drop(w.unlink(path));
+                }
+            },
+            {
+                let inner = inner.clone();
+                move |w: World| {
+                    let (cred, name) = (Cred::root(), b"new");
+                    let kind = vellum_layout::FileKind::File;
+                    drop(w.fs.mknod(&cred, &inner, name, kind, 0o644, 0).unwrap());
+                }
+            },
+            move |w: World| {
+                let found = w.fs.lookup(&Cred::root(), &inner, b"stays");
+                assert_eq!(found.unwrap().ino(), stays);
+                let mut names = Vec::new();
+                let mut position = crate::ListPosition::default();
+                let listed = w.fs.list(&inner, 0, &mut position, &mut |entry| {
+                    names.push(entry.name.to_vec());
+                    true
+                });
+                listed.unwrap();
+                names.retain(|name| name != b"new");
+                assert_eq!(names, [b"stays".to_vec()]);
+            }
+        );
+        assert!(world.see("/d").is_none());
+        assert_eq!(world.see("/p/n/e/stays").unwrap().ino, stays);
+        assert!(world.see("/p/n/e/new").is_some());
+    });
+}
+
+/// What is made in an empty directory while that gets another name has the path that the directory has then.
+#[test]
+fn an_empty_directory_moves_beside_creations_in_it() {
+    explore(1000, |world| {
+        drop((world.mkdir("/d").unwrap(), world.mkdir("/a").unwrap()));
+        // Only one namespace has areas.
+        drop(world.fs.split(&world.node("/a").unwrap()));
+        let dir = world.node("/d").unwrap();
+        let make = |name: &'static [u8], kind| {
+            let dir = dir.clone();
+            move |w: World| match kind {
+                vellum_layout::FileKind::Directory => {
+                    drop(w.fs.mkdir(&Cred::root(), &dir, name, 0o755).unwrap());
+                }
+                kind => drop(
+                    w.fs.mknod(&Cred::root(), &dir, name, kind, 0o644, 0)
+                        .unwrap(),
+                ),
+            }
+        };
+        together!(
+            world,
+            |w: World| {
+                w.rename("/d", "/e", RenameFlags::empty()).unwrap();
+                w.rename("/e", "/a/n", RenameFlags::empty()).unwrap();
+            },
+            make(b"f", vellum_layout::FileKind::File),
+            make(b"g", vellum_layout::FileKind::Directory)
+        );
+        drop(world.file("/a/n/g/h").unwrap());
+        assert!(world.see("/a/n/f").is_some());
+    });
+}
+
+/// A round of evolving, in which a directory becomes the root of an area, beside changes in it and its rename.
+#[test]
+fn areas_evolve_beside_changes() {
+    explore(500, |world| {
+        drop(world.mkdir("/d").unwrap());
+        let names: Vec<String> = (0..10).map(|number| format!("{number}")).collect();
+        for name in &names {
+            drop(world.file(&format!("/d/{name}")).unwrap());
+        }
+        world.rename("/d", "/e", RenameFlags::empty()).unwrap();
+        let dir = world.node("/e").unwrap();
+        together!(
+            world,
+            // Only one namespace has areas.
+            |w: World| drop(w.fs.evolve()),
+            |w: World| w.rename("/e", "/n", RenameFlags::empty()).unwrap(),
+            {
+                let dir = dir.clone();
+                move |w: World| {
+                    let (cred, kind) = (Cred::root(), vellum_layout::FileKind::File);
+                    w.fs.unlink(&cred, &dir, b"0").unwrap();
+                    drop(w.fs.mknod(&cred, &dir, b"0", kind, 0o644, 0).unwrap());
+                }
+            },
+            move |w: World| {
+                let found = w.fs.lookup(&Cred::root(), &dir, b"9");
+                assert!(found.is_ok());
+            }
+        );
+        let listed = world.list("/n").unwrap();
+        let mut listed: Vec<String> = listed.into_iter().map(|(name, _)| name).collect();
+        listed.sort();
+        assert_eq!(listed, names);
+        assert!(world.see("/e").is_none());
+    });
+}
+
+/// Two movers, of which one moves what the other's directory is moved to, and eviction.
+#[test]
+fn directories_with_names_move_beside_each_other() {
+    explore(1000, |world| {
+        drop((world.mkdir("/a").unwrap(), world.file("/a/f").unwrap()));
+        drop((world.mkdir("/b").unwrap(), world.file("/b/g").unwrap()));
+        let [f, g] = ["/a/f", "/b/g"].map(|path| world.see(path).unwrap().ino);
+        let done = together!(
+            world,
+            |w: World| w.rename("/a", "/b/a", RenameFlags::empty()).is_ok(),
+            |w: World| w.rename("/b", "/c", RenameFlags::empty()).is_ok(),
+            |w: World| {
+                w.squeeze();
+                w.forget("/a");
+                true
+            }
+        );
+        assert!(done[1]);
+        let above = if done[0] { "/c/a/f" } else { "/a/f" };
+        assert_eq!(world.see(above).unwrap().ino, f);
+        assert_eq!(world.see("/c/g").unwrap().ino, g);
+    });
+}
+
+/// Paths that were looked up before, and are again, beside a move of a directory that they lead through.
+#[test]
+fn a_path_is_not_found_behind_a_move_of_a_directory_above() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        let ino = world.file("/a/b/c/f").unwrap().ino();
+        assert_eq!(world.see("/a/b/c/f").unwrap().ino, ino);
+        let watch = |w: World| {
+            if w.see("/a/x/c/f").is_some() {
+                assert!(w.see("/a/b/c/f").is_none());
+            } else if w.see("/a/b/c/f").is_none() {
+                assert!(w.see("/a/x/c/f").is_some());
+            }
+        };
+        together!(
+            world,
+            |w: World| w.rename("/a/b", "/a/x", RenameFlags::empty()).unwrap(),
+            watch,
+            watch,
+        );
+        assert!(world.see("/a/b/c/f").is_none());
+        assert_eq!(world.see("/a/x/c/f").unwrap().ino, ino);
+    });
+}
+
+#[test]
+fn a_directory_closed_beside_lookups_stays_closed() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        drop(world.file("/a/b/c/f").unwrap());
+        let closed = world.node("/a/b").unwrap();
+        let look = |w: World| {
+            for _ in 0..2 {
+                assert!(w.see("/a/b/c/f").is_some());
+            }
+        };
+        together!(world, move |w: World| w.chmod(&closed, 0o700), look, look);
+        let seen = world
+            .fs
+            .stat_from_root(&Cred::user(1000, 1000), b"/a/b/c/f", false);
+        assert!(matches!(seen, Err(Error::Access)), "{seen:?}");
+    });
+}
+
+#[test]
+fn a_directory_made_anew_beside_lookups_is_the_new_one() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        drop(world.file("/a/b/c/f").unwrap());
+        let look = |w: World| {
+            for _ in 0..2 {
+                let _seen = w.see("/a/b/c/f");
+            }
+        };
+        let made = together!(
+            world,
+            |w: World| {
+                w.unlink("/a/b/c/f").unwrap();
+                w.rmdir("/a/b/c").unwrap();
+                drop(w.mkdir("/a/b/c").unwrap());
+                let ino = w.file("/a/b/c/f").unwrap().ino();
+                assert_eq!(w.see("/a/b/c/f").unwrap().ino, ino);
+                Some(ino)
+            },
+            move |w: World| {
+                look(w);
+                None
+            },
+            move |w: World| {
+                look(w);
+                None
+            },
+        );
+        assert_eq!(world.see("/a/b/c/f").map(|seen| seen.ino), made[0]);
+    });
+}
+
+/// A file that is made by its whole path, which was looked up before, is made in the directory that is there.
+#[test]
+fn a_file_is_made_by_its_path_beside_a_move_of_a_directory_above() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        world.make("/a/b/c/f").unwrap();
+        let make = |w: World| match w.make("/a/b/c/n") {
+            Ok(ino) => Some(ino),
+            Err(Error::NotFound) => {
+                assert!(w.see("/a/x/c").is_some());
+                None
+            }
+            Err(error) => panic!("{error:?}"),
+        };
+        let made = together!(
+            world,
+            |w: World| {
+                w.rename("/a/b", "/a/x", RenameFlags::empty()).unwrap();
+                None
+            },
+            make,
+        );
+        assert_eq!(world.see("/a/x/c/n").map(|seen| seen.ino), made[1]);
+        assert!(world.make("/a/b/c/n").is_err());
+    });
+}
+
+#[test]
+fn a_file_is_made_by_its_path_beside_a_removal_of_its_directory() {
+    explore(1000, |world| {
+        for dir in ["/a", "/a/b", "/a/b/c"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        // The path is known before.
+        assert!(world.make("/a/b/c/f").is_ok());
+        world.unlink("/a/b/c/f").unwrap();
+        let made = together!(
+            world,
+            |w: World| match w.rmdir("/a/b/c") {
+                Ok(()) => {
+                    drop(w.mkdir("/a/b/c").unwrap());
+                    None
+                }
+                Err(Error::NotEmpty) => None,
+                Err(error) => panic!("{error:?}"),
+            },
+            |w: World| match w.make("/a/b/c/n") {
+                Ok(ino) => Some(ino),
+                Err(Error::NotFound) => None,
+                Err(error) => panic!("{error:?}"),
+            },
+        );
+        assert_eq!(world.see("/a/b/c/n").map(|seen| seen.ino), made[1]);
+    });
+}
+
+/// An area that goes beside the first looks into directories there, which find that nothing is damaged.
+#[test]
+fn an_area_goes_beside_first_looks() {
+    explore(1000, |world| {
+        let paths = ["/d", "/d/0", "/d/1", "/d/2", "/d/3", "/d/4"];
+        let dirs = paths.map(|path| world.mkdir(path).unwrap());
+        drop(world.file("/d/4/f").unwrap());
+        // Only one namespace has areas.
+        drop(world.fs.split(&dirs[0]));
+        let root = dirs[0].clone();
+        dirs.iter().for_each(|dir| world.unindex(dir));
+        let look = |dirs: Vec<_>| {
+            move |w: World| {
+                for dir in &dirs {
+                    let found = w.fs.lookup(&Cred::root(), dir, b"none");
+                    assert!(matches!(found, Err(Error::NotFound)), "{found:?}");
+                }
+            }
+        };
+        let (some, others) = (dirs[..3].to_vec(), dirs[3..].to_vec());
+        together!(
+            world,
+            move |w: World| drop(w.fs.merge(&root)),
+            look(some),
+            look(others)
+        );
+        assert!(!world.fs.is_damaged());
+        assert!(world.see("/d/4/f").is_some());
+    });
+}
+
+/// A directory that was removed and is still open is in no area, and nothing is damaged.
+#[test]
+fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
+    explore(700, |world| {
+        let above = world.mkdir("/d").unwrap();
+        let removed = world.mkdir("/d/e").unwrap();
+        drop(world.fs.split(&above));
+        world.unindex(&removed);
+        let look = {
+            let removed = removed.clone();
+            move |w: World| {
+                for _ in 0..2 {
+                    let found = w.fs.lookup(&Cred::root(), &removed, b"none");
+                    assert!(matches!(found, Err(Error::NotFound)), "{found:?}");
+                }
+            }
+        };
+        together!(
+            world,
+            move |w: World| {
+                w.rmdir("/d/e").unwrap();
+                drop(w.fs.merge(&above));
+                w.squeeze();
+                drop(w.file("/d/f").unwrap());
+            },
+            look
+        );
+        let (cred, kind) = (Cred::root(), vellum_layout::FileKind::File);
+        let made = world.fs.mknod(&cred, &removed, b"f", kind, 0o644, 0);
+        assert!(matches!(made, Err(Error::NotFound)));
+        assert!(!world.fs.is_damaged());
+    });
+}
