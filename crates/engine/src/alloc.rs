@@ -326,12 +326,12 @@ impl<M: Memories> Op<'_, M> {
 
     /// Gives back what the thread held of a group and nobody took.
     fn return_held(&self, group: u64, mask: u32) {
-        let Some(kind) = self.core.kind_of_slot(group * GROUP) else {
-            return;
-        };
         let is_held = |bit: &u64| mask >> bit & 1 == 1;
         for bit in (0..GROUP).filter(is_held) {
-            self.core.return_slots(kind, group * GROUP + bit, 1);
+            let slot = group * GROUP + bit;
+            if let Some(kind) = self.core.kind_of_slot(slot) {
+                self.core.return_slots(kind, slot, 1);
+            }
         }
     }
 

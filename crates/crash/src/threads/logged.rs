@@ -99,7 +99,7 @@ mod tests {
             ..Budget::Short.options()
         };
         let progress = Progress::default();
-        let all = GROUNDS.map(logged).concat();
+        let all = Ground::ON_DISKS.map(logged).concat();
         let report = run_these_threads(&all, &options, &progress);
         let summary = report.summary();
         assert_eq!(summary.totals.violations, 0, "{report}");

@@ -1,7 +1,6 @@
 //! Directories that move with what is below them, areas, and whole paths, beside each other.
 
 use super::world::{World, explore, together};
-use vellum_layout::Inode;
 
 use crate::Error;
 use crate::fs::{Cred, RenameFlags};
@@ -323,8 +322,11 @@ fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
     explore(700, |world| {
         let above = world.mkdir("/d").unwrap();
         let removed = world.mkdir("/d/e").unwrap();
+        drop((world.file("/d/e/dead").unwrap(), world.mkdir("/n").unwrap()));
+        world.unlink("/d/e/dead").unwrap();
         drop(world.fs.split(&above));
         world.unindex(&removed);
+        let forgotten = removed.clone();
         let look = {
             let removed = removed.clone();
             move |w: World| {
@@ -338,7 +340,11 @@ fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
             world,
             move |w: World| {
                 w.rmdir("/d/e").unwrap();
+                w.unindex(&forgotten);
                 drop(w.fs.merge(&above));
+                // Its line is another area's.
+                drop(w.fs.split(&w.node("/n").unwrap()));
+                w.unindex(&forgotten);
                 w.squeeze();
                 drop(w.file("/d/f").unwrap());
             },

@@ -91,6 +91,10 @@ impl<M: Memories> Op<'_, M> {
         let owner = core.ino(dir);
         // Once a mount, by the first complete listing or when the index is built; where these met damage, each time.
         let flags = core.get(dir, field::FLAGS);
+        if flags & flag::UNLINKED != 0 {
+            // It was empty when it was removed; what its log still leads to is dead.
+            return self.check_names(dir);
+        }
         let verify = flags & (flag::INDEXED | flag::VERIFIED) == 0 || flags & flag::UNSURE != 0;
         let verifies_all = verify && (after == 0 || hint.cookie == after && hint.verified);
         let generation = core.get(dir, field::DEAD) >> 32;

@@ -64,6 +64,10 @@ impl<M: Memories> Op<'_, M> {
     /// Puts every name of `dir` that can be read into the index.
     fn build_index<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
+        if core.has_flag(dir, flag::UNLINKED) {
+            // It was empty when it was removed. What its log still leads to is dead, and may be of an area that is no more.
+            return Ok(());
+        }
         let again = core.has_flag(dir, flag::COUNTED);
         let mut counts = Counts::default();
         let mut buffer = S::Buffer::default();

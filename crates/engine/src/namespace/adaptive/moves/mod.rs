@@ -169,6 +169,10 @@ pub(super) fn find<M: Memories>(
     }
     let mut dirs = Vec::new();
     for (file, above, name) in moved {
+        if core.has_flag(above, flag::UNLINKED) {
+            // The slots of its own entry may be somebody's.
+            return Err(Error::NotFound);
+        }
         if core.kind(file) == FileKind::Directory && Adaptive::tell_where(core, file) {
             let home = core.home_of(core.ino(above))?;
             let path = PathIn {
