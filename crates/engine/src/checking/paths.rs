@@ -54,8 +54,7 @@ fn a_directory_moves_with_what_is_below_beside_changes() {
 fn an_empty_directory_moves_beside_creations_in_it() {
     explore(1000, |world| {
         drop((world.mkdir("/d").unwrap(), world.mkdir("/a").unwrap()));
-        // Only one namespace has areas.
-        drop(world.fs.split(&world.node("/a").unwrap()));
+        world.split(&world.node("/a").unwrap());
         let dir = world.node("/d").unwrap();
         let make = |name: &'static [u8], kind| {
             let dir = dir.clone();
@@ -292,8 +291,7 @@ fn an_area_goes_beside_first_looks() {
         let paths = ["/d", "/d/0", "/d/1", "/d/2", "/d/3", "/d/4"];
         let dirs = paths.map(|path| world.mkdir(path).unwrap());
         drop(world.file("/d/4/f").unwrap());
-        // Only one namespace has areas.
-        drop(world.fs.split(&dirs[0]));
+        world.split(&dirs[0]);
         let root = dirs[0].clone();
         dirs.iter().for_each(|dir| world.unindex(dir));
         let look = |dirs: Vec<_>| {
@@ -307,7 +305,7 @@ fn an_area_goes_beside_first_looks() {
         let (some, others) = (dirs[..3].to_vec(), dirs[3..].to_vec());
         together!(
             world,
-            move |w: World| drop(w.fs.merge(&root)),
+            move |w: World| w.merge(&root),
             look(some),
             look(others)
         );
@@ -324,7 +322,7 @@ fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
         let removed = world.mkdir("/d/e").unwrap();
         drop((world.file("/d/e/dead").unwrap(), world.mkdir("/n").unwrap()));
         world.unlink("/d/e/dead").unwrap();
-        drop(world.fs.split(&above));
+        world.split(&above);
         world.unindex(&removed);
         let forgotten = removed.clone();
         let look = {
@@ -341,9 +339,9 @@ fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
             move |w: World| {
                 w.rmdir("/d/e").unwrap();
                 w.unindex(&forgotten);
-                drop(w.fs.merge(&above));
+                w.merge(&above);
                 // Its line is another area's.
-                drop(w.fs.split(&w.node("/n").unwrap()));
+                w.split(&w.node("/n").unwrap());
                 w.unindex(&forgotten);
                 w.squeeze();
                 drop(w.file("/d/f").unwrap());
@@ -353,6 +351,65 @@ fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
         let (cred, kind) = (Cred::root(), vellum_layout::FileKind::File);
         let made = world.fs.mknod(&cred, &removed, b"f", kind, 0o644, 0);
         assert!(matches!(made, Err(Error::NotFound)));
+        assert!(!world.fs.is_damaged());
+    });
+}
+
+/// A directory with names is moved into one at hand that is removed meanwhile, and whose slots become others'.
+#[test]
+fn a_directory_moves_into_one_that_is_removed() {
+    explore(1000, |world| {
+        for dir in ["/a", "/t", "/t/u", "/n"] {
+            drop(world.mkdir(dir).unwrap());
+        }
+        let ino = world.file("/a/f").unwrap().ino();
+        let (root, to) = (world.node("/").unwrap(), world.node("/t/u").unwrap());
+        let done = together!(
+            world,
+            move |w: World| {
+                let (cred, flags) = (Cred::root(), RenameFlags::empty());
+                w.fs.rename(&cred, &root, b"a", &to, b"a", flags)
+            },
+            |w: World| {
+                w.rmdir("/t/u")?;
+                w.squeeze();
+                drop((w.file("/n/1")?, w.file("/n/2")?));
+                Ok(())
+            },
+        );
+        match done.as_slice() {
+            [Ok(()), Err(Error::NotEmpty)] => {
+                assert_eq!(world.see("/t/u/a/f").unwrap().ino, ino);
+            }
+            [Err(Error::NotFound), Ok(())] => assert_eq!(world.see("/a/f").unwrap().ino, ino),
+            done => panic!("{done:?}"),
+        }
+        assert!(!world.fs.is_damaged());
+    });
+}
+
+/// An empty directory's area goes beside looks into it, and beside the first name that it gets.
+#[test]
+fn an_empty_area_goes_beside_looks_and_a_creation() {
+    explore(1000, |world| {
+        let dir = world.mkdir("/d").unwrap();
+        world.split(&dir);
+        let (looked, made) = (dir.clone(), dir.clone());
+        together!(
+            world,
+            move |w: World| w.merge(&dir),
+            move |w: World| {
+                for _ in 0..2 {
+                    let found = w.fs.lookup(&Cred::root(), &looked, b"none");
+                    assert!(matches!(found, Err(Error::NotFound)), "{found:?}");
+                }
+            },
+            move |w: World| {
+                let (cred, kind) = (Cred::root(), vellum_layout::FileKind::File);
+                drop(w.fs.mknod(&cred, &made, b"f", kind, 0o644, 0).unwrap());
+            }
+        );
+        assert!(world.see("/d/f").is_some());
         assert!(!world.fs.is_damaged());
     });
 }

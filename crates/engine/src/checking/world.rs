@@ -130,7 +130,7 @@ impl World {
         given
     }
 
-    fn split<'p>(&self, path: &'p str) -> Result<(Node<Shuttled>, &'p [u8])> {
+    fn parent_and_name<'p>(&self, path: &'p str) -> Result<(Node<Shuttled>, &'p [u8])> {
         let (dir, name) = path.rsplit_once('/').unwrap();
         let dir = self.node(if dir.is_empty() { "/" } else { dir })?;
         Ok((dir, name.as_bytes()))
@@ -142,12 +142,12 @@ impl World {
     }
 
     pub(super) fn mkdir(&self, path: &str) -> Result<Node<Shuttled>> {
-        let (dir, name) = self.split(path)?;
+        let (dir, name) = self.parent_and_name(path)?;
         self.fs.mkdir(&Cred::root(), &dir, name, 0o755)
     }
 
     pub(super) fn file(&self, path: &str) -> Result<Node<Shuttled>> {
-        let (dir, name) = self.split(path)?;
+        let (dir, name) = self.parent_and_name(path)?;
         self.fs
             .mknod(&Cred::root(), &dir, name, FileKind::File, 0o644, 0)
     }
@@ -188,23 +188,23 @@ impl World {
     }
 
     pub(super) fn unlink(&self, path: &str) -> Result<()> {
-        let (dir, name) = self.split(path)?;
+        let (dir, name) = self.parent_and_name(path)?;
         self.fs.unlink(&Cred::root(), &dir, name)
     }
 
     pub(super) fn rmdir(&self, path: &str) -> Result<()> {
-        let (dir, name) = self.split(path)?;
+        let (dir, name) = self.parent_and_name(path)?;
         self.fs.rmdir(&Cred::root(), &dir, name)
     }
 
     pub(super) fn link(&self, file: &Node<Shuttled>, path: &str) -> Result<()> {
-        let (dir, name) = self.split(path)?;
+        let (dir, name) = self.parent_and_name(path)?;
         self.fs.link(&Cred::root(), file, &dir, name)
     }
 
     pub(super) fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Result<()> {
-        let (from_dir, from) = self.split(from)?;
-        let (to_dir, to) = self.split(to)?;
+        let (from_dir, from) = self.parent_and_name(from)?;
+        let (to_dir, to) = self.parent_and_name(to)?;
         self.fs
             .rename(&Cred::root(), &from_dir, from, &to_dir, to, flags)
     }
@@ -242,6 +242,22 @@ impl World {
                 true
             })?;
         Ok(names)
+    }
+
+    /// Gives a directory that is in another's area one of its own, where names are in areas.
+    pub(super) fn split(&self, dir: &Node<Shuttled>) {
+        Self::expect_areas(self.fs.split(dir));
+    }
+
+    /// The reverse.
+    pub(super) fn merge(&self, dir: &Node<Shuttled>) {
+        Self::expect_areas(self.fs.merge(dir));
+    }
+
+    /// What a scenario asks for is done; other namespaces have none.
+    fn expect_areas(done: Result<bool>) {
+        let is_expected = matches!(done, Ok(true) | Err(Error::Unsupported(_)));
+        assert!(is_expected, "{done:?}");
     }
 
     /// Does the background work that is due.

@@ -353,6 +353,8 @@ impl<M: Memories> Bodies<M> for Adaptive {
 /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
 pub(super) fn is_called<M: Memories>(core: &Core<M>, entry: u64, parent: u64, name: &[u8]) -> bool {
     let at = core.geometry.slot_at(entry);
+    // The path is a line further on, and nothing of the head says so to the processor before it is there.
+    core.pool.prefetch(at + PathEntryHead::PATH);
     let word = core
         .pool
         .load(at + PathEntryHead::PATH_WORD, Ordering::Relaxed);

@@ -94,6 +94,20 @@ impl<M: Memories> Core<M> {
             .filter(|&dir| !self.has_flag(dir, flag::UNLINKED))
     }
 
+    /// The root of the area with this number, if names in the directory with inode `ino` are still in it: an area that went leaves its
+    /// number to another one.
+    fn key_of_root_over(&self, ino: u64, area: u32) -> Result<DirKey> {
+        let _op = self.op_begin();
+        let root = self
+            .root_of_area(area)
+            .filter(|&root| self.is_inode_slot(root));
+        let root = root.ok_or(Error::NotFound)?;
+        if !self.is_inode_slot(ino) || self.area_of(ino)? != area {
+            return Err(Error::NotFound);
+        }
+        Ok(DirKey::new(root, self.identity_on_pool(root).generation()))
+    }
+
     /// The directories above one, and itself, up to the file system's root; fewer if they change meanwhile.
     fn upwards(&self, ino: u64) -> impl Iterator<Item = u64> {
         let above = |&ino: &u64| {
@@ -420,11 +434,16 @@ impl<M: Memories> Areas<M> for Adaptive {
         let done = match decided.what {
             Evolution::Split => set(dir, root),
             Evolution::Merge => set(dir, part(MergeReason::Small)),
-            Evolution::Inherit => set(dir, root).and_then(|_| {
-                let root = core.root_of_area(decided.area).ok_or(Error::NotFound)?;
-                let root = DirKey::new(root, core.identity_on_pool(root).generation());
-                set(root, part(MergeReason::Inherited))
-            }),
+            Evolution::Inherit => {
+                core.key_of_root_over(dir.ino(), decided.area)
+                    .and_then(|above| {
+                        if set(dir, root)? {
+                            set(above, part(MergeReason::Inherited))
+                        } else {
+                            Ok(false)
+                        }
+                    })
+            }
         };
         match done {
             Ok(true) => Ok(Outcome::Done),

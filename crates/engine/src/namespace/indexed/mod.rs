@@ -297,7 +297,8 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         let walked = S::walk(op, start, path, enter, |dir, name| {
             op.lookup::<S>(dir, name)
         })?;
-        if S::TELL_PATHS {
+        // Where a directory was found by its whole path, nothing was looked up in it yet.
+        if S::TELL_PATHS && walked.at != walked.parent {
             op.note_read(walked.parent);
         }
         Ok(walked)

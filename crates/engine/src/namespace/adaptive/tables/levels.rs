@@ -118,7 +118,10 @@ impl<M: Memories> Core<M> {
                         return Ok((at, word));
                     }
                 }
-                place_here = place_here.or(self.matches(line, Word::none()).next());
+                let Some(at) = self.matches(line, Word::none()).next() else {
+                    continue;
+                };
+                place_here = place_here.or(Some(at));
                 if self.matches(line, Word::never()).next().is_some() {
                     break;
                 }
