@@ -122,8 +122,12 @@ impl<'a, M: Memories> Lease<'a, M> {
 
 impl<M: Memories> Drop for Lease<'_, M> {
     fn drop(&mut self) {
-        self.0.arena.store(header::LEASE, 0, Ordering::Release);
-        self.0.arena.wake(header::LEASE);
+        // Who is not seen to want it has yet to look whether it is free: both store before they look.
+        let arena = &self.0.arena;
+        arena.store(header::LEASE, 0, Ordering::SeqCst);
+        if arena.load(header::LEASE_WANTED, Ordering::SeqCst) > 0 {
+            arena.wake(header::LEASE);
+        }
     }
 }
 
