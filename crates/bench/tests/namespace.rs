@@ -183,7 +183,7 @@ fn a_changing_set_of_directories() {
 #[test]
 fn a_tree_of_sources() {
     let report = measured(&options(namespace::Figure::SourceTree));
-    let figure = complete(&report, 5);
+    let figure = complete(&report, 6);
     assert!(
         figure
             .notes
