@@ -24,6 +24,7 @@ pub(crate) const DATA_APART: DataApart = DataApart {
     id: [9; 16],
     at: BLOCK_BYTES,
     data_bytes: POOL_BYTES,
+    carried_bytes: 0,
 };
 /// Where the clock of workloads starts: 2026-01-01 in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
