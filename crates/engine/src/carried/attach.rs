@@ -88,10 +88,6 @@ impl<'a> CarriedCopy<'a> {
     /// # Errors
     /// No medium of data, one that carries none, a stale or damaged one.
     pub(crate) fn find(disk: &'a dyn Disk, path: &'a Path, len: u64) -> Result<Self> {
-        let damaged = |what| MediumError::CarriedDamaged {
-            path: path.to_owned(),
-            what,
-        };
         let medium = medium_head(disk).ok_or_else(|| MediumError::NoMedium {
             path: path.to_owned(),
         })?;
@@ -101,6 +97,16 @@ impl<'a> CarriedCopy<'a> {
             }
             .into());
         }
+        let copy = Self::read(disk, path, &medium, len)?;
+        let is_its = head_with(&copy.superblock, medium.id).1 == Some(medium);
+        let what = "the superblock";
+        is_its
+            .then_some(copy)
+            .ok_or_else(|| damaged(path, what).into())
+    }
+
+    /// Reads the copy that lies on a medium with this head, of which `len` bytes can be read.
+    fn read(disk: &'a dyn Disk, path: &'a Path, medium: &MediumHead, len: u64) -> Result<Self> {
         let mut sector = [0; CARRIED_HEAD_BYTES];
         let head = disk.read(medium.carried_at, &mut sector).ok();
         let head = head.and_then(|()| CarriedHead::unseal(&sector, medium.pool));
@@ -115,24 +121,23 @@ impl<'a> CarriedCopy<'a> {
         };
         let end = plan.at.checked_add(plan.bytes());
         if plan.bytes() != medium.carried_bytes || end.is_none_or(|end| end > len) {
-            return Err(damaged("the size").into());
+            return Err(damaged(path, "the size").into());
         }
         let mut table = vec![0; plan.table_bytes() as usize];
         let read = disk.read(plan.table_at(), &mut table);
         if read.is_err() || CarriedPlan::table_sum(&medium.pool, &table) != head.sum {
-            return Err(damaged("the sums of the metadata").into());
+            return Err(damaged(path, "the sums of the metadata").into());
         }
         let first = read_block(disk, &plan, &table, &medium.pool, 0);
         let superblock = first.and_then(|block| Superblock::unseal(&block).ok());
-        let superblock = superblock.ok_or_else(|| damaged("the superblock"))?;
+        let superblock = superblock.ok_or_else(|| damaged(path, "the superblock"))?;
         superblock.check_readable()?;
         superblock.check_writable()?;
-        let is_its = superblock.uuid == medium.pool
-            && CarriedPlan::of(&superblock.geometry())
-                .is_some_and(|of_pool| of_pool.blocks == plan.blocks)
-            && head_with(&superblock, medium.id).1 == Some(medium);
-        if !is_its {
-            return Err(damaged("the superblock").into());
+        let of_pool = CarriedPlan::of(&superblock.geometry());
+        if superblock.uuid != medium.pool
+            || of_pool.is_none_or(|of_pool| of_pool.blocks != plan.blocks)
+        {
+            return Err(damaged(path, "the superblock").into());
         }
         Ok(Self {
             disk,
@@ -158,6 +163,22 @@ impl<'a> CarriedCopy<'a> {
         tell: &dyn Fn(u64, u64),
     ) -> Result<Superblock> {
         let (superblock, head) = head_with(&self.superblock, id);
+        self.make_pool(pool, &superblock, name, known_zero, tell)?;
+        if let Some(head) = head {
+            self.hand_over(&head)?;
+        }
+        Ok(superblock)
+    }
+
+    /// Makes the pool, with this superblock.
+    fn make_pool<P: Persistent>(
+        &self,
+        pool: &P,
+        superblock: &Superblock,
+        name: &[u8],
+        known_zero: bool,
+        tell: &dyn Fn(u64, u64),
+    ) -> Result<()> {
         let geometry = superblock.geometry();
         pool.zero_through(disk_sites::ATTACH_WIPE, 0, 2 * BLOCK_BYTES);
         let last = geometry.replica_at;
@@ -171,17 +192,13 @@ impl<'a> CarriedCopy<'a> {
         // The copy has all but the superblocks, which no map is about.
         let since = self.number.to_le_bytes();
         pool.write_through(site, superblock.changed_at + ChangedMap::SINCE, &since);
-        let places = MediumPlaces::of_data(id, name);
+        let places = MediumPlaces::of_data(superblock.zones[0].medium_id, name);
         pool.write_through(site, superblock.media_at, places.as_bytes());
         for at in [last, BLOCK_BYTES, 0] {
             pool.write_through(site, at, superblock.as_bytes());
         }
         pool.fence(disk_sites::ATTACH_POOL_DURABLE);
-        pool.sync()?;
-        if let Some(head) = head {
-            self.hand_over(&head)?;
-        }
-        Ok(superblock)
+        Ok(pool.sync()?)
     }
 
     /// Copies the metadata behind the superblocks; what lies behind them is empty.
@@ -199,10 +216,7 @@ impl<'a> CarriedCopy<'a> {
             if sum_of(&self.table, number) != 0 {
                 let pool_id = &self.superblock.uuid;
                 let block = read_block(self.disk, &self.plan, &self.table, pool_id, number);
-                let block = block.ok_or_else(|| MediumError::CarriedDamaged {
-                    path: self.path.to_owned(),
-                    what: "a block of metadata",
-                })?;
+                let block = block.ok_or_else(|| damaged(self.path, "a block of metadata"))?;
                 pool.write_through(site, at, &block);
             } else if !known_zero {
                 pool.zero_through(site, at, BLOCK_BYTES);
@@ -222,6 +236,35 @@ impl<'a> CarriedCopy<'a> {
         self.disk.sync(disk_sites::ATTACH_MEDIUM_DURABLE)?;
         self.disk.write(head.copy_at(), head.as_bytes())?;
         self.disk.sync(disk_sites::ATTACH_MEDIUM_COPY_DURABLE)
+    }
+}
+
+/// Makes in `pool` what the copy has that lies behind the data of the pool with this superblock, which `from` has all bytes of: for experiments,
+/// in which no medium has a head.
+///
+/// # Errors
+/// The copy is stale, or damaged.
+pub fn made_of_copy<P: Persistent>(
+    from: &dyn Disk,
+    superblock: &Superblock,
+    pool: &P,
+) -> Result<()> {
+    let Some(plan) = CarriedPlan::of(&superblock.geometry()) else {
+        return Err(MediumError::CarriesNone.into());
+    };
+    let medium = MediumHead::of(superblock).map(|head| MediumHead {
+        carried_at: plan.at,
+        ..head
+    });
+    let medium = medium.ok_or(MediumError::CarriesNone)?;
+    let copy = CarriedCopy::read(from, Path::new("the medium"), &medium, u64::MAX)?;
+    copy.make_pool(pool, superblock, b"data", false, &|_, _| {})
+}
+
+fn damaged(path: &Path, what: &'static str) -> MediumError {
+    MediumError::CarriedDamaged {
+        path: path.to_owned(),
+        what,
     }
 }
 

@@ -19,8 +19,8 @@ use zerocopy::IntoBytes;
 use crate::disk_sites;
 use crate::error::Result;
 
-pub use attach::AttachOptions;
 pub(crate) use attach::attach_medium;
+pub use attach::{AttachOptions, made_of_copy};
 pub use copy::Carried;
 
 /// The map of blocks that the copy lacks.
