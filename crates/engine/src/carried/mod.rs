@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use vellum_layout::{
     BLOCK_BYTES, CARRIED_HEAD_BYTES, CHANGED_HEAD_BYTES, CarriedHead, CarriedPlan, ChangedMap,
-    Superblock,
+    MediumHead, Superblock,
 };
 use vellum_media::{Disk, Persistent};
 use zerocopy::IntoBytes;
@@ -76,6 +76,17 @@ fn head_of(disk: &dyn Disk, plan: &CarriedPlan, superblock: &Superblock) -> Opti
     disk.read(plan.at, &mut sector).ok()?;
     let head = CarriedHead::unseal(&sector, superblock.uuid);
     head.filter(|head| head.blocks == plan.blocks)
+}
+
+/// Whether the copy on a medium, which is reached by offsets of its own, is whole; `None` if it carries none.
+pub(crate) fn is_whole(medium: &dyn Disk, superblock: &Superblock) -> Option<bool> {
+    let head = MediumHead::of(superblock).filter(|head| head.carried_at != 0)?;
+    let plan = CarriedPlan {
+        at: head.carried_at,
+        ..CarriedPlan::of(&superblock.geometry())?
+    };
+    let head = head_of(medium, &plan, superblock);
+    Some(head.is_some_and(|head| head.is_whole()))
 }
 
 /// Says durably on the medium, before anything of the pool changes, that its copy of the metadata is stale. What was said before may have
