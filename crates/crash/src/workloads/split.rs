@@ -106,6 +106,7 @@ pub(super) fn sequences() -> Vec<Workload> {
                 "carry-pool",
             ],
         ),
+        of("carried-alone", &[FILE], &["carry-pool"]),
         of(
             "carried-with-new-names",
             &["mkdir d 755", "carry-pool", "open-pool"],
@@ -156,11 +157,12 @@ mod tests {
         "split-create-first-in-directory",
     ];
 
-    const KILLED: [&str; 4] = [
+    const KILLED: [&str; 5] = [
         "split-rename-behind-a-commit",
         "split-unlink-one-of-two",
         "split-append-aligned",
         "split-several-before-a-sync",
+        "split-carried-after-a-kill",
     ];
 
     /// A process that is killed anywhere loses nothing, and what the next one finds no power cut takes back once the pool is open.
@@ -263,6 +265,18 @@ mod tests {
             kinds.any(|kind| kind == Kind::Carried)
         };
         assert!(CARRIED.into_iter().any(is_caught), "without marks");
+    }
+
+    /// Nor does a disk that lies about the syncs of data let a stale copy pass for a whole one.
+    #[test]
+    fn copies_survive_kills_and_lies() {
+        for name in CARRIED {
+            for mode in [Mode::Kill, Mode::Lies] {
+                let report = explored_as(mode, name, Change::None);
+                let wrong = &report.violations;
+                assert_eq!(report.counts.violations, 0, "{name}, {mode}: {wrong:?}");
+            }
+        }
     }
 
     /// A copy is made of what is listed: otherwise nothing above would be found.

@@ -97,32 +97,7 @@ impl<'a> CarriedCopy<'a> {
             }
             .into());
         }
-        let copy = Self::read(disk, path, &medium, len)?;
-        let is_its = head_with(&copy.superblock, medium.id).1 == Some(medium);
-        let what = "the superblock";
-        is_its
-            .then_some(copy)
-            .ok_or_else(|| damaged(path, what).into())
-    }
-
-    /// Reads the copy that lies on a medium with this head, of which `len` bytes can be read.
-    fn read(disk: &'a dyn Disk, path: &'a Path, medium: &MediumHead, len: u64) -> Result<Self> {
-        let mut sector = [0; CARRIED_HEAD_BYTES];
-        let head = disk.read(medium.carried_at, &mut sector).ok();
-        let head = head.and_then(|()| CarriedHead::unseal(&sector, medium.pool));
-        let head = head
-            .filter(CarriedHead::is_whole)
-            .ok_or_else(|| MediumError::Stale {
-                path: path.to_owned(),
-            })?;
-        let plan = CarriedPlan {
-            at: medium.carried_at,
-            blocks: head.blocks,
-        };
-        let end = plan.at.checked_add(plan.bytes());
-        if plan.bytes() != medium.carried_bytes || end.is_none_or(|end| end > len) {
-            return Err(damaged(path, "the size").into());
-        }
+        let (plan, head) = whole_copy(disk, path, &medium, len)?;
         let mut table = vec![0; plan.table_bytes() as usize];
         let read = disk.read(plan.table_at(), &mut table);
         if read.is_err() || CarriedPlan::table_sum(&medium.pool, &table) != head.sum {
@@ -133,10 +108,8 @@ impl<'a> CarriedCopy<'a> {
         let superblock = superblock.ok_or_else(|| damaged(path, "the superblock"))?;
         superblock.check_readable()?;
         superblock.check_writable()?;
-        let of_pool = CarriedPlan::of(&superblock.geometry());
-        if superblock.uuid != medium.pool
-            || of_pool.is_none_or(|of_pool| of_pool.blocks != plan.blocks)
-        {
+        // Its own medium may have had another identity when the copy was made.
+        if head_with(&superblock, medium.id).1 != Some(medium) {
             return Err(damaged(path, "the superblock").into());
         }
         Ok(Self {
@@ -239,26 +212,44 @@ impl<'a> CarriedCopy<'a> {
     }
 }
 
-/// Makes in `pool` what the copy has that lies behind the data of the pool with this superblock, which `from` has all bytes of: for experiments,
-/// in which no medium has a head.
+/// Makes a pool of what a medium of `len` bytes carries, which gets the identity `id`: for experiments, in which neither has a path.
 ///
 /// # Errors
-/// The copy is stale, or damaged.
-pub fn made_of_copy<P: Persistent>(
-    from: &dyn Disk,
-    superblock: &Superblock,
+/// As for [`crate::Pool::attach`].
+pub fn attach_copy<P: Persistent>(
+    disk: &dyn Disk,
+    len: u64,
     pool: &P,
-) -> Result<()> {
-    let Some(plan) = CarriedPlan::of(&superblock.geometry()) else {
-        return Err(MediumError::CarriesNone.into());
+    id: [u8; 16],
+) -> Result<Superblock> {
+    let copy = CarriedCopy::find(disk, Path::new("the medium"), len)?;
+    copy.attach(pool, id, b"data", false, &|_, _| {})
+}
+
+/// Where the copy lies on a medium of `len` bytes with this head, and its own head, which says that it is whole.
+fn whole_copy(
+    disk: &dyn Disk,
+    path: &Path,
+    medium: &MediumHead,
+    len: u64,
+) -> Result<(CarriedPlan, CarriedHead)> {
+    let mut sector = [0; CARRIED_HEAD_BYTES];
+    let head = disk.read(medium.carried_at, &mut sector).ok();
+    let head = head.and_then(|()| CarriedHead::unseal(&sector, medium.pool));
+    let head = head
+        .filter(CarriedHead::is_whole)
+        .ok_or_else(|| MediumError::Stale {
+            path: path.to_owned(),
+        })?;
+    let plan = CarriedPlan {
+        at: medium.carried_at,
+        blocks: head.blocks,
     };
-    let medium = MediumHead::of(superblock).map(|head| MediumHead {
-        carried_at: plan.at,
-        ..head
-    });
-    let medium = medium.ok_or(MediumError::CarriesNone)?;
-    let copy = CarriedCopy::read(from, Path::new("the medium"), &medium, u64::MAX)?;
-    copy.make_pool(pool, superblock, b"data", false, &|_, _| {})
+    let end = plan.at.checked_add(plan.bytes());
+    if plan.bytes() != medium.carried_bytes || end.is_none_or(|end| end > len) {
+        return Err(damaged(path, "the size").into());
+    }
+    Ok((plan, head))
 }
 
 fn damaged(path: &Path, what: &'static str) -> MediumError {

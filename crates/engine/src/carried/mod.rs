@@ -20,7 +20,7 @@ use crate::disk_sites;
 use crate::error::Result;
 
 pub(crate) use attach::attach_medium;
-pub use attach::{AttachOptions, made_of_copy};
+pub use attach::{AttachOptions, attach_copy};
 pub use copy::Carried;
 
 /// The map of blocks that the copy lacks.
