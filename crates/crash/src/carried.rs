@@ -44,9 +44,8 @@ pub(crate) fn carried_tree(pool: &Shared, cache_entries: u64) -> Option<Result<T
     if !carries_whole(&image) {
         return None;
     }
-    // Whatever lies where the pool is made.
-    let moved = Moved::of(&image, 0xEE)?;
-    let attached = attach_copy(&moved.medium(), moved.len(), &*moved.all.0, NEW);
+    let moved = Moved::of(&image)?;
+    let attached = attach_copy(&moved.medium(), moved.len(), (&*moved.all.0, true), NEW);
     match attached.and_then(|_| read_tree(&moved.mount(cache_entries)?)) {
         Err(Error::Medium(MediumError::Stale { .. })) => None,
         read => Some(read),
@@ -63,13 +62,12 @@ struct Moved {
 }
 
 impl Moved {
-    /// The medium of the pool in `image`, and bytes of `filler` where its pool was.
-    fn of(image: &[u8], filler: u8) -> Option<Self> {
+    /// The medium of the pool in `image`, and zeros where its pool was.
+    fn of(image: &[u8]) -> Option<Self> {
         let (superblock, _) = carrying(image)?;
         let head = MediumHead::of(&superblock)?;
         let own = superblock.pool_bytes as usize;
-        let mut all = vec![filler; own];
-        all.resize(own + head.bytes as usize, 0);
+        let mut all = vec![0; own + head.bytes as usize];
         let (at, copy_at) = (own + head.data_at as usize, own + head.copy_at() as usize);
         all[at..copy_at].copy_from_slice(&image[own..][..copy_at - at]);
         for at in [own, copy_at] {
@@ -165,7 +163,7 @@ mod tests {
         let tree = carried_tree(&Shared::of(image.clone()), 256)
             .unwrap()
             .unwrap();
-        let moved = Moved::of(&image, 0).unwrap();
+        let moved = Moved::of(&image).unwrap();
         // Where the new pool is made lies another one, by its superblocks.
         let own = moved.superblock.pool_bytes as usize;
         let mut base = moved.all.0.image();
@@ -181,7 +179,7 @@ mod tests {
             ..moved
         };
         moved.all.0.start_recording();
-        attach_copy(&moved.medium(), moved.len(), &*moved.all.0, NEW).unwrap();
+        attach_copy(&moved.medium(), moved.len(), (&*moved.all.0, false), NEW).unwrap();
         let log = moved.all.0.take_log();
         Attached {
             moved,

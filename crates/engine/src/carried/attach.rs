@@ -212,18 +212,19 @@ impl<'a> CarriedCopy<'a> {
     }
 }
 
-/// Makes a pool of what a medium of `len` bytes carries, which gets the identity `id`: for experiments, in which neither has a path.
+/// Makes a pool, in bytes that may be known to be zero, of what a medium of `len` bytes carries, which gets the identity `id`: for experiments, in which
+/// neither has a path.
 ///
 /// # Errors
 /// As for [`crate::Pool::attach`].
 pub fn attach_copy<P: Persistent>(
     disk: &dyn Disk,
     len: u64,
-    pool: &P,
+    (pool, known_zero): (&P, bool),
     id: [u8; 16],
 ) -> Result<Superblock> {
     let copy = CarriedCopy::find(disk, Path::new("the medium"), len)?;
-    copy.attach(pool, id, b"data", false, &|_, _| {})
+    copy.attach(pool, id, b"data", known_zero, &|_, _| {})
 }
 
 /// Where the copy lies on a medium of `len` bytes with this head, and its own head, which says that it is whole.
