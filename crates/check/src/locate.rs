@@ -81,6 +81,9 @@ impl<'a> Locator<'a> {
             _ if g.apart.is_some_and(|apart| at >= apart.places_at) => {
                 format!("places of media, line {}", line(at - at % BLOCK_BYTES))
             }
+            _ if g.changed_at != 0 && at >= g.changed_at => {
+                format!("map of changed blocks, line {}", line(g.changed_at))
+            }
             _ if at >= g.aids_at => format!("saved aids, line {}", line(g.aids_at)),
             _ if at >= g.table_at => format!("mapping table, {}", words(g.table_at)),
             _ if at >= g.meta_at => self.slot(found, (at - g.meta_at) / SLOT_BYTES, at),

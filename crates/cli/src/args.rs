@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Mount(Mount),
     /// Unmount a pool, and wait until it is closed
     Umount(Umount),
+    /// Write what a pool has beside its data medium to that, so that the medium can be moved
+    Flush(Flush),
+    /// Make a pool of a data medium that was flushed elsewhere
+    Attach(Attach),
     /// Show what a pool is, what it holds, and what survives what
     Info(Info),
     /// Check a pool, without changing it
@@ -217,6 +221,10 @@ pub(crate) struct Mkfs {
     /// Bytes of that file; a device is taken whole without it
     #[arg(long, value_parser = parse_size, value_name = "SIZE", requires = "data")]
     pub(crate) data_size: Option<u64>,
+    /// Reserve no room on the data medium for a copy of metadata that lie in memory: `vellum flush` cannot make the medium one that has
+    /// everything
+    #[arg(long, requires = "data")]
+    pub(crate) no_copy: bool,
     /// How names are kept
     #[arg(long, value_enum, default_value_t)]
     pub(crate) namespace: Namespace,
@@ -319,16 +327,76 @@ pub(crate) struct Mount {
 #[command(after_help = "\
 Examples:
   vellum umount /mnt
-  vellum umount --lazy /mnt")]
+  vellum umount --lazy /mnt
+  vellum umount --flush /mnt")]
 pub(crate) struct Umount {
     /// The directory, or the pool that is mounted
     pub(crate) dir: PathBuf,
     /// Take the mount from the tree of names at once; it ends when its last user has finished
     #[arg(long, short)]
     pub(crate) lazy: bool,
+    /// Then write what the pool has beside its data medium to that, as `vellum flush` does
+    #[arg(long, conflicts_with = "lazy")]
+    pub(crate) flush: bool,
     /// Seconds to wait until the pool is closed
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub(crate) timeout: u64,
+    /// What to take the medium for, with --flush
+    #[arg(long, value_enum, default_value_t, requires = "flush")]
+    pub(crate) media: Media,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For pools in memory or persistent memory whose data lie on a file or device of their own: the data medium has room
+for a copy of the metadata, which this makes whole, of the blocks that changed since the last time.
+The medium alone then has the file system, until the pool is opened for writing again.
+
+Examples:
+  vellum flush /mnt/pmem/pool
+  vellum umount --flush /mnt")]
+pub(crate) struct Flush {
+    /// The pool, which nobody uses
+    pub(crate) pool: PathBuf,
+    /// Write all blocks, not only those that changed
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+    /// Write JSON
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) json: bool,
+    /// Say nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The medium was flushed where it was: `vellum flush`, or `vellum umount --flush`. It belongs to the new pool then;
+the one that it was of is refused.
+
+Examples:
+  vellum attach /mnt/pmem/pool --data /dev/sdb1
+  vellum attach /dev/shm/pool --data data.img")]
+pub(crate) struct Attach {
+    /// The pool: a new file, or a device
+    pub(crate) pool: PathBuf,
+    /// The file or device with the data
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: PathBuf,
+    /// What to take the pool's medium for: dax, or, to try it, memory
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) media: Media,
+    /// Overwrite what is there, a pool or anything else
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Write JSON
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) json: bool,
+    /// Say nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]

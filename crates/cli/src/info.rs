@@ -89,6 +89,9 @@ pub(crate) struct DataPart {
     pub(crate) bytes: u64,
     /// Its identity, which the pool knows it by.
     pub(crate) id: String,
+    /// Whether it alone has everything, by the copy of the metadata that it carries; nothing, if it carries none.
+    #[serde(default)]
+    pub(crate) carries_all: Option<bool>,
 }
 
 impl DataPart {
@@ -99,6 +102,7 @@ impl DataPart {
             path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
             bytes,
             id: uuid(&apart.id),
+            carries_all: fs.is_carried(),
         })
     }
 }
@@ -560,6 +564,14 @@ fn text(information: &Information) -> String {
             "",
             format!("in {path} ({}), medium {}", size(data.bytes), data.id),
         );
+        let said = match data.carries_all {
+            Some(true) => {
+                "which alone has everything: `vellum attach` makes a pool of it elsewhere"
+            }
+            Some(false) => "which alone is nothing: `vellum flush` writes the metadata to it",
+            None => "which alone is nothing",
+        };
+        line("", said.to_owned());
     }
     line(
         "metadata",

@@ -7,6 +7,7 @@
 mod areas;
 mod args;
 mod bytes;
+mod carry;
 mod check;
 mod convert;
 mod crash;
@@ -91,6 +92,8 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),
+        Command::Flush(args) => carry::flush(&args),
+        Command::Attach(args) => carry::attach(&args),
         Command::Info(args) => info::run(&args),
         Command::Ls(args) => files::ls(&args),
         Command::Stat(args) => files::stat(&args),

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         media: media.into(),
         overwrite: !matches!(present, Present::Nothing),
         data: data.clone(),
+        carries: !args.no_copy,
         ..CreateOptions::new(size_bytes)
     };
     let made = Pool::create(&args.pool, &options).map_err(|error| {

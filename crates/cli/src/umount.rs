@@ -9,7 +9,8 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use vellum_fuse::mounts::{self, Mounted};
 
-use crate::args::Umount;
+use crate::args::{Opening, Umount};
+use crate::carry;
 use crate::failure::{Failure, Outcome, status};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -29,7 +30,16 @@ pub(crate) fn run(args: &Umount) -> Outcome {
     if args.lazy {
         return Ok(());
     }
-    wait_until_closed(&mounted.pool, Duration::from_secs(args.timeout))
+    wait_until_closed(&mounted.pool, Duration::from_secs(args.timeout))?;
+    if args.flush {
+        let opening = Opening {
+            media: args.media,
+            data: None,
+        };
+        let carried = carry::make_whole(&mounted.pool, &opening, false, false)?;
+        carry::tell(&mounted.pool, &carried);
+    }
+    Ok(())
 }
 
 fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Mounted, has_fuse, vellum};
+use support::{Bench, Mounted, has_fuse, vellum};
 
 #[test]
 fn a_mount_keeps_what_was_written() {
@@ -353,4 +353,28 @@ fn a_killed_mount_loses_nothing() {
         assert_eq!(kept, format!("{index}"));
     }
     mounted.umount();
+}
+
+#[test]
+fn an_unmounted_medium_may_have_everything() {
+    if !has_fuse("an_unmounted_medium_may_have_everything") {
+        return;
+    }
+    let bench = Bench::empty();
+    let memory = ["--media", "memory"];
+    let make = ["mkfs", "p.img", "--data", "d.img", "--data-size", "32M"];
+    bench.run(&[&make[..], &memory].concat()).ok();
+    let mounted = Mounted::of(bench, &memory);
+    std::fs::create_dir_all(mounted.path("a/b")).expect("made");
+    std::fs::write(mounted.path("a/b/file"), vec![7; 100_000]).expect("written");
+    let run = |args: &[&str]| mounted.bench.run(args);
+    run(&["flush", "p.img", "--media", "memory"]).failed(3, &["EBUSY", "mounted on"]);
+    run(&["attach", "n.img", "--data", "d.img", "--media", "memory"]).failed(3, &["EBUSY"]);
+    run(&["umount", "--flush", "--lazy", "mnt"]).failed(2, &["--lazy"]);
+    let did = run(&["umount", "--flush", "--media", "memory", "mnt"]).ok();
+    assert!(did.out.contains("has everything"), "{}", did.out);
+    run(&["attach", "n.img", "--data", "d.img", "--media", "memory"]).ok();
+    let found = run(&["ls", "n.img:/a/b", "--media", "memory"]).ok().out;
+    assert_eq!(found.trim(), "file");
+    run(&["check", "--strict", "n.img"]).ok();
 }

@@ -6,6 +6,7 @@ use std::slice;
 
 use vellum_model::{NodeSnapshot, Op, Snapshot, SnapshotBody, Times, diff};
 
+use crate::carried::carries_whole;
 use crate::closed::is_left_open;
 use crate::oracle::{Oracle, Stage};
 use crate::report::Kind;
@@ -169,9 +170,14 @@ impl Oracle for Expected {
     }
     fn broken_promise(&self, stage: Stage, image: &[u8]) -> Option<(Kind, String)> {
         let last = returned_at(stage).checked_sub(1);
-        let closed = last.and_then(|last| self.explored.get(last)) == Some(&Step::Close);
-        let wrong = "a close has returned, but the pool does not say so";
-        (closed && is_left_open(image)).then(|| (Kind::Unclean, wrong.to_owned()))
+        let wrong = match last.and_then(|last| self.explored.get(last))? {
+            Step::Close | Step::Carry if is_left_open(image) => {
+                "a close has returned, but the pool does not say so"
+            }
+            Step::Carry if !carries_whole(image) => "the copy was made whole, but does not say so",
+            _ => return None,
+        };
+        Some((Kind::Unclean, wrong.to_owned()))
     }
 
     fn operation(&self, stage: Stage) -> &'static str {

@@ -8,6 +8,7 @@ use vellum_check::{MemoryImage, Options as CheckOptions, Severity, check};
 use vellum_media::{Event, HeapMemory, Memory, Op};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
+use crate::carried::{carried_tree, carries};
 use crate::exercise::exercise;
 use crate::memories::{Explored, Shared};
 use crate::report::Kind;
@@ -70,6 +71,9 @@ impl Judge {
         let mut judged = Judged::default();
         let mut arena = None;
         if let Err(wrong) = check_sound(&self.pool, Kind::Damage, false) {
+            judged.verdict.failures.push(wrong);
+        }
+        if let Err(wrong) = self.check_carried() {
             judged.verdict.failures.push(wrong);
         }
         self.pool.0.start_recording();
@@ -135,6 +139,21 @@ impl Judge {
         self.pool.0.lines_read().into_iter().collect()
     }
 
+    /// A data medium that says that it has all has the tree that recovery finds.
+    fn check_carried(&self) -> std::result::Result<(), Wrong> {
+        let read = || carried_tree(&self.pool, self.cache_entries);
+        let Some(carried) = catch_unwind(AssertUnwindSafe(read))
+            .map_err(|panic| (Kind::Panic, text_of(&*panic)))?
+        else {
+            return Ok(());
+        };
+        match self.recovered_tree() {
+            Some(tree) => expect_same(&tree, carried, Kind::Carried, "on the medium alone"),
+            // Recovery says what is wrong.
+            None => Ok(()),
+        }
+    }
+
     fn look_afterwards(&mut self, fs: ExploredFs, recovered: (u128, u64), judged: &mut Judged) {
         if let Some(known) = self.afterwards.get(&recovered) {
             let Verdict { meaning, tree, .. } = *known;
@@ -149,10 +168,14 @@ impl Judge {
             cache_entries: self.cache_entries,
         };
         let run = || {
-            if let Some(tree) = trial.read(&fs, &mut verdict)
-                && let Err((kind, what)) = trial.use_up(fs, judged.tree.insert(tree))
-            {
-                verdict.fail(kind, what);
+            if let Some(tree) = trial.read(&fs, &mut verdict) {
+                let tree = judged.tree.insert(tree);
+                let used = trial.use_up(fs, tree);
+                self.pool.0.revert();
+                self.pool.0.remember();
+                if let Err((kind, what)) = used.and_then(|()| trial.carry(tree)) {
+                    verdict.fail(kind, what);
+                }
             }
         };
         let outcome = catch_unwind(AssertUnwindSafe(run));
@@ -239,6 +262,23 @@ impl Trial<'_> {
         let fs = mount::<Explored>(self.pool, self.cache_entries, later(2));
         let found = fs.and_then(|fs| read_tree(&fs));
         expect_same(tree, found, Kind::Unclean, "after reopening")
+    }
+}
+
+impl Trial<'_> {
+    /// Recovers again, and makes the copy whole that the data medium carries, if it does: that has the tree, too.
+    fn carry(&self, tree: &Tree) -> std::result::Result<(), Wrong> {
+        if !carries(&self.pool.0.image()) {
+            return Ok(());
+        }
+        let failed = |error: vellum::Error| (Kind::Carried, error.to_string());
+        let fs = mount::<Explored>(self.pool, self.cache_entries, later(1)).map_err(failed)?;
+        fs.close_and_carry(false, &|_, _| {}).map_err(failed)?;
+        drop(fs);
+        let carried = carried_tree(self.pool, self.cache_entries);
+        let none = || (Kind::Carried, "nothing was carried".to_owned());
+        let carried = carried.ok_or_else(none)?;
+        expect_same(tree, carried, Kind::Carried, "on the medium alone")
     }
 }
 

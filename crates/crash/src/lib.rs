@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod carried;
 mod closed;
 mod compare;
 mod diagnose;

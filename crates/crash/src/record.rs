@@ -9,7 +9,7 @@ use vellum_model::{Cred, Errno, Model, Outcome, Snapshot, SnapshotBody, apply};
 
 use crate::compare::Expected;
 use crate::memories::{Explored, Shared, image_after};
-use crate::session::{CLOCK_START, Session, USER, blank_image, mount};
+use crate::session::{CLOCK_START, Session, USER, image_of, mount};
 use crate::tree::{Tree, read_tree};
 use crate::workload::{BlocksAlone, PowerCut, Step, Workload};
 
@@ -58,7 +58,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
             false if steps > 400 => 4096,
             false => 256,
         },
-        base: blank_image(2, workload.mapping, workload.namespace, workload.ground),
+        base: image_of(workload),
     };
     if let Some(cut) = &workload.cut {
         recorder.base = recorder.image_after(cut)?;
@@ -337,7 +337,7 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
                 .next()
                 .unwrap_or(Outcome::Ok(vellum_model::Payload::Done))
         }
-        Step::Close | Step::Recover => {
+        Step::Close | Step::Carry | Step::Recover => {
             model.close_all();
             Outcome::Ok(vellum_model::Payload::Done)
         }

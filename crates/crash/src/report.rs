@@ -31,6 +31,8 @@ pub enum Kind {
     Close,
     /// The checker finds something after the close.
     Unclean,
+    /// The data medium alone has another tree, or none, though it says that it has all.
+    Carried,
     /// A crash of recovery leads to another tree than recovery does.
     Nested,
     /// The engine failed an assertion, or reached outside the pool.
@@ -53,6 +55,7 @@ impl fmt::Display for Kind {
             Self::Use => "cannot be used",
             Self::Close => "cannot be closed",
             Self::Unclean => "unclean after closing",
+            Self::Carried => "the data medium alone is something else",
             Self::Nested => "recovery is not repeatable",
             Self::Panic => "panic",
             Self::Outcome => "disagrees with the model without a crash",

@@ -15,7 +15,7 @@ use vellum_media::{SimImages, SimPool};
 use vellum_model::{Kind, Op, Range, TimeSet, pattern};
 
 use crate::memories::{Explored, Kit, Shared};
-use crate::workload::{BlocksAlone, Ground, Step};
+use crate::workload::{BlocksAlone, Ground, Step, Workload};
 
 /// Bytes of the pools that workloads run on.
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
@@ -24,7 +24,10 @@ pub(crate) const DATA_APART: DataApart = DataApart {
     id: [9; 16],
     at: BLOCK_BYTES,
     data_bytes: POOL_BYTES,
+    carried_bytes: 0,
 };
+/// Bytes behind them for a copy of the metadata, where there is one.
+const CARRIED_BYTES: u64 = POOL_BYTES / 2;
 /// Where the clock of workloads starts: 2026-01-01 in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
 /// How much later the clock starts at each opening.
@@ -76,6 +79,13 @@ impl Ground {
     }
 }
 
+/// The pool that a workload begins with.
+pub(crate) fn image_of(workload: &Workload) -> Vec<u8> {
+    let carried_bytes = if workload.carries() { CARRIED_BYTES } else { 0 };
+    let (mapping, namespace) = (workload.mapping, workload.namespace);
+    blank_image_with(carried_bytes, 2, (mapping, namespace), workload.ground)
+}
+
 /// A formatted pool of so many thread slots, whose every other byte is what earlier owners left.
 pub(crate) fn blank_image(
     thread_slots: u32,
@@ -83,7 +93,17 @@ pub(crate) fn blank_image(
     namespace: NamespaceKind,
     ground: Ground,
 ) -> Vec<u8> {
-    let bytes = ground.pool_bytes();
+    blank_image_with(0, thread_slots, (mapping, namespace), ground)
+}
+
+/// The same with so many bytes for a copy of the metadata.
+fn blank_image_with(
+    carried_bytes: u64,
+    thread_slots: u32,
+    (mapping, namespace): (MappingKind, NamespaceKind),
+    ground: Ground,
+) -> Vec<u8> {
+    let bytes = ground.pool_bytes() + carried_bytes;
     let stale: Vec<u8> = (0..bytes / 8)
         .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
         .collect();
@@ -94,7 +114,10 @@ pub(crate) fn blank_image(
         namespace,
         metadata_bytes: ground.metadata_bytes(),
         is_logged: ground.is_logged(),
-        apart: ground.is_apart().then_some(DATA_APART),
+        apart: ground.is_apart().then_some(DataApart {
+            carried_bytes,
+            ..DATA_APART
+        }),
         uuid: [7; 16],
         hash_seed: 0x5EED,
         now_ns: CLOCK_START,
@@ -212,6 +235,11 @@ impl<M: Kit> Session<M> {
             Step::Close => {
                 self.slots.clear();
                 self.fs.take().map_or(Ok(()), |fs| fs.close())
+            }
+            Step::Carry => {
+                self.slots.clear();
+                let fs = self.fs.take();
+                fs.map_or(Ok(()), |fs| fs.close_and_carry(false, &|_, _| {}).map(drop))
             }
             Step::Open => self.open(),
             Step::Recover => {

@@ -130,7 +130,9 @@ impl Aftermath {
     /// That of an explored step, which left `image`.
     fn of(recorded: &Recorded, number: usize, image: &[u8]) -> Option<Self> {
         Some(match recorded.workload.explored.get(number - 1)? {
-            Step::Open | Step::Close | Step::Recover => Self::State(state_line(image)?),
+            Step::Open | Step::Close | Step::Carry | Step::Recover => {
+                Self::State(state_line(image)?)
+            }
             Step::Maintain | Step::Split(_) | Step::Merge(_) | Step::Evolve(_) => {
                 Self::Slots(slots_in_use(recorded, image)?)
             }

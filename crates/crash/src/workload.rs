@@ -32,6 +32,8 @@ pub enum Step {
     Checkpoint,
     /// A close in order; handles that are open are closed first.
     Close,
+    /// The pool is closed, and the copy of the metadata that its data medium carries is made whole.
+    Carry,
     /// Opening a pool that was closed.
     Open,
     /// The process ends without a close, and the pool is opened again.
@@ -51,7 +53,7 @@ pub struct BlocksAlone {
 }
 
 impl Step {
-    /// Reads a step: `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
+    /// Reads a step: `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`, `carry-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
     /// writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind `together: `.
     ///
     /// # Panics
@@ -61,6 +63,7 @@ impl Step {
             "maintain" => Self::Maintain,
             "checkpoint" => Self::Checkpoint,
             "close-pool" => Self::Close,
+            "carry-pool" => Self::Carry,
             "open-pool" => Self::Open,
             "recover" => Self::Recover,
             _ if line.starts_with("blocks ") => Self::Blocks(blocks(line)),
@@ -96,6 +99,7 @@ impl Step {
             Self::Evolve(_) => "evolve",
             Self::Checkpoint => "checkpoint",
             Self::Close => "closing",
+            Self::Carry => "carrying",
             Self::Open => "opening",
             Self::Recover => "recovery",
             Self::Together(_) => "attributes",
@@ -158,6 +162,7 @@ impl Step {
         matches!(
             self,
             Self::Close
+                | Self::Carry
                 | Self::Open
                 | Self::Recover
                 | Self::Op(Op::Sync | Op::Fsync { .. } | Op::FsyncSlot { .. })
@@ -197,6 +202,7 @@ impl fmt::Display for Step {
             Self::Evolve(rounds) => write!(f, "evolve {rounds}"),
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Close => f.write_str("close-pool"),
+            Self::Carry => f.write_str("carry-pool"),
             Self::Open => f.write_str("open-pool"),
             Self::Recover => f.write_str("recover"),
             Self::User(op) => write!(f, "user: {op}"),
@@ -368,10 +374,16 @@ impl Workload {
     pub fn logged(mut self, ground: Ground) -> Self {
         self.name = format!("{}-{}", ground.name(), self.name);
         self.ground = ground;
-        if self.setup.last() != Some(&Step::Close) {
+        if !matches!(self.setup.last(), Some(Step::Close | Step::Carry)) {
             self.setup.push(Step::parse("sync"));
         }
         self
+    }
+
+    /// Whether the data medium of its pool carries a copy of the metadata.
+    pub fn carries(&self) -> bool {
+        let mut steps = self.setup.iter().chain(&self.explored);
+        steps.any(|step| *step == Step::Carry)
     }
 
     /// Whether what is explored has to do with names.

@@ -44,4 +44,30 @@ vellum_media::sites! {
     VERSIONS_TAKEN_BACK = "versions/taken-back",
     /// Before their versions are void.
     VERSIONS_TAKEN_BACK_DURABLE = "versions/taken-back-durable",
+    /// Which blocks of metadata the copy on the data medium lacks, before the transaction that changed them is committed.
+    CARRIED_CHANGED = "carried/changed",
+    /// The same, before a store to a piece that is not kept.
+    CARRIED_CHANGED_DURABLE = "carried/changed-durable",
+    /// That the copy is stale, before anything of the pool changes.
+    CARRIED_STALE_DURABLE = "carried/stale-durable",
+    /// The blocks and their sums, before the copy counts as whole.
+    CARRIED_BLOCKS_DURABLE = "carried/blocks-durable",
+    /// That it is whole, before anybody is told.
+    CARRIED_WHOLE_DURABLE = "carried/whole-durable",
+    /// That it lacks nothing; otherwise all blocks count as changed.
+    CARRIED_SINCE = "carried/since",
+    /// Behind which the next copy takes what changes from now on, and no more.
+    CARRIED_SINCE_DURABLE = "carried/since-durable",
+    /// Superblocks of what lay where a pool is made of a carried copy.
+    ATTACH_WIPE = "attach/wipe",
+    /// Before anything else of it is written over.
+    ATTACH_WIPE_DURABLE = "attach/wipe-durable",
+    /// The copy, and what belongs to the place where it is now.
+    ATTACH_POOL = "attach/pool",
+    /// Before the medium is this pool's.
+    ATTACH_POOL_DURABLE = "attach/pool-durable",
+    /// Whose the medium is, before anybody is told, and before the copy of its head is written over.
+    ATTACH_MEDIUM_DURABLE = "attach/medium-durable",
+    /// That copy.
+    ATTACH_MEDIUM_COPY_DURABLE = "attach/medium-copy-durable",
 }

@@ -2,6 +2,7 @@
 
 use vellum_media::Memories;
 
+pub use crate::carried::attach_copy;
 use crate::fs::Handle;
 pub use crate::fs::{MappingAlone, gather_metadata, settle};
 use crate::reading::PageTable;

@@ -15,6 +15,7 @@
 
 mod alloc;
 mod cachelet;
+mod carried;
 #[cfg(test)]
 mod checking;
 mod commit;
@@ -42,6 +43,7 @@ mod volume;
 
 pub use crate::commit::Durability;
 pub use crate::core::Clock;
+pub use carried::{AttachOptions, Carried};
 pub use error::{Error, Place, Result};
 pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,

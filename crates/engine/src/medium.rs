@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use vellum_layout::{
-    BLOCK_BYTES, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_PATH_MAX, MediumHead,
-    MediumPlaces, Superblock, uuid_text,
+    BLOCK_BYTES, CarriedPlan, Geometry, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES,
+    MEDIUM_PATH_MAX, MediumHead, MediumPlaces, Superblock, uuid_text,
 };
 use vellum_media::{DataFile, MappedPool, MediaError, Memory, OpenMode};
 use zerocopy::IntoBytes;
@@ -76,6 +76,37 @@ pub enum MediumError {
         /// The pool.
         path: PathBuf,
     },
+    /// The data medium has no room for a copy of the metadata.
+    #[error(
+        "the data medium of the pool carries no copy of its metadata: that is for pools in memory whose data lie elsewhere, as mkfs makes them unless it is told otherwise"
+    )]
+    CarriesNone,
+    /// Something else than the data of a pool.
+    #[error("{}: this holds no data of any pool; nothing was changed", path.display())]
+    NoMedium {
+        /// What was found.
+        path: PathBuf,
+    },
+    /// A medium without a copy of the metadata.
+    #[error("{}: this has the data of a pool, and no copy of its metadata: only that pool can use it; nothing was changed", path.display())]
+    NotCarried {
+        /// The medium.
+        path: PathBuf,
+    },
+    /// A medium whose copy of the metadata is not as new as its data.
+    #[error("{}: the copy of the metadata on it is stale: the pool has been used since it was flushed, or never was; nothing was changed", path.display())]
+    Stale {
+        /// The medium.
+        path: PathBuf,
+    },
+    /// A medium whose copy of the metadata is not what was written.
+    #[error("{}: {what} of the copy on it is not what was written, or cannot be read; the medium was not changed", path.display())]
+    CarriedDamaged {
+        /// The medium.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A data medium of a pool that has none.
     #[error(
         "the pool has its data itself, not on a medium of their own: do not name one with --data"
@@ -83,10 +114,11 @@ pub enum MediumError {
     NotApart,
 }
 
-/// What a medium of `file`'s size has room for.
-pub(crate) fn room(file: &DataFile, id: [u8; 16]) -> Result<DataApart> {
+/// What a medium of `file`'s size has room for, with `carried_bytes` of it for a copy of the metadata.
+pub(crate) fn room(file: &DataFile, id: [u8; 16], carried_bytes: u64) -> Result<DataApart> {
     let line = LINE_ENTRIES * BLOCK_BYTES;
-    let room = file.len().saturating_sub(BESIDE_BYTES) / line * line;
+    let beside = BESIDE_BYTES.saturating_add(carried_bytes);
+    let room = file.len().saturating_sub(beside) / line * line;
     if room < 1 << 20 {
         return Err(MediumError::TooSmall {
             path: file.path().to_owned(),
@@ -98,7 +130,26 @@ pub(crate) fn room(file: &DataFile, id: [u8; 16]) -> Result<DataApart> {
         id,
         at: MEDIUM_DATA_AT,
         data_bytes: room,
+        carried_bytes,
     })
+}
+
+/// The same, where the medium is to carry a copy of the metadata of the pool that `plan` makes of it: less data have no more metadata.
+pub(crate) fn room_beside_copy(
+    file: &DataFile,
+    id: [u8; 16],
+    plan: impl Fn(DataApart) -> Result<Geometry>,
+) -> Result<DataApart> {
+    // As if there were a copy: how large it is is not known yet.
+    let mut carried_bytes = BLOCK_BYTES;
+    loop {
+        let apart = room(file, id, carried_bytes)?;
+        match CarriedPlan::of(&plan(apart)?).map(|plan| plan.bytes()) {
+            Some(needed) if needed > carried_bytes => carried_bytes = needed,
+            Some(_) => return Ok(apart),
+            None => return room(file, id, 0),
+        }
+    }
 }
 
 /// How a pool at `pool` is to call the medium at `path`: from its own directory on, if the medium lies there or below.
@@ -165,7 +216,7 @@ pub struct FoundData {
     pub from: u64,
     /// Where they begin in the pool: behind all of its own bytes.
     pub at: u64,
-    /// How many bytes they have.
+    /// How many bytes they have, with those of a copy of the metadata behind them.
     pub bytes: u64,
 }
 
@@ -208,7 +259,7 @@ pub fn find_data(
         file,
         from: expected.data_at,
         at: geometry.data_at,
-        bytes: geometry.zone_blocks * BLOCK_BYTES,
+        bytes: geometry.zone_blocks * BLOCK_BYTES + expected.carried_bytes,
     }))
 }
 

@@ -11,6 +11,7 @@ use vellum_media::{
     DataFile, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Real, kind_at,
 };
 
+use crate::carried::{AttachOptions, Carried, attach_medium};
 use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
@@ -65,6 +66,9 @@ pub struct CreateOptions {
     /// The data are to lie on another file or device. The pool, which has to be a logged one or to lie in persistent memory, is then as large as it
     /// has to be, if its size is 0.
     pub data: Option<DataOptions>,
+    /// The data medium is to have room for a copy of metadata in memory, so that it alone can be made a pool of elsewhere
+    /// ([`Pool::close_and_carry`]).
+    pub carries: bool,
     /// Use a file or device that exists, whatever it holds.
     pub overwrite: bool,
     /// Owner of the root directory.
@@ -99,6 +103,7 @@ impl CreateOptions {
             fragmentation: 0,
             media: MediaChoice::Auto,
             data: None,
+            carries: true,
             overwrite: false,
             owner: (uid, gid),
         }
@@ -202,19 +207,32 @@ impl Pool {
         }
         let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
         let name = medium::name(path, &data.path)?;
+        let size_bytes = options.size_bytes;
         let mut format_options = Self::format_options(options)?;
         let mut id = [0; 16];
         fill_random(&mut id)?;
-        let apart = medium::room(&file, id)?;
+        let plan = |apart| {
+            let options = FormatOptions {
+                apart: Some(apart),
+                ..format_options.clone()
+            };
+            Ok(Geometry::plan(&options.request(size_bytes))?)
+        };
+        let apart = if options.carries {
+            medium::room_beside_copy(&file, id, plan)?
+        } else {
+            medium::room(&file, id, 0)?
+        };
+        let planned = plan(apart)?;
         format_options.apart = Some(apart);
-        let planned = Geometry::plan(&format_options.request(options.size_bytes))?;
-        let own_bytes = match options.size_bytes {
+        let own_bytes = match size_bytes {
             // Large pages of the data are large pages behind the pool, too.
             0 => planned.pool_bytes.next_multiple_of(MEDIUM_DATA_AT),
             _ => planned.pool_bytes,
         };
         let memory = make(path, own_bytes, options.media)?;
-        let memory = memory.with_data(file, apart.at, (own_bytes, apart.data_bytes))?;
+        let behind = (own_bytes, apart.data_bytes + apart.carried_bytes);
+        let memory = memory.with_data(file, apart.at, behind)?;
         format_options.known_zero = memory.known_zero();
         let superblock = format(&memory, &format_options)?;
         medium::remember(&memory, &superblock, &name)?;
@@ -322,6 +340,22 @@ impl Pool {
         settle_image(&memory, boot_id(), last_epoch)
     }
 
+    /// Makes a pool at `path` of what a data medium carries, which was closed with [`Self::close_and_carry`]. The pool that it was of knows the medium
+    /// no more. What `tell` is told is how many blocks of metadata of how many are done.
+    ///
+    /// # Errors
+    /// The path exists, or is an ordinary file; the medium is in use, is none, carries no copy of the metadata, or one that is stale or damaged; what
+    /// either said. The medium is as it was then, unless the very last step failed.
+    pub fn attach(
+        path: impl AsRef<Path>,
+        options: &AttachOptions,
+        tell: &dyn Fn(u64, u64),
+    ) -> Result<Superblock> {
+        let mut id = [0; 16];
+        fill_random(&mut id)?;
+        attach_medium(path.as_ref(), options, id, tell)
+    }
+
     fn start(memory: MappedPool, options: &PoolOptions) -> Result<Self> {
         let mut attach_id = [0; 16];
         fill_random(&mut attach_id)?;
@@ -405,6 +439,19 @@ impl Pool {
     /// then recovers, which loses nothing that was promised.
     pub fn close(mut self) -> Result<()> {
         self.shut()
+    }
+
+    /// Closes in order, and makes the copy of the metadata whole that the data medium carries: of what changed since it last was, or of `all`. The
+    /// medium can then be taken elsewhere ([`Self::attach`]), or be used here again. What `tell` is told is how many blocks of how many are done.
+    ///
+    /// # Errors
+    /// The medium carries none: the pool is closed. As for [`Self::close`]. The medium failed: the pool is closed, and the copy is stale.
+    pub fn close_and_carry(mut self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
+        self.workers.clear();
+        match self.fs.take() {
+            Some(fs) => fs.close_and_carry(all, tell),
+            None => Err(Error::Closed),
+        }
     }
 
     fn shut(&mut self) -> Result<()> {

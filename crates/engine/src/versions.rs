@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vellum_layout::{
-    CommittedWord, Entrance, PoolPhase, PoolState, StateWord, Superblock, Version, VersionsPlan,
+    CarriedPlan, CommittedWord, Entrance, PIECE_BYTES, PoolPhase, PoolState, StateWord, Superblock,
+    Version, VersionsPlan,
 };
 use vellum_media::{Disk, MediaKind, Originals, Persistent, Split, Written, faults};
 use zerocopy::IntoBytes;
 
+use crate::carried::{ChangedBlocks, call_stale};
 use crate::disk_sites;
 use crate::error::{Error, Place, Result};
 use crate::log::{chunks_in_use, outside_chunks};
@@ -38,6 +40,8 @@ pub struct VersionCounts {
 struct Ring {
     plan: VersionsPlan,
     seed: u64,
+    /// What the data medium's copy of the metadata lacks, if it carries one.
+    changed: Option<ChangedBlocks>,
     /// How many were written.
     written: AtomicU64,
 }
@@ -71,12 +75,22 @@ impl Originals for Ring {
             .written
             .fetch_add(pieces.len() as u64, Ordering::Relaxed);
         for (&piece, number) in pieces.iter().zip(first..) {
+            if let Some(changed) = &self.changed {
+                changed.mark(pool, piece, PIECE_BYTES);
+            }
             if let Some(version) = self.version(pool, piece, transaction) {
                 let at = self.plan.version_at(number);
                 pool.write_through(disk_sites::VERSIONS_ORIGINAL, at, version.as_bytes());
             }
         }
         pool.fence(disk_sites::VERSIONS_ORIGINAL_DURABLE);
+    }
+
+    fn take(&self, pool: &dyn Persistent, at: u64, len: u64) {
+        let marked = |changed: &ChangedBlocks| changed.mark(pool, at, len);
+        if self.changed.as_ref().is_some_and(marked) {
+            pool.fence(disk_sites::CARRIED_CHANGED_DURABLE);
+        }
     }
 
     /// Under another boot what was not committed is taken back anyway: only kills read this, so that it need not be durable.
@@ -301,7 +315,9 @@ pub(crate) fn open<P: Persistent>(
 ) -> Result<(Versions, u64)> {
     let geometry = superblock.geometry();
     let plan = VersionsPlan::of(&geometry).ok_or(Error::Unsupported("a pool without versions"))?;
-    let versions = Versions::new(plan, superblock.hash_seed);
+    let changed = CarriedPlan::of(&geometry)
+        .map(|carried| ChangedBlocks::new(geometry.changed_at, carried.blocks));
+    let versions = Versions::new(plan, superblock.hash_seed, changed);
     if !read_only {
         if pool.kind() == MediaKind::File {
             return Err(Error::Unsupported(
@@ -314,6 +330,7 @@ pub(crate) fn open<P: Persistent>(
             is_apart: true,
         };
         pool.begin_transactions(split, Arc::clone(&versions.ring) as Arc<dyn Originals>)?;
+        call_stale(disk_of(pool)?, superblock)?;
     }
     let later = match Later::find(pool, &plan, superblock.hash_seed) {
         Err(error) if read_only => {
@@ -346,11 +363,12 @@ pub(crate) fn open<P: Persistent>(
 }
 
 impl Versions {
-    fn new(plan: VersionsPlan, seed: u64) -> Self {
+    fn new(plan: VersionsPlan, seed: u64, changed: Option<ChangedBlocks>) -> Self {
         Self {
             ring: Arc::new(Ring {
                 plan,
                 seed,
+                changed,
                 written: AtomicU64::new(0),
             }),
             running: AtomicU64::new(0),

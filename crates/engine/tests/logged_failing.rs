@@ -21,6 +21,7 @@ fn both() -> [Vec<u8>; 2] {
         id: [9; 16],
         at: 4096,
         data_bytes: 1 << 20,
+        carried_bytes: 0,
     };
     [made_on(None), made_on(Some(apart))]
 }

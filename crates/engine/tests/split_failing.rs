@@ -25,6 +25,7 @@ fn made() -> Arc<SimPool> {
             id: [9; 16],
             at: 4096,
             data_bytes: 1 << 20,
+            carried_bytes: 0,
         }),
         hash_seed: 5,
         known_zero: true,

@@ -1,12 +1,13 @@
 //! Every decoder of the format, on bytes as they come.
 
 use vellum_layout::{
-    AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, Entry, EntryHead,
-    ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal, Inode, JOURNAL_MAX_PAIRS,
-    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, LogWord, MEDIUM_MAGIC,
-    MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead, MediumPlaces, MoveListHead, NAME_MAX,
-    NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, PlaceWord, RECORD_MAX_BYTES,
-    StateMapWord, StateWord, Superblock, TEXT_MAX, TableRoot, TargetWord, TreeWord, text_check,
+    AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, CARRIED_MAGIC, CarriedHead,
+    CarriedPlan, ChunkWord, Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot,
+    ExtentSeal, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, LogExtentHead, LogOwner,
+    LogPlace, LogWord, MEDIUM_MAGIC, MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead,
+    MediumPlaces, MoveListHead, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead,
+    PathSeal, PlaceWord, RECORD_MAX_BYTES, StateMapWord, StateWord, Superblock, TEXT_MAX,
+    TableRoot, TargetWord, TreeWord, text_check,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -149,6 +150,13 @@ fn decode_medium(bytes: &[u8]) {
     head.seal();
     let found = MediumHead::unseal(head.as_bytes()).filter(|found| found.magic == MEDIUM_MAGIC);
     assert!(found.is_none_or(|found| found == head && found.copy_at() <= found.bytes));
+    let mut carried: CarriedHead = padded(bytes);
+    carried.magic = CARRIED_MAGIC;
+    let found = CarriedHead::unseal(carried.stale().as_bytes(), head.pool);
+    if let Some(blocks) = found.map(|found| found.blocks) {
+        let plan = CarriedPlan { at: 0, blocks };
+        assert_eq!(plan.block_at(blocks), plan.bytes());
+    }
     let mut places: MediumPlaces = padded(bytes);
     let _ = MediumPlaces::find(bytes, head.id);
     places.seal();

@@ -52,6 +52,7 @@ fn sample() -> &'static (Vec<u8>, VersionsPlan) {
                 id: [9; 16],
                 at: 4096,
                 data_bytes: 1 << 20,
+                carried_bytes: 0,
             }),
             hash_seed: SEED,
             known_zero: true,

@@ -4,9 +4,9 @@ use thiserror::Error;
 
 use crate::aids::AidsPlan;
 use crate::{
-    AreaPlan, BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES, MappingKind,
-    NamespaceKind, RUN_BLOCKS, SLOT_BYTES, SPAN_LINES, THREAD_SLOT_BYTES, log_bytes_for,
-    versions_bytes_for,
+    AreaPlan, BLOCK_BYTES, CarriedPlan, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES,
+    MappingKind, NamespaceKind, RUN_BLOCKS, SLOT_BYTES, SPAN_LINES, THREAD_SLOT_BYTES,
+    changed_bytes_for, log_bytes_for, versions_bytes_for,
 };
 
 /// Smallest pool, in bytes.
@@ -50,6 +50,8 @@ pub struct ApartRequest {
     pub at: u64,
     /// Bytes for data.
     pub data_bytes: u64,
+    /// It also carries a copy of metadata that versions keep in order with the data.
+    pub carries: bool,
 }
 
 /// Data on a medium of its own.
@@ -173,6 +175,8 @@ pub struct Geometry {
     pub fragmentation: u16,
     /// Where the data are, if they have a medium of their own.
     pub apart: Option<Apart>,
+    /// The map of blocks of metadata that changed since the data medium got a copy of them ([`crate::CarriedPlan`]); 0: it carries none.
+    pub changed_at: u64,
 }
 
 impl Geometry {
@@ -298,6 +302,11 @@ impl Geometry {
                 at: apart.at,
                 places_at: pool_bytes - 2 * BLOCK_BYTES,
             }),
+            changed_at: if request.is_carried() {
+                image_end + behind_bytes(request, image_end)
+            } else {
+                0
+            },
         })
     }
 
@@ -308,6 +317,10 @@ impl Geometry {
         let aids_bytes = plannable.then(|| self.aids().bytes());
         let data = (self.data_at, self.zone_blocks.checked_mul(BLOCK_BYTES));
         let last = [(self.replica_at, Some(BLOCK_BYTES))];
+        let changed = match self.changed_at {
+            0 => None,
+            at => Some((at, Some(changed_bytes_for(self.image_end())))),
+        };
         let behind_log = match self.apart {
             None => [data, last[0]],
             Some(apart) => [(apart.places_at, Some(BLOCK_BYTES)), last[0]],
@@ -333,7 +346,7 @@ impl Geometry {
             ),
         ];
         let mut end = 0u64;
-        for (at, bytes) in parts.into_iter().chain(behind_log) {
+        for (at, bytes) in parts.into_iter().chain(changed).chain(behind_log) {
             let Some(next) = bytes.and_then(|bytes| at.checked_add(bytes)) else {
                 return false;
             };
@@ -361,9 +374,20 @@ impl Geometry {
     /// What lies on a medium of its own counts as what lies behind the pool.
     fn has_sound_medium(&self, (data_at, data_bytes): (u64, Option<u64>)) -> bool {
         let Some(apart) = self.apart else {
-            return true;
+            return self.changed_at == 0;
         };
-        let ends = [data_at, apart.at].map(|at| at.checked_add(data_bytes?));
+        let carried_bytes = match self.changed_at {
+            0 => 0,
+            _ if !self.has_versions() => return false,
+            // Versions end at less than 2^60.
+            _ => CarriedPlan {
+                at: 0,
+                blocks: self.image_end() / BLOCK_BYTES,
+            }
+            .bytes(),
+        };
+        let bytes = data_bytes.and_then(|bytes| bytes.checked_add(carried_bytes));
+        let ends = [data_at, apart.at].map(|at| at.checked_add(bytes?));
         (self.is_logged() || self.has_versions())
             && data_at == self.pool_bytes
             && data_at.is_multiple_of(BLOCK_BYTES)
@@ -516,6 +540,11 @@ impl GeometryRequest {
     fn has_versions(&self) -> bool {
         self.apart.is_some() && !self.is_logged
     }
+
+    /// Whether the data medium carries a copy of the metadata.
+    fn is_carried(&self) -> bool {
+        self.has_versions() && self.apart.is_some_and(|apart| apart.carries)
+    }
 }
 
 /// Bytes of the log or the versions of metadata that end at `at`.
@@ -620,7 +649,12 @@ impl Front {
             return Err(GeometryError::ZoneTooLarge(apart.data_bytes));
         }
         let (aids_at, image_end, end) = self.behind(request, zone_blocks);
-        let needed_bytes = end + 2 * BLOCK_BYTES;
+        let changed_bytes = if request.is_carried() {
+            changed_bytes_for(image_end)
+        } else {
+            0
+        };
+        let needed_bytes = end + changed_bytes + 2 * BLOCK_BYTES;
         let pool_bytes = match request.pool_bytes {
             0 => needed_bytes,
             _ => pool_bytes,
@@ -712,14 +746,15 @@ mod tests {
         }
 
         #[test]
-        fn every_split_size_is_sound(data_bytes in 3 * POOL_MIN_BYTES..(1u64 << 42)) {
+        fn every_split_size_is_sound(data_bytes in 3 * POOL_MIN_BYTES..(1u64 << 42), carries: bool) {
             for mapping in MappingKind::ALL {
-                let apart = Some(ApartRequest { id: [1; 16], at: BLOCK_BYTES, data_bytes });
+                let apart = Some(ApartRequest { id: [1; 16], at: BLOCK_BYTES, data_bytes, carries });
                 let request = GeometryRequest { mapping, apart, ..Default::default() };
                 let geometry = Geometry::plan(&request).unwrap();
                 prop_assert!(geometry.is_sound(), "{:?}", geometry);
                 prop_assert!(geometry.has_versions() && geometry.versions_at < geometry.data_at);
                 prop_assert_eq!(geometry.image_end(), geometry.versions_at);
+                prop_assert_eq!(geometry.changed_at != 0, carries);
             }
         }
 

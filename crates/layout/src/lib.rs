@@ -15,6 +15,7 @@ compile_error!("Vellum's media format is little-endian and read in place");
 
 mod aids;
 mod area;
+mod carried;
 mod checksum;
 mod chunk;
 mod cuckoo;
@@ -46,6 +47,10 @@ pub use aids::{AidsHead, AidsPlan, ChainLink};
 pub use area::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase,
     AreaPlan, AreaTableHead, AreaWord, DirPlace, EntryState, Formed, ROOT_AREA, StateMapWord,
+};
+pub use carried::{
+    CARRIED_HEAD_BYTES, CARRIED_MAGIC, CARRIED_SUM_BYTES, CHANGED_HEAD_BYTES, CarriedHead,
+    CarriedPlan, ChangedMap, changed_bytes_for,
 };
 pub use checksum::{Summing, checksum, checksum_words, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};

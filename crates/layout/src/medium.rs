@@ -2,8 +2,8 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::BLOCK_BYTES;
 use crate::superblock::Superblock;
+use crate::{BLOCK_BYTES, CarriedPlan};
 
 /// First eight bytes of a data medium.
 pub const MEDIUM_MAGIC: [u8; 8] = *b"VELDATA1";
@@ -34,8 +34,12 @@ pub struct MediumHead {
     pub blocks: u64,
     /// Bytes of the medium, up to the end of the head's copy.
     pub bytes: u64,
-    /// Reserved, zero: home area, session, flushed.
-    pub reserved: [u64; 54],
+    /// Where a copy of the metadata lies ([`crate::CarriedHead`]); 0: the medium carries none.
+    pub carried_at: u64,
+    /// Bytes of that copy.
+    pub carried_bytes: u64,
+    /// Reserved, zero.
+    pub reserved: [u64; 52],
     /// XXH3-64 of the bytes before.
     pub check: u64,
 }
@@ -50,13 +54,19 @@ impl MediumHead {
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let geometry = superblock.geometry();
         let apart = geometry.apart?;
+        let data_end = apart.at + geometry.zone_blocks * BLOCK_BYTES;
+        let carried_bytes = CarriedPlan::of(&geometry).map_or(0, |plan| plan.bytes());
         let mut new = Self {
             magic: MEDIUM_MAGIC,
             id: apart.id,
             pool: superblock.uuid,
             data_at: apart.at,
             blocks: geometry.zone_blocks,
-            bytes: (apart.at + geometry.zone_blocks * BLOCK_BYTES).saturating_add(BLOCK_BYTES),
+            bytes: data_end
+                .saturating_add(carried_bytes)
+                .saturating_add(BLOCK_BYTES),
+            carried_at: if carried_bytes > 0 { data_end } else { 0 },
+            carried_bytes,
             ..Self::new_zeroed()
         };
         new.seal();
@@ -165,6 +175,7 @@ mod tests {
                 id: [9; 16],
                 at: MEDIUM_DATA_AT,
                 data_bytes: 8 << 20,
+                carries: false,
             }),
             ..Default::default()
         };

@@ -29,7 +29,9 @@ pub mod features {
     /// Compatible features known to this version.
     pub const COMPATIBLE: u64 = 0;
     /// Read-only-compatible features known to this version.
-    pub const READ_ONLY_COMPATIBLE: u64 = 0;
+    pub const READ_ONLY_COMPATIBLE: u64 = CARRIED;
+    /// Read-only-compatible: the data medium carries a copy of the metadata, which whoever changes the pool has to call stale.
+    pub const CARRIED: u64 = 1;
     /// Incompatible: the metadata are worked on in memory and made durable by a log.
     pub const LOGGED: u64 = 1;
     /// Incompatible: home lines of consecutive runs of a file lie side by side.
@@ -261,8 +263,10 @@ pub struct Superblock {
     pub versions_bytes: u64,
     /// Pool offset of the block that tells where media were last found ([`crate::MediumPlaces`]); 0: none.
     pub media_at: u64,
+    /// Pool offset of the map of blocks that changed since the data medium got a copy of them ([`crate::ChangedMap`]); 0: it carries none.
+    pub changed_at: u64,
     /// Reserved, zero.
-    pub reserved_head: [u64; 3],
+    pub reserved_head: [u64; 2],
     /// Metadata regions.
     pub regions: [RegionRecord; REGION_MAX],
     /// File systems.
@@ -376,6 +380,10 @@ impl Superblock {
         if let Some(apart) = geometry.apart {
             new.incompatible |= features::DATA_APART;
             new.media_at = apart.places_at;
+        }
+        new.changed_at = geometry.changed_at;
+        if geometry.changed_at != 0 {
+            new.read_only_compatible |= features::CARRIED;
         }
         new.zones[0] = ZoneRecord {
             table_at: geometry.table_at,
@@ -517,6 +525,8 @@ impl Superblock {
         field(is_logged == (self.log_bytes != 0), "log")?;
         let has_versions = self.incompatible & features::VERSIONS != 0;
         field(has_versions == (self.versions_bytes != 0), "versions")?;
+        let is_carried = self.read_only_compatible & features::CARRIED != 0;
+        field(is_carried == (self.changed_at != 0), "changed map")?;
         field(self.geometry().is_sound(), "geometry")
     }
 
@@ -564,6 +574,7 @@ impl Superblock {
                 at: self.zones[0].data_at,
                 places_at: self.media_at,
             }),
+            changed_at: self.changed_at,
         }
     }
 

@@ -180,6 +180,7 @@ mod tests {
                 id: [9; 16],
                 at: 2 << 20,
                 data_bytes: 8 << 20,
+                carries: false,
             }),
             ..Default::default()
         };

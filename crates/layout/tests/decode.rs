@@ -122,6 +122,7 @@ proptest! {
                     id: [9; 16],
                     at: data_bytes / 3 / BLOCK_BYTES * BLOCK_BYTES,
                     data_bytes,
+                    carries: fragmentation % 2 == 1,
                 }),
             };
         if let Ok(geometry) = Geometry::plan(&request) {

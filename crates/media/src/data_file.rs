@@ -2,7 +2,10 @@
 
 use crate::MediaError;
 use crate::backing::{Backing, Existing, Node};
+use crate::count;
+use crate::disk::Disk;
 use crate::logged::{read_exact, write_all};
+use crate::site::Site;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -82,6 +85,22 @@ impl DataFile {
     /// What the operating system said.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fdatasync(&self.backing.fd)?)
+    }
+}
+
+/// By offsets of the medium.
+impl Disk for DataFile {
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.read(at, out)
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.write(at, data)
+    }
+
+    fn sync(&self, _site: Site) -> io::Result<()> {
+        count::synced();
+        self.sync()
     }
 }
 

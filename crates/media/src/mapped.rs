@@ -483,7 +483,7 @@ impl Persistent for MappedPool {
 
     fn take(&self, at: u64, len: u64) {
         if let Some(pieces) = self.pieces() {
-            pieces.take(at, len);
+            pieces.take(self, at, len);
         }
     }
 

@@ -32,6 +32,11 @@ pub trait Originals: Send + Sync {
     /// meanwhile.
     fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]);
 
+    /// What `[at, at + len)` of `pool` holds was nobody's, is not kept, and is about to be changed.
+    fn take(&self, pool: &dyn Persistent, at: u64, len: u64) {
+        let _ = (pool, at, len);
+    }
+
     /// Says in `pool` that bytes of a file did not reach their medium: whoever opens it next must not build on what leads to them.
     fn fail(&self, pool: &dyn Persistent);
 }
@@ -76,10 +81,11 @@ impl Pieces {
     }
 
     /// What `[at, at + len)` holds is nobody's, and is about to be stored to.
-    pub(crate) fn take(&self, at: u64, len: u64) {
+    pub(crate) fn take(&self, pool: &dyn Persistent, at: u64, len: u64) {
         let running = self.running.load(Ordering::Acquire);
         let committed = self.committed.load(Ordering::Acquire);
         if committed > 0 {
+            self.originals.take(pool, at, len);
             let was_free = |before: u64| before >> 2 <= committed;
             self.update(at, len, |before| {
                 was_free(before).then_some(running << 2 | KEPT)
@@ -366,7 +372,7 @@ mod tests {
             taken(&kept).len()
         };
         let taken_and_stored = |at| {
-            pieces.take(at, 128);
+            pieces.take(&pool, at, 128);
             stored(at)
         };
         pieces.begin(5);

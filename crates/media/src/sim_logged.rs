@@ -407,7 +407,7 @@ impl Persistent for SimLogged {
 
     fn take(&self, at: u64, len: u64) {
         if let Some((pieces, _)) = self.pieces.get() {
-            pieces.take(at, len);
+            pieces.take(&*self.disk, at, len);
         }
     }
 

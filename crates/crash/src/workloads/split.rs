@@ -88,6 +88,42 @@ pub(super) fn sequences() -> Vec<Workload> {
             &written,
             &["append f 7 20000", "recover", "chmod f 600", "close-pool"],
         ),
+        // The copy on the medium: whole, stale before the first change, whole again with what changed, slots that were free among it.
+        of(
+            "carried",
+            &[
+                FILE,
+                "append f 5 9000",
+                "carry-pool",
+                "open-pool",
+                "carry-pool",
+            ],
+            &[
+                "open-pool",
+                "chmod f 600",
+                "sync",
+                "append f 7 100",
+                "carry-pool",
+            ],
+        ),
+        of("carried-alone", &[FILE], &["carry-pool"]),
+        of(
+            "carried-with-new-names",
+            &["mkdir d 755", "carry-pool", "open-pool"],
+            &[
+                "sync",
+                "create d/f 644 -",
+                "mkdir e 755",
+                "sync",
+                "unlink d/f",
+                "carry-pool",
+            ],
+        ),
+        of(
+            "carried-after-a-kill",
+            &[FILE, "carry-pool", "open-pool"],
+            &["append f 7 100", "recover", "chmod f 600", "carry-pool"],
+        ),
     ]
 }
 
@@ -199,6 +235,62 @@ mod tests {
         }
     }
 
+    const CARRIED: [&str; 3] = [
+        "split-carried",
+        "split-carried-with-new-names",
+        "split-carried-after-a-kill",
+    ];
+
+    /// Each step by which the medium alone has everything, or says that it has not; but for the fence behind which other threads may rely on a
+    /// mark, and what the next copy is the smaller for.
+    #[test]
+    fn every_step_of_a_carried_copy_is_needed() {
+        for site in [
+            disk_sites::CARRIED_STALE_DURABLE,
+            disk_sites::CARRIED_BLOCKS_DURABLE,
+            disk_sites::CARRIED_WHOLE_DURABLE,
+        ] {
+            let report = explored(CARRIED[0], Change::By(&without(site)));
+            let site = disk_sites::name(site);
+            assert!(report.counts.violations > 0, "without {site}");
+            let wrong = &report.violations[0];
+            let is_of_copy = matches!(wrong.kind, Kind::Carried | Kind::Unclean);
+            assert!(is_of_copy, "without {site}: {wrong:?}");
+        }
+        let omitted = Mutant::Omit(disk_sites::CARRIED_CHANGED.into());
+        let is_caught = |name: &str| {
+            let report = explored(name, Change::Mutant(&omitted));
+            let mut kinds = report.violations.iter().map(|wrong| wrong.kind);
+            kinds.any(|kind| kind == Kind::Carried)
+        };
+        assert!(CARRIED.into_iter().any(is_caught), "without marks");
+    }
+
+    /// A disk that lies about the syncs of data does not let a stale copy pass for a whole one.
+    #[test]
+    fn copies_survive_lies() {
+        for name in CARRIED {
+            let report = explored_as(Mode::Lies, name, Change::None);
+            let wrong = &report.violations;
+            assert_eq!(report.counts.violations, 0, "{name}: {wrong:?}");
+        }
+    }
+
+    /// A copy is made of what is listed: otherwise nothing above would be found.
+    #[test]
+    fn copies_are_made_of_what_changed() {
+        let log = record(&named(CARRIED[0])).unwrap();
+        let stores = |of: &[Event]| {
+            let is_copied = |event: &&Event| {
+                let end = Ground::Split.pool_bytes();
+                matches!(event.op, Op::Store { at, .. } if at >= end)
+            };
+            of.iter().filter(is_copied).count()
+        };
+        let [all, some] = [&log.log[..log.begin], log.explored_log()].map(stores);
+        assert!(some > 0 && some < all / 2, "{some} of {all}");
+    }
+
     /// What a run leaves that keeps nothing of pieces which the step `site` stores to.
     fn without_originals_of(log: &[Event], site: Site) -> Vec<Event> {
         let piece_of = |at: u64| at - at % PIECE_BYTES;
@@ -237,7 +329,7 @@ mod tests {
         assert!(report.counts.violations > 0);
     }
 
-    /// Every site of versions is one that the workloads reach.
+    /// Every site of versions and copies is one that the workloads reach.
     #[test]
     fn every_step_is_taken() {
         let mut reached = BTreeSet::new();
@@ -253,7 +345,8 @@ mod tests {
         }
         let all = disk_sites::ALL.iter().map(|&(_, name)| name);
         let missing: Vec<_> = all
-            .filter(|name| name.starts_with("versions/") && !reached.contains(name))
+            .filter(|name| name.starts_with("versions/") || name.starts_with("carried/"))
+            .filter(|name| !reached.contains(name))
             .collect();
         assert_eq!(missing, [""; 0]);
     }

@@ -30,6 +30,7 @@ pub use node::Node;
 pub use open::{Handle, OpenOptions, RenameFlags};
 
 use crate::cachelet::Cachelet;
+use crate::carried;
 use crate::commit::Durability;
 use crate::core::{Core, header};
 use crate::error::{Error, First, Result};
@@ -304,6 +305,11 @@ impl Fs<Real> {
     pub fn data_medium(&self) -> Option<(&std::path::Path, u64)> {
         let data = self.core.pool.data();
         data.map(|data| (data.path(), data.len()))
+    }
+
+    /// Whether the copy of the metadata that the data medium carries is whole, so that the medium alone has everything; `None` if it carries none.
+    pub fn is_carried(&self) -> Option<bool> {
+        carried::is_whole(self.core.pool.data()?, &self.superblock)
     }
 
     /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its bytes. For tests.

@@ -401,6 +401,7 @@ mod tests {
             id: [9; 16],
             at: BLOCK_BYTES,
             data_bytes: 1 << 20,
+            carried_bytes: 0,
         };
         for (apart, blocks) in [(None, [3, 6, 9]), (Some(apart), [3, 3, 6])] {
             let (_, append) = made(apart);

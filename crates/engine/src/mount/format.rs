@@ -2,9 +2,10 @@
 
 use vellum_layout::{
     Anchor, AnchorPoint, ApartRequest, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
-    ChunkKind, ChunkWord, CommittedWord, DirPlace, Entrance, FileKind, Formed, Geometry,
-    GeometryRequest, IdentityWord, Inode, InodeState, LinksWord, MappingKind, NamespaceKind,
-    OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, SLOT_BYTES, StateWord, Superblock, mix,
+    CarriedPlan, ChunkKind, ChunkWord, CommittedWord, DirPlace, Entrance, FileKind, Formed,
+    Geometry, GeometryRequest, IdentityWord, Inode, InodeState, LinksWord, MappingKind,
+    NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, SLOT_BYTES, StateWord,
+    Superblock, mix,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
@@ -60,6 +61,8 @@ pub struct DataApart {
     pub at: u64,
     /// How many bytes they have.
     pub data_bytes: u64,
+    /// Bytes behind them for a copy of metadata that versions keep in order with the data; 0: the medium carries none.
+    pub carried_bytes: u64,
 }
 
 impl FormatOptions {
@@ -79,6 +82,7 @@ impl FormatOptions {
                 id: apart.id,
                 at: apart.at,
                 data_bytes: apart.data_bytes,
+                carries: apart.carried_bytes > 0,
             }),
         }
     }
@@ -92,10 +96,14 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     if options.label.len() > 64 {
         return Err(Error::Invalid("a label has at most 64 bytes"));
     }
-    let apart_bytes = options.apart.map_or(0, |apart| apart.data_bytes);
+    let apart_bytes = { options.apart }.map_or(0, |apart| apart.data_bytes + apart.carried_bytes);
     let own_bytes = pool.len().checked_sub(apart_bytes);
     let own_bytes = own_bytes.ok_or(Error::Invalid("the data medium is larger than all"))?;
     let geometry = Geometry::plan(&options.request(own_bytes))?;
+    let carried_bytes = options.apart.map_or(0, |apart| apart.carried_bytes);
+    if CarriedPlan::of(&geometry).is_some_and(|plan| plan.bytes() > carried_bytes) {
+        return Err(Error::Invalid("the data medium has no room for the copy"));
+    }
     // An interrupted mkfs must not leave the pool that was there before half alive.
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
     pool.zero_through(sites::FORMAT_WIPE_REPLICA, geometry.replica_at, BLOCK_BYTES);

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, Geometry, IdentityWord, Inode, InodeState,
-    MapState, PoolPhase, PoolState, ROOT_SLOT, StateWord, Superblock, SuperblockError,
+    BLOCK_BYTES, CarriedPlan, ChunkKind, ChunkWord, FileKind, Geometry, IdentityWord, Inode,
+    InodeState, MapState, PoolPhase, PoolState, ROOT_SLOT, StateWord, Superblock, SuperblockError,
     checksum_words,
 };
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
 use crate::cachelet::{REF_ONE, check_inode};
+use crate::carried;
 use crate::commit::{Commits, Durability};
 use crate::core::{ArenaMap, Clock, Core, header};
 use crate::error::{Error, Place, Result};
@@ -122,7 +123,8 @@ pub(crate) fn read_superblock<P: Persistent>(pool: &P) -> Result<Superblock> {
 fn read_whole<P: Persistent>(pool: &P) -> Result<Superblock> {
     let found = read_superblock(pool)?;
     let geometry = found.geometry();
-    let data_end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+    let carried = CarriedPlan::of(&geometry).map_or(0, |plan| plan.bytes());
+    let data_end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES + carried;
     if geometry.apart.is_some() && data_end > pool.len() {
         return Err(MediumError::Unknown.into());
     }
@@ -144,6 +146,7 @@ pub(crate) fn settle_image<P: Persistent>(
     if superblock.geometry().has_versions() {
         let boot = if last_epoch { [0; 16] } else { boot };
         versions::open(pool, &superblock, boot, false)?;
+        carried::forget(pool, &superblock);
         return Ok(FoundImage::None);
     }
     if !superblock.geometry().is_logged() {

@@ -66,6 +66,7 @@ impl Shape {
                 id: [9; 16],
                 at: 4096,
                 data_bytes: self.pool_bytes,
+                carried_bytes: 0,
             }),
             thread_slots: Some(self.thread_slots),
             label: "test".into(),

@@ -41,6 +41,7 @@ fn a_pool_with_data_apart_says_where_they_are() {
             id: [9; 16],
             at: 2 << 20,
             data_bytes: 8 << 20,
+            carries: false,
         }),
         ..Default::default()
     };
@@ -73,6 +74,7 @@ fn a_split_pool_says_where_its_versions_are() {
             id: [9; 16],
             at: 2 << 20,
             data_bytes: 8 << 20,
+            carries: true,
         }),
         ..Default::default()
     };
@@ -83,6 +85,11 @@ fn a_split_pool_says_where_its_versions_are() {
     assert!(geometry.has_versions() && !geometry.is_logged());
     for change in [
         (|sb| sb.incompatible ^= features::VERSIONS) as fn(&mut Superblock),
+        |sb| sb.read_only_compatible = 0,
+        |sb| sb.changed_at = 0,
+        |sb| sb.changed_at += 100,
+        |sb| sb.changed_at += 1 << 20,
+        |sb| sb.changed_at = u64::MAX - 4095,
         |sb| sb.incompatible |= features::LOGGED,
         |sb| sb.versions_bytes -= 8192,
         |sb| sb.versions_bytes = u64::MAX,

@@ -91,7 +91,7 @@ macro_rules! assert_struct {
 fn structs() {
     assert_struct!(Superblock: magic version block_bytes uuid compatible read_only_compatible
         incompatible sequence created hash_seed pool_bytes chunk_bytes thread_slots
-        thread_slot_bytes state_at slots_at replica_at label log_at log_bytes versions_at versions_bytes media_at reserved_head regions file_systems
+        thread_slot_bytes state_at slots_at replica_at label log_at log_bytes versions_at versions_bytes media_at changed_at reserved_head regions file_systems
         zones reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
     assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max reserved);
@@ -115,7 +115,8 @@ fn structs() {
         name_at area forward);
     assert_struct!(Anchor: magic uuid number salt attach boot tail tail_at sum target target_sum reserved_sessions flags
         image reserved check);
-    assert_struct!(MediumHead: magic id pool zone reserved_zone data_at blocks bytes reserved check);
+    assert_struct!(MediumHead: magic id pool zone reserved_zone data_at blocks bytes carried_at carried_bytes reserved check);
+    assert_struct!(CarriedHead: magic pool state number blocks sum reserved check);
     assert_struct!(MediumPlace: id kind length reserved path);
     assert_struct!(MediumPlaces: places reserved check);
     assert_struct!(Version: piece transaction check reserved original);
@@ -237,6 +238,7 @@ fn offsets_without_a_struct() {
             ("POISONED", Entrance::POISONED),
         ],
     );
+    check("ChangedMap", &[("SINCE", ChangedMap::SINCE)]);
     check(
         "JournalHead",
         &[
@@ -279,8 +281,8 @@ fn constants() {
             features::READ_ONLY_COMPATIBLE,
             features::INCOMPATIBLE
         ),
-        (0, 0, 15),
-        "the document says that four features are defined"
+        (0, 1, 15),
+        "the document says that five features are defined"
     );
 }
 
@@ -614,6 +616,10 @@ fn values() {
             inode.expected_checksum(5).into(),
         ),
         ("text_check(5, 7, \"target\")", text_check(5, 7, b"target")),
+        (
+            "carried_sum(7 * 16, 3, 5 * 4096)",
+            CarriedPlan::block_sum(&[7; 16], 3, &[5; BLOCK_BYTES as usize]),
+        ),
     ];
     let expected = expected.map(|(text, value)| (text.to_owned(), format!("{value:#x}")));
     let documented: Vec<_> = table("values")
@@ -649,6 +655,6 @@ fn every_marked_table_is_held() {
             count("enum"),
             count("offsets")
         ),
-        (24, 28, 11, 4)
+        (25, 28, 11, 5)
     );
 }

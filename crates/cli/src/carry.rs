@@ -1,0 +1,148 @@
+//! `vellum flush` and `vellum attach`: a data medium with all that a pool has, taken from one machine to another.
+
+use std::path::Path;
+
+use serde::Serialize;
+use vellum::{AttachOptions, Carried, MediumError, Pool};
+
+use crate::args::{Attach, Flush, Opening};
+use crate::check;
+use crate::failure::{Failure, Outcome};
+use crate::output::{print_json, say};
+use crate::place;
+use crate::units::size;
+
+const BLOCK_BYTES: u64 = 4096;
+
+/// What `vellum flush --json` writes.
+#[derive(Serialize)]
+struct Flushed {
+    pool: String,
+    /// Blocks of metadata that there are.
+    metadata_blocks: u64,
+    /// Blocks that had changed, or may have.
+    blocks_changed: u64,
+    /// Blocks of metadata that were written: those of zeros are not.
+    blocks_written: u64,
+    /// Blocks of sums that were written beside them.
+    sum_blocks_written: u64,
+    /// How often the copy was made whole.
+    number: u64,
+}
+
+/// What `vellum attach --json` writes.
+#[derive(Serialize)]
+struct Attached {
+    pool: String,
+    uuid: String,
+    bytes: u64,
+    data: String,
+}
+
+/// Makes whole what the data medium of a pool carries.
+pub(crate) fn flush(args: &Flush) -> Outcome {
+    let hidden = args.quiet || args.json;
+    let carried = make_whole(&args.pool, &args.opening, args.all, hidden)?;
+    if args.json {
+        return print_json(&Flushed {
+            pool: args.pool.display().to_string(),
+            metadata_blocks: carried.blocks,
+            blocks_changed: carried.changed,
+            blocks_written: carried.written,
+            sum_blocks_written: carried.sums_written,
+            number: carried.number,
+        });
+    }
+    if !args.quiet {
+        tell(&args.pool, &carried);
+    }
+    Ok(())
+}
+
+/// Opens a pool that nobody uses, and closes it with a whole copy of its metadata on the data medium.
+pub(crate) fn make_whole(
+    pool: &Path,
+    opening: &Opening,
+    all: bool,
+    hidden: bool,
+) -> Outcome<Carried> {
+    let opened = place::open(pool, opening, false)?;
+    let superblock = opened.superblock();
+    if superblock.changed_at == 0 {
+        place::close(opened, pool)?;
+        return Err(failed(pool, &MediumError::CarriesNone.into()));
+    }
+    let carried = check::writing(hidden, |tell| opened.close_and_carry(all, tell));
+    carried.map_err(|error| {
+        failed(pool, &error).advise(
+            "nothing is lost where the pool is; the medium alone is nothing until this succeeds",
+        )
+    })
+}
+
+/// Says what was done.
+pub(crate) fn tell(pool: &Path, carried: &Carried) {
+    let changed = match carried.changed {
+        all if all == carried.blocks => "all blocks".to_owned(),
+        changed => format!("{changed} of {} blocks", carried.blocks),
+    };
+    say!(
+        "{}: its data medium has everything now; {changed} of metadata looked at, {} written",
+        pool.display(),
+        size(carried.written * BLOCK_BYTES)
+    );
+    say!("elsewhere:  vellum attach POOL --data MEDIUM");
+}
+
+/// Makes a pool of what a medium carries.
+pub(crate) fn attach(args: &Attach) -> Outcome {
+    let (pool, data) = (args.pool.display(), args.data.display());
+    let options = AttachOptions {
+        data: args.data.clone(),
+        media: args.media.into(),
+        overwrite: args.force,
+    };
+    let hidden = args.quiet || args.json;
+    let made = check::writing(hidden, |tell| Pool::attach(&args.pool, &options, tell));
+    let superblock = made.map_err(|error| refused(args, &error))?;
+    let bytes = superblock.pool_bytes;
+    if args.json {
+        return print_json(&Attached {
+            pool: pool.to_string(),
+            uuid: superblock.uuid_text(),
+            bytes,
+            data: data.to_string(),
+        });
+    }
+    if !args.quiet {
+        say!(
+            "made a pool of {} in {pool}, of what {data} carries",
+            size(bytes)
+        );
+        say!("  uuid      {}", superblock.uuid_text());
+        say!("  data in   {data}, which no other pool can use now");
+        say!("mount it:   vellum mount {pool} DIR");
+    }
+    Ok(())
+}
+
+/// Why there is no pool, and what to do.
+fn refused(args: &Attach, error: &vellum::Error) -> Failure {
+    let failure = place::refused(&args.pool, error);
+    match error {
+        vellum::Error::Medium(MediumError::Stale { .. }) => failure.advise(
+            "where its pool is: `vellum flush POOL`, or `vellum umount --flush DIR`; then take the medium along",
+        ),
+        vellum::Error::Medium(MediumError::CarriedDamaged { .. }) => failure.advise(
+            "where its pool is: `vellum flush --all POOL` writes all of the copy anew",
+        ),
+        vellum::Error::Media(vellum::media::MediaError::Exists { .. }) => failure.advise(
+            "choose another name, or overwrite it with --force: what it holds is then lost",
+        ),
+        _ => failure,
+    }
+}
+
+fn failed(pool: &Path, error: &vellum::Error) -> Failure {
+    Failure::new(format!("{}: {error}", pool.display()))
+}

@@ -1,0 +1,281 @@
+//! What a data medium alone has, by the copy of the metadata that it carries.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vellum::experiments::attach_copy;
+use vellum::{Error, MediumError};
+use vellum_layout::{
+    BLOCK_BYTES, CARRIED_HEAD_BYTES, CarriedHead, CarriedPlan, MEDIUM_HEAD_BYTES, MediumHead,
+    Superblock,
+};
+use vellum_media::{Disk, LINE_BYTES, Memory, Persistent, Site};
+use zerocopy::IntoBytes;
+
+use crate::memories::{Explored, Shared};
+use crate::session::{CLOCK_AFTER, ExploredFs, Result, mount};
+use crate::tree::{Tree, read_tree};
+
+/// The superblock of a pool whose data medium carries a copy.
+fn carrying(image: &[u8]) -> Option<(Superblock, CarriedPlan)> {
+    let superblock = Superblock::unseal(image.get(..BLOCK_BYTES as usize)?).ok()?;
+    let plan = CarriedPlan::of(&superblock.geometry())?;
+    Some((superblock, plan))
+}
+
+/// Whether the data medium in this image carries a copy of the metadata.
+pub(crate) fn carries(image: &[u8]) -> bool {
+    carrying(image).is_some()
+}
+
+/// Whether it carries one that says that it is whole.
+pub(crate) fn carries_whole(image: &[u8]) -> bool {
+    let head = carrying(image).and_then(|(superblock, plan)| {
+        let head = image.get(plan.at as usize..)?.get(..CARRIED_HEAD_BYTES)?;
+        CarriedHead::unseal(head, superblock.uuid)
+    });
+    head.is_some_and(|head| head.is_whole())
+}
+
+/// The tree of a pool that is made of what the data medium of `pool` carries; `None`: it carries nothing, or something stale.
+pub(crate) fn carried_tree(pool: &Shared, cache_entries: u64) -> Option<Result<Tree>> {
+    let image = pool.0.image();
+    if !carries_whole(&image) {
+        return None;
+    }
+    let moved = Moved::of(&image)?;
+    let attached = attach_copy(&moved.medium(), moved.len(), (&*moved.all.0, true), NEW);
+    match attached.and_then(|_| read_tree(&moved.mount(cache_entries)?)) {
+        Err(Error::Medium(MediumError::Stale { .. })) => None,
+        read => Some(read),
+    }
+}
+
+/// The identity that media get.
+const NEW: [u8; 16] = [0x4E; 16];
+
+/// A place for a pool, and behind it a medium as it is by itself: with a head, and a copy of the head.
+struct Moved {
+    all: Shared,
+    superblock: Superblock,
+}
+
+impl Moved {
+    /// The medium of the pool in `image`, and zeros where its pool was.
+    fn of(image: &[u8]) -> Option<Self> {
+        let (superblock, _) = carrying(image)?;
+        let head = MediumHead::of(&superblock)?;
+        let own = superblock.pool_bytes as usize;
+        let mut all = vec![0; own + head.bytes as usize];
+        let (at, copy_at) = (own + head.data_at as usize, own + head.copy_at() as usize);
+        all[at..copy_at].copy_from_slice(&image[own..][..copy_at - at]);
+        for at in [own, copy_at] {
+            all[at..][..MEDIUM_HEAD_BYTES].copy_from_slice(head.as_bytes());
+        }
+        Some(Self {
+            all: Shared::of(all),
+            superblock,
+        })
+    }
+
+    /// Bytes of the medium.
+    fn len(&self) -> u64 {
+        self.all.0.len() - self.superblock.pool_bytes
+    }
+
+    fn medium(&self) -> Medium {
+        Medium {
+            all: self.all.clone(),
+            from: self.superblock.pool_bytes,
+            dirty: Mutex::default(),
+        }
+    }
+
+    /// Opens what the bytes in front of the medium are.
+    fn mount(&self, cache_entries: u64) -> Result<ExploredFs> {
+        let all = self.all.0.image();
+        let (own, medium) = all.split_at(self.superblock.pool_bytes as usize);
+        let data_at = self.superblock.geometry().apart.map_or(0, |apart| apart.at);
+        let pool = [own, &medium[data_at as usize..]].concat();
+        mount::<Explored>(&Shared::of(pool), cache_entries, CLOCK_AFTER)
+    }
+}
+
+/// The last bytes of a simulated pool, as a disk: a sync flushes each line that was written since the last one.
+struct Medium {
+    all: Shared,
+    from: u64,
+    dirty: Mutex<BTreeSet<u64>>,
+}
+
+impl Medium {
+    fn dirty(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk for Medium {
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.all.0.read(self.from + at, out);
+        Ok(())
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        let at = self.from + at;
+        let lines = at - at % LINE_BYTES..at + data.len() as u64;
+        self.dirty().extend(lines.step_by(LINE_BYTES as usize));
+        self.all.0.write(at, data);
+        Ok(())
+    }
+
+    fn sync(&self, site: Site) -> io::Result<()> {
+        for line in std::mem::take(&mut *self.dirty()) {
+            self.all.0.flush(Site::UNNAMED, line, LINE_BYTES);
+        }
+        self.all.0.fence(site);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vellum::disk_sites;
+    use vellum_media::{CrashPoints, Event, Op};
+
+    use super::*;
+    use crate::memories::image_after;
+    use crate::mutant::Mutant;
+    use crate::record::record;
+
+    /// A pool over which another one is made of its own medium, and what that does.
+    struct Attached {
+        moved: Moved,
+        base: Vec<u8>,
+        log: Vec<Event>,
+        tree: Tree,
+    }
+
+    fn attached() -> Attached {
+        let workload = crate::find("split-carried").unwrap();
+        let recorded = record(&workload).unwrap();
+        let image = image_after(&recorded.base, &recorded.log);
+        let tree = carried_tree(&Shared::of(image.clone()), 256)
+            .unwrap()
+            .unwrap();
+        let moved = Moved::of(&image).unwrap();
+        // Where the new pool is made lies another one, by its superblocks.
+        let own = moved.superblock.pool_bytes as usize;
+        let mut base = moved.all.0.image();
+        for (at, byte) in base[..own].iter_mut().enumerate() {
+            *byte = (at % 251) as u8;
+        }
+        for at in [0, BLOCK_BYTES, moved.superblock.replica_at] {
+            base[at as usize..][..BLOCK_BYTES as usize]
+                .copy_from_slice(moved.superblock.as_bytes());
+        }
+        let moved = Moved {
+            all: Shared::of(base.clone()),
+            ..moved
+        };
+        moved.all.0.start_recording();
+        attach_copy(&moved.medium(), moved.len(), (&*moved.all.0, false), NEW).unwrap();
+        let log = moved.all.0.take_log();
+        Attached {
+            moved,
+            base,
+            log,
+            tree,
+        }
+    }
+
+    impl Attached {
+        /// What is wrong with what a crash left.
+        fn judge(&self, image: Vec<u8>, has_returned: bool) -> std::result::Result<(), String> {
+            let own = self.moved.superblock.pool_bytes as usize;
+            let head = |at: u64| MediumHead::unseal(&image[own + at as usize..]);
+            let copy_at = MediumHead::of(&self.moved.superblock).unwrap().copy_at();
+            let (first, copy) = (head(0), head(copy_at));
+            let id = first.or(copy.clone()).ok_or("no head")?.id;
+            if has_returned && (id != NEW || copy.is_none_or(|copy| copy.id != NEW)) {
+                return Err("attached, and not the new pool's".to_owned());
+            }
+            if id != NEW {
+                // The old pool, which has its medium, is whole, or none.
+                let superblock = Superblock::choose(
+                    [
+                        0,
+                        BLOCK_BYTES as usize,
+                        self.moved.superblock.replica_at as usize,
+                    ]
+                    .map(|at| Superblock::unseal(&image[at..][..BLOCK_BYTES as usize])),
+                );
+                let is_old = superblock.is_ok_and(|found| found.zones[0].medium_id != NEW);
+                let is_same = image[2 * BLOCK_BYTES as usize..own - BLOCK_BYTES as usize]
+                    == self.base[2 * BLOCK_BYTES as usize..own - BLOCK_BYTES as usize];
+                let is_half = is_old && !is_same;
+                return if is_half {
+                    Err("half an old pool".to_owned())
+                } else {
+                    Ok(())
+                };
+            }
+            let made = Moved {
+                all: Shared::of(image),
+                superblock: self.moved.superblock.clone(),
+            };
+            let tree = made.mount(256).and_then(|fs| read_tree(&fs));
+            match tree {
+                Ok(tree) if tree.nodes == self.tree.nodes => Ok(()),
+                Ok(_) => Err("another tree".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+
+        /// The first wrong state of a run: everywhere near the end, and here and there before.
+        fn explore(&self, log: &[Event]) -> std::result::Result<u32, String> {
+            let mut points = CrashPoints::new(self.base.clone(), log);
+            let mut states = 0;
+            let mut passed = 0;
+            while let Some(point) = points.next_point() {
+                let done = point.events_done();
+                let is_fence = matches!(log[done - 1].op, Op::Fence);
+                passed += 1;
+                let is_near_end = done + 400 >= log.len();
+                if !is_fence && !is_near_end && passed % 1999 != 0 {
+                    continue;
+                }
+                let bound = if is_near_end { 40 } else { 5 };
+                for state in point.states(bound, done as u64) {
+                    states += 1;
+                    self.judge(point.image(&state), false)?;
+                }
+            }
+            for state in points.here().states(5, 1) {
+                self.judge(points.here().image(&state), true)?;
+            }
+            Ok(states)
+        }
+    }
+
+    /// What is left at each moment is the old pool, or none, with a medium that can be attached again; or the new pool.
+    #[test]
+    fn a_power_cut_of_attaching_leaves_the_medium_to_one_pool() {
+        let attached = attached();
+        let states = attached.explore(&attached.log).unwrap();
+        assert!(states > 100, "{states} states");
+        for site in [
+            disk_sites::ATTACH_WIPE,
+            disk_sites::ATTACH_WIPE_DURABLE,
+            disk_sites::ATTACH_POOL,
+            disk_sites::ATTACH_POOL_DURABLE,
+            disk_sites::ATTACH_MEDIUM_DURABLE,
+            disk_sites::ATTACH_MEDIUM_COPY_DURABLE,
+        ] {
+            let without = Mutant::Omit(site.into()).rewrite(&attached.log);
+            assert!(without != attached.log);
+            let is_caught = attached.explore(&without).is_err();
+            assert!(is_caught, "without {}", disk_sites::name(site));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The copy of the metadata that a data medium carries, so that it alone makes a pool elsewhere; and the map of what that copy lacks.
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::{BLOCK_BYTES, Geometry, mix};
+
+/// First eight bytes of a carried copy.
+pub const CARRIED_MAGIC: [u8; 8] = *b"VELCARR1";
+/// Bytes of a sum of a block.
+pub const CARRIED_SUM_BYTES: u64 = 8;
+/// Bytes in front of the bits of the map of changed blocks.
+pub const CHANGED_HEAD_BYTES: u64 = 64;
+
+/// Word offsets of the map of blocks that changed since they were copied, whose bits begin at [`CHANGED_HEAD_BYTES`].
+#[derive(Debug)]
+pub struct ChangedMap;
+
+impl ChangedMap {
+    /// [`CarriedHead::number`] of the copy that the bits are about; with any other copy all blocks count as changed.
+    pub const SINCE: u64 = 0;
+}
+
+/// What a carried copy begins with.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct CarriedHead {
+    /// [`CARRIED_MAGIC`].
+    pub magic: [u8; 8],
+    /// The pool whose metadata they are.
+    pub pool: [u8; 16],
+    /// 2: the copy is whole, and the pool has not been opened for writing since. 1: otherwise.
+    pub state: u64,
+    /// How often it was made whole.
+    pub number: u64,
+    /// Blocks of metadata.
+    pub blocks: u64,
+    /// What the sums of blocks had when the copy was last whole: [`CarriedPlan::table_sum`].
+    pub sum: u64,
+    /// Reserved, zero.
+    pub reserved: [u64; 56],
+    /// XXH3-64 of the bytes before.
+    pub check: u64,
+}
+
+/// Bytes of the head: one sector.
+pub const CARRIED_HEAD_BYTES: usize = size_of::<CarriedHead>();
+
+const _: () = assert!(CARRIED_HEAD_BYTES == 512);
+
+/// [`CarriedHead::state`] of a copy that the pool is ahead of, or may be.
+const STATE_STALE: u64 = 1;
+/// That of one which has everything.
+const STATE_WHOLE: u64 = 2;
+/// More blocks than any pool has in front of its versions.
+const BLOCKS_MAX: u64 = 1 << 48;
+
+impl CarriedHead {
+    /// The head of a copy of so many blocks of this pool, made for the `number`th time, whose sums have this one.
+    pub fn whole(pool: [u8; 16], number: u64, blocks: u64, sum: u64) -> Self {
+        let mut new = Self {
+            magic: CARRIED_MAGIC,
+            pool,
+            state: STATE_WHOLE,
+            number,
+            blocks,
+            sum,
+            ..Self::new_zeroed()
+        };
+        new.check = new.expected_check();
+        new
+    }
+
+    /// The same, from when on the pool may be ahead of the copy.
+    #[must_use]
+    pub fn stale(mut self) -> Self {
+        self.state = STATE_STALE;
+        self.check = self.expected_check();
+        self
+    }
+
+    /// Reads the head of a copy of this pool; `None` if it is not sound, or of another.
+    pub fn unseal(bytes: &[u8], pool: [u8; 16]) -> Option<Self> {
+        let (head, _) = Self::read_from_prefix(bytes).ok()?;
+        let is_sound = head.magic == CARRIED_MAGIC && head.check == head.expected_check();
+        (is_sound && head.pool == pool && head.blocks <= BLOCKS_MAX).then_some(head)
+    }
+
+    /// Whether the medium alone has everything.
+    pub fn is_whole(&self) -> bool {
+        self.state == STATE_WHOLE
+    }
+
+    fn expected_check(&self) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(&self.as_bytes()[..CARRIED_HEAD_BYTES - 8])
+    }
+}
+
+/// Where a carried copy lies: the head in a block, a sum of each block of metadata, the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CarriedPlan {
+    /// Where it begins: a pool offset, or one of the medium.
+    pub at: u64,
+    /// Blocks of metadata: those of the pool from its first byte on.
+    pub blocks: u64,
+}
+
+impl CarriedPlan {
+    /// That of a pool whose data medium carries one: behind the data, which lie behind the pool.
+    pub fn of(geometry: &Geometry) -> Option<Self> {
+        (geometry.changed_at != 0).then(|| Self {
+            at: geometry.data_at + geometry.zone_blocks * BLOCK_BYTES,
+            blocks: geometry.image_end() / BLOCK_BYTES,
+        })
+    }
+
+    /// Bytes of all of it.
+    pub fn bytes(&self) -> u64 {
+        BLOCK_BYTES + self.table_bytes() + self.blocks * BLOCK_BYTES
+    }
+
+    /// Where the sums of blocks lie.
+    pub fn table_at(&self) -> u64 {
+        self.at + BLOCK_BYTES
+    }
+
+    /// Bytes of these sums, in whole blocks.
+    pub fn table_bytes(&self) -> u64 {
+        (self.blocks * CARRIED_SUM_BYTES).next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Where the copy of a block lies.
+    pub fn block_at(&self, number: u64) -> u64 {
+        self.table_at() + self.table_bytes() + number * BLOCK_BYTES
+    }
+
+    /// Bytes of the map of changed blocks.
+    pub fn map_bytes(&self) -> u64 {
+        changed_bytes_for(self.blocks * BLOCK_BYTES)
+    }
+
+    /// The sum of a block of a pool; 0: there are zeros in it, and the copy does not have it.
+    pub fn block_sum(pool: &[u8; 16], number: u64, block: &[u8]) -> u64 {
+        if block.iter().all(|&byte| byte == 0) {
+            return 0;
+        }
+        let seed = mix(seed_of(pool) ^ number);
+        xxhash_rust::xxh3::xxh3_64_with_seed(block, seed).max(1)
+    }
+
+    /// The sum of all sums.
+    pub fn table_sum(pool: &[u8; 16], table: &[u8]) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(table, seed_of(pool))
+    }
+}
+
+/// The first half of an identity, so that parts of copies of two pools never pass for one.
+fn seed_of(pool: &[u8; 16]) -> u64 {
+    let (first, _) = u64::read_from_prefix(pool).unwrap_or_default();
+    first
+}
+
+/// Bytes of the map of changed blocks of metadata that end at `end`.
+pub fn changed_bytes_for(end: u64) -> u64 {
+    let blocks = end / BLOCK_BYTES;
+    (CHANGED_HEAD_BYTES + blocks.div_ceil(64) * 8).next_multiple_of(BLOCK_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ApartRequest, GeometryRequest, MediumHead, NamespaceKind, Superblock};
+
+    fn geometry(carries: bool) -> Geometry {
+        let request = GeometryRequest {
+            apart: Some(ApartRequest {
+                id: [9; 16],
+                at: 2 << 20,
+                data_bytes: 8 << 20,
+                carries,
+            }),
+            ..Default::default()
+        };
+        Geometry::plan(&request).unwrap()
+    }
+
+    #[test]
+    fn heads_are_sealed_and_of_their_pool() {
+        let head = CarriedHead::whole([7; 16], 3, 100, 5);
+        let mut bytes = head.as_bytes().to_vec();
+        let stale = head.clone().stale();
+        assert!(head.is_whole() && !stale.is_whole());
+        assert_eq!((stale.number, stale.sum), (3, 5));
+        let again = CarriedHead::unseal(stale.as_bytes(), [7; 16]);
+        assert_eq!(again, Some(stale));
+        assert_eq!(CarriedHead::unseal(&bytes, [7; 16]), Some(head));
+        assert_eq!(CarriedHead::unseal(&bytes, [8; 16]), None);
+        assert_eq!(CarriedHead::unseal(&bytes[..511], [7; 16]), None);
+        let huge = CarriedHead::whole([7; 16], 3, u64::MAX, 5);
+        assert_eq!(CarriedHead::unseal(huge.as_bytes(), [7; 16]), None);
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1;
+            let found = CarriedHead::unseal(&bytes, [7; 16]);
+            assert_eq!(found, None, "byte {at}");
+            bytes[at] ^= 1;
+        }
+    }
+
+    #[test]
+    fn sums_tell_blocks_places_and_pools_apart() {
+        let sum = |pool, number, byte| {
+            CarriedPlan::block_sum(&[pool; 16], number, &[byte; BLOCK_BYTES as usize])
+        };
+        assert_eq!(sum(1, 2, 0), 0);
+        let sums = [sum(1, 2, 3), sum(2, 2, 3), sum(1, 3, 3), sum(1, 2, 4)];
+        for (index, one) in sums.iter().enumerate() {
+            assert!(*one != 0 && !sums[index + 1..].contains(one));
+        }
+    }
+
+    #[test]
+    fn a_copy_lies_behind_the_data_and_its_map_behind_the_versions() {
+        assert_eq!(CarriedPlan::of(&geometry(false)), None);
+        let geometry = geometry(true);
+        assert!(geometry.is_sound());
+        let plan = CarriedPlan::of(&geometry).unwrap();
+        assert_eq!(plan.at, geometry.pool_bytes + (8 << 20));
+        assert_eq!(plan.blocks * BLOCK_BYTES, geometry.versions_at);
+        assert_eq!(plan.block_at(plan.blocks), plan.at + plan.bytes());
+        assert!(CHANGED_HEAD_BYTES + plan.blocks.div_ceil(8) <= plan.map_bytes());
+        let map_end = geometry.changed_at + plan.map_bytes();
+        assert!(geometry.changed_at >= geometry.versions_at + geometry.versions_bytes);
+        assert!(map_end <= geometry.apart.unwrap().places_at);
+        let superblock = Superblock::new(&geometry, [7; 16], 1, 2, "", NamespaceKind::Direct);
+        assert!(superblock.check_readable().is_ok() && superblock.check_writable().is_ok());
+        assert_eq!(superblock.geometry(), geometry);
+        let head = MediumHead::of(&superblock).unwrap();
+        assert_eq!(head.carried_at, (2 << 20) + (8 << 20));
+        assert_eq!(head.carried_bytes, plan.bytes());
+        assert_eq!(head.copy_at(), head.carried_at + head.carried_bytes);
+    }
+}
