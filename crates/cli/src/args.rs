@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use vellum::{MappingKind, NamespaceKind};
 
+use crate::carry::{Attach, Flush};
 use crate::crash::Crash;
 use crate::place::Place;
 use crate::units::{parse_score, parse_size};
@@ -344,59 +345,6 @@ pub(crate) struct Umount {
     /// What to take the medium for, with --flush
     #[arg(long, value_enum, default_value_t, requires = "flush")]
     pub(crate) media: Media,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-For pools in memory or persistent memory whose data lie on a file or device of their own: the data medium has room
-for a copy of the metadata, which this makes whole, of the blocks that changed since the last time.
-The medium alone then has the file system, until the pool is opened for writing again.
-
-Examples:
-  vellum flush /mnt/pmem/pool
-  vellum umount --flush /mnt")]
-pub(crate) struct Flush {
-    /// The pool, which nobody uses
-    pub(crate) pool: PathBuf,
-    /// Write all blocks, not only those that changed
-    #[arg(long)]
-    pub(crate) all: bool,
-    #[command(flatten)]
-    pub(crate) opening: Opening,
-    /// Write JSON
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
-    /// Say nothing
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The medium was flushed where it was: `vellum flush`, or `vellum umount --flush`. It belongs to the new pool then;
-the one that it was of is refused.
-
-Examples:
-  vellum attach /mnt/pmem/pool --data /dev/sdb1
-  vellum attach /dev/shm/pool --data data.img")]
-pub(crate) struct Attach {
-    /// The pool: a new file, or a device
-    pub(crate) pool: PathBuf,
-    /// The file or device with the data
-    #[arg(long, value_name = "FILE")]
-    pub(crate) data: PathBuf,
-    /// What to take the pool's medium for: dax, or, to try it, memory
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) media: Media,
-    /// Overwrite what is there, a pool or anything else
-    #[arg(long, short)]
-    pub(crate) force: bool,
-    /// Write JSON
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
-    /// Say nothing
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,79 @@
+//! Data media that are flushed here and attached there.
+
+mod support;
+
+use serde_json::Value;
+use support::Bench;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn a_flushed_medium_is_attached_elsewhere() {
+    let bench = Bench::empty();
+    let memory = ["--media", "memory"];
+    let run = |args: &[&str]| bench.run(&[args, &memory].concat());
+    let carries_all = |pool: &str| {
+        let info = json(&run(&["info", "--json", pool]).ok().out);
+        info["media"]["data"]["carries_all"].clone()
+    };
+    run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
+    let put = ["put", "-", "p.img:/a", "--media", "memory"];
+    bench.run_with_input(&put, b"content").ok();
+    let attach = ["attach", "n.img", "--data", "d.img"];
+    run(&attach).failed(1, &["d.img", "stale", "vellum flush"]);
+    assert_eq!(carries_all("p.img"), false);
+    assert!(run(&["flush", "p.img"]).ok().out.contains("vellum attach"));
+    assert_eq!(carries_all("p.img"), true);
+    let again = json(&run(&["flush", "--json", "p.img"]).ok().out);
+    let number = |field: &str| again[field].as_u64().expect("a number");
+    assert_eq!(number("number"), 2);
+    assert!(number("blocks_written") < 10 && number("blocks_changed") < number("metadata_blocks"));
+    let all = json(&run(&["flush", "--all", "--json", "p.img"]).ok().out);
+    assert_eq!(all["blocks_changed"], all["metadata_blocks"]);
+    run(&["attach", "p.img", "--data", "d.img"]).failed(1, &["p.img", "--force"]);
+    let attached = json(
+        &run(&["attach", "n.img", "--data", "d.img", "--json"])
+            .ok()
+            .out,
+    );
+    assert_eq!(
+        attached["uuid"],
+        json(&run(&["info", "--json", "n.img"]).ok().out)["pool"]["uuid"]
+    );
+    assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
+    run(&["cat", "p.img:/a"]).failed(1, &["d.img", "of the same pool"]);
+    bench.run(&["check", "--strict", "n.img"]).ok();
+}
+
+#[test]
+fn pools_without_a_copy_on_their_medium_are_not_flushed() {
+    let bench = Bench::empty();
+    let made = ["--data-size", "16M", "--media"];
+    for (pool, more) in [("n", &["memory", "--no-copy"][..]), ("l", &["logged"])] {
+        let data = format!("{pool}.data");
+        bench
+            .run(&[&["mkfs", pool, "--data", &data], &made[..], more].concat())
+            .ok();
+        let media = ["--media", more[0]];
+        bench
+            .run(&[&["flush", pool], &media[..]].concat())
+            .failed(1, &[pool, "no copy"]);
+        bench
+            .run(&["attach", "new", "--data", &data])
+            .failed(1, &[&data, "only that pool"]);
+        let info = json(
+            &bench
+                .run(&[&["info", "--json", pool], &media[..]].concat())
+                .ok()
+                .out,
+        );
+        assert!(info["media"]["data"]["carries_all"].is_null());
+        assert_eq!(info["opened"]["was_clean"], true);
+    }
+    bench
+        .run(&["mkfs", "p", "--size", "16M", "--no-copy"])
+        .failed(2, &["--data"]);
+    assert!(!bench.join("new").exists());
+}
