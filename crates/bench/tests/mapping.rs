@@ -112,7 +112,7 @@ fn fragmentation_lengthens_no_search_but_in_extent_trees() {
     complete(&report, "fragmentation-insert", 6);
     let probes = |series, score| counts(figure, series, score).probes;
     // How many of a few hundred blocks are displaced differs from pool to pool.
-    for (name, most) in [("hashfs", 1.5), ("radix", 1.1)] {
+    for (name, most) in [("hashfs", 2.0), ("radix", 1.1)] {
         assert!(probes(name, "0") <= probes(name, "1") * most, "{name}");
     }
     assert!(probes("extent", "0") > probes("extent", "1") * 1.1);
