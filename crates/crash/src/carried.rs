@@ -17,34 +17,36 @@ use crate::memories::{Explored, Shared};
 use crate::session::{CLOCK_AFTER, ExploredFs, Result, mount};
 use crate::tree::{Tree, read_tree};
 
-/// The superblock of a pool whose data medium carries a copy.
-fn carrying(image: &[u8]) -> Option<(Superblock, CarriedPlan)> {
-    let superblock = Superblock::unseal(image.get(..BLOCK_BYTES as usize)?).ok()?;
+/// The superblock of a pool whose data medium carries a copy. Asked of every state, so that no image is taken for it.
+fn carrying(pool: &Shared) -> Option<(Superblock, CarriedPlan)> {
+    let mut block = [0; BLOCK_BYTES as usize];
+    pool.0.read(0, &mut block);
+    let superblock = Superblock::unseal(&block).ok()?;
     let plan = CarriedPlan::of(&superblock.geometry())?;
     Some((superblock, plan))
 }
 
-/// Whether the data medium in this image carries a copy of the metadata.
-pub(crate) fn carries(image: &[u8]) -> bool {
-    carrying(image).is_some()
+/// Whether the data medium of this pool carries a copy of the metadata.
+pub(crate) fn carries(pool: &Shared) -> bool {
+    carrying(pool).is_some()
 }
 
 /// Whether it carries one that says that it is whole.
-pub(crate) fn carries_whole(image: &[u8]) -> bool {
-    let head = carrying(image).and_then(|(superblock, plan)| {
-        let head = image.get(plan.at as usize..)?.get(..CARRIED_HEAD_BYTES)?;
-        CarriedHead::unseal(head, superblock.uuid)
+pub(crate) fn carries_whole(pool: &Shared) -> bool {
+    let head = carrying(pool).and_then(|(superblock, plan)| {
+        let mut head = [0; CARRIED_HEAD_BYTES];
+        pool.0.read(plan.at, &mut head);
+        CarriedHead::unseal(&head, superblock.uuid)
     });
     head.is_some_and(|head| head.is_whole())
 }
 
 /// The tree of a pool that is made of what the data medium of `pool` carries; `None`: it carries nothing, or something stale.
 pub(crate) fn carried_tree(pool: &Shared, cache_entries: u64) -> Option<Result<Tree>> {
-    let image = pool.0.image();
-    if !carries_whole(&image) {
+    if !carries_whole(pool) {
         return None;
     }
-    let moved = Moved::of(&image)?;
+    let moved = Moved::of(pool)?;
     let attached = attach_copy(&moved.medium(), moved.len(), (&*moved.all.0, true), NEW);
     match attached.and_then(|_| read_tree(&moved.mount(cache_entries)?)) {
         Err(Error::Medium(MediumError::Stale { .. })) => None,
@@ -62,9 +64,10 @@ struct Moved {
 }
 
 impl Moved {
-    /// The medium of the pool in `image`, and zeros where its pool was.
-    fn of(image: &[u8]) -> Option<Self> {
-        let (superblock, _) = carrying(image)?;
+    /// The medium of a pool, and zeros where the pool was.
+    fn of(pool: &Shared) -> Option<Self> {
+        let (superblock, _) = carrying(pool)?;
+        let image = pool.0.image();
         let head = MediumHead::of(&superblock)?;
         let own = superblock.pool_bytes as usize;
         let mut all = vec![0; own + head.bytes as usize];
@@ -159,11 +162,9 @@ mod tests {
     fn attached() -> Attached {
         let workload = crate::find("split-carried").unwrap();
         let recorded = record(&workload).unwrap();
-        let image = image_after(&recorded.base, &recorded.log);
-        let tree = carried_tree(&Shared::of(image.clone()), 256)
-            .unwrap()
-            .unwrap();
-        let moved = Moved::of(&image).unwrap();
+        let pool = Shared::of(image_after(&recorded.base, &recorded.log));
+        let tree = carried_tree(&pool, 256).unwrap().unwrap();
+        let moved = Moved::of(&pool).unwrap();
         // Where the new pool is made lies another one, by its superblocks.
         let own = moved.superblock.pool_bytes as usize;
         let mut base = moved.all.0.image();

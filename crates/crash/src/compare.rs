@@ -8,6 +8,7 @@ use vellum_model::{NodeSnapshot, Op, Snapshot, SnapshotBody, Times, diff};
 
 use crate::carried::carries_whole;
 use crate::closed::is_left_open;
+use crate::memories::Shared;
 use crate::oracle::{Oracle, Stage};
 use crate::report::Kind;
 use crate::space::judge_space;
@@ -174,7 +175,9 @@ impl Oracle for Expected {
             Step::Close | Step::Carry if is_left_open(image) => {
                 "a close has returned, but the pool does not say so"
             }
-            Step::Carry if !carries_whole(image) => "the copy was made whole, but does not say so",
+            Step::Carry if !carries_whole(&Shared::of(image.to_vec())) => {
+                "the copy was made whole, but does not say so"
+            }
             _ => return None,
         };
         Some((Kind::Unclean, wrong.to_owned()))

@@ -268,7 +268,7 @@ impl Trial<'_> {
 impl Trial<'_> {
     /// Recovers again, and makes the copy whole that the data medium carries, if it does: that has the tree, too.
     fn carry(&self, tree: &Tree) -> std::result::Result<(), Wrong> {
-        if !carries(&self.pool.0.image()) {
+        if !carries(self.pool) {
             return Ok(());
         }
         let failed = |error: vellum::Error| (Kind::Carried, error.to_string());
