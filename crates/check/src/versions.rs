@@ -7,7 +7,7 @@ use vellum_layout::{
     CommittedWord, Entrance, LOG_LINE_BYTES, Superblock, VERSION_BYTES, Version, VersionsPlan,
 };
 
-use crate::image::View;
+use crate::image::{View, Window};
 use crate::report::{Class, Place, Sink};
 
 /// Lays originals over the image, unless `boot` is that of the last opener and no data were lost.
@@ -53,13 +53,17 @@ fn originals(
     sink: &mut Sink,
 ) -> BTreeMap<u64, (u64, [u8; 128])> {
     let mut found = BTreeMap::new();
+    let end = plan.version_at(plan.count - 1) + VERSION_BYTES;
+    let mut window = Window::new(view, plan.version_at(0), end);
     for number in 0..plan.count {
         let at = plan.version_at(number);
-        if view.word(at + Version::TRANSACTION) <= committed {
+        let transaction = window.get(at + Version::TRANSACTION, 8);
+        let transaction = transaction.and_then(|bytes| bytes.first_chunk());
+        if transaction.is_none_or(|bytes| u64::from_le_bytes(*bytes) <= committed) {
             continue;
         }
-        let bytes: [u8; VERSION_BYTES as usize] = view.bytes(at);
-        let Some(version) = Version::unseal(seed, &bytes) else {
+        let version = window.get(at, VERSION_BYTES as usize);
+        let Some(version) = version.and_then(|bytes| Version::unseal(seed, bytes)) else {
             // A crash cut it short: its piece was not changed.
             continue;
         };

@@ -333,6 +333,32 @@ impl<M: Memories> Core<M> {
             Some(_) => now.min(self.arena.load(header::SETTLED, Ordering::Acquire) + GRACE),
         }
     }
+
+    /// Set-id bits were just taken from a file, in an operation that is not over.
+    pub(crate) fn note_set_ids_taken(&self) {
+        if self.commits.is_some() {
+            self.arena.fetch_max(header::SET_IDS_TAKEN, self.epoch());
+        }
+    }
+
+    /// Makes durable that set-id bits were taken, before any bytes of files change: these may reach the medium without a commit, and are
+    /// never to be found with bits of before. Whoever takes bits for a writer (the kernel, in front of a mount) need not be the writer.
+    /// Outside any operation.
+    ///
+    /// # Errors
+    /// What the medium said.
+    pub(crate) fn settle_set_ids(&self) -> Result<()> {
+        let of = |word| self.arena.load(word, Ordering::Acquire);
+        if self.commits.is_some() && of(header::SET_IDS_TAKEN) > of(header::SETTLED) {
+            self.make_durable(None)?;
+        }
+        Ok(())
+    }
+
+    /// Whether blocks may be held for want of a commit alone, the grace period of all that were given up being over.
+    pub(crate) fn lacks_commit(&self) -> bool {
+        self.settled_epoch() < self.epoch()
+    }
 }
 
 #[cfg(test)]

@@ -119,6 +119,8 @@ pub(crate) mod header {
         GATE: [1] at 832,
         /// The last reclamation epoch of which everything is durable, where a log makes it so.
         SETTLED: [1] at 840,
+        /// The last reclamation epoch in which set-id bits were taken from a file, where only commits make that durable.
+        SET_IDS_TAKEN: [1] at 848,
         /// Odd while somebody leads a commit; grows by one as that begins, and as it ends.
         LEADER: [1] at 896,
         /// Threads that wait for a commit, or lead one.

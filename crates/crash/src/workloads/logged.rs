@@ -35,6 +35,7 @@ pub(super) fn of_any(ground: Ground) -> Vec<Workload> {
         Workload::new(name, setup, explored).logged(ground)
     };
     let written = [FILE, "append f 5 9000"];
+    let set_ids = [FILE, "append f 5 60000", "chmod f 6777"];
     vec![
         of(
             "several-before-a-sync",
@@ -50,6 +51,23 @@ pub(super) fn of_any(ground: Ground) -> Vec<Workload> {
             "syncs-between",
             &written,
             &["append f 7 100", "sync", "link f g", "unlink f", "sync"],
+        ),
+        // The bytes may be durable without a commit, and so must not be before that the bits went: neither do they ride, nor does a record
+        // of before bring others back.
+        of(
+            "set-ids-go-by-a-write",
+            &set_ids,
+            &["user: write f 4000 7 500", "sync"],
+        ),
+        of(
+            "set-ids-go-by-a-punch",
+            &set_ids,
+            &["user: fallocate f 3 0 5000", "sync"],
+        ),
+        of(
+            "set-ids-go-before-a-write",
+            &set_ids,
+            &["chmod f 777", "write f 4000 7 500", "sync"],
         ),
         // More blocks than ride in a record.
         of("append-many", &[FILE], &["append f 5 60000", "sync"]),

@@ -418,22 +418,28 @@ impl<M: Memories> Op<'_, M> {
         self.journal_commit(&record);
         self.journal_apply(&record);
         self.journal_retire();
+        let had = core.identity(file).mode();
         for &(_, field, value) in words {
             if let Some(value) = value {
                 core.set(file, field, value);
             }
+        }
+        if had & !core.identity(file).mode() & (SET_UID | SET_GID) != 0 {
+            core.note_set_ids_taken();
         }
     }
 
     /// A change of content by an ordinary user drops the set-id bits: before the change, so that no
     /// crash leaves them on content that the owner did not write. The caller holds the file's lock
     /// from before this until the content has changed.
-    pub(crate) fn drop_set_ids(&self, cred: &Cred, file: Cachelet) {
+    ///
+    /// Gives whether there were any.
+    pub(crate) fn drop_set_ids(&self, cred: &Cred, file: Cachelet) -> bool {
         let core = self.core;
         let identity = core.identity(file);
         let dropped = identity.mode() & !droppable(core, cred, file);
         if cred.privileged || dropped == identity.mode() {
-            return;
+            return false;
         }
         let before = core.times(file);
         let times = Times {
@@ -447,6 +453,7 @@ impl<M: Memories> Op<'_, M> {
             times,
         );
         core.set(file, field::CTIME, times.ctime as u64);
+        true
     }
 
     /// Writes a directory's times and link count from its cachelet to its inode; those of a file are there.

@@ -106,20 +106,20 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// Locks a file for a change of its content by its user.
+    /// Locks a file for a change by its user that shows no bytes without a commit.
     fn lock_to_change(&self, op: &Op<'a, M>, file: Cachelet) -> LockGuard<'a, M> {
         let lock = self.core.lock(op, file);
-        self.drop_set_ids(op, file);
+        let _ = self.drop_set_ids(op, file);
         lock
     }
 
     /// The set-id bits that a change by its user drops go first, durably and under the same lock: bytes
     /// that were written behind them are never found with them, and somebody who sets them meanwhile
     /// comes before all that is written from then on.
-    fn drop_set_ids(&self, op: &Op<'a, M>, file: Cachelet) {
-        if let Some(user) = self.user {
-            op.drop_set_ids(user, file);
-        }
+    ///
+    /// Gives whether there were any.
+    fn drop_set_ids(&self, op: &Op<'a, M>, file: Cachelet) -> bool {
+        self.user.is_some_and(|user| op.drop_set_ids(user, file))
     }
 }
 
@@ -171,14 +171,18 @@ impl<'a, M: Memories> Files<'a, M> {
                     self.core.wait_for_readers();
                     // It stores to the pool: no epoch is cut meanwhile.
                     let _op = self.core.op_begin();
-                    self.mapping.reclaim(self.core);
+                    let freed = self.mapping.reclaim(self.core);
+                    // What is held until a commit comes back by no waiting: who called makes one, and tries again.
+                    if freed == 0 && self.core.lacks_commit() {
+                        return Err(Error::NoSpace("data blocks"));
+                    }
                 }
             }
         }
     }
 
     /// Begins a change of `bytes` of a file: an operation, and the file's lock, with no view of these
-    /// bytes left. The lock is to be dropped first.
+    /// bytes left, and no set-id bits that are not to be found with them. The lock is to be dropped first.
     fn change(
         &self,
         cachelet: Cachelet,
@@ -186,10 +190,14 @@ impl<'a, M: Memories> Files<'a, M> {
     ) -> Result<(Op<'a, M>, LockGuard<'a, M>)> {
         loop {
             lease::wait(self.core, cachelet, &bytes)?;
+            self.core.settle_set_ids()?;
             let op = self.core.op_to_change()?;
             let lock = self.core.lock(&op, cachelet);
-            if !lease::is_lent(self.core, cachelet, &bytes) {
-                self.drop_set_ids(&op, cachelet);
+            if lease::is_lent(self.core, cachelet, &bytes) {
+                continue;
+            }
+            // That they went may still have to be made durable.
+            if !(self.drop_set_ids(&op, cachelet) && self.core.commits.is_some()) {
                 return Ok((op, lock));
             }
         }
