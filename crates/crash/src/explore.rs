@@ -8,8 +8,9 @@ use vellum_media::{CrashPoint, CrashPoints, CrashState, Event, LINE_BYTES, LineB
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::id::{Cut, Mode};
-use crate::judge::{Judge, Verdict, Wrong, cell_name, other_than_recovery};
+use crate::judge::{Judge, Verdict, Wrong, other_than_recovery};
 use crate::memories::Shared;
+use crate::name::Names;
 use crate::oracle::{Stage, stage_after};
 use crate::plan::{Plan, plan, plan_every_point};
 use crate::report::{Counts, Kind, RECOVERY, WorkloadReport};
@@ -190,7 +191,7 @@ impl<'a> Explorer<'a> {
             }
             let passed = &log[durable.events..point.events_done()];
             stage = stage_after(self.subject.oracle, stage, passed);
-            durable.follow(&self.judge.pool, &point, log);
+            durable.follow(&self.judge, &point, log);
             if point.events_done() <= scope.skip {
                 continue;
             }
@@ -268,7 +269,7 @@ impl<'a> Explorer<'a> {
         let point = at.point;
         let seed = self.options.seed ^ point.events_done() as u64;
         let states = point.states(quota, seed);
-        let names = LineNames::of(point);
+        let names = LineNames::of(&self.judge.names, point);
         for state in states {
             let name = names.name(at.durable, &state);
             self.try_named(at, &state, name, scope);
@@ -277,7 +278,7 @@ impl<'a> Explorer<'a> {
 
     /// Tries one state.
     pub(crate) fn try_state(&mut self, at: &At<'_>, state: &CrashState, scope: &Scope) {
-        let name = LineNames::of(at.point).name(at.durable, state);
+        let name = LineNames::of(&self.judge.names, at.point).name(at.durable, state);
         self.try_named(at, state, name, scope);
     }
 
@@ -327,7 +328,7 @@ impl<'a> Explorer<'a> {
         state: &CrashState,
         scope: &Scope,
     ) -> Vec<Wrong> {
-        let name = LineNames::of(at.point).name(at.durable, state);
+        let name = LineNames::of(&self.judge.names, at.point).name(at.durable, state);
         let verdict = match self.seen.get(&name) {
             Some(&known) => known,
             None => {
@@ -507,12 +508,12 @@ fn put_back(pool: &Shared, image: &[u8], log: &[Event]) {
 struct LineNames(Vec<Vec<u128>>);
 
 impl LineNames {
-    fn of(point: &CrashPoint<'_>) -> Self {
+    fn of(names: &Names, point: &CrashPoint<'_>) -> Self {
         let lines = point.in_flight().iter().map(|line| {
             let old = &line.contents[0];
             let changes = line.contents.iter();
             changes
-                .map(|new| change_name(line.line, old, new))
+                .map(|new| names.of_change(line.line, old, new))
                 .collect()
         });
         Self(lines.collect())
@@ -525,18 +526,6 @@ impl LineNames {
     }
 }
 
-/// What an image's name changes by where a line changes.
-fn change_name(line: u64, old: &LineBytes, new: &LineBytes) -> u128 {
-    let cells = old.as_chunks::<8>().0.iter().zip(new.as_chunks::<8>().0);
-    let changed = (line..).step_by(8).zip(cells);
-    changed
-        .filter(|(_, (old, new))| old != new)
-        .fold(0, |name, (at, (old, new))| {
-            let of = |cell: &[u8; 8]| cell_name(at, u64::from_ne_bytes(*cell));
-            name ^ of(old) ^ of(new)
-        })
-}
-
 /// Follows what is durable from point to point, in the pool and in its name.
 struct Durable {
     name: u128,
@@ -546,35 +535,35 @@ struct Durable {
 }
 
 impl Durable {
-    fn follow(&mut self, pool: &Shared, point: &CrashPoint<'_>, log: &[Event]) {
+    fn follow(&mut self, judge: &Judge, point: &CrashPoint<'_>, log: &[Event]) {
         for event in &log[self.events..point.events_done()] {
             match event.op {
                 Op::Store { at, .. } => self.suspects.push(at - at % LINE_BYTES),
-                Op::Fence => self.settle(pool, point),
+                Op::Fence => self.settle(judge, point),
                 _ => {}
             }
         }
         self.events = point.events_done();
         let is_nothing_in_flight = point.combinations() == 1;
         if is_nothing_in_flight {
-            self.settle(pool, point);
+            self.settle(judge, point);
         }
     }
 
     /// Compares the suspects with what is durable now; those that are not durable stay suspects.
-    fn settle(&mut self, pool: &Shared, point: &CrashPoint<'_>) {
+    fn settle(&mut self, judge: &Judge, point: &CrashPoint<'_>) {
         let durable = point.durable();
         self.suspects.sort_unstable();
         self.suspects.dedup();
         for &line in &self.suspects {
             let mut old = [0; LINE_BYTES as usize];
-            pool.read(line, &mut old);
+            judge.pool.read(line, &mut old);
             let new = &durable[line as usize..(line + LINE_BYTES) as usize];
             if let Ok(new) = <&LineBytes>::try_from(new)
                 && old != *new
             {
-                self.name ^= change_name(line, &old, new);
-                pool.write(line, new);
+                self.name ^= judge.names.of_change(line, &old, new);
+                judge.pool.write(line, new);
             }
         }
         let in_flight = point.in_flight();

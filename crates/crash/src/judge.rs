@@ -5,12 +5,13 @@ use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use vellum_check::{MemoryImage, Options as CheckOptions, Severity, check};
-use vellum_media::{Event, HeapMemory, Memory, Op};
-use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
+use vellum_media::{Event, HeapMemory, Memory};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::carried::{carried_tree, carries};
 use crate::exercise::exercise;
 use crate::memories::{Explored, Shared};
+use crate::name::Names;
 use crate::report::Kind;
 use crate::session::{CLOCK_AFTER, CLOCK_START, ExploredFs, Result, mount, mount_with_arena};
 use crate::tree::{Tree, read_tree};
@@ -37,19 +38,15 @@ pub(crate) struct Judged {
     pub(crate) recovery: Vec<Event>,
 }
 
-/// Part of an image's name, which is the exclusive or of its cells' names: so that it follows every
-/// store.
-pub(crate) fn cell_name(at: u64, value: u64) -> u128 {
-    xxh3_128_with_seed(&value.to_ne_bytes(), at)
-}
-
 /// Judges images, one after the other, in the same bytes.
 ///
 /// What comes after recovery is done once for each recovered image with the same arena: both
-/// together are all that the file system has, so that it does the same from there on.
+/// together are all that the file system has (but for void versions, which nobody looks at), so that it does the same from there on.
 pub(crate) struct Judge {
     /// What is judged.
     pub(crate) pool: Shared,
+    /// What its images are called.
+    pub(crate) names: Names,
     /// Names and files that the arena can hold.
     cache_entries: u64,
     /// What came after recovery, by the recovered image and the arena.
@@ -60,6 +57,7 @@ impl Judge {
     /// A judge of images like `base`.
     pub(crate) fn new(base: Vec<u8>, cache_entries: u64) -> Self {
         Self {
+            names: Names::of(&base),
             pool: Shared::of(base),
             cache_entries,
             afterwards: HashMap::new(),
@@ -92,7 +90,8 @@ impl Judge {
         judged.recovery = self.pool.0.take_log();
         match (opened, arena) {
             (Ok(Ok(fs)), Some(arena)) => {
-                let recovered = (after(name, &judged.recovery), arena.hash());
+                let image = self.names.recovered(name, &judged.recovery);
+                let recovered = (image, arena.hash());
                 self.look_afterwards(fs, recovered, &mut judged);
             }
             (Ok(Err(error)), _) => judged.verdict.fail(Kind::Recovery, error),
@@ -194,16 +193,6 @@ impl Verdict {
     fn fail(&mut self, kind: Kind, what: impl ToString) {
         self.failures.push((kind, what.to_string()));
     }
-}
-
-/// The name of the image that `log` makes of the one that `name` names.
-pub(crate) fn after(name: u128, log: &[Event]) -> u128 {
-    log.iter().fold(name, |name, event| match event.op {
-        Op::Store {
-            at, before, after, ..
-        } if before != after => name ^ cell_name(at, before) ^ cell_name(at, after),
-        _ => name,
-    })
 }
 
 /// What a panic said.

@@ -40,6 +40,7 @@ mod memories;
 mod mkfs;
 mod mutant;
 mod mutate;
+mod name;
 mod oracle;
 mod plan;
 mod record;

@@ -1,0 +1,129 @@
+//! Names of images: two with one name hold the same bytes.
+
+use std::ops::Range;
+
+use vellum_layout::{Entrance, VERSION_BYTES, VersionsPlan};
+use vellum_media::{Event, LineBytes, Op};
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use crate::closed::geometry;
+
+/// The half of a name to which versions of metadata do not belong.
+const WITHOUT_VERSIONS: u128 = u64::MAX as u128;
+
+/// Names images of one pool. A name is the exclusive or of its cells' names, so that it follows every store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    versions: Option<Versions>,
+}
+
+/// Where a pool has versions of metadata.
+#[derive(Clone, Debug)]
+struct Versions {
+    bytes: Range<u64>,
+    /// The word that makes those void that are there.
+    committed_at: u64,
+}
+
+impl Names {
+    /// Those of images like `base`.
+    pub(crate) fn of(base: &[u8]) -> Self {
+        let plan = geometry(base).and_then(|geometry| VersionsPlan::of(&geometry));
+        let versions = plan.map(|plan| Versions {
+            bytes: plan.version_at(0)..plan.version_at(plan.count - 1) + VERSION_BYTES,
+            committed_at: plan.at + Entrance::COMMITTED,
+        });
+        Self { versions }
+    }
+
+    fn of_cell(&self, at: u64, value: u64) -> u128 {
+        let name = xxh3_128_with_seed(&value.to_ne_bytes(), at);
+        let is_inside = |versions: &Versions| versions.bytes.contains(&at);
+        match self.versions.as_ref().is_some_and(is_inside) {
+            true => name & !WITHOUT_VERSIONS,
+            false => name,
+        }
+    }
+
+    /// What an image's name changes by where a line changes.
+    pub(crate) fn of_change(&self, line: u64, old: &LineBytes, new: &LineBytes) -> u128 {
+        let cells = old.as_chunks::<8>().0.iter().zip(new.as_chunks::<8>().0);
+        let changed = (line..).step_by(8).zip(cells);
+        changed
+            .filter(|(_, (old, new))| old != new)
+            .fold(0, |name, (at, (old, new))| {
+                let of = |cell: &[u8; 8]| self.of_cell(at, u64::from_ne_bytes(*cell));
+                name ^ of(old) ^ of(new)
+            })
+    }
+
+    /// The name of the image that `log` makes of the one that `name` names.
+    pub(crate) fn after(&self, name: u128, log: &[Event]) -> u128 {
+        log.iter().fold(name, |name, event| match event.op {
+            Op::Store {
+                at, before, after, ..
+            } if before != after => name ^ self.of_cell(at, before) ^ self.of_cell(at, after),
+            _ => name,
+        })
+    }
+
+    /// Names what an opening may find that matters in the image that `recovery` makes of the one that `name` names: all of it, but for
+    /// versions, where recovery ends with a commit, which makes those void that are there.
+    pub(crate) fn recovered(&self, name: u128, recovery: &[Event]) -> u128 {
+        let name = self.after(name, recovery);
+        let ends_with_commit = |versions: &Versions| {
+            let mut last_first = recovery.iter().rev();
+            last_first.find_map(|event| match event.op {
+                Op::Store { at, .. } if at == versions.committed_at => Some(true),
+                Op::Store { at, .. } if versions.bytes.contains(&at) => Some(false),
+                _ => None,
+            }) == Some(true)
+        };
+        match self.versions.as_ref().is_some_and(ends_with_commit) {
+            true => name & WITHOUT_VERSIONS,
+            false => name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vellum::{MappingKind, NamespaceKind};
+    use vellum_media::{Place, Site};
+
+    use super::*;
+    use crate::session::blank_image;
+    use crate::workload::Ground;
+
+    fn store(at: u64, after: u64) -> Event {
+        Event {
+            thread: 0,
+            op: Op::Store {
+                at,
+                before: 0,
+                after,
+                non_temporal: false,
+            },
+            site: Site::UNNAMED,
+            place: Place::here(),
+        }
+    }
+
+    #[test]
+    fn versions_that_are_void_make_no_other_recovered_image() {
+        let base = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, Ground::Split);
+        let names = Names::of(&base);
+        let Versions {
+            bytes,
+            committed_at,
+        } = names.versions.clone().unwrap();
+        let commit = store(committed_at, 7);
+        let of = |log: &[Event]| names.recovered(0, log);
+        let [one, other] = [1, 2].map(|value| store(bytes.start, value));
+        assert_ne!(names.after(0, &[one]), names.after(0, &[other]));
+        assert_eq!(of(&[one, commit]), of(&[other, commit]));
+        assert_ne!(of(&[commit, one]), of(&[commit, other]), "not void");
+        let [one, other] = [1, 2].map(|value| store(bytes.end, value));
+        assert_ne!(of(&[one, commit]), of(&[other, commit]));
+    }
+}
