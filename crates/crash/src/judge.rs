@@ -64,6 +64,12 @@ impl Judge {
         }
     }
 
+    /// Of how many recovered images it is known what came after.
+    #[cfg(test)]
+    pub(crate) fn recovered_images(&self) -> usize {
+        self.afterwards.len()
+    }
+
     /// Judges what the pool holds, which `name` names, and leaves it as it was.
     pub(crate) fn judge(&mut self, name: u128) -> Judged {
         let mut judged = Judged::default();

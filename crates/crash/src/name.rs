@@ -68,30 +68,34 @@ impl Names {
     }
 
     /// Names what an opening may find that matters in the image that `recovery` makes of the one that `name` names: all of it, but for
-    /// versions, where recovery ends with a commit, which makes those void that are there.
+    /// versions that its last commit made void.
     pub(crate) fn recovered(&self, name: u128, recovery: &[Event]) -> u128 {
         let name = self.after(name, recovery);
-        let ends_with_commit = |versions: &Versions| {
-            let mut last_first = recovery.iter().rev();
-            last_first.find_map(|event| match event.op {
-                Op::Store { at, .. } if at == versions.committed_at => Some(true),
-                Op::Store { at, .. } if versions.bytes.contains(&at) => Some(false),
-                _ => None,
-            }) == Some(true)
+        let Some(versions) = &self.versions else {
+            return name;
         };
-        match self.versions.as_ref().is_some_and(ends_with_commit) {
-            true => name & WITHOUT_VERSIONS,
-            false => name,
-        }
+        let is_commit =
+            |event: &Event| matches!(event.op, Op::Store { at, .. } if at == versions.committed_at);
+        let Some(commit) = recovery.iter().rposition(is_commit) else {
+            return name;
+        };
+        let since = recovery[commit..].iter();
+        since.fold(name & WITHOUT_VERSIONS, |name, event| match event.op {
+            Op::Store { at, after, .. } if versions.bytes.contains(&at) => {
+                name ^ self.of_cell(at, after)
+            }
+            _ => name,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use vellum::{MappingKind, NamespaceKind};
-    use vellum_media::{Place, Site};
+    use vellum_media::{Memory, Place, Site};
 
     use super::*;
+    use crate::judge::Judge;
     use crate::session::blank_image;
     use crate::workload::Ground;
 
@@ -123,7 +127,24 @@ mod tests {
         assert_ne!(names.after(0, &[one]), names.after(0, &[other]));
         assert_eq!(of(&[one, commit]), of(&[other, commit]));
         assert_ne!(of(&[commit, one]), of(&[commit, other]), "not void");
+        assert_ne!(of(&[commit, one]), of(&[one, commit]), "not void");
         let [one, other] = [1, 2].map(|value| store(bytes.end, value));
         assert_ne!(of(&[one, commit]), of(&[other, commit]));
+    }
+
+    #[test]
+    fn what_comes_after_recovery_is_done_once_whatever_void_versions_there_are() {
+        let base = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, Ground::Split);
+        let last = Names::of(&base).versions.unwrap().bytes.end - VERSION_BYTES;
+        let mut judge = Judge::new(base, 100);
+        let first = judge.judge(0).verdict;
+        judge.pool.write(last, &[7; 8]);
+        let name = judge
+            .names
+            .after(0, &[store(last, u64::from_ne_bytes([7; 8]))]);
+        let second = judge.judge(name).verdict;
+        assert_ne!(name, 0);
+        assert_eq!((first.meaning, first.tree), (second.meaning, second.tree));
+        assert_eq!(judge.recovered_images(), 1);
     }
 }
