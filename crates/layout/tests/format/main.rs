@@ -94,7 +94,7 @@ fn structs() {
         thread_slot_bytes state_at slots_at replica_at label log_at log_bytes versions_at versions_bytes media_at changed_at reserved_head regions file_systems
         zones reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
-    assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max reserved);
+    assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max at bytes uuid);
     assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks
         fragmentation span_lines aids_at medium_id);
     assert_struct!(AidsHead: epoch used displaced body_check checksum reserved);
