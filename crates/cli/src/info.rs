@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vellum::media::{MediaError, MediaKind, count};
-use vellum::{File, FileKind, FoundImage, RealFs, Volume};
+use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume};
 use vellum_fuse::mounts;
 
 use crate::args::Info;
@@ -234,7 +234,7 @@ impl Information {
         let label_len = superblock.label.iter().position(|&b| b == 0).unwrap_or(64);
         Self {
             pool: PoolPart {
-                path: pool.canonicalize().unwrap_or_else(|_| pool.to_owned()),
+                path: PoolPath::of(pool).resolved().path(),
                 uuid: uuid(&superblock.uuid),
                 label: String::from_utf8_lossy(&superblock.label[..label_len]).into_owned(),
                 format_version: superblock.version,
@@ -431,7 +431,7 @@ fn survives(media: MediaKind, image: Image<'_>, is_split: bool) -> Survives {
     }
 }
 
-fn uuid(bytes: &[u8; 16]) -> String {
+pub(crate) fn uuid(bytes: &[u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (index, byte) in bytes.iter().enumerate() {
         if matches!(index, 4 | 6 | 8 | 10) {
@@ -458,7 +458,7 @@ pub(crate) fn run(args: &Info) -> Outcome {
 
 /// The mount of a pool, or at a directory.
 fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
-    let path = pool.canonicalize().ok()?;
+    let path = PoolPath::of(pool).resolved().path();
     let mounted = if path.is_dir() {
         mounts::at(&path)
     } else {

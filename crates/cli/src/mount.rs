@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vellum::{Durability, ImagePlace, Pool, PoolOptions};
+use vellum::{Durability, ImagePlace, Pool, PoolOptions, PoolPath};
 use vellum_fuse::{MountConfig, Session};
 
 use crate::args::Mount;
@@ -96,10 +96,7 @@ fn durability(args: &Mount) -> Durability {
 
 /// Mounts, reports, and serves until the mount ends.
 fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
-    let path = args
-        .pool
-        .canonicalize()
-        .unwrap_or_else(|_| args.pool.clone());
+    let path = PoolPath::of(&args.pool).resolved().path();
     let log = args.log.as_deref().map(open_log).transpose()?;
     // Before there is a mount, so that no signal can leave one behind.
     let signals =

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use vellum::PoolPath;
 use vellum_fuse::mounts::{self, Mounted};
 
 use crate::args::{Opening, Umount};
@@ -74,10 +75,7 @@ fn find(dir: &Path) -> io::Result<Option<Mounted>> {
     if let Some(mounted) = mounts::at(&resolved(dir)?)? {
         return Ok(Some(mounted));
     }
-    match dir.canonicalize() {
-        Ok(pool) => mounts::of_pool(&pool),
-        Err(_) => Ok(None),
-    }
+    mounts::of_pool(&PoolPath::of(dir).resolved().path())
 }
 
 fn resolved(dir: &Path) -> io::Result<PathBuf> {
@@ -91,12 +89,16 @@ fn resolved(dir: &Path) -> io::Result<PathBuf> {
     Ok(above.unwrap_or(Path::new(".")).canonicalize()?.join(name))
 }
 
-/// Waits until nobody holds the pool's lock.
+/// Waits until nobody holds the pool's lock. Where other file systems of the pool are mounted still it is theirs.
 fn wait_until_closed(pool: &Path, limit: Duration) -> Outcome {
+    let pool = &PoolPath::of(pool).pool;
     // A pool that cannot be opened here cannot be waited for.
     let Ok(file) = File::open(pool) else {
         return Ok(());
     };
+    if mounts::of_file(pool).is_ok_and(|others| !others.is_empty()) {
+        return Ok(());
+    }
     let began = Instant::now();
     loop {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {

@@ -57,11 +57,12 @@ pub use mount::{DataApart, FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::{
     Area, Decided, DirEntry, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS,
 };
-pub use parts::{FileSystem, PartError, PoolPath, remove_part, write_table};
+pub use parts::{FileSystem, PartError, PoolPath, own_bytes};
 pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id};
 pub use slots::prefer_thread_slot;
 pub use vellum_layout::{
     FileKind, Formed, FsNameError, GeometryError, MappingKind, MergeReason, Merged, NamespaceKind,
+    SuperblockError,
 };
 pub use vellum_media as media;
 pub use versions::VersionCounts;

@@ -169,18 +169,17 @@ pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
 
 /// The same, of a pool that is mapped whole.
 fn own_of(whole: &MappedPool, superblock: &Superblock, place: &PoolPath) -> Result<MappedPool> {
-    let Some(name) = &place.name else {
-        return Ok(whole.part((0, superblock.pool_bytes), &place.pool, false)?);
-    };
     let path = place.path();
-    let record = superblock
-        .part(name)
-        .ok_or_else(|| unknown(superblock, &place.pool, name))?;
-    if record.end() > whole.len() {
+    let (start, len) = own_bytes(superblock, place)?;
+    if start.saturating_add(len) > whole.len() {
         let what = "the pool's file or device ends before it does".to_owned();
         return Err(PartError::NotThere { path, what }.into());
     }
-    let part = whole.part((record.at, record.bytes), &path, false)?;
+    let part = whole.part((start, len), &path, false)?;
+    let name = place.name.as_deref().unwrap_or_default();
+    let Some(record) = superblock.part(name) else {
+        return Ok(part);
+    };
     // What is damaged beyond that is told by who looks at it.
     match read_superblock(&part) {
         Ok(own) if own.uuid != record.uuid => {
@@ -190,6 +189,19 @@ fn own_of(whole: &MappedPool, superblock: &Superblock, place: &PoolPath) -> Resu
         }
         _ => Ok(part),
     }
+}
+
+/// Where in the file of the pool with this superblock the file system's own bytes begin, and how many they are.
+///
+/// # Errors
+/// There is no such file system.
+pub fn own_bytes(superblock: &Superblock, place: &PoolPath) -> Result<(u64, u64)> {
+    let Some(name) = &place.name else {
+        return Ok((0, superblock.pool_bytes));
+    };
+    let record = superblock.part(name);
+    let record = record.ok_or_else(|| unknown(superblock, &place.pool, name))?;
+    Ok((record.at, record.bytes))
 }
 
 fn unknown(superblock: &Superblock, pool: &Path, name: &str) -> PartError {
