@@ -41,6 +41,8 @@ mod mkfs;
 mod mutant;
 mod mutate;
 mod oracle;
+#[cfg(test)]
+mod parts;
 mod plan;
 mod record;
 mod replay;

@@ -17,11 +17,11 @@ use vellum_layout::{
 use vellum_media::{MappedPool, MediaKind, Memory, OpenMode, Persistent};
 use zerocopy::IntoBytes;
 
+use crate::disk_sites;
 use crate::error::{Error, Result};
 use crate::medium;
 use crate::mount::{check_at_rest, read_superblock, superblock_in};
 use crate::pool::{CreateOptions, Pool, PoolOptions};
-use crate::sites;
 
 /// Why a file system of a pool is not to be had, or cannot be added.
 #[derive(Debug, Error)]
@@ -218,14 +218,16 @@ fn names(superblock: &Superblock) -> Vec<String> {
     [MAIN].into_iter().chain(parts).map(str::to_owned).collect()
 }
 
-/// Writes a superblock with another table over every copy, one after the other: at each instant two of them are sound.
+/// Writes a superblock with another table over every copy. The last copy is found by one of those in front, of which one is sound at each instant.
 ///
 /// # Errors
 /// What the medium said.
 pub fn write_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
-    for at in [superblock.replica_at, BLOCK_BYTES, 0] {
-        pool.write_through(sites::PARTS_TABLE, at, superblock.as_bytes());
-        pool.fence(sites::PARTS_TABLE_DURABLE);
+    for copies in [&[superblock.replica_at, BLOCK_BYTES][..], &[0]] {
+        for &at in copies {
+            pool.write_through(disk_sites::PARTS_TABLE, at, superblock.as_bytes());
+        }
+        pool.fence(disk_sites::PARTS_TABLE_DURABLE);
         pool.sync()?;
     }
     Ok(())
@@ -246,9 +248,9 @@ pub fn remove_part<P: Persistent>(
         (record.at, 2 * BLOCK_BYTES),
         (record.end() - BLOCK_BYTES, BLOCK_BYTES),
     ] {
-        pool.zero_through(sites::PARTS_WIPE, at, bytes);
+        pool.zero_through(disk_sites::PARTS_WIPE, at, bytes);
     }
-    pool.fence(sites::PARTS_WIPE_DURABLE);
+    pool.fence(disk_sites::PARTS_WIPE_DURABLE);
     pool.sync()?;
     Ok(left)
 }

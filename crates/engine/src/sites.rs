@@ -33,14 +33,6 @@ vellum_media::sites! {
     FORMAT_SUPERBLOCK = "format/superblock",
     /// The pool exists.
     FORMAT_SUPERBLOCK_DURABLE = "format/superblock-durable",
-    /// A superblock whose table has a file system more, or less.
-    PARTS_TABLE = "parts/table",
-    /// Before the next one is written: two are sound whatever happens.
-    PARTS_TABLE_DURABLE = "parts/table-durable",
-    /// Superblocks of a file system that no table has any more.
-    PARTS_WIPE = "parts/wipe",
-    /// Before its bytes are anybody's.
-    PARTS_WIPE_DURABLE = "parts/wipe-durable",
     /// Boot id, process, time, and the state word, dirty.
     OPEN_STATE = "open/state",
     /// What recovery did, and the state, before anything that was saved becomes wrong.
