@@ -3,7 +3,7 @@
 
 use vellum::experiments::{remove_part, write_table};
 use vellum::{FormatOptions, MappingKind, NamespaceKind, disk_sites, format};
-use vellum_check::{Class, MemoryImage, Options, Severity, check};
+use vellum_check::{Class, Left, Options, Severity, check_killed};
 use vellum_layout::{FsRecord, PART_ALIGN, Superblock};
 use vellum_media::{CrashPoints, Event, Op};
 
@@ -160,10 +160,12 @@ impl Change {
             return Err("the first file system is another".to_owned());
         }
         let superblock = counting(image).ok_or("no superblock")?;
-        let report = check(
-            &MemoryImage(&*Shared::of(image.to_vec()).0),
-            Options::default(),
-        );
+        let file = image.to_vec();
+        let left = Left {
+            file: Some(&file),
+            ..Left::default()
+        };
+        let report = check_killed(&file, left, Options::default());
         // A copy may be torn until the table is written.
         let counts = |of: &&vellum_check::Finding| {
             of.severity == Severity::Damage && (has_returned || of.class != Class::SuperblockCopy)
