@@ -294,12 +294,18 @@ everybody whom these let in, other users' to themselves unless allow_other.
 Examples:
   vellum mount pool.img /mnt
   vellum mount -o ro pool.img /mnt
+  vellum mount pool.img:builds /mnt
+  vellum mount pool.img --all /srv/pool
   vellum mount --foreground pool.img ~/mnt & ... ; kill %1")]
 pub(crate) struct Mount {
-    /// The pool
+    /// The pool, or POOL:NAME
     pub(crate) pool: PathBuf,
     /// The directory
     pub(crate) dir: PathBuf,
+    /// Mount every file system of the pool, each on a directory of its name below DIR, which is made if there is none. One process has a pool
+    /// open at a time, so that this is how several are used at once
+    #[arg(long, conflicts_with = "data")]
+    pub(crate) all: bool,
     /// Options, see below
     #[arg(short = 'o', value_delimiter = ',', value_name = "OPTION")]
     pub(crate) options: Vec<String>,
@@ -342,10 +348,11 @@ pub(crate) struct Mount {
 #[command(after_help = "\
 Examples:
   vellum umount /mnt
+  vellum umount pool.img
   vellum umount --lazy /mnt
   vellum umount --flush /mnt")]
 pub(crate) struct Umount {
-    /// The directory, or the pool that is mounted
+    /// The directory, or the pool that is mounted, with all its file systems, or POOL:NAME
     pub(crate) dir: PathBuf,
     /// Take the mount from the tree of names at once; it ends when its last user has finished
     #[arg(long, short)]

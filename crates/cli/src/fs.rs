@@ -253,11 +253,7 @@ fn remove(args: &Remove) -> Outcome {
     if known.as_ref().is_some_and(|fs| fs.at > 0) && !args.force {
         refuse_to_lose(&path, &args.opening)?;
     }
-    let options = vellum::PoolOptions {
-        media: args.opening.media.into(),
-        ..vellum::PoolOptions::default()
-    };
-    let removed = Pool::remove_file_system(&args.pool, &args.name, &options);
+    let removed = Pool::remove_file_system(&args.pool, &args.name);
     removed.map_err(|error| place::refused(&args.pool, &error))?;
     let (id, data) = known.map_or_else(Default::default, |fs| (fs.uuid, fs.data));
     if args.json {

@@ -13,6 +13,7 @@ use vellum_fuse::mounts;
 
 use crate::args::Info;
 use crate::failure::{Failure, Outcome};
+use crate::fs;
 use crate::output::{print, print_json};
 use crate::place;
 use crate::units::{percent, size, time};
@@ -44,6 +45,9 @@ pub(crate) struct Information {
     /// What reading costs on this machine, if it was measured.
     #[serde(default)]
     pub(crate) reading: Option<ReadingPart>,
+    /// All file systems of the pool, if this is the one that it was made with and there are others.
+    #[serde(default)]
+    pub(crate) file_systems: Vec<fs::Line>,
     /// How the pool was found when it was opened.
     pub(crate) opened: Option<OpenedPart>,
     /// The mount that answered.
@@ -285,6 +289,11 @@ impl Information {
             log: LogPart::of(fs),
             versions: VersionsPart::of(fs),
             reading: None,
+            file_systems: match superblock.has_parts() {
+                // What cannot be listed now is left out: it was listed by what was opened.
+                true => fs::lines(pool).unwrap_or_default(),
+                false => Vec::new(),
+            },
             opened: None,
             mount: None,
         }
@@ -504,6 +513,7 @@ fn text(information: &Information) -> String {
         log,
         versions,
         reading,
+        file_systems,
         opened,
         mount,
         ..
@@ -546,6 +556,10 @@ fn text(information: &Information) -> String {
             "layout",
             format!("score {}: fragmented on purpose", pool.layout_score),
         );
+    }
+    for (index, fs) in file_systems.iter().skip(1).enumerate() {
+        let key = if index == 0 { "also" } else { "" };
+        line(key, format!("`{}`: {}", fs.name, fs::told(fs)));
     }
     let used = space.data_bytes - space.free_bytes;
     line(

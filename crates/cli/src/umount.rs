@@ -21,24 +21,31 @@ const BUSY_FOR: Duration = Duration::from_millis(500);
 /// Unmounts.
 pub(crate) fn run(args: &Umount) -> Outcome {
     let dir = args.dir.display();
-    let mounted = find(&args.dir)
-        .map_err(|e| Failure::io(&dir, &e))?
-        .ok_or_else(|| {
+    let found = find(&args.dir).map_err(|e| Failure::io(&dir, &e))?;
+    if found.is_empty() {
+        return Err(
             Failure::new(format!("nothing of Vellum is mounted on {dir}"))
-                .advise("`mount -t fuse.vellum` lists what is mounted")
-        })?;
-    unmount(&mounted.dir, args.lazy).map_err(|error| cannot(&mounted.dir, &error))?;
+                .advise("`mount -t fuse.vellum` lists what is mounted"),
+        );
+    }
+    for mounted in &found {
+        unmount(&mounted.dir, args.lazy).map_err(|error| cannot(&mounted.dir, &error))?;
+    }
     if args.lazy {
         return Ok(());
     }
-    wait_until_closed(&mounted.pool, Duration::from_secs(args.timeout))?;
+    for mounted in &found {
+        wait_until_closed(&mounted.pool, Duration::from_secs(args.timeout))?;
+    }
     if args.flush {
-        let opening = Opening {
-            media: args.media,
-            data: None,
-        };
-        let carried = carry::make_whole(&mounted.pool, &opening, false, false)?;
-        carry::tell(&mounted.pool, &carried);
+        for mounted in &found {
+            let opening = Opening {
+                media: args.media,
+                data: None,
+            };
+            let carried = carry::make_whole(&mounted.pool, &opening, false, false)?;
+            carry::tell(&mounted.pool, &carried);
+        }
     }
     Ok(())
 }
@@ -69,13 +76,26 @@ fn cannot(dir: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// The mount at a directory, or of a pool. The directory itself is not looked at: a mount whose
-/// process died cannot be.
-fn find(dir: &Path) -> io::Result<Option<Mounted>> {
-    if let Some(mounted) = mounts::at(&resolved(dir)?)? {
-        return Ok(Some(mounted));
+/// The mount at a directory, or of a file system; those of all file systems of a pool, or of several below a directory. The directory itself is not
+/// looked at: a mount whose process died cannot be.
+fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
+    let resolved = resolved(dir)?;
+    if let Some(mounted) = mounts::at(&resolved)? {
+        return Ok(vec![mounted]);
     }
-    mounts::of_pool(&PoolPath::of(dir).resolved().path())
+    let place = PoolPath::of(dir).resolved();
+    if place.name.is_some() {
+        return Ok(mounts::of_pool(&place.path())?.into_iter().collect());
+    }
+    let of_pool = mounts::of_file(&place.pool)?;
+    if !of_pool.is_empty() {
+        return Ok(of_pool);
+    }
+    let is_below = |mounted: &Mounted| {
+        let place = PoolPath::of(&mounted.pool);
+        mounted.dir == resolved.join(place.file_system())
+    };
+    Ok(mounts::list()?.into_iter().filter(is_below).collect())
 }
 
 fn resolved(dir: &Path) -> io::Result<PathBuf> {

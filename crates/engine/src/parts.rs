@@ -14,7 +14,7 @@ use vellum_layout::{
     BLOCK_BYTES, FS_MAX, FsNameError, FsRecord, MAIN, PART_ALIGN, Superblock, check_fs_name,
     uuid_text,
 };
-use vellum_media::{MappedPool, MediaKind, Memory, OpenMode, Persistent};
+use vellum_media::{MappedPool, MediaChoice, MediaKind, Memory, OpenMode, Persistent};
 use zerocopy::IntoBytes;
 
 use crate::disk_sites;
@@ -113,6 +113,11 @@ impl PoolPath {
             },
             _ => whole(),
         }
+    }
+
+    /// The name of the file system.
+    pub fn file_system(&self) -> &str {
+        self.name.as_deref().unwrap_or(MAIN)
     }
 
     /// The path that means it.
@@ -264,15 +269,12 @@ struct Container {
 
 impl Container {
     /// Opens the pool at `pool`, which nobody uses, and in whose bytes nothing is under way that knows its superblock.
-    fn open(pool: &Path, options: &PoolOptions) -> Result<Self> {
-        let mode = OpenMode {
-            media: options.media,
-            ..OpenMode::default()
-        };
-        let whole = MappedPool::open(pool, mode)?;
+    fn open(pool: &Path) -> Result<Self> {
+        // Whatever its file systems are taken for, the table is written as the file asks for.
+        let whole = MappedPool::open(pool, OpenMode::default())?;
         let superblock = read_superblock(&whole)?;
         let view = whole.part((0, superblock.pool_bytes), pool, true)?;
-        let view = medium::with_data(view, pool, options.data.as_deref(), true)?;
+        let view = medium::with_data(view, pool, None, true)?;
         check_at_rest(&view)?;
         Ok(Self {
             whole,
@@ -297,10 +299,12 @@ impl Container {
             let at = self.superblock.part_room(bytes);
             let memory = self.whole.new_part(at, bytes, &path)?;
             taken = Some((at, bytes));
-            Ok(memory)
+            Ok(memory.taken_for(options.media)?)
         };
-        let is_file = self.whole.kind() == MediaKind::File
-            && options.media != vellum_media::MediaChoice::Logged;
+        let is_file = match options.media {
+            MediaChoice::Auto => self.whole.kind() == MediaKind::File,
+            media => media == MediaChoice::File,
+        };
         let made = Pool::make(&path, options, is_file, take);
         let Some((at, bytes)) = taken else {
             return Ok(made?.0);
@@ -338,11 +342,7 @@ impl Pool {
         options: &CreateOptions,
     ) -> Result<Self> {
         check_fs_name(name).map_err(PartError::from)?;
-        let opening = PoolOptions {
-            media: options.media,
-            ..PoolOptions::default()
-        };
-        let container = Container::open(path.as_ref(), &opening)?;
+        let container = Container::open(path.as_ref())?;
         let pool = container.pool.clone();
         if container.superblock.part(name).is_some() {
             let name = name.to_owned();
@@ -360,12 +360,8 @@ impl Pool {
     /// # Errors
     /// The pool is in use, damaged, or has a conversion that was not finished; there is no such file system, or it is the one that the pool was made
     /// with; what the medium said.
-    pub fn remove_file_system(
-        path: impl AsRef<Path>,
-        name: &str,
-        options: &PoolOptions,
-    ) -> Result<()> {
-        let container = Container::open(path.as_ref(), options)?;
+    pub fn remove_file_system(path: impl AsRef<Path>, name: &str) -> Result<()> {
+        let container = Container::open(path.as_ref())?;
         let Container {
             whole,
             superblock,

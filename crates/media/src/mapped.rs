@@ -232,6 +232,24 @@ impl MappedPool {
         rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64)
     }
 
+    /// The same pool, taken for another medium than that of its file.
+    ///
+    /// # Errors
+    /// It is to be persistent memory, and is not.
+    pub fn taken_for(self, media: MediaChoice) -> Result<Self, MediaError> {
+        let kind = match media {
+            MediaChoice::Auto => self.kind,
+            MediaChoice::Dax if self.kind == MediaKind::Dax => self.kind,
+            MediaChoice::Dax => {
+                let path = self.path.unwrap_or_default();
+                return Err(MediaError::NotDax { path });
+            }
+            MediaChoice::File | MediaChoice::Logged => MediaKind::File,
+            MediaChoice::Memory => MediaKind::Memory,
+        };
+        Ok(Self { kind, ..self })
+    }
+
     /// Once it is mapped.
     fn settled(self) -> Self {
         if self.kind != MediaKind::File {
