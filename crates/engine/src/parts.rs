@@ -273,7 +273,10 @@ impl Container {
         // Whatever its file systems are taken for, the table is written as the file asks for.
         let whole = MappedPool::open(pool, OpenMode::default())?;
         let superblock = read_superblock(&whole)?;
-        let view = whole.part((0, superblock.pool_bytes), pool, true)?;
+        let geometry = superblock.geometry();
+        // What commits left is laid over the pool's bytes, in memory of ours; a device-DAX node cannot be mapped so.
+        let is_laid_over = geometry.is_logged() || geometry.has_versions();
+        let view = whole.part((0, superblock.pool_bytes), pool, is_laid_over)?;
         let view = medium::with_data(view, pool, None, true)?;
         check_at_rest(&view)?;
         Ok(Self {
