@@ -165,6 +165,7 @@ pub struct FileSystem {
 pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
     let whole = MappedPool::open(&place.pool, mode)?;
     let superblock = match (read_superblock(&whole), &place.name) {
+        (Ok(superblock), None) if !superblock.has_parts() => return Ok(whole),
         (Ok(superblock), _) => superblock,
         (Err(_), None) => return Ok(whole),
         (Err(error), Some(_)) => return Err(error),

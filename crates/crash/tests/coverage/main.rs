@@ -176,7 +176,9 @@ const OTHER_WAYS: &[(&str, &str)] = &[
     ("Fs::open_node", "open"),
     ("Handle as Drop::drop", "remove"),
     ("Node as Drop::drop", "find"),
+    ("Pool::add_file_system", "write_table"),
     ("Pool::attach", "attach_copy"),
+    ("Pool::open_all", "attach"),
     ("Pool::remove_file_system", "remove_part"),
     ("Pool::settle_image", "attach"),
 ];
@@ -192,18 +194,6 @@ const THROUGH: &[(&str, &[&str])] = &[
     ("File::sync_all", &["Handle::sync"]),
     ("File::write_at", &["Handle::write_at"]),
     ("Pool as Drop::drop", &["Fs::close"]),
-    (
-        "Pool::add_file_system",
-        &[
-            "Fs::checkpoint",
-            "Fs::evolve_resting",
-            "Fs::maintain",
-            "Fs::sync",
-            "attach",
-            "format",
-            "write_table",
-        ],
-    ),
     ("Pool::close", &["Fs::close"]),
     ("Pool::close_and_carry", &["Fs::close_and_carry"]),
     (
@@ -241,16 +231,6 @@ const THROUGH: &[(&str, &[&str])] = &[
     ),
     (
         "Pool::open",
-        &[
-            "Fs::checkpoint",
-            "Fs::evolve_resting",
-            "Fs::maintain",
-            "Fs::sync",
-            "attach",
-        ],
-    ),
-    (
-        "Pool::open_all",
         &[
             "Fs::checkpoint",
             "Fs::evolve_resting",
