@@ -35,8 +35,13 @@ impl Bytes {
             None if place.name.is_none() => Ok(alone.own),
             None => Err(vellum::SuperblockError::NotVellum.into()),
         };
-        let own = own.map_err(|error| place::refused(pool, &error))?;
-        let alone = Self { own, ..alone };
+        let (start, len) = own.map_err(|error| place::refused(pool, &error))?;
+        // What is cut short has the bytes that there are.
+        let there = alone.own.1.saturating_sub(start);
+        let alone = Self {
+            own: (start, len.min(there)),
+            ..alone
+        };
         // What is damaged beyond that is told by who looks at it.
         let Some(superblock) = survey::entrance(&alone) else {
             return Ok(alone);

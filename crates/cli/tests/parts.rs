@@ -310,10 +310,15 @@ fn damage_is_told_where_it_is() {
     let said = bench.run(&["check", "p.img"]);
     assert_eq!(said.code, 4, "{}", said.out);
     assert!(said.out.contains("photos"), "{}", said.out);
+    assert!(said.err.contains("vellum fs remove"), "{}", said.err);
+    assert!(!said.err.contains("vellum repair"), "{}", said.err);
     bench
         .run(&["ls", "p.img:photos:/"])
         .failed(1, &["p.img:photos", "ends before"]);
     bench.run(&["ls", "p.img:plain:/"]).ok();
+    file.set_len(at(3) + (1 << 20)).expect("longer");
+    let cut = bench.run(&["check", "p.img:photos"]);
+    assert_ne!(cut.code, 0, "{}", cut.out);
     bench
         .run(&["fs", "remove", "p.img", "photos"])
         .failed(1, &["--force"]);

@@ -160,7 +160,7 @@ impl Superblock {
         if self.has_parts() {
             self.read_only_compatible |= features::PARTS;
         }
-        self.sequence += 1;
+        self.sequence = self.sequence.saturating_add(1);
         self.seal();
         self
     }

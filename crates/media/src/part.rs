@@ -35,7 +35,7 @@ impl<'f> Room<'f> {
         let taken = allocate(self.fd, start, len)
             .and_then(|()| rustix::fs::fsync(self.fd))
             .map_err(|errno| no_room(self.path, len, errno));
-        if taken.is_err() && start + len > self.len() {
+        if taken.is_err() && start.saturating_add(len) > self.len() {
             // What the file has grown by is of use to nobody; whether it goes cannot change the answer.
             let _ = rustix::fs::ftruncate(self.fd, self.len());
         }
