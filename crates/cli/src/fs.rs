@@ -237,7 +237,14 @@ fn add(args: &Add) -> Outcome {
     };
     let options = plan.options(making, size_bytes);
     let made = Pool::add_file_system(&args.pool, &args.name, &options);
-    let made = made.map_err(|error| plan.refused(&args.pool, &error))?;
+    let made = made.map_err(|error| {
+        // What the table has, though it could not be opened, keeps its data.
+        let listed = Pool::file_systems(&args.pool);
+        if listed.is_ok_and(|all| all.iter().all(|fs| fs.name != args.name)) {
+            plan.forget_data();
+        }
+        plan.refused(&args.pool, &error)
+    })?;
     mkfs::tell(made, &place.path(), making, (args.json, args.quiet))
 }
 

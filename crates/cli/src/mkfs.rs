@@ -50,6 +50,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         if matches!(present, Present::Nothing) {
             let _ = std::fs::remove_file(&args.pool);
         }
+        plan.forget_data();
         plan.refused(&args.pool, &error)
     })?;
     tell(made, &args.pool, making, (args.json, args.quiet))
@@ -112,12 +113,16 @@ impl Plan {
         }
     }
 
-    /// Why nothing was made at `path`, and what to ask for instead. A data medium that was not there goes with it.
-    pub(crate) fn refused(&self, path: &Path, error: &vellum::Error) -> Failure {
+    /// Removes the data medium of what was not made, if that was not there before.
+    pub(crate) fn forget_data(&self) {
         if let Some(data) = self.data.as_ref().filter(|data| !data.overwrite) {
             // It is ours and useless; whether it goes cannot change the answer.
             let _ = std::fs::remove_file(&data.path);
         }
+    }
+
+    /// Why nothing was made at `path`, and what to ask for instead.
+    pub(crate) fn refused(&self, path: &Path, error: &vellum::Error) -> Failure {
         let failure = place::refused(path, error);
         let is_full = matches!(
             error,

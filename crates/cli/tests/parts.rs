@@ -220,6 +220,10 @@ fn what_cannot_be_is_refused() {
         add(name).ok();
     }
     add("h").failed(1, &["at most 8"]);
+    let apart = ["--data", "d.img", "--data-size", "8M"];
+    let taken = [&["fs", "add", "p.img", "a"][..], &apart].concat();
+    bench.run(&taken).failed(1, &["already"]);
+    assert!(!bench.join("d.img").exists());
     assert_eq!(names(&bench, "p.img").len(), 8);
     let told = ["p.img is a pool already", "7 more file systems", "a, b, c"];
     bench

@@ -339,7 +339,8 @@ impl Pool {
     ///
     /// # Errors
     /// The pool is in use, damaged, or has a conversion that was not finished; the name is taken or none; there are eight file systems; no room; the
-    /// size or the options are impossible. The pool is as it was then.
+    /// size or the options are impossible. The pool is as it was then, unless it is the table that could not be written, or the new file system that
+    /// could not be opened: [`Self::file_systems`] tells.
     pub fn add_file_system(
         path: impl AsRef<Path>,
         name: &str,
