@@ -178,7 +178,7 @@ impl Pool {
             return Err(MediaError::Exists { path }.into());
         }
         let is_file = match options.media {
-            MediaChoice::Auto => kind_at(path) == MediaKind::File,
+            MediaChoice::Auto => options.data.is_some() && kind_at(path) == MediaKind::File,
             media => media == MediaChoice::File,
         };
         let make = if options.overwrite {
