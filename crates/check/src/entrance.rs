@@ -83,11 +83,12 @@ pub(crate) fn counting(view: &View) -> Result<Superblock, SuperblockError> {
     found.check_readable().map(|()| found)
 }
 
-/// Where the last copy of the superblock is looked for. Behind a pool whose data lie elsewhere there are blocks of files.
+/// Where the last copy of the superblock is looked for. Behind a pool there may be blocks of files, or other file systems.
 fn last_copy_at(view: &View) -> u64 {
+    let own_last = (view.own_len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     match Superblock::choose([0, BLOCK_BYTES].map(|at| read_copy(view, at))) {
-        Ok(copy) if copy.media_at != 0 => copy.replica_at,
-        _ => (view.own_len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES,
+        Ok(copy) => copy.replica_at.min(own_last),
+        Err(_) => own_last,
     }
 }
 
@@ -98,7 +99,12 @@ fn read_copy(view: &View, at: u64) -> Result<Superblock, SuperblockError> {
     {
         return Err(SuperblockError::NotVellum);
     }
-    Superblock::unseal(&view.bytes::<{ BLOCK_BYTES as usize }>(at))
+    let copy = Superblock::unseal(&view.bytes::<{ BLOCK_BYTES as usize }>(at))?;
+    // That of a file system behind the pool is none of it.
+    match at > BLOCK_BYTES && copy.replica_at != at {
+        true => Err(SuperblockError::NotVellum),
+        false => Ok(copy),
+    }
 }
 
 fn judge_copy(

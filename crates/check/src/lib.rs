@@ -24,6 +24,7 @@ mod locate;
 mod logged;
 mod logs;
 mod moves;
+mod parts;
 mod records;
 mod report;
 mod slots;
@@ -83,14 +84,24 @@ pub fn check(image: &(impl Image + ?Sized), options: Options) -> Report {
 /// A line of metadata, by its offset.
 pub type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 
-/// What there is beside the pool's bytes of what a killed process did.
-#[derive(Clone, Copy, Debug, Default)]
+/// What there is beside the pool's bytes: of what a killed process did, and of further file systems.
+#[derive(Clone, Copy, Default)]
 pub struct Left<'a> {
+    /// All bytes of the file or device that the pool lies in, where its further file systems are; nothing: these are not looked for.
+    pub file: Option<&'a dyn Image>,
     /// Lines in memory of a pool with a log: these lie over home and log.
     pub lines: &'a [Line],
     /// The boot of this machine; zeros: not known. Metadata whose data lie elsewhere are looked at as the last commit left them, but under
     /// the boot under which they were last changed.
     pub boot: [u8; 16],
+}
+
+impl fmt::Debug for Left<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Left")
+            .field("lines", &self.lines.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// The same of a pool that a process may have had that was killed.
@@ -112,6 +123,9 @@ fn run(image: &dyn Image, left: Left<'_>, options: Options) -> Report {
             &mut sink,
         );
         entrance::judge_stale(&stale, &superblock, &mut sink);
+        if let Some(file) = left.file {
+            parts::judge(file, &superblock, &mut sink);
+        }
     }
     for range in view.take_unreadable() {
         sink.incomplete = true;

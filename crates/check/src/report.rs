@@ -50,6 +50,8 @@ classes! {
     SuperblockCopy = "bad superblock copy",
     /// The geometry does not fit the image or this release.
     Geometry = "impossible geometry",
+    /// The table has a further file system, and it is not where the table says.
+    FileSystem = "missing file system",
     /// The state word is unsound.
     StateWord = "unsound state word",
     /// A word of the chunk table is unsound.
@@ -402,6 +404,7 @@ impl fmt::Display for Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Superblock(&'static str),
+    FileSystem(usize),
     State,
     ThreadSlot(u32),
     Chunk(u64),
@@ -418,6 +421,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Superblock(copy) => write!(f, "superblock, {copy}"),
+            Self::FileSystem(n) => write!(f, "file system {n}"),
             Self::State => f.write_str("state block"),
             Self::ThreadSlot(n) => write!(f, "thread slot {n}"),
             Self::Chunk(n) => write!(f, "chunk {n}"),

@@ -177,6 +177,49 @@ fn impossible_geometry() {
 }
 
 #[test]
+fn missing_file_system() {
+    let mut sample = sample();
+    let unit = vellum_layout::PART_ALIGN;
+    let own = sample.image.bytes.clone();
+    let at = sample.image.superblock.part_room(unit);
+    let uuid = sample.image.superblock.uuid;
+    let table = sample.image.superblock.with_part("more", at, unit, uuid);
+    let table = table.unwrap();
+    for copy in [0, 4096, table.replica_at] {
+        sample.image.set_bytes(copy, table.as_bytes());
+    }
+    // The file system itself is a pool of its own.
+    let mut file = sample.image.bytes.clone();
+    file.resize(at as usize, 0);
+    file.extend(&own);
+    file.resize((at + unit) as usize, 0);
+    let look = |file: &Vec<u8>| {
+        let left = vellum_check::Left {
+            file: Some(file),
+            ..Default::default()
+        };
+        vellum_check::check_killed(&sample.image.bytes, left, Options::default())
+    };
+    assert_eq!(look(&file).of(Class::FileSystem).count(), 0);
+    let mut cut = file.clone();
+    cut.truncate(file.len() - 1);
+    let mut wiped = file.clone();
+    for copy in [at, at + 4096, at + unit - 4096] {
+        wiped[copy as usize..][..4096].fill(0);
+    }
+    let mut other = table.clone();
+    other.uuid = [0xF0; 16];
+    other.seal();
+    let mut foreign = wiped.clone();
+    foreign[at as usize..][..4096].copy_from_slice(other.as_bytes());
+    for file in [cut, wiped, foreign] {
+        let report = look(&file);
+        let place = "file system 1";
+        assert_found(&report, Class::FileSystem, place, Severity::Damage);
+    }
+}
+
+#[test]
 fn unsound_state_word() {
     found(Class::StateWord, "state block", |s| {
         let at = s.image.geometry.state_at;

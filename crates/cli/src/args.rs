@@ -7,6 +7,7 @@ use vellum::{MappingKind, NamespaceKind};
 
 use crate::carry::{Attach, Flush};
 use crate::crash::Crash;
+use crate::fs::FileSystems;
 use crate::place::Place;
 use crate::units::{parse_score, parse_size};
 
@@ -24,7 +25,8 @@ Environment:
 /// A file system for persistent memory.
 ///
 /// A pool is an ordinary file, a block device or a device-DAX node. It is used linked into a
-/// program, mounted, or with the commands below, which take `POOL:/path` for a path in a pool.
+/// program, mounted, or with the commands below, which take `POOL:/path` for a path in a pool. A pool
+/// can have several file systems (`vellum fs`): where a pool is taken, `POOL:NAME` is one of them.
 #[derive(Debug, Parser)]
 #[command(name = "vellum", version, after_long_help = EXIT_STATUS, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -36,6 +38,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Make a pool
     Mkfs(Mkfs),
+    /// List, add and remove the file systems of a pool
+    Fs {
+        /// What to do
+        #[command(subcommand)]
+        what: FileSystems,
+    },
     /// Mount a pool on a directory
     Mount(Mount),
     /// Unmount a pool, and wait until it is closed
@@ -198,21 +206,10 @@ pub(crate) struct Opening {
     pub(crate) data: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  vellum mkfs pool.img --size 4G
-  vellum mkfs pool.img --size 4G --media file
-  vellum mkfs pool.img --data /dev/sdb1
-  vellum mkfs pool.img --data data.img --data-size 100G
-  vellum mkfs /mnt/pmem/pool --media dax --data /dev/sdb1
-  vellum mkfs /mnt/pmem/pool --size 64G --media dax --label build-cache
-  vellum mkfs /dev/dax0.0")]
-pub(crate) struct Mkfs {
-    /// The pool: a new file, or a device
-    pub(crate) pool: PathBuf,
-    /// Bytes of the pool, with K, M, G or T (binary); without it a device is taken whole, and a pool whose data lie apart is as large as it
-    /// has to be
+/// What a new pool, or a new file system of one, is to be like.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Making {
+    /// Its bytes, with K, M, G or T (binary); without it mkfs takes a device whole, and what has its data apart is as large as it has to be
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
     /// The data are to lie on another file or device. Metadata and their log stay in the pool (--media logged), or metadata and versions of
@@ -254,6 +251,23 @@ pub(crate) struct Mkfs {
     /// Operations that can be under way at once, 2 to 1024 [default: by size]
     #[arg(long, value_name = "N")]
     pub(crate) thread_slots: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vellum mkfs pool.img --size 4G
+  vellum mkfs pool.img --size 4G --media file
+  vellum mkfs pool.img --data /dev/sdb1
+  vellum mkfs pool.img --data data.img --data-size 100G
+  vellum mkfs /mnt/pmem/pool --media dax --data /dev/sdb1
+  vellum mkfs /mnt/pmem/pool --size 64G --media dax --label build-cache
+  vellum mkfs /dev/dax0.0")]
+pub(crate) struct Mkfs {
+    /// The pool: a new file, or a device
+    pub(crate) pool: PathBuf,
+    #[command(flatten)]
+    pub(crate) making: Making,
     /// Overwrite what is there, a pool or anything else
     #[arg(long, short)]
     pub(crate) force: bool,
@@ -280,12 +294,18 @@ everybody whom these let in, other users' to themselves unless allow_other.
 Examples:
   vellum mount pool.img /mnt
   vellum mount -o ro pool.img /mnt
+  vellum mount pool.img:builds /mnt
+  vellum mount pool.img --all /srv/pool
   vellum mount --foreground pool.img ~/mnt & ... ; kill %1")]
 pub(crate) struct Mount {
-    /// The pool
+    /// The pool, or POOL:NAME
     pub(crate) pool: PathBuf,
     /// The directory
     pub(crate) dir: PathBuf,
+    /// Mount every file system of the pool, each on a directory of its name below DIR, which is made if there is none. One process has a pool
+    /// open at a time, so that this is how several are used at once
+    #[arg(long, conflicts_with = "data")]
+    pub(crate) all: bool,
     /// Options, see below
     #[arg(short = 'o', value_delimiter = ',', value_name = "OPTION")]
     pub(crate) options: Vec<String>,
@@ -328,10 +348,11 @@ pub(crate) struct Mount {
 #[command(after_help = "\
 Examples:
   vellum umount /mnt
+  vellum umount pool.img
   vellum umount --lazy /mnt
   vellum umount --flush /mnt")]
 pub(crate) struct Umount {
-    /// The directory, or the pool that is mounted
+    /// The directory, or the pool that is mounted, with all its file systems, or POOL:NAME
     pub(crate) dir: PathBuf,
     /// Take the mount from the tree of names at once; it ends when its last user has finished
     #[arg(long, short)]

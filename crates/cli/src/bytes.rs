@@ -6,29 +6,48 @@ use std::path::Path;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use vellum::{FoundData, find_data};
+use vellum::{FoundData, PoolPath, find_data, own_bytes};
 use vellum_check::{Image, survey};
 
 use crate::failure::{Failure, Outcome};
 use crate::place;
 
-/// A pool, locked against writers for as long as it is open, as is the medium of its data.
+/// A pool, or a file system of one, locked against writers for as long as it is open, as is the medium of its data.
 pub(crate) struct Bytes {
     file: File,
+    /// Where the pool's own bytes begin in the file, and how many there are.
+    own: (u64, u64),
     data: Option<FoundData>,
 }
 
 impl Bytes {
     /// Opens the pool, and its data: at `data`, or where the pool says that they are.
     pub(crate) fn open(pool: &Path, data: Option<&Path>) -> Outcome<Self> {
-        let file = open(pool)?;
-        let alone = Self { file, data: None };
+        let place = PoolPath::of(pool);
+        let file = open(&place.pool)?;
+        let alone = Self {
+            own: (0, Image::len(&file)),
+            file,
+            data: None,
+        };
+        let own = match survey::entrance(&alone) {
+            Some(superblock) => own_bytes(&superblock, &place),
+            None if place.name.is_none() => Ok(alone.own),
+            None => Err(vellum::SuperblockError::NotVellum.into()),
+        };
+        let (start, len) = own.map_err(|error| place::refused(pool, &error))?;
+        // What is cut short has the bytes that there are.
+        let there = alone.own.1.saturating_sub(start);
+        let alone = Self {
+            own: (start, len.min(there)),
+            ..alone
+        };
         // What is damaged beyond that is told by who looks at it.
         let Some(superblock) = survey::entrance(&alone) else {
             return Ok(alone);
         };
         let mut places = [0; 4096];
-        let read = Image::read(&alone.file, superblock.media_at, &mut places);
+        let read = alone.read(superblock.media_at, &mut places);
         read.map_err(|error| Failure::io(pool.display(), &error))?;
         let found = find_data(&superblock, &places, pool, data, true);
         let found = found.map_err(|error| place::refused(pool, &error))?;
@@ -51,13 +70,13 @@ impl Image for Bytes {
     }
 
     fn own_len(&self) -> u64 {
-        Image::len(&self.file)
+        self.own.1
     }
 
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         match &self.data {
             Some(data) if at >= data.at => data.file.read(at - data.at + data.from, out),
-            _ => Image::read(&self.file, at, out),
+            _ => Image::read(&self.file, at + self.own.0, out),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
-use vellum_check::{Options, Stage};
+use vellum::PoolPath;
+use vellum_check::{Class, Image, Options, Stage};
 use vellum_repair::Written;
 
 use crate::args::Check;
@@ -24,7 +25,10 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         Left::Alive(lines) => &lines[..],
         Left::Nothing | Left::Gone => &[],
     };
+    // A further file system has none behind it.
+    let is_part = PoolPath::of(&args.pool).name.is_some();
     let killed = vellum_check::Left {
+        file: (!is_part).then_some(image.file() as &dyn Image),
         lines,
         boot: vellum::boot_id(),
     };
@@ -45,8 +49,14 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     } else {
         tell_left(&left);
         say!("{report}");
-        if report.damage > 0 {
-            let pool = args.pool.display();
+        let pool = args.pool.display();
+        let missing = report.of(Class::FileSystem).count() as u64;
+        if missing > 0 {
+            eprintln!(
+                "`vellum fs remove --force {pool} NAME` takes a file system that is missing out of the table"
+            );
+        }
+        if report.damage > missing {
             eprintln!("`vellum repair {pool}` mends it; with --dry-run it says how");
         }
     }

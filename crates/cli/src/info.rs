@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vellum::media::{MediaError, MediaKind, count};
-use vellum::{File, FileKind, FoundImage, RealFs, Volume};
+use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume};
 use vellum_fuse::mounts;
 
 use crate::args::Info;
 use crate::failure::{Failure, Outcome};
+use crate::fs;
 use crate::output::{print, print_json};
 use crate::place;
 use crate::units::{percent, size, time};
@@ -44,6 +45,9 @@ pub(crate) struct Information {
     /// What reading costs on this machine, if it was measured.
     #[serde(default)]
     pub(crate) reading: Option<ReadingPart>,
+    /// All file systems of the pool, if this is the one that it was made with and there are others.
+    #[serde(default)]
+    pub(crate) file_systems: Vec<fs::Line>,
     /// How the pool was found when it was opened.
     pub(crate) opened: Option<OpenedPart>,
     /// The mount that answered.
@@ -234,7 +238,7 @@ impl Information {
         let label_len = superblock.label.iter().position(|&b| b == 0).unwrap_or(64);
         Self {
             pool: PoolPart {
-                path: pool.canonicalize().unwrap_or_else(|_| pool.to_owned()),
+                path: PoolPath::of(pool).resolved().path(),
                 uuid: uuid(&superblock.uuid),
                 label: String::from_utf8_lossy(&superblock.label[..label_len]).into_owned(),
                 format_version: superblock.version,
@@ -285,6 +289,11 @@ impl Information {
             log: LogPart::of(fs),
             versions: VersionsPart::of(fs),
             reading: None,
+            file_systems: match superblock.has_parts() {
+                // What cannot be listed now is left out: it was listed by what was opened.
+                true => fs::lines(pool).unwrap_or_default(),
+                false => Vec::new(),
+            },
             opened: None,
             mount: None,
         }
@@ -431,7 +440,7 @@ fn survives(media: MediaKind, image: Image<'_>, is_split: bool) -> Survives {
     }
 }
 
-fn uuid(bytes: &[u8; 16]) -> String {
+pub(crate) fn uuid(bytes: &[u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (index, byte) in bytes.iter().enumerate() {
         if matches!(index, 4 | 6 | 8 | 10) {
@@ -458,7 +467,7 @@ pub(crate) fn run(args: &Info) -> Outcome {
 
 /// The mount of a pool, or at a directory.
 fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
-    let path = pool.canonicalize().ok()?;
+    let path = PoolPath::of(pool).resolved().path();
     let mounted = if path.is_dir() {
         mounts::at(&path)
     } else {
@@ -504,6 +513,7 @@ fn text(information: &Information) -> String {
         log,
         versions,
         reading,
+        file_systems,
         opened,
         mount,
         ..
@@ -546,6 +556,10 @@ fn text(information: &Information) -> String {
             "layout",
             format!("score {}: fragmented on purpose", pool.layout_score),
         );
+    }
+    for (index, fs) in file_systems.iter().skip(1).enumerate() {
+        let key = if index == 0 { "also" } else { "" };
+        line(key, format!("`{}`: {}", fs.name, fs::told(fs)));
     }
     let used = space.data_bytes - space.free_bytes;
     line(

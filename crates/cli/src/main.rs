@@ -13,6 +13,7 @@ mod convert;
 mod crash;
 mod failure;
 mod files;
+mod fs;
 #[cfg(test)]
 mod fuzz;
 mod info;
@@ -90,6 +91,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Inspect(args) => areas::inspect(&args),
         Command::Map(args) => map::run(&args),
         Command::Mkfs(args) => mkfs::run(&args),
+        Command::Fs { what } => fs::run(&what),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),
         Command::Flush(args) => carry::flush(&args),

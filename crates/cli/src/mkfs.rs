@@ -8,7 +8,7 @@ use std::path::Path;
 use vellum::media::{MediaKind, kind_at};
 use vellum::{CreateOptions, DataOptions, GeometryError, Pool};
 
-use crate::args::{Mapping, Media, Mkfs};
+use crate::args::{Making, Mapping, Media, Mkfs};
 use crate::failure::{Failure, Outcome};
 use crate::info::{self, Information};
 use crate::output::{print_json, say};
@@ -28,11 +28,12 @@ enum Present {
 /// Makes a pool.
 pub(crate) fn run(args: &Mkfs) -> Outcome {
     let pool = args.pool.display();
-    let media = media(args)?;
-    let present = admit(args, &args.pool)?;
-    let size_bytes = match (args.size, &present) {
+    let making = &args.making;
+    let plan = Plan::of(making, &args.pool, args.force)?;
+    let present = admit(&args.pool, args.force)?;
+    let size_bytes = match (making.size, &present) {
         (Some(size), _) => size,
-        (None, _) if args.data.is_some() => 0,
+        (None, _) if making.data.is_some() => 0,
         (None, Present::Device) => 0,
         (None, Present::File { bytes }) => *bytes,
         (None, Present::Nothing | Present::EmptyFile) => {
@@ -40,71 +41,111 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
                 .advise(format!("vellum mkfs {pool} --size 4G")));
         }
     };
-    if args.label.len() > 64 {
-        return Err(Failure::usage("a label has at most 64 bytes"));
-    }
-    let data = args.data.as_deref().map(|data| apart(args, data));
-    let data = data.transpose()?;
     let options = CreateOptions {
-        label: args.label.clone(),
-        metadata_bytes: args.metadata,
-        thread_slots: args.thread_slots,
-        namespace: args.namespace.into(),
-        mapping: mapping(args, media).into(),
-        run_blocks: args.run_blocks,
-        span_lines: args.span_lines,
-        fragmentation: 1000 - args.layout_score,
-        media: media.into(),
         overwrite: !matches!(present, Present::Nothing),
-        data: data.clone(),
-        carries: !args.no_copy,
-        ..CreateOptions::new(size_bytes)
+        ..plan.options(making, size_bytes)
     };
     let made = Pool::create(&args.pool, &options).map_err(|error| {
-        // Files that were not there are ours and useless; whether they go cannot change the answer.
+        // A file that was not there is ours and useless; whether it goes cannot change the answer.
         if matches!(present, Present::Nothing) {
             let _ = std::fs::remove_file(&args.pool);
         }
-        if let Some(data) = data.filter(|data| !data.overwrite) {
-            let _ = std::fs::remove_file(&data.path);
-        }
-        refused(args, media, &error)
+        plan.forget_data();
+        plan.refused(&args.pool, &error)
     })?;
-    let information = Information::of(&made.fs(), &args.pool);
-    place::close(made, &args.pool)?;
-    if args.json {
+    tell(made, &args.pool, making, (args.json, args.quiet))
+}
+
+/// Closes what was made, and says what it is, as JSON or not at all.
+pub(crate) fn tell(
+    made: Pool,
+    path: &Path,
+    making: &Making,
+    (json, quiet): (bool, bool),
+) -> Outcome {
+    let information = Information::of(&made.fs(), path);
+    place::close(made, path)?;
+    if json {
         return print_json(&information);
     }
-    if !args.quiet {
-        summary(args, &information);
+    if !quiet {
+        summary(making, &information);
     }
     Ok(())
 }
 
-/// Why there is no pool, and what to ask for instead.
-fn refused(args: &Mkfs, media: Media, error: &vellum::Error) -> Failure {
-    let failure = place::refused(&args.pool, error);
-    let is_full = matches!(
-        error,
-        vellum::Error::Geometry(GeometryError::NoRoomForData { .. })
-    );
-    match media {
-        Media::Logged if is_full => failure.advise(
-            "their log takes as much again: ask for a larger --size, for less --metadata, or for a pool without a log, --media file",
-        ),
-        _ => failure,
+/// How a pool, or a file system of one, is to be made.
+pub(crate) struct Plan {
+    media: Media,
+    data: Option<DataOptions>,
+}
+
+impl Plan {
+    /// What was asked for, of something in the file or device `pool`.
+    pub(crate) fn of(making: &Making, pool: &Path, force: bool) -> Outcome<Self> {
+        let media = media(making, pool)?;
+        if making.label.len() > 64 {
+            return Err(Failure::usage("a label has at most 64 bytes"));
+        }
+        let data = making.data.as_deref();
+        let data = data.map(|data| apart(making, pool, data, force));
+        Ok(Self {
+            media,
+            data: data.transpose()?,
+        })
+    }
+
+    /// For the engine.
+    pub(crate) fn options(&self, making: &Making, size_bytes: u64) -> CreateOptions {
+        CreateOptions {
+            label: making.label.clone(),
+            metadata_bytes: making.metadata,
+            thread_slots: making.thread_slots,
+            namespace: making.namespace.into(),
+            mapping: mapping(making, self.media).into(),
+            run_blocks: making.run_blocks,
+            span_lines: making.span_lines,
+            fragmentation: 1000 - making.layout_score,
+            media: self.media.into(),
+            data: self.data.clone(),
+            carries: !making.no_copy,
+            ..CreateOptions::new(size_bytes)
+        }
+    }
+
+    /// Removes the data medium of what was not made, if that was not there before.
+    pub(crate) fn forget_data(&self) {
+        if let Some(data) = self.data.as_ref().filter(|data| !data.overwrite) {
+            // It is ours and useless; whether it goes cannot change the answer.
+            let _ = std::fs::remove_file(&data.path);
+        }
+    }
+
+    /// Why nothing was made at `path`, and what to ask for instead.
+    pub(crate) fn refused(&self, path: &Path, error: &vellum::Error) -> Failure {
+        let failure = place::refused(path, error);
+        let is_full = matches!(
+            error,
+            vellum::Error::Geometry(GeometryError::NoRoomForData { .. })
+        );
+        match self.media {
+            Media::Logged if is_full => failure.advise(
+                "their log takes as much again: ask for a larger --size, for less --metadata, or for a pool without a log, --media file",
+            ),
+            _ => failure,
+        }
     }
 }
 
 /// An ordinary file survives a power cut with a log only; and data on a medium of their own need an order between the two, which a log keeps, or
 /// persistent memory, which needs none.
-fn media(args: &Mkfs) -> Outcome<Media> {
-    match (&args.data, args.media) {
-        (None, Media::Auto) if kind_at(&args.pool) == MediaKind::File => Ok(Media::Logged),
+fn media(making: &Making, pool: &Path) -> Outcome<Media> {
+    match (&making.data, making.media) {
+        (None, Media::Auto) if kind_at(pool) == MediaKind::File => Ok(Media::Logged),
         (None, media) => Ok(media),
-        (Some(_), Media::Auto) if kind_at(&args.pool) == MediaKind::Dax => Ok(Media::Dax),
+        (Some(_), Media::Auto) if kind_at(pool) == MediaKind::Dax => Ok(Media::Dax),
         (Some(_), Media::Auto | Media::Logged) => Ok(Media::Logged),
-        (Some(_), Media::Dax | Media::Memory) => Ok(args.media),
+        (Some(_), Media::Dax | Media::Memory) => Ok(making.media),
         (Some(_), Media::File) => Err(Failure::usage(
             "only a pool with a log, or in memory, can have its data on another file or device",
         )
@@ -113,21 +154,20 @@ fn media(args: &Mkfs) -> Outcome<Media> {
 }
 
 /// The medium of the data.
-fn apart(args: &Mkfs, path: &Path) -> Outcome<DataOptions> {
+fn apart(making: &Making, pool: &Path, path: &Path, force: bool) -> Outcome<DataOptions> {
     let data = path.display();
-    if same_file(&args.pool, path) {
+    if same_file(pool, path) {
         return Err(Failure::usage(format!("{data} is the pool itself"))
             .advise("name another file or device for the data"));
     }
-    let present = admit(args, path)?;
-    let size_bytes = match (args.data_size, &present) {
+    let present = admit(path, force)?;
+    let size_bytes = match (making.data_size, &present) {
         (Some(size), _) => size,
         (None, Present::Device) => 0,
         (None, Present::File { bytes }) => *bytes,
         (None, Present::Nothing | Present::EmptyFile) => {
-            let pool = args.pool.display();
             return Err(Failure::usage(format!("{data}: how large?"))
-                .advise(format!("vellum mkfs {pool} --data {data} --data-size 100G")));
+                .advise(format!("--data {data} --data-size 100G")));
         }
     };
     Ok(DataOptions {
@@ -142,23 +182,23 @@ fn same_file(a: &Path, b: &Path) -> bool {
 }
 
 /// What is there already; refuses to overwrite it, unless it was said to.
-fn admit(args: &Mkfs, path: &Path) -> Outcome<Present> {
+fn admit(path: &Path, force: bool) -> Outcome<Present> {
     let present = look(path).map_err(|e| Failure::io(path.display(), &e))?;
-    if !args.force {
+    if !force {
         refuse_to_overwrite(path, &present)?;
     }
     Ok(present)
 }
 
 /// Tables take memory on a logged pool, and room for versions where data lie apart; trees none. Who says how hashfs is to place blocks means hashfs.
-fn mapping(args: &Mkfs, media: Media) -> Mapping {
-    let places = args.run_blocks.is_some() || args.span_lines.is_some();
+fn mapping(making: &Making, media: Media) -> Mapping {
+    let places = making.run_blocks.is_some() || making.span_lines.is_some();
     let usual = match media {
-        _ if args.data.is_some() && !places => Mapping::Extent,
+        _ if making.data.is_some() && !places => Mapping::Extent,
         Media::Logged if !places => Mapping::Extent,
         _ => Mapping::default(),
     };
-    args.mapping.unwrap_or(usual)
+    making.mapping.unwrap_or(usual)
 }
 
 fn look(path: &Path) -> io::Result<Present> {
@@ -190,8 +230,23 @@ fn refuse_to_overwrite(path: &Path, present: &Present) -> Outcome {
         },
     };
     let what = what.map_err(|e| Failure::io(&pool, &e))?;
-    Err(Failure::new(format!("{pool} {what}"))
+    let more = further(path);
+    Err(Failure::new(format!("{pool} {what}{more}"))
         .advise("choose another name, or overwrite it with --force: what it holds is then lost"))
+}
+
+/// What else would go with a pool.
+fn further(path: &Path) -> String {
+    let found = Pool::file_systems(path).unwrap_or_default();
+    let names: Vec<_> = found.iter().skip(1).map(|fs| fs.name.as_str()).collect();
+    match names.len() {
+        0 => String::new(),
+        1 => format!(", with another file system in it: {}", names[0]),
+        more => format!(
+            ", with {more} more file systems in it: {}",
+            names.join(", ")
+        ),
+    }
 }
 
 fn head(path: &Path) -> io::Result<Vec<u8>> {
@@ -215,14 +270,14 @@ fn describe(head: &[u8]) -> &'static str {
     }
 }
 
-fn summary(args: &Mkfs, information: &Information) {
+fn summary(making: &Making, information: &Information) {
     let Information {
         pool, space, media, ..
     } = information;
     say!(
         "made a pool of {} in {}",
         crate::units::size(pool.bytes),
-        args.pool.display()
+        pool.path.display()
     );
     say!("  uuid      {}", pool.uuid);
     say!(
@@ -234,7 +289,7 @@ fn summary(args: &Mkfs, information: &Information) {
         crate::units::size(pool.metadata_bytes),
         space.files_free
     );
-    let picked = match (args.media, &args.data, media.kind.as_str()) {
+    let picked = match (making.media, &making.data, media.kind.as_str()) {
         (Media::Auto, None, "logged") => ": an ordinary file, with a log (--media file: without)",
         _ => "",
     };
@@ -243,5 +298,5 @@ fn summary(args: &Mkfs, information: &Information) {
     if let Some(data) = &media.data {
         say!("  data in   {}", data.path.display());
     }
-    say!("mount it:   vellum mount {} DIR", args.pool.display());
+    say!("mount it:   vellum mount {} DIR", pool.path.display());
 }

@@ -8,15 +8,15 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vellum::{Durability, ImagePlace, Pool, PoolOptions};
-use vellum_fuse::{MountConfig, Session};
+use vellum::{Durability, ImagePlace, Pool, PoolOptions, PoolPath};
+use vellum_fuse::{MountConfig, Session, Stopper};
 
 use crate::args::Mount;
 use crate::failure::{Failure, Outcome, status};
@@ -94,16 +94,45 @@ fn durability(args: &Mount) -> Durability {
     said.next_back().unwrap_or_default()
 }
 
-/// Mounts, reports, and serves until the mount ends.
-fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
-    let path = args
-        .pool
-        .canonicalize()
-        .unwrap_or_else(|_| args.pool.clone());
+/// A file system that is mounted.
+struct Served {
+    path: PathBuf,
+    pool: Pool,
+    session: Session,
+}
+
+/// Mounts, reports, and serves until all that was mounted has ended.
+fn serve(args: &Mount, config: MountConfig) -> Outcome {
     let log = args.log.as_deref().map(open_log).transpose()?;
     // Before there is a mount, so that no signal can leave one behind.
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| Failure::io("catching signals", &e))?;
+    let mut served = Vec::new();
+    for (path, dir, pool) in open(args, config.read_only)? {
+        match mount(path, &dir, pool, config.clone()) {
+            Ok(mounted) => served.push(mounted),
+            Err(failure) => {
+                served.iter().for_each(|of| of.session.stopper().stop());
+                end(served)?;
+                return Err(failure);
+            }
+        }
+    }
+    stop_on_signals(signals, &served);
+    if args.background_child {
+        detach();
+    }
+    if let Err(error) = report_ready(args, log) {
+        served.iter().for_each(|of| of.session.stopper().stop());
+        tracing::error!(%error, "nobody could be told that the mount is ready");
+    }
+    end(served)
+}
+
+/// Opens what is to be mounted: with the path of each file system, and the directory for it.
+fn open(args: &Mount, read_only: bool) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>> {
+    let place = PoolPath::of(&args.pool).resolved();
+    let path = place.path();
     let options = PoolOptions {
         populate: args.populate,
         durability: durability(args),
@@ -115,33 +144,75 @@ fn serve(args: &Mount, mut config: MountConfig) -> Outcome {
         last_epoch: args.last_epoch,
         evolve_every: (args.evolve_every > 0)
             .then(|| Duration::from_secs(args.evolve_every.into())),
-        ..args.opening.options(config.read_only)
+        ..args.opening.options(read_only)
     };
-    let pool = place::open_with(&path, &options)?;
+    if !args.all {
+        let pool = place::open_with(&path, &options)?;
+        return Ok(vec![(path, args.dir.clone(), pool)]);
+    }
+    if let Some(name) = &place.name {
+        let pool = place.pool.display();
+        return Err(Failure::usage(format!(
+            "--all mounts every file system of a pool, and {pool}:{name} is one"
+        ))
+        .advise(format!("vellum mount {pool} --all {}", args.dir.display())));
+    }
+    let opened = Pool::open_all(&place.pool, &options);
+    let opened = opened.map_err(|error| place::refused(&path, &error))?;
+    let below = |(place, pool): (PoolPath, Pool)| {
+        let dir = args.dir.join(place.file_system());
+        match std::fs::create_dir(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(Failure::io(dir.display(), &error))
+            }
+            _ => Ok((place.path(), dir, pool)),
+        }
+    };
+    opened.into_iter().map(below).collect()
+}
+
+/// Mounts one file system.
+fn mount(path: PathBuf, dir: &Path, pool: Pool, mut config: MountConfig) -> Outcome<Served> {
     config.fs_name = path.display().to_string();
-    let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     config.information = Some(information(&pool, &path, &dir, config.read_only));
-    let session = match vellum_fuse::mount(pool.fs(), &dir, &config) {
-        Ok(session) => session,
+    match vellum_fuse::mount(pool.fs(), &dir, &config) {
+        Ok(session) => Ok(Served {
+            path,
+            pool,
+            session,
+        }),
         Err(error) => {
             let failure = cannot_mount(&error);
             place::close(pool, &path)?;
-            return Err(failure);
+            Err(failure)
         }
+    }
+}
+
+/// Waits until each has ended, and closes it then, whatever becomes of the others; gives the first failure.
+fn end(served: Vec<Served>) -> Outcome {
+    let end_one = |served: Served| {
+        let ended = served.session.wait();
+        place::close(served.pool, &served.path)?;
+        ended
+            .map(drop)
+            .map_err(|error| Failure::new(error.to_string()))
     };
-    stop_on_signals(signals, &session);
-    if args.background_child {
-        detach();
-    }
-    if let Err(error) = report_ready(args, log) {
-        session.stopper().stop();
-        tracing::error!(%error, "nobody could be told that the mount is ready");
-    }
-    let end = session.wait();
-    drop(config);
-    place::close(pool, &path)?;
-    end.map(drop)
-        .map_err(|error| Failure::new(error.to_string()))
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = served
+            .into_iter()
+            .map(|one| scope.spawn(|| end_one(one)))
+            .collect();
+        let ends: Vec<Outcome> = threads
+            .into_iter()
+            .map(|thread| {
+                let failed = |_| Err(Failure::new("a thread that served a mount had failed"));
+                thread.join().unwrap_or_else(failed)
+            })
+            .collect();
+        ends.into_iter().collect()
+    })
 }
 
 fn cannot_mount(error: &vellum_fuse::Error) -> Failure {
@@ -192,11 +263,11 @@ fn information(
     })
 }
 
-fn stop_on_signals(mut signals: Signals, session: &Session) {
-    let stopper = session.stopper();
+fn stop_on_signals(mut signals: Signals, served: &[Served]) {
+    let stoppers: Vec<_> = served.iter().map(|of| of.session.stopper()).collect();
     let watch = move || {
         for _ in signals.forever() {
-            stopper.stop();
+            stoppers.iter().for_each(Stopper::stop);
         }
     };
     if let Err(error) = std::thread::Builder::new()

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
-use vellum::{Pool, PoolOptions, open_bytes};
+use vellum::{PartError, Pool, PoolOptions, PoolPath, open_bytes};
 use vellum_fuse::mounts;
 
 use crate::args::{Media, Opening};
@@ -162,8 +162,11 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
                 _ => failure,
             }
         }
+        vellum::Error::Part(PartError::Name(_)) => Failure::usage(error.to_string()),
         // These name the pool themselves.
-        vellum::Error::Media(_) | vellum::Error::Refused { .. } => Failure::new(error.to_string()),
+        vellum::Error::Media(_) | vellum::Error::Refused { .. } | vellum::Error::Part(_) => {
+            Failure::new(error.to_string())
+        }
         error => Failure::new(format!("{place}: {error}")),
     }
 }
@@ -190,10 +193,11 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
     failure.with_status(status::BUSY)
 }
 
-/// Where a pool is mounted.
+/// Where a pool, or a file system of it, is mounted.
 pub(crate) fn mounted(pool: &Path) -> Option<PathBuf> {
-    let pool = pool.canonicalize().ok()?;
-    mounts::of_pool(&pool).ok()?.map(|mounted| mounted.dir)
+    let pool = PoolPath::of(pool).resolved().pool;
+    let mounted = mounts::of_file(&pool).ok()?;
+    mounted.into_iter().next_back().map(|mounted| mounted.dir)
 }
 
 fn command_of(pid: u32) -> String {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use vellum::PoolPath;
 use vellum_check::{Class, Image, MemoryImage, Report, Severity};
 use vellum_repair::undo::{self, Undo};
 use vellum_repair::{Action, LostBytes, Options, Plan, apply_watched, plan};
@@ -221,7 +222,8 @@ fn save(args: &Repair, made: &Plan, image: &dyn Image) -> Outcome<Option<PathBuf
 
 /// `POOL.undo-DATE`.
 fn beside(pool: &Path) -> Outcome<PathBuf> {
-    if !std::fs::metadata(pool).is_ok_and(|found| found.is_file()) {
+    let file = PoolPath::of(pool).pool;
+    if !std::fs::metadata(file).is_ok_and(|found| found.is_file()) {
         return Err(
             usage("what is overwritten on a device must be saved elsewhere")
                 .advise("give a file with --undo, or say --no-undo"),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use vellum::PoolPath;
 use vellum_fuse::mounts::{self, Mounted};
 
 use crate::args::{Opening, Umount};
@@ -20,24 +21,31 @@ const BUSY_FOR: Duration = Duration::from_millis(500);
 /// Unmounts.
 pub(crate) fn run(args: &Umount) -> Outcome {
     let dir = args.dir.display();
-    let mounted = find(&args.dir)
-        .map_err(|e| Failure::io(&dir, &e))?
-        .ok_or_else(|| {
+    let found = find(&args.dir).map_err(|e| Failure::io(&dir, &e))?;
+    if found.is_empty() {
+        return Err(
             Failure::new(format!("nothing of Vellum is mounted on {dir}"))
-                .advise("`mount -t fuse.vellum` lists what is mounted")
-        })?;
-    unmount(&mounted.dir, args.lazy).map_err(|error| cannot(&mounted.dir, &error))?;
+                .advise("`mount -t fuse.vellum` lists what is mounted"),
+        );
+    }
+    for mounted in &found {
+        unmount(&mounted.dir, args.lazy).map_err(|error| cannot(&mounted.dir, &error))?;
+    }
     if args.lazy {
         return Ok(());
     }
-    wait_until_closed(&mounted.pool, Duration::from_secs(args.timeout))?;
+    for mounted in &found {
+        wait_until_closed(&mounted.pool, Duration::from_secs(args.timeout))?;
+    }
     if args.flush {
-        let opening = Opening {
-            media: args.media,
-            data: None,
-        };
-        let carried = carry::make_whole(&mounted.pool, &opening, false, false)?;
-        carry::tell(&mounted.pool, &carried);
+        for mounted in &found {
+            let opening = Opening {
+                media: args.media,
+                data: None,
+            };
+            let carried = carry::make_whole(&mounted.pool, &opening, false, false)?;
+            carry::tell(&mounted.pool, &carried);
+        }
     }
     Ok(())
 }
@@ -68,16 +76,26 @@ fn cannot(dir: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// The mount at a directory, or of a pool. The directory itself is not looked at: a mount whose
-/// process died cannot be.
-fn find(dir: &Path) -> io::Result<Option<Mounted>> {
-    if let Some(mounted) = mounts::at(&resolved(dir)?)? {
-        return Ok(Some(mounted));
+/// The mount at a directory, or of a file system; those of all file systems of a pool, or of several below a directory. The directory itself is not
+/// looked at: a mount whose process died cannot be.
+fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
+    let resolved = resolved(dir)?;
+    if let Some(mounted) = mounts::at(&resolved)? {
+        return Ok(vec![mounted]);
     }
-    match dir.canonicalize() {
-        Ok(pool) => mounts::of_pool(&pool),
-        Err(_) => Ok(None),
+    let place = PoolPath::of(dir).resolved();
+    if place.name.is_some() {
+        return Ok(mounts::of_pool(&place.path())?.into_iter().collect());
     }
+    let of_pool = mounts::of_file(&place.pool)?;
+    if !of_pool.is_empty() {
+        return Ok(of_pool);
+    }
+    let is_below = |mounted: &Mounted| {
+        let place = PoolPath::of(&mounted.pool);
+        mounted.dir == resolved.join(place.file_system())
+    };
+    Ok(mounts::list()?.into_iter().filter(is_below).collect())
 }
 
 fn resolved(dir: &Path) -> io::Result<PathBuf> {
@@ -91,12 +109,16 @@ fn resolved(dir: &Path) -> io::Result<PathBuf> {
     Ok(above.unwrap_or(Path::new(".")).canonicalize()?.join(name))
 }
 
-/// Waits until nobody holds the pool's lock.
+/// Waits until nobody holds the pool's lock. Where other file systems of the pool are mounted still it is theirs.
 fn wait_until_closed(pool: &Path, limit: Duration) -> Outcome {
+    let pool = &PoolPath::of(pool).pool;
     // A pool that cannot be opened here cannot be waited for.
     let Ok(file) = File::open(pool) else {
         return Ok(());
     };
+    if mounts::of_file(pool).is_ok_and(|others| !others.is_empty()) {
+        return Ok(());
+    }
     let began = Instant::now();
     loop {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {

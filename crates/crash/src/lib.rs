@@ -42,6 +42,8 @@ mod mutant;
 mod mutate;
 mod name;
 mod oracle;
+#[cfg(test)]
+mod parts;
 mod plan;
 mod record;
 mod replay;

@@ -1,6 +1,6 @@
 //! Every sync of the disk under a logged pool, and an order that hangs on them, as in `docs/CRASH.md`. Nothing else is a persistent step on such a pool once it is
 //! made: those of [`sites`](crate::sites) are stores to memory there. And what is done for metadata in persistent memory whose data lie on a disk, beside those of
-//! [`sites`](crate::sites): the two lists have no number in common.
+//! [`sites`](crate::sites): the two lists have no number in common. And what tools do to the table of the file systems of a pool.
 
 vellum_media::sites! {
     from 1 << 14;
@@ -70,4 +70,12 @@ vellum_media::sites! {
     ATTACH_MEDIUM_DURABLE = "attach/medium-durable",
     /// That copy.
     ATTACH_MEDIUM_COPY_DURABLE = "attach/medium-copy-durable",
+    /// A superblock whose table has a file system more, or less.
+    PARTS_TABLE = "parts/table",
+    /// Before the first copy is written, while that or the second one is sound; and before anybody is told.
+    PARTS_TABLE_DURABLE = "parts/table-durable",
+    /// Superblocks of a file system that no table has any more.
+    PARTS_WIPE = "parts/wipe",
+    /// Before its bytes are anybody's.
+    PARTS_WIPE_DURABLE = "parts/wipe-durable",
 }

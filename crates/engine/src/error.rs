@@ -7,6 +7,7 @@ use vellum_layout::{GeometryError, SuperblockError};
 use vellum_media::MediaError;
 
 use crate::medium::MediumError;
+use crate::parts::PartError;
 
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -134,6 +135,9 @@ pub enum Error {
     /// The data of the pool are not to be had.
     #[error(transparent)]
     Medium(#[from] MediumError),
+    /// There is no such file system in the pool, or none can be added.
+    #[error(transparent)]
+    Part(#[from] PartError),
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
@@ -216,6 +220,7 @@ impl Error {
             Self::Geometry(_) => libc::EINVAL,
             Self::Medium(MediumError::Missing { source, .. }) => source.to_errno(),
             Self::Medium(_) => libc::EINVAL,
+            Self::Part(error) => error.errno(),
             Self::Media(error) => error.to_errno(),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }

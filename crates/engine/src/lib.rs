@@ -33,6 +33,7 @@ mod medium;
 mod mount;
 mod namespace;
 mod overwrite;
+mod parts;
 mod pool;
 pub mod reading;
 pub mod sites;
@@ -56,10 +57,12 @@ pub use mount::{DataApart, FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::{
     Area, Decided, DirEntry, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS,
 };
+pub use parts::{FileSystem, PartError, PoolPath, own_bytes};
 pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id};
 pub use slots::prefer_thread_slot;
 pub use vellum_layout::{
-    FileKind, Formed, GeometryError, MappingKind, MergeReason, Merged, NamespaceKind,
+    FileKind, Formed, FsNameError, GeometryError, MappingKind, MergeReason, Merged, NamespaceKind,
+    SuperblockError,
 };
 pub use vellum_media as media;
 pub use versions::VersionCounts;

@@ -14,6 +14,7 @@ use zerocopy::IntoBytes;
 
 use crate::error::Result;
 use crate::mount::{DataApart, read_superblock};
+use crate::parts::{self, PoolPath};
 
 /// Bytes of a medium beside its data: the head with what lies up to the data, and the head's copy.
 const BESIDE_BYTES: u64 = MEDIUM_DATA_AT + BLOCK_BYTES;
@@ -189,7 +190,7 @@ pub(crate) fn mark(pool: &MappedPool, superblock: &Superblock) -> Result<()> {
 }
 
 /// Where the pool at `path` says, in this block, that its data were last found.
-fn last_place(places: &[u8], superblock: &Superblock, path: &Path) -> Option<PathBuf> {
+pub(crate) fn last_place(places: &[u8], superblock: &Superblock, path: &Path) -> Option<PathBuf> {
     let apart = superblock.geometry().apart?;
     let name = MediumPlaces::find(places, apart.id)?;
     Some(dir_of(path).join(OsStr::from_bytes(&name)))
@@ -318,30 +319,38 @@ fn know(file: &DataFile, expected: &MediumHead) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a pool, with its data behind them wherever they are, for whoever works on bytes. Of what is no pool, or a damaged one without any
-/// superblock, there are those of the file alone.
+/// The bytes of a pool, or of the part that `path` names as `POOL:NAME`, with its data behind them wherever they are, for whoever works on bytes. Of
+/// what is no pool, or a damaged one without any superblock, there are those of the file alone.
 ///
 /// # Errors
-/// In use; the data are missing, in use, cut short, or something else's.
+/// In use; no such part; the data are missing, in use, cut short, or something else's.
 pub fn open_bytes(path: &Path, mode: OpenMode, data: Option<&Path>) -> Result<MappedPool> {
     let alone = OpenMode {
         populate: false,
         ..mode
     };
-    let pool = MappedPool::open(path, alone)?;
-    let pool = match read_superblock(&pool) {
-        Ok(superblock) => {
-            let mut places = [0; BLOCK_BYTES as usize];
-            pool.read(superblock.media_at, &mut places);
-            match find_data(&superblock, &places, path, data, mode.read_only)? {
-                Some(found) => pool.with_data(found.file, found.from, (found.at, found.bytes))?,
-                None => pool,
-            }
-        }
-        Err(_) => pool,
-    };
+    let place = PoolPath::of(path);
+    let pool = with_data(parts::open_own(&place, alone)?, path, data, mode.read_only)?;
     if mode.populate {
         pool.populate();
     }
     Ok(pool)
+}
+
+/// The pool at `path` with its data behind its bytes, wherever they are.
+pub(crate) fn with_data(
+    pool: MappedPool,
+    path: &Path,
+    data: Option<&Path>,
+    read_only: bool,
+) -> Result<MappedPool> {
+    let Ok(superblock) = read_superblock(&pool) else {
+        return Ok(pool);
+    };
+    let mut places = [0; BLOCK_BYTES as usize];
+    pool.read(superblock.media_at, &mut places);
+    match find_data(&superblock, &places, path, data, read_only)? {
+        Some(found) => Ok(pool.with_data(found.file, found.from, (found.at, found.bytes))?),
+        None => Ok(pool),
+    }
 }

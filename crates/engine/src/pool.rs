@@ -172,43 +172,56 @@ impl Pool {
     /// The path exists, the size is impossible, the medium failed.
     pub fn create(path: impl AsRef<Path>, options: &CreateOptions) -> Result<Self> {
         let path = path.as_ref();
-        let make = if options.overwrite {
-            MappedPool::overwrite
-        } else {
-            MappedPool::create
-        };
-        if let Some(data) = &options.data {
-            return Self::create_apart(path, options, data, make);
-        }
-        let memory = make(path, options.size_bytes, options.media)?;
-        let format_options = Self::format_options(options)?;
-        Self::format(memory, &format_options)
-    }
-
-    /// Makes a pool and the medium of its data. The head of the medium comes behind all of the pool: what a crash leaves is refused.
-    fn create_apart(
-        path: &Path,
-        options: &CreateOptions,
-        data: &DataOptions,
-        make: impl FnOnce(&Path, u64, MediaChoice) -> std::result::Result<MappedPool, MediaError>,
-    ) -> Result<Self> {
         // A refusal leaves no data medium behind.
         if !options.overwrite && path.symlink_metadata().is_ok() {
             let path = path.to_owned();
             return Err(MediaError::Exists { path }.into());
         }
         let is_file = match options.media {
-            MediaChoice::Auto => kind_at(path) == MediaKind::File,
+            MediaChoice::Auto => options.data.is_some() && kind_at(path) == MediaKind::File,
             media => media == MediaChoice::File,
         };
-        if is_file {
-            let path = path.to_owned();
-            return Err(MediumError::Unordered { path }.into());
+        let make = if options.overwrite {
+            MappedPool::overwrite
+        } else {
+            MappedPool::create
+        };
+        let make = |bytes| Ok(make(path, bytes, options.media)?);
+        let (memory, _) = Self::make(path, options, is_file, make)?;
+        Self::start(memory, &PoolOptions::default())
+    }
+
+    /// Makes a pool in the bytes that `take` gives, so many as it is told, and the medium of its data, if it is to have one; `path` is how the pool is
+    /// called, and `is_file` whether it lies in an ordinary file.
+    pub(crate) fn make(
+        path: &Path,
+        options: &CreateOptions,
+        is_file: bool,
+        take: impl FnOnce(u64) -> Result<MappedPool>,
+    ) -> Result<(MappedPool, Superblock)> {
+        let format_options = Self::format_options(options)?;
+        if let Some(data) = &options.data {
+            if is_file {
+                let path = path.to_owned();
+                return Err(MediumError::Unordered { path }.into());
+            }
+            return Self::make_apart(path, (options, format_options), data, take);
         }
+        let memory = take(options.size_bytes)?;
+        let superblock = Self::format(&memory, &format_options)?;
+        Ok((memory, superblock))
+    }
+
+    /// Makes a pool and the medium of its data. The head of the medium comes behind all of the pool: what a crash leaves is refused.
+    fn make_apart(
+        path: &Path,
+        (options, mut format_options): (&CreateOptions, FormatOptions),
+        data: &DataOptions,
+        take: impl FnOnce(u64) -> Result<MappedPool>,
+    ) -> Result<(MappedPool, Superblock)> {
         let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
         let name = medium::name(path, &data.path)?;
         let size_bytes = options.size_bytes;
-        let mut format_options = Self::format_options(options)?;
         let mut id = [0; 16];
         fill_random(&mut id)?;
         let plan = |apart| {
@@ -230,14 +243,13 @@ impl Pool {
             0 => planned.pool_bytes.next_multiple_of(MEDIUM_DATA_AT),
             _ => planned.pool_bytes,
         };
-        let memory = make(path, own_bytes, options.media)?;
+        let memory = take(own_bytes)?;
         let behind = (own_bytes, apart.data_bytes + apart.carried_bytes);
         let memory = memory.with_data(file, apart.at, behind)?;
-        format_options.known_zero = memory.known_zero();
-        let superblock = format(&memory, &format_options)?;
+        let superblock = Self::format(&memory, &format_options)?;
         medium::remember(&memory, &superblock, &name)?;
         medium::mark(&memory, &superblock)?;
-        Self::start(memory, &PoolOptions::default())
+        Ok((memory, superblock))
     }
 
     /// Makes a pool of `size_bytes` in anonymous memory: gone with the process.
@@ -255,8 +267,8 @@ impl Pool {
     /// As for [`Self::memory`].
     pub fn memory_with(options: &CreateOptions) -> Result<Self> {
         let memory = MappedPool::anonymous(options.size_bytes)?;
-        let format_options = Self::format_options(options)?;
-        Self::format(memory, &format_options)
+        Self::format(&memory, &Self::format_options(options)?)?;
+        Self::start(memory, &PoolOptions::default())
     }
 
     fn format_options(options: &CreateOptions) -> Result<FormatOptions> {
@@ -285,19 +297,19 @@ impl Pool {
         })
     }
 
-    fn format(memory: MappedPool, options: &FormatOptions) -> Result<Self> {
+    fn format(memory: &MappedPool, options: &FormatOptions) -> Result<Superblock> {
         let options = FormatOptions {
             known_zero: memory.known_zero(),
             ..options.clone()
         };
-        format(&memory, &options)?;
-        Self::start(memory, &PoolOptions::default())
+        format(memory, &options)
     }
 
-    /// Opens a pool; recovers it if it was not closed in order.
+    /// Opens a pool, or the file system `NAME` of it by the path `POOL:NAME` ([`PoolPath`](crate::PoolPath)); recovers it if it was not closed in
+    /// order.
     ///
     /// # Errors
-    /// Not a pool, a later format, in use, damaged.
+    /// Not a pool, a later format, in use, damaged; no file system of that name.
     pub fn open(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self> {
         let path = path.as_ref();
         let mode = OpenMode {
@@ -356,7 +368,7 @@ impl Pool {
         attach_medium(path.as_ref(), options, id, tell)
     }
 
-    fn start(memory: MappedPool, options: &PoolOptions) -> Result<Self> {
+    pub(crate) fn start(memory: MappedPool, options: &PoolOptions) -> Result<Self> {
         let mut attach_id = [0; 16];
         fill_random(&mut attach_id)?;
         let mount = MountOptions {

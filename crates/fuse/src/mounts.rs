@@ -8,16 +8,17 @@ use std::process::Command;
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use vellum::PoolPath;
 
 /// The type that the kernel's table shows.
 pub const FS_TYPE: &str = "fuse.vellum";
 
-/// A mounted pool.
+/// A mounted pool, or file system of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
     /// Where.
     pub dir: PathBuf,
-    /// What: the pool's path.
+    /// What: the pool's path, or `POOL:NAME`.
     pub pool: PathBuf,
     /// Whether it is mounted read-only.
     pub read_only: bool,
@@ -49,6 +50,15 @@ pub fn of_pool(pool: &Path) -> io::Result<Option<Mounted>> {
         .into_iter()
         .rev()
         .find(|mounted| mounted.pool == pool))
+}
+
+/// The mounts of all file systems of the pool in a file, given in full, oldest first.
+///
+/// # Errors
+/// As for [`list`].
+pub fn of_file(pool: &Path) -> io::Result<Vec<Mounted>> {
+    let is_of = |mounted: &Mounted| PoolPath::of(&mounted.pool).pool == pool;
+    Ok(list()?.into_iter().filter(is_of).collect())
 }
 
 /// Ends a mount; with `detach` at once from the tree of names, and otherwise once nobody uses it.

@@ -5,9 +5,9 @@ use vellum_layout::{
     CarriedPlan, ChunkWord, Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot,
     ExtentSeal, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, LogExtentHead, LogOwner,
     LogPlace, LogWord, MEDIUM_MAGIC, MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead,
-    MediumPlaces, MoveListHead, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead,
-    PathSeal, PlaceWord, RECORD_MAX_BYTES, StateMapWord, StateWord, Superblock, TEXT_MAX,
-    TableRoot, TargetWord, TreeWord, text_check,
+    MediumPlaces, MoveListHead, NAME_MAX, NameRecord, PART_ALIGN, PATH_ENTRY_MAX_BYTES,
+    PathEntryHead, PathSeal, PlaceWord, RECORD_MAX_BYTES, StateMapWord, StateWord, Superblock,
+    TEXT_MAX, TableRoot, TargetWord, TreeWord, text_check,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -137,10 +137,29 @@ fn decode_superblock(bytes: &[u8]) {
             assert!(geometry.is_sound());
             let end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
             assert_eq!(end > sealed.pool_bytes, geometry.apart.is_some());
+            change_table(&sealed);
         }
         let _ = sealed.check_writable();
         let _ = (sealed.label_text(), sealed.uuid_text());
     }
+}
+
+/// Whatever table is readable, one part more or less leaves it so.
+fn change_table(superblock: &Superblock) {
+    let is_sound = |changed: &Superblock| {
+        assert_eq!(changed.check_readable(), Ok(()));
+        assert!(changed.parts_end() >= changed.pool_bytes);
+        Superblock::unseal(changed.as_bytes()).is_ok()
+    };
+    let at = superblock.part_room(PART_ALIGN);
+    let name = "a name that nobody draws";
+    if at < 1 << 60
+        && let Some(more) = superblock.with_part(name, at, PART_ALIGN, [1; 16])
+    {
+        assert!(is_sound(&more) && more.part(name).is_some());
+        assert!(is_sound(&more.without_part(name)));
+    }
+    assert!(is_sound(&superblock.without_parts()));
 }
 
 /// What tells of media, sealed with any content.

@@ -32,6 +32,7 @@ mod medium;
 mod merged;
 mod move_list;
 mod overwrite;
+mod parts;
 mod path_entry;
 mod path_table;
 mod pending;
@@ -81,6 +82,7 @@ pub use medium::{
 pub use merged::{MergeReason, Merged, MergedWord};
 pub use move_list::{MOVE_LIST_ENTRIES, MoveListHead, MovedEntry};
 pub use overwrite::Overwrite;
+pub use parts::{FS_NAME_MAX, FsNameError, PART_ALIGN, check_fs_name};
 pub use path_entry::{
     DIR_PATH_MAX, PATH_ENTRY_MAX_BYTES, PATH_ENTRY_MAX_SLOTS, PATH_MAX, PathEntryHead, PathHash,
     PathSeal, is_path, path_below, path_hash,
@@ -91,8 +93,8 @@ pub use path_table::{
 pub use pending::{PENDING_MAX, PendingBlock, PendingStore};
 pub use state::{PoolPhase, PoolState, StateWord};
 pub use superblock::{
-    FS_MAX, FsRecord, MAGIC, MappingKind, NamespaceKind, REGION_MAX, RegionRecord, Superblock,
-    SuperblockError, VERSION, ZONE_MAX, ZoneRecord, features, uuid_text,
+    FS_MAX, FsRecord, MAGIC, MAIN, MappingKind, NamespaceKind, REGION_MAX, RegionRecord,
+    Superblock, SuperblockError, VERSION, ZONE_MAX, ZoneRecord, features, uuid_text,
 };
 pub use text::{TEXT_MAX, TEXT_SLOT_MAX, text_check, text_home};
 pub use tree::{RADIX_LEVELS_MAX, RADIX_WORDS, TreeTarget, TreeWord, Unsound, radix_span};

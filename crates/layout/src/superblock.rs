@@ -20,6 +20,8 @@ pub const VERSION: u32 = 1;
 pub const REGION_MAX: usize = 8;
 /// File systems in a pool.
 pub const FS_MAX: usize = 8;
+/// Name of the file system that a pool is made with.
+pub const MAIN: &str = "main";
 /// Zones in a pool.
 pub const ZONE_MAX: usize = 32;
 
@@ -29,9 +31,11 @@ pub mod features {
     /// Compatible features known to this version.
     pub const COMPATIBLE: u64 = 0;
     /// Read-only-compatible features known to this version.
-    pub const READ_ONLY_COMPATIBLE: u64 = CARRIED;
+    pub const READ_ONLY_COMPATIBLE: u64 = CARRIED | PARTS;
     /// Read-only-compatible: the data medium carries a copy of the metadata, which whoever changes the pool has to call stale.
     pub const CARRIED: u64 = 1;
+    /// Read-only-compatible: further file systems lie behind the pool, and the table of file systems says where.
+    pub const PARTS: u64 = 2;
     /// Incompatible: the metadata are worked on in memory and made durable by a log.
     pub const LOGGED: u64 = 1;
     /// Incompatible: home lines of consecutive runs of a file lie side by side.
@@ -157,7 +161,7 @@ pub struct FsRecord {
     pub in_use: u32,
     /// [`NamespaceKind`].
     pub namespace: u32,
-    /// Inode slot of the root directory.
+    /// Inode slot of the root directory; of a further file system 0, as all but `in_use`, the name and what tells where it lies.
     pub root: u64,
     /// Name, zero-padded.
     pub name: [u8; 64],
@@ -167,8 +171,12 @@ pub struct FsRecord {
     pub area_bytes: u32,
     /// The same: slots above which an area is large; else 0.
     pub size_max: u32,
-    /// Reserved, zero.
-    pub reserved: [u64; 4],
+    /// Of a further file system: where it begins in the file or device, behind the pool; else 0.
+    pub at: u64,
+    /// The same: its bytes.
+    pub bytes: u64,
+    /// The same: the uuid of its own superblock.
+    pub uuid: [u8; 16],
 }
 
 /// A run of metadata chunks.
@@ -283,6 +291,7 @@ pub struct Superblock {
 
 const _: () = assert!(size_of::<Superblock>() as u64 == BLOCK_BYTES);
 const _: () = assert!(size_of::<FsRecord>() == 128);
+const _: () = assert!(std::mem::offset_of!(FsRecord, at) == 96);
 const _: () = assert!(size_of::<ZoneRecord>() == 64);
 const _: () = assert!(std::mem::offset_of!(Superblock, regions) == 256);
 const _: () = assert!(std::mem::offset_of!(Superblock, file_systems) == 512);
@@ -373,7 +382,7 @@ impl Superblock {
         new.file_systems[0].in_use = 1;
         new.file_systems[0].namespace = namespace as u32;
         new.file_systems[0].root = ROOT_SLOT;
-        new.file_systems[0].name[..4].copy_from_slice(b"main");
+        new.file_systems[0].name[..MAIN.len()].copy_from_slice(MAIN.as_bytes());
         new.file_systems[0].area_table = geometry.areas.table;
         new.file_systems[0].area_bytes = geometry.areas.bytes;
         new.file_systems[0].size_max = geometry.areas.size_max;
@@ -521,6 +530,7 @@ impl Superblock {
             "namespace",
         )?;
         field(self.file_systems[0].root == ROOT_SLOT, "root directory")?;
+        field(self.has_sound_parts(), "table of file systems")?;
         let is_logged = self.incompatible & features::LOGGED != 0;
         field(is_logged == (self.log_bytes != 0), "log")?;
         let has_versions = self.incompatible & features::VERSIONS != 0;

@@ -6,8 +6,9 @@ use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// File system numbers of memory, from `linux/magic.h`.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -33,6 +34,8 @@ pub(crate) struct PoolFile {
     fd: OwnedFd,
     /// The process that may give the lock up: not a child that goes on without having opened anything.
     opened_by: u32,
+    /// The descriptor that carries the lock, if this one does not.
+    locked: Option<Arc<PoolFile>>,
 }
 
 impl PoolFile {
@@ -40,7 +43,21 @@ impl PoolFile {
         Self {
             fd,
             opened_by: std::process::id(),
+            locked: None,
         }
+    }
+
+    /// The same file, opened once more, under the same lock. The kernel tells each opening of a file once that bytes could not be written
+    /// back: of one that two pools share only one would hear of it.
+    pub(crate) fn again(self: &Arc<Self>) -> Result<Self, Errno> {
+        let flags = rustix::fs::fcntl_getfl(&self.fd)? & OFlags::RWMODE;
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self {
+            fd,
+            opened_by: self.opened_by,
+            locked: Some(Arc::clone(self)),
+        })
     }
 }
 
@@ -52,7 +69,7 @@ impl AsFd for PoolFile {
 
 impl Drop for PoolFile {
     fn drop(&mut self) {
-        if self.opened_by == std::process::id() {
+        if self.locked.is_none() && self.opened_by == std::process::id() {
             // Closing the descriptor gives the lock up as well, if nobody else has it.
             let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
         }
@@ -203,21 +220,7 @@ impl Backing {
             return Err(MediaError::Empty { path: self.path });
         }
         let done = self.allocate(len);
-        if let Err(errno) = done {
-            let path = self.path;
-            return Err(match errno {
-                Errno::NOSPC | Errno::DQUOT => MediaError::NoSpace {
-                    path,
-                    len_bytes: len,
-                },
-                Errno::FBIG => MediaError::TooLarge {
-                    path,
-                    len_bytes: len,
-                    available_bytes: 0,
-                },
-                _ => failed("allocate", &path, errno),
-            });
-        }
+        done.map_err(|errno| no_room(&self.path, len, errno))?;
         self.len = len;
         self.known_zero = true;
         self.make_name_durable()?;
@@ -230,13 +233,7 @@ impl Backing {
         if fs_type(&self.fd) == Some(TMPFS_MAGIC) {
             self.take_large_pages(len);
         }
-        loop {
-            match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, len) {
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return self.write_zeros(len),
-                done => return done,
-            }
-        }
+        allocate(self.fd.as_fd(), 0, len)
     }
 
     /// Lets a file on tmpfs begin its life on large pages, as far as the kernel has them.
@@ -245,21 +242,6 @@ impl Backing {
         if let Ok(mapping) = mapped {
             mapping.gather_large_pages(self.page_bytes, len);
         }
-    }
-
-    fn write_zeros(&self, len: u64) -> Result<(), Errno> {
-        let zeros = vec![0; ZEROS_BYTES];
-        let mut at = 0;
-        while at < len {
-            let bytes = (len - at).min(ZEROS_BYTES as u64) as usize;
-            match rustix::io::pwrite(&self.fd, &zeros[..bytes], at) {
-                Ok(0) => return Err(Errno::NOSPC),
-                Ok(written) => at += written as u64,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
     }
 
     /// A pool that was created is there after a power cut.
@@ -283,6 +265,49 @@ impl Backing {
         } else {
             MediaKind::File
         }
+    }
+}
+
+/// Gives `len` bytes of a file from `at` on, which are zeros, all their blocks. The file grows if it has to.
+pub(crate) fn allocate(fd: BorrowedFd<'_>, at: u64, len: u64) -> Result<(), Errno> {
+    loop {
+        match rustix::fs::fallocate(fd, FallocateFlags::empty(), at, len) {
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return write_zeros(fd, at, len),
+            done => return done,
+        }
+    }
+}
+
+fn write_zeros(fd: BorrowedFd<'_>, from: u64, len: u64) -> Result<(), Errno> {
+    let zeros = vec![0; ZEROS_BYTES];
+    let mut done = 0;
+    while done < len {
+        let bytes = (len - done).min(ZEROS_BYTES as u64) as usize;
+        match rustix::io::pwrite(fd, &zeros[..bytes], from + done) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(written) => done += written as u64,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Why `len` bytes are not to be had.
+pub(crate) fn no_room(path: &Path, len: u64, errno: Errno) -> MediaError {
+    let path = path.to_owned();
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => MediaError::NoSpace {
+            path,
+            len_bytes: len,
+        },
+        Errno::FBIG => MediaError::TooLarge {
+            path,
+            len_bytes: len,
+            available_bytes: 0,
+        },
+        _ => failed("allocate", &path, errno),
     }
 }
 
@@ -314,7 +339,7 @@ pub(crate) fn node_at(path: &Path) -> Option<Node> {
 }
 
 /// What a pool can lie on, of what is there.
-fn node_of(stat: &Stat, path: &Path) -> Result<Node, MediaError> {
+pub(crate) fn node_of(stat: &Stat, path: &Path) -> Result<Node, MediaError> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(Node::File),
         FileType::BlockDevice => Ok(Node::Block),

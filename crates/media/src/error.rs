@@ -53,6 +53,16 @@ pub enum MediaError {
         /// Bytes asked for.
         len_bytes: u64,
     },
+    /// A device ends behind the pool on it, or too soon behind it.
+    #[error("{} has {available_bytes} bytes behind what is in use of it, and {len_bytes} are needed: a device has room for further file systems only if its pool was made with a --size smaller than it", path.display())]
+    NoRoomBehind {
+        /// The device.
+        path: PathBuf,
+        /// Bytes asked for.
+        len_bytes: u64,
+        /// Bytes there are.
+        available_bytes: u64,
+    },
     /// DAX was required and the medium has none.
     #[error("{} is not on persistent memory (MAP_SYNC is refused): mount its file system with -o dax, or do not ask for dax", path.display())]
     NotDax {
@@ -116,7 +126,7 @@ impl MediaError {
             Self::NotAPool { found, .. } if *found == "directory" => libc::EISDIR,
             Self::NotAPool { .. } | Self::Empty { .. } => libc::EINVAL,
             Self::TooLarge { .. } => libc::EFBIG,
-            Self::NoSpace { .. } => libc::ENOSPC,
+            Self::NoSpace { .. } | Self::NoRoomBehind { .. } => libc::ENOSPC,
             Self::NotDax { .. } => libc::EOPNOTSUPP,
             Self::ReadOnlyDevice { .. } => libc::EROFS,
             Self::TooManyMappings { .. } => libc::ENFILE,

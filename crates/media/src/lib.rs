@@ -27,6 +27,7 @@ mod mapped;
 mod mapping;
 mod memory;
 mod notes;
+mod part;
 mod persistence;
 mod pieces;
 mod reserved;

@@ -11,6 +11,7 @@ use crate::logged::{self, Logged};
 use crate::mapping::{Mapping, MappingError, Part, memory_of_mapping};
 use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
 use crate::notes::Notes;
+use crate::part::Room;
 use crate::pieces::{Originals, Pieces};
 use crate::site::Site;
 use crate::window::Window;
@@ -61,7 +62,10 @@ pub struct MappedPool {
     kind: MediaKind,
     read_only: bool,
     known_zero: bool,
-    fd: PoolFile,
+    /// Shared by all that are mapped of one file: the lock on it goes with the last one.
+    fd: Arc<PoolFile>,
+    /// Where the pool begins in the file.
+    start: u64,
     path: Option<PathBuf>,
     /// Where the blocks of files are, if they have a medium of their own.
     data: Option<DataPart>,
@@ -110,7 +114,7 @@ impl MappedPool {
         let parts = [
             Part {
                 fd: self.fd.as_fd(),
-                from: 0,
+                from: self.start,
                 len: at,
                 flags: sharing(self.read_only, self.kind == MediaKind::Dax),
             },
@@ -139,8 +143,119 @@ impl MappedPool {
     fn file_at(&self, at: u64) -> (BorrowedFd<'_>, u64) {
         match &self.data {
             Some(data) if at >= data.at => (data.file.backing.fd.as_fd(), at - data.at + data.from),
-            _ => (self.fd.as_fd(), at),
+            _ => (self.fd.as_fd(), at + self.start),
         }
+    }
+
+    /// `len` bytes of this pool's file, which is mapped whole and without a data medium, from `start` on as a pool of its own under the name
+    /// `path`. The lock on the file is held until both are dropped. With `read_only` it is mapped as a pool that is opened so, whatever this one is.
+    ///
+    /// # Errors
+    /// The bytes are not all inside the file, or do not begin where a page can, or what the operating system said.
+    pub fn part(
+        &self,
+        (start, len): (u64, u64),
+        path: &Path,
+        read_only: bool,
+    ) -> Result<Self, MediaError> {
+        let page_bytes = self.mapping.page_bytes();
+        let system = |action, source| MediaError::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        };
+        let file_bytes = self.file_bytes().max(self.mapping.len());
+        let is_inside = start <= file_bytes && len <= file_bytes - start;
+        if !is_inside || len == 0 || !start.is_multiple_of(page_bytes as u64) {
+            return Err(system("map", io::ErrorKind::InvalidInput.into()));
+        }
+        let fd = self.fd.again().map_err(|e| system("open", e.into()))?;
+        let read_only = read_only || self.read_only;
+        let part = Part {
+            fd: fd.as_fd(),
+            from: start,
+            len,
+            flags: sharing(read_only, self.kind == MediaKind::Dax),
+        };
+        let mapping = Mapping::joined(&[part], page_bytes).map_err(|e| not_mapped(e, path))?;
+        Ok(Self {
+            mapping,
+            kind: self.kind,
+            read_only,
+            known_zero: false,
+            fd: Arc::new(fd),
+            start,
+            path: Some(path.to_owned()),
+            data: None,
+            logged: OnceLock::new(),
+        }
+        .settled())
+    }
+
+    /// Makes room for [a part](Self::part) of `len` bytes from `start` on: a file grows, if it has to. Whatever lies there is lost.
+    ///
+    /// # Errors
+    /// No room on the device, or under the file; or what the operating system said.
+    pub fn new_part(&self, start: u64, len: u64, path: &Path) -> Result<Self, MediaError> {
+        let own = self.path.as_deref().unwrap_or(path);
+        let known_zero = match Room::of(&self.fd, own)? {
+            Some(room) => room.take(start, len)?,
+            None if start.saturating_add(len) > self.mapping.len() => {
+                return Err(MediaError::NoRoomBehind {
+                    path: own.to_owned(),
+                    len_bytes: len,
+                    available_bytes: self.mapping.len().saturating_sub(start),
+                });
+            }
+            None => false,
+        };
+        Ok(Self {
+            known_zero,
+            ..self.part((start, len), path, false)?
+        })
+    }
+
+    /// Gives back the room of a part that is no more, where `end` is the end of all that is left of the file. It is not touched any more by anybody.
+    pub fn free_part(&self, start: u64, len: u64, end: u64) {
+        let path = self.path.as_deref().unwrap_or(Path::new(""));
+        if let Ok(Some(room)) = Room::of(&self.fd, path) {
+            room.give_back(start, len, end);
+        }
+    }
+
+    /// Where the pool begins in its file or device.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn file_bytes(&self) -> u64 {
+        rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64)
+    }
+
+    /// The same pool, taken for another medium than that of its file.
+    ///
+    /// # Errors
+    /// It is to be persistent memory, and is not.
+    pub fn taken_for(self, media: MediaChoice) -> Result<Self, MediaError> {
+        let kind = match media {
+            MediaChoice::Auto => self.kind,
+            MediaChoice::Dax if self.kind == MediaKind::Dax => self.kind,
+            MediaChoice::Dax => {
+                let path = self.path.unwrap_or_default();
+                return Err(MediaError::NotDax { path });
+            }
+            MediaChoice::File | MediaChoice::Logged => MediaKind::File,
+            MediaChoice::Memory => MediaKind::Memory,
+        };
+        Ok(Self { kind, ..self })
+    }
+
+    /// Once it is mapped.
+    fn settled(self) -> Self {
+        if self.kind != MediaKind::File {
+            self.mapping.prefer_large_pages();
+        }
+        self
     }
 
     /// Creates a pool file of `len` bytes, every block of it allocated. The bytes are zero.
@@ -185,7 +300,8 @@ impl MappedPool {
                     kind: MediaKind::Memory,
                     read_only: false,
                     known_zero: true,
-                    fd: PoolFile::new(fd),
+                    fd: Arc::new(PoolFile::new(fd)),
+                    start: 0,
                     path: None,
                     data: None,
                     logged: OnceLock::new(),
@@ -286,20 +402,18 @@ impl MappedPool {
             MediaChoice::Memory => MediaKind::Memory,
         };
         let mapping = map(&backing, sharing(read_only, is_dax))?;
-        let pool = Self {
+        Ok(Self {
             mapping,
             kind,
             read_only,
             known_zero: backing.known_zero,
-            fd: backing.fd,
+            fd: Arc::new(backing.fd),
+            start: 0,
             path: Some(backing.path),
             data: None,
             logged: OnceLock::new(),
-        };
-        if kind != MediaKind::File {
-            pool.mapping.prefer_large_pages();
         }
-        Ok(pool)
+        .settled())
     }
 
     /// Writes bytes of the pool's own, durably, before an image or transactions have begun. Its data medium is not synced: what that says

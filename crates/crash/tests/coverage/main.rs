@@ -33,10 +33,12 @@ const PLAIN: &[&str] = &[
     "Error",
     "Evolution",
     "FileKind",
+    "FileSystem",
     "FormatOptions",
     "Formed",
     "FoundData",
     "FoundImage",
+    "FsNameError",
     "GeometryError",
     "ImagePlace",
     "LINK_MAX",
@@ -57,8 +59,10 @@ const PLAIN: &[&str] = &[
     "Opened",
     "Outcome",
     "PageTable",
+    "PartError",
     "Place",
     "PoolOptions",
+    "PoolPath",
     "RENAMED_ROUNDS",
     "RealFs",
     "RenameFlags",
@@ -67,6 +71,7 @@ const PLAIN: &[&str] = &[
     "SetAttr",
     "SetTime",
     "StatFs",
+    "SuperblockError",
     "VersionCounts",
     "ViewPlace",
     "media",
@@ -139,6 +144,7 @@ const ASKS: &[&str] = &[
     "Node::generation",
     "Node::ino",
     "Node::kind",
+    "Pool::file_systems",
     "Pool::fs",
     "Pool::opened",
     "Pool::superblock",
@@ -156,6 +162,7 @@ const ASKS: &[&str] = &[
     "find_data",
     "gather_metadata",
     "open_bytes",
+    "own_bytes",
     "page_table",
 ];
 
@@ -169,7 +176,10 @@ const OTHER_WAYS: &[(&str, &str)] = &[
     ("Fs::open_node", "open"),
     ("Handle as Drop::drop", "remove"),
     ("Node as Drop::drop", "find"),
+    ("Pool::add_file_system", "write_table"),
     ("Pool::attach", "attach_copy"),
+    ("Pool::open_all", "attach"),
+    ("Pool::remove_file_system", "remove_part"),
     ("Pool::settle_image", "attach"),
 ];
 
@@ -271,8 +281,9 @@ fn every_operation_of_the_engine_is_explored() {
         assert!(all.contains(known), "{known} was not found: {all:?}");
     }
     let through: Vec<&str> = THROUGH.iter().map(|(name, _)| *name).collect();
-    // Sessions, and what is done with media that are moved.
-    let session = ["session", "carried"].map(|room| source(&format!("crates/crash/src/{room}.rs")));
+    // Sessions, what is done with media that are moved, and with tables of file systems.
+    let session =
+        ["session", "carried", "parts"].map(|room| source(&format!("crates/crash/src/{room}.rs")));
     let session = session.concat();
     for name in &all {
         if [ASKS, FAULTS, &through].concat().contains(name) {

@@ -262,9 +262,9 @@ fn damaged(path: &Path, what: &'static str) -> MediumError {
 
 /// The superblock of the pool whose medium has this identity, and the head of that medium.
 fn head_with(superblock: &Superblock, id: [u8; 16]) -> (Superblock, Option<MediumHead>) {
-    let mut superblock = superblock.clone();
+    // Other file systems of that pool are not on the medium.
+    let mut superblock = superblock.without_parts();
     superblock.zones[0].medium_id = id;
-    superblock.sequence += 1;
     superblock.seal();
     let head = MediumHead::of(&superblock);
     (superblock, head)

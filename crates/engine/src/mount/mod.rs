@@ -7,7 +7,7 @@ mod recover;
 
 pub use format::{DataApart, FormatOptions, format};
 pub use open::{MountOptions, Opened, attach};
-pub(crate) use open::{read_superblock, settle_image};
+pub(crate) use open::{check_at_rest, read_superblock, settle_image, superblock_in};
 
 #[cfg(test)]
 pub(crate) use open::note_chunks;

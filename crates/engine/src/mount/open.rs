@@ -98,22 +98,38 @@ fn is_other_boot(last: [u8; 16], now: [u8; 16], epoch: u32) -> bool {
 
 /// Reads the superblock that counts.
 pub(crate) fn read_superblock<P: Persistent>(pool: &P) -> Result<Superblock> {
-    let read = |at| {
+    superblock_in(pool.own_bytes(), |at, block| {
+        pool.read(at, block);
+        Ok(())
+    })
+}
+
+/// The superblock that counts, of a pool in so many bytes, of which `read` reads blocks.
+pub(crate) fn superblock_in(
+    own_bytes: u64,
+    read: impl Fn(u64, &mut [u8]) -> std::io::Result<()>,
+) -> Result<Superblock> {
+    let copy = |at| {
         let mut bytes = [0; BLOCK_BYTES as usize];
-        pool.read(at, &mut bytes);
-        Superblock::unseal(&bytes)
+        read(at, &mut bytes).map_err(|_| SuperblockError::NotVellum)?;
+        let copy = Superblock::unseal(&bytes)?;
+        // That of a file system behind the pool is none of it.
+        if at > BLOCK_BYTES && copy.replica_at != at {
+            return Err(SuperblockError::NotVellum);
+        }
+        Ok(copy)
     };
-    let first = Superblock::choose([0, BLOCK_BYTES].map(read));
-    let own_last = (pool.own_bytes() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
+    let first = Superblock::choose([0, BLOCK_BYTES].map(copy));
+    let own_last = (own_bytes / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     let last = match &first {
-        // What lies last is a block of a file.
-        Ok(copy) if copy.media_at != 0 => copy.replica_at.min(own_last),
-        _ => own_last,
+        // What lies last may be a block of a file, or another file system's.
+        Ok(copy) => copy.replica_at.min(own_last),
+        Err(_) => own_last,
     };
-    let found = Superblock::choose([0, BLOCK_BYTES, last].map(read))?;
+    let found = Superblock::choose([0, BLOCK_BYTES, last].map(copy))?;
     found.check_readable()?;
-    if found.pool_bytes > pool.own_bytes() {
-        let (expected, actual) = (found.pool_bytes, pool.len());
+    if found.pool_bytes > own_bytes {
+        let (expected, actual) = (found.pool_bytes, own_bytes);
         return Err(SuperblockError::Truncated { expected, actual }.into());
     }
     Ok(found)
@@ -161,6 +177,37 @@ pub(crate) fn settle_image<P: Persistent>(
         ..Loading::alone()
     };
     Ok(log::load(pool, &superblock, &how)?.1)
+}
+
+/// Whether tools may rewrite the superblock of a pool, which is mapped for reading only.
+///
+/// # Errors
+/// What decides on its bytes has not been finished, or damage.
+pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<()> {
+    let superblock = read_whole(pool)?;
+    superblock.check_writable()?;
+    let geometry = superblock.geometry();
+    if geometry.is_logged() {
+        let how = Loading {
+            read_only: true,
+            ..Loading::alone()
+        };
+        log::load(pool, &superblock, &how)?;
+    }
+    if geometry.has_versions() {
+        versions::open(pool, &superblock, [0; 16], true)?;
+    }
+    let word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
+    if word.conversion().is_some() {
+        return Err(Error::Converting);
+    }
+    match word.get() {
+        Some(_) => Ok(()),
+        None => Err(Error::damaged(
+            "state word",
+            Place::Offset(geometry.state_at),
+        )),
+    }
 }
 
 /// Opens a pool: replays what was under way, recovers if it was not closed in order, and builds

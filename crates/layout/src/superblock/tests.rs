@@ -148,8 +148,8 @@ fn unknown_features_are_refused_by_name() {
     };
     let refused = Err(SuperblockError::Features(16));
     assert_eq!(with(|sb| sb.incompatible = 16), (refused, Ok(())));
-    let only_read = Err(SuperblockError::ReadOnlyFeatures(2));
-    assert_eq!(with(|sb| sb.read_only_compatible = 2), (Ok(()), only_read));
+    let only_read = Err(SuperblockError::ReadOnlyFeatures(4));
+    assert_eq!(with(|sb| sb.read_only_compatible = 4), (Ok(()), only_read));
     assert_eq!(with(|sb| sb.compatible = 1), (Ok(()), Ok(())));
     let newer = Err(SuperblockError::Version(2));
     assert_eq!(with(|sb| sb.version = 2), (newer, Ok(())));

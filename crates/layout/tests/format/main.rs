@@ -94,7 +94,7 @@ fn structs() {
         thread_slot_bytes state_at slots_at replica_at label log_at log_bytes versions_at versions_bytes media_at changed_at reserved_head regions file_systems
         zones reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
-    assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max reserved);
+    assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max at bytes uuid);
     assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks
         fragmentation span_lines aids_at medium_id);
     assert_struct!(AidsHead: epoch used displaced body_check checksum reserved);
@@ -267,7 +267,7 @@ fn constants() {
     let expected = expect!(VERSION BLOCK_BYTES SLOT_BYTES SLOTS_PER_BLOCK THREAD_SLOT_BYTES
         ROOT_SLOT POOL_MIN_BYTES REGION_MAX FS_MAX ZONE_MAX NAME_MAX ENTRY_MAX_SLOTS
         DIR_PATH_MAX PATH_MAX PATH_ENTRY_MAX_SLOTS MOVE_LIST_ENTRIES AREA_TABLE_LINES ROOT_AREA AREA_LIMIT
-        TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX);
+        TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX PART_ALIGN FS_NAME_MAX);
     let documented: Vec<_> = rows
         .iter()
         .map(|row| (row[0].clone(), number(&row[1])))
@@ -281,8 +281,8 @@ fn constants() {
             features::READ_ONLY_COMPATIBLE,
             features::INCOMPATIBLE
         ),
-        (0, 1, 15),
-        "the document says that five features are defined"
+        (0, 3, 15),
+        "the document says that six features are defined"
     );
 }
 

@@ -1,0 +1,52 @@
+//! Further file systems of a pool: whether they are where its table says. What is in them is checked by itself.
+
+use vellum_layout::{BLOCK_BYTES, FsRecord, Superblock, uuid_text};
+
+use crate::Image;
+use crate::report::{Class, Place, Sink};
+
+/// Looks at each that the table has, in the file or device in which the pool lies.
+pub(crate) fn judge(file: &dyn Image, superblock: &Superblock, sink: &mut Sink) {
+    for (number, record) in superblock.file_systems.iter().enumerate().skip(1) {
+        if record.in_use != 1 {
+            continue;
+        }
+        if let Err(wrong) = look(file, record) {
+            let name = record.name_text().unwrap_or_default();
+            let detail = format_args!("`{name}` is not where the table has it: {wrong}");
+            sink.damage(Class::FileSystem, Place::FileSystem(number), detail);
+        }
+    }
+}
+
+fn look(file: &dyn Image, record: &FsRecord) -> Result<(), String> {
+    let len = file.len();
+    if record.end() > len {
+        return Err(format!(
+            "it ends at {}, and the file at {len}",
+            record.end()
+        ));
+    }
+    let copies = [
+        record.at,
+        record.at + BLOCK_BYTES,
+        record.end() - BLOCK_BYTES,
+    ];
+    let found = Superblock::choose(copies.map(|at| {
+        let mut block = [0; BLOCK_BYTES as usize];
+        match file.read(at, &mut block) {
+            Ok(()) => Superblock::unseal(&block),
+            Err(_) => Err(vellum_layout::SuperblockError::Damaged),
+        }
+    }));
+    let found = found.map_err(|error| error.to_string())?;
+    if found.uuid != record.uuid {
+        let (found, expected) = (uuid_text(&found.uuid), uuid_text(&record.uuid));
+        return Err(format!("there is {found}, and not {expected}"));
+    }
+    if found.pool_bytes > record.bytes {
+        let (own, given) = (found.pool_bytes, record.bytes);
+        return Err(format!("it has {own} bytes, and its place {given}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! `vellum fs`: the file systems of a pool.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use vellum::{FileSystem, Pool, PoolPath};
+
+use crate::args::{Making, Opening};
+use crate::failure::{Failure, Outcome, plain};
+use crate::info::uuid;
+use crate::mkfs::{self, Plan};
+use crate::output::{print_json, say};
+use crate::place;
+use crate::units::size;
+
+/// What to do with the file systems of a pool.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FileSystems {
+    /// List the file systems of a pool
+    List(List),
+    /// Make one more file system in a pool
+    Add(Box<Add>),
+    /// Remove a file system of a pool
+    Remove(Remove),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The pool may be in use.
+
+Examples:
+  vellum fs list pool.img
+  vellum fs list --json pool.img | jq '.file_systems[].name'")]
+pub(crate) struct List {
+    /// The pool
+    pub(crate) pool: PathBuf,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The pool must not be in use. A file grows by what the file system needs; a device has room only if its pool was made with a
+--size smaller than it. A pool has at most eight file systems. Each is used as POOL:NAME where a command takes a pool; the one
+that the pool was made with is `main`.
+
+Examples:
+  vellum fs add pool.img builds --size 4G
+  vellum fs add pool.img photos --data /dev/sdb1
+  vellum mount pool.img:builds /mnt")]
+pub(crate) struct Add {
+    /// The pool
+    pub(crate) pool: PathBuf,
+    /// The name of the file system: 1 to 63 bytes without `/` and `:`
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) making: Making,
+    /// Overwrite what is on the file or device for the data
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Write JSON: what `vellum info --json` says of the new file system
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) json: bool,
+    /// Say nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The pool must not be in use. One that has files, or cannot be looked into, is removed with --force only. A file or device with
+its data is left as it is.
+
+Examples:
+  vellum fs remove pool.img builds
+  vellum fs remove --force pool.img photos")]
+pub(crate) struct Remove {
+    /// The pool
+    pub(crate) pool: PathBuf,
+    /// The file system
+    pub(crate) name: String,
+    /// Remove it with all that is in it
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+    /// Write JSON
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) json: bool,
+    /// Say nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What `vellum fs list --json` writes.
+#[derive(Serialize)]
+struct Listed {
+    pool: String,
+    file_systems: Vec<Line>,
+}
+
+/// A file system of a pool, as it is listed.
+#[derive(Clone, Debug, Serialize, serde::Deserialize)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) uuid: String,
+    /// Where it begins in the pool's file or device.
+    pub(crate) at: u64,
+    /// Its bytes there.
+    pub(crate) bytes: u64,
+    /// How names are kept.
+    #[serde(default)]
+    pub(crate) namespace: Option<String>,
+    /// How file blocks are found.
+    #[serde(default)]
+    pub(crate) mapping: Option<String>,
+    /// What makes its metadata durable: `log`, `versions`, or the medium itself.
+    #[serde(default)]
+    pub(crate) durable_by: Option<String>,
+    /// Bytes for data.
+    #[serde(default)]
+    pub(crate) data_bytes: Option<u64>,
+    /// Where its data were last found, if they have a medium of their own.
+    #[serde(default)]
+    pub(crate) data: Option<PathBuf>,
+    /// What is wrong with it.
+    #[serde(default)]
+    pub(crate) error: Option<String>,
+}
+
+impl Line {
+    fn of(fs: FileSystem) -> Self {
+        let own = fs.superblock.as_ref().ok();
+        let geometry = own.map(|own| own.geometry());
+        let durable_by = geometry.map(|of| match (of.is_logged(), of.has_versions()) {
+            (true, _) => "log",
+            (_, true) => "versions",
+            _ => "medium",
+        });
+        Self {
+            uuid: uuid(&fs.uuid),
+            namespace: geometry.map(|of| of.namespace.name().to_owned()),
+            mapping: geometry.map(|of| of.mapping.name().to_owned()),
+            durable_by: durable_by.map(str::to_owned),
+            data_bytes: geometry.map(|of| of.zone_blocks * 4096),
+            error: fs.superblock.as_ref().err().map(ToString::to_string),
+            name: fs.name,
+            at: fs.at,
+            bytes: fs.bytes,
+            data: fs.data,
+        }
+    }
+}
+
+/// What `vellum fs remove --json` writes.
+#[derive(Serialize)]
+struct Removed {
+    pool: String,
+    name: String,
+    uuid: String,
+    /// The file or device with its data, which is as it was.
+    data: Option<PathBuf>,
+}
+
+pub(crate) fn run(what: &FileSystems) -> Outcome {
+    match what {
+        FileSystems::List(args) => list(args),
+        FileSystems::Add(args) => add(args),
+        FileSystems::Remove(args) => remove(args),
+    }
+}
+
+/// The file systems of a pool.
+pub(crate) fn lines(pool: &Path) -> Outcome<Vec<Line>> {
+    Ok(found(pool)?.into_iter().map(Line::of).collect())
+}
+
+fn found(pool: &Path) -> Outcome<Vec<FileSystem>> {
+    Pool::file_systems(pool).map_err(|error| match &error {
+        vellum::Error::Io(io) => Failure::new(format!("{}: {}", pool.display(), plain(io))),
+        _ => place::refused(pool, &error),
+    })
+}
+
+fn list(args: &List) -> Outcome {
+    let file_systems = lines(&args.pool)?;
+    if args.json {
+        return print_json(&Listed {
+            pool: args.pool.display().to_string(),
+            file_systems,
+        });
+    }
+    let width = file_systems.iter().map(|line| line.name.chars().count());
+    let width = width.max().unwrap_or(0);
+    for line in &file_systems {
+        say!("{:width$}  {}  {}", line.name, line.uuid, told(line));
+    }
+    Ok(())
+}
+
+/// What is said of a file system in a line.
+pub(crate) fn told(line: &Line) -> String {
+    let bytes = size(line.bytes);
+    let (Some(namespace), Some(mapping)) = (&line.namespace, &line.mapping) else {
+        let why = line.error.as_deref().unwrap_or("cannot be read");
+        return format!("{bytes}: {why}");
+    };
+    let data = match (&line.data, line.data_bytes) {
+        (Some(data), Some(bytes)) => format!(", {} of data in {}", size(bytes), data.display()),
+        _ => String::new(),
+    };
+    let log = match line.durable_by.as_deref() {
+        Some("log") => ", with a log",
+        _ => "",
+    };
+    format!("{bytes}, {namespace}, {mapping}{log}{data}")
+}
+
+/// Makes a file system.
+fn add(args: &Add) -> Outcome {
+    let making = &args.making;
+    let place = PoolPath {
+        pool: args.pool.clone(),
+        name: Some(args.name.clone()),
+    };
+    let plan = Plan::of(making, &args.pool, args.force)?;
+    let size_bytes = match making.size {
+        Some(size) => size,
+        None if making.data.is_some() => 0,
+        None => {
+            let (pool, name) = (args.pool.display(), &args.name);
+            return Err(Failure::usage(format!("{pool}:{name}: how large?"))
+                .advise(format!("vellum fs add {pool} {name} --size 4G")));
+        }
+    };
+    let options = plan.options(making, size_bytes);
+    let made = Pool::add_file_system(&args.pool, &args.name, &options);
+    let made = made.map_err(|error| {
+        // What the table has, though it could not be opened, keeps its data.
+        let listed = Pool::file_systems(&args.pool);
+        if listed.is_ok_and(|all| all.iter().all(|fs| fs.name != args.name)) {
+            plan.forget_data();
+        }
+        plan.refused(&args.pool, &error)
+    })?;
+    mkfs::tell(made, &place.path(), making, (args.json, args.quiet))
+}
+
+/// Removes a file system.
+fn remove(args: &Remove) -> Outcome {
+    let place = PoolPath {
+        pool: args.pool.clone(),
+        name: Some(args.name.clone()),
+    };
+    let path = place.path();
+    let known = found(&args.pool)?;
+    let known = known.into_iter().find(|fs| fs.name == args.name);
+    if known.as_ref().is_some_and(|fs| fs.at > 0) && !args.force {
+        refuse_to_lose(&path, &args.opening)?;
+    }
+    let removed = Pool::remove_file_system(&args.pool, &args.name);
+    removed.map_err(|error| place::refused(&args.pool, &error))?;
+    let (id, data) = known.map_or_else(Default::default, |fs| (fs.uuid, fs.data));
+    if args.json {
+        return print_json(&Removed {
+            pool: args.pool.display().to_string(),
+            name: args.name.clone(),
+            uuid: uuid(&id),
+            data,
+        });
+    }
+    if !args.quiet {
+        say!("removed {}", path.display());
+        if let Some(data) = data {
+            say!("its data are in {} still, of use to nobody", data.display());
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to remove what has files.
+fn refuse_to_lose(path: &Path, opening: &Opening) -> Outcome {
+    let refused = |why: String| {
+        let why = format!("{}: {why}", path.display());
+        Failure::new(why).advise("remove it with all that is in it: --force")
+    };
+    let opened = Pool::open(path, &opening.options(true));
+    let opened = opened.map_err(|error| match error {
+        vellum::Error::Media(vellum::media::MediaError::Busy { .. }) => {
+            place::refused(path, &error)
+        }
+        error => refused(format!("it cannot be looked into ({error})")),
+    })?;
+    let names = opened.volume().read_dir("/").map(|mut names| names.next());
+    match names {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err(refused("it has files".into())),
+        Err(error) => Err(refused(format!("it cannot be looked into ({error})"))),
+    }
+}

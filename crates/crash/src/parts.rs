@@ -1,0 +1,311 @@
+//! Crashes of adding a file system to a pool, and of removing one: the table is as it was, or as it is to be, and what it says is there; the first
+//! file system is as it was.
+
+use vellum::experiments::{remove_part, write_table};
+use vellum::{FormatOptions, MappingKind, NamespaceKind, disk_sites, format};
+use vellum_check::{Class, Left, Options, Severity, check_killed};
+use vellum_layout::{FsRecord, PART_ALIGN, Superblock};
+use vellum_media::{CrashPoints, Event, Op};
+
+use crate::memories::{Explored, Shared, image_after};
+use crate::mutant::Mutant;
+use crate::session::{CLOCK_AFTER, CLOCK_START, POOL_BYTES, Session, blank_image, mount};
+use crate::tree::{Tree, read_tree};
+use crate::workload::{Ground, Step};
+
+const NAME: &str = "more";
+const UUID: [u8; 16] = [0x9A; 16];
+/// Where the part lies, and its bytes.
+const AT: u64 = PART_ALIGN;
+const BYTES: u64 = PART_ALIGN;
+const _: () = assert!(POOL_BYTES <= AT);
+
+/// What was done to a table, and to the part that it is about.
+struct Change {
+    base: Vec<u8>,
+    log: Vec<Event>,
+    /// The trees of the first file system, and of the other.
+    trees: (Tree, Tree),
+    /// Whether the table has the other one in the end.
+    adds: bool,
+}
+
+/// A pool with a file.
+fn pool() -> Vec<u8> {
+    let image = blank_image(
+        2,
+        MappingKind::default(),
+        NamespaceKind::default(),
+        Ground::Memory,
+    );
+    let pool = Shared::of(image);
+    let mut session: Session = Session::new(pool.clone(), 64);
+    for line in [
+        "open-pool",
+        "create f 644 -",
+        "append f 5 5000",
+        "close-pool",
+    ] {
+        session.step(&Step::parse(line)).unwrap();
+    }
+    pool.0.image()
+}
+
+/// A new file system in bytes of anything, and what making it did.
+fn part() -> (Vec<u8>, Vec<Event>, Vec<u8>) {
+    let noise = (0..BYTES / 8).flat_map(|word| (word | 0xDEAD_BEEF << 32).to_le_bytes());
+    let base: Vec<u8> = noise.collect();
+    let pool = Shared::of(base.clone());
+    pool.0.start_recording();
+    let options = FormatOptions {
+        thread_slots: Some(2),
+        uuid: UUID,
+        hash_seed: 0x5EED,
+        now_ns: CLOCK_START,
+        ..FormatOptions::default()
+    };
+    format(&*pool.0, &options).unwrap();
+    let log = pool.0.take_log();
+    let made = image_after(&base, &log);
+    (base, log, made)
+}
+
+/// The same event in a pool whose part, from `AT` on, it is about.
+fn in_part(event: Event) -> Event {
+    let op = match event.op {
+        Op::Store {
+            at,
+            before,
+            after,
+            non_temporal,
+        } => Op::Store {
+            at: at + AT,
+            before,
+            after,
+            non_temporal,
+        },
+        Op::Flush { line } => Op::Flush { line: line + AT },
+        Op::Behind { at, cells } => Op::Behind { at: at + AT, cells },
+        Op::Release { at, len } => Op::Release { at: at + AT, len },
+        op @ (Op::Fence | Op::Marker(_)) => op,
+    };
+    Event { op, ..event }
+}
+
+/// A pool, and a part behind it, in one file.
+fn file_of(pool: &[u8], part: &[u8]) -> Vec<u8> {
+    let mut file = pool.to_vec();
+    file.resize(AT as usize, 0);
+    file.extend(part);
+    file
+}
+
+/// Whether as much is under way as ever.
+fn is_before_a_fence(log: &[Event], done: usize) -> bool {
+    log.get(done).is_some_and(|event| event.op == Op::Fence)
+}
+
+fn counting(image: &[u8]) -> Option<Superblock> {
+    let fs = mount::<Explored>(&Shared::of(image.to_vec()), 64, CLOCK_AFTER);
+    fs.ok().map(|fs| fs.superblock().clone())
+}
+
+fn tree_of(image: &[u8]) -> Result<Tree, String> {
+    let mounted = mount::<Explored>(&Shared::of(image.to_vec()), 64, CLOCK_AFTER);
+    let tree = mounted.and_then(|fs| read_tree(&fs));
+    tree.map_err(|error| error.to_string())
+}
+
+impl Change {
+    /// A part is made, then the table has it.
+    fn adding() -> Self {
+        let (noise, log, made) = part();
+        let base = file_of(&pool(), &noise);
+        let mut log: Vec<Event> = log.into_iter().map(in_part).collect();
+        let before = file_of(&pool(), &made);
+        let table = counting(&before).unwrap().with_part(NAME, AT, BYTES, UUID);
+        let trees = (tree_of(&before).unwrap(), tree_of(&made).unwrap());
+        let pool = Shared::of(before);
+        pool.0.start_recording();
+        write_table(&*pool.0, &table.unwrap()).unwrap();
+        log.extend(pool.0.take_log());
+        Self {
+            base,
+            log,
+            trees,
+            adds: true,
+        }
+    }
+
+    /// A part goes, with what is in it.
+    fn removing() -> Self {
+        let added = Self::adding();
+        let base = image_after(&added.base, &added.log);
+        let superblock = counting(&base).unwrap();
+        let record = *superblock.part(NAME).unwrap();
+        let pool = Shared::of(base.clone());
+        pool.0.start_recording();
+        remove_part(&*pool.0, &superblock, &record).unwrap();
+        Self {
+            base,
+            log: pool.0.take_log(),
+            adds: false,
+            ..added
+        }
+    }
+
+    /// Whether a crash left the table with the part; or what is wrong with what it left.
+    fn judge(&self, image: &[u8], has_returned: bool) -> Result<bool, String> {
+        if tree_of(image)?.nodes != self.trees.0.nodes {
+            return Err("the first file system is another".to_owned());
+        }
+        let superblock = counting(image).ok_or("no superblock")?;
+        let file = image.to_vec();
+        let left = Left {
+            file: Some(&file),
+            ..Left::default()
+        };
+        let report = check_killed(&file, left, Options::default());
+        // A copy may be torn until the table is written.
+        let counts = |of: &&vellum_check::Finding| {
+            of.severity == Severity::Damage && (has_returned || of.class != Class::SuperblockCopy)
+        };
+        if let Some(damage) = report.findings.iter().find(counts) {
+            return Err(damage.to_string());
+        }
+        let record = superblock.part(NAME);
+        if has_returned && record.is_some() != self.adds {
+            return Err("done, and not in the table".to_owned());
+        }
+        let own = &image[AT as usize..][..BYTES as usize];
+        match record {
+            Some(record) => self.judge_part(record, own).map(|()| true),
+            None if has_returned && own.starts_with(&vellum_layout::MAGIC) => {
+                Err("a superblock is left of it".to_owned())
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn judge_part(&self, record: &FsRecord, own: &[u8]) -> Result<(), String> {
+        if (record.at, record.bytes, record.uuid) != (AT, BYTES, UUID) {
+            return Err("another place".to_owned());
+        }
+        if counting(own).ok_or("no part")?.uuid != UUID {
+            return Err("another part".to_owned());
+        }
+        if tree_of(own)?.nodes != self.trees.1.nodes {
+            return Err("the other file system is not as it was".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Everywhere near the steps of the table, and here and there before: how many states there were, with the part and without it.
+    fn explore(&self, log: &[Event]) -> Result<(u32, u32), String> {
+        let mut points = CrashPoints::new(self.base.clone(), log);
+        let (mut with, mut without) = (0, 0);
+        let mut count = |has_part| match has_part {
+            true => with += 1,
+            false => without += 1,
+        };
+        let is_of_table = |event: &Event| disk_sites::name(event.site).starts_with("parts/");
+        let first = log.iter().position(is_of_table).unwrap_or(log.len());
+        while let Some(point) = points.next_point() {
+            let done = point.events_done();
+            let is_near = is_before_a_fence(log, done) && done >= first;
+            let stride = if done < first { 997 } else { 131 };
+            if !is_near && !done.is_multiple_of(stride) {
+                continue;
+            }
+            for state in point.states(if is_near { 24 } else { 4 }, done as u64) {
+                count(self.judge(&point.image(&state), false)?);
+            }
+        }
+        for state in points.here().states(8, 1) {
+            count(self.judge(&points.here().image(&state), true)?);
+        }
+        Ok((with, without))
+    }
+
+    fn without(&self, site: vellum_media::Site) -> Vec<Event> {
+        let without = Mutant::Omit(site.into()).rewrite(&self.log);
+        assert!(without != self.log);
+        without
+    }
+}
+
+#[test]
+fn a_power_cut_leaves_a_table_that_says_what_is_there() {
+    for change in [Change::adding(), Change::removing()] {
+        let (with, without) = change.explore(&change.log).unwrap();
+        assert!(with > 4 && without > 4, "{with} with, {without} without");
+    }
+}
+
+#[test]
+fn each_step_is_needed() {
+    let (adding, removing) = (Change::adding(), Change::removing());
+    for (change, site) in [
+        (&adding, disk_sites::PARTS_TABLE),
+        (&adding, disk_sites::PARTS_TABLE_DURABLE),
+        (&removing, disk_sites::PARTS_TABLE),
+        (&removing, disk_sites::PARTS_TABLE_DURABLE),
+        (&removing, disk_sites::PARTS_WIPE),
+        (&removing, disk_sites::PARTS_WIPE_DURABLE),
+    ] {
+        let is_caught = change.explore(&change.without(site)).is_err();
+        assert!(is_caught, "without {}", disk_sites::name(site));
+    }
+    // Each of the two fences by itself.
+    let fences = adding.log.iter().enumerate();
+    let fences = fences.filter(|(_, event)| event.site == disk_sites::PARTS_TABLE_DURABLE);
+    for (at, _) in fences {
+        let mut log = adding.log.clone();
+        log.remove(at);
+        assert!(adding.explore(&log).is_err(), "without the fence at {at}");
+    }
+}
+
+/// The table must not have what is not made yet, nor may the bytes of what it has be given up.
+#[test]
+fn the_table_comes_last_and_goes_first() {
+    let adding = Change::adding();
+    let (table, making): (Vec<Event>, Vec<Event>) = adding
+        .log
+        .iter()
+        .partition(|event| disk_sites::name(event.site).starts_with("parts/"));
+    assert!(adding.explore(&[table, making].concat()).is_err());
+    let removing = Change::removing();
+    let is_wipe = |event: &&Event| disk_sites::name(event.site).starts_with("parts/wipe");
+    let (wipe, table): (Vec<Event>, Vec<Event>) = removing.log.iter().partition(is_wipe);
+    assert!(removing.explore(&[wipe, table].concat()).is_err());
+}
+
+/// What was begun and not done is done again, whatever was left of it.
+#[test]
+fn a_change_that_was_cut_short_can_be_made_again() {
+    let adding = Change::adding();
+    let mut points = CrashPoints::new(adding.base.clone(), &adding.log);
+    let mut again = 0;
+    while let Some(point) = points.next_point() {
+        if !is_before_a_fence(&adding.log, point.events_done()) {
+            continue;
+        }
+        for state in point.states(6, 7) {
+            let image = point.image(&state);
+            let superblock = counting(&image).unwrap();
+            if superblock.part(NAME).is_some() {
+                continue;
+            }
+            let made = image_after(&adding.base, &adding.log);
+            let mut image = image;
+            image[AT as usize..].copy_from_slice(&made[AT as usize..]);
+            let pool = Shared::of(image);
+            let table = superblock.with_part(NAME, AT, BYTES, UUID).unwrap();
+            write_table(&*pool.0, &table).unwrap();
+            assert_eq!(adding.judge(&pool.0.image(), true), Ok(true));
+            again += 1;
+        }
+    }
+    assert!(again > 4);
+}

@@ -1,0 +1,474 @@
+//! Several file systems in one pool: the table of them in the superblock of the first, and the bytes behind it in which the others, each a whole
+//! pool by itself, lie.
+//!
+//! A part is whole before the table has it, and no part any more once the table does not: what a crash leaves of either is the table as it was, or
+//! as it is to be. Nothing of the first file system changes but its superblock.
+
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use vellum_layout::{
+    BLOCK_BYTES, FS_MAX, FsNameError, FsRecord, MAIN, PART_ALIGN, Superblock, check_fs_name,
+    uuid_text,
+};
+use vellum_media::{MappedPool, MediaChoice, MediaKind, Memory, OpenMode, Persistent};
+use zerocopy::IntoBytes;
+
+use crate::disk_sites;
+use crate::error::{Error, Result};
+use crate::medium;
+use crate::mount::{check_at_rest, read_superblock, superblock_in};
+use crate::pool::{CreateOptions, Pool, PoolOptions};
+
+/// Why a file system of a pool is not to be had, or cannot be added.
+#[derive(Debug, Error)]
+pub enum PartError {
+    /// The table has no such name.
+    #[error("{}: there is no file system `{name}` in it; it has {}", pool.display(), names.join(", "))]
+    Unknown {
+        /// The pool.
+        pool: PathBuf,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        names: Vec<String>,
+    },
+    /// What cannot be a name.
+    #[error(transparent)]
+    Name(#[from] FsNameError),
+    /// The table has it already.
+    #[error("{}: there is a file system `{name}` in it already", pool.display())]
+    Taken {
+        /// The pool.
+        pool: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// The table has no room.
+    #[error("{}: a pool has at most {FS_MAX} file systems", pool.display())]
+    Full {
+        /// The pool.
+        pool: PathBuf,
+    },
+    /// The table says where it is, and it is not there.
+    #[error("{}: {what}; `vellum check` of the pool tells more", path.display())]
+    NotThere {
+        /// The file system.
+        path: PathBuf,
+        /// What is there.
+        what: String,
+    },
+    /// The first one goes with the pool.
+    #[error("{}: `{MAIN}` is the pool itself, and cannot be removed from it", pool.display())]
+    Main {
+        /// The pool.
+        pool: PathBuf,
+    },
+}
+
+impl PartError {
+    /// The errno a POSIX call gives for this.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            Self::Unknown { .. } => libc::ENOENT,
+            Self::Name(_) | Self::Main { .. } => libc::EINVAL,
+            Self::Taken { .. } => libc::EEXIST,
+            Self::Full { .. } => libc::ENOSPC,
+            Self::NotThere { .. } => libc::EUCLEAN,
+        }
+    }
+}
+
+/// A path as users give it: that of a pool, or `POOL:NAME`, a file system in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolPath {
+    /// The pool's file or device.
+    pub pool: PathBuf,
+    /// The file system, if it is not the one that the pool was made with.
+    pub name: Option<String>,
+}
+
+impl PoolPath {
+    /// What a path means. If there is a file of the whole path, that; else, if there is one of what precedes the last `:`, the file system in it.
+    pub fn of(path: &Path) -> Self {
+        let whole = || Self {
+            pool: path.to_owned(),
+            name: None,
+        };
+        if path.symlink_metadata().is_ok() {
+            return whole();
+        }
+        let bytes = path.as_os_str().as_bytes();
+        let Some(colon) = bytes.iter().rposition(|&byte| byte == b':') else {
+            return whole();
+        };
+        let pool = PathBuf::from(std::ffi::OsStr::from_bytes(&bytes[..colon]));
+        match std::str::from_utf8(&bytes[colon + 1..]) {
+            Ok(name) if !name.contains('/') && pool.symlink_metadata().is_ok() => Self {
+                name: (name != MAIN).then(|| name.to_owned()),
+                pool,
+            },
+            _ => whole(),
+        }
+    }
+
+    /// The name of the file system.
+    pub fn file_system(&self) -> &str {
+        self.name.as_deref().unwrap_or(MAIN)
+    }
+
+    /// The path that means it.
+    pub fn path(&self) -> PathBuf {
+        let Some(name) = &self.name else {
+            return self.pool.clone();
+        };
+        let mut path = self.pool.clone().into_os_string().into_vec();
+        path.push(b':');
+        path.extend(name.as_bytes());
+        std::ffi::OsString::from_vec(path).into()
+    }
+
+    /// The same in full, if the pool's file can be found.
+    #[must_use]
+    pub fn resolved(self) -> Self {
+        Self {
+            pool: self.pool.canonicalize().unwrap_or(self.pool),
+            name: self.name,
+        }
+    }
+}
+
+/// A file system of a pool, as the pool's table and its own superblock have it.
+#[derive(Debug)]
+pub struct FileSystem {
+    /// Its name.
+    pub name: String,
+    /// Its identity, by the table.
+    pub uuid: [u8; 16],
+    /// Where it begins in the pool's file or device.
+    pub at: u64,
+    /// Its bytes there.
+    pub bytes: u64,
+    /// Its superblock.
+    pub superblock: Result<Superblock>,
+    /// Where its data were last found, if they have a medium of their own.
+    pub data: Option<PathBuf>,
+}
+
+/// The bytes of the pool itself, or of one of its parts, without data that lie elsewhere. Of what has no superblock, all bytes of the file.
+///
+/// # Errors
+/// In use, no such part, or not where the table says.
+pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
+    let whole = MappedPool::open(&place.pool, mode)?;
+    let superblock = match (read_superblock(&whole), &place.name) {
+        (Ok(superblock), None) if !superblock.has_parts() => return Ok(whole),
+        (Ok(superblock), _) => superblock,
+        (Err(_), None) => return Ok(whole),
+        (Err(error), Some(_)) => return Err(error),
+    };
+    own_of(&whole, &superblock, place)
+}
+
+/// The same, of a pool that is mapped whole.
+fn own_of(whole: &MappedPool, superblock: &Superblock, place: &PoolPath) -> Result<MappedPool> {
+    let path = place.path();
+    let (start, len) = own_bytes(superblock, place)?;
+    if start.saturating_add(len) > whole.len() {
+        let what = "the pool's file or device ends before it does".to_owned();
+        return Err(PartError::NotThere { path, what }.into());
+    }
+    let part = whole.part((start, len), &path, false)?;
+    let name = place.name.as_deref().unwrap_or_default();
+    let Some(record) = superblock.part(name) else {
+        return Ok(part);
+    };
+    // What is damaged beyond that is told by who looks at it.
+    match read_superblock(&part) {
+        Ok(own) if own.uuid != record.uuid => {
+            let (own, uuid) = (uuid_text(&own.uuid), uuid_text(&record.uuid));
+            let what = format!("where the pool has file system {uuid}, there is {own}");
+            Err(PartError::NotThere { path, what }.into())
+        }
+        _ => Ok(part),
+    }
+}
+
+/// Where in the file of the pool with this superblock the file system's own bytes begin, and how many they are.
+///
+/// # Errors
+/// There is no such file system.
+pub fn own_bytes(superblock: &Superblock, place: &PoolPath) -> Result<(u64, u64)> {
+    let Some(name) = &place.name else {
+        return Ok((0, superblock.pool_bytes));
+    };
+    let record = superblock.part(name);
+    let record = record.ok_or_else(|| unknown(superblock, &place.pool, name))?;
+    Ok((record.at, record.bytes))
+}
+
+fn unknown(superblock: &Superblock, pool: &Path, name: &str) -> PartError {
+    PartError::Unknown {
+        pool: pool.to_owned(),
+        name: name.to_owned(),
+        names: names(superblock),
+    }
+}
+
+/// The names of all file systems of a pool.
+fn names(superblock: &Superblock) -> Vec<String> {
+    let parts = superblock.parts().filter_map(FsRecord::name_text);
+    [MAIN].into_iter().chain(parts).map(str::to_owned).collect()
+}
+
+/// Writes a superblock with another table over every copy. The last copy is found by one of those in front, of which one is sound at each instant.
+///
+/// # Errors
+/// What the medium said.
+pub fn write_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+    for copies in [&[superblock.replica_at, BLOCK_BYTES][..], &[0]] {
+        for &at in copies {
+            pool.write_through(disk_sites::PARTS_TABLE, at, superblock.as_bytes());
+        }
+        pool.fence(disk_sites::PARTS_TABLE_DURABLE);
+        pool.sync()?;
+    }
+    Ok(())
+}
+
+/// Takes the file system of this record out of the table of the pool, and makes its bytes those of nobody.
+///
+/// # Errors
+/// What the medium said.
+pub fn remove_part<P: Persistent>(
+    pool: &P,
+    superblock: &Superblock,
+    record: &FsRecord,
+) -> Result<Superblock> {
+    let left = superblock.without_part(record.name_text().unwrap_or_default());
+    write_table(pool, &left)?;
+    for (at, bytes) in [
+        (record.at, 2 * BLOCK_BYTES),
+        (record.end() - BLOCK_BYTES, BLOCK_BYTES),
+    ] {
+        pool.zero_through(disk_sites::PARTS_WIPE, at, bytes);
+    }
+    pool.fence(disk_sites::PARTS_WIPE_DURABLE);
+    pool.sync()?;
+    Ok(left)
+}
+
+/// A pool whose table is changed.
+struct Container {
+    whole: MappedPool,
+    superblock: Superblock,
+    pool: PathBuf,
+}
+
+impl Container {
+    /// Opens the pool at `pool`, which nobody uses, and in whose bytes nothing is under way that knows its superblock.
+    fn open(pool: &Path) -> Result<Self> {
+        // Whatever its file systems are taken for, the table is written as the file asks for.
+        let whole = MappedPool::open(pool, OpenMode::default())?;
+        let superblock = read_superblock(&whole)?;
+        let geometry = superblock.geometry();
+        // What commits left is laid over the pool's bytes, in memory of ours; a device-DAX node cannot be mapped so.
+        let is_laid_over = geometry.is_logged() || geometry.has_versions();
+        let view = whole.part((0, superblock.pool_bytes), pool, is_laid_over)?;
+        let view = medium::with_data(view, pool, None, true)?;
+        check_at_rest(&view)?;
+        Ok(Self {
+            whole,
+            superblock,
+            pool: pool.to_owned(),
+        })
+    }
+
+    fn place(&self, name: &str) -> PoolPath {
+        PoolPath {
+            pool: self.pool.clone(),
+            name: Some(name.to_owned()),
+        }
+    }
+
+    /// Makes the file system, then has the table say so.
+    fn add(&self, name: &str, options: &CreateOptions) -> Result<MappedPool> {
+        let path = self.place(name).path();
+        let mut taken = None;
+        let take = |bytes: u64| {
+            let bytes = bytes.next_multiple_of(PART_ALIGN);
+            let at = self.superblock.part_room(bytes);
+            let memory = self.whole.new_part(at, bytes, &path)?;
+            taken = Some((at, bytes));
+            Ok(memory.taken_for(options.media)?)
+        };
+        let is_file = match options.media {
+            MediaChoice::Auto => self.whole.kind() == MediaKind::File,
+            media => media == MediaChoice::File,
+        };
+        let made = Pool::make(&path, options, is_file, take);
+        let Some((at, bytes)) = taken else {
+            return Ok(made?.0);
+        };
+        let made = made.and_then(|(memory, own)| {
+            let full = || PartError::Full {
+                pool: self.pool.clone(),
+            };
+            let table = self.superblock.with_part(name, at, bytes, own.uuid);
+            Ok((memory, table.ok_or_else(full)?))
+        });
+        match made {
+            Ok((memory, table)) => {
+                write_table(&self.whole, &table)?;
+                Ok(memory)
+            }
+            Err(error) => {
+                self.whole.free_part(at, bytes, self.superblock.parts_end());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Makes one more file system in the pool at `path`, of `options.size_bytes`, and opens it. Nobody may use the pool meanwhile. A file grows for
+    /// it; a device has to have room behind the pool. `options.overwrite` says nothing here.
+    ///
+    /// # Errors
+    /// The pool is in use, damaged, or has a conversion that was not finished; the name is taken or none; there are eight file systems; no room; the
+    /// size or the options are impossible. The pool is as it was then, unless it is the table that could not be written, or the new file system that
+    /// could not be opened: [`Self::file_systems`] tells.
+    pub fn add_file_system(
+        path: impl AsRef<Path>,
+        name: &str,
+        options: &CreateOptions,
+    ) -> Result<Self> {
+        check_fs_name(name).map_err(PartError::from)?;
+        let container = Container::open(path.as_ref())?;
+        let pool = container.pool.clone();
+        if container.superblock.part(name).is_some() {
+            let name = name.to_owned();
+            return Err(PartError::Taken { pool, name }.into());
+        }
+        if container.superblock.parts().count() + 1 >= FS_MAX {
+            return Err(PartError::Full { pool }.into());
+        }
+        Self::start(container.add(name, options)?, &PoolOptions::default())
+    }
+
+    /// Removes a file system of the pool at `path`, with all that is in it. Nobody may use the pool meanwhile. A medium of its own with its data is
+    /// left as it is.
+    ///
+    /// # Errors
+    /// The pool is in use, damaged, or has a conversion that was not finished; there is no such file system, or it is the one that the pool was made
+    /// with; what the medium said.
+    pub fn remove_file_system(path: impl AsRef<Path>, name: &str) -> Result<()> {
+        let container = Container::open(path.as_ref())?;
+        let Container {
+            whole,
+            superblock,
+            pool,
+        } = &container;
+        if name == MAIN {
+            return Err(PartError::Main { pool: pool.clone() }.into());
+        }
+        let record = superblock.part(name);
+        let record = record.ok_or_else(|| unknown(superblock, pool, name))?;
+        let left = remove_part(whole, superblock, record)?;
+        whole.free_part(record.at, record.bytes, left.parts_end());
+        Ok(())
+    }
+
+    /// The file systems of the pool at `path`, the one that it was made with first. The pool may be in use.
+    ///
+    /// # Errors
+    /// Not a pool; it cannot be read.
+    pub fn file_systems(path: impl AsRef<Path>) -> Result<Vec<FileSystem>> {
+        let path = path.as_ref();
+        let file = File::open(path)?;
+        let read = |at, block: &mut [u8]| file.read_exact_at(block, at);
+        // A device-DAX node cannot be read, only mapped.
+        if read(0, &mut [0; 1]).is_err() {
+            let whole = MappedPool::open(path, OpenMode::default())?;
+            let len = whole.len();
+            return list(path, len, &|at, block| {
+                whole.read(at, block);
+                Ok(())
+            });
+        }
+        let len = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
+        list(path, len.map_err(std::io::Error::from)?, &read)
+    }
+
+    /// Opens every file system of the pool at `path`, each with its name: they share the lock on the pool.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`], of the first that has any.
+    pub fn open_all(
+        path: impl AsRef<Path>,
+        options: &PoolOptions,
+    ) -> Result<Vec<(PoolPath, Self)>> {
+        let pool = path.as_ref();
+        let mode = OpenMode {
+            read_only: options.read_only,
+            media: options.media,
+            populate: false,
+        };
+        let whole = MappedPool::open(pool, mode)?;
+        let superblock = read_superblock(&whole)?;
+        let open = |name: String| {
+            let place = PoolPath {
+                pool: pool.to_owned(),
+                name: (name != MAIN).then_some(name),
+            };
+            let memory = own_of(&whole, &superblock, &place)?;
+            let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;
+            if options.populate {
+                memory.populate();
+            }
+            Ok((place, Self::start(memory, options)?))
+        };
+        names(&superblock).into_iter().map(open).collect()
+    }
+}
+
+/// Fills a block with the bytes from an offset of the pool's file on.
+type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> std::io::Result<()>;
+
+fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<FileSystem>> {
+    let superblock = superblock_in(len, read)?;
+    let data_of = |start: u64, own: &Superblock| {
+        let mut places = [0; BLOCK_BYTES as usize];
+        read(start + own.media_at, &mut places).ok()?;
+        medium::last_place(&places, own, path)
+    };
+    let mut found = vec![FileSystem {
+        name: MAIN.to_owned(),
+        uuid: superblock.uuid,
+        at: 0,
+        bytes: superblock.pool_bytes,
+        data: data_of(0, &superblock),
+        superblock: Ok(superblock.clone()),
+    }];
+    for record in superblock.parts() {
+        let own = superblock_in(record.bytes, |at, block| match at.checked_add(record.at) {
+            Some(at) => read(at, block),
+            None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        });
+        found.push(FileSystem {
+            name: record.name_text().unwrap_or_default().to_owned(),
+            uuid: record.uuid,
+            at: record.at,
+            bytes: record.bytes,
+            data: own.as_ref().ok().and_then(|own| data_of(record.at, own)),
+            superblock: own.and_then(|own| match own.uuid == record.uuid {
+                true => Ok(own),
+                false => Err(Error::Invalid("there is another pool in its place")),
+            }),
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,284 @@
+//! Several file systems in one pool, through the library.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use vellum::media::{MediaChoice, MediaError};
+use vellum::{
+    CreateOptions, DataOptions, Error, MappingKind, NamespaceKind, PartError, Pool, PoolOptions,
+    PoolPath,
+};
+use vellum_check::{Left, Options, check_killed};
+use vellum_layout::{BLOCK_BYTES, PoolState, StateWord};
+
+const MEDIA: [MediaChoice; 3] = [MediaChoice::Logged, MediaChoice::File, MediaChoice::Memory];
+
+fn options(bytes: u64, media: MediaChoice) -> CreateOptions {
+    CreateOptions {
+        media,
+        ..CreateOptions::new(bytes)
+    }
+}
+
+/// A pool in a directory of its own.
+fn pool(media: MediaChoice) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let made = Pool::create(&path, &options(4 << 20, media)).unwrap();
+    made.close().unwrap();
+    (dir, path)
+}
+
+fn named(pool: &Path, name: &str) -> PathBuf {
+    let place = PoolPath {
+        pool: pool.to_owned(),
+        name: Some(name.to_owned()),
+    };
+    place.path()
+}
+
+fn add(pool: &Path, name: &str, options: &CreateOptions) {
+    let made = Pool::add_file_system(pool, name, options).unwrap();
+    made.close().unwrap();
+}
+
+fn refused<T: std::fmt::Debug>(result: vellum::Result<T>) -> PartError {
+    match result.unwrap_err() {
+        Error::Part(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn paths_mean_files_first_and_file_systems_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["p", "a:b", "p:file"] {
+        std::fs::write(at(name), "").unwrap();
+    }
+    for (text, pool, name) in [
+        ("p", "p", None),
+        ("p:x", "p", Some("x")),
+        ("p:main", "p", None),
+        ("p:", "p", Some("")),
+        ("a:b", "a:b", None),
+        ("a:b:c", "a:b", Some("c")),
+        ("p:file", "p:file", None),
+        ("p:file:x", "p:file", Some("x")),
+        ("no", "no", None),
+        ("no:x", "no:x", None),
+        ("p:x:y", "p:x:y", None),
+    ] {
+        let meant = PoolPath::of(&at(text));
+        assert_eq!(
+            (meant.pool, meant.name.as_deref()),
+            (at(pool), name),
+            "{text}"
+        );
+    }
+    let meant = PoolPath::of(&at("p:x"));
+    assert_eq!((meant.file_system(), meant.path()), ("x", at("p:x")));
+    assert_eq!(PoolPath::of(&at("p:main")).file_system(), "main");
+}
+
+/// Each pair of media, the first file system's and the other's.
+#[test]
+fn file_systems_are_used_side_by_side() {
+    for media in MEDIA {
+        let (_dir, path) = pool(media);
+        for (number, media) in MEDIA.into_iter().enumerate() {
+            let mut like = options(2 << 20, media);
+            like.namespace = NamespaceKind::ALL[number];
+            like.mapping = MappingKind::ALL[number];
+            add(&path, &number.to_string(), &like);
+        }
+        let all = Pool::open_all(&path, &PoolOptions::default()).unwrap();
+        let names: Vec<_> = all.iter().map(|(place, _)| place.file_system()).collect();
+        assert_eq!(names, ["main", "0", "1", "2"]);
+        for round in 0..50 {
+            for (place, pool) in &all {
+                let text = format!("{round} of {}", place.file_system());
+                let name = format!("/{round}");
+                pool.volume().write(&name, text.as_bytes()).unwrap();
+                pool.fs().sync().unwrap();
+            }
+        }
+        let again = Pool::open(named(&path, "1"), &PoolOptions::default());
+        let busy = matches!(again, Err(Error::Media(MediaError::Busy { .. })));
+        assert!(busy, "one process has the lock on all");
+        let mut all = all.into_iter();
+        let (_, main) = all.next().unwrap();
+        main.close().unwrap();
+        // The lock stays as long as any of them is open.
+        assert!(Pool::open(&path, &PoolOptions::default()).is_err());
+        all.for_each(|(_, pool)| pool.close().unwrap());
+        for name in ["main", "0", "1", "2"] {
+            let pool = Pool::open(named(&path, name), &PoolOptions::default()).unwrap();
+            assert!(pool.opened().was_clean, "{name}");
+            let found = pool.volume().read("/49").unwrap();
+            assert_eq!(found, format!("49 of {name}").into_bytes());
+        }
+    }
+}
+
+#[test]
+fn each_has_a_data_medium_of_its_own() {
+    for media in [MediaChoice::Logged, MediaChoice::Memory] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let apart = |name: &str| CreateOptions {
+            data: Some(DataOptions {
+                path: dir.path().join(name),
+                size_bytes: 8 << 20,
+                overwrite: false,
+            }),
+            media,
+            ..CreateOptions::new(0)
+        };
+        let opening = PoolOptions {
+            media: match media {
+                MediaChoice::Logged => MediaChoice::Auto,
+                media => media,
+            },
+            ..PoolOptions::default()
+        };
+        Pool::create(&path, &apart("main.data"))
+            .unwrap()
+            .close()
+            .unwrap();
+        add(&path, "x", &apart("x.data"));
+        let all = Pool::open_all(&path, &opening).unwrap();
+        for (place, pool) in &all {
+            let text = vec![place.file_system().as_bytes()[0]; 100_000];
+            pool.volume().write("/f", &text).unwrap();
+            assert_eq!(pool.volume().read("/f").unwrap(), text);
+        }
+        all.into_iter().for_each(|(_, pool)| pool.close().unwrap());
+        let found = Pool::file_systems(&path).unwrap();
+        let data: Vec<_> = found.into_iter().map(|fs| fs.data.unwrap()).collect();
+        assert_eq!(
+            data,
+            [dir.path().join("main.data"), dir.path().join("x.data")]
+        );
+        Pool::remove_file_system(&path, "x").unwrap();
+        let main = Pool::open(&path, &opening).unwrap();
+        assert_eq!(main.volume().read("/f").unwrap(), vec![b'm'; 100_000]);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let (_dir, path) = pool(MediaChoice::Logged);
+    let small = options(2 << 20, MediaChoice::Logged);
+    add(&path, "x", &small);
+    let before = std::fs::read(&path).unwrap();
+    let add = |name: &str, options: &CreateOptions| Pool::add_file_system(&path, name, options);
+    assert!(matches!(refused(add("a:b", &small)), PartError::Name(_)));
+    assert!(matches!(refused(add("x", &small)), PartError::Taken { .. }));
+    let much = CreateOptions {
+        metadata_bytes: Some(1 << 30),
+        ..small.clone()
+    };
+    assert!(matches!(add("y", &much), Err(Error::Geometry(_))));
+    let huge = options(1 << 60, MediaChoice::File);
+    assert!(matches!(add("y", &huge), Err(Error::Media(_))));
+    let dax = options(2 << 20, MediaChoice::Dax);
+    let not_dax = matches!(add("y", &dax), Err(Error::Media(MediaError::NotDax { .. })));
+    assert!(not_dax);
+    let unknown = Pool::open(named(&path, "y"), &PoolOptions::default());
+    match refused(unknown) {
+        PartError::Unknown { names, name, .. } => {
+            assert_eq!(
+                (name.as_str(), names),
+                ("y", vec!["main".into(), "x".into()])
+            );
+        }
+        other => panic!("{other}"),
+    }
+    let remove = |name: &str| Pool::remove_file_system(&path, name);
+    assert!(matches!(refused(remove("y")), PartError::Unknown { .. }));
+    assert!(matches!(refused(remove("main")), PartError::Main { .. }));
+    let open = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let busy =
+        |result: Result<(), Error>| matches!(result, Err(Error::Media(MediaError::Busy { .. })));
+    assert!(busy(remove("x")) && busy(add("y", &small).map(drop)));
+    open.close().unwrap();
+    let after = std::fs::read(&path).unwrap();
+    assert_eq!(before.len(), after.len());
+    // The last opening changed the first file system.
+    assert!(before[4 << 20..] == after[4 << 20..]);
+}
+
+/// What a conversion decided has words of the superblock to store: those of a table from before.
+#[test]
+fn a_table_is_not_changed_while_a_conversion_is_under_way() {
+    let (_dir, path) = pool(MediaChoice::File);
+    let small = options(2 << 20, MediaChoice::File);
+    add(&path, "x", &small);
+    let superblock = Pool::file_systems(&path)
+        .unwrap()
+        .remove(0)
+        .superblock
+        .unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let at = superblock.geometry().state_at + PoolState::WORD;
+    for word in [StateWord::converting(5), StateWord::repairing(false, 5)] {
+        file.write_all_at(&word.0.to_le_bytes(), at).unwrap();
+        let before = std::fs::read(&path).unwrap();
+        assert!(Pool::add_file_system(&path, "y", &small).is_err());
+        assert!(Pool::remove_file_system(&path, "x").is_err());
+        assert!(before == std::fs::read(&path).unwrap());
+    }
+}
+
+/// Both copies in front gone: what lies last in the file is another file system's, and is not taken for the pool.
+#[test]
+fn another_file_system_is_never_taken_for_the_pool() {
+    let (_dir, path) = pool(MediaChoice::File);
+    add(&path, "x", &options(2 << 20, MediaChoice::File));
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&[0; BLOCK_BYTES as usize], 0).unwrap();
+    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    assert_eq!(pool.superblock().pool_bytes, 4 << 20);
+    pool.close().unwrap();
+    file.write_all_at(&[0; 2 * BLOCK_BYTES as usize], 0)
+        .unwrap();
+    let opened = Pool::open(&path, &PoolOptions::default());
+    assert!(matches!(opened, Err(Error::Superblock(_))), "{opened:?}");
+}
+
+#[test]
+fn a_table_that_leads_astray_is_told() {
+    let (_dir, path) = pool(MediaChoice::File);
+    add(&path, "x", &options(2 << 20, MediaChoice::File));
+    add(&path, "y", &options(2 << 20, MediaChoice::File));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let mut other = vec![0; 2 << 20];
+    file.read_exact_at(&mut other, 6 << 20).unwrap();
+    file.write_all_at(&other, 4 << 20).unwrap();
+    let opened = Pool::open(named(&path, "x"), &PoolOptions::default());
+    assert!(matches!(refused(opened), PartError::NotThere { .. }));
+    let found = Pool::file_systems(&path).unwrap();
+    assert!(found[1].superblock.is_err() && found[2].superblock.is_ok());
+    Pool::open(named(&path, "y"), &PoolOptions::default())
+        .unwrap()
+        .close()
+        .unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let left = Left {
+        file: Some(&bytes),
+        ..Left::default()
+    };
+    let own = bytes[..4 << 20].to_vec();
+    assert_eq!(check_killed(&own, left, Options::default()).damage, 1);
+}

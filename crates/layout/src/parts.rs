@@ -1,0 +1,286 @@
+//! Several file systems in a pool: each but the first is a *part*, bytes behind the pool's own that are a whole pool
+//! by themselves. The table of file systems in the superblock is the index of them all.
+
+use thiserror::Error;
+use zerocopy::FromZeros;
+
+use crate::superblock::{FsRecord, MAIN, Superblock, features};
+
+/// Parts begin at multiples of this, and have multiples of it of bytes: so that what is a large page of a part is one of the file.
+pub const PART_ALIGN: u64 = 2 << 20;
+/// Most bytes of the name of a file system.
+pub const FS_NAME_MAX: usize = 63;
+
+/// Why something is no name of a further file system.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum FsNameError {
+    /// Nothing at all, or too much.
+    #[error("the name of a file system has 1 to {FS_NAME_MAX} bytes")]
+    Length,
+    /// A character with a meaning of its own.
+    #[error("the name of a file system has no `/`, no `:` and no control character")]
+    Character,
+    /// What would be taken for an option.
+    #[error("the name of a file system does not begin with `-`")]
+    Option,
+    /// What a directory calls itself and the one above it.
+    #[error("`.` and `..` are no names of file systems")]
+    Dots,
+    /// The first one's.
+    #[error("`main` is the name of the file system that a pool is made with")]
+    Main,
+}
+
+/// Whether a further file system may be called so.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_fs_name(name: &str) -> Result<(), FsNameError> {
+    if !(1..=FS_NAME_MAX).contains(&name.len()) {
+        return Err(FsNameError::Length);
+    }
+    if name.contains(|c: char| c == '/' || c == ':' || c.is_control()) {
+        return Err(FsNameError::Character);
+    }
+    match name {
+        "." | ".." => Err(FsNameError::Dots),
+        MAIN => Err(FsNameError::Main),
+        _ if name.starts_with('-') => Err(FsNameError::Option),
+        _ => Ok(()),
+    }
+}
+
+impl FsRecord {
+    /// Its name, if it is text.
+    pub fn name_text(&self) -> Option<&str> {
+        let end = self.name.iter().position(|&byte| byte == 0)?;
+        let is_padded = self.name[end..].iter().all(|&byte| byte == 0);
+        std::str::from_utf8(&self.name[..end])
+            .ok()
+            .filter(|_| is_padded)
+    }
+
+    /// Where a further file system ends.
+    pub fn end(&self) -> u64 {
+        self.at.saturating_add(self.bytes)
+    }
+
+    /// Whether it is that of a part behind a pool of `pool_bytes`.
+    fn is_part(&self, pool_bytes: u64) -> bool {
+        let name = self.name_text();
+        self.in_use == 1
+            && name.is_some_and(|name| check_fs_name(name).is_ok())
+            && self.at >= pool_bytes
+            && self.at.is_multiple_of(PART_ALIGN)
+            && self.bytes > 0
+            && self.bytes.is_multiple_of(PART_ALIGN)
+            && self.at.checked_add(self.bytes).is_some()
+            && (self.namespace, self.root) == (0, 0)
+            && (self.area_table, self.area_bytes, self.size_max) == (0, 0, 0)
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        self.name == other.name || (self.at < other.end() && other.at < self.end())
+    }
+}
+
+impl Superblock {
+    /// The further file systems, as the table has them.
+    pub fn parts(&self) -> impl Iterator<Item = &FsRecord> {
+        self.file_systems[1..].iter().filter(|fs| fs.in_use == 1)
+    }
+
+    /// The further file system of this name.
+    pub fn part(&self, name: &str) -> Option<&FsRecord> {
+        self.parts().find(|fs| fs.name_text() == Some(name))
+    }
+
+    /// Whether there are further file systems.
+    pub fn has_parts(&self) -> bool {
+        self.parts().next().is_some()
+    }
+
+    /// Where the pool and all of its parts end.
+    pub fn parts_end(&self) -> u64 {
+        self.parts()
+            .map(FsRecord::end)
+            .fold(self.pool_bytes, u64::max)
+    }
+
+    /// The first free place behind the pool for a part of so many bytes, whole units; it may reach beyond all that there is so far.
+    pub fn part_room(&self, bytes: u64) -> u64 {
+        let mut taken: Vec<_> = self.parts().map(|fs| (fs.at, fs.end())).collect();
+        taken.sort_unstable();
+        let mut at = self.pool_bytes.next_multiple_of(PART_ALIGN);
+        for (begin, end) in taken {
+            if begin.saturating_sub(at) >= bytes {
+                break;
+            }
+            at = end;
+        }
+        at
+    }
+
+    /// The same superblock with one part more, as its next rewrite; `None`: the table is full.
+    pub fn with_part(&self, name: &str, at: u64, bytes: u64, uuid: [u8; 16]) -> Option<Self> {
+        let mut new = self.clone();
+        let record = new.file_systems[1..].iter_mut().find(|fs| fs.in_use == 0)?;
+        *record = FsRecord::new_zeroed();
+        record.in_use = 1;
+        let length = name.len().min(FS_NAME_MAX);
+        record.name[..length].copy_from_slice(&name.as_bytes()[..length]);
+        (record.at, record.bytes, record.uuid) = (at, bytes, uuid);
+        Some(new.rewritten())
+    }
+
+    /// The same superblock without the part of this name, as its next rewrite.
+    #[must_use]
+    pub fn without_part(&self, name: &str) -> Self {
+        self.keeping_parts(|fs| fs.name_text() != Some(name))
+    }
+
+    /// The same superblock without any part, as its next rewrite: that of a copy of the pool which has none.
+    #[must_use]
+    pub fn without_parts(&self) -> Self {
+        self.keeping_parts(|_| false)
+    }
+
+    fn keeping_parts(&self, keep: impl Fn(&FsRecord) -> bool) -> Self {
+        let mut new = self.clone();
+        for record in &mut new.file_systems[1..] {
+            if !keep(record) {
+                *record = FsRecord::new_zeroed();
+            }
+        }
+        new.rewritten()
+    }
+
+    fn rewritten(mut self) -> Self {
+        self.read_only_compatible &= !features::PARTS;
+        if self.has_parts() {
+            self.read_only_compatible |= features::PARTS;
+        }
+        self.sequence = self.sequence.saturating_add(1);
+        self.seal();
+        self
+    }
+
+    /// Whether the table of file systems is possible: each part behind the pool, apart from the others, under a name of its own.
+    pub(crate) fn has_sound_parts(&self) -> bool {
+        let main = &self.file_systems[0];
+        let parts: Vec<_> = self.file_systems[1..]
+            .iter()
+            .filter(|fs| fs.in_use != 0)
+            .collect();
+        let has_bit = self.read_only_compatible & features::PARTS != 0;
+        (main.at, main.bytes, main.uuid) == (0, 0, [0; 16])
+            && has_bit != parts.is_empty()
+            && parts.iter().all(|fs| fs.is_part(self.pool_bytes))
+            && (1..parts.len()).all(|i| parts[..i].iter().all(|other| !other.meets(parts[i])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FS_MAX, Geometry, GeometryRequest, NamespaceKind, SuperblockError};
+
+    const UNIT: u64 = PART_ALIGN;
+
+    fn pool() -> Superblock {
+        let request = GeometryRequest {
+            pool_bytes: 5 << 20,
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct)
+    }
+
+    #[test]
+    fn names() {
+        let long = "x".repeat(FS_NAME_MAX);
+        for good in ["a", "build cache", "mains", "ä", "...", &long] {
+            assert_eq!(check_fs_name(good), Ok(()), "{good}");
+        }
+        let longer = "x".repeat(FS_NAME_MAX + 1);
+        for (bad, why) in [
+            ("", FsNameError::Length),
+            (&longer, FsNameError::Length),
+            ("a/b", FsNameError::Character),
+            ("a:b", FsNameError::Character),
+            ("a\0", FsNameError::Character),
+            ("a\n", FsNameError::Character),
+            ("-a", FsNameError::Option),
+            ("..", FsNameError::Dots),
+            ("main", FsNameError::Main),
+        ] {
+            assert_eq!(check_fs_name(bad), Err(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn parts_take_the_first_gap_and_come_and_go() {
+        let pool = pool();
+        assert_eq!(pool.part_room(UNIT), 3 * UNIT);
+        let one = pool.with_part("one", 3 * UNIT, 2 * UNIT, [1; 16]).unwrap();
+        let two = one.with_part("two", one.part_room(UNIT), UNIT, [2; 16]);
+        let two = two.unwrap();
+        assert_eq!(two.part("two").unwrap().at, 5 * UNIT);
+        assert_eq!((two.parts_end(), two.sequence), (6 * UNIT, 2));
+        assert_eq!(two.check_readable(), Ok(()));
+        assert_eq!(two.read_only_compatible, features::PARTS);
+        let gap = two.without_part("one");
+        assert_eq!(gap.check_readable(), Ok(()));
+        assert_eq!((gap.part("one"), gap.parts().count()), (None, 1));
+        assert_eq!(gap.part_room(2 * UNIT), 3 * UNIT);
+        assert_eq!(gap.part_room(3 * UNIT), 6 * UNIT);
+        let none = gap.without_parts();
+        assert_eq!((none.read_only_compatible, none.has_parts()), (0, false));
+        assert_eq!(none.parts_end(), none.pool_bytes);
+    }
+
+    #[test]
+    fn a_full_table_takes_no_more() {
+        let mut pool = pool();
+        for number in 1..FS_MAX {
+            let at = pool.part_room(UNIT);
+            pool = pool
+                .with_part(&number.to_string(), at, UNIT, [3; 16])
+                .unwrap();
+        }
+        assert_eq!(pool.check_readable(), Ok(()));
+        assert_eq!(pool.with_part("more", 1 << 40, UNIT, [3; 16]), None);
+    }
+
+    #[test]
+    fn impossible_tables_are_refused() {
+        let pool = pool();
+        let one = pool.with_part("one", 3 * UNIT, 2 * UNIT, [1; 16]).unwrap();
+        let good = one.with_part("two", 5 * UNIT, UNIT, [2; 16]).unwrap();
+        for change in [
+            (|sb| sb.file_systems[1].in_use = 2) as fn(&mut Superblock),
+            |sb| sb.file_systems[1].at = 2 * UNIT,
+            |sb| sb.file_systems[1].at = 4 * UNIT,
+            |sb| sb.file_systems[1].at += 4096,
+            |sb| sb.file_systems[1].at = u64::MAX / UNIT * UNIT,
+            |sb| sb.file_systems[1].bytes = 0,
+            |sb| sb.file_systems[1].bytes = 4096,
+            |sb| sb.file_systems[1].bytes = 3 * UNIT,
+            |sb| sb.file_systems[1].name = sb.file_systems[2].name,
+            |sb| sb.file_systems[1].name = [b'x'; 64],
+            |sb| sb.file_systems[1].name[63] = 1,
+            |sb| sb.file_systems[1].name[0] = b'-',
+            |sb| sb.file_systems[1].root = 1,
+            |sb| sb.file_systems[0].at = UNIT,
+            |sb| sb.read_only_compatible = 0,
+            |sb| sb.file_systems[1..].fill(FsRecord::new_zeroed()),
+        ] {
+            let mut bad = good.clone();
+            change(&mut bad);
+            assert_eq!(
+                bad.check_readable(),
+                Err(SuperblockError::Field("table of file systems"))
+            );
+        }
+    }
+}
