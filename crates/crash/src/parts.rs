@@ -1,10 +1,10 @@
 //! Crashes of adding a file system to a pool, and of removing one: the table is as it was, or as it is to be, and what it says is there; the first
 //! file system is as it was.
 
-use vellum::experiments::{remove_part, write_table};
+use vellum::experiments::{remove_part, settle_table, write_table};
 use vellum::{FormatOptions, MappingKind, NamespaceKind, disk_sites, format};
 use vellum_check::{Class, Left, Options, Severity, check_killed};
-use vellum_layout::{FsRecord, PART_ALIGN, Superblock};
+use vellum_layout::{BLOCK_BYTES, FsRecord, PART_ALIGN, Superblock};
 use vellum_media::{CrashPoints, Event, Op};
 
 use crate::memories::{Explored, Shared, image_after};
@@ -103,6 +103,10 @@ fn file_of(pool: &[u8], part: &[u8]) -> Vec<u8> {
 /// Whether as much is under way as ever.
 fn is_before_a_fence(log: &[Event], done: usize) -> bool {
     log.get(done).is_some_and(|event| event.op == Op::Fence)
+}
+
+fn is_of_table(event: &Event) -> bool {
+    disk_sites::name(event.site).starts_with("parts/")
 }
 
 fn counting(image: &[u8]) -> Option<Superblock> {
@@ -208,7 +212,6 @@ impl Change {
             true => with += 1,
             false => without += 1,
         };
-        let is_of_table = |event: &Event| disk_sites::name(event.site).starts_with("parts/");
         let first = log.iter().position(is_of_table).unwrap_or(log.len());
         while let Some(point) = points.next_point() {
             let done = point.events_done();
@@ -225,6 +228,26 @@ impl Change {
             count(self.judge(&points.here().image(&state), true)?);
         }
         Ok((with, without))
+    }
+
+    /// The same change of what a crash of it left.
+    fn again(&self, image: Vec<u8>) -> Self {
+        let made = image_after(&self.base, &self.log);
+        let mut base = image;
+        base[AT as usize..].copy_from_slice(&made[AT as usize..]);
+        let superblock = counting(&base).unwrap();
+        let table = superblock.without_part(NAME);
+        let table = table.with_part(NAME, AT, BYTES, UUID).unwrap();
+        let pool = Shared::of(base.clone());
+        pool.0.start_recording();
+        settle_table(&*pool.0, &superblock).unwrap();
+        write_table(&*pool.0, &table).unwrap();
+        Self {
+            base,
+            log: pool.0.take_log(),
+            trees: self.trees.clone(),
+            adds: true,
+        }
     }
 
     fn without(&self, site: vellum_media::Site) -> Vec<Event> {
@@ -270,10 +293,8 @@ fn each_step_is_needed() {
 #[test]
 fn the_table_comes_last_and_goes_first() {
     let adding = Change::adding();
-    let (table, making): (Vec<Event>, Vec<Event>) = adding
-        .log
-        .iter()
-        .partition(|event| disk_sites::name(event.site).starts_with("parts/"));
+    let (table, making): (Vec<Event>, Vec<Event>) =
+        adding.log.iter().partition(|&event| is_of_table(event));
     assert!(adding.explore(&[table, making].concat()).is_err());
     let removing = Change::removing();
     let is_wipe = |event: &&Event| disk_sites::name(event.site).starts_with("parts/wipe");
@@ -281,31 +302,40 @@ fn the_table_comes_last_and_goes_first() {
     assert!(removing.explore(&[wipe, table].concat()).is_err());
 }
 
-/// What was begun and not done is done again, whatever was left of it.
+/// What was begun and not done is done again, whatever was left of it, and however often it is cut short.
 #[test]
 fn a_change_that_was_cut_short_can_be_made_again() {
     let adding = Change::adding();
+    let first = adding.log.iter().position(is_of_table).unwrap();
     let mut points = CrashPoints::new(adding.base.clone(), &adding.log);
     let mut again = 0;
     while let Some(point) = points.next_point() {
-        if !is_before_a_fence(&adding.log, point.events_done()) {
+        let done = point.events_done();
+        if !is_before_a_fence(&adding.log, done) || done < first {
             continue;
         }
-        for state in point.states(6, 7) {
-            let image = point.image(&state);
-            let superblock = counting(&image).unwrap();
-            if superblock.part(NAME).is_some() {
-                continue;
-            }
-            let made = image_after(&adding.base, &adding.log);
-            let mut image = image;
-            image[AT as usize..].copy_from_slice(&made[AT as usize..]);
-            let pool = Shared::of(image);
-            let table = superblock.with_part(NAME, AT, BYTES, UUID).unwrap();
-            write_table(&*pool.0, &table).unwrap();
-            assert_eq!(adding.judge(&pool.0.image(), true), Ok(true));
+        for state in point.states(12, 7) {
+            let repeated = adding.again(point.image(&state));
+            repeated.explore(&repeated.log).unwrap();
             again += 1;
         }
     }
-    assert!(again > 4);
+    assert!(again > 12);
+}
+
+/// Without what comes before the table is written, a copy that one crash has torn is the only one that is left in front of the next.
+#[test]
+fn a_table_is_settled_before_it_is_written() {
+    let adding = Change::adding();
+    let mut torn = adding.base.clone();
+    torn = image_after(&torn, &adding.log);
+    torn[..BLOCK_BYTES as usize / 2].fill(0x5A);
+    let repeated = adding.again(torn);
+    repeated.explore(&repeated.log).unwrap();
+    let is_table = |event: &Event| event.site == disk_sites::PARTS_TABLE;
+    let first = repeated.log.iter().position(is_table).unwrap();
+    let settled = BLOCK_BYTES as usize / 8;
+    assert!(repeated.log[first..][..settled].iter().all(is_table));
+    let without = [&repeated.log[..first], &repeated.log[first + settled..]].concat();
+    assert!(repeated.explore(&without).is_err());
 }

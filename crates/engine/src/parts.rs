@@ -18,7 +18,7 @@ use vellum_media::{MappedPool, MediaChoice, MediaKind, Memory, OpenMode, Persist
 use zerocopy::IntoBytes;
 
 use crate::disk_sites;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::medium;
 use crate::mount::{check_at_rest, read_superblock, superblock_in};
 use crate::pool::{CreateOptions, Pool, PoolOptions};
@@ -224,19 +224,47 @@ fn names(superblock: &Superblock) -> Vec<String> {
     [MAIN].into_iter().chain(parts).map(str::to_owned).collect()
 }
 
-/// Writes a superblock with another table over every copy. The last copy is found by one of those in front, of which one is sound at each instant.
+/// Makes what counts of the table durable, in both copies in front: what was cut short before, by a kill or a power cut, may have left one of them
+/// torn or old, and the other in caches only. Before anything is done on the ground of what the table says, and before it is written.
 ///
 /// # Errors
 /// What the medium said.
-pub fn write_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
-    for copies in [&[superblock.replica_at, BLOCK_BYTES][..], &[0]] {
-        for &at in copies {
-            pool.write_through(disk_sites::PARTS_TABLE, at, superblock.as_bytes());
+pub fn settle_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+    pool.fence(disk_sites::PARTS_TABLE_DURABLE);
+    pool.sync()?;
+    for at in [BLOCK_BYTES, 0] {
+        if !has_copy(pool, superblock, at) {
+            write_copies(pool, superblock, &[at])?;
         }
-        pool.fence(disk_sites::PARTS_TABLE_DURABLE);
-        pool.sync()?;
     }
     Ok(())
+}
+
+/// Writes a superblock with another table over every copy. The last copy is found by one of those in front, of which one is sound at each instant,
+/// once they are [settled](settle_table).
+///
+/// # Errors
+/// What the medium said. What did not arrive leaves the copy in front of the pool as it was.
+pub fn write_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+    write_copies(pool, superblock, &[superblock.replica_at, BLOCK_BYTES])?;
+    write_copies(pool, superblock, &[0])
+}
+
+fn write_copies<P: Persistent>(pool: &P, superblock: &Superblock, copies: &[u64]) -> Result<()> {
+    for &at in copies {
+        pool.write_through(disk_sites::PARTS_TABLE, at, superblock.as_bytes());
+    }
+    pool.fence(disk_sites::PARTS_TABLE_DURABLE);
+    pool.sync()?;
+    // A store to a line that is lost goes nowhere.
+    let lost = copies.iter().find(|&&at| !has_copy(pool, superblock, at));
+    lost.map_or(Ok(()), |&at| Err(Error::Unreadable(Place::Offset(at))))
+}
+
+fn has_copy<P: Persistent>(pool: &P, superblock: &Superblock, at: u64) -> bool {
+    let mut found = [0; BLOCK_BYTES as usize];
+    pool.read(at, &mut found);
+    found == superblock.as_bytes()
 }
 
 /// Takes the file system of this record out of the table of the pool, and makes its bytes those of nobody.
@@ -280,6 +308,7 @@ impl Container {
         let view = whole.part((0, superblock.pool_bytes), pool, is_laid_over)?;
         let view = medium::with_data(view, pool, None, true)?;
         check_at_rest(&view)?;
+        settle_table(&whole, &superblock)?;
         Ok(Self {
             whole,
             superblock,

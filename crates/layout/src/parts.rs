@@ -80,7 +80,9 @@ impl FsRecord {
     }
 
     fn meets(&self, other: &Self) -> bool {
-        self.name == other.name || (self.at < other.end() && other.at < self.end())
+        self.name == other.name
+            || self.uuid == other.uuid
+            || (self.at < other.end() && other.at < self.end())
     }
 }
 
@@ -165,7 +167,7 @@ impl Superblock {
         self
     }
 
-    /// Whether the table of file systems is possible: each part behind the pool, apart from the others, under a name of its own.
+    /// Whether the table of file systems is possible: each part behind the pool, apart from the others, with a name and a uuid of its own.
     pub(crate) fn has_sound_parts(&self) -> bool {
         let main = &self.file_systems[0];
         let parts: Vec<_> = self.file_systems[1..]
@@ -175,7 +177,9 @@ impl Superblock {
         let has_bit = self.read_only_compatible & features::PARTS != 0;
         (main.at, main.bytes, main.uuid) == (0, 0, [0; 16])
             && has_bit != parts.is_empty()
-            && parts.iter().all(|fs| fs.is_part(self.pool_bytes))
+            && parts
+                .iter()
+                .all(|fs| fs.is_part(self.pool_bytes) && fs.uuid != self.uuid)
             && (1..parts.len()).all(|i| parts[..i].iter().all(|other| !other.meets(parts[i])))
     }
 }
@@ -245,7 +249,7 @@ mod tests {
         for number in 1..FS_MAX {
             let at = pool.part_room(UNIT);
             pool = pool
-                .with_part(&number.to_string(), at, UNIT, [3; 16])
+                .with_part(&number.to_string(), at, UNIT, [0x40 + number as u8; 16])
                 .unwrap();
         }
         assert_eq!(pool.check_readable(), Ok(()));
@@ -270,6 +274,8 @@ mod tests {
             |sb| sb.file_systems[1].name = [b'x'; 64],
             |sb| sb.file_systems[1].name[63] = 1,
             |sb| sb.file_systems[1].name[0] = b'-',
+            |sb| sb.file_systems[1].uuid = sb.file_systems[2].uuid,
+            |sb| sb.file_systems[1].uuid = sb.uuid,
             |sb| sb.file_systems[1].root = 1,
             |sb| sb.file_systems[0].at = UNIT,
             |sb| sb.read_only_compatible = 0,
