@@ -16,7 +16,7 @@ use crate::workloads::{
 
 /// Pairs and triples of operations, random histories, pairs and histories on other mappings, all of these within other namespaces,
 /// histories whose areas evolve, and workloads on disks, that the short budget has.
-const SHORT: [usize; 7] = [400, 54, 14, 54, 46, 3, 380];
+const SHORT: [usize; 7] = [400, 54, 14, 54, 46, 3, 40];
 /// The last of these.
 const ON_DISKS: usize = 6;
 /// Workloads on disks that the long one has: each takes longer than most others.
