@@ -5,16 +5,19 @@
 //! as it is to be. Nothing of the first file system changes but its superblock.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use vellum_layout::{
-    BLOCK_BYTES, FS_MAX, FsNameError, FsRecord, MAIN, PART_ALIGN, Superblock, check_fs_name,
-    uuid_text,
+    BLOCK_BYTES, FS_MAX, FsNameError, FsRecord, MAIN, MediumHead, PART_ALIGN, Superblock,
+    check_fs_name, uuid_text,
 };
-use vellum_media::{MappedPool, MediaChoice, MediaKind, Memory, OpenMode, Persistent};
+use vellum_media::{
+    DataFile, MappedPool, MediaChoice, MediaError, MediaKind, Memory, OpenMode, Persistent,
+};
 use zerocopy::IntoBytes;
 
 use crate::disk_sites;
@@ -61,6 +64,14 @@ pub enum PartError {
         /// What is there.
         what: String,
     },
+    /// The data medium of a file system of the same pool.
+    #[error("{}: this has the data of file system `{name}` of the same pool; nothing was changed", path.display())]
+    DataTaken {
+        /// The medium.
+        path: PathBuf,
+        /// The file system.
+        name: String,
+    },
     /// The first one goes with the pool.
     #[error("{}: `{MAIN}` is the pool itself, and cannot be removed from it", pool.display())]
     Main {
@@ -76,6 +87,7 @@ impl PartError {
             Self::Unknown { .. } => libc::ENOENT,
             Self::Name(_) | Self::Main { .. } => libc::EINVAL,
             Self::Taken { .. } => libc::EEXIST,
+            Self::DataTaken { .. } => libc::EBUSY,
             Self::Full { .. } => libc::ENOSPC,
             Self::NotThere { .. } => libc::EUCLEAN,
         }
@@ -294,9 +306,40 @@ impl Container {
         }
     }
 
+    /// Refuses a medium with the data of a file system of this pool: nobody has that locked now.
+    fn refuse_own_medium(&self, path: &Path) -> Result<()> {
+        let file = match DataFile::open(path, true) {
+            Err(MediaError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(());
+            }
+            Err(MediaError::Empty { .. }) => return Ok(()),
+            opened => opened?,
+        };
+        let len = self.whole.len();
+        let all = list(&self.pool, len, &|at, block| {
+            if at.saturating_add(block.len() as u64) > len {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.whole.read(at, block);
+            Ok(())
+        })?;
+        for fs in all {
+            let expected = fs.superblock.ok().and_then(|own| MediumHead::of(&own));
+            let head = medium::head(&file, expected.as_ref());
+            if head.is_some_and(|head| head.pool == fs.uuid) {
+                let (path, name) = (path.to_owned(), fs.name);
+                return Err(PartError::DataTaken { path, name }.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the file system, then has the table say so.
     fn add(&self, name: &str, options: &CreateOptions) -> Result<MappedPool> {
         let path = self.place(name).path();
+        if let Some(data) = &options.data {
+            self.refuse_own_medium(&data.path)?;
+        }
         let mut taken = None;
         let take = |bytes: u64| {
             let bytes = bytes.next_multiple_of(PART_ALIGN);
@@ -456,7 +499,7 @@ fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<FileSystem>> {
     for record in superblock.parts() {
         let own = superblock_in(record.bytes, |at, block| match at.checked_add(record.at) {
             Some(at) => read(at, block),
-            None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            None => Err(ErrorKind::UnexpectedEof.into()),
         });
         found.push(FileSystem {
             name: record.name_text().unwrap_or_default().to_owned(),
