@@ -5,6 +5,7 @@ mod support;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -444,4 +445,18 @@ fn all_are_mounted_by_one_process() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     bench.sound();
+}
+
+/// The file has grown, and cannot be mapped then: there are not so many addresses.
+#[test]
+fn room_that_cannot_be_used_is_given_back() {
+    let bench = Bench::with_pool("4M");
+    let before = std::fs::read(bench.join("p.img")).expect("read");
+    let add = "ulimit -v 300000; exec \"$0\" fs add p.img x --size 512M";
+    let limited = Command::new("sh")
+        .args(["-c", add, env!("CARGO_BIN_EXE_vellum")])
+        .current_dir(bench.path())
+        .output();
+    support::done(limited.expect("a shell")).failed(1, &["map"]);
+    assert!(before == std::fs::read(bench.join("p.img")).expect("read"));
 }

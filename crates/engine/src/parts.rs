@@ -344,8 +344,9 @@ impl Container {
         let take = |bytes: u64| {
             let bytes = bytes.next_multiple_of(PART_ALIGN);
             let at = self.superblock.part_room(bytes);
-            let memory = self.whole.new_part(at, bytes, &path)?;
+            // Before: room that was taken, and could not be mapped, is given back, too.
             taken = Some((at, bytes));
+            let memory = self.whole.new_part(at, bytes, &path)?;
             Ok(memory.taken_for(options.media)?)
         };
         let is_file = match options.media {
