@@ -281,6 +281,35 @@ fn a_file_system_in_memory_is_flushed_and_attached() {
     assert!(said.contains("d.img"), "{said}");
 }
 
+/// Those that carry no copy do not keep the others from being flushed.
+#[test]
+fn all_that_carry_a_copy_are_flushed_when_all_are_unmounted() {
+    if !has_fuse("all_that_carry_a_copy_are_flushed_when_all_are_unmounted") {
+        return;
+    }
+    let bench = Bench::empty();
+    let run = |args: &[&str]| bench.run(&[args, &["--media", "memory"]].concat());
+    run(&["mkfs", "p.img", "--size", "4M"]).ok();
+    let apart = ["--data", "d.img", "--data-size", "16M"];
+    run(&[&["fs", "add", "p.img", "x"], &apart[..]].concat()).ok();
+    std::fs::create_dir(bench.join("mnt")).expect("made");
+    let _below = Below(&bench);
+    run(&["mount", "--all", "p.img", "mnt"]).ok();
+    write(&bench.join("mnt/x/a"), "content");
+    let told = run(&["umount", "--flush", "mnt"]).ok();
+    assert!(told.err.contains("p.img: not flushed"), "{}", told.err);
+    assert!(
+        told.out.contains("p.img:x: its data medium"),
+        "{}",
+        told.out
+    );
+    run(&["attach", "n.img", "--data", "d.img"]).ok();
+    assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
+    // The only one is not passed over.
+    run(&["mount", "p.img", "mnt"]).ok();
+    run(&["umount", "--flush", "mnt"]).failed(1, &["carries no copy"]);
+}
+
 /// The medium of the first file system carries its superblock, with the table; other file systems do not come along.
 #[test]
 fn what_a_medium_carries_has_no_other_file_systems() {
