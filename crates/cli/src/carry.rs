@@ -157,6 +157,7 @@ pub(crate) fn tell(pool: &Path, carried: &Carried) {
 /// Makes a pool of what a medium carries.
 pub(crate) fn attach(args: &Attach) -> Outcome {
     let (pool, data) = (args.pool.display(), args.data.display());
+    place::refuse_part(&args.pool)?;
     let options = AttachOptions {
         data: args.data.clone(),
         media: args.media.into(),

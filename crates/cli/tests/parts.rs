@@ -242,9 +242,26 @@ fn a_file_of_the_whole_name_is_meant() {
     let add = ["fs", "add", "p.img", "x", "--size", "2M", "--label", "part"];
     bench.run(&add).ok();
     assert_eq!(label("p.img:x"), "part");
-    let mkfs = ["mkfs", "p.img:x", "--size", "2M", "--label", "file"];
-    bench.run(&mkfs).ok();
+    // Not by mistake.
+    let mkfs = |pool| ["mkfs", pool, "--size", "2M", "--label", "file"];
+    for place in ["p.img:x", "p.img:y", "p.img:main"] {
+        bench.run(&mkfs(place)).failed(2, &["fs add p.img"]);
+        let attach = ["attach", place, "--data", "p.img"];
+        bench.run(&attach).failed(2, &["fs add p.img"]);
+    }
+    bench.run(&mkfs("other.img")).ok();
+    std::fs::rename(bench.join("other.img"), bench.join("p.img:x")).expect("renamed");
     assert_eq!(label("p.img:x"), "file");
+    // What is removed is asked, not what would be meant.
+    let add = ["fs", "add", "p.img", "z", "--size", "2M"];
+    bench.run(&add).ok();
+    bench.run(&["put", "/dev/null", "p.img:z:/a"]).ok();
+    std::fs::copy(bench.join("p.img:x"), bench.join("p.img:z")).expect("copied");
+    bench
+        .run(&["fs", "remove", "p.img", "z"])
+        .failed(1, &["p.img:z", "has files", "--force"]);
+    std::fs::remove_file(bench.join("p.img:z")).expect("removed");
+    bench.run(&["ls", "p.img:z:/a"]).ok();
     bench
         .run(&["fs", "add", "p.img:x", "y", "--size", "2M"])
         .ok();
@@ -353,6 +370,8 @@ fn damage_is_told_where_it_is() {
     file.set_len(at(3) + (1 << 20)).expect("longer");
     let cut = bench.run(&["check", "p.img:photos"]);
     assert_ne!(cut.code, 0, "{}", cut.out);
+    let told = bench.run(&["ls", "p.img:photos:/"]);
+    assert!(!told.err.contains("mkfs"), "{}", told.err);
     bench
         .run(&["fs", "remove", "p.img", "photos"])
         .failed(1, &["--force"]);

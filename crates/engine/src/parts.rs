@@ -72,6 +72,20 @@ pub enum PartError {
         /// The file system.
         name: String,
     },
+    /// It has files.
+    #[error("{}: it has files", path.display())]
+    NotEmpty {
+        /// The file system.
+        path: PathBuf,
+    },
+    /// Whether it has files cannot be told.
+    #[error("{}: it cannot be looked into ({source})", path.display())]
+    Unread {
+        /// The file system.
+        path: PathBuf,
+        /// Why not.
+        source: Box<Error>,
+    },
     /// The first one goes with the pool.
     #[error("{}: `{MAIN}` is the pool itself, and cannot be removed from it", pool.display())]
     Main {
@@ -88,6 +102,8 @@ impl PartError {
             Self::Name(_) | Self::Main { .. } => libc::EINVAL,
             Self::Taken { .. } => libc::EEXIST,
             Self::DataTaken { .. } => libc::EBUSY,
+            Self::NotEmpty { .. } => libc::ENOTEMPTY,
+            Self::Unread { source, .. } => source.errno(),
             Self::Full { .. } => libc::ENOSPC,
             Self::NotThere { .. } => libc::EUCLEAN,
         }
@@ -182,18 +198,23 @@ pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
         (Err(_), None) => return Ok(whole),
         (Err(error), Some(_)) => return Err(error),
     };
-    own_of(&whole, &superblock, place)
+    own_of(&whole, &superblock, place, false)
 }
 
-/// The same, of a pool that is mapped whole.
-fn own_of(whole: &MappedPool, superblock: &Superblock, place: &PoolPath) -> Result<MappedPool> {
+/// The same, of a pool that is mapped whole; with `read_only` as of one that is opened so.
+fn own_of(
+    whole: &MappedPool,
+    superblock: &Superblock,
+    place: &PoolPath,
+    read_only: bool,
+) -> Result<MappedPool> {
     let path = place.path();
     let (start, len) = own_bytes(superblock, place)?;
     if start.saturating_add(len) > whole.len() {
         let what = "the pool's file or device ends before it does".to_owned();
         return Err(PartError::NotThere { path, what }.into());
     }
-    let part = whole.part((start, len), &path, false)?;
+    let part = whole.part((start, len), &path, read_only)?;
     let name = place.name.as_deref().unwrap_or_default();
     let Some(record) = superblock.part(name) else {
         return Ok(part);
@@ -306,6 +327,50 @@ impl Container {
         }
     }
 
+    /// Whether a file system, by its record in the table, has files.
+    fn has_files(&self, place: &PoolPath, options: &PoolOptions) -> Result<bool> {
+        let own = own_of(&self.whole, &self.superblock, place, true)?.taken_for(options.media)?;
+        let own = medium::with_data(own, &place.path(), options.data.as_deref(), true)?;
+        let options = PoolOptions {
+            read_only: true,
+            ..options.clone()
+        };
+        let opened = Pool::start(own, &options)?;
+        let mut names = opened.volume().read_dir("/")?;
+        Ok(names.next().is_some())
+    }
+
+    /// Refuses to lose files.
+    fn refuse_to_lose(&self, name: &str, options: &PoolOptions) -> Result<()> {
+        let place = self.place(name);
+        let path = place.path();
+        match self.has_files(&place, options) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(PartError::NotEmpty { path }.into()),
+            Err(error) => {
+                let source = Box::new(error);
+                Err(PartError::Unread { path, source }.into())
+            }
+        }
+    }
+
+    /// The record of a file system that can be removed.
+    fn removable(&self, name: &str) -> Result<&FsRecord> {
+        let pool = self.pool.clone();
+        if name == MAIN {
+            return Err(PartError::Main { pool }.into());
+        }
+        let record = self.superblock.part(name);
+        Ok(record.ok_or_else(|| unknown(&self.superblock, &pool, name))?)
+    }
+
+    fn remove(&self, record: &FsRecord) -> Result<()> {
+        let left = remove_part(&self.whole, &self.superblock, record)?;
+        self.whole
+            .free_part(record.at, record.bytes, left.parts_end());
+        Ok(())
+    }
+
     /// Refuses a medium with the data of a file system of this pool: nobody has that locked now.
     fn refuse_own_medium(&self, path: &Path) -> Result<()> {
         let file = match DataFile::open(path, true) {
@@ -411,19 +476,23 @@ impl Pool {
     /// with; what the medium said.
     pub fn remove_file_system(path: impl AsRef<Path>, name: &str) -> Result<()> {
         let container = Container::open(path.as_ref())?;
-        let Container {
-            whole,
-            superblock,
-            pool,
-        } = &container;
-        if name == MAIN {
-            return Err(PartError::Main { pool: pool.clone() }.into());
-        }
-        let record = superblock.part(name);
-        let record = record.ok_or_else(|| unknown(superblock, pool, name))?;
-        let left = remove_part(whole, superblock, record)?;
-        whole.free_part(record.at, record.bytes, left.parts_end());
-        Ok(())
+        container.remove(container.removable(name)?)
+    }
+
+    /// Removes a file system as [`Self::remove_file_system`] does, unless it has files. It is opened for reading as `options` say, under the
+    /// same lock on the pool.
+    ///
+    /// # Errors
+    /// The same; it has files; or it cannot be opened, so that nobody can tell.
+    pub fn remove_empty_file_system(
+        path: impl AsRef<Path>,
+        name: &str,
+        options: &PoolOptions,
+    ) -> Result<()> {
+        let container = Container::open(path.as_ref())?;
+        let record = container.removable(name)?;
+        container.refuse_to_lose(name, options)?;
+        container.remove(record)
     }
 
     /// The file systems of the pool at `path`, the one that it was made with first. The pool may be in use.
@@ -468,7 +537,7 @@ impl Pool {
                 pool: pool.to_owned(),
                 name: (name != MAIN).then_some(name),
             };
-            let memory = own_of(&whole, &superblock, &place)?;
+            let memory = own_of(&whole, &superblock, &place, false)?;
             let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;
             if options.populate {
                 memory.populate();
