@@ -96,7 +96,8 @@ struct Attached {
 /// Makes whole what the data medium of a pool carries.
 pub(crate) fn flush(args: &Flush) -> Outcome {
     let hidden = args.quiet || args.json;
-    let carried = make_whole(&args.pool, &args.opening, args.all, hidden)?;
+    let carried = make_whole(&args.pool, &args.opening, args.all, hidden)?
+        .ok_or_else(|| carries_none(&args.pool))?;
     if args.json {
         return print_json(&Flushed {
             pool: args.pool.display().to_string(),
@@ -113,25 +114,30 @@ pub(crate) fn flush(args: &Flush) -> Outcome {
     Ok(())
 }
 
-/// Opens a pool that nobody uses, and closes it with a whole copy of its metadata on the data medium.
+/// Opens a pool that nobody uses, and closes it with a whole copy of its metadata on the data medium; `None`: that has no room for one.
 pub(crate) fn make_whole(
     pool: &Path,
     opening: &Opening,
     all: bool,
     hidden: bool,
-) -> Outcome<Carried> {
+) -> Outcome<Option<Carried>> {
     let opened = place::open(pool, opening, false)?;
     let superblock = opened.superblock();
     if superblock.changed_at == 0 {
         place::close(opened, pool)?;
-        return Err(failed(pool, &MediumError::CarriesNone.into()));
+        return Ok(None);
     }
     let carried = check::writing(hidden, |tell| opened.close_and_carry(all, tell));
-    carried.map_err(|error| {
+    carried.map(Some).map_err(|error| {
         failed(pool, &error).advise(
             "nothing is lost where the pool is; the medium alone is nothing until this succeeds",
         )
     })
+}
+
+/// Why a pool without a copy cannot be flushed.
+pub(crate) fn carries_none(pool: &Path) -> Failure {
+    failed(pool, &MediumError::CarriesNone.into())
 }
 
 /// Says what was done.
@@ -151,6 +157,7 @@ pub(crate) fn tell(pool: &Path, carried: &Carried) {
 /// Makes a pool of what a medium carries.
 pub(crate) fn attach(args: &Attach) -> Outcome {
     let (pool, data) = (args.pool.display(), args.data.display());
+    place::refuse_part(&args.pool)?;
     let options = AttachOptions {
         data: args.data.clone(),
         media: args.media.into(),

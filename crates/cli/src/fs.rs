@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use vellum::{FileSystem, Pool, PoolPath};
+use vellum::media::MediaError;
+use vellum::{FileSystem, PartError, Pool, PoolPath};
 
 use crate::args::{Making, Opening};
 use crate::failure::{Failure, Outcome, plain};
@@ -254,14 +255,14 @@ fn remove(args: &Remove) -> Outcome {
         pool: args.pool.clone(),
         name: Some(args.name.clone()),
     };
-    let path = place.path();
     let known = found(&args.pool)?;
     let known = known.into_iter().find(|fs| fs.name == args.name);
-    if known.as_ref().is_some_and(|fs| fs.at > 0) && !args.force {
-        refuse_to_lose(&path, &args.opening)?;
-    }
-    let removed = Pool::remove_file_system(&args.pool, &args.name);
-    removed.map_err(|error| place::refused(&args.pool, &error))?;
+    let removed = if args.force {
+        Pool::remove_file_system(&args.pool, &args.name)
+    } else {
+        Pool::remove_empty_file_system(&args.pool, &args.name, &args.opening.options(true))
+    };
+    removed.map_err(|error| not_removed(&args.pool, &error))?;
     let (id, data) = known.map_or_else(Default::default, |fs| (fs.uuid, fs.data));
     if args.json {
         return print_json(&Removed {
@@ -272,7 +273,7 @@ fn remove(args: &Remove) -> Outcome {
         });
     }
     if !args.quiet {
-        say!("removed {}", path.display());
+        say!("removed {}", place.path().display());
         if let Some(data) = data {
             say!("its data are in {} still, of use to nobody", data.display());
         }
@@ -280,23 +281,19 @@ fn remove(args: &Remove) -> Outcome {
     Ok(())
 }
 
-/// Refuses to remove what has files.
-fn refuse_to_lose(path: &Path, opening: &Opening) -> Outcome {
-    let refused = |why: String| {
-        let why = format!("{}: {why}", path.display());
-        Failure::new(why).advise("remove it with all that is in it: --force")
-    };
-    let opened = Pool::open(path, &opening.options(true));
-    let opened = opened.map_err(|error| match error {
-        vellum::Error::Media(vellum::media::MediaError::Busy { .. }) => {
-            place::refused(path, &error)
+/// Why it was not removed, and what to do.
+fn not_removed(pool: &Path, error: &vellum::Error) -> Failure {
+    match error {
+        vellum::Error::Part(PartError::Unread { path, source }) if is_busy(source) => {
+            place::refused(path, source)
         }
-        error => refused(format!("it cannot be looked into ({error})")),
-    })?;
-    let names = opened.volume().read_dir("/").map(|mut names| names.next());
-    match names {
-        Ok(None) => Ok(()),
-        Ok(Some(_)) => Err(refused("it has files".into())),
-        Err(error) => Err(refused(format!("it cannot be looked into ({error})"))),
+        vellum::Error::Part(PartError::NotEmpty { .. } | PartError::Unread { .. }) => {
+            Failure::new(error.to_string()).advise("remove it with all that is in it: --force")
+        }
+        _ => place::refused(pool, error),
     }
+}
+
+fn is_busy(error: &vellum::Error) -> bool {
+    matches!(error, vellum::Error::Media(MediaError::Busy { .. }))
 }

@@ -29,6 +29,7 @@ enum Present {
 pub(crate) fn run(args: &Mkfs) -> Outcome {
     let pool = args.pool.display();
     let making = &args.making;
+    place::refuse_part(&args.pool)?;
     let plan = Plan::of(making, &args.pool, args.force)?;
     let present = admit(&args.pool, args.force)?;
     let size_bytes = match (making.size, &present) {

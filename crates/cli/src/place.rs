@@ -145,9 +145,14 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
     let place = pool.display();
     match error {
         vellum::Error::Media(MediaError::Busy { path, owner_pid }) => busy(path, *owner_pid),
-        vellum::Error::Superblock(why) => Failure::new(format!("{place}: {why}")).advise(format!(
-            "`vellum mkfs {place} --size 4G` makes a pool; a damaged one is mended by `vellum repair {place}`"
-        )),
+        vellum::Error::Superblock(why) => {
+            let mended = format!("a damaged one is mended by `vellum repair {place}`");
+            let is_pool = PoolPath::of(pool).pool == pool;
+            Failure::new(format!("{place}: {why}")).advise(match is_pool {
+                true => format!("`vellum mkfs {place} --size 4G` makes a pool; {mended}"),
+                false => mended,
+            })
+        }
         vellum::Error::Media(MediaError::Io {
             source,
             action,
@@ -169,6 +174,22 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         }
         error => Failure::new(format!("{place}: {error}")),
     }
+}
+
+/// Refuses to make a pool in a file whose path is that of a file system of a pool: it would be meant from then on.
+pub(crate) fn refuse_part(path: &Path) -> Outcome {
+    let place = PoolPath::of(path);
+    if place.pool == path || Pool::file_systems(&place.pool).is_err() {
+        return Ok(());
+    }
+    let (pool, name) = (place.pool.display(), place.file_system());
+    Err(Failure::usage(format!(
+        "{}: this means file system `{name}` of the pool {pool}",
+        path.display()
+    ))
+    .advise(format!(
+        "`vellum fs add {pool} {name} --size 4G` makes one in it"
+    )))
 }
 
 /// Somebody else has the pool: who, and what can be done.

@@ -28,24 +28,42 @@ pub(crate) fn run(args: &Umount) -> Outcome {
                 .advise("`mount -t fuse.vellum` lists what is mounted"),
         );
     }
+    // Whatever becomes of one, the others go on; the first failure is given.
+    let mut outcome = Ok(());
+    let mut ended = Vec::new();
     for mounted in &found {
-        unmount(&mounted.dir, args.lazy).map_err(|error| cannot(&mounted.dir, &error))?;
+        match unmount(&mounted.dir, args.lazy) {
+            Ok(()) => ended.push(mounted.pool.as_path()),
+            Err(error) => outcome = outcome.and(Err(cannot(&mounted.dir, &error))),
+        }
     }
     if args.lazy {
-        return Ok(());
+        return outcome;
     }
-    for mounted in &found {
-        wait_until_closed(&mounted.pool, Duration::from_secs(args.timeout))?;
+    for pool in &ended {
+        outcome = outcome.and(wait_until_closed(pool, Duration::from_secs(args.timeout)));
     }
     if args.flush {
-        for mounted in &found {
-            let opening = Opening {
-                media: args.media,
-                data: None,
-            };
-            let carried = carry::make_whole(&mounted.pool, &opening, false, false)?;
-            carry::tell(&mounted.pool, &carried);
+        let opening = Opening {
+            media: args.media,
+            data: None,
+        };
+        for pool in ended {
+            outcome = outcome.and(flush(pool, &opening, found.len() == 1));
         }
+    }
+    outcome
+}
+
+/// Makes whole what the data medium carries. One that carries nothing is passed over, unless it is the only one.
+fn flush(pool: &Path, opening: &Opening, is_only: bool) -> Outcome {
+    match carry::make_whole(pool, opening, false, false)? {
+        Some(carried) => carry::tell(pool, &carried),
+        None if is_only => return Err(carry::carries_none(pool)),
+        None => eprintln!(
+            "vellum: {}: not flushed: it has no data medium that carries a copy of its metadata",
+            pool.display()
+        ),
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ mod support;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -241,9 +242,26 @@ fn a_file_of_the_whole_name_is_meant() {
     let add = ["fs", "add", "p.img", "x", "--size", "2M", "--label", "part"];
     bench.run(&add).ok();
     assert_eq!(label("p.img:x"), "part");
-    let mkfs = ["mkfs", "p.img:x", "--size", "2M", "--label", "file"];
-    bench.run(&mkfs).ok();
+    // Not by mistake.
+    let mkfs = |pool| ["mkfs", pool, "--size", "2M", "--label", "file"];
+    for place in ["p.img:x", "p.img:y", "p.img:main"] {
+        bench.run(&mkfs(place)).failed(2, &["fs add p.img"]);
+        let attach = ["attach", place, "--data", "p.img"];
+        bench.run(&attach).failed(2, &["fs add p.img"]);
+    }
+    bench.run(&mkfs("other.img")).ok();
+    std::fs::rename(bench.join("other.img"), bench.join("p.img:x")).expect("renamed");
     assert_eq!(label("p.img:x"), "file");
+    // What is removed is asked, not what would be meant.
+    let add = ["fs", "add", "p.img", "z", "--size", "2M"];
+    bench.run(&add).ok();
+    bench.run(&["put", "/dev/null", "p.img:z:/a"]).ok();
+    std::fs::copy(bench.join("p.img:x"), bench.join("p.img:z")).expect("copied");
+    bench
+        .run(&["fs", "remove", "p.img", "z"])
+        .failed(1, &["p.img:z", "has files", "--force"]);
+    std::fs::remove_file(bench.join("p.img:z")).expect("removed");
+    bench.run(&["ls", "p.img:z:/a"]).ok();
     bench
         .run(&["fs", "add", "p.img:x", "y", "--size", "2M"])
         .ok();
@@ -278,6 +296,35 @@ fn a_file_system_in_memory_is_flushed_and_attached() {
     bench.run(&["check", "p.img"]).ok();
     let said = run(&["fs", "remove", "--force", "p.img", "x"]).ok().out;
     assert!(said.contains("d.img"), "{said}");
+}
+
+/// Those that carry no copy do not keep the others from being flushed.
+#[test]
+fn all_that_carry_a_copy_are_flushed_when_all_are_unmounted() {
+    if !has_fuse("all_that_carry_a_copy_are_flushed_when_all_are_unmounted") {
+        return;
+    }
+    let bench = Bench::empty();
+    let run = |args: &[&str]| bench.run(&[args, &["--media", "memory"]].concat());
+    run(&["mkfs", "p.img", "--size", "4M"]).ok();
+    let apart = ["--data", "d.img", "--data-size", "16M"];
+    run(&[&["fs", "add", "p.img", "x"], &apart[..]].concat()).ok();
+    std::fs::create_dir(bench.join("mnt")).expect("made");
+    let _below = Below(&bench);
+    run(&["mount", "--all", "p.img", "mnt"]).ok();
+    write(&bench.join("mnt/x/a"), "content");
+    let told = run(&["umount", "--flush", "mnt"]).ok();
+    assert!(told.err.contains("p.img: not flushed"), "{}", told.err);
+    assert!(
+        told.out.contains("p.img:x: its data medium"),
+        "{}",
+        told.out
+    );
+    run(&["attach", "n.img", "--data", "d.img"]).ok();
+    assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
+    // The only one is not passed over.
+    run(&["mount", "p.img", "mnt"]).ok();
+    run(&["umount", "--flush", "mnt"]).failed(1, &["carries no copy"]);
 }
 
 /// The medium of the first file system carries its superblock, with the table; other file systems do not come along.
@@ -323,6 +370,8 @@ fn damage_is_told_where_it_is() {
     file.set_len(at(3) + (1 << 20)).expect("longer");
     let cut = bench.run(&["check", "p.img:photos"]);
     assert_ne!(cut.code, 0, "{}", cut.out);
+    let told = bench.run(&["ls", "p.img:photos:/"]);
+    assert!(!told.err.contains("mkfs"), "{}", told.err);
     bench
         .run(&["fs", "remove", "p.img", "photos"])
         .failed(1, &["--force"]);
@@ -444,4 +493,18 @@ fn all_are_mounted_by_one_process() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     bench.sound();
+}
+
+/// The file has grown, and cannot be mapped then: there are not so many addresses.
+#[test]
+fn room_that_cannot_be_used_is_given_back() {
+    let bench = Bench::with_pool("4M");
+    let before = std::fs::read(bench.join("p.img")).expect("read");
+    let add = "ulimit -v 300000; exec \"$0\" fs add p.img x --size 512M";
+    let limited = Command::new("sh")
+        .args(["-c", add, env!("CARGO_BIN_EXE_vellum")])
+        .current_dir(bench.path())
+        .output();
+    support::done(limited.expect("a shell")).failed(1, &["map"]);
+    assert!(before == std::fs::read(bench.join("p.img")).expect("read"));
 }

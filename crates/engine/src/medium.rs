@@ -264,14 +264,19 @@ pub fn find_data(
     }))
 }
 
-/// Whether this is the medium that is expected: its head says so, or the copy of the head where that cannot be read.
-fn know(file: &DataFile, expected: &MediumHead) -> Result<()> {
+/// The head of a medium, or the copy of it that there would be on the one that is expected.
+pub(crate) fn head(file: &DataFile, expected: Option<&MediumHead>) -> Option<MediumHead> {
     let mut block = [0; MEDIUM_HEAD_BYTES];
     let mut at = |at| {
         let read = file.read(at, &mut block);
         read.ok().and_then(|()| MediumHead::unseal(&block))
     };
-    let found = at(0).or_else(|| at(expected.copy_at()));
+    at(0).or_else(|| at(expected?.copy_at()))
+}
+
+/// Whether this is the medium that is expected: its head says so, or the copy of the head where that cannot be read.
+fn know(file: &DataFile, expected: &MediumHead) -> Result<()> {
+    let found = head(file, Some(expected));
     let is_it = found.as_ref().is_some_and(|found| {
         (
             found.id,

@@ -5,16 +5,19 @@
 //! as it is to be. Nothing of the first file system changes but its superblock.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use vellum_layout::{
-    BLOCK_BYTES, FS_MAX, FsNameError, FsRecord, MAIN, PART_ALIGN, Superblock, check_fs_name,
-    uuid_text,
+    BLOCK_BYTES, FS_MAX, FsNameError, FsRecord, MAIN, MediumHead, PART_ALIGN, Superblock,
+    check_fs_name, uuid_text,
 };
-use vellum_media::{MappedPool, MediaChoice, MediaKind, Memory, OpenMode, Persistent};
+use vellum_media::{
+    DataFile, MappedPool, MediaChoice, MediaError, MediaKind, Memory, OpenMode, Persistent,
+};
 use zerocopy::IntoBytes;
 
 use crate::disk_sites;
@@ -61,6 +64,28 @@ pub enum PartError {
         /// What is there.
         what: String,
     },
+    /// The data medium of a file system of the same pool.
+    #[error("{}: this has the data of file system `{name}` of the same pool; nothing was changed", path.display())]
+    DataTaken {
+        /// The medium.
+        path: PathBuf,
+        /// The file system.
+        name: String,
+    },
+    /// It has files.
+    #[error("{}: it has files", path.display())]
+    NotEmpty {
+        /// The file system.
+        path: PathBuf,
+    },
+    /// Whether it has files cannot be told.
+    #[error("{}: it cannot be looked into ({source})", path.display())]
+    Unread {
+        /// The file system.
+        path: PathBuf,
+        /// Why not.
+        source: Box<Error>,
+    },
     /// The first one goes with the pool.
     #[error("{}: `{MAIN}` is the pool itself, and cannot be removed from it", pool.display())]
     Main {
@@ -76,6 +101,9 @@ impl PartError {
             Self::Unknown { .. } => libc::ENOENT,
             Self::Name(_) | Self::Main { .. } => libc::EINVAL,
             Self::Taken { .. } => libc::EEXIST,
+            Self::DataTaken { .. } => libc::EBUSY,
+            Self::NotEmpty { .. } => libc::ENOTEMPTY,
+            Self::Unread { source, .. } => source.errno(),
             Self::Full { .. } => libc::ENOSPC,
             Self::NotThere { .. } => libc::EUCLEAN,
         }
@@ -170,18 +198,23 @@ pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
         (Err(_), None) => return Ok(whole),
         (Err(error), Some(_)) => return Err(error),
     };
-    own_of(&whole, &superblock, place)
+    own_of(&whole, &superblock, place, false)
 }
 
-/// The same, of a pool that is mapped whole.
-fn own_of(whole: &MappedPool, superblock: &Superblock, place: &PoolPath) -> Result<MappedPool> {
+/// The same, of a pool that is mapped whole; with `read_only` as of one that is opened so.
+fn own_of(
+    whole: &MappedPool,
+    superblock: &Superblock,
+    place: &PoolPath,
+    read_only: bool,
+) -> Result<MappedPool> {
     let path = place.path();
     let (start, len) = own_bytes(superblock, place)?;
     if start.saturating_add(len) > whole.len() {
         let what = "the pool's file or device ends before it does".to_owned();
         return Err(PartError::NotThere { path, what }.into());
     }
-    let part = whole.part((start, len), &path, false)?;
+    let part = whole.part((start, len), &path, read_only)?;
     let name = place.name.as_deref().unwrap_or_default();
     let Some(record) = superblock.part(name) else {
         return Ok(part);
@@ -323,15 +356,91 @@ impl Container {
         }
     }
 
+    /// Whether a file system, by its record in the table, has files.
+    fn has_files(&self, place: &PoolPath, options: &PoolOptions) -> Result<bool> {
+        let own = own_of(&self.whole, &self.superblock, place, true)?.taken_for(options.media)?;
+        let own = medium::with_data(own, &place.path(), options.data.as_deref(), true)?;
+        let options = PoolOptions {
+            read_only: true,
+            ..options.clone()
+        };
+        let opened = Pool::start(own, &options)?;
+        let mut names = opened.volume().read_dir("/")?;
+        Ok(names.next().is_some())
+    }
+
+    /// Refuses to lose files.
+    fn refuse_to_lose(&self, name: &str, options: &PoolOptions) -> Result<()> {
+        let place = self.place(name);
+        let path = place.path();
+        match self.has_files(&place, options) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(PartError::NotEmpty { path }.into()),
+            Err(error) => {
+                let source = Box::new(error);
+                Err(PartError::Unread { path, source }.into())
+            }
+        }
+    }
+
+    /// The record of a file system that can be removed.
+    fn removable(&self, name: &str) -> Result<&FsRecord> {
+        let pool = self.pool.clone();
+        if name == MAIN {
+            return Err(PartError::Main { pool }.into());
+        }
+        let record = self.superblock.part(name);
+        Ok(record.ok_or_else(|| unknown(&self.superblock, &pool, name))?)
+    }
+
+    fn remove(&self, record: &FsRecord) -> Result<()> {
+        let left = remove_part(&self.whole, &self.superblock, record)?;
+        self.whole
+            .free_part(record.at, record.bytes, left.parts_end());
+        Ok(())
+    }
+
+    /// Refuses a medium with the data of a file system of this pool: nobody has that locked now.
+    fn refuse_own_medium(&self, path: &Path) -> Result<()> {
+        let file = match DataFile::open(path, true) {
+            Err(MediaError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(());
+            }
+            Err(MediaError::Empty { .. }) => return Ok(()),
+            opened => opened?,
+        };
+        let len = self.whole.len();
+        let all = list(&self.pool, len, &|at, block| {
+            if at.saturating_add(block.len() as u64) > len {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.whole.read(at, block);
+            Ok(())
+        })?;
+        for fs in all {
+            let expected = fs.superblock.ok().and_then(|own| MediumHead::of(&own));
+            let head = medium::head(&file, expected.as_ref());
+            if head.is_some_and(|head| head.pool == fs.uuid) {
+                let (path, name) = (path.to_owned(), fs.name);
+                return Err(PartError::DataTaken { path, name }.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the file system, then has the table say so.
     fn add(&self, name: &str, options: &CreateOptions) -> Result<MappedPool> {
         let path = self.place(name).path();
+        if let Some(data) = &options.data {
+            self.refuse_own_medium(&data.path)?;
+        }
         let mut taken = None;
         let take = |bytes: u64| {
             let bytes = bytes.next_multiple_of(PART_ALIGN);
             let at = self.superblock.part_room(bytes);
-            let memory = self.whole.new_part(at, bytes, &path)?;
+            // Before: room that was taken, and could not be mapped, is given back, too.
             taken = Some((at, bytes));
+            let memory = self.whole.new_part(at, bytes, &path)?;
             Ok(memory.taken_for(options.media)?)
         };
         let is_file = match options.media {
@@ -396,19 +505,23 @@ impl Pool {
     /// with; what the medium said.
     pub fn remove_file_system(path: impl AsRef<Path>, name: &str) -> Result<()> {
         let container = Container::open(path.as_ref())?;
-        let Container {
-            whole,
-            superblock,
-            pool,
-        } = &container;
-        if name == MAIN {
-            return Err(PartError::Main { pool: pool.clone() }.into());
-        }
-        let record = superblock.part(name);
-        let record = record.ok_or_else(|| unknown(superblock, pool, name))?;
-        let left = remove_part(whole, superblock, record)?;
-        whole.free_part(record.at, record.bytes, left.parts_end());
-        Ok(())
+        container.remove(container.removable(name)?)
+    }
+
+    /// Removes a file system as [`Self::remove_file_system`] does, unless it has files. It is opened for reading as `options` say, under the
+    /// same lock on the pool.
+    ///
+    /// # Errors
+    /// The same; it has files; or it cannot be opened, so that nobody can tell.
+    pub fn remove_empty_file_system(
+        path: impl AsRef<Path>,
+        name: &str,
+        options: &PoolOptions,
+    ) -> Result<()> {
+        let container = Container::open(path.as_ref())?;
+        let record = container.removable(name)?;
+        container.refuse_to_lose(name, options)?;
+        container.remove(record)
     }
 
     /// The file systems of the pool at `path`, the one that it was made with first. The pool may be in use.
@@ -453,7 +566,7 @@ impl Pool {
                 pool: pool.to_owned(),
                 name: (name != MAIN).then_some(name),
             };
-            let memory = own_of(&whole, &superblock, &place)?;
+            let memory = own_of(&whole, &superblock, &place, false)?;
             let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;
             if options.populate {
                 memory.populate();
@@ -485,7 +598,7 @@ fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<FileSystem>> {
     for record in superblock.parts() {
         let own = superblock_in(record.bytes, |at, block| match at.checked_add(record.at) {
             Some(at) => read(at, block),
-            None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            None => Err(ErrorKind::UnexpectedEof.into()),
         });
         found.push(FileSystem {
             name: record.name_text().unwrap_or_default().to_owned(),

@@ -168,6 +168,44 @@ fn each_has_a_data_medium_of_its_own() {
     }
 }
 
+/// By the head of the medium, or by its copy; what is of no file system of the pool any more is overwritten.
+#[test]
+fn no_medium_of_the_same_pool_is_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let apart = |name: &str, overwrite| CreateOptions {
+        data: Some(DataOptions {
+            path: dir.path().join(name),
+            size_bytes: 8 << 20,
+            overwrite,
+        }),
+        media: MediaChoice::Logged,
+        ..CreateOptions::new(0)
+    };
+    let made = Pool::create(&path, &apart("main.data", false)).unwrap();
+    made.close().unwrap();
+    add(&path, "x", &apart("x.data", false));
+    for is_damaged in [false, true] {
+        for (medium, owner) in [("main.data", "main"), ("x.data", "x")] {
+            let medium_path = dir.path().join(medium);
+            let file = OpenOptions::new().write(true).open(&medium_path).unwrap();
+            if is_damaged {
+                file.write_all_at(&[0; 512], 0).unwrap();
+            }
+            let before = std::fs::read(&medium_path).unwrap();
+            match refused(Pool::add_file_system(&path, "y", &apart(medium, true))) {
+                PartError::DataTaken { path, name } => {
+                    assert_eq!((path, name.as_str()), (medium_path.clone(), owner));
+                }
+                other => panic!("{other}"),
+            }
+            assert!(before == std::fs::read(&medium_path).unwrap());
+        }
+    }
+    Pool::remove_file_system(&path, "x").unwrap();
+    add(&path, "y", &apart("x.data", true));
+}
+
 #[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
     let (_dir, path) = pool(MediaChoice::Logged);

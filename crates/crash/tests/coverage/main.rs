@@ -179,6 +179,7 @@ const OTHER_WAYS: &[(&str, &str)] = &[
     ("Pool::add_file_system", "write_table"),
     ("Pool::attach", "attach_copy"),
     ("Pool::open_all", "attach"),
+    ("Pool::remove_empty_file_system", "remove_part"),
     ("Pool::remove_file_system", "remove_part"),
     ("Pool::settle_image", "attach"),
 ];
