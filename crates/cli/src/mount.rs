@@ -108,12 +108,20 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| Failure::io("catching signals", &e))?;
     let mut served = Vec::new();
+    let mut made = Vec::new();
     for (path, dir, pool) in open(args, config.read_only)? {
-        match mount(path, &dir, pool, config.clone()) {
+        let directory = match args.all {
+            true => make_directory(&dir),
+            false => Ok(None),
+        };
+        made.extend(directory.as_ref().ok().cloned().flatten());
+        match directory.and_then(|_| mount(path, &dir, pool, config.clone())) {
             Ok(mounted) => served.push(mounted),
             Err(failure) => {
                 served.iter().for_each(|of| of.session.stopper().stop());
-                end(served)?;
+                // What came first is what is told.
+                let _ = end(served);
+                made.iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
                 return Err(failure);
             }
         }
@@ -159,16 +167,21 @@ fn open(args: &Mount, read_only: bool) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>>
     }
     let opened = Pool::open_all(&place.pool, &options);
     let opened = opened.map_err(|error| place::refused(&path, &error))?;
-    let below = |(place, pool): (PoolPath, Pool)| {
-        let dir = args.dir.join(place.file_system());
-        match std::fs::create_dir(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(Failure::io(dir.display(), &error))
-            }
-            _ => Ok((place.path(), dir, pool)),
-        }
+    let below = |(place, pool): (PoolPath, vellum::Result<Pool>)| {
+        let path = place.path();
+        let pool = pool.map_err(|error| place::refused(&path, &error))?;
+        Ok((path, args.dir.join(place.file_system()), pool))
     };
     opened.into_iter().map(below).collect()
+}
+
+/// Makes a directory to mount on, if there is none; gives it if it was made.
+fn make_directory(dir: &Path) -> Outcome<Option<PathBuf>> {
+    match std::fs::create_dir(dir) {
+        Ok(()) => Ok(Some(dir.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Err(error) => Err(Failure::io(dir.display(), &error)),
+    }
 }
 
 /// Mounts one file system.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use vellum::PoolPath;
+use vellum::{Pool, PoolPath};
 use vellum_fuse::mounts::{self, Mounted};
 
 use crate::args::{Opening, Umount};
@@ -113,7 +113,25 @@ fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
         let place = PoolPath::of(&mounted.pool);
         mounted.dir == resolved.join(place.file_system())
     };
-    Ok(mounts::list()?.into_iter().filter(is_below).collect())
+    let below: Vec<_> = mounts::list()?.into_iter().filter(is_below).collect();
+    Ok(if are_of_one(&below) {
+        below
+    } else {
+        Vec::new()
+    })
+}
+
+/// Whether mounts are of one pool that has several file systems. Another may have been mounted by itself on a directory that is called as it is, and has
+/// to be named.
+fn are_of_one(mounts: &[Mounted]) -> bool {
+    let mut pools = mounts
+        .iter()
+        .map(|mounted| PoolPath::of(&mounted.pool).pool);
+    let Some(first) = pools.next() else {
+        return false;
+    };
+    let has_several = Pool::file_systems(&first).is_ok_and(|all| all.len() > 1);
+    has_several && pools.all(|pool| pool == first)
 }
 
 fn resolved(dir: &Path) -> io::Result<PathBuf> {

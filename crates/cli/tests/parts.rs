@@ -495,6 +495,53 @@ fn all_are_mounted_by_one_process() {
     bench.sound();
 }
 
+#[test]
+fn a_mount_of_all_that_fails_leaves_nothing_and_says_for_which() {
+    if !has_fuse("a_mount_of_all_that_fails_leaves_nothing_and_says_for_which") {
+        return;
+    }
+    let bench = pool_of_four();
+    std::fs::create_dir(bench.join("mnt")).expect("made");
+    std::fs::create_dir(bench.join("mnt/main")).expect("made");
+    let _below = Below(&bench);
+    // Where the second is to be mounted there is something else.
+    write(&bench.join("mnt/builds"), "a file");
+    bench
+        .run(&["mount", "p.img", "--all", "mnt"])
+        .failed(1, &["mnt/builds"]);
+    assert!(bench.join("mnt/main").exists(), "it was there before");
+    let left = std::fs::read_dir(bench.join("mnt")).expect("read").count();
+    assert_eq!(left, 2);
+    bench.sound();
+    let second = listed(&bench, "p.img")[1].clone();
+    let name = second["name"].as_str().expect("text");
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(bench.join("p.img"))
+        .expect("opened");
+    let [at, bytes] = ["at", "bytes"].map(|key| second[key].as_u64().expect("a number"));
+    file.write_all_at(&vec![0; bytes as usize], at)
+        .expect("written");
+    bench
+        .run(&["mount", "p.img", "--all", "mnt"])
+        .failed(1, &[&format!("p.img:{name}")]);
+}
+
+#[test]
+fn a_mount_that_nobody_named_stays() {
+    if !has_fuse("a_mount_that_nobody_named_stays") {
+        return;
+    }
+    let bench = pool_of_four();
+    bench.run(&["mkfs", "q.img", "--size", "4M"]).ok();
+    std::fs::create_dir_all(bench.join("mnt/main")).expect("made");
+    bench.run(&["mount", "q.img", "mnt/main"]).ok();
+    bench
+        .run(&["umount", "mnt"])
+        .failed(1, &["nothing of Vellum is mounted"]);
+    bench.run(&["umount", "mnt/main"]).ok();
+}
+
 /// The file has grown, and cannot be mapped then: there are not so many addresses.
 #[test]
 fn room_that_cannot_be_used_is_given_back() {

@@ -545,14 +545,15 @@ impl Pool {
         list(path, len.map_err(std::io::Error::from)?, &read)
     }
 
-    /// Opens every file system of the pool at `path`, each with its name: they share the lock on the pool.
+    /// Opens every file system of the pool at `path`, each with its name: they share the lock on the pool. What is wrong with one is no matter of the
+    /// others.
     ///
     /// # Errors
-    /// Those of [`Self::open`], of the first that has any.
+    /// Those of [`Self::open`] that concern the pool as such; those of one file system come with its name.
     pub fn open_all(
         path: impl AsRef<Path>,
         options: &PoolOptions,
-    ) -> Result<Vec<(PoolPath, Self)>> {
+    ) -> Result<Vec<(PoolPath, Result<Self>)>> {
         let pool = path.as_ref();
         let mode = OpenMode {
             read_only: options.read_only,
@@ -561,19 +562,23 @@ impl Pool {
         };
         let whole = MappedPool::open(pool, mode)?;
         let superblock = read_superblock(&whole)?;
-        let open = |name: String| {
-            let place = PoolPath {
-                pool: pool.to_owned(),
-                name: (name != MAIN).then_some(name),
-            };
-            let memory = own_of(&whole, &superblock, &place, false)?;
+        let open = |place: &PoolPath| {
+            let memory = own_of(&whole, &superblock, place, false)?;
             let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;
             if options.populate {
                 memory.populate();
             }
-            Ok((place, Self::start(memory, options)?))
+            Self::start(memory, options)
         };
-        names(&superblock).into_iter().map(open).collect()
+        let places = names(&superblock).into_iter().map(|name| PoolPath {
+            pool: pool.to_owned(),
+            name: (name != MAIN).then_some(name),
+        });
+        let opened = places.map(|place| {
+            let opened = open(&place);
+            (place, opened)
+        });
+        Ok(opened.collect())
     }
 }
 

@@ -44,6 +44,14 @@ fn add(pool: &Path, name: &str, options: &CreateOptions) {
     made.close().unwrap();
 }
 
+/// All file systems of a pool, each of which can be opened.
+fn open_all(pool: &Path, options: &PoolOptions) -> Vec<(PoolPath, Pool)> {
+    let all = Pool::open_all(pool, options).unwrap();
+    all.into_iter()
+        .map(|(place, pool)| (place, pool.unwrap()))
+        .collect()
+}
+
 fn refused<T: std::fmt::Debug>(result: vellum::Result<T>) -> PartError {
     match result.unwrap_err() {
         Error::Part(error) => error,
@@ -94,7 +102,7 @@ fn file_systems_are_used_side_by_side() {
             like.mapping = MappingKind::ALL[number];
             add(&path, &number.to_string(), &like);
         }
-        let all = Pool::open_all(&path, &PoolOptions::default()).unwrap();
+        let all = open_all(&path, &PoolOptions::default());
         let names: Vec<_> = all.iter().map(|(place, _)| place.file_system()).collect();
         assert_eq!(names, ["main", "0", "1", "2"]);
         for round in 0..50 {
@@ -149,7 +157,7 @@ fn each_has_a_data_medium_of_its_own() {
             .close()
             .unwrap();
         add(&path, "x", &apart("x.data"));
-        let all = Pool::open_all(&path, &opening).unwrap();
+        let all = open_all(&path, &opening);
         for (place, pool) in &all {
             let text = vec![place.file_system().as_bytes()[0]; 100_000];
             pool.volume().write("/f", &text).unwrap();
@@ -319,4 +327,22 @@ fn a_table_that_leads_astray_is_told() {
     };
     let own = bytes[..4 << 20].to_vec();
     assert_eq!(check_killed(&own, left, Options::default()).damage, 1);
+}
+
+#[test]
+fn what_is_wrong_with_one_is_no_matter_of_the_others() {
+    let (_dir, path) = pool(MediaChoice::File);
+    for name in ["a", "b"] {
+        add(&path, name, &options(2 << 20, MediaChoice::File));
+    }
+    let all = Pool::file_systems(&path).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&vec![0; all[1].bytes as usize], all[1].at)
+        .unwrap();
+    let all = Pool::open_all(&path, &PoolOptions::default()).unwrap();
+    let opened: Vec<_> = all
+        .iter()
+        .map(|(place, pool)| (place.file_system(), pool.is_ok()))
+        .collect();
+    assert_eq!(opened, [("main", true), ("a", false), ("b", true)]);
 }
