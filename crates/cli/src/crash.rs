@@ -64,7 +64,7 @@ pub(crate) struct Run {
     /// Workloads whose names contain one of these, see `vellum crash list`
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// How much: short (five minutes on two CPUs: operations alone, a sample of sequences), long (an
+    /// How much: short (six minutes on two CPUs: operations alone, a sample of sequences), long (an
     /// hour: everything but for most of those on disks, and more of each), or seconds, behind which everything ends
     #[arg(long, default_value = "short", value_parser = parse_budget)]
     pub(crate) budget: Budget,
