@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum::media::MediaError;
-use vellum::{FileSystem, PartError, Pool, PoolPath};
+use vellum::{FileSystem, PartError, Pool, PoolPath, uuid_text};
 
 use crate::args::{Making, Opening};
 use crate::failure::{Failure, Outcome, plain};
-use crate::info::uuid;
 use crate::mkfs::{self, Plan};
 use crate::output::{print_json, say};
 use crate::place;
@@ -141,7 +140,7 @@ impl Line {
             _ => "medium",
         });
         Self {
-            uuid: uuid(&fs.uuid),
+            uuid: uuid_text(&fs.uuid),
             namespace: geometry.map(|of| of.namespace.name().to_owned()),
             mapping: geometry.map(|of| of.mapping.name().to_owned()),
             durable_by: durable_by.map(str::to_owned),
@@ -268,7 +267,7 @@ fn remove(args: &Remove) -> Outcome {
         return print_json(&Removed {
             pool: args.pool.display().to_string(),
             name: args.name.clone(),
-            uuid: uuid(&id),
+            uuid: uuid_text(&id),
             data,
         });
     }

@@ -3,12 +3,11 @@
 mod commits;
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vellum::media::{MediaError, MediaKind, count};
-use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume};
+use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume, uuid_text};
 use vellum_fuse::mounts;
 
 use crate::args::Info;
@@ -105,7 +104,7 @@ impl DataPart {
         Some(Self {
             path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
             bytes,
-            id: uuid(&apart.id),
+            id: uuid_text(&apart.id),
             carries_all: fs.is_carried(),
         })
     }
@@ -239,7 +238,7 @@ impl Information {
         Self {
             pool: PoolPart {
                 path: PoolPath::of(pool).resolved().path(),
-                uuid: uuid(&superblock.uuid),
+                uuid: superblock.uuid_text(),
                 label: String::from_utf8_lossy(&superblock.label[..label_len]).into_owned(),
                 format_version: superblock.version,
                 created_ns: superblock.created,
@@ -438,18 +437,6 @@ fn survives(media: MediaKind, image: Image<'_>, is_split: bool) -> Survives {
         }
         MediaKind::Sim => words("simulated", "simulated", "simulated"),
     }
-}
-
-pub(crate) fn uuid(bytes: &[u8; 16]) -> String {
-    let mut text = String::with_capacity(36);
-    for (index, byte) in bytes.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 /// Shows a pool; asks its mount if it has one.
@@ -710,11 +697,5 @@ mod tests {
         reading.measured_by = Some("/d/f".into());
         assert!(reading.lines()[0].ends_with(" (by /d/f)"));
         assert!(decided.ends_with("without a bound"), "{decided}");
-    }
-
-    #[test]
-    fn uuids_have_their_hyphens() {
-        let bytes = std::array::from_fn(|index| index as u8);
-        assert_eq!(uuid(&bytes), "00010203-0405-0607-0809-0a0b0c0d0e0f");
     }
 }

@@ -110,15 +110,14 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
     let mut served = Vec::new();
     let mut made = Vec::new();
     for (path, dir, pool) in open(args, config.read_only)? {
-        let directory = match args.all {
-            true => make_directory(&dir),
-            false => Ok(None),
+        let there = match args.all {
+            true => make_directory(&dir, &mut made),
+            false => Ok(()),
         };
-        made.extend(directory.as_ref().ok().cloned().flatten());
-        match directory.and_then(|_| mount(path, &dir, pool, config.clone())) {
+        match there.and_then(|()| mount(path, &dir, pool, config.clone())) {
             Ok(mounted) => served.push(mounted),
             Err(failure) => {
-                served.iter().for_each(|of| of.session.stopper().stop());
+                stop(&served);
                 // What came first is what is told.
                 let _ = end(served);
                 made.iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
@@ -131,7 +130,7 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
         detach();
     }
     if let Err(error) = report_ready(args, log) {
-        served.iter().for_each(|of| of.session.stopper().stop());
+        stop(&served);
         tracing::error!(%error, "nobody could be told that the mount is ready");
     }
     end(served)
@@ -175,13 +174,14 @@ fn open(args: &Mount, read_only: bool) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>>
     opened.into_iter().map(below).collect()
 }
 
-/// Makes a directory to mount on, if there is none; gives it if it was made.
-fn make_directory(dir: &Path) -> Outcome<Option<PathBuf>> {
+/// Makes a directory to mount on, if there is none, and notes it among those that were made.
+fn make_directory(dir: &Path, made: &mut Vec<PathBuf>) -> Outcome {
     match std::fs::create_dir(dir) {
-        Ok(()) => Ok(Some(dir.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-        Err(error) => Err(Failure::io(dir.display(), &error)),
+        Ok(()) => made.push(dir.to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(Failure::io(dir.display(), &error)),
     }
+    Ok(())
 }
 
 /// Mounts one file system.
@@ -201,6 +201,11 @@ fn mount(path: PathBuf, dir: &Path, pool: Pool, mut config: MountConfig) -> Outc
             Err(failure)
         }
     }
+}
+
+/// Asks each to end.
+fn stop(served: &[Served]) {
+    served.iter().for_each(|of| of.session.stopper().stop());
 }
 
 /// Waits until each has ended, and closes it then, whatever becomes of the others; gives the first failure.

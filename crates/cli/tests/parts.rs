@@ -399,6 +399,15 @@ fn repair_and_conversion_keep_the_table() {
     bench.run(&["ls", "p.img:photos:/"]).ok();
 }
 
+/// The pool of four, and a directory for mounts; `None`: there can be none here.
+fn pool_to_mount(test: &str) -> Option<Bench> {
+    has_fuse(test).then(|| {
+        let bench = pool_of_four();
+        std::fs::create_dir(bench.join("mnt")).expect("made");
+        bench
+    })
+}
+
 /// Unmounts whatever is left below a directory.
 struct Below<'a>(&'a Bench);
 
@@ -410,11 +419,9 @@ impl Drop for Below<'_> {
 
 #[test]
 fn one_is_mounted_by_its_name_and_the_pool_is_in_use() {
-    if !has_fuse("one_is_mounted_by_its_name_and_the_pool_is_in_use") {
+    let Some(bench) = pool_to_mount("one_is_mounted_by_its_name_and_the_pool_is_in_use") else {
         return;
-    }
-    let bench = pool_of_four();
-    std::fs::create_dir(bench.join("mnt")).expect("made");
+    };
     let _below = Below(&bench);
     bench.run(&["mount", "p.img:photos", "mnt"]).ok();
     std::fs::write(bench.join("mnt/a"), "content").expect("written");
@@ -442,11 +449,9 @@ fn write(path: &Path, text: &str) {
 
 #[test]
 fn all_are_mounted_by_one_process() {
-    if !has_fuse("all_are_mounted_by_one_process") {
+    let Some(bench) = pool_to_mount("all_are_mounted_by_one_process") else {
         return;
-    }
-    let bench = pool_of_four();
-    std::fs::create_dir(bench.join("mnt")).expect("made");
+    };
     let _below = Below(&bench);
     bench
         .run(&["mount", "--all", "p.img:builds", "mnt"])
@@ -497,11 +502,10 @@ fn all_are_mounted_by_one_process() {
 
 #[test]
 fn a_mount_of_all_that_fails_leaves_nothing_and_says_for_which() {
-    if !has_fuse("a_mount_of_all_that_fails_leaves_nothing_and_says_for_which") {
+    let Some(bench) = pool_to_mount("a_mount_of_all_that_fails_leaves_nothing_and_says_for_which")
+    else {
         return;
-    }
-    let bench = pool_of_four();
-    std::fs::create_dir(bench.join("mnt")).expect("made");
+    };
     std::fs::create_dir(bench.join("mnt/main")).expect("made");
     let _below = Below(&bench);
     // Where the second is to be mounted there is something else.
@@ -529,12 +533,11 @@ fn a_mount_of_all_that_fails_leaves_nothing_and_says_for_which() {
 
 #[test]
 fn a_mount_that_nobody_named_stays() {
-    if !has_fuse("a_mount_that_nobody_named_stays") {
+    let Some(bench) = pool_to_mount("a_mount_that_nobody_named_stays") else {
         return;
-    }
-    let bench = pool_of_four();
+    };
     bench.run(&["mkfs", "q.img", "--size", "4M"]).ok();
-    std::fs::create_dir_all(bench.join("mnt/main")).expect("made");
+    std::fs::create_dir(bench.join("mnt/main")).expect("made");
     bench.run(&["mount", "q.img", "mnt/main"]).ok();
     bench
         .run(&["umount", "mnt"])

@@ -109,11 +109,7 @@ fn making(name: &'static str) -> Result<Making> {
                 ..usual()
             },
         ),
-        _ => {
-            let noise =
-                (0..POOL_BYTES / 8).flat_map(|word| (word | 0xDEAD_BEEF << 32).to_le_bytes());
-            Making::record(name, noise.collect(), usual())
-        }
+        _ => Making::record(name, noise(POOL_BYTES), usual()),
     }
 }
 
@@ -125,7 +121,16 @@ struct Choice {
     ground: Ground,
 }
 
-fn old_pool(ground: Ground) -> Result<Vec<u8>> {
+/// So many bytes that are none of a pool.
+pub(crate) fn noise(bytes: u64) -> Vec<u8> {
+    let words = 0..bytes / 8;
+    words
+        .flat_map(|word| (word | 0xDEAD_BEEF << 32).to_le_bytes())
+        .collect()
+}
+
+/// A pool with a file.
+pub(crate) fn old_pool(ground: Ground) -> Result<Vec<u8>> {
     let pool = Shared::of(blank_image(
         2,
         MappingKind::default(),

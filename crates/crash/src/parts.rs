@@ -2,16 +2,17 @@
 //! file system is as it was.
 
 use vellum::experiments::{remove_part, settle_table, write_table};
-use vellum::{FormatOptions, MappingKind, NamespaceKind, disk_sites, format};
+use vellum::{FormatOptions, disk_sites, format};
 use vellum_check::{Class, Left, Options, Severity, check_killed};
 use vellum_layout::{BLOCK_BYTES, FsRecord, PART_ALIGN, Superblock};
 use vellum_media::{CrashPoints, Event, Op};
 
 use crate::memories::{Explored, Shared, image_after};
+use crate::mkfs::{noise, old_pool};
 use crate::mutant::Mutant;
-use crate::session::{CLOCK_AFTER, CLOCK_START, POOL_BYTES, Session, blank_image, mount};
+use crate::session::{CLOCK_AFTER, CLOCK_START, POOL_BYTES, mount};
 use crate::tree::{Tree, read_tree};
-use crate::workload::{Ground, Step};
+use crate::workload::Ground;
 
 const NAME: &str = "more";
 const UUID: [u8; 16] = [0x9A; 16];
@@ -32,29 +33,12 @@ struct Change {
 
 /// A pool with a file.
 fn pool() -> Vec<u8> {
-    let image = blank_image(
-        2,
-        MappingKind::default(),
-        NamespaceKind::default(),
-        Ground::Memory,
-    );
-    let pool = Shared::of(image);
-    let mut session: Session = Session::new(pool.clone(), 64);
-    for line in [
-        "open-pool",
-        "create f 644 -",
-        "append f 5 5000",
-        "close-pool",
-    ] {
-        session.step(&Step::parse(line)).unwrap();
-    }
-    pool.0.image()
+    old_pool(Ground::Memory).unwrap()
 }
 
 /// A new file system in bytes of anything, and what making it did.
 fn part() -> (Vec<u8>, Vec<Event>, Vec<u8>) {
-    let noise = (0..BYTES / 8).flat_map(|word| (word | 0xDEAD_BEEF << 32).to_le_bytes());
-    let base: Vec<u8> = noise.collect();
+    let base = noise(BYTES);
     let pool = Shared::of(base.clone());
     pool.0.start_recording();
     let options = FormatOptions {

@@ -62,7 +62,7 @@ pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id};
 pub use slots::prefer_thread_slot;
 pub use vellum_layout::{
     FileKind, Formed, FsNameError, GeometryError, MappingKind, MergeReason, Merged, NamespaceKind,
-    SuperblockError,
+    SuperblockError, uuid_text,
 };
 pub use vellum_media as media;
 pub use versions::VersionCounts;

@@ -409,15 +409,7 @@ impl Container {
             Err(MediaError::Empty { .. }) => return Ok(()),
             opened => opened?,
         };
-        let len = self.whole.len();
-        let all = list(&self.pool, len, &|at, block| {
-            if at.saturating_add(block.len() as u64) > len {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-            self.whole.read(at, block);
-            Ok(())
-        })?;
-        for fs in all {
+        for fs in list_mapped(&self.pool, &self.whole)? {
             let expected = fs.superblock.ok().and_then(|own| MediumHead::of(&own));
             let head = medium::head(&file, expected.as_ref());
             if head.is_some_and(|head| head.pool == fs.uuid) {
@@ -534,12 +526,7 @@ impl Pool {
         let read = |at, block: &mut [u8]| file.read_exact_at(block, at);
         // A device-DAX node cannot be read, only mapped.
         if read(0, &mut [0; 1]).is_err() {
-            let whole = MappedPool::open(path, OpenMode::default())?;
-            let len = whole.len();
-            return list(path, len, &|at, block| {
-                whole.read(at, block);
-                Ok(())
-            });
+            return list_mapped(path, &MappedPool::open(path, OpenMode::default())?);
         }
         let len = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
         list(path, len.map_err(std::io::Error::from)?, &read)
@@ -585,6 +572,19 @@ impl Pool {
 /// Fills a block with the bytes from an offset of the pool's file on.
 type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> std::io::Result<()>;
 
+/// The file systems of the pool at `path`, which is mapped whole.
+fn list_mapped(path: &Path, whole: &MappedPool) -> Result<Vec<FileSystem>> {
+    let len = whole.len();
+    list(path, len, &|at, block| {
+        if at.saturating_add(block.len() as u64) > len {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        whole.read(at, block);
+        Ok(())
+    })
+}
+
+/// The file systems of the pool at `path`, in a file of `len` bytes.
 fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<FileSystem>> {
     let superblock = superblock_in(len, read)?;
     let data_of = |start: u64, own: &Superblock| {

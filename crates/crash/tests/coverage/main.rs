@@ -77,6 +77,7 @@ const PLAIN: &[&str] = &[
     "media",
     "prefer_thread_slot",
     "simulate",
+    "uuid_text",
 ];
 
 /// What only asks: no persistent step of its own but the access time of a read, which is explored.

@@ -221,3 +221,9 @@ fn the_latest_copy_of_the_pool_counts() {
         Err(SuperblockError::NotVellum)
     );
 }
+
+#[test]
+fn uuids_have_their_hyphens() {
+    let bytes = std::array::from_fn(|index| index as u8);
+    assert_eq!(uuid_text(&bytes), "00010203-0405-0607-0809-0a0b0c0d0e0f");
+}
