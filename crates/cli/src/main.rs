@@ -27,6 +27,7 @@ mod output;
 mod place;
 mod progress;
 mod repair;
+mod served;
 mod transfer;
 mod umount;
 mod units;

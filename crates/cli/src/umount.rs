@@ -13,6 +13,7 @@ use vellum_fuse::mounts::{self, Mounted};
 use crate::args::{Opening, Umount};
 use crate::carry;
 use crate::failure::{Failure, Outcome, status};
+use crate::served;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long a mount may be busy before that is said: users that are just ending take a moment.
@@ -32,24 +33,25 @@ pub(crate) fn run(args: &Umount) -> Outcome {
     let mut outcome = Ok(());
     let mut ended = Vec::new();
     for mounted in &found {
+        let closing = Closing::of(&mounted.pool);
         match unmount(&mounted.dir, args.lazy) {
-            Ok(()) => ended.push(mounted.pool.as_path()),
+            Ok(()) => ended.push(closing),
             Err(error) => outcome = outcome.and(Err(cannot(&mounted.dir, &error))),
         }
     }
     if args.lazy {
         return outcome;
     }
-    for pool in &ended {
-        outcome = outcome.and(wait_until_closed(pool, Duration::from_secs(args.timeout)));
+    for closing in &ended {
+        outcome = outcome.and(closing.wait(Duration::from_secs(args.timeout)));
     }
     if args.flush {
         let opening = Opening {
             media: args.media,
             data: None,
         };
-        for pool in ended {
-            outcome = outcome.and(flush(pool, &opening, found.len() == 1));
+        for closing in ended {
+            outcome = outcome.and(flush(closing.path, &opening, found.len() == 1));
         }
     }
     outcome
@@ -145,32 +147,73 @@ fn resolved(dir: &Path) -> io::Result<PathBuf> {
     Ok(above.unwrap_or(Path::new(".")).canonicalize()?.join(name))
 }
 
-/// Waits until nobody holds the pool's lock. Where other file systems of the pool are mounted still it is theirs.
-fn wait_until_closed(pool: &Path, limit: Duration) -> Outcome {
-    let pool = &PoolPath::of(pool).pool;
-    // A pool that cannot be opened here cannot be waited for.
-    let Ok(file) = File::open(pool) else {
-        return Ok(());
-    };
-    if mounts::of_file(pool).is_ok_and(|others| !others.is_empty()) {
-        return Ok(());
+/// A file system that is unmounted, and closed then.
+struct Closing<'p> {
+    path: &'p Path,
+    place: PoolPath,
+    /// The pool's file, if it can be opened here.
+    file: Option<File>,
+    /// Whether its process, before it was unmounted, told that it has it open.
+    is_held: bool,
+}
+
+impl<'p> Closing<'p> {
+    fn of(path: &'p Path) -> Self {
+        let place = PoolPath::of(path);
+        let file = File::open(&place.pool).ok();
+        let held = |file| served::is_held(file, &place).unwrap_or(false);
+        Self {
+            path,
+            is_held: file.as_ref().is_some_and(held),
+            file,
+            place,
+        }
     }
-    let began = Instant::now();
-    loop {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK | Errno::INTR) if began.elapsed() < limit => {
-                std::thread::sleep(LOOK_AGAIN);
+
+    /// Waits until its process has closed it; for the last one of a pool also until nobody holds the pool's lock, which is that of all before.
+    fn wait(&self, limit: Duration) -> Outcome {
+        let began = Instant::now();
+        let Some(file) = &self.file else {
+            self.tell_not_waited();
+            return Ok(());
+        };
+        let is_open = || self.is_held && served::is_held(file, &self.place).unwrap_or(false);
+        self.wait_while(is_open, began, limit)?;
+        if mounts::of_file(&self.place.pool).is_ok_and(|others| !others.is_empty()) {
+            if !self.is_held {
+                self.tell_not_waited();
             }
-            Err(Errno::WOULDBLOCK) => {
+            return Ok(());
+        }
+        let is_locked = || {
+            let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockShared);
+            // What comes next locks it by itself.
+            let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+            matches!(locked, Err(Errno::WOULDBLOCK | Errno::INTR))
+        };
+        self.wait_while(is_locked, began, limit)
+    }
+
+    fn wait_while(&self, is_in_use: impl Fn() -> bool, began: Instant, limit: Duration) -> Outcome {
+        while is_in_use() {
+            if began.elapsed() >= limit {
                 return Err(Failure::new(format!(
                     "{} is still in use {} s after it was unmounted",
-                    pool.display(),
+                    self.path.display(),
                     limit.as_secs()
                 ))
                 .with_status(status::BUSY)
                 .advise("it is being written back, or somebody else has opened it since"));
             }
-            _ => return Ok(()),
+            std::thread::sleep(LOOK_AGAIN);
         }
+        Ok(())
+    }
+
+    fn tell_not_waited(&self) {
+        eprintln!(
+            "vellum: {}: not waited for: nothing tells here when it is closed",
+            self.path.display()
+        );
     }
 }

@@ -500,6 +500,38 @@ fn all_are_mounted_by_one_process() {
     bench.sound();
 }
 
+/// The process that mounted goes on with the others, and keeps the pool's lock: that tells nothing of the one.
+#[test]
+fn unmounting_one_of_several_waits_until_that_is_closed() {
+    let Some(bench) = pool_to_mount("unmounting_one_of_several_waits_until_that_is_closed") else {
+        return;
+    };
+    let _below = Below(&bench);
+    bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
+    for name in ["builds", "plain"] {
+        write(&bench.join("mnt").join(name).join("a"), name);
+    }
+    let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
+    let pid = info["mount"]["pid"].as_i64().expect("a number") as i32;
+    let pid = Pid::from_raw(pid).expect("a process");
+    // One that cannot go on closes nothing.
+    kill_process(pid, Signal::STOP).expect("stopped");
+    let umount = ["umount", "--timeout", "1", "p.img:builds"];
+    let waited = bench.run(&umount);
+    kill_process(pid, Signal::CONT).expect("continued");
+    waited.failed(3, &["p.img:builds is still in use 1 s"]);
+    bench.run(&["umount", "mnt/plain"]).ok();
+    // What is in the file now is what the next opening finds.
+    let plain = listed(&bench, "p.img")[2].clone();
+    let [at, bytes] = ["at", "bytes"].map(|key| plain[key].as_u64().expect("a number") as usize);
+    let all = std::fs::read(bench.join("p.img")).expect("read");
+    std::fs::write(bench.join("copy.img"), &all[at..][..bytes]).expect("written");
+    let said = bench.run(&["check", "--strict", "copy.img"]).ok().out;
+    assert!(said.contains("closed in order"), "{said}");
+    bench.run(&["umount", "mnt"]).ok();
+    bench.sound();
+}
+
 #[test]
 fn a_mount_of_all_that_fails_leaves_nothing_and_says_for_which() {
     let Some(bench) = pool_to_mount("a_mount_of_all_that_fails_leaves_nothing_and_says_for_which")
