@@ -9,25 +9,37 @@ use zerocopy::IntoBytes;
 use crate::image::{View, for_each_word};
 use crate::report::{Class, Place, Sink};
 
-/// A copy of the superblock that is older than the one that counts.
-pub(crate) struct Stale {
-    name: &'static str,
-    sequence: u64,
+/// Copies of the superblock that tell of a rewrite which was not finished.
+#[derive(Default)]
+pub(crate) struct Unfinished {
+    /// Older than the one that counts: by name and sequence.
+    stale: Vec<(&'static str, u64)>,
+    /// What a change of the table of file systems left that was cut short: by name.
+    cut: Vec<&'static str>,
 }
 
-/// The copies are rewritten one after the other, so a crash leaves older ones.
-pub(crate) fn judge_stale(stale: &[Stale], superblock: &Superblock, sink: &mut Sink) {
-    for copy in stale {
-        let detail = format_args!(
-            "has sequence {} but another has {}",
-            copy.sequence, superblock.sequence
-        );
-        sink.residue(Class::SuperblockCopy, Place::Superblock(copy.name), detail);
+impl Unfinished {
+    /// The copies are rewritten one after the other, so a crash leaves older ones. The table is changed while the pool is closed.
+    pub(crate) fn judge(&self, superblock: &Superblock, is_strict: bool, sink: &mut Sink) {
+        for &(name, sequence) in &self.stale {
+            let counts = superblock.sequence;
+            let detail = format_args!("has sequence {sequence} but another has {counts}");
+            sink.residue(Class::SuperblockCopy, Place::Superblock(name), detail);
+        }
+        for &name in &self.cut {
+            let place = Place::Superblock(name);
+            let detail = "is as a change of the table of file systems left it that was cut short";
+            if is_strict {
+                sink.damage(Class::SuperblockCopy, place, detail);
+            } else {
+                sink.left(Class::SuperblockCopy, place, detail);
+            }
+        }
     }
 }
 
-/// The superblock that counts, if the image has one, and the older copies.
-pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Vec<Stale>)> {
+/// The superblock that counts, if the image has one, and what tells of another rewrite of it.
+pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Unfinished)> {
     let last = last_copy_at(view);
     let mut copies = vec![("first copy", 0), ("second copy", BLOCK_BYTES)];
     if last > BLOCK_BYTES {
@@ -52,6 +64,13 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Ve
         None => best.pool_bytes,
     };
     let truncated = best.pool_bytes > view.own_len() || data_end > view.len();
+    if !truncated && let Some(cut) = left_by_cut(view, &best) {
+        let unfinished = Unfinished {
+            cut,
+            ..Unfinished::default()
+        };
+        return Some((best, unfinished));
+    }
     let mut stale = Vec::new();
     for (name, at, copy) in decoded {
         // The last copy lies where the pool ends, which need not be where the image ends.
@@ -73,7 +92,24 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Ve
         sink.damage(Class::Geometry, Place::Superblock("counting copy"), error);
         return None;
     }
-    Some((best, stale))
+    let unfinished = Unfinished {
+        stale,
+        ..Unfinished::default()
+    };
+    Some((best, unfinished))
+}
+
+/// The copies that differ, if a change of the table that was cut short may have left them so.
+fn left_by_cut(view: &View, best: &Superblock) -> Option<Vec<&'static str>> {
+    let block = |at| view.bytes::<{ BLOCK_BYTES as usize }>(at);
+    let copies = [0, BLOCK_BYTES, best.replica_at].map(block);
+    let found = copies.each_ref().map(|copy| &copy[..]);
+    let named = ["first copy", "second copy", "last copy"]
+        .into_iter()
+        .zip(found);
+    let differing = named.filter(|(_, copy)| *copy != best.as_bytes());
+    best.is_left_by_cut(found)
+        .then(|| differing.map(|(name, _)| name).collect())
 }
 
 /// The copy that counts, whether all of the pool is there or not.
@@ -112,7 +148,7 @@ fn judge_copy(
     copy: Result<Superblock, SuperblockError>,
     best: &Superblock,
     sink: &mut Sink,
-) -> Option<Stale> {
+) -> Option<(&'static str, u64)> {
     let place = Place::Superblock(name);
     match copy {
         Err(SuperblockError::Damaged) => {
@@ -123,8 +159,7 @@ fn judge_copy(
             sink.damage(Class::SuperblockCopy, place, "is of another pool");
         }
         Ok(copy) if copy.sequence != best.sequence => {
-            let sequence = copy.sequence;
-            return Some(Stale { name, sequence });
+            return Some((name, copy.sequence));
         }
         Ok(copy) if copy.as_bytes() != best.as_bytes() => {
             sink.damage(Class::SuperblockCopy, place, "differs at the same sequence");

@@ -114,7 +114,7 @@ fn run(image: &dyn Image, left: Left<'_>, options: Options) -> Report {
     let mut sink = Sink::default();
     let mut summary = Summary::default();
     let mut phase = Phase::Unknown;
-    if let Some((superblock, stale)) = entrance::superblock(&view, &mut sink) {
+    if let Some((superblock, unfinished)) = entrance::superblock(&view, &mut sink) {
         phase = walk(
             &mut view,
             (&superblock, left),
@@ -122,7 +122,7 @@ fn run(image: &dyn Image, left: Left<'_>, options: Options) -> Report {
             &mut summary,
             &mut sink,
         );
-        entrance::judge_stale(&stale, &superblock, &mut sink);
+        unfinished.judge(&superblock, options.strict_clean, &mut sink);
         if let Some(file) = left.file {
             parts::judge(file, &superblock, &mut sink);
         }

@@ -469,10 +469,15 @@ impl Sink {
         self.add(class, severity, place, &detail);
     }
 
+    /// What a crash leaves of a pool that is closed, too.
+    pub(crate) fn left(&mut self, class: Class, place: Place, detail: impl fmt::Display) {
+        self.add(class, Severity::Residue, place, &detail);
+    }
+
     /// What a close in order leaves too, because it is stored but not flushed.
     pub(crate) fn remainder(&mut self, class: Class, place: Place, detail: impl fmt::Display) {
         if self.closed {
-            self.add(class, Severity::Residue, place, &detail);
+            self.left(class, place, detail);
         } else {
             self.residue(class, place, detail);
         }

@@ -1,9 +1,9 @@
 //! Crashes of adding a file system to a pool, and of removing one: the table is as it was, or as it is to be, and what it says is there; the first
 //! file system is as it was.
 
-use vellum::experiments::{remove_part, settle_table, write_table};
+use vellum::experiments::{remove_part, settle_cut, settle_table, write_table};
 use vellum::{FormatOptions, disk_sites, format};
-use vellum_check::{Class, Left, Options, Severity, check_killed};
+use vellum_check::{Class, Finding, Left, Options, Report, Severity, check_killed};
 use vellum_layout::{BLOCK_BYTES, FsRecord, PART_ALIGN, Superblock};
 use vellum_media::{CrashPoints, Event, Op};
 
@@ -29,6 +29,8 @@ struct Change {
     trees: (Tree, Tree),
     /// Whether the table has the other one in the end.
     adds: bool,
+    /// Whether nothing is to be found of it then.
+    wipes: bool,
 }
 
 /// A pool with a file.
@@ -98,6 +100,16 @@ fn counting(image: &[u8]) -> Option<Superblock> {
     fs.ok().map(|fs| fs.superblock().clone())
 }
 
+/// What the checker says of a pool, with what lies behind it.
+fn checked(image: &[u8]) -> Report {
+    let file = image.to_vec();
+    let left = Left {
+        file: Some(&file),
+        ..Left::default()
+    };
+    check_killed(&file, left, Options::default())
+}
+
 fn tree_of(image: &[u8]) -> Result<Tree, String> {
     let mounted = mount::<Explored>(&Shared::of(image.to_vec()), 64, CLOCK_AFTER);
     let tree = mounted.and_then(|fs| read_tree(&fs));
@@ -122,6 +134,7 @@ impl Change {
             log,
             trees,
             adds: true,
+            wipes: false,
         }
     }
 
@@ -138,6 +151,7 @@ impl Change {
             base,
             log: pool.0.take_log(),
             adds: false,
+            wipes: true,
             ..added
         }
     }
@@ -148,15 +162,10 @@ impl Change {
             return Err("the first file system is another".to_owned());
         }
         let superblock = counting(image).ok_or("no superblock")?;
-        let file = image.to_vec();
-        let left = Left {
-            file: Some(&file),
-            ..Left::default()
-        };
-        let report = check_killed(&file, left, Options::default());
+        let report = checked(image);
         // A copy may be torn until the table is written.
-        let counts = |of: &&vellum_check::Finding| {
-            of.severity == Severity::Damage && (has_returned || of.class != Class::SuperblockCopy)
+        let counts = |of: &&Finding| {
+            of.severity == Severity::Damage || (has_returned && of.class == Class::SuperblockCopy)
         };
         if let Some(damage) = report.findings.iter().find(counts) {
             return Err(damage.to_string());
@@ -168,7 +177,7 @@ impl Change {
         let own = &image[AT as usize..][..BYTES as usize];
         match record {
             Some(record) => self.judge_part(record, own).map(|()| true),
-            None if has_returned && own.starts_with(&vellum_layout::MAGIC) => {
+            None if has_returned && self.wipes && own.starts_with(&vellum_layout::MAGIC) => {
                 Err("a superblock is left of it".to_owned())
             }
             None => Ok(false),
@@ -214,14 +223,17 @@ impl Change {
         Ok((with, without))
     }
 
-    /// The same change of what a crash of it left.
+    /// The same change of what a crash of it left, or the opposite one where it is done.
     fn again(&self, image: Vec<u8>) -> Self {
         let made = image_after(&self.base, &self.log);
         let mut base = image;
         base[AT as usize..].copy_from_slice(&made[AT as usize..]);
         let superblock = counting(&base).unwrap();
-        let table = superblock.without_part(NAME);
-        let table = table.with_part(NAME, AT, BYTES, UUID).unwrap();
+        let adds = superblock.part(NAME).is_none();
+        let table = match adds {
+            true => superblock.with_part(NAME, AT, BYTES, UUID).unwrap(),
+            false => superblock.without_part(NAME),
+        };
         let pool = Shared::of(base.clone());
         pool.0.start_recording();
         settle_table(&*pool.0, &superblock).unwrap();
@@ -230,7 +242,23 @@ impl Change {
             base,
             log: pool.0.take_log(),
             trees: self.trees.clone(),
-            adds: true,
+            adds,
+            wipes: false,
+        }
+    }
+
+    /// The next opening for writing of what a crash left, which settles the table.
+    fn opened(&self, image: Vec<u8>) -> Self {
+        let superblock = counting(&image).unwrap();
+        let pool = Shared::of(image.clone());
+        pool.0.start_recording();
+        settle_cut(&*pool.0, &superblock).unwrap();
+        Self {
+            base: image,
+            log: pool.0.take_log(),
+            trees: self.trees.clone(),
+            adds: superblock.part(NAME).is_some(),
+            wipes: false,
         }
     }
 
@@ -311,9 +339,9 @@ fn a_change_that_was_cut_short_can_be_made_again() {
 #[test]
 fn a_table_is_settled_before_it_is_written() {
     let adding = Change::adding();
-    let mut torn = adding.base.clone();
-    torn = image_after(&torn, &adding.log);
-    torn[..BLOCK_BYTES as usize / 2].fill(0x5A);
+    let mut torn = image_after(&adding.base, &adding.log);
+    let behind = 700..BLOCK_BYTES as usize;
+    torn[behind.clone()].copy_from_slice(&adding.base[behind]);
     let repeated = adding.again(torn);
     repeated.explore(&repeated.log).unwrap();
     let is_table = |event: &Event| event.site == disk_sites::PARTS_TABLE;
@@ -322,4 +350,40 @@ fn a_table_is_settled_before_it_is_written() {
     assert!(repeated.log[first..][..settled].iter().all(is_table));
     let without = [&repeated.log[..first], &repeated.log[first + settled..]].concat();
     assert!(repeated.explore(&without).is_err());
+}
+
+/// An opening for writing settles what was cut short, whatever counts then, and however often it is cut short, too.
+#[test]
+fn an_opening_settles_the_table() {
+    for change in [Change::adding(), Change::removing()] {
+        let first = change.log.iter().position(is_of_table).unwrap();
+        let mut points = CrashPoints::new(change.base.clone(), &change.log);
+        let (mut settled, mut left) = (0, 0);
+        while let Some(point) = points.next_point() {
+            let done = point.events_done();
+            if !is_before_a_fence(&change.log, done) || done < first {
+                continue;
+            }
+            for state in point.states(12, 7) {
+                let opened = change.opened(point.image(&state));
+                left += u32::from(!opened.log.is_empty());
+                // Its last state is judged as one that nothing is left in.
+                let (with, without) = opened.explore(&opened.log).unwrap();
+                assert!(with.min(without) == 0, "the table is what it was");
+                settled += 1;
+            }
+        }
+        assert!(settled > 12 && left > 4, "{settled} settled, {left} left");
+    }
+}
+
+/// What else is wrong with a copy is no matter of an opening.
+#[test]
+fn an_opening_mends_no_damage() {
+    let adding = Change::adding();
+    let mut image = image_after(&adding.base, &adding.log);
+    image[100] ^= 1;
+    let opened = adding.opened(image.clone());
+    assert!(opened.log.is_empty());
+    assert!(!checked(&image).is_sound());
 }

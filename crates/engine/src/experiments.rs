@@ -5,7 +5,7 @@ use vellum_media::Memories;
 pub use crate::carried::attach_copy;
 use crate::fs::Handle;
 pub use crate::fs::{MappingAlone, gather_metadata, settle};
-pub use crate::parts::{remove_part, settle_table, write_table};
+pub use crate::parts::{remove_part, settle_cut, settle_table, write_table};
 use crate::reading::PageTable;
 
 /// What the page table of an open file has come to, as far as this opening uses it.

@@ -192,13 +192,29 @@ pub struct FileSystem {
 /// In use, no such part, or not where the table says.
 pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
     let whole = MappedPool::open(&place.pool, mode)?;
-    let superblock = match (read_superblock(&whole), &place.name) {
+    let found = read_superblock(&whole);
+    if let Ok(superblock) = &found {
+        settle_in(&whole, superblock, mode);
+    }
+    let superblock = match (found, &place.name) {
         (Ok(superblock), None) if !superblock.has_parts() => return Ok(whole),
         (Ok(superblock), _) => superblock,
         (Err(_), None) => return Ok(whole),
         (Err(error), Some(_)) => return Err(error),
     };
     own_of(&whole, &superblock, place, false)
+}
+
+/// Settles what was cut short of a change of the table, in a pool that is mapped whole to be used as `mode` says. That it cannot be keeps nobody from
+/// the pool, which has a copy that counts.
+fn settle_in(whole: &MappedPool, superblock: &Superblock, mode: OpenMode) {
+    // What is taken for memory is not synced, and the copies are written one after the other.
+    if mode.read_only || mode.media == MediaChoice::Memory || superblock.check_writable().is_err() {
+        return;
+    }
+    if let Err(error) = settle_cut(whole, superblock) {
+        tracing::warn!(%error, "the copies of the superblock could not be made the same");
+    }
 }
 
 /// The same, of a pool that is mapped whole; with `read_only` as of one that is opened so.
@@ -257,7 +273,21 @@ fn names(superblock: &Superblock) -> Vec<String> {
     [MAIN].into_iter().chain(parts).map(str::to_owned).collect()
 }
 
-/// Makes what counts of the table durable, in both copies in front: what was cut short before, by a kill or a power cut, may have left one of them
+/// Settles the table if a change of it was cut short, and nothing else is wrong with the copies of the superblock.
+///
+/// # Errors
+/// What the medium said.
+pub fn settle_cut<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+    let copies = copies(superblock).map(|at| read_copy(pool, at));
+    let is_whole = |copy: &Block| copy == superblock.as_bytes();
+    let is_cut = superblock.is_left_by_cut(copies.each_ref().map(|copy| &copy[..]));
+    if !is_cut || copies.iter().all(is_whole) {
+        return Ok(());
+    }
+    settle_table(pool, superblock)
+}
+
+/// Makes what counts of the table durable, in all copies: what was cut short before, by a kill or a power cut, may have left one of those in front
 /// torn or old, and the other in caches only. Before anything is done on the ground of what the table says, and before it is written.
 ///
 /// # Errors
@@ -265,7 +295,8 @@ fn names(superblock: &Superblock) -> Vec<String> {
 pub fn settle_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     pool.fence(disk_sites::PARTS_TABLE_DURABLE);
     pool.sync()?;
-    for at in [BLOCK_BYTES, 0] {
+    let [first, second, last] = copies(superblock);
+    for at in [second, first, last] {
         if !has_copy(pool, superblock, at) {
             write_copies(pool, superblock, &[at])?;
         }
@@ -294,10 +325,19 @@ fn write_copies<P: Persistent>(pool: &P, superblock: &Superblock, copies: &[u64]
     lost.map_or(Ok(()), |&at| Err(Error::Unreadable(Place::Offset(at))))
 }
 
+/// Where the copies of a superblock are.
+fn copies(superblock: &Superblock) -> [u64; 3] {
+    [0, BLOCK_BYTES, superblock.replica_at]
+}
+
 fn has_copy<P: Persistent>(pool: &P, superblock: &Superblock, at: u64) -> bool {
+    read_copy(pool, at) == superblock.as_bytes()
+}
+
+fn read_copy<P: Persistent>(pool: &P, at: u64) -> Block {
     let mut found = [0; BLOCK_BYTES as usize];
     pool.read(at, &mut found);
-    found == superblock.as_bytes()
+    found
 }
 
 /// Takes the file system of this record out of the table of the pool, and makes its bytes those of nobody.
@@ -321,6 +361,8 @@ pub fn remove_part<P: Persistent>(
     pool.sync()?;
     Ok(left)
 }
+
+type Block = [u8; BLOCK_BYTES as usize];
 
 /// A pool whose table is changed.
 struct Container {
@@ -549,6 +591,7 @@ impl Pool {
         };
         let whole = MappedPool::open(pool, mode)?;
         let superblock = read_superblock(&whole)?;
+        settle_in(&whole, &superblock, mode);
         let open = |place: &PoolPath| {
             let memory = own_of(&whole, &superblock, place, false)?;
             let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;

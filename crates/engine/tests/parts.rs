@@ -10,7 +10,7 @@ use vellum::{
     CreateOptions, DataOptions, Error, MappingKind, NamespaceKind, PartError, Pool, PoolOptions,
     PoolPath,
 };
-use vellum_check::{Left, Options, check_killed};
+use vellum_check::{Left, Options, check, check_killed};
 use vellum_layout::{BLOCK_BYTES, PoolState, StateWord};
 
 const MEDIA: [MediaChoice; 3] = [MediaChoice::Logged, MediaChoice::File, MediaChoice::Memory];
@@ -297,6 +297,64 @@ fn another_file_system_is_never_taken_for_the_pool() {
         .unwrap();
     let opened = Pool::open(&path, &PoolOptions::default());
     assert!(matches!(opened, Err(Error::Superblock(_))), "{opened:?}");
+}
+
+/// A change of the table that was cut short is no damage, and the next opening for writing, of whichever file system, settles it.
+#[test]
+fn an_opening_settles_a_change_that_was_cut_short() {
+    for media in [MediaChoice::Logged, MediaChoice::File] {
+        let (_dir, path) = pool(media);
+        let block = |at| read_block(&path, at);
+        let old = block(0);
+        add(&path, "x", &options(2 << 20, media));
+        let new = block(0);
+        let last = (4 << 20) - BLOCK_BYTES;
+        let torn = [&new[..650], &old[650..]].concat();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let opened = |path: &Path, read_only| {
+            let options = PoolOptions {
+                read_only,
+                ..PoolOptions::default()
+            };
+            Pool::open(path, &options).unwrap().close().unwrap();
+        };
+        for (copies, counts) in [
+            ([&torn, &new, &new], &new),
+            ([&old, &new, &torn], &new),
+            ([&old, &torn, &new], &new),
+            ([&old, &torn, &torn], &old),
+        ] {
+            for place in [path.clone(), named(&path, "x")] {
+                for (at, copy) in [0, BLOCK_BYTES, last].into_iter().zip(copies) {
+                    file.write_all_at(copy, at).unwrap();
+                }
+                let bytes = std::fs::read(&path).unwrap();
+                let report = check(&bytes, Options::default());
+                assert!(report.is_sound() && report.residue > 0, "{report}");
+                let strict = Options {
+                    strict_clean: true,
+                    ..Options::default()
+                };
+                assert!(!check(&bytes, strict).is_sound());
+                let place = if counts == &new { place } else { path.clone() };
+                opened(&place, true);
+                assert_eq!(block(last), *copies[2]);
+                opened(&place, false);
+                assert!(
+                    [0, BLOCK_BYTES, last]
+                        .iter()
+                        .all(|&at| block(at) == *counts)
+                );
+            }
+        }
+    }
+}
+
+fn read_block(path: &Path, at: u64) -> Vec<u8> {
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    let file = std::fs::File::open(path).unwrap();
+    file.read_exact_at(&mut block, at).unwrap();
+    block
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! by themselves. The table of file systems in the superblock is the index of them all.
 
 use thiserror::Error;
-use zerocopy::FromZeros;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::superblock::{FsRecord, MAIN, Superblock, features};
 
@@ -75,7 +75,20 @@ impl FsRecord {
             && self.bytes > 0
             && self.bytes.is_multiple_of(PART_ALIGN)
             && self.at.checked_add(self.bytes).is_some()
-            && (self.namespace, self.root) == (0, 0)
+            && self.has_no_more()
+    }
+
+    /// Whether each word of it can be that of a part, or of no record at all.
+    fn may_be_torn(&self) -> bool {
+        self.in_use <= 1
+            && self.at.is_multiple_of(PART_ALIGN)
+            && self.bytes.is_multiple_of(PART_ALIGN)
+            && self.has_no_more()
+    }
+
+    /// Whether nothing is said that only the pool's own record says.
+    fn has_no_more(&self) -> bool {
+        (self.namespace, self.root) == (0, 0)
             && (self.area_table, self.area_bytes, self.size_max) == (0, 0, 0)
     }
 
@@ -167,6 +180,39 @@ impl Superblock {
         self
     }
 
+    /// Whether it takes no more than a change of the table that was cut short to find these bytes where the first, the second and the last copy of this
+    /// superblock belong, which counts: a change writes one record, the first copy is written while the second is whole, and all are made the same
+    /// before the next one.
+    pub fn is_left_by_cut(&self, copies: [&[u8]; 3]) -> bool {
+        let is_whole = |copy: &[u8]| copy == self.as_bytes();
+        let [first, second, _] = copies;
+        copies
+            .iter()
+            .all(|copy| is_whole(copy) || self.may_be_cut(copy))
+            && (Self::unseal(first).is_ok() || is_whole(second))
+    }
+
+    /// Whether a copy is that before or after a change of one record, or torn between it and this.
+    fn may_be_cut(&self, copy: &[u8]) -> bool {
+        let Ok((mut found, _)) = Self::read_from_prefix(copy) else {
+            return false;
+        };
+        let records = found.file_systems.iter().zip(&self.file_systems);
+        let changed: Vec<_> = records.filter(|(of, own)| of != own).collect();
+        let is_one = match Self::unseal(copy) {
+            Ok(_) => changed.len() == 1,
+            Err(_) => changed.len() <= 1,
+        };
+        let is_table = is_one
+            && changed.iter().all(|(of, _)| of.may_be_torn())
+            && found.sequence <= self.sequence.saturating_add(1)
+            && (found.read_only_compatible ^ self.read_only_compatible) & !features::PARTS == 0;
+        found.file_systems[1..].copy_from_slice(&self.file_systems[1..]);
+        found.read_only_compatible = self.read_only_compatible;
+        (found.sequence, found.checksum) = (self.sequence, self.checksum);
+        is_table && found == *self
+    }
+
     /// Whether the table of file systems is possible: each part behind the pool, apart from the others, with a name and a uuid of its own.
     pub(crate) fn has_sound_parts(&self) -> bool {
         let main = &self.file_systems[0];
@@ -254,6 +300,58 @@ mod tests {
         }
         assert_eq!(pool.check_readable(), Ok(()));
         assert_eq!(pool.with_part("more", 1 << 40, UNIT, [3; 16]), None);
+    }
+
+    /// The first half of some bytes, then the rest of others.
+    fn torn(from: &Superblock, to: &Superblock, at: usize) -> Vec<u8> {
+        [&to.as_bytes()[..at], &from.as_bytes()[at..]].concat()
+    }
+
+    #[test]
+    fn what_a_cut_change_leaves_is_told_from_damage() {
+        let old = pool();
+        let new = old.with_part("one", 3 * UNIT, UNIT, [1; 16]).unwrap();
+        let (was, is) = (old.as_bytes(), new.as_bytes());
+        // Sequence, then bits of features before that, a record, and the checksum.
+        for at in [44, 72, 648, 700, 4088] {
+            let (growing, going) = (torn(&old, &new, at), torn(&new, &old, at));
+            for torn in [&growing[..], &going, was] {
+                assert!(new.is_left_by_cut([torn, is, is]), "{at}");
+                assert!(new.is_left_by_cut([torn, is, &growing]), "{at}");
+            }
+            for torn in [&growing[..], &going] {
+                assert!(old.is_left_by_cut([was, torn, torn]), "{at}");
+                assert!(new.is_left_by_cut([was, torn, is]), "{at}");
+                assert!(!new.is_left_by_cut([torn, torn, is]), "{at}");
+                assert!(!new.is_left_by_cut([torn, was, is]), "{at}");
+            }
+        }
+        assert!(new.is_left_by_cut([is, is, is]));
+        let two = new.with_part("two", 4 * UNIT, UNIT, [2; 16]).unwrap();
+        assert!(!two.is_left_by_cut([two.as_bytes(), two.as_bytes(), was]));
+        for change in [
+            (|sb| sb.uuid[0] ^= 1) as fn(&mut Superblock),
+            |sb| sb.sequence += 3,
+            |sb| sb.label[0] ^= 1,
+            |sb| sb.read_only_compatible ^= features::CARRIED,
+            |sb| sb.file_systems[0].root += 1,
+            |sb| sb.file_systems[1].at += 1,
+            |sb| sb.file_systems[1].in_use = 2,
+            |sb| sb.file_systems[2].name[0] = b'x',
+            |sb| sb.zones[0].blocks += 1,
+            |sb| sb.reserved_tail[0] = 1,
+        ] {
+            let mut other = old.clone();
+            change(&mut other);
+            assert!(!new.is_left_by_cut([is, is, other.as_bytes()]));
+            other.seal();
+            assert!(!new.is_left_by_cut([is, is, other.as_bytes()]));
+        }
+        // Another rewrite of the same table is none of a change.
+        let mut other = new.clone();
+        other.sequence -= 1;
+        other.seal();
+        assert!(!new.is_left_by_cut([is, is, other.as_bytes()]));
     }
 
     #[test]
