@@ -381,7 +381,6 @@ impl Container {
         // What commits left is laid over the pool's bytes, in memory of ours; a device-DAX node cannot be mapped so.
         let is_laid_over = geometry.is_logged() || geometry.has_versions();
         let view = whole.part((0, superblock.pool_bytes), pool, is_laid_over)?;
-        let view = medium::with_data(view, pool, None, true)?;
         check_at_rest(&view)?;
         settle_table(&whole, &superblock)?;
         Ok(Self {

@@ -176,6 +176,46 @@ fn each_has_a_data_medium_of_its_own() {
     }
 }
 
+/// The table is in the superblock: to change it nobody has to know where the data are.
+#[test]
+fn a_table_is_changed_without_the_data_of_main() {
+    for media in [MediaChoice::Logged, MediaChoice::Memory] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let data = dir.path().join("main.data");
+        let apart = CreateOptions {
+            data: Some(DataOptions {
+                path: data.clone(),
+                size_bytes: 8 << 20,
+                overwrite: false,
+            }),
+            media,
+            ..CreateOptions::new(0)
+        };
+        let opening = PoolOptions {
+            media: match media {
+                MediaChoice::Logged => MediaChoice::Auto,
+                media => media,
+            },
+            ..PoolOptions::default()
+        };
+        let main = Pool::create(&path, &apart).unwrap();
+        main.volume().write("/f", &[5; 100_000]).unwrap();
+        main.fs().sync().unwrap();
+        main.close().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        std::fs::rename(&data, &elsewhere).unwrap();
+        add(&path, "x", &options(2 << 20, MediaChoice::Logged));
+        add(&path, "y", &options(2 << 20, MediaChoice::Logged));
+        Pool::remove_empty_file_system(&path, "x", &PoolOptions::default()).unwrap();
+        assert!(Pool::open(&path, &opening).is_err());
+        std::fs::rename(&elsewhere, &data).unwrap();
+        let main = Pool::open(&path, &opening).unwrap();
+        assert_eq!(main.volume().read("/f").unwrap(), vec![5; 100_000]);
+        assert_eq!(main.superblock().parts().count(), 1);
+    }
+}
+
 /// By the head of the medium, or by its copy; what is of no file system of the pool any more is overwritten.
 #[test]
 fn no_medium_of_the_same_pool_is_overwritten() {

@@ -55,6 +55,8 @@ pub enum FoundImage {
 pub(crate) struct Loading<'a> {
     /// Nothing is changed.
     pub(crate) read_only: bool,
+    /// Of the bytes of files nothing is looked at: they may be missing.
+    pub(crate) metadata_only: bool,
     pub(crate) place: &'a ImagePlace,
     /// Identity of this boot.
     pub(crate) boot: [u8; 16],
@@ -67,6 +69,7 @@ impl Loading<'_> {
     pub(crate) fn alone() -> Self {
         Self {
             read_only: false,
+            metadata_only: false,
             place: &ImagePlace::Process,
             boot: [0; 16],
             attach: [0; 16],
@@ -202,7 +205,7 @@ pub(crate) fn load<P: Persistent>(
     if let (Some(key), false) = (&key, how.read_only) {
         pool.forget_image(key);
     }
-    if found != FoundImage::Adopted {
+    if found != FoundImage::Adopted && !how.metadata_only {
         if let (Some((at, len)), false) = (log.place.apart(), was_closed(pool, &geometry)) {
             // Copies in memory may be newer than what a sync that failed has left on the medium.
             disk.forget(at, len);

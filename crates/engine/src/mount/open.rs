@@ -179,17 +179,18 @@ pub(crate) fn settle_image<P: Persistent>(
     Ok(log::load(pool, &superblock, &how)?.1)
 }
 
-/// Whether tools may rewrite the superblock of a pool, which is mapped for reading only.
+/// Whether tools may rewrite the superblock of a pool, which is mapped for reading only, with or without data that lie elsewhere.
 ///
 /// # Errors
 /// What decides on its bytes has not been finished, or damage.
 pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<()> {
-    let superblock = read_whole(pool)?;
+    let superblock = read_superblock(pool)?;
     superblock.check_writable()?;
     let geometry = superblock.geometry();
     if geometry.is_logged() {
         let how = Loading {
             read_only: true,
+            metadata_only: true,
             ..Loading::alone()
         };
         log::load(pool, &superblock, &how)?;
@@ -228,6 +229,7 @@ pub fn attach<M: Memories>(
     let namespace = namespace::new::<M>(geometry.namespace);
     let loading = Loading {
         read_only: options.read_only,
+        metadata_only: false,
         place: &options.image,
         boot: options.boot_id,
         attach: options.attach,
