@@ -22,9 +22,10 @@ use zerocopy::IntoBytes;
 
 use crate::disk_sites;
 use crate::error::{Error, Place, Result};
+use crate::log;
 use crate::medium;
 use crate::mount::{check_at_rest, read_superblock, superblock_in};
-use crate::pool::{CreateOptions, Pool, PoolOptions};
+use crate::pool::{CreateOptions, Pool, PoolOptions, boot_id};
 
 /// Why a file system of a pool is not to be had, or cannot be added.
 #[derive(Debug, Error)]
@@ -435,7 +436,16 @@ impl Container {
     }
 
     fn remove(&self, record: &FsRecord) -> Result<()> {
+        let place = self.place(record.name_text().unwrap_or_default());
+        let own = own_of(&self.whole, &self.superblock, &place, true);
+        let own = own.and_then(|own| Ok((read_superblock(&own)?, own)));
         let left = remove_part(&self.whole, &self.superblock, record)?;
+        // What cannot be looked into is removed, too.
+        if let Ok((superblock, own)) = own
+            && superblock.geometry().is_logged()
+        {
+            log::remove_images(&own, &superblock, boot_id());
+        }
         self.whole
             .free_part(record.at, record.bytes, left.parts_end());
         Ok(())

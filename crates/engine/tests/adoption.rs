@@ -17,15 +17,18 @@ const FILES: u64 = 40;
 /// Where the version of an image is.
 const VERSION_AT: u64 = 8;
 
-fn made(dir: &tempfile::TempDir) -> PathBuf {
-    let path = dir.path().join("pool");
-    let options = CreateOptions {
+fn making() -> CreateOptions {
+    CreateOptions {
         media: MediaChoice::Logged,
         mapping: MappingKind::Extent,
         metadata_bytes: Some(1 << 19),
         ..CreateOptions::new(16 << 20)
-    };
-    Pool::create(&path, &options).unwrap().close().unwrap();
+    }
+}
+
+fn made(dir: &tempfile::TempDir) -> PathBuf {
+    let path = dir.path().join("pool");
+    Pool::create(&path, &making()).unwrap().close().unwrap();
     path
 }
 
@@ -229,6 +232,30 @@ fn a_kill_loses_nothing_that_had_returned() {
     let pool = Pool::open(&path, &options(shm.path())).unwrap();
     assert!(pool.opened().was_clean && pool.opened().image == FoundImage::None);
     assert_done(&pool, last.unwrap());
+}
+
+/// What a killed process left of a file system that is removed is of use to nobody; that of another in the same file is.
+#[test]
+fn an_image_goes_with_its_file_system() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let made = Pool::add_file_system(&path, "x", &making()).unwrap();
+    made.close().unwrap();
+    let shm = shared();
+    let mut done = Vec::new();
+    for place in ["pool", "pool:x"] {
+        let mut worker = Worker::start(&dir.path().join(place), Some(shm.path()));
+        worker.go_on(FILES);
+        done.push(worker.kill());
+    }
+    assert_eq!(images(shm.path()).len(), 2);
+    Pool::remove_file_system(&path, "x").unwrap();
+    assert_eq!(images(shm.path()).len(), 1);
+    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    assert_eq!(pool.opened().image, FoundImage::Adopted);
+    assert_done(&pool, done[0]);
+    pool.close().unwrap();
+    assert_eq!(images(shm.path()), [] as [PathBuf; 0]);
 }
 
 #[test]

@@ -346,6 +346,22 @@ pub(crate) fn forget_image<P: Persistent>(
     Ok(())
 }
 
+/// Takes away the files of images that the log of a file system may have left, of one that is no more.
+pub(crate) fn remove_images<P: Persistent>(pool: &P, superblock: &Superblock, boot: [u8; 16]) {
+    let how = Loading {
+        boot,
+        ..Loading::alone()
+    };
+    let begun = how.begin(pool, superblock).and_then(|_| disk_of(pool));
+    let anchor = begun.and_then(|disk| read_anchor(disk, superblock));
+    let tag = anchor.ok().and_then(|anchor| anchor.image());
+    if let Some(key) = tag.as_ref().and_then(|tag| how.named(superblock, tag)) {
+        pool.forget_image(&key);
+    }
+    // One that got its name, and was not named by the log yet.
+    pool.forget_image(&how.key(superblock, Path::new(SHARED_DIR)));
+}
+
 /// The records with blocks that need not be where they belong: in those before the last one says that they are, and in those before the log's
 /// `tail` they were before a checkpoint gave the records up, so that nobody would bring back the newer ones if that were cut short.
 fn riding(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {

@@ -22,7 +22,9 @@ use home::{Home, Piece};
 use place::Place;
 
 pub use load::{FoundImage, ImagePlace};
-pub(crate) use load::{Loading, chunks_in_use, forget_image, load, outside_chunks, sum_of_home};
+pub(crate) use load::{
+    Loading, chunks_in_use, forget_image, load, outside_chunks, remove_images, sum_of_home,
+};
 
 /// A line of the image, and where it lies.
 pub(crate) type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
