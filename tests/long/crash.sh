@@ -2,7 +2,7 @@
 # The crash explorer over everything, but for a sample of what lies on disks. Its report is kept beside the log; those of all parts add up to that of the whole.
 # Parts: 16
 # Report: vellum crash sum
-# Whole: vellum crash sum --least 20000000
+# Whole: vellum crash sum --least 20000000 --least-on-disks 500000
 set -euo pipefail
 
 # 0: no violations. 1: some, which the sum shows.
