@@ -2,7 +2,7 @@
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, StateWord, Superblock,
-    SuperblockError,
+    SuperblockError, last_copy_before_parts,
 };
 use zerocopy::IntoBytes;
 
@@ -124,7 +124,11 @@ fn last_copy_at(view: &View) -> u64 {
     let own_last = (view.own_len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     match Superblock::choose([0, BLOCK_BYTES].map(|at| read_copy(view, at))) {
         Ok(copy) => copy.replica_at.min(own_last),
-        Err(_) => own_last,
+        Err(_) if read_copy(view, own_last).is_ok() => own_last,
+        Err(_) => {
+            let found = last_copy_before_parts(view.own_len(), |at| Some(view.bytes(at)));
+            found.map_or(own_last, |copy| copy.replica_at)
+        }
     }
 }
 

@@ -391,6 +391,18 @@ fn repair_and_conversion_keep_the_table() {
         .expect("written");
     assert_eq!(names(&bench, "p.img").len(), 4);
     bench.run(&["repair", "--yes", "p.img"]).failed(1, &[]);
+    // Both in front.
+    let file = OpenOptions::new().write(true).open(bench.join("p.img"));
+    file.expect("opened")
+        .write_all_at(&[0; 8192], 0)
+        .expect("written");
+    assert_eq!(names(&bench, "p.img").len(), 4);
+    bench.run(&["ls", "p.img:photos:/"]).ok();
+    assert_eq!(bench.run(&["check", "p.img"]).code, 4);
+    bench
+        .run(&["repair", "--yes", "--no-undo", "p.img"])
+        .failed(1, &[]);
+    bench.run(&["check", "p.img"]).ok();
     bench
         .run(&["convert", "p.img", "--namespace", "adaptive"])
         .ok();

@@ -323,20 +323,36 @@ fn a_table_is_not_changed_while_a_conversion_is_under_way() {
     }
 }
 
-/// Both copies in front gone: what lies last in the file is another file system's, and is not taken for the pool.
+/// Both copies in front gone: what lies last in the file is another file system's. The pool's own last copy is found in front of that, and nothing else is
+/// taken for it.
 #[test]
 fn another_file_system_is_never_taken_for_the_pool() {
     let (_dir, path) = pool(MediaChoice::File);
-    add(&path, "x", &options(2 << 20, MediaChoice::File));
+    for name in ["x", "y"] {
+        add(&path, name, &options(2 << 20, MediaChoice::File));
+    }
     let file = OpenOptions::new().write(true).open(&path).unwrap();
-    file.write_all_at(&[0; BLOCK_BYTES as usize], 0).unwrap();
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
-    assert_eq!(pool.superblock().pool_bytes, 4 << 20);
-    pool.close().unwrap();
-    file.write_all_at(&[0; 2 * BLOCK_BYTES as usize], 0)
-        .unwrap();
+    for lost in [1, 2] {
+        file.write_all_at(&vec![0; lost * BLOCK_BYTES as usize], 0)
+            .unwrap();
+        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        assert_eq!(pool.superblock().pool_bytes, 4 << 20);
+        pool.close().unwrap();
+        for name in ["x", "y"] {
+            let part = Pool::open(named(&path, name), &PoolOptions::default()).unwrap();
+            part.close().unwrap();
+        }
+        let image = std::fs::read(&path).unwrap();
+        let found = vellum_check::survey::superblock(&image).unwrap();
+        assert_eq!(found.parts().count(), 2);
+        assert_eq!(check(&image, Options::default()).damage, lost as u64);
+    }
+    let last = (4 << 20) - BLOCK_BYTES;
+    file.write_all_at(&[0; BLOCK_BYTES as usize], last).unwrap();
     let opened = Pool::open(&path, &PoolOptions::default());
     assert!(matches!(opened, Err(Error::Superblock(_))), "{opened:?}");
+    let image = std::fs::read(&path).unwrap();
+    assert!(vellum_check::survey::superblock(&image).is_none());
 }
 
 /// A change of the table that was cut short is no damage, and the next opening for writing, of whichever file system, settles it.

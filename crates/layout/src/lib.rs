@@ -26,6 +26,7 @@ mod geometry;
 mod inode;
 mod journal;
 mod keyed;
+mod last_copy;
 mod level;
 mod log;
 mod medium;
@@ -69,6 +70,7 @@ pub use geometry::{
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
 pub use keyed::{KeyedPlan, PAIRS_PER_LINE, PlaceWord, RUN_COUNT_MAX, STASH_LINES};
+pub use last_copy::last_copy_before_parts;
 pub use level::{LevelPlan, LevelRoot};
 pub use log::{
     ANCHOR_BYTES, ANCHOR_MAGIC, ANCHORS_BYTES, Anchor, AnchorPoint, EPOCH_MAGIC, Expected,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use vellum_layout::{
     BLOCK_BYTES, CarriedPlan, ChunkKind, ChunkWord, FileKind, Geometry, IdentityWord, Inode,
     InodeState, MapState, PoolPhase, PoolState, ROOT_SLOT, StateWord, Superblock, SuperblockError,
-    checksum_words,
+    checksum_words, last_copy_before_parts,
 };
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
@@ -109,10 +109,12 @@ pub(crate) fn superblock_in(
     own_bytes: u64,
     read: impl Fn(u64, &mut [u8]) -> std::io::Result<()>,
 ) -> Result<Superblock> {
-    let copy = |at| {
+    let block = |at| {
         let mut bytes = [0; BLOCK_BYTES as usize];
-        read(at, &mut bytes).map_err(|_| SuperblockError::NotVellum)?;
-        let copy = Superblock::unseal(&bytes)?;
+        read(at, &mut bytes).ok().map(|()| bytes)
+    };
+    let copy = |at| {
+        let copy = Superblock::unseal(&block(at).ok_or(SuperblockError::NotVellum)?)?;
         // That of a file system behind the pool is none of it.
         if at > BLOCK_BYTES && copy.replica_at != at {
             return Err(SuperblockError::NotVellum);
@@ -126,7 +128,8 @@ pub(crate) fn superblock_in(
         Ok(copy) => copy.replica_at.min(own_last),
         Err(_) => own_last,
     };
-    let found = Superblock::choose([0, BLOCK_BYTES, last].map(copy))?;
+    let found = Superblock::choose([0, BLOCK_BYTES, last].map(copy))
+        .or_else(|error| last_copy_before_parts(own_bytes, block).ok_or(error))?;
     found.check_readable()?;
     if found.pool_bytes > own_bytes {
         let (expected, actual) = (found.pool_bytes, own_bytes);

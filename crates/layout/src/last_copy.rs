@@ -1,0 +1,168 @@
+//! The last copy of a pool's superblock where further file systems lie behind the pool: at the end of its own bytes, which nothing in front tells any
+//! more once both copies there are lost.
+
+use crate::superblock::{Superblock, SuperblockError};
+use crate::{BLOCK_BYTES, PART_ALIGN};
+
+/// A superblock's bytes.
+type Block = [u8; BLOCK_BYTES as usize];
+
+/// The last copy in a file of `len` bytes that ends with a further file system; `None`: it does not end so, there is no such copy, or there are several
+/// that tell of different pools. Looked at are ends of pools of whole units of [`PART_ALIGN`], and all blocks of the unit in front of each further file
+/// system. What `read` gives is what lies at an offset, if that can be read.
+///
+/// A copy says where it is itself, by which none of another file system, or in a file, is the pool's; and one of the file systems that it tells of has
+/// to be there.
+pub fn last_copy_before_parts(len: u64, read: impl Fn(u64) -> Option<Block>) -> Option<Superblock> {
+    let file = Searched { len, read };
+    if !file.ends_with_part() {
+        return None;
+    }
+    let mut found: Option<Superblock> = None;
+    for end in (PART_ALIGN..len).step_by(PART_ALIGN as usize) {
+        let has_part = [end, end + BLOCK_BYTES].map(|at| file.sealed(at).is_ok());
+        let blocks = match has_part.contains(&true) {
+            true => PART_ALIGN / BLOCK_BYTES,
+            false => 1,
+        };
+        let places = (1..=blocks).map(|number| end - number * BLOCK_BYTES);
+        for copy in places.filter_map(|at| file.last_copy(at)) {
+            match &found {
+                Some(other) if other.uuid != copy.uuid => return None,
+                Some(other) if other.sequence >= copy.sequence => {}
+                _ => found = Some(copy),
+            }
+        }
+    }
+    found
+}
+
+struct Searched<R> {
+    len: u64,
+    read: R,
+}
+
+impl<R: Fn(u64) -> Option<Block>> Searched<R> {
+    fn sealed(&self, at: u64) -> Result<Superblock, SuperblockError> {
+        let bytes = match at.checked_add(BLOCK_BYTES) {
+            Some(end) if end <= self.len => (self.read)(at),
+            _ => None,
+        };
+        Superblock::unseal(&bytes.ok_or(SuperblockError::NotVellum)?)
+    }
+
+    /// Whether in the last unit there is the last copy of a file system that begins further behind.
+    fn ends_with_part(&self) -> bool {
+        let blocks = self.len / BLOCK_BYTES;
+        let last = blocks.saturating_sub(PART_ALIGN / BLOCK_BYTES)..blocks;
+        last.rev().map(|block| block * BLOCK_BYTES).any(|at| {
+            let copy = self.sealed(at);
+            copy.is_ok_and(|copy| copy.replica_at > 0 && copy.replica_at < at)
+        })
+    }
+
+    /// The last copy of a pool at this place.
+    fn last_copy(&self, at: u64) -> Option<Superblock> {
+        let copy = self.sealed(at).ok()?;
+        let is_it = copy.replica_at == at
+            && copy.check_readable().is_ok()
+            && copy.parts_end() <= self.len
+            && copy.parts().any(|part| {
+                let copies = [part.at, part.at + BLOCK_BYTES];
+                let own = Superblock::choose(copies.map(|at| self.sealed(at)));
+                own.is_ok_and(|own| own.uuid == part.uuid)
+            });
+        is_it.then_some(copy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Geometry, GeometryRequest, NamespaceKind};
+    use zerocopy::IntoBytes;
+
+    fn own(bytes: u64, uuid: u8) -> Superblock {
+        let request = GeometryRequest {
+            pool_bytes: bytes,
+            ..Default::default()
+        };
+        let geometry = Geometry::plan(&request).unwrap();
+        Superblock::new(&geometry, [uuid; 16], 1, 2, "x", NamespaceKind::Direct)
+    }
+
+    /// A file of copies of superblocks, by their places.
+    struct File {
+        len: u64,
+        copies: Vec<(u64, Superblock)>,
+    }
+
+    impl File {
+        /// A pool that has lost the copies in front, and a file system behind it.
+        fn new(pool_bytes: u64) -> (Self, Superblock) {
+            let pool = own(pool_bytes, 7);
+            let (at, bytes) = (pool.part_room(2 * PART_ALIGN), 2 * PART_ALIGN);
+            let part = own(bytes, 1);
+            let pool = pool.with_part("one", at, bytes, [1; 16]).unwrap();
+            let mut file = Self {
+                len: at + bytes,
+                copies: vec![(pool.replica_at, pool.clone())],
+            };
+            file.add_all(at, &part);
+            (file, pool)
+        }
+
+        fn add_all(&mut self, at: u64, part: &Superblock) {
+            let places = [0, BLOCK_BYTES, part.replica_at];
+            let copies = places.map(|place| (at + place, part.clone()));
+            self.copies.extend(copies);
+        }
+
+        fn found(&self) -> Option<Superblock> {
+            last_copy_before_parts(self.len, |at| {
+                let copy = self.copies.iter().rev().find(|(place, _)| *place == at);
+                let bytes =
+                    copy.map_or(&[0; BLOCK_BYTES as usize][..], |(_, copy)| copy.as_bytes());
+                bytes.try_into().ok()
+            })
+        }
+    }
+
+    #[test]
+    fn it_is_found_at_the_end_of_the_pool() {
+        for pool_bytes in [4 << 20, 5 << 20, (6 << 20) - BLOCK_BYTES, 64 << 20] {
+            let (file, pool) = File::new(pool_bytes);
+            assert_eq!(file.found(), Some(pool), "{pool_bytes}");
+        }
+    }
+
+    #[test]
+    fn no_other_is_taken_for_it() {
+        // Without it there are those of the part.
+        let (mut file, pool) = File::new(8 << 20);
+        let own_copy = file.copies.remove(0);
+        assert_eq!(file.found(), None);
+        // One somewhere else, as in a file that is a copy of the pool.
+        file.copies.push(((4 << 20) - BLOCK_BYTES, pool.clone()));
+        assert_eq!(file.found(), None);
+        // One of a pool whose parts are not there.
+        let other = own(4 << 20, 9).with_part("one", 8 << 20, 2 << 20, [3; 16]);
+        file.copies
+            .push((other.as_ref().unwrap().replica_at, other.unwrap()));
+        assert_eq!(file.found(), None);
+        file.copies.push(own_copy);
+        assert_eq!(file.found(), Some(pool));
+        // One of a pool that could have been there, too.
+        let other = own(4 << 20, 9).with_part("one", 8 << 20, 4 << 20, [1; 16]);
+        file.copies
+            .push((other.as_ref().unwrap().replica_at, other.unwrap()));
+        assert_eq!(file.found(), None);
+    }
+
+    #[test]
+    fn what_ends_otherwise_is_not_searched() {
+        let (mut file, _) = File::new(8 << 20);
+        file.len += PART_ALIGN;
+        assert_eq!(file.found(), None);
+    }
+}
