@@ -61,6 +61,10 @@ impl Direct {
             path: path.to_owned(),
             source,
         };
+        if !file_from.is_multiple_of(BLOCK_BYTES) {
+            // Two blocks of files would share one of the device.
+            return Err(refused(io::ErrorKind::InvalidInput.into()));
+        }
         let fd = file.reopened(OFlags::DIRECT).map_err(|errno| match errno {
             Errno::INVAL | Errno::OPNOTSUPP => refused(errno.into()),
             other => failed("open past the page cache", path, other),
