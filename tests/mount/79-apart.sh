@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A pool whose data lie on another file, and on a block device where there can be one: the process behind the mount is killed, with and
 # without what it had in memory, and what was synced is there, in two files; a file with the data that is not the right one is refused by
-# name, and nothing is changed.
+# name, and nothing is changed. So it is with data past the page cache.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 # shellcheck source-path=SCRIPTDIR source=kill.bash
@@ -98,6 +98,18 @@ serve
 verify
 stop
 
+# Past the page cache, from what was written through it, and back.
+MOUNT_OPTIONS=(--direct)
+serve
+verify
+said 'past the page cache' "$(vellum info "$POOL")"
+kill_twice
+stop
+MOUNT_OPTIONS=()
+serve
+verify
+stop
+
 if [[ "$(id -u)" -eq 0 ]]; then
     truncate -s 64M "$WORK/device.img"
     LOOP="$(losetup --find --show "$WORK/device.img" 2>/dev/null || true)"
@@ -109,6 +121,11 @@ if [[ -n "$LOOP" ]]; then
     refused 'has the data of a pool already' mkfs "$WORK/other2" --data "$LOOP"
     serve
     said "in $LOOP" "$(vellum info "$POOL")"
+    kill_twice
+    stop
+    MOUNT_OPTIONS=(--direct)
+    serve
+    verify
     kill_twice
     stop
 else

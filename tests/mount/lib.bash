@@ -162,14 +162,15 @@ make_pool() {
     vellum mkfs "$POOL" --mapping "$MAPPING" --namespace "$NAMESPACE" "${media[@]}" --quiet
 }
 
-# begin SIZE [MOUNT OPTIONS...]
+# begin SIZE [MOUNT OPTIONS...]: VELLUM_MOUNT_OPTIONS are added.
 begin() {
-    local size="$1"
+    local size="$1" more
     shift
-    MOUNT_OPTIONS=("$@")
+    read -ra more <<<"${VELLUM_MOUNT_OPTIONS:-}"
+    MOUNT_OPTIONS=("$@" "${more[@]}")
     mkdir "$MNT"
     make_pool "$size"
-    vellum mount "$@" "$POOL" "$MNT"
+    vellum mount "${MOUNT_OPTIONS[@]}" "$POOL" "$MNT"
     cd "$MNT"
 }
 

@@ -285,11 +285,12 @@ The command returns once the directory can be used; the mount goes on in the bac
 and SIGINT end it in order, as `vellum umount DIR` does.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
-nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests, async, dirsync, sync. With dirsync
-what is created, linked, removed or renamed is durable when the call returns, with sync every
-change, on all media that can promise it; with async, the default, see `vellum info`. Set-id bits and device files do
-not count unless asked for. The kernel always checks permission bits; root's mounts are open to
-everybody whom these let in, other users' to themselves unless allow_other.
+nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests, async, dirsync, sync, direct. With
+dirsync what is created, linked, removed or renamed is durable when the call returns, with sync every
+change, on all media that can promise it; with async, the default, see `vellum info`. direct is what
+--direct is. Set-id bits and device files do not count unless asked for. The kernel always checks
+permission bits; root's mounts are open to everybody whom these let in, other users' to themselves
+unless allow_other.
 
 Examples:
   vellum mount pool.img /mnt
@@ -337,6 +338,10 @@ pub(crate) struct Mount {
     /// Give up what a killed process had not synced: the pool is as of its last commit (--media logged)
     #[arg(long)]
     pub(crate) last_epoch: bool,
+    /// Read and write the data past the kernel's page cache of the file or device that they lie on (-o direct): of pools with a log, and of
+    /// those that have their data apart
+    #[arg(long)]
+    pub(crate) direct: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
     /// This is the background process: report to the command through standard output

@@ -83,6 +83,9 @@ pub(crate) struct MediaPart {
     /// Where the data are, if they have a medium of their own.
     #[serde(default)]
     pub(crate) data: Option<DataPart>,
+    /// The data pass the kernel's page cache.
+    #[serde(default)]
+    pub(crate) direct: bool,
 }
 
 /// A file or device with the data of a pool.
@@ -265,6 +268,7 @@ impl Information {
                 ),
                 image_dir,
                 data: DataPart::of(fs),
+                direct: fs.is_direct(),
             },
             space: SpacePart {
                 data_bytes: space.blocks * 4096,
@@ -573,6 +577,9 @@ fn text(information: &Information) -> String {
             None => "which alone is nothing",
         };
         line("", said.to_owned());
+    }
+    if media.direct {
+        line("", "read and written past the page cache".to_owned());
     }
     line(
         "metadata",

@@ -24,6 +24,8 @@ use crate::info::{Information, MountPart};
 use crate::{place, served};
 
 const READY: &str = "ready";
+/// The option that has data pass the page cache.
+const DIRECT: &str = "direct";
 
 /// Mounts.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
@@ -56,7 +58,7 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "noatime" => config.flags.no_atime = true,
             "open_requests" => config.open_requests = true,
             // What the pool is told, not the mount.
-            "async" | "dirsync" | "sync" => {}
+            "async" | "dirsync" | "sync" | DIRECT => {}
             // What mount(8) and fstab add, and is so in any case.
             "defaults"
             | "default_permissions"
@@ -151,6 +153,7 @@ fn open(args: &Mount, read_only: bool) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>>
             Some(dir) => ImagePlace::In(dir.clone()),
         },
         last_epoch: args.last_epoch,
+        direct: args.direct || args.options.iter().any(|option| option == DIRECT),
         evolve_every: (args.evolve_every > 0)
             .then(|| Duration::from_secs(args.evolve_every.into())),
         ..args.opening.options(read_only)

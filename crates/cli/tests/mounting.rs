@@ -378,3 +378,39 @@ fn an_unmounted_medium_may_have_everything() {
     assert_eq!(found.trim(), "file");
     run(&["check", "--strict", "n.img"]).ok();
 }
+
+#[test]
+fn data_pass_the_page_cache_of_their_medium_when_asked() {
+    if !has_fuse("data_pass_the_page_cache_of_their_medium_when_asked") {
+        return;
+    }
+    let bench = Bench::empty();
+    let run = |args: &[&str]| bench.run(args);
+    let make = ["mkfs", "p.img", "--data", "d.img", "--data-size", "32M"];
+    run(&[&make[..], &["--media", "logged"]].concat()).ok();
+    let in_memory = ["mkfs", "m.img", "--size", "4M", "--media", "memory"];
+    run(&in_memory).ok();
+    std::fs::create_dir(bench.join("m")).expect("made");
+    run(&["mount", "--direct", "m.img", "m"]).failed(1, &["m.img", "--direct", "with a log"]);
+    let mounted = Mounted::of(bench, &["--direct"]);
+    let info = || mounted.bench.run(&["info", "p.img"]).ok().out;
+    assert!(info().contains("past the page cache"));
+    let content: Vec<u8> = (0..3_000_001u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(mounted.path("a"), &content).expect("written");
+    let file = OpenOptions::new().write(true).open(mounted.path("a"));
+    let file = file.expect("opened");
+    file.write_all_at(b"in the middle", 1_234_567)
+        .expect("written");
+    file.sync_all().expect("synced");
+    drop(file);
+    mounted.umount();
+    for options in [&["-o", "direct"][..], &["-o", "direct,ro"], &[]] {
+        mounted.mount(options);
+        assert_eq!(info().contains("past the page cache"), !options.is_empty());
+        let found = std::fs::read(mounted.path("a")).expect("read");
+        assert!(found[1_234_567..].starts_with(b"in the middle"));
+        assert!(found[..1_234_567] == content[..1_234_567]);
+        assert!(found[1_234_580..] == content[1_234_580..]);
+        mounted.umount();
+    }
+}

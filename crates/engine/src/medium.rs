@@ -108,6 +108,14 @@ pub enum MediumError {
         /// What is wrong.
         what: &'static str,
     },
+    /// Data that nobody reads or writes by calls.
+    #[error(
+        "{}: there is nothing that --direct could pass by: the data of this pool are reached in memory; it is for pools with a log (`vellum mkfs --media logged`) and for those whose data lie on another file or device (`vellum mkfs --data`)", path.display()
+    )]
+    NoCalls {
+        /// The pool.
+        path: PathBuf,
+    },
     /// A data medium of a pool that has none.
     #[error(
         "the pool has its data itself, not on a medium of their own: do not name one with --data"
@@ -340,6 +348,19 @@ pub fn open_bytes(path: &Path, mode: OpenMode, data: Option<&Path>) -> Result<Ma
         pool.populate();
     }
     Ok(pool)
+}
+
+/// The same pool, whose data pass the page cache.
+///
+/// # Errors
+/// No calls read and write them; they lie where there is no direct I/O; what the operating system said.
+pub(crate) fn past_the_cache(pool: MappedPool) -> Result<MappedPool> {
+    let geometry = read_superblock(&pool)?.geometry();
+    if !geometry.is_logged() && geometry.apart.is_none() {
+        let path = pool.path().unwrap_or(Path::new("")).to_owned();
+        return Err(MediumError::NoCalls { path }.into());
+    }
+    Ok(pool.with_direct(geometry.data_at)?)
 }
 
 /// The pool at `path` with its data behind its bytes, wherever they are.

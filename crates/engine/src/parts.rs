@@ -604,7 +604,7 @@ impl Pool {
         let open = |place: &PoolPath| {
             let memory = own_of(&whole, &superblock, place, false)?;
             let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;
-            if options.populate {
+            if options.populates_all() {
                 memory.populate();
             }
             Self::start(memory, options)

@@ -135,6 +135,9 @@ pub struct PoolOptions {
     pub evolve_every: Option<Duration>,
     /// What is durable when an operation returns.
     pub durability: Durability,
+    /// Data that calls read and write, those of pools with a log and those on a medium of their own, pass the page cache of the kernel that the
+    /// pool lies under: nothing of them is kept in memory, and every read of them waits for the medium.
+    pub direct: bool,
 }
 
 impl Default for PoolOptions {
@@ -151,7 +154,15 @@ impl Default for PoolOptions {
             mapping_timer: None,
             evolve_every: Some(EVOLVE_INTERVAL),
             durability: Durability::default(),
+            direct: false,
         }
+    }
+}
+
+impl PoolOptions {
+    /// Whether every page of a pool is touched before it is known which pass the page cache.
+    pub(crate) fn populates_all(&self) -> bool {
+        self.populate && !self.direct
     }
 }
 
@@ -315,7 +326,7 @@ impl Pool {
         let mode = OpenMode {
             read_only: options.read_only,
             media: options.media,
-            populate: options.populate,
+            populate: options.populates_all(),
         };
         let data = options.data.as_deref();
         if options.last_epoch && !options.read_only {
@@ -368,7 +379,13 @@ impl Pool {
         attach_medium(path.as_ref(), options, id, tell)
     }
 
-    pub(crate) fn start(memory: MappedPool, options: &PoolOptions) -> Result<Self> {
+    pub(crate) fn start(mut memory: MappedPool, options: &PoolOptions) -> Result<Self> {
+        if options.direct {
+            memory = medium::past_the_cache(memory)?;
+            if options.populate {
+                memory.populate();
+            }
+        }
         let mut attach_id = [0; 16];
         fill_random(&mut attach_id)?;
         let mount = MountOptions {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vellum_layout::{
-    CarriedPlan, CommittedWord, Entrance, PIECE_BYTES, PoolPhase, PoolState, StateWord, Superblock,
-    Version, VersionsPlan,
+    BLOCK_BYTES, CarriedPlan, CommittedWord, Entrance, PIECE_BYTES, PoolPhase, PoolState,
+    StateWord, Superblock, Version, VersionsPlan,
 };
 use vellum_media::{Disk, MediaKind, Originals, Persistent, Split, Written, faults};
 use zerocopy::IntoBytes;
@@ -330,7 +330,7 @@ pub(crate) fn open<P: Persistent>(
             is_apart: true,
         };
         pool.begin_transactions(split, Arc::clone(&versions.ring) as Arc<dyn Originals>)?;
-        call_stale(disk_of(pool)?, superblock)?;
+        begin_data(disk_of(pool)?, superblock).inspect_err(|_| versions.fail(pool))?;
     }
     let later = match Later::find(pool, &plan, superblock.hash_seed) {
         Err(error) if read_only => {
@@ -350,7 +350,7 @@ pub(crate) fn open<P: Persistent>(
         taken_back = later.pieces.len() as u64;
         if !read_only && !was_closed(pool, geometry.state_at) {
             // Copies in memory may be newer than what a sync that failed has left on the medium.
-            let len = geometry.zone_blocks * vellum_layout::BLOCK_BYTES;
+            let len = geometry.zone_blocks * BLOCK_BYTES;
             disk_of(pool)?.forget(geometry.data_at, len);
         }
     }
@@ -360,6 +360,17 @@ pub(crate) fn open<P: Persistent>(
         pool.begin_transaction(later.latest + 1);
     }
     Ok((versions, taken_back))
+}
+
+/// Makes the data medium one that is written to: the copy of the metadata that it carries is stale from here on. Where
+/// it is written past the page cache, nothing that an earlier session left there may be newer.
+fn begin_data(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
+    if disk.is_direct() {
+        sync_data(disk)?;
+        let geometry = superblock.geometry();
+        disk.forget(geometry.data_at, geometry.zone_blocks * BLOCK_BYTES);
+    }
+    call_stale(disk, superblock)
 }
 
 impl Versions {

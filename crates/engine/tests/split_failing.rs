@@ -16,7 +16,12 @@ type SplitFs = Arc<Fs<SimulatedLogged>>;
 const BOOT: [u8; 16] = [3; 16];
 
 fn made() -> Arc<SimPool> {
-    let disk = Arc::new(SimPool::new(5 << 19));
+    made_with(0)
+}
+
+/// A pool whose data medium has so much room for a copy of the metadata.
+fn made_with(carried_bytes: u64) -> Arc<SimPool> {
+    let disk = Arc::new(SimPool::new((5 << 19) + carried_bytes));
     let options = FormatOptions {
         thread_slots: Some(2),
         mapping: MappingKind::Extent,
@@ -25,7 +30,7 @@ fn made() -> Arc<SimPool> {
             id: [9; 16],
             at: 4096,
             data_bytes: 1 << 20,
-            carried_bytes: 0,
+            carried_bytes,
         }),
         hash_seed: 5,
         known_zero: true,
@@ -125,14 +130,17 @@ fn bytes_that_cannot_be_written_end_commits() {
 /// An opening that cannot make the data durable of which it is to vouch fails; the next one vouches for nothing.
 #[test]
 fn an_opening_that_cannot_sync_fails_and_the_next_takes_back() {
-    let disk = made();
-    let (fs, _) = mount(&disk).unwrap();
-    write(&fs, "a").unwrap();
-    fs.sync().unwrap();
-    write(&fs, "b").unwrap();
-    drop(fs);
-    disk.fail_syncs_after(0);
-    assert!(matches!(mount(&disk), Err(Error::Io(_))));
-    disk.fail_syncs_after(u32::MAX);
-    assert_taken_back(&disk);
+    // A medium that carries a copy is synced when that is called stale, and that sync is told.
+    for carried_bytes in [0, 1 << 20] {
+        let disk = made_with(carried_bytes);
+        let (fs, _) = mount(&disk).unwrap();
+        write(&fs, "a").unwrap();
+        fs.sync().unwrap();
+        write(&fs, "b").unwrap();
+        drop(fs);
+        disk.fail_syncs_after(0);
+        assert!(matches!(mount(&disk), Err(Error::Io(_))));
+        disk.fail_syncs_after(u32::MAX);
+        assert_taken_back(&disk);
+    }
 }

@@ -90,6 +90,12 @@ impl MappedArena {
     #[inline(always)]
     fn wrote(&self, _bytes: u64) {}
 
+    /// An arena is memory alone.
+    #[inline(always)]
+    fn read_by_call(&self, _at: u64, _out: &mut [u8]) -> bool {
+        false
+    }
+
     /// Nobody wants to know which lines of an arena were stored to.
     #[inline(always)]
     fn noting(&self, _at: u64, _len: u64) {}

@@ -50,14 +50,18 @@ impl PoolFile {
     /// The same file, opened once more, under the same lock. The kernel tells each opening of a file once that bytes could not be written
     /// back: of one that two pools share only one would hear of it.
     pub(crate) fn again(self: &Arc<Self>) -> Result<Self, Errno> {
-        let flags = rustix::fs::fcntl_getfl(&self.fd)? & OFlags::RWMODE;
-        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-        let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self {
-            fd,
+            fd: self.reopened(OFlags::empty())?,
             opened_by: self.opened_by,
             locked: Some(Arc::clone(self)),
         })
+    }
+
+    /// The same file, opened once more, with more flags and without a lock.
+    pub(crate) fn reopened(&self, more: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = rustix::fs::fcntl_getfl(&self.fd)? & OFlags::RWMODE;
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        rustix::fs::open(path, flags | more | OFlags::CLOEXEC, Mode::empty())
     }
 }
 

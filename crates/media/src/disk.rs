@@ -12,7 +12,7 @@ pub trait Disk: Send + Sync {
     /// Outside, or what the operating system said.
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Writes bytes. Blocks of files count as written since the last cut.
+    /// Writes bytes. Blocks of files count as written since the last cut. Nobody else writes to the blocks that these bytes touch meanwhile.
     ///
     /// # Errors
     /// Outside, opened for reading only, or what the operating system said.
@@ -33,6 +33,11 @@ pub trait Disk: Send + Sync {
     #[track_caller]
     fn sync_data(&self, site: Site) -> io::Result<()> {
         self.sync(site)
+    }
+
+    /// Whether blocks of files are read from the medium itself whenever they are read, because the kernel keeps no copies of them.
+    fn is_direct(&self) -> bool {
+        false
     }
 
     /// Whether bytes of a file could not be written, so that no sync succeeds any more.

@@ -69,6 +69,14 @@ pub enum MediaError {
         /// The file.
         path: PathBuf,
     },
+    /// Direct I/O was asked for and is not to be had.
+    #[error("{} cannot be read past the page cache ({source}): its file system or device has no direct I/O in blocks of 4096 bytes; open the pool without --direct, or put the data where there is", path.display())]
+    NotDirect {
+        /// The file or device with the data.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// A device-DAX node cannot be mapped copy-on-write.
     #[error("{} is a device-DAX node, which cannot be opened read-only: open it read-write", path.display())]
     ReadOnlyDevice {
@@ -127,7 +135,7 @@ impl MediaError {
             Self::NotAPool { .. } | Self::Empty { .. } => libc::EINVAL,
             Self::TooLarge { .. } => libc::EFBIG,
             Self::NoSpace { .. } | Self::NoRoomBehind { .. } => libc::ENOSPC,
-            Self::NotDax { .. } => libc::EOPNOTSUPP,
+            Self::NotDax { .. } | Self::NotDirect { .. } => libc::EOPNOTSUPP,
             Self::ReadOnlyDevice { .. } => libc::EROFS,
             Self::TooManyMappings { .. } => libc::ENFILE,
             Self::OutOfMemory { source, .. } => source.raw_os_error().unwrap_or(libc::ENOMEM),

@@ -136,8 +136,13 @@ impl Slot {
         // SAFETY: `lost` has a bit for every page of the mapping, and lives as long as the mapping, which
         // the faulting access keeps alive.
         unsafe { (*page.lost.add(number / 64)).fetch_or(1 << (number % 64), Ordering::SeqCst) };
-        self.record(page.offset);
-        self.last_lost.store(page.offset, Ordering::Relaxed);
+        self.record_lost_page(page.offset);
+    }
+
+    /// Records that the page of `at` is lost, once it is marked so.
+    pub(crate) fn record_lost_page(&self, at: u64) {
+        self.record(at);
+        self.last_lost.store(at, Ordering::Relaxed);
         self.change_condition();
     }
 

@@ -15,6 +15,7 @@ mod ask;
 mod backing;
 pub mod count;
 mod data_file;
+mod direct;
 mod disk;
 mod error;
 mod fault;

@@ -95,19 +95,19 @@ impl Logged {
         }
     }
 
-    /// Writes bytes of a file that lie at `at` of the pool: in this file, at this place of it. That they could not be written is told by the
-    /// next sync, and by each after it.
-    pub(crate) fn write_data(
+    /// Notes what became of writing bytes of a file to `[at, at + len)` of the pool. That they could not be written is told by the next sync,
+    /// and by each after it.
+    pub(crate) fn note_outcome(
         &self,
         pool: &dyn Persistent,
-        (file, file_at): (BorrowedFd<'_>, u64),
+        written: &io::Result<()>,
         at: u64,
-        data: &[u8],
+        len: u64,
     ) {
-        if write_all(file, file_at, data).is_err() {
+        if written.is_err() {
             self.fail(pool);
         }
-        self.note_written(at, data.len() as u64);
+        self.note_written(at, len);
     }
 
     /// Notes which blocks of files `[at, at + len)` touches, now that they are written.

@@ -1,13 +1,16 @@
 //! A pool that is mapped: a file, a device, or anonymous memory.
 
+mod disk;
+
 use crate::arena::memory_file;
 use crate::backing::{Backing, Existing, PoolFile};
 use crate::data_file::DataFile;
+use crate::direct::Direct;
 use crate::disk::{Disk, Split};
 use crate::image::{self, Attach, ImageFile, ImageKey, LeftImage, SharedImage};
 use crate::isa::Isa;
 use crate::kind_at::grants_sync;
-use crate::logged::{self, Logged};
+use crate::logged::Logged;
 use crate::mapping::{Mapping, MappingError, Part, memory_of_mapping};
 use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
 use crate::notes::Notes;
@@ -20,7 +23,7 @@ use crate::{MediaError, count};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -69,6 +72,8 @@ pub struct MappedPool {
     path: Option<PathBuf>,
     /// Where the blocks of files are, if they have a medium of their own.
     data: Option<DataPart>,
+    /// How they are read and written, if that is past the page cache.
+    direct: Option<Direct>,
     /// Once the image, or transactions, have begun.
     logged: OnceLock<Logged>,
 }
@@ -139,14 +144,6 @@ impl MappedPool {
         self.data.as_ref().map(|data| &data.file)
     }
 
-    /// The file in which `at` lies, and where.
-    fn file_at(&self, at: u64) -> (BorrowedFd<'_>, u64) {
-        match &self.data {
-            Some(data) if at >= data.at => (data.file.backing.fd.as_fd(), at - data.at + data.from),
-            _ => (self.fd.as_fd(), at + self.start),
-        }
-    }
-
     /// `len` bytes of this pool's file, which is mapped whole and without a data medium, from `start` on as a pool of its own under the name
     /// `path`. The lock on the file is held until both are dropped. With `read_only` it is mapped as a pool that is opened so, whatever this one is.
     ///
@@ -187,6 +184,7 @@ impl MappedPool {
             start,
             path: Some(path.to_owned()),
             data: None,
+            direct: None,
             logged: OnceLock::new(),
         }
         .settled())
@@ -304,6 +302,7 @@ impl MappedPool {
                     start: 0,
                     path: None,
                     data: None,
+                    direct: None,
                     logged: OnceLock::new(),
                 };
                 pool.mapping.prefer_large_pages();
@@ -356,10 +355,13 @@ impl MappedPool {
 
     /// Faults in every page, so that no later access waits for one; pages of memory become large
     /// ones where the kernel has them. Failures are not reported: a page that cannot be had is found
-    /// out at its first access.
+    /// out at its first access. What is reached past the page cache stays out of it.
     pub fn populate(&self) {
-        self.gather_large_pages(self.mapping.len());
+        let end = self.direct.as_ref().map_or(u64::MAX, |direct| direct.from);
+        let end = end.min(self.mapping.len());
+        self.gather_large_pages(end);
         let (base, bytes) = self.mapping.whole();
+        let bytes = bytes.min(usize::try_from(end).unwrap_or(usize::MAX));
         // Writing would copy every page of a private mapping.
         let advice = if self.read_only {
             Advice::LinuxPopulateRead
@@ -368,12 +370,12 @@ impl MappedPool {
         };
         // SAFETY: populating changes no byte; the range is our mapping.
         if unsafe { rustix::mm::madvise(base, bytes, advice) }.is_err() {
-            self.touch_every_page();
+            self.touch_every_page(end);
         }
     }
 
-    fn touch_every_page(&self) {
-        for at in (0..self.mapping.len() & !7).step_by(rustix::param::page_size()) {
+    fn touch_every_page(&self, end: u64) {
+        for at in (0..end & !7).step_by(rustix::param::page_size()) {
             if self.read_only {
                 self.mapping.load(at, Ordering::Relaxed);
             } else {
@@ -411,6 +413,7 @@ impl MappedPool {
             start: 0,
             path: Some(backing.path),
             data: None,
+            direct: None,
             logged: OnceLock::new(),
         }
         .settled())
@@ -475,7 +478,8 @@ impl MappedPool {
                 None => self.mapping.write_through(at, data),
             }
         } else {
-            logged.write_data(self, self.file_at(at), at, data);
+            let written = self.write_file(at, data);
+            logged.note_outcome(self, &written, at, data.len() as u64);
         }
     }
 }
@@ -650,8 +654,10 @@ impl Persistent for MappedPool {
     }
 
     fn window(&self, bytes: u64) -> Option<Window> {
-        // What is mapped in larger pages only cannot be laid block by block.
-        let by_blocks = self.mapping.page_bytes() as u64 == BLOCK_BYTES && !self.is_overlaid();
+        // What is mapped in larger pages only cannot be laid block by block. A page of a file is one of the page cache.
+        let by_blocks = self.mapping.page_bytes() as u64 == BLOCK_BYTES
+            && !self.is_overlaid()
+            && self.direct.is_none();
         let slot = self.mapping.slot();
         by_blocks.then(|| Window::mapped(bytes, self.mapping.isa, slot))?
     }
@@ -674,6 +680,9 @@ impl Persistent for MappedPool {
 
     #[inline]
     unsafe fn in_place(&self, at: u64, len: u64) -> Option<&[u8]> {
+        if self.direct_at(at).is_some() {
+            return None;
+        }
         // SAFETY: the caller's promise is what is asked for.
         unsafe { self.mapping.in_place(at, len) }
     }
@@ -682,55 +691,6 @@ impl Persistent for MappedPool {
         let (start, _) = window.run(at, len)?;
         // SAFETY: readable as long as the window lives; the caller vouches that it does not change.
         Some(unsafe { std::slice::from_raw_parts(start, len as usize) })
-    }
-}
-
-impl Disk for MappedPool {
-    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        let (file, at) = self.file_at(at);
-        logged::read_exact(file, at, out)
-    }
-
-    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
-        if self.read_only {
-            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
-        }
-        let (file, file_at) = self.file_at(at);
-        logged::write_all(file, file_at, data)?;
-        if let Some(logged) = self.logged.get() {
-            logged.note_written(at, data.len() as u64);
-        }
-        Ok(())
-    }
-
-    fn sync(&self, _site: Site) -> io::Result<()> {
-        count::synced();
-        match self.logged.get() {
-            Some(logged) if logged.has_failed() => Err(Errno::IO.into()),
-            _ => fdatasync(&self.fd),
-        }
-    }
-
-    fn has_failed(&self) -> bool {
-        self.logged.get().is_some_and(Logged::has_failed)
-    }
-
-    fn sync_data(&self, site: Site) -> io::Result<()> {
-        let Some(data) = &self.data else {
-            return Disk::sync(self, site);
-        };
-        count::synced();
-        match self.logged.get() {
-            Some(logged) if logged.has_failed() => Err(Errno::IO.into()),
-            _ => fdatasync(&data.file.backing.fd),
-        }
-    }
-
-    fn forget(&self, at: u64, len: u64) {
-        let advice = rustix::fs::Advice::DontNeed;
-        let (file, at) = self.file_at(at);
-        // What cannot be dropped is read from memory, as ever.
-        let _ = rustix::fs::fadvise(file, at, std::num::NonZero::new(len), advice);
     }
 }
 

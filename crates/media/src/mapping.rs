@@ -204,6 +204,20 @@ impl Mapping {
         Some(unsafe { std::slice::from_raw_parts(start, len as usize) })
     }
 
+    /// Says that the page of `at` cannot be had in another way than through this mapping: its reader is given zeros. The access is counted for
+    /// the thread.
+    #[cold]
+    pub(crate) fn lose(&self, at: u64) {
+        let page = at as usize / self.page_bytes;
+        let bit = 1 << (page % 64);
+        if let Some(word) = self.lost.get(page / 64)
+            && word.fetch_or(bit, Ordering::SeqCst) & bit == 0
+        {
+            self.slot.record_lost_page(at);
+        }
+        fault::note(at);
+    }
+
     /// From now on accesses to lost pages are counted for their threads.
     #[cold]
     pub(crate) fn watch(&self) {
@@ -721,7 +735,9 @@ macro_rules! memory_of_mapping {
 
             #[inline]
             fn read(&self, at: u64, out: &mut [u8]) {
-                self.mapping.read(at, out);
+                if !self.read_by_call(at, out) {
+                    self.mapping.read(at, out);
+                }
             }
 
             #[inline]

@@ -104,6 +104,7 @@ const ASKS: &[&str] = &[
     "Fs::image_dir",
     "Fs::is_carried",
     "Fs::is_damaged",
+    "Fs::is_direct",
     "Fs::is_log_half_full",
     "Fs::is_read_only",
     "Fs::isa",

@@ -307,6 +307,11 @@ impl Fs<Real> {
         data.map(|data| (data.path(), data.len()))
     }
 
+    /// Whether the data pass the kernel's page cache.
+    pub fn is_direct(&self) -> bool {
+        self.core.pool.is_direct()
+    }
+
     /// Whether the copy of the metadata that the data medium carries is whole, so that the medium alone has everything; `None` if it carries none.
     pub fn is_carried(&self) -> Option<bool> {
         carried::is_whole(self.core.pool.data()?, &self.superblock)

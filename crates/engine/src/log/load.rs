@@ -154,6 +154,10 @@ pub(crate) fn load<P: Persistent>(
     let disk = disk_of(pool)?;
     if !how.read_only {
         inherit(disk, superblock)?;
+        if disk.is_direct() {
+            // What an earlier session left in memory has been written.
+            disk.forget(geometry.data_at, geometry.zone_blocks * BLOCK_BYTES);
+        }
     }
     disk.forget(geometry.log_at, geometry.log_bytes);
     let anchor = read_anchor(disk, superblock)?;

@@ -196,7 +196,7 @@ impl Log {
         if lines == 0 && epoch.written == Written::Few(Vec::new()) {
             return Ok(());
         }
-        let riding = self.riding(epoch);
+        let riding = self.riding(epoch, disk.is_direct());
         let blocks = match riding {
             Some(blocks) => self.read_blocks(disk, blocks)?,
             None => {
@@ -238,14 +238,18 @@ impl Log {
     }
 
     /// The offsets of the blocks that were written, if they are to ride in the record. `None`: they are many, or the log has no room for them
-    /// beside the lines, and a sync has to come before the record.
+    /// beside the lines, and a sync has to come before the record. Where blocks are read from the medium, to read them back for the record would
+    /// take as long as that sync: then none ride.
     ///
     /// Where log and data lie in one file, a ride is void with the next record: the sync of its own made its block durable where it belongs. Where
     /// they do not, it stays until the data are synced, and what is written over its block meanwhile rides behind it, or is synced.
-    fn riding<'e>(&self, epoch: &'e Epoch) -> Option<&'e [u64]> {
+    fn riding<'e>(&self, epoch: &'e Epoch, is_direct: bool) -> Option<&'e [u64]> {
         let Written::Few(blocks) = &epoch.written else {
             return None;
         };
+        if is_direct && !blocks.is_empty() {
+            return None;
+        }
         let (lines, rides) = (epoch.lines.len() as u64, blocks.len() as u64);
         let area_bytes = self.place.area_bytes();
         let riding = match self.place.apart() {

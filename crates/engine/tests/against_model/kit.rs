@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use vellum::media::{
-    HeapMemory, MappedArena, MappedPool, Memories, Memory, Persistent, Real, SimLogged, SimPool,
-    Simulated, SimulatedLogged, Site,
+    HeapMemory, MappedArena, MappedPool, MediaChoice, Memories, Memory, Persistent, Real,
+    SimLogged, SimPool, Simulated, SimulatedLogged, Site,
 };
 use vellum::{
     Clock, DataApart, FormatOptions, Fs, MappingKind, MountOptions, NamespaceKind, Opened, Result,
     attach, format,
 };
 use vellum_check::{Image, Options, Severity};
+use vellum_layout::Superblock;
 
 /// Where the clock of tests starts: 2026-01-01 in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
@@ -217,6 +218,38 @@ impl Kit for SimulatedSplit {
 
     fn arena(len: u64) -> Result<HeapMemory> {
         Ok(HeapMemory::new(len))
+    }
+}
+
+/// A pool with a log in a file whose data pass the page cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Direct;
+
+impl Memories for Direct {
+    type Pool = MappedPool;
+    type Arena = MappedArena;
+}
+
+impl Kit for Direct {
+    const IS_LOGGED: bool = true;
+
+    fn pool(len: u64) -> MappedPool {
+        let dir = tempfile::tempdir().expect("there is room");
+        let pool = MappedPool::create(&dir.path().join("pool"), len, MediaChoice::Logged);
+        pool.expect("there is room")
+    }
+
+    fn arena(len: u64) -> Result<MappedArena> {
+        Real::arena(len)
+    }
+
+    /// What was stored so far is in the page cache.
+    fn mount(pool: MappedPool, shape: &Shape) -> Result<(Arc<Fs<Self>>, Opened)> {
+        let mut block = [0; 4096];
+        pool.read(0, &mut block);
+        let superblock = Superblock::unseal(&block)?;
+        let pool = pool.with_direct(superblock.geometry().data_at)?;
+        attach::<Self>(pool, Self::arena, shape.mount_options())
     }
 }
 

@@ -15,7 +15,7 @@ use vellum_model::{Cred, Model, Op, Outcome, Step, apply, strategy};
 
 use super::areas;
 use super::kit::{
-    CLOCK_START, Kit, Shape, SimulatedApart, SimulatedSplit, Soundness, check, check_open,
+    CLOCK_START, Direct, Kit, Shape, SimulatedApart, SimulatedSplit, Soundness, check, check_open,
 };
 use super::random::Random;
 use super::subject::{Came, Subject};
@@ -410,6 +410,11 @@ fn long_sequences_agree_on_the_simulated_pool() {
 #[test]
 fn sequences_agree_on_mapped_memory() {
     explore::<Real>(60, 150);
+}
+
+#[test]
+fn sequences_agree_past_the_page_cache() {
+    explore::<Direct>(20, 100);
 }
 
 #[test]

@@ -1,0 +1,385 @@
+//! Blocks of files that are read and written past the kernel's page cache (`O_DIRECT`).
+//!
+//! The device then reads and writes our memory itself, in whole blocks: offset, length and address have to be multiples of [`BLOCK_BYTES`],
+//! which is what any device of our time asks for, or more. What is aligned so goes without a copy. Everything else goes through a buffer of
+//! the thread: to read, whole blocks are read and a part of them is copied out; to write, a block of which a part is written is read before,
+//! and written as a whole.
+//!
+//! **Two writers of one block.** Whoever wrote another part of a block between the two would lose it. Nobody does. Blocks of files are written
+//! by operations, each under the lock of its file, which locks all other writers of the file out (`Core::lock`), for all of the operation. A
+//! block is one file's from the operation that claims it to the one that gives it up, both under that lock, and another's only once nobody is
+//! in an operation any more that began before it was given up. Whoever has the pool has it alone. Beside operations, an opening writes blocks
+//! that rode in the log before the first one begins, and a close the copy of the metadata that a medium carries, in blocks of no file, after
+//! the last has ended; each is one thread. So no two writes touch one block at a time, whatever parts of it they are about. Readers lock
+//! nobody out: in a block that is written again, the bytes beside those of the write are what they were.
+//!
+//! **Beside the page cache.** What lies there is not asked here, and yet agrees: Linux writes dirty pages of a range back before it reads or
+//! writes it directly, and drops the pages of what was written directly, also out of mappings; where it cannot it writes through the cache.
+//! So whoever reads the file another way, a checker after the close, say, sees what was written. Errors come with the write itself, and a
+//! sync of the file, by whichever description, makes durable what was written by any.
+
+use crate::MediaError;
+use crate::backing::{PoolFile, failed};
+use crate::logged::{read_exact, write_all};
+use crate::memory::BLOCK_BYTES;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Bytes that go through the buffer at once: those of one operation, which touches a block more where it is not aligned.
+const BOUNCE_BYTES: usize = (1 << 20) + BLOCK;
+
+thread_local! {
+    /// Taken when the thread first needs it, and page by page.
+    static BOUNCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A file or device, opened once more, for direct reads and writes alone.
+pub(crate) struct Direct {
+    fd: OwnedFd,
+    /// The first byte of the pool that is reached so.
+    pub(crate) from: u64,
+    /// Where it lies in the file.
+    file_from: u64,
+}
+
+impl Direct {
+    /// Opens `file` once more. A duplicate of its descriptor would not do: it had to be direct, too, and that of the pool's own file reads
+    /// and writes metadata. The lock stays with the description that carries it.
+    pub(crate) fn open(
+        file: &PoolFile,
+        path: &Path,
+        from: u64,
+        file_from: u64,
+    ) -> Result<Self, MediaError> {
+        let refused = |source: io::Error| MediaError::NotDirect {
+            path: path.to_owned(),
+            source,
+        };
+        if !file_from.is_multiple_of(BLOCK_BYTES) {
+            // Two blocks of files would share one of the device.
+            return Err(refused(io::ErrorKind::InvalidInput.into()));
+        }
+        let fd = file.reopened(OFlags::DIRECT).map_err(|errno| match errno {
+            Errno::INVAL | Errno::OPNOTSUPP => refused(errno.into()),
+            other => failed("open past the page cache", path, other),
+        })?;
+        let direct = Self {
+            fd,
+            from,
+            file_from,
+        };
+        // What only some file systems say when they open a file.
+        direct.read(from, &mut [0; BLOCK]).map_err(refused)?;
+        Ok(direct)
+    }
+
+    /// Whether bytes of the pool from `at` on are reached so.
+    #[inline(always)]
+    pub(crate) fn has(&self, at: u64) -> bool {
+        at >= self.from
+    }
+
+    /// Fills `out` with what lies at `at` of the pool.
+    pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        read(self, at - self.from + self.file_from, out)
+    }
+
+    /// The same; blocks that cannot be read become zeros, and `lose` is told of each before.
+    pub(crate) fn read_or_lose(&self, at: u64, out: &mut [u8], lose: impl Fn(u64)) {
+        if self.read(at, out).is_ok() {
+            return;
+        }
+        let mut rest = out;
+        let mut next = at;
+        while !rest.is_empty() {
+            let len = (BLOCK - (next % BLOCK_BYTES) as usize).min(rest.len());
+            let (block, later) = rest.split_at_mut(len);
+            if self.read(next, block).is_err() {
+                lose(next);
+                block.fill(0);
+            }
+            next += len as u64;
+            rest = later;
+        }
+    }
+
+    /// Writes bytes to `at` of the pool. Nobody else writes to the blocks that they touch meanwhile.
+    pub(crate) fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        write(self, at - self.from + self.file_from, data)
+    }
+}
+
+/// What moves whole blocks between a medium and memory that is aligned as it is.
+trait Blocks {
+    fn read_blocks(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
+    fn write_blocks(&self, at: u64, data: &[u8]) -> io::Result<()>;
+}
+
+impl Blocks for Direct {
+    fn read_blocks(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        read_exact(self.fd.as_fd(), at, out)
+    }
+
+    fn write_blocks(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        write_all(self.fd.as_fd(), at, data)
+    }
+}
+
+/// How a transfer begins: with so many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Whole blocks, from and to the caller's memory.
+    Straight(usize),
+    /// Through the buffer.
+    Bounced(usize),
+}
+
+impl Step {
+    /// Of `len` bytes at `at`, which lie in memory at this address.
+    fn first(at: u64, address: *const u8, len: usize) -> Self {
+        let skip = (at % BLOCK_BYTES) as usize;
+        let head = BLOCK - skip;
+        let can_be_straight = address.addr() % BLOCK == skip;
+        if can_be_straight && skip == 0 && len >= BLOCK {
+            Self::Straight(len / BLOCK * BLOCK)
+        } else if can_be_straight && len >= head + BLOCK {
+            Self::Bounced(head)
+        } else {
+            Self::Bounced(len.min(BOUNCE_BYTES - skip))
+        }
+    }
+}
+
+fn read(blocks: &impl Blocks, at: u64, out: &mut [u8]) -> io::Result<()> {
+    let (mut next, mut rest) = (at, out);
+    while !rest.is_empty() {
+        let step = Step::first(next, rest.as_ptr(), rest.len());
+        let (Step::Straight(len) | Step::Bounced(len)) = step;
+        let (now, later) = rest.split_at_mut(len);
+        match step {
+            Step::Straight(_) => blocks.read_blocks(next, now)?,
+            Step::Bounced(_) => bounced(next, len, |start, skip, buffer| {
+                blocks.read_blocks(start, buffer)?;
+                now.copy_from_slice(&buffer[skip..][..len]);
+                Ok(())
+            })?,
+        }
+        next += len as u64;
+        rest = later;
+    }
+    Ok(())
+}
+
+fn write(blocks: &impl Blocks, at: u64, data: &[u8]) -> io::Result<()> {
+    let (mut next, mut rest) = (at, data);
+    while !rest.is_empty() {
+        let step = Step::first(next, rest.as_ptr(), rest.len());
+        let (Step::Straight(len) | Step::Bounced(len)) = step;
+        let (now, later) = rest.split_at(len);
+        match step {
+            Step::Straight(_) => blocks.write_blocks(next, now)?,
+            Step::Bounced(_) => bounced(next, len, |start, skip, buffer| {
+                read_ends(blocks, (start, skip, len), buffer)?;
+                buffer[skip..][..len].copy_from_slice(now);
+                blocks.write_blocks(start, buffer)
+            })?,
+        }
+        next += len as u64;
+        rest = later;
+    }
+    Ok(())
+}
+
+/// Reads the first and the last of the blocks at `start` that are to be written, unless all of their bytes are: those are `len`, behind `skip`.
+fn read_ends(
+    blocks: &impl Blocks,
+    (start, skip, len): (u64, usize, usize),
+    buffer: &mut [u8],
+) -> io::Result<()> {
+    let last = buffer.len() - BLOCK;
+    let end = skip + len;
+    if skip > 0 || end < BLOCK {
+        blocks.read_blocks(start, &mut buffer[..BLOCK])?;
+    }
+    if end < buffer.len() && last > 0 {
+        blocks.read_blocks(start + last as u64, &mut buffer[last..])?;
+    }
+    Ok(())
+}
+
+/// Calls `run` with where the blocks begin that `len` bytes at `at` touch, how many bytes lie before these, and a buffer for the blocks.
+fn bounced(
+    at: u64,
+    len: usize,
+    run: impl FnOnce(u64, usize, &mut [u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let skip = (at % BLOCK_BYTES) as usize;
+    let bytes = (skip + len).next_multiple_of(BLOCK);
+    BOUNCE.with_borrow_mut(|buffer| {
+        if buffer.is_empty() {
+            buffer.resize(BOUNCE_BYTES + BLOCK, 0);
+        }
+        let address = buffer.as_ptr().addr();
+        let aligned = &mut buffer[address.next_multiple_of(BLOCK) - address..];
+        run(at - skip as u64, skip, &mut aligned[..bytes])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+
+    const MEDIUM_BYTES: usize = 8 * BLOCK;
+
+    /// A medium that takes nothing but whole blocks in aligned memory.
+    struct Strict {
+        bytes: RefCell<Vec<u8>>,
+        transfers: Cell<u32>,
+    }
+
+    impl Strict {
+        fn new(len: usize) -> Self {
+            let bytes = (0..len).map(|at| (at / 7 % 251) as u8).collect();
+            Self {
+                bytes: RefCell::new(bytes),
+                transfers: Cell::new(0),
+            }
+        }
+
+        #[track_caller]
+        fn look(&self, at: u64, memory: &[u8]) {
+            let is_aligned = |number: usize| number.is_multiple_of(BLOCK);
+            assert!(is_aligned(at as usize), "offset {at}");
+            assert!(
+                is_aligned(memory.len()) && !memory.is_empty(),
+                "{} bytes",
+                memory.len()
+            );
+            assert!(is_aligned(memory.as_ptr().addr()), "address");
+            self.transfers.set(self.transfers.get() + 1);
+        }
+    }
+
+    impl Blocks for Strict {
+        fn read_blocks(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+            self.look(at, out);
+            out.copy_from_slice(&self.bytes.borrow()[at as usize..][..out.len()]);
+            Ok(())
+        }
+
+        fn write_blocks(&self, at: u64, data: &[u8]) -> io::Result<()> {
+            self.look(at, data);
+            self.bytes.borrow_mut()[at as usize..][..data.len()].copy_from_slice(data);
+            Ok(())
+        }
+    }
+
+    /// `len` bytes of memory, `misalignment` bytes behind a multiple of a block.
+    fn memory(buffer: &mut Vec<u8>, misalignment: usize, len: usize) -> &mut [u8] {
+        buffer.resize(len + 2 * BLOCK, 0);
+        let address = buffer.as_ptr().addr();
+        let start = address.next_multiple_of(BLOCK) - address + misalignment;
+        &mut buffer[start..][..len]
+    }
+
+    /// Writes and reads, and compares with the same bytes in a row.
+    fn check(medium: &Strict, at: usize, len: usize, misalignment: usize) {
+        let mut plain = medium.bytes.borrow().clone();
+        let mut buffer = Vec::new();
+        let data = memory(&mut buffer, misalignment, len);
+        for (byte, number) in data.iter_mut().zip(at..) {
+            *byte = (number * 31 + len + misalignment) as u8;
+        }
+        write(medium, at as u64, data).unwrap();
+        plain[at..][..len].copy_from_slice(data);
+        assert!(
+            *medium.bytes.borrow() == plain,
+            "write {at} {len} {misalignment}"
+        );
+        let mut buffer = Vec::new();
+        let out = memory(&mut buffer, misalignment, len);
+        read(medium, at as u64, out).unwrap();
+        assert!(out == &plain[at..][..len], "read {at} {len} {misalignment}");
+    }
+
+    #[test]
+    fn bytes_near_the_bounds_of_blocks_and_nothing_beside_them() {
+        let near = [0, 1, 2, 511, 512, BLOCK - 1];
+        let lens = [
+            1,
+            2,
+            511,
+            BLOCK - 2,
+            BLOCK - 1,
+            BLOCK,
+            BLOCK + 1,
+            2 * BLOCK - 1,
+            2 * BLOCK,
+            2 * BLOCK + 1,
+            3 * BLOCK,
+            4 * BLOCK + 1,
+        ];
+        let medium = Strict::new(MEDIUM_BYTES);
+        for at in near.into_iter().chain(near.map(|at| at + BLOCK)) {
+            for len in lens {
+                for misalignment in near {
+                    check(&medium, at, len, misalignment);
+                }
+                // As far behind a block in memory as on the medium.
+                check(&medium, at, len, at % BLOCK);
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_more_bytes_than_the_buffer_goes_in_pieces() {
+        let medium = Strict::new(2 * BOUNCE_BYTES + 4 * BLOCK);
+        for (at, len) in [
+            (0, BOUNCE_BYTES),
+            (1, BOUNCE_BYTES),
+            (BLOCK - 1, 2 * BOUNCE_BYTES + BLOCK),
+        ] {
+            for misalignment in [0, 80, at % BLOCK] {
+                check(&medium, at, len, misalignment);
+            }
+        }
+    }
+
+    #[test]
+    fn aligned_bytes_are_one_transfer_and_an_end_of_a_block_two() {
+        let medium = Strict::new(MEDIUM_BYTES);
+        let mut buffer = Vec::new();
+        let mut count = |at, len, misalignment| {
+            medium.transfers.set(0);
+            write(&medium, at, memory(&mut buffer, misalignment, len)).unwrap();
+            medium.transfers.get()
+        };
+        assert_eq!(count(BLOCK_BYTES, 4 * BLOCK, 0), 1);
+        // Bounced as one.
+        assert_eq!(count(BLOCK_BYTES, 4 * BLOCK, 80), 1);
+        assert_eq!(count(100, 50, 0), 2);
+        assert_eq!(count(100, BLOCK, 0), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn any_transfers_are_those_of_bytes_in_a_row(
+            transfers in prop::collection::vec(
+                (0..MEDIUM_BYTES, 0..MEDIUM_BYTES, 0..BLOCK), 1..20
+            ),
+        ) {
+            let medium = Strict::new(MEDIUM_BYTES);
+            for (at, len, misalignment) in transfers {
+                check(&medium, at, len.min(MEDIUM_BYTES - at), misalignment);
+            }
+        }
+    }
+}
