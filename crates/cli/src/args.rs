@@ -470,6 +470,9 @@ pub(crate) struct Repair {
     /// Give up what a killed process had not synced: the pool is as of its last commit (--media logged)
     #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
     pub(crate) last_epoch: bool,
+    /// Take the data medium as it is, though it or the pool is an old copy; then mend what does not fit
+    #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
+    pub(crate) accept_data: bool,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use vellum::PoolPath;
+use vellum::{Pool, PoolPath};
 use vellum_check::{Class, Image, MemoryImage, Report, Severity};
 use vellum_repair::undo::{self, Undo};
 use vellum_repair::{Action, LostBytes, Options, Plan, apply_watched, plan};
@@ -86,6 +86,10 @@ fn now_ns() -> i64 {
 }
 
 fn repair(args: &Repair) -> Outcome<ExitCode> {
+    if args.accept_data {
+        let accepted = Pool::accept_data(&args.pool, args.opening.data.as_deref());
+        accepted.map_err(|error| place::refused(&args.pool, &error))?;
+    }
     if args.last_epoch {
         killed::settle(&args.pool, args.opening.data.as_deref(), true)?;
     }

@@ -10,6 +10,38 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
+fn an_old_copy_of_data_is_taken_only_when_asked_for() {
+    let bench = Bench::empty();
+    let run = |args: &[&str]| bench.run(args);
+    run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(bench.join(from), bench.join(to)).expect("copied");
+    };
+    copy("d.img", "backup");
+    bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
+    copy("backup", "d.img");
+    let commands: [&[&str]; 4] = [
+        &["cat", "p.img:/a"],
+        &["info", "p.img"],
+        &["repair", "--yes", "p.img"],
+        &["check", "p.img"],
+    ];
+    let said = ["d.img", "old copy", "--accept-data"];
+    for command in &commands[..2] {
+        run(command).failed(1, &said);
+    }
+    for command in &commands[2..] {
+        run(command).failed(8, &said);
+    }
+    run(&["repair", "--accept-data", "--dry-run", "p.img"]).failed(16, &["--dry-run"]);
+    run(&["repair", "--accept-data", "--yes", "p.img"]).ok();
+    run(&["ls", "p.img:/"]).ok();
+    bench.run(&["check", "--strict", "p.img"]).ok();
+    run(&["mkfs", "whole.img", "--size", "8M"]).ok();
+    run(&["repair", "--accept-data", "--yes", "whole.img"]).failed(8, &["has its data itself"]);
+}
+
+#[test]
 fn a_flushed_medium_is_attached_elsewhere() {
     let bench = Bench::empty();
     let memory = ["--media", "memory"];

@@ -70,6 +70,8 @@ vellum_media::sites! {
     ATTACH_MEDIUM_DURABLE = "attach/medium-durable",
     /// That copy.
     ATTACH_MEDIUM_COPY_DURABLE = "attach/medium-copy-durable",
+    /// Of which session a data medium is: in the copy of its head, before the head is written, and in the head, before the pool says so.
+    SESSION_MEDIUM_DURABLE = "session/medium-durable",
     /// A superblock whose table has a file system more, or less.
     PARTS_TABLE = "parts/table",
     /// Before the first copy is written, while that or the second one is sound; and before anybody is told.

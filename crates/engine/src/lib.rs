@@ -36,6 +36,7 @@ mod overwrite;
 mod parts;
 mod pool;
 pub mod reading;
+mod session;
 pub mod sites;
 mod slots;
 mod times;

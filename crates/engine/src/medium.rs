@@ -15,6 +15,8 @@ use zerocopy::IntoBytes;
 use crate::error::Result;
 use crate::mount::{DataApart, read_superblock};
 use crate::parts::{self, PoolPath};
+use crate::pool::fill_random;
+use crate::session::{self, Heads};
 
 /// Bytes of a medium beside its data: the head with what lies up to the data, and the head's copy.
 const BESIDE_BYTES: u64 = MEDIUM_DATA_AT + BLOCK_BYTES;
@@ -54,6 +56,12 @@ pub enum MediumError {
         found: Box<str>,
         /// What it should be.
         expected: Box<str>,
+    },
+    /// A copy of it from another time, or the pool is one.
+    #[error("{}: these are the data of the pool as they were in another session than the one in which the pool was last used: one of the two is an old copy; use those that belong together, or take these as they are with `vellum repair --accept-data`; nothing was changed", path.display())]
+    OtherSession {
+        /// The medium.
+        path: PathBuf,
     },
     /// A path for which the pool has no room.
     #[error("{}: the path of a data medium has at most {MEDIUM_PATH_MAX} bytes", path.display())]
@@ -204,16 +212,61 @@ pub(crate) fn last_place(places: &[u8], superblock: &Superblock, path: &Path) ->
     Some(dir_of(path).join(OsStr::from_bytes(&name)))
 }
 
-/// Says in the pool, before its image has begun, where its data are.
+/// Says in a new pool where its data are.
+///
+/// # Errors
+/// What the operating system said.
+pub(crate) fn say_place(pool: &MappedPool, superblock: &Superblock, name: &[u8]) -> Result<()> {
+    if let Some(apart) = superblock.geometry().apart {
+        let places = MediumPlaces::of_data(apart.id, name);
+        pool.write_own(apart.places_at, places.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Says in the pool, before its image has begun, where its data are now.
 ///
 /// # Errors
 /// What the operating system said.
 pub(crate) fn remember(pool: &MappedPool, superblock: &Superblock, name: &[u8]) -> Result<()> {
     if let Some(apart) = superblock.geometry().apart {
         let places = MediumPlaces::of_data(apart.id, name);
-        pool.write_own(apart.places_at, places.as_bytes())?;
+        let told = &places.as_bytes()[..MediumPlaces::TOLD_BYTES];
+        pool.write_own(apart.places_at, told)?;
     }
     Ok(())
+}
+
+/// A pool, before its image has begun, and its data medium, if it has one, are about to be used in a session of their own ([`session`]).
+///
+/// # Errors
+/// What the operating system said.
+pub(crate) fn begin_session(pool: &MappedPool) -> Result<()> {
+    let Some(file) = pool.data() else {
+        return Ok(());
+    };
+    let superblock = read_superblock(pool)?;
+    let heads = Heads::find(file, MediumHead::of(&superblock).as_ref());
+    let heads = heads.ok_or_else(|| MediumError::NoMedium {
+        path: file.path().to_owned(),
+    })?;
+    let mut new = [0; 8];
+    fill_random(&mut new)?;
+    let set = |at, value: u64| pool.write_own(superblock.media_at + at, &value.to_le_bytes());
+    let places = places_of(pool, &superblock);
+    Ok(session::begin(
+        &places,
+        &heads,
+        u64::from_ne_bytes(new),
+        &set,
+    )?)
+}
+
+/// The block of places of a pool that has its data apart.
+fn places_of(pool: &MappedPool, superblock: &Superblock) -> [u8; BLOCK_BYTES as usize] {
+    let mut places = [0; BLOCK_BYTES as usize];
+    pool.read(superblock.media_at, &mut places);
+    places
 }
 
 /// Data of a pool that were found.
@@ -230,10 +283,10 @@ pub struct FoundData {
 }
 
 /// Finds the data of the pool at `path`, at `asked`, or where the pool says that they were last (in `places`, the block at `media_at`), and knows
-/// them by their head. `None`: the pool has its data itself.
+/// them by their head, and that they are no old copy by their session. `None`: the pool has its data itself.
 ///
 /// # Errors
-/// Missing, in use, cut short, something else's.
+/// Missing, in use, cut short, something else's, of another session.
 pub fn find_data(
     superblock: &Superblock,
     places: &[u8],
@@ -241,17 +294,34 @@ pub fn find_data(
     asked: Option<&Path>,
     read_only: bool,
 ) -> Result<Option<FoundData>> {
-    let geometry = superblock.geometry();
     let Some(expected) = MediumHead::of(superblock) else {
         return match asked {
             Some(_) => Err(MediumError::NotApart.into()),
             None => Ok(None),
         };
     };
-    let place = match asked {
-        Some(asked) => Some(asked.to_owned()),
-        None => last_place(places, superblock, path),
-    };
+    let place = asked.map(Path::to_owned);
+    let place = place.or_else(|| last_place(places, superblock, path));
+    let (file, head) = find_medium(&expected, place, read_only)?;
+    if !session::belongs(places, head.session) {
+        let path = file.path().to_owned();
+        return Err(MediumError::OtherSession { path }.into());
+    }
+    let geometry = superblock.geometry();
+    Ok(Some(FoundData {
+        file,
+        from: expected.data_at,
+        at: geometry.data_at,
+        bytes: geometry.zone_blocks * BLOCK_BYTES + expected.carried_bytes,
+    }))
+}
+
+/// Opens the medium that is expected at `place`; gives it with its head.
+fn find_medium(
+    expected: &MediumHead,
+    place: Option<PathBuf>,
+    read_only: bool,
+) -> Result<(DataFile, MediumHead)> {
     let place = place.ok_or(MediumError::Unknown)?;
     let file = DataFile::open(&place, read_only).map_err(|error| match error {
         MediaError::Io { .. } | MediaError::Empty { .. } | MediaError::NotAPool { .. } => {
@@ -263,29 +333,30 @@ pub fn find_data(
         }
         other => crate::Error::from(other),
     })?;
-    know(&file, &expected)?;
-    Ok(Some(FoundData {
-        file,
-        from: expected.data_at,
-        at: geometry.data_at,
-        bytes: geometry.zone_blocks * BLOCK_BYTES + expected.carried_bytes,
-    }))
+    let head = know(&file, expected)?;
+    Ok((file, head))
 }
 
-/// The head of a medium, or the copy of it that there would be on the one that is expected.
-pub(crate) fn head(file: &DataFile, expected: Option<&MediumHead>) -> Option<MediumHead> {
-    let mut block = [0; MEDIUM_HEAD_BYTES];
-    let mut at = |at| {
-        let read = file.read(at, &mut block);
-        read.ok().and_then(|()| MediumHead::unseal(&block))
-    };
-    at(0).or_else(|| at(expected?.copy_at()))
+/// Has the pool at `path`, or the part that it names, take its data medium as one of its own session, whenever it is from.
+///
+/// # Errors
+/// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short or something else's; what the pool said.
+pub(crate) fn accept(path: &Path, asked: Option<&Path>) -> Result<()> {
+    let pool = parts::open_own(&PoolPath::of(path), OpenMode::default())?;
+    let superblock = read_superblock(&pool)?;
+    let expected = MediumHead::of(&superblock).ok_or(MediumError::NotApart)?;
+    let place = asked.map(Path::to_owned);
+    let place = place.or_else(|| last_place(&places_of(&pool, &superblock), &superblock, path));
+    let (_, head) = find_medium(&expected, place, true)?;
+    let at = superblock.media_at + MediumPlaces::SESSION;
+    Ok(pool.write_own(at, &head.session.to_le_bytes())?)
 }
 
-/// Whether this is the medium that is expected: its head says so, or the copy of the head where that cannot be read.
-fn know(file: &DataFile, expected: &MediumHead) -> Result<()> {
-    let found = head(file, Some(expected));
-    let is_it = found.as_ref().is_some_and(|found| {
+/// The head of the medium, if it is the one that is expected: the first one says so, or the copy of it where that cannot be read.
+fn know(file: &DataFile, expected: &MediumHead) -> Result<MediumHead> {
+    let found = Heads::find(file, Some(expected)).map(|heads| heads.counts);
+    let path = || file.path().to_owned();
+    let is_it = |found: &MediumHead| {
         (
             found.id,
             found.pool,
@@ -299,28 +370,11 @@ fn know(file: &DataFile, expected: &MediumHead) -> Result<()> {
             expected.data_at,
             expected.blocks,
         )
-    });
-    let path = || file.path().to_owned();
-    if !is_it {
-        let found = match found {
-            None => "this holds no data of any pool".to_owned(),
-            Some(other) if other.pool == expected.pool => {
-                format!("this is medium {} of the same pool", uuid_text(&other.id))
-            }
-            Some(other) => format!("this is the data of pool {}", uuid_text(&other.pool)),
-        };
-        return Err(MediumError::Foreign {
-            path: path(),
-            found: found.into(),
-            expected: format!(
-                "pool {} (medium {})",
-                uuid_text(&expected.pool),
-                uuid_text(&expected.id)
-            )
-            .into(),
-        }
-        .into());
-    }
+    };
+    let found = match found {
+        Some(found) if is_it(&found) => found,
+        other => return Err(foreign(path(), other, expected).into()),
+    };
     if file.len() < expected.bytes {
         return Err(MediumError::Short {
             path: path(),
@@ -329,7 +383,24 @@ fn know(file: &DataFile, expected: &MediumHead) -> Result<()> {
         }
         .into());
     }
-    Ok(())
+    Ok(found)
+}
+
+/// What is not the medium that is expected.
+fn foreign(path: PathBuf, found: Option<MediumHead>, expected: &MediumHead) -> MediumError {
+    let found = match found {
+        None => "this holds no data of any pool".to_owned(),
+        Some(other) if other.pool == expected.pool => {
+            format!("this is medium {} of the same pool", uuid_text(&other.id))
+        }
+        Some(other) => format!("this is the data of pool {}", uuid_text(&other.pool)),
+    };
+    let (pool, id) = (uuid_text(&expected.pool), uuid_text(&expected.id));
+    MediumError::Foreign {
+        path,
+        found: found.into(),
+        expected: format!("pool {pool} (medium {id})").into(),
+    }
 }
 
 /// The bytes of a pool, or of the part that `path` names as `POOL:NAME`, with its data behind them wherever they are, for whoever works on bytes. Of
@@ -373,8 +444,7 @@ pub(crate) fn with_data(
     let Ok(superblock) = read_superblock(&pool) else {
         return Ok(pool);
     };
-    let mut places = [0; BLOCK_BYTES as usize];
-    pool.read(superblock.media_at, &mut places);
+    let places = places_of(&pool, &superblock);
     match find_data(&superblock, &places, path, data, read_only)? {
         Some(found) => Ok(pool.with_data(found.file, found.from, (found.at, found.bytes))?),
         None => Ok(pool),

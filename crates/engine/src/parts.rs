@@ -26,6 +26,7 @@ use crate::log;
 use crate::medium;
 use crate::mount::{check_at_rest, read_superblock, superblock_in};
 use crate::pool::{CreateOptions, Pool, PoolOptions, boot_id};
+use crate::session::Heads;
 
 /// Why a file system of a pool is not to be had, or cannot be added.
 #[derive(Debug, Error)]
@@ -462,8 +463,8 @@ impl Container {
         };
         for fs in list_mapped(&self.pool, &self.whole)? {
             let expected = fs.superblock.ok().and_then(|own| MediumHead::of(&own));
-            let head = medium::head(&file, expected.as_ref());
-            if head.is_some_and(|head| head.pool == fs.uuid) {
+            let heads = Heads::find(&file, expected.as_ref());
+            if heads.is_some_and(|heads| heads.counts.pool == fs.uuid) {
                 let (path, name) = (path.to_owned(), fs.name);
                 return Err(PartError::DataTaken { path, name }.into());
             }
@@ -604,6 +605,9 @@ impl Pool {
         let open = |place: &PoolPath| {
             let memory = own_of(&whole, &superblock, place, false)?;
             let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;
+            if !options.read_only {
+                medium::begin_session(&memory)?;
+            }
             if options.populates_all() {
                 memory.populate();
             }

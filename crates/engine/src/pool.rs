@@ -258,7 +258,7 @@ impl Pool {
         let behind = (own_bytes, apart.data_bytes + apart.carried_bytes);
         let memory = memory.with_data(file, apart.at, behind)?;
         let superblock = Self::format(&memory, &format_options)?;
-        medium::remember(&memory, &superblock, &name)?;
+        medium::say_place(&memory, &superblock, &name)?;
         medium::mark(&memory, &superblock)?;
         Ok((memory, superblock))
     }
@@ -333,12 +333,12 @@ impl Pool {
             settle_image(&open_bytes(path, mode, data)?, boot_id(), true)?;
         }
         let memory = open_bytes(path, mode, data)?;
-        if let (Some(data), false) = (data, options.read_only) {
-            medium::remember(
-                &memory,
-                &read_superblock(&memory)?,
-                &medium::name(path, data)?,
-            )?;
+        if !options.read_only {
+            medium::begin_session(&memory)?;
+            if let Some(data) = data {
+                let superblock = read_superblock(&memory)?;
+                medium::remember(&memory, &superblock, &medium::name(path, data)?)?;
+            }
         }
         Self::start(memory, options).map_err(|error| match error {
             Error::Damaged { .. } | Error::Unreadable(_) if !options.read_only => Error::Refused {
@@ -361,6 +361,15 @@ impl Pool {
     ) -> Result<FoundImage> {
         let memory = open_bytes(path.as_ref(), OpenMode::default(), data)?;
         settle_image(&memory, boot_id(), last_epoch)
+    }
+
+    /// Has the pool at `path`, or the part that it names, take its data medium as it is, although it was last used with it in another session, so that
+    /// one of the two is an old copy: files have the bytes that the medium has of them, whenever they are from.
+    ///
+    /// # Errors
+    /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short or something else's; what the pool said.
+    pub fn accept_data(path: impl AsRef<Path>, data: Option<&Path>) -> Result<()> {
+        medium::accept(path.as_ref(), data)
     }
 
     /// Makes a pool at `path` of what a data medium carries, which was closed with [`Self::close_and_carry`]. The pool that it was of knows the medium
@@ -603,7 +612,7 @@ impl Drop for Worker {
     }
 }
 
-fn fill_random(bytes: &mut [u8]) -> Result<()> {
+pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())

@@ -187,10 +187,65 @@ fn a_damaged_head_is_known_by_its_copy() {
     let copy_at = MediumHead::of(&pool.superblock()).unwrap().copy_at();
     pool.close().unwrap();
     let file = std::fs::File::options().write(true).open(&data).unwrap();
-    file.write_all_at(&[0xFF; 512], 0).unwrap();
-    open(&path).unwrap().close().unwrap();
-    file.write_all_at(&[0xFF; 512], copy_at).unwrap();
+    let damage = |at| file.write_all_at(&[0xFF; 512], at).unwrap();
+    for head in [0, copy_at] {
+        damage(head);
+        // An opening writes both.
+        open(&path).unwrap().close().unwrap();
+    }
+    damage(0);
+    damage(copy_at);
     assert!(matches!(refused(&path), MediumError::Foreign { .. }));
+}
+
+#[test]
+fn an_old_copy_of_either_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, data, pool) = made(dir.path());
+    pool.volume().write("/f", b"old").unwrap();
+    pool.close().unwrap();
+    let old = killed(dir.path(), "old");
+    let old_data = old.with_file_name("data");
+    let pool = open(&path).unwrap();
+    pool.volume().write("/g", &[8; 200_000]).unwrap();
+    pool.close().unwrap();
+
+    let with = |data: &Path, read_only| PoolOptions {
+        data: Some(data.to_owned()),
+        read_only,
+        ..PoolOptions::default()
+    };
+    let read = |path: &Path| [path, &data, &old_data].map(|file| std::fs::read(file).unwrap());
+    for (pool, medium) in [(&path, &old_data), (&old, &data)] {
+        let before = read(pool);
+        for read_only in [true, false] {
+            let mixed = Pool::open(pool, &with(medium, read_only));
+            assert!(matches!(
+                mixed,
+                Err(Error::Medium(MediumError::OtherSession { path })) if path == *medium
+            ));
+        }
+        assert!(before == read(pool), "something was written");
+    }
+    // What belongs together does so still, also once it has been looked at.
+    for (pool, medium) in [(&path, &data), (&old, &old_data)] {
+        for read_only in [true, false, true] {
+            let pool = Pool::open(pool, &with(medium, read_only)).unwrap();
+            assert_eq!(pool.volume().read("/f").unwrap(), b"old");
+        }
+    }
+
+    Pool::accept_data(&path, Some(&old_data)).unwrap();
+    let pool = Pool::open(&path, &with(&old_data, false)).unwrap();
+    // The bytes are those of the copy, the tree is the pool's.
+    assert_eq!(pool.volume().read("/f").unwrap(), b"old");
+    assert_eq!(pool.volume().read("/g").unwrap().len(), 200_000);
+    pool.close().unwrap();
+    let left = Pool::open(&path, &with(&data, false));
+    assert!(matches!(
+        left,
+        Err(Error::Medium(MediumError::OtherSession { .. }))
+    ));
 }
 
 #[test]

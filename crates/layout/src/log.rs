@@ -43,7 +43,7 @@ pub struct Anchor {
     /// The sum of home when it has all of these.
     pub target_sum: u64,
     /// Reserved, zero.
-    pub reserved_sessions: [u64; 4],
+    pub reserved_middle: [u64; 4],
     /// Bit 0: nobody knows the sum of home, and `target` is `tail`. Bit 1: there is an image in shared memory.
     pub flags: u64,
     /// In which directory, with zeros behind it.

@@ -38,8 +38,10 @@ pub struct MediumHead {
     pub carried_at: u64,
     /// Bytes of that copy.
     pub carried_bytes: u64,
+    /// Drawn when the pool was last opened for writing; 0: it never was.
+    pub session: u64,
     /// Reserved, zero.
-    pub reserved: [u64; 52],
+    pub reserved: [u64; 51],
     /// XXH3-64 of the bytes before.
     pub check: u64,
 }
@@ -71,6 +73,15 @@ impl MediumHead {
         };
         new.seal();
         Some(new)
+    }
+
+    /// The same medium in this session.
+    #[must_use]
+    pub fn in_session(&self, session: u64) -> Self {
+        let mut new = self.clone();
+        new.session = session;
+        new.seal();
+        new
     }
 
     /// Computes the check.
@@ -111,16 +122,20 @@ pub struct MediumPlace {
     pub path: [u8; MEDIUM_PATH_MAX],
 }
 
-/// The block of a pool that tells where its media were last found. It is tried first, and nothing hangs on it.
+/// The block of a pool that tells where its media were last found, which is tried first, and in which session it was last open for writing.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct MediumPlaces {
     /// The places.
     pub places: [MediumPlace; PLACES],
-    /// Reserved, zero.
-    pub reserved: [u64; 31],
-    /// XXH3-64 of the bytes before.
+    /// XXH3-64 of the places.
     pub check: u64,
+    /// The session of the data medium that is to be there ([`MediumHead::session`]).
+    pub session: u64,
+    /// The session that was drawn last: the medium may be of that one already.
+    pub next: u64,
+    /// Reserved, zero.
+    pub reserved: [u64; 29],
 }
 
 const _: () = assert!(size_of::<MediumPlaces>() as u64 == BLOCK_BYTES);
@@ -129,6 +144,13 @@ const _: () = assert!(size_of::<MediumPlaces>() as u64 == BLOCK_BYTES);
 const KIND_DATA: u16 = 1;
 
 impl MediumPlaces {
+    /// Bytes of what tells places; sessions lie behind them, and change by themselves.
+    pub const TOLD_BYTES: usize = std::mem::offset_of!(Self, session);
+    /// Offset of `session`.
+    pub const SESSION: u64 = Self::TOLD_BYTES as u64;
+    /// Offset of `next`.
+    pub const NEXT: u64 = std::mem::offset_of!(Self, next) as u64;
+
     /// One medium with data, at a path of at most [`MEDIUM_PATH_MAX`] bytes.
     pub fn of_data(id: [u8; 16], path: &[u8]) -> Self {
         let mut new = Self::new_zeroed();
@@ -147,19 +169,26 @@ impl MediumPlaces {
 
     /// Where the data medium of this identity was last found, by the bytes of the block; `None` if they do not say.
     pub fn find(bytes: &[u8], id: [u8; 16]) -> Option<Vec<u8>> {
-        let (places, _) = Self::read_from_prefix(bytes).ok()?;
-        if places.check != places.expected_check() {
-            return None;
-        }
+        let places = Self::sound(bytes)?;
         let found = places.places.iter();
         let place = { found }.find(|place| place.kind == KIND_DATA && place.id == id)?;
         let path = place.path.get(..place.length.into())?;
         (!path.is_empty()).then(|| path.to_vec())
     }
 
+    /// The sessions of which the medium may be, by the bytes of the block; `None` if they do not say.
+    pub fn sessions(bytes: &[u8]) -> Option<[u64; 2]> {
+        let places = Self::sound(bytes)?;
+        Some([places.session, places.next])
+    }
+
+    fn sound(bytes: &[u8]) -> Option<Self> {
+        let (places, _) = Self::read_from_prefix(bytes).ok()?;
+        (places.check == places.expected_check()).then_some(places)
+    }
+
     fn expected_check(&self) -> u64 {
-        let bytes = self.as_bytes();
-        xxhash_rust::xxh3::xxh3_64(&bytes[..bytes.len() - 8])
+        xxhash_rust::xxh3::xxh3_64(self.places.as_bytes())
     }
 }
 
@@ -197,6 +226,25 @@ mod tests {
             bytes[at] ^= 1;
         }
         assert_eq!(MediumHead::unseal(&bytes[..511]), None);
+    }
+
+    #[test]
+    fn sessions_are_no_part_of_what_tells_places() {
+        let head = sample().in_session(5);
+        assert_eq!(MediumHead::unseal(head.as_bytes()), Some(head.clone()));
+        assert_eq!(head.in_session(0), sample());
+        let mut places = MediumPlaces::of_data([9; 16], b"d.img");
+        (places.session, places.next) = (7, 8);
+        let bytes = places.as_bytes();
+        assert_eq!(
+            MediumPlaces::find(bytes, [9; 16]).as_deref(),
+            Some(&b"d.img"[..])
+        );
+        assert_eq!(MediumPlaces::sessions(bytes), Some([7, 8]));
+        let word = |at: u64| u64::from_le_bytes(*bytes[at as usize..].first_chunk().unwrap());
+        assert_eq!(word(MediumPlaces::SESSION), 7);
+        assert_eq!(word(MediumPlaces::NEXT), 8);
+        assert_eq!(MediumPlaces::sessions(&bytes[1..]), None);
     }
 
     #[test]

@@ -91,8 +91,9 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
 fn read(file: &Path) -> Option<Source> {
     let path = file.strip_prefix(ENGINE).unwrap().to_str().unwrap();
     let is_test = path.starts_with("checking/") || path.ends_with("tests.rs");
-    // Steps of commits, of copies that media carry, and of tables of file systems have mutants of their own, beside the workloads that they are for.
-    let has_own = path == "versions.rs" || path == "parts.rs" || path.starts_with("carried/");
+    // Steps of commits, of sessions, of copies that media carry, and of tables of file systems have mutants of their own, beside what they are for.
+    let own = ["versions.rs", "session.rs", "parts.rs"];
+    let has_own = own.contains(&path) || path.starts_with("carried/");
     let is_list = path == "sites.rs" || path == "fs/file/crash.rs";
     if is_test || path.contains("/tests/") || has_own || is_list {
         return None;

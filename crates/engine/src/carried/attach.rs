@@ -109,7 +109,8 @@ impl<'a> CarriedCopy<'a> {
         superblock.check_readable()?;
         superblock.check_writable()?;
         // Its own medium may have had another identity when the copy was made.
-        if head_with(&superblock, medium.id).1 != Some(medium) {
+        let expected = head_with(&superblock, medium.id).1;
+        if expected.map(|head| head.in_session(medium.session)) != Some(medium) {
             return Err(damaged(path, "the superblock").into());
         }
         Ok(Self {

@@ -113,12 +113,12 @@ fn structs() {
     assert_struct!(AreaExtentHead: area generation checksum reserved);
     assert_struct!(PathEntryHead: life target cookie parent generation checksum path_hash path_len
         name_at area forward);
-    assert_struct!(Anchor: magic uuid number salt attach boot tail tail_at sum target target_sum reserved_sessions flags
+    assert_struct!(Anchor: magic uuid number salt attach boot tail tail_at sum target target_sum reserved_middle flags
         image reserved check);
-    assert_struct!(MediumHead: magic id pool zone reserved_zone data_at blocks bytes carried_at carried_bytes reserved check);
+    assert_struct!(MediumHead: magic id pool zone reserved_zone data_at blocks bytes carried_at carried_bytes session reserved check);
     assert_struct!(CarriedHead: magic pool state number blocks sum reserved check);
     assert_struct!(MediumPlace: id kind length reserved path);
-    assert_struct!(MediumPlaces: places reserved check);
+    assert_struct!(MediumPlaces: places check session next reserved);
     assert_struct!(Version: piece transaction check reserved original);
     assert_struct!(RecordHead: magic check epoch known rides_from bytes lines rides revokes
         previous);
