@@ -177,6 +177,10 @@ impl<'p> Closing<'p> {
             self.tell_not_waited();
             return Ok(());
         };
+        if mounts::of_pool(self.path).is_ok_and(|other| other.is_some()) {
+            // It is mounted on another directory, too, by the same process or another one, and goes on being used there.
+            return Ok(());
+        }
         let is_open = || self.is_held && served::is_held(file, &self.place).unwrap_or(false);
         self.wait_while(is_open, began, limit)?;
         if mounts::of_file(&self.place.pool).is_ok_and(|others| !others.is_empty()) {

@@ -380,6 +380,19 @@ fn an_unmounted_medium_may_have_everything() {
 }
 
 #[test]
+fn another_mount_of_the_same_pool_is_not_waited_for() {
+    if !has_fuse("another_mount_of_the_same_pool_is_not_waited_for") {
+        return;
+    }
+    let mounted = Mounted::of(Bench::with_pool("4M"), &["-o", "ro"]);
+    let run = |args: &[&str]| mounted.bench.run(args);
+    std::fs::create_dir(mounted.bench.join("other")).expect("made");
+    run(&["mount", "-o", "ro", "p.img", "other"]).ok();
+    run(&["umount", "--timeout", "5", "mnt"]).ok();
+    run(&["umount", "--timeout", "5", "other"]).ok();
+}
+
+#[test]
 fn data_pass_the_page_cache_of_their_medium_when_asked() {
     if !has_fuse("data_pass_the_page_cache_of_their_medium_when_asked") {
         return;

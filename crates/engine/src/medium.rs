@@ -4,19 +4,21 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use thiserror::Error;
 use vellum_layout::{
     BLOCK_BYTES, CarriedPlan, Geometry, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES,
     MEDIUM_PATH_MAX, MediumHead, MediumPlaces, Superblock, uuid_text,
 };
-use vellum_media::{DataFile, MappedPool, MediaError, Memory, OpenMode};
+use vellum_media::{DataFile, MappedPool, MediaError, MediaKind, Memory, OpenMode, Persistent};
 use zerocopy::IntoBytes;
 
-use crate::error::Result;
-use crate::mount::{DataApart, read_superblock};
+use crate::carried;
+use crate::error::{Place, Result};
+use crate::mount::{DataApart, read_superblock, settle_image};
 use crate::parts::{self, PoolPath};
-use crate::pool::fill_random;
-use crate::session::{self, Heads};
+use crate::pool::{boot_id, fill_random};
+use crate::session::{self, Failed, Heads};
 
 /// Bytes of a medium beside its data: the head with what lies up to the data, and the head's copy.
 const BESIDE_BYTES: u64 = MEDIUM_DATA_AT + BLOCK_BYTES;
@@ -58,7 +60,7 @@ pub enum MediumError {
         expected: Box<str>,
     },
     /// A copy of it from another time, or the pool is one.
-    #[error("{}: these are the data of the pool as they were in another session than the one in which the pool was last used: one of the two is an old copy; use those that belong together, or take these as they are with `vellum repair --accept-data`; nothing was changed", path.display())]
+    #[error("{}: these are the data of the pool as they were in another session than the one in which the pool was last used: one of the two is an old copy; use those that belong together, or take these as they are with `vellum repair --accept-data --data {}`; nothing was changed", path.display(), path.display())]
     OtherSession {
         /// The medium.
         path: PathBuf,
@@ -224,42 +226,66 @@ pub(crate) fn say_place(pool: &MappedPool, superblock: &Superblock, name: &[u8])
     Ok(())
 }
 
-/// Says in the pool, before its image has begun, where its data are now.
+/// A pool, before its image has begun, and its data medium, if it has one, are about to be used in a session of their own ([`session`]). The pool
+/// remembers where it is now, if that is said.
 ///
 /// # Errors
 /// What the operating system said.
-pub(crate) fn remember(pool: &MappedPool, superblock: &Superblock, name: &[u8]) -> Result<()> {
-    if let Some(apart) = superblock.geometry().apart {
-        let places = MediumPlaces::of_data(apart.id, name);
-        let told = &places.as_bytes()[..MediumPlaces::TOLD_BYTES];
-        pool.write_own(apart.places_at, told)?;
-    }
-    Ok(())
-}
-
-/// A pool, before its image has begun, and its data medium, if it has one, are about to be used in a session of their own ([`session`]).
-///
-/// # Errors
-/// What the operating system said.
-pub(crate) fn begin_session(pool: &MappedPool) -> Result<()> {
-    let Some(file) = pool.data() else {
+pub(crate) fn begin_session(pool: &MappedPool, name: Option<&[u8]>) -> Result<()> {
+    let superblock = read_superblock(pool)?;
+    let geometry = superblock.geometry();
+    let (Some(file), Some(apart)) = (pool.data(), geometry.apart) else {
         return Ok(());
     };
-    let superblock = read_superblock(pool)?;
+    let is_unordered = geometry.has_versions() && pool.kind() == MediaKind::File;
+    if is_unordered || superblock.check_writable().is_err() {
+        // The opening refuses it, and says why.
+        return Ok(());
+    }
     let heads = Heads::find(file, MediumHead::of(&superblock).as_ref());
     let heads = heads.ok_or_else(|| MediumError::NoMedium {
         path: file.path().to_owned(),
     })?;
+    let places = places_of(pool, &superblock);
     let mut new = [0; 8];
     fill_random(&mut new)?;
-    let set = |at, value: u64| pool.write_own(superblock.media_at + at, &value.to_le_bytes());
-    let places = places_of(pool, &superblock);
-    Ok(session::begin(
-        &places,
-        &heads,
-        u64::from_ne_bytes(new),
-        &set,
-    )?)
+    let set = |at, value: u64| {
+        pool.write_own(apart.places_at + at, &value.to_le_bytes())?;
+        // The kernel gives other memory for a page that cannot be read, and takes what is stored to it.
+        pool.damaged().map_or(Ok(()), |_| Err(Errno::IO.into()))
+    };
+    let begun = session::begin(&places, &heads, u64::from_ne_bytes(new), &set);
+    begun.map_err(|error| no_session(pool, file, error))?;
+    match name.filter(|name| MediumPlaces::find(&places, apart.id).as_deref() != Some(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let places = MediumPlaces::of_data(apart.id, name);
+            let told = &places.as_bytes()[..MediumPlaces::TOLD_BYTES];
+            Ok(pool.write_own(apart.places_at, told)?)
+        }
+    }
+}
+
+/// What is to be done where no session could be drawn.
+fn no_session(pool: &MappedPool, file: &DataFile, error: Failed) -> crate::Error {
+    match error {
+        Failed::Pool(error) => match pool.damaged() {
+            Some(at) => crate::Error::Unreadable(Place::Offset(at)),
+            None => error.into(),
+        },
+        Failed::Medium(source) => {
+            // It is about data that nobody synced, for all one knows, and not told to the next opening: what leads to them is given up now.
+            if let Err(error) = settle_image(pool, boot_id(), true) {
+                tracing::warn!(%error, "what was not committed could not be given up");
+            }
+            MediaError::Io {
+                action: "write the head of",
+                path: file.path().to_owned(),
+                source,
+            }
+            .into()
+        }
+    }
 }
 
 /// The block of places of a pool that has its data apart.
@@ -348,8 +374,12 @@ pub(crate) fn accept(path: &Path, asked: Option<&Path>) -> Result<()> {
     let place = asked.map(Path::to_owned);
     let place = place.or_else(|| last_place(&places_of(&pool, &superblock), &superblock, path));
     let (_, head) = find_medium(&expected, place, true)?;
+    // What the medium carries of the pool's metadata is of another time, too.
+    carried::forget(&pool, &superblock);
+    // The old session is not the next one either.
+    let both = [head.session.to_le_bytes(); 2].concat();
     let at = superblock.media_at + MediumPlaces::SESSION;
-    Ok(pool.write_own(at, &head.session.to_le_bytes())?)
+    Ok(pool.write_own(at, &both)?)
 }
 
 /// The head of the medium, if it is the one that is expected: the first one says so, or the copy of it where that cannot be read.

@@ -196,7 +196,7 @@ pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
     let whole = MappedPool::open(&place.pool, mode)?;
     let found = read_superblock(&whole);
     if let Ok(superblock) = &found {
-        settle_in(&whole, superblock, mode);
+        settle_in(&whole, superblock, mode)?;
     }
     let superblock = match (found, &place.name) {
         (Ok(superblock), None) if !superblock.has_parts() => return Ok(whole),
@@ -207,15 +207,22 @@ pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
     own_of(&whole, &superblock, place, false)
 }
 
-/// Settles what was cut short of a change of the table, in a pool that is mapped whole to be used as `mode` says. That it cannot be keeps nobody from
-/// the pool, which has a copy that counts.
-fn settle_in(whole: &MappedPool, superblock: &Superblock, mode: OpenMode) {
+/// Settles what was cut short of a change of the table, in a pool that is mapped whole to be used as `mode` says. A copy that cannot be written keeps
+/// nobody from the pool, which has one that counts.
+///
+/// # Errors
+/// A sync failed: what counts may be in caches only.
+fn settle_in(whole: &MappedPool, superblock: &Superblock, mode: OpenMode) -> Result<()> {
     // What is taken for memory is not synced, and the copies are written one after the other.
     if mode.read_only || mode.media == MediaChoice::Memory || superblock.check_writable().is_err() {
-        return;
+        return Ok(());
     }
-    if let Err(error) = settle_cut(whole, superblock) {
-        tracing::warn!(%error, "the copies of the superblock could not be made the same");
+    match settle_cut(whole, superblock) {
+        Err(error @ Error::Unreadable(_)) => {
+            tracing::warn!(%error, "the copies of the superblock could not be made the same");
+            Ok(())
+        }
+        settled => settled,
     }
 }
 
@@ -601,12 +608,12 @@ impl Pool {
         };
         let whole = MappedPool::open(pool, mode)?;
         let superblock = read_superblock(&whole)?;
-        settle_in(&whole, &superblock, mode);
+        settle_in(&whole, &superblock, mode)?;
         let open = |place: &PoolPath| {
             let memory = own_of(&whole, &superblock, place, false)?;
             let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;
             if !options.read_only {
-                medium::begin_session(&memory)?;
+                medium::begin_session(&memory, None)?;
             }
             if options.populates_all() {
                 memory.populate();

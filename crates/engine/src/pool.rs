@@ -18,9 +18,7 @@ use crate::fs::Fs;
 use crate::log::{FoundImage, ImagePlace};
 use crate::mapping_time::MappingTimer;
 use crate::medium::{self, MediumError, open_bytes};
-use crate::mount::{
-    FormatOptions, MountOptions, Opened, attach, format, read_superblock, settle_image,
-};
+use crate::mount::{FormatOptions, MountOptions, Opened, attach, format, settle_image};
 use crate::volume::Volume;
 
 /// The file system of production: on mapped memory.
@@ -334,11 +332,8 @@ impl Pool {
         }
         let memory = open_bytes(path, mode, data)?;
         if !options.read_only {
-            medium::begin_session(&memory)?;
-            if let Some(data) = data {
-                let superblock = read_superblock(&memory)?;
-                medium::remember(&memory, &superblock, &medium::name(path, data)?)?;
-            }
+            let name = data.map(|data| medium::name(path, data)).transpose()?;
+            medium::begin_session(&memory, name.as_deref())?;
         }
         Self::start(memory, options).map_err(|error| match error {
             Error::Damaged { .. } | Error::Unreadable(_) if !options.read_only => Error::Refused {

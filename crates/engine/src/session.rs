@@ -3,10 +3,13 @@
 //! An opening for writing draws a new session. The pool says first that the medium may be of it (`next`), then the medium becomes of it, its
 //! copy of the head before its head, then the pool says that it is (`session`). Each step is durable before the next, so that the medium is of
 //! one of the two sessions at every instant, and one of its two heads is sound.
+//!
+//! What is read may be in a cache only, left by who was killed between a step and its sync, or failed in that: so the head that counts is made
+//! durable before anything is built upon it. The pool's two words lie in one line and one sector, and get durable together.
 
 use std::io;
 
-use vellum_layout::{MEDIUM_HEAD_BYTES, MediumHead, MediumPlaces};
+use vellum_layout::{BLOCK_BYTES, MEDIUM_HEAD_BYTES, MediumHead, MediumPlaces};
 use vellum_media::Disk;
 use zerocopy::IntoBytes;
 
@@ -17,8 +20,15 @@ pub(crate) struct Heads<'a> {
     disk: &'a dyn Disk,
     /// The head that counts.
     pub(crate) counts: MediumHead,
-    /// Whether it is the first one.
-    is_first: bool,
+}
+
+/// Why no session was drawn; pool and medium belong together all the same.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// What the pool said.
+    Pool(io::Error),
+    /// What the medium said. It may have been about bytes that a killed process wrote, which it says once.
+    Medium(io::Error),
 }
 
 impl<'a> Heads<'a> {
@@ -29,27 +39,21 @@ impl<'a> Heads<'a> {
             disk.read(at, &mut block).ok()?;
             MediumHead::unseal(&block)
         };
-        let first = head(0);
-        let is_first = first.is_some();
-        let counts = first.or_else(|| head(expected?.copy_at()))?;
-        Some(Self {
-            disk,
-            counts,
-            is_first,
-        })
+        let counts = head(0).or_else(|| head(expected?.copy_at()))?;
+        Some(Self { disk, counts })
     }
 
-    fn write(&self, at: u64, head: &MediumHead) -> io::Result<()> {
-        self.disk.write(at, head.as_bytes())?;
-        self.disk.sync(disk_sites::SESSION_MEDIUM_DURABLE)
+    /// Writes a head, durably. It is all that is in its block, and a whole block can be written that cannot be read.
+    fn write(&self, at: u64, head: &MediumHead) -> Result<(), Failed> {
+        let mut block = [0; BLOCK_BYTES as usize];
+        block[..MEDIUM_HEAD_BYTES].copy_from_slice(head.as_bytes());
+        let written = self.disk.write(at, &block);
+        let synced = written.and_then(|()| self.disk.sync(disk_sites::SESSION_MEDIUM_DURABLE));
+        synced.map_err(Failed::Medium)
     }
 
     /// Makes the medium one of this session, durably.
-    fn enter(&self, session: u64) -> io::Result<()> {
-        if !self.is_first {
-            // The copy is not to be written while nothing else is sound.
-            self.write(0, &self.counts)?;
-        }
+    fn enter(&self, session: u64) -> Result<(), Failed> {
         let new = self.counts.in_session(session);
         self.write(new.copy_at(), &new)?;
         self.write(0, &new)
@@ -65,14 +69,16 @@ pub(crate) fn belongs(places: &[u8], session: u64) -> bool {
 /// durably.
 ///
 /// # Errors
-/// What either said; they belong together all the same.
+/// What either said.
 pub(crate) fn begin(
     places: &[u8],
     heads: &Heads<'_>,
     new: u64,
     set: &dyn Fn(u64, u64) -> io::Result<()>,
-) -> io::Result<()> {
+) -> Result<(), Failed> {
+    heads.write(0, &heads.counts)?;
     let now = heads.counts.session;
+    let set = |at, value| set(at, value).map_err(Failed::Pool);
     if MediumPlaces::sessions(places).is_none_or(|[session, _]| session != now) {
         // The last opening was cut short behind the medium's step.
         set(MediumPlaces::SESSION, now)?;

@@ -12,7 +12,6 @@ use vellum::{
 };
 use vellum_check::{MemoryImage, Options, check};
 use vellum_layout::{CarriedHead, CarriedPlan, ChangedMap, MediumHead, Superblock};
-use zerocopy::IntoBytes;
 
 const DATA_BYTES: u64 = 16 << 20;
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use vellum::experiments::settle_cut;
 use vellum::{
     Clock, Cred, Error, FileKind, Fs, ListPosition, MountOptions, Node, OpenOptions, Opened,
     RenameFlags, SetAttr, SetTime, attach,
@@ -19,7 +20,7 @@ type Volume = Arc<Fs<Memories>>;
 /// Nodes looked at in one walk: a damaged tree may have no end.
 const NODES_MAX: usize = 300;
 
-/// Opens `image`.
+/// Opens `image`, and settles before what was cut short of a change of the table of file systems, as openings of files do.
 ///
 /// # Errors
 /// The engine's.
@@ -29,7 +30,12 @@ pub fn mount(image: Vec<u8>, read_only: bool) -> vellum::Result<(Volume, Opened)
         clock: Clock::Counter(1_000_000.into()),
         ..MountOptions::default()
     };
+    let superblock = survey::superblock(&image.as_slice());
     let pool = SimPool::from_image(image);
+    let writable = superblock.filter(|found| !read_only && found.check_writable().is_ok());
+    if let Some(superblock) = writable {
+        settle_cut(&pool, &superblock)?;
+    }
     attach::<Memories>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)
 }
 

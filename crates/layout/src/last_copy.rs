@@ -1,7 +1,7 @@
 //! The last copy of a pool's superblock where further file systems lie behind the pool: at the end of its own bytes, which nothing in front tells any
 //! more once both copies there are lost.
 
-use crate::superblock::{Superblock, SuperblockError};
+use crate::superblock::{FsRecord, Superblock, SuperblockError};
 use crate::{BLOCK_BYTES, PART_ALIGN};
 
 /// A superblock's bytes.
@@ -12,13 +12,15 @@ type Block = [u8; BLOCK_BYTES as usize];
 /// system. What `read` gives is what lies at an offset, if that can be read.
 ///
 /// A copy says where it is itself, by which none of another file system, or in a file, is the pool's; and one of the file systems that it tells of has
-/// to be there.
+/// to be there. Of a pool that was made over an older one, both may be there: the older one is not the pool, and that the younger one tells of no
+/// further file systems makes none of it.
 pub fn last_copy_before_parts(len: u64, read: impl Fn(u64) -> Option<Block>) -> Option<Superblock> {
     let file = Searched { len, read };
     if !file.ends_with_part() {
         return None;
     }
     let mut found: Option<Superblock> = None;
+    let mut youngest = i64::MIN;
     for end in (PART_ALIGN..len).step_by(PART_ALIGN as usize) {
         let has_part = [end, end + BLOCK_BYTES].map(|at| file.sealed(at).is_ok());
         let blocks = match has_part.contains(&true) {
@@ -27,6 +29,10 @@ pub fn last_copy_before_parts(len: u64, read: impl Fn(u64) -> Option<Block>) -> 
         };
         let places = (1..=blocks).map(|number| end - number * BLOCK_BYTES);
         for copy in places.filter_map(|at| file.last_copy(at)) {
+            youngest = youngest.max(copy.created);
+            if !file.has_part_of(&copy) {
+                continue;
+            }
             match &found {
                 Some(other) if other.uuid != copy.uuid => return None,
                 Some(other) if other.sequence >= copy.sequence => {}
@@ -34,7 +40,7 @@ pub fn last_copy_before_parts(len: u64, read: impl Fn(u64) -> Option<Block>) -> 
             }
         }
     }
-    found
+    found.filter(|pool| pool.created >= youngest)
 }
 
 struct Searched<R> {
@@ -61,18 +67,20 @@ impl<R: Fn(u64) -> Option<Block>> Searched<R> {
         })
     }
 
-    /// The last copy of a pool at this place.
+    /// The last copy of a pool at this place, whether it has parts or not.
     fn last_copy(&self, at: u64) -> Option<Superblock> {
         let copy = self.sealed(at).ok()?;
-        let is_it = copy.replica_at == at
-            && copy.check_readable().is_ok()
-            && copy.parts_end() <= self.len
-            && copy.parts().any(|part| {
-                let copies = [part.at, part.at + BLOCK_BYTES];
-                let own = Superblock::choose(copies.map(|at| self.sealed(at)));
-                own.is_ok_and(|own| own.uuid == part.uuid)
-            });
-        is_it.then_some(copy)
+        (copy.replica_at == at && copy.check_readable().is_ok()).then_some(copy)
+    }
+
+    /// Whether the table of a pool fits into the file, and any of its parts is there.
+    fn has_part_of(&self, pool: &Superblock) -> bool {
+        let is_there = |part: &FsRecord| {
+            let copies = [part.at, part.at + BLOCK_BYTES];
+            let own = Superblock::choose(copies.map(|at| self.sealed(at)));
+            own.is_ok_and(|own| own.uuid == part.uuid)
+        };
+        pool.parts_end() <= self.len && pool.parts().any(is_there)
     }
 }
 
@@ -83,12 +91,23 @@ mod tests {
     use zerocopy::IntoBytes;
 
     fn own(bytes: u64, uuid: u8) -> Superblock {
+        made(bytes, uuid, 2)
+    }
+
+    fn made(bytes: u64, uuid: u8, created: i64) -> Superblock {
         let request = GeometryRequest {
             pool_bytes: bytes,
             ..Default::default()
         };
         let geometry = Geometry::plan(&request).unwrap();
-        Superblock::new(&geometry, [uuid; 16], 1, 2, "x", NamespaceKind::Direct)
+        Superblock::new(
+            &geometry,
+            [uuid; 16],
+            1,
+            created,
+            "x",
+            NamespaceKind::Direct,
+        )
     }
 
     /// A file of copies of superblocks, by their places.
@@ -156,6 +175,19 @@ mod tests {
         let other = own(4 << 20, 9).with_part("one", 8 << 20, 4 << 20, [1; 16]);
         file.copies
             .push((other.as_ref().unwrap().replica_at, other.unwrap()));
+        assert_eq!(file.found(), None);
+    }
+
+    #[test]
+    fn an_older_pool_is_not_taken_for_a_younger_one() {
+        let (mut file, pool) = File::new(8 << 20);
+        let later = |created| {
+            let pool = made(4 << 20, 9, created);
+            (pool.replica_at, pool)
+        };
+        file.copies.push(later(2));
+        assert_eq!(file.found(), Some(pool));
+        file.copies.push(later(3));
         assert_eq!(file.found(), None);
     }
 

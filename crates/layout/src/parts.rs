@@ -206,6 +206,7 @@ impl Superblock {
         let is_table = is_one
             && changed.iter().all(|(of, _)| of.may_be_torn())
             && found.sequence <= self.sequence.saturating_add(1)
+            && (Self::unseal(copy).is_err() || found.sequence != self.sequence)
             && (found.read_only_compatible ^ self.read_only_compatible) & !features::PARTS == 0;
         found.file_systems[1..].copy_from_slice(&self.file_systems[1..]);
         found.read_only_compatible = self.read_only_compatible;

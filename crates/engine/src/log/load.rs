@@ -210,9 +210,9 @@ pub(crate) fn load<P: Persistent>(
         pool.forget_image(key);
     }
     if found != FoundImage::Adopted && !how.metadata_only {
-        if let (Some((at, len)), false) = (log.place.apart(), was_closed(pool, &geometry)) {
+        if !was_closed(pool, &geometry) {
             // Copies in memory may be newer than what a sync that failed has left on the medium.
-            disk.forget(at, len);
+            disk.forget(geometry.data_at, geometry.zone_blocks * BLOCK_BYTES);
         }
         let rides = riding(&records, tail).flat_map(Record::rides);
         bring_back(pool, disk, (&log.place, rides), how.read_only)?;
@@ -222,10 +222,14 @@ pub(crate) fn load<P: Persistent>(
 
 /// Makes durable what an earlier process wrote.
 fn inherit(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
-    disk.sync(disk_sites::LOG_INHERITED_DURABLE)?;
-    if superblock.geometry().apart.is_some()
-        && let Err(error) = disk.sync_data(disk_sites::LOG_INHERITED_DATA)
-    {
+    let own = disk.sync(disk_sites::LOG_INHERITED_DURABLE);
+    let data = if superblock.geometry().apart.is_some() {
+        own?;
+        disk.sync_data(disk_sites::LOG_INHERITED_DATA)
+    } else {
+        own
+    };
+    if let Err(error) = data {
         // Nobody knows which bytes arrived, and whoever adopts would vouch for all of them; those that were promised ride in the log.
         let _told = disown(disk, superblock);
         return Err(error.into());
@@ -302,7 +306,7 @@ impl Log {
                     // In the caches the blocks of files are as new as the image: none of them may be replaced by one that rode before.
                     let written = Written::Many;
                     let committed = self.append(disk, &Epoch { lines, written });
-                    if committed.is_err() && self.place.apart().is_some() {
+                    if committed.is_err() {
                         // As where the sync of an opening fails: it is not tried again.
                         let mut home = lock(&self.home);
                         home.image = None;
