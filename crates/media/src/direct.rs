@@ -24,6 +24,7 @@ use crate::logged::{read_exact, write_all};
 use crate::memory::BLOCK_BYTES;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::param::page_size;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,7 +36,7 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const BOUNCE_BYTES: usize = (1 << 20) + BLOCK;
 
 thread_local! {
-    /// Taken when the thread first needs it, and page by page.
+    /// Taken when the thread first needs it; its pages, as it first uses them.
     static BOUNCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -61,22 +62,25 @@ impl Direct {
             path: path.to_owned(),
             source,
         };
-        if !file_from.is_multiple_of(BLOCK_BYTES) {
-            // Two blocks of files would share one of the device.
+        if !file_from.is_multiple_of(BLOCK_BYTES.max(page_size() as u64)) {
+            // Two blocks of files would share one of the device, or one and the log a page.
             return Err(refused(io::ErrorKind::InvalidInput.into()));
         }
-        let fd = file.reopened(OFlags::DIRECT).map_err(|errno| match errno {
-            Errno::INVAL | Errno::OPNOTSUPP => refused(errno.into()),
-            other => failed("open past the page cache", path, other),
+        let fd = file.reopened(OFlags::DIRECT);
+        let fd = fd.map_err(|errno| match io::Error::from(errno) {
+            error if is_refusal(&error) => refused(error),
+            _ => failed("open past the page cache", path, errno),
         })?;
         let direct = Self {
             fd,
             from,
             file_from,
         };
-        // What only some file systems say when they open a file.
-        direct.read(from, &mut [0; BLOCK]).map_err(refused)?;
-        Ok(direct)
+        // What only some file systems say when they open a file. A block that cannot be read is none of it.
+        match direct.read(from, &mut [0; BLOCK]) {
+            Err(error) if is_refusal(&error) => Err(refused(error)),
+            _ => Ok(direct),
+        }
     }
 
     /// Whether bytes of the pool from `at` on are reached so.
@@ -90,8 +94,15 @@ impl Direct {
         read(self, at - self.from + self.file_from, out)
     }
 
-    /// The same; blocks that cannot be read become zeros, and `lose` is told of each before.
-    pub(crate) fn read_or_lose(&self, at: u64, out: &mut [u8], lose: impl Fn(u64)) {
+    /// The same; what cannot be read is tried by `other`, another way to the same bytes, which may go into memory of any kind. Blocks that neither
+    /// reads become zeros, and `lose` is told of each before.
+    pub(crate) fn read_or_lose(
+        &self,
+        at: u64,
+        out: &mut [u8],
+        other: impl Fn(u64, &mut [u8]) -> io::Result<()>,
+        lose: impl Fn(u64),
+    ) {
         if self.read(at, out).is_ok() {
             return;
         }
@@ -100,7 +111,7 @@ impl Direct {
         while !rest.is_empty() {
             let len = (BLOCK - (next % BLOCK_BYTES) as usize).min(rest.len());
             let (block, later) = rest.split_at_mut(len);
-            if self.read(next, block).is_err() {
+            if self.read(next, block).is_err() && other(next, block).is_err() {
                 lose(next);
                 block.fill(0);
             }
@@ -113,6 +124,13 @@ impl Direct {
     pub(crate) fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         write(self, at - self.from + self.file_from, data)
     }
+}
+
+/// Whether a file system says that it has no direct I/O.
+fn is_refusal(error: &io::Error) -> bool {
+    [Errno::INVAL, Errno::OPNOTSUPP]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// What moves whole blocks between a medium and memory that is aligned as it is.
@@ -223,7 +241,7 @@ fn bounced(
     let bytes = (skip + len).next_multiple_of(BLOCK);
     BOUNCE.with_borrow_mut(|buffer| {
         if buffer.is_empty() {
-            buffer.resize(BOUNCE_BYTES + BLOCK, 0);
+            *buffer = vec![0; BOUNCE_BYTES + BLOCK];
         }
         let address = buffer.as_ptr().addr();
         let aligned = &mut buffer[address.next_multiple_of(BLOCK) - address..];

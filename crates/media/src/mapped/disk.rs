@@ -16,7 +16,7 @@ impl MappedPool {
     /// calls, once the image or transactions have begun.
     ///
     /// # Errors
-    /// Their file system or device has no direct I/O, or what the operating system said.
+    /// Their file system or device has no direct I/O, they share pages with the log, or what the operating system said.
     pub fn with_direct(self, data_at: u64) -> Result<Self, MediaError> {
         let (file, path) = match &self.data {
             Some(data) if data_at >= data.at => (&data.file.backing.fd, Some(data.file.path())),
@@ -25,6 +25,8 @@ impl MappedPool {
         let (_, file_at) = self.file_at(data_at);
         let path = path.unwrap_or(Path::new(""));
         let direct = Direct::open(file, path, data_at, file_at)?;
+        // No page has bytes of the log, which go through the cache, and blocks of files; nor does what is read ahead of one.
+        let _without = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random);
         Ok(Self {
             direct: Some(direct),
             ..self
@@ -56,7 +58,11 @@ impl MappedPool {
         let len = self.mapping.len();
         let is_inside = at <= len && out.len() as u64 <= len - at;
         if is_inside && !self.is_overlaid() {
-            direct.read_or_lose(at, out, |lost| self.mapping.lose(lost));
+            let cached = |at, out: &mut [u8]| {
+                let (file, at) = self.file_at(at);
+                logged::read_exact(file, at, out)
+            };
+            direct.read_or_lose(at, out, cached, |lost| self.mapping.lose(lost));
             return true;
         }
         false
