@@ -23,6 +23,7 @@ mod hollow;
 mod interrupt;
 mod kernel;
 mod library;
+mod limit;
 mod machine;
 pub mod mapping;
 mod memory;

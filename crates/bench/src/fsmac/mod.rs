@@ -16,6 +16,7 @@ mod operations;
 mod overhead;
 mod personalities;
 mod postmark;
+mod streaming;
 mod subjects;
 
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ pub enum Figure {
     FsyncInterval,
     /// Pools with a log beside pools without, and pools with versions beside pools without (Fig 14)
     Overhead,
+    /// A file larger than memory, written and read from one end to the other (superuser)
+    Streaming,
 }
 
 impl Figure {
@@ -63,6 +66,7 @@ impl Figure {
             Self::MountModes => modes::measure(setting),
             Self::FsyncInterval => interval::measure(setting),
             Self::Overhead => overhead::measure(setting),
+            Self::Streaming => streaming::measure(setting),
         }
     }
 }

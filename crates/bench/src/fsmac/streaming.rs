@@ -1,0 +1,72 @@
+//! A file larger than what the kernel may cache of it, written and read from one end to the other.
+
+use super::meter::{Meter, Sheet};
+use super::subjects::{Setting, Work};
+use crate::Result;
+use crate::error::expect;
+use crate::limit::MemoryLimit;
+use crate::report::Outcome;
+use crate::workloads::{Opened, Place, Purpose};
+
+const LABELS: [&str; 2] = ["write", "read"];
+/// Bytes of a read and of a write.
+const REQUEST: usize = 1 << 20;
+/// How fast, beside ext4.
+const ASKED: f64 = 0.95;
+/// Part of the pool that the file takes.
+const FILLED: u64 = 2;
+/// Part of the file that memory has room for, and what the process needs at least.
+const CACHED: u64 = 4;
+const MEMORY_MIN: u64 = 96 << 20;
+
+struct Stream {
+    requests: u64,
+}
+
+pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
+    let work = Stream {
+        requests: setting.options.pool_bytes / FILLED / REQUEST as u64,
+    };
+    let bytes = work.requests * REQUEST as u64;
+    let memory = (bytes / CACHED).max(MEMORY_MIN);
+    let sheet = Sheet {
+        name: "streaming",
+        title: "A file larger than memory, in requests of 1 MiB",
+        claim: "Bytes of files take the same way to the disk on both.",
+        note: format!(
+            "{} MiB, written to a new file and synced, then read; this process, with all that the kernel caches for it, has {} MiB \
+             of memory.",
+            bytes >> 20,
+            memory >> 20
+        ),
+        x: None,
+        labels: LABELS.map(String::from).into(),
+    };
+    let _limit = MemoryLimit::new(memory)?;
+    let grids = setting.measure(&sheet, &setting.usual()?, &work)?;
+    let targets = LABELS.iter();
+    let targets = targets.filter_map(|label| grids.faster(label, ASKED));
+    let targets = targets.collect();
+    Ok(Outcome::new(grids.figures(), targets))
+}
+
+impl Work for Stream {
+    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
+        let mut buffer = vec![0x5A; REQUEST];
+        let places = || (0..self.requests).map(|number| number * REQUEST as u64);
+        let file = place.open(c"stream", Purpose::Create)?;
+        meter.timed(place, 0, self.requests as usize, || {
+            places().try_for_each(|at| file.write_at(at, &buffer))?;
+            file.sync()
+        })?;
+        let file = place.open(c"stream", Purpose::Read)?;
+        meter.timed(place, 1, self.requests as usize, || {
+            places().try_for_each(|at| {
+                let read = file.read_at(at, &mut buffer)?;
+                expect("bytes read", read, REQUEST)
+            })
+        })?;
+        drop(file);
+        place.remove(c"stream")
+    }
+}

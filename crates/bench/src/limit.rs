@@ -1,0 +1,76 @@
+//! Less memory than the machine has, so that a file can be larger than what the kernel caches of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+use crate::error::doing;
+
+const GROUPS: &str = "/sys/fs/cgroup";
+/// Lists the processes of a group, and takes more.
+const MEMBERS: &str = "cgroup.procs";
+
+/// Keeps this process, and what the kernel caches for it, to so many bytes of memory while it lives: a control group of its own, in either version.
+pub(crate) struct MemoryLimit {
+    group: PathBuf,
+    before: PathBuf,
+}
+
+impl MemoryLimit {
+    /// # Errors
+    /// No superuser, no such groups, what the system said.
+    pub(crate) fn new(bytes: u64) -> Result<Self> {
+        let own = "/proc/self/cgroup";
+        let list = fs::read_to_string(own).map_err(doing(format!("read {own}")))?;
+        let first = Path::new(GROUPS).join("memory");
+        let (root, file, own) = match group_in(&list, "memory").filter(|_| first.is_dir()) {
+            Some(own) => (first, "memory.limit_in_bytes", Some(own)),
+            None => (PathBuf::from(GROUPS), "memory.max", group_in(&list, "")),
+        };
+        let group = root.join(format!("vellum-bench-{}", std::process::id()));
+        let what = |what: &str| format!("{what} {}, to bound memory (superuser)", group.display());
+        fs::create_dir(&group).map_err(doing(what("make")))?;
+        let limit = Self {
+            before: root.join(own.unwrap_or_default().trim_start_matches('/')),
+            group: group.clone(),
+        };
+        fs::write(group.join(file), bytes.to_string()).map_err(doing(what("set up")))?;
+        enter(&group).map_err(doing(what("enter")))?;
+        Ok(limit)
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        // A group that cannot be left goes with the process that is in it.
+        if enter(&self.before).is_ok() {
+            let _ = fs::remove_dir(&self.group);
+        }
+    }
+}
+
+fn enter(group: &Path) -> std::io::Result<()> {
+    fs::write(group.join(MEMBERS), std::process::id().to_string())
+}
+
+/// The group of the hierarchy with that controller, in a process's list; without one, that of version 2.
+fn group_in<'a>(list: &'a str, controller: &str) -> Option<&'a str> {
+    list.lines().find_map(|line| {
+        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+        let mut all = controllers.split(',');
+        all.any(|known| known == controller).then_some(group)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_is_that_of_its_hierarchy() {
+        let mixed = "5:cpu,memory:/a/b:c\n1:name=systemd:/d\n0::/e\n";
+        assert_eq!(group_in(mixed, "memory"), Some("/a/b:c"));
+        assert_eq!(group_in(mixed, ""), Some("/e"));
+        assert_eq!(group_in("0::/e\n", "memory"), None);
+    }
+}
