@@ -49,17 +49,17 @@ impl Peer {
     /// Makes a directory of its own in the directory `name`, or in an ext4 of `image_bytes` that it makes in memory
     /// or where the name says.
     pub(crate) fn new(name: &str, image_bytes: u64) -> Result<Self> {
-        Self::mounted(name, image_bytes, "defaults")
+        Self::mounted(name, image_bytes, Mounting::default())
     }
 
-    /// The same, with options of mount(8) for an ext4 that it makes. A directory is taken as somebody mounted it.
-    pub(crate) fn mounted(name: &str, image_bytes: u64, options: &str) -> Result<Self> {
+    /// The same, with an ext4 that it makes mounted so. A directory is taken as somebody mounted it.
+    pub(crate) fn mounted(name: &str, image_bytes: u64, how: Mounting<'_>) -> Result<Self> {
         let image_dir = match name {
             EXT4_RAM => Some(MEMORY_DIR),
             _ => name.strip_prefix(EXT4_ON),
         };
         let ext4 = image_dir
-            .map(|dir| Ext4Loop::new(Path::new(dir), image_bytes, options))
+            .map(|dir| Ext4Loop::new(Path::new(dir), image_bytes, how))
             .transpose()?;
         let parent = ext4.as_ref().map_or(Path::new(name), Ext4Loop::dir);
         let dir = tempfile::Builder::new()
@@ -108,6 +108,24 @@ fn kind_of(dir: &Path) -> Result<&'static str> {
     })
 }
 
+/// How an ext4 is mounted that is made for the run.
+#[derive(Clone, Copy)]
+pub(crate) struct Mounting<'o> {
+    /// Options of mount(8).
+    pub(crate) options: &'o str,
+    /// Its loop device passes the cache of the file that it is over: what ext4 itself caches is all that there is in memory.
+    pub(crate) is_cached_once: bool,
+}
+
+impl Default for Mounting<'_> {
+    fn default() -> Self {
+        Self {
+            options: "defaults",
+            is_cached_once: false,
+        }
+    }
+}
+
 /// An ext4 on a loop device over a file. Each step is undone when it is dropped, however
 /// far it came.
 struct Ext4Loop {
@@ -118,7 +136,7 @@ struct Ext4Loop {
 }
 
 impl Ext4Loop {
-    fn new(dir: &Path, image_bytes: u64, options: &str) -> Result<Self> {
+    fn new(dir: &Path, image_bytes: u64, how: Mounting<'_>) -> Result<Self> {
         let mount = dir.join(format!("vellum-bench-ext4-{}", std::process::id()));
         let mut ext4 = Self {
             image: mount.with_extension("img"),
@@ -126,11 +144,11 @@ impl Ext4Loop {
             mount,
             is_mounted: false,
         };
-        ext4.set_up(image_bytes, options)?;
+        ext4.set_up(image_bytes, how)?;
         Ok(ext4)
     }
 
-    fn set_up(&mut self, image_bytes: u64, options: &str) -> Result<()> {
+    fn set_up(&mut self, image_bytes: u64, how: Mounting<'_>) -> Result<()> {
         let image = self.image.display().to_string();
         let file = File::create_new(&self.image).map_err(doing(format!("make {image}")))?;
         // Every page is there before anything is timed.
@@ -140,11 +158,13 @@ impl Ext4Loop {
         drop(file);
         let at_once = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
         tool("mkfs.ext4", &["-q", "-F", "-E", at_once, &image])?;
-        let device = tool("losetup", &["--find", "--show", &image])?;
+        let passing = if how.is_cached_once { "on" } else { "off" };
+        let direct = format!("--direct-io={passing}");
+        let device = tool("losetup", &["--find", "--show", &direct, &image])?;
         self.device = Some(device.clone());
         std::fs::create_dir(&self.mount).map_err(doing("make a mount point"))?;
         let mount = self.mount.display().to_string();
-        tool("mount", &["-t", "ext4", "-o", options, &device, &mount])?;
+        tool("mount", &["-t", "ext4", "-o", how.options, &device, &mount])?;
         self.is_mounted = true;
         Ok(())
     }

@@ -12,11 +12,13 @@ use super::meter::{Grids, Meter, Sheet};
 use crate::Result;
 use crate::error::doing;
 use crate::interrupt::Interrupt;
-use crate::peer::{Peer, ext4_on};
+use crate::peer::{Mounting, Peer, ext4_on};
 use crate::workloads::{KernelDir, Place};
 
 /// The pool with a log.
 const LOGGED: &str = "logged";
+/// The same, whose data pass the cache of the disk's file system.
+const DIRECT: &str = "logged, direct";
 /// A pool without a log: nothing is promised after a power cut.
 const PLAIN: &str = "no log";
 /// The pool with its metadata in memory and its data on the disk.
@@ -66,16 +68,23 @@ impl Subject {
     }
 }
 
-/// Makes a pool, and opens it with operations that are as durable.
-fn create_as(path: &Path, options: &CreateOptions, durability: Durability) -> Result<Pool> {
+/// Makes a pool, and opens it.
+fn create_as(path: &Path, options: &CreateOptions, opened: PoolOptions) -> Result<Pool> {
     let pool = Pool::create(path, options)?;
     pool.close()?;
-    let options = PoolOptions {
+    let opened = PoolOptions {
         media: options.media,
+        ..opened
+    };
+    Ok(Pool::open(path, &opened)?)
+}
+
+/// With operations that are as durable.
+fn durable(durability: Durability) -> PoolOptions {
+    PoolOptions {
         durability,
         ..PoolOptions::default()
-    };
-    Ok(Pool::open(path, &options)?)
+    }
 }
 
 fn dir_in(parent: &Path) -> Result<TempDir> {
@@ -144,24 +153,41 @@ impl<'a> Setting<'a> {
     pub(super) fn with(&self, durability: Durability, option: &str) -> Result<Vec<Subject>> {
         Ok(vec![
             self.split(&self.options.disk, durability)?,
-            self.durable(LOGGED, MediaChoice::Logged, durability)?,
+            self.opened(LOGGED, MediaChoice::Logged, durable(durability))?,
             self.peer_with(option)?,
         ])
     }
 
-    fn pool(&self, name: &'static str, media: MediaChoice) -> Result<Subject> {
-        self.durable(name, media, Durability::default())
+    /// Pools with a log, and the peer, none of which has bytes of files in memory twice.
+    pub(super) fn cached_once(&self) -> Result<Vec<Subject>> {
+        let direct = PoolOptions {
+            direct: true,
+            ..PoolOptions::default()
+        };
+        let peer = Mounting {
+            is_cached_once: true,
+            ..Mounting::default()
+        };
+        Ok(vec![
+            self.pool(LOGGED, MediaChoice::Logged)?,
+            self.opened(DIRECT, MediaChoice::Logged, direct)?,
+            self.peer_as(peer)?,
+        ])
     }
 
-    fn durable(
+    fn pool(&self, name: &'static str, media: MediaChoice) -> Result<Subject> {
+        self.opened(name, media, PoolOptions::default())
+    }
+
+    fn opened(
         &self,
         name: &'static str,
         media: MediaChoice,
-        durability: Durability,
+        options: PoolOptions,
     ) -> Result<Subject> {
         let dirs = vec![dir_in(&self.options.disk)?];
         let path = dirs[0].path().join("pool");
-        let pool = create_as(&path, &self.create_options(media), durability)?;
+        let pool = create_as(&path, &self.create_options(media), options)?;
         Ok(Subject::pool(name, pool, dirs))
     }
 
@@ -177,7 +203,7 @@ impl<'a> Setting<'a> {
             }),
             ..self.create_options(MediaChoice::Memory)
         };
-        let pool = create_as(&dirs[0].path().join("pool"), &options, durability)?;
+        let pool = create_as(&dirs[0].path().join("pool"), &options, durable(durability))?;
         Ok(Subject::pool(SPLIT, pool, dirs))
     }
 
@@ -201,7 +227,14 @@ impl<'a> Setting<'a> {
     }
 
     fn peer_with(&self, option: &str) -> Result<Subject> {
-        let peer = Peer::mounted(&self.peer_name(), self.options.pool_bytes, option)?;
+        self.peer_as(Mounting {
+            options: option,
+            ..Mounting::default()
+        })
+    }
+
+    fn peer_as(&self, how: Mounting<'_>) -> Result<Subject> {
+        let peer = Peer::mounted(&self.peer_name(), self.options.pool_bytes, how)?;
         let dir = KernelDir::open(peer.dir())?;
         Ok(Subject {
             name: peer.kind,
