@@ -177,7 +177,11 @@ impl<'p> Closing<'p> {
             self.tell_not_waited();
             return Ok(());
         };
-        if mounts::of_pool(self.path).is_ok_and(|other| other.is_some()) {
+        let others = mounts::of_file(&self.place.pool).unwrap_or_default();
+        let is_used = |other: &Mounted| {
+            other.pool == self.path && rustix::fs::statfs(&other.dir).err() != Some(Errno::NOTCONN)
+        };
+        if others.iter().any(is_used) {
             // It is mounted on another directory, too, by the same process or another one, and goes on being used there.
             return Ok(());
         }

@@ -268,24 +268,26 @@ pub(crate) fn begin_session(pool: &MappedPool, name: Option<&[u8]>) -> Result<()
 
 /// What is to be done where no session could be drawn.
 fn no_session(pool: &MappedPool, file: &DataFile, error: Failed) -> crate::Error {
-    match error {
-        Failed::Pool(error) => match pool.damaged() {
-            Some(at) => crate::Error::Unreadable(Place::Offset(at)),
-            None => error.into(),
-        },
-        Failed::Medium(source) => {
+    let (action, source) = match error {
+        Failed::Pool(error) => {
+            let unreadable = |at| crate::Error::Unreadable(Place::Offset(at));
+            return pool.damaged().map_or_else(|| error.into(), unreadable);
+        }
+        Failed::Write(error) => ("write the head of", error),
+        Failed::Sync(error) => {
             // It is about data that nobody synced, for all one knows, and not told to the next opening: what leads to them is given up now.
             if let Err(error) = settle_image(pool, boot_id(), true) {
                 tracing::warn!(%error, "what was not committed could not be given up");
             }
-            MediaError::Io {
-                action: "write the head of",
-                path: file.path().to_owned(),
-                source,
-            }
-            .into()
+            ("sync", error)
         }
-    }
+    };
+    let failed = MediaError::Io {
+        action,
+        path: file.path().to_owned(),
+        source,
+    };
+    failed.into()
 }
 
 /// The block of places of a pool that has its data apart.

@@ -331,11 +331,13 @@ impl Pool {
             settle_image(&open_bytes(path, mode, data)?, boot_id(), true)?;
         }
         let memory = open_bytes(path, mode, data)?;
-        if !options.read_only {
-            let name = data.map(|data| medium::name(path, data)).transpose()?;
-            medium::begin_session(&memory, name.as_deref())?;
-        }
-        Self::start(memory, options).map_err(|error| match error {
+        let name = data.map(|data| medium::name(path, data)).transpose()?;
+        let begun = match options.read_only {
+            true => Ok(()),
+            false => medium::begin_session(&memory, name.as_deref()),
+        };
+        let started = begun.and_then(|()| Self::start(memory, options));
+        started.map_err(|error| match error {
             Error::Damaged { .. } | Error::Unreadable(_) if !options.read_only => Error::Refused {
                 path: path.to_owned(),
                 first: error.to_string(),

@@ -27,8 +27,10 @@ pub(crate) struct Heads<'a> {
 pub(crate) enum Failed {
     /// What the pool said.
     Pool(io::Error),
-    /// What the medium said. It may have been about bytes that a killed process wrote, which it says once.
-    Medium(io::Error),
+    /// What the medium said to a write.
+    Write(io::Error),
+    /// What the medium said to a sync. It may have been about bytes that a killed process wrote, which it says once.
+    Sync(io::Error),
 }
 
 impl<'a> Heads<'a> {
@@ -47,9 +49,9 @@ impl<'a> Heads<'a> {
     fn write(&self, at: u64, head: &MediumHead) -> Result<(), Failed> {
         let mut block = [0; BLOCK_BYTES as usize];
         block[..MEDIUM_HEAD_BYTES].copy_from_slice(head.as_bytes());
-        let written = self.disk.write(at, &block);
-        let synced = written.and_then(|()| self.disk.sync(disk_sites::SESSION_MEDIUM_DURABLE));
-        synced.map_err(Failed::Medium)
+        self.disk.write(at, &block).map_err(Failed::Write)?;
+        let synced = self.disk.sync(disk_sites::SESSION_MEDIUM_DURABLE);
+        synced.map_err(Failed::Sync)
     }
 
     /// Makes the medium one of this session, durably.

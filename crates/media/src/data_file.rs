@@ -5,6 +5,7 @@ use crate::backing::{Backing, Existing, Node};
 use crate::count;
 use crate::disk::Disk;
 use crate::logged::{read_exact, write_all};
+use crate::mapped::fdatasync;
 use crate::site::Site;
 use std::io;
 use std::os::fd::AsFd;
@@ -84,7 +85,7 @@ impl DataFile {
     /// # Errors
     /// What the operating system said.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fdatasync(&self.backing.fd)?)
+        fdatasync(&self.backing.fd)
     }
 }
 

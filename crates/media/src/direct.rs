@@ -201,7 +201,13 @@ fn write(blocks: &impl Blocks, at: u64, data: &[u8]) -> io::Result<()> {
         let (Step::Straight(len) | Step::Bounced(len)) = step;
         let (now, later) = rest.split_at(len);
         match step {
-            Step::Straight(_) => blocks.write_blocks(next, now)?,
+            Step::Straight(_) => match blocks.write_blocks(next, now) {
+                // Memory that a device cannot reach, a processor may.
+                Err(error) if error.raw_os_error() == Some(Errno::FAULT.raw_os_error()) => {
+                    write_copied(blocks, next, now)?;
+                }
+                written => written?,
+            },
             Step::Bounced(_) => bounced(next, len, |start, skip, buffer| {
                 read_ends(blocks, (start, skip, len), buffer)?;
                 buffer[skip..][..len].copy_from_slice(now);
@@ -210,6 +216,19 @@ fn write(blocks: &impl Blocks, at: u64, data: &[u8]) -> io::Result<()> {
         }
         next += len as u64;
         rest = later;
+    }
+    Ok(())
+}
+
+/// Writes whole blocks through the buffer.
+fn write_copied(blocks: &impl Blocks, at: u64, data: &[u8]) -> io::Result<()> {
+    let mut next = at;
+    for piece in data.chunks(BOUNCE_BYTES) {
+        bounced(next, piece.len(), |start, _, buffer| {
+            buffer.copy_from_slice(piece);
+            blocks.write_blocks(start, buffer)
+        })?;
+        next += piece.len() as u64;
     }
     Ok(())
 }
@@ -298,6 +317,35 @@ mod tests {
             self.bytes.borrow_mut()[at as usize..][..data.len()].copy_from_slice(data);
             Ok(())
         }
+    }
+
+    /// A medium whose device reaches some memory at the second try only, as if it were the buffer.
+    struct Choosy(Strict);
+
+    impl Blocks for Choosy {
+        fn read_blocks(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+            self.0.read_blocks(at, out)
+        }
+
+        fn write_blocks(&self, at: u64, data: &[u8]) -> io::Result<()> {
+            if self.0.transfers.get() == 0 {
+                self.0.look(at, data);
+                return Err(Errno::FAULT.into());
+            }
+            self.0.write_blocks(at, data)
+        }
+    }
+
+    #[test]
+    fn memory_that_no_device_reaches_is_copied() {
+        let medium = Choosy(Strict::new(BOUNCE_BYTES + 4 * BLOCK));
+        let mut buffer = Vec::new();
+        let data = memory(&mut buffer, 0, BOUNCE_BYTES + 2 * BLOCK);
+        data.fill(0xD7);
+        write(&medium, BLOCK_BYTES, data).unwrap();
+        let bytes = medium.0.bytes.borrow();
+        assert!(&bytes[BLOCK..][..data.len()] == data);
+        assert_eq!(medium.0.transfers.get(), 3);
     }
 
     /// `len` bytes of memory, `misalignment` bytes behind a multiple of a block.

@@ -715,7 +715,7 @@ fn not_mapped(error: MappingError, path: &Path) -> MediaError {
     }
 }
 
-fn fdatasync(fd: &PoolFile) -> io::Result<()> {
+pub(crate) fn fdatasync(fd: &PoolFile) -> io::Result<()> {
     loop {
         match rustix::fs::fdatasync(fd) {
             Err(Errno::INTR) => {}

@@ -153,7 +153,7 @@ pub(crate) fn load<P: Persistent>(
     let own_tag = how.begin(pool, superblock)?;
     let disk = disk_of(pool)?;
     if !how.read_only {
-        inherit(disk, superblock)?;
+        inherit(pool, disk, superblock, how)?;
         if disk.is_direct() {
             // What an earlier session left in memory has been written.
             disk.forget(geometry.data_at, geometry.zone_blocks * BLOCK_BYTES);
@@ -205,7 +205,7 @@ pub(crate) fn load<P: Persistent>(
         counts: Default::default(),
     };
     let log = Log::new(place, state, home, pool.shared_image().zip(own_tag));
-    let found = log.take_over((pool, &geometry), disk, left, how.read_only)?;
+    let found = log.take_over((pool, superblock), disk, left, how)?;
     if let (Some(key), false) = (&key, how.read_only) {
         pool.forget_image(key);
     }
@@ -221,7 +221,12 @@ pub(crate) fn load<P: Persistent>(
 }
 
 /// Makes durable what an earlier process wrote.
-fn inherit(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
+fn inherit<P: Persistent>(
+    pool: &P,
+    disk: &dyn Disk,
+    superblock: &Superblock,
+    how: &Loading<'_>,
+) -> Result<()> {
     let own = disk.sync(disk_sites::LOG_INHERITED_DURABLE);
     let data = if superblock.geometry().apart.is_some() {
         own?;
@@ -231,21 +236,31 @@ fn inherit(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
     };
     if let Err(error) = data {
         // Nobody knows which bytes arrived, and whoever adopts would vouch for all of them; those that were promised ride in the log.
-        let _told = disown(disk, superblock);
+        let _told = give_up(pool, disk, superblock, how);
         return Err(error.into());
     }
     Ok(())
 }
 
-/// Lets the log name no image any more; gives the one that it named.
-fn disown(disk: &dyn Disk, superblock: &Superblock) -> Result<Option<ImageTag>> {
+/// What a killed process left is as if it were gone: its file goes, whatever the disk says, and the log names no image any more.
+fn give_up<P: Persistent>(
+    pool: &P,
+    disk: &dyn Disk,
+    superblock: &Superblock,
+    how: &Loading<'_>,
+) -> Result<()> {
+    // An anchor in a cache may be one that never arrived, and the next one must not go over that which counts.
+    let geometry = superblock.geometry();
+    disk.forget(geometry.log_at, geometry.log_bytes);
     let anchor = read_anchor(disk, superblock)?;
-    let tag = anchor.image();
-    if tag.is_some() {
-        let place = Place::new(superblock, anchor.salt);
-        place.put_anchor(disk, disk_sites::LOG_IMAGE_OVER, &anchor.without_image())?;
+    let Some(tag) = anchor.image() else {
+        return Ok(());
+    };
+    if let Some(key) = how.named(superblock, &tag) {
+        pool.forget_image(&key);
     }
-    Ok(tag)
+    let place = Place::new(superblock, anchor.salt);
+    Ok(place.put_anchor(disk, disk_sites::LOG_IMAGE_OVER, &anchor.without_image())?)
 }
 
 /// Whether the pool that was loaded was closed in order.
@@ -290,29 +305,27 @@ impl Log {
     /// does not have.
     fn take_over<P: Persistent>(
         &self,
-        (pool, geometry): (&P, &Geometry),
+        (pool, superblock): (&P, &Superblock),
         disk: &dyn Disk,
         left: Option<LeftImage>,
-        read_only: bool,
+        how: &Loading<'_>,
     ) -> Result<FoundImage> {
+        let geometry = &superblock.geometry();
         let found = match left {
             None => FoundImage::None,
             Some(LeftImage::Alive { lines, .. }) => {
                 let lines = self.place.lines_of_image(lines);
                 lay_lines(pool, lines.iter().map(|(at, line)| (*at, &line[..])))?;
                 chunks_in_use(pool, geometry).try_for_each(|(at, len)| pool.prepare(at, len))?;
-                if !read_only {
+                if !how.read_only {
                     pool.cut(&mut |_| {});
                     // In the caches the blocks of files are as new as the image: none of them may be replaced by one that rode before.
                     let written = Written::Many;
-                    let committed = self.append(disk, &Epoch { lines, written });
-                    if committed.is_err() {
-                        // As where the sync of an opening fails: it is not tried again.
-                        let mut home = lock(&self.home);
-                        home.image = None;
-                        let _told = home.say(disk, &self.place, disk_sites::LOG_IMAGE_OVER);
+                    if let Err(error) = self.append(disk, &Epoch { lines, written }) {
+                        // As where the sync of an opening fails: it is not tried again. A checkpoint that made room may be under way.
+                        let _told = give_up(pool, disk, superblock, how);
+                        return Err(error);
                     }
-                    committed?;
                 }
                 FoundImage::Adopted
             }
@@ -324,7 +337,7 @@ impl Log {
             }
         };
         let mut home = lock(&self.home);
-        if !read_only && home.image.take().is_some() {
+        if !how.read_only && home.image.take().is_some() {
             home.say(disk, &self.place, disk_sites::LOG_IMAGE_OVER)?;
         }
         Ok(found)
@@ -346,12 +359,9 @@ pub(crate) fn forget_image<P: Persistent>(
     };
     how.begin(pool, superblock)?;
     let disk = disk_of(pool)?;
-    disk.sync(disk_sites::LOG_INHERITED_DURABLE)?;
-    let tag = disown(disk, superblock)?;
-    if let Some(key) = tag.as_ref().and_then(|tag| how.named(superblock, tag)) {
-        pool.forget_image(&key);
-    }
-    Ok(())
+    let synced = disk.sync(disk_sites::LOG_INHERITED_DURABLE);
+    give_up(pool, disk, superblock, &how)?;
+    Ok(synced?)
 }
 
 /// Takes away the files of images that the log of a file system may have left, of one that is no more.
