@@ -9,7 +9,7 @@ use crate::pieces::Pieces;
 use crate::written::{Written, WrittenBlocks};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -175,4 +175,14 @@ pub(crate) fn write_all(file: BorrowedFd<'_>, at: u64, data: &[u8]) -> io::Resul
         }
     }
     Ok(())
+}
+
+/// Has the kernel begin to write what is dirty of `[at, at + len)`; nobody waits, and a sync tells whether it arrived.
+pub(crate) fn begin_writing(file: BorrowedFd<'_>, at: u64, len: u64) {
+    let (Ok(at), Ok(len)) = (i64::try_from(at), i64::try_from(len)) else {
+        return;
+    };
+    // SAFETY: the call takes numbers alone, and the file is open as long as it is borrowed.
+    let _not_begun_is_fine =
+        unsafe { libc::sync_file_range(file.as_raw_fd(), at, len, libc::SYNC_FILE_RANGE_WRITE) };
 }

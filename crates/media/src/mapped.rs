@@ -480,6 +480,7 @@ impl MappedPool {
         } else {
             let written = self.write_file(at, data);
             logged.note_outcome(self, &written, at, data.len() as u64);
+            self.write_behind(logged, at, data.len());
         }
     }
 }
@@ -651,6 +652,10 @@ impl Persistent for MappedPool {
             Some(_) => MediaKind::Logged,
             None => self.kind,
         }
+    }
+
+    fn pays_by_call(&self, bytes: usize) -> bool {
+        self.pays_by_call(bytes)
     }
 
     fn window(&self, bytes: u64) -> Option<Window> {

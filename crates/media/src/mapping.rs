@@ -250,6 +250,23 @@ impl Mapping {
         (self.base.cast(), self.mapped_bytes)
     }
 
+    /// Takes the whole pages of a range, to which nobody stores here, out of the page tables; whoever touches them next gets them anew.
+    pub(crate) fn unload(&self, at: u64, len: u64) {
+        let page = self.page_bytes as u64;
+        let first = at.next_multiple_of(page);
+        let end = at.saturating_add(len).min(self.len) / page * page;
+        if first < end {
+            let (start, bytes) = (
+                self.base.wrapping_add(first as usize),
+                (end - first) as usize,
+            );
+            // SAFETY: the range lies in our mapping, of a file. Its pages are those of the file, whether they are in our page tables or not, since
+            // nobody has stored to one that would be ours alone: no byte changes for anybody who looks at it meanwhile.
+            let _refusal_is_fine =
+                unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxDontNeed) };
+        }
+    }
+
     /// Asks for large pages; the kernel may decline.
     pub(crate) fn prefer_large_pages(&self) {
         let (base, bytes) = self.whole();

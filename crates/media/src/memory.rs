@@ -335,6 +335,13 @@ pub trait Persistent: Memory {
     /// What the bytes lie on.
     fn kind(&self) -> MediaKind;
 
+    /// Whether so many bytes of a file, side by side, are read by a call, as of a disk, of which the kernel then reads ahead: the more at once the
+    /// better, and better than through a [`Window`].
+    fn pays_by_call(&self, bytes: usize) -> bool {
+        let _ = bytes;
+        false
+    }
+
     /// Addresses of at least `bytes`, to lay blocks of this memory side by side in; `None` if it has
     /// none. A window is dropped before its memory.
     fn window(&self, bytes: u64) -> Option<Window> {

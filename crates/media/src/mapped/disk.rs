@@ -8,8 +8,14 @@ use crate::site::Site;
 use crate::{MediaError, count};
 use rustix::io::Errno;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+
+/// From how many bytes side by side on a call reads blocks of files, and not the mapping; and whoever writes so many goes on, it seems.
+const CALL_BYTES: usize = 64 << 10;
+/// Bytes of the pieces of a pool that the disk begins with, in the background, when somebody has written on and on to the end of one.
+const BEHIND_BYTES: u64 = 4 << 20;
 
 impl MappedPool {
     /// The same pool, whose blocks of files, which begin at `data_at`, are read and written past the kernel's page cache. They are written by
@@ -44,20 +50,45 @@ impl MappedPool {
         self.direct.as_ref().filter(|direct| direct.has(at))
     }
 
-    /// Fills `out` by a call, if `at` is reached past the page cache; gives whether it is.
+    /// Whether so many bytes of a file are better read by a call: of those the kernel reads ahead, of faults in a mapping little.
+    pub(super) fn pays_by_call(&self, bytes: usize) -> bool {
+        bytes >= CALL_BYTES && self.logged.get().is_some()
+    }
+
+    /// Fills `out` by a call, if `at` is reached past the page cache, or if so much is asked for that a call pays; gives whether it is filled.
     #[inline(always)]
     pub(super) fn read_by_call(&self, at: u64, out: &mut [u8]) -> bool {
         match self.direct_at(at) {
-            None => false,
             Some(direct) => self.read_direct(direct, at, out),
+            None => out.len() >= CALL_BYTES && self.read_cached(at, out),
+        }
+    }
+
+    /// Fills `out` through the page cache, if these are blocks of files on a disk. What cannot be read so is left to the mapping, which tells
+    /// what is lost.
+    #[cold]
+    fn read_cached(&self, at: u64, out: &mut [u8]) -> bool {
+        let has_files = |logged: &Logged| at >= logged.data_at;
+        let is_on_disk = self.logged.get().is_some_and(has_files);
+        if !is_on_disk || !self.has_in_file(at, out.len()) {
+            return false;
+        }
+        let (file, at) = self.file_at(at);
+        logged::read_exact(file, at, out).is_ok()
+    }
+
+    /// Has the disk begin with what somebody writes on and on, of which `[at, at + len)` was written now: a sync does not wait for all of it then.
+    pub(super) fn write_behind(&self, logged: &Logged, at: u64, len: usize) {
+        if let Some(full) = filled(at, len).filter(|_| !self.is_direct()) {
+            let start = full.start.max(logged.data_at);
+            let (file, from) = self.file_at(start);
+            logged::begin_writing(file, from, full.end - start);
         }
     }
 
     /// Fills `out`, unless it is memory alone that has the bytes, or they are not all in the pool.
     fn read_direct(&self, direct: &Direct, at: u64, out: &mut [u8]) -> bool {
-        let len = self.mapping.len();
-        let is_inside = at <= len && out.len() as u64 <= len - at;
-        if is_inside && !self.is_overlaid() {
+        if self.has_in_file(at, out.len()) {
             let cached = |at, out: &mut [u8]| {
                 let (file, at) = self.file_at(at);
                 logged::read_exact(file, at, out)
@@ -66,6 +97,12 @@ impl MappedPool {
             return true;
         }
         false
+    }
+
+    /// Whether all of these bytes are in the pool, and none of them in memory alone.
+    fn has_in_file(&self, at: u64, len: usize) -> bool {
+        let end = self.mapping.len();
+        at <= end && len as u64 <= end - at && !self.is_overlaid()
     }
 
     /// Writes to the file in which `at` lies.
@@ -86,6 +123,13 @@ impl MappedPool {
             _ => (self.fd.as_fd(), at + self.start),
         }
     }
+}
+
+/// Which pieces of a pool were written to their ends with `[at, at + len)`, if that is so much that whoever writes it goes on, it seems.
+fn filled(at: u64, len: usize) -> Option<Range<u64>> {
+    let end = at + len as u64;
+    let full = at - at % BEHIND_BYTES..end - end % BEHIND_BYTES;
+    (len >= CALL_BYTES && !full.is_empty()).then_some(full)
 }
 
 impl Disk for MappedPool {
@@ -138,9 +182,31 @@ impl Disk for MappedPool {
     }
 
     fn forget(&self, at: u64, len: u64) {
+        if !self.read_only {
+            // The kernel keeps what is mapped.
+            self.mapping.unload(at, len);
+        }
         let advice = rustix::fs::Advice::DontNeed;
         let (file, at) = self.file_at(at);
         // What cannot be dropped is read from memory, as ever.
         let _ = rustix::fs::fadvise(file, at, std::num::NonZero::new(len), advice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_filled_by_those_who_write_on_and_on() {
+        let (piece, large) = (BEHIND_BYTES, CALL_BYTES as u64);
+        let begun = |at, len: u64| filled(at, len as usize);
+        assert_eq!(begun(piece - large, large), Some(0..piece));
+        assert_eq!(begun(3 * piece - 1, large), Some(2 * piece..3 * piece));
+        assert_eq!(begun(5, 2 * piece), Some(0..2 * piece));
+        // The end comes later, it came before, or somebody may write a little only.
+        assert_eq!(begun(piece - large - 1, large), None);
+        assert_eq!(begun(piece, large), None);
+        assert_eq!(begun(piece - large + 1, large - 1), None);
     }
 }

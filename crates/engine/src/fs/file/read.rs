@@ -14,6 +14,8 @@ use crate::slots::{Op, pause};
 
 /// Blocks looked up together by large reads.
 pub(super) const LOOKUP_BLOCKS: usize = 64;
+/// The same where each run of them is a call, and a request of the disk.
+const CALL_BLOCKS: usize = 256;
 /// An access time older than this is renewed by a read even if the file has not changed.
 const ATIME_STALE_NS: i64 = 24 * 3600 * 1_000_000_000;
 
@@ -85,6 +87,20 @@ impl<M: Memories> Files<'_, M> {
     pub(super) fn copy_out(
         &self,
         op: &Op<'_, M>,
+        file: (Cachelet, &Translation, u64),
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
+        match self.core.pool.pays_by_call(out.len()) {
+            false => self.copy_found::<LOOKUP_BLOCKS>(op, file, offset, out),
+            true => self.copy_found::<CALL_BLOCKS>(op, file, offset, out),
+        }
+    }
+
+    /// Looks up to `BLOCKS` blocks up, and copies them, until all is copied.
+    fn copy_found<const BLOCKS: usize>(
+        &self,
+        op: &Op<'_, M>,
         (cachelet, translation, version): (Cachelet, &Translation, u64),
         offset: u64,
         out: &mut [u8],
@@ -98,8 +114,8 @@ impl<M: Memories> Files<'_, M> {
         let mut rest = out;
         while !rest.is_empty() {
             let blocks = (skip + rest.len() as u64).div_ceil(BLOCK_BYTES);
-            let mut found = [Found::Hole; LOOKUP_BLOCKS];
-            let found = &mut found[..blocks.min(LOOKUP_BLOCKS as u64) as usize];
+            let mut found = [Found::Hole; BLOCKS];
+            let found = &mut found[..blocks.min(BLOCKS as u64) as usize];
             if !translation.is_about(first / RUN_BLOCKS) {
                 self.mapping.prefetch(self.core, id, first as u32, skip);
             }

@@ -137,8 +137,11 @@ impl<M: Memories> Files<'_, M> {
         let Way::Table(table, choice) = way else {
             return self.copy_out(op, file, offset, out);
         };
-        // Where search is the better road for requests of this size, it is taken in any case.
-        if choice.rule != Rule::Mmu && choice.costs.saving_ps(choice.request_pages) == 0 {
+        // Where search is the better road for requests of this size, it is taken in any case: through page tables, bytes that are not in memory
+        // come piece by piece, and a kernel that reads ahead of calls has them there before.
+        let saves_nothing = || choice.costs.saving_ps(choice.request_pages) == 0;
+        let is_for_search = || self.core.pool.pays_by_call(out.len()) || saves_nothing();
+        if choice.rule != Rule::Mmu && is_for_search() {
             return self.copy_out(op, file, offset, out);
         }
         let (cachelet, _, version) = file;
