@@ -198,6 +198,7 @@ fn explore(args: &Run) -> Outcome<ExitCode> {
     }
     if let Some(states) = args.states {
         options.states_per_point = states;
+        options.states_on_disks = 0;
     }
     if let Some(threads) = args.threads {
         options.threads = threads.into();

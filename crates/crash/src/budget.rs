@@ -56,7 +56,8 @@ impl Budget {
         };
         match self {
             Self::Short => Options {
-                states_per_point: 96,
+                states_per_point: 48,
+                states_on_disks: 96,
                 lazy_states: 8,
                 points_in_order: 128,
                 kills: 3,

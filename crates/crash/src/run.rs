@@ -21,7 +21,7 @@ use crate::oracle::Oracle;
 use crate::record::{Recorded, record};
 use crate::report::{Counts, Report, WorkloadReport};
 use crate::threads::{Bounds, all_thread_workloads, of_threads};
-use crate::workload::{Step, Workload};
+use crate::workload::{Ground, Step, Workload};
 
 /// How deep crashes of recoveries nest: a recovery, and the recovery from a crash of that.
 pub(crate) const NESTED_DEPTH: usize = 2;
@@ -35,6 +35,8 @@ pub struct Options {
     pub states_per_point: usize,
     /// At least so many where a workload is one operation alone.
     pub states_alone: usize,
+    /// At least so many where a workload is on disks.
+    pub states_on_disks: usize,
     /// The same under [`Mode::Lazy`], which always samples.
     pub lazy_states: usize,
     /// Crash points of a log at which a state is tried under [`Mode::Eadr`], which has one at every store, at most.
@@ -83,6 +85,7 @@ impl Default for Options {
             modes: Mode::ALL.to_vec(),
             states_per_point: 512,
             states_alone: 0,
+            states_on_disks: 0,
             lazy_states: 32,
             points_in_order: 8192,
             thread_states: 256,
@@ -114,6 +117,15 @@ impl Options {
     /// Whether the time is up.
     pub(crate) fn is_over(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// States tried at a crash point of a workload on this ground.
+    pub(crate) fn states_on(&self, ground: Ground) -> usize {
+        let least = match ground {
+            Ground::Memory => 0,
+            Ground::Logged | Ground::Apart | Ground::Split => self.states_on_disks,
+        };
+        self.states_per_point.max(least)
     }
 
     /// Whether the workload of this name is among those to explore.
@@ -331,7 +343,7 @@ fn explore_workload(
     let is_alone = workload.explored.len() == 1;
     let least = if is_alone { options.states_alone } else { 0 };
     let options = &Options {
-        states_per_point: options.states_per_point.max(least),
+        states_per_point: options.states_on(workload.ground).max(least),
         ..options.clone()
     };
     let modes = options.modes.iter();

@@ -30,7 +30,9 @@ fn explore_threads(
 ) -> Result<Vec<WorkloadReport>, RecordError> {
     let ready = Ready::new(workload.clone())?;
     let options = &Options {
-        states_per_point: options.states_per_point.min(options.thread_states),
+        states_per_point: options
+            .states_on(workload.ground)
+            .min(options.thread_states),
         ..options.clone()
     };
     let subjects: Vec<_> = modes
