@@ -304,7 +304,7 @@ pub(crate) struct Mount {
     /// The directory
     pub(crate) dir: PathBuf,
     /// Mount every file system of the pool, each on a directory of its name below DIR, which is made if there is none. One process has a pool
-    /// open at a time, so that this is how several are used at once
+    /// open for writing at a time, so that this is how several are used at once
     #[arg(long, conflicts_with = "data")]
     pub(crate) all: bool,
     /// Options, see below
@@ -393,7 +393,8 @@ pub(crate) struct Info {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The check shares the format with the file system and no code. It changes nothing; a pool that was
-not closed in order is judged by what recovery would make of it.
+not closed in order is judged by what recovery would make of it. Of a pool with several file systems
+one that nobody has open can be checked while others are mounted.
 
 Exit status, as fsck(8):
   0   no damage
@@ -404,9 +405,10 @@ Sums are possible.
 
 Examples:
   vellum check pool.img
+  vellum check pool.img:builds
   vellum check --json pool.img | jq '.findings[].place'")]
 pub(crate) struct Check {
-    /// The pool
+    /// The pool, or POOL:NAME
     pub(crate) pool: PathBuf,
     /// Write JSON
     #[arg(long)]

@@ -4,15 +4,15 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
+use vellum::media::lock_to_read;
 use vellum::{FoundData, PoolPath, find_data, own_bytes};
 use vellum_check::{Image, survey};
 
 use crate::failure::{Failure, Outcome};
 use crate::place;
 
-/// A pool, or a file system of one, locked against writers for as long as it is open, as is the medium of its data.
+/// A pool, or a file system of one, locked against writers for as long as it is open, as is the medium of its data. Others of the same pool may be
+/// written to meanwhile.
 pub(crate) struct Bytes {
     file: File,
     /// Where the pool's own bytes begin in the file, and how many there are.
@@ -24,7 +24,7 @@ impl Bytes {
     /// Opens the pool, and its data: at `data`, or where the pool says that they are.
     pub(crate) fn open(pool: &Path, data: Option<&Path>) -> Outcome<Self> {
         let place = PoolPath::of(pool);
-        let file = open(&place.pool)?;
+        let file = open(&place)?;
         let alone = Self {
             own: (0, Image::len(&file)),
             file,
@@ -81,8 +81,9 @@ impl Image for Bytes {
     }
 }
 
-/// Opens a pool's file, locked against writers for as long as it is open.
-fn open(pool: &Path) -> Outcome<File> {
+/// Opens a pool's file, of which one file system is locked against writers for as long as it is open.
+fn open(place: &PoolPath) -> Outcome<File> {
+    let pool = &place.pool;
     let image = File::open(pool).map_err(|e| Failure::io(pool.display(), &e))?;
     let is_dir = image.metadata().is_ok_and(|found| found.is_dir());
     if is_dir {
@@ -91,20 +92,20 @@ fn open(pool: &Path) -> Outcome<File> {
                 .advise("give the pool's file; a mounted pool must be unmounted first"),
         );
     }
-    match rustix::fs::flock(&image, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(image),
-        Err(Errno::WOULDBLOCK) => Err(place::busy(pool, owner(pool))),
-        Err(errno) => Err(Failure::io(pool.display(), &errno.into())),
+    match lock_to_read(&image, place.file_system()) {
+        Ok(true) => Ok(image),
+        Ok(false) => Err(place::busy(&place.path(), owner(place))),
+        Err(error) => Err(Failure::io(pool.display(), &error)),
     }
 }
 
 /// The process that has the pool open, as the engine finds it out.
-fn owner(pool: &Path) -> Option<u32> {
+fn owner(place: &PoolPath) -> Option<u32> {
     let options = vellum::PoolOptions {
         read_only: true,
         ..vellum::PoolOptions::default()
     };
-    match vellum::Pool::open(pool, &options) {
+    match vellum::Pool::open(place.path(), &options) {
         Err(vellum::Error::Media(vellum::media::MediaError::Busy { owner_pid, .. })) => owner_pid,
         _ => None,
     }

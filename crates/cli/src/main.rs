@@ -27,7 +27,6 @@ mod output;
 mod place;
 mod progress;
 mod repair;
-mod served;
 mod transfer;
 mod umount;
 mod units;

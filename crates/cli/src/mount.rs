@@ -21,7 +21,7 @@ use vellum_fuse::{MountConfig, Session, Stopper};
 use crate::args::Mount;
 use crate::failure::{Failure, Outcome, status};
 use crate::info::{Information, MountPart};
-use crate::{place, served};
+use crate::place;
 
 const READY: &str = "ready";
 /// The option that has data pass the page cache.
@@ -101,8 +101,6 @@ struct Served {
     path: PathBuf,
     pool: Pool,
     session: Session,
-    /// What tells others that it is not closed yet.
-    held: Option<File>,
 }
 
 /// Mounts, reports, and serves until all that was mounted has ended.
@@ -194,17 +192,11 @@ fn mount(path: PathBuf, dir: &Path, pool: Pool, mut config: MountConfig) -> Outc
     config.fs_name = path.display().to_string();
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     config.information = Some(information(&pool, &path, &dir, config.read_only));
-    // Before there is a mount that somebody could end.
-    let held = served::hold(&PoolPath::of(&path));
-    if let Err(error) = &held {
-        tracing::warn!(%error, path = %path.display(), "`vellum umount` cannot be told when it is closed");
-    }
     match vellum_fuse::mount(pool.fs(), &dir, &config) {
         Ok(session) => Ok(Served {
             path,
             pool,
             session,
-            held: held.ok(),
         }),
         Err(error) => {
             let failure = cannot_mount(&error);
@@ -224,7 +216,6 @@ fn end(served: Vec<Served>) -> Outcome {
     let end_one = |served: Served| {
         let ended = served.session.wait();
         let closed = place::close(served.pool, &served.path);
-        drop(served.held);
         closed?;
         ended
             .map(drop)

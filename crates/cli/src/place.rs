@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
 use vellum::{PartError, Pool, PoolOptions, PoolPath, open_bytes};
-use vellum_fuse::mounts;
+use vellum_fuse::mounts::{self, Mounted};
 
 use crate::args::{Media, Opening};
 use crate::failure::{Failure, Outcome, plain, status};
@@ -144,7 +144,10 @@ pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
 pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
     let place = pool.display();
     match error {
-        vellum::Error::Media(MediaError::Busy { path, owner_pid }) => busy(path, *owner_pid),
+        vellum::Error::Media(MediaError::Busy { path, owner_pid }) => {
+            let is_pool = *path == PoolPath::of(pool).pool;
+            busy(if is_pool { pool } else { path }, *owner_pid)
+        }
         vellum::Error::Superblock(why) => {
             let mended = format!("a damaged one is mended by `vellum repair {place}`");
             let is_pool = PoolPath::of(pool).pool == pool;
@@ -199,26 +202,33 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
         Some(pid) => format!("process {pid}{}", command_of(pid)),
         None => "another process".into(),
     };
-    let failure = match mounted(pool) {
-        Some(dir) => Failure::new(format!(
+    let own = PoolPath::of(pool).resolved();
+    let mounted = mounts::of_file(&own.pool).unwrap_or_default();
+    let is_own = |mounted: &&Mounted| mounted.pool == own.path();
+    let found = mounted.iter().rfind(is_own).or(mounted.last());
+    let failure = match found {
+        Some(found) if is_own(&found) => Failure::new(format!(
             "{place} is in use (EBUSY): {owner} has it mounted on {}",
-            dir.display()
+            found.dir.display()
         ))
         .advise(format!(
             "use the files there, or unmount it: vellum umount {}",
-            dir.display()
+            found.dir.display()
+        )),
+        Some(found) => Failure::new(format!(
+            "{place} is in use (EBUSY): {owner} has {} of the same pool mounted on {}",
+            found.pool.display(),
+            found.dir.display()
+        ))
+        .advise(format!(
+            "one process changes a pool at a time: `vellum mount {} --all DIR` mounts all of it; a file system that is not open can be looked at \
+             meanwhile (check, info, ls, cat, export)",
+            own.pool.display()
         )),
         None => Failure::new(format!("{place} is in use (EBUSY) by {owner}"))
             .advise("a pool has one user at a time: close it there first"),
     };
     failure.with_status(status::BUSY)
-}
-
-/// Where a pool, or a file system of it, is mounted.
-pub(crate) fn mounted(pool: &Path) -> Option<PathBuf> {
-    let pool = PoolPath::of(pool).resolved().pool;
-    let mounted = mounts::of_file(&pool).ok()?;
-    mounted.into_iter().next_back().map(|mounted| mounted.dir)
 }
 
 fn command_of(pid: u32) -> String {

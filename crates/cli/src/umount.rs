@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use vellum::media::is_in_use;
 use vellum::{Pool, PoolPath};
 use vellum_fuse::mounts::{self, Mounted};
 
 use crate::args::{Opening, Umount};
 use crate::carry;
 use crate::failure::{Failure, Outcome, status};
-use crate::served;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long a mount may be busy before that is said: users that are just ending take a moment.
@@ -161,7 +161,7 @@ impl<'p> Closing<'p> {
     fn of(path: &'p Path) -> Self {
         let place = PoolPath::of(path);
         let file = File::open(&place.pool).ok();
-        let held = |file| served::is_held(file, &place).unwrap_or(false);
+        let held = |file| is_in_use(file, place.file_system()).unwrap_or(false);
         Self {
             path,
             is_held: file.as_ref().is_some_and(held),
@@ -185,7 +185,8 @@ impl<'p> Closing<'p> {
             // It is mounted on another directory, too, by the same process or another one, and goes on being used there.
             return Ok(());
         }
-        let is_open = || self.is_held && served::is_held(file, &self.place).unwrap_or(false);
+        let name = self.place.file_system();
+        let is_open = || self.is_held && is_in_use(file, name).unwrap_or(false);
         self.wait_while(is_open, began, limit)?;
         if mounts::of_file(&self.place.pool).is_ok_and(|others| !others.is_empty()) {
             if !self.is_held {

@@ -437,14 +437,21 @@ fn one_is_mounted_by_its_name_and_the_pool_is_in_use() {
     let _below = Below(&bench);
     bench.run(&["mount", "p.img:photos", "mnt"]).ok();
     std::fs::write(bench.join("mnt/a"), "content").expect("written");
-    for other in ["p.img", "p.img:builds", "p.img:photos"] {
-        bench
-            .run(&["ls", &format!("{other}:/")])
-            .failed(3, &["in use", "mnt"]);
-    }
     bench
-        .run(&["fs", "remove", "p.img", "builds"])
-        .failed(3, &["in use"]);
+        .run(&["ls", "p.img:photos:/"])
+        .failed(3, &["in use", "mnt", "unmount it"]);
+    for other in ["p.img:", "p.img:builds:"] {
+        bench
+            .run(&["mkdir", &format!("{other}/d")])
+            .failed(3, &["in use", "p.img:photos of the same pool", "--all"]);
+    }
+    for change in [
+        &["fs", "remove", "p.img", "builds"][..],
+        &["fs", "add", "p.img", "more", "--size", "2M"],
+        &["mkfs", "--force", "p.img", "--size", "4M"],
+    ] {
+        bench.run(change).failed(3, &["in use"]);
+    }
     assert_eq!(names(&bench, "p.img").len(), 4);
     let info = json(&bench.run(&["info", "--json", "p.img:photos"]).ok().out);
     assert_eq!(
@@ -453,6 +460,93 @@ fn one_is_mounted_by_its_name_and_the_pool_is_in_use() {
     );
     bench.run(&["umount", "p.img:photos"]).ok();
     assert_eq!(bench.run(&["cat", "p.img:photos:/a"]).ok().out, "content");
+}
+
+/// What nobody has open is looked at while others of the pool are written to; what is open is not.
+#[test]
+fn what_nobody_has_open_is_checked_while_others_are_mounted() {
+    let test = "what_nobody_has_open_is_checked_while_others_are_mounted";
+    let Some(bench) = pool_to_mount(test) else {
+        return;
+    };
+    let _below = Below(&bench);
+    let all = ["main", "builds", "plain", "photos"];
+    for name in all {
+        let place = format!("p.img:{name}:/who");
+        bench
+            .run_with_input(&["put", "-", &place], name.as_bytes())
+            .ok();
+    }
+    for mounted in all {
+        bench
+            .run(&["mount", &format!("p.img:{mounted}"), "mnt"])
+            .ok();
+        write(&bench.join("mnt/new"), "written meanwhile");
+        for name in all {
+            let place = format!("p.img:{name}");
+            let look: [&[&str]; 5] = [
+                &["check", "--strict", &place],
+                &["check", "--json", &place],
+                &["repair", "--dry-run", &place],
+                &["cat", &format!("{place}:/who")],
+                &["inspect", &place, "areas"],
+            ];
+            let codes = look.map(|args| bench.run(args).code);
+            let expected = match name == mounted {
+                true => [8, 8, 8, 3, 3],
+                // None of them has areas.
+                false => [0, 0, 0, 0, 1],
+            };
+            assert_eq!(codes, expected, "{name} beside {mounted}");
+            let info = json(&bench.run(&["info", "--json", &place]).ok().out);
+            assert_eq!(info["mount"].is_null(), name != mounted, "{name}");
+        }
+        bench
+            .run(&["check", &format!("p.img:{mounted}")])
+            .failed(8, &["in use", "mnt", "unmount it"]);
+        bench.run(&["umount", "mnt"]).ok();
+    }
+    // Several at once, of which one is closed while the process goes on.
+    bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
+    bench.run(&["check", "p.img:plain"]).failed(8, &["in use"]);
+    bench.run(&["umount", "mnt/plain"]).ok();
+    let said = bench.run(&["check", "--strict", "p.img:plain"]).ok().out;
+    assert!(said.contains("closed in order"), "{said}");
+    bench.run(&["check", "p.img"]).failed(8, &["in use"]);
+    bench.run(&["umount", "mnt"]).ok();
+    bench.sound();
+}
+
+/// Who reads one keeps it from being changed by those who come later, and lets the others go.
+#[test]
+fn what_is_read_beside_others_is_not_changed_meanwhile() {
+    let test = "what_is_read_beside_others_is_not_changed_meanwhile";
+    let Some(bench) = pool_to_mount(test) else {
+        return;
+    };
+    let _below = Below(&bench);
+    std::fs::create_dir(bench.join("looks")).expect("made");
+    bench.run(&["mount", "p.img:photos", "mnt"]).ok();
+    bench
+        .run(&["mount", "-o", "ro", "p.img:builds", "looks"])
+        .ok();
+    bench.run(&["umount", "mnt"]).ok();
+    // The one that was mounted first is gone, and with it the lock on the pool.
+    bench
+        .run(&["mkdir", "p.img:builds:/d"])
+        .failed(3, &["in use", "looks"]);
+    for change in [
+        &["fs", "remove", "p.img", "plain"][..],
+        &["mkfs", "--force", "p.img", "--size", "4M"],
+        &["mount", "p.img", "--all", "mnt"],
+    ] {
+        bench.run(change).failed(3, &["in use"]);
+    }
+    bench.run(&["mkdir", "p.img:photos:/d"]).ok();
+    bench.run(&["check", "p.img:builds"]).ok();
+    bench.run(&["umount", "looks"]).ok();
+    bench.run(&["mkdir", "p.img:builds:/d"]).ok();
+    bench.sound();
 }
 
 fn write(path: &Path, text: &str) {

@@ -193,18 +193,25 @@ pub struct FileSystem {
 /// # Errors
 /// In use, no such part, or not where the table says.
 pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
-    let whole = MappedPool::open(&place.pool, mode)?;
+    let name = place.file_system();
+    let whole = match mode.read_only {
+        true => MappedPool::open_to_read(&place.pool, name, mode)?,
+        false => MappedPool::open(&place.pool, mode)?,
+    };
     let found = read_superblock(&whole);
     if let Ok(superblock) = &found {
         settle_in(&whole, superblock, mode)?;
     }
-    let superblock = match (found, &place.name) {
-        (Ok(superblock), None) if !superblock.has_parts() => return Ok(whole),
-        (Ok(superblock), _) => superblock,
-        (Err(_), None) => return Ok(whole),
-        (Err(error), Some(_)) => return Err(error),
-    };
-    own_of(&whole, &superblock, place, false)
+    let has_parts = found.as_ref().is_ok_and(Superblock::has_parts);
+    if !has_parts && place.name.is_none() {
+        whole.use_as(name)?;
+        return Ok(whole);
+    }
+    let own = own_of(&whole, &found?, place, false)?;
+    if own.use_as(name)? && !mode.read_only {
+        whole.tell_uses();
+    }
+    Ok(own)
 }
 
 /// Settles what was cut short of a change of the table, in a pool that is mapped whole to be used as `mode` says. A copy that cannot be written keeps
@@ -385,6 +392,7 @@ impl Container {
     fn open(pool: &Path) -> Result<Self> {
         // Whatever its file systems are taken for, the table is written as the file asks for.
         let whole = MappedPool::open(pool, OpenMode::default())?;
+        whole.exclude_all()?;
         let superblock = read_superblock(&whole)?;
         let geometry = superblock.geometry();
         // What commits left is laid over the pool's bytes, in memory of ours; a device-DAX node cannot be mapped so.
@@ -609,8 +617,10 @@ impl Pool {
         let whole = MappedPool::open(pool, mode)?;
         let superblock = read_superblock(&whole)?;
         settle_in(&whole, &superblock, mode)?;
-        let open = |place: &PoolPath| {
+        let mut are_told = !options.read_only;
+        let mut open = |place: &PoolPath| {
             let memory = own_of(&whole, &superblock, place, false)?;
+            are_told &= memory.use_as(place.file_system())?;
             let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;
             if !options.read_only {
                 medium::begin_session(&memory, None)?;
@@ -628,7 +638,11 @@ impl Pool {
             let opened = open(&place);
             (place, opened)
         });
-        Ok(opened.collect())
+        let opened = opened.collect();
+        if are_told {
+            whole.tell_uses();
+        }
+        Ok(opened)
     }
 }
 

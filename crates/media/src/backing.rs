@@ -1,7 +1,7 @@
 //! What lies behind a pool: opening it, locking it, giving it its blocks, telling what it is.
 
 use crate::mapping::Mapping;
-use crate::{MediaError, MediaKind};
+use crate::{MediaError, MediaKind, uses};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
@@ -73,8 +73,12 @@ impl AsFd for PoolFile {
 
 impl Drop for PoolFile {
     fn drop(&mut self) {
-        if self.locked.is_none() && self.opened_by == std::process::id() {
-            // Closing the descriptor gives the lock up as well, if nobody else has it.
+        if self.opened_by != std::process::id() {
+            return;
+        }
+        // Closing the descriptor gives the locks up as well, if nobody else has it.
+        uses::release(self);
+        if self.locked.is_none() {
             let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
         }
     }
@@ -102,9 +106,50 @@ pub(crate) enum Existing {
     Replaced,
 }
 
+/// What a file is locked for.
+#[derive(Clone, Copy)]
+enum Lock<'n> {
+    /// To change it; nobody else has it open.
+    Change,
+    /// To read it, as others may.
+    Read,
+    /// To read the file system of this name in it, whoever changes others.
+    ReadOne(&'n str),
+}
+
+impl Lock<'_> {
+    /// Takes it; `false`: somebody else is in the way.
+    fn take(self, fd: &OwnedFd) -> io::Result<bool> {
+        let operation = match self {
+            Self::Change => FlockOperation::NonBlockingLockExclusive,
+            Self::Read => FlockOperation::NonBlockingLockShared,
+            Self::ReadOne(name) => return uses::lock_to_read(fd, name),
+        };
+        match rustix::fs::flock(fd, operation) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
 impl Backing {
     /// Opens and locks an existing pool.
     pub(crate) fn open(path: &Path, read_only: bool) -> Result<Self, MediaError> {
+        let lock = match read_only {
+            true => Lock::Read,
+            false => Lock::Change,
+        };
+        Self::open_for(path, lock)
+    }
+
+    /// Opens an existing pool to read the file system of this name in it, whoever changes others.
+    pub(crate) fn open_to_read(path: &Path, name: &str) -> Result<Self, MediaError> {
+        Self::open_for(path, Lock::ReadOne(name))
+    }
+
+    fn open_for(path: &Path, lock: Lock<'_>) -> Result<Self, MediaError> {
+        let read_only = !matches!(lock, Lock::Change);
         let access = if read_only {
             OFlags::RDONLY
         } else {
@@ -117,11 +162,6 @@ impl Backing {
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd =
             rustix::fs::open(path, flags, Mode::empty()).map_err(|e| failed("open", path, e))?;
-        let lock = if read_only {
-            FlockOperation::NonBlockingLockShared
-        } else {
-            FlockOperation::NonBlockingLockExclusive
-        };
         let backing = Self::locked(fd, path, lock)?;
         if backing.len == 0 {
             return Err(MediaError::Empty { path: backing.path });
@@ -150,8 +190,10 @@ impl Backing {
             }
             Err(errno) => return Err(failed("create", path, errno)),
         };
-        let made = Self::locked(fd, path, FlockOperation::NonBlockingLockExclusive)
-            .and_then(|backing| backing.sized(len));
+        let made = Self::locked(fd, path, Lock::Change).and_then(|backing| {
+            uses::exclude_all(&backing.fd, path)?;
+            backing.sized(len)
+        });
         if made.is_err() && is_new {
             // The file is ours and useless; whether it goes cannot change the answer.
             let _ = rustix::fs::unlink(path);
@@ -160,19 +202,26 @@ impl Backing {
     }
 
     /// Takes the lock, then looks at what was opened.
-    fn locked(fd: OwnedFd, path: &Path, lock: FlockOperation) -> Result<Self, MediaError> {
+    fn locked(fd: OwnedFd, path: &Path, lock: Lock<'_>) -> Result<Self, MediaError> {
         let stat = rustix::fs::fstat(&fd).map_err(|e| failed("examine", path, e))?;
         let node = node_of(&stat, path)?;
-        match rustix::fs::flock(&fd, lock) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
+        match lock.take(&fd) {
+            Ok(true) => {}
+            Ok(false) => {
                 let owner_pid = lock_owner(stat.st_dev, stat.st_ino);
                 return Err(MediaError::Busy {
                     path: path.to_owned(),
                     owner_pid,
                 });
             }
-            Err(errno) => return Err(failed("lock", path, errno)),
+            Err(source) => {
+                let (action, path) = ("lock", path.to_owned());
+                return Err(MediaError::Io {
+                    action,
+                    path,
+                    source,
+                });
+            }
         }
         let mut page_bytes = rustix::param::page_size();
         let len = match node {

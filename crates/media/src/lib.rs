@@ -36,6 +36,7 @@ mod sim;
 mod sim_logged;
 mod site;
 mod undo;
+mod uses;
 mod window;
 mod written;
 
@@ -56,6 +57,7 @@ pub use pieces::Originals;
 pub use sim::{Event, LatencyModel, Op, SimPool};
 pub use sim_logged::{SimImages, SimLogged, SimulatedLogged};
 pub use site::{Place, Site};
+pub use uses::{is_in_use, lock_to_read};
 pub use window::Window;
 pub use written::Written;
 

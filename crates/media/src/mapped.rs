@@ -94,11 +94,24 @@ impl MappedPool {
     /// If there is none, somebody has it open, it is not of the medium required, or it cannot be
     /// mapped.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Self, MediaError> {
-        let pool = Self::of(
-            Backing::open(path, mode.read_only)?,
-            mode.media,
-            mode.read_only,
-        )?;
+        Self::opened(Backing::open(path, mode.read_only)?, mode)
+    }
+
+    /// Opens the file of a pool to read the file system of this name in it, whatever `mode` says of that. Somebody may change others in the same file,
+    /// if he [tells](Self::tell_uses) which he uses: only bytes of this one are to be read, and of the superblock of the file that which tells where it is.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open); this file system is in use.
+    pub fn open_to_read(path: &Path, name: &str, mode: OpenMode) -> Result<Self, MediaError> {
+        let read_only = true;
+        Self::opened(
+            Backing::open_to_read(path, name)?,
+            OpenMode { read_only, ..mode },
+        )
+    }
+
+    fn opened(backing: Backing, mode: OpenMode) -> Result<Self, MediaError> {
+        let pool = Self::of(backing, mode.media, mode.read_only)?;
         if mode.populate {
             pool.populate();
         }
@@ -224,6 +237,11 @@ impl MappedPool {
     /// Where the pool begins in its file or device.
     pub fn start(&self) -> u64 {
         self.start
+    }
+
+    /// The open file.
+    pub(crate) fn file(&self) -> &PoolFile {
+        &self.fd
     }
 
     fn file_bytes(&self) -> u64 {
