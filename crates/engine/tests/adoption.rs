@@ -508,11 +508,7 @@ fn a_directory_that_will_not_do_is_told() {
     assert_eq!(images(dir.path()), [] as [PathBuf; 0]);
     let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
     assert_eq!(pool.fs().image_dir(), Some(PathBuf::from("/dev/shm")));
-    let [image] = &images(Path::new("/dev/shm"))
-        .into_iter()
-        .filter(|image| names(image, &path))
-        .collect::<Vec<_>>()[..]
-    else {
+    let [image] = &images_of(&path)[..] else {
         panic!("no image")
     };
     std::fs::remove_file(image).unwrap();
@@ -524,6 +520,69 @@ fn a_directory_that_will_not_do_is_told() {
             .opened()
             .was_clean
     );
+}
+
+/// The images in `/dev/shm` of the pool at `path`.
+fn images_of(path: &Path) -> Vec<PathBuf> {
+    let mut found = images(Path::new("/dev/shm"));
+    found.retain(|image| names(image, path));
+    found
+}
+
+/// A process that is killed while it opens a pool leaves no image that stays, whatever the next one works in.
+#[test]
+fn images_of_openings_that_were_killed_do_not_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let alone = PoolOptions {
+        image: ImagePlace::Process,
+        ..PoolOptions::default()
+    };
+    for round in 0..30_u64 {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "the_process_that_is_killed", "--nocapture"])
+            .env(POOL, &path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(700 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let left = images_of(&path);
+        assert!(left.len() <= 1, "{left:?}");
+        if round % 3 == 0 {
+            Pool::open(&path, &alone).unwrap().close().unwrap();
+            assert_eq!(images_of(&path), [] as [PathBuf; 0], "round {round}");
+        }
+    }
+    assert_sound(&path);
+}
+
+/// An image that got its name, of which the log does not know, is nobody's: also where the next opening makes none there.
+#[test]
+fn an_image_that_no_log_names_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let [image] = &images_of(&path)[..] else {
+        panic!("no image")
+    };
+    let kept = std::fs::read(image).unwrap();
+    pool.close().unwrap();
+    std::fs::write(image, kept).unwrap();
+    set_private(image);
+    let shm = shared();
+    let readonly = PoolOptions {
+        read_only: true,
+        ..PoolOptions::default()
+    };
+    drop(Pool::open(&path, &readonly).unwrap());
+    assert_eq!(images_of(&path).len(), 1, "who reads changes nothing");
+    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    assert_eq!(pool.opened().image, FoundImage::None);
+    assert_eq!(images_of(&path), [] as [PathBuf; 0]);
+    pool.close().unwrap();
 }
 
 /// Whether an image says that it belongs to the pool at `path`.

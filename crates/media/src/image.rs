@@ -10,11 +10,11 @@ use crate::logged::read_exact;
 use crate::mapping::{Mapping, MappingError};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES};
 use crate::notes::{Cells, bits_of, map_bytes};
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -162,15 +162,8 @@ fn image_at(map_bytes: u64) -> u64 {
     map_at(2, map_bytes).next_multiple_of(IMAGE_ALIGN)
 }
 
-/// The name of an image that is being loaded.
-fn unfinished(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    name.into()
-}
-
 impl ImageFile {
-    /// A file for an image of `bytes` zeros, not to be found yet.
+    /// A file for an image of `bytes` zeros, without a name: if this process ends before it has one, nothing is left of it.
     ///
     /// # Errors
     /// The directory is not in memory, has no room for all of it, or what the operating system said.
@@ -181,22 +174,13 @@ impl ImageFile {
         bytes: u64,
     ) -> Result<Self, MediaError> {
         let path = key.path(pool).map_err(io_error("examine", pool_path))?;
-        let new = unfinished(&path);
-        let failed = |errno: Errno| io_error(MAKE, &new)(errno.into());
-        // What is left of an opening that did not come to its end: we hold the pool's lock.
-        let _ = rustix::fs::unlink(&new);
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-        let made = Self::filled(fd, key, path, bytes).and_then(|made| {
-            let words = made.key_words(pool, pool_path, key, bytes);
-            words.map_err(io_error("examine", pool_path))?;
-            Ok(made)
-        });
-        if made.is_err() {
-            let _ = rustix::fs::unlink(&new);
-        }
-        made
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(key.dir, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| io_error(MAKE, &path)(errno.into()))?;
+        let made = Self::filled(fd, key, path, bytes)?;
+        let words = made.key_words(pool, pool_path, key, bytes);
+        words.map_err(io_error("examine", pool_path))?;
+        Ok(made)
     }
 
     fn filled(
@@ -306,7 +290,10 @@ impl SharedImage for ImageFile {
         self.front.write(field::ATTACH, &attach);
         self.settle(durable);
         self.front.store(field::PHASE, ALIVE, Ordering::Release);
-        rustix::fs::rename(unfinished(&self.path), &self.path)?;
+        // What has the name belongs to nobody: we hold the pool's lock, and its log names no image.
+        let _ = rustix::fs::unlink(&self.path);
+        let own = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        rustix::fs::linkat(CWD, own, CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?;
         self.is_named.store(true, Ordering::Release);
         Ok(())
     }
@@ -342,16 +329,6 @@ impl SharedImage for ImageFile {
 impl std::fmt::Debug for ImageFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("ImageFile").field(&self.path).finish()
-    }
-}
-
-impl Drop for ImageFile {
-    fn drop(&mut self) {
-        let new = unfinished(&self.path);
-        // The lock of the pool may be another's by now.
-        if self.is_at(&new) {
-            let _ = rustix::fs::unlink(new);
-        }
     }
 }
 
@@ -501,5 +478,42 @@ fn allocate(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
             Err(Errno::INTR) => {}
             done => return done.map_err(Into::into),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that is killed before its image has a name leaves nothing: only names stay.
+    #[test]
+    fn an_image_has_no_name_until_it_is_given_one() {
+        let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+        let pool = tempfile::NamedTempFile::new().expect("a file");
+        let key = ImageKey {
+            dir: dir.path(),
+            uuid: [1; 16],
+            boot: [2; 16],
+        };
+        let made = || {
+            let path = pool.path();
+            ImageFile::create(pool.as_file().as_fd(), path, &key, 1 << 20).expect("made")
+        };
+        let names = || std::fs::read_dir(dir.path()).expect("read").count();
+        let image = made();
+        assert_eq!((names(), image.found_in()), (0, None));
+        drop(image);
+        let path = key.path(pool.as_file().as_fd()).expect("told");
+        std::fs::write(&path, "of nobody").expect("written");
+        let image = made();
+        assert_eq!(names(), 1);
+        image.name([3; 16], 7).expect("named");
+        assert!(image.is_at(&path) && names() == 1);
+        assert_eq!(image.found_in().as_deref(), Some(dir.path()));
+        let left = left_image(pool.as_file().as_fd(), &key, [3; 16], 7).expect("found");
+        let lines = Vec::new();
+        assert_eq!(left, LeftImage::Alive { durable: 7, lines });
+        image.end();
+        assert_eq!(names(), 0);
     }
 }

@@ -206,8 +206,12 @@ pub(crate) fn load<P: Persistent>(
     };
     let log = Log::new(place, state, home, pool.shared_image().zip(own_tag));
     let found = log.take_over((pool, superblock), disk, left, how)?;
-    if let (Some(key), false) = (&key, how.read_only) {
-        pool.forget_image(key);
+    if !how.read_only {
+        // The log names none any more. One that got its name, and was not named by the log yet, is where the next one may not come to be.
+        let usual = how.key(superblock, Path::new(SHARED_DIR));
+        key.iter()
+            .chain([&usual])
+            .for_each(|key| pool.forget_image(key));
     }
     if found != FoundImage::Adopted && !how.metadata_only {
         if !was_closed(pool, &geometry) {
