@@ -7,9 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use vellum::media::{ImageKey, LeftImage, left_image};
-use vellum::{Pool, boot_id};
+use vellum::{Pool, PoolOptions, boot_id};
 use vellum_check::{Line, survey};
 
+use crate::args::Opening;
 use crate::bytes::Bytes;
 use crate::failure::{Failure, Outcome};
 use crate::place;
@@ -48,15 +49,19 @@ pub(crate) fn left(image: &Bytes, pool: &Path) -> Outcome<Left> {
 }
 
 /// Takes it into the pool's log, or gives it up, and takes back what has to be, before a command works on the pool's bytes.
-pub(crate) fn settle(pool: &Path, data: Option<&Path>, last_epoch: bool) -> Outcome {
-    let image = Bytes::open(pool, data)?;
+pub(crate) fn settle(pool: &Path, opening: &Opening, last_epoch: bool) -> Outcome {
+    let image = Bytes::open(pool, opening.data.as_deref())?;
     let has_versions =
         survey::superblock(&image).is_some_and(|superblock| superblock.geometry().has_versions());
     if !last_epoch && !has_versions && !matches!(left(&image, pool)?, Left::Alive(_)) {
         return Ok(());
     }
     drop(image);
-    let settled = Pool::settle_image(pool, data, last_epoch);
+    let options = PoolOptions {
+        last_epoch,
+        ..opening.options(false)
+    };
+    let settled = Pool::settle_image(pool, &options);
     settled.map(drop).map_err(|error| refused(pool, &error))
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
 
 /// Opens the pool's bytes for writing, without recovering it. What a killed process left of it in memory is in its log then.
 pub(crate) fn open_as_it_is(pool: &Path, opening: &Opening) -> Outcome<MappedPool> {
-    killed::settle(pool, opening.data.as_deref(), false)?;
+    killed::settle(pool, opening, false)?;
     let mode = OpenMode {
         read_only: false,
         media: opening.media.into(),

@@ -91,7 +91,7 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
         accepted.map_err(|error| place::refused(&args.pool, &error))?;
     }
     if args.last_epoch {
-        killed::settle(&args.pool, args.opening.data.as_deref(), true)?;
+        killed::settle(&args.pool, &args.opening, true)?;
     }
     let pool = place::open_as_it_is(&args.pool, &args.opening)?;
     let image = MemoryImage(&pool);

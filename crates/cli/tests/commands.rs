@@ -571,15 +571,43 @@ fn convert_goes_there_and_back_on_a_log() {
     goes_there_and_back(&bench);
 }
 
-fn goes_there_and_back(bench: &Bench) {
-    bench.run(&["mkdir", "p.img:/d"]).ok();
+/// Metadata in memory, data in another file; also as a file system of a pool, and under another boot.
+#[test]
+fn convert_goes_there_and_back_where_the_data_lie_elsewhere() {
+    let bench = Bench::empty();
+    let made = ["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"];
     bench
-        .run_with_input(&["put", "-", "p.img:/d/a"], b"bytes")
+        .run(&[&made[..], &["--media", "memory"]].concat())
         .ok();
-    let same = bench.run(&["convert", "p.img", "--namespace", "direct"]);
+    let said = bench.run(&["convert", "p.img", "--namespace", "tree"]);
+    said.failed(1, &["ordinary file"]);
+    goes_there_and_back_as(&bench, &["--media", "memory"]);
+    let before = bench
+        .run(&["flush", "p.img", "--media", "memory", "--json"])
+        .ok();
+    let before = json(&before.out);
+    assert_eq!(before["blocks_changed"], before["metadata_blocks"]);
+    bench
+        .run(&["attach", "n.img", "--data", "d.img", "--media", "memory"])
+        .ok();
+    let read = bench.run(&["cat", "n.img:/d/a", "--media", "memory"]);
+    assert_eq!(read.ok().out, "bytes");
+}
+
+fn goes_there_and_back(bench: &Bench) {
+    goes_there_and_back_as(bench, &[]);
+}
+
+/// The same, of a pool that is opened so.
+fn goes_there_and_back_as(bench: &Bench, opening: &[&str]) {
+    let run = |args: &[&str]| bench.run(&[args, opening].concat());
+    run(&["mkdir", "p.img:/d"]).ok();
+    let put = [&["put", "-", "p.img:/d/a"][..], opening].concat();
+    bench.run_with_input(&put, b"bytes").ok();
+    let same = run(&["convert", "p.img", "--namespace", "direct"]);
     assert_eq!(same.code, 0, "{}", same.err);
     assert!(same.out.contains("nothing was changed"), "{}", same.out);
-    let would = bench.run(&["convert", "-n", "p.img", "--namespace", "tree"]);
+    let would = run(&["convert", "-n", "p.img", "--namespace", "tree"]);
     assert!(
         would
             .out
@@ -594,7 +622,7 @@ fn goes_there_and_back(bench: &Bench) {
         ("tree", "direct"),
     ];
     for (from, to) in ways {
-        let did = bench.run(&["convert", "--json", "p.img", "--namespace", to]);
+        let did = run(&["convert", "--json", "p.img", "--namespace", to]);
         assert_eq!(did.code, 0, "{}", did.err);
         let said: serde_json::Value = serde_json::from_str(&did.out).expect("JSON");
         assert_eq!((&said["from"], &said["to"]), (&from.into(), &to.into()));
@@ -603,7 +631,7 @@ fn goes_there_and_back(bench: &Bench) {
             (&2.into(), &true.into())
         );
         assert_eq!(bench.run(&["check", "--strict", "p.img"]).code, 0);
-        assert_eq!(bench.run(&["cat", "p.img:/d/a"]).out, "bytes");
+        assert_eq!(run(&["cat", "p.img:/d/a"]).out, "bytes");
     }
     bench
         .run(&["convert", "none", "--namespace", "tree"])

@@ -346,18 +346,19 @@ impl Pool {
         })
     }
 
-    /// Takes what a killed process left of a logged pool in memory into the pool's log, or forgets it, for a tool that works on the pool's bytes.
-    /// Other pools stay as they are.
+    /// Takes what a killed process left of a logged pool in memory into the pool's log, or forgets it, as of the last epoch, for a tool that works on
+    /// the pool's bytes. Of metadata whose data lie elsewhere what is not committed is taken back, or counts as committed. Other pools stay as they
+    /// are. Of the options those count that say what the medium is, where the data are, and whether it is to be forgotten.
     ///
     /// # Errors
-    /// In use, not a pool, what was left cannot be used, the log is damaged, or the medium failed.
-    pub fn settle_image(
-        path: impl AsRef<Path>,
-        data: Option<&Path>,
-        last_epoch: bool,
-    ) -> Result<FoundImage> {
-        let memory = open_bytes(path.as_ref(), OpenMode::default(), data)?;
-        settle_image(&memory, boot_id(), last_epoch)
+    /// In use, not a pool, what was left cannot be used, the log or the versions are damaged, or the medium failed.
+    pub fn settle_image(path: impl AsRef<Path>, options: &PoolOptions) -> Result<FoundImage> {
+        let mode = OpenMode {
+            media: options.media,
+            ..OpenMode::default()
+        };
+        let memory = open_bytes(path.as_ref(), mode, options.data.as_deref())?;
+        settle_image(&memory, boot_id(), options.last_epoch)
     }
 
     /// Has the pool at `path`, or the part that it names, take its data medium as it is, although it was last used with it in another session, so that

@@ -300,7 +300,7 @@ fn a_map_of_another_copy_says_nothing() {
             0 => put(&path, changed_at + ChangedMap::SINCE, &[77]),
             1 => put(&data, medium.carried_at, &[0xFF; 512]),
             2 => put(&data, table_at, &[0xFF; 8]),
-            _ => drop(Pool::settle_image(&path, None, false).unwrap()),
+            _ => drop(Pool::settle_image(&path, &PoolOptions::default()).unwrap()),
         }
         let carried = carry(open(&path).unwrap());
         assert_eq!(carried.changed, plan.blocks, "round {round}");

@@ -7,11 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use support::{read_tree, strictly};
-use vellum::{Cred, Error, FormatOptions, Fs, ListPosition, Node, OpenOptions, format};
+use vellum::{
+    Clock, Cred, DataApart, Error, FormatOptions, Fs, ListPosition, MountOptions, Node,
+    OpenOptions, Result, attach, format,
+};
 use vellum_check::{Class, Options as CheckOptions, check};
 use vellum_fuzz::{judge, mount, samples};
-use vellum_layout::{MappingKind, NamespaceKind, POOL_MIN_BYTES, PoolState, StateWord};
-use vellum_media::{CrashPoints, Memory, SimPool, Simulated};
+use vellum_layout::{
+    MappingKind, NamespaceKind, POOL_MIN_BYTES, PoolState, StateWord, VersionsPlan,
+};
+use vellum_media::{
+    CrashPoints, HeapMemory, Memory, SimLogged, SimPool, Simulated, SimulatedLogged,
+};
 use vellum_repair::{ConvertError, FinishError, convert, finish_conversion, plan, plan_conversion};
 
 /// Each pair of namespaces.
@@ -205,6 +212,144 @@ fn each_cut(image: Vec<u8>, log: &[vellum_media::Event], mut visit: impl FnMut(V
 fn namespace_of(image: &[u8]) -> NamespaceKind {
     let found = vellum_check::survey::superblock(&image.to_vec());
     found.expect("a pool").namespace()
+}
+
+/// Opens a pool that has its data elsewhere, under another boot.
+fn split_mount(disk: &Arc<SimPool>) -> Result<Arc<Fs<SimulatedLogged>>> {
+    let options = MountOptions {
+        clock: Clock::Counter(1_000_000.into()),
+        ..MountOptions::default()
+    };
+    let pool = SimLogged::new(Arc::clone(disk), None);
+    let opened = attach::<SimulatedLogged>(pool, |bytes| Ok(HeapMemory::new(bytes)), options);
+    opened.map(|(fs, _)| fs)
+}
+
+/// A pool that has its data elsewhere, with a few names, closed in order, or left with some of them not committed.
+fn split(namespace: NamespaceKind, closes: bool) -> Arc<SimPool> {
+    let disk = Arc::new(SimPool::new(5 << 19));
+    let options = FormatOptions {
+        namespace,
+        thread_slots: Some(2),
+        mapping: MappingKind::Extent,
+        metadata_bytes: Some(1 << 18),
+        apart: Some(DataApart {
+            id: [9; 16],
+            at: 4096,
+            data_bytes: 1 << 20,
+            carried_bytes: 0,
+        }),
+        hash_seed: 5,
+        known_zero: true,
+        ..FormatOptions::default()
+    };
+    format(&*disk, &options).expect("a pool is made");
+    let fs = split_mount(&disk).expect("a new pool opens");
+    let (cred, top) = (Cred::root(), fs.root());
+    let write = OpenOptions {
+        write: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
+    let dir = fs.mkdir(&cred, &top, b"dir", 0o755).expect("room");
+    let below = fs.mkdir(&cred, &dir, b"below", 0o700).expect("room");
+    for (dir, name, byte) in [(&top, b"one", 1), (&dir, b"two", 2), (&below, b"six", 6)] {
+        let file = fs.create(&cred, dir, name, &write).expect("room");
+        file.write_at(0, &[byte; 5000]).expect("room");
+    }
+    fs.unlink(&cred, &dir, b"two").expect("a name");
+    if closes {
+        fs.close().expect("it closes");
+    }
+    disk
+}
+
+/// The same where the data lie elsewhere: no version that is left, and no opening between them that is refused, changes what comes of it.
+#[test]
+fn power_cuts_where_the_data_lie_elsewhere() {
+    for (from, to) in pairs() {
+        let image = split(from, true).image();
+        let sound = read_tree(&image);
+        assert_eq!(sound.len(), 4);
+        let planned = plan_conversion(&image, to, None).expect("it can be converted");
+        let pool = SimPool::from_image(image.clone());
+        pool.start_recording();
+        convert(&pool, &planned, &|_, _| {}).expect("a simulated pool takes it");
+        let (mut decided, mut undecided) = (0, 0);
+        each_cut(image, &pool.take_log(), |cut| {
+            let disk = Arc::new(SimPool::from_image(cut.clone()));
+            let opened = split_mount(&disk).map(|fs| fs.close());
+            if StateWord(word_of(&cut, PoolState::WORD))
+                .conversion()
+                .is_some()
+            {
+                decided += 1;
+                assert!(matches!(opened, Err(Error::Converting)));
+                disk.start_recording();
+                assert!(finish_conversion(&*disk, &|_, _| {}).expect("it can be finished"));
+                let finished = disk.image();
+                if decided % 60 == 1 {
+                    each_cut(cut, &disk.take_log(), |again| {
+                        let disk = SimPool::from_image(again);
+                        finish_conversion(&disk, &|_, _| {}).expect("it can be finished");
+                        assert_eq!(read_tree(&disk.image()), sound);
+                    });
+                }
+                assert_eq!(namespace_of(&finished), to);
+            } else {
+                undecided += 1;
+                opened.expect("it opens").expect("it closes");
+                assert_eq!(read_tree(&cut), sound);
+            }
+            assert_eq!(read_tree(&disk.image()), sound);
+            let report = strictly(&disk.image());
+            assert!(report.is_sound(), "{report}");
+        });
+        assert!(decided > 50 && undecided > 50, "{decided}, {undecided}");
+        // What was converted is used, and what is not committed of it is taken back to it.
+        let disk = Arc::new(SimPool::from_image(pool.image()));
+        let fs = split_mount(&disk).expect("it opens");
+        fs.mkdir(&Cred::root(), &fs.root(), b"new", 0o755)
+            .expect("room");
+        drop(fs);
+        split_mount(&disk)
+            .expect("it opens")
+            .close()
+            .expect("it closes");
+        assert_eq!(read_tree(&disk.image()), sound);
+        assert!(strictly(&disk.image()).is_sound());
+    }
+}
+
+/// What is not committed is taken back before a conversion is planned.
+#[test]
+fn what_is_ahead_of_its_data_is_not_converted() {
+    let disk = split(NamespaceKind::Direct, false);
+    let plan = |disk: &SimPool| plan_conversion(&disk.image(), NamespaceKind::Tree, None);
+    assert!(matches!(plan(&disk), Err(ConvertError::NotClosed)));
+    split_mount(&disk)
+        .expect("it opens")
+        .close()
+        .expect("it closes");
+    assert!(plan(&disk).is_ok());
+    // One version is enough, on a pool that says that it was closed.
+    let mut image = disk.image();
+    let superblock = vellum_check::survey::superblock(&image).expect("a pool");
+    let versions = VersionsPlan::of(&superblock.geometry()).expect("versions");
+    let version = vellum_layout::Version::sealed(5, versions.first, 1 << 30, |_| {});
+    let at = versions.version_at(7) as usize;
+    image[at..at + 192].copy_from_slice(zerocopy::IntoBytes::as_bytes(&version));
+    assert!(matches!(
+        plan(&SimPool::from_image(image)),
+        Err(ConvertError::NotClosed)
+    ));
+}
+
+/// A word of the pool's state.
+fn word_of(image: &[u8], field: u64) -> u64 {
+    let found = vellum_check::survey::superblock(&image.to_vec()).expect("a pool");
+    let at = (found.geometry().state_at + field) as usize;
+    u64::from_le_bytes(image[at..at + 8].try_into().expect("8 bytes"))
 }
 
 #[test]

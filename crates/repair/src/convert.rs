@@ -5,6 +5,9 @@
 //! word decides: before it the pool is the old one, closed in order; behind it the stores are made, by whoever comes
 //! first, and made again if that is interrupted. Names keep their cookies and their times; what removed names left is dropped.
 //!
+//! In a pool that has its data elsewhere and no log nothing is to be taken back when the conversion is planned, and none of its stores makes a version:
+//! what decides is the same one word.
+//!
 //! In a pool with a log the log is emptied first, as for a repair. All that comes before the decision, and the state word, are one record; then the
 //! log is emptied again, and the stores are made at home.
 
@@ -104,6 +107,9 @@ pub fn plan_conversion(
     progress: Option<Progress<'_>>,
 ) -> Result<Conversion, ConvertError> {
     let superblock = usable(image)?;
+    if survey::is_ahead(image, &superblock) {
+        return Err(ConvertError::NotClosed);
+    }
     let none = BTreeSet::new();
     let home = Overlay::new(image, &none);
     let logged = log_of_pool(image, &superblock)?;
@@ -172,10 +178,6 @@ fn usable(image: &dyn Image) -> Result<Superblock, ConvertError> {
     superblock
         .check_writable()
         .map_err(|error| ConvertError::NotAPool(error.to_string()))?;
-    if superblock.geometry().has_versions() {
-        let reason = "this release does not convert pools in persistent memory with data on a medium of their own";
-        return Err(ConvertError::NotAPool(reason.into()));
-    }
     Ok(superblock)
 }
 
