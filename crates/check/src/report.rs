@@ -46,6 +46,8 @@ classes! {
     Unreadable = "unreadable",
     /// What lies under a log is not what was written there.
     HomeSum = "home that differs from its sum",
+    /// The entrance to versions of metadata, or a version, is unsound.
+    Versions = "unsound versions",
     /// A copy of the superblock is damaged or differs from the copy that counts.
     SuperblockCopy = "bad superblock copy",
     /// The geometry does not fit the image or this release.

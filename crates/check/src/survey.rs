@@ -6,7 +6,7 @@ use vellum_layout::{Geometry, JournalPair, Superblock};
 use crate::entrance;
 use crate::image::{View, Window};
 use crate::report::Sink;
-use crate::{Image, journal, logs, moves, slots, tree, versions};
+use crate::{Image, journal, logs, moves, slots, tree};
 
 pub use crate::entrance::Chunks;
 pub use crate::inodes::{Broken, Found, Node, Nodes};
@@ -15,6 +15,7 @@ pub use crate::logged::RedoLog;
 pub use crate::logs::{Extent, Issue, Logs, Name};
 pub use crate::slots::Holder;
 pub use crate::trees::{TreeBlock, TreeNode, Trees};
+pub use crate::versions::Versions;
 
 /// The superblock that counts, if the image has one that can be used.
 pub fn superblock(image: &dyn Image) -> Option<Superblock> {
@@ -31,10 +32,9 @@ pub fn redo_log(image: &dyn Image, superblock: &Superblock) -> Option<RedoLog> {
     RedoLog::read(&View::new(image), superblock)
 }
 
-/// Whether metadata whose data lie elsewhere have to be taken back to the last commit before anything else, unless the boot is still that of
-/// their last change.
-pub fn is_ahead(image: &dyn Image, superblock: &Superblock) -> bool {
-    versions::has_later(&View::new(image), superblock)
+/// What the versions of metadata say whose data lie elsewhere; `None`: the pool has none.
+pub fn versions(image: &dyn Image, superblock: &Superblock) -> Option<Versions> {
+    Versions::read(&View::new(image), superblock)
 }
 
 /// The thread slots whose journals are not retired.

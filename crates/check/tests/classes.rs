@@ -150,6 +150,23 @@ fn what_a_record_says_is_checked() {
 }
 
 #[test]
+fn unsound_versions() {
+    let mut image = TestImage::split();
+    let look = |image: &TestImage| check(&image.bytes, Options::default());
+    assert!(look(&image).is_sound(), "{}", look(&image));
+    let at = image.geometry.versions_at;
+    image.set_word(at, 7);
+    let report = look(&image);
+    assert_found(
+        &report,
+        Class::Versions,
+        &format!("offset {at}"),
+        Severity::Damage,
+    );
+    assert!(report.complete);
+}
+
+#[test]
 fn bad_superblock_copy() {
     let place = "superblock, last copy";
     found(Class::SuperblockCopy, place, |s| {

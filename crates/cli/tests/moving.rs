@@ -109,3 +109,51 @@ fn pools_without_a_copy_on_their_medium_are_not_flushed() {
         .failed(2, &["--data"]);
     assert!(!bench.join("new").exists());
 }
+
+/// Of metadata in memory, data elsewhere: nobody knows any more what was committed.
+#[test]
+fn an_entrance_to_versions_that_says_nothing_is_mended() {
+    use std::os::unix::fs::FileExt;
+    let bench = Bench::empty();
+    let memory = ["--media", "memory"];
+    let run = |args: &[&str]| bench.run(&[args, &memory].concat());
+    run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
+    let put = ["put", "-", "p.img:/a", "--media", "memory"];
+    bench.run_with_input(&put, b"content").ok();
+    let file = std::fs::File::options();
+    let file = file
+        .clone()
+        .read(true)
+        .write(true)
+        .open(bench.join("p.img"));
+    let file = file.expect("opened");
+    let mut word = [0; 8];
+    // Where the superblock says that the versions are.
+    file.read_exact_at(&mut word, 208).expect("read");
+    let at = u64::from_le_bytes(word);
+    file.write_all_at(&[0xA5; 8], at).expect("written");
+    let damaged = std::fs::read(bench.join("p.img")).expect("read");
+    let checked = bench.run(&["check", "p.img"]);
+    assert!(checked.code == 4 && checked.out.contains("unsound versions"));
+    run(&["put", "/dev/null", "p.img:/b"]).failed(1, &["entrance", "vellum repair"]);
+    let convert = ["convert", "p.img", "--namespace", "tree"];
+    run(&convert).failed(1, &["vellum repair"]);
+    let would = run(&["repair", "--dry-run", "p.img"]);
+    assert!(
+        would.code == 1 && would.out.contains("counts as committed"),
+        "{}",
+        would.out
+    );
+    let did = run(&["repair", "--yes", "--undo", "undo", "--json", "p.img"]);
+    assert_eq!(did.code, 1, "{}", did.err);
+    let said = json(&did.out);
+    assert_eq!(said["actions"][0]["class"], "versions");
+    bench.run(&["check", "p.img"]).ok();
+    run(&["repair", "--restore", "undo", "p.img"]);
+    let put_back = std::fs::read(bench.join("p.img")).expect("read");
+    assert_eq!(put_back[at as usize..][..8], damaged[at as usize..][..8]);
+    assert_eq!(bench.run(&["check", "p.img"]).code, 4);
+    run(&["repair", "--yes", "--no-undo", "p.img"]).failed(1, &[]);
+    assert_eq!(run(&["cat", "p.img:/a"]).ok().out, "content");
+    bench.run(&["check", "--strict", "p.img"]).ok();
+}

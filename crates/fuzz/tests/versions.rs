@@ -8,9 +8,11 @@ use vellum::{
     Clock, Cred, DataApart, FormatOptions, MappingKind, MountOptions, OpenOptions, Result, attach,
     format,
 };
-use vellum_check::{Options, check};
+use vellum_check::{Class, Options, check};
 use vellum_fuzz::{Input, Watchdog};
 use vellum_layout::{CommittedWord, Entrance, Superblock, Version, VersionsPlan};
+use vellum_media::CrashPoints;
+use vellum_repair::{Plan, apply, plan};
 use zerocopy::IntoBytes;
 
 /// Cases in a run of the tests; see `docs/TESTING.md` for long runs.
@@ -145,4 +147,136 @@ fn versions() {
         let _watchdog = Watchdog::watch(bytes);
         judge(changed(Input::new(bytes)));
     });
+}
+
+/// The sample, closed in order or as it was left.
+fn left(closes: bool) -> Vec<u8> {
+    let image = sample().0.clone();
+    if !closes {
+        return image;
+    }
+    let disk = Arc::new(SimPool::from_image(image));
+    with(&disk, &[b"five"], true).expect("it opens");
+    disk.image()
+}
+
+fn planned(image: &[u8]) -> Plan {
+    let plan = plan(&image, vellum_repair::Options::default());
+    assert_eq!(plan.refused, None);
+    assert!(plan.mends_all(), "{}: {:?}", plan.after, plan.actions);
+    plan
+}
+
+/// The bytes of files that are there.
+fn files(image: &[u8], names: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+    let pool = SimLogged::new(Arc::new(SimPool::from_image(image.to_vec())), None);
+    let options = MountOptions {
+        clock: Clock::Counter(2_000_000.into()),
+        ..MountOptions::default()
+    };
+    let opened = attach::<SimulatedLogged>(pool, |bytes| Ok(HeapMemory::new(bytes)), options);
+    let (fs, _) = opened.expect("it opens");
+    let read = |name: &&[u8]| {
+        let how = OpenOptions {
+            read: true,
+            ..OpenOptions::default()
+        };
+        let file = fs.open(&Cred::root(), &fs.root(), name, &how).ok()?;
+        let mut bytes = vec![0; 6000];
+        let read = file.read_at(0, &mut bytes).expect("it can be read");
+        bytes.truncate(read);
+        Some(bytes)
+    };
+    names.iter().map(read).collect()
+}
+
+/// Each file whose bytes may be missing is told, and no other; all that was committed is there.
+#[test]
+fn an_entrance_that_says_nothing_is_made_anew() {
+    for closes in [true, false] {
+        // What was left was taken back by the opening that came before the close.
+        let names: &[&[u8]] = match closes {
+            true => &[b"one", b"two", b"five"],
+            false => &[b"one", b"two", b"three", b"four"],
+        };
+        let mut image = left(closes);
+        let plan = sample().1;
+        let at = (plan.at + Entrance::COMMITTED) as usize;
+        image[at..at + 32].fill(0xA5);
+        let report = check(&image, Options::default());
+        assert!(
+            report.has(Class::Versions) && report.damage == 1,
+            "{report}"
+        );
+        let pool = SimLogged::new(Arc::new(SimPool::from_image(image.clone())), None);
+        let arena = |bytes| Ok(HeapMemory::new(bytes));
+        let opened = attach::<SimulatedLogged>(pool, arena, MountOptions::default());
+        let error = opened.map(drop).expect_err("it is refused");
+        assert!(error.to_string().contains("entrance"), "{error}");
+        let made = planned(&image);
+        let doubtful: Vec<&str> = made
+            .actions
+            .iter()
+            .filter_map(|action| action.what.split_once(": bytes that were written"))
+            .map(|(path, _)| path)
+            .collect();
+        match closes {
+            true => assert!(doubtful.is_empty(), "{doubtful:?}"),
+            false => assert_eq!(doubtful, ["/three", "/four"]),
+        }
+        let pool = SimPool::from_image(image);
+        apply(&pool, &made).expect("a simulated pool takes it");
+        let strict = Options {
+            strict_clean: true,
+            ..Options::default()
+        };
+        let report = check(&pool.image(), strict);
+        assert!(report.is_sound(), "{report}");
+        let read = files(&pool.image(), names);
+        assert!(read.iter().all(|bytes| *bytes == Some(vec![7; 5000])));
+    }
+}
+
+/// Power cuts while it is mended: another repair ends where the first would have ended.
+#[test]
+fn a_repair_of_the_entrance_that_was_cut_is_made_again() {
+    let mut image = left(false);
+    let at = sample().1.at as usize;
+    image[at..at + 64].fill(0x5A);
+    let pool = SimPool::from_image(image.clone());
+    let made = planned(&image);
+    pool.start_recording();
+    apply(&pool, &made).expect("a simulated pool takes it");
+    let log = pool.take_log();
+    let mut points = CrashPoints::new(image, &log);
+    let mut seen = 0;
+    while let Some(point) = points.next_point() {
+        let done = point.events_done() as u64;
+        for state in point.states(2, done) {
+            seen += 1;
+            let cut = point.image(&state);
+            let again = planned(&cut);
+            let pool = SimPool::from_image(cut);
+            apply(&pool, &again).expect("a simulated pool takes it");
+            assert!(check(&pool.image(), Options::default()).is_sound());
+            assert_eq!(files(&pool.image(), &[b"one"]), [Some(vec![7; 5000])]);
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}
+
+/// A version of what cannot be is none any more, and what was not committed stays.
+#[test]
+fn a_version_of_what_is_no_piece_is_given_up() {
+    let mut image = left(false);
+    let plan = sample().1;
+    let version = Version::sealed(SEED, plan.end + 7, 1 << 20, |_| {});
+    let at = plan.version_at(plan.count - 3) as usize;
+    image[at..at + 192].copy_from_slice(version.as_bytes());
+    assert!(check(&image, Options::default()).has(Class::Versions));
+    let made = planned(&image);
+    let pool = SimPool::from_image(image);
+    apply(&pool, &made).expect("a simulated pool takes it");
+    assert!(pool.image()[at..at + 192].iter().all(|&byte| byte == 0));
+    assert_eq!(files(&pool.image(), &[b"four"]), [Some(vec![7; 5000])]);
 }

@@ -107,7 +107,7 @@ pub fn plan_conversion(
     progress: Option<Progress<'_>>,
 ) -> Result<Conversion, ConvertError> {
     let superblock = usable(image)?;
-    if survey::is_ahead(image, &superblock) {
+    if survey::versions(image, &superblock).is_some_and(|found| found.is_ahead()) {
         return Err(ConvertError::NotClosed);
     }
     let none = BTreeSet::new();

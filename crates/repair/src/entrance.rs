@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use vellum_check::Class;
-use vellum_check::survey::{self, Record, Survey};
+use vellum_check::survey::{self, Record, Survey, Versions};
+use vellum_check::{Class, Image};
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState,
-    JournalHead, LogExtentHead, LogExtentKind, SLOT_BYTES, SLOTS_PER_BLOCK,
+    BLOCK_BYTES, ChunkKind, ChunkWord, CommittedWord, Entrance, Entry, EntryHead, FileKind,
+    IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogExtentKind, SLOT_BYTES,
+    SLOTS_PER_BLOCK, Superblock, VERSION_BYTES, VersionsPlan,
 };
+use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::draft::Draft;
@@ -29,6 +31,45 @@ pub(crate) fn superblocks(draft: &mut Draft) {
             draft.overlay.set_bytes(at, &bytes);
         }
     }
+}
+
+/// Whether blocks of the versions are among those that cannot be read: nobody knows all that would have to be taken back.
+fn are_versions_lost(superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
+    let geometry = superblock.geometry();
+    let versions = geometry.versions_at..geometry.versions_at + geometry.versions_bytes;
+    lost.range(versions).next().is_some()
+}
+
+/// Whether metadata whose data lie elsewhere have to be taken back to the last commit before anything else.
+pub(crate) fn is_ahead(image: &dyn Image, superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
+    let found = survey::versions(image, superblock);
+    let can_be_told = |found: &Versions| found.is_sound() && !are_versions_lost(superblock, lost);
+    found.is_some_and(|found| can_be_told(&found) && found.is_ahead())
+}
+
+/// Lets everything count as committed, with its data, where nobody knows what was not: what was committed is whole that way. Gives the pieces of
+/// metadata whose data may not have arrived; of a pool that was closed all had.
+pub(crate) fn versions(draft: &mut Draft, was_clean: bool) -> Option<Versions> {
+    let plan = VersionsPlan::of(&draft.geometry)?;
+    let found = survey::versions(draft.overlay, draft.superblock)?;
+    let are_lost = are_versions_lost(draft.superblock, draft.overlay.lost());
+    if found.is_sound() && !(are_lost && found.is_ahead()) {
+        return None;
+    }
+    let what = format_args!(
+        "what there is counts as committed: transaction {}",
+        found.latest
+    );
+    if !draft.mend(Class::Versions, format_args!("offset {}", plan.at), what) {
+        return None;
+    }
+    for &at in &found.impossible {
+        draft.overlay.set_bytes(at, &[0; VERSION_BYTES as usize]);
+    }
+    draft.overlay.set_bytes(plan.at, &[0; LINE_BYTES as usize]);
+    let word = CommittedWord::new(found.latest).0;
+    draft.set(plan.at + Entrance::COMMITTED, word);
+    (!was_clean).then_some(found)
 }
 
 /// Replays committed records if `replay`, and retires whatever there is. A pool that was closed in

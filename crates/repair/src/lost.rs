@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vellum_check::survey::{Name, Node, Survey, trees};
+use vellum_check::survey::{Name, Node, Survey, Versions, trees};
 use vellum_check::{Class, Image, Report};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, ROOT_SLOT, SLOT_BYTES,
@@ -120,6 +120,29 @@ pub(crate) fn of_files(draft: &Draft, lost: &BTreeSet<u64>, before: &Report) -> 
     }
     files.lost.truncate(TOLD_MAX);
     files.lost
+}
+
+/// Tells the files whose bytes, written shortly before a crash, may not have arrived: their metadata were changed by transactions that may not
+/// have been committed.
+pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<Versions>) {
+    let Some(versions) = versions else {
+        return;
+    };
+    let survey = Survey::of(draft.overlay, draft.superblock);
+    let files = Files::of(&survey);
+    let nodes = survey.nodes.list.iter();
+    let doubtful = nodes.filter(|node| {
+        let has_bytes = node.kind == FileKind::File && node.size > 0 && node.root != 0;
+        has_bytes && versions.is_recent(survey.geometry.slot_at(node.slot))
+    });
+    for node in doubtful.take(TOLD_MAX) {
+        let what = format!(
+            "{}: bytes that were written shortly before the crash may not be there; others may lie in their place",
+            files.path(node)
+        );
+        // Nothing is stored for it.
+        let _ = draft.give_up(Class::Versions, format_args!("inode {}", node.slot), what);
+    }
 }
 
 /// The lines of the mapping table that are lost.

@@ -186,16 +186,16 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
         }
     };
     plan.uuid = superblock.uuid;
-    if survey::is_ahead(image, &superblock) {
-        plan.refused = Some(AHEAD.to_owned());
-        return plan;
-    }
     let none = BTreeSet::new();
     let declined = options.declined.unwrap_or(&none);
     let lost = match plan.before.complete {
         true => BTreeSet::new(),
         false => lost::blocks(image, &superblock.geometry()),
     };
+    if entrance::is_ahead(image, &superblock, &lost) {
+        plan.refused = Some(AHEAD.to_owned());
+        return plan;
+    }
     let is_logged = superblock.geometry().is_logged();
     if !lost.is_empty() && (is_logged || declined.contains(&Class::Unreadable)) {
         plan.refused = Some(format!("{} blocks cannot be read: {COPY}", lost.len()));
@@ -452,6 +452,7 @@ impl State {
 /// Lays what mends everything inside the pool. Gives the slots that were in use before.
 fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
     entrance::superblocks(draft);
+    let doubtful = entrance::versions(draft, state.was_clean);
     // What only voids what was saved, or mends copies of the superblock, needs no look inside.
     let outside = [
         Class::SuperblockCopy,
@@ -482,6 +483,7 @@ fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
             }
         }
     }
+    lost::doubtful_files(draft, &doubtful);
     used.unwrap_or_default()
 }
 

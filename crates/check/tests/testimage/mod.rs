@@ -8,12 +8,12 @@ pub(crate) mod trees;
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    ANCHORS_BYTES, AidsHead, Anchor, AnchorPoint, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord,
-    Entry, EntryHead, Expected, FileKind, Geometry, GeometryRequest, IdentityWord, Inode,
-    InodeState, JournalHead, JournalPair, KeyedPlan, LifeWord, LinksWord, LogExtentHead,
-    LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind, NamespaceKind, PlaceWord,
-    PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, checksum, checksum_words,
-    line_sum, name_hash, seal_record, text_check, text_home,
+    ANCHORS_BYTES, AidsHead, Anchor, AnchorPoint, ApartRequest, BLOCK_BYTES, ChainLink, ChunkKind,
+    ChunkWord, CommittedWord, Entry, EntryHead, Expected, FileKind, Geometry, GeometryRequest,
+    IdentityWord, Inode, InodeState, JournalHead, JournalPair, KeyedPlan, LifeWord, LinksWord,
+    LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind, NamespaceKind,
+    PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, checksum,
+    checksum_words, line_sum, name_hash, seal_record, text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -102,6 +102,26 @@ impl TestImage {
             is_logged: true,
             ..GeometryRequest::default()
         })
+    }
+
+    /// An empty pool that has its data elsewhere, and versions of its metadata, of which there are none yet; not closed.
+    pub(crate) fn split() -> Self {
+        let mut new = Self::planned(&GeometryRequest {
+            metadata_bytes: Some(1 << 18),
+            apart: Some(ApartRequest {
+                id: [7; 16],
+                at: BLOCK_BYTES,
+                data_bytes: 1 << 20,
+                carries: false,
+            }),
+            mapping: MappingKind::Extent,
+            ..GeometryRequest::default()
+        });
+        let geometry = new.geometry;
+        let end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+        new.bytes.resize(end as usize, 0);
+        new.set_word(geometry.versions_at, CommittedWord::new(0).0);
+        new
     }
 
     /// Makes what is there home, under a log without records.

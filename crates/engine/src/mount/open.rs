@@ -164,9 +164,13 @@ pub(crate) fn settle_image<P: Persistent>(
     superblock.check_writable()?;
     if superblock.geometry().has_versions() {
         let boot = if last_epoch { [0; 16] } else { boot };
-        versions::open(pool, &superblock, boot, false)?;
+        let settled = versions::open(pool, &superblock, boot, false);
         carried::forget(pool, &superblock);
-        return Ok(FoundImage::None);
+        return match settled {
+            // Who looks at the bytes next finds the damage, and whoever may mend it does.
+            Ok(_) | Err(Error::Damaged { .. } | Error::Unreadable(_)) => Ok(FoundImage::None),
+            Err(error) => Err(error),
+        };
     }
     if !superblock.geometry().is_logged() {
         return Ok(FoundImage::None);
