@@ -71,6 +71,12 @@ pub(super) fn of_any(ground: Ground) -> Vec<Workload> {
         ),
         // More blocks than ride in a record.
         of("append-many", &[FILE], &["append f 5 60000", "sync"]),
+        // The same inside the size: nothing but the bytes tells whether they were synced.
+        of(
+            "overwrite-many",
+            &[FILE, "append f 5 60000"],
+            &["write f 0 7 60000", "sync"],
+        ),
         of(
             "closed-and-opened",
             &written,
@@ -375,6 +381,8 @@ mod tests {
         for (site, name) in [
             (disk_sites::LOG_DATA_DURABLE, "logged-append-many"),
             (disk_sites::LOG_DATA_DURABLE, "apart-append-many"),
+            (disk_sites::LOG_DATA_DURABLE, "logged-overwrite-many"),
+            (disk_sites::LOG_DATA_DURABLE, "apart-overwrite-many"),
             (disk_sites::LOG_RIDES_DURABLE, "apart-checkpoint-of-a-ride"),
             (
                 disk_sites::LOG_RIDES_DURABLE,

@@ -227,6 +227,7 @@ mod tests {
         assert!(KILLED.into_iter().any(is_caught), "without inheriting");
         for (site, name) in [
             (disk_sites::VERSIONS_DATA_DURABLE, "split-append-many"),
+            (disk_sites::VERSIONS_DATA_DURABLE, "split-overwrite-many"),
             (disk_sites::VERSIONS_DATA_DURABLE, "split-killed-and-closed"),
         ] {
             let report = explored(name, Change::By(&without(site)));
