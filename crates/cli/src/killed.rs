@@ -62,7 +62,10 @@ pub(crate) fn settle(pool: &Path, opening: &Opening, last_epoch: bool) -> Outcom
         ..opening.options(false)
     };
     let settled = Pool::settle_image(pool, &options);
-    settled.map(drop).map_err(|error| refused(pool, &error))
+    settled.map(drop).map_err(|error| match has_versions {
+        true => place::refused(pool, &error),
+        false => refused(pool, &error),
+    })
 }
 
 fn refused(pool: &Path, error: &vellum::Error) -> Failure {

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
@@ -167,8 +168,17 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
                 io::ErrorKind::NotFound if path == pool => {
                     failure.advise(format!("`vellum mkfs {place} --size 4G` makes a pool"))
                 }
+                // Files and block devices can be mapped in any way; this is a device-DAX node.
+                io::ErrorKind::InvalidInput if *action == "map" && is_node(path) => failure.advise(
+                    "a device-DAX node cannot be mapped beside other bytes, or for reading only, as it has to be where a pool has its data \
+                     elsewhere: make the pool in a file of a file system on that memory (mounted with -o dax)",
+                ),
                 _ => failure,
             }
+        }
+        vellum::Error::Unsupported(_) if is_split(pool) => {
+            Failure::new(format!("{place}: {error}"))
+                .advise("only to try it, where a power cut may cost everything: --media memory")
         }
         vellum::Error::Part(PartError::Name(_)) => Failure::usage(error.to_string()),
         // These name the pool themselves.
@@ -177,6 +187,21 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         }
         error => Failure::new(format!("{place}: {error}")),
     }
+}
+
+/// Whether there is a character device at a path, or at that of the pool which a file system of one is in.
+fn is_node(path: &Path) -> bool {
+    let found = std::fs::metadata(PoolPath::of(path).pool);
+    found.is_ok_and(|found| found.file_type().is_char_device())
+}
+
+/// Whether the metadata of a pool are to lie in persistent memory, and its data elsewhere.
+fn is_split(pool: &Path) -> bool {
+    let place = PoolPath::of(pool);
+    let all = Pool::file_systems(&place.pool).unwrap_or_default();
+    let own = all.into_iter().find(|fs| fs.name == place.file_system());
+    let superblock = own.and_then(|fs| fs.superblock.ok());
+    superblock.is_some_and(|superblock| superblock.geometry().has_versions())
 }
 
 /// Refuses to make a pool in a file whose path is that of a file system of a pool: it would be meant from then on.
@@ -241,6 +266,31 @@ fn command_of(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What no test has: a device-DAX node, which is a character device.
+    #[test]
+    fn a_node_that_cannot_be_mapped_so_is_told_from_other_failures() {
+        let told = |path: &str, source: io::ErrorKind| {
+            let path = Path::new(path);
+            let error = MediaError::Io {
+                action: "map",
+                path: path.to_owned(),
+                source: source.into(),
+            };
+            format!("{:?}", refused(path, &error.into()))
+        };
+        let node = told("/dev/null", io::ErrorKind::InvalidInput);
+        assert!(
+            node.contains("cannot map /dev/null") && node.contains("-o dax"),
+            "{node}"
+        );
+        for other in [
+            told("/dev/null", io::ErrorKind::OutOfMemory),
+            told("/proc/self/exe", io::ErrorKind::InvalidInput),
+        ] {
+            assert!(!other.contains("-o dax"), "{other}");
+        }
+    }
 
     #[test]
     fn places() {

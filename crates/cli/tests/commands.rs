@@ -580,7 +580,10 @@ fn convert_goes_there_and_back_where_the_data_lie_elsewhere() {
         .run(&[&made[..], &["--media", "memory"]].concat())
         .ok();
     let said = bench.run(&["convert", "p.img", "--namespace", "tree"]);
-    said.failed(1, &["ordinary file"]);
+    said.failed(1, &["ordinary file", "--media memory"]);
+    bench
+        .run(&["mkdir", "p.img:/e"])
+        .failed(1, &["ordinary file", "--media memory"]);
     goes_there_and_back_as(&bench, &["--media", "memory"]);
     let before = bench
         .run(&["flush", "p.img", "--media", "memory", "--json"])
