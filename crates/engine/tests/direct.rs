@@ -56,6 +56,8 @@ impl Dirs {
                 _ => MediaChoice::Logged,
             },
             mapping: MappingKind::Extent,
+            // Of one kind files lie block by block in as many places.
+            fragmentation: if kind == Kind::Apart { 1000 } else { 0 },
             data: (kind != Kind::Logged).then_some(data),
             ..CreateOptions::new(bytes)
         };
@@ -88,7 +90,7 @@ fn change(pool: &Pool, name: &str, bytes: &mut Vec<u8>) {
     for round in 0..60u64 {
         number = number.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(11);
         let at = (number >> 20) % 200_000;
-        let len = (number >> 40) % [10, 5000, 70_000][(round % 3) as usize] + 1;
+        let len = (number >> 40) % [10, 5000, 300_000][(round % 3) as usize] + 1;
         let end = (at + len) as usize;
         match round % 6 {
             5 => {

@@ -1,7 +1,7 @@
 //! What lies behind a pool: opening it, locking it, giving it its blocks, telling what it is.
 
 use crate::mapping::Mapping;
-use crate::{MediaError, MediaKind, uses};
+use crate::{MediaError, MediaKind, under_way, uses};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
@@ -222,6 +222,10 @@ impl Backing {
                     source,
                 });
             }
+        }
+        // Beside somebody who changes others and is there, nothing of a dead one is waited for: what is read is nobody's.
+        if !uses::are_told(&fd) {
+            under_way::wait(&fd, path)?;
         }
         let mut page_bytes = rustix::param::page_size();
         let len = match node {

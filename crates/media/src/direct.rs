@@ -22,6 +22,8 @@ use crate::MediaError;
 use crate::backing::{PoolFile, failed};
 use crate::logged::{read_exact, write_all};
 use crate::memory::BLOCK_BYTES;
+use crate::ring::Rings;
+use crate::under_way;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::param::page_size;
@@ -29,6 +31,8 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+
+mod batch;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
@@ -47,6 +51,10 @@ pub(crate) struct Direct {
     pub(crate) from: u64,
     /// Where it lies in the file.
     file_from: u64,
+    /// By which several requests are made at once.
+    rings: Rings,
+    /// The process whose requests hold up the next opening, if they do, so that it may write by batches.
+    held_by: Option<u32>,
 }
 
 impl Direct {
@@ -71,10 +79,13 @@ impl Direct {
             error if is_refusal(&error) => refused(error),
             _ => failed("open past the page cache", path, errno),
         })?;
+        let is_held = under_way::hold_up(&fd, file_from);
         let direct = Self {
             fd,
             from,
             file_from,
+            rings: Rings::new(),
+            held_by: is_held.then(std::process::id),
         };
         // What only some file systems say when they open a file. A block that cannot be read is none of it.
         match direct.read(from, &mut [0; BLOCK]) {
@@ -123,6 +134,15 @@ impl Direct {
     /// Writes bytes to `at` of the pool. Nobody else writes to the blocks that they touch meanwhile.
     pub(crate) fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         write(self, at - self.from + self.file_from, data)
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        // Not for a child that goes on without having opened anything.
+        if self.held_by == Some(std::process::id()) {
+            under_way::let_go(&self.fd, self.file_from);
+        }
     }
 }
 
@@ -258,13 +278,18 @@ fn bounced(
 ) -> io::Result<()> {
     let skip = (at % BLOCK_BYTES) as usize;
     let bytes = (skip + len).next_multiple_of(BLOCK);
+    with_buffer(|buffer| run(at - skip as u64, skip, &mut buffer[..bytes]))
+}
+
+/// Calls `run` with the thread's buffer, [`BOUNCE_BYTES`] that begin where a block can.
+fn with_buffer<T>(run: impl FnOnce(&mut [u8]) -> T) -> T {
     BOUNCE.with_borrow_mut(|buffer| {
         if buffer.is_empty() {
             *buffer = vec![0; BOUNCE_BYTES + BLOCK];
         }
         let address = buffer.as_ptr().addr();
-        let aligned = &mut buffer[address.next_multiple_of(BLOCK) - address..];
-        run(at - skip as u64, skip, &mut aligned[..bytes])
+        let start = address.next_multiple_of(BLOCK) - address;
+        run(&mut buffer[start..][..BOUNCE_BYTES])
     })
 }
 

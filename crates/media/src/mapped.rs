@@ -12,7 +12,7 @@ use crate::isa::Isa;
 use crate::kind_at::grants_sync;
 use crate::logged::Logged;
 use crate::mapping::{Mapping, MappingError, Part, memory_of_mapping};
-use crate::memory::{BLOCK_BYTES, MediaKind, Persistent};
+use crate::memory::{BLOCK_BYTES, MediaKind, Memory, Persistent};
 use crate::notes::Notes;
 use crate::part::Room;
 use crate::pieces::{Originals, Pieces};
@@ -674,6 +674,22 @@ impl Persistent for MappedPool {
 
     fn pays_by_call(&self, bytes: usize) -> bool {
         self.pays_by_call(bytes)
+    }
+
+    fn read_all(&self, pieces: &mut [(u64, &mut [u8])]) {
+        if !self.read_all_direct(pieces) {
+            for (at, out) in pieces {
+                Memory::read(self, *at, out);
+            }
+        }
+    }
+
+    fn write_all_through(&self, site: Site, pieces: &[(u64, &[u8])]) {
+        if !self.write_all_direct(pieces) {
+            for (at, data) in pieces {
+                self.write_through(site, *at, data);
+            }
+        }
     }
 
     fn window(&self, bytes: u64) -> Option<Window> {

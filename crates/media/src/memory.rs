@@ -342,6 +342,23 @@ pub trait Persistent: Memory {
         false
     }
 
+    /// Copies bytes of files out of several places of the pool, `(from, to)` each: where [that pays](Self::pays_by_call), all that are to be had of a
+    /// disk are asked for at once.
+    fn read_all(&self, pieces: &mut [(u64, &mut [u8])]) {
+        for (at, out) in pieces {
+            self.read(*at, out);
+        }
+    }
+
+    /// As [`write_through`](Self::write_through), bytes of files to several places of the pool, `(to, from)` each, of which no two touch one block.
+    /// In whatever order.
+    #[track_caller]
+    fn write_all_through(&self, site: Site, pieces: &[(u64, &[u8])]) {
+        for (at, data) in pieces {
+            self.write_through(site, *at, data);
+        }
+    }
+
     /// Addresses of at least `bytes`, to lay blocks of this memory side by side in; `None` if it has
     /// none. A window is dropped before its memory.
     fn window(&self, bytes: u64) -> Option<Window> {

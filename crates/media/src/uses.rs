@@ -14,15 +14,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-/// Bytes that names stand for are in front of this one, which says that what is used is told.
+/// Bytes that names stand for are in front of this one, which says that what is used is told. Far behind it are those of [`crate::under_way`].
 const TOLD: i64 = 1 << 62;
 
 /// Bytes that are locked, in a way that others can have them locked, too, or not.
 #[derive(Clone, Copy)]
-struct Bytes {
-    at: i64,
-    len: i64,
-    kind: libc::c_int,
+pub(crate) struct Bytes {
+    pub(crate) at: i64,
+    /// 0: all that follow.
+    pub(crate) len: i64,
+    pub(crate) kind: libc::c_int,
 }
 
 impl Bytes {
@@ -48,7 +49,7 @@ impl Bytes {
     };
 
     /// Locks them, until the file is closed. `false`: somebody else has them.
-    fn lock(self, file: &impl AsFd) -> Result<bool, Errno> {
+    pub(crate) fn lock(self, file: &impl AsFd) -> Result<bool, Errno> {
         let mut asked = self.asked();
         match call(file, libc::F_OFD_SETLK, &mut asked) {
             Ok(()) => Ok(true),
@@ -62,6 +63,13 @@ impl Bytes {
             }
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Whether somebody else has some of them, who has not the whole file.
+    pub(crate) fn are_locked(self, file: &impl AsFd) -> bool {
+        let is_other =
+            |found: libc::flock| is_locked(&found) && (found.l_start, found.l_len) != (0, 0);
+        self.in_the_way(file).is_ok_and(is_other)
     }
 
     /// The lock that keeps these bytes from being locked, or none.
@@ -131,11 +139,16 @@ pub fn lock_to_read(file: &impl AsFd, name: &str) -> io::Result<bool> {
         return Ok(own != Ok(false));
     }
     // The own byte comes first: whoever tells from now on does not get it.
+    Ok(own == Ok(true) && are_told(file))
+}
+
+/// Whether somebody who changes file systems in a file tells which.
+pub(crate) fn are_told(file: &impl AsFd) -> bool {
     let told = Bytes {
         kind: libc::F_WRLCK,
         ..Bytes::TOLD
     };
-    Ok(own == Ok(true) && told.in_the_way(file).is_ok_and(|found| is_locked(&found)))
+    told.in_the_way(file).is_ok_and(|found| is_locked(&found))
 }
 
 /// Whether somebody has the file system of this name open that lies in a file.

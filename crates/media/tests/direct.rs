@@ -4,7 +4,10 @@
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
 use std::io::IoSliceMut;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use vellum_media::{
     BLOCK_BYTES, DataFile, MappedPool, MediaChoice, MediaError, Memory, OpenMode, Persistent, Site,
     Split, Written, faults,
@@ -185,4 +188,112 @@ fn who_only_reads_sees_what_is_laid_over() {
     pool.write(DATA_AT, &[2]);
     assert_eq!(read(&pool, DATA_AT, 2), [2, 1]);
     assert_eq!(std::fs::read(&path).unwrap()[DATA_AT as usize], 1);
+}
+
+/// Where a process that is to be killed finds its pool.
+const KILLED: &str = "VELLUM_TEST_KILLED";
+
+/// Nothing that a killed process asked for lands once another has opened the pool. This test is both processes.
+#[test]
+fn what_a_killed_process_wrote_has_landed_when_the_pool_is_opened() {
+    if let Some(path) = std::env::var_os(KILLED) {
+        write_scattered(Path::new(&path));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    drop(made(&path));
+    for round in 0..15 {
+        let name = "what_a_killed_process_wrote_has_landed_when_the_pool_is_opened";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(KILLED, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(
+            lines
+                .map_while(Result::ok)
+                .any(|line| line.contains("writing"))
+        );
+        std::thread::sleep(Duration::from_micros(2000 + 577 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let _pool = MappedPool::open(&path, OpenMode::default()).unwrap();
+        let found = std::fs::read(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(std::fs::read(&path).unwrap() == found, "round {round}");
+    }
+}
+
+/// Writes batches until it is killed.
+fn write_scattered(path: &Path) -> ! {
+    let mode = OpenMode {
+        media: MediaChoice::Logged,
+        ..OpenMode::default()
+    };
+    let pool = MappedPool::open(path, mode).unwrap();
+    let pool = begun(pool.with_direct(DATA_AT).unwrap(), false);
+    println!("writing");
+    for round in 0u64.. {
+        let data = vec![round as u8 + 1; 16 * BLOCK_BYTES as usize];
+        let places = (0..50).map(|number| DATA_AT + (number * 7 % 50) * 32 * BLOCK_BYTES);
+        let pieces: Vec<(u64, &[u8])> = places.map(|at| (at, &data[..])).collect();
+        pool.write_all_through(Site::UNNAMED, &pieces);
+    }
+    unreachable!("there are rounds enough")
+}
+
+/// Several pieces at once are as many one after the other, for whoever reads, cuts and loses.
+#[test]
+fn pieces_are_written_and_read_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = made(&path);
+    let data: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
+    let places = [
+        (DATA_AT + (1 << 20), 4096),
+        (DATA_AT + 100, 50_000),
+        (DATA_AT + (3 << 20), 65_536),
+    ];
+    let pieces = places.map(|(at, len)| (at, &data[..len]));
+    pool.write_all_through(Site::UNNAMED, &pieces);
+    let mut written = std::collections::BTreeSet::new();
+    for (at, len) in places {
+        let blocks = at / BLOCK_BYTES..(at + len as u64).div_ceil(BLOCK_BYTES);
+        written.extend(blocks.map(|block| block * BLOCK_BYTES));
+    }
+    assert_eq!(
+        pool.cut(&mut |_| {}),
+        Written::Few(written.into_iter().collect())
+    );
+    let read_all = |places: [(u64, usize); 3]| {
+        let mut outs = places.map(|(_, len)| vec![0x55; len]);
+        let mut at = places.iter();
+        let mut pieces = outs
+            .each_mut()
+            .map(|out| (at.next().unwrap().0, &mut out[..]));
+        pool.read_all(&mut pieces);
+        outs
+    };
+    assert!(read_all(places) == places.map(|(_, len)| data[..len].to_vec()));
+    // Of one the end is lost.
+    let lost = DATA_AT + (3 << 20) + 4 * BLOCK_BYTES;
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(lost)
+        .unwrap();
+    let before = faults().count;
+    let [first, second, third] = read_all(places);
+    assert!(first == data[..4096] && second == data[..50_000]);
+    assert!(
+        third[..4 * 4096] == data[..4 * 4096] && third[4 * 4096..].iter().all(|&byte| byte == 0)
+    );
+    assert_eq!(
+        (pool.last_lost() / BLOCK_BYTES, faults().count - before),
+        (lost / BLOCK_BYTES + 11, 12)
+    );
+    assert!(!pool.disk().unwrap().has_failed());
 }

@@ -18,7 +18,10 @@ use crate::workloads::{KernelDir, Place};
 /// The pool with a log.
 const LOGGED: &str = "logged";
 /// The same, whose data pass the cache of the disk's file system.
-const DIRECT: &str = "logged, direct";
+pub(super) const DIRECT: &str = "logged, direct";
+/// The same two, with files that lie block by block in as many places.
+const SCATTERED: &str = "logged, scattered";
+pub(super) const SCATTERED_DIRECT: &str = "logged, direct, scattered";
 /// A pool without a log: nothing is promised after a power cut.
 const PLAIN: &str = "no log";
 /// The pool with its metadata in memory and its data on the disk.
@@ -160,17 +163,27 @@ impl<'a> Setting<'a> {
 
     /// Pools with a log, and the peer, none of which has bytes of files in memory twice.
     pub(super) fn cached_once(&self) -> Result<Vec<Subject>> {
-        let direct = PoolOptions {
-            direct: true,
-            ..PoolOptions::default()
+        let whole = self.create_options(MediaChoice::Logged);
+        let scattered = CreateOptions {
+            fragmentation: 1000,
+            ..whole.clone()
         };
         let peer = Mounting {
             is_cached_once: true,
             ..Mounting::default()
         };
+        let pool = |name, options, direct| {
+            let opened = PoolOptions {
+                direct,
+                ..PoolOptions::default()
+            };
+            self.made(name, options, opened)
+        };
         Ok(vec![
-            self.pool(LOGGED, MediaChoice::Logged)?,
-            self.opened(DIRECT, MediaChoice::Logged, direct)?,
+            pool(LOGGED, &whole, false)?,
+            pool(DIRECT, &whole, true)?,
+            pool(SCATTERED, &scattered, false)?,
+            pool(SCATTERED_DIRECT, &scattered, true)?,
             self.peer_as(peer)?,
         ])
     }
@@ -185,9 +198,18 @@ impl<'a> Setting<'a> {
         media: MediaChoice,
         options: PoolOptions,
     ) -> Result<Subject> {
+        self.made(name, &self.create_options(media), options)
+    }
+
+    fn made(
+        &self,
+        name: &'static str,
+        options: &CreateOptions,
+        opened: PoolOptions,
+    ) -> Result<Subject> {
         let dirs = vec![dir_in(&self.options.disk)?];
         let path = dirs[0].path().join("pool");
-        let pool = create_as(&path, &self.create_options(media), options)?;
+        let pool = create_as(&path, options, opened)?;
         Ok(Subject::pool(name, pool, dirs))
     }
 

@@ -59,7 +59,7 @@ impl MappedPool {
     #[inline(always)]
     pub(super) fn read_by_call(&self, at: u64, out: &mut [u8]) -> bool {
         match self.direct_at(at) {
-            Some(direct) => self.read_direct(direct, at, out),
+            Some(direct) => self.read_direct(direct, &mut [(at, out)]),
             None => out.len() >= CALL_BYTES && self.read_cached(at, out),
         }
     }
@@ -86,17 +86,29 @@ impl MappedPool {
         }
     }
 
-    /// Fills `out`, unless it is memory alone that has the bytes, or they are not all in the pool.
-    fn read_direct(&self, direct: &Direct, at: u64, out: &mut [u8]) -> bool {
-        if self.has_in_file(at, out.len()) {
-            let cached = |at, out: &mut [u8]| {
-                let (file, at) = self.file_at(at);
-                logged::read_exact(file, at, out)
-            };
-            direct.read_or_lose(at, out, cached, |lost| self.mapping.lose(lost));
-            return true;
+    /// Fills all of these, if each is reached past the page cache; gives whether they are filled.
+    pub(super) fn read_all_direct(&self, pieces: &mut [(u64, &mut [u8])]) -> bool {
+        let direct = self.direct.as_ref();
+        let direct = direct.filter(|direct| pieces.iter().all(|(at, _)| direct.has(*at)));
+        direct.is_some_and(|direct| self.read_direct(direct, pieces))
+    }
+
+    /// Fills these, unless it is memory alone that has the bytes, or they are not all in the pool.
+    fn read_direct(&self, direct: &Direct, pieces: &mut [(u64, &mut [u8])]) -> bool {
+        if !pieces
+            .iter()
+            .all(|(at, out)| self.has_in_file(*at, out.len()))
+        {
+            return false;
         }
-        false
+        let cached = |at, out: &mut [u8]| {
+            let (file, at) = self.file_at(at);
+            logged::read_exact(file, at, out)
+        };
+        direct.read_all(pieces, |at, out| {
+            direct.read_or_lose(at, out, cached, |lost| self.mapping.lose(lost));
+        });
+        true
     }
 
     /// Whether all of these bytes are in the pool, and none of them in memory alone.
@@ -108,12 +120,27 @@ impl MappedPool {
     /// Writes to the file in which `at` lies.
     pub(super) fn write_file(&self, at: u64, data: &[u8]) -> io::Result<()> {
         match self.direct_at(at) {
-            Some(direct) => direct.write(at, data),
+            Some(direct) => direct.write_all(&[(at, data)]),
             None => {
                 let (file, at) = self.file_at(at);
                 logged::write_all(file, at, data)
             }
         }
+    }
+
+    /// Writes blocks of files by calls, all at once where that is past the page cache; gives whether they are written so.
+    pub(super) fn write_all_direct(&self, pieces: &[(u64, &[u8])]) -> bool {
+        let (Some(logged), Some(direct)) = (self.logged.get(), &self.direct) else {
+            return false;
+        };
+        if self.read_only || !pieces.iter().all(|(at, _)| direct.has(*at)) {
+            return false;
+        }
+        let written = direct.write_all(pieces);
+        for (at, data) in pieces {
+            logged.note_outcome(self, &written, *at, data.len() as u64);
+        }
+        true
     }
 
     /// The file in which `at` lies, and where.

@@ -1,0 +1,386 @@
+//! Several requests to a file at once (io_uring).
+//!
+//! A *batch* is handed to the kernel by one call, and waited for whole: nobody returns before each of its requests was answered, so that the
+//! memory of a request is borrowed for as long as the kernel uses it. What was not done wholly, for whatever reason, is not done: its owner does
+//! it by a call, which does what it did before there were rings, and says what is wrong. So no error comes from here.
+//!
+//! A thread has a ring to itself for a batch. Rings are made when they are needed, [`RINGS_MAX`] of a pool at most; whoever finds none does
+//! without. If the kernel refuses the first, as it does in many containers, nobody asks again. A child of `fork` has its parent's rings and leaves
+//! them alone.
+
+use io_uring::{IoUring, opcode, types};
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Requests of a batch, at most.
+pub(crate) const BATCH_MAX: usize = 64;
+/// Rings of a pool, at most: so many threads have batches under way. Each has some 10 KiB of memory of the kernel.
+const RINGS_MAX: usize = 8;
+/// How often it is looked whether a request was answered that cannot be waited for.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// What a request is about: bytes of a file, and memory.
+pub(crate) trait Request {
+    /// Where the bytes begin in the file.
+    fn at(&self) -> u64;
+    /// Where they come from or go to.
+    fn memory(&mut self) -> Bytes<'_>;
+}
+
+/// Memory of a request.
+pub(crate) enum Bytes<'m> {
+    /// Is filled.
+    Read(&'m mut [u8]),
+    /// Is written.
+    Write(&'m [u8]),
+}
+
+impl Bytes<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Read(memory) => memory.len(),
+            Self::Write(memory) => memory.len(),
+        }
+    }
+}
+
+/// The rings of a pool.
+pub(crate) struct Rings(Mutex<Idle>);
+
+struct Idle {
+    rings: Vec<IoUring>,
+    /// How many more may be made.
+    more: usize,
+    /// The process that made them.
+    made_by: u32,
+}
+
+impl Rings {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Idle {
+            rings: Vec::new(),
+            more: RINGS_MAX,
+            made_by: 0,
+        }))
+    }
+
+    /// As where the kernel refuses them.
+    #[cfg(test)]
+    pub(crate) fn refused() -> Self {
+        let rings = Self::new();
+        rings.idle().more = 0;
+        rings
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A ring, for as many batches as its borrower has.
+    pub(crate) fn lend(&self) -> Option<Lent<'_>> {
+        let ring = self.take()?;
+        Some(Lent {
+            rings: self,
+            ring: Some(ring),
+        })
+    }
+
+    fn take(&self) -> Option<IoUring> {
+        let process = std::process::id();
+        let mut idle = self.idle();
+        if idle.made_by != process {
+            if idle.made_by != 0 {
+                return None;
+            }
+            idle.made_by = process;
+        }
+        if let Some(ring) = idle.rings.pop() {
+            return Some(ring);
+        }
+        idle.more = idle.more.checked_sub(1)?;
+        let made = IoUring::new(BATCH_MAX as u32).ok();
+        if made.is_none() {
+            idle.more = 0;
+        }
+        made
+    }
+}
+
+/// A ring that somebody has alone, until it is dropped.
+pub(crate) struct Lent<'r> {
+    rings: &'r Rings,
+    /// None once the kernel took no more requests by it.
+    ring: Option<IoUring>,
+}
+
+impl Lent<'_> {
+    /// Does up to [`BATCH_MAX`] requests at once, in any order; `answered` is told of each that was done wholly.
+    pub(crate) fn run<R: Request>(
+        &mut self,
+        file: BorrowedFd<'_>,
+        requests: &mut [R],
+        mut answered: impl FnMut(&mut R),
+    ) {
+        let Some(mut ring) = self.ring.take() else {
+            return;
+        };
+        let mut flight = Flight::begun(&mut ring, file, requests);
+        while let Some((number, is_whole)) = flight.next() {
+            if is_whole {
+                answered(&mut requests[number]);
+            }
+        }
+        let is_broken = flight.is_broken;
+        drop(flight);
+        self.ring = (!is_broken).then_some(ring);
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.rings.idle().rings.extend(self.ring.take());
+    }
+}
+
+/// A batch that the kernel has. Dropping it waits for what is under way.
+struct Flight<'r> {
+    ring: &'r mut IoUring,
+    /// Requests, with their bytes, that were not answered yet.
+    open: [Option<u32>; BATCH_MAX],
+    /// The kernel does not take requests any more. What it has not taken it never gets: the ring is closed.
+    is_broken: bool,
+}
+
+impl<'r> Flight<'r> {
+    fn begun<R: Request>(ring: &'r mut IoUring, file: BorrowedFd<'_>, requests: &mut [R]) -> Self {
+        let file = types::Fd(file.as_raw_fd());
+        let mut open = [None; BATCH_MAX];
+        let mut queue = ring.submission();
+        for (number, request) in requests.iter_mut().enumerate().take(BATCH_MAX) {
+            let at = request.at();
+            let memory = request.memory();
+            let Ok(len) = u32::try_from(memory.len()) else {
+                continue;
+            };
+            let entry = match memory {
+                Bytes::Read(to) => opcode::Read::new(file, to.as_mut_ptr(), len)
+                    .offset(at)
+                    .build(),
+                Bytes::Write(from) => opcode::Write::new(file, from.as_ptr(), len)
+                    .offset(at)
+                    .build(),
+            };
+            // SAFETY: the memory is borrowed from the requests, which `Lent::run` has borrowed alone until this flight is dropped, and nobody
+            // gets at a request there before it was answered. Dropping waits until each that the kernel has taken was answered; what it has not
+            // taken is taken by nobody: it stays in the queue of a ring that is not used again. The file is borrowed as long.
+            if unsafe { queue.push(&entry.user_data(number as u64)) }.is_ok() {
+                open[number] = Some(len);
+            }
+        }
+        drop(queue);
+        Self {
+            ring,
+            open,
+            is_broken: false,
+        }
+    }
+
+    /// Waits for a request: which one was answered, and whether it was done wholly. `None`: nothing is under way.
+    fn next(&mut self) -> Option<(usize, bool)> {
+        loop {
+            let answer = self.ring.completion().next();
+            if let Some(answer) = answer {
+                let number = answer.user_data() as usize;
+                if let Some(len) = self.open.get_mut(number).and_then(Option::take) {
+                    return Some((number, u32::try_from(answer.result()) == Ok(len)));
+                }
+                continue;
+            }
+            match self.under_way() {
+                0 => return None,
+                // Half of them, so that threads are woken a few times only, and what came is looked after while the rest comes.
+                more => self.wait(more.div_ceil(2)),
+            }
+        }
+    }
+
+    /// How many requests will be answered.
+    fn under_way(&mut self) -> usize {
+        let open = self.open.iter().flatten().count();
+        match self.is_broken {
+            false => open,
+            true => open - self.ring.submission().len().min(open),
+        }
+    }
+
+    /// Hands over what the kernel has not taken, and waits for this many answers, perhaps fewer.
+    fn wait(&mut self, answers: usize) {
+        if self.is_broken {
+            std::thread::sleep(LOOK);
+            return;
+        }
+        let entered = self.ring.submit_and_wait(answers);
+        let is_interrupted =
+            |error: &std::io::Error| error.raw_os_error() == Some(Errno::INTR.raw_os_error());
+        self.is_broken = entered.is_err_and(|error| !is_interrupted(&error));
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        while self.next().is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    struct Part {
+        at: u64,
+        memory: Vec<u8>,
+        writes: bool,
+        is_done: bool,
+    }
+
+    impl Part {
+        fn new(at: u64, memory: Vec<u8>, writes: bool) -> Self {
+            Self {
+                at,
+                memory,
+                writes,
+                is_done: false,
+            }
+        }
+    }
+
+    impl Request for Part {
+        fn at(&self) -> u64 {
+            self.at
+        }
+
+        fn memory(&mut self) -> Bytes<'_> {
+            match self.writes {
+                true => Bytes::Write(&self.memory),
+                false => Bytes::Read(&mut self.memory),
+            }
+        }
+    }
+
+    /// Whether the kernel lets this process have rings.
+    fn has_rings() -> bool {
+        IoUring::new(1).is_ok()
+    }
+
+    fn run(rings: &Rings, file: &File, parts: &mut [Part]) {
+        if let Some(mut ring) = rings.lend() {
+            ring.run(file.as_fd(), parts, |part| part.is_done = true);
+        }
+    }
+
+    #[test]
+    fn all_of_a_batch_is_done() {
+        let rings = Rings::new();
+        let file = tempfile::tempfile().unwrap();
+        let content = |number: u64| vec![number as u8 + 1; 100 + number as usize];
+        let places = || (0..BATCH_MAX as u64).map(|number| (number, (number * 37 % 64) * 200));
+        for round in 0..5 {
+            let mut parts: Vec<Part> = places()
+                .map(|(number, at)| Part::new(at, content(number + round), true))
+                .collect();
+            run(&rings, &file, &mut parts);
+            assert!(parts.iter().all(|part| part.is_done == has_rings()));
+            let mut parts: Vec<Part> = places()
+                .map(|(number, at)| Part::new(at, vec![0; content(number + round).len()], false))
+                .collect();
+            run(&rings, &file, &mut parts);
+            for (part, (number, _)) in parts.iter().zip(places()) {
+                assert_eq!(part.is_done, has_rings());
+                assert!(!part.is_done || part.memory == content(number + round));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_short_or_fails_is_not_done() {
+        let rings = Rings::new();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1000).unwrap();
+        let mut parts = vec![
+            Part::new(0, vec![7; 1000], false),
+            Part::new(1, vec![7; 1000], false),
+            Part::new(5000, vec![7; 10], false),
+        ];
+        run(&rings, &file, &mut parts);
+        let done: Vec<bool> = parts.iter().map(|part| part.is_done).collect();
+        assert_eq!(done, [has_rings(), false, false]);
+        let read_only = File::open("/proc/self/exe").unwrap();
+        let mut parts = vec![Part::new(0, vec![7; 10], true)];
+        run(&rings, &read_only, &mut parts);
+        assert!(!parts[0].is_done);
+    }
+
+    #[test]
+    fn who_may_have_no_ring_does_without() {
+        let rings = Rings::refused();
+        let mut parts = vec![Part::new(0, vec![7; 10], true)];
+        run(&rings, &tempfile::tempfile().unwrap(), &mut parts);
+        assert!(!parts[0].is_done);
+    }
+
+    #[test]
+    fn rings_are_few_and_used_again() {
+        let rings = Rings::new();
+        let lent: Vec<_> = (0..=RINGS_MAX).map_while(|_| rings.lend()).collect();
+        assert_eq!(lent.len(), if has_rings() { RINGS_MAX } else { 0 });
+        drop(lent);
+        assert_eq!(rings.lend().is_some(), has_rings());
+    }
+
+    /// A child would use its parent's queues.
+    #[test]
+    fn rings_of_another_process_are_left_alone() {
+        let rings = Rings::new();
+        rings.idle().made_by = std::process::id() + 1;
+        assert!(rings.lend().is_none());
+    }
+
+    #[test]
+    fn whoever_panics_waits_for_what_is_under_way() {
+        let rings = Rings::new();
+        let file = tempfile::tempfile().unwrap();
+        let mut parts: Vec<Part> = (0..BATCH_MAX as u64)
+            .map(|number| Part::new(number << 16, vec![1; 1 << 16], true))
+            .collect();
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            if let Some(mut ring) = rings.lend() {
+                ring.run(file.as_fd(), &mut parts, |_| panic!("told"));
+            }
+        }));
+        assert_eq!(panics.is_err(), has_rings());
+        let len = file.metadata().unwrap().len();
+        assert_eq!(len, if has_rings() { 64 << 16 } else { 0 });
+    }
+
+    /// As where a filter of system calls lets rings be made and not entered.
+    #[test]
+    fn requests_that_the_kernel_does_not_take_are_not_done() {
+        let (Ok(mut ring), file) = (
+            IoUring::new(BATCH_MAX as u32),
+            tempfile::tempfile().unwrap(),
+        ) else {
+            return;
+        };
+        let mut parts = vec![Part::new(0, vec![7; 10], true)];
+        let mut flight = Flight::begun(&mut ring, file.as_fd(), &mut parts);
+        flight.is_broken = true;
+        assert_eq!(flight.next(), None);
+        drop(flight);
+        drop(ring);
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
+}
