@@ -9,14 +9,14 @@ NAME="${NAME#[0-9][0-9]-}"
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 
 # Mapping and namespace of each test's pool, and what it lies on unless TMPDIR says where: a file through the page cache,
-# memory, a file with a log, the same with its data on another file, or memory with its data on another file. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1 has a test print
+# memory, a file with a log, the same whose data pass the page cache (mounted with --direct), a log with its data on another file, or memory with its data on another file. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1 has a test print
 # the combinations that it runs on instead of running.
 declare -rA POOLS=(
     [git]="extent direct logged"
     [sqlite]="radix tree memory"
     [trees]="cuckoo adaptive split"
     [gcc]="level direct file"
-    [fsx]="extent-cached tree memory"
+    [fsx]="extent-cached tree uncached"
     [mmap]="extent direct file"
     [kill]="hashfs direct file"
     [kill-git]="hashfs tree file"
@@ -30,7 +30,7 @@ declare -rA POOLS=(
     [model-adaptive]="extent adaptive logged"
 )
 # Media that every machine has. Persistent memory has a test of its own, tests/long/dax-qemu.sh.
-readonly MEDIA=(file memory logged apart split)
+readonly MEDIA=(file memory logged uncached apart split)
 read -r MAPPING NAMESPACE MEDIUM <<<"${VELLUM_COMBINATION:-${POOLS[$NAME]:-hashfs direct file}}"
 
 PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
@@ -151,7 +151,7 @@ make_pool() {
     local media=(--media auto --size "$1")
     case "$MEDIUM" in
         file) media=(--media file --size "$1") ;;
-        logged) media=(--media logged --size "$1") ;;
+        logged | uncached) media=(--media logged --size "$1") ;;
         apart) media=(--data "$WORK/data.img" --data-size "$1") ;;
         split)
             media=(--data "$WORK/data.img" --data-size "$1")
@@ -168,6 +168,7 @@ begin() {
     shift
     read -ra more <<<"${VELLUM_MOUNT_OPTIONS:-}"
     MOUNT_OPTIONS=("$@" "${more[@]}")
+    [[ "$MEDIUM" != uncached || " ${MOUNT_OPTIONS[*]} " == *" --direct "* ]] || MOUNT_OPTIONS+=(--direct)
     mkdir "$MNT"
     make_pool "$size"
     vellum mount "${MOUNT_OPTIONS[@]}" "$POOL" "$MNT"

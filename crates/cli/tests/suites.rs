@@ -20,6 +20,8 @@ const MEDIA: [MediaKind; 5] = [
     MediaKind::Sim,
 ];
 
+/// A pool with a log whose data pass the page cache.
+const UNCACHED: &str = "uncached";
 /// A pool with a log whose data lie on another file.
 const APART: &str = "apart";
 /// A pool in memory whose data lie on another file.
@@ -75,7 +77,10 @@ fn all_pairs() -> BTreeSet<Pair> {
     let namespaces = NamespaceKind::ALL.map(|kind| kind.name());
     let mappings = MappingKind::ALL.map(|kind| kind.name());
     let media = MEDIA.into_iter().filter(|medium| is_for_suites(*medium));
-    let media: Vec<&str> = media.map(MediaKind::name).chain([APART, SPLIT]).collect();
+    let media: Vec<&str> = media
+        .map(MediaKind::name)
+        .chain([UNCACHED, APART, SPLIT])
+        .collect();
     let mut all = BTreeSet::new();
     let mut cross = |these: &[&str], those: &[&str]| {
         let pairs = these

@@ -18,10 +18,10 @@ use crate::workloads::{KernelDir, Place};
 /// The pool with a log.
 const LOGGED: &str = "logged";
 /// The same, whose data pass the cache of the disk's file system.
-pub(super) const DIRECT: &str = "logged, direct";
+const DIRECT: &str = "logged, direct";
 /// The same two, with files that lie block by block in as many places.
 const SCATTERED: &str = "logged, scattered";
-pub(super) const SCATTERED_DIRECT: &str = "logged, direct, scattered";
+const SCATTERED_DIRECT: &str = "logged, direct, scattered";
 /// A pool without a log: nothing is promised after a power cut.
 const PLAIN: &str = "no log";
 /// The pool with its metadata in memory and its data on the disk.
