@@ -303,7 +303,7 @@ impl<M: Memories> Core<M> {
         let _gate = Gate::close(self);
         let settled = self.epoch();
         // What is given up from here on is of a later one.
-        while self.try_advance() == settled {}
+        self.advance_past(settled);
         let cut = match commits {
             Commits::Log(_) => Cut::Epoch(self.cut_epoch()?),
             Commits::Versions(versions) => Cut::Transaction(versions.cut(&self.pool)),

@@ -1,7 +1,6 @@
 //! Which blocks of files were written since the last cut: a few by their places, or many.
 
 use crate::memory::BLOCK_BYTES;
-use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Blocks that are remembered by their places, at most.
@@ -17,40 +16,61 @@ pub enum Written {
 }
 
 /// Remembers blocks. Whoever writes a block notes it, in an operation that a cut waits for.
-pub(crate) struct WrittenBlocks(Mutex<Option<BTreeSet<u64>>>);
+pub(crate) struct WrittenBlocks(Mutex<Noted>);
+
+/// Blocks by their places, ascending, as long as they are few.
+struct Noted {
+    places: [u64; FEW],
+    /// How many; more than there is room for: many.
+    count: usize,
+}
+
+impl Noted {
+    /// Notes a block, if it is not among so few as can be told apart.
+    fn add(&mut self, at: u64) {
+        let Some(few) = self.places.get(..self.count) else {
+            return;
+        };
+        if let Err(place) = few.binary_search(&at) {
+            if self.count < FEW {
+                self.places.copy_within(place..self.count, place + 1);
+                self.places[place] = at;
+            }
+            self.count += 1;
+        }
+    }
+}
 
 impl WrittenBlocks {
     /// None yet.
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Some(BTreeSet::new())))
+        Self(Mutex::new(Noted {
+            places: [0; FEW],
+            count: 0,
+        }))
     }
 
-    /// `None`: many.
-    fn few(&self) -> MutexGuard<'_, Option<BTreeSet<u64>>> {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the blocks that `[at, at + len)` touches.
     pub(crate) fn note(&self, at: u64, len: u64) {
-        let mut few = self.few();
-        let blocks = at / BLOCK_BYTES..at.saturating_add(len).div_ceil(BLOCK_BYTES);
-        for block in blocks {
-            let Some(known) = &mut *few else {
+        let mut noted = self.noted();
+        for block in at / BLOCK_BYTES..at.saturating_add(len).div_ceil(BLOCK_BYTES) {
+            if noted.count > FEW {
                 return;
-            };
-            known.insert(block * BLOCK_BYTES);
-            if known.len() > FEW {
-                *few = None;
             }
+            noted.add(block * BLOCK_BYTES);
         }
     }
 
     /// Gives what was noted, and forgets it.
     pub(crate) fn take(&self) -> Written {
-        match self.few().replace(BTreeSet::new()) {
-            Some(few) => Written::Few(few.into_iter().collect()),
-            None => Written::Many,
-        }
+        let mut noted = self.noted();
+        let count = std::mem::take(&mut noted.count);
+        let few = noted.places.get(..count);
+        few.map_or(Written::Many, |few| Written::Few(few.to_vec()))
     }
 }
 
