@@ -281,6 +281,10 @@ impl Persistent for ExploredPool {
         either!(self, it => it.write_through(site, at, data));
     }
 
+    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
+        either!(self, it => it.write_anew(site, at, data));
+    }
+
     fn zero_through(&self, site: Site, at: u64, len: u64) {
         either!(self, it => it.zero_through(site, at, len));
     }

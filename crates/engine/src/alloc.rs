@@ -109,7 +109,7 @@ impl<M: Memories> Core<M> {
         let Some(kind) = self.kind_of_slot(slot) else {
             return;
         };
-        if kind == ChunkKind::Entries {
+        if matches!(kind, ChunkKind::Entries | ChunkKind::Inodes) {
             let at = self.geometry.slot_at(slot);
             self.pool.give_up(at, count * SLOT_BYTES);
         }
@@ -212,7 +212,7 @@ impl<M: Memories> Core<M> {
                 continue;
             }
             let at = self.geometry.chunk_table_at + chunk * 8;
-            if kind == ChunkKind::Entries {
+            if matches!(kind, ChunkKind::Entries | ChunkKind::Inodes) {
                 // A chunk that is free is all zeros, also where a power cut takes it back.
                 self.pool.give_up(begin, bytes);
             }

@@ -539,6 +539,16 @@ impl Persistent for MappedPool {
     }
 
     #[inline]
+    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
+        let is_anew = |pieces: &Pieces| pieces.is_anew(self, at, data.len() as u64);
+        if self.pieces().is_some_and(is_anew) {
+            self.mapping.write_through(at, data);
+        } else {
+            self.write_through(site, at, data);
+        }
+    }
+
+    #[inline]
     fn zero_through(&self, _site: Site, at: u64, len: u64) {
         const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
         let Some(logged) = self.logged.get() else {

@@ -208,6 +208,14 @@ pub trait Persistent: Memory {
     #[track_caller]
     fn write_through(&self, site: Site, at: u64, data: &[u8]);
 
+    /// Copies `data` past the cache, as [`write_through`](Self::write_through), over what is nobody's. If it was nobody's at the last commit, what
+    /// it holds need not be kept: where that commit is gone back to, it holds `data`, or any part of it, and nothing leads there. What is
+    /// stored there later is kept from as anything else.
+    #[track_caller]
+    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
+        self.write_through(site, at, data);
+    }
+
     /// Zeroes bytes past the cache: durable at the next fence.
     #[track_caller]
     fn zero_through(&self, site: Site, at: u64, len: u64);

@@ -3,7 +3,8 @@
 //! A transaction begins when nobody stores. Whoever stores to a piece first keeps it; whoever else wants to store to it waits for that.
 //!
 //! What was free at the last commit, and is taken, need not be kept: what leads to it is taken back with the transaction that took it. What was
-//! given up since is still led to then, and is kept as anything else.
+//! given up since is still led to then, and is kept as anything else. What is found by what it says itself can be written *anew* without being
+//! kept, once: what is stored there later has to be kept from.
 
 use crate::heap::zeroed_cells;
 use crate::memory::{BLOCK_BYTES, Persistent};
@@ -29,7 +30,7 @@ const GIVEN_UP: u64 = 2;
 /// Keeps what pieces of 128 bytes hold.
 pub trait Originals: Send + Sync {
     /// Makes durable elsewhere in `pool` what these pieces hold, by their offsets, before `transaction` changes them. Nobody stores to them
-    /// meanwhile.
+    /// meanwhile, but for what is written anew: of that any part may be kept.
     fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]);
 
     /// What `[at, at + len)` of `pool` holds was nobody's, is not kept, and is about to be changed.
@@ -93,6 +94,19 @@ impl Pieces {
         }
     }
 
+    /// Whether `[at, at + len)`, which is nobody's, was nobody's at the last commit, and so may be written over as it is; then that is about to
+    /// happen. Nobody has stored to it in this transaction for all that its state tells: the next store keeps what is written now, or any part
+    /// of it if somebody who keeps a neighbour comes first.
+    pub(crate) fn is_anew(&self, pool: &dyn Persistent, at: u64, len: u64) -> bool {
+        let committed = self.committed.load(Ordering::Acquire);
+        let was_free = |number| self.state(number) >> 2 <= committed;
+        let is_anew = committed > 0 && self.numbers(at, len).all(was_free);
+        if is_anew {
+            self.originals.take(pool, at, len);
+        }
+        is_anew
+    }
+
     /// Changes the states of what `[at, at + len)` touches.
     fn update(&self, at: u64, len: u64, new: impl Fn(u64) -> Option<u64>) {
         for number in self.numbers(at, len) {
@@ -106,11 +120,12 @@ impl Pieces {
     #[inline]
     pub(crate) fn save(&self, pool: &dyn Persistent, at: u64, len: u64) {
         let kept = self.running.load(Ordering::Acquire) << 2 | KEPT;
-        let first = at / PIECE_BYTES;
-        let is_kept = |state: &AtomicU64| state.load(Ordering::Acquire) == kept;
+        let Some(first) = self.states.get((at / PIECE_BYTES) as usize) else {
+            return;
+        };
         // Most stores are to one piece, which was kept before the first of them.
         let is_one = at % PIECE_BYTES + len <= PIECE_BYTES;
-        if !(is_one && self.states.get(first as usize).is_some_and(is_kept)) {
+        if !(is_one && first.load(Ordering::Acquire) == kept) {
             self.save_all(pool, &[(at, len)]);
         }
     }
@@ -156,7 +171,7 @@ impl Pieces {
         first..end.min(self.states.len())
     }
 
-    /// Claims further pieces of the block of one that was claimed: half as many as of it were kept in this transaction. Whoever stores to some
+    /// Claims further pieces of the block of one that was claimed: twice as many as of it were kept in this transaction. Whoever stores to some
     /// slots of a block mostly stores to others of it, too, and finds them kept: the fence is what keeping one costs. A piece that
     /// is lost is found out here, before anybody asked for it, as any other reading may find it.
     fn claim_more(&self, batch: &mut Batch, claimed: usize) {
@@ -164,7 +179,7 @@ impl Pieces {
         let first = number - number % BLOCK_PIECES;
         let block = first..(first + BLOCK_PIECES).min(self.states.len());
         let is_kept = |&number: &usize| self.state(number) == batch.kept();
-        let mut more = block.clone().filter(is_kept).count() / 2;
+        let mut more = 2 * block.clone().filter(is_kept).count();
         // Slots are taken in ascending order.
         for number in (number..block.end).chain(first..number) {
             if more == 0 || batch.count == BATCH {
@@ -306,9 +321,9 @@ mod tests {
         assert_eq!(rest, expected);
     }
 
-    /// Whoever stores to slot after slot of a block waits eight times, in whatever order; who stores to one or two keeps no more.
+    /// Whoever stores to slot after slot of a block waits four times, in whatever order; who stores to one keeps no more.
     #[test]
-    fn of_a_block_half_as_many_more_are_kept_as_were() {
+    fn of_a_block_twice_as_many_more_are_kept_as_were() {
         let pool = SimPool::new(1 << 16);
         let batches = |order: &[u64]| {
             let kept = Arc::new(Kept::default());
@@ -329,12 +344,17 @@ mod tests {
             let sizes = batches.map(|batch| batch.len());
             sizes.filter(|&len| len > 0).collect::<Vec<_>>()
         };
-        assert_eq!(sizes(&up), [1, 1, 2, 3, 4, 6, 9, 6]);
+        assert_eq!(sizes(&up), [1, 3, 9, 19]);
         let mixed: Vec<u64> = up.iter().map(|piece| piece * 13 % 32).collect();
-        assert_eq!(sizes(&mixed), [1, 1, 2, 3, 4, 6, 9, 6]);
+        assert_eq!(sizes(&mixed), [1, 3, 9, 19]);
         assert_eq!(
-            batches(&[3, 9, 31, 30]),
-            [vec![3], vec![9], vec![31, 0], vec![30, 1, 2]]
+            batches(&[3, 9, 31, 10]),
+            [
+                vec![3],
+                vec![9, 10, 11],
+                vec![31, 0, 1, 2, 4, 5, 6, 7, 8],
+                vec![]
+            ]
         );
     }
 
@@ -399,6 +419,31 @@ mod tests {
         pieces.begin(8);
         pieces.commit(7);
         assert_eq!(taken_and_stored(12288), 0);
+    }
+
+    /// Once, as long as nobody stores there or gives it up: then it is kept from, as it is by then.
+    #[test]
+    fn what_was_free_at_the_last_commit_is_written_anew() {
+        let pool = SimPool::new(1 << 16);
+        let kept = Arc::new(Kept::default());
+        let pieces = Pieces::new(1 << 16, Arc::clone(&kept) as Arc<dyn Originals>);
+        pieces.begin(5);
+        assert!(!pieces.is_anew(&pool, 0, 128), "nothing was committed yet");
+        pieces.begin(6);
+        pieces.commit(5);
+        assert!(pieces.is_anew(&pool, 0, 128));
+        pool.write(0, &[7; 128]);
+        assert_eq!(taken(&kept), []);
+        pieces.save(&pool, 8, 8);
+        assert_eq!(taken(&kept), [(6, 0, 7)]);
+        assert!(!pieces.is_anew(&pool, 0, 128), "it was stored to");
+        pieces.give_up(4096, 128);
+        assert!(!pieces.is_anew(&pool, 4096, 128), "it is still led to");
+        // The one before is being committed.
+        pieces.begin(7);
+        assert!(!pieces.is_anew(&pool, 0, 128) && !pieces.is_anew(&pool, 4096, 128));
+        pieces.commit(6);
+        assert!(pieces.is_anew(&pool, 0, 128) && pieces.is_anew(&pool, 4096, 128));
     }
 
     #[test]

@@ -347,6 +347,15 @@ impl Persistent for SimLogged {
         }
     }
 
+    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
+        let pieces = self.pieces.get().map(|(pieces, _)| pieces);
+        if pieces.is_some_and(|pieces| pieces.is_anew(&*self.disk, at, data.len() as u64)) {
+            self.disk.write_through(site, at, data);
+        } else {
+            self.write_through(site, at, data);
+        }
+    }
+
     fn zero_through(&self, site: Site, at: u64, len: u64) {
         if self.is_persistent(at, len) {
             self.disk.zero_through(site, at, len);

@@ -167,6 +167,13 @@ impl<M: Persistent> Persistent for Hooked<M> {
         }
     }
 
+    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
+        for (here, len) in by_lines(at, data.len() as u64) {
+            let memory = self.at(What::Store, here, len);
+            memory.write_anew(site, here, &data[piece(at, here, len)]);
+        }
+    }
+
     fn zero_through(&self, site: Site, at: u64, len: u64) {
         for (here, len) in by_lines(at, len) {
             self.at(What::Store, here, len)

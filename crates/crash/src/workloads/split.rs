@@ -27,7 +27,7 @@ pub(super) fn sequences() -> Vec<Workload> {
                 "sync",
             ],
         ),
-        // A directory of the running transaction that has names: its inode, too, is taken back.
+        // A directory of the running transaction that has names: its inode is taken back to one that has none.
         of(
             "new-directory-with-names",
             &[],
@@ -314,20 +314,30 @@ mod tests {
         log.iter().filter(is_kept).copied().collect()
     }
 
-    /// Slots of entries that were free at the last commit need no original; those that were given up since do.
+    /// Slots of entries and inodes that were free at the last commit need no original when they are taken; those that were given up since do,
+    /// and so do inodes that are stored to once they were made: a directory that is not there would have names.
     #[test]
     fn what_is_still_led_to_is_kept() {
-        let of_entries = |log: &[Event]| without_originals_of(log, sites::CREATE_ENTRY);
-        let keeps = |name: &str| {
+        let keeps = |name: &str, site| {
             let log = record(&named(name)).unwrap();
             let log = log.explored_log();
-            of_entries(log) != log
+            without_originals_of(log, site) != log
         };
-        assert!(!keeps("split-create-second"));
-        let name = "split-entries-used-again";
-        assert!(keeps(name), "nothing is used again");
-        let report = explored(name, Change::By(&of_entries));
-        assert!(report.counts.violations > 0);
+        for (site, names) in [
+            (sites::CREATE_ENTRY, &["split-entries-used-again"][..]),
+            (
+                sites::CREATE_INODE,
+                &["split-slots-used-again", "split-new-directory-with-names"],
+            ),
+        ] {
+            assert!(!keeps("split-create-second", site));
+            for name in names {
+                assert!(keeps(name, site), "{name}: nothing is used again");
+                let without = |log: &[Event]| without_originals_of(log, site);
+                let report = explored(name, Change::By(&without));
+                assert!(report.counts.violations > 0, "{name}");
+            }
+        }
     }
 
     /// Every site of versions and copies is one that the workloads reach.

@@ -305,7 +305,13 @@ fn one_of_two_names_is_inserted() {
             let name = Name::new(op.core, b"n").unwrap();
             let target = TargetWord::new(7, FileKind::File);
             let entry = op
-                .draft_entry::<Direct>(Site::UNNAMED, root, name, target, 1, 10)
+                .draft_entry::<Direct>(
+                    Site::UNNAMED,
+                    (root, name),
+                    (target, 1),
+                    10,
+                    Default::default(),
+                )
                 .unwrap()
                 .entry;
             move |stage: Stage| {

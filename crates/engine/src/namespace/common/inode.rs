@@ -207,8 +207,9 @@ impl<M: Memories> Op<'_, M> {
             core.lock_made(self, cachelet);
             inode.identity = IdentityWord(inode.identity).with_state(state).0;
         }
+        // A creation that did not get any further leaves the same.
         core.pool
-            .write_through(sites::CREATE_INODE, at, inode.as_bytes());
+            .write_anew(sites::CREATE_INODE, at, inode.as_bytes());
         generation
     }
 

@@ -48,6 +48,9 @@ impl Spot {
     }
 }
 
+/// Places, `(at, len)` each, that an operation stores to once it has drafted an entry; those without length are none.
+pub(crate) type StoredNext = [(u64, u64); 3];
+
 /// That a name is not in a directory whose part of the index is complete: the token of that, and what the index knows of it.
 type Absent<S, M> = (u64, Option<<<S as Entries<M>>::Index as Index<M>>::Absence>);
 
@@ -69,12 +72,13 @@ impl<M: Memories> Op<'_, M> {
         let ino = making.take_inode()?;
         // Claims come before the first store to the pool: a locked instruction would wait for it.
         let slots = S::slots_for(&above, name);
-        let place = self.place_entry::<S>(sites::CREATE_ENTRY, dir, slots, ino)?;
+        let place =
+            self.place_entry::<S>(sites::CREATE_ENTRY, dir, slots, StoredNext::default())?;
         making.entry = Some((place.entry, place.slots));
         making.write_text(new)?;
         let now = self.change_time(dir);
         let (cachelet, generation) = making.write_inode(new, now, InodeState::Live)?;
-        let target = TargetWord::new(core.ino(cachelet), new.kind);
+        let target = TargetWord::new(ino, new.kind);
         let file = (target, generation);
         let draft = S::write_entry(self, (dir, &mut above), name, place, file, now)?;
         // No name for an inode that the medium did not take.
@@ -161,22 +165,20 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Claims a log word in `dir` and writes an entry for it. Past the cache, not fenced: a locked
-    /// instruction or a fence comes before others can find it.
+    /// instruction or a fence comes before others can find it. What is stored to next is `next`.
     #[track_caller]
     pub(crate) fn draft_entry<S: Entries<M>>(
         &self,
         site: Site,
-        dir: Cachelet,
-        name: Name<'_>,
-        target: TargetWord,
-        generation: u32,
+        (dir, name): (Cachelet, Name<'_>),
+        file: (TargetWord, u32),
         now: i64,
+        next: StoredNext,
     ) -> Result<Draft> {
         let mut above = S::Above::default();
         S::load_above(self.core, dir, &mut above)?;
         let slots = S::slots_for(&above, name);
-        let place = self.place_entry::<S>(site, dir, slots, target.ino())?;
-        let file = (target, generation);
+        let place = self.place_entry::<S>(site, dir, slots, next)?;
         let draft = S::write_entry(self, (dir, &mut above), name, place, file, now)
             .inspect_err(|_| self.core.free_slots(place.entry, place.slots))?;
         // Nothing names an entry that the medium did not take.
@@ -184,22 +186,22 @@ impl<M: Memories> Op<'_, M> {
         Ok(draft)
     }
 
-    /// Takes slots for an entry, and a log word in `dir`. These are stored to next, and so is the inode `ino` of the file.
+    /// Takes slots for an entry, and a log word in `dir`. These are stored to next, and so is `next`.
     fn place_entry<S: Entries<M>>(
         &self,
         site: Site,
         dir: Cachelet,
         slots: u64,
-        ino: u64,
+        next: StoredNext,
     ) -> Result<Spot> {
         let core = self.core;
         let entry = self.alloc(S::KIND, slots)?;
         let claim = self
             .log_claim::<S>(dir)
             .inspect_err(|_| core.free_slots(entry, slots))?;
-        let place = |slot, count| (core.geometry.slot_at(slot), count * SLOT_BYTES);
-        let log_word = (claim.at, 8);
-        let places = [place(entry, slots), log_word, place(ino, 1)];
+        let entry_place = (core.geometry.slot_at(entry), slots * SLOT_BYTES);
+        let [first, second, third] = next;
+        let places = [entry_place, (claim.at, 8), first, second, third];
         core.pool.about_to_store(&places);
         Ok(Spot {
             entry,
@@ -245,7 +247,9 @@ impl<M: Memories> Op<'_, M> {
         let now = self.change_time(dir);
         let word = TargetWord::new(core.ino(target), kind);
         let site = sites::LINK_ENTRY;
-        let draft = self.draft_entry::<S>(site, dir, name, word, identity.generation(), now)?;
+        let file = (word, identity.generation());
+        let next = [(core.inode_at(target), SLOT_BYTES), (0, 0), (0, 0)];
+        let draft = self.draft_entry::<S>(site, (dir, name), file, now, next)?;
         making.entry = Some((draft.entry, draft.slots));
         let value = ValueWord::of_cachelet(target, kind);
         let Some(pair) = self.insert_new::<S>(dir, name, absent, draft.entry, value)? else {

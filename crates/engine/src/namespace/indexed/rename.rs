@@ -1,7 +1,7 @@
 //! Rename and exchange (DirectFS III-E, III-F): the new entry is prepared without disturbing
 //! anybody; the rename flags stand only while the journal record is committed and applied.
 
-use vellum_layout::{Entry, FileKind, LifeWord, TargetWord};
+use vellum_layout::{Entry, FileKind, LifeWord, SLOT_BYTES, TargetWord};
 use vellum_media::{Memories, Memory, Persistent};
 
 use super::create::Draft;
@@ -260,17 +260,20 @@ impl<M: Memories> Op<'_, M> {
         (word, core.identity(cachelet).generation())
     }
 
+    /// An entry for `of`, before the names in `dying` die.
     #[track_caller]
     fn draft_for<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
-        (dir, name): (Cachelet, Name<'_>),
+        to: (Cachelet, Name<'_>),
         of: Cachelet,
         now: i64,
+        dying: [Option<Pair>; 2],
     ) -> Result<Draft> {
-        let (target, generation) = self.target_word(of);
-        let site = sites::RENAME_ENTRY;
-        let draft = self.draft_entry::<S>(site, dir, name, target, generation, now)?;
+        let file = self.target_word(of);
+        let [first, second] = dying.map(|pair| pair.map_or((0, 0), |pair| (self.life_at(pair), 8)));
+        let next = [(self.core.inode_at(of), SLOT_BYTES), first, second];
+        let draft = self.draft_entry::<S>(sites::RENAME_ENTRY, to, file, now, next)?;
         let prepared = rename.whole.and_then(|whole| whole.path_of(of));
         let fits = prepared.map_or(Ok(true), |path| S::tells(self.core, draft.entry, path));
         match fits {
@@ -297,7 +300,8 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         self.enter_children(rename.to_dir, CHILD_ONE)?;
         let now = self.both_times(rename);
-        let draft = match self.draft_for::<S>(rename, (rename.to_dir, to), ends.source, now) {
+        let (place, dying) = ((rename.to_dir, to), [Some(ends.from), None]);
+        let draft = match self.draft_for::<S>(rename, place, ends.source, now, dying) {
             Ok(draft) => draft,
             Err(error) => {
                 self.leave_children(rename.to_dir, CHILD_ONE);
@@ -362,7 +366,8 @@ impl<M: Memories> Op<'_, M> {
             self.ensure_counted::<S>(victim)?;
         }
         let now = self.both_times(rename);
-        let draft = self.draft_for::<S>(rename, (rename.to_dir, to), ends.source, now)?;
+        let (place, dying) = ((rename.to_dir, to), [Some(ends.from), Some(to_pair)]);
+        let draft = self.draft_for::<S>(rename, place, ends.source, now, dying)?;
         let Some((from, old)) = self.flag_both::<S>(ends.from, to_pair) else {
             self.discard(&draft);
             return Ok(false);
@@ -419,8 +424,10 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<bool> {
         let core = self.core;
         let now = self.both_times(rename);
-        let at_from = self.draft_for::<S>(rename, (rename.from_dir, from), target, now)?;
-        let at_to = match self.draft_for::<S>(rename, (rename.to_dir, to), source, now) {
+        let dying = [Some(from_pair), Some(to_pair)];
+        let places = [(rename.from_dir, from), (rename.to_dir, to)];
+        let at_from = self.draft_for::<S>(rename, places[0], target, now, dying)?;
+        let at_to = match self.draft_for::<S>(rename, places[1], source, now, dying) {
             Ok(draft) => draft,
             Err(error) => {
                 self.discard(&at_from);
@@ -516,9 +523,13 @@ impl<M: Memories> Op<'_, M> {
         })
     }
 
+    /// Where the life word of a name's entry lies.
+    fn life_at(&self, pair: Pair) -> u64 {
+        self.core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE
+    }
+
     fn record_death(&self, record: &mut Record, pair: Pair, now: i64) {
-        let at = self.core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
-        record.store(at, LifeWord::dead(now).0);
+        record.store(self.life_at(pair), LifeWord::dead(now).0);
     }
 
     /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing
