@@ -41,7 +41,13 @@ impl Summing {
 
 /// The hash of a name that entries carry: XXH3-64 with the pool's seed, low half.
 pub fn name_hash(seed: u64, name: &[u8]) -> u32 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(name, seed) as u32
+    long_name_hash(seed, name) as u32
+}
+
+/// All of it.
+#[inline]
+pub fn long_name_hash(seed: u64, name: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(name, seed)
 }
 
 #[cfg(test)]

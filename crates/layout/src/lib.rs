@@ -54,7 +54,7 @@ pub use carried::{
     CARRIED_HEAD_BYTES, CARRIED_MAGIC, CARRIED_SUM_BYTES, CHANGED_HEAD_BYTES, CarriedHead,
     CarriedPlan, ChangedMap, changed_bytes_for,
 };
-pub use checksum::{Summing, checksum, checksum_words, name_hash};
+pub use checksum::{Summing, checksum, checksum_words, long_name_hash, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
 pub use cuckoo::CuckooPlan;
 pub use dirlog::{LogExtentHead, LogExtentKind, LogWord};

@@ -5,7 +5,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::checksum::Summing;
+use crate::checksum::{Summing, long_name_hash};
 use crate::entry::NAME_MAX;
 use crate::{SLOT_BYTES, mix};
 
@@ -153,10 +153,14 @@ impl PathEntryHead {
 
     fn expected_checksum(&self, path: &[u8], seal: PathSeal) -> u32 {
         let bytes = self.as_bytes();
+        let words: [u64; 3] = [seal.area.into(), seal.slot, seal.directory.into()];
+        // Short parts cost more one by one than together.
+        let mut first = [0; 68];
+        first[..24].copy_from_slice(words.as_bytes());
+        first[24..52].copy_from_slice(&bytes[8..36]);
+        first[52..].copy_from_slice(&bytes[40..56]);
         let mut sum = Summing::default();
-        sum.add_words(&[seal.area.into(), seal.slot, seal.directory.into()]);
-        sum.add(&bytes[8..36]);
-        sum.add(&bytes[40..56]);
+        sum.add(&first);
         sum.add(path);
         sum.finish()
     }
@@ -197,10 +201,10 @@ impl PathHash {
     /// That of a name in the directory with this hash.
     #[inline]
     pub fn step(self, seed: u64, name: &[u8]) -> Self {
-        self.step_hashed(xxhash_rust::xxh3::xxh3_64_with_seed(name, seed))
+        self.step_hashed(long_name_hash(seed, name))
     }
 
-    /// The same from the XXH3-64 of the name with the pool's seed.
+    /// The same from the name's [`long_name_hash`].
     #[inline]
     pub fn step_hashed(self, name: u64) -> Self {
         Self(fold(self.0 ^ name))

@@ -188,7 +188,7 @@ impl<M: Memories> Entries<M> for Adaptive {
             cookie: spot.claim.cookie,
             parent: core.ino(dir),
             generation,
-            path_hash: hash.step(core.seed, name.bytes).0,
+            path_hash: hash.step_hashed(name.long_hash).0,
             area: area.number,
             ..PathEntryHead::default()
         };

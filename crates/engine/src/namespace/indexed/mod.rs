@@ -23,7 +23,7 @@ mod recycle;
 mod remove;
 mod rename;
 
-use vellum_layout::{ChunkKind, Entry, SLOTS_PER_BLOCK, TargetWord, name_hash};
+use vellum_layout::{ChunkKind, Entry, SLOTS_PER_BLOCK, TargetWord, long_name_hash};
 use vellum_media::{Memories, Site};
 
 pub(crate) use self::create::{Draft, Spot};
@@ -188,14 +188,18 @@ impl<S> Indexed<S> {
 pub(crate) struct Name<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) hash: u32,
+    /// Of which that is the low half.
+    pub(crate) long_hash: u64,
 }
 
 impl<'a> Name<'a> {
     pub(crate) fn new<M: Memories>(core: &Core<M>, bytes: &'a [u8]) -> Result<Self> {
         check_name(bytes)?;
+        let long_hash = long_name_hash(core.seed, bytes);
         Ok(Self {
             bytes,
-            hash: name_hash(core.seed, bytes),
+            hash: long_hash as u32,
+            long_hash,
         })
     }
 }
