@@ -1,12 +1,12 @@
 //! Where the words of an area's table lie.
 //!
 //! Level 0 is half a block of 32 lines, behind the roots of the others; level *n* from 1 on is 8^(*n* - 1) blocks of 64 lines. A block is made when
-//! the first word is put into it, a level when all lines of the ones before that a word may lie in are full; then it lies in its home line of
-//! the next one, or in the line beside that. A word never moves, and who takes it away leaves a place for another one. Blocks are
+//! the first word is put into it. A word lies in its home line of the smallest level where that had a place: there is one line of each level for a
+//! lookup to ask. Larger levels come early for that, but as names come the lines of smaller ones become full all the same.
+//! A word never moves, and who takes it away leaves a place for another one. Blocks are
 //! found by their numbers: a root leads to the only block of a level, or to a block of the slots of 512 others.
 //!
-//! A lookup asks a level after the other, the largest one first: most words are there. A line with a place that never had a word is the
-//! only one of its level that is asked, because words lie beside their home line only if that was full, and what is left of one is not 0.
+//! A lookup asks a level after the other, the largest one first: most words are there.
 
 use std::sync::atomic::Ordering;
 
@@ -94,7 +94,7 @@ impl<M: Memories> Core<M> {
     /// The first word in a key's lines that fits, and its pool offset.
     ///
     /// # Errors
-    /// There is none; the place for one, if a line has any.
+    /// There is none; the place for one in the smallest level that has any.
     pub(super) fn find_word(
         &self,
         area: u32,
@@ -108,25 +108,15 @@ impl<M: Memories> Core<M> {
             let Some(lines) = self.block_lines(table, level, block) else {
                 continue;
             };
-            let mut place_here = None;
-            for line in [line, line ^ 1] {
-                count::probe();
-                let line = lines + line * LINE_BYTES;
-                for at in self.matches(line, Word::of(key)) {
-                    let word = Word(self.word(at));
-                    if fits(word) {
-                        return Ok((at, word));
-                    }
-                }
-                let Some(at) = self.matches(line, Word::none()).next() else {
-                    continue;
-                };
-                place_here = place_here.or(Some(at));
-                if self.matches(line, Word::never()).next().is_some() {
-                    break;
+            count::probe();
+            let line = lines + line * LINE_BYTES;
+            for at in self.matches(line, Word::of(key)) {
+                let word = Word(self.word(at));
+                if fits(word) {
+                    return Ok((at, word));
                 }
             }
-            place = place_here.or(place);
+            place = self.matches(line, Word::none()).next().or(place);
         }
         Err(place)
     }
@@ -212,14 +202,11 @@ impl<M: Memories> Op<'_, M> {
         }
         for level in 0..=LEVEL_MAX {
             let (block, line) = home(key, level);
-            let lines = self.make_lines(cell, level, block)?;
-            for line in [line, line ^ 1] {
-                let line = lines + line * LINE_BYTES;
-                // Those that others take meanwhile may have been the last ones that never had a word.
-                while let Some(at) = core.matches(line, Word::none()).next() {
-                    if self.take_place(at, word) {
-                        return Ok(at);
-                    }
+            let line = self.make_lines(cell, level, block)? + line * LINE_BYTES;
+            // Others may take places meanwhile.
+            while let Some(at) = core.matches(line, Word::none()).next() {
+                if self.take_place(at, word) {
+                    return Ok(at);
                 }
             }
         }

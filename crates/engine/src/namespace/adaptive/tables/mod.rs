@@ -50,8 +50,8 @@ pub(super) fn bytes(geometry: &Geometry) -> u64 {
     (LOCKS + areas(geometry)) * 8
 }
 
-/// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed (32..35), tag (39..63), 1 (63). With 0 in the last
-/// bit it is none: 0 if none was ever there, else what one left.
+/// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed (32..35), tag (39..63), 1 (63). 0: none
+/// is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
@@ -59,8 +59,6 @@ impl Word {
     const USED: u64 = 1 << 63;
     const FLAGS: u64 = 7 << 32;
     const TAG: u64 = 0xFF_FFFF << 39;
-    /// What a word leaves.
-    const LEFT: Self = Self(1);
 
     fn new(entry: EntryWord, value: ValueWord) -> Self {
         let tag = entry.tag() << 39;
@@ -79,11 +77,6 @@ impl Word {
     /// Mask and value of places without a word.
     fn none() -> (u64, u64) {
         (Self::USED, 0)
-    }
-
-    /// Mask and value of places that never had one.
-    fn never() -> (u64, u64) {
-        (u64::MAX, 0)
     }
 
     fn is_none(self) -> bool {
@@ -400,7 +393,7 @@ impl<M: Memories> Index<M> for Tables {
 
     fn remove(op: &Op<'_, M>, pair: Pair) {
         match place(pair) {
-            Some(at) => op.core.set_word(at, Word::LEFT.0),
+            Some(at) => op.core.set_word(at, 0),
             None => op.index_remove(pair),
         }
     }
