@@ -22,6 +22,7 @@ use vellum_media::{LINE_BYTES, Memories, Memory};
 use crate::core::{Core, header};
 use crate::error::{Error, Place, Result};
 use crate::fs::file::SIZE_MAX_BYTES;
+use crate::namespace::common::inode::Named;
 use crate::slots::{self, Op, pause};
 use crate::times::Times;
 
@@ -113,6 +114,8 @@ pub(crate) mod flag {
     pub(crate) const CONTINUOUS: u64 = 2048;
     /// Directories: names in it do not change, because it is moved, or one above it.
     pub(crate) const STILL: u64 = 4096;
+    /// The inode names it: whoever comes by that finds this one and makes no other, until it is evicted or the file is gone.
+    pub(crate) const KNOWN: u64 = 8192;
     /// Directories: counts evictions from bit 40 on. A miss in the index counts only if this and
     /// [`INDEXED`] were the same before and after.
     pub(crate) const GENERATION: u64 = 1 << 40;
@@ -336,10 +339,7 @@ impl<M: Memories> Core<M> {
                 Ok(_) => {
                     self.arena.fetch_add(header::CACHELETS_FREE, u64::MAX);
                     // Whoever takes the next one finds it near.
-                    let next = self.cachelet_at(Cachelet(next as u32), 0);
-                    for line in (next..next + CACHELET_BYTES).step_by(LINE_BYTES as usize) {
-                        self.arena.prefetch(line);
-                    }
+                    self.prefetch_cachelet(Cachelet(next as u32));
                     return Some(first);
                 }
                 Err(now) => head = now,
@@ -418,9 +418,37 @@ impl<M: Memories> Core<M> {
                 .pool
                 .compare_exchange(inode_at + Inode::CACHELET, stale, word)
             {
-                Ok(_) => return Ok(made),
+                Ok(_) => {
+                    self.raise_flag(made, flag::KNOWN);
+                    return Ok(made);
+                }
                 Err(_) => self.free_cachelet(made),
             }
+        }
+    }
+
+    /// Whether a cachelet that somebody may have heard of long ago is that of the file that is named, as [`Self::load_cachelet`] would find it. `false`,
+    /// too, where that is not plain.
+    ///
+    /// The flags come first. One that is known is nobody else's before this operation ends unless it said before that it is evicted or that
+    /// its file has no name, because both are followed by a grace period.
+    pub(crate) fn is_cachelet_of(&self, told: Cachelet, named: &Named) -> bool {
+        const GOING: u64 = flag::UNLINKED | flag::EVICTING | flag::EVICTED;
+        if u64::from(told.0) >= self.map.cachelet_count
+            || self.get(told, field::FLAGS) & (flag::KNOWN | GOING) != flag::KNOWN
+            || self.ino(told) != named.target.ino()
+        {
+            return false;
+        }
+        let identity = self.identity(told);
+        identity.generation() == named.generation && identity.kind() == named.target.kind()
+    }
+
+    /// Asks the processor for a cachelet.
+    pub(crate) fn prefetch_cachelet(&self, cachelet: Cachelet) {
+        let at = self.cachelet_at(cachelet, 0);
+        for line in (at..at + CACHELET_BYTES).step_by(LINE_BYTES as usize) {
+            self.arena.prefetch(line);
         }
     }
 

@@ -5,8 +5,9 @@
 //!
 //! Runs under the background lease, outside any operation. A cachelet is found through names (whoever
 //! keeps it there holds a reference), through references or through its inode: finding it that way
-//! clears *evicting*. If the flag still stands after a grace period, nobody used the cachelet since,
-//! and *evicted* makes that final in one compare-and-swap.
+//! clears *evicting*; a name that only tells where it was does not lead to one that is marked. If
+//! the flag still stands after a grace period, nobody used the cachelet since, and *evicted* makes
+//! that final in one compare-and-swap.
 
 use std::sync::atomic::Ordering;
 

@@ -200,8 +200,12 @@ impl<M: Memories> Op<'_, M> {
         core.begin_times(cachelet, new.kind, times);
         core.set(cachelet, field::ROOT, inode.root);
         core.set(cachelet, field::REFS, name_refs);
-        let known = flag::INDEXED | flag::COUNTED;
-        core.set(cachelet, field::FLAGS, if is_dir { known } else { 0 });
+        let empty = if is_dir {
+            flag::INDEXED | flag::COUNTED
+        } else {
+            0
+        };
+        core.set(cachelet, field::FLAGS, flag::KNOWN | empty);
         core.set(cachelet, field::INO, ino);
         if state != InodeState::Live {
             core.lock_made(self, cachelet);

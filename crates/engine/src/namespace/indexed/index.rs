@@ -32,18 +32,21 @@ impl Key {
 pub(crate) struct EntryWord(pub(crate) u64);
 
 impl EntryWord {
+    /// Where the tag begins.
+    pub(crate) const TAG_SHIFT: u32 = 40;
+
     pub(crate) fn new(key: Key, entry: u64) -> Self {
-        Self(key.tag() << 40 | entry)
+        Self(key.tag() << Self::TAG_SHIFT | entry)
     }
 
     /// The same name's word, with another entry.
     pub(crate) fn with_entry(self, entry: u64) -> Self {
-        Self(self.tag() << 40 | entry)
+        Self(self.tag() << Self::TAG_SHIFT | entry)
     }
 
     /// The tag of the name's key.
     pub(crate) fn tag(self) -> u64 {
-        self.0 >> 40
+        self.0 >> Self::TAG_SHIFT
     }
 
     /// Metadata slot of the entry.
@@ -75,6 +78,11 @@ impl ValueWord {
     /// A name whose inode has a cachelet; not readable.
     pub(crate) fn of_cachelet(cachelet: Cachelet, kind: FileKind) -> Self {
         Self(u64::from(cachelet.0) | Self::CACHELET | (kind as u64) << 56)
+    }
+
+    /// A name whose inode may have this cachelet; not readable.
+    pub(crate) fn told(cachelet: Cachelet) -> Self {
+        Self(u64::from(cachelet.0) | Self::CACHELET)
     }
 
     /// The cachelet, or the inode number.

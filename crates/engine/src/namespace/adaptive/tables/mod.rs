@@ -1,9 +1,13 @@
 //! Hash tables of areas: what finds names, in the pool.
 //!
 //! Each area has a table of *levels* ([`levels`]), in metadata blocks that nothing on a closed pool leads to. A name has one word, which tells its
-//! entry, a tag of the name, and whether the name is readable, being removed or being renamed; beyond that it says nothing, because
+//! entry, a tag of the name, and whether the name is readable, being removed or being renamed; beyond that it says nothing that counts, because
 //! the entry does: name and directory are compared, and the file is read there. So names hold no references, and a file that nobody uses needs
 //! nothing in DRAM.
+//!
+//! A word also tells which cachelet the file had when the word was written. That is a hint: the cachelet, which is asked for together with the
+//! entry, says itself whether it is still the file's ([`Core::is_cachelet_of`]). If it is, the inode is not read, which would be two misses of the cache, one
+//! after the other.
 //!
 //! Words are derived: directory logs are the truth, and each directory's names are put in when it is first asked for one that is not there, or
 //! changed. They are stored in the cache and never flushed; recovery finds their blocks free, and so does whoever opens the pool after a close.
@@ -50,19 +54,35 @@ pub(super) fn bytes(geometry: &Geometry) -> u64 {
     (LOCKS + areas(geometry)) * 8
 }
 
-/// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed (32..35), tag (39..63), 1 (63). 0: none
-/// is there.
+/// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed (32..35), number of the file's cachelet, or 0
+/// (35..51), tag (51..63), 1 (63). 0: none is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
 impl Word {
     const USED: u64 = 1 << 63;
     const FLAGS: u64 = 7 << 32;
-    const TAG: u64 = 0xFF_FFFF << 39;
+    /// Of a cachelet's number. Later ones than fit in here are not told.
+    const CACHELET_SHIFT: u32 = 35;
+    const CACHELET_MAX: u64 = 0xFFFF;
+    /// Where the tag lies: the upper half of the key's.
+    const TAG: u64 = 0xFFF << 51;
+    const TAG_SHIFT: u32 = 39;
 
     fn new(entry: EntryWord, value: ValueWord) -> Self {
-        let tag = entry.tag() << 39;
-        Self(Self::USED | tag | Self::flags(value) | entry.entry())
+        let tag = entry.tag() << Self::TAG_SHIFT & Self::TAG;
+        let cachelet = value.target().map_or(0, |cachelet| u64::from(cachelet.0));
+        let told = match cachelet {
+            0..=Self::CACHELET_MAX => cachelet << Self::CACHELET_SHIFT,
+            _ => 0,
+        };
+        Self(Self::USED | tag | told | Self::flags(value) | entry.entry())
+    }
+
+    /// The cachelet that the file had, if that is told.
+    fn cachelet(self) -> Option<Cachelet> {
+        let told = self.0 >> Self::CACHELET_SHIFT & Self::CACHELET_MAX;
+        (told != 0).then_some(Cachelet(told as u32))
     }
 
     fn flags(value: ValueWord) -> u64 {
@@ -71,7 +91,8 @@ impl Word {
 
     /// Mask and value of the words of names with this key, as far as they tell.
     fn of(key: Key) -> (u64, u64) {
-        (Self::USED | Self::TAG, Self::USED | key.tag() << 39)
+        let tag = key.tag() << Self::TAG_SHIFT & Self::TAG;
+        (Self::USED | Self::TAG, Self::USED | tag)
     }
 
     /// Mask and value of places without a word.
@@ -89,15 +110,18 @@ impl Word {
     }
 
     fn entry(self) -> EntryWord {
-        EntryWord((self.0 & Self::TAG) << 1 | self.0 & 0xFFFF_FFFF)
+        let tag = (self.0 & Self::TAG) << (EntryWord::TAG_SHIFT - Self::TAG_SHIFT);
+        EntryWord(tag | self.0 & 0xFFFF_FFFF)
     }
 
     /// The pair, of a word at this pool offset.
     fn pair(self, at: u64) -> Pair {
+        let flags = (self.0 & Self::FLAGS) >> 32 << ValueWord::READABLE.trailing_zeros();
+        let value = self.cachelet().map_or(ValueWord(0), ValueWord::told);
         Pair {
             at: at | IN_POOL,
             entry: self.entry(),
-            value: ValueWord((self.0 & Self::FLAGS) >> 32 << ValueWord::READABLE.trailing_zeros()),
+            value: value.with(flags),
         }
     }
 }
@@ -210,7 +234,13 @@ impl<M: Memories> Core<M> {
     ) -> std::result::Result<Pair, Option<u64>> {
         let key = Key::new(dir, name.hash);
         let found = self.find_word(area, key, |word| {
-            word.is_of(key) && Adaptive::is_called(self, word.entry().entry(), dir, name)
+            if !word.is_of(key) {
+                return false;
+            }
+            if let Some(cachelet) = word.cachelet() {
+                self.prefetch_cachelet(cachelet);
+            }
+            Adaptive::is_called(self, word.entry().entry(), dir, name)
         });
         found.map(|(at, word)| word.pair(at))
     }
@@ -346,7 +376,13 @@ impl<M: Memories> Index<M> for Tables {
     }
 
     fn cachelet(op: &Op<'_, M>, pair: Pair) -> Result<Option<Cachelet>> {
-        match op.load_named(&op.named(pair.entry.entry())) {
+        let named = op.named(pair.entry.entry());
+        if let Ok(told) = pair.value.target()
+            && op.core.is_cachelet_of(told, &named)
+        {
+            return Ok(Some(told));
+        }
+        match op.load_named(&named) {
             Ok(cachelet) => Ok(Some(cachelet)),
             // A name is gone from here before its file is, and flagged before a directory has another parent.
             Err(_) if Self::reload(op.core, pair) != Some(pair) => Ok(None),
