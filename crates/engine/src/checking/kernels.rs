@@ -66,7 +66,7 @@ fn into(to: MapState) -> Step {
 }
 
 impl Stage {
-    pub(super) fn new(
+    pub(crate) fn new(
         known: &Arc<Knowledge>,
         kinds: (NamespaceKind, MappingKind),
         run_blocks: Option<u32>,

@@ -170,6 +170,44 @@ fn a_path_is_not_found_behind_a_move_of_a_directory_above() {
     });
 }
 
+/// Areas along a path come and go, and cachelets are evicted and used again, beside lookups of it: prefixes of which the table has the bytes, and
+/// longer ones.
+#[test]
+fn a_path_leads_on_beside_areas_that_come_and_go() {
+    explore(500, |world| {
+        let long = format!("/a/{}", "b".repeat(120));
+        let (short, deep) = ("/a/s/f", format!("{long}/f"));
+        drop((world.mkdir("/a").unwrap(), world.mkdir("/a/s").unwrap()));
+        drop(world.mkdir(&long).unwrap());
+        let inos = [short, &deep].map(|path| world.file(path).unwrap().ino());
+        let look = {
+            let deep = deep.clone();
+            move |w: World| {
+                for _ in 0..2 {
+                    let seen = [short, &deep].map(|path| w.see(path).unwrap().ino);
+                    assert_eq!(seen, inos);
+                }
+            }
+        };
+        look(world.clone());
+        let root = world.node("/a").unwrap();
+        together!(
+            world,
+            move |w: World| {
+                w.split(&root);
+                w.merge(&root);
+            },
+            |w: World| {
+                w.squeeze();
+                w.forget("/a/s");
+                drop(w.mkdir("/n").unwrap());
+            },
+            look.clone(),
+        );
+        look(world.clone());
+    });
+}
+
 #[test]
 fn a_directory_closed_beside_lookups_stays_closed() {
     explore(1000, |world| {

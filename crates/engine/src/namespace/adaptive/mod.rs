@@ -65,7 +65,7 @@ fn status_at(geometry: &Geometry) -> u64 {
 /// Where the table of prefixes begins among these, behind who holds groups and where the blocks of the area table are.
 fn prefixes_at(geometry: &Geometry) -> u64 {
     let groups = geometry.meta_slots() / SLOTS_PER_BLOCK * states::GROUP_BYTES;
-    (groups + table::blocks_max(geometry) * 8).next_multiple_of(prefixes::LINE_BYTES)
+    (groups + table::blocks_max(geometry) * 8).next_multiple_of(prefixes::ROW_BYTES)
 }
 
 impl<M: Memories> Entries<M> for Adaptive {

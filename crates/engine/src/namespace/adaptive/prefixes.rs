@@ -1,16 +1,25 @@
 //! Prefixes: where the directories are that paths from the root led through, so that a whole path costs one probe for
 //! all but its last component.
 //!
-//! A prefix is found by the hash of its bytes. It counts with the *version of paths* under which it was found: that changes
+//! A prefix is found by the hash of its bytes, and is this one, and no other with its hash, because its bytes say so: those in the table,
+//! or, of long prefixes, those in the directory's own entry. It counts with the *version of paths* under which it was found: that changes
 //! whenever a directory is moved or removed, or is searched by fewer from then on ([`crate::namespace::common::changing`]). So what
 //! counts leads to the directory that a walk by components would lead to, through directories that everybody may
-//! search; that it is this prefix, and no other with its hash, says the directory's own entry. Nothing about anybody's
-//! permission is remembered.
+//! search. Nothing about anybody's permission is remembered.
 //!
 //! A path that ends in a slash is a prefix itself: so whoever makes a file by its path finds the directory, and changes there what
 //! it would have changed behind a walk.
 //!
-//! The table is a hint: two prefixes a line, the newer one displaces an older one.
+//! The table is a hint: two prefixes a row, the newer one displaces an older one. What else moves makes nothing of it wrong:
+//! * **Entries** get other places when areas come and go, and other bytes come to lie where they were. The table says nothing of where an
+//!   entry is. Long prefixes ask the directory's inode for it, each time; its slots are nobody's before the operation ends, and no such move gives a
+//!   directory another path from the root.
+//! * **Cachelets** are evicted, and are another file's then. The table names the inode; its word leads to the cachelet, as for anybody else.
+//! * **Inodes** are given to other files once their directory was removed, which changes the version. Who saw a version in this operation
+//!   may use until its end what counts with it.
+//! * **Two who keep prefixes in one place**: a prefix is changed by who made its *turn* odd, and whoever finds it so, or another one than
+//!   before, has found nothing. Nobody waits: the other one's prefix is as good a hint. The arena is one process's; if several had
+//!   it, one that died would leave the place unused.
 
 use std::sync::atomic::Ordering;
 
@@ -25,50 +34,83 @@ use crate::namespace::Walked;
 use crate::namespace::common::walk;
 use crate::slots::Op;
 
-/// Bytes of a line of the table, and of a prefix in it.
-pub(super) const LINE_BYTES: u64 = 64;
-const PREFIX_BYTES: u64 = 32;
-/// Metadata slots for each line.
-const SLOTS_PER_LINE: u64 = 128;
+/// Bytes of a row of the table, and of a prefix in it: two lines, which processors fetch together.
+pub(super) const ROW_BYTES: u64 = 256;
+const PREFIX_BYTES: u64 = 128;
+/// Metadata slots for each row.
+const SLOTS_PER_ROW: u64 = 128;
 /// Search permission of everybody.
 const SEARCH: u16 = 0o111;
 
-/// What the table says of a prefix.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Prefix {
-    /// Hash of its bytes.
+/// Offset in a prefix of how often it was changed, twice; odd while it is.
+const TURN: u64 = 0;
+/// Of the version of paths under which it led where it leads.
+const VERSION: u64 = 8;
+/// Of the inode slot of the directory (bits 0..48), and the prefix's length in bytes (48..64).
+const LEADS: u64 = 16;
+/// Of its bytes; of the hash where they are too many.
+const BYTES: u64 = 24;
+/// Longest prefix whose bytes are in the table.
+const KEPT_MAX: usize = (PREFIX_BYTES - BYTES) as usize;
+
+/// What a path begins with.
+#[derive(Clone, Copy)]
+struct Prefix<'p> {
+    bytes: &'p [u8],
     hash: u64,
-    /// Inode slot and generation of the directory.
-    ino: u64,
-    generation: u64,
-    /// The version of paths under which it led there.
-    version: u64,
 }
 
-impl Prefix {
-    /// Its words in the table. The first one vouches for the others: of two that were stored at once none may be left whole.
-    fn words(self) -> [u64; 4] {
-        let Self {
-            hash,
-            ino,
-            generation,
-            version,
-        } = self;
-        let sum = hash ^ ino ^ generation.rotate_left(24) ^ version.rotate_left(48);
-        [sum, ino, generation, version]
+impl<'p> Prefix<'p> {
+    fn new(seed: u64, bytes: &'p [u8]) -> Self {
+        let hash = PathHash::of_root(seed).step(seed, bytes).0;
+        Self { bytes, hash }
+    }
+
+    /// Whether its bytes do not fit into the table.
+    fn is_long(self) -> bool {
+        self.bytes.len() > KEPT_MAX
+    }
+
+    /// What [`LEADS`] says where it leads to this inode.
+    fn leads(self, ino: u64) -> u64 {
+        (self.bytes.len() as u64) << 48 | ino
+    }
+
+    /// Whether `is_so` of all its words in the table and where each is. The last eight bytes are one, so that of prefixes of one length only
+    /// those with the same bytes have the same.
+    #[inline(always)]
+    fn all_words(self, mut is_so: impl FnMut(u64, u64) -> bool) -> bool {
+        if self.is_long() {
+            return is_so(BYTES, self.hash);
+        }
+        let (whole, rest) = self.bytes.as_chunks::<8>();
+        let mut at = BYTES;
+        for bytes in whole {
+            if !is_so(at, u64::from_le_bytes(*bytes)) {
+                return false;
+            }
+            at += 8;
+        }
+        let last = || match self.bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => rest
+                .iter()
+                .fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        };
+        rest.is_empty() || is_so(at, last())
     }
 }
 
-/// Lines of the table.
-fn lines(geometry: &Geometry) -> u64 {
-    (geometry.meta_slots() / SLOTS_PER_LINE)
+/// Rows of the table.
+fn rows(geometry: &Geometry) -> u64 {
+    (geometry.meta_slots() / SLOTS_PER_ROW)
         .next_power_of_two()
         .max(16)
 }
 
 /// Bytes of the table.
 pub(super) fn bytes(geometry: &Geometry) -> u64 {
-    lines(geometry) * LINE_BYTES
+    rows(geometry) * ROW_BYTES
 }
 
 /// Splits a path from the root into a prefix of two components and more and a plain name behind it; none, if the path ends in a slash,
@@ -86,42 +128,56 @@ fn split(path: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
 }
 
 impl<M: Memories> Core<M> {
-    fn prefix_cells(&self, hash: u64) -> [u64; 2] {
-        let line = hash & (lines(&self.geometry) - 1);
-        let at = self.map.namespace + prefixes_at(&self.geometry) + line * LINE_BYTES;
+    /// Arena offsets of the places that a prefix may be in.
+    fn prefix_places(&self, prefix: Prefix<'_>) -> [u64; 2] {
+        let row = prefix.hash & (rows(&self.geometry) - 1);
+        let at = self.map.namespace + prefixes_at(&self.geometry) + row * ROW_BYTES;
         [at, at + PREFIX_BYTES]
     }
 
-    fn load_prefix(&self, cell: u64) -> [u64; 4] {
-        [0, 8, 16, 24].map(|word| self.arena.load(cell + word, Ordering::Acquire))
-    }
-
-    /// The directory that a prefix with this hash led to under this version.
-    fn find_prefix(&self, hash: u64, version: u64) -> Option<Prefix> {
-        let mut found = self.prefix_cells(hash).into_iter().filter_map(|cell| {
-            let words = self.load_prefix(cell);
-            let [_, ino, generation, _] = words;
-            let prefix = Prefix {
-                hash,
-                ino,
-                generation,
-                version,
-            };
-            (prefix.words() == words).then_some(prefix)
-        });
-        found.next()
-    }
-
-    /// Puts a prefix in the place of one of another version, or of either.
-    fn keep_prefix(&self, prefix: Prefix) {
-        let cells = self.prefix_cells(prefix.hash);
-        let is_old = |&cell: &u64| self.load_prefix(cell)[3] != prefix.version;
-        let either = cells[usize::from(prefix.hash >> 63 == 1)];
-        let cell = cells.into_iter().find(is_old).unwrap_or(either);
-        for (word, value) in prefix.words().into_iter().enumerate() {
-            self.arena
-                .store(cell + 8 * word as u64, value, Ordering::Release);
+    /// Inode of the directory that a prefix led to under this version, if that is in this place.
+    fn prefix_in(&self, place: u64, prefix: Prefix<'_>, version: u64) -> Option<u64> {
+        let load = |at| self.arena.load(place + at, Ordering::Acquire);
+        let (turn, leads) = (load(TURN), load(LEADS));
+        let ino = leads.wrapping_sub(prefix.leads(0));
+        if ino >> 48 != 0 || load(VERSION) != version {
+            return None;
         }
+        let is_it = prefix.all_words(|at, word| load(at) == word);
+        (is_it && turn.is_multiple_of(2) && load(TURN) == turn).then_some(ino)
+    }
+
+    /// The same, wherever it is.
+    fn find_prefix(&self, prefix: Prefix<'_>, version: u64) -> Option<u64> {
+        let [first, second] = self.prefix_places(prefix);
+        self.prefix_in(first, prefix, version)
+            .or_else(|| self.prefix_in(second, prefix, version))
+    }
+
+    /// Puts a prefix in the place of one of another version, or of either; not if somebody else does so.
+    fn keep_prefix(&self, prefix: Prefix<'_>, ino: u64, version: u64) {
+        let places = self.prefix_places(prefix);
+        let load = |at| self.arena.load(at, Ordering::Acquire);
+        let is_old = |&place: &u64| load(place + VERSION) != version;
+        let either = places[usize::from(prefix.hash >> 63 == 1)];
+        let place = places.into_iter().find(is_old).unwrap_or(either);
+        let turn = load(place + TURN);
+        let taken = |turn| {
+            self.arena
+                .compare_exchange(place + TURN, turn, turn + 1)
+                .is_ok()
+        };
+        if !(turn.is_multiple_of(2) && taken(turn)) {
+            return;
+        }
+        let store = |at, word| self.arena.store(place + at, word, Ordering::Release);
+        store(VERSION, version);
+        store(LEADS, prefix.leads(ino));
+        prefix.all_words(|at, word| {
+            store(at, word);
+            true
+        });
+        store(TURN, turn + 2);
     }
 
     /// Whether the own entry of the directory with inode `dir` tells this path from the root on: its last part, and those of the
@@ -160,17 +216,19 @@ impl<M: Memories> Core<M> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// The directory that a prefix leads to, if the table knows it.
-    fn directory_at(&self, hash: u64, prefix: &[u8], version: u64) -> Option<Cachelet> {
+    /// The directory that a prefix leads to under this version, if the table knows it.
+    fn directory_at(&self, prefix: Prefix<'_>, version: u64) -> Option<Cachelet> {
         let core = self.core;
         count::probe();
-        let found = core.find_prefix(hash, version)?;
-        count::probe();
+        let ino = core.find_prefix(prefix, version)?;
+        if prefix.is_long() {
+            count::probe();
+            if !core.is_own_path(ino, prefix.bytes) {
+                return None;
+            }
+        }
         // It was not removed before this operation began, so its inode is nobody else's until it ends.
-        let dir = core.load_cachelet(self, found.ino).ok()?;
-        let is_it = u64::from(core.identity(dir).generation()) == found.generation
-            && core.is_own_path(found.ino, prefix);
-        is_it.then_some(dir)
+        core.load_cachelet(self, ino).ok()
     }
 }
 
@@ -187,8 +245,8 @@ pub(super) fn walk<M: Memories>(
     let (Some((prefix, name)), Some(version)) = (whole, core.version_of_paths()) else {
         return walk::walk(op, start, path, enter, lookup);
     };
-    let hash = PathHash::of_root(core.seed).step(core.seed, prefix).0;
-    if let Some(dir) = op.directory_at(hash, prefix, version) {
+    let prefix = Prefix::new(core.seed, prefix);
+    if let Some(dir) = op.directory_at(prefix, version) {
         let entered = enter(start);
         let found = entered.and_then(|()| match name {
             Some(name) => enter(dir).and_then(|()| lookup(dir, name)),
@@ -216,23 +274,99 @@ pub(super) fn walk<M: Memories>(
     let identity = core.identity(dir);
     // Nobody has entered the directory that a path with a slash at its end leads to.
     is_open &= identity.kind() == Some(FileKind::Directory) && identity.mode() & SEARCH == SEARCH;
-    if is_open && walked.used == path.len() && core.is_own_path(core.ino(dir), prefix) {
-        let prefix = Prefix {
-            hash,
-            ino: core.ino(dir),
-            generation: identity.generation().into(),
-            version,
-        };
-        if core.version_of_paths() == Some(version) {
-            core.keep_prefix(prefix);
-        }
+    let ino = core.ino(dir);
+    if is_open
+        && walked.used == path.len()
+        && core.is_own_path(ino, prefix.bytes)
+        && core.version_of_paths() == Some(version)
+    {
+        core.keep_prefix(prefix, ino, version);
     }
     Ok(walked)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use vellum_layout::{MappingKind, NamespaceKind};
+
+    use super::*;
+    use crate::checking::kernels::{Job, Stage};
+    use crate::checking::loom_memory::{Swaps, check};
+
+    /// Prefixes that differ in one word of two, in places of one row.
+    const BESIDE: [&[u8]; 3] = [b"a/directory", b"b/directory", b"c/directory"];
+    const VERSION: u64 = 1 << 16;
+
+    fn beside(index: usize) -> (Prefix<'static>, u64) {
+        let bytes = BESIDE[index];
+        (Prefix { bytes, hash: 5 }, index as u64 + 100)
+    }
+
+    fn keep(index: usize) -> Job {
+        Box::new(move |stage: Stage| {
+            let (prefix, ino) = beside(index);
+            stage.core().keep_prefix(prefix, ino, VERSION);
+        })
+    }
+
+    #[test]
+    fn a_prefix_that_two_displace_leads_where_it_did_or_nowhere() {
+        check(2, Swaps::Plain, |known| {
+            let kinds = (NamespaceKind::Adaptive, MappingKind::HashFs);
+            let stage = Stage::new(known, kinds, Some(8));
+            let find = |stage: &Stage, index| {
+                let (prefix, ino) = beside(index);
+                let found = stage.core().find_prefix(prefix, VERSION);
+                assert!(found.is_none_or(|found| found == ino), "{found:?}");
+                found
+            };
+            // Both places of the row are taken, and the first one is anybody's who comes.
+            for _ in 0..2 {
+                keep(0)(stage.clone());
+            }
+            let look = Box::new(move |stage: Stage| {
+                for index in [0, 1, 2] {
+                    find(&stage, index);
+                }
+            });
+            stage.together(vec![keep(1), keep(2), look]);
+            assert!(find(&stage, 1).or(find(&stage, 2)).is_some());
+            keep(2)(stage.clone());
+            assert!(find(&stage, 2).is_some());
+        });
+    }
+
+    #[test]
+    fn prefixes_of_one_hash_and_length_are_told_apart() {
+        let long = [b'l'; KEPT_MAX + 1];
+        for bytes in [
+            &b"a/b"[..],
+            b"a/bcdef",
+            b"a/bcdefg",
+            b"a/bcdefgh",
+            &long[1..],
+        ] {
+            let words = |bytes: &[u8]| {
+                let mut words = Vec::new();
+                Prefix { bytes, hash: 5 }.all_words(|at, word| {
+                    assert!(at + 8 <= PREFIX_BYTES);
+                    words.push(word);
+                    true
+                });
+                words
+            };
+            for at in 0..bytes.len() {
+                let mut other = bytes.to_vec();
+                other[at] ^= 1;
+                assert_ne!(words(bytes), words(&other), "{at}");
+            }
+        }
+        let hashed = Prefix {
+            bytes: &long,
+            hash: 5,
+        };
+        assert!(hashed.is_long() && hashed.all_words(|at, word| (at, word) == (BYTES, 5)));
+    }
 
     #[test]
     fn only_paths_with_two_components_in_front_of_a_plain_name_or_the_end_are_split() {
