@@ -1,4 +1,4 @@
-//! Looking up whole paths of one component to 64.
+//! Looking up whole paths of one component to 64, and one of eight by its components.
 
 use std::ffi::CString;
 use std::hint::black_box;
@@ -16,9 +16,15 @@ use crate::target::Target;
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Files at each depth, looked up in turn.
 const FILES: usize = 32;
-/// The depth that may cost no more than [`RATIO`] times what the first one does.
+/// The depth that may cost no more than [`RATIO`] times what the first one does, ...
 const DEEP: &str = "8";
+const DEEP_COMPONENTS: usize = 8;
 const RATIO: f64 = 1.3;
+/// ... and is to be found by its whole path so many times as fast as by its components.
+const GAIN: f64 = 2.0;
+const WAYS: [&str; 2] = ["whole path", "by components"];
+/// A directory below which paths are no whole ones.
+const BELOW: &str = "below";
 /// Lookups of a round.
 const LOOKUPS: usize = 10_000;
 
@@ -28,7 +34,7 @@ struct Paths(Vec<Vec<CString>>);
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let most = DEPTHS[DEPTHS.len() - 1];
     let subjects = setting.subjects(
-        Room::for_names(most + FILES * DEPTHS.len()),
+        Room::for_names(2 * most + FILES * (DEPTHS.len() + 2)),
         &PoolKind::each(),
     )?;
     let x = Axis::of("components of the path", "", Scale::Log);
@@ -50,10 +56,68 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let ratio = grid.over_first(ADAM, DEEP);
     let what = format!("{ADAM}, a path of {DEEP} components over one of one");
     let target = ratio.map(|ratio| Target::at_most(what, ratio, RATIO));
+    let mut ways = Grid::bars("depth-ways", "Paths of eight components", "way", &WAYS)
+        .named(names_of(&subjects), DEFAULT, BASELINE)
+        .claim("Section 3: a full path needs no walk from directory to directory.")
+        .note(format!(
+            "stat, one call each: of a whole path from the root on, and from an open directory below the root on, where every namespace goes by \
+             components; {FILES} files in turn."
+        ));
+    setting.measure(&mut ways, &subjects, &Ways::new())?;
+    let gain = ways.over_first(ADAM, WAYS[1]);
+    let what = format!("{ADAM}, a path of {DEEP} components, by components over whole");
+    let gain = gain.map(|gain| Target::at_least(what, gain, GAIN));
     Ok(Outcome::new(
-        vec![grid.figure()],
-        target.into_iter().collect(),
+        vec![grid.figure(), ways.figure()],
+        target.into_iter().chain(gain).collect(),
     ))
+}
+
+/// Paths that are looked up from the root on, and from below it.
+struct Ways(Vec<CString>);
+
+impl Ways {
+    fn new() -> Self {
+        let files = (0..FILES).map(|file| {
+            let path = format!("{}way-{file:04}", above(DEEP_COMPONENTS - 1));
+            CString::new(path).unwrap_or_default()
+        });
+        Self(files.collect())
+    }
+}
+
+impl Work for Ways {
+    fn fill<S: Side>(&self, side: &S) -> Result<()> {
+        side.make_dir(BELOW)?;
+        for depth in 1..DEEP_COMPONENTS {
+            side.make_dir(&format!("{BELOW}/{}", above(depth)))?;
+        }
+        for start in ["", BELOW] {
+            let start = side.dir(start)?;
+            self.0
+                .iter()
+                .try_for_each(|path| side.create(&start, path))?;
+        }
+        Ok(())
+    }
+
+    fn round<S: Side>(&self, side: &S) -> Result<Vec<Sample>> {
+        let each = ["", BELOW].into_iter().map(|start| {
+            let start = side.dir(start)?;
+            look_up(side, &start, &self.0)
+        });
+        each.collect()
+    }
+}
+
+/// Looks files up in turn.
+fn look_up<S: Side>(side: &S, start: &S::Dir, paths: &[CString]) -> Result<Sample> {
+    timed(side, LOOKUPS, || {
+        for path in paths.iter().cycle().take(LOOKUPS) {
+            black_box(side.stat(start, path)?);
+        }
+        Ok(())
+    })
 }
 
 /// So many directories, each with a slash behind it.
@@ -76,14 +140,7 @@ impl Work for Paths {
 
     fn round<S: Side>(&self, side: &S) -> Result<Vec<Sample>> {
         let root = side.dir("")?;
-        let each = self.0.iter().map(|paths| {
-            timed(side, LOOKUPS, || {
-                for path in paths.iter().cycle().take(LOOKUPS) {
-                    black_box(side.stat(&root, path)?);
-                }
-                Ok(())
-            })
-        });
-        each.collect()
+        let each = self.0.iter();
+        each.map(|paths| look_up(side, &root, paths)).collect()
     }
 }
