@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_micros(100);
 /// What a request is about: bytes of a file, and memory.
 pub(crate) trait Request {
     /// Where the bytes begin in the file.
-    fn at(&self) -> u64;
+    fn file_at(&self) -> u64;
     /// Where they come from or go to.
     fn memory(&mut self) -> Bytes<'_>;
 }
@@ -159,7 +159,7 @@ impl<'r> Flight<'r> {
         let mut open = [None; BATCH_MAX];
         let mut queue = ring.submission();
         for (number, request) in requests.iter_mut().enumerate().take(BATCH_MAX) {
-            let at = request.at();
+            let at = request.file_at();
             let memory = request.memory();
             let Ok(len) = u32::try_from(memory.len()) else {
                 continue;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     impl Request for Part {
-        fn at(&self) -> u64 {
+        fn file_at(&self) -> u64 {
             self.at
         }
 

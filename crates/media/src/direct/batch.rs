@@ -225,7 +225,7 @@ impl Reading<'_, '_> {
 }
 
 impl Request for Reading<'_, '_> {
-    fn at(&self) -> u64 {
+    fn file_at(&self) -> u64 {
         self.file_at
     }
 
@@ -249,7 +249,7 @@ struct Writing<'b, 'p> {
 }
 
 impl Request for Writing<'_, '_> {
-    fn at(&self) -> u64 {
+    fn file_at(&self) -> u64 {
         self.file_at
     }
 
