@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_prefix_that_two_displace_leads_where_it_did_or_nowhere() {
-        check(2, Swaps::Plain, |known| {
+        check(1, Swaps::Plain, |known| {
             let kinds = (NamespaceKind::Adaptive, MappingKind::HashFs);
             let stage = Stage::new(known, kinds, Some(8));
             let find = |stage: &Stage, index| {
