@@ -137,13 +137,20 @@ fn lines_that_take_longer() {
 #[test]
 fn whole_paths() {
     let report = measured(&options(namespace::Figure::Depth));
-    let figure = complete(&report, 7);
+    let [figure, ways] = &report.figures[..] else {
+        panic!("{} figures", report.figures.len());
+    };
+    filled(&report, figure, 7, SIDES);
     let [flat, deep] = ["1", "64"].map(|label| counts(figure, NamespaceKind::Direct, label));
     assert!(
         flat.probes >= 1.0 && deep.probes > flat.probes,
         "{flat:?} {deep:?}"
     );
-    assert_eq!(report.targets.len(), 1);
+    filled(&report, ways, 2, SIDES);
+    let labels = ["whole path", "by components"];
+    let [whole, stepped] = labels.map(|label| counts(ways, NamespaceKind::Adaptive, label));
+    assert!(stepped.probes > whole.probes, "{whole:?} {stepped:?}");
+    assert_eq!(report.targets.len(), 2);
 }
 
 /// Directories become roots when they are renamed, and lookups go on; the thread that evolves is found.
