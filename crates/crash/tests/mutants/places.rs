@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 const ENGINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/src");
 
 /// What pools do, or are told, if a `pool` is it.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     "behind",
     "flush",
     "fence",
     "store_through",
+    "write_anew",
     "write_through",
     "zero_through",
 ];
