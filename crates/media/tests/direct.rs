@@ -79,8 +79,9 @@ fn blocks_of_files_pass_the_page_cache_and_metadata_do_not() {
     // SAFETY: nobody stores to it.
     assert!(unsafe { pool.in_place(DATA_AT, 8) }.is_none());
     assert!(is_cached(&path, DATA_AT - BLOCK_BYTES));
-    // Where the kernel cannot drop what it has of a block it writes through the cache, but not time and again.
+    // Where the kernel cannot drop what it has of a block it writes through the cache, but not time and again if it is told to forget it.
     let passes = || {
+        disk.forget(DATA_AT, POOL_BYTES - DATA_AT);
         pool.write_through(Site::UNNAMED, DATA_AT, &data);
         let mut blocks = (DATA_AT..DATA_AT + data.len() as u64).step_by(BLOCK_BYTES as usize);
         blocks.all(|at| !is_cached(&path, at))
