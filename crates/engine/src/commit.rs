@@ -24,8 +24,12 @@ use crate::log::{Epoch, Log};
 use crate::slots::{GRACE, pause};
 use crate::versions::{Transaction, Versions};
 
-/// How long a leader waits, at most, for those whom the last commit answered, too.
-const GIVE_WAY: Duration = Duration::from_micros(30);
+/// How long a leader waits for those whom the last commit answered, too: such a part of what that took, at most so long. Who slept meanwhile needs
+/// some 50 us to wake up, and a commit of his own is saved.
+const GIVE_WAY_PART: u64 = 2;
+const GIVE_WAY_MAX: Duration = Duration::from_micros(200);
+/// Where commits take less, those who wait for one are awake when it ends.
+const AWAKE_MAX: Duration = Duration::from_micros(500);
 /// After so long whoever sleeps looks for itself whether it was forgotten.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
@@ -234,6 +238,7 @@ impl<M: Memories> Core<M> {
         // A cut that takes what was done before this call finds this epoch, or a later one: the one before it began another.
         let need = self.epoch();
         let _committer = Committer::join(self);
+        let mut has_come = false;
         loop {
             let turn = self.arena.load(header::LEADER, Ordering::SeqCst);
             if commits.is_over() || self.arena.load(header::SETTLED, Ordering::SeqCst) >= need {
@@ -241,12 +246,29 @@ impl<M: Memories> Core<M> {
                 return Ok(());
             }
             commits.check()?;
+            if !std::mem::replace(&mut has_come, true) {
+                self.arena.fetch_add(header::COMERS, 1);
+            }
             if turn % 2 == 1 {
-                self.arena.wait(header::LEADER, turn, SLEEP_MAX);
+                self.wait_for_turn(turn);
             } else if let Some(leader) = Leader::begin(self, turn) {
                 self.lead(commits, leader, lease)?;
             }
         }
+    }
+
+    /// Waits until a turn has ended, or a little less: asleep, but where commits are short awake from half of one on, because to wake up
+    /// behind its end would take as long again.
+    fn wait_for_turn(&self, turn: u64) {
+        let of = |word| self.arena.load(word, Ordering::SeqCst);
+        let took = Duration::from_nanos(of(header::COMMIT_TOOK));
+        if let Some(begin) = self.now().filter(|_| took < AWAKE_MAX) {
+            self.arena.wait(header::LEADER, turn, took / 2);
+            while of(header::LEADER) == turn && begin.elapsed() < 2 * took {
+                self.arena.relax(u32::MAX);
+            }
+        }
+        self.arena.wait(header::LEADER, turn, SLEEP_MAX);
     }
 
     /// Commits once. Where the background is at work, which may itself wait for a commit, it comes first, and nothing is done.
@@ -266,35 +288,43 @@ impl<M: Memories> Core<M> {
                 return Ok(());
             }
         }
-        let company = self.arena.load(header::COMMITTERS, Ordering::SeqCst);
         let cut = self.cut(commits);
         let (cut, settled) = cut.inspect_err(|_| commits.fail(&self.pool))?;
+        let company = self.arena.load(header::COMERS, Ordering::SeqCst);
+        self.arena.fetch_add(header::COMERS, company.wrapping_neg());
         drop(own);
+        let begin = self.now();
         let done = commits.settle(&self.pool, &cut);
         match &done {
             Ok(()) => {
                 self.arena.store(header::SETTLED, settled, Ordering::SeqCst);
-                self.arena
-                    .store(header::COMPANY, company, Ordering::Relaxed);
+                let took = begin.map_or(0, |begin| begin.elapsed().as_nanos() as u64);
+                let note = |word, value| self.arena.store(word, value, Ordering::Relaxed);
+                note(header::COMPANY, company);
+                note(header::COMMIT_TOOK, took);
             }
             Err(error) => self.note_harm(error),
         }
         done
     }
 
+    /// The time by which it is told how long commits take: none in simulations, which have a clock of their own, and repeat exactly.
+    fn now(&self) -> Option<Instant> {
+        matches!(self.clock, Clock::System).then(Instant::now)
+    }
+
     /// Lets those come who shared the last commit, and do now what they will want to have committed: otherwise they would find this one
-    /// under way, and each commit would serve every second thread. Simulations have a clock of their own, and repeat exactly.
+    /// under way, and each commit would serve every second thread.
     fn give_way(&self) {
-        let Clock::System = self.clock else {
+        let Some(begin) = self.now() else {
             return;
         };
-        let company = self.arena.load(header::COMPANY, Ordering::Relaxed);
-        let is_short = || self.arena.load(header::COMMITTERS, Ordering::Relaxed) < company;
-        if is_short() {
-            let begin = Instant::now();
-            while is_short() && begin.elapsed() < GIVE_WAY {
-                self.arena.relax(u32::MAX);
-            }
+        let of = |word| self.arena.load(word, Ordering::Relaxed);
+        let company = of(header::COMPANY);
+        let patience = Duration::from_nanos(of(header::COMMIT_TOOK) / GIVE_WAY_PART);
+        let patience = patience.min(GIVE_WAY_MAX);
+        while of(header::COMERS) < company && begin.elapsed() < patience {
+            self.arena.relax(u32::MAX);
         }
     }
 

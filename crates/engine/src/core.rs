@@ -125,7 +125,7 @@ pub(crate) mod header {
         LEADER: [1] at 896,
         /// Threads that wait for a commit, or lead one.
         COMMITTERS: [1] at 904,
-        /// How many of them the last commit answered.
+        /// How many the last commit answered.
         COMPANY: [1] at 912,
         /// 1: names stand still in some directories ([`crate::cachelet::flag::STILL`]), because one is moved with what is below it.
         STILL: [1] at 920,
@@ -133,6 +133,10 @@ pub(crate) mod header {
         NAMES_ELSEWHERE: [1] at 928,
         /// The area whose table a directory's names are just leaving, or 0.
         LEAVING: [1] at 936,
+        /// What the last commit took [ns], from its cut on.
+        COMMIT_TOOK: [1] at 944,
+        /// How many have come since the last cut and want a commit.
+        COMERS: [1] at 952,
         /// The version of paths; see `namespace::common::changing`.
         PATHS: [1] at 960,
     }

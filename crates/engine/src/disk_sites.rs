@@ -10,7 +10,7 @@ vellum_media::sites! {
     LOG_INHERITED_DATA = "log/inherited-data",
     /// The bytes of files, before a record refers to them.
     LOG_DATA_DURABLE = "log/data-durable",
-    /// Bytes of files that records have, on a medium of their own, before the records are given up.
+    /// Bytes of files that records have, before the records are given up.
     LOG_RIDES_DURABLE = "log/rides-durable",
     /// An epoch.
     LOG_RECORD_DURABLE = "log/record-durable",

@@ -9,32 +9,38 @@ use vellum::{
     MappingKind, MountOptions, Node, Result, attach, format,
 };
 use vellum_check::{Options, check};
+use vellum_layout::Superblock;
 
 type LoggedFs = Arc<Fs<SimulatedLogged>>;
 
 /// Steps of [`script`] after which names are counted.
 const STEPS: usize = 12;
 
-/// A pool, and the same with its data on another disk.
-fn both() -> [Vec<u8>; 2] {
+/// A pool, the same with its data on another disk, and one that writes free blocks ahead.
+fn all() -> [Vec<u8>; 3] {
     let apart = DataApart {
         id: [9; 16],
         at: 4096,
         data_bytes: 1 << 20,
         carried_bytes: 0,
     };
-    [made_on(None), made_on(Some(apart))]
+    let hashed = MappingKind::HashFs;
+    [
+        made_on(None, hashed),
+        made_on(Some(apart), hashed),
+        made_on(None, MappingKind::Extent),
+    ]
 }
 
 fn made() -> Vec<u8> {
-    made_on(None)
+    made_on(None, MappingKind::HashFs)
 }
 
-fn made_on(apart: Option<DataApart>) -> Vec<u8> {
+fn made_on(apart: Option<DataApart>, mapping: MappingKind) -> Vec<u8> {
     let pool = SimPool::new(2 << 20);
     let options = FormatOptions {
         thread_slots: Some(2),
-        mapping: MappingKind::HashFs,
+        mapping,
         metadata_bytes: Some(1 << 18),
         is_logged: true,
         apart,
@@ -152,7 +158,7 @@ fn script(fs: &LoggedFs) -> (usize, usize, Option<Error>) {
 #[test]
 fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
     let fail: [fn(&SimPool, u32); 2] = [SimPool::fail_syncs_after, SimPool::fail_writes_after];
-    for (image, fail) in both()
+    for (image, fail) in all()
         .iter()
         .flat_map(|image| fail.map(|fail| (image, fail)))
     {
@@ -200,7 +206,7 @@ fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
 #[test]
 fn an_adoption_that_is_cut_off_begins_again() {
     let fail: [fn(&SimPool, u32); 2] = [SimPool::fail_syncs_after, SimPool::fail_writes_after];
-    for (image, fail) in both()
+    for (image, fail) in all()
         .iter()
         .flat_map(|image| fail.map(|fail| (image, fail)))
     {
@@ -249,7 +255,7 @@ fn an_adoption_that_is_cut_off_begins_again() {
 /// after the other in the same place the newer one stays.
 #[test]
 fn an_older_ride_never_comes_back() {
-    for image in both() {
+    for image in all() {
         let mut finished = 0;
         'checkpoints: for cut in 0.. {
             for cut_again in 0.. {
@@ -310,7 +316,7 @@ fn an_image_whose_commit_failed_is_not_adopted() {
 /// A write whose bytes do not arrive fails, and nothing is committed any more.
 #[test]
 fn a_write_that_fails_is_told_to_its_caller() {
-    for image in both() {
+    for image in all() {
         let disk = Arc::new(SimPool::from_image(image));
         let fs = mount(&disk).unwrap();
         make(&fs, "f0").unwrap();
@@ -350,4 +356,32 @@ fn a_failed_commit_answers_all_who_wait_with_its_error() {
             });
         }
     });
+}
+
+/// Of the free blocks around those that are made and synced one by one, the first line is zeros: nobody had written there. Files have their bytes.
+#[test]
+fn free_blocks_around_synced_ones_are_written_ahead() {
+    const OLD: u8 = 0xAA;
+    let mut image = made_on(None, MappingKind::Extent);
+    let geometry = Superblock::unseal(&image).unwrap().geometry();
+    let data_at = geometry.data_at as usize;
+    let data_end = data_at + geometry.zone_blocks as usize * 4096;
+    image[data_at..data_end].fill(OLD);
+    let disk = Arc::new(SimPool::from_image(image));
+    let fs = mount(&disk).unwrap();
+    let names: Vec<String> = (0..4).map(|number| format!("f{number}1")).collect();
+    for name in &names {
+        make(&fs, name).unwrap();
+        fs.sync().unwrap();
+    }
+    assert!(names.iter().all(|name| is_whole(&fs, name)));
+    let image = disk.image();
+    let blocks = image[data_at..data_end].chunks(4096);
+    let is_ahead = |block: &&[u8]| block[..64] == [0; 64] && block[64..] == [OLD; 4096 - 64];
+    let ahead = blocks.filter(is_ahead).count();
+    // The first commit says that they come, and the next files find a group written.
+    assert!((1..=8).contains(&ahead), "{ahead}");
+    fs.close().unwrap();
+    let report = check(&disk.image(), Options::default());
+    assert!(report.is_sound(), "{report}");
 }

@@ -301,8 +301,6 @@ pub struct LogBounds {
     pub area_bytes: u64,
     /// Blocks of files.
     pub zone_blocks: u64,
-    /// These lie on a medium of their own, so that those in records outlast the next record.
-    pub is_apart: bool,
 }
 
 impl LogBounds {
@@ -314,7 +312,6 @@ impl LogBounds {
             image_bytes: geometry.log_at,
             area_bytes: area_bytes / BLOCK_BYTES * BLOCK_BYTES,
             zone_blocks: geometry.zone_blocks,
-            is_apart: geometry.apart.is_some(),
         }
     }
 
@@ -407,7 +404,7 @@ impl Record {
                 .previous
                 .is_none_or(|before| head.previous == before)
             && head.revokes == 0
-            && (head.rides_from == head.epoch || bounds.is_apart && head.rides_from < head.epoch)
+            && head.rides_from <= head.epoch
             && u64::from(head.lines) <= bounds.image_bytes / LOG_LINE_BYTES
             && u64::from(head.bytes) == record_bytes(head.lines.into(), head.rides.into())
             && u64::from(head.bytes) <= bounds.area_bytes;
@@ -464,7 +461,6 @@ mod tests {
         image_bytes: 1 << 20,
         area_bytes: 1 << 20,
         zone_blocks: 100,
-        is_apart: false,
     };
     const EXPECTED: Expected = Expected {
         salt: 77,
@@ -557,20 +553,15 @@ mod tests {
         assert!(!found(image.start, blocks));
     }
 
-    /// Every record voids the blocks of those before it, but where these lie on a medium of their own, and revokes none.
+    /// A record may leave blocks of those before it in force, but not void its own, and revokes none.
     #[test]
-    fn a_record_that_leaves_blocks_of_others_in_force_is_refused() {
-        let apart = LogBounds {
-            is_apart: true,
-            ..BOUNDS
-        };
+    fn a_record_that_voids_its_own_blocks_is_refused() {
         let (mut bytes, _) = sample(3, 1);
-        for (field, value, whole_apart) in [(32, 8, true), (32, 10, false), (52, 1, false)] {
+        for (field, value, is_whole) in [(32, 8, true), (32, 10, false), (52, 1, false)] {
             assert!(Record::length(&bytes, EXPECTED, &BOUNDS).is_some());
             let before = std::mem::replace(&mut bytes[field], value);
-            assert_eq!(Record::length(&bytes, EXPECTED, &BOUNDS), None);
-            let is_whole = Record::length(&bytes, EXPECTED, &apart).is_some();
-            assert_eq!(is_whole, whole_apart);
+            let length = Record::length(&bytes, EXPECTED, &BOUNDS);
+            assert_eq!(length.is_some(), is_whole);
             bytes[field] = before;
         }
     }

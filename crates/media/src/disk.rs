@@ -26,13 +26,40 @@ pub trait Disk: Send + Sync {
     #[track_caller]
     fn sync(&self, site: Site) -> io::Result<()>;
 
-    /// The same of the medium of the blocks of files alone, where they have one of their own; [`sync`](Self::sync) leaves them out then.
+    /// Writes bytes that are in no block of a file, and makes them survive a power cut; of what was written before, others need not.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write) and of [`sync`](Self::sync).
+    #[track_caller]
+    fn write_durably(&self, site: Site, at: u64, data: &[u8]) -> io::Result<()> {
+        self.write(at, data)?;
+        self.sync(site)
+    }
+
+    /// A [`sync`](Self::sync) of the medium of the blocks of files alone, where they have one of their own; that one leaves them out then.
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync).
     #[track_caller]
     fn sync_data(&self, site: Site) -> io::Result<()> {
         self.sync(site)
+    }
+
+    /// Whether the first write to some of the blocks of `[at, at + len)` is still to come, and a sync that follows it waits for more than its bytes:
+    /// whatever is below has to note that they are written.
+    fn is_first_write(&self, at: u64, len: u64) -> bool {
+        let _ = (at, len);
+        false
+    }
+
+    /// Writes zeros to bytes that are nobody's: blocks of files among them do not count as written.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write).
+    #[track_caller]
+    fn write_first(&self, at: u64, len: u64) -> io::Result<()> {
+        let _ = (at, len);
+        Ok(())
     }
 
     /// Whether blocks of files are read from the medium itself whenever they are read, because the kernel keeps no copies of them.

@@ -19,6 +19,7 @@ mod direct;
 mod disk;
 mod error;
 mod fault;
+mod first_write;
 mod heap;
 mod image;
 mod isa;

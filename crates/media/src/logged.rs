@@ -7,8 +7,8 @@ use crate::memory::Persistent;
 use crate::notes::{Notes, map_bytes};
 use crate::pieces::Pieces;
 use crate::written::{Written, WrittenBlocks};
-use rustix::io::Errno;
-use std::io;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -171,6 +171,25 @@ pub(crate) fn write_all(file: BorrowedFd<'_>, at: u64, data: &[u8]) -> io::Resul
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `data` from `at` on, so that a sync of these bytes alone has followed.
+pub(crate) fn write_durably(file: BorrowedFd<'_>, at: u64, data: &[u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        let rest = [IoSlice::new(&data[done..])];
+        match rustix::io::pwritev2(file, &rest, at + done as u64, ReadWriteFlags::DSYNC) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                write_all(file, at + done as u64, &data[done..])?;
+                return Ok(rustix::fs::fdatasync(file)?);
+            }
             Err(errno) => return Err(errno.into()),
         }
     }

@@ -11,7 +11,7 @@ use crate::MediaError;
 use crate::disk::{Disk, Split};
 use crate::heap::HeapMemory;
 use crate::image::{Attach, ImageKey, LeftImage, OLDER, SharedImage};
-use crate::memory::{LINE_BYTES, MediaKind, Memories, Memory, Persistent};
+use crate::memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 use crate::notes::Notes;
 use crate::pieces::{Originals, Pieces};
 use crate::sim::SimPool;
@@ -225,6 +225,11 @@ impl SimLogged {
         if self.split().is_some_and(|split| at >= split.data_at) {
             self.written.note(at, data.len() as u64);
         }
+        self.write_unnoted(at, data)
+    }
+
+    #[track_caller]
+    fn write_unnoted(&self, at: u64, data: &[u8]) -> io::Result<()> {
         self.disk.try_write()?;
         if !data.is_empty() {
             let first = at - at % LINE_BYTES;
@@ -479,6 +484,22 @@ impl Disk for SimLogged {
 
     fn sync(&self, site: Site) -> io::Result<()> {
         self.sync_range(site, 0..self.own_end())
+    }
+
+    fn write_durably(&self, site: Site, at: u64, data: &[u8]) -> io::Result<()> {
+        self.write_disk(at, data)?;
+        self.sync_range(site, at..at + data.len() as u64)
+    }
+
+    fn is_first_write(&self, _at: u64, _len: u64) -> bool {
+        true
+    }
+
+    /// Of each block one line: enough to be seen by whoever has the block.
+    fn write_first(&self, at: u64, len: u64) -> io::Result<()> {
+        let zeros = [0; LINE_BYTES as usize];
+        let mut blocks = (at..at + len).step_by(BLOCK_BYTES as usize);
+        blocks.try_for_each(|block| self.write_unnoted(block, &zeros))
     }
 
     fn has_failed(&self) -> bool {

@@ -297,6 +297,7 @@ impl Log {
             place,
             image,
             state: Mutex::new(state),
+            ahead: Default::default(),
             home: Mutex::new(home),
             has_failed: Default::default(),
             is_over: Default::default(),

@@ -3,6 +3,7 @@
 //! Epochs are numbered from 1. The log goes round its area; what it holds begins at the *tail*, which checkpoints move on (`home`): from
 //! the time on at which half of the area is used, in the background; in place where an epoch finds no room; and all the way at the close.
 
+mod ahead;
 mod home;
 mod load;
 mod place;
@@ -18,6 +19,7 @@ use vellum_media::{Disk, SharedImage, Written};
 
 use crate::disk_sites;
 use crate::error::{Error, Result};
+use ahead::Ahead;
 use home::{Home, Piece};
 use place::Place;
 
@@ -68,6 +70,7 @@ pub struct LogCounts {
 pub(crate) struct Log {
     place: Place,
     state: Mutex<State>,
+    ahead: Ahead,
     /// Held while a piece is taken home, by which operations and commits are not kept.
     home: Mutex<Home>,
     /// A sync or a write failed: nothing more is committed.
@@ -208,13 +211,14 @@ impl Log {
         while !self.has_room(bytes) {
             self.checkpoint(disk)?;
         }
-        let (at, expected, rides_from) = {
+        let (at, free, expected, rides_from) = {
             let mut state = lock(&self.state);
-            if riding.is_none() || self.place.apart().is_none() {
+            if riding.is_none() {
                 (state.rides_from, state.riding) = (state.epoch, 0);
             }
             let expected = self.place.expected(state.epoch, state.previous);
-            (state.at, expected, state.rides_from)
+            let free = self.place.area_bytes() - state.used;
+            (state.at, free, expected, state.rides_from)
         };
         let rides: Vec<Ride<'_>> = blocks.iter().map(|(at, of)| (*at, &of[..])).collect();
         let told = (expected.epoch - 1, rides_from);
@@ -223,8 +227,9 @@ impl Log {
             // Somebody's bytes did not arrive before the cut: what leads to them must not come to lie in the log.
             return Err(io::Error::from_raw_os_error(libc::EIO).into());
         }
-        self.place.write(disk, at, &record)?;
-        disk.sync(disk_sites::LOG_RECORD_DURABLE)?;
+        self.ahead.before(disk, &self.place, (at, bytes), free);
+        self.place
+            .write(disk, disk_sites::LOG_RECORD_DURABLE, at, &record)?;
         self.note_record(
             LogCounts {
                 lines,
@@ -241,8 +246,7 @@ impl Log {
     /// beside the lines, and a sync has to come before the record. Where blocks are read from the medium, to read them back for the record would
     /// take as long as that sync: then none ride.
     ///
-    /// Where log and data lie in one file, a ride is void with the next record: the sync of its own made its block durable where it belongs. Where
-    /// they do not, it stays until the data are synced, and what is written over its block meanwhile rides behind it, or is synced.
+    /// A ride stays in force until the data are synced, and what is written over its block meanwhile rides behind it, or is synced.
     fn riding<'e>(&self, epoch: &'e Epoch, is_direct: bool) -> Option<&'e [u64]> {
         let Written::Few(blocks) = &epoch.written else {
             return None;
@@ -252,9 +256,10 @@ impl Log {
         }
         let (lines, rides) = (epoch.lines.len() as u64, blocks.len() as u64);
         let area_bytes = self.place.area_bytes();
-        let riding = match self.place.apart() {
-            Some(_) if rides > 0 => lock(&self.state).riding,
-            _ => 0,
+        let riding = if rides > 0 {
+            lock(&self.state).riding
+        } else {
+            0
         };
         let have_room = riding + rides <= area_bytes / RIDES_PART / BLOCK_BYTES
             && record_bytes(lines, rides) <= area_bytes;
@@ -328,10 +333,10 @@ impl Log {
         Ok(piece.records)
     }
 
-    /// Makes sure that blocks in the records of a piece are where they belong, on a medium of their own, before the records are given up.
+    /// Makes sure that blocks in the records of a piece are where they belong, before the records are given up.
     fn bring_home(&self, disk: &dyn Disk, piece: &Piece, until: u64) -> io::Result<()> {
         let is_riding = piece.rides_to >= lock(&self.state).rides_from;
-        if is_riding && piece.rides_to > 0 && self.place.apart().is_some() {
+        if is_riding && piece.rides_to > 0 {
             disk.sync_data(disk_sites::LOG_RIDES_DURABLE)?;
             let mut state = lock(&self.state);
             state.rides_from = state.rides_from.max(until);
@@ -400,7 +405,7 @@ mod tests {
         assert_eq!((all.commits, all.blocks), (2, 3));
     }
 
-    /// On a medium of their own the data are synced before more ride than the log has a part for; in the log's file each record is a sync of them.
+    /// The data are synced before more ride than the log has a part for.
     #[test]
     fn blocks_ride_until_they_are_too_many() {
         let apart = DataApart {
@@ -409,9 +414,9 @@ mod tests {
             data_bytes: 1 << 20,
             carried_bytes: 0,
         };
-        for (apart, blocks) in [(None, [3, 6, 9]), (Some(apart), [3, 3, 6])] {
+        for apart in [None, Some(apart)] {
             let (_, append) = made(apart);
-            assert_eq!([1, 1, 1].map(|lines| append(lines).blocks), blocks);
+            assert_eq!([1, 1, 1].map(|lines| append(lines).blocks), [3, 3, 6]);
         }
     }
 }

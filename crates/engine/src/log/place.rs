@@ -23,8 +23,6 @@ pub(super) struct Place {
     pub(super) seed: u64,
     log_at: u64,
     data_at: u64,
-    /// Bytes of the blocks of files, if they have a medium of their own.
-    apart_bytes: Option<u64>,
     bounds: LogBounds,
 }
 
@@ -40,7 +38,6 @@ impl Place {
             seed: superblock.hash_seed,
             log_at: geometry.log_at,
             data_at: geometry.data_at,
-            apart_bytes: geometry.apart.map(|_| geometry.zone_blocks * BLOCK_BYTES),
             bounds: LogBounds::of(&geometry),
         }
     }
@@ -48,11 +45,6 @@ impl Place {
     /// Bytes of the area of records.
     pub(super) fn area_bytes(&self) -> u64 {
         self.bounds.area_bytes
-    }
-
-    /// Where the blocks of files lie and how many bytes they have, if they have a medium of their own.
-    pub(super) fn apart(&self) -> Option<(u64, u64)> {
-        Some((self.data_at, self.apart_bytes?))
     }
 
     /// The number of the block that lies at a pool offset.
@@ -70,11 +62,16 @@ impl Place {
         PIECE_BYTES.min(self.area_bytes() / 4)
     }
 
+    /// Pool offset of what lies at `at` of the area.
+    pub(super) fn at_of_record(&self, at: u64) -> u64 {
+        self.log_at + ANCHORS_BYTES + at
+    }
+
     /// The two parts of `len` bytes at `at` of the area, as pool offset and length: the area goes round.
     fn parts(&self, at: u64, len: u64) -> [(u64, usize); 2] {
-        let area = self.log_at + ANCHORS_BYTES;
         let first = len.min(self.area_bytes() - at);
-        [(area + at, first as usize), (area, (len - first) as usize)]
+        let front = (self.at_of_record(at), first as usize);
+        [front, (self.at_of_record(0), (len - first) as usize)]
     }
 
     fn read(&self, disk: &dyn Disk, at: u64, out: &mut [u8]) -> io::Result<()> {
@@ -88,16 +85,22 @@ impl Place {
         }
     }
 
-    /// Writes a record, at `at` of the area.
-    pub(super) fn write(&self, disk: &dyn Disk, at: u64, record: &[u8]) -> io::Result<()> {
+    /// Writes a record, at `at` of the area, durably at `site`.
+    pub(super) fn write(
+        &self,
+        disk: &dyn Disk,
+        site: Site,
+        at: u64,
+        record: &[u8],
+    ) -> io::Result<()> {
         let [(first_at, first), (rest_at, _)] = self.parts(at, record.len() as u64);
         let (front, back) = record.split_at(first);
-        disk.write(first_at, front)?;
         if back.is_empty() {
-            Ok(())
-        } else {
-            disk.write(rest_at, back)
+            return disk.write_durably(site, first_at, front);
         }
+        disk.write(first_at, front)?;
+        disk.write(rest_at, back)?;
+        disk.sync(site)
     }
 
     /// Those of the lines that the log has at all: not the copies of the superblock.

@@ -18,10 +18,11 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, mix};
-use vellum_media::{LINE_BYTES, Memories, Memory, count};
+use vellum_media::{Disk, LINE_BYTES, Memories, Memory, Persistent, count};
 
 use super::aids::{self, Writer};
 use super::bitmap::FreeBitmap;
+use super::first_writes::FirstWrites;
 use super::limbo::{Batch, LinkWords};
 use super::space::{Space, claimed, unclaimed};
 use super::{BlockNo, BlockUsage, Reservation};
@@ -43,6 +44,8 @@ const LOOK_FREE_WORDS: u64 = 16;
 const SMALL_WANT: u64 = WORD_BLOCKS / 4;
 /// Large pages looked at for one that is free.
 const LOOK_LARGE: u64 = 64;
+/// Blocks are written ahead where so many times as many are free.
+const MUCH_FREE: u64 = 4;
 /// Searches of the bitmap without a result before the free count is called wrong.
 const TRIES: u32 = 1000;
 
@@ -70,6 +73,7 @@ pub(super) struct Blocks {
     cursors_at: u64,
     /// First byte of the arena behind all this.
     end: u64,
+    first_writes: FirstWrites,
     aids: AidsPlan,
     /// Fragmentation on purpose, per mille.
     fragmentation: u64,
@@ -82,6 +86,9 @@ impl Blocks {
         let bitmap_at = cursors_at + u64::from(geometry.thread_slots) * LINE_BYTES;
         let bitmap = FreeBitmap::new(bitmap_at, geometry.zone_blocks);
         let links = LinkWords { at: bitmap.end() };
+        let first_writes_at = (links.at + geometry.zone_blocks * 8).next_multiple_of(LINE_BYTES);
+        let first_writes =
+            FirstWrites::new(first_writes_at, geometry.zone_blocks, geometry.thread_slots);
         Self {
             data_at: geometry.data_at,
             blocks: geometry.zone_blocks,
@@ -90,8 +97,9 @@ impl Blocks {
             space: Space::new(arena_at, geometry.zone_blocks),
             cursors_at,
             bitmap,
-            end: links.at + geometry.zone_blocks * 8,
             links,
+            end: first_writes.end(),
+            first_writes,
             aids: geometry.aids(),
             fragmentation: geometry.fragmentation.into(),
         }
@@ -165,7 +173,48 @@ impl Blocks {
         };
         self.set_cursor(op, cursor, self.end_of_use(logical, first, taken));
         claimed(op, from, taken);
+        if op.core.commits.is_some() {
+            self.write_around(op, first);
+        }
         Ok((BlockNo(first as u32), taken))
+    }
+
+    /// Writes free blocks around one that was taken for the first time, if that pays and is due.
+    fn write_around<M: Memories>(&self, op: &Op<'_, M>, block: u64) {
+        let Some(group) = self.first_writes.due(op, block) else {
+            return;
+        };
+        let (core, len) = (op.core, group.end - group.start);
+        let Some(disk) = core.pool.disk() else {
+            return;
+        };
+        // While they are written nobody else may take them, nor find the zone full.
+        if self.space.free(core) < len * MUCH_FREE {
+            return;
+        }
+        let Ok(kept) = self.space.reserve(op, len, || {}) else {
+            return;
+        };
+        let mut at = group.start;
+        while at < group.end {
+            let run = self.bitmap.take_run(&core.arena, at, group.end - at);
+            if run > 0 {
+                self.write_first(disk, at, run);
+                (at..at + run).for_each(|block| _ = self.bitmap.set(&core.arena, block));
+            }
+            at += run.max(1);
+        }
+        self.space.unreserve(op, kept);
+    }
+
+    /// Writes blocks that nobody has. If they cannot be written, whoever takes them says so.
+    fn write_first(&self, disk: &dyn Disk, first: u64, blocks: u64) {
+        let (at, len) = (self.data_at + first * BLOCK_BYTES, blocks * BLOCK_BYTES);
+        if disk.is_first_write(at, len)
+            && let Err(error) = disk.write_first(at, len)
+        {
+            tracing::debug!(%error, at, "free blocks could not be written ahead");
+        }
     }
 
     /// Where to take a block that would follow its predecessor at `goal`: there, or, as often as

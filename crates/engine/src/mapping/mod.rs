@@ -15,6 +15,7 @@ mod bitmap;
 mod blocks;
 mod cuckoo;
 mod extent;
+mod first_writes;
 #[cfg(test)]
 pub(crate) mod harness;
 pub(crate) mod hashfs;

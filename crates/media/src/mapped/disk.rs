@@ -3,6 +3,7 @@
 use super::{MappedPool, fdatasync};
 use crate::direct::Direct;
 use crate::disk::Disk;
+use crate::first_write;
 use crate::logged::{self, Logged};
 use crate::site::Site;
 use crate::{MediaError, count};
@@ -187,6 +188,30 @@ impl Disk for MappedPool {
             Some(logged) if logged.has_failed() => Err(Errno::IO.into()),
             _ => fdatasync(&self.fd),
         }
+    }
+
+    fn write_durably(&self, _site: Site, at: u64, data: &[u8]) -> io::Result<()> {
+        count::synced();
+        if self.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        if self.has_failed() {
+            return Err(Errno::IO.into());
+        }
+        let (file, at) = self.file_at(at);
+        logged::write_durably(file, at, data)
+    }
+
+    fn is_first_write(&self, at: u64, len: u64) -> bool {
+        let (file, at) = self.file_at(at);
+        first_write::is_to_come(file, at, len)
+    }
+
+    fn write_first(&self, at: u64, len: u64) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        self.write_file(at, &vec![0; len as usize])
     }
 
     fn is_direct(&self) -> bool {

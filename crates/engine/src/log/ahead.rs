@@ -1,0 +1,51 @@
+//! The first pass of a log over its area: bytes are written there ahead of the records.
+//!
+//! What the first write to a block costs is told in [`vellum_media::Disk::is_first_write`]; here each sync of a record would pay it. Only bytes
+//! that no record has, which the next opening might read, are written, and zeros are no record.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use vellum_layout::BLOCK_BYTES;
+use vellum_media::Disk;
+
+use super::place::Place;
+
+/// Bytes that are written ahead at once, at most, and which part of the area.
+const AHEAD_BYTES: u64 = 1 << 20;
+const AHEAD_PART: u64 = 16;
+
+/// Which bytes of the area were looked at last. Whoever leads a commit has it to himself.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    from: AtomicU64,
+    to: AtomicU64,
+}
+
+impl Ahead {
+    /// Before a record of `bytes` is written at `at` of the area, of which so many from `at` on are free.
+    pub(super) fn before(
+        &self,
+        disk: &dyn Disk,
+        place: &Place,
+        (at, bytes): (u64, u64),
+        free: u64,
+    ) {
+        let known = self.from.load(Ordering::Relaxed)..self.to.load(Ordering::Relaxed);
+        if known.contains(&at) && at + bytes <= known.end {
+            return;
+        }
+        let most = (place.area_bytes() / AHEAD_PART).clamp(BLOCK_BYTES, AHEAD_BYTES);
+        let end = place.area_bytes().min(at + most.max(bytes).min(free));
+        let start = at.next_multiple_of(BLOCK_BYTES);
+        let len = end.saturating_sub(start);
+        let pool_at = place.at_of_record(start);
+        if len > 0
+            && disk.is_first_write(pool_at, len)
+            && let Err(error) = disk.write_first(pool_at, len)
+        {
+            tracing::debug!(%error, "the log could not be written ahead");
+        }
+        self.from.store(at, Ordering::Relaxed);
+        self.to.store(end, Ordering::Relaxed);
+    }
+}
