@@ -4,9 +4,9 @@
 set -euo pipefail
 
 case "${1%/*}" in
-    1) chosen=(structures) ;;
-    2) chosen=(cuts) ;;
-    *) chosen=(--skip structures --skip cuts) ;;
+    1) chosen=(repair::structures) ;;
+    2) chosen=(repair::cuts) ;;
+    *) chosen=(repair:: --skip repair::structures --skip repair::cuts) ;;
 esac
-VELLUM_CASES=10000 cargo test -q -p vellum-fuzz --test repair -- "${chosen[@]}"
+VELLUM_CASES=10000 cargo test -q -p vellum-fuzz --test damage -- "${chosen[@]}"
 printf 'ok repair %s\n' "$1"

@@ -8,7 +8,8 @@ for seed in 201 202 203 204 205 206; do
     printf 'seed %s\n' "$seed"
     export PROPTEST_RNG_SEED="$seed" VELLUM_FUZZ_SEED="$seed"
     cargo test -q -p vellum --lib -- behaves_as
-    cargo test -q -p vellum --test reading --test views --test damage
+    cargo test -q -p vellum --test fs -- reading:: damage::
+    cargo test -q -p vellum --test pools -- views::
     cargo test -q -p vellum-check -p vellum-media --tests
     cargo test -q -p vellum-fuzz --test structures --test arguments
 done

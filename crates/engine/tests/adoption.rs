@@ -1,4 +1,6 @@
 //! Logged pools whose process is killed: what it had in shared memory is found by the next one, or it is told that it is gone.
+//!
+//! A program of its own, because it is started again by its tests, which kill it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;

@@ -3,6 +3,8 @@
 //!
 //! `VELLUM_ENTRIES`, `VELLUM_DEPTH` and `VELLUM_PAIRS` set how many; the defaults are a matter of
 //! seconds.
+//!
+//! A program of its own, because counters and the memory that is used are the process's.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

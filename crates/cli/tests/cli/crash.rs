@@ -1,0 +1,298 @@
+//! `vellum crash`: what it prints, and how it exits.
+
+use crate::support::{Bench, run};
+use serde_json::Value;
+
+fn json(args: &[&str]) -> Value {
+    let out = run(args).ok().out;
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+}
+
+const COUNTS: [&str; 8] = [
+    "workloads",
+    "points",
+    "generated",
+    "distinct",
+    "meanings",
+    "checked",
+    "violations",
+    "seconds",
+];
+
+#[test]
+fn totals_are_the_sums_of_the_operations() {
+    let report = json(&[
+        "crash",
+        "run",
+        "create-second",
+        "rename-over-file",
+        "--json",
+    ]);
+    let operations = report["operations"].as_array().expect("a list");
+    let names: Vec<_> = operations
+        .iter()
+        .filter_map(|operation| operation["operation"].as_str())
+        .collect();
+    for name in ["create", "rename", "recovery"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    for count in COUNTS {
+        let of = |part: &Value| {
+            part[count]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{count}: {part}"))
+        };
+        let sum: f64 = operations.iter().map(of).sum();
+        let total = of(&report["totals"]);
+        assert!((sum - total).abs() < 1e-6, "{count}: {sum}, in all {total}");
+    }
+    let listed = json(&["crash", "list", "--json"]);
+    let name = |workload: &Value| workload["name"].as_str().expect("a name").to_owned();
+    let names = listed.as_array().expect("a list").iter().map(name);
+    let chosen =
+        names.filter(|name| name.contains("create-second") || name.contains("rename-over-file"));
+    // On disks lies, and without a log kills; in memory all the others.
+    let modes = |name: String| match name.split('-').next() {
+        Some("logged" | "apart") => 2,
+        Some("split") => 3,
+        _ => 4,
+    };
+    assert_eq!(report["runs"], chosen.map(modes).sum::<u64>());
+    let total = |count: &str| report["totals"][count].as_u64().unwrap_or_default();
+    assert_eq!(total("violations"), 0);
+    assert!(total("distinct") > 100 && total("meanings") > 2, "{report}");
+}
+
+#[test]
+fn two_runs_count_the_same() {
+    let run = || {
+        let mut report = json(&["crash", "run", "append-first", "--mode", "x86", "--json"]);
+        let totals = report["totals"].as_object_mut().expect("an object");
+        totals.remove("seconds");
+        report["totals"].clone()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn parts_and_modes_are_parts() {
+    // Two workloads have such a name.
+    let args = ["crash", "run", "create-first", "--json"];
+    let distinct = |more: &[&str]| {
+        let report = json(&[&args[..], more].concat());
+        report["totals"]["distinct"].as_u64().expect("a number")
+    };
+    let [x86, eadr] = ["x86", "eadr"].map(|mode| distinct(&["--mode", mode]));
+    assert_eq!(distinct(&["--mode", "x86", "--mode", "eadr"]), x86 + eadr);
+    let parts = ["1/2", "2/2"].map(|part| distinct(&["--mode", "eadr", "--part", part]));
+    assert_eq!(parts[0] + parts[1], eadr);
+}
+
+#[test]
+fn reports_of_parts_add_up_to_that_of_the_whole() {
+    let bench = Bench::empty();
+    let args = [
+        "crash",
+        "run",
+        "rename-over",
+        "--mode",
+        "eadr",
+        "--json",
+        "--part",
+    ];
+    let report = |part| bench.run(&[&args[..], &[part]].concat()).ok().out;
+    for (file, part) in [("1.json", "1/2"), ("2.json", "2/2")] {
+        std::fs::write(bench.join(file), report(part)).expect("a file is written");
+    }
+    let sum = bench.run(&["crash", "sum", "1.json", "2.json", "--json"]);
+    let told = |text: &str| -> (Vec<Value>, [Value; 2]) {
+        let report: Value = serde_json::from_str(text).expect("it is JSON");
+        let operations = report["operations"].as_array().expect("a list");
+        let counts = operations.iter().chain([&report["totals"]]);
+        let counts = counts.map(|of| {
+            let mut of = of.as_object().expect("an object").clone();
+            of.remove("seconds").expect("how long it took");
+            of.into()
+        });
+        let others = ["runs", "grounds"].map(|name| report[name].clone());
+        (counts.collect(), others)
+    };
+    let sum = told(&sum.ok().out);
+    assert_eq!(sum, told(&report("1/1")));
+    let images = sum.0.last().expect("totals")["distinct"].to_string();
+    let least = |images: &str| bench.run(&["crash", "sum", "1.json", "2.json", "--least", images]);
+    least(&images).ok();
+    least("1000000").failed(1, &[&images, "1000000"]);
+    assert_eq!(sum.1[1]["memory"].to_string(), images);
+    let on_disks = [
+        "crash",
+        "sum",
+        "1.json",
+        "--least",
+        "0",
+        "--least-on-disks",
+        "1",
+    ];
+    bench
+        .run(&on_disks)
+        .failed(1, &["0 different images on disks"]);
+    std::fs::write(bench.join("3.json"), "{}}").expect("a file is written");
+    let failed = bench.run(&["crash", "sum", "1.json", "3.json"]);
+    failed.failed(1, &["3.json"]);
+}
+
+#[test]
+fn a_table_says_what_was_done() {
+    let out = run(["crash", "run", "chmod-root", "--mode", "x86"])
+        .ok()
+        .out;
+    for word in [
+        "operation",
+        "chmod",
+        "recovery",
+        "total",
+        "different images a second",
+    ] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    let out = run(["crash", "run", "chmod-root", "--mode", "x86", "--verbose"])
+        .ok()
+        .out;
+    assert!(out.contains("x86 chmod-root: "), "{out}");
+}
+
+#[test]
+fn workloads_are_listed() {
+    let listed = json(&["crash", "list", "--json"]);
+    let listed = listed.as_array().expect("a list");
+    assert!(listed.len() > 1000);
+    let second = listed
+        .iter()
+        .find(|workload| workload["name"] == "create-second");
+    let second = second.expect("it is there");
+    assert_eq!(second["operations"], serde_json::json!(["create"]));
+    assert_eq!(
+        second["threads"],
+        serde_json::json!([["create g 600 exclusive"]])
+    );
+    let out = run(["crash", "list"]).ok().out;
+    assert!(out.contains("create-second: create g 600 exclusive\n"));
+}
+
+#[test]
+fn a_crash_is_repeated_and_its_image_is_a_pool() {
+    let bench = Bench::empty();
+    let args = [
+        "crash",
+        "replay",
+        "x86:create-second@1:",
+        "--image",
+        "crashed.img",
+    ];
+    let out = bench.run(&args).ok().out;
+    assert!(out.contains("nothing is wrong"), "{out}");
+    bench.run(&["check", "crashed.img"]).ok();
+}
+
+#[test]
+fn pools_being_made_are_crashed() {
+    let report = json(&["crash", "run", "mkfs/in-zeros", "--states", "16", "--json"]);
+    let operations = report["operations"].as_array().expect("a list");
+    assert_eq!(operations.len(), 1, "{report}");
+    assert_eq!(operations[0]["operation"], "mkfs");
+    assert_eq!(report["totals"]["violations"], 0);
+    assert_eq!(report["totals"]["meanings"], 4, "no pool or a pool, twice");
+    let listed = json(&["crash", "list", "--json"]);
+    let listed = listed.as_array().expect("a list");
+    let names = listed.iter().filter_map(|of| of["name"].as_str());
+    assert_eq!(names.filter(|name| name.starts_with("mkfs/")).count(), 7);
+    let out = run(["crash", "replay", "x86:mkfs/over-noise@9:"]).ok().out;
+    assert!(out.contains("the pool was being made"), "{out}");
+}
+
+#[test]
+fn mutants_are_counted() {
+    let caught = json(&["crash", "mutate", "--site", "remove/life", "--json"]);
+    assert_eq!(caught["sites"], vellum::sites::ALL.len());
+    let mutants = caught["mutants"].as_u64().expect("a number");
+    assert!((2..6).contains(&mutants), "{caught}");
+    assert_eq!(caught["caught"], mutants);
+    assert_eq!(caught["missed"], serde_json::json!([]));
+    let by = caught["caught_by"].as_array().expect("a list");
+    assert_eq!(by.len() as u64, mutants);
+    for id in by
+        .iter()
+        .map(|of| of["id"].as_str().expect("an identifier"))
+    {
+        run(["crash", "replay", id]).failed(1, &[]);
+    }
+}
+
+/// Without time everything is left out, and named.
+#[test]
+fn what_is_left_out_is_named() {
+    let args = ["crash", "run", "rename", "exchange", "--budget", "0"];
+    let report = json(&[&args[..], &["--json"]].concat());
+    let left_out = &report["left_out"];
+    assert!(left_out["workloads"].as_u64() > Some(10), "{left_out}");
+    let unexplored = left_out["unexplored"].as_array().expect("a list");
+    for operation in ["rename", "exchange"] {
+        assert!(left_out["operations"][operation].as_u64() > Some(1));
+        assert!(unexplored.contains(&operation.into()), "{left_out}");
+    }
+    let out = run(args).ok().out;
+    for words in ["the time was up", "rename", "exchange"] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    let bench = Bench::empty();
+    std::fs::write(bench.join("cut.json"), report.to_string()).expect("written");
+    let sum = bench.run(&["crash", "sum", "cut.json", "--least", "0"]);
+    sum.failed(1, &["left out"]);
+}
+
+/// What there was no time for is missed.
+#[test]
+fn a_mutant_that_is_missed_is_a_failure() {
+    let args = ["crash", "mutate", "--site", "remove/life-durable"];
+    let out = run([&args[..], &["--budget", "0"]].concat());
+    let out = out.failed(1, &[]).out;
+    assert!(out.contains("missed omit:remove/life-durable"), "{out}");
+    let args = ["crash", "mutate", "--site", "no/such-site", "--budget", "0"];
+    run(args).failed(2, &["no site has such a name"]);
+}
+
+#[test]
+fn misuse_is_told() {
+    run(["crash", "run"]).failed(2, &["--all"]);
+    run(["crash", "run", "no-such-thing"]).failed(2, &["no workload", "vellum crash list"]);
+    run(["crash", "run", "--all", "--part", "3/2"]).failed(2, &["`3/2` is no part"]);
+    run(["crash", "run", "--all", "--budget", "huge"]).failed(2, &["`huge` is no budget"]);
+    run(["crash", "run", "--all", "--mode", "arm"])
+        .failed(2, &["x86", "lazy", "eadr", "kill", "lies"]);
+    run(["crash", "replay", "nonsense"]).failed(2, &["does not name a crash"]);
+    run(["crash", "replay", "x86:rename@999999:"]).failed(2, &["no such crash"]);
+    for command in ["run", "sum", "replay", "list", "mutate"] {
+        let help = run(["crash", command, "--help"]).ok().out;
+        assert!(help.contains("Examples:"), "{command}: {help}");
+    }
+}
+
+/// What a reader does not want is not written, and that is no failure.
+#[test]
+fn a_reader_may_have_enough() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let mut listing = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["crash", "list", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    let mut reader = BufReader::new(listing.stdout.take().unwrap());
+    reader.read_line(&mut first).unwrap();
+    drop(reader);
+    let out = listing.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.is_empty(), "{said}");
+}

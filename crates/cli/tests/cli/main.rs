@@ -1,0 +1,13 @@
+//! The command line: every command, what it says, and how it exits.
+
+mod asking;
+mod bench;
+mod commands;
+mod crash;
+mod mounting;
+mod moving;
+mod parts;
+mod scale;
+mod suites;
+mod support;
+mod transfer;

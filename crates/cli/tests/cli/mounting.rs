@@ -1,0 +1,427 @@
+//! A mount, from the command that makes it to the one that ends it. The real-world tests through
+//! a mount are in `tests/mount`.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Bench, Mounted, has_fuse, vellum};
+use rustix::process::{Pid, Signal, kill_process};
+
+#[test]
+fn a_mount_keeps_what_was_written() {
+    if !has_fuse("a_mount_keeps_what_was_written") {
+        return;
+    }
+    let mounted = Mounted::new("64M", &[]);
+    std::fs::write(mounted.path("a"), "first").expect("written");
+    std::fs::create_dir(mounted.path("dir")).expect("made");
+    std::fs::rename(mounted.path("a"), mounted.path("dir/b")).expect("renamed");
+    std::os::unix::fs::symlink("dir/b", mounted.path("link")).expect("linked");
+    std::fs::hard_link(mounted.path("dir/b"), mounted.path("c")).expect("linked");
+    assert_eq!(std::fs::read(mounted.path("link")).expect("read"), b"first");
+    assert_eq!(mounted.path("c").metadata().expect("attributes").nlink(), 2);
+    mounted.umount();
+    assert!(mounted.dir.read_dir().expect("listed").next().is_none());
+    assert_eq!(mounted.bench.run(&["cat", "p.img:/c"]).ok().out, "first");
+    mounted.mount(&["-o", "ro"]);
+    assert_eq!(
+        std::fs::read(mounted.path("dir/b")).expect("read"),
+        b"first"
+    );
+    let refused = std::fs::write(mounted.path("d"), "").expect_err("read-only");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    mounted.umount();
+}
+
+#[test]
+fn an_unlinked_file_lives_while_it_is_open() {
+    if !has_fuse("an_unlinked_file_lives_while_it_is_open") {
+        return;
+    }
+    for options in [&[][..], &["-o", "open_requests"]] {
+        let mounted = Mounted::new("64M", options);
+        let path = mounted.path("gone");
+        std::fs::write(&path, "still here").expect("written");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .expect("opened");
+        std::fs::remove_file(&path).expect("removed");
+        let mut text = String::new();
+        file.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "still here");
+        file.write_all_at(b"more", 1 << 20).expect("written");
+        assert_eq!(file.metadata().expect("attributes").size(), (1 << 20) + 4);
+        assert_eq!(file.metadata().expect("attributes").nlink(), 0);
+        // A new file of that name is another file.
+        std::fs::write(&path, "new").expect("written");
+        assert_eq!(std::fs::read(&path).expect("read"), b"new");
+        drop(file);
+        mounted.umount();
+    }
+}
+
+#[test]
+fn opening_truncates_appends_and_refuses() {
+    if !has_fuse("opening_truncates_appends_and_refuses") {
+        return;
+    }
+    for options in [&[][..], &["-o", "open_requests"]] {
+        let mounted = Mounted::new("64M", options);
+        let path = mounted.path("file");
+        for round in 0..3 {
+            std::fs::write(&path, format!("a long content {round}")).expect("written");
+            std::fs::write(&path, "cut").expect("written");
+            assert_eq!(std::fs::read(&path).expect("read"), b"cut");
+        }
+        let mut first = OpenOptions::new().append(true).open(&path).expect("opened");
+        let mut second = OpenOptions::new().append(true).open(&path).expect("opened");
+        first.write_all(b"+1").expect("written");
+        second.write_all(b"+2").expect("written");
+        first.write_all(b"+3").expect("written");
+        assert_eq!(std::fs::read(&path).expect("read"), b"cut+1+2+3");
+        let exists = File::create_new(&path).expect_err("it exists");
+        assert_eq!(exists.kind(), std::io::ErrorKind::AlreadyExists);
+        drop((first, second));
+        mounted.umount();
+    }
+}
+
+#[test]
+fn writing_and_owning_drop_set_id_bits() {
+    if !has_fuse("writing_and_owning_drop_set_id_bits") || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mounted = Mounted::new("64M", &["-o", "suid"]);
+    let path = mounted.path("program");
+    std::fs::write(&path, "x").expect("written");
+    let mode = || path.metadata().expect("attributes").mode() & 0o7777;
+    std::fs::set_permissions(&path, Permissions::from_mode(0o6777)).expect("changed");
+    // As somebody else, for whom the bits must go.
+    let as_nobody = |script: &str| {
+        let status = Command::new("setpriv")
+            .args([
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "sh",
+                "-c",
+                script,
+                "sh",
+            ])
+            .arg(&path)
+            .status();
+        assert!(status.expect("setpriv runs").success(), "{script}");
+    };
+    std::fs::set_permissions(mounted.bench.path(), Permissions::from_mode(0o755)).expect("open");
+    as_nobody("echo more >> \"$1\"");
+    assert_eq!(mode(), 0o777);
+    std::fs::set_permissions(&path, Permissions::from_mode(0o6777)).expect("changed");
+    as_nobody(": > \"$1\"");
+    assert_eq!(mode(), 0o777);
+    std::fs::set_permissions(&path, Permissions::from_mode(0o6777)).expect("changed");
+    std::os::unix::fs::chown(&path, Some(1), Some(1)).expect("owned");
+    assert_eq!(mode(), 0o777);
+    mounted.umount();
+}
+
+#[test]
+fn large_directories_are_listed_whole() {
+    if !has_fuse("large_directories_are_listed_whole") {
+        return;
+    }
+    let mounted = Mounted::new("64M", &[]);
+    let names: Vec<String> = (0..3000)
+        .map(|index| format!("a-rather-long-name-{index:05}"))
+        .collect();
+    for name in &names {
+        File::create_new(mounted.path(name)).expect("made");
+    }
+    let listed = || {
+        let mut listed: Vec<String> = mounted
+            .dir
+            .read_dir()
+            .expect("listed")
+            .map(|entry| {
+                entry
+                    .expect("read")
+                    .file_name()
+                    .into_string()
+                    .expect("text")
+            })
+            .collect();
+        listed.sort();
+        listed
+    };
+    assert_eq!(listed(), names);
+    assert_eq!(listed(), names);
+    for name in names.iter().step_by(2) {
+        std::fs::remove_file(mounted.path(name)).expect("removed");
+    }
+    let left: Vec<String> = names.iter().skip(1).step_by(2).cloned().collect();
+    assert_eq!(listed(), left);
+    for entry in mounted.dir.read_dir().expect("listed") {
+        std::fs::remove_file(entry.expect("read").path()).expect("removed");
+    }
+    assert!(listed().is_empty());
+    mounted.umount();
+}
+
+#[test]
+fn holes_are_found_and_made() {
+    if !has_fuse("holes_are_found_and_made") {
+        return;
+    }
+    use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+    let mounted = Mounted::new("64M", &[]);
+    let file = File::create_new(mounted.path("sparse")).expect("made");
+    file.set_len(1 << 20).expect("long");
+    file.write_all_at(&[1; 8192], 65536).expect("written");
+    assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(65536));
+    assert_eq!(seek(&file, SeekFrom::Hole(65536)), Ok(65536 + 8192));
+    fallocate(
+        &file,
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        65536,
+        4096,
+    )
+    .expect("punched");
+    assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(65536 + 4096));
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 65536).expect("allocated");
+    let refused = fallocate(&file, FallocateFlags::ZERO_RANGE, 0, 4096);
+    assert_eq!(refused, Err(rustix::io::Errno::OPNOTSUPP));
+    let copy = File::create_new(mounted.path("copy")).expect("made");
+    let (mut from, mut to) = (65536 + 4096, 10);
+    let copied = rustix::fs::copy_file_range(&file, Some(&mut from), &copy, Some(&mut to), 4096);
+    assert_eq!(copied, Ok(4096));
+    let mut bytes = [0; 4096];
+    File::open(mounted.path("copy"))
+        .expect("opened")
+        .read_exact_at(&mut bytes, 10)
+        .expect("read");
+    assert_eq!(bytes, [1; 4096]);
+    drop((file, copy));
+    mounted.umount();
+}
+
+#[test]
+fn a_mounted_pool_answers_and_refuses() {
+    if !has_fuse("a_mounted_pool_answers_and_refuses") {
+        return;
+    }
+    let mounted = Mounted::new("64M", &[]);
+    std::fs::write(mounted.path("file"), vec![1; 100_000]).expect("written");
+    for asked in ["p.img", "mnt"] {
+        let info = mounted.bench.run(&["info", "--json", asked]).ok().out;
+        let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+        assert_eq!(info["space"]["files"], 2, "{info}");
+        assert!(info["mount"]["pid"].is_u64(), "{info}");
+        assert!(
+            info["counters"]["pool_bytes_written"]
+                .as_u64()
+                .is_some_and(|bytes| bytes > 0)
+        );
+    }
+    let dir = mounted.dir.display().to_string();
+    mounted
+        .bench
+        .run(&["ls", "p.img:/"])
+        .failed(3, &["EBUSY", &dir, "vellum umount"]);
+    mounted
+        .bench
+        .run(&["check", "p.img"])
+        .failed(8, &["EBUSY", &dir]);
+    mounted
+        .bench
+        .run(&["repair", "--yes", "p.img"])
+        .failed(8, &["EBUSY", &dir, "vellum umount"]);
+    mounted
+        .bench
+        .run(&["mount", "p.img", "mnt"])
+        .failed(3, &["in use"]);
+    let open = File::open(mounted.path("file")).expect("opened");
+    mounted
+        .bench
+        .run(&["umount", "mnt"])
+        .failed(3, &["busy", "--lazy"]);
+    drop(open);
+    mounted.umount();
+    mounted
+        .bench
+        .run(&["umount", "mnt"])
+        .failed(1, &["nothing of Vellum is mounted"]);
+    mounted
+        .bench
+        .run(&["mount", "p.img", "none"])
+        .failed(1, &["none", "mkdir"]);
+    mounted
+        .bench
+        .run(&["mount", "-o", "odd", "p.img", "mnt"])
+        .failed(2, &["odd"]);
+    mounted.bench.sound();
+}
+
+/// A mount in the foreground, once it says that it is ready.
+fn foreground(mounted: &Mounted) -> Child {
+    let mut child = vellum()
+        .args(["mount", "--foreground", "--ready-fd", "1", "p.img", "mnt"])
+        .current_dir(mounted.bench.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("vellum runs");
+    let mut said = [0; 6];
+    child
+        .stdout
+        .as_mut()
+        .expect("a pipe")
+        .read_exact(&mut said)
+        .expect("it says so");
+    assert_eq!(&said, b"ready\n");
+    child
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id() as i32).expect("a process");
+    kill_process(pid, signal).expect("it is there");
+}
+
+#[test]
+fn signals_end_a_mount_in_order() {
+    if !has_fuse("signals_end_a_mount_in_order") {
+        return;
+    }
+    let mounted = Mounted::new("64M", &[]);
+    mounted.umount();
+    for end in [Signal::TERM, Signal::INT] {
+        let mut child = foreground(&mounted);
+        std::fs::write(mounted.path("file"), format!("{end:?}")).expect("written");
+        signal(&child, end);
+        assert!(child.wait().expect("it ends").success());
+        mounted.bench.sound();
+        let kept = mounted.bench.run(&["cat", "p.img:/file"]).ok().out;
+        assert_eq!(kept, format!("{end:?}"));
+    }
+}
+
+#[test]
+fn a_second_signal_cuts_users_off() {
+    if !has_fuse("a_second_signal_cuts_users_off") {
+        return;
+    }
+    let mounted = Mounted::new("64M", &[]);
+    mounted.umount();
+    let mut child = foreground(&mounted);
+    let path = mounted.path("file");
+    let mut file = File::create(&path).expect("made");
+    file.write_all(b"written").expect("written");
+    std::fs::remove_file(&path).expect("removed");
+    let began = Instant::now();
+    signal(&child, Signal::TERM);
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, Signal::TERM);
+    assert!(child.wait().expect("it ends").success());
+    assert!(began.elapsed() < Duration::from_secs(8));
+    assert!(file.write_all(b"more").is_err());
+    drop(file);
+    mounted.bench.sound();
+}
+
+#[test]
+fn a_killed_mount_loses_nothing() {
+    if !has_fuse("a_killed_mount_loses_nothing") {
+        return;
+    }
+    let mounted = Mounted::new("64M", &[]);
+    mounted.umount();
+    let mut child = foreground(&mounted);
+    for index in 0..100 {
+        std::fs::write(mounted.path(&format!("file-{index}")), format!("{index}"))
+            .expect("written");
+    }
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    let _ = Command::new("umount").arg("-l").arg(&mounted.dir).output();
+    mounted.mount(&[]);
+    for index in 0..100 {
+        let kept = std::fs::read_to_string(mounted.path(&format!("file-{index}"))).expect("read");
+        assert_eq!(kept, format!("{index}"));
+    }
+    mounted.umount();
+}
+
+#[test]
+fn an_unmounted_medium_may_have_everything() {
+    if !has_fuse("an_unmounted_medium_may_have_everything") {
+        return;
+    }
+    let bench = Bench::empty();
+    let memory = ["--media", "memory"];
+    let make = ["mkfs", "p.img", "--data", "d.img", "--data-size", "32M"];
+    bench.run(&[&make[..], &memory].concat()).ok();
+    let mounted = Mounted::of(bench, &memory);
+    std::fs::create_dir_all(mounted.path("a/b")).expect("made");
+    std::fs::write(mounted.path("a/b/file"), vec![7; 100_000]).expect("written");
+    let run = |args: &[&str]| mounted.bench.run(args);
+    run(&["flush", "p.img", "--media", "memory"]).failed(3, &["EBUSY", "mounted on"]);
+    run(&["attach", "n.img", "--data", "d.img", "--media", "memory"]).failed(3, &["EBUSY"]);
+    run(&["umount", "--flush", "--lazy", "mnt"]).failed(2, &["--lazy"]);
+    let did = run(&["umount", "--flush", "--media", "memory", "mnt"]).ok();
+    assert!(did.out.contains("has everything"), "{}", did.out);
+    run(&["attach", "n.img", "--data", "d.img", "--media", "memory"]).ok();
+    let found = run(&["ls", "n.img:/a/b", "--media", "memory"]).ok().out;
+    assert_eq!(found.trim(), "file");
+    run(&["check", "--strict", "n.img"]).ok();
+}
+
+#[test]
+fn another_mount_of_the_same_pool_is_not_waited_for() {
+    if !has_fuse("another_mount_of_the_same_pool_is_not_waited_for") {
+        return;
+    }
+    let mounted = Mounted::of(Bench::with_pool("4M"), &["-o", "ro"]);
+    let run = |args: &[&str]| mounted.bench.run(args);
+    std::fs::create_dir(mounted.bench.join("other")).expect("made");
+    run(&["mount", "-o", "ro", "p.img", "other"]).ok();
+    run(&["umount", "--timeout", "5", "mnt"]).ok();
+    run(&["umount", "--timeout", "5", "other"]).ok();
+}
+
+#[test]
+fn data_pass_the_page_cache_of_their_medium_when_asked() {
+    if !has_fuse("data_pass_the_page_cache_of_their_medium_when_asked") {
+        return;
+    }
+    let bench = Bench::empty();
+    let run = |args: &[&str]| bench.run(args);
+    let make = ["mkfs", "p.img", "--data", "d.img", "--data-size", "32M"];
+    run(&[&make[..], &["--media", "logged"]].concat()).ok();
+    let in_memory = ["mkfs", "m.img", "--size", "4M", "--media", "memory"];
+    run(&in_memory).ok();
+    std::fs::create_dir(bench.join("m")).expect("made");
+    run(&["mount", "--direct", "m.img", "m"]).failed(1, &["m.img", "--direct", "with a log"]);
+    let mounted = Mounted::of(bench, &["--direct"]);
+    let info = || mounted.bench.run(&["info", "p.img"]).ok().out;
+    assert!(info().contains("past the page cache"));
+    let content: Vec<u8> = (0..3_000_001u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(mounted.path("a"), &content).expect("written");
+    let file = OpenOptions::new().write(true).open(mounted.path("a"));
+    let file = file.expect("opened");
+    file.write_all_at(b"in the middle", 1_234_567)
+        .expect("written");
+    file.sync_all().expect("synced");
+    drop(file);
+    mounted.umount();
+    for options in [&["-o", "direct"][..], &["-o", "direct,ro"], &[]] {
+        mounted.mount(options);
+        assert_eq!(info().contains("past the page cache"), !options.is_empty());
+        let found = std::fs::read(mounted.path("a")).expect("read");
+        assert!(found[1_234_567..].starts_with(b"in the middle"));
+        assert!(found[..1_234_567] == content[..1_234_567]);
+        assert!(found[1_234_580..] == content[1_234_580..]);
+        mounted.umount();
+    }
+}

@@ -1,0 +1,696 @@
+//! Several file systems in one pool, from the command that adds one to the one that removes it.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{self, Bench, has_fuse};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// What `fs list` says of a pool.
+fn listed(bench: &Bench, pool: &str) -> Vec<Value> {
+    let said = json(&bench.run(&["fs", "list", "--json", pool]).ok().out);
+    said["file_systems"].as_array().expect("a list").clone()
+}
+
+fn names(bench: &Bench, pool: &str) -> Vec<String> {
+    let name = |fs: &Value| fs["name"].as_str().expect("a name").to_owned();
+    listed(bench, pool).iter().map(name).collect()
+}
+
+/// The bytes of the file systems of a pool, in the order of the list, without the table's own changes.
+fn bytes(bench: &Bench, pool: &str) -> Vec<Vec<u8>> {
+    let all = std::fs::read(bench.join(pool)).expect("read");
+    let of = |fs: &Value| {
+        let number = |field: &str| fs[field].as_u64().expect("a number") as usize;
+        all[number("at")..][..number("bytes")].to_vec()
+    };
+    listed(bench, pool).iter().map(of).collect()
+}
+
+/// A pool with a log, and one of each kind behind it: with a log, without one, with its data elsewhere.
+fn pool_of_four() -> Bench {
+    let bench = Bench::with_pool("8M");
+    let add = |args: &[&str]| bench.run(&[&["fs", "add", "p.img"], args].concat()).ok();
+    add(&["builds", "--size", "6M", "--label", "one"]);
+    let plain = [
+        "--media",
+        "file",
+        "--namespace",
+        "tree",
+        "--mapping",
+        "radix",
+    ];
+    add(&[&["plain", "--size", "4M"], &plain[..]].concat());
+    add(&["photos", "--data", "d.img", "--data-size", "8M", "--quiet"]);
+    bench
+}
+
+#[test]
+fn each_file_system_has_files_of_its_own() {
+    let bench = pool_of_four();
+    assert_eq!(
+        names(&bench, "p.img"),
+        ["main", "builds", "plain", "photos"]
+    );
+    let tree = bench.join("tree");
+    std::fs::create_dir_all(tree.join("d/e")).expect("made");
+    std::fs::write(tree.join("d/big"), vec![7; 300_000]).expect("written");
+    for name in ["main", "builds", "plain", "photos"] {
+        let place = match name {
+            "main" => "p.img".to_owned(),
+            name => format!("p.img:{name}"),
+        };
+        std::fs::write(tree.join("d/e/who"), name).expect("written");
+        let into = format!("{place}:/tree");
+        bench.run(&["import", "--quiet", "tree", &into]).ok();
+    }
+    for place in ["p.img:main", "p.img:builds", "p.img:plain", "p.img:photos"] {
+        let name = &place["p.img:".len()..];
+        let who = format!("{place}:/tree/d/e/who");
+        assert_eq!(bench.run(&["cat", &who]).ok().out, name);
+        let out = format!("out-{name}");
+        bench
+            .run(&["export", "--quiet", &format!("{place}:/tree"), &out])
+            .ok();
+        assert_eq!(
+            std::fs::read(bench.join(&out).join("d/big")).expect("read"),
+            vec![7; 300_000]
+        );
+        assert_eq!(bench.run(&["ls", &format!("{place}:/")]).ok().out, "tree\n");
+        let said = bench.run(&["check", "--strict", place]).ok().out;
+        assert!(said.contains("sound") && said.contains("closed in order"));
+        bench.run(&["repair", "--yes", place]).ok();
+    }
+    let info = json(&bench.run(&["info", "--json", "p.img:plain"]).ok().out);
+    assert_eq!(info["pool"]["namespace"], "tree");
+    assert_eq!(info["pool"]["mapping"], "radix");
+    let path = info["pool"]["path"].as_str().expect("a path");
+    assert!(path.ends_with("/p.img:plain"), "{path}");
+    let whole = bench.run(&["info", "p.img"]).ok().out;
+    for name in ["builds", "plain", "photos"] {
+        assert!(whole.contains(name), "{whole}");
+    }
+}
+
+#[test]
+fn what_is_done_in_one_changes_no_byte_of_the_others() {
+    let bench = pool_of_four();
+    for (number, place) in ["p.img", "p.img:builds", "p.img:plain", "p.img:photos"]
+        .into_iter()
+        .enumerate()
+    {
+        let before = bytes(&bench, "p.img");
+        bench
+            .run_with_input(&["put", "-", &format!("{place}:/a")], &[9; 100_000])
+            .ok();
+        bench.run(&["convert", place, "--namespace", "direct"]).ok();
+        bench.run(&["convert", place, "--namespace", "tree"]).ok();
+        bench.run(&["rm", &format!("{place}:/a")]).ok();
+        bench.run(&["repair", "--yes", place]).ok();
+        let after = bytes(&bench, "p.img");
+        for (other, (before, after)) in before.iter().zip(&after).enumerate() {
+            assert_eq!(before == after, other != number, "{other} by {place}");
+        }
+    }
+    assert_eq!(names(&bench, "p.img").len(), 4);
+    // Nor does what is done to the table, but for the superblocks of the first.
+    let inner = |bytes: &[u8]| bytes[8192..bytes.len() - 4096].to_vec();
+    let before = bytes(&bench, "p.img");
+    bench
+        .run(&["fs", "add", "p.img", "more", "--size", "2M"])
+        .ok();
+    bench
+        .run(&["fs", "remove", "p.img", "plain", "--force"])
+        .ok();
+    let after = bytes(&bench, "p.img");
+    assert_eq!(inner(&before[0]), inner(&after[0]));
+    assert_eq!(names(&bench, "p.img"), ["main", "builds", "photos", "more"]);
+    assert_eq!((&before[1], &before[3]), (&after[1], &after[2]));
+}
+
+#[test]
+fn room_is_given_back_and_used_again() {
+    let bench = pool_of_four();
+    let len = || std::fs::metadata(bench.join("p.img")).expect("there").len();
+    let before = len();
+    let at = |name: &str| {
+        let all = listed(&bench, "p.img");
+        let fs = all.into_iter().find(|fs| fs["name"] == name);
+        fs.expect("listed")["at"].as_u64().expect("a number")
+    };
+    let gap = at("builds");
+    let said = bench.run(&["fs", "remove", "p.img", "builds"]).ok().out;
+    assert_eq!(said, "removed p.img:builds\n");
+    assert_eq!(len(), before);
+    bench
+        .run(&["fs", "add", "p.img", "small", "--size", "2M"])
+        .ok();
+    bench
+        .run(&["fs", "add", "p.img", "large", "--size", "6M"])
+        .ok();
+    assert_eq!((at("small"), at("large")), (gap, before));
+    bench.run(&["put", "/dev/null", "p.img:small:/a"]).ok();
+    bench
+        .run(&["fs", "remove", "p.img", "small"])
+        .failed(1, &["p.img:small", "has files", "--force"]);
+    for name in ["large", "plain", "photos"] {
+        bench.run(&["fs", "remove", "p.img", name]).ok();
+    }
+    let removed = ["fs", "remove", "--force", "--json", "p.img", "small"];
+    let removed = json(&bench.run(&removed).ok().out);
+    assert_eq!(
+        (&removed["name"], &removed["data"]),
+        (&"small".into(), &Value::Null)
+    );
+    assert_eq!(len(), 8 << 20);
+    assert_eq!(names(&bench, "p.img"), ["main"]);
+    assert!(bench.join("d.img").is_file());
+    bench.sound();
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let bench = Bench::with_pool("4M");
+    let add = |name: &str| bench.run(&["fs", "add", "p.img", "--size", "2M", "--", name]);
+    let before = std::fs::read(bench.join("p.img")).expect("read");
+    let long = "x".repeat(64);
+    for name in ["", "a/b", "a:b", "-a", "main", "..", &long] {
+        add(name).failed(2, &[]);
+    }
+    bench
+        .run(&["fs", "add", "p.img", "a"])
+        .failed(2, &["how large"]);
+    bench
+        .run(&["fs", "add", "p.img", "a", "--size", "100T"])
+        .failed(1, &[]);
+    bench
+        .run(&[
+            "fs",
+            "add",
+            "p.img",
+            "a",
+            "--size",
+            "2M",
+            "--metadata",
+            "1G",
+        ])
+        .failed(1, &[]);
+    assert!(before == std::fs::read(bench.join("p.img")).expect("read"));
+    add("a").ok();
+    add("a").failed(1, &["`a`", "already"]);
+    bench
+        .run(&["ls", "p.img:b:/"])
+        .failed(1, &["p.img", "no file system `b`", "main, a"]);
+    bench.run(&["check", "p.img:b"]).failed(8, &["main, a"]);
+    bench
+        .run(&["fs", "remove", "p.img", "b"])
+        .failed(1, &["main, a"]);
+    bench
+        .run(&["fs", "remove", "p.img", "main"])
+        .failed(1, &["`main`", "the pool itself"]);
+    for name in ["b", "c", "d", "e", "f", "g"] {
+        add(name).ok();
+    }
+    add("h").failed(1, &["at most 8"]);
+    let apart = ["--data", "d.img", "--data-size", "8M"];
+    let taken = [&["fs", "add", "p.img", "a"][..], &apart].concat();
+    bench.run(&taken).failed(1, &["already"]);
+    assert!(!bench.join("d.img").exists());
+    assert_eq!(names(&bench, "p.img").len(), 8);
+    let told = ["p.img is a pool already", "7 more file systems", "a, b, c"];
+    bench
+        .run(&["mkfs", "p.img", "--size", "4M"])
+        .failed(1, &told);
+}
+
+#[test]
+fn a_file_of_the_whole_name_is_meant() {
+    let bench = Bench::with_pool("4M");
+    let label = |place: &str| {
+        let info = json(&bench.run(&["info", "--json", place]).ok().out);
+        info["pool"]["label"].as_str().expect("text").to_owned()
+    };
+    let add = ["fs", "add", "p.img", "x", "--size", "2M", "--label", "part"];
+    bench.run(&add).ok();
+    assert_eq!(label("p.img:x"), "part");
+    // Not by mistake.
+    let mkfs = |pool| ["mkfs", pool, "--size", "2M", "--label", "file"];
+    for place in ["p.img:x", "p.img:y", "p.img:main"] {
+        bench.run(&mkfs(place)).failed(2, &["fs add p.img"]);
+        let attach = ["attach", place, "--data", "p.img"];
+        bench.run(&attach).failed(2, &["fs add p.img"]);
+    }
+    bench.run(&mkfs("other.img")).ok();
+    std::fs::rename(bench.join("other.img"), bench.join("p.img:x")).expect("renamed");
+    assert_eq!(label("p.img:x"), "file");
+    // What is removed is asked, not what would be meant.
+    let add = ["fs", "add", "p.img", "z", "--size", "2M"];
+    bench.run(&add).ok();
+    bench.run(&["put", "/dev/null", "p.img:z:/a"]).ok();
+    std::fs::copy(bench.join("p.img:x"), bench.join("p.img:z")).expect("copied");
+    bench
+        .run(&["fs", "remove", "p.img", "z"])
+        .failed(1, &["p.img:z", "has files", "--force"]);
+    std::fs::remove_file(bench.join("p.img:z")).expect("removed");
+    bench.run(&["ls", "p.img:z:/a"]).ok();
+    bench
+        .run(&["fs", "add", "p.img:x", "y", "--size", "2M"])
+        .ok();
+    assert_eq!(names(&bench, "p.img:x"), ["main", "y"]);
+    assert_eq!(bench.run(&["ls", "p.img:x:y:/"]).ok().out, "");
+}
+
+#[test]
+fn a_file_system_in_memory_is_flushed_and_attached() {
+    let bench = Bench::empty();
+    let memory = ["--media", "memory"];
+    let run = |args: &[&str]| bench.run(&[args, &memory].concat());
+    run(&["mkfs", "p.img", "--size", "4M"]).ok();
+    run(&[
+        "fs",
+        "add",
+        "p.img",
+        "x",
+        "--data",
+        "d.img",
+        "--data-size",
+        "16M",
+    ])
+    .ok();
+    run(&["fs", "add", "p.img", "y", "--size", "2M"]).ok();
+    let put = ["put", "-", "p.img:x:/a", "--media", "memory"];
+    bench.run_with_input(&put, b"content").ok();
+    run(&["flush", "p.img:x"]).ok();
+    run(&["attach", "n.img", "--data", "d.img"]).ok();
+    assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
+    run(&["cat", "p.img:x:/a"]).failed(1, &["d.img", "of the same pool"]);
+    bench.run(&["check", "p.img"]).ok();
+    let said = run(&["fs", "remove", "--force", "p.img", "x"]).ok().out;
+    assert!(said.contains("d.img"), "{said}");
+}
+
+/// Those that carry no copy do not keep the others from being flushed.
+#[test]
+fn all_that_carry_a_copy_are_flushed_when_all_are_unmounted() {
+    if !has_fuse("all_that_carry_a_copy_are_flushed_when_all_are_unmounted") {
+        return;
+    }
+    let bench = Bench::empty();
+    let run = |args: &[&str]| bench.run(&[args, &["--media", "memory"]].concat());
+    run(&["mkfs", "p.img", "--size", "4M"]).ok();
+    let apart = ["--data", "d.img", "--data-size", "16M"];
+    run(&[&["fs", "add", "p.img", "x"], &apart[..]].concat()).ok();
+    std::fs::create_dir(bench.join("mnt")).expect("made");
+    let _below = Below(&bench);
+    run(&["mount", "--all", "p.img", "mnt"]).ok();
+    write(&bench.join("mnt/x/a"), "content");
+    let told = run(&["umount", "--flush", "mnt"]).ok();
+    assert!(told.err.contains("p.img: not flushed"), "{}", told.err);
+    assert!(
+        told.out.contains("p.img:x: its data medium"),
+        "{}",
+        told.out
+    );
+    run(&["attach", "n.img", "--data", "d.img"]).ok();
+    assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
+    // The only one is not passed over.
+    run(&["mount", "p.img", "mnt"]).ok();
+    run(&["umount", "--flush", "mnt"]).failed(1, &["carries no copy"]);
+}
+
+/// The medium of the first file system carries its superblock, with the table; other file systems do not come along.
+#[test]
+fn what_a_medium_carries_has_no_other_file_systems() {
+    let bench = Bench::empty();
+    let memory = ["--media", "memory"];
+    let run = |args: &[&str]| bench.run(&[args, &memory].concat());
+    run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
+    run(&["fs", "add", "p.img", "x", "--size", "2M"]).ok();
+    run(&["flush", "--all", "p.img"]).ok();
+    run(&["attach", "n.img", "--data", "d.img"]).ok();
+    assert_eq!(names(&bench, "n.img"), ["main"]);
+    bench.run(&["check", "--strict", "n.img"]).ok();
+}
+
+#[test]
+fn damage_is_told_where_it_is() {
+    let bench = pool_of_four();
+    let file = OpenOptions::new().write(true).open(bench.join("p.img"));
+    let file = file.expect("opened");
+    let all = listed(&bench, "p.img");
+    let at = |number: usize| all[number]["at"].as_u64().expect("a number");
+    file.write_all_at(&[0x55; 64], at(1) + 40).expect("written");
+    bench.run(&["check", "p.img"]).ok();
+    let said = bench.run(&["check", "p.img:builds"]);
+    assert_eq!(said.code, 4, "{}", said.out);
+    bench
+        .run(&["repair", "--yes", "p.img:builds"])
+        .failed(1, &[]);
+    bench.run(&["check", "p.img:builds"]).ok();
+    // A table that leads nowhere.
+    file.set_len(at(3)).expect("cut");
+    let said = bench.run(&["check", "p.img"]);
+    assert_eq!(said.code, 4, "{}", said.out);
+    assert!(said.out.contains("photos"), "{}", said.out);
+    assert!(said.err.contains("vellum fs remove"), "{}", said.err);
+    assert!(!said.err.contains("vellum repair"), "{}", said.err);
+    bench
+        .run(&["ls", "p.img:photos:/"])
+        .failed(1, &["p.img:photos", "ends before"]);
+    bench.run(&["ls", "p.img:plain:/"]).ok();
+    file.set_len(at(3) + (1 << 20)).expect("longer");
+    let cut = bench.run(&["check", "p.img:photos"]);
+    assert_ne!(cut.code, 0, "{}", cut.out);
+    let told = bench.run(&["ls", "p.img:photos:/"]);
+    assert!(!told.err.contains("mkfs"), "{}", told.err);
+    bench
+        .run(&["fs", "remove", "p.img", "photos"])
+        .failed(1, &["--force"]);
+    bench
+        .run(&["fs", "remove", "p.img", "photos", "--force"])
+        .ok();
+    bench.run(&["check", "p.img"]).ok();
+}
+
+/// The table stays when the first file system is damaged, converted and mended.
+#[test]
+fn repair_and_conversion_keep_the_table() {
+    let bench = pool_of_four();
+    let file = OpenOptions::new().write(true).open(bench.join("p.img"));
+    file.expect("opened")
+        .write_all_at(&[0; 4096], 0)
+        .expect("written");
+    assert_eq!(names(&bench, "p.img").len(), 4);
+    bench.run(&["repair", "--yes", "p.img"]).failed(1, &[]);
+    // Both in front.
+    let file = OpenOptions::new().write(true).open(bench.join("p.img"));
+    file.expect("opened")
+        .write_all_at(&[0; 8192], 0)
+        .expect("written");
+    assert_eq!(names(&bench, "p.img").len(), 4);
+    bench.run(&["ls", "p.img:photos:/"]).ok();
+    assert_eq!(bench.run(&["check", "p.img"]).code, 4);
+    bench
+        .run(&["repair", "--yes", "--no-undo", "p.img"])
+        .failed(1, &[]);
+    bench.run(&["check", "p.img"]).ok();
+    bench
+        .run(&["convert", "p.img", "--namespace", "adaptive"])
+        .ok();
+    assert_eq!(names(&bench, "p.img").len(), 4);
+    bench.sound();
+    bench.run(&["ls", "p.img:photos:/"]).ok();
+}
+
+/// The pool of four, and a directory for mounts; `None`: there can be none here.
+fn pool_to_mount(test: &str) -> Option<Bench> {
+    has_fuse(test).then(|| {
+        let bench = pool_of_four();
+        std::fs::create_dir(bench.join("mnt")).expect("made");
+        bench
+    })
+}
+
+/// Unmounts whatever is left below a directory.
+struct Below<'a>(&'a Bench);
+
+impl Drop for Below<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.run(&["umount", "--lazy", "mnt"]);
+    }
+}
+
+#[test]
+fn one_is_mounted_by_its_name_and_the_pool_is_in_use() {
+    let Some(bench) = pool_to_mount("one_is_mounted_by_its_name_and_the_pool_is_in_use") else {
+        return;
+    };
+    let _below = Below(&bench);
+    bench.run(&["mount", "p.img:photos", "mnt"]).ok();
+    std::fs::write(bench.join("mnt/a"), "content").expect("written");
+    bench
+        .run(&["ls", "p.img:photos:/"])
+        .failed(3, &["in use", "mnt", "unmount it"]);
+    for other in ["p.img:", "p.img:builds:"] {
+        bench
+            .run(&["mkdir", &format!("{other}/d")])
+            .failed(3, &["in use", "p.img:photos of the same pool", "--all"]);
+    }
+    for change in [
+        &["fs", "remove", "p.img", "builds"][..],
+        &["fs", "add", "p.img", "more", "--size", "2M"],
+        &["mkfs", "--force", "p.img", "--size", "4M"],
+    ] {
+        bench.run(change).failed(3, &["in use"]);
+    }
+    assert_eq!(names(&bench, "p.img").len(), 4);
+    let info = json(&bench.run(&["info", "--json", "p.img:photos"]).ok().out);
+    assert_eq!(
+        info["mount"]["dir"],
+        bench.join("mnt").to_str().expect("text")
+    );
+    bench.run(&["umount", "p.img:photos"]).ok();
+    assert_eq!(bench.run(&["cat", "p.img:photos:/a"]).ok().out, "content");
+}
+
+/// What nobody has open is looked at while others of the pool are written to; what is open is not.
+#[test]
+fn what_nobody_has_open_is_checked_while_others_are_mounted() {
+    let test = "what_nobody_has_open_is_checked_while_others_are_mounted";
+    let Some(bench) = pool_to_mount(test) else {
+        return;
+    };
+    let _below = Below(&bench);
+    let all = ["main", "builds", "plain", "photos"];
+    for name in all {
+        let place = format!("p.img:{name}:/who");
+        bench
+            .run_with_input(&["put", "-", &place], name.as_bytes())
+            .ok();
+    }
+    for mounted in all {
+        bench
+            .run(&["mount", &format!("p.img:{mounted}"), "mnt"])
+            .ok();
+        write(&bench.join("mnt/new"), "written meanwhile");
+        for name in all {
+            let place = format!("p.img:{name}");
+            let look: [&[&str]; 5] = [
+                &["check", "--strict", &place],
+                &["check", "--json", &place],
+                &["repair", "--dry-run", &place],
+                &["cat", &format!("{place}:/who")],
+                &["inspect", &place, "areas"],
+            ];
+            let codes = look.map(|args| bench.run(args).code);
+            let expected = match name == mounted {
+                true => [8, 8, 8, 3, 3],
+                // None of them has areas.
+                false => [0, 0, 0, 0, 1],
+            };
+            assert_eq!(codes, expected, "{name} beside {mounted}");
+            let info = json(&bench.run(&["info", "--json", &place]).ok().out);
+            assert_eq!(info["mount"].is_null(), name != mounted, "{name}");
+        }
+        bench
+            .run(&["check", &format!("p.img:{mounted}")])
+            .failed(8, &["in use", "mnt", "unmount it"]);
+        bench.run(&["umount", "mnt"]).ok();
+    }
+    // Several at once, of which one is closed while the process goes on.
+    bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
+    bench.run(&["check", "p.img:plain"]).failed(8, &["in use"]);
+    bench.run(&["umount", "mnt/plain"]).ok();
+    let said = bench.run(&["check", "--strict", "p.img:plain"]).ok().out;
+    assert!(said.contains("closed in order"), "{said}");
+    bench.run(&["check", "p.img"]).failed(8, &["in use"]);
+    bench.run(&["umount", "mnt"]).ok();
+    bench.sound();
+}
+
+/// Who reads one keeps it from being changed by those who come later, and lets the others go.
+#[test]
+fn what_is_read_beside_others_is_not_changed_meanwhile() {
+    let test = "what_is_read_beside_others_is_not_changed_meanwhile";
+    let Some(bench) = pool_to_mount(test) else {
+        return;
+    };
+    let _below = Below(&bench);
+    std::fs::create_dir(bench.join("looks")).expect("made");
+    bench.run(&["mount", "p.img:photos", "mnt"]).ok();
+    bench
+        .run(&["mount", "-o", "ro", "p.img:builds", "looks"])
+        .ok();
+    bench.run(&["umount", "mnt"]).ok();
+    // The one that was mounted first is gone, and with it the lock on the pool.
+    bench
+        .run(&["mkdir", "p.img:builds:/d"])
+        .failed(3, &["in use", "looks"]);
+    for change in [
+        &["fs", "remove", "p.img", "plain"][..],
+        &["mkfs", "--force", "p.img", "--size", "4M"],
+        &["mount", "p.img", "--all", "mnt"],
+    ] {
+        bench.run(change).failed(3, &["in use"]);
+    }
+    bench.run(&["mkdir", "p.img:photos:/d"]).ok();
+    bench.run(&["check", "p.img:builds"]).ok();
+    bench.run(&["umount", "looks"]).ok();
+    bench.run(&["mkdir", "p.img:builds:/d"]).ok();
+    bench.sound();
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("written");
+}
+
+#[test]
+fn all_are_mounted_by_one_process() {
+    let Some(bench) = pool_to_mount("all_are_mounted_by_one_process") else {
+        return;
+    };
+    let _below = Below(&bench);
+    bench
+        .run(&["mount", "--all", "p.img:builds", "mnt"])
+        .failed(2, &["--all"]);
+    let all = ["main", "builds", "plain", "photos"];
+    let path = |name: &str| bench.join("mnt").join(name).join("who");
+    bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
+    all.iter().for_each(|name| write(&path(name), name));
+    // One of them ends, and the others go on.
+    bench.run(&["umount", "mnt/plain"]).ok();
+    assert!(!path("plain").exists());
+    write(&path("main"), "main again");
+    bench.run(&["umount", "mnt"]).ok();
+    for name in all {
+        let said = bench.run(&["cat", &format!("p.img:{name}:/who")]).ok().out;
+        assert!(said.starts_with(name), "{said}");
+        bench
+            .run(&["check", "--strict", &format!("p.img:{name}")])
+            .ok();
+    }
+    // What a killed process had of each is there again.
+    bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
+    all.iter().for_each(|name| write(&path(name), "killed"));
+    let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
+    let pid = info["mount"]["pid"].as_i64().expect("a number") as i32;
+    kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("killed");
+    for name in all {
+        // The mounts of a process that was killed are there still.
+        let _ = bench.run(&["umount", "--lazy", &format!("mnt/{name}")]);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    for name in ["main", "builds", "photos"] {
+        let said = bench.run(&["cat", &format!("p.img:{name}:/who")]).ok().out;
+        assert_eq!(said, "killed", "{name}");
+    }
+    // A signal ends all of them.
+    bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
+    let info = json(&bench.run(&["info", "--json", "mnt/photos"]).ok().out);
+    let pid = info["mount"]["pid"].as_i64().expect("a number") as i32;
+    kill_process(Pid::from_raw(pid).expect("a process"), Signal::TERM).expect("asked");
+    let began = std::time::Instant::now();
+    while bench.run(&["ls", "p.img:/"]).code != 0 {
+        assert!(began.elapsed().as_secs() < 30, "it does not end");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    bench.sound();
+}
+
+/// The process that mounted goes on with the others, and keeps the pool's lock: that tells nothing of the one.
+#[test]
+fn unmounting_one_of_several_waits_until_that_is_closed() {
+    let Some(bench) = pool_to_mount("unmounting_one_of_several_waits_until_that_is_closed") else {
+        return;
+    };
+    let _below = Below(&bench);
+    bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
+    for name in ["builds", "plain"] {
+        write(&bench.join("mnt").join(name).join("a"), name);
+    }
+    let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
+    let pid = info["mount"]["pid"].as_i64().expect("a number") as i32;
+    let pid = Pid::from_raw(pid).expect("a process");
+    // One that cannot go on closes nothing.
+    kill_process(pid, Signal::STOP).expect("stopped");
+    let umount = ["umount", "--timeout", "1", "p.img:builds"];
+    let waited = bench.run(&umount);
+    kill_process(pid, Signal::CONT).expect("continued");
+    waited.failed(3, &["p.img:builds is still in use 1 s"]);
+    bench.run(&["umount", "mnt/plain"]).ok();
+    // What is in the file now is what the next opening finds.
+    let plain = listed(&bench, "p.img")[2].clone();
+    let [at, bytes] = ["at", "bytes"].map(|key| plain[key].as_u64().expect("a number") as usize);
+    let all = std::fs::read(bench.join("p.img")).expect("read");
+    std::fs::write(bench.join("copy.img"), &all[at..][..bytes]).expect("written");
+    let said = bench.run(&["check", "--strict", "copy.img"]).ok().out;
+    assert!(said.contains("closed in order"), "{said}");
+    bench.run(&["umount", "mnt"]).ok();
+    bench.sound();
+}
+
+#[test]
+fn a_mount_of_all_that_fails_leaves_nothing_and_says_for_which() {
+    let Some(bench) = pool_to_mount("a_mount_of_all_that_fails_leaves_nothing_and_says_for_which")
+    else {
+        return;
+    };
+    std::fs::create_dir(bench.join("mnt/main")).expect("made");
+    let _below = Below(&bench);
+    // Where the second is to be mounted there is something else.
+    write(&bench.join("mnt/builds"), "a file");
+    bench
+        .run(&["mount", "p.img", "--all", "mnt"])
+        .failed(1, &["mnt/builds"]);
+    assert!(bench.join("mnt/main").exists(), "it was there before");
+    let left = std::fs::read_dir(bench.join("mnt")).expect("read").count();
+    assert_eq!(left, 2);
+    bench.sound();
+    let second = listed(&bench, "p.img")[1].clone();
+    let name = second["name"].as_str().expect("text");
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(bench.join("p.img"))
+        .expect("opened");
+    let [at, bytes] = ["at", "bytes"].map(|key| second[key].as_u64().expect("a number"));
+    file.write_all_at(&vec![0; bytes as usize], at)
+        .expect("written");
+    bench
+        .run(&["mount", "p.img", "--all", "mnt"])
+        .failed(1, &[&format!("p.img:{name}")]);
+}
+
+#[test]
+fn a_mount_that_nobody_named_stays() {
+    let Some(bench) = pool_to_mount("a_mount_that_nobody_named_stays") else {
+        return;
+    };
+    bench.run(&["mkfs", "q.img", "--size", "4M"]).ok();
+    std::fs::create_dir(bench.join("mnt/main")).expect("made");
+    bench.run(&["mount", "q.img", "mnt/main"]).ok();
+    bench
+        .run(&["umount", "mnt"])
+        .failed(1, &["nothing of Vellum is mounted"]);
+    bench.run(&["umount", "mnt/main"]).ok();
+}
+
+/// The file has grown, and cannot be mapped then: there are not so many addresses.
+#[test]
+fn room_that_cannot_be_used_is_given_back() {
+    let bench = Bench::with_pool("4M");
+    let before = std::fs::read(bench.join("p.img")).expect("read");
+    let add = "ulimit -v 300000; exec \"$0\" fs add p.img x --size 512M";
+    let limited = Command::new("sh")
+        .args(["-c", add, env!("CARGO_BIN_EXE_vellum")])
+        .current_dir(bench.path())
+        .output();
+    support::done(limited.expect("a shell")).failed(1, &["map"]);
+    assert!(before == std::fs::read(bench.join("p.img")).expect("read"));
+}

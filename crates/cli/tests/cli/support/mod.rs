@@ -1,0 +1,201 @@
+//! Running the command, and what it did.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A directory of its own, with a pool in it.
+pub(crate) struct Bench {
+    dir: TempDir,
+}
+
+/// What a command did.
+pub(crate) struct Did {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Did {
+    /// It went well.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
+        self
+    }
+
+    /// It failed with this status, and said all of these words.
+    #[track_caller]
+    pub(crate) fn failed(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(
+            self.code, code,
+            "stdout: {}\nstderr: {}",
+            self.out, self.err
+        );
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
+        }
+        self
+    }
+}
+
+/// The command, not started.
+pub(crate) fn vellum() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+    command.env_remove("VELLUM_LOG");
+    command
+}
+
+/// What it did, of what it left.
+pub(crate) fn done(output: Output) -> Did {
+    Did {
+        code: output.status.code().expect("it was not killed"),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Did {
+    done(vellum().args(args).output().expect("vellum runs"))
+}
+
+impl Bench {
+    /// Without a pool.
+    pub(crate) fn empty() -> Self {
+        Self {
+            dir: tempfile::tempdir().expect("a directory"),
+        }
+    }
+
+    /// With a pool `p.img` of this size.
+    pub(crate) fn with_pool(size: &str) -> Self {
+        Self::with_pool_as(size, &[])
+    }
+
+    /// The same without a log: what was done last is in its place in the file.
+    pub(crate) fn with_plain_pool(size: &str) -> Self {
+        Self::with_pool_as(size, &["--media", "file"])
+    }
+
+    fn with_pool_as(size: &str, options: &[&str]) -> Self {
+        let bench = Self::empty();
+        let make = ["mkfs", "p.img", "--size", size, "--quiet"];
+        bench.run(&[&make, options].concat()).ok();
+        bench
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Runs the command here.
+    pub(crate) fn run(&self, args: &[&str]) -> Did {
+        done(
+            vellum()
+                .args(args)
+                .current_dir(self.path())
+                .output()
+                .expect("vellum runs"),
+        )
+    }
+
+    /// Runs the command here with something on its standard input.
+    pub(crate) fn run_with_input(&self, args: &[&str], input: &[u8]) -> Did {
+        let mut child = vellum()
+            .args(args)
+            .current_dir(self.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("vellum runs");
+        child
+            .stdin
+            .take()
+            .expect("a pipe")
+            .write_all(input)
+            .expect("it reads");
+        done(child.wait_with_output().expect("it ends"))
+    }
+
+    /// The pool is sound and was closed in order.
+    #[track_caller]
+    pub(crate) fn sound(&self) {
+        let did = self.run(&["check", "--strict", "p.img"]).ok();
+        assert!(did.out.contains("sound"), "{}", did.out);
+        assert!(did.out.contains("closed in order"), "{}", did.out);
+    }
+}
+
+/// A mounted pool; unmounted at the end whatever happens.
+pub(crate) struct Mounted {
+    pub(crate) bench: Bench,
+    pub(crate) dir: PathBuf,
+}
+
+impl Mounted {
+    pub(crate) fn new(size: &str, options: &[&str]) -> Self {
+        Self::of(Bench::with_pool(size), options)
+    }
+
+    /// The pool of a bench.
+    pub(crate) fn of(bench: Bench, options: &[&str]) -> Self {
+        let dir = bench.join("mnt");
+        std::fs::create_dir(&dir).expect("made");
+        let mounted = Self { bench, dir };
+        mounted.mount(options);
+        mounted
+    }
+
+    pub(crate) fn mount(&self, options: &[&str]) {
+        let mut args = vec!["mount"];
+        args.extend(options);
+        args.extend(["p.img", "mnt"]);
+        self.bench.run(&args).ok();
+    }
+
+    pub(crate) fn umount(&self) {
+        self.bench.run(&["umount", "mnt"]).ok();
+        self.bench.sound();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = Command::new("umount").arg("-l").arg(&self.dir).output();
+        }
+    }
+}
+
+/// Whether there is FUSE to test with; says so where there is none.
+pub(crate) fn has_fuse(test: &str) -> bool {
+    let open = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse");
+    match open {
+        Ok(_) => true,
+        Err(error) => {
+            // Past the test harness, which swallows what passing tests print.
+            let note = format!("SKIPPED {test}: /dev/fuse cannot be used ({error})\n");
+            let _ = std::fs::OpenOptions::new()
+                .append(true)
+                .open("/dev/stderr")
+                .and_then(|mut terminal| terminal.write_all(note.as_bytes()));
+            false
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The engine against the reference model: the same operations must have the same outcomes and
+//! leave the same tree.
+//!
+//! `VELLUM_CASES` says how many random cases each test runs, `VELLUM_SEED` (0 to 255) which;
+//! `VELLUM_LONG_CHECKS=<factor>` makes all run that many times longer.
+
+mod areas;
+mod kit;
+mod linear;
+mod listing;
+mod random;
+mod removed;
+mod sequences;
+#[path = "../../src/checking/shuttle_memory.rs"]
+mod shuttle_memory;
+mod shuttled;
+mod subject;
+mod threads;
+mod tree;

@@ -1,0 +1,19 @@
+//! The file system as its adapters use it: names and directories, what is read and written, opening and closing, damage, memories and
+//! disks that fail.
+
+mod basics;
+mod closing;
+mod damage;
+mod damaged_areas;
+mod damaged_names;
+mod durability;
+mod eviction;
+mod evolving;
+mod logged_failing;
+mod lost_pages;
+mod moves;
+mod namespaces;
+mod paths;
+mod reading;
+mod split_failing;
+mod tables;

@@ -1,0 +1,12 @@
+//! The library as programs use it: pools on each medium, what a kill leaves of them, data that lie elsewhere, several file systems in
+//! one, and views of bytes.
+
+mod apart;
+mod carried;
+mod direct;
+mod experiments;
+mod logged;
+mod opening;
+mod parts;
+mod split;
+mod views;

@@ -1,0 +1,113 @@
+//! Damaged level tables are mended, and nothing is lost that could be read.
+
+use crate::keyed;
+use crate::support::read_tree;
+use crate::testimage::Sample;
+use vellum_check::Class;
+use vellum_layout::{LevelPlan, LevelRoot, MapState, MapWord, MappingKind, PlaceWord};
+
+/// Damages a closed pool with a level table and mends it; gives it before and after.
+#[track_caller]
+fn mended(class: Class, damage: impl Fn(&mut Sample)) -> (Vec<u8>, Vec<u8>) {
+    keyed::mended(MappingKind::Level, class, damage)
+}
+
+#[track_caller]
+fn mended_in_place(class: Class, damage: impl Fn(&mut Sample)) {
+    keyed::mended_in_place(MappingKind::Level, class, damage);
+}
+
+fn levels(s: &Sample) -> LevelPlan {
+    LevelPlan::new(s.image.geometry.zone_blocks)
+}
+
+#[test]
+fn roots() {
+    mended_in_place(Class::MapLevels, |s| {
+        s.image.set_word(s.image.geometry.table_at, 0);
+    });
+    // A level without entries is being moved.
+    mended_in_place(Class::MapLevels, |s| {
+        let root = LevelRoot::new(3, true);
+        let entries = s.image.entries();
+        s.image.set_word(s.image.geometry.table_at, root.0);
+        for (at, word, place) in entries {
+            s.image.set_word(at, 0);
+            s.image.enter(word, place, 0);
+        }
+    });
+}
+
+#[test]
+fn entries_in_levels_to_come() {
+    let (before, after) = mended(Class::MapWord, |s| {
+        let plan = levels(s);
+        let word = MapWord::new(MapState::Mapped, 3, 0);
+        let line = plan.homes(0x5EED, word.0, plan.last)[0];
+        let place = PlaceWord::new(word.0, 100, 0, 0);
+        s.image.enter_line(word, place, line);
+    });
+    assert_eq!(read_tree(&before), read_tree(&after));
+}
+
+#[test]
+fn entries_that_are_there_twice() {
+    mended_in_place(Class::MapCopy, |s| {
+        let (_, word, place) = s.image.entry_of(3, 1);
+        s.image.enter(word, place, 1);
+    });
+    mended_in_place(Class::MapCopy, |s| {
+        let (_, word, place) = s.image.entry_of(3, 1);
+        let stash = levels(s).stash().start;
+        s.image.enter_line(word, place, stash);
+    });
+    mended_in_place(Class::MapTwice, |s| {
+        let (_, word, _) = s.image.entry_of(3, 1);
+        let place = PlaceWord::new(word.0, 100, 0, 0);
+        s.image.enter(word, place, 1);
+    });
+    mended_in_place(Class::MapTwice, |s| {
+        let (at, word, place) = s.image.entry_of(3, 1);
+        let stash = levels(s).stash();
+        s.image.set_word(at, 0);
+        s.image.enter_line(word, place, stash.start);
+        s.image.enter_line(word, place, stash.end - 1);
+    });
+}
+
+#[test]
+fn counts_where_there_are_none() {
+    for (following, preceding) in [(1, 0), (4, 0), (0, 1)] {
+        mended_in_place(Class::MapCounts, |s| {
+            let (at, word, place) = s.image.entry_of(3, 0);
+            let place = PlaceWord::new(word.0, place.block(), following, preceding);
+            s.image.set_word(at + 8, place.0);
+        });
+    }
+}
+
+#[test]
+fn a_block_of_two_files_is_copied() {
+    keyed::a_block_of_two_files_is_copied(MappingKind::Level);
+}
+
+#[test]
+fn a_block_that_one_file_has_only_reserved_is_the_others() {
+    keyed::a_block_that_one_file_has_only_reserved_is_the_others(MappingKind::Level);
+}
+
+#[test]
+fn entries_of_nobody() {
+    mended_in_place(Class::MapNobody, |s| {
+        let word = MapWord::new(MapState::Mapped, 1000, 3);
+        s.image.enter(word, PlaceWord::new(word.0, 100, 0, 0), 0);
+    });
+    mended_in_place(Class::MapPastEnd, |s| {
+        let word = MapWord::new(MapState::Mapped, 3, 3);
+        s.image.enter(word, PlaceWord::new(word.0, 100, 0, 0), 0);
+    });
+    mended_in_place(Class::Limbo, |s| {
+        let mark = MapWord::new(MapState::Limbo, 3, 77);
+        s.image.enter(mark, PlaceWord(12345), 0);
+    });
+}

@@ -1,0 +1,15 @@
+//! Repair: every class of damage is mended, nothing is lost that could be read, and power cuts in the middle change nothing of that.
+
+mod areas;
+mod classes;
+mod cuckoo;
+mod keyed;
+mod level;
+mod logged;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../../../check/tests/testimage/mod.rs"]
+mod testimage;
+mod trees;
+mod unreadable;
+mod writing;
