@@ -5,9 +5,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need cargo
 [[ "$(id -u)" -eq 0 ]] || { say "skipped: becoming other users needs the superuser"; printf 'ok %s\n' "$NAME"; exit 0; }
 
+# Of the whole workspace, so that nothing is built again, for other features, that its tests have built.
 agrees() {
     TMPDIR="$MNT" PROPTEST_CASES="${VELLUM_MODEL_CASES:-25}" \
-        cargo test --manifest-path "$ROOT/Cargo.toml" -p vellum-model --features proptest --test against_kernel -- "$@" --nocapture >"$WORK/log" 2>&1 ||
+        cargo test --manifest-path "$ROOT/Cargo.toml" --workspace --features vellum-model/proptest --test against_kernel -- "$@" --nocapture >"$WORK/log" 2>&1 ||
         die "$(tail -n 60 "$WORK/log")"
     ! grep -q 'skipped: needs' "$WORK/log" || die "$(grep -m 1 'skipped: needs' "$WORK/log")"
 }

@@ -51,5 +51,6 @@ model_rounds() {
     say "$(tail -n 1 "$WORK/verified")"
 }
 
-cargo build -q --profile test --manifest-path "$ROOT/Cargo.toml" -p vellum-model --features proptest --example killed
+# Of the whole workspace, so that nothing is built again, for other features, that its tests have built.
+cargo build -q --profile test --manifest-path "$ROOT/Cargo.toml" --workspace --features vellum-model/proptest --example killed
 readonly KILLED="${CARGO_TARGET_DIR:-$ROOT/target}/debug/examples/killed"
