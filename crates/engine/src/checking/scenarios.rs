@@ -293,6 +293,34 @@ fn cachelets_come_and_go_beside_lookups_and_removals() {
     });
 }
 
+/// A name may tell which cachelet its file had. Both files' are evicted, and become each other's when the files are looked up, beside more eviction
+/// and a file that takes one, too.
+#[test]
+fn a_name_whose_cachelet_became_anothers_leads_to_its_own_file() {
+    explore(1000, |world| {
+        let paths = ["/a", "/b"];
+        let inos = paths.map(|path| world.file(path).unwrap().ino());
+        world.squeeze();
+        world.squeeze();
+        // The one that was given back last is taken first.
+        let look = |order: [usize; 2]| {
+            move |w: World| {
+                for which in order.into_iter().chain(order) {
+                    assert_eq!(w.see(paths[which]).unwrap().ino, inos[which]);
+                }
+            }
+        };
+        together!(
+            world,
+            look([0, 1]),
+            look([1, 0]),
+            |w: World| w.squeeze(),
+            |w: World| drop(w.mkdir("/n").unwrap())
+        );
+        assert_eq!(paths.map(|path| world.see(path).unwrap().ino), inos);
+    });
+}
+
 #[test]
 fn a_directory_with_work_to_do_is_not_evicted() {
     explore(500, |world| {
