@@ -429,19 +429,24 @@ impl<M: Memories> Core<M> {
 
     /// Whether a cachelet that somebody may have heard of long ago is that of the file that is named, as [`Self::load_cachelet`] would find it. `false`,
     /// too, where that is not plain.
+    #[inline]
+    pub(crate) fn is_cachelet_of(&self, told: Cachelet, named: &Named) -> bool {
+        let is_it = |identity: IdentityWord| {
+            identity.generation() == named.generation && identity.kind() == named.target.kind()
+        };
+        self.is_known_for(told, named.target.ino()) && is_it(self.identity(told))
+    }
+
+    /// The same of the file that has this inode now.
     ///
     /// The flags come first. One that is known is nobody else's before this operation ends unless it said before that it is evicted or that
     /// its file has no name, because both are followed by a grace period.
-    pub(crate) fn is_cachelet_of(&self, told: Cachelet, named: &Named) -> bool {
+    #[inline]
+    pub(crate) fn is_known_for(&self, told: Cachelet, ino: u64) -> bool {
         const GOING: u64 = flag::UNLINKED | flag::EVICTING | flag::EVICTED;
-        if u64::from(told.0) >= self.map.cachelet_count
-            || self.get(told, field::FLAGS) & (flag::KNOWN | GOING) != flag::KNOWN
-            || self.ino(told) != named.target.ino()
-        {
-            return false;
-        }
-        let identity = self.identity(told);
-        identity.generation() == named.generation && identity.kind() == named.target.kind()
+        u64::from(told.0) < self.map.cachelet_count
+            && self.get(told, field::FLAGS) & (flag::KNOWN | GOING) == flag::KNOWN
+            && self.ino(told) == ino
     }
 
     /// Asks the processor for a cachelet.

@@ -9,6 +9,7 @@ use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::fs::{Access, Cred, Fs, Node};
+use crate::namespace::common::has_byte;
 use crate::slots::Op;
 
 /// Paths have fewer bytes than this.
@@ -286,7 +287,7 @@ fn check_path(path: &[u8]) -> Result<()> {
     match path.len() {
         0 => Err(Error::NotFound),
         PATH_MAX.. => Err(Error::NameTooLong),
-        _ if path.contains(&0) => Err(Error::Invalid("a path cannot contain a zero byte")),
+        _ if has_byte(path, 0) => Err(Error::Invalid("a path cannot contain a zero byte")),
         _ => Ok(()),
     }
 }

@@ -14,7 +14,8 @@
 //! * **Entries** get other places when areas come and go, and other bytes come to lie where they were. The table says nothing of where an
 //!   entry is. Long prefixes ask the directory's inode for it, each time; its slots are nobody's before the operation ends, and no such move gives a
 //!   directory another path from the root.
-//! * **Cachelets** are evicted, and are another file's then. The table names the inode; its word leads to the cachelet, as for anybody else.
+//! * **Cachelets** are evicted, and are another file's then. The table names the inode, and the cachelet that it had: that says itself whether it
+//!   still is its ([`Core::is_known_for`]). If it is not, the inode's word leads to the cachelet, as for anybody else.
 //! * **Inodes** are given to other files once their directory was removed, which changes the version. Who saw a version in this operation
 //!   may use until its end what counts with it.
 //! * **Two who keep prefixes in one place**: a prefix is changed by who made its *turn* odd, and whoever finds it so, or another one than
@@ -23,15 +24,15 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{FileKind, Geometry, PathEntryHead, PathHash, ROOT_SLOT};
-use vellum_media::{Memories, Memory, count};
+use vellum_layout::{FileKind, Geometry, PathEntryHead, ROOT_SLOT, long_name_hash};
+use vellum_media::{LINE_BYTES, Memories, Memory, count};
 
 use super::prefixes_at;
 use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::Result;
 use crate::namespace::Walked;
-use crate::namespace::common::walk;
+use crate::namespace::common::{has_byte, walk};
 use crate::slots::Op;
 
 /// Bytes of a row of the table, and of a prefix in it: two lines, which processors fetch together.
@@ -46,12 +47,46 @@ const SEARCH: u16 = 0o111;
 const TURN: u64 = 0;
 /// Of the version of paths under which it led where it leads.
 const VERSION: u64 = 8;
-/// Of the inode slot of the directory (bits 0..48), and the prefix's length in bytes (48..64).
+/// Of where it leads: [`Leads`].
 const LEADS: u64 = 16;
 /// Of its bytes; of the hash where they are too many.
 const BYTES: u64 = 24;
+/// Words that its bytes have room in, ...
+const KEPT_WORDS: usize = ((PREFIX_BYTES - BYTES) / 8) as usize;
+/// ... and those of them in the first line.
+const FIRST_WORDS: usize = ((LINE_BYTES - BYTES) / 8) as usize;
 /// Longest prefix whose bytes are in the table.
-const KEPT_MAX: usize = (PREFIX_BYTES - BYTES) as usize;
+const KEPT_MAX: usize = KEPT_WORDS * 8;
+
+/// Where a prefix leads: inode slot of the directory (bits 0..32), number of the cachelet that it had, or 0 (32..52), bytes of the
+/// prefix (52..64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Leads(u64);
+
+impl Leads {
+    /// Of a cachelet's number. Later ones than fit in here are not told.
+    const CACHELET_MAX: u64 = 0xF_FFFF;
+
+    fn new(prefix: Prefix<'_>, ino: u64, dir: Cachelet) -> Self {
+        let told = match u64::from(dir.0) {
+            number @ 0..=Self::CACHELET_MAX => number,
+            _ => 0,
+        };
+        Self((prefix.bytes.len() as u64) << 52 | told << 32 | ino)
+    }
+
+    fn ino(self) -> u64 {
+        self.0 & 0xFFFF_FFFF
+    }
+
+    fn cachelet(self) -> Cachelet {
+        Cachelet((self.0 >> 32 & Self::CACHELET_MAX) as u32)
+    }
+
+    fn len(self) -> u64 {
+        self.0 >> 52
+    }
+}
 
 /// What a path begins with.
 #[derive(Clone, Copy)]
@@ -62,7 +97,7 @@ struct Prefix<'p> {
 
 impl<'p> Prefix<'p> {
     fn new(seed: u64, bytes: &'p [u8]) -> Self {
-        let hash = PathHash::of_root(seed).step(seed, bytes).0;
+        let hash = long_name_hash(seed, bytes);
         Self { bytes, hash }
     }
 
@@ -71,33 +106,25 @@ impl<'p> Prefix<'p> {
         self.bytes.len() > KEPT_MAX
     }
 
-    /// What [`LEADS`] says where it leads to this inode.
-    fn leads(self, ino: u64) -> u64 {
-        (self.bytes.len() as u64) << 48 | ino
-    }
-
-    /// Whether `is_so` of all its words in the table and where each is. The last eight bytes are one, so that of prefixes of one length only
+    /// Whether `is_so` of all its words in the table and the number of each. The last eight bytes are one, so that of prefixes of one length only
     /// those with the same bytes have the same.
     #[inline(always)]
-    fn all_words(self, mut is_so: impl FnMut(u64, u64) -> bool) -> bool {
+    fn all_words(self, mut is_so: impl FnMut(usize, u64) -> bool) -> bool {
         if self.is_long() {
-            return is_so(BYTES, self.hash);
+            return is_so(0, self.hash);
         }
         let (whole, rest) = self.bytes.as_chunks::<8>();
-        let mut at = BYTES;
-        for bytes in whole {
-            if !is_so(at, u64::from_le_bytes(*bytes)) {
-                return false;
-            }
-            at += 8;
-        }
         let last = || match self.bytes.last_chunk() {
             Some(last) => u64::from_le_bytes(*last),
             None => rest
                 .iter()
                 .fold(0, |word, &byte| word << 8 | u64::from(byte)),
         };
-        rest.is_empty() || is_so(at, last())
+        let mut words = whole
+            .iter()
+            .map(|bytes| u64::from_le_bytes(*bytes))
+            .enumerate();
+        words.all(|(at, word)| is_so(at, word)) && (rest.is_empty() || is_so(whole.len(), last()))
     }
 }
 
@@ -124,7 +151,7 @@ fn split(path: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         name => (last, Some(name)),
     };
     let prefix = path.get(first..end)?;
-    prefix.contains(&b'/').then_some((prefix, name))
+    has_byte(prefix, b'/').then_some((prefix, name))
 }
 
 impl<M: Memories> Core<M> {
@@ -135,27 +162,38 @@ impl<M: Memories> Core<M> {
         [at, at + PREFIX_BYTES]
     }
 
-    /// Inode of the directory that a prefix led to under this version, if that is in this place.
-    fn prefix_in(&self, place: u64, prefix: Prefix<'_>, version: u64) -> Option<u64> {
-        let load = |at| self.arena.load(place + at, Ordering::Acquire);
-        let (turn, leads) = (load(TURN), load(LEADS));
-        let ino = leads.wrapping_sub(prefix.leads(0));
-        if ino >> 48 != 0 || load(VERSION) != version {
+    /// Where a prefix led under this version, if it is in this place.
+    #[inline]
+    fn prefix_in(&self, place: u64, prefix: Prefix<'_>, version: u64) -> Option<Leads> {
+        let turn = || self.arena.load(place + TURN, Ordering::Acquire);
+        let before = turn();
+        // A line at once, because each load looks at its bounds.
+        let first = self.arena.load_line(place);
+        let leads = Leads(first[LEADS as usize / 8]);
+        if leads.len() != prefix.bytes.len() as u64 || first[VERSION as usize / 8] != version {
             return None;
         }
-        let is_it = prefix.all_words(|at, word| load(at) == word);
-        (is_it && turn.is_multiple_of(2) && load(TURN) == turn).then_some(ino)
+        let mut kept = [0; KEPT_WORDS];
+        kept[..FIRST_WORDS].copy_from_slice(&first[BYTES as usize / 8..]);
+        if prefix.bytes.len() > FIRST_WORDS * 8 {
+            kept[FIRST_WORDS..].copy_from_slice(&self.arena.load_line(place + LINE_BYTES));
+        }
+        // The second look comes after all that it is to vouch for.
+        self.arena.load_barrier();
+        let is_whole = before.is_multiple_of(2) && turn() == before;
+        (is_whole && prefix.all_words(|at, word| kept[at] == word)).then_some(leads)
     }
 
     /// The same, wherever it is.
-    fn find_prefix(&self, prefix: Prefix<'_>, version: u64) -> Option<u64> {
+    #[inline]
+    fn find_prefix(&self, prefix: Prefix<'_>, version: u64) -> Option<Leads> {
         let [first, second] = self.prefix_places(prefix);
         self.prefix_in(first, prefix, version)
             .or_else(|| self.prefix_in(second, prefix, version))
     }
 
     /// Puts a prefix in the place of one of another version, or of either; not if somebody else does so.
-    fn keep_prefix(&self, prefix: Prefix<'_>, ino: u64, version: u64) {
+    fn keep_prefix(&self, prefix: Prefix<'_>, leads: Leads, version: u64) {
         let places = self.prefix_places(prefix);
         let load = |at| self.arena.load(at, Ordering::Acquire);
         let is_old = |&place: &u64| load(place + VERSION) != version;
@@ -172,9 +210,9 @@ impl<M: Memories> Core<M> {
         }
         let store = |at, word| self.arena.store(place + at, word, Ordering::Release);
         store(VERSION, version);
-        store(LEADS, prefix.leads(ino));
+        store(LEADS, leads.0);
         prefix.all_words(|at, word| {
-            store(at, word);
+            store(BYTES + 8 * at as u64, word);
             true
         });
         store(TURN, turn + 2);
@@ -220,7 +258,8 @@ impl<M: Memories> Op<'_, M> {
     fn directory_at(&self, prefix: Prefix<'_>, version: u64) -> Option<Cachelet> {
         let core = self.core;
         count::probe();
-        let ino = core.find_prefix(prefix, version)?;
+        let leads = core.find_prefix(prefix, version)?;
+        let (ino, told) = (leads.ino(), leads.cachelet());
         if prefix.is_long() {
             count::probe();
             if !core.is_own_path(ino, prefix.bytes) {
@@ -228,6 +267,9 @@ impl<M: Memories> Op<'_, M> {
             }
         }
         // It was not removed before this operation began, so its inode is nobody else's until it ends.
+        if core.is_known_for(told, ino) {
+            return Some(told);
+        }
         core.load_cachelet(self, ino).ok()
     }
 }
@@ -280,7 +322,7 @@ pub(super) fn walk<M: Memories>(
         && core.is_own_path(ino, prefix.bytes)
         && core.version_of_paths() == Some(version)
     {
-        core.keep_prefix(prefix, ino, version);
+        core.keep_prefix(prefix, Leads::new(prefix, ino, dir), version);
     }
     Ok(walked)
 }
@@ -288,24 +330,30 @@ pub(super) fn walk<M: Memories>(
 #[cfg(test)]
 mod tests {
     use vellum_layout::{MappingKind, NamespaceKind};
+    use vellum_media::{HeapMemory, SimPool, Simulated};
 
     use super::*;
     use crate::checking::kernels::{Job, Stage};
     use crate::checking::loom_memory::{Swaps, check};
+    use crate::checking::small_fs;
 
     /// Prefixes that differ in one word of two, in places of one row.
     const BESIDE: [&[u8]; 3] = [b"a/directory", b"b/directory", b"c/directory"];
     const VERSION: u64 = 1 << 16;
 
-    fn beside(index: usize) -> (Prefix<'static>, u64) {
-        let bytes = BESIDE[index];
-        (Prefix { bytes, hash: 5 }, index as u64 + 100)
+    fn beside(index: usize) -> (Prefix<'static>, Leads) {
+        let prefix = Prefix {
+            bytes: BESIDE[index],
+            hash: 5,
+        };
+        let leads = Leads::new(prefix, index as u64 + 100, Cachelet(index as u32 + 1));
+        (prefix, leads)
     }
 
     fn keep(index: usize) -> Job {
         Box::new(move |stage: Stage| {
-            let (prefix, ino) = beside(index);
-            stage.core().keep_prefix(prefix, ino, VERSION);
+            let (prefix, leads) = beside(index);
+            stage.core().keep_prefix(prefix, leads, VERSION);
         })
     }
 
@@ -315,9 +363,9 @@ mod tests {
             let kinds = (NamespaceKind::Adaptive, MappingKind::HashFs);
             let stage = Stage::new(known, kinds, Some(8));
             let find = |stage: &Stage, index| {
-                let (prefix, ino) = beside(index);
+                let (prefix, leads) = beside(index);
                 let found = stage.core().find_prefix(prefix, VERSION);
-                assert!(found.is_none_or(|found| found == ino), "{found:?}");
+                assert!(found.is_none_or(|found| found == leads), "{found:?}");
                 found
             };
             // Both places of the row are taken, and the first one is anybody's who comes.
@@ -336,34 +384,50 @@ mod tests {
 
     #[test]
     fn prefixes_of_one_hash_and_length_are_told_apart() {
-        let long = [b'l'; KEPT_MAX + 1];
+        let kinds = (NamespaceKind::Adaptive, MappingKind::HashFs);
+        let fs = small_fs::<Simulated>(SimPool::new(1 << 20), HeapMemory::new, 2, kinds, None);
+        let core = &fs.core;
+        let (long, longest) = ([b'l'; 45], [b'l'; KEPT_MAX]);
         for bytes in [
             &b"a/b"[..],
             b"a/bcdef",
             b"a/bcdefg",
             b"a/bcdefgh",
-            &long[1..],
+            &long,
+            &longest,
         ] {
-            let words = |bytes: &[u8]| {
-                let mut words = Vec::new();
-                Prefix { bytes, hash: 5 }.all_words(|at, word| {
-                    assert!(at + 8 <= PREFIX_BYTES);
-                    words.push(word);
-                    true
-                });
-                words
-            };
+            let find = |bytes: &[u8]| core.find_prefix(Prefix { bytes, hash: 5 }, VERSION);
+            let prefix = Prefix { bytes, hash: 5 };
+            let leads = Leads::new(prefix, 100, Cachelet(1));
+            core.keep_prefix(prefix, leads, VERSION);
+            assert_eq!(find(bytes), Some(leads));
             for at in 0..bytes.len() {
                 let mut other = bytes.to_vec();
                 other[at] ^= 1;
-                assert_ne!(words(bytes), words(&other), "{at}");
+                assert_eq!(find(&other), None, "{at}");
             }
         }
-        let hashed = Prefix {
-            bytes: &long,
-            hash: 5,
-        };
-        assert!(hashed.is_long() && hashed.all_words(|at, word| (at, word) == (BYTES, 5)));
+        let bytes = &[b'l'; KEPT_MAX + 1];
+        let prefix = |hash| Prefix { bytes, hash };
+        let leads = Leads::new(prefix(5), 100, Cachelet(1));
+        core.keep_prefix(prefix(5), leads, VERSION);
+        assert!(prefix(5).is_long());
+        assert_eq!(core.find_prefix(prefix(5), VERSION), Some(leads));
+        let row_mates = prefix(5 + (1 << 40));
+        assert_eq!(core.prefix_places(row_mates), core.prefix_places(prefix(5)));
+        assert_eq!(core.find_prefix(row_mates, VERSION), None);
+    }
+
+    #[test]
+    fn a_cachelet_with_a_later_number_than_there_is_room_for_is_not_told() {
+        let bytes = &[b'l'; 4095];
+        let prefix = Prefix { bytes, hash: 5 };
+        let last = Leads::CACHELET_MAX as u32;
+        for (number, told) in [(1, 1), (last, last), (last + 1, 0), (u32::MAX, 0)] {
+            let leads = Leads::new(prefix, u64::from(u32::MAX), Cachelet(number));
+            let expected = (4095, Cachelet(told), u64::from(u32::MAX));
+            assert_eq!((leads.len(), leads.cachelet(), leads.ino()), expected);
+        }
     }
 
     #[test]

@@ -28,6 +28,23 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
+/// Whether any of some bytes is this one. Paths are so short that what searches from an aligned byte on has hardly begun when they end.
+#[inline]
+pub(crate) fn has_byte(bytes: &[u8], byte: u8) -> bool {
+    any_of_chunks::<16>(bytes, byte)
+        .or_else(|| any_of_chunks::<8>(bytes, byte))
+        .unwrap_or_else(|| bytes.contains(&byte))
+}
+
+/// The same, by so many at once, of which the last ones have been compared before; `None`: there are fewer.
+#[inline]
+fn any_of_chunks<const N: usize>(bytes: &[u8], byte: u8) -> Option<bool> {
+    let last = bytes.last_chunk::<N>()?;
+    let is_one = |any: bool, &other: &u8| any | (other == byte);
+    let has = |chunk: &[u8; N]| chunk.iter().fold(false, is_one);
+    Some(bytes.as_chunks().0.iter().any(has) || has(last))
+}
+
 /// Whether a file may have this name. The length was checked.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
@@ -88,4 +105,22 @@ pub(crate) trait Bodies<M: Memories>: Sync {
 
     /// Pool offset of the life word of the entry at `entry`.
     fn life_at(core: &Core<M>, entry: u64) -> u64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_byte;
+
+    #[test]
+    fn a_byte_is_found_wherever_it_is() {
+        for len in 0..50 {
+            let mut bytes = vec![b'a'; len];
+            assert!(!has_byte(&bytes, b'/'));
+            for at in 0..len {
+                bytes[at] = b'/';
+                assert!(has_byte(&bytes, b'/'), "{at} of {len}");
+                bytes[at] = b'a';
+            }
+        }
+    }
 }

@@ -69,6 +69,7 @@ fn home(key: Key, level: u64) -> (u64, u64) {
 }
 
 impl<M: Memories> Core<M> {
+    #[inline]
     fn table(&self, area: u32) -> Option<Table> {
         let table = Table(
             self.arena

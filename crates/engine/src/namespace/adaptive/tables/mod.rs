@@ -166,6 +166,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Arena offset of the word that says where an area's table is.
+    #[inline]
     fn table_cell_of(&self, area: u32) -> Option<u64> {
         let is_one = (1..areas(&self.geometry)).contains(&area.into());
         is_one.then(|| self.locks_at() + (LOCKS + u64::from(area)) * 8)
