@@ -14,7 +14,7 @@ use crate::name::Names;
 use crate::oracle::{Stage, stage_after};
 use crate::plan::{Plan, plan, plan_every_point};
 use crate::report::{Counts, Kind, RECOVERY, WorkloadReport};
-use crate::run::{NESTED_DEPTH, Progress};
+use crate::run::{Change, NESTED_DEPTH, Progress};
 use crate::tree::Tree;
 use crate::{Options, Subject};
 
@@ -131,8 +131,20 @@ impl<'a> Explorer<'a> {
     /// Explores a log, which identifiers call `name`.
     pub(crate) fn explore(&mut self, name: &str, log: &[Event]) {
         let change = self.subject.change;
+        let changed = change.of(log);
         let skip = change.of(&log[..self.subject.skip]).len();
-        self.explore_changed(name, &change.of(log), skip);
+        let skip = skip.max(self.as_without_mutant(log, &changed));
+        self.explore_changed(name, &changed, skip);
+    }
+
+    /// How many events a mutant leaves as they are at the beginning of a log. No crash in front of the first one that it changes can
+    /// show it, unless recoveries are crashed, which it changes, too.
+    fn as_without_mutant(&self, log: &[Event], changed: &[Event]) -> usize {
+        let is_in_recoveries = self.options.nested_recoveries[0] > 0;
+        if is_in_recoveries || !matches!(self.subject.change, Change::Mutant(_)) {
+            return 0;
+        }
+        log.iter().zip(changed).take_while(|(a, b)| a == b).count()
     }
 
     /// Explores a log that went through the subject's change already, behind its first `skip` events.
@@ -298,7 +310,7 @@ impl<'a> Explorer<'a> {
         let (index, recovery) = self.judge_image(at, name);
         let verdict = &self.verdicts[index];
         let (sound, meaning) = (verdict.failures.is_empty(), verdict.meaning);
-        if sound && self.is_crashed_too(&recovery, scope) {
+        if sound && self.may_show_more(&recovery) && self.is_crashed_too(&recovery, scope) {
             self.crash_recovery(at, state, (name, meaning), &recovery, scope);
         }
         at.leave(&self.judge.pool, state);
@@ -362,10 +374,13 @@ impl<'a> Explorer<'a> {
             cuts,
             within: Some((at.stage, meaning)),
         };
-        let image = self.judge.pool.0.image();
         let log = self.subject.change.of(recovery);
-        self.report.exhaustive &= self.walk(&image, name, &log, &inner);
-        put_back(&self.judge.pool, &image, recovery);
+        // Who asks for no state of it wanted only to see it.
+        if inner.bound > 0 {
+            let image = self.judge.pool.0.image();
+            self.report.exhaustive &= self.walk(&image, name, &log, &inner);
+            put_back(&self.judge.pool, &image, recovery);
+        }
         self.now = outer;
     }
 
@@ -389,6 +404,14 @@ impl<'a> Explorer<'a> {
             self.judge_tree(name, &tree, at.stage);
         }
         at.leave(&self.judge.pool, state);
+    }
+
+    /// Whether crashes of this recovery may show anything: those of one that a mutant leaves as it is show nothing of the mutant.
+    fn may_show_more(&self, recovery: &[Event]) -> bool {
+        match self.subject.change {
+            Change::Mutant(mutant) => mutant.rewrite(recovery) != recovery,
+            Change::None | Change::By(_) => true,
+        }
     }
 
     /// Whether crashes of this recovery are explored: a few of each depth that store in other

@@ -299,7 +299,7 @@ impl<'a> Stage<'a> {
         };
         let options = Options {
             states_per_point: 16,
-            nested_states: 1,
+            nested_states: 0,
             nested_recoveries: [self.options.nested_recoveries, 0],
             ..Options::default()
         };
