@@ -1,8 +1,7 @@
 //! Pools whose blocks of files pass the kernel's page cache. The directory for temporary files has to lie on a file system that has direct I/O.
 
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
-use std::io::IoSliceMut;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -32,17 +31,19 @@ fn begun(pool: MappedPool, is_apart: bool) -> MappedPool {
     pool
 }
 
-/// Whether the kernel has a copy of a block of the file.
+/// Whether the kernel has a copy of a block of the file. To read it would bring one, even where that may not wait.
 fn is_cached(path: &Path, at: u64) -> bool {
     let file = File::open(path).unwrap();
-    // Asking must not bring others.
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
-    let mut block = [0; BLOCK_BYTES as usize];
-    let mut blocks = [IoSliceMut::new(&mut block)];
-    match rustix::io::preadv2(&file, &mut blocks, at, ReadWriteFlags::NOWAIT) {
-        Err(Errno::AGAIN) => false,
-        read => read.unwrap() > 0,
+    let len = BLOCK_BYTES as usize;
+    let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
+    let mut is_resident = 0u8;
+    // SAFETY: the mapping is new, nobody reads what is in it, it is of one page, for which the answer has a byte, and it goes again here.
+    unsafe {
+        let mapped = rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, &file, at).unwrap();
+        assert_eq!(libc::mincore(mapped, len, &mut is_resident), 0);
+        rustix::mm::munmap(mapped, len).unwrap();
     }
+    is_resident & 1 != 0
 }
 
 fn read(pool: &MappedPool, at: u64, len: usize) -> Vec<u8> {
