@@ -688,6 +688,7 @@ impl Persistent for MappedPool {
 
     fn read_all(&self, pieces: &mut [(u64, &mut [u8])]) {
         if !self.read_all_direct(pieces) {
+            self.ask_for_all(pieces);
             for (at, out) in pieces {
                 Memory::read(self, *at, out);
             }

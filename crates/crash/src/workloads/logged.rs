@@ -130,7 +130,7 @@ fn sequences(ground: Ground) -> Vec<Workload> {
     let mut all = vec![
         of(
             "blocks-used-again",
-            // What rides in the last record an opening brings back: there is another behind.
+            // What rides an opening brings back: not behind a checkpoint.
             &[
                 FILE,
                 "append f 5 9000",
@@ -138,6 +138,7 @@ fn sequences(ground: Ground) -> Vec<Workload> {
                 "create p 644 -",
                 &others,
                 "sync",
+                "checkpoint",
             ],
             &[
                 "unlink f",
@@ -147,7 +148,7 @@ fn sequences(ground: Ground) -> Vec<Workload> {
                 "sync",
             ],
         ),
-        // The first rides; the second is too long to ride, and voids that.
+        // The first rides; the second is too long to ride, and the sync before its record voids that.
         of(
             "overwritten-after-a-ride",
             &[FILE, "append f 5 20000"],
@@ -215,7 +216,7 @@ fn sequences(ground: Ground) -> Vec<Workload> {
             &[FILE, "sync", "append f 5 300"],
             &["checkpoint", "unlink f", "close-pool"],
         ),
-        // On a medium of their own, blocks of several records need not be where they belong.
+        // Blocks of several records need not be where they belong.
         of(
             "rides-of-several-syncs",
             &written,
@@ -299,7 +300,7 @@ mod tests {
     use vellum::disk_sites;
     use vellum_media::{CrashPoints, Event, LINE_BYTES, Op, Site};
 
-    use super::super::tried::{explored, free_at_once, named, without};
+    use super::super::tried::{explored, explored_more, free_at_once, named, without};
     use super::*;
     use crate::memories::{Explored, Shared, image_after};
     use crate::record::record;
@@ -388,6 +389,7 @@ mod tests {
                 disk_sites::LOG_RIDES_DURABLE,
                 "apart-checkpoints-between-rides",
             ),
+            (disk_sites::LOG_RIDES_DURABLE, "logged-checkpoint-of-a-ride"),
             (disk_sites::LOG_RECORD_DURABLE, "apart-create-second"),
             (disk_sites::LOG_RECORD_DURABLE, "logged-create-second"),
             (disk_sites::LOG_TARGET_DURABLE, "logged-checkpoint"),
@@ -397,7 +399,7 @@ mod tests {
             (disk_sites::LOG_IMAGE_NAMED, "logged-opened-and-checkpoint"),
             (disk_sites::LOG_IMAGE_OVER, "logged-killed-with-a-full-log"),
         ] {
-            let report = explored(name, Change::By(&without(site)));
+            let report = explored_more(name, Change::By(&without(site)));
             assert!(
                 report.counts.violations > 0,
                 "{name} without {}",
@@ -426,20 +428,25 @@ mod tests {
         assert_eq!(wrong.kind, Kind::Tree, "{wrong:?}");
     }
 
-    /// What is on the disk if nothing but the record of the last commit in `log` has arrived of it.
+    /// What is on the disk if nothing has arrived of the last commit in `log`, and of what came before and was not synced, but its record.
     fn with_record_alone(before: &[u8], log: &[Event]) -> Vec<u8> {
         let superblock = Superblock::unseal(before).unwrap();
         let area = superblock.log_at..superblock.log_at + superblock.log_bytes;
         let is_durable =
             |event: &Event| event.op == Op::Fence && event.site == disk_sites::LOG_RECORD_DURABLE;
         let synced = log.iter().rposition(is_durable).expect("a commit");
-        let mut in_log = log[..synced].to_vec();
-        in_log.retain(|event| matches!(event.op, Op::Store { at, .. } if area.contains(&at)));
-        image_after(before, &in_log)
+        let is_data =
+            |event: &Event| event.op == Op::Fence && event.site == disk_sites::LOG_DATA_DURABLE;
+        let data = log[..synced].iter().rposition(is_data).unwrap_or(0);
+        let (arrived, rest) = log[..synced].split_at(data);
+        let is_in_log =
+            |event: &&Event| matches!(event.op, Op::Store { at, .. } if area.contains(&at));
+        let arrived = arrived.iter().chain(rest.iter().filter(is_in_log));
+        image_after(before, &arrived.copied().collect::<Vec<_>>())
     }
 
-    /// The record has what is to be in the blocks of a small write, and each opening makes sure of it, however many of them are cut off when nothing
-    /// but their record, which voids the one before, has arrived.
+    /// Records have what is to be in the blocks of a small write, and each opening makes sure of it, however many of them are cut off when nothing
+    /// but their record has arrived, and what they synced before it.
     #[test]
     fn what_rides_stays_however_often_an_opening_is_cut_off() {
         let pool = Shared::of(blank_image(

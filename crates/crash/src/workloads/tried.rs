@@ -28,6 +28,16 @@ pub(super) fn explored(name: &str, change: Change<'_>) -> WorkloadReport {
     explored_as(Mode::X86, name, change)
 }
 
+/// The same with more states at each point: what is written ahead is under way, too, and tells nothing.
+pub(super) fn explored_more(name: &str, change: Change<'_>) -> WorkloadReport {
+    let options = Options {
+        states_per_point: 24,
+        ..options()
+    };
+    let recorded = record(&named(name)).unwrap();
+    explore_recorded(&recorded, Mode::X86, change, &options, &Progress::default())
+}
+
 /// The same with more crashes of recoveries.
 pub(super) fn explored_nested(name: &str, change: Change<'_>) -> WorkloadReport {
     let options = Options {

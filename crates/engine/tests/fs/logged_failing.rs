@@ -9,7 +9,7 @@ use vellum::{
     MappingKind, MountOptions, Node, Result, attach, format,
 };
 use vellum_check::{Options, check};
-use vellum_layout::Superblock;
+use vellum_layout::{ANCHORS_BYTES, Superblock};
 
 type LoggedFs = Arc<Fs<SimulatedLogged>>;
 
@@ -358,29 +358,34 @@ fn a_failed_commit_answers_all_who_wait_with_its_error() {
     });
 }
 
-/// Of the free blocks around those that are made and synced one by one, the first line is zeros: nobody had written there. Files have their bytes.
+/// What nobody had written of the pool's file is written ahead: the first line of free blocks around those that are made and synced one by one, and of
+/// what the next record of the log gets, is zeros. Files have their bytes.
 #[test]
-fn free_blocks_around_synced_ones_are_written_ahead() {
+fn what_comes_next_is_written_ahead() {
     const OLD: u8 = 0xAA;
     let mut image = made_on(None, MappingKind::Extent);
     let geometry = Superblock::unseal(&image).unwrap().geometry();
     let data_at = geometry.data_at as usize;
-    let data_end = data_at + geometry.zone_blocks as usize * 4096;
-    image[data_at..data_end].fill(OLD);
+    let data = data_at..data_at + geometry.zone_blocks as usize * 4096;
+    let log_at = geometry.log_at as usize;
+    let log = log_at + ANCHORS_BYTES as usize..log_at + geometry.log_bytes as usize;
+    image[data.clone()].fill(OLD);
+    image[log.clone()].fill(OLD);
     let disk = Arc::new(SimPool::from_image(image));
     let fs = mount(&disk).unwrap();
-    let names: Vec<String> = (0..4).map(|number| format!("f{number}1")).collect();
+    let names: Vec<String> = (0..2).map(|number| format!("f{number}1")).collect();
     for name in &names {
         make(&fs, name).unwrap();
         fs.sync().unwrap();
     }
     assert!(names.iter().all(|name| is_whole(&fs, name)));
     let image = disk.image();
-    let blocks = image[data_at..data_end].chunks(4096);
     let is_ahead = |block: &&[u8]| block[..64] == [0; 64] && block[64..] == [OLD; 4096 - 64];
-    let ahead = blocks.filter(is_ahead).count();
+    let [blocks, of_log] =
+        [data, log].map(|bytes| image[bytes].chunks_exact(4096).filter(is_ahead).count());
     // The first commit says that they come, and the next files find a group written.
-    assert!((1..=8).contains(&ahead), "{ahead}");
+    assert!((1..=8).contains(&blocks), "{blocks}");
+    assert!((1..=8).contains(&of_log), "{of_log}");
     fs.close().unwrap();
     let report = check(&disk.image(), Options::default());
     assert!(report.is_sound(), "{report}");

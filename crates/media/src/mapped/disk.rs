@@ -7,8 +7,10 @@ use crate::first_write;
 use crate::logged::{self, Logged};
 use crate::site::Site;
 use crate::{MediaError, count};
+use rustix::fs::Advice;
 use rustix::io::Errno;
 use std::io;
+use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -33,7 +35,7 @@ impl MappedPool {
         let path = path.unwrap_or(Path::new(""));
         let direct = Direct::open(file, path, data_at, file_at)?;
         // No page has bytes of the log, which go through the cache, and blocks of files; nor does what is read ahead of one.
-        let _without = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random);
+        let _without = rustix::fs::fadvise(file, 0, None, Advice::Random);
         Ok(Self {
             direct: Some(direct),
             ..self
@@ -85,6 +87,36 @@ impl MappedPool {
             let (file, from) = self.file_at(start);
             logged::begin_writing(file, from, full.end - start);
         }
+    }
+
+    /// Has the disk begin with all of these at once, if the first of them is not in memory: then the others are not either, it seems, and each would
+    /// be waited for by itself.
+    pub(super) fn ask_for_all(&self, pieces: &[(u64, &mut [u8])]) {
+        let is_cold = |at| !self.is_overlaid() && !self.is_in_memory(at);
+        if pieces.len() < 2 || !is_cold(pieces[0].0) {
+            return;
+        }
+        for (at, out) in pieces {
+            let (file, from) = self.file_at(*at);
+            let Some(len) = NonZero::new(out.len() as u64) else {
+                continue;
+            };
+            let _advice_alone = rustix::fs::fadvise(file, from, Some(len), Advice::WillNeed);
+        }
+    }
+
+    /// Whether the kernel has the page of a byte of the pool, or does not say.
+    fn is_in_memory(&self, at: u64) -> bool {
+        let (base, len) = self.mapping.whole();
+        let page = rustix::param::page_size();
+        let first = at as usize / page * page;
+        if first + page > len {
+            return true;
+        }
+        let mut has = 1u8;
+        // SAFETY: the page lies in our mapping, and the answer is one byte for it.
+        let said = unsafe { libc::mincore(base.wrapping_byte_add(first), page, &mut has) };
+        said != 0 || has & 1 != 0
     }
 
     /// Fills all of these, if each is reached past the page cache; gives whether they are filled.
@@ -238,16 +270,54 @@ impl Disk for MappedPool {
             // The kernel keeps what is mapped.
             self.mapping.unload(at, len);
         }
-        let advice = rustix::fs::Advice::DontNeed;
         let (file, at) = self.file_at(at);
         // What cannot be dropped is read from memory, as ever.
-        let _ = rustix::fs::fadvise(file, at, std::num::NonZero::new(len), advice);
+        let _ = rustix::fs::fadvise(file, at, NonZero::new(len), Advice::DontNeed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Split;
+    use crate::memory::{BLOCK_BYTES, Memory, Persistent};
+    use crate::{MappedPool, MediaChoice};
+    use std::time::{Duration, Instant};
+
+    /// The second of two pieces that are not in memory comes there by being asked for, not by being read. The directory for temporary files has to lie
+    /// on a disk.
+    #[test]
+    fn all_that_is_cold_is_asked_for_at_once() {
+        const DATA_AT: u64 = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let pool = MappedPool::create(&path, 8 << 20, MediaChoice::Logged).unwrap();
+        let split = Split {
+            image_bytes: DATA_AT / 2,
+            data_at: DATA_AT,
+            is_apart: false,
+        };
+        pool.begin_image(split, None).unwrap();
+        let disk = pool.disk().unwrap();
+        let places = [DATA_AT, 6 << 20];
+        for at in places {
+            disk.write(at, &[7; 2 * BLOCK_BYTES as usize]).unwrap();
+        }
+        disk.sync(Site::UNNAMED).unwrap();
+        disk.forget(DATA_AT, 7 << 20);
+        assert!(places.iter().all(|&at| !pool.is_in_memory(at)));
+        let mut out = [[0; 5000]; 2];
+        let [first, second] = &mut out;
+        let mut pieces = [(places[0], &mut first[..]), (places[1], &mut second[..])];
+        pool.ask_for_all(&pieces);
+        let begin = Instant::now();
+        while !places.iter().all(|&at| pool.is_in_memory(at)) {
+            assert!(begin.elapsed() < Duration::from_secs(30), "they never came");
+            std::thread::yield_now();
+        }
+        pool.read_all(&mut pieces);
+        assert_eq!(out, [[7; 5000]; 2]);
+    }
 
     #[test]
     fn pieces_are_filled_by_those_who_write_on_and_on() {
