@@ -48,7 +48,7 @@ fn write(fs: &LoggedFs, name: &[u8]) -> Result<()> {
     fs.sync()
 }
 
-/// A pool that was left: some epochs at home, some in the log, and blocks that ride in the last.
+/// A pool that was left: some epochs at home, some in the log, and blocks that ride.
 fn sample() -> &'static (Vec<u8>, Superblock, RedoLog) {
     static SAMPLE: OnceLock<(Vec<u8>, Superblock, RedoLog)> = OnceLock::new();
     SAMPLE.get_or_init(|| {
@@ -73,7 +73,7 @@ fn sample() -> &'static (Vec<u8>, Superblock, RedoLog) {
         let image = disk.image();
         let superblock = Superblock::unseal(&image).expect("a superblock");
         let log = redo_log(&image, &superblock).expect("a log");
-        assert!(!log.lines.is_empty() && log.blocks.len() == 2);
+        assert!(!log.lines.is_empty() && log.blocks.len() >= 2);
         (image, superblock, log)
     })
 }
