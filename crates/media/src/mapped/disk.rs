@@ -280,7 +280,7 @@ impl Disk for MappedPool {
 mod tests {
     use super::*;
     use crate::disk::Split;
-    use crate::memory::{BLOCK_BYTES, Memory, Persistent};
+    use crate::memory::{BLOCK_BYTES, Persistent};
     use crate::{MappedPool, MediaChoice};
     use std::time::{Duration, Instant};
 
