@@ -45,19 +45,13 @@ pub trait Disk: Send + Sync {
         self.sync(site)
     }
 
-    /// Whether the first write to some of the blocks of `[at, at + len)` is still to come, and a sync that follows it waits for more than its bytes:
-    /// whatever is below has to note that they are written.
-    fn is_first_write(&self, at: u64, len: u64) -> bool {
-        let _ = (at, len);
-        false
-    }
-
-    /// Writes zeros to bytes that are nobody's: blocks of files among them do not count as written.
+    /// Writes zeros to bytes that are nobody's, if the first write to some of them is still to come, and a sync that follows that would wait for more
+    /// than its bytes: whatever is below has to note that they are written. Blocks of files among them do not count as written.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write).
+    /// Those of [`write`](Self::write); nothing hangs on it.
     #[track_caller]
-    fn write_first(&self, at: u64, len: u64) -> io::Result<()> {
+    fn write_ahead(&self, at: u64, len: u64) -> io::Result<()> {
         let _ = (at, len);
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use crate::disk::Split;
 use crate::image::{ImageFile, SharedImage};
+use crate::mapped::fdatasync;
 use crate::memory::Persistent;
 use crate::notes::{Notes, map_bytes};
 use crate::pieces::Pieces;
@@ -165,31 +166,34 @@ pub(crate) fn read_exact(file: BorrowedFd<'_>, at: u64, out: &mut [u8]) -> io::R
 
 /// Writes all of `data` from `at` on.
 pub(crate) fn write_all(file: BorrowedFd<'_>, at: u64, data: &[u8]) -> io::Result<()> {
-    let mut done = 0;
-    while done < data.len() {
-        match rustix::io::pwrite(file, &data[done..], at + done as u64) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => done += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
+    write_by(at, data, |rest, at| rustix::io::pwrite(file, rest, at))
 }
 
-/// Writes all of `data` from `at` on, so that a sync of these bytes alone has followed.
+/// The same, so that a sync of these bytes alone has followed.
 pub(crate) fn write_durably(file: BorrowedFd<'_>, at: u64, data: &[u8]) -> io::Result<()> {
+    let written = write_by(at, data, |rest, at| {
+        rustix::io::pwritev2(file, &[IoSlice::new(rest)], at, ReadWriteFlags::DSYNC)
+    });
+    let why = written.as_ref().err().and_then(Errno::from_io_error);
+    if let Some(Errno::OPNOTSUPP | Errno::NOSYS) = why {
+        write_all(file, at, data)?;
+        return fdatasync(file);
+    }
+    written
+}
+
+/// Has `write` write all of `data` from `at` on, of which each call does as much as it says.
+fn write_by(
+    at: u64,
+    data: &[u8],
+    write: impl Fn(&[u8], u64) -> rustix::io::Result<usize>,
+) -> io::Result<()> {
     let mut done = 0;
     while done < data.len() {
-        let rest = [IoSlice::new(&data[done..])];
-        match rustix::io::pwritev2(file, &rest, at + done as u64, ReadWriteFlags::DSYNC) {
+        match write(&data[done..], at + done as u64) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                write_all(file, at + done as u64, &data[done..])?;
-                return Ok(rustix::fs::fdatasync(file)?);
-            }
             Err(errno) => return Err(errno.into()),
         }
     }

@@ -765,9 +765,9 @@ fn not_mapped(error: MappingError, path: &Path) -> MediaError {
     }
 }
 
-pub(crate) fn fdatasync(fd: &PoolFile) -> io::Result<()> {
+pub(crate) fn fdatasync(fd: impl AsFd) -> io::Result<()> {
     loop {
-        match rustix::fs::fdatasync(fd) {
+        match rustix::fs::fdatasync(&fd) {
             Err(Errno::INTR) => {}
             done => return done.map_err(Into::into),
         }

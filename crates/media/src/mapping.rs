@@ -3,6 +3,8 @@
 use crate::fault::{self, Slot};
 use crate::heap::{outside, zeroed_cells};
 use crate::isa::Isa;
+use crate::logged::write_all;
+use crate::mapped::fdatasync;
 use crate::memory::LINE_BYTES;
 use crate::reserved::Reserved;
 use crate::{MediaError, count};
@@ -364,14 +366,8 @@ impl Mapping {
         let start = number * self.page_bytes;
         let file_start = file_at - file_at % self.page_bytes as u64;
         let zeros = vec![0; self.page_bytes.min(self.len as usize - start)];
-        let mut done = 0;
-        while done < zeros.len() {
-            match rustix::io::pwrite(file, &zeros[done..], file_start + done as u64)? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                count => done += count,
-            }
-        }
-        rustix::fs::fdatasync(file)?;
+        write_all(file, file_start, &zeros)?;
+        fdatasync(file)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a whole page of our own mapping, in whose place the fault handler put a page of zeros; its bytes are only accessed in
         // ways that allow for others changing them. It is replaced by the file's page that was mapped there first.

@@ -491,12 +491,8 @@ impl Disk for SimLogged {
         self.sync_range(site, at..at + data.len() as u64)
     }
 
-    fn is_first_write(&self, _at: u64, _len: u64) -> bool {
-        true
-    }
-
     /// Of each block one line: enough to be seen by whoever has the block.
-    fn write_first(&self, at: u64, len: u64) -> io::Result<()> {
+    fn write_ahead(&self, at: u64, len: u64) -> io::Result<()> {
         let zeros = [0; LINE_BYTES as usize];
         let mut blocks = (at..at + len).step_by(BLOCK_BYTES as usize);
         blocks.try_for_each(|block| self.write_unnoted(block, &zeros))

@@ -1,6 +1,6 @@
 //! The first pass of a log over its area: bytes are written there ahead of the records.
 //!
-//! What the first write to a block costs is told in [`vellum_media::Disk::is_first_write`]; here each sync of a record would pay it. Only bytes
+//! What the first write to a block costs is told in [`vellum_media::Disk::write_ahead`]; here each sync of a record would pay it. Only bytes
 //! that no record has, which the next opening might read, are written, and zeros are no record.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,13 +36,7 @@ impl Ahead {
         }
         let most = (place.area_bytes() / AHEAD_PART).clamp(BLOCK_BYTES, AHEAD_BYTES);
         let end = place.area_bytes().min(at + most.max(bytes).min(free));
-        let start = at.next_multiple_of(BLOCK_BYTES);
-        let len = end.saturating_sub(start);
-        let pool_at = place.at_of_record(start);
-        if len > 0
-            && disk.is_first_write(pool_at, len)
-            && let Err(error) = disk.write_first(pool_at, len)
-        {
+        if let Err(error) = disk.write_ahead(place.at_of_record(at), end - at) {
             tracing::debug!(%error, "the log could not be written ahead");
         }
         self.from.store(at, Ordering::Relaxed);

@@ -256,12 +256,8 @@ impl Log {
         }
         let (lines, rides) = (epoch.lines.len() as u64, blocks.len() as u64);
         let area_bytes = self.place.area_bytes();
-        let riding = if rides > 0 {
-            lock(&self.state).riding
-        } else {
-            0
-        };
-        let have_room = riding + rides <= area_bytes / RIDES_PART / BLOCK_BYTES
+        let most = area_bytes / RIDES_PART / BLOCK_BYTES;
+        let have_room = (rides == 0 || lock(&self.state).riding + rides <= most)
             && record_bytes(lines, rides) <= area_bytes;
         have_room.then_some(blocks)
     }

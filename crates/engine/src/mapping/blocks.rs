@@ -58,6 +58,9 @@ enum Cursor {
     Grow = 1,
 }
 
+/// Behind the cursors in a slot's line: see [`FirstWrites::due`].
+const SETTLED_AT: u64 = 16;
+
 /// The data blocks of zone 0.
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -69,7 +72,7 @@ pub(super) struct Blocks {
     space: Space,
     links: LinkWords,
     bitmap: FreeBitmap,
-    /// Arena words, a line for each thread slot: behind what it took last, by [`Cursor`].
+    /// Arena words, a line for each thread slot: behind what it took last, by [`Cursor`], and at [`SETTLED_AT`] what was settled then.
     cursors_at: u64,
     /// First byte of the arena behind all this.
     end: u64,
@@ -87,8 +90,7 @@ impl Blocks {
         let bitmap = FreeBitmap::new(bitmap_at, geometry.zone_blocks);
         let links = LinkWords { at: bitmap.end() };
         let first_writes_at = (links.at + geometry.zone_blocks * 8).next_multiple_of(LINE_BYTES);
-        let first_writes =
-            FirstWrites::new(first_writes_at, geometry.zone_blocks, geometry.thread_slots);
+        let first_writes = FirstWrites::new(first_writes_at, geometry.zone_blocks);
         Self {
             data_at: geometry.data_at,
             blocks: geometry.zone_blocks,
@@ -181,7 +183,8 @@ impl Blocks {
 
     /// Writes free blocks around one that was taken for the first time, if that pays and is due.
     fn write_around<M: Memories>(&self, op: &Op<'_, M>, block: u64) {
-        let Some(group) = self.first_writes.due(op, block) else {
+        let seen_at = self.line_of(op) + SETTLED_AT;
+        let Some(group) = self.first_writes.due(op.core, seen_at, block) else {
             return;
         };
         let (core, len) = (op.core, group.end - group.start);
@@ -199,7 +202,7 @@ impl Blocks {
         while at < group.end {
             let run = self.bitmap.take_run(&core.arena, at, group.end - at);
             if run > 0 {
-                self.write_first(disk, at, run);
+                self.write_ahead(disk, at, run);
                 (at..at + run).for_each(|block| _ = self.bitmap.set(&core.arena, block));
             }
             at += run.max(1);
@@ -208,11 +211,9 @@ impl Blocks {
     }
 
     /// Writes blocks that nobody has. If they cannot be written, whoever takes them says so.
-    fn write_first(&self, disk: &dyn Disk, first: u64, blocks: u64) {
+    fn write_ahead(&self, disk: &dyn Disk, first: u64, blocks: u64) {
         let (at, len) = (self.data_at + first * BLOCK_BYTES, blocks * BLOCK_BYTES);
-        if disk.is_first_write(at, len)
-            && let Err(error) = disk.write_first(at, len)
-        {
+        if let Err(error) = disk.write_ahead(at, len) {
             tracing::debug!(%error, at, "free blocks could not be written ahead");
         }
     }
@@ -246,8 +247,13 @@ impl Blocks {
         taken
     }
 
+    /// The line of the operation's slot.
+    fn line_of<M: Memories>(&self, op: &Op<'_, M>) -> u64 {
+        self.cursors_at + u64::from(op.slot) * LINE_BYTES
+    }
+
     fn cursor_at<M: Memories>(&self, op: &Op<'_, M>, cursor: Cursor) -> u64 {
-        self.cursors_at + u64::from(op.slot) * LINE_BYTES + cursor as u64 * 8
+        self.line_of(op) + cursor as u64 * 8
     }
 
     /// Where the operation's slot takes blocks when nothing else says where.

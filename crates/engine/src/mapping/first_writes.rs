@@ -1,7 +1,7 @@
 //! When the first write to blocks of a pool's file is done for those who come later.
 //!
 //! Where a file system lies below, the first write to each block may cost whoever syncs as much as the sync itself (see
-//! [`vellum_media::Disk::is_first_write`]). So once commits come between the blocks that a slot takes, those around them that are free, a group
+//! [`vellum_media::Disk::write_ahead`]). So once commits come between the blocks that a slot takes, those around them that are free, a group
 //! of them, are written with zeros, as one. Each group is looked at once as long as the pool is open, so that little is written in vain.
 
 use std::ops::Range;
@@ -9,8 +9,7 @@ use std::sync::atomic::Ordering;
 
 use vellum_media::{LINE_BYTES, Memories, Memory};
 
-use crate::core::header;
-use crate::slots::Op;
+use crate::core::{Core, header};
 
 /// Blocks of a group, at most: a MiB, for which a disk needs hardly longer than for its first block.
 const GROUP_MAX: u64 = 256;
@@ -21,9 +20,8 @@ const GROUP_MIN: u64 = 8;
 /// Which groups of blocks were looked at.
 #[derive(Debug)]
 pub(super) struct FirstWrites {
-    /// Arena words: a bit a group, whole lines; behind them a word for each thread slot, with what was settled, and one, when it last took blocks.
+    /// Arena words: a bit a group, whole lines.
     at: u64,
-    slots_at: u64,
     end: u64,
     blocks: u64,
     group_blocks: u64,
@@ -31,15 +29,13 @@ pub(super) struct FirstWrites {
 
 impl FirstWrites {
     /// Of a zone of so many blocks; `at` is where its part of the arena, zeros at first, begins.
-    pub(super) fn new(at: u64, blocks: u64, thread_slots: u32) -> Self {
+    pub(super) fn new(at: u64, blocks: u64) -> Self {
         let part = (blocks / GROUP_PART).clamp(GROUP_MIN, GROUP_MAX);
         let group_blocks = 1 << part.ilog2();
         let words = blocks.div_ceil(group_blocks).div_ceil(64);
-        let slots_at = at + (words * 8).next_multiple_of(LINE_BYTES);
         Self {
             at,
-            slots_at,
-            end: slots_at + u64::from(thread_slots) * LINE_BYTES,
+            end: at + (words * 8).next_multiple_of(LINE_BYTES),
             blocks,
             group_blocks,
         }
@@ -50,16 +46,21 @@ impl FirstWrites {
         self.end
     }
 
-    /// The group of a block that the operation has taken, if it is to be looked at now.
-    pub(super) fn due<M: Memories>(&self, op: &Op<'_, M>, block: u64) -> Option<Range<u64>> {
-        let arena = &op.core.arena;
-        let slot_at = self.slots_at + u64::from(op.slot) * LINE_BYTES;
+    /// The group of a block that was just taken, if it is to be looked at now. At `seen_at` the arena has, for who took it, what was settled when it
+    /// last took blocks, and one.
+    pub(super) fn due<M: Memories>(
+        &self,
+        core: &Core<M>,
+        seen_at: u64,
+        block: u64,
+    ) -> Option<Range<u64>> {
+        let arena = &core.arena;
         let settled = arena.load(header::SETTLED, Ordering::Relaxed) + 1;
-        let before = arena.load(slot_at, Ordering::Relaxed);
+        let before = arena.load(seen_at, Ordering::Relaxed);
         if settled == before {
             return None;
         }
-        arena.store(slot_at, settled, Ordering::Relaxed);
+        arena.store(seen_at, settled, Ordering::Relaxed);
         let group = block / self.group_blocks;
         let (word_at, bit) = (self.at + group / 64 * 8, 1 << (group % 64));
         if before == 0 || arena.load(word_at, Ordering::Relaxed) & bit != 0 {

@@ -234,14 +234,13 @@ impl Disk for MappedPool {
         logged::write_durably(file, at, data)
     }
 
-    fn is_first_write(&self, at: u64, len: u64) -> bool {
-        let (file, at) = self.file_at(at);
-        first_write::is_to_come(file, at, len)
-    }
-
-    fn write_first(&self, at: u64, len: u64) -> io::Result<()> {
+    fn write_ahead(&self, at: u64, len: u64) -> io::Result<()> {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        let (file, from) = self.file_at(at);
+        if !first_write::is_to_come(file, from, len) {
+            return Ok(());
         }
         self.write_file(at, &vec![0; len as usize])
     }
