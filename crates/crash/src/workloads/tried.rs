@@ -34,8 +34,7 @@ pub(super) fn explored_more(name: &str, change: Change<'_>) -> WorkloadReport {
         states_per_point: 24,
         ..options()
     };
-    let recorded = record(&named(name)).unwrap();
-    explore_recorded(&recorded, Mode::X86, change, &options, &Progress::default())
+    explored_with(&options, Mode::X86, name, change)
 }
 
 /// The same with more crashes of recoveries.
@@ -46,14 +45,16 @@ pub(super) fn explored_nested(name: &str, change: Change<'_>) -> WorkloadReport 
         wrong_states: 1,
         ..options()
     };
-    let recorded = record(&named(name)).unwrap();
-    explore_recorded(&recorded, Mode::X86, change, &options, &Progress::default())
+    explored_with(&options, Mode::X86, name, change)
 }
 
 pub(super) fn explored_as(mode: Mode, name: &str, change: Change<'_>) -> WorkloadReport {
+    explored_with(&options(), mode, name, change)
+}
+
+fn explored_with(options: &Options, mode: Mode, name: &str, change: Change<'_>) -> WorkloadReport {
     let recorded = record(&named(name)).unwrap();
-    let progress = Progress::default();
-    explore_recorded(&recorded, mode, change, &options(), &progress)
+    explore_recorded(&recorded, mode, change, options, &Progress::default())
 }
 
 /// What a run leaves in which the sync at `site` does nothing.

@@ -5,42 +5,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::kit::{in_memory, made, open, options};
 use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
 use vellum::{
-    AttachOptions, Carried, CreateOptions, DataOptions, Error, FileKind, MappingKind, MediumError,
+    AttachOptions, Carried, CreateOptions, Error, FileKind, MappingKind, MediumError,
     NamespaceKind, Pool, PoolOptions, Volume, open_bytes,
 };
 use vellum_check::{MemoryImage, Options, check};
 use vellum_layout::{CarriedHead, CarriedPlan, ChangedMap, MediumHead, Superblock};
-
-const DATA_BYTES: u64 = 16 << 20;
-
-fn in_memory() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").unwrap()
-}
-
-fn options(data: PathBuf) -> CreateOptions {
-    CreateOptions {
-        mapping: MappingKind::Extent,
-        data: Some(DataOptions {
-            path: data,
-            size_bytes: DATA_BYTES,
-            overwrite: false,
-        }),
-        ..CreateOptions::new(0)
-    }
-}
-
-/// A pool in a directory in memory, with its data beside it.
-fn made(dir: &Path) -> (PathBuf, Pool) {
-    let path = dir.join("pool");
-    let pool = Pool::create(&path, &options(dir.join("data"))).unwrap();
-    (path, pool)
-}
-
-fn open(path: &Path) -> Result<Pool, Error> {
-    Pool::open(path, &PoolOptions::default())
-}
 
 fn carry(pool: Pool) -> Carried {
     pool.close_and_carry(false, &|_, _| {}).unwrap()

@@ -5,6 +5,7 @@ mod apart;
 mod carried;
 mod direct;
 mod experiments;
+mod kit;
 mod logged;
 mod opening;
 mod parts;

@@ -3,41 +3,10 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::kit::{in_memory, made, open, options};
 use vellum::media::{MediaChoice, MediaKind};
-use vellum::{
-    CreateOptions, DataOptions, Durability, Error, MappingKind, MediumError, Pool, PoolOptions,
-    SetAttr,
-};
+use vellum::{CreateOptions, Durability, Error, MediumError, Pool, PoolOptions, SetAttr};
 use vellum_layout::{ChunkKind, ChunkWord, CommittedWord, Entrance, Superblock, features};
-
-const DATA_BYTES: u64 = 16 << 20;
-
-fn options(data: PathBuf) -> CreateOptions {
-    CreateOptions {
-        mapping: MappingKind::Extent,
-        data: Some(DataOptions {
-            path: data,
-            size_bytes: DATA_BYTES,
-            overwrite: false,
-        }),
-        ..CreateOptions::new(0)
-    }
-}
-
-fn in_memory() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").unwrap()
-}
-
-/// A pool in a directory in memory, and its data beside it.
-fn made(dir: &Path) -> (PathBuf, Pool) {
-    let path = dir.join("pool");
-    let pool = Pool::create(&path, &options(dir.join("data"))).unwrap();
-    (path, pool)
-}
-
-fn open(path: &Path) -> Result<Pool, Error> {
-    Pool::open(path, &PoolOptions::default())
-}
 
 /// Where the entrance to the versions lies.
 fn entrance(path: &Path) -> u64 {
