@@ -172,25 +172,7 @@ impl<M: Memories> Drop for Gate<'_, M> {
     }
 }
 
-/// Counted among those who want a commit, until dropped.
-struct Committer<'a, M: Memories>(&'a Core<M>);
-
-impl<'a, M: Memories> Committer<'a, M> {
-    fn join(core: &'a Core<M>) -> Self {
-        core.arena.fetch_add(header::COMMITTERS, 1);
-        Self(core)
-    }
-}
-
-impl<M: Memories> Drop for Committer<'_, M> {
-    fn drop(&mut self) {
-        self.0
-            .arena
-            .fetch_add(header::COMMITTERS, 1u64.wrapping_neg());
-    }
-}
-
-/// Leads commits, until dropped; whoever waits for that wakes up then.
+/// Leads commits, until dropped; whoever sleeps until that wakes up then.
 struct Leader<'a, M: Memories> {
     core: &'a Core<M>,
     turn: u64,
@@ -214,7 +196,7 @@ impl<M: Memories> Drop for Leader<'_, M> {
     fn drop(&mut self) {
         let arena = &self.core.arena;
         arena.store(header::LEADER, self.turn + 1, Ordering::SeqCst);
-        if arena.load(header::COMMITTERS, Ordering::SeqCst) > 1 {
+        if arena.load(header::SLEEPERS, Ordering::SeqCst) > 0 {
             arena.wake(header::LEADER);
         }
     }
@@ -237,7 +219,6 @@ impl<M: Memories> Core<M> {
     fn commit(&self, commits: &Commits, lease: Option<&Lease<'_, M>>) -> Result<()> {
         // A cut that takes what was done before this call finds this epoch, or a later one: the one before it began another.
         let need = self.epoch();
-        let _committer = Committer::join(self);
         let mut has_come = false;
         loop {
             let turn = self.arena.load(header::LEADER, Ordering::SeqCst);
@@ -263,12 +244,22 @@ impl<M: Memories> Core<M> {
         let of = |word| self.arena.load(word, Ordering::SeqCst);
         let took = Duration::from_nanos(of(header::COMMIT_TOOK));
         if let Some(begin) = self.now().filter(|_| took < AWAKE_MAX) {
-            self.arena.wait(header::LEADER, turn, took / 2);
+            self.sleep_through(turn, took / 2);
             while of(header::LEADER) == turn && begin.elapsed() < 2 * took {
                 self.arena.relax(u32::MAX);
             }
         }
-        self.arena.wait(header::LEADER, turn, SLEEP_MAX);
+        if of(header::LEADER) == turn {
+            self.sleep_through(turn, SLEEP_MAX);
+        }
+    }
+
+    /// Sleeps until a turn ends, but no longer than `limit`. Whoever ends it looks for sleepers behind that, and who sleeps looks for its end behind
+    /// being counted. (Those who die asleep stay counted: somebody is woken up in vain.)
+    fn sleep_through(&self, turn: u64, limit: Duration) {
+        self.arena.fetch_add(header::SLEEPERS, 1);
+        self.arena.wait(header::LEADER, turn, limit);
+        self.arena.fetch_add(header::SLEEPERS, 1u64.wrapping_neg());
     }
 
     /// Commits once. Where the background is at work, which may itself wait for a commit, it comes first, and nothing is done.
@@ -290,8 +281,6 @@ impl<M: Memories> Core<M> {
         }
         let cut = self.cut(commits);
         let (cut, settled) = cut.inspect_err(|_| commits.fail(&self.pool))?;
-        let company = self.arena.load(header::COMERS, Ordering::SeqCst);
-        self.arena.fetch_add(header::COMERS, company.wrapping_neg());
         drop(own);
         let begin = self.now();
         let done = commits.settle(&self.pool, &cut);
@@ -299,9 +288,8 @@ impl<M: Memories> Core<M> {
             Ok(()) => {
                 self.arena.store(header::SETTLED, settled, Ordering::SeqCst);
                 let took = begin.map_or(0, |begin| begin.elapsed().as_nanos() as u64);
-                let note = |word, value| self.arena.store(word, value, Ordering::Relaxed);
-                note(header::COMPANY, company);
-                note(header::COMMIT_TOOK, took);
+                self.arena
+                    .store(header::COMMIT_TOOK, took, Ordering::Relaxed);
             }
             Err(error) => self.note_harm(error),
         }
@@ -316,11 +304,14 @@ impl<M: Memories> Core<M> {
     /// Lets those come who shared the last commit, and do now what they will want to have committed: otherwise they would find this one
     /// under way, and each commit would serve every second thread.
     fn give_way(&self) {
+        let of = |word| self.arena.load(word, Ordering::Relaxed);
+        let company = of(header::COMPANY);
+        if of(header::COMERS) >= company {
+            return;
+        }
         let Some(begin) = self.now() else {
             return;
         };
-        let of = |word| self.arena.load(word, Ordering::Relaxed);
-        let company = of(header::COMPANY);
         let patience = Duration::from_nanos(of(header::COMMIT_TOOK) / GIVE_WAY_PART);
         let patience = patience.min(GIVE_WAY_MAX);
         while of(header::COMERS) < company && begin.elapsed() < patience {
@@ -334,6 +325,11 @@ impl<M: Memories> Core<M> {
         let settled = self.epoch();
         // What is given up from here on is of a later one.
         self.advance_past(settled);
+        // Behind the gate others come at once: they are of the next one's company.
+        let company = self.arena.load(header::COMERS, Ordering::SeqCst);
+        self.arena.fetch_add(header::COMERS, company.wrapping_neg());
+        self.arena
+            .store(header::COMPANY, company, Ordering::Relaxed);
         let cut = match commits {
             Commits::Log(_) => Cut::Epoch(self.cut_epoch()?),
             Commits::Versions(versions) => Cut::Transaction(versions.cut(&self.pool)),

@@ -123,9 +123,9 @@ pub(crate) mod header {
         SET_IDS_TAKEN: [1] at 848,
         /// Odd while somebody leads a commit; grows by one as that begins, and as it ends.
         LEADER: [1] at 896,
-        /// Threads that wait for a commit, or lead one.
-        COMMITTERS: [1] at 904,
-        /// How many the last commit answered.
+        /// Threads that sleep until somebody no longer leads.
+        SLEEPERS: [1] at 904,
+        /// How many came for the last cut.
         COMPANY: [1] at 912,
         /// 1: names stand still in some directories ([`crate::cachelet::flag::STILL`]), because one is moved with what is below it.
         STILL: [1] at 920,

@@ -153,6 +153,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Whether an operation runs on a slot.
+    #[inline]
     pub(crate) fn is_in_operation(&self, slot: u32) -> bool {
         let at = self.slot_word(slot, field::STATE);
         self.arena.load(at, Ordering::SeqCst) != 0

@@ -34,8 +34,11 @@ pub(crate) type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 /// Bytes of a block of a file.
 type Block = [u8; BLOCK_BYTES as usize];
 
-/// Blocks ride in a record if they take one in so many parts of the log at most.
-const RIDES_PART: u64 = 16;
+/// Blocks ride if all rides in force take one in so many parts of the log at most, without what small logs are to have for lines. Where they take
+/// the half, more than that is used: the keeper has begun to take records home before, and syncs the data without anybody waiting for it.
+const RIDES_PART: u64 = 2;
+/// Bytes of a log that are left to lines.
+const LINES_BYTES: u64 = 256 << 10;
 
 /// What the log is told at a cut.
 #[derive(Debug)]
@@ -98,7 +101,7 @@ struct State {
     used: u64,
     /// The first epoch of which blocks in the record need not be where they belong.
     rides_from: u64,
-    /// Blocks in records since a commit last synced the data; at least those from `rides_from` on.
+    /// Blocks in records since the data were last synced; at least those from `rides_from` on.
     riding: u64,
     counts: LogCounts,
 }
@@ -256,7 +259,7 @@ impl Log {
         }
         let (lines, rides) = (epoch.lines.len() as u64, blocks.len() as u64);
         let area_bytes = self.place.area_bytes();
-        let most = area_bytes / RIDES_PART / BLOCK_BYTES;
+        let most = area_bytes.saturating_sub(LINES_BYTES) / RIDES_PART / BLOCK_BYTES;
         let have_room = (rides == 0 || lock(&self.state).riding + rides <= most)
             && record_bytes(lines, rides) <= area_bytes;
         have_room.then_some(blocks)
@@ -320,7 +323,7 @@ impl Log {
         let replay = self.place.replay(disk, home.tail);
         let piece = Piece::read(replay, until, self.place.piece_bytes())?;
         if piece.records > 0 {
-            self.bring_home(disk, &piece, until)?;
+            self.bring_home(disk, &piece)?;
             home.take(disk, &self.place, &piece)?;
             let mut state = lock(&self.state);
             state.used -= piece.bytes;
@@ -330,12 +333,18 @@ impl Log {
     }
 
     /// Makes sure that blocks in the records of a piece are where they belong, before the records are given up.
-    fn bring_home(&self, disk: &dyn Disk, piece: &Piece, until: u64) -> io::Result<()> {
-        let is_riding = piece.rides_to >= lock(&self.state).rides_from;
-        if is_riding && piece.rides_to > 0 {
+    fn bring_home(&self, disk: &dyn Disk, piece: &Piece) -> io::Result<()> {
+        let (rides_from, riding, until) = {
+            let state = lock(&self.state);
+            (state.rides_from, state.riding, state.epoch)
+        };
+        if piece.rides_to > 0 && piece.rides_to >= rides_from {
             disk.sync_data(disk_sites::LOG_RIDES_DURABLE)?;
             let mut state = lock(&self.state);
-            state.rides_from = state.rides_from.max(until);
+            // Unless a commit has synced meanwhile, too, those that rode before ride no longer.
+            if state.rides_from == rides_from {
+                (state.rides_from, state.riding) = (until, state.riding - riding);
+            }
         }
         Ok(())
     }
@@ -364,7 +373,7 @@ mod tests {
     use vellum_layout::{Geometry, Superblock};
     use vellum_media::{Persistent, SimLogged, SimPool};
 
-    /// Makes a pool, and gives what appends so many lines, and three blocks, to its log. Of blocks four ride at once.
+    /// Makes a pool, and gives what appends so many lines, and three blocks, to its log. Of blocks six ride at once.
     fn made(apart: Option<DataApart>) -> (Geometry, impl Fn(u64) -> LogCounts) {
         let disk = Arc::new(SimPool::new(2 << 20));
         let options = FormatOptions {
@@ -412,7 +421,7 @@ mod tests {
         };
         for apart in [None, Some(apart)] {
             let (_, append) = made(apart);
-            assert_eq!([1, 1, 1].map(|lines| append(lines).blocks), [3, 3, 6]);
+            assert_eq!([1, 1, 1].map(|lines| append(lines).blocks), [3, 6, 6]);
         }
     }
 }

@@ -74,7 +74,7 @@ fn sample() -> &'static (Vec<u8>, Superblock, RedoLog) {
         let superblock = Superblock::unseal(&image).expect("a superblock");
         let log = redo_log(&image, &superblock).expect("a log");
         assert!(!log.lines.is_empty());
-        assert_eq!(log.blocks.len(), 4);
+        assert_eq!(log.blocks.len(), 6);
         (image, superblock, log)
     })
 }
