@@ -177,7 +177,7 @@ impl<M: Memories> Op<'_, M> {
         if core.label_of(entry) == label {
             return;
         }
-        let _held = self.hold_groups(&[entry]);
+        let _held = self.hold_states(&[entry]);
         let states = core.states(entry);
         if states.get(entry) != EntryState::None {
             core.set_word(core.states_at(entry), states.with(entry, state).0);

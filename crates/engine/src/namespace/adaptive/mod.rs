@@ -62,10 +62,10 @@ fn status_at(geometry: &Geometry) -> u64 {
     prefixes_at(geometry) + prefixes::bytes(geometry)
 }
 
-/// Where the table of prefixes begins among these, behind who holds groups and where the blocks of the area table are.
+/// Where the table of prefixes begins among these, behind who holds states and where the blocks of the area table are.
 fn prefixes_at(geometry: &Geometry) -> u64 {
-    let groups = geometry.meta_slots() / SLOTS_PER_BLOCK * states::GROUP_BYTES;
-    (groups + table::blocks_max(geometry) * 8).next_multiple_of(prefixes::ROW_BYTES)
+    let states = states::cell_bytes(geometry.meta_slots());
+    (states + table::blocks_max(geometry) * 8).next_multiple_of(prefixes::ROW_BYTES)
 }
 
 impl<M: Memories> Entries<M> for Adaptive {
@@ -232,7 +232,7 @@ impl<M: Memories> Entries<M> for Adaptive {
     ) -> Held<'a, M> {
         let core = op.core;
         let entries: Vec<u64> = drafts.iter().map(|(draft, _)| draft.entry).collect();
-        let held = op.hold_groups(&entries);
+        let held = op.hold_states(&entries);
         for (draft, file) in drafts {
             let entry_at = core.geometry.slot_at(draft.entry);
             record.witness(entry_at, draft.checksum);

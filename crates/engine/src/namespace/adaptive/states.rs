@@ -1,28 +1,41 @@
 //! State-maps: which entries there are.
 //!
-//! A word of a map is of a group of slots, which several thread slots may have slots of. Who changes it holds the group, until the
-//! change is durable: of stores past the cache by two processors the later one is the one behind a fence. A rename, whose
-//! record names the whole word, holds it until the record is retired. A move stores in the cache, and holds it no longer: what it
-//! does is done again after a crash.
+//! A word of a map is of a group of slots, which several thread slots may have slots of, a line of a map of eight groups. Who changes a word
+//! holds its line, until the change is durable: of stores past the cache by two processors the later one is the one behind a fence. A rename,
+//! whose record names the whole word, holds it until the record is retired. A move stores in the cache, and holds it no longer: what
+//! it does is done again after a crash.
 //!
-//! A word that went past the cache is not read back, which would wait for the medium (decision 0003): while creations alone change a
-//! group, a copy of its word stays in the arena.
+//! A creation stores the whole line past the cache, because a part of one takes the medium half as long again. What went there is not read back,
+//! which would wait for the medium (decision 0003): while creations alone change a line, a copy of it stays in the arena.
 
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{ChunkKind, EntryState, SLOTS_PER_BLOCK, StateMapWord};
-use vellum_media::{Memories, Memory, Persistent, Site};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
+
+use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::sites;
 use crate::slots::{Op, pause};
 
-/// Bytes of the arena for each group: who holds it, or 0; a copy of its word, if [`COPIED`] says so.
-pub(super) const GROUP_BYTES: u64 = 16;
-/// In the first of these words: the second one is the group's word as it was stored last.
+/// Words of a line.
+const LINE_WORDS: usize = (LINE_BYTES / 8) as usize;
+/// Slots whose states are in a line.
+const LINE_SLOTS: u64 = LINE_WORDS as u64 * SLOTS_PER_BLOCK;
+/// Bytes of the arena for each line: who holds it, or 0; in its second half a copy, if [`COPIED`] says so.
+const CELL_BYTES: u64 = 2 * LINE_BYTES;
+/// Where the copy is in these.
+const COPY: u64 = LINE_BYTES;
+/// In the first of these words: the copy is the line as it was stored last.
 const COPIED: u64 = 1 << 63;
 
-/// Groups that are held, until this is dropped.
+/// Bytes of the arena for the lines of a pool with `slots` metadata slots.
+pub(super) fn cell_bytes(slots: u64) -> u64 {
+    slots.div_ceil(LINE_SLOTS) * CELL_BYTES
+}
+
+/// Lines that are held, until this is dropped.
 pub(crate) struct Held<'a, M: Memories> {
     core: &'a Core<M>,
     /// Arena offsets; 0: none.
@@ -39,11 +52,41 @@ impl<M: Memories> Drop for Held<'_, M> {
     }
 }
 
+/// The states that a line of a map has.
+#[derive(Clone, Copy)]
+struct StatesLine([u64; LINE_WORDS]);
+
+impl StatesLine {
+    fn with(mut self, entry: u64, state: EntryState) -> Self {
+        let word = &mut self.0[(entry % LINE_SLOTS / SLOTS_PER_BLOCK) as usize];
+        *word = StateMapWord(*word).with(entry, state).0;
+        self
+    }
+}
+
 impl<M: Memories> Held<'_, M> {
-    /// Leaves a copy of the word of the only group that is held: as it was stored last, and durable.
-    fn leave_copy(mut self, states: StateMapWord) {
-        let copy = self.cells[0] + 8;
-        self.core.arena.store(copy, states.0, Ordering::Relaxed);
+    /// What the only line that is held has at metadata slot `entry`: by its copy, if there is one.
+    fn line(&self, entry: u64, has_copy: bool) -> StatesLine {
+        let core = self.core;
+        let mut words = [0; LINE_WORDS];
+        let line_at = core.states_at(entry) / LINE_BYTES * LINE_BYTES;
+        for (place, word) in (0..).step_by(8).zip(&mut words) {
+            *word = match has_copy {
+                true => core
+                    .arena
+                    .load(self.cells[0] + COPY + place, Ordering::Relaxed),
+                false => core.word(line_at + place),
+            };
+        }
+        StatesLine(words)
+    }
+
+    /// Leaves a copy of the only line that is held: as it was stored last, and durable.
+    fn leave_copy(mut self, line: StatesLine) {
+        let copy = self.cells[0] + COPY;
+        for (place, word) in (0..).step_by(8).zip(line.0) {
+            self.core.arena.store(copy + place, word, Ordering::Relaxed);
+        }
         self.left = COPIED;
     }
 }
@@ -59,6 +102,11 @@ impl<M: Memories> Core<M> {
         StateMapWord(self.word(self.states_at(slot)))
     }
 
+    /// Arena offset of what is kept of the line with the state of metadata slot `slot`.
+    fn states_cell(&self, slot: u64) -> u64 {
+        self.map.namespace + slot / LINE_SLOTS * CELL_BYTES
+    }
+
     /// The first slots of the groups of all areas chunks.
     pub(super) fn groups(&self) -> impl Iterator<Item = u64> {
         let groups = (0..self.geometry.meta_slots()).step_by(SLOTS_PER_BLOCK as usize);
@@ -67,18 +115,15 @@ impl<M: Memories> Core<M> {
 }
 
 impl<'a, M: Memories> Op<'a, M> {
-    /// Holds the groups of one or two entries. They come in the order of their numbers, so that two operations cannot wait for
+    /// Holds the lines with the states of one or two entries. They come in the order of their numbers, so that two operations cannot wait for
     /// each other; who holds one waits for nothing else.
-    pub(super) fn hold_groups(&self, entries: &[u64]) -> Held<'a, M> {
+    pub(super) fn hold_states(&self, entries: &[u64]) -> Held<'a, M> {
         let core = self.core;
-        let cells = || {
-            let cell = |entry| core.map.namespace + entry / SLOTS_PER_BLOCK * GROUP_BYTES;
-            entries.iter().copied().map(cell)
-        };
+        let cells = || entries.iter().map(|&entry| core.states_cell(entry));
         let (low, high) = (cells().min().unwrap_or(0), cells().max().unwrap_or(0));
         let cells = [low, if high == low { 0 } else { high }];
         for cell in cells.into_iter().filter(|&cell| cell != 0) {
-            self.hold_group(cell);
+            self.hold_line(cell);
         }
         Held {
             core,
@@ -87,15 +132,14 @@ impl<'a, M: Memories> Op<'a, M> {
         }
     }
 
-    /// Holds the group with this cell; gives the copy of its word, if there is one.
-    fn hold_group(&self, cell: u64) -> Option<StateMapWord> {
+    /// Holds the line with this cell; whether there is a copy of it.
+    fn hold_line(&self, cell: u64) -> bool {
         let arena = &self.core.arena;
         let mut tries = 0;
         loop {
             let free = arena.load(cell, Ordering::Relaxed) & COPIED;
             if arena.compare_exchange(cell, free, self.holder()).is_ok() {
-                let copy = || StateMapWord(arena.load(cell + 8, Ordering::Relaxed));
-                return (free == COPIED).then(copy);
+                return free == COPIED;
             }
             pause(arena, &mut tries);
         }
@@ -105,19 +149,19 @@ impl<'a, M: Memories> Op<'a, M> {
     #[track_caller]
     pub(super) fn commit_state(&self, durable: Site, entry: u64) {
         let core = self.core;
-        let cell = core.map.namespace + entry / SLOTS_PER_BLOCK * GROUP_BYTES;
-        let copy = self.hold_group(cell);
+        let cell = core.states_cell(entry);
+        let has_copy = self.hold_line(cell);
         let held = Held {
             core,
             cells: [cell, 0],
             left: 0,
         };
-        let states = copy.unwrap_or_else(|| core.states(entry));
-        let states = states.with(entry, EntryState::Cold);
-        let at = core.states_at(entry);
-        core.pool.store_through(sites::NAME_STATE, at, states.0);
+        let line = held.line(entry, has_copy).with(entry, EntryState::Cold);
+        let at = core.states_at(entry) / LINE_BYTES * LINE_BYTES;
+        core.pool
+            .write_through(sites::NAME_STATE, at, line.0.as_bytes());
         core.pool.fence(durable);
-        held.leave_copy(states);
+        held.leave_copy(line);
     }
 
     /// Gives entries a state. Flushed, not fenced.
@@ -126,7 +170,7 @@ impl<'a, M: Memories> Op<'a, M> {
         let core = self.core;
         entries.sort_unstable();
         for group in entries.chunk_by(|a, b| a / SLOTS_PER_BLOCK == b / SLOTS_PER_BLOCK) {
-            let _held = self.hold_groups(&group[..1]);
+            let _held = self.hold_states(&group[..1]);
             let with = |word: StateMapWord, &slot: &u64| word.with(slot, state);
             let word = group.iter().fold(core.states(group[0]), with);
             let at = core.states_at(group[0]);
@@ -141,7 +185,7 @@ impl<'a, M: Memories> Op<'a, M> {
         let mut slots: Vec<u64> = entries.iter().map(|&(slot, _)| slot).collect();
         slots.sort_unstable();
         for group in slots.chunk_by(|a, b| a / SLOTS_PER_BLOCK == b / SLOTS_PER_BLOCK) {
-            let _held = self.hold_groups(&group[..1]);
+            let _held = self.hold_states(&group[..1]);
             let none = |word: StateMapWord, &slot: &u64| word.with(slot, EntryState::None);
             let word = group.iter().fold(core.states(group[0]), none);
             let at = core.states_at(group[0]);
