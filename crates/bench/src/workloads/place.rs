@@ -41,6 +41,10 @@ pub(crate) trait Place: Sync {
     fn rename(&self, old: &CStr, new: &CStr) -> Result<()>;
     /// Makes durable all that was done.
     fn sync(&self) -> Result<()>;
+    /// The same, and leaves nothing of it to be done later by somebody else.
+    fn settle(&self) -> Result<()> {
+        self.sync()
+    }
 }
 
 /// An open file.
@@ -93,6 +97,12 @@ impl Place for Volume {
 
     fn sync(&self) -> Result<()> {
         Ok(Volume::sync(self)?)
+    }
+
+    fn settle(&self) -> Result<()> {
+        Place::sync(self)?;
+        while self.fs().checkpoint()? > 0 {}
+        Ok(())
     }
 }
 
