@@ -386,10 +386,18 @@ impl MappedPool {
         } else {
             Advice::LinuxPopulateWrite
         };
-        // SAFETY: populating changes no byte; the range is our mapping.
-        if unsafe { rustix::mm::madvise(base, bytes, advice) }.is_err() {
+        let of_file = self.kind != MediaKind::Memory;
+        let advise = |advice| {
+            // SAFETY: advice and populating change no byte; the range is our mapping.
+            unsafe { rustix::mm::madvise(base, bytes, advice) }
+        };
+        // The kernel reads nothing ahead then, and so keeps the file in single pages: what is written to a part of a large one later would
+        // cost it a look at all blocks of that.
+        let _is_advice = of_file.then(|| advise(Advice::Random));
+        if advise(advice).is_err() {
             self.touch_every_page(end);
         }
+        let _is_advice = of_file.then(|| advise(Advice::Normal));
     }
 
     fn touch_every_page(&self, end: u64) {
