@@ -3,6 +3,7 @@
 //! The *area table* has a line for each area. Entries ([`crate::PathEntryHead`]) lie in *extents* of an areas chunk: a head, the
 //! *state-map* with two bits a slot, the slots. The state-map says what exists; an entry says itself which area it is of.
 
+use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::checksum_words;
@@ -68,6 +69,11 @@ impl AreaPlan {
         let extent = slot / self.slots();
         let word = slot % self.slots() / SLOTS_PER_BLOCK;
         extent * u64::from(self.bytes) + AreaExtentHead::STATES + word * 8
+    }
+
+    /// Slots whose states are in one cache line of a state-map.
+    pub fn slots_per_states_line(&self) -> u64 {
+        self.slots().min(LINE_BYTES / 8 * SLOTS_PER_BLOCK)
     }
 
     /// Whether an entry of `slots` slots may begin at metadata slot `slot`: behind the map, inside its group.

@@ -64,7 +64,7 @@ fn status_at(geometry: &Geometry) -> u64 {
 
 /// Where the table of prefixes begins among these, behind who holds states and where the blocks of the area table are.
 fn prefixes_at(geometry: &Geometry) -> u64 {
-    let states = states::cell_bytes(geometry.meta_slots());
+    let states = states::cell_bytes(geometry);
     (states + table::blocks_max(geometry) * 8).next_multiple_of(prefixes::ROW_BYTES)
 }
 

@@ -10,9 +10,8 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{ChunkKind, EntryState, SLOTS_PER_BLOCK, StateMapWord};
+use vellum_layout::{ChunkKind, EntryState, Geometry, SLOTS_PER_BLOCK, StateMapWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
-
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
@@ -21,8 +20,6 @@ use crate::slots::{Op, pause};
 
 /// Words of a line.
 const LINE_WORDS: usize = (LINE_BYTES / 8) as usize;
-/// Slots whose states are in a line.
-const LINE_SLOTS: u64 = LINE_WORDS as u64 * SLOTS_PER_BLOCK;
 /// Bytes of the arena for each line: who holds it, or 0; in its second half a copy, if [`COPIED`] says so.
 const CELL_BYTES: u64 = 2 * LINE_BYTES;
 /// Where the copy is in these.
@@ -30,9 +27,10 @@ const COPY: u64 = LINE_BYTES;
 /// In the first of these words: the copy is the line as it was stored last.
 const COPIED: u64 = 1 << 63;
 
-/// Bytes of the arena for the lines of a pool with `slots` metadata slots.
-pub(super) fn cell_bytes(slots: u64) -> u64 {
-    slots.div_ceil(LINE_SLOTS) * CELL_BYTES
+/// Bytes of the arena for the lines of a pool.
+pub(super) fn cell_bytes(geometry: &Geometry) -> u64 {
+    let lines = geometry.meta_slots() / geometry.areas.slots_per_states_line();
+    lines * CELL_BYTES
 }
 
 /// Lines that are held, until this is dropped.
@@ -57,19 +55,19 @@ impl<M: Memories> Drop for Held<'_, M> {
 struct StatesLine([u64; LINE_WORDS]);
 
 impl StatesLine {
-    fn with(mut self, entry: u64, state: EntryState) -> Self {
-        let word = &mut self.0[(entry % LINE_SLOTS / SLOTS_PER_BLOCK) as usize];
+    /// The same, with a state for metadata slot `entry`, whose word is at pool offset `at`.
+    fn with(mut self, at: u64, entry: u64, state: EntryState) -> Self {
+        let word = &mut self.0[(at % LINE_BYTES / 8) as usize];
         *word = StateMapWord(*word).with(entry, state).0;
         self
     }
 }
 
 impl<M: Memories> Held<'_, M> {
-    /// What the only line that is held has at metadata slot `entry`: by its copy, if there is one.
-    fn line(&self, entry: u64, has_copy: bool) -> StatesLine {
+    /// The only line that is held, which is at pool offset `line_at`: by its copy, if there is one.
+    fn line(&self, line_at: u64, has_copy: bool) -> StatesLine {
         let core = self.core;
         let mut words = [0; LINE_WORDS];
-        let line_at = core.states_at(entry) / LINE_BYTES * LINE_BYTES;
         for (place, word) in (0..).step_by(8).zip(&mut words) {
             *word = match has_copy {
                 true => core
@@ -104,7 +102,7 @@ impl<M: Memories> Core<M> {
 
     /// Arena offset of what is kept of the line with the state of metadata slot `slot`.
     fn states_cell(&self, slot: u64) -> u64 {
-        self.map.namespace + slot / LINE_SLOTS * CELL_BYTES
+        self.map.namespace + slot / self.geometry.areas.slots_per_states_line() * CELL_BYTES
     }
 
     /// The first slots of the groups of all areas chunks.
@@ -156,10 +154,12 @@ impl<'a, M: Memories> Op<'a, M> {
             cells: [cell, 0],
             left: 0,
         };
-        let line = held.line(entry, has_copy).with(entry, EntryState::Cold);
-        let at = core.states_at(entry) / LINE_BYTES * LINE_BYTES;
+        let at = core.states_at(entry);
+        let line_at = at / LINE_BYTES * LINE_BYTES;
+        let line = held.line(line_at, has_copy);
+        let line = line.with(at, entry, EntryState::Cold);
         core.pool
-            .write_through(sites::NAME_STATE, at, line.0.as_bytes());
+            .write_through(sites::NAME_STATE, line_at, line.0.as_bytes());
         core.pool.fence(durable);
         held.leave_copy(line);
     }

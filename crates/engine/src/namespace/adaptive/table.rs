@@ -50,7 +50,7 @@ pub(super) struct Taken {
 impl<M: Memories> Core<M> {
     /// Arena offset of the slot of a block of the table, 0 where that is not known yet.
     fn table_cell(&self, number: u64) -> u64 {
-        self.map.namespace + states::cell_bytes(self.geometry.meta_slots()) + number * 8
+        self.map.namespace + states::cell_bytes(&self.geometry) + number * 8
     }
 
     /// Metadata slot of a block of the table, if there is a sound one of this number.
