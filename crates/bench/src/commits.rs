@@ -18,6 +18,7 @@ use crate::figure::median;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
 use crate::side::BLOCK;
+use crate::workloads::Place;
 
 /// How many operations tell what one takes while nothing goes home.
 const QUIET_OPS: usize = 10_000;
@@ -266,8 +267,7 @@ fn latencies(pool: &Pool) -> Result<(Latencies, Latencies, u64)> {
         .map(|_| create())
         .collect::<Result<Vec<_>>>()?;
     // By small records, or the log would be more than half full, and taken home before anything is measured beside that.
-    volume.sync()?;
-    while fs.checkpoint()? > 0 {}
+    volume.settle()?;
     let counts = || fs.log_counts().unwrap_or_default();
     while counts().used_bytes < pool.superblock().log_bytes / FILLED {
         (0..100).try_for_each(|_| create().map(drop))?;

@@ -51,7 +51,6 @@ impl<M: Memories> Drop for Held<'_, M> {
 }
 
 /// The states that a line of a map has.
-#[derive(Clone, Copy)]
 struct StatesLine([u64; LINE_WORDS]);
 
 impl StatesLine {
