@@ -1,6 +1,7 @@
 //! A pool that is mapped: a file, a device, or anonymous memory.
 
 mod disk;
+mod populate;
 
 use crate::arena::memory_file;
 use crate::backing::{Backing, Existing, PoolFile};
@@ -21,7 +22,7 @@ use crate::window::Window;
 use crate::written::Written;
 use crate::{MediaError, count};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags};
+use rustix::mm::MapFlags;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -361,55 +362,6 @@ impl MappedPool {
         self.known_zero
     }
 
-    /// Puts the first `len` bytes of a pool in memory on large pages, as far as the kernel has them; gives how
-    /// many are.
-    pub fn gather_large_pages(&self, len: u64) -> u64 {
-        if self.kind != MediaKind::Memory || self.read_only {
-            return 0;
-        }
-        let page_bytes = rustix::param::page_size();
-        self.mapping.gather_large_pages(page_bytes, len)
-    }
-
-    /// Faults in every page, so that no later access waits for one; pages of memory become large
-    /// ones where the kernel has them. Failures are not reported: a page that cannot be had is found
-    /// out at its first access. What is reached past the page cache stays out of it.
-    pub fn populate(&self) {
-        let end = self.direct.as_ref().map_or(u64::MAX, |direct| direct.from);
-        let end = end.min(self.mapping.len());
-        self.gather_large_pages(end);
-        let (base, bytes) = self.mapping.whole();
-        let bytes = bytes.min(usize::try_from(end).unwrap_or(usize::MAX));
-        // Writing would copy every page of a private mapping.
-        let advice = if self.read_only {
-            Advice::LinuxPopulateRead
-        } else {
-            Advice::LinuxPopulateWrite
-        };
-        let of_file = self.kind != MediaKind::Memory;
-        let advise = |advice| {
-            // SAFETY: advice and populating change no byte; the range is our mapping.
-            unsafe { rustix::mm::madvise(base, bytes, advice) }
-        };
-        // The kernel reads nothing ahead then, and so keeps the file in single pages: what is written to a part of a large one later would
-        // cost it a look at all blocks of that.
-        let _is_advice = of_file.then(|| advise(Advice::Random));
-        if advise(advice).is_err() {
-            self.touch_every_page(end);
-        }
-        let _is_advice = of_file.then(|| advise(Advice::Normal));
-    }
-
-    fn touch_every_page(&self, end: u64) {
-        for at in (0..end & !7).step_by(rustix::param::page_size()) {
-            if self.read_only {
-                self.mapping.load(at, Ordering::Relaxed);
-            } else {
-                self.mapping.fetch_or(at, 0);
-            }
-        }
-    }
-
     /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its bytes. For tests.
     ///
     /// # Errors
@@ -598,6 +550,7 @@ impl Persistent for MappedPool {
                 source,
             })?;
         self.logged.get_or_init(|| Logged::new(split, shared));
+        self.read_singly();
         Ok(())
     }
 
@@ -608,6 +561,7 @@ impl Persistent for MappedPool {
     ) -> Result<(), MediaError> {
         let pieces = || Pieces::new(split.image_bytes, originals);
         self.logged.get_or_init(|| Logged::keeping(pieces(), split));
+        self.read_singly();
         Ok(())
     }
 
@@ -692,6 +646,21 @@ impl Persistent for MappedPool {
 
     fn pays_by_call(&self, bytes: usize) -> bool {
         self.pays_by_call(bytes)
+    }
+
+    fn is_in_memory(&self, at: u64) -> bool {
+        self.is_in_memory(at)
+    }
+
+    #[inline]
+    fn reads_singly(&self) -> bool {
+        self.reads_singly()
+    }
+
+    fn will_need(&self, at: u64, len: u64) {
+        if self.reads_singly() {
+            self.will_need(at, len);
+        }
     }
 
     fn read_all(&self, pieces: &mut [(u64, &mut [u8])]) {

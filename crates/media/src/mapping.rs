@@ -269,6 +269,14 @@ impl Mapping {
         }
     }
 
+    /// Has the kernel read no more around a page from `at` on than the page, when it is touched.
+    pub(crate) fn read_singly(&self, at: u64) {
+        let from = at.min(self.len) as usize / self.page_bytes * self.page_bytes;
+        let (start, bytes) = (self.base.wrapping_add(from), self.mapped_bytes - from);
+        // SAFETY: changes no byte, only what the kernel reads ahead; the range lies in our mapping.
+        let _refusal_is_fine = unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::Random) };
+    }
+
     /// Asks for large pages; the kernel may decline.
     pub(crate) fn prefer_large_pages(&self) {
         let (base, bytes) = self.whole();

@@ -128,7 +128,10 @@ pub trait Memory: Send + Sync + 'static {
     /// Waits a little for a short step of another thread; `tries` is how often the caller has
     /// waited for it already. Model checkers let another thread run.
     fn relax(&self, tries: u32) {
-        if tries > 100 {
+        if tries > 5000 {
+            // Milliseconds have passed: what is waited for waits itself, perhaps for a disk.
+            std::thread::sleep(Duration::from_micros(100));
+        } else if tries > 100 {
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();
@@ -348,6 +351,23 @@ pub trait Persistent: Memory {
     fn pays_by_call(&self, bytes: usize) -> bool {
         let _ = bytes;
         false
+    }
+
+    /// Whether the page of `at` is in memory, as far as can be told; else whoever reads it waits for a disk.
+    fn is_in_memory(&self, at: u64) -> bool {
+        let _ = at;
+        true
+    }
+
+    /// Whether blocks of files are read from a disk one by one, as they are touched: around them lie those of others. Who is going to read more
+    /// says so ([`will_need`](Self::will_need)).
+    fn reads_singly(&self) -> bool {
+        false
+    }
+
+    /// Has the disk begin with these bytes of files, if blocks are read one by one and the first of these is not in memory.
+    fn will_need(&self, at: u64, len: u64) {
+        let _ = (at, len);
     }
 
     /// Copies bytes of files out of several places of the pool, `(from, to)` each: where [that pays](Self::pays_by_call), all that are to be had of a

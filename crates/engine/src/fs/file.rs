@@ -15,6 +15,7 @@
 //! append maps (recovery frees these). While it is clear, everything beyond the end is a hole, and
 //! cutting a file or deleting it searches no further than its end.
 
+mod ahead;
 mod allocate;
 mod alone;
 #[cfg(test)]
@@ -47,6 +48,7 @@ use crate::slots::{Op, pause};
 pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
 pub use alone::{MappingAlone, gather_metadata, settle};
+pub(crate) use measure::Cold;
 pub(crate) use road::Roads;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;

@@ -251,13 +251,13 @@ impl<M: Memories> Fs<M> {
 
     /// What reading costs here: what is known ([`Self::knows_read_costs`]), else what is measured now, in
     /// 7 ms on an AMD EPYC, with searches that find nothing, because no file is at hand. `None` if the pool has no
-    /// page tables, or is too small to tell.
+    /// page tables, is too small to tell, or lies on a disk and memory has no room for 16 MiB of it.
     pub fn read_costs(&self) -> Option<Costs> {
         if let Some(known) = self.reading.costs(&self.core.arena) {
             return Some(*known);
         }
         let op = self.core.op_begin();
-        self.files().measure(&op, None)
+        self.files().measure(&op, None, file::Cold::Read)
     }
 
     /// Whether it is known what reading costs, so that rules can choose: it was measured by a file that

@@ -11,7 +11,7 @@ use crate::cachelet::Cachelet;
 use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
-use crate::fs::file::{Allocate, Files, Roads, SIZE_MAX_BYTES, Translation, check_range};
+use crate::fs::file::{Allocate, Cold, Files, Roads, SIZE_MAX_BYTES, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node, View};
 use crate::reading::{Costs, PageTable, Road, Rule, pages_of};
@@ -369,13 +369,14 @@ impl<M: Memories> Handle<M> {
 
     /// What reading costs here: what is known, else what is measured by this file and kept for all who have the pool open. That takes 4 ms where blocks lie side by side, 23 ms where none do (on
     /// an AMD EPYC). `None` if the pool has no page tables or is too small, or the file has too few bytes
-    /// (64 KiB without a hole are enough).
+    /// (64 KiB without a hole are enough). Up to 16 MiB that are on a disk and not in memory are read; if memory has no room for them,
+    /// nothing is measured. Reads that lead to a measurement of their own accord read nothing for it: it waits until its sample is in memory.
     pub fn read_costs(&self) -> Option<Costs> {
         let fs = self.fs();
         let op = fs.core.op_begin();
         let is_file = self.node.kind() == FileKind::File;
         let file = is_file.then_some(self.node.cachelet);
-        let measure = || fs.files().measure(&op, Some(file?));
+        let measure = || fs.files().measure(&op, Some(file?), Cold::Read);
         fs.reading.learn(&fs.core.arena, measure)
     }
 

@@ -264,3 +264,35 @@ fn threads_commit_beside_each_other() {
     let names = open(&copy).volume().read_dir("/").unwrap().count();
     assert_eq!(names, 3 * 40);
 }
+
+/// Whoever reads on and on of a file that is not in memory is not to wait until a sample of it is there. The directory for temporary files has to
+/// lie on a disk.
+#[test]
+fn what_reading_costs_is_not_measured_on_a_disk() {
+    const BYTES: usize = 40 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let options = CreateOptions {
+        media: MediaChoice::Logged,
+        ..CreateOptions::new(64 << 20)
+    };
+    let pool = Pool::create(&path, &options).unwrap();
+    pool.volume().write("/f", &vec![7; BYTES]).unwrap();
+    pool.close().unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let pool = open(&path);
+    let file = pool.volume().open("/f").unwrap();
+    let mut page = [0; 4096];
+    let mut read_much = || {
+        for _ in 0..10_000 {
+            file.read_at(0, &mut page).unwrap();
+        }
+    };
+    read_much();
+    assert!(!pool.fs().knows_read_costs(), "most of it was read");
+    assert!(pool.volume().read("/f").unwrap() == vec![7; BYTES]);
+    read_much();
+    assert!(pool.fs().knows_read_costs(), "it is in memory");
+}

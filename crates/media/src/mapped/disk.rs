@@ -6,7 +6,7 @@ use crate::disk::Disk;
 use crate::first_write;
 use crate::logged::{self, Logged};
 use crate::site::Site;
-use crate::{MediaError, count};
+use crate::{MediaError, MediaKind, count};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 use std::io;
@@ -92,21 +92,47 @@ impl MappedPool {
     /// Has the disk begin with all of these at once, if the first of them is not in memory: then the others are not either, it seems, and each would
     /// be waited for by itself.
     pub(super) fn ask_for_all(&self, pieces: &[(u64, &mut [u8])]) {
-        let is_cold = |at| !self.is_overlaid() && !self.is_in_memory(at);
-        if pieces.len() < 2 || !is_cold(pieces[0].0) {
+        if pieces.len() < 2 || self.is_overlaid() || self.is_in_memory(pieces[0].0) {
             return;
         }
         for (at, out) in pieces {
-            let (file, from) = self.file_at(*at);
-            let Some(len) = NonZero::new(out.len() as u64) else {
-                continue;
-            };
+            self.ask_for(*at, out.len() as u64);
+        }
+    }
+
+    fn ask_for(&self, at: u64, len: u64) {
+        let (file, from) = self.file_at(at);
+        if let Some(len) = NonZero::new(len) {
             let _advice_alone = rustix::fs::fadvise(file, from, Some(len), Advice::WillNeed);
         }
     }
 
-    /// Whether the kernel has the page of a byte of the pool, or does not say.
-    fn is_in_memory(&self, at: u64) -> bool {
+    /// Has the kernel read single pages of blocks of files, where they lie on a disk.
+    pub(super) fn read_singly(&self) {
+        if let Some(logged) = self.logged.get().filter(|_| self.reads_singly()) {
+            self.mapping.read_singly(logged.data_at);
+        }
+    }
+
+    /// Whether it does.
+    #[inline(always)]
+    pub(super) fn reads_singly(&self) -> bool {
+        self.logged.get().is_some() && !self.is_direct()
+    }
+
+    /// Has the disk begin with these bytes, if the first of them is not in memory.
+    pub(super) fn will_need(&self, at: u64, len: u64) {
+        if !self.is_in_memory(at) {
+            self.ask_for(at, len);
+        }
+    }
+
+    /// Whether the page of a byte of the pool lies in memory only, or the kernel has it there, or does not say.
+    pub(super) fn is_in_memory(&self, at: u64) -> bool {
+        let is_on_disk = self.kind == MediaKind::File || self.logged.get().is_some();
+        if !is_on_disk {
+            return true;
+        }
         let (base, len) = self.mapping.whole();
         let page = rustix::param::page_size();
         let first = at as usize / page * page;

@@ -3,9 +3,10 @@
 //! Blocks of a file are read at random, once as every read finds them, by search, and once through a
 //! window in which they lie as in the file's page table. If the file is, the sample is larger than
 //! the caches next to a core and than what their translations cover, because a file that is read on
-//! and on mostly is. What runs and pages of a table cost is measured with runs drawn from the data
-//! zone, whatever they hold. Where no file is at hand these are also what is read, beside searches
-//! that find nothing.
+//! and on mostly is. What runs and pages of a table cost is measured with runs drawn from the
+//! sample. Where no file is at hand, that is blocks of the data zone, whatever they hold, beside searches
+//! that find nothing. What lies on a disk is measured while it is in memory, or not at all: else the disk
+//! would be what is measured, by a reader who waits for it.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering;
@@ -79,23 +80,37 @@ struct Sample {
     stretches: Vec<u64>,
 }
 
-/// Measures, by a file if one is at hand; `None` if the pool or the file is too small, nothing can be
-/// laid, or the file is cut meanwhile.
+/// What is done about a sample that lies on a disk and is not in memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cold {
+    /// Nothing is measured.
+    Leave,
+    /// It is read.
+    Read,
+}
+
+/// Measures, by a file if one is at hand; `None` if the pool or the file is too small, its bytes are not all
+/// in memory, nothing can be laid, or the file is cut meanwhile.
 pub(super) fn measure<M: Memories>(
     files: &Files<'_, M>,
     op: &Op<'_, M>,
     file: Option<Cachelet>,
+    cold: Cold,
 ) -> Option<Costs> {
     op.is_whole().then_some(())?;
     let sample = match file {
         Some(file) => Sample::of_file(files, op, file),
         None => Sample::of_zone(files, SAMPLE_PIECES),
     }?;
-    let scattered = Sample::of_zone(files, PRICED_PIECES)?;
+    let scattered = sample.shuffled(PRICED_PIECES)?;
     let table = Table::for_size(SAMPLE_PIECES * CHUNK_BYTES / 2)?;
     let window = table.reserve(|bytes| files.core.pool.window(bytes))?;
+    if cold == Cold::Read {
+        sample.touch(files);
+    }
+    sample.is_in_memory(files).then_some(())?;
     let [run_ps, small_page_ps] = scattered.lay(files, &table, window, PRICED)?;
-    let large_page_ps = time_large_page(files, window)?;
+    let large_page_ps = time_large_page(files, window, small_page_ps)?;
     sample.lay(files, &table, window, SHOWN)?;
     let look_up_ps = sample.time_lookups(files, op);
     let [search, mmu] = sample.time_roads(files, op, &table, window, 1)?;
@@ -190,6 +205,41 @@ impl Sample {
         })
     }
 
+    /// Runs of these pieces, in an order that looks like chance, until they are so many pieces.
+    fn shuffled(&self, pieces: u64) -> Option<Self> {
+        let all = self
+            .pieces
+            .iter()
+            .flat_map(|piece| piece.blocks.chunks(RUN_BLOCKS as usize));
+        let runs: Vec<&[u64]> = all.filter(|run| !run.contains(&0)).collect();
+        let mut draw = Draw(1);
+        let mut run = || runs[draw.below(runs.len() as u64) as usize];
+        let pieces = (0..pieces).map(|number| {
+            let blocks = (0..CHUNK_BLOCKS / RUN_BLOCKS).flat_map(|_| run());
+            let blocks = blocks.copied().collect();
+            Piece { number, blocks }
+        });
+        Self::of(None, pieces.collect())
+    }
+
+    /// Offsets, in the pool, of the blocks that are read.
+    fn places(&self) -> impl Iterator<Item = u64> {
+        let blocks = self.pieces.iter().flat_map(|piece| piece.blocks.iter());
+        blocks.copied().filter(|&at| at != 0)
+    }
+
+    /// Brings the sample into memory.
+    fn touch<M: Memories>(&self, files: &Files<'_, M>) {
+        for at in self.places() {
+            black_box(files.core.pool.load(at, Ordering::Relaxed));
+        }
+    }
+
+    /// Whether nobody who reads the sample waits for a disk.
+    fn is_in_memory<M: Memories>(&self, files: &Files<'_, M>) -> bool {
+        self.places().all(|at| files.core.pool.is_in_memory(at))
+    }
+
     /// Whether the file still has the blocks that it had.
     fn is_current<M: Memories>(&self, files: &Files<'_, M>) -> bool {
         files.core.arena.load_barrier();
@@ -237,7 +287,7 @@ impl Sample {
     }
 
     /// Where requests of `pages` begin, in blocks of the window. Others for each `salt`.
-    fn places(&self, salt: u64, pages: u64) -> impl Iterator<Item = u64> {
+    fn requests(&self, salt: u64, pages: u64) -> impl Iterator<Item = u64> {
         let mut draw = Draw(salt * LONG_PAGES + pages);
         (0..PAGES / pages).map(move |_| {
             let stretch = self.stretches[draw.below(self.stretches.len() as u64) as usize];
@@ -255,24 +305,24 @@ impl Sample {
         pages: u64,
     ) -> Option<[u64; 2]> {
         let mut out = vec![0; (pages * BLOCK_BYTES) as usize];
-        let requests = PAGES / pages;
+        let asked = PAGES / pages;
         let (mut by_search, mut by_window) = ([0; ROUNDS], [0; ROUNDS]);
         for round in 0..ROUNDS {
             // Other places for each, so that neither finds in the caches what the other brought there.
             let salt = round as u64 * 2;
             let start = Instant::now();
-            for first in self.places(salt, pages) {
+            for first in self.requests(salt, pages) {
                 self.by_search(files, op, first, &mut out)?;
             }
-            by_search[round] = picoseconds(start) / requests;
+            by_search[round] = picoseconds(start) / asked;
             let start = Instant::now();
-            for first in self.places(salt + 1, pages) {
+            for first in self.requests(salt + 1, pages) {
                 let at = first * BLOCK_BYTES;
                 if black_box(table).holds(SHOWN, at, out.len() as u64) {
                     files.core.pool.read_window(window, at, &mut out);
                 }
             }
-            by_window[round] = picoseconds(start) / requests;
+            by_window[round] = picoseconds(start) / asked;
         }
         let (search, mmu) = (median(by_search), median(by_window));
         // What is within the measurement's error saves nothing.
@@ -338,9 +388,17 @@ fn search_in_vain<M: Memories>(
     }
 }
 
-/// What filling in a piece costs that is aligned to a large page in pool and window.
-fn time_large_page<M: Memories>(files: &Files<'_, M>, window: &Window) -> Option<u64> {
+/// What filling in a piece costs that is aligned to a large page in pool and window; as much as its pages, where it lies on a disk.
+fn time_large_page<M: Memories>(
+    files: &Files<'_, M>,
+    window: &Window,
+    small_page_ps: u64,
+) -> Option<u64> {
     let from = files.core.geometry.data_at.next_multiple_of(CHUNK_BYTES);
+    let mut pages = (from..from + CHUNK_BYTES).step_by(BLOCK_BYTES as usize);
+    if !pages.all(|at| files.core.pool.is_in_memory(at)) {
+        return Some(small_page_ps * CHUNK_BLOCKS);
+    }
     let mut times = [0; ROUNDS];
     for time in &mut times {
         files.core.pool.lay(window, 0, from, CHUNK_BYTES).ok()?;
@@ -393,7 +451,7 @@ mod tests {
             assert!(shown == found, "from block {first}");
         }
         for pages in [1, LONG_PAGES] {
-            for first in sample.places(0, pages) {
+            for first in sample.requests(0, pages) {
                 assert!(table.holds(SHOWN, first * BLOCK_BYTES, pages * BLOCK_BYTES));
             }
         }
@@ -410,7 +468,7 @@ mod tests {
         let (files, op) = (files(&h), h.core.op_begin());
         let sample = Sample::of_zone(&files, SAMPLE_PIECES).unwrap();
         assert!(compare(&files, &op, &sample) > 32);
-        let costs = measure(&files, &op, None).unwrap();
+        let costs = measure(&files, &op, None, Cold::Leave).unwrap();
         assert!(costs.run_ps > 0 && costs.search_ps(1) > 0 && costs.mmu_ps(1) > 0);
     }
 
@@ -428,7 +486,7 @@ mod tests {
         assert_eq!(sample.pieces.len(), 3);
         let stretches = 5 * MIB / BLOCK_BYTES / LONG_PAGES;
         assert_eq!(compare(&f, &op, &sample) as u64, stretches - 2);
-        assert!(measure(&f, &op, Some(file)).is_some());
+        assert!(measure(&f, &op, Some(file), Cold::Leave).is_some());
     }
 
     #[test]
@@ -436,7 +494,7 @@ mod tests {
         let h = Harness::new(8 * MIB);
         let (file, t) = (h.make_file(9), Translation::new(true));
         let f = files(&h);
-        let measured = || measure(&f, &h.core.op_begin(), Some(file)).is_some();
+        let measured = || measure(&f, &h.core.op_begin(), Some(file), Cold::Leave).is_some();
         assert!(!measured(), "empty");
         f.truncate(file, MIB).unwrap();
         assert!(!measured(), "a hole");
@@ -460,7 +518,7 @@ mod tests {
             let probes = |sample: &Sample| {
                 let mut out = [0; BLOCK_BYTES as usize];
                 let before = count::of_this_thread();
-                for first in sample.places(0, 1) {
+                for first in sample.requests(0, 1) {
                     sample.by_search(&files, &op, first, &mut out).unwrap();
                 }
                 (count::of_this_thread() - before).probes
@@ -480,7 +538,7 @@ mod tests {
             let data = vec![1; 3 * MIB as usize];
             files(&h).write_at(file, &t, 0, &data).unwrap();
             for of in [None, Some(file)] {
-                let costs = measure(&files(&h), &h.core.op_begin(), of);
+                let costs = measure(&files(&h), &h.core.op_begin(), of, Cold::Leave);
                 assert!(costs.is_some(), "{mapping:?}");
                 let damaged = (h.core.pool.damaged(), h.core.arena.damaged());
                 assert_eq!(damaged, (None, None), "{mapping:?}");

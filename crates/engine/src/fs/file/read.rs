@@ -92,7 +92,10 @@ impl<M: Memories> Files<'_, M> {
         out: &mut [u8],
     ) -> Result<()> {
         match self.core.pool.pays_by_call(out.len()) {
-            false => self.copy_found::<LOOKUP_BLOCKS>(op, file, offset, out),
+            false => {
+                self.read_ahead(op, file.0, offset, out.len());
+                self.copy_found::<LOOKUP_BLOCKS>(op, file, offset, out)
+            }
             true => self.copy_found::<CALL_BLOCKS>(op, file, offset, out),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use vellum_layout::BLOCK_BYTES;
 use vellum_media::{Memories, Memory, Persistent};
 
+use super::measure::Cold;
 use super::{Files, MapRoot, Translation};
 use crate::cachelet::{Cachelet, field};
 use crate::error::Result;
@@ -110,7 +111,12 @@ impl<M: Memories> Files<'_, M> {
         match road.next((reading, rule), self.core, cachelet, pages) {
             Next::Search => Way::Search,
             Next::Measure => {
-                reading.learn(&self.core.arena, || self.measure(op, Some(cachelet)));
+                let bytes = (pages * BLOCK_BYTES) as usize;
+                // What is searched for in any case is not a reason to.
+                if !self.core.pool.pays_by_call(bytes) {
+                    let measure = || self.measure(op, Some(cachelet), Cold::Leave);
+                    reading.learn(&self.core.arena, measure);
+                }
                 Way::Search
             }
             Next::Look(table, costs, pattern) => {
@@ -252,7 +258,10 @@ impl<M: Memories> Files<'_, M> {
         }
         let price_ps = choice.costs.price_ps(layout_of(&runs));
         chunk.price_ps.store(price_ps, Ordering::Relaxed);
-        if !choice.rule.buys(State { price_ps, ..state }) {
+        let is_in_memory = |run: &Run| self.core.pool.is_in_memory(run.at);
+        // It is not the price of waiting for a disk.
+        let has_price = || choice.rule == Rule::Mmu || runs.iter().all(is_in_memory);
+        if !choice.rule.buys(State { price_ps, ..state }) || !has_price() {
             filling.surveys.insert(number, blocks);
             return false;
         }
@@ -316,8 +325,13 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Measures both roads on this pool, by a file if there is one.
-    pub(crate) fn measure(&self, op: &Op<'_, M>, file: Option<Cachelet>) -> Option<Costs> {
-        super::measure::measure(self, op, file)
+    pub(crate) fn measure(
+        &self,
+        op: &Op<'_, M>,
+        file: Option<Cachelet>,
+        cold: Cold,
+    ) -> Option<Costs> {
+        super::measure::measure(self, op, file, cold)
     }
 }
 

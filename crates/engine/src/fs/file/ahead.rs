@@ -1,0 +1,162 @@
+//! Reading ahead, for small requests whose bytes lie on a disk.
+//!
+//! These go through the pool's mapping, of which the kernel reads single pages: what lies around one belongs to other files, and it does not
+//! know what comes next in this one. So a file is cut into stretches, and whoever reads the beginning of one and seems to come from the one
+//! before has the disk begin with those that follow. Nothing is kept of who reads what: where the block before is in memory, somebody read it.
+
+use vellum_layout::{BLOCK_BYTES, MapRoot};
+use vellum_media::{Memories, Persistent};
+
+use super::Files;
+use super::road::runs_of;
+use crate::cachelet::{Cachelet, field};
+use crate::mapping::{Found, MapId};
+use crate::slots::Op;
+
+const STRETCH_BLOCKS: u64 = 64;
+const STRETCH_BYTES: u64 = STRETCH_BLOCKS * BLOCK_BYTES;
+/// Stretches that the disk is ahead of who reads: 1 MiB.
+const AHEAD: u64 = 4;
+
+impl<M: Memories> Files<'_, M> {
+    /// Has the disk begin with what is read after these `len` bytes of a file, if it is read in order.
+    #[inline]
+    pub(super) fn read_ahead(&self, op: &Op<'_, M>, cachelet: Cachelet, offset: u64, len: usize) {
+        let begin = offset.next_multiple_of(STRETCH_BYTES);
+        if begin - offset < len as u64 && self.core.pool.reads_singly() {
+            self.read_stretches_ahead(op, cachelet, begin / STRETCH_BYTES);
+        }
+    }
+
+    /// The same for who reads the beginning of a stretch.
+    #[cold]
+    fn read_stretches_ahead(&self, op: &Op<'_, M>, cachelet: Cachelet, stretch: u64) {
+        let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() else {
+            return;
+        };
+        if stretch == 0 {
+            // Of a long file who reads the beginning may want that alone.
+            self.ask_for_stretch(op, id, 0);
+        } else if self.has_in_memory(op, id, stretch * STRETCH_BLOCKS - 1) {
+            let has_begun = self.has_in_memory(op, id, stretch * STRETCH_BLOCKS);
+            let first = if has_begun { stretch + AHEAD } else { stretch };
+            let end = (self.core.get(cachelet, field::SIZE)).div_ceil(STRETCH_BYTES);
+            (first..=stretch + AHEAD)
+                .take_while(|&stretch| stretch < end)
+                .for_each(|stretch| self.ask_for_stretch(op, id, stretch));
+        }
+    }
+
+    fn has_in_memory(&self, op: &Op<'_, M>, id: MapId, block: u64) -> bool {
+        let mut found = [Found::Hole];
+        let answer = self.mapping.lookup(op, id, block as u32, &mut found);
+        match (answer, found) {
+            (Ok(()), [Found::Mapped(block)]) => {
+                let at = self.mapping.data_at(block);
+                self.core.pool.is_in_memory(at)
+            }
+            _ => false,
+        }
+    }
+
+    fn ask_for_stretch(&self, op: &Op<'_, M>, id: MapId, stretch: u64) {
+        let mut found = [Found::Hole; STRETCH_BLOCKS as usize];
+        let first = (stretch * STRETCH_BLOCKS) as u32;
+        // The search that comes after says what is wrong.
+        let _ = self.mapping.lookup(op, id, first, &mut found);
+        let at = |found| match found {
+            Found::Mapped(block) => self.mapping.data_at(block),
+            _ => 0,
+        };
+        for run in runs_of(&found.map(at), |_| false) {
+            self.core.pool.will_need(run.at, run.blocks * BLOCK_BYTES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use vellum_media::{MediaChoice, Real};
+
+    use super::*;
+    use crate::{CreateOptions, File, Fs, MappingKind, Pool, PoolOptions};
+
+    const STRETCHES: u64 = 8;
+
+    /// A pool with a file of which nothing is in memory. The directory for temporary files has to lie on a disk.
+    fn cold(dir: &tempfile::TempDir) -> (Pool, File) {
+        let path = dir.path().join("pool");
+        let options = CreateOptions {
+            media: MediaChoice::Logged,
+            mapping: MappingKind::Extent,
+            ..CreateOptions::new(16 << 20)
+        };
+        let pool = Pool::create(&path, &options).unwrap();
+        let bytes = vec![7; (STRETCHES * STRETCH_BYTES) as usize];
+        pool.volume().write("/f", &bytes).unwrap();
+        pool.close().unwrap();
+        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        let file = pool.volume().open("/f").unwrap();
+        let core = &pool.fs().core;
+        let zone = (
+            core.geometry.data_at,
+            core.geometry.zone_blocks * BLOCK_BYTES,
+        );
+        core.pool.disk().unwrap().forget(zone.0, zone.1);
+        (pool, file)
+    }
+
+    fn is_there(fs: &Fs<Real>, file: &File, block: u64) -> bool {
+        let cachelet = file.handle().node().cachelet;
+        let (_, id) = MapRoot(fs.core.get(cachelet, field::ROOT)).get().unwrap();
+        fs.files().has_in_memory(&fs.core.op_begin(), id, block)
+    }
+
+    fn read(file: &File, block: u64) {
+        let mut page = [0; BLOCK_BYTES as usize];
+        file.read_at(block * BLOCK_BYTES, &mut page).unwrap();
+        assert_eq!(page, [7; BLOCK_BYTES as usize]);
+    }
+
+    #[test]
+    fn who_reads_in_order_finds_the_next_stretch() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, file) = cold(&dir);
+        let fs = pool.fs();
+        (0..=STRETCH_BLOCKS).for_each(|block| read(&file, block));
+        let begin = Instant::now();
+        let ahead = 1 + AHEAD;
+        while !is_there(&fs, &file, (ahead + 1) * STRETCH_BLOCKS - 1) {
+            assert!(begin.elapsed() < Duration::from_secs(30), "it never came");
+            std::thread::yield_now();
+        }
+        let behind = (ahead + 1) * STRETCH_BLOCKS;
+        assert!(!is_there(&fs, &file, behind), "too far");
+        // From there on a stretch follows a stretch.
+        (0..STRETCH_BLOCKS).for_each(|block| read(&file, STRETCH_BLOCKS + block));
+        assert!(!is_there(&fs, &file, behind), "too early");
+        read(&file, 2 * STRETCH_BLOCKS);
+        while !is_there(&fs, &file, behind + STRETCH_BLOCKS - 1) {
+            assert!(begin.elapsed() < Duration::from_secs(30), "it never came");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_reads_here_and_there_reads_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, file) = cold(&dir);
+        let fs = pool.fs();
+        // The beginning of a stretch, too: the block before was not read.
+        let wanted = [3 * STRETCH_BLOCKS + 5, 5 * STRETCH_BLOCKS];
+        for block in wanted {
+            read(&file, block);
+            assert!(is_there(&fs, &file, block));
+        }
+        let others = (0..STRETCHES * STRETCH_BLOCKS).filter(|block| !wanted.contains(block));
+        let read = others.filter(|&block| is_there(&fs, &file, block));
+        assert_eq!(read.collect::<Vec<_>>(), []);
+    }
+}

@@ -1,0 +1,58 @@
+//! Having the pages of a pool before they are used.
+
+use super::MappedPool;
+use crate::memory::MediaKind;
+use rustix::mm::Advice;
+use std::sync::atomic::Ordering;
+
+impl MappedPool {
+    /// Puts the first `len` bytes of a pool in memory on large pages, as far as the kernel has them; gives how
+    /// many are.
+    pub fn gather_large_pages(&self, len: u64) -> u64 {
+        if self.kind != MediaKind::Memory || self.read_only {
+            return 0;
+        }
+        let page_bytes = rustix::param::page_size();
+        self.mapping.gather_large_pages(page_bytes, len)
+    }
+
+    /// Faults in every page, so that no later access waits for one; pages of memory become large
+    /// ones where the kernel has them. Failures are not reported: a page that cannot be had is found
+    /// out at its first access. What is reached past the page cache stays out of it.
+    pub fn populate(&self) {
+        let end = self.direct.as_ref().map_or(u64::MAX, |direct| direct.from);
+        let end = end.min(self.mapping.len());
+        self.gather_large_pages(end);
+        let (base, bytes) = self.mapping.whole();
+        let bytes = bytes.min(usize::try_from(end).unwrap_or(usize::MAX));
+        // Writing would copy every page of a private mapping.
+        let advice = if self.read_only {
+            Advice::LinuxPopulateRead
+        } else {
+            Advice::LinuxPopulateWrite
+        };
+        let of_file = self.kind != MediaKind::Memory;
+        let advise = |advice| {
+            // SAFETY: advice and populating change no byte; the range is our mapping.
+            unsafe { rustix::mm::madvise(base, bytes, advice) }
+        };
+        // The kernel reads nothing ahead then, and so keeps the file in single pages: what is written to a part of a large one later would
+        // cost it a look at all blocks of that.
+        let _is_advice = of_file.then(|| advise(Advice::Random));
+        if advise(advice).is_err() {
+            self.touch_every_page(end);
+        }
+        let _is_advice = of_file.then(|| advise(Advice::Normal));
+        self.read_singly();
+    }
+
+    fn touch_every_page(&self, end: u64) {
+        for at in (0..end & !7).step_by(rustix::param::page_size()) {
+            if self.read_only {
+                self.mapping.load(at, Ordering::Relaxed);
+            } else {
+                self.mapping.fetch_or(at, 0);
+            }
+        }
+    }
+}
