@@ -5,12 +5,18 @@ use super::subjects::{Setting, Work};
 use crate::Result;
 use crate::error::expect;
 use crate::limit::MemoryLimit;
+use crate::order::Numbers;
 use crate::report::Outcome;
 use crate::workloads::{Opened, Place, Purpose};
 
-const LABELS: [&str; 2] = ["write", "read"];
+/// What is done; of the first two it is said how fast they have to be.
+const LABELS: [&str; 4] = ["write", "read", "read 4 KiB", "random 4 KiB"];
+const ASKED_LABELS: usize = 2;
 /// Bytes of a read and of a write.
 const REQUEST: usize = 1 << 20;
+/// The same of a small read, and how many are made at random places.
+const SMALL: usize = 4 << 10;
+const RANDOM_READS: usize = 1000;
 /// How fast, beside ext4.
 const ASKED: f64 = 0.95;
 /// Part of the pool that the file takes.
@@ -31,10 +37,10 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let memory = (bytes / CACHED).max(MEMORY_MIN);
     let sheet = Sheet {
         name: "streaming",
-        title: "A file larger than memory, in requests of 1 MiB",
+        title: "A file larger than memory, in requests of 1 MiB, and of 4 KiB",
         claim: "Bytes of files take the same way to the disk on both.",
         note: format!(
-            "{} MiB, written to a new file and synced, then read; this process, with all that the kernel caches for it, has {} MiB \
+            "{} MiB, written to a new file and synced, then read, by small requests at random last; this process, with all that the kernel caches for it, has {} MiB \
              of memory. The loop device passes the cache of the file under it, which would be the machine's.",
             bytes >> 20,
             memory >> 20
@@ -44,7 +50,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     };
     let _limit = MemoryLimit::new(memory)?;
     let grids = setting.measure(&sheet, &setting.cached_once()?, &work)?;
-    let targets = LABELS.iter();
+    let targets = LABELS[..ASKED_LABELS].iter();
     let targets = targets.filter_map(|label| grids.faster(label, ASKED));
     let targets = targets.collect();
     Ok(Outcome::new(grids.figures(), targets))
@@ -65,6 +71,19 @@ impl Work for Stream {
                 let read = file.read_at(at, &mut buffer)?;
                 expect("bytes read", read, REQUEST)
             })
+        })?;
+        let small = &mut buffer[..SMALL];
+        let mut read_small = |at: u64| {
+            let read = file.read_at(at, small)?;
+            expect("bytes of a small read", read, SMALL)
+        };
+        let all = self.requests * (REQUEST / SMALL) as u64;
+        meter.timed(place, 2, all as usize, || {
+            (0..all).try_for_each(|number| read_small(number * SMALL as u64))
+        })?;
+        let mut order = Numbers::new(41);
+        meter.timed(place, 3, RANDOM_READS, || {
+            (0..RANDOM_READS).try_for_each(|_| read_small(order.below(all) * SMALL as u64))
         })?;
         drop(file);
         place.remove(c"stream")
