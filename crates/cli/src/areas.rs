@@ -1,15 +1,19 @@
 //! `vellum evolve` and `vellum inspect POOL areas`.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use vellum::{
     Area, Decided, Evolution, MergedArea, NamespaceKind, Outcome as Became, Pool, PoolOptions,
-    RENAMED_ROUNDS,
+    RENAMED_ROUNDS, RealFs,
 };
+use vellum_fuse::Question;
+use vellum_fuse::mounts::Mounted;
 
 use crate::args::{Evolve, Inspect, Opening, Structure};
 use crate::failure::{Failure, Outcome};
+use crate::info::{self, Information};
 use crate::output::{print, print_json};
 use crate::place;
 use crate::units;
@@ -18,13 +22,13 @@ use crate::units;
 const SLOT_BYTES: u64 = 128;
 
 /// An area and the path of its root.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Shown {
     pub(crate) number: u32,
     /// Number of the area that its root's name is in; 0 for the first one.
     pub(crate) above: u32,
     /// Of its root; none for the first one.
-    pub(crate) label: Option<&'static str>,
+    pub(crate) label: Option<String>,
     pub(crate) names: u64,
     pub(crate) bytes: u64,
     /// When it was formed, in seconds since 1970; none: that is not known.
@@ -49,14 +53,14 @@ impl Shown {
 }
 
 /// An area that was merged, and the path that its root has now.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Gone {
     pub(crate) number: u32,
     /// Number of the area that its names went into.
     pub(crate) into: u32,
     /// In seconds since 1970; none: that is not known.
     pub(crate) merged: Option<u32>,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: String,
     /// Bytes of the names below its root then, or of those of the directory that inherited it, lookups of late, and what these were compared
     /// with; none: nobody counted.
     pub(crate) bytes: Option<u64>,
@@ -67,18 +71,18 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    fn of(pool: &Pool, area: &MergedArea) -> Self {
+    fn of(fs: &Arc<RealFs>, area: &MergedArea) -> Self {
         let MergedArea { number, merged, .. } = *area;
         let numbers = (merged.at.slots != 0).then_some(merged);
         Self {
             number,
             into: merged.into,
             merged: Some(merged.at.seconds).filter(|&seconds| seconds != 0),
-            reason: merged.reason.name(),
+            reason: merged.reason.name().into(),
             bytes: numbers.map(|merged| u64::from(merged.at.slots) * SLOT_BYTES),
             reads: numbers.map(|merged| merged.at.reads),
             average_reads: numbers.map(|merged| merged.average_reads),
-            path: path_of(pool, area.root, area.generation),
+            path: path_of(fs, area.root, area.generation),
         }
     }
 
@@ -91,14 +95,14 @@ impl Gone {
                 self.reason,
                 units::size(bytes)
             ),
-            None => self.reason.to_owned(),
+            None => self.reason.clone(),
         };
         [self.merged.map_or_else(|| "-".to_owned(), time), why]
     }
 }
 
 /// The areas that there are, and those that were merged.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Areas {
     pub(crate) areas: Vec<Shown>,
     pub(crate) merged: Vec<Gone>,
@@ -117,11 +121,11 @@ fn time(seconds: u32) -> String {
 }
 
 /// A decision and the path of its directory.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Told {
     round: u64,
-    what: &'static str,
-    outcome: &'static str,
+    what: String,
+    outcome: String,
     /// None: the directory is gone.
     path: Option<String>,
     inode: u64,
@@ -132,13 +136,21 @@ struct Told {
     rounds_since_renamed: u64,
 }
 
-/// What `evolve --json` writes.
-#[derive(Serialize)]
-struct Evolved {
-    pool: String,
+/// What rounds of evolving came to.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Evolved {
     rounds: u64,
     decisions: Vec<Told>,
+    /// How many areas there are then.
     areas: usize,
+}
+
+/// What `evolve --json` writes.
+#[derive(Serialize)]
+struct EvolvedPool {
+    pool: String,
+    #[serde(flatten)]
+    evolved: Evolved,
 }
 
 /// Opens a pool whose names are kept in areas, which do not evolve by themselves meanwhile.
@@ -149,18 +161,34 @@ fn open(path: &Path, opening: &Opening, read_only: bool) -> Outcome<Pool> {
     };
     let pool = place::open_with(path, &options)?;
     let kind = pool.superblock().geometry().namespace;
-    if kind == NamespaceKind::Adaptive {
-        return Ok(pool);
+    match has_areas(path, kind.name()) {
+        Ok(()) => Ok(pool),
+        Err(failure) => {
+            place::close(pool, path)?;
+            Err(failure)
+        }
     }
-    place::close(pool, path)?;
+}
+
+fn has_areas(path: &Path, namespace: &str) -> Outcome {
+    if namespace == NamespaceKind::Adaptive.name() {
+        return Ok(());
+    }
     let place = path.display();
-    Err(Failure::new(format!(
-        "{place}: the namespace {} keeps no names in areas",
-        kind.name()
-    ))
-    .advise(format!(
+    let said = format!("{place}: the namespace {namespace} keeps no names in areas");
+    Err(Failure::new(said).advise(format!(
         "`vellum convert {place} --namespace adaptive` gives it one that does"
     )))
+}
+
+/// The mount of a pool whose names are kept in areas, if it has one.
+fn mount_of(path: &Path) -> Outcome<Option<Mounted>> {
+    let Some(mounted) = info::mount_of(path) else {
+        return Ok(None);
+    };
+    let information: Information = info::ask(&mounted, Question::Information)?;
+    has_areas(path, &information.pool.namespace)?;
+    Ok(Some(mounted))
 }
 
 fn failed(path: &Path, error: &vellum::Error) -> Failure {
@@ -168,8 +196,7 @@ fn failed(path: &Path, error: &vellum::Error) -> Failure {
 }
 
 /// The path of a directory, if it is still there.
-fn path_of(pool: &Pool, ino: u64, generation: u32) -> Option<String> {
-    let fs = pool.fs();
+fn path_of(fs: &Arc<RealFs>, ino: u64, generation: u32) -> Option<String> {
     let node = fs.node(ino, generation).ok()?;
     let path = fs.path_of(&node).ok()?;
     Some(String::from_utf8_lossy(&path).into_owned())
@@ -179,30 +206,38 @@ fn was_counted(area: &Area) -> bool {
     area.formed.slots != 0
 }
 
-/// The areas of a pool, with their paths.
+impl Areas {
+    /// The areas of a file system, with their paths.
+    pub(crate) fn of(fs: &Arc<RealFs>) -> vellum::Result<Self> {
+        let shown = |area: &Area| Shown {
+            number: area.number,
+            above: area.above,
+            label: (area.above != 0).then(|| area.label.name().into()),
+            names: area.names,
+            bytes: area.slots * SLOT_BYTES,
+            formed: Some(area.formed.seconds).filter(|&seconds| seconds != 0),
+            formed_bytes: was_counted(area).then_some(u64::from(area.formed.slots) * SLOT_BYTES),
+            formed_reads: was_counted(area).then_some(area.formed.reads),
+            // A directory without a name may be open for as long as the pool is.
+            path: path_of(fs, area.root, area.generation).unwrap_or_default(),
+        };
+        let gone = fs.merged_areas()?;
+        Ok(Self {
+            areas: fs.areas()?.iter().map(shown).collect(),
+            merged: gone.iter().map(|area| Gone::of(fs, area)).collect(),
+        })
+    }
+}
+
+/// The areas of a pool; asks its mount if it has one.
 pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Areas> {
+    if let Some(mounted) = mount_of(path)? {
+        return info::ask(&mounted, Question::Areas);
+    }
     let pool = open(path, opening, true)?;
-    let shown = |area: &Area| Shown {
-        number: area.number,
-        above: area.above,
-        label: (area.above != 0).then(|| area.label.name()),
-        names: area.names,
-        bytes: area.slots * SLOT_BYTES,
-        formed: Some(area.formed.seconds).filter(|&seconds| seconds != 0),
-        formed_bytes: was_counted(area).then_some(u64::from(area.formed.slots) * SLOT_BYTES),
-        formed_reads: was_counted(area).then_some(area.formed.reads),
-        // A directory without a name may be open for as long as the pool is.
-        path: path_of(&pool, area.root, area.generation).unwrap_or_default(),
-    };
-    let areas = pool.fs().areas().map_err(|error| failed(path, &error))?;
-    let gone = pool.fs().merged_areas();
-    let gone = gone.map_err(|error| failed(path, &error))?;
-    let shown = Areas {
-        areas: areas.iter().map(shown).collect(),
-        merged: gone.iter().map(|area| Gone::of(&pool, area)).collect(),
-    };
+    let areas = Areas::of(&pool.fs()).map_err(|error| failed(path, &error))?;
     place::close(pool, path)?;
-    Ok(shown)
+    Ok(areas)
 }
 
 /// Shows areas.
@@ -232,7 +267,7 @@ fn listed(areas: &Areas) -> String {
             path,
             ..
         } = area;
-        let (label, size) = (label.unwrap_or("-"), units::size(*bytes));
+        let (label, size) = (label.as_deref().unwrap_or("-"), units::size(*bytes));
         let [formed, had] = area.formed();
         text += &format!(
             "{number:>8}  {above:>8}  {label:5}  {names:>10}  {size:>10}  {formed:19}  {had:26}  {path}\n"
@@ -255,62 +290,68 @@ fn listed(areas: &Areas) -> String {
     text
 }
 
-/// Runs rounds of evolving.
+impl Evolved {
+    /// Makes rounds of evolving: as many as are asked for, or until, behind those that a rename is remembered for, there is one in which
+    /// nothing was done.
+    pub(crate) fn now(fs: &Arc<RealFs>, most: Option<u64>) -> vellum::Result<Self> {
+        let (mut rounds, mut decisions) = (0, Vec::new());
+        let mut is_over = most == Some(0);
+        while !is_over {
+            let round = fs.evolve()?;
+            rounds += 1;
+            let is_quiet = !round.iter().any(|one| one.outcome == Became::Done);
+            decisions.extend(round.iter().map(|decided| Told::of(fs, decided)));
+            is_over = match most {
+                Some(most) => rounds >= most,
+                None => is_quiet && rounds >= RENAMED_ROUNDS,
+            };
+        }
+        let areas = fs.areas()?.len();
+        Ok(Self {
+            rounds,
+            decisions,
+            areas,
+        })
+    }
+}
+
+/// Runs rounds of evolving; a pool's mount, if it has one.
 pub(crate) fn evolve(args: &Evolve) -> Outcome {
-    let pool = open(&args.pool, &args.opening, false)?;
-    let (rounds, decided) = run_rounds(args, &pool)?;
-    let told = decided.iter().map(|decided| tell(&pool, decided)).collect();
-    let areas = pool
-        .fs()
-        .areas()
-        .map_err(|error| failed(&args.pool, &error))?;
-    place::close(pool, &args.pool)?;
-    let evolved = Evolved {
-        pool: args.pool.display().to_string(),
-        rounds,
-        decisions: told,
-        areas: areas.len(),
+    let (path, rounds) = (&args.pool, args.rounds);
+    let evolved = match mount_of(path)? {
+        Some(mounted) => info::ask(&mounted, Question::Evolve { rounds })?,
+        None => {
+            let pool = open(path, &args.opening, false)?;
+            let evolved = Evolved::now(&pool.fs(), rounds).map_err(|error| failed(path, &error))?;
+            place::close(pool, path)?;
+            evolved
+        }
     };
+    let pool = path.display().to_string();
     if args.json {
-        return print_json(&evolved);
+        return print_json(&EvolvedPool { pool, evolved });
     }
-    print(text(&evolved, &decided))
+    print(text(&pool, &evolved))
 }
 
-/// As many rounds as were asked for, or until, behind the rounds that a rename is remembered for, there is one in which nothing was done.
-fn run_rounds(args: &Evolve, pool: &Pool) -> Outcome<(u64, Vec<Decided>)> {
-    let fs = pool.fs();
-    let (mut rounds, mut decided) = (0, Vec::new());
-    loop {
-        if args.rounds.is_some_and(|most| rounds >= most) {
-            return Ok((rounds, decided));
+impl Told {
+    fn of(fs: &Arc<RealFs>, decided: &Decided) -> Self {
+        Self {
+            round: decided.round,
+            what: decided.what.name().into(),
+            outcome: decided.outcome.name().into(),
+            path: path_of(fs, decided.ino, decided.generation),
+            inode: decided.ino,
+            area: decided.area,
+            bytes: decided.slots * SLOT_BYTES,
+            reads: decided.reads,
+            average_reads: decided.average_reads,
+            rounds_since_renamed: decided.rounds_since_renamed,
         }
-        let round = fs.evolve().map_err(|error| failed(&args.pool, &error))?;
-        rounds += 1;
-        let is_quiet = !round.iter().any(|one| one.outcome == Became::Done);
-        decided.extend(round);
-        if args.rounds.is_none() && is_quiet && rounds >= RENAMED_ROUNDS {
-            return Ok((rounds, decided));
-        }
     }
 }
 
-fn tell(pool: &Pool, decided: &Decided) -> Told {
-    Told {
-        round: decided.round,
-        what: decided.what.name(),
-        outcome: decided.outcome.name(),
-        path: path_of(pool, decided.ino, decided.generation),
-        inode: decided.ino,
-        area: decided.area,
-        bytes: decided.slots * SLOT_BYTES,
-        reads: decided.reads,
-        average_reads: decided.average_reads,
-        rounds_since_renamed: decided.rounds_since_renamed,
-    }
-}
-
-fn text(evolved: &Evolved, decided: &[Decided]) -> String {
+fn text(pool: &str, evolved: &Evolved) -> String {
     let mut text = String::new();
     for told in &evolved.decisions {
         let gone = || format!("inode {}", told.inode);
@@ -327,14 +368,14 @@ fn text(evolved: &Evolved, decided: &[Decided]) -> String {
             told.outcome,
         );
     }
-    let done = |what| {
-        let is_one = |one: &&Decided| one.what == what && one.outcome == Became::Done;
-        decided.iter().filter(is_one).count()
+    let done = |what: Evolution| {
+        let is_one = |one: &&Told| one.what == what.name() && one.outcome == Became::Done.name();
+        evolved.decisions.iter().filter(is_one).count()
     };
     let [split, merged, inherited] =
         [Evolution::Split, Evolution::Merge, Evolution::Inherit].map(done);
     text + &format!(
-        "{}: {split} split, {merged} merged, {inherited} inherited in {} rounds; areas now: {}\n",
-        evolved.pool, evolved.rounds, evolved.areas
+        "{pool}: {split} split, {merged} merged, {inherited} inherited in {} rounds; areas now: {}\n",
+        evolved.rounds, evolved.areas
     )
 }

@@ -520,7 +520,8 @@ An open pool does this by itself, every 5 seconds: a directory of more than 512 
 pools below 1 GiB) that is renamed gets an area of its own; a smaller area of which the directory was
 not renamed for 64 rounds, and is read no more than others, goes back into the one above. How
 directories were used is forgotten when a pool is closed, so that on one that is not in use small
-areas go, and nothing else happens.
+areas go, and nothing else happens. Where a pool is mounted its mount is asked to, which it does for the
+superuser and for the user who mounted it.
 
 Examples:
   vellum evolve pool.img
@@ -566,6 +567,7 @@ pub(crate) struct Inspect {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each area is a box in that of the area above it, as large as its names are many, in the colour of its label.
+The mount of a pool that is mounted is asked.
 
 Examples:
   vellum map pool.img --out map.svg")]

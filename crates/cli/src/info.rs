@@ -5,10 +5,12 @@ mod commits;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use vellum::media::{MediaError, MediaKind, count};
 use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume, uuid_text};
-use vellum_fuse::mounts;
+use vellum_fuse::{Question, mounts};
 
 use crate::args::Info;
 use crate::failure::{Failure, Outcome};
@@ -446,7 +448,7 @@ fn survives(media: MediaKind, image: Image<'_>, is_split: bool) -> Survives {
 /// Shows a pool; asks its mount if it has one.
 pub(crate) fn run(args: &Info) -> Outcome {
     let information = match mount_of(&args.pool) {
-        Some(mounted) => ask(&mounted)?,
+        Some(mounted) => ask(&mounted, Question::Information)?,
         None => look(args)?,
     };
     if args.json {
@@ -457,7 +459,7 @@ pub(crate) fn run(args: &Info) -> Outcome {
 }
 
 /// The mount of a pool, or at a directory.
-fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
+pub(crate) fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
     let path = PoolPath::of(pool).resolved().path();
     let mounted = if path.is_dir() {
         mounts::at(&path)
@@ -467,15 +469,27 @@ fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
     mounted.ok()?
 }
 
-fn ask(mounted: &mounts::Mounted) -> Outcome<Information> {
+/// Asks a mount.
+pub(crate) fn ask<T: DeserializeOwned>(
+    mounted: &mounts::Mounted,
+    question: Question,
+) -> Outcome<T> {
     let dir = mounted.dir.display();
-    let text = vellum_fuse::ask_information(&mounted.dir)
-        .map_err(|e| Failure::io(format_args!("{dir}: asking the mount"), &e))?;
+    let other_release = "the mount is served by another release of vellum";
+    let failed = |error: std::io::Error| {
+        let failure = Failure::io(format_args!("{dir}: asking the mount"), &error);
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOTTY) => failure.advise(other_release),
+            Some(Errno::PERM) => failure.advise("ask as the user who mounted it"),
+            _ => failure,
+        }
+    };
+    let text = vellum_fuse::ask(&mounted.dir, question).map_err(failed)?;
     serde_json::from_str(&text).map_err(|error| {
         Failure::new(format!(
             "{dir}: the mount's answer is not understood ({error})"
         ))
-        .advise("the mount is served by another release of vellum")
+        .advise(other_release)
     })
 }
 

@@ -193,7 +193,7 @@ impl Picture<'_> {
     }
 
     fn draw_box(&self, svg: &mut String, area: &Shown, place: Place) {
-        let label = area.label.unwrap_or(COLOURS[0].0);
+        let label = area.label.as_deref().unwrap_or(COLOURS[0].0);
         let colour = COLOURS.iter().find(|(name, _)| *name == label);
         let colour = colour.map_or(COLOURS[0].1, |(_, colour)| colour);
         let is_new = self.last.contains(&area.number);
@@ -248,7 +248,7 @@ mod tests {
         Shown {
             number,
             above,
-            label: (above != 0).then_some("warm"),
+            label: (above != 0).then(|| "warm".into()),
             names,
             bytes: names * 128,
             formed: Some(number),
@@ -298,7 +298,7 @@ mod tests {
             number,
             into,
             merged,
-            reason: "asked",
+            reason: "asked".into(),
             bytes: None,
             reads: None,
             average_reads: None,

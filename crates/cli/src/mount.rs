@@ -16,8 +16,9 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vellum::{Durability, ImagePlace, Pool, PoolOptions, PoolPath};
-use vellum_fuse::{MountConfig, Session, Stopper};
+use vellum_fuse::{MountConfig, Question, Session, Stopper};
 
+use crate::areas::{Areas, Evolved};
 use crate::args::Mount;
 use crate::failure::{Failure, Outcome, status};
 use crate::info::{Information, MountPart};
@@ -191,7 +192,7 @@ fn make_directory(dir: &Path, made: &mut Vec<PathBuf>) -> Outcome {
 fn mount(path: PathBuf, dir: &Path, pool: Pool, mut config: MountConfig) -> Outcome<Served> {
     config.fs_name = path.display().to_string();
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    config.information = Some(information(&pool, &path, &dir, config.read_only));
+    config.answers = Some(answers(&pool, &path, &dir, config.read_only));
     match vellum_fuse::mount(pool.fs(), &dir, &config) {
         Ok(session) => Ok(Served {
             path,
@@ -256,12 +257,7 @@ fn open_log(path: &Path) -> Outcome<File> {
 }
 
 /// What the mount answers about itself.
-fn information(
-    pool: &Pool,
-    path: &Path,
-    dir: &Path,
-    read_only: bool,
-) -> Arc<vellum_fuse::Information> {
+fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_fuse::Answers> {
     // Weak: the answers must not keep the file system from being closed.
     let fs = Arc::downgrade(&pool.fs());
     let opened = pool.opened();
@@ -272,16 +268,27 @@ fn information(
         read_only,
         damaged: false,
     };
-    Arc::new(move || {
+    Arc::new(move |question| {
         let Some(fs) = fs.upgrade() else {
-            return String::new();
+            return Ok(String::new());
         };
-        let mut answer = Information::of(&fs, &path).measured(&fs).opened(opened);
-        answer.mount = Some(MountPart {
-            damaged: fs.is_damaged(),
-            ..mount.clone()
-        });
-        serde_json::to_string(&answer).unwrap_or_default()
+        match question {
+            Question::Information => {
+                let mut answer = Information::of(&fs, &path).measured(&fs).opened(opened);
+                answer.mount = Some(MountPart {
+                    damaged: fs.is_damaged(),
+                    ..mount.clone()
+                });
+                Ok(serde_json::to_string(&answer).unwrap_or_default())
+            }
+            Question::Areas => {
+                Areas::of(&fs).map(|areas| serde_json::to_string(&areas).unwrap_or_default())
+            }
+            Question::Evolve { rounds } => {
+                let evolved = Evolved::now(&fs, rounds);
+                evolved.map(|evolved| serde_json::to_string(&evolved).unwrap_or_default())
+            }
+        }
     })
 }
 

@@ -20,7 +20,7 @@ use fuser::{
 };
 use vellum::{Attr, Cred, FileKind, SetAttr};
 
-use crate::ask::{self, Information};
+use crate::ask::Desk;
 use crate::convert::{file_attr, file_type, kind_of_mode, no_file, set_time};
 use crate::server::{Answer, Seek, Server};
 
@@ -53,7 +53,7 @@ const WANTED: [InitFlags; 7] = [
 pub(crate) struct Adapter {
     pub(crate) server: Arc<Server>,
     pub(crate) open_requests: bool,
-    pub(crate) information: Option<Arc<Information>>,
+    pub(crate) desk: Desk,
 }
 
 /// Runs a handler; a panic in it has been reported when this returns.
@@ -510,19 +510,21 @@ impl fuser::Filesystem for Adapter {
 
     fn ioctl(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         _: IoctlFlags,
         number: u32,
-        _: &[u8],
-        room: u32,
+        sent: &[u8],
+        _: u32,
         reply: ReplyIoctl,
     ) {
         guard(|| {
-            let information = self.information.as_deref().filter(|_| ino == INodeNo::ROOT);
-            match ask::answer(number, room, information) {
-                Ok((result, bytes)) => reply.ioctl(result, &bytes),
+            if ino != INodeNo::ROOT {
+                return reply.error(Errno::ENOTTY);
+            }
+            match self.desk.answer(number, request.uid(), sent) {
+                Ok(bytes) => reply.ioctl(0, &bytes),
                 Err(errno) => reply.error(errno),
             }
         });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ask::Information;
+use crate::ask::Answers;
 
 /// How to mount.
 #[derive(Clone)]
@@ -21,8 +21,8 @@ pub struct MountConfig {
     pub open_requests: bool,
     /// Further options of the mount.
     pub flags: MountFlags,
-    /// What an information request through the root is answered with.
-    pub information: Option<Arc<Information>>,
+    /// What questions through the root are answered with.
+    pub answers: Option<Arc<Answers>>,
 }
 
 /// Options of any mount, as in mount(8).
@@ -49,7 +49,7 @@ impl Default for MountConfig {
                 .clamp(2, 16),
             open_requests: false,
             flags: MountFlags::default(),
-            information: None,
+            answers: None,
         }
     }
 }

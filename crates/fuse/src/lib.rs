@@ -7,7 +7,7 @@
 //!
 //! * [`mount`] mounts; the [`Session`] waits for the end, or brings it about.
 //! * [`mounts`] reads the kernel's table of mounts.
-//! * [`ask_information`] asks a mount from outside, through an ioctl on its root.
+//! * [`ask`](ask()) asks a mount from outside, through an ioctl on its root.
 #![forbid(unsafe_code)]
 
 mod adapter;
@@ -19,6 +19,6 @@ mod server;
 mod session;
 mod table;
 
-pub use ask::{Information, ask_information};
+pub use ask::{Answers, Question, ask};
 pub use config::{MountConfig, MountFlags};
 pub use session::{End, Error, Session, Stopper, mount};

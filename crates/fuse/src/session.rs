@@ -16,6 +16,7 @@ use thiserror::Error;
 use vellum::RealFs;
 
 use crate::adapter::Adapter;
+use crate::ask::Desk;
 use crate::config::MountConfig;
 use crate::mounts;
 use crate::server::Server;
@@ -128,7 +129,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     let adapter = Adapter {
         server: Arc::clone(&server),
         open_requests: config.open_requests,
-        information: config.information.clone(),
+        desk: Desk::new(config.answers.clone()),
     };
     let session = match mount_directly(&dir, config)? {
         Some(device) => {

@@ -6,28 +6,26 @@ use std::os::fd::AsFd;
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// Bytes of an answer at most; an ioctl number has 14 bits for the size.
+/// Bytes that are sent and come back; an ioctl number has 14 bits for the size.
 pub const ASK_MOUNT_BYTES: usize = 8192;
-/// The number of the ioctl: reads [`ASK_MOUNT_BYTES`] bytes, group `v`, number 1.
-pub const ASK_MOUNT_NUMBER: Opcode = opcode::read::<[u8; ASK_MOUNT_BYTES]>(b'v', 1);
+/// The number of the ioctl: writes and reads [`ASK_MOUNT_BYTES`] bytes, group `v`, number 2.
+pub const ASK_MOUNT_NUMBER: Opcode = opcode::read_write::<[u8; ASK_MOUNT_BYTES]>(b'v', 2);
 
 /// File system number of FUSE, from `linux/magic.h`.
 const FUSE_SUPER_MAGIC: u32 = 0x6573_5546;
 
-/// Asks the FUSE file system that `file` is on. The answer ends at its first zero byte.
+/// Hands `bytes` to the FUSE file system that `file` is on, which puts its answer in their place.
 ///
 /// # Errors
-/// `file` is not on FUSE, or the file system does not know the question.
-pub fn ask_mount(file: impl AsFd) -> io::Result<Vec<u8>> {
+/// `file` is not on FUSE, or what the file system says: `ENOTTY` if it does not know the question.
+pub fn ask_mount(file: impl AsFd, bytes: &mut [u8; ASK_MOUNT_BYTES]) -> io::Result<()> {
     let on = rustix::fs::fstatfs(&file)?;
     if on.f_type as u32 != FUSE_SUPER_MAGIC {
         return Err(io::Error::from(rustix::io::Errno::NOTTY));
     }
-    let mut answer = [0; ASK_MOUNT_BYTES];
     // SAFETY: `file` is on FUSE, whose ioctls on files and directories are restricted: the kernel
-    // itself copies at most as many bytes as the number says, and that is what `answer` has.
+    // itself copies as many bytes as the number says, and so many `bytes` has.
     // The kernel gives no number of group `v` another meaning before FUSE sees it.
-    unsafe { ioctl(&file, Updater::<ASK_MOUNT_NUMBER, _>::new(&mut answer))? };
-    let len = answer.iter().position(|&b| b == 0).unwrap_or(answer.len());
-    Ok(answer[..len].to_vec())
+    unsafe { ioctl(&file, Updater::<ASK_MOUNT_NUMBER, _>::new(bytes))? };
+    Ok(())
 }

@@ -208,6 +208,64 @@ fn holes_are_found_and_made() {
     mounted.umount();
 }
 
+/// What a mount tells is longer than one exchange with it.
+#[test]
+fn areas_of_a_mounted_pool_are_shown_and_evolve() {
+    const AREAS: usize = 16;
+    const NAMES: usize = 257;
+    if !has_fuse("areas_of_a_mounted_pool_are_shown_and_evolve") {
+        return;
+    }
+    let bench = Bench::empty();
+    let make = ["mkfs", "p.img", "--size", "64M", "--metadata", "12M"];
+    bench
+        .run(&[&make[..], &["--namespace", "adaptive"]].concat())
+        .ok();
+    let mounted = Mounted::of(bench, &["--evolve-every", "3600"]);
+    let above = mounted.path(&"long/".repeat(120));
+    std::fs::create_dir_all(&above).expect("directories");
+    let dir = |number: usize| above.join(number.to_string());
+    for number in 0..AREAS {
+        let made = mounted.path("made");
+        std::fs::create_dir(&made).expect("made");
+        for name in 0..NAMES {
+            std::fs::write(made.join(name.to_string()), "").expect("a file");
+        }
+        std::fs::rename(&made, dir(number)).expect("renamed");
+    }
+    let run = |args: &[&str]| mounted.bench.run(args).ok().out;
+    for asked in ["p.img", "mnt"] {
+        let text = run(&["inspect", "--json", asked, "areas"]);
+        let shown: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let areas = shown["areas"].as_array().expect("areas");
+        assert_eq!(areas.len(), 1 + AREAS);
+        let whole = serde_json::to_string(areas).expect("JSON");
+        assert!(whole.len() > 9000, "it fits in one exchange");
+        assert!(
+            areas[1..].iter().all(|area| area["names"] == NAMES),
+            "{text}"
+        );
+        run(&["map", asked, "--out", "map.svg"]);
+        let map = std::fs::read_to_string(mounted.bench.join("map.svg")).expect("a map");
+        assert!(map.contains("/7: area 9, cold, 257 names"), "{map}");
+    }
+    // Their paths in the area above would be long.
+    for name in 10..NAMES {
+        std::fs::remove_file(dir(7).join(name.to_string())).expect("removed");
+    }
+    let said = run(&["evolve", "p.img", "--rounds", "1"]);
+    assert!(
+        said.contains("0 merged") && said.contains("areas now: 17"),
+        "{said}"
+    );
+    let said = run(&["evolve", "p.img"]);
+    assert!(
+        said.contains("1 merged") && said.contains("areas now: 16"),
+        "{said}"
+    );
+    mounted.umount();
+}
+
 #[test]
 fn a_mounted_pool_answers_and_refuses() {
     if !has_fuse("a_mounted_pool_answers_and_refuses") {
