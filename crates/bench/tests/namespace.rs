@@ -131,7 +131,7 @@ fn lines_that_take_longer() {
             );
         }
     }
-    assert_eq!(report.targets.len(), 4 * 2);
+    assert_eq!(report.targets.len(), 4 * 3);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::disk_sites;
 use crate::error::{Error, Result};
 use crate::fs::Lease;
 use crate::log::{Epoch, Log};
-use crate::slots::{GRACE, pause};
+use crate::slots::GRACE;
 use crate::versions::{Transaction, Versions};
 
 /// How long a leader waits for those whom the last commit answered, too: such a part of what that took, at most so long. Who slept meanwhile needs
@@ -156,12 +156,7 @@ impl<'a, M: Memories> Gate<'a, M> {
         core.arena.store(header::GATE, 1, Ordering::SeqCst);
         core.arena.barrier();
         let gate = Self(core);
-        for slot in 0..core.geometry.thread_slots {
-            let mut tries = 0;
-            while core.is_in_operation(slot) {
-                pause(&core.arena, &mut tries);
-            }
-        }
+        (0..core.geometry.thread_slots).for_each(|slot| core.wait_for_operation(slot));
         gate
     }
 }

@@ -10,6 +10,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use vellum_media::{Memories, Memory, faults};
 
@@ -18,6 +19,10 @@ use crate::error::Result;
 
 /// Bytes of one thread slot in the arena.
 pub(crate) const ARENA_SLOT_BYTES: u64 = 256;
+
+/// How often one looks whether an operation is over before one sleeps, which is after some milliseconds, and how long one sleeps before one looks again.
+const AWAKE_TRIES: u32 = 5000;
+const ASLEEP: Duration = Duration::from_micros(100);
 
 /// Word offsets within a thread slot in the arena.
 pub(crate) mod field {
@@ -152,11 +157,20 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether an operation runs on a slot.
-    #[inline]
-    pub(crate) fn is_in_operation(&self, slot: u32) -> bool {
+    /// Waits until no operation runs on a slot; asleep, if it takes long, because then the operation waits itself, perhaps for a disk.
+    pub(crate) fn wait_for_operation(&self, slot: u32) {
         let at = self.slot_word(slot, field::STATE);
-        self.arena.load(at, Ordering::SeqCst) != 0
+        let mut tries = 0;
+        loop {
+            let seen = self.arena.load(at, Ordering::SeqCst);
+            if seen == 0 {
+                return;
+            }
+            match tries {
+                ..AWAKE_TRIES => pause(&self.arena, &mut tries),
+                _ => self.arena.wait(at, seen, ASLEEP),
+            }
+        }
     }
 
     fn begun(&self, slot: u32) -> Op<'_, M> {

@@ -128,10 +128,7 @@ pub trait Memory: Send + Sync + 'static {
     /// Waits a little for a short step of another thread; `tries` is how often the caller has
     /// waited for it already. Model checkers let another thread run.
     fn relax(&self, tries: u32) {
-        if tries > 5000 {
-            // Milliseconds have passed: what is waited for waits itself, perhaps for a disk.
-            std::thread::sleep(Duration::from_micros(100));
-        } else if tries > 100 {
+        if tries > 100 {
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();

@@ -41,6 +41,9 @@ use crate::reading::{Costs, Reading, Rule};
 use crate::slots::{Op, Tally, pause};
 use crate::versions::VersionCounts;
 
+/// How often an operation has room made for it in the arena, before there is none.
+const RECLAIMS_FOR_MEMORY: u32 = 8;
+
 /// A mounted file system.
 pub struct Fs<M: Memories> {
     pub(crate) core: Core<M>,
@@ -74,7 +77,7 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Runs an operation in a bracket; if there is no room (reading needs some in the arena), does
-    /// the background's work and tries once more.
+    /// the background's work and tries once more; for room in the arena a few times, because others may take what was found.
     pub(crate) fn with_op<T>(&self, run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
         self.with_room_made(run, true)
     }
@@ -89,16 +92,23 @@ impl<M: Memories> Fs<M> {
         mut run: impl FnMut(&Op<'_, M>) -> Result<T>,
         repeats: bool,
     ) -> Result<T> {
-        let mut reclaimed = false;
+        let mut reclaims = 0;
         loop {
-            match self.bracket(&mut run, repeats) {
-                Err(Error::NoSpace(_) | Error::OutOfMemory(_)) if !reclaimed => {
-                    self.reclaim_now()?;
-                    reclaimed = true;
+            let done = self.bracket(&mut run, repeats);
+            let most = match &done {
+                Err(Error::NoSpace(_)) => 1,
+                Err(Error::OutOfMemory(_)) => RECLAIMS_FOR_MEMORY,
+                Err(Error::First(First::Wait)) => {
+                    self.wait_for_move();
+                    continue;
                 }
-                Err(Error::First(First::Wait)) => self.wait_for_move(),
-                other => return other,
+                _ => return done,
+            };
+            if reclaims >= most {
+                return done;
             }
+            self.reclaim_now()?;
+            reclaims += 1;
         }
     }
 
