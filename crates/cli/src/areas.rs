@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use vellum::{
     Area, Decided, Evolution, MergedArea, NamespaceKind, Outcome as Became, Pool, PoolOptions,
     RENAMED_ROUNDS, RealFs,
 };
 use vellum_fuse::Question;
-use vellum_fuse::mounts::Mounted;
 
 use crate::args::{Evolve, Inspect, Opening, Structure};
 use crate::failure::{Failure, Outcome};
@@ -181,14 +181,16 @@ fn has_areas(path: &Path, namespace: &str) -> Outcome {
     )))
 }
 
-/// The mount of a pool whose names are kept in areas, if it has one.
-fn mount_of(path: &Path) -> Outcome<Option<Mounted>> {
+/// What the mount of a pool answers, if it has one.
+fn answered<T: DeserializeOwned>(path: &Path, question: Question) -> Outcome<Option<T>> {
     let Some(mounted) = info::mount_of(path) else {
         return Ok(None);
     };
-    let information: Information = info::ask(&mounted, Question::Information)?;
-    has_areas(path, &information.pool.namespace)?;
-    Ok(Some(mounted))
+    info::ask(&mounted, question).map(Some).or_else(|failure| {
+        let information: Information = info::ask(&mounted, Question::Information)?;
+        has_areas(path, &information.pool.namespace)?;
+        Err(failure)
+    })
 }
 
 fn failed(path: &Path, error: &vellum::Error) -> Failure {
@@ -231,8 +233,8 @@ impl Areas {
 
 /// The areas of a pool; asks its mount if it has one.
 pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Areas> {
-    if let Some(mounted) = mount_of(path)? {
-        return info::ask(&mounted, Question::Areas);
+    if let Some(areas) = answered(path, Question::Areas)? {
+        return Ok(areas);
     }
     let pool = open(path, opening, true)?;
     let areas = Areas::of(&pool.fs()).map_err(|error| failed(path, &error))?;
@@ -318,8 +320,8 @@ impl Evolved {
 /// Runs rounds of evolving; a pool's mount, if it has one.
 pub(crate) fn evolve(args: &Evolve) -> Outcome {
     let (path, rounds) = (&args.pool, args.rounds);
-    let evolved = match mount_of(path)? {
-        Some(mounted) => info::ask(&mounted, Question::Evolve { rounds })?,
+    let evolved = match answered(path, Question::Evolve { rounds })? {
+        Some(evolved) => evolved,
         None => {
             let pool = open(path, &args.opening, false)?;
             let evolved = Evolved::now(&pool.fs(), rounds).map_err(|error| failed(path, &error))?;

@@ -13,6 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vellum::{Durability, ImagePlace, Pool, PoolOptions, PoolPath};
@@ -279,17 +280,16 @@ fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_
                     damaged: fs.is_damaged(),
                     ..mount.clone()
                 });
-                Ok(serde_json::to_string(&answer).unwrap_or_default())
+                Ok(json(&answer))
             }
-            Question::Areas => {
-                Areas::of(&fs).map(|areas| serde_json::to_string(&areas).unwrap_or_default())
-            }
-            Question::Evolve { rounds } => {
-                let evolved = Evolved::now(&fs, rounds);
-                evolved.map(|evolved| serde_json::to_string(&evolved).unwrap_or_default())
-            }
+            Question::Areas => Areas::of(&fs).map(|areas| json(&areas)),
+            Question::Evolve { rounds } => Evolved::now(&fs, rounds).map(|evolved| json(&evolved)),
         }
     })
+}
+
+fn json(answer: &impl Serialize) -> String {
+    serde_json::to_string(answer).unwrap_or_default()
 }
 
 fn stop_on_signals(mut signals: Signals, served: &[Served]) {

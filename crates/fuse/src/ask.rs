@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::Errno;
 use vellum::media::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
@@ -96,12 +96,12 @@ struct Long {
 
 /// Answers what comes through the root.
 pub(crate) struct Desk {
-    answers: Option<std::sync::Arc<Answers>>,
+    answers: Option<Arc<Answers>>,
     long: Mutex<Long>,
 }
 
 impl Desk {
-    pub(crate) fn new(answers: Option<std::sync::Arc<Answers>>) -> Self {
+    pub(crate) fn new(answers: Option<Arc<Answers>>) -> Self {
         Self {
             answers,
             long: Mutex::default(),
@@ -179,9 +179,8 @@ fn answer_of(root: &File, question: Question) -> io::Result<Vec<u8>> {
         let mut bytes = [0; ASK_MOUNT_BYTES];
         bytes[..size_of::<Asked>()].copy_from_slice(asked.as_bytes());
         ask_mount(root, &mut bytes)?;
-        let (said, part) = bytes.split_at(size_of::<Told>());
-        let told: Told =
-            zerocopy::transmute!(<[u8; size_of::<Told>()]>::try_from(said).unwrap_or_default());
+        let (told, part) = Told::read_from_prefix(&bytes[..])
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         let left = usize::try_from(told.len)
             .unwrap_or(usize::MAX)
             .saturating_sub(text.len());
@@ -196,7 +195,6 @@ fn answer_of(root: &File, question: Question) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     fn text_of(question: Question) -> String {
         match question {

@@ -50,13 +50,8 @@ impl<M: Memories> Files<'_, M> {
     fn has_in_memory(&self, op: &Op<'_, M>, id: MapId, block: u64) -> bool {
         let mut found = [Found::Hole];
         let answer = self.mapping.lookup(op, id, block as u32, &mut found);
-        match (answer, found) {
-            (Ok(()), [Found::Mapped(block)]) => {
-                let at = self.mapping.data_at(block);
-                self.core.pool.is_in_memory(at)
-            }
-            _ => false,
-        }
+        let at = self.place_of(found[0]);
+        answer.is_ok() && at != 0 && self.core.pool.is_in_memory(at)
     }
 
     fn ask_for_stretch(&self, op: &Op<'_, M>, id: MapId, stretch: u64) {
@@ -64,11 +59,7 @@ impl<M: Memories> Files<'_, M> {
         let first = (stretch * STRETCH_BLOCKS) as u32;
         // The search that comes after says what is wrong.
         let _ = self.mapping.lookup(op, id, first, &mut found);
-        let at = |found| match found {
-            Found::Mapped(block) => self.mapping.data_at(block),
-            _ => 0,
-        };
-        for run in runs_of(&found.map(at), |_| false) {
+        for run in runs_of(&found.map(|found| self.place_of(found)), |_| false) {
             self.core.pool.will_need(run.at, run.blocks * BLOCK_BYTES);
         }
     }

@@ -279,11 +279,18 @@ impl<M: Memories> Files<'_, M> {
         if let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() {
             self.mapping.lookup(op, id, first as u32, &mut found)?;
         }
-        let at = |found| match found {
+        Ok(found
+            .into_iter()
+            .map(|found| self.place_of(found))
+            .collect())
+    }
+
+    /// Where a block lies in the pool; 0: it has no bytes.
+    pub(super) fn place_of(&self, found: Found) -> u64 {
+        match found {
             Found::Mapped(block) => self.mapping.data_at(block),
             _ => 0,
-        };
-        Ok(found.into_iter().map(at).collect())
+        }
     }
 
     /// Lays runs of a piece into the window; whether they are present now.
