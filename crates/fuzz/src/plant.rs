@@ -6,7 +6,7 @@ use vellum_layout::{
     JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, MapRoot, MapWord, MoveListHead,
     MovedEntry, NAME_MAX, NameRecord, NamespaceKind, PATH_MAX, PathEntryHead, PathSeal, PoolState,
     SLOT_BYTES, StateWord, Superblock, TEXT_MAX, TableRoot, checksum, checksum_words, name_hash,
-    path_hash, text_check,
+    text_check,
 };
 use zerocopy::IntoBytes;
 
@@ -133,7 +133,7 @@ fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
             Part::Entry => match sample.geometry.namespace {
                 NamespaceKind::Direct => seal_entry(sample, place, seal),
                 NamespaceKind::Tree => seal_record(sample, place, seal),
-                NamespaceKind::Adaptive => seal_path_entry(sample, place, seal),
+                NamespaceKind::Adaptive => seal_path_entry(sample, place),
             },
             Part::Extent => match sample.geometry.namespace {
                 NamespaceKind::Direct | NamespaceKind::Adaptive => seal_extent(sample, place),
@@ -231,13 +231,10 @@ fn seal_entry(sample: &mut Sample, place: Place, seal: u8) {
 }
 
 /// An entry with a path, of the area whose line it names in the first block of the table.
-fn seal_path_entry(sample: &mut Sample, place: Place, seal: u8) {
-    let mut head: PathEntryHead = sample.read(place.at);
+fn seal_path_entry(sample: &mut Sample, place: Place) {
+    let head: PathEntryHead = sample.read(place.at);
     let len = u64::from(head.path_len).min(PATH_MAX as u64);
     let path = sample.bytes(place.at + PathEntryHead::PATH, len).to_vec();
-    if seal != 2 {
-        head.path_hash = path_hash(sample.hash_seed, &path).0;
-    }
     let number = u64::from(head.area) % AREA_TABLE_LINES;
     let line: AreaLine = sample.read(sample.places(Part::Area)[0].at + 64 * number);
     let own = PathSeal {

@@ -1,7 +1,7 @@
 //! Entries of the namespace *adaptive*: names with their paths from the root of their area on.
 //!
-//! An entry takes one to nine slots of a group. Everything but the life word and the place of a copy is written once, before the
-//! state-map says that there is an entry, and is under the checksum.
+//! An entry takes one to nine slots of a group. Everything but the life word is written once, before the state-map says that there is an
+//! entry, and is under the checksum. The head is short, so that a path of up to 16 bytes shares its cache line.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -10,7 +10,7 @@ use crate::entry::NAME_MAX;
 use crate::{SLOT_BYTES, mix};
 
 /// Longest path of a directory that the paths of names in it go on from, in bytes: any name fits behind it.
-pub const DIR_PATH_MAX: usize = 832;
+pub const DIR_PATH_MAX: usize = 848;
 /// Longest path of an entry, in bytes.
 pub const PATH_MAX: usize = DIR_PATH_MAX + 1 + NAME_MAX;
 /// Most metadata slots that an entry with a path takes.
@@ -37,18 +37,14 @@ pub struct PathEntryHead {
     /// Generation of the inode named.
     pub generation: u32,
     /// CRC-32C of three words ([`PathSeal`]: the area's generation, the entry's slot, the directory's generation), then bytes 8 to 36 and 40
-    /// to 56 of the entry, then the path.
+    /// to 48 of the entry, then the path.
     pub checksum: u32,
-    /// [`path_hash`] of the path.
-    pub path_hash: u64,
-    /// Bytes of the path, 1 to 1088.
+    /// Bytes of the path, 1 to 1104.
     pub path_len: u16,
     /// Where in the path its last component, the name, begins.
     pub name_at: u16,
     /// Number of the area.
     pub area: u32,
-    /// Derived: metadata slot that this entry was copied to.
-    pub forward: u64,
 }
 
 const _: () = assert!(size_of::<PathEntryHead>() as u64 == PathEntryHead::PATH);
@@ -75,14 +71,10 @@ impl PathEntryHead {
     pub const PARENT: u64 = 24;
     /// Offset of generation (low half) and checksum (high half).
     pub const CHECK: u64 = 32;
-    /// Offset of the path's hash.
-    pub const PATH_HASH: u64 = 40;
     /// Offset of the path's length (16 bits), where the name begins (16 bits), and the area's number (high half).
-    pub const PATH_WORD: u64 = 48;
-    /// Offset of the slot of a copy.
-    pub const FORWARD: u64 = 56;
+    pub const PATH_WORD: u64 = 40;
     /// Offset of the path.
-    pub const PATH: u64 = 64;
+    pub const PATH: u64 = 48;
 
     /// Metadata slots that an entry with a path of `len` bytes takes.
     pub const fn slots_for(len: usize) -> u64 {
@@ -155,10 +147,10 @@ impl PathEntryHead {
         let bytes = self.as_bytes();
         let words: [u64; 3] = [seal.area.into(), seal.slot, seal.directory.into()];
         // Short parts cost more one by one than together.
-        let mut first = [0; 68];
+        let mut first = [0; 60];
         first[..24].copy_from_slice(words.as_bytes());
         first[24..52].copy_from_slice(&bytes[8..36]);
-        first[52..].copy_from_slice(&bytes[40..56]);
+        first[52..].copy_from_slice(&bytes[40..48]);
         let mut sum = Summing::default();
         sum.add(&first);
         sum.add(path);
@@ -236,14 +228,13 @@ mod tests {
         directory: 6,
     };
 
-    fn head(path: &[u8]) -> PathEntryHead {
+    fn head() -> PathEntryHead {
         PathEntryHead {
             life: LifeWord::alive(5).0,
             target: TargetWord::new(9, FileKind::File).0,
             cookie: 3,
             parent: 1,
             generation: 2,
-            path_hash: path_hash(1, path).0,
             area: 65,
             ..PathEntryHead::default()
         }
@@ -251,7 +242,7 @@ mod tests {
 
     fn encoded(path: &[u8]) -> ([u8; PATH_ENTRY_MAX_BYTES], usize) {
         let mut buffer = [0xAA; PATH_ENTRY_MAX_BYTES];
-        let total = head(path).encode(path, SEAL, &mut buffer);
+        let total = head().encode(path, SEAL, &mut buffer);
         (buffer, total)
     }
 
@@ -259,7 +250,7 @@ mod tests {
         let name = vec![b'n'; NAME_MAX];
         let deep = [b"d".repeat(DIR_PATH_MAX), b"/".to_vec(), name.clone()].concat();
         let mut all = vec![b"a".to_vec(), b"dir/name".to_vec(), name, deep];
-        all.extend([63, 64, 65, 128, 192].map(|len| vec![b'x'; len]));
+        all.extend([15, 16, 17, 80, 144, 208].map(|len| vec![b'x'; len]));
         all
     }
 
@@ -267,7 +258,7 @@ mod tests {
     fn every_path_seals_and_every_flipped_bit_is_found() {
         for path in paths() {
             let (mut buffer, total) = encoded(&path);
-            let used = 64 + path.len();
+            let used = 48 + path.len();
             assert_eq!(total, used.next_multiple_of(64));
             assert!(PathEntryHead::slots_for(path.len()) <= PATH_ENTRY_MAX_SLOTS);
             let (found, read) = PathEntryHead::decode(&buffer, SEAL).unwrap();
@@ -289,9 +280,8 @@ mod tests {
             }
             for at in 0..used {
                 buffer[at] ^= 4;
-                let is_free = at < 8 || (56..64).contains(&at);
                 let decoded = PathEntryHead::decode(&buffer, SEAL);
-                assert_eq!(decoded.is_some(), is_free, "byte {at} of {used}");
+                assert_eq!(decoded.is_some(), at < 8, "byte {at} of {used}");
                 buffer[at] ^= 4;
             }
         }
@@ -318,7 +308,7 @@ mod tests {
         }
         // A name that begins elsewhere, sealed as such.
         for name_at in [0, 1, 5, 9] {
-            let mut bad = head(b"dir/name").sealed(b"dir/name", SEAL);
+            let mut bad = head().sealed(b"dir/name", SEAL);
             bad.name_at = name_at;
             bad.checksum = bad.expected_checksum(b"dir/name", SEAL);
             let bytes = [bad.as_bytes(), b"dir/name"].concat();
@@ -326,12 +316,12 @@ mod tests {
         }
         let (buffer, _) = encoded(b"name");
         assert_eq!(
-            PathEntryHead::decode(&buffer[..67], SEAL),
+            PathEntryHead::decode(&buffer[..51], SEAL),
             None,
             "cut short"
         );
         assert_eq!(
-            PathEntryHead::decode(&buffer[..63], SEAL),
+            PathEntryHead::decode(&buffer[..47], SEAL),
             None,
             "cut short"
         );
@@ -356,8 +346,8 @@ mod tests {
         ] {
             assert!(!is_path(bad), "{bad:?}");
         }
-        let deep = b"d/".repeat(544);
-        assert!(is_path(&deep[..1087]) && !is_path(&[&deep[..], b"dd"].concat()));
+        let deep = b"d/".repeat(552);
+        assert!(is_path(&deep[..1103]) && !is_path(&[&deep[..], b"dd"].concat()));
     }
 
     #[test]

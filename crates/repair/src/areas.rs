@@ -11,7 +11,7 @@ use vellum_layout::{
     AREA_TABLE_LINES, AreaLife, AreaLine, AreaPhase, AreaTableHead, ChunkKind, DirPlace,
     EntryState, FileKind, Geometry, IdentityWord, Inode, LifeWord, LogOwner, NamespaceKind,
     PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, ROOT_AREA, ROOT_SLOT, SLOT_BYTES,
-    SLOTS_PER_BLOCK, StateMapWord, is_path, path_below, path_hash,
+    SLOTS_PER_BLOCK, StateMapWord, path_below,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -140,11 +140,6 @@ impl Draft<'_> {
         self.path_entry_of(slot, self.area_line(number).generation)
     }
 
-    /// Whether somebody may have this path.
-    pub(crate) fn is_sound_path(&self, head: &PathEntryHead, path: &[u8]) -> bool {
-        is_path(path) && head.path_hash == path_hash(self.superblock.hash_seed, path).0
-    }
-
     /// Writes an entry with this path in the root's area, which counts.
     fn put_path_entry(
         &mut self,
@@ -160,7 +155,7 @@ impl Draft<'_> {
             slot,
             directory: dir.generation,
         };
-        let head = named.path_entry(dir.ino, path, self.superblock.hash_seed);
+        let head = named.path_entry(dir.ino);
         let mut buffer = [0; PATH_ENTRY_MAX_BYTES];
         let len = head.encode(path, seal, &mut buffer);
         self.put_slots(slot, slots, &buffer[..len]);

@@ -7,7 +7,7 @@ use vellum_check::Class;
 use vellum_check::survey::{Found, Issue, Name, Survey};
 use vellum_layout::{
     ChunkKind, FileKind, IdentityWord, Inode, InodeState, LifeWord, MapState, ROOT_SLOT,
-    TargetWord, name_hash,
+    TargetWord, is_path, name_hash,
 };
 
 use crate::draft::Draft;
@@ -340,7 +340,7 @@ fn loose_entry(draft: &Draft, slot: u64) -> Option<(Loose, Vec<u8>)> {
             is_alive: LifeWord(head.life).is_alive(),
         };
         let name = head.name(&path).to_vec();
-        return draft.is_sound_path(&head, &path).then_some((loose, name));
+        return is_path(&path).then_some((loose, name));
     }
     let (head, name) = entry_at(draft, slot)?;
     let is_sound =

@@ -8,7 +8,6 @@ use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, FileKind, IdentityWord, Inode, InodeState, LifeWord,
     LinksWord, LogExtentHead, LogExtentKind, LogWord, NameRecord, NamespaceKind, PathEntryHead,
     ROOT_AREA, ROOT_SLOT, RecordKind, SLOT_BYTES, SLOTS_PER_BLOCK, TargetWord, name_hash,
-    path_hash,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -115,15 +114,14 @@ impl Named {
         }
     }
 
-    /// As an entry with this path in the root's area, of the directory at slot `parent`.
-    pub(crate) fn path_entry(&self, parent: u64, path: &[u8], hash_seed: u64) -> PathEntryHead {
+    /// As an entry with a path in the root's area, of the directory at slot `parent`.
+    pub(crate) fn path_entry(&self, parent: u64) -> PathEntryHead {
         PathEntryHead {
             life: LifeWord::alive(self.ns).0,
             target: TargetWord::new(self.target.ino, self.target.kind).0,
             cookie: self.cookie,
             parent,
             generation: self.target.generation,
-            path_hash: path_hash(hash_seed, path).0,
             area: ROOT_AREA,
             ..PathEntryHead::default()
         }

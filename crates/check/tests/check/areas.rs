@@ -231,12 +231,11 @@ proptest! {
     }
 
     #[test]
-    fn any_flipped_bit_of_an_entry_is_seen(bit in 64usize..74 * 8, closed: bool) {
+    fn any_flipped_bit_of_an_entry_is_seen(bit in 64usize..58 * 8, closed: bool) {
         let sample = if closed { closed_area_sample() } else { area_sample() };
         let mut image = sample.sample.image;
         let at = image.at(sample.inner) as usize + bit / 8;
         image.bytes[at] ^= 1 << (bit % 8);
-        let is_forward = (56..64).contains(&(bit / 8));
-        prop_assert_eq!(checked(&image).is_sound(), is_forward);
+        prop_assert!(!checked(&image).is_sound());
     }
 }

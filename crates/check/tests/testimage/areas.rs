@@ -151,12 +151,8 @@ impl TestImage {
         slot
     }
 
-    /// Writes an entry at `slot`, its hash and checksum made to fit.
+    /// Writes an entry at `slot`, its checksum made to fit.
     pub(crate) fn set_path(&mut self, slot: u64, head: &PathEntryHead, path: &[u8]) {
-        let head = PathEntryHead {
-            path_hash: path_hash(SEED, path).0,
-            ..*head
-        };
         let seal = PathSeal {
             area: area_generation(head.area),
             slot,

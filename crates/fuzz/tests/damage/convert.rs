@@ -395,7 +395,7 @@ fn deep() -> Vec<u8> {
     fs.pool().image()
 }
 
-/// Below a path of more than 832 bytes those of names in areas begin anew.
+/// Below a path of more than 848 bytes those of names in areas begin anew.
 #[test]
 fn long_paths() {
     let image = deep();

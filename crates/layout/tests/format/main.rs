@@ -111,8 +111,8 @@ fn structs() {
     assert_struct!(MovedEntry: word_at from to);
     assert_struct!(AreaLine: word root generation root_generation table saved saved_check formed checksum);
     assert_struct!(AreaExtentHead: area generation checksum reserved);
-    assert_struct!(PathEntryHead: life target cookie parent generation checksum path_hash path_len
-        name_at area forward);
+    assert_struct!(PathEntryHead: life target cookie parent generation checksum path_len name_at
+        area);
     assert_struct!(Anchor: magic uuid number salt attach boot tail tail_at sum target target_sum reserved_middle flags
         image reserved check);
     assert_struct!(MediumHead: magic id pool zone reserved_zone data_at blocks bytes carried_at carried_bytes session reserved check);
@@ -173,16 +173,14 @@ fn word_offsets_are_those_of_the_structs() {
     ] {
         assert_eq!(offset, at(&line, field), "{field}");
     }
-    let entry = table("struct PathEntryHead 64");
+    let entry = table("struct PathEntryHead 48");
     for (offset, field) in [
         (PathEntryHead::LIFE, "life"),
         (PathEntryHead::TARGET, "target"),
         (PathEntryHead::COOKIE, "cookie"),
         (PathEntryHead::PARENT, "parent"),
         (PathEntryHead::CHECK, "generation"),
-        (PathEntryHead::PATH_HASH, "path_hash"),
         (PathEntryHead::PATH_WORD, "path_len"),
-        (PathEntryHead::FORWARD, "forward"),
     ] {
         assert_eq!(offset, at(&entry, field), "{field}");
     }
@@ -529,7 +527,6 @@ fn values() {
         cookie: 3,
         parent: 1,
         generation: 2,
-        path_hash: path_hash(24301, path).0,
         area: 65,
         ..PathEntryHead::default()
     };

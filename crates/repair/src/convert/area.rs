@@ -81,7 +81,7 @@ impl Making<'_> {
                 slot: self.take(ChunkKind::Areas, PathEntryHead::slots_for(path.len()))?,
                 directory: node.identity.generation(),
             };
-            let head = Named::of(name).path_entry(node.slot, &path, self.superblock.hash_seed);
+            let head = Named::of(name).path_entry(node.slot);
             let mut buffer = [0; PATH_ENTRY_MAX_BYTES];
             let len = head.encode(&path, seal, &mut buffer);
             self.put(seal.slot, &buffer[..len]);

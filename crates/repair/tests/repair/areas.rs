@@ -215,7 +215,7 @@ fn directories_that_lost_their_names() {
     for (_, _, after) in mended(pools(), Class::EntryUnsound, |s| {
         let own = s.sample.image.own_entry(s.rooted).unwrap();
         let at = s.sample.image.at(own) as usize;
-        s.sample.image.bytes[at + 45] ^= 1;
+        s.sample.image.bytes[at + 20] ^= 1;
     }) {
         let rooted = area_sample().rooted;
         let inner = format!("/lost+found/#{rooted}/some/inner");
@@ -240,7 +240,7 @@ fn deep_directories_that_lost_their_names() {
     assert!(check(&image.bytes, Options::default()).is_sound());
     let own = image.own_entry(top).unwrap();
     let at = image.at(own) as usize;
-    image.bytes[at + 45] ^= 1;
+    image.bytes[at + 20] ^= 1;
     let before = pool.sample.image.bytes;
     let (plan, after) = repaired_of(Class::EntryUnsound, &before);
     assert_kept(&before, &after, &plan);

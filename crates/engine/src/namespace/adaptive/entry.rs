@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering;
 
 use vellum_layout::{
     AreaLife, ChunkKind, DIR_PATH_MAX, DirPlace, EntryState, FileKind, Inode, LifeWord,
-    PATH_ENTRY_MAX_BYTES, PathEntryHead, PathHash, PathSeal, TargetWord, is_path, path_below,
-    path_hash,
+    PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, TargetWord, is_path, path_below,
 };
 use vellum_media::{Memories, Memory, Persistent};
 
@@ -114,14 +113,14 @@ pub(crate) struct Above {
     /// What the directory said when it was read. Who renames a directory gives it another entry, and its slots are nobody's before this operation
     /// has ended.
     place: Option<DirPlace>,
-    home: Option<(AreaLife, PathHash)>,
+    area: Option<AreaLife>,
     len: usize,
 }
 
 impl Above {
-    /// The area, and the hash that those of paths of names there go on from; if they were read.
-    pub(super) fn area_and_hash(&self) -> Option<(AreaLife, PathHash)> {
-        self.home
+    /// The area, if it was read.
+    pub(super) fn area(&self) -> Option<AreaLife> {
+        self.area
     }
 
     /// Bytes of the path of a name there.
@@ -149,29 +148,19 @@ impl Above {
 pub(super) struct Home {
     pub(super) area: AreaLife,
     pub(super) path: Vec<u8>,
-    pub(super) hash: PathHash,
 }
 
 impl Home {
     /// That of an area's root.
-    pub(super) fn of_root<M: Memories>(core: &Core<M>, area: AreaLife) -> Self {
-        Self {
-            area,
-            path: Vec::new(),
-            hash: PathHash::of_root(core.seed),
-        }
+    pub(super) fn of_root(area: AreaLife) -> Self {
+        let path = Vec::new();
+        Self { area, path }
     }
 
     /// That of a directory whose own entry has this path in this area.
-    pub(super) fn below<M: Memories>(core: &Core<M>, area: AreaLife, own: &[u8]) -> Self {
-        match path_below(own) {
-            [] => Self::of_root(core, area),
-            path => Self {
-                area,
-                path: path.to_vec(),
-                hash: path_hash(core.seed, path),
-            },
-        }
+    pub(super) fn below(area: AreaLife, own: &[u8]) -> Self {
+        let path = path_below(own).to_vec();
+        Self { area, path }
     }
 
     /// The path of a name there.
@@ -193,9 +182,9 @@ impl<M: Memories> Core<M> {
     pub(super) fn home_of(&self, dir: u64) -> Result<Home> {
         let mut above = Above::default();
         self.load_above(dir, &mut above)?;
-        let (area, hash) = above.area_and_hash().ok_or(Error::Stale)?;
+        let area = above.area().ok_or(Error::Stale)?;
         let path = above.buffer.bytes[PATH_AT..][..above.len].to_vec();
-        Ok(Home { area, path, hash })
+        Ok(Home { area, path })
     }
 
     /// The same, in place; if it is that already, nothing is read.
@@ -207,7 +196,7 @@ impl<M: Memories> Core<M> {
         if place.area() != 0 {
             let area = self.area_of_root(place.area(), dir);
             let damaged = || Error::damaged("root of an area that is not its", Place::Inode(dir));
-            above.home = Some((area.ok_or_else(damaged)?, PathHash::of_root(self.seed)));
+            above.area = Some(area.ok_or_else(damaged)?);
             above.len = 0;
             return Ok(());
         }
@@ -217,13 +206,12 @@ impl<M: Memories> Core<M> {
             return Err(Error::damaged("directory names another's entry", place));
         }
         let area = self.area_life(head.area).ok_or(Error::Stale)?;
-        let (hash, len) = match usize::from(head.path_len) {
-            len @ 0..=DIR_PATH_MAX => (PathHash(head.path_hash), len),
+        above.area = Some(area);
+        above.len = match usize::from(head.path_len) {
+            len @ 0..=DIR_PATH_MAX => len,
             // Paths begin anew.
-            _ => (PathHash::of_root(self.seed), 0),
+            _ => 0,
         };
-        above.home = Some((area, hash));
-        above.len = len;
         Ok(())
     }
 
@@ -321,9 +309,6 @@ impl<M: Memories> Bodies<M> for Adaptive {
         }
         if !is_path(buffer.path()) {
             return damaged("path that no file may have");
-        }
-        if head.path_hash != path_hash(core.seed, buffer.path()).0 {
-            return damaged("hash of a path");
         }
         Ok(body(&head))
     }

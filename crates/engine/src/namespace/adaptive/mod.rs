@@ -11,7 +11,7 @@
 //!
 //! Directories are moved with what is below them by copies with the paths that these have from then on ([`moves`]).
 //!
-//! In a directory whose path has more than 832 bytes paths begin anew, so that they may be as long as there
+//! In a directory whose path has more than 848 bytes paths begin anew, so that they may be as long as there
 //! are directories.
 
 mod entry;
@@ -180,7 +180,7 @@ impl<M: Memories> Entries<M> for Adaptive {
         now: i64,
     ) -> Result<Draft> {
         let core = op.core;
-        let (area, hash) = above.area_and_hash().ok_or(Error::Stale)?;
+        let area = above.area().ok_or(Error::Stale)?;
         let life = LifeWord::alive(now);
         let head = PathEntryHead {
             life: life.0,
@@ -188,7 +188,6 @@ impl<M: Memories> Entries<M> for Adaptive {
             cookie: spot.claim.cookie,
             parent: core.ino(dir),
             generation,
-            path_hash: hash.step_hashed(name.long_hash).0,
             area: area.number,
             ..PathEntryHead::default()
         };

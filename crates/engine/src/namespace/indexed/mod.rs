@@ -187,20 +187,15 @@ impl<S> Indexed<S> {
 #[derive(Clone, Copy)]
 pub(crate) struct Name<'a> {
     pub(crate) bytes: &'a [u8],
+    /// The low half of its [`long_name_hash`].
     pub(crate) hash: u32,
-    /// Of which that is the low half.
-    pub(crate) long_hash: u64,
 }
 
 impl<'a> Name<'a> {
     pub(crate) fn new<M: Memories>(core: &Core<M>, bytes: &'a [u8]) -> Result<Self> {
         check_name(bytes)?;
-        let long_hash = long_name_hash(core.seed, bytes);
-        Ok(Self {
-            bytes,
-            hash: long_hash as u32,
-            long_hash,
-        })
+        let hash = long_name_hash(core.seed, bytes) as u32;
+        Ok(Self { bytes, hash })
     }
 }
 

@@ -124,9 +124,7 @@ impl<M: Memories> Move<'_, M> {
             to: Run { slot, slots },
         });
         let head = PathEntryHead {
-            path_hash: below.home.hash.step(core.seed, name).0,
             area: area.number,
-            forward: 0,
             ..head
         };
         let mut bytes = [0; PATH_ENTRY_MAX_BYTES];
@@ -155,7 +153,7 @@ impl<M: Memories> Move<'_, M> {
                 loaded => break loaded?,
             }
         };
-        Below::of(core, child, Home::below(core, area, &path))
+        Below::of(core, child, Home::below(area, &path))
     }
 
     /// Writes the list of copies, durably with them; gives its first block. None: nothing was copied.

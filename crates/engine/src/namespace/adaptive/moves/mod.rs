@@ -103,7 +103,7 @@ pub(super) fn move_whole<M: Memories>(
     let mut level = Vec::new();
     for (dir, to) in &dirs {
         let area = core.area_life(to.area).ok_or(Error::Stale)?;
-        level.extend(Below::of(core, *dir, Home::below(core, area, &to.path))?);
+        level.extend(Below::of(core, *dir, Home::below(area, &to.path))?);
     }
     moving.copy_below(level)?;
     let list = moving.write_list()?;

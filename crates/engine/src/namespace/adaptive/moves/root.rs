@@ -96,14 +96,14 @@ impl<M: Memories> Move<'_, M> {
                 let op = core.op_to_change()?;
                 let taken = op.take_line(formed)?;
                 self.table_block = taken.block;
-                (Home::of_root(core, taken.area), Area::Taken(taken))
+                (Home::of_root(taken.area), Area::Taken(taken))
             }
             Becomes::Part(merged) => {
                 let mut buffer = PathBuffer::default();
                 let own = core.load_sealed(place.entry(), &mut buffer)?;
                 let area = core.area_life(own.area).ok_or(Error::Stale)?;
                 let into = area.number;
-                let home = Home::below(core, area, buffer.path());
+                let home = Home::below(area, buffer.path());
                 (home, Area::Merged(Merged { into, ..merged }))
             }
         };
