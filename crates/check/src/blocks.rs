@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use vellum_layout::{BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord, mix};
 
-use crate::image::{View, for_each_word};
+use crate::image::{View, for_each_table_word};
 use crate::inodes::{Found, Nodes};
 use crate::report::{Class, Place, Sink, Summary};
 use crate::trees::{TreeBlock, Trees};
@@ -74,7 +74,7 @@ fn judge_trees(
     summary: &mut Summary,
     sink: &mut Sink,
 ) {
-    let mut seen = vec![0u64; geometry.zone_blocks.div_ceil(64) as usize];
+    let mut seen = vec![0u64; geometry.blocks().div_ceil(64) as usize];
     for &TreeBlock { block, word } in &trees.blocks {
         if judge_word(block, word, owners, summary, sink) {
             let (seen, bit) = (&mut seen[(block / 64) as usize], 1 << (block % 64));
@@ -102,25 +102,20 @@ fn judge_table(
 ) {
     let mut owned = Vec::new();
     let mut owned_count = 0;
-    for_each_word(
-        view,
-        geometry.table_at,
-        geometry.zone_blocks,
-        |block, word| {
-            if word == 0 {
-                return;
+    for_each_table_word(view, geometry, |block, word| {
+        if word == 0 {
+            return;
+        }
+        if block % (1 << 16) == 0 {
+            tick(block);
+        }
+        if judge_word(block, MapWord(word), owners, summary, sink) {
+            owned_count += 1;
+            if owned_count <= KEYS_MAX {
+                owned.push(word & MapWord::KEY_MASK);
             }
-            if block % (1 << 16) == 0 {
-                tick(block);
-            }
-            if judge_word(block, MapWord(word), owners, summary, sink) {
-                owned_count += 1;
-                if owned_count <= KEYS_MAX {
-                    owned.push(word & MapWord::KEY_MASK);
-                }
-            }
-        },
-    );
+        }
+    });
     let passes = owned_count.div_ceil(KEYS_MAX);
     if passes <= 1 {
         judge_twice(view, geometry, &mut owned, owners, sink);
@@ -128,7 +123,7 @@ fn judge_table(
     }
     for pass in 0..passes {
         owned.clear();
-        for_each_word(view, geometry.table_at, geometry.zone_blocks, |_, word| {
+        for_each_table_word(view, geometry, |_, word| {
             let key = word & MapWord::KEY_MASK;
             let word = MapWord(word);
             let held = matches!(word.state(), MapState::Mapped | MapState::Unwritten);
@@ -270,25 +265,20 @@ fn judge_twice(
         return;
     }
     let mut first = HashMap::new();
-    for_each_word(
-        view,
-        geometry.table_at,
-        geometry.zone_blocks,
-        |block, word| {
-            let key = word & MapWord::KEY_MASK;
-            let word = MapWord(word);
-            let held = matches!(word.state(), MapState::Mapped | MapState::Unwritten);
-            if !held || twice.binary_search(&key).is_err() {
-                return;
-            }
-            if let Some(before) = first.insert(key, block) {
-                let inode = owners.get(&word.id()).map_or(0, |owner| owner.inode);
-                let detail = format_args!(
-                    "block {} of inode {inode} is at block {before} too",
-                    word.logical()
-                );
-                sink.damage(Class::MapTwice, Place::Block(block), detail);
-            }
-        },
-    );
+    for_each_table_word(view, geometry, |block, word| {
+        let key = word & MapWord::KEY_MASK;
+        let word = MapWord(word);
+        let held = matches!(word.state(), MapState::Mapped | MapState::Unwritten);
+        if !held || twice.binary_search(&key).is_err() {
+            return;
+        }
+        if let Some(before) = first.insert(key, block) {
+            let inode = owners.get(&word.id()).map_or(0, |owner| owner.inode);
+            let detail = format_args!(
+                "block {} of inode {inode} is at block {before} too",
+                word.logical()
+            );
+            sink.damage(Class::MapTwice, Place::Block(block), detail);
+        }
+    });
 }

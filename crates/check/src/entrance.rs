@@ -2,7 +2,7 @@
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, StateWord, Superblock,
-    SuperblockError, last_copy_before_parts,
+    SuperblockError, TablePlan, last_copy_before_parts,
 };
 use zerocopy::IntoBytes;
 
@@ -60,7 +60,7 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Un
     };
     let geometry = best.geometry();
     let data_end = match geometry.apart {
-        Some(_) => geometry.data_at + geometry.zone_blocks * BLOCK_BYTES,
+        Some(_) => geometry.data_at + geometry.data_bytes(),
         None => best.pool_bytes,
     };
     let truncated = best.pool_bytes > view.own_len() || data_end > view.len();
@@ -212,15 +212,10 @@ impl Chunks {
             geometry.meta_chunks,
             |index, word| {
                 let decoded = match ChunkWord(word).decode(index) {
-                    Some((kind, 0)) if kind.is_of(geometry.namespace) => Some(kind),
-                    Some((_, 0)) => {
+                    Some((kind, _)) if kind.is_of(geometry.namespace) => Some(kind),
+                    Some(_) => {
                         let namespace = geometry.namespace.name();
                         let detail = format_args!("is of areas, which {namespace} does not have");
-                        sink.damage(Class::ChunkWord, Place::Chunk(index), detail);
-                        None
-                    }
-                    Some((_, fs)) => {
-                        let detail = format_args!("belongs to file system {fs}, which is not");
                         sink.damage(Class::ChunkWord, Place::Chunk(index), detail);
                         None
                     }
@@ -233,6 +228,12 @@ impl Chunks {
                 kinds.push(decoded);
             },
         );
+        if geometry.mapping.has_home_lines()
+            && !TablePlan::of(geometry, |at| view.word(at)).is_whole()
+        {
+            let detail = "a zone has fewer chunks than the words of its blocks take";
+            sink.damage(Class::ChunkWord, Place::Chunk(geometry.meta_chunks), detail);
+        }
         Self {
             kinds,
             slots_per_chunk: geometry.slots_per_chunk(),

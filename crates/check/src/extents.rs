@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
 
     fn run(&mut self, file: File, run: Run) {
         let last = u64::from(run.block) + (run.until - run.logical);
-        if run.until > LOGICAL_END || last > self.geometry.zone_blocks {
+        if run.until > LOGICAL_END || last > self.geometry.blocks() {
             let detail = format!(
                 "the extent from block {} of the file on lies outside the zone",
                 run.logical

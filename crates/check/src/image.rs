@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-use vellum_layout::BLOCK_BYTES;
+use vellum_layout::{BLOCK_BYTES, Geometry, TablePlan};
 use vellum_media::{Persistent, faults};
 
 /// Bytes of a line of a log.
@@ -283,6 +283,20 @@ impl<'v, 'a> Window<'v, 'a> {
 }
 
 /// Gives the words of `[at, at + 8 * count)` to `each`, with their index.
+/// Calls `each` with every block that has a word in the table of blocks, and the word.
+pub(crate) fn for_each_table_word(
+    view: &View,
+    geometry: &Geometry,
+    mut each: impl FnMut(u64, u64),
+) {
+    let plan = TablePlan::of(geometry, |at| view.word(at));
+    for piece in plan.pieces() {
+        for_each_word(view, piece.at, piece.blocks, |index, word| {
+            each(piece.first + index, word)
+        });
+    }
+}
+
 pub(crate) fn for_each_word(view: &View, at: u64, count: u64, mut each: impl FnMut(u64, u64)) {
     let mut buffer = vec![0; WINDOW_BYTES.min(count.saturating_mul(8)) as usize];
     let mut index = 0;

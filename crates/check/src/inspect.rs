@@ -436,7 +436,7 @@ pub fn entry(image: &(impl Image + ?Sized), slot: u64) -> Result<String, Inspect
 pub fn block(image: &(impl Image + ?Sized), block: u64) -> Result<String, InspectError> {
     let pool = Pool::open(&image)?;
     let geometry = &pool.geometry;
-    Pool::has("block", block, geometry.zone_blocks)?;
+    Pool::has("block", block, geometry.blocks())?;
     let nodes = Nodes::read(&pool.view, geometry, &pool.chunks, |_| {});
     let seed = pool.superblock.hash_seed;
     let word = word_of(&pool.view, geometry, &pool.chunks, &nodes, seed, block);

@@ -168,7 +168,7 @@ fn walk(
     let view = &*view;
     let chunks = entrance::Chunks::read(view, &geometry, sink);
     summary.slots = geometry.meta_slots();
-    summary.blocks = geometry.zone_blocks;
+    summary.blocks = geometry.blocks();
     summary.chunks_inodes = chunks.count(ChunkKind::Inodes);
     summary.chunks_entries = chunks.count(ChunkKind::Entries);
     summary.chunks_blocks = chunks.count(ChunkKind::Blocks);
@@ -197,7 +197,7 @@ fn walk(
     }
     let slots = slots::Slots::claim(view, &geometry, &chunks, &nodes, &logs, &trees);
     slots.judge(&nodes, &logs, &trees, sink);
-    let of = geometry.zone_blocks;
+    let of = geometry.blocks();
     blocks::judge(view, &geometry, &nodes, &trees, summary, sink, |done| {
         tell(Stage::Blocks, done, of);
     });
@@ -221,7 +221,8 @@ fn judge_saved(
 ) {
     let geometry = &superblock.geometry();
     let sound = sink.is_sound_inside();
-    if sound {
+    // There is room for those of zone 0 alone: where zones were added, what is there is of before.
+    if sound && geometry.added.is_empty() {
         aids::judge(view, geometry, superblock.hash_seed, trees, epoch, sink);
     }
     let saved = slots::Saved::read(view, geometry);

@@ -3,7 +3,7 @@
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, FileKind, Geometry, MapState, MapWord, MappingKind, RADIX_LEVELS_MAX,
-    RADIX_WORDS, SLOTS_PER_BLOCK, TreeTarget, TreeWord, radix_span,
+    RADIX_WORDS, SLOTS_PER_BLOCK, TablePlan, TreeTarget, TreeWord, radix_span,
 };
 
 use crate::entrance::Chunks;
@@ -58,7 +58,8 @@ pub(crate) fn word_of(
     block: u64,
 ) -> MapWord {
     if geometry.mapping.has_home_lines() {
-        return MapWord(view.word(geometry.table_at + block * 8));
+        let plan = TablePlan::of(geometry, |at| view.word(at));
+        return MapWord(plan.word_at(block).map_or(0, |at| view.word(at)));
     }
     let trees = Trees::read(view, geometry, chunks, nodes, seed);
     let found = trees.blocks.iter().find(|found| found.block == block);
@@ -140,7 +141,7 @@ impl Reader<'_> {
             }
         };
         let is_placed = above.is_none_or(|level| level == 1);
-        if !is_placed || u64::from(block) >= self.geometry.zone_blocks {
+        if !is_placed || u64::from(block) >= self.geometry.blocks() {
             let detail = format!("word {:#x} for block {first} names no data block", word.0);
             return self.say(inode, detail);
         }

@@ -7,6 +7,7 @@ use vellum::{MappingKind, NamespaceKind};
 
 use crate::carry::{Attach, Flush};
 use crate::crash::Crash;
+use crate::data::DataMedia;
 use crate::fs::FileSystems;
 use crate::place::Place;
 use crate::units::{parse_score, parse_size};
@@ -43,6 +44,12 @@ pub(crate) enum Command {
         /// What to do
         #[command(subcommand)]
         what: FileSystems,
+    },
+    /// Add data media to a pool
+    Data {
+        /// What to do
+        #[command(subcommand)]
+        what: DataMedia,
     },
     /// Mount a pool on a directory
     Mount(Mount),
@@ -201,9 +208,9 @@ pub(crate) struct Opening {
     /// What to take the medium for
     #[arg(long, value_enum, default_value_t)]
     pub(crate) media: Media,
-    /// The file or device with the data, of a pool that has them apart, if they are not where they were last
+    /// The file or device with the data, of a pool that has them apart, if they are not where they were last; once for each
     #[arg(long, value_name = "FILE")]
-    pub(crate) data: Option<PathBuf>,
+    pub(crate) data: Vec<PathBuf>,
 }
 
 /// What a new pool, or a new file system of one, is to be like.
@@ -413,9 +420,9 @@ pub(crate) struct Check {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The file or device with the data, of a pool that has them apart, if they are not where they were last
+    /// The file or device with the data, of a pool that has them apart, if they are not where they were last; once for each
     #[arg(long, value_name = "FILE")]
-    pub(crate) data: Option<PathBuf>,
+    pub(crate) data: Vec<PathBuf>,
     /// Count what a crash leaves behind as damage too
     #[arg(long)]
     pub(crate) strict: bool,

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use vellum::media::lock_to_read;
-use vellum::{FoundData, PoolPath, find_data, own_bytes};
+use vellum::media::{DataPart, lock_to_read};
+use vellum::{PoolPath, find_data, own_bytes};
 use vellum_check::{Image, survey};
 
 use crate::failure::{Failure, Outcome};
@@ -17,18 +17,18 @@ pub(crate) struct Bytes {
     file: File,
     /// Where the pool's own bytes begin in the file, and how many there are.
     own: (u64, u64),
-    data: Option<FoundData>,
+    data: Vec<DataPart>,
 }
 
 impl Bytes {
     /// Opens the pool, and its data: at `data`, or where the pool says that they are.
-    pub(crate) fn open(pool: &Path, data: Option<&Path>) -> Outcome<Self> {
+    pub(crate) fn open(pool: &Path, data: &[PathBuf]) -> Outcome<Self> {
         let place = PoolPath::of(pool);
         let file = open(&place)?;
         let alone = Self {
             own: (0, Image::len(&file)),
             file,
-            data: None,
+            data: Vec::new(),
         };
         let own = match survey::entrance(&alone) {
             Some(superblock) => own_bytes(&superblock, &place),
@@ -65,8 +65,8 @@ impl Bytes {
 
 impl Image for Bytes {
     fn len(&self) -> u64 {
-        let data = self.data.as_ref();
-        data.map_or_else(|| self.own_len(), |data| data.at + data.bytes)
+        let last = self.data.last();
+        last.map_or_else(|| self.own_len(), |last| last.at + last.len)
     }
 
     fn own_len(&self) -> u64 {
@@ -74,9 +74,15 @@ impl Image for Bytes {
     }
 
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        match &self.data {
-            Some(data) if at >= data.at => data.file.read(at - data.at + data.from, out),
-            _ => Image::read(&self.file, at + self.own.0, out),
+        let Some(data) = self.data.iter().rev().find(|data| at >= data.at) else {
+            return Image::read(&self.file, at + self.own.0, out);
+        };
+        let there = (data.at + data.len - at).min(out.len() as u64);
+        let (now, rest) = out.split_at_mut(there as usize);
+        data.file.read(at - data.at + data.from, now)?;
+        match rest {
+            [] => Ok(()),
+            rest => Image::read(self, at + there, rest),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::progress;
 /// Checks a pool; the exit status is that of fsck(8).
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     let operational = |failure: Failure| failure.with_status(status::CHECK_OPERATION);
-    let image = Bytes::open(&args.pool, args.data.as_deref()).map_err(operational)?;
+    let image = Bytes::open(&args.pool, &args.data).map_err(operational)?;
     let bar = progress(args.quiet || args.json);
     let tell = |stage, done, of| show(&bar, stage, done, of);
     let left = killed::left(&image, &args.pool).map_err(operational)?;

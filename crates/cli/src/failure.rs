@@ -76,7 +76,9 @@ impl Failure {
     pub(crate) fn at(place: impl fmt::Display, error: &vellum::Error) -> Self {
         let failure = Self::new(format!("{place}: {error}"));
         match error {
-            vellum::Error::NoSpace(_) => failure.advise("remove files, or make a larger pool"),
+            vellum::Error::NoSpace(_) => failure.advise(
+                "remove files, or make a larger pool; one whose data have a medium of their own grows by another: vellum data add",
+            ),
             vellum::Error::Busy => failure.with_status(status::BUSY),
             _ => failure,
         }

@@ -144,7 +144,7 @@ impl Line {
             namespace: geometry.map(|of| of.namespace.name().to_owned()),
             mapping: geometry.map(|of| of.mapping.name().to_owned()),
             durable_by: durable_by.map(str::to_owned),
-            data_bytes: geometry.map(|of| of.zone_blocks * 4096),
+            data_bytes: geometry.map(|of| of.data_bytes()),
             error: fs.superblock.as_ref().err().map(ToString::to_string),
             name: fs.name,
             at: fs.at,

@@ -85,6 +85,9 @@ pub(crate) struct MediaPart {
     /// Where the data are, if they have a medium of their own.
     #[serde(default)]
     pub(crate) data: Option<DataPart>,
+    /// The media that were added since.
+    #[serde(default)]
+    pub(crate) added_data: Vec<DataPart>,
     /// The data pass the kernel's page cache.
     #[serde(default)]
     pub(crate) direct: bool,
@@ -103,15 +106,20 @@ pub(crate) struct DataPart {
 }
 
 impl DataPart {
-    fn of(fs: &RealFs) -> Option<Self> {
-        let (path, bytes) = fs.data_medium()?;
-        let apart = fs.superblock().geometry().apart?;
-        Some(Self {
+    /// All of them, in the order of their blocks.
+    fn all(fs: &RealFs) -> Vec<Self> {
+        let geometry = fs.superblock().geometry();
+        let first = geometry.apart.map(|apart| apart.id);
+        let added = geometry.added.iter().map(|(_, zone)| zone.id);
+        let ids: Vec<[u8; 16]> = first.into_iter().chain(added).collect();
+        let found = fs.data_media().zip(ids);
+        let media = found.map(|((path, bytes), id)| Self {
             path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
             bytes,
-            id: uuid_text(&apart.id),
+            id: uuid_text(&id),
             carries_all: fs.is_carried(),
-        })
+        });
+        media.collect()
     }
 }
 
@@ -238,6 +246,7 @@ impl Information {
         let cache = fs.cache_usage();
         let counts = count::snapshot();
         let media = fs.media_kind();
+        let mut data = DataPart::all(fs).into_iter();
         let image_dir = fs.image_dir();
         let label_len = superblock.label.iter().position(|&b| b == 0).unwrap_or(64);
         Self {
@@ -269,7 +278,8 @@ impl Information {
                     geometry.has_versions(),
                 ),
                 image_dir,
-                data: DataPart::of(fs),
+                data: data.next(),
+                added_data: data.collect(),
                 direct: fs.is_direct(),
             },
             space: SpacePart {
@@ -577,7 +587,7 @@ fn text(information: &Information) -> String {
             size(space.free_bytes)
         ),
     );
-    if let Some(data) = &media.data {
+    for data in media.data.iter().chain(&media.added_data) {
         let path = data.path.display();
         line(
             "",

@@ -50,7 +50,7 @@ pub(crate) fn left(image: &Bytes, pool: &Path) -> Outcome<Left> {
 
 /// Takes it into the pool's log, or gives it up, and takes back what has to be, before a command works on the pool's bytes.
 pub(crate) fn settle(pool: &Path, opening: &Opening, last_epoch: bool) -> Outcome {
-    let image = Bytes::open(pool, opening.data.as_deref())?;
+    let image = Bytes::open(pool, &opening.data)?;
     let has_versions =
         survey::superblock(&image).is_some_and(|superblock| superblock.geometry().has_versions());
     if !last_epoch && !has_versions && !matches!(left(&image, pool)?, Left::Alive(_)) {

@@ -11,6 +11,7 @@ mod carry;
 mod check;
 mod convert;
 mod crash;
+mod data;
 mod failure;
 mod files;
 mod fs;
@@ -92,6 +93,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Map(args) => map::run(&args),
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Fs { what } => fs::run(&what),
+        Command::Data { what } => data::run(&what),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),
         Command::Flush(args) => carry::flush(&args),

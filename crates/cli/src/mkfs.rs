@@ -89,7 +89,8 @@ impl Plan {
             return Err(Failure::usage("a label has at most 64 bytes"));
         }
         let data = making.data.as_deref();
-        let data = data.map(|data| apart(making, pool, data, force));
+        let hint = |data: &Path| format!("--data {} --data-size 100G", data.display());
+        let data = data.map(|data| apart(pool, data, (making.data_size, force), hint));
         Ok(Self {
             media,
             data: data.transpose()?,
@@ -155,20 +156,24 @@ fn media(making: &Making, pool: &Path) -> Outcome<Media> {
 }
 
 /// The medium of the data.
-fn apart(making: &Making, pool: &Path, path: &Path, force: bool) -> Outcome<DataOptions> {
+pub(crate) fn apart(
+    pool: &Path,
+    path: &Path,
+    (size, force): (Option<u64>, bool),
+    hint: impl FnOnce(&Path) -> String,
+) -> Outcome<DataOptions> {
     let data = path.display();
     if same_file(pool, path) {
         return Err(Failure::usage(format!("{data} is the pool itself"))
             .advise("name another file or device for the data"));
     }
     let present = admit(path, force)?;
-    let size_bytes = match (making.data_size, &present) {
+    let size_bytes = match (size, &present) {
         (Some(size), _) => size,
         (None, Present::Device) => 0,
         (None, Present::File { bytes }) => *bytes,
         (None, Present::Nothing | Present::EmptyFile) => {
-            return Err(Failure::usage(format!("{data}: how large?"))
-                .advise(format!("--data {data} --data-size 100G")));
+            return Err(Failure::usage(format!("{data}: how large?")).advise(hint(path)));
         }
     };
     Ok(DataOptions {

@@ -125,7 +125,7 @@ pub(crate) fn open_as_it_is(pool: &Path, opening: &Opening) -> Outcome<MappedPoo
         media: opening.media.into(),
         populate: false,
     };
-    open_bytes(pool, mode, opening.data.as_deref()).map_err(|error| refused(pool, &error))
+    open_bytes(pool, mode, &opening.data).map_err(|error| refused(pool, &error))
 }
 
 /// Closes a pool: what was done is safe only then.

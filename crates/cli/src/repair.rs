@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
 
 /// Says what would be done.
 fn dry_run(args: &Repair) -> Outcome<ExitCode> {
-    let image = Bytes::open(&args.pool, args.opening.data.as_deref())?;
+    let image = Bytes::open(&args.pool, &args.opening.data)?;
     if let Left::Alive(_) = killed::left(&image, &args.pool)? {
         let pool = args.pool.display();
         return Err(Failure::new(format!(
@@ -87,7 +87,7 @@ fn now_ns() -> i64 {
 
 fn repair(args: &Repair) -> Outcome<ExitCode> {
     if args.accept_data {
-        let accepted = Pool::accept_data(&args.pool, args.opening.data.as_deref());
+        let accepted = Pool::accept_data(&args.pool, &args.opening.data);
         accepted.map_err(|error| place::refused(&args.pool, &error))?;
     }
     if args.last_epoch {

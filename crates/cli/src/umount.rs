@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Umount) -> Outcome {
     if args.flush {
         let opening = Opening {
             media: args.media,
-            data: None,
+            data: Vec::new(),
         };
         for closing in ended {
             outcome = outcome.and(flush(closing.path, &opening, found.len() == 1));

@@ -123,7 +123,7 @@ impl Options {
     pub(crate) fn states_on(&self, ground: Ground) -> usize {
         let least = match ground {
             Ground::Memory => 0,
-            Ground::Logged | Ground::Apart | Ground::Split => self.states_on_disks,
+            _ => self.states_on_disks,
         };
         self.states_per_point.max(least)
     }

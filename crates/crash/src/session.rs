@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use vellum::experiments::{MappingAlone, settle};
+use vellum::experiments::{MappingAlone, set_table_aside, settle, write_table};
 use vellum::{
     Access, Allocate, Clock, Cred, DataApart, Error, FileKind, FormatOptions, Fs, Handle,
     ImagePlace, ListPosition, MappingKind, MountOptions, NamespaceKind, Node, OpenOptions,
     RenameFlags, SetAttr, SetTime, attach, format, prefer_thread_slot,
 };
-use vellum_layout::BLOCK_BYTES;
+use vellum_layout::{AddedZone, BLOCK_BYTES, table_chunks};
 use vellum_media::{SimImages, SimPool};
 use vellum_model::{Kind, Op, Range, TimeSet, pattern};
 
@@ -25,6 +25,12 @@ pub(crate) const DATA_APART: DataApart = DataApart {
     at: BLOCK_BYTES,
     data_bytes: POOL_BYTES,
     carried_bytes: 0,
+};
+/// The zone that is added to those that grow.
+const ADDED: AddedZone = AddedZone {
+    id: [10; 16],
+    at: BLOCK_BYTES,
+    blocks: 64,
 };
 /// Bytes behind them for a copy of the metadata, where there is one.
 const CARRIED_BYTES: u64 = POOL_BYTES / 2;
@@ -61,11 +67,11 @@ pub(crate) struct Session<M: Kit = Explored> {
 }
 
 impl Ground {
-    /// Bytes of the pool; where the data have a disk of their own, that is its last part.
+    /// Bytes of the pool as it was made; where the data have a disk of their own, that is its last part.
     pub(crate) fn pool_bytes(self) -> u64 {
         match self {
             Self::Memory => POOL_BYTES,
-            Self::Logged | Self::Apart => 2 * POOL_BYTES,
+            Self::Logged | Self::Apart | Self::Grown => 2 * POOL_BYTES,
             Self::Split => 5 * POOL_BYTES / 2,
         }
     }
@@ -74,7 +80,7 @@ impl Ground {
     pub(crate) fn metadata_bytes(self) -> Option<u64> {
         match self {
             Self::Memory => None,
-            Self::Logged | Self::Apart | Self::Split => Some(POOL_BYTES / 4),
+            _ => Some(POOL_BYTES / 4),
         }
     }
 }
@@ -125,7 +131,31 @@ fn blank_image_with(
         ..FormatOptions::default()
     };
     format(&pool, &options).expect("the smallest pool can be made");
-    pool.image()
+    match ground {
+        Ground::Grown => grown(&pool.image()).expect("a new pool has room for one more zone"),
+        _ => pool.image(),
+    }
+}
+
+/// The pool with one more zone, behind its bytes.
+fn grown(image: &[u8]) -> Result<Vec<u8>> {
+    let pool = Shared::of(image.to_vec());
+    let mut session: Session = Session::new(pool.clone(), 64);
+    session.step(&Step::parse("open-pool"))?;
+    let fs = Arc::clone(session.fs().expect("it was opened"));
+    let geometry = fs.superblock().geometry();
+    let chunks = table_chunks(geometry.mapping, ADDED.blocks, geometry.chunk_bytes);
+    assert!(set_table_aside(&fs, 1, chunks)?, "room for {chunks} chunks");
+    let larger = fs
+        .superblock()
+        .with_zone(ADDED)
+        .expect("the second of eight");
+    drop(fs);
+    session.step(&Step::parse("close-pool"))?;
+    let added = vec![0xAD; (ADDED.blocks * BLOCK_BYTES) as usize];
+    let pool = SimPool::from_image([pool.0.image(), added].concat());
+    write_table(&pool, &larger)?;
+    Ok(pool.image())
 }
 
 /// Opens what `pool` holds, as another boot does. The same operations of this thread do the same from here on.

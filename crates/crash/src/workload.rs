@@ -251,10 +251,13 @@ pub enum Ground {
     Apart,
     /// Persistent memory, with a disk for the data.
     Split,
+    /// As [`Self::Apart`], with a third disk that was added for more data.
+    Grown,
 }
 
 impl Ground {
-    /// Those with disks, of which only what syncs makes anything durable.
+    /// Those with disks, of which only what syncs makes anything durable; [`Self::Grown`] differs from the second in where blocks and their words lie
+    /// alone, and has fewer workloads.
     pub const ON_DISKS: [Self; 3] = [Self::Logged, Self::Apart, Self::Split];
 
     /// What the names of workloads on it begin with.
@@ -264,6 +267,7 @@ impl Ground {
             Self::Logged => "logged",
             Self::Apart => "apart",
             Self::Split => "split",
+            Self::Grown => "grown",
         }
     }
 
@@ -274,12 +278,13 @@ impl Ground {
             let rest = name.strip_prefix(ground.name());
             rest.is_some_and(|rest| rest.starts_with('-'))
         };
-        Self::ON_DISKS.into_iter().find(is_of).unwrap_or_default()
+        let mut grounds = Self::ON_DISKS.into_iter().chain([Self::Grown]);
+        grounds.find(is_of).unwrap_or_default()
     }
 
     /// Whether the pool has a log.
     pub fn is_logged(self) -> bool {
-        matches!(self, Self::Logged | Self::Apart)
+        matches!(self, Self::Logged | Self::Apart | Self::Grown)
     }
 
     /// Whether only what syncs makes anything durable.
@@ -305,7 +310,7 @@ impl Ground {
 
     /// Whether the data have a disk of their own.
     pub fn is_apart(self) -> bool {
-        matches!(self, Self::Apart | Self::Split)
+        matches!(self, Self::Apart | Self::Split | Self::Grown)
     }
 }
 

@@ -39,6 +39,7 @@ impl<M: Memories> Core<M> {
             2 => Some(ChunkKind::Entries),
             3 => Some(ChunkKind::Blocks),
             4 => Some(ChunkKind::Areas),
+            5 => Some(ChunkKind::Table),
             _ => None,
         }
     }
@@ -54,6 +55,7 @@ impl<M: Memories> Core<M> {
         let count = match kind {
             ChunkKind::Free => 1,
             ChunkKind::Areas => slots - self.note_maps(chunk),
+            ChunkKind::Table => 0,
             _ => slots,
         };
         self.arena
@@ -188,6 +190,15 @@ impl<M: Memories> Core<M> {
 
     /// Gives a free chunk a kind, durably; whether there was one.
     fn take_chunk(&self, kind: ChunkKind) -> bool {
+        self.take_chunk_of(kind, 0)
+    }
+
+    /// Makes a free chunk one of the words of an added zone, durably; whether there was one.
+    pub(crate) fn take_table_chunk(&self, zone: u32) -> bool {
+        self.take_chunk_of(ChunkKind::Table, zone as u8)
+    }
+
+    fn take_chunk_of(&self, kind: ChunkKind, zone: u8) -> bool {
         if self.is_last_kept(kind) {
             return false;
         }
@@ -206,7 +217,12 @@ impl<M: Memories> Core<M> {
                 self.arena.store(cell, free, Ordering::Release);
                 return false;
             }
-            if kind == ChunkKind::Areas && self.has_states(chunk) {
+            let has_some = match kind {
+                ChunkKind::Areas => self.has_states(chunk),
+                ChunkKind::Table => !self.is_zero(chunk),
+                _ => false,
+            };
+            if has_some {
                 // Its bytes were damaged while they were nobody's: nothing is put there.
                 self.arena.fetch_add(header::FREE_SLOTS, u64::MAX);
                 continue;
@@ -216,7 +232,7 @@ impl<M: Memories> Core<M> {
                 // A chunk that is free is all zeros, also where a power cut takes it back.
                 self.pool.give_up(begin, bytes);
             }
-            self.set_word(at, ChunkWord::new(chunk, kind, 0).0);
+            self.set_word(at, ChunkWord::new(chunk, kind, zone).0);
             self.pool.flush(sites::CHUNK_WORD, at, 8);
             self.pool.fence(sites::CHUNK_WORD_DURABLE);
             self.arena.fetch_add(header::FREE_SLOTS, u64::MAX);
@@ -230,6 +246,13 @@ impl<M: Memories> Core<M> {
             return true;
         }
         false
+    }
+
+    /// Whether all words of a chunk are zero.
+    fn is_zero(&self, chunk: u64) -> bool {
+        let begin = self.geometry.meta_at + chunk * self.geometry.chunk_bytes;
+        let mut words = (0..self.geometry.chunk_bytes).step_by(8);
+        words.all(|at| self.word(begin + at) == 0)
     }
 
     /// Whether entries in a chunk would have states before there are any.

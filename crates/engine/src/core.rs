@@ -89,10 +89,10 @@ pub(crate) mod header {
         OVERFLOW_FREE: [1] at 272,
         /// Overflow buckets in use.
         OVERFLOW_USED: [1] at 280,
-        /// Search position for each kind of metadata chunk (5 words).
-        GROUP_CURSOR: [5] at 320,
-        /// Free metadata slots for each kind of chunk (5 words; word 0: free chunks).
-        FREE_SLOTS: [5] at 384,
+        /// Search position for each kind of metadata chunk (6 words).
+        GROUP_CURSOR: [6] at 320,
+        /// Free metadata slots for each kind of chunk (6 words; word 0: free chunks).
+        FREE_SLOTS: [6] at 384,
         /// Inodes in use, beside what thread slots count.
         INODES: [1] at 448,
         /// The hand of eviction: the cachelet it looks at next.

@@ -8,6 +8,7 @@ use vellum_media::MediaError;
 
 use crate::medium::MediumError;
 use crate::parts::PartError;
+use crate::zones::ZoneError;
 
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -138,6 +139,9 @@ pub enum Error {
     /// There is no such file system in the pool, or none can be added.
     #[error(transparent)]
     Part(#[from] PartError),
+    /// A pool gets no further data medium.
+    #[error(transparent)]
+    Zone(#[from] ZoneError),
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
@@ -221,6 +225,8 @@ impl Error {
             Self::Medium(MediumError::Missing { source, .. }) => source.to_errno(),
             Self::Medium(_) => libc::EINVAL,
             Self::Part(error) => error.errno(),
+            Self::Zone(ZoneError::NoRoom { .. }) => libc::ENOSPC,
+            Self::Zone(_) => libc::EINVAL,
             Self::Media(error) => error.to_errno(),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }

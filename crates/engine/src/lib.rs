@@ -42,6 +42,7 @@ mod slots;
 mod times;
 mod versions;
 mod volume;
+mod zones;
 
 pub use crate::commit::Durability;
 pub use crate::core::Clock;
@@ -53,7 +54,7 @@ pub use fs::{
 };
 pub use log::{FoundImage, ImagePlace, LogCounts};
 pub use mapping_time::{MappingTime, MappingTimer};
-pub use medium::{FoundData, MediumError, find_data, open_bytes};
+pub use medium::{MediumError, find_data, open_bytes};
 pub use mount::{DataApart, FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::{
     Area, Decided, DirEntry, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS,
@@ -68,6 +69,7 @@ pub use vellum_layout::{
 pub use vellum_media as media;
 pub use versions::VersionCounts;
 pub use volume::{Entry, File, ReadDir, Volume};
+pub use zones::ZoneError;
 
 /// Most names of one file.
 pub const LINK_MAX: u64 = 65_000;

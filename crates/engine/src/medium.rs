@@ -10,7 +10,9 @@ use vellum_layout::{
     BLOCK_BYTES, CarriedPlan, Geometry, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES,
     MEDIUM_PATH_MAX, MediumHead, MediumPlaces, Superblock, uuid_text,
 };
-use vellum_media::{DataFile, MappedPool, MediaError, MediaKind, Memory, OpenMode, Persistent};
+use vellum_media::{
+    DataFile, DataPart, MappedPool, MediaError, MediaKind, Memory, OpenMode, Persistent,
+};
 use zerocopy::IntoBytes;
 
 use crate::carried;
@@ -196,9 +198,17 @@ fn dir_of(pool: &Path) -> &Path {
 /// # Errors
 /// What the operating system said.
 pub(crate) fn mark(pool: &MappedPool, superblock: &Superblock) -> Result<()> {
-    let (Some(file), Some(head)) = (pool.data(), MediumHead::of(superblock)) else {
-        return Ok(());
-    };
+    match (pool.data().next(), MediumHead::of(superblock)) {
+        (Some(file), Some(head)) => write_heads(file, &head),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the head of a new medium and the copy of it, durably.
+///
+/// # Errors
+/// What the operating system said.
+pub(crate) fn write_heads(file: &DataFile, head: &MediumHead) -> Result<()> {
     let mut block = [0; BLOCK_BYTES as usize];
     block[..MEDIUM_HEAD_BYTES].copy_from_slice(head.as_bytes());
     for at in [head.copy_at(), 0] {
@@ -207,10 +217,9 @@ pub(crate) fn mark(pool: &MappedPool, superblock: &Superblock) -> Result<()> {
     Ok(file.sync()?)
 }
 
-/// Where the pool at `path` says, in this block, that its data were last found.
-pub(crate) fn last_place(places: &[u8], superblock: &Superblock, path: &Path) -> Option<PathBuf> {
-    let apart = superblock.geometry().apart?;
-    let name = MediumPlaces::find(places, apart.id)?;
+/// Where the pool at `path` says, in this block, that the medium of this identity was last found.
+pub(crate) fn last_place(places: &[u8], id: [u8; 16], path: &Path) -> Option<PathBuf> {
+    let name = MediumPlaces::find(places, id)?;
     Some(dir_of(path).join(OsStr::from_bytes(&name)))
 }
 
@@ -226,15 +235,15 @@ pub(crate) fn say_place(pool: &MappedPool, superblock: &Superblock, name: &[u8])
     Ok(())
 }
 
-/// A pool, before its image has begun, and its data medium, if it has one, are about to be used in a session of their own ([`session`]). The pool
-/// remembers where it is now, if that is said.
+/// The pool at `path`, before its image has begun, and its data media, if it has some, are about to be used in a session of their own ([`session`]).
+/// The pool remembers where they are now.
 ///
 /// # Errors
-/// What the operating system said.
-pub(crate) fn begin_session(pool: &MappedPool, name: Option<&[u8]>) -> Result<()> {
+/// The path of a medium is too long; what the operating system said.
+pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     let superblock = read_superblock(pool)?;
     let geometry = superblock.geometry();
-    let (Some(file), Some(apart)) = (pool.data(), geometry.apart) else {
+    let Some(apart) = geometry.apart.filter(|_| pool.data().next().is_some()) else {
         return Ok(());
     };
     let is_unordered = geometry.has_versions() && pool.kind() == MediaKind::File;
@@ -242,10 +251,13 @@ pub(crate) fn begin_session(pool: &MappedPool, name: Option<&[u8]>) -> Result<()
         // The opening refuses it, and says why.
         return Ok(());
     }
-    let heads = Heads::find(file, MediumHead::of(&superblock).as_ref());
-    let heads = heads.ok_or_else(|| MediumError::NoMedium {
-        path: file.path().to_owned(),
-    })?;
+    let expected = MediumHead::all(&superblock);
+    let heads = pool.data().zip(&expected).map(|(file, expected)| {
+        let path = || file.path().to_owned();
+        let heads = Heads::find(file, Some(expected));
+        heads.ok_or_else(|| MediumError::NoMedium { path: path() })
+    });
+    let heads = heads.collect::<std::result::Result<Vec<_>, _>>()?;
     let places = places_of(pool, &superblock);
     let mut new = [0; 8];
     fill_random(&mut new)?;
@@ -255,19 +267,36 @@ pub(crate) fn begin_session(pool: &MappedPool, name: Option<&[u8]>) -> Result<()
         pool.damaged().map_or(Ok(()), |_| Err(Errno::IO.into()))
     };
     let begun = session::begin(&places, &heads, u64::from_ne_bytes(new), &set);
-    begun.map_err(|error| no_session(pool, file, error))?;
-    match name.filter(|name| MediumPlaces::find(&places, apart.id).as_deref() != Some(name)) {
-        None => Ok(()),
-        Some(name) => {
-            let places = MediumPlaces::of_data(apart.id, name);
-            let told = &places.as_bytes()[..MediumPlaces::TOLD_BYTES];
-            Ok(pool.write_own(apart.places_at, told)?)
+    begun.map_err(|error| no_session(pool, error))?;
+    let mut known = places;
+    for (file, expected) in pool.data().zip(&expected) {
+        let name = name(path, file.path())?;
+        if MediumPlaces::find(&known, expected.id).as_deref() != Some(&name[..]) {
+            known = tell_place(pool, apart.places_at, &known, (expected.id, &name))?;
         }
     }
+    Ok(())
+}
+
+/// Has the block of places at `places_at`, which has the bytes `known` but for what it says of sessions, tell where one more medium is; gives its
+/// bytes then.
+///
+/// # Errors
+/// What the operating system said.
+pub(crate) fn tell_place(
+    pool: &MappedPool,
+    places_at: u64,
+    known: &[u8],
+    (id, name): ([u8; 16], &[u8]),
+) -> Result<[u8; BLOCK_BYTES as usize]> {
+    let places = MediumPlaces::with_data(known, id, name);
+    let told = &places.as_bytes()[..MediumPlaces::TOLD_BYTES];
+    pool.write_own(places_at, told)?;
+    Ok(zerocopy::transmute!(places))
 }
 
 /// What is to be done where no session could be drawn.
-fn no_session(pool: &MappedPool, file: &DataFile, error: Failed) -> crate::Error {
+fn no_session(pool: &MappedPool, (medium, error): (usize, Failed)) -> crate::Error {
     let (action, source) = match error {
         Failed::Pool(error) => {
             let unreadable = |at| crate::Error::Unreadable(Place::Offset(at));
@@ -282,36 +311,28 @@ fn no_session(pool: &MappedPool, file: &DataFile, error: Failed) -> crate::Error
             ("sync", error)
         }
     };
+    let path = pool
+        .data()
+        .nth(medium)
+        .map_or(Path::new(""), DataFile::path);
     let failed = MediaError::Io {
         action,
-        path: file.path().to_owned(),
+        path: path.to_owned(),
         source,
     };
     failed.into()
 }
 
 /// The block of places of a pool that has its data apart.
-fn places_of(pool: &MappedPool, superblock: &Superblock) -> [u8; BLOCK_BYTES as usize] {
+pub(crate) fn places_of(pool: &MappedPool, superblock: &Superblock) -> [u8; BLOCK_BYTES as usize] {
     let mut places = [0; BLOCK_BYTES as usize];
     pool.read(superblock.media_at, &mut places);
     places
 }
 
-/// Data of a pool that were found.
-#[derive(Debug)]
-pub struct FoundData {
-    /// Where they are.
-    pub file: DataFile,
-    /// Where they begin on it.
-    pub from: u64,
-    /// Where they begin in the pool: behind all of its own bytes.
-    pub at: u64,
-    /// How many bytes they have, with those of a copy of the metadata behind them.
-    pub bytes: u64,
-}
-
-/// Finds the data of the pool at `path`, at `asked`, or where the pool says that they were last (in `places`, the block at `media_at`), and knows
-/// them by their head, and that they are no old copy by their session. `None`: the pool has its data itself.
+/// Finds the data media of the pool at `path`, in the order of their blocks: those that are `asked` for, in any order, and the others where the pool says that they
+/// were last (in `places`, the block at `media_at`). They are known by their heads, and that they are no old copies by their session. None: the pool has
+/// its data itself.
 ///
 /// # Errors
 /// Missing, in use, cut short, something else's, of another session.
@@ -319,63 +340,108 @@ pub fn find_data(
     superblock: &Superblock,
     places: &[u8],
     path: &Path,
-    asked: Option<&Path>,
+    asked: &[PathBuf],
     read_only: bool,
-) -> Result<Option<FoundData>> {
-    let Some(expected) = MediumHead::of(superblock) else {
-        return match asked {
-            Some(_) => Err(MediumError::NotApart.into()),
-            None => Ok(None),
+) -> Result<Vec<DataPart>> {
+    let media = find_media(superblock, places, path, asked, read_only)?;
+    let mut at = superblock.geometry().data_at;
+    let parts = media.into_iter().map(|(expected, file, head)| {
+        if !session::belongs(places, head.session) {
+            let path = file.path().to_owned();
+            return Err(MediumError::OtherSession { path }.into());
+        }
+        let part = DataPart {
+            file,
+            at,
+            from: expected.data_at,
+            len: expected.blocks * BLOCK_BYTES + expected.carried_bytes,
         };
-    };
-    let place = asked.map(Path::to_owned);
-    let place = place.or_else(|| last_place(places, superblock, path));
-    let (file, head) = find_medium(&expected, place, read_only)?;
-    if !session::belongs(places, head.session) {
-        let path = file.path().to_owned();
-        return Err(MediumError::OtherSession { path }.into());
-    }
-    let geometry = superblock.geometry();
-    Ok(Some(FoundData {
-        file,
-        from: expected.data_at,
-        at: geometry.data_at,
-        bytes: geometry.zone_blocks * BLOCK_BYTES + expected.carried_bytes,
-    }))
+        at += part.len;
+        Ok(part)
+    });
+    parts.collect()
 }
 
-/// Opens the medium that is expected at `place`; gives it with its head.
-fn find_medium(
-    expected: &MediumHead,
-    place: Option<PathBuf>,
+/// A medium: the head that is expected of it, and the one that it has.
+type FoundMedium = (MediumHead, DataFile, MediumHead);
+
+/// The same, whatever their session.
+fn find_media(
+    superblock: &Superblock,
+    places: &[u8],
+    path: &Path,
+    asked: &[PathBuf],
     read_only: bool,
-) -> Result<(DataFile, MediumHead)> {
-    let place = place.ok_or(MediumError::Unknown)?;
-    let file = DataFile::open(&place, read_only).map_err(|error| match error {
+) -> Result<Vec<FoundMedium>> {
+    let expected = MediumHead::all(superblock);
+    if expected.is_empty() && !asked.is_empty() {
+        return Err(MediumError::NotApart.into());
+    }
+    let mut named: Vec<Option<(DataFile, MediumHead)>> = expected.iter().map(|_| None).collect();
+    for place in asked {
+        let file = open_medium(place, read_only)?;
+        let known = expected.iter().map(|expected| know(&file, expected));
+        match known
+            .enumerate()
+            .find_map(|(zone, head)| Some((zone, head.ok()?)))
+        {
+            Some((zone, head)) => named[zone] = Some((file, head)),
+            None => {
+                let missing = expected
+                    .iter()
+                    .zip(&named)
+                    .find(|(_, named)| named.is_none());
+                let (missing, _) = missing.ok_or(MediumError::NotApart)?;
+                know(&file, missing)?;
+            }
+        }
+    }
+    let found = expected.into_iter().zip(named).map(|(expected, named)| {
+        let (file, head) = match named {
+            Some(named) => named,
+            None => {
+                let place = last_place(places, expected.id, path).ok_or(MediumError::Unknown)?;
+                let file = open_medium(&place, read_only)?;
+                let head = know(&file, &expected)?;
+                (file, head)
+            }
+        };
+        Ok((expected, file, head))
+    });
+    found.collect()
+}
+
+/// Opens what is expected to be a data medium.
+fn open_medium(place: &Path, read_only: bool) -> Result<DataFile> {
+    DataFile::open(place, read_only).map_err(|error| match error {
         MediaError::Io { .. } | MediaError::Empty { .. } | MediaError::NotAPool { .. } => {
             MediumError::Missing {
-                path: place,
+                path: place.to_owned(),
                 source: error.into(),
             }
             .into()
         }
         other => crate::Error::from(other),
-    })?;
-    let head = know(&file, expected)?;
-    Ok((file, head))
+    })
 }
 
-/// Has the pool at `path`, or the part that it names, take its data medium as one of its own session, whenever it is from.
+/// Has the pool at `path`, or the part that it names, take its data media as of its own session, whenever they are from.
 ///
 /// # Errors
 /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short or something else's; what the pool said.
-pub(crate) fn accept(path: &Path, asked: Option<&Path>) -> Result<()> {
+pub(crate) fn accept(path: &Path, asked: &[PathBuf]) -> Result<()> {
     let pool = parts::open_own(&PoolPath::of(path), OpenMode::default())?;
     let superblock = read_superblock(&pool)?;
-    let expected = MediumHead::of(&superblock).ok_or(MediumError::NotApart)?;
-    let place = asked.map(Path::to_owned);
-    let place = place.or_else(|| last_place(&places_of(&pool, &superblock), &superblock, path));
-    let (_, head) = find_medium(&expected, place, true)?;
+    let places = places_of(&pool, &superblock);
+    let several = !superblock.geometry().added.is_empty();
+    let media = find_media(&superblock, &places, path, asked, !several)?;
+    let (_, _, head) = media.first().ok_or(MediumError::NotApart)?;
+    for (expected, file, other) in &media[1..] {
+        // A session is one of all media.
+        let heads = Heads::find(file, Some(expected)).filter(|_| other.session != head.session);
+        let entered = heads.map_or(Ok(()), |heads| heads.enter(head.session));
+        entered.map_err(Failed::into_io)?;
+    }
     // What the medium carries of the pool's metadata is of another time, too.
     carried::forget(&pool, &superblock);
     // The old session is not the next one either.
@@ -440,7 +506,7 @@ fn foreign(path: PathBuf, found: Option<MediumHead>, expected: &MediumHead) -> M
 ///
 /// # Errors
 /// In use; no such part; the data are missing, in use, cut short, or something else's.
-pub fn open_bytes(path: &Path, mode: OpenMode, data: Option<&Path>) -> Result<MappedPool> {
+pub fn open_bytes(path: &Path, mode: OpenMode, data: &[PathBuf]) -> Result<MappedPool> {
     let alone = OpenMode {
         populate: false,
         ..mode
@@ -470,7 +536,7 @@ pub(crate) fn past_the_cache(pool: MappedPool) -> Result<MappedPool> {
 pub(crate) fn with_data(
     pool: MappedPool,
     path: &Path,
-    data: Option<&Path>,
+    data: &[PathBuf],
     read_only: bool,
 ) -> Result<MappedPool> {
     let Ok(superblock) = read_superblock(&pool) else {
@@ -478,7 +544,7 @@ pub(crate) fn with_data(
     };
     let places = places_of(&pool, &superblock);
     match find_data(&superblock, &places, path, data, read_only)? {
-        Some(found) => Ok(pool.with_data(found.file, found.from, (found.at, found.bytes))?),
-        None => Ok(pool),
+        found if found.is_empty() => Ok(pool),
+        found => Ok(pool.with_data(found)?),
     }
 }

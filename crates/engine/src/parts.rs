@@ -417,7 +417,7 @@ impl Container {
     /// Whether a file system, by its record in the table, has files.
     fn has_files(&self, place: &PoolPath, options: &PoolOptions) -> Result<bool> {
         let own = own_of(&self.whole, &self.superblock, place, true)?.taken_for(options.media)?;
-        let own = medium::with_data(own, &place.path(), options.data.as_deref(), true)?;
+        let own = medium::with_data(own, &place.path(), &options.data, true)?;
         let options = PoolOptions {
             read_only: true,
             ..options.clone()
@@ -621,9 +621,9 @@ impl Pool {
         let mut open = |place: &PoolPath| {
             let memory = own_of(&whole, &superblock, place, false)?;
             are_told &= memory.use_as(place.file_system())?;
-            let memory = medium::with_data(memory, &place.path(), None, options.read_only)?;
+            let memory = medium::with_data(memory, &place.path(), &[], options.read_only)?;
             if !options.read_only {
-                medium::begin_session(&memory, None)?;
+                medium::begin_session(&memory, &place.path())?;
             }
             if options.populates_all() {
                 memory.populate();
@@ -667,7 +667,7 @@ fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<FileSystem>> {
     let data_of = |start: u64, own: &Superblock| {
         let mut places = [0; BLOCK_BYTES as usize];
         read(start + own.media_at, &mut places).ok()?;
-        medium::last_place(&places, own, path)
+        medium::last_place(&places, own.geometry().apart?.id, path)
     };
     let mut found = vec![FileSystem {
         name: MAIN.to_owned(),

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use vellum_layout::{Geometry, MEDIUM_DATA_AT, MappingKind, NamespaceKind, Superblock};
 use vellum_media::{
-    DataFile, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Real, kind_at,
+    DataFile, DataPart, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode,
+    Real, kind_at,
 };
 
 use crate::carried::{AttachOptions, Carried, attach_medium};
@@ -123,8 +124,8 @@ pub struct PoolOptions {
     pub cache_entries: u64,
     /// Where the metadata of a logged pool are worked on.
     pub image: ImagePlace,
-    /// Where the data of the pool are that has them on another medium; by default where they were last.
-    pub data: Option<PathBuf>,
+    /// Where the data of the pool are that has them on other media, in any order; by default where they were last.
+    pub data: Vec<PathBuf>,
     /// What a killed process left of a logged pool in memory is given up: the pool is as of its last commit.
     pub last_epoch: bool,
     /// Collects the time that is spent in the mapping.
@@ -147,7 +148,7 @@ impl Default for PoolOptions {
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
             cache_entries: 1 << 24,
             image: ImagePlace::default(),
-            data: None,
+            data: Vec::new(),
             last_epoch: false,
             mapping_timer: None,
             evolve_every: Some(EVOLVE_INTERVAL),
@@ -253,8 +254,12 @@ impl Pool {
             _ => planned.pool_bytes,
         };
         let memory = take(own_bytes)?;
-        let behind = (own_bytes, apart.data_bytes + apart.carried_bytes);
-        let memory = memory.with_data(file, apart.at, behind)?;
+        let memory = memory.with_data(vec![DataPart {
+            file,
+            at: own_bytes,
+            from: apart.at,
+            len: apart.data_bytes + apart.carried_bytes,
+        }])?;
         let superblock = Self::format(&memory, &format_options)?;
         medium::say_place(&memory, &superblock, &name)?;
         medium::mark(&memory, &superblock)?;
@@ -326,15 +331,14 @@ impl Pool {
             media: options.media,
             populate: options.populates_all(),
         };
-        let data = options.data.as_deref();
+        let data = &options.data[..];
         if options.last_epoch && !options.read_only {
             settle_image(&open_bytes(path, mode, data)?, boot_id(), true)?;
         }
         let memory = open_bytes(path, mode, data)?;
-        let name = data.map(|data| medium::name(path, data)).transpose()?;
         let begun = match options.read_only {
             true => Ok(()),
-            false => medium::begin_session(&memory, name.as_deref()),
+            false => medium::begin_session(&memory, path),
         };
         let started = begun.and_then(|()| Self::start(memory, options));
         started.map_err(|error| match error {
@@ -357,7 +361,7 @@ impl Pool {
             media: options.media,
             ..OpenMode::default()
         };
-        let memory = open_bytes(path.as_ref(), mode, options.data.as_deref())?;
+        let memory = open_bytes(path.as_ref(), mode, &options.data)?;
         settle_image(&memory, boot_id(), options.last_epoch)
     }
 
@@ -366,7 +370,7 @@ impl Pool {
     ///
     /// # Errors
     /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short or something else's; what the pool said.
-    pub fn accept_data(path: impl AsRef<Path>, data: Option<&Path>) -> Result<()> {
+    pub fn accept_data(path: impl AsRef<Path>, data: &[PathBuf]) -> Result<()> {
         medium::accept(path.as_ref(), data)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! An opening for writing draws a new session. The pool says first that the medium may be of it (`next`), then the medium becomes of it, its
 //! copy of the head before its head, then the pool says that it is (`session`). Each step is durable before the next, so that the medium is of
-//! one of the two sessions at every instant, and one of its two heads is sound.
+//! one of the two sessions at every instant, and one of its two heads is sound. Several media become of it one after the other; who finds them
+//! of both makes them of one before he draws another.
 //!
 //! What is read may be in a cache only, left by who was killed between a step and its sync, or failed in that: so the head that counts is made
 //! durable before anything is built upon it. The pool's two words lie in one line and one sector, and get durable together.
@@ -33,6 +34,14 @@ pub(crate) enum Failed {
     Sync(io::Error),
 }
 
+impl Failed {
+    /// What the pool or the medium said.
+    pub(crate) fn into_io(self) -> io::Error {
+        let (Self::Pool(error) | Self::Write(error) | Self::Sync(error)) = self;
+        error
+    }
+}
+
 impl<'a> Heads<'a> {
     /// The heads of a medium: the first one counts, or else the copy of it that there would be on the medium that is expected.
     pub(crate) fn find(disk: &'a dyn Disk, expected: Option<&MediumHead>) -> Option<Self> {
@@ -55,7 +64,7 @@ impl<'a> Heads<'a> {
     }
 
     /// Makes the medium one of this session, durably.
-    fn enter(&self, session: u64) -> Result<(), Failed> {
+    pub(crate) fn enter(&self, session: u64) -> Result<(), Failed> {
         let new = self.counts.in_session(session);
         self.write(new.copy_at(), &new)?;
         self.write(0, &new)
@@ -67,26 +76,35 @@ pub(crate) fn belongs(places: &[u8], session: u64) -> bool {
     MediumPlaces::sessions(places).is_none_or(|known| known.contains(&session))
 }
 
-/// Draws the next session of a pool and its medium, which belong together; `set` stores a word of the pool's block of places, by its offset,
+/// Draws the next session of a pool and its media, of which there are some, and which belong together; `set` stores a word of the pool's block of places, by its offset,
 /// durably.
 ///
 /// # Errors
-/// What either said.
+/// What the pool said, or the medium of this number.
 pub(crate) fn begin(
     places: &[u8],
-    heads: &Heads<'_>,
+    media: &[Heads<'_>],
     new: u64,
     set: &dyn Fn(u64, u64) -> io::Result<()>,
-) -> Result<(), Failed> {
-    heads.write(0, &heads.counts)?;
-    let now = heads.counts.session;
-    let set = |at, value| set(at, value).map_err(Failed::Pool);
+) -> Result<(), (usize, Failed)> {
+    let each = |step: &dyn Fn(&Heads<'_>) -> Result<(), Failed>| {
+        let mut numbered = media.iter().enumerate();
+        numbered.try_for_each(|(number, heads)| step(heads).map_err(|failed| (number, failed)))
+    };
+    each(&|heads| heads.write(0, &heads.counts))?;
+    let now = media.first().map_or(0, |first| first.counts.session);
+    // The last opening was cut short between two media: of both sessions that the pool knows, all become of the first one's.
+    each(&|heads| match heads.counts.session == now {
+        true => Ok(()),
+        false => heads.enter(now),
+    })?;
+    let set = |at, value| set(at, value).map_err(|error| (0, Failed::Pool(error)));
     if MediumPlaces::sessions(places).is_none_or(|[session, _]| session != now) {
-        // The last opening was cut short behind the medium's step.
+        // It was cut short behind the media's step.
         set(MediumPlaces::SESSION, now)?;
     }
     set(MediumPlaces::NEXT, new)?;
-    heads.enter(new)?;
+    each(&|heads| heads.enter(new))?;
     set(MediumPlaces::SESSION, new)
 }
 

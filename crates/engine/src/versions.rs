@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vellum_layout::{
-    BLOCK_BYTES, CarriedPlan, CommittedWord, Entrance, PIECE_BYTES, PoolPhase, PoolState,
-    StateWord, Superblock, Version, VersionsPlan,
+    CarriedPlan, CommittedWord, Entrance, PIECE_BYTES, PoolPhase, PoolState, StateWord, Superblock,
+    Version, VersionsPlan,
 };
 use vellum_media::{Disk, MediaKind, Originals, Persistent, Split, Written, faults};
 use zerocopy::IntoBytes;
@@ -350,7 +350,7 @@ pub(crate) fn open<P: Persistent>(
         taken_back = later.pieces.len() as u64;
         if !read_only && !was_closed(pool, geometry.state_at) {
             // Copies in memory may be newer than what a sync that failed has left on the medium.
-            let len = geometry.zone_blocks * BLOCK_BYTES;
+            let len = geometry.data_bytes();
             disk_of(pool)?.forget(geometry.data_at, len);
         }
     }
@@ -368,7 +368,7 @@ fn begin_data(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
     if disk.is_direct() {
         sync_data(disk)?;
         let geometry = superblock.geometry();
-        disk.forget(geometry.data_at, geometry.zone_blocks * BLOCK_BYTES);
+        disk.forget(geometry.data_at, geometry.data_bytes());
     }
     call_stale(disk, superblock)
 }

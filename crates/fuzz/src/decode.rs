@@ -135,7 +135,7 @@ fn decode_superblock(bytes: &[u8]) {
         let geometry = sealed.geometry();
         if sealed.check_readable().is_ok() {
             assert!(geometry.is_sound());
-            let end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+            let end = geometry.data_at + geometry.data_bytes();
             assert_eq!(end > sealed.pool_bytes, geometry.apart.is_some());
             change_table(&sealed);
         }

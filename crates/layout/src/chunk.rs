@@ -17,6 +17,8 @@ pub enum ChunkKind {
     Blocks = 3,
     /// Extents of areas, with entries of the namespace *adaptive*.
     Areas = 4,
+    /// Words of the blocks of an added zone ([`crate::AddedZones`]), and no slots.
+    Table = 5,
 }
 
 impl ChunkKind {
@@ -26,21 +28,21 @@ impl ChunkKind {
     }
 }
 
-/// One word of the chunk table: kind in bits 0..8, file system in 8..16, check in 32..64.
+/// One word of the chunk table: kind in bits 0..8, zone, of the kind [`ChunkKind::Table`], in 8..16, check in 32..64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkWord(pub u64);
 
 impl ChunkWord {
-    /// The word of chunk `index` when it holds `kind` for file system `fs`. Free chunks are zero.
-    pub fn new(index: u64, kind: ChunkKind, fs: u8) -> Self {
+    /// The word of chunk `index` when it holds `kind`, of this zone or of no added one (0). Free chunks are zero.
+    pub fn new(index: u64, kind: ChunkKind, zone: u8) -> Self {
         if kind == ChunkKind::Free {
             return Self(0);
         }
-        let low = kind as u64 | u64::from(fs) << 8;
+        let low = kind as u64 | u64::from(zone) << 8;
         Self(low | u64::from(checksum_words(&[index, low])) << 32)
     }
 
-    /// The kind and file system, if the word is sound for chunk `index`.
+    /// The kind and the added zone, if the word is sound for chunk `index`.
     pub fn decode(self, index: u64) -> Option<(ChunkKind, u8)> {
         let kind = match self.0 & 0xFF {
             0 => ChunkKind::Free,
@@ -48,10 +50,13 @@ impl ChunkWord {
             2 => ChunkKind::Entries,
             3 => ChunkKind::Blocks,
             4 => ChunkKind::Areas,
+            5 => ChunkKind::Table,
             _ => return None,
         };
-        let fs = (self.0 >> 8) as u8;
-        (Self::new(index, kind, fs) == self).then_some((kind, fs))
+        let zone = (self.0 >> 8) as u8;
+        let is_sound =
+            Self::new(index, kind, zone) == self && (zone == 0) != (kind == ChunkKind::Table);
+        is_sound.then_some((kind, zone))
     }
 }
 
@@ -66,5 +71,9 @@ mod tests {
         assert_eq!(word.decode(8), None);
         assert_eq!(ChunkWord(word.0 ^ 1).decode(7), None);
         assert_eq!(ChunkWord(0).decode(3), Some((ChunkKind::Free, 0)));
+        let of_zone = |kind, zone| ChunkWord::new(7, kind, zone).decode(7);
+        assert_eq!(of_zone(ChunkKind::Table, 2), Some((ChunkKind::Table, 2)));
+        assert_eq!(of_zone(ChunkKind::Table, 0), None);
+        assert_eq!(of_zone(ChunkKind::Blocks, 2), None);
     }
 }

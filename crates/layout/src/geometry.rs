@@ -4,9 +4,9 @@ use thiserror::Error;
 
 use crate::aids::AidsPlan;
 use crate::{
-    AreaPlan, BLOCK_BYTES, CarriedPlan, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES,
+    AddedZones, AreaPlan, BLOCK_BYTES, CarriedPlan, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES,
     MappingKind, NamespaceKind, RUN_BLOCKS, SLOT_BYTES, SPAN_LINES, THREAD_SLOT_BYTES,
-    changed_bytes_for, log_bytes_for, versions_bytes_for,
+    can_be_added_to, changed_bytes_for, log_bytes_for, versions_bytes_for,
 };
 
 /// Smallest pool, in bytes.
@@ -158,6 +158,8 @@ pub struct Geometry {
     pub data_at: u64,
     /// Data blocks in zone 0, a multiple of [`LINE_ENTRIES`].
     pub zone_blocks: u64,
+    /// The zones behind it. Their blocks lie behind its own, in the order of their numbers.
+    pub added: AddedZones,
     /// The last replica of the superblock.
     pub replica_at: u64,
     /// How names are kept.
@@ -287,6 +289,7 @@ impl Geometry {
             },
             data_at,
             zone_blocks,
+            added: AddedZones::default(),
             replica_at: pool_bytes - BLOCK_BYTES,
             namespace: request.namespace,
             areas: match request.namespace {
@@ -369,6 +372,14 @@ impl Geometry {
             && self.has_sound_versions()
             && self.has_sound_medium(data)
             && self.has_sound_areas()
+            && self.has_sound_zones()
+    }
+
+    /// What was added has media of its own, and the first medium nothing behind its data.
+    fn has_sound_zones(&self) -> bool {
+        self.added.is_sound(self.zone_blocks)
+            && (self.added.is_empty()
+                || can_be_added_to(self.mapping) && self.apart.is_some() && self.changed_at == 0)
     }
 
     /// What lies on a medium of its own counts as what lies behind the pool.
@@ -494,18 +505,27 @@ impl Geometry {
 
     /// Whether a block of a file lies at a pool offset, or can.
     pub fn is_of_file(&self, at: u64) -> bool {
-        let end = self.data_at + self.zone_blocks * BLOCK_BYTES;
-        (self.data_at..end).contains(&at)
+        (self.data_at..self.data_at + self.data_bytes()).contains(&at)
     }
 
-    /// Bytes of the mapping table.
+    /// Data blocks of all zones.
+    pub fn blocks(&self) -> u64 {
+        self.zone_blocks + self.added.blocks()
+    }
+
+    /// Their bytes.
+    pub fn data_bytes(&self) -> u64 {
+        self.blocks() * BLOCK_BYTES
+    }
+
+    /// Bytes of the mapping table of zone 0.
     pub fn table_bytes(&self) -> u64 {
         self.mapping.table_bytes(self.zone_blocks)
     }
 
-    /// Cache lines in HashFS's mapping table.
+    /// Cache lines in HashFS's mapping table, of all zones.
     pub fn table_lines(&self) -> u64 {
-        self.zone_blocks / LINE_ENTRIES
+        self.blocks() / LINE_ENTRIES
     }
 }
 

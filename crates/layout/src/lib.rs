@@ -13,6 +13,7 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("Vellum's media format is little-endian and read in place");
 
+mod added;
 mod aids;
 mod area;
 mod carried;
@@ -45,6 +46,10 @@ mod tree_log;
 mod version;
 mod zone;
 
+pub use added::{
+    AddedZone, AddedZones, BLOCKS_MAX, TablePiece, TablePlan, ZONES_MAX, can_be_added_to,
+    table_chunks,
+};
 pub use aids::{AidsHead, AidsPlan, ChainLink};
 pub use area::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase,

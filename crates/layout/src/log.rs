@@ -300,7 +300,7 @@ pub struct LogBounds {
     /// Bytes of the area of records.
     pub area_bytes: u64,
     /// Blocks of files.
-    pub zone_blocks: u64,
+    pub blocks: u64,
 }
 
 impl LogBounds {
@@ -311,7 +311,7 @@ impl LogBounds {
             image_at: geometry.state_at,
             image_bytes: geometry.log_at,
             area_bytes: area_bytes / BLOCK_BYTES * BLOCK_BYTES,
-            zone_blocks: geometry.zone_blocks,
+            blocks: geometry.blocks(),
         }
     }
 
@@ -319,7 +319,7 @@ impl LogBounds {
     fn have(&self, record: &Record) -> bool {
         let image = self.image_at..self.image_bytes;
         record.lines().all(|line| image.contains(&line.at))
-            && record.rides().all(|(block, _)| block < self.zone_blocks)
+            && record.rides().all(|(block, _)| block < self.blocks)
     }
 }
 
@@ -332,7 +332,7 @@ pub struct LoggedLine<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A block of a file that a record has: its number in zone 0.
+/// A block of a file that a record has: its number.
 pub type Ride<'a> = (u64, &'a [u8]);
 
 fn check_of(record: &[u8], salt: u64, epoch: u64) -> u64 {
@@ -460,7 +460,7 @@ mod tests {
         image_at: 8192,
         image_bytes: 1 << 20,
         area_bytes: 1 << 20,
-        zone_blocks: 100,
+        blocks: 100,
     };
     const EXPECTED: Expected = Expected {
         salt: 77,
@@ -547,7 +547,7 @@ mod tests {
             let record = seal_record(EXPECTED, (8, 9), &[(at, [1; 64])], &[(number, &[2; 4096])]).0;
             Record::unseal(record, EXPECTED, &BOUNDS).is_some()
         };
-        let (image, blocks) = (BOUNDS.image_at..BOUNDS.image_bytes, BOUNDS.zone_blocks);
+        let (image, blocks) = (BOUNDS.image_at..BOUNDS.image_bytes, BOUNDS.blocks);
         assert!(found(image.end - 64, blocks - 1) && found(image.start, 0));
         assert!(!found(image.end, 0) && !found(image.start - 64, 0));
         assert!(!found(image.start, blocks));

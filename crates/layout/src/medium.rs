@@ -52,7 +52,7 @@ pub const MEDIUM_HEAD_BYTES: usize = size_of::<MediumHead>();
 const _: () = assert!(MEDIUM_HEAD_BYTES == 512);
 
 impl MediumHead {
-    /// The head of the medium that a sound superblock says has its data; `None` if the pool has them itself.
+    /// The head of the medium that a sound superblock says has the data of zone 0; `None` if the pool has them itself.
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let geometry = superblock.geometry();
         let apart = geometry.apart?;
@@ -73,6 +73,26 @@ impl MediumHead {
         };
         new.seal();
         Some(new)
+    }
+
+    /// The heads of all media that a sound superblock says have its data, that of zone 0 first; none if the pool has them itself.
+    pub fn all(superblock: &Superblock) -> Vec<Self> {
+        let added = superblock.geometry().added;
+        let of_added = added.iter().map(|(number, zone)| {
+            let mut new = Self {
+                magic: MEDIUM_MAGIC,
+                id: zone.id,
+                pool: superblock.uuid,
+                zone: number,
+                data_at: zone.at,
+                blocks: zone.blocks,
+                bytes: zone.at + (zone.blocks + 1) * BLOCK_BYTES,
+                ..Self::new_zeroed()
+            };
+            new.seal();
+            new
+        });
+        Self::of(superblock).into_iter().chain(of_added).collect()
     }
 
     /// The same medium in this session.
@@ -162,6 +182,21 @@ impl MediumPlaces {
         new
     }
 
+    /// What these bytes of the block tell, and that the medium of this identity is at `path`, of at most [`MEDIUM_PATH_MAX`] bytes; of bytes that are not
+    /// sound nothing is taken.
+    pub fn with_data(bytes: &[u8], id: [u8; 16], path: &[u8]) -> Self {
+        let new = Self::of_data(id, path);
+        let Some(mut places) = Self::sound(bytes) else {
+            return new;
+        };
+        let is_its = |place: &&mut MediumPlace| place.kind == 0 || place.id == id;
+        if let Some(place) = places.places.iter_mut().find(is_its) {
+            *place = new.places[0];
+        }
+        places.seal();
+        places
+    }
+
     /// Computes the check.
     pub fn seal(&mut self) {
         self.check = self.expected_check();
@@ -195,9 +230,11 @@ impl MediumPlaces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ApartRequest, Geometry, GeometryRequest, NamespaceKind};
+    use crate::{
+        AddedZone, ApartRequest, Geometry, GeometryRequest, NamespaceKind, ZONES_MAX, features,
+    };
 
-    fn sample() -> MediumHead {
+    fn sample_superblock() -> Superblock {
         let request = GeometryRequest {
             is_logged: true,
             apart: Some(ApartRequest {
@@ -209,8 +246,11 @@ mod tests {
             ..Default::default()
         };
         let geometry = Geometry::plan(&request).unwrap();
-        let superblock = Superblock::new(&geometry, [7; 16], 1, 2, "", NamespaceKind::Direct);
-        MediumHead::of(&superblock).unwrap()
+        Superblock::new(&geometry, [7; 16], 1, 2, "", NamespaceKind::Direct)
+    }
+
+    fn sample() -> MediumHead {
+        MediumHead::of(&sample_superblock()).unwrap()
     }
 
     #[test]
@@ -245,6 +285,50 @@ mod tests {
         assert_eq!(word(MediumPlaces::SESSION), 7);
         assert_eq!(word(MediumPlaces::NEXT), 8);
         assert_eq!(MediumPlaces::sessions(&bytes[1..]), None);
+    }
+
+    #[test]
+    fn places_of_several_media_stand_beside_each_other() {
+        let first = MediumPlaces::of_data([9; 16], b"first");
+        let both = MediumPlaces::with_data(first.as_bytes(), [8; 16], b"second");
+        let moved = MediumPlaces::with_data(both.as_bytes(), [9; 16], b"moved");
+        let find = |id| MediumPlaces::find(moved.as_bytes(), id);
+        assert_eq!(find([9; 16]).as_deref(), Some(&b"moved"[..]));
+        assert_eq!(find([8; 16]).as_deref(), Some(&b"second"[..]));
+        let alone = MediumPlaces::with_data(&[7; 4096], [8; 16], b"second");
+        assert_eq!(alone, MediumPlaces::of_data([8; 16], b"second"));
+    }
+
+    #[test]
+    fn a_zone_that_was_added_has_a_head_of_its_own() {
+        let superblock = sample_superblock();
+        let zone = AddedZone {
+            id: [8; 16],
+            at: MEDIUM_DATA_AT,
+            blocks: 64,
+        };
+        let larger = superblock.with_zone(zone).unwrap();
+        larger.check_readable().unwrap();
+        assert_eq!(
+            larger.geometry().blocks(),
+            superblock.geometry().blocks() + 64
+        );
+        let heads = MediumHead::all(&larger);
+        assert_eq!(heads[..1], MediumHead::all(&superblock));
+        assert_eq!((heads[1].id, heads[1].zone), ([8; 16], 1));
+        assert_eq!(heads[1].copy_at(), MEDIUM_DATA_AT + 64 * BLOCK_BYTES);
+        let full = (0..).try_fold(superblock, |full, _: u32| full.with_zone(zone).ok_or(full));
+        assert_eq!(MediumHead::all(&full.unwrap_err()).len(), ZONES_MAX);
+        for change in [
+            |bad: &mut Superblock| bad.incompatible ^= features::ZONES,
+            |bad: &mut Superblock| bad.zones[1].aids_at = 4096,
+            |bad: &mut Superblock| bad.zones[1].blocks = 7,
+            |bad: &mut Superblock| bad.zones[3].table_at = 1,
+        ] {
+            let mut bad = larger.clone();
+            change(&mut bad);
+            assert!(bad.check_readable().is_err());
+        }
     }
 
     #[test]

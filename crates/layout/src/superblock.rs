@@ -6,6 +6,7 @@
 use thiserror::Error;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::added::{AddedZone, AddedZones, ZONES_MAX};
 use crate::checksum::checksum;
 use crate::cuckoo::CuckooPlan;
 use crate::geometry::{Apart, Geometry};
@@ -44,8 +45,10 @@ pub mod features {
     pub const DATA_APART: u64 = 4;
     /// Incompatible: the metadata lie in persistent memory, and versions keep them in order with data on a medium of their own.
     pub const VERSIONS: u64 = 8;
+    /// Incompatible: there are zones behind the first one.
+    pub const ZONES: u64 = 16;
     /// Incompatible features known to this version.
-    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | DATA_APART | VERSIONS;
+    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | DATA_APART | VERSIONS | ZONES;
 }
 
 /// Which namespace a file system has. The numbers are on the media.
@@ -219,6 +222,20 @@ pub struct ZoneRecord {
     pub aids_at: u64,
     /// Identity of the medium of the data, if it is another one; else 0.
     pub medium_id: [u8; 16],
+}
+
+impl ZoneRecord {
+    /// That of a zone which was added.
+    fn added(zone: AddedZone, mapping: u32) -> Self {
+        Self {
+            data_at: zone.at,
+            blocks: zone.blocks,
+            mapping,
+            medium: 1,
+            medium_id: zone.id,
+            ..Self::new_zeroed()
+        }
+    }
 }
 
 /// The superblock.
@@ -502,10 +519,7 @@ impl Superblock {
             self.regions[1..].iter().all(|region| region.chunks == 0),
             "region table",
         )?;
-        field(
-            self.zones[1..].iter().all(|zone| zone.blocks == 0),
-            "zone table",
-        )?;
+        field(self.has_sound_zones(), "zone table")?;
         field(
             MappingKind::from_number(self.zones[0].mapping).is_some(),
             "mapping",
@@ -568,6 +582,7 @@ impl Superblock {
                 _ => self.pool_bytes,
             },
             zone_blocks: self.zones[0].blocks,
+            added: self.added(),
             replica_at: self.replica_at,
             namespace: self.namespace(),
             areas: AreaPlan {
@@ -586,6 +601,48 @@ impl Superblock {
             }),
             changed_at: self.changed_at,
         }
+    }
+
+    /// The zones behind the first one.
+    fn added(&self) -> AddedZones {
+        let mut added = AddedZones::default();
+        for (zone, record) in added.0.iter_mut().zip(&self.zones[1..]) {
+            *zone = AddedZone {
+                id: record.medium_id,
+                at: record.data_at,
+                blocks: record.blocks,
+            };
+        }
+        added
+    }
+
+    /// Whether the records of added zones say what this version can say of them.
+    fn has_sound_zones(&self) -> bool {
+        let can_be = |record: &ZoneRecord| {
+            let zone = AddedZone {
+                id: record.medium_id,
+                at: record.data_at,
+                blocks: record.blocks,
+            };
+            *record == ZoneRecord::added(zone, self.zones[0].mapping)
+        };
+        let there = self.added().iter().count();
+        let is_none = |record: &ZoneRecord| record.as_bytes().iter().all(|byte| *byte == 0);
+        let has_some = self.incompatible & features::ZONES != 0;
+        has_some == (there > 0)
+            && self.zones[1..=there].iter().all(can_be)
+            && self.zones[1 + there..].iter().all(is_none)
+    }
+
+    /// The superblock, sealed, of the same pool with one more zone; `None` if it can have no more.
+    pub fn with_zone(&self, zone: AddedZone) -> Option<Self> {
+        let mut new = self.clone();
+        let number = 1 + self.added().iter().count();
+        (number < ZONES_MAX).then_some(())?;
+        new.zones[number] = ZoneRecord::added(zone, self.zones[0].mapping);
+        new.incompatible |= features::ZONES;
+        new.seal();
+        Some(new)
     }
 
     /// The label as text.

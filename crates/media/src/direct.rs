@@ -29,6 +29,7 @@ use rustix::io::Errno;
 use rustix::param::page_size;
 use std::cell::RefCell;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -49,6 +50,8 @@ pub(crate) struct Direct {
     fd: OwnedFd,
     /// The first byte of the pool that is reached so.
     pub(crate) from: u64,
+    /// Where they end.
+    end: u64,
     /// Where it lies in the file.
     file_from: u64,
     /// By which several requests are made at once.
@@ -63,7 +66,7 @@ impl Direct {
     pub(crate) fn open(
         file: &PoolFile,
         path: &Path,
-        from: u64,
+        Range { start: from, end }: Range<u64>,
         file_from: u64,
     ) -> Result<Self, MediaError> {
         let refused = |source: io::Error| MediaError::NotDirect {
@@ -83,6 +86,7 @@ impl Direct {
         let direct = Self {
             fd,
             from,
+            end,
             file_from,
             rings: Rings::new(),
             held_by: is_held.then(std::process::id),
@@ -94,10 +98,16 @@ impl Direct {
         }
     }
 
-    /// Whether bytes of the pool from `at` on are reached so.
+    /// Whether this byte of the pool is reached so.
     #[inline(always)]
     pub(crate) fn has(&self, at: u64) -> bool {
-        at >= self.from
+        (self.from..self.end).contains(&at)
+    }
+
+    /// Whether these bytes are, all of them.
+    #[inline(always)]
+    pub(crate) fn has_all(&self, at: u64, len: usize) -> bool {
+        self.has(at) && len as u64 <= self.end - at
     }
 
     /// Fills `out` with what lies at `at` of the pool.

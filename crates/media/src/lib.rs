@@ -53,7 +53,7 @@ pub use heap::HeapMemory;
 pub use image::{Attach, ImageKey, LeftImage, SharedImage, forget_image, left_image};
 pub use isa::{FlushVariant, Isa, LANES, Lanes, VectorVariant, mix, place_among};
 pub use kind_at::kind_at;
-pub use mapped::{MappedPool, MediaChoice, OpenMode};
+pub use mapped::{DataPart, MappedPool, MediaChoice, OpenMode};
 pub use memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 pub use persistence::{CrashPoint, CrashPoints, CrashState, LineBytes, LineState};
 pub use pieces::Originals;

@@ -71,21 +71,25 @@ pub struct MappedPool {
     /// Where the pool begins in the file.
     start: u64,
     path: Option<PathBuf>,
-    /// Where the blocks of files are, if they have a medium of their own.
-    data: Option<DataPart>,
-    /// How they are read and written, if that is past the page cache.
-    direct: Option<Direct>,
+    /// Where the blocks of files are, if they have media of their own: one behind the other.
+    data: Vec<DataPart>,
+    /// How they are read and written, if that is past the page cache: a way for each file that has some.
+    direct: Vec<Direct>,
     /// Once the image, or transactions, have begun.
     logged: OnceLock<Logged>,
 }
 
-/// The data medium of a pool: its bytes count as what lies behind the pool's own.
-struct DataPart {
-    file: DataFile,
-    /// Where they begin in the pool.
-    at: u64,
+/// A data medium of a pool: its bytes count as what lies behind the pool's own, and behind those of the media before it.
+#[derive(Debug)]
+pub struct DataPart {
+    /// The medium.
+    pub file: DataFile,
+    /// Where its data begin in the pool.
+    pub at: u64,
     /// Where they begin on the medium.
-    from: u64,
+    pub from: u64,
+    /// Their bytes.
+    pub len: u64,
 }
 
 impl MappedPool {
@@ -119,43 +123,38 @@ impl MappedPool {
         Ok(pool)
     }
 
-    /// The same pool with `len` bytes of a data medium, from `from` on, as what lies at `at`, where the pool's own end. Nobody stores to them,
-    /// but by calls.
+    /// The same pool with the data of these media, of which there are some: the first begin where the pool's own bytes end, the others where those before
+    /// them do. Nobody stores to them, but by calls.
     ///
     /// # Errors
     /// The pool has pages of another size, or what the operating system said.
-    pub fn with_data(
-        self,
-        file: DataFile,
-        from: u64,
-        (at, len): (u64, u64),
-    ) -> Result<Self, MediaError> {
-        let parts = [
-            Part {
-                fd: self.fd.as_fd(),
-                from: self.start,
-                len: at,
-                flags: sharing(self.read_only, self.kind == MediaKind::Dax),
-            },
-            Part {
-                fd: file.backing.fd.as_fd(),
-                from,
-                len,
-                flags: sharing(self.read_only, false),
-            },
-        ];
+    pub fn with_data(self, data: Vec<DataPart>) -> Result<Self, MediaError> {
+        let own = Part {
+            fd: self.fd.as_fd(),
+            from: self.start,
+            len: data.first().map_or(self.mapping.len(), |first| first.at),
+            flags: sharing(self.read_only, self.kind == MediaKind::Dax),
+        };
+        let apart = data.iter().map(|data| Part {
+            fd: data.file.backing.fd.as_fd(),
+            from: data.from,
+            len: data.len,
+            flags: sharing(self.read_only, false),
+        });
+        let parts: Vec<Part<'_>> = [own].into_iter().chain(apart).collect();
+        let path = data.first().map_or(Path::new(""), |data| data.file.path());
         let mapping = Mapping::joined(&parts, self.mapping.page_bytes())
-            .map_err(|error| not_mapped(error, file.path()))?;
+            .map_err(|error| not_mapped(error, path))?;
         Ok(Self {
             mapping,
-            data: Some(DataPart { file, at, from }),
+            data,
             ..self
         })
     }
 
-    /// The data medium, if there is one.
-    pub fn data(&self) -> Option<&DataFile> {
-        self.data.as_ref().map(|data| &data.file)
+    /// The data media, in the order of their blocks; none if the pool has its data itself.
+    pub fn data(&self) -> impl Iterator<Item = &DataFile> {
+        self.data.iter().map(|data| &data.file)
     }
 
     /// `len` bytes of this pool's file, which is mapped whole and without a data medium, from `start` on as a pool of its own under the name
@@ -197,8 +196,8 @@ impl MappedPool {
             fd: Arc::new(fd),
             start,
             path: Some(path.to_owned()),
-            data: None,
-            direct: None,
+            data: Vec::new(),
+            direct: Vec::new(),
             logged: OnceLock::new(),
         }
         .settled())
@@ -320,8 +319,8 @@ impl MappedPool {
                     fd: Arc::new(PoolFile::new(fd)),
                     start: 0,
                     path: None,
-                    data: None,
-                    direct: None,
+                    data: Vec::new(),
+                    direct: Vec::new(),
                     logged: OnceLock::new(),
                 };
                 pool.mapping.prefer_large_pages();
@@ -390,8 +389,8 @@ impl MappedPool {
             fd: Arc::new(backing.fd),
             start: 0,
             path: Some(backing.path),
-            data: None,
-            direct: None,
+            data: Vec::new(),
+            direct: Vec::new(),
             logged: OnceLock::new(),
         }
         .settled())
@@ -528,11 +527,11 @@ impl Persistent for MappedPool {
             count::synced();
             fdatasync(&self.fd)?;
         }
-        self.data.as_ref().map_or(Ok(()), |data| data.file.sync())
+        self.data().try_for_each(DataFile::sync)
     }
 
     fn own_bytes(&self) -> u64 {
-        let data = self.data.as_ref();
+        let data = self.data.first();
         data.map_or(self.mapping.len(), |data| data.at)
     }
 
@@ -632,7 +631,7 @@ impl Persistent for MappedPool {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
-        let is_data = self.data.as_ref().is_some_and(|data| at >= data.at);
+        let is_data = self.data_at(at).is_some();
         let flags = sharing(false, self.kind == MediaKind::Dax && !is_data);
         self.mapping.renew(self.file_at(at), flags, at)
     }
@@ -684,7 +683,7 @@ impl Persistent for MappedPool {
         // What is mapped in larger pages only cannot be laid block by block. A page of a file is one of the page cache.
         let by_blocks = self.mapping.page_bytes() as u64 == BLOCK_BYTES
             && !self.is_overlaid()
-            && self.direct.is_none();
+            && !self.is_direct();
         let slot = self.mapping.slot();
         by_blocks.then(|| Window::mapped(bytes, self.mapping.isa, slot))?
     }
@@ -694,8 +693,11 @@ impl Persistent for MappedPool {
         if !inside || !from.is_multiple_of(BLOCK_BYTES) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let (file, from) = self.file_at(from);
-        window.lay_file(file, at, from, len)
+        self.in_files(from, len).try_for_each(|piece| {
+            let (file, in_file) = self.file_at(piece.start);
+            let bytes = piece.end - piece.start;
+            window.lay_file(file, at + (piece.start - from), in_file, bytes)
+        })
     }
 
     #[inline]

@@ -29,20 +29,18 @@ pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
     }
     const WORDS: u64 = 1 << 13;
     let mut buffer = vec![0; WORDS as usize * 8];
-    for first in (0..draft.geometry.zone_blocks).step_by(WORDS as usize) {
-        let count = WORDS.min(draft.geometry.zone_blocks - first);
-        let part = &mut buffer[..count as usize * 8];
-        if draft
-            .overlay
-            .read(draft.geometry.table_at + first * 8, part)
-            .is_err()
-        {
-            continue;
-        }
-        for (word, block) in part.as_chunks::<8>().0.iter().zip(first..) {
-            let word = u64::from_le_bytes(*word);
-            if word != 0 {
-                each(block, MapWord(word));
+    for piece in draft.table_plan().pieces() {
+        for done in (0..piece.blocks).step_by(WORDS as usize) {
+            let count = WORDS.min(piece.blocks - done);
+            let part = &mut buffer[..count as usize * 8];
+            if draft.overlay.read(piece.at + done * 8, part).is_err() {
+                continue;
+            }
+            for (word, block) in part.as_chunks::<8>().0.iter().zip(piece.first + done..) {
+                let word = u64::from_le_bytes(*word);
+                if word != 0 {
+                    each(block, MapWord(word));
+                }
             }
         }
     }
@@ -294,7 +292,8 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
             draft.mend(class, place, what)
         };
         if agreed {
-            draft.set(draft.geometry.table_at + block * 8, 0);
+            let at = draft.table_word_at(block);
+            draft.set(at, 0);
         }
     }
     for same in held.chunk_by(|a, b| a.0 == b.0) {
@@ -363,8 +362,7 @@ fn settle_twice(
     if !draft.wants(Class::MapTwice) {
         return;
     }
-    let word_of =
-        |draft: &Draft, block: u64| MapWord(draft.word(draft.geometry.table_at + block * 8));
+    let word_of = |draft: &Draft, block: u64| MapWord(draft.word(draft.table_word_at(block)));
     let homes = draft.geometry.homes(draft.superblock.hash_seed);
     blocks.sort_by_key(|&block| {
         let word = word_of(draft, block);
@@ -376,7 +374,7 @@ fn settle_twice(
     let is_kept = |bytes: Option<_>| bytes.is_some() && bytes == kept;
     for &block in &blocks[1..] {
         let word = word_of(draft, block);
-        let at = draft.geometry.table_at + block * 8;
+        let at = draft.table_word_at(block);
         let place = format!("block {block}");
         let owner = owners[&word.id()];
         if word.state() != MapState::Mapped || is_kept(bytes_of(draft, block)) {
@@ -395,7 +393,7 @@ fn rescue_block(draft: &mut Draft, survey: &Survey, owner: &Owner, block: u64, k
     if draft.full {
         return;
     }
-    let at = draft.geometry.table_at + block * 8;
+    let at = draft.table_word_at(block);
     let offset = u64::from(MapWord(draft.word(at)).logical()) * BLOCK_BYTES;
     let made = draft.make_inode(survey, FileKind::File, 0o600, |ino, inode| {
         inode.size = (owner.size - offset).min(BLOCK_BYTES);
@@ -439,7 +437,7 @@ pub(crate) struct Room {
 impl Room {
     /// All but the blocks in `used`, which are all that any file has.
     pub(crate) fn beside(draft: &Draft, used: impl IntoIterator<Item = u64>) -> Self {
-        let blocks = draft.geometry.zone_blocks;
+        let blocks = draft.geometry.blocks();
         let mut bits = vec![0; blocks.div_ceil(64) as usize];
         for block in used {
             bits[(block / 64) as usize] |= 1 << (block % 64);

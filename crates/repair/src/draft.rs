@@ -8,7 +8,7 @@ use std::io;
 use vellum_check::survey::Survey;
 use vellum_check::{Class, Image};
 use vellum_layout::{
-    BLOCK_BYTES, Geometry, IdentityWord, Inode, InodeState, SLOT_BYTES, Superblock,
+    BLOCK_BYTES, Geometry, IdentityWord, Inode, InodeState, SLOT_BYTES, Superblock, TablePlan,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -232,6 +232,17 @@ impl<'a> Draft<'a> {
             cookies: HashSet::new(),
             taken: Taken::default(),
         }
+    }
+
+    /// Where the words of the table of blocks lie.
+    pub(crate) fn table_plan(&self) -> TablePlan {
+        TablePlan::of(&self.geometry, |at| self.word(at))
+    }
+
+    /// Pool offset of the word of a block that has one.
+    pub(crate) fn table_word_at(&self, block: u64) -> u64 {
+        let at = self.table_plan().word_at(block);
+        at.expect("the block was found by its word")
     }
 
     /// Begins a round on what `survey` found.

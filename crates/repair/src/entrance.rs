@@ -7,7 +7,7 @@ use vellum_check::{Class, Image};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, CommittedWord, Entrance, Entry, EntryHead, FileKind,
     IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogExtentKind, SLOT_BYTES,
-    SLOTS_PER_BLOCK, Superblock, VERSION_BYTES, VersionsPlan,
+    SLOTS_PER_BLOCK, Superblock, VERSION_BYTES, VersionsPlan, table_chunks,
 };
 use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, IntoBytes};
@@ -153,18 +153,49 @@ pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
     }
     if inodes.is_empty() {
         for chunk in others {
-            let kind = kind_by_contents(draft, survey, chunk);
-            set_chunk(draft, chunk, kind);
+            match kind_by_contents(draft, survey, chunk) {
+                ChunkKind::Free => set_free_or_table(draft, chunk),
+                kind => set_chunk(draft, chunk, kind),
+            }
         }
     }
 }
 
 fn set_chunk(draft: &mut Draft, chunk: u64, kind: ChunkKind) {
+    let what = format!("holds {kind:?}, by what is in it");
+    set_chunk_word(draft, chunk, ChunkWord::new(chunk, kind, 0), what);
+}
+
+/// A chunk in which nothing vouches for itself is free, unless an added zone lacks one: then it has words of blocks.
+fn set_free_or_table(draft: &mut Draft, chunk: u64) {
+    let Some(zone) = zone_that_lacks(draft) else {
+        return set_chunk(draft, chunk, ChunkKind::Free);
+    };
+    let word = ChunkWord::new(chunk, ChunkKind::Table, zone as u8);
+    let what = format!("holds words of blocks of zone {zone}, which lacks a chunk");
+    set_chunk_word(draft, chunk, word, what);
+}
+
+/// The first zone that has fewer chunks than the words of its blocks take.
+fn zone_that_lacks(draft: &Draft) -> Option<u32> {
+    let geometry = &draft.geometry;
+    let has = |zone: u32| {
+        let is_its = |chunk: &u64| {
+            let word = ChunkWord(draft.word(geometry.chunk_table_at + chunk * 8));
+            word.decode(*chunk) == Some((ChunkKind::Table, zone as u8))
+        };
+        (0..geometry.meta_chunks).filter(is_its).count() as u64
+    };
+    let needs = |blocks| table_chunks(geometry.mapping, blocks, geometry.chunk_bytes);
+    let mut zones = geometry.added.iter();
+    zones.find_map(|(number, zone)| (has(number) < needs(zone.blocks)).then_some(number))
+}
+
+fn set_chunk_word(draft: &mut Draft, chunk: u64, word: ChunkWord, what: String) {
     draft.hidden = true;
-    let what = format_args!("holds {kind:?}, by what is in it");
     if draft.mend(Class::ChunkWord, format_args!("chunk {chunk}"), what) {
         let at = draft.geometry.chunk_table_at + chunk * 8;
-        draft.set(at, ChunkWord::new(chunk, kind, 0).0);
+        draft.set(at, word.0);
     }
 }
 

@@ -56,7 +56,7 @@ impl fmt::Display for LostBytes {
 /// The blocks outside those of files that cannot be read.
 pub(crate) fn blocks(image: &dyn Image, geometry: &Geometry) -> BTreeSet<u64> {
     let mut block = vec![0; BLOCK_BYTES as usize];
-    let data = geometry.data_at..geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+    let data = geometry.data_at..geometry.data_at + geometry.data_bytes();
     let front = (0..data.start).step_by(BLOCK_BYTES as usize);
     let behind = (data.end..geometry.pool_bytes).step_by(BLOCK_BYTES as usize);
     let whole = front
@@ -79,7 +79,7 @@ pub(crate) fn give_up(draft: &mut Draft, lost: &BTreeSet<u64>) {
 /// What lies in the block at `at`.
 fn held(draft: &Draft, at: u64) -> String {
     let geometry = &draft.geometry;
-    let table_end = geometry.table_at + geometry.zone_blocks * 8;
+    let blocks: Vec<u64> = draft.table_plan().blocks_in(at, BLOCK_BYTES).collect();
     match at {
         _ if at == geometry.state_at / BLOCK_BYTES * BLOCK_BYTES => "the state block".to_owned(),
         _ if at < 2 * BLOCK_BYTES || at == draft.superblock.replica_at => {
@@ -89,14 +89,10 @@ fn held(draft: &Draft, at: u64) -> String {
         _ if (geometry.chunk_table_at..geometry.live_map_at).contains(&at) => {
             "a part of the chunk table".to_owned()
         }
+        _ if let [first, .., last] = blocks[..] => format!("whose blocks {first} to {last} are"),
         _ if (geometry.meta_at..geometry.slot_at(geometry.meta_slots())).contains(&at) => {
             let first = (at - geometry.meta_at) / SLOT_BYTES;
             format!("slots {first} to {}", first + BLOCK_BYTES / SLOT_BYTES - 1)
-        }
-        _ if (geometry.table_at..table_end).contains(&at) => {
-            let first = (at - geometry.table_at) / 8;
-            let last = (first + BLOCK_BYTES / 8).min(geometry.zone_blocks) - 1;
-            format!("whose blocks {first} to {last} are")
         }
         _ => "what a close saved".to_owned(),
     }
@@ -114,7 +110,7 @@ pub(crate) fn of_files(draft: &Draft, lost: &BTreeSet<u64>, before: &Report) -> 
     if draft.geometry.mapping.has_trees() {
         files.look_below_lost_nodes(draft, lost);
     }
-    let lines = lost_lines(&draft.geometry, lost);
+    let lines = lost_lines(draft, lost);
     if !lines.is_empty() {
         files.look_for_holes(draft, &lines);
     }
@@ -145,16 +141,16 @@ pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<Versions>) {
     }
 }
 
-/// The lines of the mapping table that are lost.
-fn lost_lines(geometry: &Geometry, lost: &BTreeSet<u64>) -> BTreeSet<u64> {
-    let line_bytes = 8 * LINE_ENTRIES;
-    let table = geometry.table_at..geometry.table_at + geometry.table_lines() * line_bytes;
-    let inside = lost.iter().filter(|at| table.contains(at));
-    let lines = inside.flat_map(|at| {
-        let first = (at - geometry.table_at) / line_bytes;
-        first..first + BLOCK_BYTES / line_bytes
-    });
-    lines.collect()
+/// The lines of the mapping table that are lost. Where one of an added zone is, a block of any home line may have been there.
+fn lost_lines(draft: &Draft, lost: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let (geometry, plan) = (&draft.geometry, draft.table_plan());
+    let blocks = lost.iter().flat_map(|&at| plan.blocks_in(at, BLOCK_BYTES));
+    let lines: BTreeSet<u64> = blocks.map(|block| block / LINE_ENTRIES).collect();
+    let homes = geometry.zone_blocks / LINE_ENTRIES;
+    match lines.last() {
+        Some(last) if *last >= homes => (0..homes).collect(),
+        _ => lines,
+    }
 }
 
 struct Files<'s, 'a> {

@@ -545,7 +545,7 @@ fn stages(
 ) -> Vec<Stage> {
     let geometry = superblock.geometry();
     let state_at = geometry.state_at + PoolState::WORD;
-    let data_end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+    let data_end = geometry.data_at + geometry.data_bytes();
     let mut fresh = Stage::named("new structures, in room that nothing uses");
     let mut inside = Stage::named("what refers to them, and all other changes");
     let mut journals = Stage::named("journals retired, and lists of moves");

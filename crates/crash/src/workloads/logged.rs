@@ -10,7 +10,8 @@ use crate::workload::{Ground, Step, Workload};
 
 /// Operations alone on such pools, with a sync behind them, and sequences that only matter there.
 pub fn logged_workloads() -> Vec<Workload> {
-    Ground::ON_DISKS.map(on).concat()
+    let all = Ground::ON_DISKS.map(on).into_iter().flatten();
+    all.chain(grown()).collect()
 }
 
 /// Those on pools that lie on `ground`.
@@ -27,6 +28,66 @@ pub(super) fn on(ground: Ground) -> Vec<Workload> {
         _ => sequences(ground),
     };
     synced.chain(of_any(ground)).chain(own).collect()
+}
+
+/// Pools with a zone that was added, and whose first one is full, or nearly: the blocks and their words lie in the other one.
+pub(super) fn grown() -> Vec<Workload> {
+    let of = |name: &str, left: u64, setup: &[&str], explored: &[&str]| {
+        let blocks = room(Ground::Grown).1 - left;
+        let full = format!("fallocate p 0 0 {}", blocks * BLOCK_BYTES);
+        let setup = [&["create p 644 -", &full, FILE], setup].concat();
+        Workload::new(name, &setup, explored).logged(Ground::Grown)
+    };
+    let written = "append f 5 9000";
+    vec![
+        of("append", 0, &[], &[written, "sync"]),
+        of("append-across", 2, &[], &["append f 5 20000", "sync"]),
+        of("overwrite", 0, &[written], &["write f 4000 7 500", "sync"]),
+        of(
+            "overwrite-many",
+            0,
+            &["append f 5 60000"],
+            &["write f 0 7 60000", "sync"],
+        ),
+        of("truncate", 0, &[written], &["truncate f 100", "sync"]),
+        of(
+            "used-again",
+            0,
+            &[written],
+            &[
+                "unlink f",
+                "sync",
+                "create g 644 -",
+                "append g 7 9000",
+                "sync",
+            ],
+        ),
+        of(
+            "closed-and-opened",
+            0,
+            &[written],
+            &[
+                "append f 7 100",
+                "close-pool",
+                "open-pool",
+                "chmod f 600",
+                "sync",
+            ],
+        ),
+        of(
+            "killed-twice",
+            0,
+            &[written],
+            &[
+                "unlink f",
+                "recover",
+                "create g 644 -",
+                "append g 7 5000",
+                "recover",
+                "chmod g 600",
+            ],
+        ),
+    ]
 }
 
 /// Sequences that are the same whatever makes commits durable.

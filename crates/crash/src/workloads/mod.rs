@@ -128,10 +128,12 @@ fn find_whole(name: &str) -> Option<Workload> {
         let ground = grounds.find(|ground| name.starts_with(ground.name()))?;
         logged::on(ground).into_iter().find(is_it)
     };
+    let grown = || logged::grown().into_iter().find(is_it);
     elsewhere
         .or_else(|| evolved::find(name))
         .or_else(named_otherwise)
         .or_else(logged)
+        .or_else(grown)
         .or_else(|| find_generated(name))
         .or_else(|| workloads().into_iter().find(is_it))
 }

@@ -311,8 +311,8 @@ impl Fs<Real> {
         self.core.pool.isa()
     }
 
-    /// Where the data are, and the bytes of that file or device, if they have a medium of their own.
-    pub fn data_medium(&self) -> Option<(&std::path::Path, u64)> {
+    /// Where the data are, and the bytes of these files or devices, if they have media of their own: in the order of zones.
+    pub fn data_media(&self) -> impl Iterator<Item = (&std::path::Path, u64)> {
         let data = self.core.pool.data();
         data.map(|data| (data.path(), data.len()))
     }
@@ -324,7 +324,7 @@ impl Fs<Real> {
 
     /// Whether the copy of the metadata that the data medium carries is whole, so that the medium alone has everything; `None` if it carries none.
     pub fn is_carried(&self) -> Option<bool> {
-        carried::is_whole(self.core.pool.data()?, &self.superblock)
+        carried::is_whole(self.core.pool.data().next()?, &self.superblock)
     }
 
     /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its bytes. For tests.

@@ -156,7 +156,7 @@ pub(crate) fn load<P: Persistent>(
         inherit(pool, disk, superblock, how)?;
         if disk.is_direct() {
             // What an earlier session left in memory has been written.
-            disk.forget(geometry.data_at, geometry.zone_blocks * BLOCK_BYTES);
+            disk.forget(geometry.data_at, geometry.data_bytes());
         }
     }
     disk.forget(geometry.log_at, geometry.log_bytes);
@@ -216,7 +216,7 @@ pub(crate) fn load<P: Persistent>(
     if found != FoundImage::Adopted && !how.metadata_only {
         if !was_closed(pool, &geometry) {
             // Copies in memory may be newer than what a sync that failed has left on the medium.
-            disk.forget(geometry.data_at, geometry.zone_blocks * BLOCK_BYTES);
+            disk.forget(geometry.data_at, geometry.data_bytes());
         }
         let rides = riding(&records, tail).flat_map(Record::rides);
         bring_back(pool, disk, (&log.place, rides), how.read_only)?;

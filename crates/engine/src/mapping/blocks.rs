@@ -87,16 +87,16 @@ impl Blocks {
     pub(super) fn new(arena_at: u64, geometry: &Geometry) -> Self {
         let cursors_at = arena_at + Space::BYTES;
         let bitmap_at = cursors_at + u64::from(geometry.thread_slots) * LINE_BYTES;
-        let bitmap = FreeBitmap::new(bitmap_at, geometry.zone_blocks);
+        let bitmap = FreeBitmap::new(bitmap_at, geometry.blocks());
         let links = LinkWords { at: bitmap.end() };
-        let first_writes_at = (links.at + geometry.zone_blocks * 8).next_multiple_of(LINE_BYTES);
-        let first_writes = FirstWrites::new(first_writes_at, geometry.zone_blocks);
+        let first_writes_at = (links.at + geometry.blocks() * 8).next_multiple_of(LINE_BYTES);
+        let first_writes = FirstWrites::new(first_writes_at, geometry.blocks());
         Self {
             data_at: geometry.data_at,
-            blocks: geometry.zone_blocks,
+            blocks: geometry.blocks(),
             first_large: (geometry.data_at / BLOCK_BYTES).wrapping_neg() % LARGE_BLOCKS,
             thread_slots: geometry.thread_slots.into(),
-            space: Space::new(arena_at, geometry.zone_blocks),
+            space: Space::new(arena_at, geometry.blocks()),
             cursors_at,
             bitmap,
             links,
@@ -431,6 +431,10 @@ impl Blocks {
     /// See [`super::Mapping::save`].
     pub(super) fn save<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
+        if !core.geometry.added.is_empty() {
+            // There is room for those of zone 0 alone: the next opening reads the trees.
+            return Ok(());
+        }
         let used = self.blocks - self.space.free(core);
         Writer::new(core, &self.aids, &self.bitmap).finish(used, 0);
         Ok(())
@@ -438,7 +442,8 @@ impl Blocks {
 
     /// See [`super::Mapping::restore`].
     pub(super) fn restore<M: Memories>(&self, core: &Core<M>) -> bool {
-        let Some(head) = aids::read_head(core, &self.aids) else {
+        let saved = aids::read_head(core, &self.aids);
+        let Some(head) = saved.filter(|_| core.geometry.added.is_empty()) else {
             return false;
         };
         aids::fill_bitmap(core, &self.aids, &self.bitmap);

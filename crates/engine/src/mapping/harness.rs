@@ -84,7 +84,15 @@ impl Harness {
 
     /// An empty pool, laid out as `request` says.
     pub(crate) fn asked(request: GeometryRequest) -> Self {
-        Self::made(request, SEED, Arc::new(crate::mapping::new::<Simulated>))
+        let make = |at, geometry: &_, seed| {
+            crate::mapping::new::<Simulated>(
+                at,
+                geometry,
+                seed,
+                vellum_layout::TablePlan::default(),
+            )
+        };
+        Self::made(request, SEED, Arc::new(make))
     }
 }
 

@@ -28,7 +28,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-use vellum_layout::{Geometry, MapState, MappingKind};
+use vellum_layout::{Geometry, MapState, MappingKind, TablePlan};
 use vellum_media::{Memories, Site};
 
 use crate::core::Core;
@@ -38,7 +38,7 @@ use crate::slots::Op;
 /// A file's name in a mapping.
 pub(crate) type MapId = u32;
 
-/// A data block of the zone, by number.
+/// A data block, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockNo(pub(crate) u32);
 
@@ -72,7 +72,7 @@ pub(crate) struct Reservation {
     pub(crate) blocks: u64,
 }
 
-/// Blocks of the zone, counted.
+/// Data blocks, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockUsage {
     pub(crate) total: u64,
@@ -283,17 +283,19 @@ pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
 }
 
 /// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`] or
-/// [`Mapping::restore`]) is at `arena_at`. `seed` is the seed of the hashes on the media.
+/// [`Mapping::restore`]) is at `arena_at`. `seed` is the seed of the hashes on the media, and `table` tells where words of blocks are, if
+/// the mapping has some.
 pub(crate) fn new<M: Memories>(
     arena_at: u64,
     geometry: &Geometry,
     seed: u64,
+    table: TablePlan,
 ) -> Box<dyn Mapping<M>> {
     match geometry.mapping {
         MappingKind::HashFs => {
             let score = hashfs::WHOLE - geometry.fragmentation;
             let hashfs = hashfs::HashFs::new(arena_at, geometry, seed, score);
-            Box::new(hashfs)
+            Box::new(hashfs.with_table(table))
         }
         MappingKind::Radix => Box::new(radix::Radix::new(arena_at, geometry)),
         MappingKind::Extent => Box::new(extent::Extents::new(arena_at, geometry)),

@@ -143,7 +143,7 @@ fn read_whole<P: Persistent>(pool: &P) -> Result<Superblock> {
     let found = read_superblock(pool)?;
     let geometry = found.geometry();
     let carried = CarriedPlan::of(&geometry).map_or(0, |plan| plan.bytes());
-    let data_end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES + carried;
+    let data_end = geometry.data_at + geometry.data_bytes() + carried;
     if geometry.apart.is_some() && data_end > pool.len() {
         return Err(MediumError::Unknown.into());
     }
@@ -186,11 +186,12 @@ pub(crate) fn settle_image<P: Persistent>(
     Ok(log::load(pool, &superblock, &how)?.1)
 }
 
-/// Whether tools may rewrite the superblock of a pool, which is mapped for reading only, with or without data that lie elsewhere.
+/// Whether tools may rewrite the superblock of a pool, which is mapped for reading only, with or without data that lie elsewhere; gives its phase, if it is
+/// not one of a repair.
 ///
 /// # Errors
 /// What decides on its bytes has not been finished, or damage.
-pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<()> {
+pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<Option<PoolPhase>> {
     let superblock = read_superblock(pool)?;
     superblock.check_writable()?;
     let geometry = superblock.geometry();
@@ -210,7 +211,7 @@ pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<()> {
         return Err(Error::Converting);
     }
     match word.get() {
-        Some(_) => Ok(()),
+        Some((phase, _)) => Ok(Some(phase)),
         None => Err(Error::damaged(
             "state word",
             Place::Offset(geometry.state_at),
@@ -292,7 +293,7 @@ pub fn attach<M: Memories>(
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
     namespace.check_pool(&core, phase == PoolPhase::Clean)?;
-    let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed);
+    let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed, core.table_plan()?);
     let mapping = Timed::by(options.mapping_timer, mapping);
 
     let mut opened = Opened {
@@ -424,7 +425,7 @@ pub(crate) fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
         let unknown = core.read_only.then_some((ChunkKind::Free, 0));
         let (kind, _) = word
             .decode(chunk)
-            .filter(|&(kind, fs)| fs == 0 && kind.is_of(core.geometry.namespace))
+            .filter(|&(kind, _)| kind.is_of(core.geometry.namespace))
             .or(unknown)
             .ok_or(Error::damaged("chunk table word", Place::Chunk(chunk)))?;
         core.note_chunk(chunk, kind);

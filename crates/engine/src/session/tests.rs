@@ -28,42 +28,45 @@ impl Cached {
     }
 }
 
-/// A pool's sessions, and a medium's two heads.
+/// A pool's sessions, and the two heads of each medium.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     sessions: [u64; 2],
-    heads: [Cached; 2],
+    media: Vec<[Cached; 2]>,
 }
 
 impl State {
-    /// Each way in which both heads can have been written, by what becomes of one of them.
-    fn each(&self, of: impl Fn(Cached, Sector) -> Cached) -> Vec<Self> {
-        let [first, second] = self.heads.map(|head| {
-            let written = head.written().map(|lasting| of(head, lasting));
-            written.collect::<Vec<_>>()
-        });
-        let pairs = first
-            .iter()
-            .flat_map(|&a| second.iter().map(move |&b| [a, b]));
-        let states = pairs.map(|heads| Self {
-            heads,
-            ..self.clone()
-        });
-        states.collect()
+    /// Each way in which the heads of these media can have been written, by what becomes of one of them.
+    fn each(&self, media: &[usize], of: impl Fn(Cached, Sector) -> Cached) -> Vec<Self> {
+        let mut states = vec![self.clone()];
+        for (&medium, head) in media.iter().flat_map(|medium| [(medium, 0), (medium, 1)]) {
+            let ways = states.iter().flat_map(|state| {
+                let cached = state.media[medium][head];
+                let of = &of;
+                cached.written().map(move |lasting| {
+                    let mut way = state.clone();
+                    way.media[medium][head] = of(cached, lasting);
+                    way
+                })
+            });
+            states = ways.collect();
+        }
+        states
     }
 
     /// All that a power cut may leave now.
     fn cut(&self) -> Vec<Self> {
-        self.each(|_, lasting| Cached {
+        let all: Vec<usize> = (0..self.media.len()).collect();
+        self.each(&all, |_, lasting| Cached {
             lasting,
             seen: lasting,
             is_dirty: false,
         })
     }
 
-    /// All that is there behind a sync that failed: the kernel calls clean what it could not write.
-    fn failed(&self) -> Vec<Self> {
-        self.each(|head, lasting| Cached {
+    /// All that is there behind a sync of a medium that failed: the kernel calls clean what it could not write.
+    fn failed(&self, medium: usize) -> Vec<Self> {
+        self.each(&[medium], |head, lasting| Cached {
             lasting,
             is_dirty: false,
             ..head
@@ -71,13 +74,13 @@ impl State {
     }
 }
 
-/// A pool and a medium, of which so many steps are done.
+/// A pool and its media, of which so many steps are done.
 struct Crashing {
     state: Mutex<State>,
     steps: Mutex<u32>,
     syncs: bool,
-    /// Whether the step that is not done any more is a sync.
-    ends_in_sync: Mutex<bool>,
+    /// The medium whose sync is the step that is not done any more, if it is one.
+    ends_in_sync: Mutex<Option<usize>>,
 }
 
 impl Crashing {
@@ -86,7 +89,7 @@ impl Crashing {
             state: Mutex::new(state.clone()),
             steps: Mutex::new(steps),
             syncs,
-            ends_in_sync: Mutex::new(false),
+            ends_in_sync: Mutex::new(None),
         }
     }
 
@@ -108,34 +111,38 @@ impl Crashing {
     fn left(&self) -> Vec<State> {
         let state = self.state.lock().unwrap();
         let mut left = state.cut();
-        if *self.ends_in_sync.lock().unwrap() {
-            left.extend(state.failed());
+        if let Some(medium) = *self.ends_in_sync.lock().unwrap() {
+            left.extend(state.failed(medium));
         }
         left.push(state.clone());
         left
     }
 }
 
-impl Disk for Crashing {
+/// A medium of these.
+struct Medium<'a>(&'a Crashing, usize);
+
+impl Disk for Medium<'_> {
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        let heads = &self.state.lock().unwrap().heads;
+        let heads = self.0.state.lock().unwrap().media[self.1];
         out.copy_from_slice(&heads[usize::from(at > 0)].seen);
         Ok(())
     }
 
     fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
-        self.step()?;
-        let head = &mut self.state.lock().unwrap().heads[usize::from(at > 0)];
+        self.0.step()?;
+        let head = &mut self.0.state.lock().unwrap().media[self.1][usize::from(at > 0)];
         head.seen = data[..MEDIUM_HEAD_BYTES].try_into().unwrap();
         head.is_dirty = true;
         Ok(())
     }
 
     fn sync(&self, _site: Site) -> io::Result<()> {
-        self.step()
-            .inspect_err(|_| *self.ends_in_sync.lock().unwrap() = true)?;
-        for head in &mut self.state.lock().unwrap().heads {
-            if self.syncs && head.is_dirty {
+        let Self(crashing, medium) = *self;
+        let ends = |_: &io::Error| *crashing.ends_in_sync.lock().unwrap() = Some(medium);
+        crashing.step().inspect_err(ends)?;
+        for head in &mut crashing.state.lock().unwrap().media[medium] {
+            if crashing.syncs && head.is_dirty {
                 (head.lasting, head.is_dirty) = (head.seen, false);
             }
         }
@@ -152,7 +159,7 @@ fn expected() -> MediumHead {
     head
 }
 
-fn new() -> State {
+fn new(media: usize) -> State {
     let sector = Sector::read_from_bytes(expected().as_bytes()).unwrap();
     let head = Cached {
         lasting: sector,
@@ -161,7 +168,7 @@ fn new() -> State {
     };
     State {
         sessions: [0, 0],
-        heads: [head, head],
+        media: vec![[head, head]; media],
     }
 }
 
@@ -177,21 +184,35 @@ fn places(state: &State) -> MediumPlaces {
 /// Draws a session of `state`, cut short behind so many steps; whether it was.
 fn begin_in(crashing: &Crashing, state: &State, new: u64) -> bool {
     let expected = expected();
-    let heads = Heads::find(crashing, Some(&expected)).unwrap();
+    let media: Vec<Medium> = (0..state.media.len())
+        .map(|n| Medium(crashing, n))
+        .collect();
+    let heads = media
+        .iter()
+        .map(|medium| Heads::find(medium, Some(&expected)).unwrap());
     let set = |at, value| crashing.set(at, value);
-    begin(places(state).as_bytes(), &heads, new, &set).is_err()
+    begin(
+        places(state).as_bytes(),
+        &heads.collect::<Vec<_>>(),
+        new,
+        &set,
+    )
+    .is_err()
 }
 
 fn belong(state: &State) -> bool {
     let crashing = Crashing::of(state, 0, true);
     let expected = expected();
-    let heads = Heads::find(&crashing, Some(&expected));
-    heads.is_some_and(|heads| belongs(places(state).as_bytes(), heads.counts.session))
+    (0..state.media.len()).all(|number| {
+        let medium = Medium(&crashing, number);
+        let heads = Heads::find(&medium, Some(&expected));
+        heads.is_some_and(|heads| belongs(places(state).as_bytes(), heads.counts.session))
+    })
 }
 
 /// All that is left of openings that are killed, lose the power, or fail in a sync, anywhere, one behind the other; fails where the medium is not known any more.
-fn explore(openings: u64, syncs: bool) -> Result<usize, u64> {
-    let mut states = BTreeSet::from([new()]);
+fn explore(media: usize, openings: u64, syncs: bool) -> Result<usize, u64> {
+    let mut states = BTreeSet::from([new(media)]);
     for number in 1..=openings {
         let mut next = BTreeSet::new();
         for state in &states {
@@ -214,25 +235,26 @@ fn explore(openings: u64, syncs: bool) -> Result<usize, u64> {
 
 #[test]
 fn pool_and_medium_belong_together_whatever_ends_an_opening() {
-    let explored = explore(4, true).unwrap();
+    let explored = explore(1, 4, true).unwrap();
     assert!(explored > 200, "{explored}");
+    let explored = explore(2, 4, true).unwrap();
+    assert!(explored > 600, "{explored}");
 }
 
 #[test]
 fn each_head_is_durable_before_the_next_step() {
-    assert!(explore(3, false).is_err());
+    assert!(explore(1, 3, false).is_err());
+    assert!(explore(2, 3, false).is_err());
 }
 
 #[test]
 fn a_session_that_began_is_that_of_both() {
-    let state = new();
+    let state = new(1);
     let crashing = Crashing::of(&state, u32::MAX, true);
     assert!(!begin_in(&crashing, &state, 9));
     let begun = crashing.state.into_inner().unwrap();
     assert_eq!(begun.sessions, [9, 9]);
-    let heads = begun
-        .heads
-        .map(|head| MediumHead::unseal(&head.lasting).unwrap());
+    let heads = begun.media[0].map(|head| MediumHead::unseal(&head.lasting).unwrap());
     assert_eq!(heads.map(|head| head.session), [9, 9]);
     // Neither the old pool with the new medium, nor the other way round.
     let old_pool = State {
@@ -240,7 +262,7 @@ fn a_session_that_began_is_that_of_both() {
         ..begun.clone()
     };
     let old_medium = State {
-        heads: state.heads,
+        media: state.media,
         ..begun.clone()
     };
     assert!(belong(&begun) && !belong(&old_pool) && !belong(&old_medium));

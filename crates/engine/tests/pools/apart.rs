@@ -74,7 +74,7 @@ fn bytes_of_files_are_on_their_own_medium_alone() {
     let reopened = open(&path).unwrap();
     assert!(reopened.opened().was_clean);
     assert_eq!(reopened.volume().read("/f").unwrap(), content);
-    assert_eq!(reopened.fs().data_medium().unwrap().1, DATA_BYTES);
+    assert_eq!(reopened.fs().data_media().next().unwrap().1, DATA_BYTES);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn another_medium_is_refused_by_name() {
 
     std::fs::remove_file(&data).unwrap();
     let options = PoolOptions {
-        data: Some(kept.clone()),
+        data: vec![kept.clone()],
         ..PoolOptions::default()
     };
     let pool = Pool::open(&path, &options).unwrap();
@@ -164,10 +164,10 @@ fn another_medium_is_refused_by_name() {
     pool.close().unwrap();
     // Where it was found is remembered.
     let pool = open(&path).unwrap();
-    assert_eq!(pool.fs().data_medium().unwrap().0, kept);
+    assert_eq!(pool.fs().data_media().next().unwrap().0, kept);
     // Somebody else's pool with our data: they are in use, and then not theirs.
     let their = PoolOptions {
-        data: Some(kept),
+        data: vec![kept],
         ..PoolOptions::default()
     };
     let in_use = Pool::open(other.join("pool"), &their);
@@ -211,7 +211,7 @@ fn an_old_copy_of_either_is_told() {
     pool.close().unwrap();
 
     let with = |data: &Path, read_only| PoolOptions {
-        data: Some(data.to_owned()),
+        data: vec![data.to_owned()],
         read_only,
         ..PoolOptions::default()
     };
@@ -235,7 +235,7 @@ fn an_old_copy_of_either_is_told() {
         }
     }
 
-    Pool::accept_data(&path, Some(&old_data)).unwrap();
+    Pool::accept_data(&path, std::slice::from_ref(&old_data)).unwrap();
     let pool = Pool::open(&path, &with(&old_data, false)).unwrap();
     // The bytes are those of the copy, the tree is the pool's.
     assert_eq!(pool.volume().read("/f").unwrap(), b"old");
@@ -258,7 +258,7 @@ fn a_pool_without_the_place_of_its_data_asks_for_it() {
     file.write_all_at(&[0xFF; 100], places_at).unwrap();
     assert!(matches!(refused(&path), MediumError::Unknown));
     let named = PoolOptions {
-        data: Some(data),
+        data: vec![data],
         ..PoolOptions::default()
     };
     Pool::open(&path, &named).unwrap().close().unwrap();
@@ -271,7 +271,7 @@ fn a_pool_with_its_own_data_takes_none() {
     let path = dir.path().join("whole");
     Pool::create(&path, &CreateOptions::new(8 << 20)).unwrap();
     let named = PoolOptions {
-        data: Some(path.clone()),
+        data: vec![path.clone()],
         ..PoolOptions::default()
     };
     let refused = Pool::open(&path, &named);

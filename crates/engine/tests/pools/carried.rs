@@ -72,7 +72,7 @@ fn assert_clean(path: &Path) {
         read_only: true,
         ..OpenMode::default()
     };
-    let bytes = open_bytes(path, mode, None).unwrap();
+    let bytes = open_bytes(path, mode, &[]).unwrap();
     let report = check(&MemoryImage(&bytes), Options::default());
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }

@@ -209,7 +209,7 @@ fn what_was_synced_survives_a_kill() {
         };
         if kind == Kind::Apart {
             std::fs::copy(dirs.data.path().join("data"), to("data")).unwrap();
-            options.data = Some(to("data"));
+            options.data = vec![to("data")];
         }
         for read_only in [true, false, false] {
             options.read_only = read_only;

@@ -11,3 +11,4 @@ mod opening;
 mod parts;
 mod split;
 mod views;
+mod zones;

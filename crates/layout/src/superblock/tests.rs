@@ -146,8 +146,8 @@ fn unknown_features_are_refused_by_name() {
         change(&mut changed);
         (changed.check_readable(), changed.check_writable())
     };
-    let refused = Err(SuperblockError::Features(16));
-    assert_eq!(with(|sb| sb.incompatible = 16), (refused, Ok(())));
+    let refused = Err(SuperblockError::Features(32));
+    assert_eq!(with(|sb| sb.incompatible = 32), (refused, Ok(())));
     let only_read = Err(SuperblockError::ReadOnlyFeatures(4));
     assert_eq!(with(|sb| sb.read_only_compatible = 4), (Ok(()), only_read));
     assert_eq!(with(|sb| sb.compatible = 1), (Ok(()), Ok(())));

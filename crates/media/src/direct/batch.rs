@@ -264,11 +264,13 @@ mod tests {
     use crate::backing::PoolFile;
     use crate::ring::Rings;
     use std::fs::File;
+    use std::ops::Range;
     use std::path::Path;
 
     const FROM: u64 = 10 * BLOCK_BYTES;
     const FILE_FROM: u64 = 3 * BLOCK_BYTES;
     const BYTES: usize = 4 << 20;
+    const IN_POOL: Range<u64> = FROM..FROM + BYTES as u64;
 
     /// A file whose bytes count as those of a pool from [`FROM`] on, reached with rings and without.
     fn direct(path: &Path, with_rings: bool) -> Direct {
@@ -276,7 +278,8 @@ mod tests {
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).unwrap();
         file.set_len(FILE_FROM + BYTES as u64).unwrap();
-        let mut direct = Direct::open(&PoolFile::new(file.into()), path, FROM, FILE_FROM).unwrap();
+        let mut direct =
+            Direct::open(&PoolFile::new(file.into()), path, IN_POOL, FILE_FROM).unwrap();
         if !with_rings {
             direct.rings = Rings::refused();
         }
@@ -380,7 +383,7 @@ mod tests {
         }
         let mut read_only = {
             let file = PoolFile::new(File::open(&path).unwrap().into());
-            Direct::open(&file, &path, FROM, FILE_FROM).unwrap()
+            Direct::open(&file, &path, IN_POOL, FILE_FROM).unwrap()
         };
         assert_eq!(read_only.held_by, None, "it writes nothing");
         let data = vec![1; 2 * REQUEST_BYTES];

@@ -1,6 +1,6 @@
 //! How the file of a mapped pool is read and written by calls, through the kernel's page cache or past it.
 
-use super::{MappedPool, fdatasync};
+use super::{DataPart, MappedPool, fdatasync};
 use crate::direct::Direct;
 use crate::disk::Disk;
 use crate::first_write;
@@ -27,30 +27,44 @@ impl MappedPool {
     /// # Errors
     /// Their file system or device has no direct I/O, they share pages with the log, or what the operating system said.
     pub fn with_direct(self, data_at: u64) -> Result<Self, MediaError> {
-        let (file, path) = match &self.data {
-            Some(data) if data_at >= data.at => (&data.file.backing.fd, Some(data.file.path())),
-            _ => (&*self.fd, self.path.as_deref()),
+        let end = self.mapping.len();
+        let direct = self.in_files(data_at, end - data_at.min(end));
+        let direct = direct.map(|piece| self.direct_way(piece));
+        let direct = direct.collect::<Result<_, MediaError>>()?;
+        Ok(Self { direct, ..self })
+    }
+
+    /// The way past the page cache to these bytes, which lie in one file.
+    fn direct_way(&self, piece: Range<u64>) -> Result<Direct, MediaError> {
+        let (file, path) = match self.data_at(piece.start) {
+            Some(data) => (&data.file.backing.fd, Some(data.file.path())),
+            None => (&*self.fd, self.path.as_deref()),
         };
-        let (_, file_at) = self.file_at(data_at);
+        let (_, file_at) = self.file_at(piece.start);
         let path = path.unwrap_or(Path::new(""));
-        let direct = Direct::open(file, path, data_at, file_at)?;
+        let direct = Direct::open(file, path, piece, file_at)?;
         // No page has bytes of the log, which go through the cache, and blocks of files; nor does what is read ahead of one.
         let _without = rustix::fs::fadvise(file, 0, None, Advice::Random);
-        Ok(Self {
-            direct: Some(direct),
-            ..self
-        })
+        Ok(direct)
     }
 
     /// Whether blocks of files are read and written past the kernel's page cache.
     pub fn is_direct(&self) -> bool {
-        self.direct.is_some()
+        !self.direct.is_empty()
     }
 
     /// How `at` is reached, if that is past the page cache.
     #[inline(always)]
     pub(super) fn direct_at(&self, at: u64) -> Option<&Direct> {
-        self.direct.as_ref().filter(|direct| direct.has(at))
+        self.direct.iter().find(|direct| direct.has(at))
+    }
+
+    /// How all of these bytes are reached at once, if that is past the page cache, and in one file.
+    fn direct_to_all(&self, mut pieces: impl Iterator<Item = (u64, usize)>) -> Option<&Direct> {
+        let (at, len) = pieces.next()?;
+        let direct = self.direct_at(at)?;
+        let has_all = |(at, len)| direct.has_all(at, len);
+        (has_all((at, len)) && pieces.all(has_all)).then_some(direct)
     }
 
     /// Whether so many bytes of a file are better read by a call: of those the kernel reads ahead, of faults in a mapping little.
@@ -61,10 +75,10 @@ impl MappedPool {
     /// Fills `out` by a call, if `at` is reached past the page cache, or if so much is asked for that a call pays; gives whether it is filled.
     #[inline(always)]
     pub(super) fn read_by_call(&self, at: u64, out: &mut [u8]) -> bool {
-        match self.direct_at(at) {
-            Some(direct) => self.read_direct(direct, &mut [(at, out)]),
-            None => out.len() >= CALL_BYTES && self.read_cached(at, out),
+        if self.is_direct() {
+            return self.read_all_direct(&mut [(at, out)]);
         }
+        out.len() >= CALL_BYTES && self.read_cached(at, out)
     }
 
     /// Fills `out` through the page cache, if these are blocks of files on a disk. What cannot be read so is left to the mapping, which tells
@@ -76,16 +90,33 @@ impl MappedPool {
         if !is_on_disk || !self.has_in_file(at, out.len()) {
             return false;
         }
-        let (file, at) = self.file_at(at);
-        logged::read_exact(file, at, out).is_ok()
+        self.read_files(at, out).is_ok()
+    }
+
+    /// Fills `out` through the page cache, from each file that has some of it.
+    fn read_files(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.in_files(at, out.len() as u64).try_for_each(|piece| {
+            let (file, from) = self.file_at(piece.start);
+            logged::read_exact(file, from, &mut out[within(at, &piece)])
+        })
+    }
+
+    /// Writes through the page cache, to each file that is to have some of it.
+    fn write_files(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.in_files(at, data.len() as u64).try_for_each(|piece| {
+            let (file, from) = self.file_at(piece.start);
+            logged::write_all(file, from, &data[within(at, &piece)])
+        })
     }
 
     /// Has the disk begin with what somebody writes on and on, of which `[at, at + len)` was written now: a sync does not wait for all of it then.
     pub(super) fn write_behind(&self, logged: &Logged, at: u64, len: usize) {
         if let Some(full) = filled(at, len).filter(|_| !self.is_direct()) {
             let start = full.start.max(logged.data_at);
-            let (file, from) = self.file_at(start);
-            logged::begin_writing(file, from, full.end - start);
+            for piece in self.in_files(start, full.end - start) {
+                let (file, from) = self.file_at(piece.start);
+                logged::begin_writing(file, from, piece.end - piece.start);
+            }
         }
     }
 
@@ -101,9 +132,10 @@ impl MappedPool {
     }
 
     fn ask_for(&self, at: u64, len: u64) {
-        let (file, from) = self.file_at(at);
-        if let Some(len) = NonZero::new(len) {
-            let _advice_alone = rustix::fs::fadvise(file, from, Some(len), Advice::WillNeed);
+        for piece in self.in_files(at, len) {
+            let (file, from) = self.file_at(piece.start);
+            let len = NonZero::new(piece.end - piece.start);
+            let _advice_alone = rustix::fs::fadvise(file, from, len, Advice::WillNeed);
         }
     }
 
@@ -145,11 +177,22 @@ impl MappedPool {
         said != 0 || has & 1 != 0
     }
 
-    /// Fills all of these, if each is reached past the page cache; gives whether they are filled.
+    /// Fills all of these, if each is reached past the page cache; gives whether they are filled. What lies in one file is asked for at once.
     pub(super) fn read_all_direct(&self, pieces: &mut [(u64, &mut [u8])]) -> bool {
-        let direct = self.direct.as_ref();
-        let direct = direct.filter(|direct| pieces.iter().all(|(at, _)| direct.has(*at)));
-        direct.is_some_and(|direct| self.read_direct(direct, pieces))
+        if let Some(direct) = self.direct_to_all(pieces.iter().map(|(at, out)| (*at, out.len()))) {
+            return self.read_direct(direct, pieces);
+        }
+        if !pieces.iter().all(|(at, _)| self.direct_at(*at).is_some()) {
+            return false;
+        }
+        pieces.iter_mut().all(|(at, out)| {
+            let mut cut = self.in_files(*at, out.len() as u64);
+            cut.all(|piece| {
+                let part = &mut out[within(*at, &piece)];
+                let direct = self.direct_at(piece.start);
+                direct.is_some_and(|direct| self.read_direct(direct, &mut [(piece.start, part)]))
+            })
+        })
     }
 
     /// Fills these, unless it is memory alone that has the bytes, or they are not all in the pool.
@@ -179,20 +222,29 @@ impl MappedPool {
     /// Writes to the file in which `at` lies.
     pub(super) fn write_file(&self, at: u64, data: &[u8]) -> io::Result<()> {
         match self.direct_at(at) {
-            Some(direct) => direct.write_all(&[(at, data)]),
-            None => {
-                let (file, at) = self.file_at(at);
-                logged::write_all(file, at, data)
-            }
+            Some(direct) if direct.has_all(at, data.len()) => direct.write_all(&[(at, data)]),
+            Some(_) => self.write_cut_direct(at, data),
+            None => self.write_files(at, data),
         }
+    }
+
+    /// Writes past the page cache to each file that is to have some of it.
+    #[cold]
+    fn write_cut_direct(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        let mut pieces = self.in_files(at, data.len() as u64);
+        pieces.try_for_each(|piece| match self.direct_at(piece.start) {
+            Some(direct) => direct.write_all(&[(piece.start, &data[within(at, &piece)])]),
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        })
     }
 
     /// Writes blocks of files by calls, all at once where that is past the page cache; gives whether they are written so.
     pub(super) fn write_all_direct(&self, pieces: &[(u64, &[u8])]) -> bool {
-        let (Some(logged), Some(direct)) = (self.logged.get(), &self.direct) else {
+        let direct = self.direct_to_all(pieces.iter().map(|(at, data)| (*at, data.len())));
+        let (Some(logged), Some(direct)) = (self.logged.get(), direct) else {
             return false;
         };
-        if self.read_only || !pieces.iter().all(|(at, _)| direct.has(*at)) {
+        if self.read_only {
             return false;
         }
         let written = direct.write_all(pieces);
@@ -202,13 +254,35 @@ impl MappedPool {
         true
     }
 
+    /// The data medium on which `at` lies, if it is one.
+    pub(super) fn data_at(&self, at: u64) -> Option<&DataPart> {
+        self.data.iter().rev().find(|data| at >= data.at)
+    }
+
     /// The file in which `at` lies, and where.
     pub(super) fn file_at(&self, at: u64) -> (BorrowedFd<'_>, u64) {
-        match &self.data {
-            Some(data) if at >= data.at => (data.file.backing.fd.as_fd(), at - data.at + data.from),
-            _ => (self.fd.as_fd(), at + self.start),
+        match self.data_at(at) {
+            Some(data) => (data.file.backing.fd.as_fd(), at - data.at + data.from),
+            None => (self.fd.as_fd(), at + self.start),
         }
     }
+
+    /// `[at, at + len)`, cut where one file ends and another begins.
+    pub(super) fn in_files(&self, at: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
+        let mut rest = at..at + len;
+        std::iter::from_fn(move || {
+            let start = rest.start;
+            let mut ends = self.data.iter().map(|data| data.at);
+            let end = ends.find(|end| *end > start).unwrap_or(u64::MAX);
+            rest.start = end.min(rest.end);
+            (start < rest.end).then_some(start..rest.start)
+        })
+    }
+}
+
+/// Where a piece of what begins at `at` lies in the memory for all of it.
+fn within(at: u64, piece: &Range<u64>) -> Range<usize> {
+    (piece.start - at) as usize..(piece.end - at) as usize
 }
 
 /// Which pieces of a pool were written to their ends with `[at, at + len)`, if that is so much that whoever writes it goes on, it seems.
@@ -221,11 +295,8 @@ fn filled(at: u64, len: usize) -> Option<Range<u64>> {
 impl Disk for MappedPool {
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         match self.direct_at(at) {
-            Some(direct) => direct.read(at, out),
-            None => {
-                let (file, at) = self.file_at(at);
-                logged::read_exact(file, at, out)
-            }
+            Some(direct) if direct.has_all(at, out.len()) => direct.read(at, out),
+            _ => self.read_files(at, out),
         }
     }
 
@@ -264,11 +335,14 @@ impl Disk for MappedPool {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
-        let (file, from) = self.file_at(at);
-        if !first_write::is_to_come(file, from, len) {
-            return Ok(());
-        }
-        self.write_file(at, &vec![0; len as usize])
+        self.in_files(at, len).try_for_each(|piece| {
+            let (file, from) = self.file_at(piece.start);
+            let len = piece.end - piece.start;
+            if !first_write::is_to_come(file, from, len) {
+                return Ok(());
+            }
+            self.write_file(piece.start, &vec![0; len as usize])
+        })
     }
 
     fn is_direct(&self) -> bool {
@@ -280,14 +354,16 @@ impl Disk for MappedPool {
     }
 
     fn sync_data(&self, site: Site) -> io::Result<()> {
-        let Some(data) = &self.data else {
+        if self.data.is_empty() {
             return Disk::sync(self, site);
-        };
-        count::synced();
-        match self.logged.get() {
-            Some(logged) if logged.has_failed() => Err(Errno::IO.into()),
-            _ => fdatasync(&data.file.backing.fd),
         }
+        if self.has_failed() {
+            return Err(Errno::IO.into());
+        }
+        self.data().try_for_each(|file| {
+            count::synced();
+            file.sync()
+        })
     }
 
     fn forget(&self, at: u64, len: u64) {
@@ -295,9 +371,12 @@ impl Disk for MappedPool {
             // The kernel keeps what is mapped.
             self.mapping.unload(at, len);
         }
-        let (file, at) = self.file_at(at);
-        // What cannot be dropped is read from memory, as ever.
-        let _ = rustix::fs::fadvise(file, at, NonZero::new(len), Advice::DontNeed);
+        for piece in self.in_files(at, len) {
+            let (file, from) = self.file_at(piece.start);
+            let len = NonZero::new(piece.end - piece.start);
+            // What cannot be dropped is read from memory, as ever.
+            let _ = rustix::fs::fadvise(file, from, len, Advice::DontNeed);
+        }
     }
 }
 

@@ -20,7 +20,7 @@ impl MappedPool {
     /// ones where the kernel has them. Failures are not reported: a page that cannot be had is found
     /// out at its first access. What is reached past the page cache stays out of it.
     pub fn populate(&self) {
-        let end = self.direct.as_ref().map_or(u64::MAX, |direct| direct.from);
+        let end = self.direct.first().map_or(u64::MAX, |direct| direct.from);
         let end = end.min(self.mapping.len());
         self.gather_large_pages(end);
         let (base, bytes) = self.mapping.whole();

@@ -103,7 +103,12 @@ fn what_was_read_through_the_cache_before_is_not_read_again() {
     let file = DataFile::create(&data, POOL_BYTES, false).unwrap();
     let pool = MappedPool::create(&path, DATA_AT, MediaChoice::Logged).unwrap();
     let pool = pool
-        .with_data(file, 2 * BLOCK_BYTES, (DATA_AT, POOL_BYTES / 2))
+        .with_data(vec![DataPart {
+            file,
+            at: DATA_AT,
+            from: 2 * BLOCK_BYTES,
+            len: POOL_BYTES / 2,
+        }])
         .unwrap();
     let pool = begun(pool.with_direct(DATA_AT).unwrap(), true);
     let (at, file_at) = (DATA_AT + 3 * BLOCK_BYTES, 5 * BLOCK_BYTES as usize);

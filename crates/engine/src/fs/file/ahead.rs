@@ -91,10 +91,7 @@ mod tests {
         let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
         let file = pool.volume().open("/f").unwrap();
         let core = &pool.fs().core;
-        let zone = (
-            core.geometry.data_at,
-            core.geometry.zone_blocks * BLOCK_BYTES,
-        );
+        let zone = (core.geometry.data_at, core.geometry.data_bytes());
         core.pool.disk().unwrap().forget(zone.0, zone.1);
         (pool, file)
     }

@@ -281,7 +281,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     /// Fails if some of an extent's blocks are none.
     fn inside_zone(&self, extent: Extent) -> Result<Extent> {
         let end = u64::from(extent.block) + u64::from(extent.len);
-        if end > self.core.geometry.zone_blocks {
+        if end > self.core.geometry.blocks() {
             return Err(damaged(self.id));
         }
         Ok(extent)

@@ -39,7 +39,7 @@ pub(crate) mod harness;
 #[cfg(test)]
 mod tests;
 
-use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord};
+use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord, TablePlan};
 use vellum_media::{Isa, LINE_BYTES, Memories, Memory};
 
 use self::overflow::Overflow;
@@ -56,12 +56,16 @@ use crate::slots::Op;
 /// Lines of data asked for before it is known where they are.
 const PREFETCH_LINES: u64 = 16;
 
-/// The mapping of zone 0.
+/// The mapping of a pool.
 #[derive(Debug)]
 pub(crate) struct HashFs {
     table_at: u64,
+    /// Where its words are, those of added zones among them.
+    table: TablePlan,
     data_at: u64,
     blocks: u64,
+    /// Those of zone 0, where home lines are. Blocks of other zones are all displaced ones.
+    home_blocks: u64,
     lines: u64,
     seed: u64,
     /// Logarithm of the blocks of a run.
@@ -88,20 +92,23 @@ impl HashFs {
     pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64, layout_score: u16) -> Self {
         let lines = geometry.table_lines();
         let overflow_at = arena_at + Space::BYTES;
-        let overflow = Overflow::new(overflow_at, lines, geometry.aids().chains());
-        let bitmap = FreeBitmap::new(overflow.end(), geometry.zone_blocks);
+        let chains = geometry.blocks().next_power_of_two();
+        let overflow = Overflow::new(overflow_at, lines, chains);
+        let bitmap = FreeBitmap::new(overflow.end(), geometry.blocks());
         let freed_at = bitmap.end();
         Self {
             table_at: geometry.table_at,
+            table: TablePlan::default(),
             data_at: geometry.data_at,
-            blocks: geometry.zone_blocks,
+            blocks: geometry.blocks(),
+            home_blocks: geometry.zone_blocks,
             lines,
             seed,
             run_shift: geometry.run_blocks.ilog2(),
             span_shift: geometry.span_lines.ilog2(),
             scatter: Scatter::new(layout_score, geometry.span_lines.into()),
             isa: Isa::chosen(),
-            space: Space::new(arena_at, geometry.zone_blocks),
+            space: Space::new(arena_at, geometry.blocks()),
             overflow,
             bitmap,
             freed_at,
@@ -114,12 +121,29 @@ impl HashFs {
         Self::new(0, geometry, 0, WHOLE).freed_at + geometry.table_lines().div_ceil(64) * 8
     }
 
-    fn line_at(&self, line: u64) -> u64 {
-        self.table_at + line * LINE_BYTES
+    /// The same, whose words are there.
+    pub(super) fn with_table(self, table: TablePlan) -> Self {
+        Self { table, ..self }
     }
 
+    #[inline]
+    fn line_at(&self, line: u64) -> u64 {
+        if line < self.home_blocks / LINE_ENTRIES {
+            return self.table_at + line * LINE_BYTES;
+        }
+        self.added_line_at(line)
+    }
+
+    #[cold]
+    fn added_line_at(&self, line: u64) -> u64 {
+        let at = self.table.word_at(line * LINE_ENTRIES);
+        at.expect("all blocks have words: it was looked when the pool was opened")
+    }
+
+    #[inline]
     fn entry_at(&self, block: u32) -> u64 {
-        self.table_at + u64::from(block) * 8
+        let block = u64::from(block);
+        self.line_at(block / LINE_ENTRIES) + block % LINE_ENTRIES * 8
     }
 
     /// Selects, of an entry, mapping id and number of the run.

@@ -23,6 +23,10 @@ impl HashFs {
     pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
         self.flush_freed(core);
+        if self.blocks > self.home_blocks {
+            // There is room for those of zone 0 alone: the next opening reads the table.
+            return Ok(());
+        }
         let mut out = Writer::new(core, &self.aids, &self.bitmap);
         for index in 0..self.aids.count_words() {
             out.push(self.overflow.count_word(&core.arena, index));
@@ -86,7 +90,10 @@ impl HashFs {
     /// Fills the arena's aids, which are zero, from what the last close saved; `false` if that is
     /// not to be believed: then nothing was filled.
     pub(super) fn restore_aids<M: Memories>(&self, core: &Core<M>) -> bool {
-        let Some(head) = self.read_saved(core) else {
+        let saved = self
+            .read_saved(core)
+            .filter(|_| self.blocks == self.home_blocks);
+        let Some(head) = saved else {
             return false;
         };
         let (arena, mut index) = (&core.arena, 0);

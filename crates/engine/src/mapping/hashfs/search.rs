@@ -90,7 +90,7 @@ impl HashFs {
 
     fn hashed(&self, id: MapId, number: u64) -> Run {
         let hash = mix(self.seed ^ span_key(id, number >> self.span_shift));
-        let place = place_among(hash, self.blocks as u32);
+        let place = place_among(hash, self.home_blocks as u32);
         let (hash, place) = self.in_span(number, hash, place);
         self.run(id, number, hash, place)
     }
@@ -101,10 +101,10 @@ impl HashFs {
     fn in_span(&self, number: u64, hash: u64, place: u64) -> (u64, u64) {
         let within = number & ((1 << self.span_shift) - 1);
         let place = place + within * LINE_ENTRIES;
-        let place = if place < self.blocks {
+        let place = if place < self.home_blocks {
             place
         } else {
-            place % self.blocks
+            place % self.home_blocks
         };
         (hash.wrapping_add(within), place)
     }
@@ -114,7 +114,7 @@ impl HashFs {
     fn lanes(&self, id: MapId, number: u64) -> Lanes {
         if self.span_shift == 0 {
             let key = span_key(id, number);
-            return self.isa.hash_lanes(self.seed, key, self.blocks as u32);
+            return self.isa.hash_lanes(self.seed, key, self.home_blocks as u32);
         }
         let mut lanes = Lanes {
             hashes: [0; LANES],
@@ -124,7 +124,7 @@ impl HashFs {
         for (i, number) in (number..).take(LANES).enumerate() {
             if i == 0 || number & ((1 << self.span_shift) - 1) == 0 {
                 let hash = mix(self.seed ^ span_key(id, number >> self.span_shift));
-                of_span = (hash, place_among(hash, self.blocks as u32));
+                of_span = (hash, place_among(hash, self.home_blocks as u32));
             }
             (lanes.hashes[i], lanes.places[i]) = self.in_span(number, of_span.0, of_span.1);
         }

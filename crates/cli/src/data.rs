@@ -1,0 +1,90 @@
+//! `vellum data`: the data media of a pool.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use vellum::{Pool, PoolPath, uuid_text};
+
+use crate::args::Opening;
+use crate::failure::Outcome;
+use crate::mkfs;
+use crate::output::{print_json, say};
+use crate::place;
+use crate::units::{parse_size, size};
+
+/// What to do with the data media of a pool.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DataMedia {
+    /// Add a file or device to those that have the data of a pool
+    Add(Add),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The pool has its data on a file or device of their own (vellum mkfs --data), and is not in use. It has as many bytes more then as
+the new file or device has room for, and needs all of its media from there on; none can be taken away again. A pool has at most
+eight, with 4 TiB together. `vellum info` lists them.
+
+Examples:
+  vellum data add pool.img /dev/sdc1
+  vellum data add pool.img more.img --size 8G")]
+pub(crate) struct Add {
+    /// The pool, or POOL:NAME
+    pub(crate) pool: PathBuf,
+    /// The file, which is made, or the block device
+    pub(crate) medium: PathBuf,
+    /// Bytes of the file, with K, M, G or T (binary); a device is taken whole without it
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// Overwrite what is on the file or device
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+    /// Write JSON
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) json: bool,
+    /// Say nothing
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What `vellum data add --json` writes.
+#[derive(Serialize)]
+struct Added {
+    pool: String,
+    medium: PathBuf,
+    /// Its identity, which the pool knows it by.
+    id: String,
+    /// Bytes for data that it has.
+    data_bytes: u64,
+}
+
+pub(crate) fn run(what: &DataMedia) -> Outcome {
+    match what {
+        DataMedia::Add(args) => add(args),
+    }
+}
+
+fn add(args: &Add) -> Outcome {
+    let (pool, asked) = (args.pool.display(), (args.size, args.force));
+    let hint = |medium: &Path| format!("vellum data add {pool} {} --size 100G", medium.display());
+    let data = mkfs::apart(&PoolPath::of(&args.pool).pool, &args.medium, asked, hint)?;
+    let added = Pool::add_data(&args.pool, &data, &args.opening.options(false));
+    let added = added.map_err(|error| place::refused(&args.pool, &error))?;
+    let data_bytes = added.blocks * 4096;
+    if args.json {
+        return print_json(&Added {
+            pool: args.pool.display().to_string(),
+            medium: args.medium.clone(),
+            id: uuid_text(&added.id),
+            data_bytes,
+        });
+    }
+    if !args.quiet {
+        let medium = args.medium.display();
+        say!("{pool}: {} more for data, in {medium}", size(data_bytes));
+    }
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! Pools whose data lie on several media: one that they were made with, and others that were added.
+
+use std::path::{Path, PathBuf};
+
+use vellum::media::MediaChoice;
+use vellum::reading::Rule;
+use vellum::{
+    CreateOptions, DataOptions, Error, MappingKind, MediumError, Pool, PoolOptions, ZoneError,
+};
+
+const FIRST_BYTES: u64 = 8 << 20;
+const MORE_BYTES: u64 = 12 << 20;
+const FILE_BYTES: usize = 1 << 20;
+
+const GROWING: [MappingKind; 4] = [
+    MappingKind::HashFs,
+    MappingKind::Radix,
+    MappingKind::Extent,
+    MappingKind::ExtentCached,
+];
+
+fn medium(path: PathBuf, size_bytes: u64) -> DataOptions {
+    DataOptions {
+        path,
+        size_bytes,
+        overwrite: false,
+    }
+}
+
+fn options(dir: &Path, mapping: MappingKind, media: MediaChoice) -> CreateOptions {
+    CreateOptions {
+        media,
+        mapping,
+        metadata_bytes: Some(4 << 20),
+        data: Some(medium(dir.join("data"), FIRST_BYTES)),
+        carries: false,
+        ..CreateOptions::new(0)
+    }
+}
+
+fn made(dir: &Path, mapping: MappingKind, media: MediaChoice) -> PathBuf {
+    let path = dir.join("pool");
+    let pool = Pool::create(&path, &options(dir, mapping, media)).unwrap();
+    pool.close().unwrap();
+    path
+}
+
+fn add(path: &Path, name: &str) -> Result<u64, Error> {
+    let data = medium(path.with_file_name(name), MORE_BYTES);
+    let added = Pool::add_data(path, &data, &PoolOptions::default());
+    added.map(|zone| zone.blocks * 4096)
+}
+
+fn open(path: &Path) -> Pool {
+    Pool::open(path, &PoolOptions::default()).unwrap()
+}
+
+fn bytes_of(file: u64) -> Vec<u8> {
+    let of = |at: usize| (at as u64 / 4096 * 31 + file * 7 + at as u64 % 253) as u8;
+    (0..FILE_BYTES).map(of).collect()
+}
+
+/// Writes files until there is no room; gives how many.
+fn fill(pool: &Pool, from: u64) -> u64 {
+    let volume = pool.volume();
+    let mut files = from;
+    loop {
+        match volume.write(format!("/{files}"), &bytes_of(files)) {
+            Ok(()) => files += 1,
+            Err(error) => {
+                assert!(matches!(error, Error::NoSpace(_)), "{error}");
+                volume.remove_file(format!("/{files}")).unwrap();
+                return files;
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn has_files(pool: &Pool, files: u64) {
+    let volume = pool.volume();
+    for file in 0..files {
+        assert!(
+            volume.read(format!("/{file}")).unwrap() == bytes_of(file),
+            "file {file}"
+        );
+    }
+}
+
+fn media() -> [(tempfile::TempDir, MediaChoice); 2] {
+    [
+        (tempfile::tempdir().unwrap(), MediaChoice::Logged),
+        (
+            tempfile::tempdir_in("/dev/shm").unwrap(),
+            MediaChoice::Memory,
+        ),
+    ]
+}
+
+#[test]
+fn a_full_pool_has_room_again() {
+    for mapping in GROWING {
+        for (dir, media) in media() {
+            let path = made(dir.path(), mapping, media);
+            let files = fill(&open(&path), 0);
+            let before = open(&path).fs().stat_fs();
+            let added = add(&path, "second").unwrap();
+            let pool = open(&path);
+            let after = pool.fs().stat_fs();
+            assert_eq!((after.blocks - before.blocks) * 4096, added);
+            assert_eq!((after.blocks_free - before.blocks_free) * 4096, added);
+            has_files(&pool, files);
+            let more = fill(&pool, files);
+            assert!(more >= files + added / FILE_BYTES as u64 - 1, "{mapping:?}");
+            has_files(&pool, more);
+            // Whole files of one, and parts of another, become free.
+            let volume = pool.volume();
+            volume.remove_file("/0").unwrap();
+            volume.remove_file(format!("/{}", more - 1)).unwrap();
+            volume.write("/0", &bytes_of(0)).unwrap();
+            drop(volume);
+            pool.close().unwrap();
+            let pool = open(&path);
+            assert!(pool.opened().was_clean);
+            has_files(&pool, more - 1);
+            assert_eq!(pool.fs().data_media().count(), 2);
+        }
+    }
+}
+
+/// A file that lies on both is read, written and viewed as any other.
+#[test]
+fn a_file_goes_from_one_medium_to_the_next() {
+    for mapping in GROWING {
+        for direct in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = made(dir.path(), mapping, MediaChoice::Logged);
+            add(&path, "second").unwrap();
+            add(&path, "third").unwrap();
+            let options = PoolOptions {
+                direct,
+                ..PoolOptions::default()
+            };
+            let pool = Pool::open(&path, &options).unwrap();
+            let volume = pool.volume();
+            let size = (FIRST_BYTES + 2 * MORE_BYTES) / 4 * 3;
+            let bytes: Vec<u8> = (0..size).map(|at| (at / 4099 + at % 251) as u8).collect();
+            volume.write("/large", &bytes).unwrap();
+            volume.sync().unwrap();
+            assert!(
+                volume.read("/large").unwrap() == bytes,
+                "{mapping:?} {direct}"
+            );
+            let file = volume.open("/large").unwrap();
+            let view = file.view_by(0..size, Rule::Mmu).unwrap();
+            assert!(view[..] == bytes[..], "{mapping:?} {direct}");
+            drop(view);
+            drop((file, volume));
+            pool.close().unwrap();
+            let pool = Pool::open(&path, &options).unwrap();
+            assert!(pool.volume().read("/large").unwrap() == bytes);
+        }
+    }
+}
+
+#[test]
+fn media_that_moved_are_named_in_any_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path(), MappingKind::Extent, MediaChoice::Logged);
+    add(&path, "second").unwrap();
+    let files = fill(&open(&path), 0);
+    let moved = ["data", "second"].map(|name| {
+        let to = dir.path().join(format!("{name}-elsewhere"));
+        std::fs::rename(dir.path().join(name), &to).unwrap();
+        to
+    });
+    let named = |data: &[PathBuf]| {
+        let options = PoolOptions {
+            data: data.to_vec(),
+            ..PoolOptions::default()
+        };
+        Pool::open(&path, &options)
+    };
+    let error = named(&moved[..1]).unwrap_err();
+    assert!(
+        matches!(error, Error::Medium(MediumError::Missing { .. })),
+        "{error}"
+    );
+    let [first, second] = moved;
+    has_files(&named(&[second.clone(), first.clone()]).unwrap(), files);
+    // It remembers.
+    has_files(&open(&path), files);
+    let other = dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    made(&other, MappingKind::Extent, MediaChoice::Logged);
+    let error = named(&[first, other.join("data")]).unwrap_err();
+    assert!(
+        matches!(error, Error::Medium(MediumError::Foreign { .. })),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_old_copy_of_any_medium_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path(), MappingKind::Extent, MediaChoice::Logged);
+    add(&path, "second").unwrap();
+    let second = dir.path().join("second");
+    let old = std::fs::read(&second).unwrap();
+    let files = fill(&open(&path), 0);
+    let new = std::fs::read(&second).unwrap();
+    std::fs::write(&second, old).unwrap();
+    let error = Pool::open(&path, &PoolOptions::default()).unwrap_err();
+    assert!(
+        matches!(error, Error::Medium(MediumError::OtherSession { .. })),
+        "{error}"
+    );
+    std::fs::write(&second, new).unwrap();
+    Pool::accept_data(&path, &[]).unwrap();
+    has_files(&open(&path), files);
+}
+
+#[test]
+fn what_cannot_grow_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path(), MappingKind::Cuckoo, MediaChoice::Logged);
+    let refused = |path: &Path| {
+        let error = add(path, "second").unwrap_err();
+        assert!(!path.with_file_name("second").exists(), "{error}");
+        match error {
+            Error::Zone(error) => error,
+            other => panic!("{other}"),
+        }
+    };
+    assert!(matches!(refused(&path), ZoneError::Mapping { .. }));
+    let alone = dir.path().join("alone");
+    let made_alone = Pool::create(&alone, &CreateOptions::new(8 << 20));
+    made_alone.unwrap().close().unwrap();
+    assert!(matches!(refused(&alone), ZoneError::NotApart { .. }));
+    let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let carrying = in_memory.path().join("pool");
+    let options = CreateOptions {
+        carries: true,
+        ..options(in_memory.path(), MappingKind::Extent, MediaChoice::Memory)
+    };
+    let pool = Pool::create(&carrying, &options).unwrap();
+    let error = add(&carrying, "second").unwrap_err();
+    assert!(matches!(error, Error::Media(_)), "in use: {error}");
+    pool.close().unwrap();
+    assert!(matches!(refused(&carrying), ZoneError::Carried { .. }));
+}
+
+/// As many media as there can be; then no more.
+#[test]
+fn there_are_eight_at_most() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path(), MappingKind::HashFs, MediaChoice::Logged);
+    for number in 1..8 {
+        add(&path, &format!("more-{number}")).unwrap();
+    }
+    let error = add(&path, "more-8").unwrap_err();
+    assert!(
+        matches!(error, Error::Zone(ZoneError::Full { .. })),
+        "{error}"
+    );
+    let pool = open(&path);
+    assert_eq!(pool.fs().data_media().count(), 8);
+    let files = fill(&pool, 0);
+    has_files(&pool, files);
+}

@@ -1,0 +1,278 @@
+//! Zones that a pool came to have after it was made: more blocks for data, each on a medium of its own.
+//!
+//! Blocks are numbered on from zone to zone, and lie behind the pool's own bytes in that order: where a block lies follows from its number alone. Where
+//! the mapping has a table of blocks (HashFS), the words of added ones lie in metadata chunks of their own ([`crate::ChunkKind::Table`]): as many
+//! for each zone as it has words, in the order of their numbers.
+
+use crate::{BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, LINE_ENTRIES, MappingKind};
+
+/// Zones that a pool of this version can have, the first one among them.
+pub const ZONES_MAX: usize = 8;
+/// Blocks that they can have together: as many as words of the format can name.
+pub const BLOCKS_MAX: u64 = 1 << 30;
+
+/// A zone behind the first one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddedZone {
+    /// Identity of its medium.
+    pub id: [u8; 16],
+    /// Where on it the data begin.
+    pub at: u64,
+    /// Its data blocks, a multiple of [`LINE_ENTRIES`]; 0: there is none.
+    pub blocks: u64,
+}
+
+/// The zones behind the first one, from zone 1 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddedZones(pub [AddedZone; ZONES_MAX - 1]);
+
+impl AddedZones {
+    /// Those that there are, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &AddedZone)> {
+        let there = self.0.iter().take_while(|zone| zone.blocks != 0);
+        (1..).zip(there)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0[0].blocks == 0
+    }
+
+    /// Their blocks.
+    pub fn blocks(&self) -> u64 {
+        self.iter().map(|(_, zone)| zone.blocks).sum()
+    }
+
+    /// Whether there can be such zones behind one of `first` blocks.
+    pub(crate) fn is_sound(&self, first: u64) -> bool {
+        let there = self.iter().count();
+        let fits = |zone: &AddedZone| {
+            zone.blocks <= BLOCKS_MAX
+                && zone.blocks.is_multiple_of(LINE_ENTRIES)
+                && zone.at >= BLOCK_BYTES
+                && zone.at.is_multiple_of(BLOCK_BYTES)
+                && zone.at.checked_add(zone.blocks * BLOCK_BYTES).is_some()
+        };
+        self.0[there..]
+            .iter()
+            .all(|zone| *zone == AddedZone::default())
+            && self.iter().all(|(_, zone)| fits(zone))
+            && first + self.blocks() <= BLOCKS_MAX
+    }
+}
+
+/// Chunks of `chunk_bytes` that the words of so many added blocks take.
+pub fn table_chunks(mapping: MappingKind, blocks: u64, chunk_bytes: u64) -> u64 {
+    match mapping {
+        MappingKind::HashFs => (blocks * 8).div_ceil(chunk_bytes),
+        _ => 0,
+    }
+}
+
+/// Words of a table of blocks that lie side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TablePiece {
+    /// Block of the first.
+    pub first: u64,
+    /// Words.
+    pub blocks: u64,
+    /// Pool offset of the first.
+    pub at: u64,
+}
+
+/// Where the words of the table of blocks lie: those of zone 0 together, those of added zones in chunks of their own. Mappings without such a table have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TablePlan {
+    pieces: Vec<TablePiece>,
+    blocks: u64,
+}
+
+impl TablePlan {
+    /// That of a pool, of whose chunk table `load` loads words by their pool offset.
+    pub fn of(geometry: &Geometry, load: impl Fn(u64) -> u64) -> Self {
+        if !geometry.mapping.has_home_lines() {
+            return Self::default();
+        }
+        let mut plan = Self {
+            pieces: vec![TablePiece {
+                first: 0,
+                blocks: geometry.zone_blocks,
+                at: geometry.table_at,
+            }],
+            blocks: geometry.blocks(),
+        };
+        let mut first = geometry.zone_blocks;
+        for (number, zone) in geometry.added.iter() {
+            let is_its = |chunk: &u64| {
+                let word = ChunkWord(load(geometry.chunk_table_at + chunk * 8));
+                word.decode(*chunk) == Some((ChunkKind::Table, number as u8))
+            };
+            let words = geometry.chunk_bytes / 8;
+            let chunks = (0..geometry.meta_chunks).filter(is_its);
+            let parts = (0..zone.blocks).step_by(words as usize).zip(chunks);
+            plan.pieces.extend(parts.map(|(done, chunk)| TablePiece {
+                first: first + done,
+                blocks: words.min(zone.blocks - done),
+                at: geometry.meta_at + chunk * geometry.chunk_bytes,
+            }));
+            first += zone.blocks;
+        }
+        plan
+    }
+
+    /// The pieces, in the order of their blocks.
+    pub fn pieces(&self) -> &[TablePiece] {
+        &self.pieces
+    }
+
+    /// Whether all blocks have a word.
+    pub fn is_whole(&self) -> bool {
+        self.pieces.iter().map(|piece| piece.blocks).sum::<u64>() == self.blocks
+    }
+
+    /// Pool offset of the word of a block.
+    #[inline]
+    pub fn word_at(&self, block: u64) -> Option<u64> {
+        let behind = self.pieces.partition_point(|piece| piece.first <= block);
+        let piece = self.pieces.get(behind.checked_sub(1)?)?;
+        let within = block - piece.first;
+        (within < piece.blocks).then_some(piece.at + within * 8)
+    }
+
+    /// The blocks whose words lie in `[at, at + bytes)` of the pool.
+    pub fn blocks_in(&self, at: u64, bytes: u64) -> impl Iterator<Item = u64> {
+        self.pieces.iter().flat_map(move |piece| {
+            let end = piece.at + piece.blocks * 8;
+            let words = at.max(piece.at)..(at + bytes).min(end);
+            let blocks = words.start.saturating_sub(piece.at) / 8
+                ..words.end.saturating_sub(piece.at).div_ceil(8);
+            let blocks = if words.is_empty() { 0..0 } else { blocks };
+            blocks.map(move |block| piece.first + block)
+        })
+    }
+}
+
+/// Whether pools with this mapping can have added zones: the tables of the others are made for so many blocks.
+pub fn can_be_added_to(mapping: MappingKind) -> bool {
+    mapping == MappingKind::HashFs || mapping.has_trees()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ApartRequest, GeometryRequest};
+
+    fn zones(of: &[AddedZone]) -> AddedZones {
+        let mut zones = AddedZones::default();
+        zones.0[..of.len()].copy_from_slice(of);
+        zones
+    }
+
+    const ZONE: AddedZone = AddedZone {
+        id: [7; 16],
+        at: 1 << 20,
+        blocks: 64,
+    };
+
+    #[test]
+    fn zones_follow_each_other_without_gaps() {
+        assert!(zones(&[]).is_sound(64) && zones(&[]).is_empty());
+        let two = zones(&[ZONE, AddedZone { blocks: 8, ..ZONE }]);
+        assert!(two.is_sound(64));
+        assert_eq!(two.blocks(), 72);
+        let numbers: Vec<u32> = two.iter().map(|(number, _)| number).collect();
+        assert_eq!(numbers, [1, 2]);
+        assert!(!zones(&[AddedZone::default(), ZONE]).is_sound(64));
+    }
+
+    #[test]
+    fn impossible_zones_are_refused() {
+        for bad in [
+            AddedZone { blocks: 7, ..ZONE },
+            AddedZone { at: 0, ..ZONE },
+            AddedZone { at: 4097, ..ZONE },
+            AddedZone {
+                at: u64::MAX - 4095,
+                ..ZONE
+            },
+            AddedZone {
+                blocks: BLOCKS_MAX + 8,
+                ..ZONE
+            },
+        ] {
+            assert!(!zones(&[bad]).is_sound(64), "{bad:?}");
+        }
+        let half = AddedZone {
+            blocks: BLOCKS_MAX / 2,
+            ..ZONE
+        };
+        assert!(zones(&[half]).is_sound(BLOCKS_MAX / 2));
+        assert!(!zones(&[half, half]).is_sound(8));
+    }
+
+    #[test]
+    fn words_lie_in_the_chunks_of_their_zone() {
+        let request = GeometryRequest {
+            is_logged: true,
+            apart: Some(ApartRequest {
+                id: [9; 16],
+                at: 1 << 20,
+                data_bytes: 8 << 20,
+                carries: false,
+            }),
+            ..Default::default()
+        };
+        let mut geometry = Geometry::plan(&request).unwrap();
+        let words = geometry.chunk_bytes / 8;
+        let zone = AddedZone {
+            blocks: words + 8,
+            ..ZONE
+        };
+        geometry.added = zones(&[zone, AddedZone { blocks: 8, ..ZONE }]);
+        let kinds = |of: &[(u64, u8)]| {
+            let of = of.to_vec();
+            let table_at = geometry.chunk_table_at;
+            move |at: u64| {
+                let chunk = (at - table_at) / 8;
+                let zone = of.iter().find(|(number, _)| *number == chunk);
+                zone.map_or(0, |(_, zone)| {
+                    ChunkWord::new(chunk, ChunkKind::Table, *zone).0
+                })
+            }
+        };
+        let plan = TablePlan::of(&geometry, kinds(&[(3, 1), (5, 2), (6, 1), (7, 1)]));
+        assert!(plan.is_whole());
+        let chunk_at = |chunk| geometry.meta_at + chunk * geometry.chunk_bytes;
+        let first = geometry.zone_blocks;
+        for (block, at) in [
+            (0, geometry.table_at),
+            (first - 1, geometry.table_at + (first - 1) * 8),
+            (first, chunk_at(3)),
+            (first + words, chunk_at(6)),
+            (first + words + 8, chunk_at(5)),
+            (first + words + 15, chunk_at(5) + 56),
+        ] {
+            assert_eq!(plan.word_at(block), Some(at), "{block}");
+            assert_eq!(plan.blocks_in(at, 8).collect::<Vec<_>>(), [block]);
+        }
+        assert_eq!(plan.word_at(first + words + 16), None);
+        assert_eq!(plan.blocks_in(chunk_at(5) + 64, 64).count(), 0);
+        let cut = TablePlan::of(&geometry, kinds(&[(3, 1), (5, 2)]));
+        assert!(!cut.is_whole());
+        assert_eq!(cut.word_at(first + words), None);
+        assert_eq!(cut.word_at(first + words + 8), Some(chunk_at(5)));
+    }
+
+    #[test]
+    fn words_of_blocks_take_whole_chunks() {
+        assert_eq!(table_chunks(MappingKind::HashFs, 512, 4096), 1);
+        assert_eq!(table_chunks(MappingKind::HashFs, 520, 4096), 2);
+        assert_eq!(table_chunks(MappingKind::Extent, 520, 4096), 0);
+        let can: Vec<&str> = MappingKind::ALL
+            .into_iter()
+            .filter(|kind| can_be_added_to(*kind))
+            .map(MappingKind::name)
+            .collect();
+        assert_eq!(can, ["hashfs", "radix", "extent", "extent-cached"]);
+    }
+}
