@@ -59,6 +59,8 @@ mod tracked;
 mod tree;
 mod workload;
 mod workloads;
+#[cfg(test)]
+mod zones;
 
 pub use budget::{Budget, Part, all_workloads};
 pub use id::Mode;

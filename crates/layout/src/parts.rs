@@ -170,7 +170,7 @@ impl Superblock {
         new.rewritten()
     }
 
-    fn rewritten(mut self) -> Self {
+    pub(crate) fn rewritten(mut self) -> Self {
         self.read_only_compatible &= !features::PARTS;
         if self.has_parts() {
             self.read_only_compatible |= features::PARTS;
@@ -192,22 +192,31 @@ impl Superblock {
             && (Self::unseal(first).is_ok() || is_whole(second))
     }
 
-    /// Whether a copy is that before or after a change of one record, or torn between it and this.
+    /// Whether a copy is that before or after a change of one record, of a file system or a zone, or torn between it and this.
     fn may_be_cut(&self, copy: &[u8]) -> bool {
         let Ok((mut found, _)) = Self::read_from_prefix(copy) else {
             return false;
         };
         let records = found.file_systems.iter().zip(&self.file_systems);
         let changed: Vec<_> = records.filter(|(of, own)| of != own).collect();
+        let zones = found.zones[1..].iter().zip(&self.zones[1..]);
+        let added: Vec<_> = zones.filter(|(of, own)| of != own).collect();
+        let count = changed.len() + added.len();
         let is_one = match Self::unseal(copy) {
-            Ok(_) => changed.len() == 1,
-            Err(_) => changed.len() <= 1,
+            Ok(_) => count == 1,
+            Err(_) => count <= 1,
         };
         let is_table = is_one
             && changed.iter().all(|(of, _)| of.may_be_torn())
+            && added
+                .iter()
+                .all(|(of, own)| of.may_be_torn() && own.may_be_torn())
             && found.sequence <= self.sequence.saturating_add(1)
             && (Self::unseal(copy).is_err() || found.sequence != self.sequence)
-            && (found.read_only_compatible ^ self.read_only_compatible) & !features::PARTS == 0;
+            && (found.read_only_compatible ^ self.read_only_compatible) & !features::PARTS == 0
+            && (found.incompatible ^ self.incompatible) & !features::ZONES == 0;
+        found.zones[1..].copy_from_slice(&self.zones[1..]);
+        found.incompatible = self.incompatible;
         found.file_systems[1..].copy_from_slice(&self.file_systems[1..]);
         found.read_only_compatible = self.read_only_compatible;
         (found.sequence, found.checksum) = (self.sequence, self.checksum);
@@ -234,7 +243,7 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FS_MAX, Geometry, GeometryRequest, NamespaceKind, SuperblockError};
+    use crate::{AddedZone, FS_MAX, Geometry, GeometryRequest, NamespaceKind, SuperblockError};
 
     const UNIT: u64 = PART_ALIGN;
 
@@ -353,6 +362,36 @@ mod tests {
         other.sequence -= 1;
         other.seal();
         assert!(!new.is_left_by_cut([is, is, other.as_bytes()]));
+    }
+
+    #[test]
+    fn a_zone_that_was_being_added_is_no_damage() {
+        let old = pool();
+        let zone = AddedZone {
+            id: [9; 16],
+            at: 1 << 20,
+            blocks: 64,
+        };
+        let new = old.with_zone(zone).unwrap();
+        let (was, is) = (old.as_bytes(), new.as_bytes());
+        assert_eq!(new.sequence, old.sequence + 1);
+        // Features, sequence, the record's fields, and the checksum.
+        for at in [52, 60, 1612, 1620, 1656, 4088] {
+            let growing = torn(&old, &new, at);
+            assert!(new.is_left_by_cut([&growing, is, is]), "{at}");
+            assert!(old.is_left_by_cut([was, &growing, &growing]), "{at}");
+            assert!(!new.is_left_by_cut([&growing, &growing, is]), "{at}");
+        }
+        assert!(new.is_left_by_cut([was, is, is]));
+        for change in [
+            (|sb| sb.zones[1].aids_at = 1) as fn(&mut Superblock),
+            |sb| sb.zones[2].run_blocks = 8,
+            |sb| sb.incompatible ^= features::LOGGED,
+        ] {
+            let mut other = new.clone();
+            change(&mut other);
+            assert!(!new.is_left_by_cut([is, is, other.as_bytes()]));
+        }
     }
 
     #[test]

@@ -225,6 +225,19 @@ pub struct ZoneRecord {
 }
 
 impl ZoneRecord {
+    /// Whether it has nothing but what an added zone may have, or some of it.
+    pub(crate) fn may_be_torn(&self) -> bool {
+        let rest = Self {
+            data_at: 0,
+            blocks: 0,
+            mapping: 0,
+            medium: 0,
+            medium_id: [0; 16],
+            ..*self
+        };
+        rest == Self::new_zeroed()
+    }
+
     /// That of a zone which was added.
     fn added(zone: AddedZone, mapping: u32) -> Self {
         Self {
@@ -634,15 +647,14 @@ impl Superblock {
             && self.zones[1 + there..].iter().all(is_none)
     }
 
-    /// The superblock, sealed, of the same pool with one more zone; `None` if it can have no more.
+    /// The superblock of the same pool with one more zone, as its next rewrite; `None` if it can have no more.
     pub fn with_zone(&self, zone: AddedZone) -> Option<Self> {
         let mut new = self.clone();
         let number = 1 + self.added().iter().count();
         (number < ZONES_MAX).then_some(())?;
         new.zones[number] = ZoneRecord::added(zone, self.zones[0].mapping);
         new.incompatible |= features::ZONES;
-        new.seal();
-        Some(new)
+        Some(new.rewritten())
     }
 
     /// The label as text.

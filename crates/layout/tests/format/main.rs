@@ -279,8 +279,8 @@ fn constants() {
             features::READ_ONLY_COMPATIBLE,
             features::INCOMPATIBLE
         ),
-        (0, 3, 15),
-        "the document says that six features are defined"
+        (0, 3, 31),
+        "the document says that seven features are defined"
     );
 }
 
@@ -475,7 +475,8 @@ fn enums() {
     });
     assert_enum("ExtentKind", |n| ExtentKind::from_number(n).map(debug));
     assert_enum("ChunkKind", |n| {
-        let low = u64::from(n);
+        // Those with words of blocks are of a zone.
+        let low = u64::from(n) | u64::from(u64::from(n) == ChunkKind::Table as u64) << 8;
         let check = u64::from(checksum_words(&[5, low])) << 32;
         let word = ChunkWord(if n == 0 { 0 } else { low | check });
         word.decode(5).map(|(kind, _)| debug(kind))

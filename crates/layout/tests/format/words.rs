@@ -74,7 +74,7 @@ fn words() {
         "ChunkWord",
         &[
             ("kind", byte(0)),
-            ("file system", byte(8)),
+            ("zone", byte(8)),
             ("check", !0xFFFF_FFFF),
         ],
     );
