@@ -317,8 +317,11 @@ mod tests {
         assert_eq!(heads[..1], MediumHead::all(&superblock));
         assert_eq!((heads[1].id, heads[1].zone), ([8; 16], 1));
         assert_eq!(heads[1].copy_at(), MEDIUM_DATA_AT + 64 * BLOCK_BYTES);
-        let full = (0..).try_fold(superblock, |full, _: u32| full.with_zone(zone).ok_or(full));
-        assert_eq!(MediumHead::all(&full.unwrap_err()).len(), ZONES_MAX);
+        let mut full = superblock;
+        while let Some(more) = full.with_zone(zone) {
+            full = more;
+        }
+        assert_eq!(MediumHead::all(&full).len(), ZONES_MAX);
         for change in [
             |bad: &mut Superblock| bad.incompatible ^= features::ZONES,
             |bad: &mut Superblock| bad.zones[1].aids_at = 4096,

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use vellum_media::{
-    BLOCK_BYTES, DataFile, MappedPool, MediaChoice, MediaError, Memory, OpenMode, Persistent, Site,
-    Split, Written, faults,
+    BLOCK_BYTES, DataFile, DataPart, MappedPool, MediaChoice, MediaError, Memory, OpenMode,
+    Persistent, Site, Split, Written, faults,
 };
 
 const POOL_BYTES: u64 = 8 << 20;
@@ -121,6 +121,58 @@ fn what_was_read_through_the_cache_before_is_not_read_again() {
         pool.write_through(Site::UNNAMED, at, &[round; 10]);
     }
     pool.disk().unwrap().sync_data(Site::UNNAMED).unwrap();
+}
+
+/// What goes from one medium to the next is read and written as a whole, past the cache and through it.
+#[test]
+fn data_of_two_media_follow_each_other() {
+    const FIRST: u64 = 4 * BLOCK_BYTES;
+    for is_direct in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let medium = |name| DataFile::create(&dir.path().join(name), POOL_BYTES, false).unwrap();
+        let parts = [
+            ("one", DATA_AT, FIRST),
+            ("two", DATA_AT + FIRST, POOL_BYTES / 2),
+        ];
+        let data = parts.map(|(name, at, len)| DataPart {
+            file: medium(name),
+            at,
+            from: 2 * BLOCK_BYTES,
+            len,
+        });
+        let path = dir.path().join("pool");
+        let pool = MappedPool::create(&path, DATA_AT, MediaChoice::Logged).unwrap();
+        let pool = pool.with_data(data.into()).unwrap();
+        let pool = match is_direct {
+            true => pool.with_direct(DATA_AT).unwrap(),
+            false => pool,
+        };
+        let pool = begun(pool, true);
+        let bytes: Vec<u8> = (0..40 * BLOCK_BYTES).map(|at| (at % 251) as u8).collect();
+        let at = DATA_AT + BLOCK_BYTES + 10;
+        pool.write_through(Site::UNNAMED, at, &bytes);
+        let mut read = vec![0; bytes.len()];
+        pool.read(at, &mut read);
+        assert!(read == bytes, "{is_direct}");
+        let (first, second) = read.split_at(100_000);
+        let mut again = [vec![0; first.len()], vec![0; second.len()]];
+        let [a, b] = &mut again;
+        pool.read_all(&mut [(at, &mut a[..]), (at + 100_000, &mut b[..])]);
+        assert!(again.concat() == bytes, "{is_direct}");
+        pool.disk().unwrap().sync_data(Site::UNNAMED).unwrap();
+        let in_first = (FIRST - BLOCK_BYTES - 10) as usize;
+        let on = |name| std::fs::read(dir.path().join(name)).unwrap();
+        let from = 3 * BLOCK_BYTES as usize + 10;
+        assert!(
+            on("one")[from..][..in_first] == bytes[..in_first],
+            "{is_direct}"
+        );
+        let rest = &bytes[in_first..];
+        assert!(
+            on("two")[2 * BLOCK_BYTES as usize..][..rest.len()] == *rest,
+            "{is_direct}"
+        );
+    }
 }
 
 #[test]
