@@ -11,7 +11,7 @@ use vellum_layout::{
     AddedZone, ChunkKind, ChunkWord, MediumHead, MediumPlaces, PoolPhase, Superblock, TablePlan,
     ZONES_MAX, can_be_added_to, table_chunks,
 };
-use vellum_media::{DataFile, Memories, OpenMode};
+use vellum_media::{DataFile, MappedPool, Memories, OpenMode};
 
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -182,12 +182,12 @@ impl Plan {
         }
     }
 
-    /// Makes the medium the zone's, and then has the superblock say so.
-    fn write(&self, file: &DataFile, larger: &Superblock) -> Result<()> {
+    /// Makes the medium the zone's; gives the pool, locked, in which nothing says so yet.
+    fn make_medium(&self, file: &DataFile, larger: &Superblock) -> Result<MappedPool> {
         let pool = parts::open_own(&PoolPath::of(&self.pool), OpenMode::default())?;
         let now = read_superblock(&pool)?;
         // What commits left is laid over the pool's bytes, in memory of ours.
-        let view = pool.part((0, now.pool_bytes), &self.pool, true)?;
+        let view = pool.to_read(now.pool_bytes)?;
         if now != self.superblock || check_at_rest(&view)? != Some(PoolPhase::Clean) {
             let pool = self.pool.clone();
             return Err(ZoneError::Used { pool }.into());
@@ -200,7 +200,7 @@ impl Plan {
         let name = medium::name(&self.pool, file.path())?;
         medium::tell_place(&pool, now.media_at, &places, (head.id, &name))?;
         parts::settle_table(&pool, &now)?;
-        parts::write_table(&pool, larger)
+        Ok(pool)
     }
 }
 
@@ -224,17 +224,19 @@ impl Pool {
         let plan = Plan::of(path, superblock)?;
         plan.refuse_own_medium(&data.path)?;
         let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
-        let added = plan.add(&file, options);
-        if added.is_err() {
+        let prepared = plan.prepare(&file, options).inspect_err(|_| {
             // What had its bytes before has lost them; a file that was made is nobody's.
             let _ = (!data.overwrite).then(|| std::fs::remove_file(&data.path));
-        }
-        added
+        });
+        let (pool, larger, zone) = prepared?;
+        // From here on it may be the pool's, also where that fails.
+        parts::write_table(&pool, &larger)?;
+        Ok(zone)
     }
 }
 
 impl Plan {
-    /// Refuses a medium that has data of the pool: nobody has that locked now.
+    /// Refuses a medium that has data of a file system of the pool: nobody has that locked now.
     fn refuse_own_medium(&self, path: &Path) -> Result<()> {
         let Ok(file) = DataFile::open(path, true) else {
             // Who makes it says what is wrong.
@@ -245,13 +247,23 @@ impl Plan {
             heads.is_some_and(|heads| heads.counts.id == expected.id)
         };
         let medium = path.to_owned();
-        match MediumHead::all(&self.superblock).iter().any(is_its) {
+        let all = Pool::file_systems(PoolPath::of(&self.pool).pool)?;
+        let superblocks = all.iter().filter_map(|fs| fs.superblock.as_ref().ok());
+        match superblocks
+            .flat_map(MediumHead::all)
+            .any(|expected| is_its(&expected))
+        {
             true => Err(ZoneError::Taken { medium }.into()),
             false => Ok(()),
         }
     }
 
-    fn add(&self, file: &DataFile, options: &PoolOptions) -> Result<AddedZone> {
+    /// Does all but the last step: gives the pool, and the superblock that it is to have.
+    fn prepare(
+        &self,
+        file: &DataFile,
+        options: &PoolOptions,
+    ) -> Result<(MappedPool, Superblock, AddedZone)> {
         let mut id = [0; 16];
         fill_random(&mut id)?;
         let room = medium::room(file, id, 0)?;
@@ -262,7 +274,7 @@ impl Plan {
         };
         let larger = self.with(zone)?;
         self.set_aside(&zone, options)?;
-        self.write(file, &larger)?;
-        Ok(zone)
+        let pool = self.make_medium(file, &larger)?;
+        Ok((pool, larger, zone))
     }
 }

@@ -203,6 +203,15 @@ impl MappedPool {
         .settled())
     }
 
+    /// The first `len` bytes of this pool once more, as of one that is opened for reading: what is stored there is in memory of ours.
+    ///
+    /// # Errors
+    /// As for [`part`](Self::part).
+    pub fn to_read(&self, len: u64) -> Result<Self, MediaError> {
+        let path = self.path.as_deref().unwrap_or(Path::new(""));
+        self.part((self.start, len), path, true)
+    }
+
     /// Makes room for [a part](Self::part) of `len` bytes from `start` on: a file grows, if it has to. Whatever lies there is lost.
     ///
     /// # Errors

@@ -73,6 +73,7 @@ const PLAIN: &[&str] = &[
     "SuperblockError",
     "VersionCounts",
     "ViewPlace",
+    "ZoneError",
     "media",
     "prefer_thread_slot",
     "simulate",

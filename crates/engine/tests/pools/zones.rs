@@ -220,6 +220,39 @@ fn an_old_copy_of_any_medium_is_refused() {
     has_files(&open(&path), files);
 }
 
+/// The media of a file system behind another one are its own.
+#[test]
+fn one_of_several_file_systems_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path(), MappingKind::Extent, MediaChoice::Logged);
+    let of_part = CreateOptions {
+        data: Some(medium(dir.path().join("data-of-more"), FIRST_BYTES)),
+        ..options(dir.path(), MappingKind::HashFs, MediaChoice::Logged)
+    };
+    Pool::add_file_system(&path, "more", &of_part)
+        .unwrap()
+        .close()
+        .unwrap();
+    let part = dir.path().join("pool:more");
+    let files = fill(&open(&part), 0);
+    add(&part, "second").unwrap();
+    let more = fill(&open(&part), files);
+    assert!(more > files);
+    has_files(&open(&part), more);
+    assert_eq!(open(&part).fs().data_media().count(), 2);
+    assert_eq!(open(&path).fs().data_media().count(), 1);
+    let of_main = DataOptions {
+        overwrite: true,
+        ..medium(dir.path().join("data"), MORE_BYTES)
+    };
+    let error = Pool::add_data(&part, &of_main, &PoolOptions::default()).unwrap_err();
+    assert!(
+        matches!(error, Error::Zone(ZoneError::Taken { .. })),
+        "{error}"
+    );
+    assert!(Pool::open(&path, &PoolOptions::default()).is_ok());
+}
+
 #[test]
 fn what_cannot_grow_says_so() {
     let dir = tempfile::tempdir().unwrap();
