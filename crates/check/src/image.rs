@@ -282,7 +282,6 @@ impl<'v, 'a> Window<'v, 'a> {
     }
 }
 
-/// Gives the words of `[at, at + 8 * count)` to `each`, with their index.
 /// Calls `each` with every block that has a word in the table of blocks, and the word.
 pub(crate) fn for_each_table_word(
     view: &View,
@@ -297,6 +296,7 @@ pub(crate) fn for_each_table_word(
     }
 }
 
+/// Gives the words of `[at, at + 8 * count)` to `each`, with their index.
 pub(crate) fn for_each_word(view: &View, at: u64, count: u64, mut each: impl FnMut(u64, u64)) {
     let mut buffer = vec![0; WINDOW_BYTES.min(count.saturating_mul(8)) as usize];
     let mut index = 0;

@@ -77,7 +77,12 @@ impl Image for Bytes {
         let Some(data) = self.data.iter().rev().find(|data| at >= data.at) else {
             return Image::read(&self.file, at + self.own.0, out);
         };
-        let there = (data.at + data.len - at).min(out.len() as u64);
+        let there = (data.at + data.len)
+            .saturating_sub(at)
+            .min(out.len() as u64);
+        if there == 0 && !out.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let (now, rest) = out.split_at_mut(there as usize);
         data.file.read(at - data.at + data.from, now)?;
         match rest {

@@ -190,15 +190,17 @@ impl<M: Memories> Core<M> {
 
     /// Gives a free chunk a kind, durably; whether there was one.
     fn take_chunk(&self, kind: ChunkKind) -> bool {
-        self.take_chunk_of(kind, 0)
+        self.take_chunk_as(kind, |chunk| ChunkWord::new(chunk, kind, 0))
     }
 
-    /// Makes a free chunk one of the words of an added zone, durably; whether there was one.
-    pub(crate) fn take_table_chunk(&self, zone: u32) -> bool {
-        self.take_chunk_of(ChunkKind::Table, zone as u8)
+    /// Makes a free chunk this part of the words of an added zone, durably; whether there was one.
+    pub(crate) fn take_table_chunk(&self, zone: u32, part: u64) -> bool {
+        self.take_chunk_as(ChunkKind::Table, |chunk| {
+            ChunkWord::of_table(chunk, zone, part)
+        })
     }
 
-    fn take_chunk_of(&self, kind: ChunkKind, zone: u8) -> bool {
+    fn take_chunk_as(&self, kind: ChunkKind, word_of: impl Fn(u64) -> ChunkWord) -> bool {
         if self.is_last_kept(kind) {
             return false;
         }
@@ -232,7 +234,7 @@ impl<M: Memories> Core<M> {
                 // A chunk that is free is all zeros, also where a power cut takes it back.
                 self.pool.give_up(begin, bytes);
             }
-            self.set_word(at, ChunkWord::new(chunk, kind, zone).0);
+            self.set_word(at, word_of(chunk).0);
             self.pool.flush(sites::CHUNK_WORD, at, 8);
             self.pool.fence(sites::CHUNK_WORD_DURABLE);
             self.arena.fetch_add(header::FREE_SLOTS, u64::MAX);
@@ -249,7 +251,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Whether all words of a chunk are zero.
-    fn is_zero(&self, chunk: u64) -> bool {
+    pub(crate) fn is_zero(&self, chunk: u64) -> bool {
         let begin = self.geometry.meta_at + chunk * self.geometry.chunk_bytes;
         let mut words = (0..self.geometry.chunk_bytes).step_by(8);
         words.all(|at| self.word(begin + at) == 0)

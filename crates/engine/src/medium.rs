@@ -135,17 +135,14 @@ pub enum MediumError {
     NotApart,
 }
 
-/// What a medium of `file`'s size has room for, with `carried_bytes` of it for a copy of the metadata.
-pub(crate) fn room(file: &DataFile, id: [u8; 16], carried_bytes: u64) -> Result<DataApart> {
+/// What a medium of so many bytes has room for, with `carried_bytes` of it for a copy of the metadata.
+pub(crate) fn room(path: &Path, bytes: u64, id: [u8; 16], carried_bytes: u64) -> Result<DataApart> {
     let line = LINE_ENTRIES * BLOCK_BYTES;
     let beside = BESIDE_BYTES.saturating_add(carried_bytes);
-    let room = file.len().saturating_sub(beside) / line * line;
+    let room = bytes.saturating_sub(beside) / line * line;
     if room < 1 << 20 {
-        return Err(MediumError::TooSmall {
-            path: file.path().to_owned(),
-            bytes: file.len(),
-        }
-        .into());
+        let path = path.to_owned();
+        return Err(MediumError::TooSmall { path, bytes }.into());
     }
     Ok(DataApart {
         id,
@@ -164,11 +161,11 @@ pub(crate) fn room_beside_copy(
     // As if there were a copy: how large it is is not known yet.
     let mut carried_bytes = BLOCK_BYTES;
     loop {
-        let apart = room(file, id, carried_bytes)?;
+        let apart = room(file.path(), file.len(), id, carried_bytes)?;
         match CarriedPlan::of(&plan(apart)?).map(|plan| plan.bytes()) {
             Some(needed) if needed > carried_bytes => carried_bytes = needed,
             Some(_) => return Ok(apart),
-            None => return room(file, id, 0),
+            None => return room(file.path(), file.len(), id, 0),
         }
     }
 }
@@ -278,6 +275,17 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The bytes of a block that tells of the media of a pool what this one tells, and of no others.
+pub(crate) fn known_places(places: &[u8], superblock: &Superblock) -> [u8; BLOCK_BYTES as usize] {
+    let mut known = MediumPlaces::of_data([0; 16], b"");
+    for head in MediumHead::all(superblock) {
+        if let Some(name) = MediumPlaces::find(places, head.id) {
+            known = MediumPlaces::with_data(known.as_bytes(), head.id, &name);
+        }
+    }
+    zerocopy::transmute!(known)
+}
+
 /// Has the block of places at `places_at`, which has the bytes `known` but for what it says of sessions, tell where one more medium is; gives its
 /// bytes then.
 ///
@@ -380,21 +388,8 @@ fn find_media(
     let mut named: Vec<Option<(DataFile, MediumHead)>> = expected.iter().map(|_| None).collect();
     for place in asked {
         let file = open_medium(place, read_only)?;
-        let known = expected.iter().map(|expected| know(&file, expected));
-        match known
-            .enumerate()
-            .find_map(|(zone, head)| Some((zone, head.ok()?)))
-        {
-            Some((zone, head)) => named[zone] = Some((file, head)),
-            None => {
-                let missing = expected
-                    .iter()
-                    .zip(&named)
-                    .find(|(_, named)| named.is_none());
-                let (missing, _) = missing.ok_or(MediumError::NotApart)?;
-                know(&file, missing)?;
-            }
-        }
+        let (zone, head) = know_one(&file, &expected)?;
+        named[zone] = Some((file, head));
     }
     let found = expected.into_iter().zip(named).map(|(expected, named)| {
         let (file, head) = match named {
@@ -409,6 +404,22 @@ fn find_media(
         Ok((expected, file, head))
     });
     found.collect()
+}
+
+/// Which of the media that are expected this is, and its head.
+fn know_one(file: &DataFile, expected: &[MediumHead]) -> Result<(usize, MediumHead)> {
+    let mut why = None;
+    for (zone, expected) in expected.iter().enumerate() {
+        match know(file, expected) {
+            Ok(head) => return Ok((zone, head)),
+            // What is wrong with the right one tells more than that it is none of the others.
+            Err(error @ crate::Error::Medium(MediumError::Foreign { .. })) => {
+                why = why.or(Some(error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(why.unwrap_or(MediumError::NotApart.into()))
 }
 
 /// Opens what is expected to be a data medium.

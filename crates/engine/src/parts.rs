@@ -477,9 +477,12 @@ impl Container {
             opened => opened?,
         };
         for fs in list_mapped(&self.pool, &self.whole)? {
-            let expected = fs.superblock.ok().and_then(|own| MediumHead::of(&own));
-            let heads = Heads::find(&file, expected.as_ref());
-            if heads.is_some_and(|heads| heads.counts.pool == fs.uuid) {
+            let media = fs.superblock.as_ref().map_or(Vec::new(), MediumHead::all);
+            let is_its = |expected: Option<&MediumHead>| {
+                let heads = Heads::find(&file, expected);
+                heads.is_some_and(|heads| heads.counts.pool == fs.uuid)
+            };
+            if is_its(None) || media.iter().any(|expected| is_its(Some(expected))) {
                 let (path, name) = (path.to_owned(), fs.name);
                 return Err(PartError::DataTaken { path, name }.into());
             }

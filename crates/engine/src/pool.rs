@@ -244,7 +244,7 @@ impl Pool {
         let apart = if options.carries {
             medium::room_beside_copy(&file, id, plan)?
         } else {
-            medium::room(&file, id, 0)?
+            medium::room(file.path(), file.len(), id, 0)?
         };
         let planned = plan(apart)?;
         format_options.apart = Some(apart);

@@ -4,16 +4,19 @@
 //! mapping has such; what a crash leaves of that waits for the zone to come. Then the medium is made, with its head. Then, while nobody has the pool
 //! open, its superblock is written with one more zone: from there on there is one.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use thiserror::Error;
 use vellum_layout::{
     AddedZone, ChunkKind, ChunkWord, MediumHead, MediumPlaces, PoolPhase, Superblock, TablePlan,
     ZONES_MAX, can_be_added_to, table_chunks,
 };
-use vellum_media::{DataFile, MappedPool, Memories, OpenMode};
+use vellum_media::{DataFile, MappedPool, Memories, Memory, OpenMode};
 
-use crate::core::Core;
+use crate::core::{Core, header};
 use crate::error::{Error, Place, Result};
 use crate::fs::Fs;
 use crate::medium;
@@ -69,6 +72,14 @@ pub enum ZoneError {
         /// Bytes of each.
         chunk_bytes: u64,
     },
+    /// The pool is mapped in pages that the data do not fill.
+    #[error("{}: it is mapped in pages of {page_bytes} bytes, and its data do not end with one: nothing can follow them", pool.display())]
+    Pages {
+        /// The pool.
+        pool: PathBuf,
+        /// Bytes of a page.
+        page_bytes: u64,
+    },
     /// It has data of the pool already.
     #[error("{}: this has data of the pool already; nothing was changed", medium.display())]
     Taken {
@@ -84,40 +95,58 @@ pub enum ZoneError {
 }
 
 impl<M: Memories> Core<M> {
-    /// The chunks with the words of added zone `number`.
-    fn table_chunks_of(&self, number: u32) -> impl Iterator<Item = u64> {
-        (0..self.geometry.meta_chunks).filter(move |&chunk| {
-            let word = ChunkWord(self.word(self.geometry.chunk_table_at + chunk * 8));
-            word.decode(chunk) == Some((ChunkKind::Table, number as u8))
-        })
-    }
-
-    /// Where the words of the table of blocks lie, of a mapping that has one.
+    /// Where the words of the table of blocks lie, of a mapping that has one. Whoever only reads does without those that no chunk has: their blocks are
+    /// nobody's to him.
     ///
     /// # Errors
-    /// An added zone has fewer chunks than its words take.
+    /// An added zone lacks some of its words.
     pub(crate) fn table_plan(&self) -> Result<TablePlan> {
         let plan = TablePlan::of(&self.geometry, |at| self.word(at));
-        let damaged = || {
-            let place = Place::Offset(self.geometry.chunk_table_at);
-            Error::damaged("table of an added zone", place)
+        if plan.is_whole() {
+            return Ok(plan);
+        }
+        let is_free = |chunk: &u64| {
+            let word = ChunkWord(self.word(self.geometry.chunk_table_at + chunk * 8));
+            word.decode(*chunk) == Some((ChunkKind::Free, 0)) && self.is_zero(*chunk)
         };
-        plan.is_whole().then_some(plan).ok_or_else(damaged)
+        match (0..self.geometry.meta_chunks).find(is_free) {
+            Some(chunk) if self.read_only => {
+                self.arena.store(header::TABLE_LOST, 1, Ordering::Relaxed);
+                let zeros = self.geometry.meta_at + chunk * self.geometry.chunk_bytes;
+                Ok(plan.with_zeros_at(&self.geometry, zeros))
+            }
+            _ => {
+                let place = Place::Offset(self.geometry.chunk_table_at);
+                Err(Error::damaged("table of an added zone", place))
+            }
+        }
+    }
+
+    /// The parts of the words of added zone `zone` that have a chunk.
+    fn table_parts(&self, zone: u32) -> BTreeSet<u64> {
+        let chunks = 0..self.geometry.meta_chunks;
+        let parts = chunks.filter_map(|chunk| {
+            let word = ChunkWord(self.word(self.geometry.chunk_table_at + chunk * 8));
+            let (of, part) = word.table_part(chunk)?;
+            (of == zone).then_some(part)
+        });
+        parts.collect()
     }
 }
 
-/// Has a file system set chunks aside for the words of a zone that is to be added, so that it has `wanted` of them; whether there were as many.
+/// Has a file system set chunks aside for the words of a zone that is to be added, one for each of `parts`; whether there are as many. If not, it sets none
+/// aside, nor all but the last free one, which names may need.
 ///
 /// # Errors
 /// Read only, damaged.
-pub fn set_table_aside<M: Memories>(fs: &Fs<M>, zone: u32, wanted: u64) -> Result<bool> {
+pub fn set_table_aside<M: Memories>(fs: &Fs<M>, zone: u32, parts: u64) -> Result<bool> {
     fs.with_op(|op| {
         let core = op.core;
-        let mut has = core.table_chunks_of(zone).count() as u64;
-        while has < wanted && core.take_table_chunk(zone) {
-            has += 1;
-        }
-        Ok(has >= wanted)
+        let has = core.table_parts(zone);
+        let mut lacks = (0..parts).filter(|part| !has.contains(part));
+        let is_room =
+            lacks.clone().count() as u64 <= core.free_slots_of(ChunkKind::Free).saturating_sub(1);
+        Ok(is_room && lacks.all(|part| core.take_table_chunk(zone, part)))
     })
 }
 
@@ -186,6 +215,11 @@ impl Plan {
     fn make_medium(&self, file: &DataFile, larger: &Superblock) -> Result<MappedPool> {
         let pool = parts::open_own(&PoolPath::of(&self.pool), OpenMode::default())?;
         let now = read_superblock(&pool)?;
+        let page_bytes = pool.page_bytes() as u64;
+        if !now.geometry().data_bytes().is_multiple_of(page_bytes) {
+            let pool = self.pool.clone();
+            return Err(ZoneError::Pages { pool, page_bytes }.into());
+        }
         // What commits left is laid over the pool's bytes, in memory of ours.
         let view = pool.to_read(now.pool_bytes)?;
         if now != self.superblock || check_at_rest(&view)? != Some(PoolPhase::Clean) {
@@ -196,8 +230,13 @@ impl Plan {
         let session = MediumPlaces::sessions(&places).map_or(0, |[session, _]| session);
         let heads = MediumHead::all(larger);
         let head = heads[self.number as usize].in_session(session);
+        if file.len() < head.bytes {
+            let pool = self.pool.clone();
+            return Err(ZoneError::Used { pool }.into());
+        }
         medium::write_heads(file, &head)?;
         let name = medium::name(&self.pool, file.path())?;
+        let places = medium::known_places(&places, &now);
         medium::tell_place(&pool, now.media_at, &places, (head.id, &name))?;
         parts::settle_table(&pool, &now)?;
         Ok(pool)
@@ -223,14 +262,17 @@ impl Pool {
         };
         let plan = Plan::of(path, superblock)?;
         plan.refuse_own_medium(&data.path)?;
+        // Before anything is overwritten.
+        let zone = plan.zone_on(data)?;
+        let larger = plan.with(zone)?;
+        plan.set_aside(&zone, options)?;
         let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
-        let prepared = plan.prepare(&file, options).inspect_err(|_| {
+        let prepared = plan.make_medium(&file, &larger).inspect_err(|_| {
             // What had its bytes before has lost them; a file that was made is nobody's.
             let _ = (!data.overwrite).then(|| std::fs::remove_file(&data.path));
         });
-        let (pool, larger, zone) = prepared?;
         // From here on it may be the pool's, also where that fails.
-        parts::write_table(&pool, &larger)?;
+        parts::write_table(&prepared?, &larger)?;
         Ok(zone)
     }
 }
@@ -238,6 +280,12 @@ impl Pool {
 impl Plan {
     /// Refuses a medium that has data of a file system of the pool: nobody has that locked now.
     fn refuse_own_medium(&self, path: &Path) -> Result<()> {
+        let node = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+        let pool = PoolPath::of(&self.pool).pool;
+        let medium = path.to_owned();
+        if node(path).is_ok_and(|medium| node(&pool).is_ok_and(|pool| pool == medium)) {
+            return Err(ZoneError::Taken { medium }.into());
+        }
         let Ok(file) = DataFile::open(path, true) else {
             // Who makes it says what is wrong.
             return Ok(());
@@ -246,8 +294,7 @@ impl Plan {
             let heads = Heads::find(&file, Some(expected));
             heads.is_some_and(|heads| heads.counts.id == expected.id)
         };
-        let medium = path.to_owned();
-        let all = Pool::file_systems(PoolPath::of(&self.pool).pool)?;
+        let all = Pool::file_systems(pool)?;
         let superblocks = all.iter().filter_map(|fs| fs.superblock.as_ref().ok());
         match superblocks
             .flat_map(MediumHead::all)
@@ -258,23 +305,19 @@ impl Plan {
         }
     }
 
-    /// Does all but the last step: gives the pool, and the superblock that it is to have.
-    fn prepare(
-        &self,
-        file: &DataFile,
-        options: &PoolOptions,
-    ) -> Result<(MappedPool, Superblock, AddedZone)> {
+    /// The zone that a medium has room for.
+    fn zone_on(&self, data: &DataOptions) -> Result<AddedZone> {
+        let bytes = match data.size_bytes {
+            0 => DataFile::open(&data.path, true)?.len(),
+            bytes => bytes,
+        };
         let mut id = [0; 16];
         fill_random(&mut id)?;
-        let room = medium::room(file, id, 0)?;
-        let zone = AddedZone {
+        let room = medium::room(&data.path, bytes, id, 0)?;
+        Ok(AddedZone {
             id,
             at: room.at,
             blocks: room.data_bytes / vellum_layout::BLOCK_BYTES,
-        };
-        let larger = self.with(zone)?;
-        self.set_aside(&zone, options)?;
-        let pool = self.make_medium(file, &larger)?;
-        Ok((pool, larger, zone))
+        })
     }
 }

@@ -4,7 +4,7 @@
 //! the mapping has a table of blocks (HashFS), the words of added ones lie in metadata chunks of their own ([`crate::ChunkKind::Table`]): as many
 //! for each zone as it has words, in the order of their numbers.
 
-use crate::{BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, LINE_ENTRIES, MappingKind};
+use crate::{BLOCK_BYTES, ChunkWord, Geometry, LINE_ENTRIES, MappingKind};
 
 /// Zones that a pool of this version can have, the first one among them.
 pub const ZONES_MAX: usize = 8;
@@ -51,7 +51,10 @@ impl AddedZones {
                 && zone.blocks.is_multiple_of(LINE_ENTRIES)
                 && zone.at >= BLOCK_BYTES
                 && zone.at.is_multiple_of(BLOCK_BYTES)
-                && zone.at.checked_add(zone.blocks * BLOCK_BYTES).is_some()
+                && zone
+                    .at
+                    .checked_add((zone.blocks + 1) * BLOCK_BYTES)
+                    .is_some()
         };
         self.0[there..]
             .iter()
@@ -103,18 +106,27 @@ impl TablePlan {
         };
         let mut first = geometry.zone_blocks;
         for (number, zone) in geometry.added.iter() {
-            let is_its = |chunk: &u64| {
-                let word = ChunkWord(load(geometry.chunk_table_at + chunk * 8));
-                word.decode(*chunk) == Some((ChunkKind::Table, number as u8))
-            };
             let words = geometry.chunk_bytes / 8;
-            let chunks = (0..geometry.meta_chunks).filter(is_its);
-            let parts = (0..zone.blocks).step_by(words as usize).zip(chunks);
-            plan.pieces.extend(parts.map(|(done, chunk)| TablePiece {
-                first: first + done,
-                blocks: words.min(zone.blocks - done),
-                at: geometry.meta_at + chunk * geometry.chunk_bytes,
-            }));
+            let part_of = |chunk: u64| {
+                let word = ChunkWord(load(geometry.chunk_table_at + chunk * 8));
+                let (zone, part) = word.table_part(chunk)?;
+                (zone == number).then_some((part, chunk))
+            };
+            let mut parts: Vec<(u64, u64)> =
+                (0..geometry.meta_chunks).filter_map(part_of).collect();
+            parts.sort_unstable();
+            // Of two that say that they are the same nobody knows which is.
+            let is_alone = |part: u64| parts.iter().filter(|other| other.0 == part).count() == 1;
+            for &(part, chunk) in parts.iter().filter(|(part, _)| is_alone(*part)) {
+                let done = part * words;
+                if let Some(left @ 1..) = zone.blocks.checked_sub(done) {
+                    plan.pieces.push(TablePiece {
+                        first: first + done,
+                        blocks: words.min(left),
+                        at: geometry.meta_at + chunk * geometry.chunk_bytes,
+                    });
+                }
+            }
             first += zone.blocks;
         }
         plan
@@ -128,6 +140,39 @@ impl TablePlan {
     /// Whether all blocks have a word.
     pub fn is_whole(&self) -> bool {
         self.pieces.iter().map(|piece| piece.blocks).sum::<u64>() == self.blocks
+    }
+
+    /// Zones, and parts of their words, that no chunk has, or more than one.
+    pub fn missing_parts(&self, geometry: &Geometry) -> Vec<(u32, u64)> {
+        let words = geometry.chunk_bytes / 8;
+        let mut missing = Vec::new();
+        let mut first = geometry.zone_blocks;
+        for (number, zone) in geometry.added.iter() {
+            let parts = 0..table_chunks(geometry.mapping, zone.blocks, geometry.chunk_bytes);
+            let lacks = |part: &u64| self.word_at(first + part * words).is_none();
+            missing.extend(parts.filter(lacks).map(|part| (number, part)));
+            first += zone.blocks;
+        }
+        missing
+    }
+
+    /// The same, in which the words of those parts are the zeros that a chunk at this pool offset has: blocks of nobody.
+    #[must_use]
+    pub fn with_zeros_at(mut self, geometry: &Geometry, at: u64) -> Self {
+        let words = geometry.chunk_bytes / 8;
+        for (zone, part) in self.missing_parts(geometry) {
+            let before = geometry.added.0[..zone as usize - 1]
+                .iter()
+                .map(|zone| zone.blocks);
+            let blocks = geometry.added.0[zone as usize - 1].blocks;
+            self.pieces.push(TablePiece {
+                first: geometry.zone_blocks + before.sum::<u64>() + part * words,
+                blocks: words.min(blocks - part * words),
+                at,
+            });
+        }
+        self.pieces.sort_unstable_by_key(|piece| piece.first);
+        self
     }
 
     /// Pool offset of the word of a block.
@@ -229,26 +274,29 @@ mod tests {
             ..ZONE
         };
         geometry.added = zones(&[zone, AddedZone { blocks: 8, ..ZONE }]);
-        let kinds = |of: &[(u64, u8)]| {
+        let kinds = |of: &[(u64, u32, u64)]| {
             let of = of.to_vec();
             let table_at = geometry.chunk_table_at;
             move |at: u64| {
                 let chunk = (at - table_at) / 8;
-                let zone = of.iter().find(|(number, _)| *number == chunk);
-                zone.map_or(0, |(_, zone)| {
-                    ChunkWord::new(chunk, ChunkKind::Table, *zone).0
+                let part = of.iter().find(|(number, ..)| *number == chunk);
+                part.map_or(0, |&(_, zone, part)| {
+                    ChunkWord::of_table(chunk, zone, part).0
                 })
             }
         };
-        let plan = TablePlan::of(&geometry, kinds(&[(3, 1), (5, 2), (6, 1), (7, 1)]));
+        let plan = TablePlan::of(
+            &geometry,
+            kinds(&[(6, 1, 0), (5, 2, 0), (3, 1, 1), (7, 1, 2)]),
+        );
         assert!(plan.is_whole());
         let chunk_at = |chunk| geometry.meta_at + chunk * geometry.chunk_bytes;
         let first = geometry.zone_blocks;
         for (block, at) in [
             (0, geometry.table_at),
             (first - 1, geometry.table_at + (first - 1) * 8),
-            (first, chunk_at(3)),
-            (first + words, chunk_at(6)),
+            (first, chunk_at(6)),
+            (first + words, chunk_at(3)),
             (first + words + 8, chunk_at(5)),
             (first + words + 15, chunk_at(5) + 56),
         ] {
@@ -257,10 +305,17 @@ mod tests {
         }
         assert_eq!(plan.word_at(first + words + 16), None);
         assert_eq!(plan.blocks_in(chunk_at(5) + 64, 64).count(), 0);
-        let cut = TablePlan::of(&geometry, kinds(&[(3, 1), (5, 2)]));
+        let cut = TablePlan::of(&geometry, kinds(&[(3, 1, 0), (5, 2, 0)]));
         assert!(!cut.is_whole());
         assert_eq!(cut.word_at(first + words), None);
         assert_eq!(cut.word_at(first + words + 8), Some(chunk_at(5)));
+        let twice = TablePlan::of(
+            &geometry,
+            kinds(&[(3, 1, 0), (4, 1, 0), (6, 1, 1), (5, 2, 0)]),
+        );
+        assert_eq!(twice.word_at(first), None);
+        assert_eq!(twice.word_at(first + words), Some(chunk_at(6)));
+        assert_eq!(twice.missing_parts(&geometry), [(1, 0)]);
     }
 
     #[test]

@@ -28,18 +28,34 @@ impl ChunkKind {
     }
 }
 
-/// One word of the chunk table: kind in bits 0..8, zone, of the kind [`ChunkKind::Table`], in 8..16, check in 32..64.
+/// One word of the chunk table: kind in bits 0..8, and of the kind [`ChunkKind::Table`] the zone in 8..16 and which part of its words in 16..32; check in 32..64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkWord(pub u64);
 
 impl ChunkWord {
-    /// The word of chunk `index` when it holds `kind`, of this zone or of no added one (0). Free chunks are zero.
+    /// The word of chunk `index` when it holds `kind`, and the first part of the words of this added zone, or of none (0). Free chunks are zero.
     pub fn new(index: u64, kind: ChunkKind, zone: u8) -> Self {
-        if kind == ChunkKind::Free {
-            return Self(0);
+        match kind {
+            ChunkKind::Free => Self(0),
+            _ => Self::sealed(index, kind as u64 | u64::from(zone) << 8),
         }
-        let low = kind as u64 | u64::from(zone) << 8;
+    }
+
+    /// The word of chunk `index` when it holds this part, counted from 0, of the words of an added zone.
+    pub fn of_table(index: u64, zone: u32, part: u64) -> Self {
+        let low = ChunkKind::Table as u64 | u64::from(zone & 0xFF) << 8 | (part & 0xFFFF) << 16;
+        Self::sealed(index, low)
+    }
+
+    fn sealed(index: u64, low: u64) -> Self {
         Self(low | u64::from(checksum_words(&[index, low])) << 32)
+    }
+
+    /// Added zone and part of its words, if the word is sound for chunk `index` and says that it holds some.
+    pub fn table_part(self, index: u64) -> Option<(u32, u64)> {
+        let (zone, part) = ((self.0 >> 8) as u8, self.0 >> 16 & 0xFFFF);
+        let is_its = zone != 0 && Self::of_table(index, zone.into(), part) == self;
+        is_its.then_some((zone.into(), part))
     }
 
     /// The kind and the added zone, if the word is sound for chunk `index`.
@@ -53,10 +69,10 @@ impl ChunkWord {
             5 => ChunkKind::Table,
             _ => return None,
         };
-        let zone = (self.0 >> 8) as u8;
-        let is_sound =
-            Self::new(index, kind, zone) == self && (zone == 0) != (kind == ChunkKind::Table);
-        is_sound.then_some((kind, zone))
+        match kind {
+            ChunkKind::Table => self.table_part(index).map(|(zone, _)| (kind, zone as u8)),
+            kind => (Self::new(index, kind, 0) == self).then_some((kind, 0)),
+        }
     }
 }
 
@@ -68,12 +84,13 @@ mod tests {
     fn a_word_is_sound_only_for_its_chunk() {
         let word = ChunkWord::new(7, ChunkKind::Entries, 0);
         assert_eq!(word.decode(7), Some((ChunkKind::Entries, 0)));
-        assert_eq!(word.decode(8), None);
+        assert_eq!((word.decode(8), word.table_part(7)), (None, None));
         assert_eq!(ChunkWord(word.0 ^ 1).decode(7), None);
         assert_eq!(ChunkWord(0).decode(3), Some((ChunkKind::Free, 0)));
-        let of_zone = |kind, zone| ChunkWord::new(7, kind, zone).decode(7);
-        assert_eq!(of_zone(ChunkKind::Table, 2), Some((ChunkKind::Table, 2)));
-        assert_eq!(of_zone(ChunkKind::Table, 0), None);
-        assert_eq!(of_zone(ChunkKind::Blocks, 2), None);
+        let part = ChunkWord::of_table(7, 2, 300);
+        assert_eq!(part.decode(7), Some((ChunkKind::Table, 2)));
+        assert_eq!(part.table_part(7), Some((2, 300)));
+        assert_eq!(part.table_part(6), None);
+        assert_eq!(ChunkWord::of_table(7, 0, 3).decode(7), None);
     }
 }

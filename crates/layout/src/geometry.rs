@@ -378,6 +378,7 @@ impl Geometry {
     /// What was added has media of its own, and the first medium nothing behind its data.
     fn has_sound_zones(&self) -> bool {
         self.added.is_sound(self.zone_blocks)
+            && self.data_at.checked_add(self.data_bytes()).is_some()
             && (self.added.is_empty()
                 || can_be_added_to(self.mapping) && self.apart.is_some() && self.changed_at == 0)
     }

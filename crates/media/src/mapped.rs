@@ -152,6 +152,11 @@ impl MappedPool {
         })
     }
 
+    /// Bytes of the pages that it is mapped in.
+    pub fn page_bytes(&self) -> usize {
+        self.mapping.page_bytes()
+    }
+
     /// The data media, in the order of their blocks; none if the pool has its data itself.
     pub fn data(&self) -> impl Iterator<Item = &DataFile> {
         self.data.iter().map(|data| &data.file)

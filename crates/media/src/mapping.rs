@@ -101,7 +101,8 @@ impl Mapping {
         let mut at = 0;
         for part in parts {
             let bytes = pages(part.len)?;
-            if at + bytes > mapped_bytes {
+            let is_last = at + bytes == mapped_bytes;
+            if at + bytes > mapped_bytes || (!is_last && part.len != bytes as u64) {
                 return Err(MappingError::System(io::ErrorKind::InvalidInput.into()));
             }
             // SAFETY: replaces a part of a reservation of our own that nobody has seen: it was just looked that it does not reach beyond.

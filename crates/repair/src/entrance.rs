@@ -7,7 +7,7 @@ use vellum_check::{Class, Image};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, CommittedWord, Entrance, Entry, EntryHead, FileKind,
     IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogExtentKind, SLOT_BYTES,
-    SLOTS_PER_BLOCK, Superblock, VERSION_BYTES, VersionsPlan, table_chunks,
+    SLOTS_PER_BLOCK, Superblock, VERSION_BYTES, VersionsPlan,
 };
 use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, IntoBytes};
@@ -145,13 +145,14 @@ pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
         }
     }
     // Entries and extents are told by what inodes say, so chunks of inodes come first.
-    let (inodes, others): (Vec<u64>, Vec<u64>) = unsound
+    let (inodes, mut others): (Vec<u64>, Vec<u64>) = unsound
         .into_iter()
         .partition(|&chunk| holds_inode(draft, chunk));
     for &chunk in &inodes {
         set_chunk(draft, chunk, ChunkKind::Inodes);
     }
     if inodes.is_empty() {
+        others.sort_by_key(|&chunk| is_blank(draft, chunk));
         for chunk in others {
             match kind_by_contents(draft, survey, chunk) {
                 ChunkKind::Free => set_free_or_table(draft, chunk),
@@ -166,29 +167,27 @@ fn set_chunk(draft: &mut Draft, chunk: u64, kind: ChunkKind) {
     set_chunk_word(draft, chunk, ChunkWord::new(chunk, kind, 0), what);
 }
 
-/// A chunk in which nothing vouches for itself is free, unless an added zone lacks one: then it has words of blocks.
+/// A chunk in which nothing vouches for itself is free, unless it has something, and an added zone lacks a part of its words: then it is that, if it can
+/// be no other one.
 fn set_free_or_table(draft: &mut Draft, chunk: u64) {
-    let Some(zone) = zone_that_lacks(draft) else {
-        return set_chunk(draft, chunk, ChunkKind::Free);
-    };
-    let word = ChunkWord::new(chunk, ChunkKind::Table, zone as u8);
-    let what = format!("holds words of blocks of zone {zone}, which lacks a chunk");
-    set_chunk_word(draft, chunk, word, what);
+    let missing = draft.table_plan().missing_parts(&draft.geometry);
+    match missing[..] {
+        [(zone, part)] => {
+            let what =
+                format!("holds part {part} of the words of blocks of zone {zone}, which lacks it");
+            set_chunk_word(draft, chunk, ChunkWord::of_table(chunk, zone, part), what);
+        }
+        [] => set_chunk(draft, chunk, ChunkKind::Free),
+        _ if is_blank(draft, chunk) => set_chunk(draft, chunk, ChunkKind::Free),
+        // Nobody knows which of them it is: left to whoever has a copy of the pool.
+        _ => {}
+    }
 }
 
-/// The first zone that has fewer chunks than the words of its blocks take.
-fn zone_that_lacks(draft: &Draft) -> Option<u32> {
-    let geometry = &draft.geometry;
-    let has = |zone: u32| {
-        let is_its = |chunk: &u64| {
-            let word = ChunkWord(draft.word(geometry.chunk_table_at + chunk * 8));
-            word.decode(*chunk) == Some((ChunkKind::Table, zone as u8))
-        };
-        (0..geometry.meta_chunks).filter(is_its).count() as u64
-    };
-    let needs = |blocks| table_chunks(geometry.mapping, blocks, geometry.chunk_bytes);
-    let mut zones = geometry.added.iter();
-    zones.find_map(|(number, zone)| (has(number) < needs(zone.blocks)).then_some(number))
+fn is_blank(draft: &Draft, chunk: u64) -> bool {
+    let at = draft.geometry.meta_at + chunk * draft.geometry.chunk_bytes;
+    let mut words = (0..draft.geometry.chunk_bytes).step_by(8);
+    words.all(|word| draft.word(at + word) == 0)
 }
 
 fn set_chunk_word(draft: &mut Draft, chunk: u64, word: ChunkWord, what: String) {

@@ -89,6 +89,11 @@ fn held(draft: &Draft, at: u64) -> String {
         _ if (geometry.chunk_table_at..geometry.live_map_at).contains(&at) => {
             "a part of the chunk table".to_owned()
         }
+        _ if (geometry.table_at..geometry.table_at + geometry.table_bytes()).contains(&at)
+            && blocks.is_empty() =>
+        {
+            "a part of the mapping table".to_owned()
+        }
         _ if let [first, .., last] = blocks[..] => format!("whose blocks {first} to {last} are"),
         _ if (geometry.meta_at..geometry.slot_at(geometry.meta_slots())).contains(&at) => {
             let first = (at - geometry.meta_at) / SLOT_BYTES;

@@ -283,6 +283,30 @@ fn what_cannot_grow_says_so() {
     assert!(matches!(refused(&carrying), ZoneError::Carried { .. }));
 }
 
+/// Where the metadata have no room for the words of so many blocks, nothing changes.
+#[test]
+fn what_has_no_room_for_the_table_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path(), MappingKind::HashFs, MediaChoice::Logged);
+    let data = medium(dir.path().join("second"), 4 << 30);
+    let refused = Pool::add_data(&path, &data, &PoolOptions::default()).unwrap_err();
+    assert!(
+        matches!(refused, Error::Zone(ZoneError::NoRoom { .. })),
+        "{refused}"
+    );
+    assert!(!data.path.exists());
+    let pool = open(&path);
+    let volume = pool.volume();
+    volume.create_dir("/d").unwrap();
+    for number in 0..5000 {
+        volume.create_dir(format!("/d/{number}")).unwrap();
+    }
+    drop(volume);
+    drop(pool);
+    add(&path, "second").unwrap();
+    fill(&open(&path), 0);
+}
+
 /// As many media as there can be; then no more.
 #[test]
 fn there_are_eight_at_most() {

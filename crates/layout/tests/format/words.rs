@@ -75,6 +75,7 @@ fn words() {
         &[
             ("kind", byte(0)),
             ("zone", byte(8)),
+            ("part", 0xFFFF_0000),
             ("check", !0xFFFF_FFFF),
         ],
     );
