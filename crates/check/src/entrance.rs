@@ -228,11 +228,14 @@ impl Chunks {
                 kinds.push(decoded);
             },
         );
-        if geometry.mapping.has_home_lines()
-            && !TablePlan::of(geometry, |at| view.word(at)).is_whole()
-        {
-            let detail = "a zone has fewer chunks than the words of its blocks take";
-            sink.damage(Class::ChunkWord, Place::Chunk(geometry.meta_chunks), detail);
+        if geometry.mapping.has_home_lines() {
+            let plan = TablePlan::of(geometry, |at| view.word(at));
+            for (zone, part) in plan.missing_parts(geometry) {
+                let detail = format_args!(
+                    "no chunk, or more than one, has part {part} of the words of its blocks"
+                );
+                sink.damage(Class::ChunkWord, Place::Zone(zone), detail);
+            }
         }
         Self {
             kinds,

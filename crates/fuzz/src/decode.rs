@@ -32,8 +32,12 @@ pub fn decode(part: Part, bytes: &[u8]) {
         Part::Journal => decode_journal(bytes),
         Part::Chunk => {
             for index in [0, 1, u64::MAX] {
-                if let Some((kind, fs)) = ChunkWord(word).decode(index) {
-                    assert_eq!(ChunkWord::new(index, kind, fs).0, word);
+                if let Some((kind, zone)) = ChunkWord(word).decode(index) {
+                    let again = match ChunkWord(word).table_part(index) {
+                        Some((zone, part)) => ChunkWord::of_table(index, zone, part),
+                        None => ChunkWord::new(index, kind, zone),
+                    };
+                    assert_eq!(again.0, word);
                 }
             }
         }

@@ -134,8 +134,12 @@ proptest! {
 
     #[test]
     fn any_word(word: u64, index: u64) {
-        if let Some((kind, fs)) = ChunkWord(word).decode(index) {
-            prop_assert_eq!(ChunkWord::new(index, kind, fs), ChunkWord(word));
+        if let Some((kind, zone)) = ChunkWord(word).decode(index) {
+            let again = match ChunkWord(word).table_part(index) {
+                Some((zone, part)) => ChunkWord::of_table(index, zone, part),
+                None => ChunkWord::new(index, kind, zone),
+            };
+            prop_assert_eq!(again, ChunkWord(word));
         }
         if let Some((phase, epoch)) = StateWord(word).get() {
             prop_assert_eq!(StateWord::new(phase, epoch), StateWord(word));

@@ -293,6 +293,10 @@ fn what_reading_costs_is_not_measured_on_a_disk() {
     read_much();
     assert!(!pool.fs().knows_read_costs(), "most of it was read");
     assert!(pool.volume().read("/f").unwrap() == vec![7; BYTES]);
-    read_much();
-    assert!(pool.fs().knows_read_costs(), "it is in memory");
+    let is_known = || {
+        read_much();
+        pool.fs().knows_read_costs()
+    };
+    // The kernel may have taken a page of a sample back.
+    assert!(std::iter::repeat_with(is_known).take(10).any(|known| known));
 }
