@@ -13,7 +13,7 @@ use vellum_layout::{
 use vellum_media::{
     DataFile, DataPart, MappedPool, MediaError, MediaKind, Memory, OpenMode, Persistent,
 };
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::carried;
 use crate::error::{Place, Result};
@@ -277,7 +277,8 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
 
 /// The bytes of a block that tells of the media of a pool what this one tells, and of no others.
 pub(crate) fn known_places(places: &[u8], superblock: &Superblock) -> [u8; BLOCK_BYTES as usize] {
-    let mut known = MediumPlaces::of_data([0; 16], b"");
+    let mut known = MediumPlaces::new_zeroed();
+    known.seal();
     for head in MediumHead::all(superblock) {
         if let Some(name) = MediumPlaces::find(places, head.id) {
             known = MediumPlaces::with_data(known.as_bytes(), head.id, &name);
