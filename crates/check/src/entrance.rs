@@ -228,14 +228,12 @@ impl Chunks {
                 kinds.push(decoded);
             },
         );
-        if geometry.mapping.has_home_lines() {
-            let plan = TablePlan::of(geometry, |at| view.word(at));
-            for (zone, part) in plan.missing_parts(geometry) {
-                let detail = format_args!(
-                    "no chunk, or more than one, has part {part} of the words of its blocks"
-                );
-                sink.damage(Class::ChunkWord, Place::Zone(zone), detail);
-            }
+        for missing in TablePlan::of(geometry, |at| view.word(at)).missing() {
+            let detail = format_args!(
+                "no chunk, or more than one, has part {} of the words of its blocks",
+                missing.part
+            );
+            sink.damage(Class::ChunkWord, Place::Zone(missing.zone), detail);
         }
         Self {
             kinds,

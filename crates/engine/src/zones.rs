@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use thiserror::Error;
 use vellum_layout::{
     AddedZone, ChunkKind, ChunkWord, MediumHead, MediumPlaces, PoolPhase, Superblock, TablePlan,
-    ZONES_MAX, can_be_added_to, table_chunks,
+    ZONES_MAX, can_be_added_to, table_chunks, table_parts,
 };
 use vellum_media::{DataFile, MappedPool, Memories, Memory, OpenMode};
 
@@ -102,7 +102,7 @@ impl<M: Memories> Core<M> {
     /// An added zone lacks some of its words.
     pub(crate) fn table_plan(&self) -> Result<TablePlan> {
         let plan = TablePlan::of(&self.geometry, |at| self.word(at));
-        if plan.is_whole() {
+        if plan.missing().is_empty() {
             return Ok(plan);
         }
         let is_free = |chunk: &u64| {
@@ -113,7 +113,7 @@ impl<M: Memories> Core<M> {
             Some(chunk) if self.read_only => {
                 self.arena.store(header::TABLE_LOST, 1, Ordering::Relaxed);
                 let zeros = self.geometry.meta_at + chunk * self.geometry.chunk_bytes;
-                Ok(plan.with_zeros_at(&self.geometry, zeros))
+                Ok(plan.with_zeros_at(zeros))
             }
             _ => {
                 let place = Place::Offset(self.geometry.chunk_table_at);
@@ -124,13 +124,9 @@ impl<M: Memories> Core<M> {
 
     /// The parts of the words of added zone `zone` that have a chunk.
     fn table_parts(&self, zone: u32) -> BTreeSet<u64> {
-        let chunks = 0..self.geometry.meta_chunks;
-        let parts = chunks.filter_map(|chunk| {
-            let word = ChunkWord(self.word(self.geometry.chunk_table_at + chunk * 8));
-            let (of, part) = word.table_part(chunk)?;
-            (of == zone).then_some(part)
-        });
-        parts.collect()
+        let all = table_parts(&self.geometry, |at| self.word(at));
+        let its = all.filter(|((of, _), _)| *of == zone);
+        its.map(|((_, part), _)| part).collect()
     }
 }
 

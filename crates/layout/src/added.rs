@@ -4,6 +4,8 @@
 //! the mapping has a table of blocks (HashFS), the words of added ones lie in metadata chunks of their own ([`crate::ChunkKind::Table`]): as many
 //! for each zone as it has words, in the order of their numbers.
 
+use std::collections::BTreeMap;
+
 use crate::{BLOCK_BYTES, ChunkWord, Geometry, LINE_ENTRIES, MappingKind};
 
 /// Zones that a pool of this version can have, the first one among them.
@@ -83,11 +85,60 @@ pub struct TablePiece {
     pub at: u64,
 }
 
+/// A part of the words of an added zone: what one chunk has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TablePart {
+    /// The zone.
+    pub zone: u32,
+    /// Which part of its words, from 0 on.
+    pub part: u64,
+    first: u64,
+    blocks: u64,
+}
+
+impl TablePart {
+    /// All that the added zones of a pool have, in the order of their blocks.
+    fn all(geometry: &Geometry) -> impl Iterator<Item = Self> {
+        let words = geometry.chunk_bytes / 8;
+        let mut first = geometry.zone_blocks;
+        geometry.added.iter().flat_map(move |(zone, added)| {
+            let begin = first;
+            first += added.blocks;
+            let parts = table_chunks(geometry.mapping, added.blocks, geometry.chunk_bytes);
+            (0..parts).map(move |part| Self {
+                zone,
+                part,
+                first: begin + part * words,
+                blocks: words.min(added.blocks - part * words),
+            })
+        })
+    }
+
+    fn at(&self, at: u64) -> TablePiece {
+        TablePiece {
+            first: self.first,
+            blocks: self.blocks,
+            at,
+        }
+    }
+}
+
+/// The chunks that say that they have words of a zone, with zone and part; `load` loads words of the chunk table by their pool offset.
+pub fn table_parts(
+    geometry: &Geometry,
+    load: impl Fn(u64) -> u64,
+) -> impl Iterator<Item = ((u32, u64), u64)> {
+    (0..geometry.meta_chunks).filter_map(move |chunk| {
+        let word = ChunkWord(load(geometry.chunk_table_at + chunk * 8));
+        Some((word.table_part(chunk)?, chunk))
+    })
+}
+
 /// Where the words of the table of blocks lie: those of zone 0 together, those of added zones in chunks of their own. Mappings without such a table have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePlan {
     pieces: Vec<TablePiece>,
-    blocks: u64,
+    missing: Vec<TablePart>,
 }
 
 impl TablePlan {
@@ -102,32 +153,24 @@ impl TablePlan {
                 blocks: geometry.zone_blocks,
                 at: geometry.table_at,
             }],
-            blocks: geometry.blocks(),
+            missing: Vec::new(),
         };
-        let mut first = geometry.zone_blocks;
-        for (number, zone) in geometry.added.iter() {
-            let words = geometry.chunk_bytes / 8;
-            let part_of = |chunk: u64| {
-                let word = ChunkWord(load(geometry.chunk_table_at + chunk * 8));
-                let (zone, part) = word.table_part(chunk)?;
-                (zone == number).then_some((part, chunk))
-            };
-            let mut parts: Vec<(u64, u64)> =
-                (0..geometry.meta_chunks).filter_map(part_of).collect();
-            parts.sort_unstable();
+        if geometry.added.is_empty() {
+            return plan;
+        }
+        let mut chunks: BTreeMap<(u32, u64), Vec<u64>> = BTreeMap::new();
+        for (of, chunk) in table_parts(geometry, load) {
+            chunks.entry(of).or_default().push(chunk);
+        }
+        for part in TablePart::all(geometry) {
             // Of two that say that they are the same nobody knows which is.
-            let is_alone = |part: u64| parts.iter().filter(|other| other.0 == part).count() == 1;
-            for &(part, chunk) in parts.iter().filter(|(part, _)| is_alone(*part)) {
-                let done = part * words;
-                if let Some(left @ 1..) = zone.blocks.checked_sub(done) {
-                    plan.pieces.push(TablePiece {
-                        first: first + done,
-                        blocks: words.min(left),
-                        at: geometry.meta_at + chunk * geometry.chunk_bytes,
-                    });
+            match chunks.get(&(part.zone, part.part)).map(Vec::as_slice) {
+                Some(&[chunk]) => {
+                    let at = geometry.meta_at + chunk * geometry.chunk_bytes;
+                    plan.pieces.push(part.at(at));
                 }
+                _ => plan.missing.push(part),
             }
-            first += zone.blocks;
         }
         plan
     }
@@ -137,40 +180,16 @@ impl TablePlan {
         &self.pieces
     }
 
-    /// Whether all blocks have a word.
-    pub fn is_whole(&self) -> bool {
-        self.pieces.iter().map(|piece| piece.blocks).sum::<u64>() == self.blocks
-    }
-
-    /// Zones, and parts of their words, that no chunk has, or more than one.
-    pub fn missing_parts(&self, geometry: &Geometry) -> Vec<(u32, u64)> {
-        let words = geometry.chunk_bytes / 8;
-        let mut missing = Vec::new();
-        let mut first = geometry.zone_blocks;
-        for (number, zone) in geometry.added.iter() {
-            let parts = 0..table_chunks(geometry.mapping, zone.blocks, geometry.chunk_bytes);
-            let lacks = |part: &u64| self.word_at(first + part * words).is_none();
-            missing.extend(parts.filter(lacks).map(|part| (number, part)));
-            first += zone.blocks;
-        }
-        missing
+    /// The parts of the words of zones that no chunk has, or more than one.
+    pub fn missing(&self) -> &[TablePart] {
+        &self.missing
     }
 
     /// The same, in which the words of those parts are the zeros that a chunk at this pool offset has: blocks of nobody.
     #[must_use]
-    pub fn with_zeros_at(mut self, geometry: &Geometry, at: u64) -> Self {
-        let words = geometry.chunk_bytes / 8;
-        for (zone, part) in self.missing_parts(geometry) {
-            let before = geometry.added.0[..zone as usize - 1]
-                .iter()
-                .map(|zone| zone.blocks);
-            let blocks = geometry.added.0[zone as usize - 1].blocks;
-            self.pieces.push(TablePiece {
-                first: geometry.zone_blocks + before.sum::<u64>() + part * words,
-                blocks: words.min(blocks - part * words),
-                at,
-            });
-        }
+    pub fn with_zeros_at(mut self, at: u64) -> Self {
+        self.pieces
+            .extend(self.missing.drain(..).map(|part| part.at(at)));
         self.pieces.sort_unstable_by_key(|piece| piece.first);
         self
     }
@@ -289,7 +308,7 @@ mod tests {
             &geometry,
             kinds(&[(6, 1, 0), (5, 2, 0), (3, 1, 1), (7, 1, 2)]),
         );
-        assert!(plan.is_whole());
+        assert!(plan.missing().is_empty());
         let chunk_at = |chunk| geometry.meta_at + chunk * geometry.chunk_bytes;
         let first = geometry.zone_blocks;
         for (block, at) in [
@@ -306,7 +325,7 @@ mod tests {
         assert_eq!(plan.word_at(first + words + 16), None);
         assert_eq!(plan.blocks_in(chunk_at(5) + 64, 64).count(), 0);
         let cut = TablePlan::of(&geometry, kinds(&[(3, 1, 0), (5, 2, 0)]));
-        assert!(!cut.is_whole());
+        assert!(!cut.missing().is_empty());
         assert_eq!(cut.word_at(first + words), None);
         assert_eq!(cut.word_at(first + words + 8), Some(chunk_at(5)));
         let twice = TablePlan::of(
@@ -315,7 +334,8 @@ mod tests {
         );
         assert_eq!(twice.word_at(first), None);
         assert_eq!(twice.word_at(first + words), Some(chunk_at(6)));
-        assert_eq!(twice.missing_parts(&geometry), [(1, 0)]);
+        let missing = twice.missing().iter().map(|part| (part.zone, part.part));
+        assert_eq!(missing.collect::<Vec<_>>(), [(1, 0)]);
     }
 
     #[test]

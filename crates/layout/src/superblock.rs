@@ -238,6 +238,15 @@ impl ZoneRecord {
         rest == Self::new_zeroed()
     }
 
+    /// What it says of an added zone.
+    fn as_added(&self) -> AddedZone {
+        AddedZone {
+            id: self.medium_id,
+            at: self.data_at,
+            blocks: self.blocks,
+        }
+    }
+
     /// That of a zone which was added.
     fn added(zone: AddedZone, mapping: u32) -> Self {
         Self {
@@ -620,11 +629,7 @@ impl Superblock {
     fn added(&self) -> AddedZones {
         let mut added = AddedZones::default();
         for (zone, record) in added.0.iter_mut().zip(&self.zones[1..]) {
-            *zone = AddedZone {
-                id: record.medium_id,
-                at: record.data_at,
-                blocks: record.blocks,
-            };
+            *zone = record.as_added();
         }
         added
     }
@@ -632,15 +637,10 @@ impl Superblock {
     /// Whether the records of added zones say what this version can say of them.
     fn has_sound_zones(&self) -> bool {
         let can_be = |record: &ZoneRecord| {
-            let zone = AddedZone {
-                id: record.medium_id,
-                at: record.data_at,
-                blocks: record.blocks,
-            };
-            *record == ZoneRecord::added(zone, self.zones[0].mapping)
+            *record == ZoneRecord::added(record.as_added(), self.zones[0].mapping)
         };
         let there = self.added().iter().count();
-        let is_none = |record: &ZoneRecord| record.as_bytes().iter().all(|byte| *byte == 0);
+        let is_none = |record: &ZoneRecord| *record == ZoneRecord::new_zeroed();
         let has_some = self.incompatible & features::ZONES != 0;
         has_some == (there > 0)
             && self.zones[1..=there].iter().all(can_be)

@@ -7,7 +7,7 @@ use vellum_check::{Class, Image};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, CommittedWord, Entrance, Entry, EntryHead, FileKind,
     IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogExtentKind, SLOT_BYTES,
-    SLOTS_PER_BLOCK, Superblock, VERSION_BYTES, VersionsPlan,
+    SLOTS_PER_BLOCK, Superblock, TablePart, VERSION_BYTES, VersionsPlan,
 };
 use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, IntoBytes};
@@ -170,9 +170,8 @@ fn set_chunk(draft: &mut Draft, chunk: u64, kind: ChunkKind) {
 /// A chunk in which nothing vouches for itself is free, unless it has something, and an added zone lacks a part of its words: then it is that, if it can
 /// be no other one.
 fn set_free_or_table(draft: &mut Draft, chunk: u64) {
-    let missing = draft.table_plan().missing_parts(&draft.geometry);
-    match missing[..] {
-        [(zone, part)] => {
+    match *draft.table_plan().missing() {
+        [TablePart { zone, part, .. }] => {
             let what =
                 format!("holds part {part} of the words of blocks of zone {zone}, which lacks it");
             set_chunk_word(draft, chunk, ChunkWord::of_table(chunk, zone, part), what);

@@ -8,6 +8,24 @@ use super::{FILE, single_operations, split};
 use crate::session::blank_image;
 use crate::workload::{Ground, Step, Workload};
 
+/// A close and an opening between changes.
+const CLOSED_AND_OPENED: [&str; 5] = [
+    "append f 7 100",
+    "close-pool",
+    "open-pool",
+    "chmod f 600",
+    "sync",
+];
+/// Kills between changes.
+const KILLED_TWICE: [&str; 6] = [
+    "unlink f",
+    "recover",
+    "create g 644 -",
+    "append g 7 5000",
+    "recover",
+    "chmod g 600",
+];
+
 /// Operations alone on such pools, with a sync behind them, and sequences that only matter there.
 pub fn logged_workloads() -> Vec<Workload> {
     let all = Ground::ON_DISKS.map(on).into_iter().flatten();
@@ -62,31 +80,8 @@ pub(super) fn grown() -> Vec<Workload> {
                 "sync",
             ],
         ),
-        of(
-            "closed-and-opened",
-            0,
-            &[written],
-            &[
-                "append f 7 100",
-                "close-pool",
-                "open-pool",
-                "chmod f 600",
-                "sync",
-            ],
-        ),
-        of(
-            "killed-twice",
-            0,
-            &[written],
-            &[
-                "unlink f",
-                "recover",
-                "create g 644 -",
-                "append g 7 5000",
-                "recover",
-                "chmod g 600",
-            ],
-        ),
+        of("closed-and-opened", 0, &[written], &CLOSED_AND_OPENED),
+        of("killed-twice", 0, &[written], &KILLED_TWICE),
     ]
 }
 
@@ -138,29 +133,8 @@ pub(super) fn of_any(ground: Ground) -> Vec<Workload> {
             &[FILE, "append f 5 60000"],
             &["write f 0 7 60000", "sync"],
         ),
-        of(
-            "closed-and-opened",
-            &written,
-            &[
-                "append f 7 100",
-                "close-pool",
-                "open-pool",
-                "chmod f 600",
-                "sync",
-            ],
-        ),
-        of(
-            "killed-twice",
-            &written,
-            &[
-                "unlink f",
-                "recover",
-                "create g 644 -",
-                "append g 7 5000",
-                "recover",
-                "chmod g 600",
-            ],
-        ),
+        of("closed-and-opened", &written, &CLOSED_AND_OPENED),
+        of("killed-twice", &written, &KILLED_TWICE),
     ]
 }
 
