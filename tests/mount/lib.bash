@@ -9,10 +9,11 @@ NAME="${NAME#[0-9][0-9]-}"
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 
 # Mapping and namespace of each test's pool, and what it lies on unless TMPDIR says where: a file through the page cache,
-# memory, a file with a log, the same whose data pass the page cache (mounted with --direct), a log with its data on another file, or memory with its data on another file. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1 has a test print
-# the combinations that it runs on instead of running.
+# memory, a file with a log, the same whose data pass the page cache (mounted with --direct), a log with its data on another file, the same with most of
+# them on a third that was added, or memory with its data on another file. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1
+# has a test print the combinations that it runs on instead of running.
 declare -rA POOLS=(
-    [git]="extent direct logged"
+    [git]="extent direct grown"
     [sqlite]="radix tree memory"
     [trees]="cuckoo adaptive split"
     [gcc]="level direct uncached"
@@ -30,7 +31,9 @@ declare -rA POOLS=(
     [model-adaptive]="extent adaptive logged"
 )
 # Media that every machine has. Persistent memory has a test of its own, tests/long/dax-qemu.sh.
-readonly MEDIA=(file memory logged uncached apart split)
+readonly MEDIA=(file memory logged uncached apart split grown)
+# Mappings of pools that media can be added to.
+readonly GROWING=" hashfs radix extent extent-cached "
 read -r MAPPING NAMESPACE MEDIUM <<<"${VELLUM_COMBINATION:-${POOLS[$NAME]:-hashfs direct file}}"
 
 PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
@@ -41,15 +44,17 @@ kinds_of() {
 }
 
 # The combinations that have each pair of a namespace, a mapping and a medium: as few as have every mapping with every
-# medium. There are no more namespaces than media.
+# medium that it can have. There are no more namespaces than media.
 covering_combinations() {
-    local namespaces mappings i j
+    local namespaces mappings i j medium
     read -r -a namespaces <<<"$(kinds_of --namespace)"
     read -r -a mappings <<<"$(kinds_of --mapping)"
     [[ ${#namespaces[@]} -gt 0 && ${#mappings[@]} -gt 0 ]] || return 1
     for i in "${!MEDIA[@]}"; do
         for j in "${!mappings[@]}"; do
-            printf '%s %s %s\n' "${mappings[j]}" "${namespaces[i % ${#namespaces[@]}]}" "${MEDIA[(i + j) % ${#MEDIA[@]}]}"
+            medium="${MEDIA[(i + j) % ${#MEDIA[@]}]}"
+            [[ "$medium" != grown || "$GROWING" == *" ${mappings[j]} "* ]] || continue
+            printf '%s %s %s\n' "${mappings[j]}" "${namespaces[i % ${#namespaces[@]}]}" "$medium"
         done
     done
 }
@@ -147,12 +152,17 @@ choose_pool() {
 # make_pool SIZE
 make_pool() {
     choose_pool
+    [[ "$MEDIUM" != grown || "$GROWING" == *" $MAPPING "* ]] || MEDIUM=apart
     say "mapping $MAPPING, namespace $NAMESPACE, pool in $WORK"
-    local media=(--media auto --size "$1")
+    local media=(--media auto --size "$1") bytes
     case "$MEDIUM" in
         file) media=(--media file --size "$1") ;;
         logged | uncached) media=(--media logged --size "$1") ;;
         apart) media=(--data "$WORK/data.img" --data-size "$1") ;;
+        grown)
+            bytes="$(numfmt --from=iec "$1")"
+            media=(--data "$WORK/data.img" --data-size "$((bytes / 16))" --metadata "$((bytes / 64))")
+            ;;
         split)
             media=(--data "$WORK/data.img" --data-size "$1")
             # Without memory a log has to do.
@@ -160,6 +170,7 @@ make_pool() {
             ;;
     esac
     vellum mkfs "$POOL" --mapping "$MAPPING" --namespace "$NAMESPACE" "${media[@]}" --quiet
+    [[ "$MEDIUM" != grown ]] || vellum data add "$POOL" "$WORK/more.img" --size "$((bytes / 16 * 15))" --quiet
 }
 
 # begin SIZE [MOUNT OPTIONS...]: VELLUM_MOUNT_OPTIONS are added.

@@ -116,7 +116,13 @@ pub fn mutate(
     let mutants = stage.mutants();
     progress.mutants.store(mutants.len(), Ordering::Relaxed);
     let outcomes = in_parallel(options.threads, &mutants, |mutant| {
+        let began = Instant::now();
         let outcome = stage.try_mutant(mutant);
+        eprintln!(
+            "TIME {mutant} {:.2} {:?}",
+            began.elapsed().as_secs_f64(),
+            outcome.as_ref().map(|v| v.id.to_string())
+        );
         progress.done.fetch_add(1, Ordering::Relaxed);
         if outcome.is_err() {
             progress.missed.fetch_add(1, Ordering::Relaxed);

@@ -269,39 +269,36 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     for (file, expected) in pool.data().zip(&expected) {
         let name = name(path, file.path())?;
         if MediumPlaces::find(&known, expected.id).as_deref() != Some(&name[..]) {
-            known = tell_place(pool, apart.places_at, &known, (expected.id, &name))?;
+            known = tell_place(pool, &superblock, &known, (expected.id, &name))?;
         }
     }
     Ok(())
 }
 
-/// The bytes of a block that tells of the media of a pool what this one tells, and of no others.
-pub(crate) fn known_places(places: &[u8], superblock: &Superblock) -> [u8; BLOCK_BYTES as usize] {
-    let mut known = MediumPlaces::new_zeroed();
-    known.seal();
-    for head in MediumHead::all(superblock) {
-        if let Some(name) = MediumPlaces::find(places, head.id) {
-            known = MediumPlaces::with_data(known.as_bytes(), head.id, &name);
-        }
-    }
-    zerocopy::transmute!(known)
-}
-
-/// Has the block of places at `places_at`, which has the bytes `known` but for what it says of sessions, tell where one more medium is; gives its
-/// bytes then.
+/// Has the pool's block of places, which has the bytes `places` but for what it says of sessions, tell where one more medium is, and of no others than
+/// the pool's own; gives its bytes then.
 ///
 /// # Errors
 /// What the operating system said.
 pub(crate) fn tell_place(
     pool: &MappedPool,
-    places_at: u64,
-    known: &[u8],
+    superblock: &Superblock,
+    places: &[u8],
     (id, name): ([u8; 16], &[u8]),
 ) -> Result<[u8; BLOCK_BYTES as usize]> {
-    let places = MediumPlaces::with_data(known, id, name);
-    let told = &places.as_bytes()[..MediumPlaces::TOLD_BYTES];
-    pool.write_own(places_at, told)?;
-    Ok(zerocopy::transmute!(places))
+    let mut told = MediumPlaces::new_zeroed();
+    told.seal();
+    for head in MediumHead::all(superblock) {
+        if let Some(name) = MediumPlaces::find(places, head.id) {
+            told = MediumPlaces::with_data(told.as_bytes(), head.id, &name);
+        }
+    }
+    let told = MediumPlaces::with_data(told.as_bytes(), id, name);
+    pool.write_own(
+        superblock.media_at,
+        &told.as_bytes()[..MediumPlaces::TOLD_BYTES],
+    )?;
+    Ok(zerocopy::transmute!(told))
 }
 
 /// What is to be done where no session could be drawn.

@@ -188,6 +188,19 @@ pub struct FileSystem {
     pub data: Option<PathBuf>,
 }
 
+impl FileSystem {
+    /// Whether a medium has data of it: it is one of those that its superblock names, or, if that cannot be read, says so itself.
+    pub(crate) fn has_data_on(&self, medium: &DataFile) -> bool {
+        let head = |expected: Option<&MediumHead>| Some(Heads::find(medium, expected)?.counts);
+        match &self.superblock {
+            Ok(superblock) => MediumHead::all(superblock)
+                .iter()
+                .any(|expected| head(Some(expected)).is_some_and(|head| head.id == expected.id)),
+            Err(_) => head(None).is_some_and(|head| head.pool == self.uuid),
+        }
+    }
+}
+
 /// The bytes of the pool itself, or of one of its parts, without data that lie elsewhere. Of what has no superblock, all bytes of the file.
 ///
 /// # Errors
@@ -477,12 +490,7 @@ impl Container {
             opened => opened?,
         };
         for fs in list_mapped(&self.pool, &self.whole)? {
-            let media = fs.superblock.as_ref().map_or(Vec::new(), MediumHead::all);
-            let is_its = |expected: Option<&MediumHead>| {
-                let heads = Heads::find(&file, expected);
-                heads.is_some_and(|heads| heads.counts.pool == fs.uuid)
-            };
-            if is_its(None) || media.iter().any(|expected| is_its(Some(expected))) {
+            if fs.has_data_on(&file) {
                 let (path, name) = (path.to_owned(), fs.name);
                 return Err(PartError::DataTaken { path, name }.into());
             }

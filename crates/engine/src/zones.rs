@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use thiserror::Error;
 use vellum_layout::{
     AddedZone, ChunkKind, ChunkWord, MediumHead, MediumPlaces, PoolPhase, Superblock, TablePlan,
-    ZONES_MAX, can_be_added_to, table_chunks, table_parts,
+    ZONES_MAX, table_chunks, table_parts,
 };
 use vellum_media::{DataFile, MappedPool, Memories, Memory, OpenMode};
 
@@ -23,7 +23,6 @@ use crate::medium;
 use crate::mount::{check_at_rest, read_superblock};
 use crate::parts::{self, PoolPath};
 use crate::pool::{DataOptions, Pool, PoolOptions, fill_random};
-use crate::session::Heads;
 
 /// Why a pool gets no further data medium.
 #[derive(Debug, Error)]
@@ -161,7 +160,7 @@ impl Plan {
         if geometry.apart.is_none() {
             return Err(ZoneError::NotApart { pool });
         }
-        if !can_be_added_to(geometry.mapping) {
+        if !geometry.mapping.takes_zones() {
             let mapping = geometry.mapping.name();
             return Err(ZoneError::Mapping { pool, mapping });
         }
@@ -232,8 +231,7 @@ impl Plan {
         }
         medium::write_heads(file, &head)?;
         let name = medium::name(&self.pool, file.path())?;
-        let places = medium::known_places(&places, &now);
-        medium::tell_place(&pool, now.media_at, &places, (head.id, &name))?;
+        medium::tell_place(&pool, &now, &places, (head.id, &name))?;
         parts::settle_table(&pool, &now)?;
         Ok(pool)
     }
@@ -286,16 +284,8 @@ impl Plan {
             // Who makes it says what is wrong.
             return Ok(());
         };
-        let is_its = |expected: &MediumHead| {
-            let heads = Heads::find(&file, Some(expected));
-            heads.is_some_and(|heads| heads.counts.id == expected.id)
-        };
         let all = Pool::file_systems(pool)?;
-        let superblocks = all.iter().filter_map(|fs| fs.superblock.as_ref().ok());
-        match superblocks
-            .flat_map(MediumHead::all)
-            .any(|expected| is_its(&expected))
-        {
+        match all.iter().any(|fs| fs.has_data_on(&file)) {
             true => Err(ZoneError::Taken { medium }.into()),
             false => Ok(()),
         }

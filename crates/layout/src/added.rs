@@ -216,11 +216,6 @@ impl TablePlan {
     }
 }
 
-/// Whether pools with this mapping can have added zones: the tables of the others are made for so many blocks.
-pub fn can_be_added_to(mapping: MappingKind) -> bool {
-    mapping == MappingKind::HashFs || mapping.has_trees()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,7 +340,7 @@ mod tests {
         assert_eq!(table_chunks(MappingKind::Extent, 520, 4096), 0);
         let can: Vec<&str> = MappingKind::ALL
             .into_iter()
-            .filter(|kind| can_be_added_to(*kind))
+            .filter(|kind| kind.takes_zones())
             .map(MappingKind::name)
             .collect();
         assert_eq!(can, ["hashfs", "radix", "extent", "extent-cached"]);

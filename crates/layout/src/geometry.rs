@@ -6,7 +6,7 @@ use crate::aids::AidsPlan;
 use crate::{
     AddedZones, AreaPlan, BLOCK_BYTES, CarriedPlan, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES,
     MappingKind, NamespaceKind, RUN_BLOCKS, SLOT_BYTES, SPAN_LINES, THREAD_SLOT_BYTES,
-    can_be_added_to, changed_bytes_for, log_bytes_for, versions_bytes_for,
+    changed_bytes_for, log_bytes_for, versions_bytes_for,
 };
 
 /// Smallest pool, in bytes.
@@ -380,7 +380,7 @@ impl Geometry {
         self.added.is_sound(self.zone_blocks)
             && self.data_at.checked_add(self.data_bytes()).is_some()
             && (self.added.is_empty()
-                || can_be_added_to(self.mapping) && self.apart.is_some() && self.changed_at == 0)
+                || self.mapping.takes_zones() && self.apart.is_some() && self.changed_at == 0)
     }
 
     /// What lies on a medium of its own counts as what lies behind the pool.

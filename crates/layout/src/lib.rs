@@ -47,8 +47,8 @@ mod version;
 mod zone;
 
 pub use added::{
-    AddedZone, AddedZones, BLOCKS_MAX, TablePart, TablePiece, TablePlan, ZONES_MAX,
-    can_be_added_to, table_chunks, table_parts,
+    AddedZone, AddedZones, BLOCKS_MAX, TablePart, TablePiece, TablePlan, ZONES_MAX, table_chunks,
+    table_parts,
 };
 pub use aids::{AidsHead, AidsPlan, ChainLink};
 pub use area::{

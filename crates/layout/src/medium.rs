@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::superblock::Superblock;
-use crate::{BLOCK_BYTES, CarriedPlan};
+use crate::{AddedZone, BLOCK_BYTES, CarriedPlan};
 
 /// First eight bytes of a data medium.
 pub const MEDIUM_MAGIC: [u8; 8] = *b"VELDATA1";
@@ -56,14 +56,35 @@ impl MediumHead {
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let geometry = superblock.geometry();
         let apart = geometry.apart?;
-        let data_end = apart.at + geometry.zone_blocks * BLOCK_BYTES;
-        let carried_bytes = CarriedPlan::of(&geometry).map_or(0, |plan| plan.bytes());
+        let zone = AddedZone {
+            id: apart.id,
+            at: apart.at,
+            blocks: geometry.zone_blocks,
+        };
+        let carried = CarriedPlan::of(&geometry);
+        let carried_bytes = carried.map_or(0, |plan| plan.bytes());
+        Some(Self::sealed(superblock, 0, &zone, carried_bytes))
+    }
+
+    /// The heads of all media that a sound superblock says have its data, that of zone 0 first; none if the pool has them itself.
+    pub fn all(superblock: &Superblock) -> Vec<Self> {
+        let added = superblock.geometry().added;
+        let of_added = added
+            .iter()
+            .map(|(number, zone)| Self::sealed(superblock, number, zone, 0));
+        Self::of(superblock).into_iter().chain(of_added).collect()
+    }
+
+    /// The head of the medium of a zone, behind whose data a copy of the metadata of so many bytes follows.
+    fn sealed(superblock: &Superblock, number: u32, zone: &AddedZone, carried_bytes: u64) -> Self {
+        let data_end = zone.at + zone.blocks * BLOCK_BYTES;
         let mut new = Self {
             magic: MEDIUM_MAGIC,
-            id: apart.id,
+            id: zone.id,
             pool: superblock.uuid,
-            data_at: apart.at,
-            blocks: geometry.zone_blocks,
+            zone: number,
+            data_at: zone.at,
+            blocks: zone.blocks,
             bytes: data_end
                 .saturating_add(carried_bytes)
                 .saturating_add(BLOCK_BYTES),
@@ -72,27 +93,7 @@ impl MediumHead {
             ..Self::new_zeroed()
         };
         new.seal();
-        Some(new)
-    }
-
-    /// The heads of all media that a sound superblock says have its data, that of zone 0 first; none if the pool has them itself.
-    pub fn all(superblock: &Superblock) -> Vec<Self> {
-        let added = superblock.geometry().added;
-        let of_added = added.iter().map(|(number, zone)| {
-            let mut new = Self {
-                magic: MEDIUM_MAGIC,
-                id: zone.id,
-                pool: superblock.uuid,
-                zone: number,
-                data_at: zone.at,
-                blocks: zone.blocks,
-                bytes: zone.at + (zone.blocks + 1) * BLOCK_BYTES,
-                ..Self::new_zeroed()
-            };
-            new.seal();
-            new
-        });
-        Self::of(superblock).into_iter().chain(of_added).collect()
+        new
     }
 
     /// The same medium in this session.

@@ -135,6 +135,11 @@ impl MappingKind {
         matches!(self, Self::HashFs)
     }
 
+    /// Whether pools with it can have added zones: the tables of the others are made for so many blocks.
+    pub fn takes_zones(self) -> bool {
+        self.has_home_lines() || self.has_trees()
+    }
+
     /// Whether each file has a tree, which its inode's tree word leads to.
     pub fn has_trees(self) -> bool {
         matches!(self, Self::Radix | Self::Extent | Self::ExtentCached)

@@ -6,7 +6,7 @@ use vellum_check::survey::{Found, Node, Survey, trees};
 use vellum_check::{Class, Image};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, IdentityWord, Inode, InodeState, LINE_ENTRIES, LinksWord, MapRoot,
-    MapState, MapWord,
+    MapState, MapWord, TablePlan,
 };
 
 use crate::draft::Draft;
@@ -278,6 +278,7 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
         None => held.push((word.0 & MapWord::KEY_MASK, block)),
     });
     held.sort_unstable();
+    let table = draft.table_plan();
     for (block, word, class, what) in wrong {
         let place = format!("block {block}");
         let loses = class == Class::MapWord;
@@ -292,14 +293,13 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
             draft.mend(class, place, what)
         };
         if agreed {
-            let at = draft.table_word_at(block);
-            draft.set(at, 0);
+            draft.set(word_at(&table, block), 0);
         }
     }
     for same in held.chunk_by(|a, b| a.0 == b.0) {
         if same.len() > 1 {
             let blocks = same.iter().map(|&(_, block)| block).collect();
-            settle_twice(draft, survey, &owners, blocks);
+            settle_twice(draft, survey, &owners, &table, blocks);
         }
     }
 }
@@ -351,18 +351,25 @@ pub(crate) fn fault(word: MapWord, owners: &HashMap<u32, Owner>) -> Option<(Clas
     (past && !allowed).then_some((Class::MapPastEnd, "past the end of its file"))
 }
 
+/// Pool offset of the word of a block that was found by it.
+fn word_at(table: &TablePlan, block: u64) -> u64 {
+    let at = table.word_at(block);
+    at.expect("the block was found by its word")
+}
+
 /// Of two blocks that both say that they are the same part of a file the one stays that was written,
 /// then the one that readers find first. Another one that has other bytes goes to lost+found.
 fn settle_twice(
     draft: &mut Draft,
     survey: &Survey,
     owners: &HashMap<u32, Owner>,
+    table: &TablePlan,
     mut blocks: Vec<u64>,
 ) {
     if !draft.wants(Class::MapTwice) {
         return;
     }
-    let word_of = |draft: &Draft, block: u64| MapWord(draft.word(draft.table_word_at(block)));
+    let word_of = |draft: &Draft, block: u64| MapWord(draft.word(word_at(table, block)));
     let homes = draft.geometry.homes(draft.superblock.hash_seed);
     blocks.sort_by_key(|&block| {
         let word = word_of(draft, block);
@@ -374,7 +381,7 @@ fn settle_twice(
     let is_kept = |bytes: Option<_>| bytes.is_some() && bytes == kept;
     for &block in &blocks[1..] {
         let word = word_of(draft, block);
-        let at = draft.table_word_at(block);
+        let at = word_at(table, block);
         let place = format!("block {block}");
         let owner = owners[&word.id()];
         if word.state() != MapState::Mapped || is_kept(bytes_of(draft, block)) {
@@ -384,16 +391,21 @@ fn settle_twice(
             }
             continue;
         }
-        rescue_block(draft, survey, &owner, block, blocks[0]);
+        rescue_block(draft, survey, &owner, (block, at), blocks[0]);
     }
 }
 
-/// Makes a block a file in lost+found; `kept` stays in the file that it claims to be of.
-fn rescue_block(draft: &mut Draft, survey: &Survey, owner: &Owner, block: u64, kept: u64) {
+/// Makes a block, whose word is at `at`, a file in lost+found; `kept` stays in the file that it claims to be of.
+fn rescue_block(
+    draft: &mut Draft,
+    survey: &Survey,
+    owner: &Owner,
+    (block, at): (u64, u64),
+    kept: u64,
+) {
     if draft.full {
         return;
     }
-    let at = draft.table_word_at(block);
     let offset = u64::from(MapWord(draft.word(at)).logical()) * BLOCK_BYTES;
     let made = draft.make_inode(survey, FileKind::File, 0o600, |ino, inode| {
         inode.size = (owner.size - offset).min(BLOCK_BYTES);

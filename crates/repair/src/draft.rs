@@ -239,12 +239,6 @@ impl<'a> Draft<'a> {
         TablePlan::of(&self.geometry, |at| self.word(at))
     }
 
-    /// Pool offset of the word of a block that has one.
-    pub(crate) fn table_word_at(&self, block: u64) -> u64 {
-        let at = self.table_plan().word_at(block);
-        at.expect("the block was found by its word")
-    }
-
     /// Begins a round on what `survey` found.
     pub(crate) fn begin_round(&mut self, survey: &Survey) {
         self.tails.clear();

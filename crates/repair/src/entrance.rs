@@ -7,7 +7,7 @@ use vellum_check::{Class, Image};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, CommittedWord, Entrance, Entry, EntryHead, FileKind,
     IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogExtentKind, SLOT_BYTES,
-    SLOTS_PER_BLOCK, Superblock, TablePart, VERSION_BYTES, VersionsPlan,
+    SLOTS_PER_BLOCK, Superblock, TablePart, VERSION_BYTES, VersionsPlan, table_parts,
 };
 use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, IntoBytes};
@@ -168,10 +168,10 @@ fn set_chunk(draft: &mut Draft, chunk: u64, kind: ChunkKind) {
 }
 
 /// A chunk in which nothing vouches for itself is free, unless it has something, and an added zone lacks a part of its words: then it is that, if it can
-/// be no other one.
+/// be no other one, and no other chunk says that it is.
 fn set_free_or_table(draft: &mut Draft, chunk: u64) {
     match *draft.table_plan().missing() {
-        [TablePart { zone, part, .. }] => {
+        [TablePart { zone, part, .. }] if !is_claimed(draft, (zone, part)) => {
             let what =
                 format!("holds part {part} of the words of blocks of zone {zone}, which lacks it");
             set_chunk_word(draft, chunk, ChunkWord::of_table(chunk, zone, part), what);
@@ -181,6 +181,11 @@ fn set_free_or_table(draft: &mut Draft, chunk: u64) {
         // Nobody knows which of them it is: left to whoever has a copy of the pool.
         _ => {}
     }
+}
+
+/// Whether a chunk says that it has this part of the words of an added zone. Where several do, nobody knows which it is.
+fn is_claimed(draft: &Draft, part: (u32, u64)) -> bool {
+    table_parts(&draft.geometry, |at| draft.word(at)).any(|(of, _)| of == part)
 }
 
 fn is_blank(draft: &Draft, chunk: u64) -> bool {

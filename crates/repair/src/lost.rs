@@ -8,6 +8,7 @@ use vellum_check::survey::{Name, Node, Survey, Versions, trees};
 use vellum_check::{Class, Image, Report};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, ROOT_SLOT, SLOT_BYTES,
+    TablePlan,
 };
 
 use crate::blocks::each_word;
@@ -69,22 +70,21 @@ pub(crate) fn blocks(image: &dyn Image, geometry: &Geometry) -> BTreeSet<u64> {
 
 /// Says what is given up with each block that is lost.
 pub(crate) fn give_up(draft: &mut Draft, lost: &BTreeSet<u64>) {
+    let table = draft.table_plan();
     for &at in lost {
-        let what = format!("given zeros: {} cannot be read", held(draft, at));
+        let what = held(&draft.geometry, &table, draft.superblock.replica_at, at);
+        let what = format!("given zeros: {what} cannot be read");
         // Whoever declines this has no plan.
         let _ = draft.give_up(Class::Unreadable, format_args!("offset {at:#x}"), what);
     }
 }
 
-/// What lies in the block at `at`.
-fn held(draft: &Draft, at: u64) -> String {
-    let geometry = &draft.geometry;
-    let blocks: Vec<u64> = draft.table_plan().blocks_in(at, BLOCK_BYTES).collect();
+/// What lies in the block at `at` of a pool whose superblock's copy is at `replica_at`.
+fn held(geometry: &Geometry, table: &TablePlan, replica_at: u64, at: u64) -> String {
+    let blocks: Vec<u64> = table.blocks_in(at, BLOCK_BYTES).collect();
     match at {
         _ if at == geometry.state_at / BLOCK_BYTES * BLOCK_BYTES => "the state block".to_owned(),
-        _ if at < 2 * BLOCK_BYTES || at == draft.superblock.replica_at => {
-            "a copy of the superblock".to_owned()
-        }
+        _ if at < 2 * BLOCK_BYTES || at == replica_at => "a copy of the superblock".to_owned(),
         _ if (geometry.slots_at..geometry.chunk_table_at).contains(&at) => "a journal".to_owned(),
         _ if (geometry.chunk_table_at..geometry.live_map_at).contains(&at) => {
             "a part of the chunk table".to_owned()

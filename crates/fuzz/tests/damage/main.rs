@@ -10,3 +10,4 @@ mod repair;
 #[path = "../../../repair/tests/support/mod.rs"]
 mod support;
 mod versions;
+mod zones;

@@ -1,0 +1,228 @@
+//! Pools with a data medium that was added, of which what tells of it is damaged: the zone's record, the chunks of its words, the words. Whatever they say,
+//! checker, repair and an opening hold out; what the checker calls sound can be used, and what was mended is sound.
+
+use std::mem::offset_of;
+use std::sync::{Arc, OnceLock};
+
+use vellum::experiments::{set_table_aside, write_table};
+use vellum::media::{HeapMemory, SimLogged, SimPool, SimulatedLogged};
+use vellum::{
+    Clock, Cred, DataApart, FormatOptions, Fs, MappingKind, MountOptions, OpenOptions, Result,
+    attach, format,
+};
+use vellum_check::{Class, Options, check};
+use vellum_fuzz::{Input, Watchdog};
+use vellum_layout::{
+    AddedZone, BLOCK_BYTES, ChunkWord, Geometry, Superblock, TablePlan, table_chunks, table_parts,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::support::{plan_of, strictly, word, write};
+
+/// Cases in a run of the tests; see `docs/TESTING.md` for long runs.
+const CASES: usize = 300;
+
+const ZONE: AddedZone = AddedZone {
+    id: [10; 16],
+    at: BLOCK_BYTES,
+    blocks: 256,
+};
+/// Bytes of the first zone: fewer than the files have.
+const FIRST_BYTES: u64 = 256 * BLOCK_BYTES;
+const MAPPINGS: [MappingKind; 2] = [MappingKind::HashFs, MappingKind::Extent];
+/// Bytes of each file.
+const BYTES: usize = 400_000;
+
+fn opened(disk: &Arc<SimPool>) -> Result<Arc<Fs<SimulatedLogged>>> {
+    let pool = SimLogged::new(Arc::clone(disk), None);
+    let options = MountOptions {
+        clock: Clock::Counter(1_000_000.into()),
+        ..MountOptions::default()
+    };
+    Ok(attach::<SimulatedLogged>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)?.0)
+}
+
+/// Reads the files that are there and writes one more; gives the pool, closed.
+fn used(image: Vec<u8>, name: &[u8]) -> Result<Vec<u8>> {
+    let disk = Arc::new(SimPool::from_image(image));
+    let fs = opened(&disk)?;
+    let (cred, top) = (Cred::root(), fs.root());
+    for name in [&b"one"[..], b"two", b"three"] {
+        let how = OpenOptions {
+            read: true,
+            ..OpenOptions::default()
+        };
+        if let Ok(file) = fs.open(&cred, &top, name, &how) {
+            file.read_at(0, &mut [0; BYTES])?;
+        }
+    }
+    let create = OpenOptions {
+        write: true,
+        create: true,
+        mode: 0o644,
+        ..OpenOptions::default()
+    };
+    let file = fs.open(&cred, &top, name, &create)?;
+    file.write_at(0, &[7; BYTES])?;
+    drop(file);
+    fs.close()?;
+    Ok(disk.image())
+}
+
+/// A pool with this mapping, whose files have blocks of both zones; closed in order.
+fn make(mapping: MappingKind) -> Result<Vec<u8>> {
+    let options = FormatOptions {
+        thread_slots: Some(2),
+        mapping,
+        metadata_bytes: Some(1 << 18),
+        apart: Some(DataApart {
+            id: [9; 16],
+            at: BLOCK_BYTES,
+            data_bytes: FIRST_BYTES,
+            carried_bytes: 0,
+        }),
+        hash_seed: 5,
+        known_zero: true,
+        ..FormatOptions::default()
+    };
+    let disk = Arc::new(SimPool::new((3 << 19) + FIRST_BYTES));
+    format(&*disk, &options)?;
+    let fs = opened(&disk)?;
+    let superblock = fs.superblock().clone();
+    let chunks = table_chunks(mapping, ZONE.blocks, superblock.geometry().chunk_bytes);
+    assert!(set_table_aside(&fs, 1, chunks)?);
+    fs.close()?;
+    let larger = superblock.with_zone(ZONE);
+    write_table(&*disk, &larger.expect("there is room for it"))?;
+    let more = vec![0; (ZONE.blocks * BLOCK_BYTES) as usize];
+    let mut image = [disk.image(), more].concat();
+    for name in [&b"one"[..], b"two", b"three"] {
+        image = used(image, name)?;
+    }
+    Ok(image)
+}
+
+fn sample(mapping: MappingKind) -> &'static (Vec<u8>, Geometry) {
+    static SAMPLES: [OnceLock<(Vec<u8>, Geometry)>; 2] = [OnceLock::new(), OnceLock::new()];
+    let at = MAPPINGS.iter().position(|&of| of == mapping);
+    SAMPLES[at.expect("one of them")].get_or_init(|| {
+        let image = make(mapping).expect("there is room");
+        let superblock = Superblock::unseal(&image).expect("a superblock");
+        (image, superblock.geometry())
+    })
+}
+
+fn set(image: &mut [u8], at: u64, value: u64) {
+    image[at as usize..][..8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Puts bytes into the records of zones, in all copies of the superblock, with a check that fits or in the first copy alone.
+fn change_zones(image: &mut [u8], input: &mut Input) {
+    let (mut superblock, _) = Superblock::read_from_prefix(image).expect("it has one");
+    let (at, seals) = (input.u8(), input.u8() % 4 > 0);
+    let at = offset_of!(Superblock, zones) + usize::from(at);
+    let bytes = input.bytes(8);
+    superblock.as_mut_bytes()[at..at + bytes.len()].copy_from_slice(bytes);
+    if seals {
+        superblock.seal();
+    }
+    let others = [BLOCK_BYTES, superblock.replica_at];
+    let others = others.into_iter().filter(|_| seals);
+    for at in others.chain([0]) {
+        let copy = image.get_mut(at as usize..).into_iter();
+        copy.take(1)
+            .filter_map(|copy| copy.get_mut(..BLOCK_BYTES as usize))
+            .for_each(|copy| copy.copy_from_slice(superblock.as_bytes()));
+    }
+}
+
+/// Makes of a sample what the bytes say.
+fn changed(mapping: MappingKind, input: &mut Input) -> Vec<u8> {
+    let (image, geometry) = sample(mapping);
+    let mut image = image.clone();
+    let table = TablePlan::of(geometry, |at| word(&image, at));
+    for _ in 0..6 {
+        if input.is_empty() {
+            break;
+        }
+        let chunk = input.u64() % geometry.meta_chunks;
+        let chunk_at = geometry.chunk_table_at + chunk * 8;
+        let word_at = table.word_at(input.u64() % geometry.blocks());
+        match (input.u8() % 5, word_at) {
+            (0, _) => change_zones(&mut image, input),
+            (1, _) => {
+                let (zone, part) = (input.u8() % 9, input.u8() % 4);
+                let says = ChunkWord::of_table(chunk, zone.into(), part.into());
+                set(&mut image, chunk_at, says.0);
+            }
+            (2, Some(at)) => set(&mut image, at, input.u64()),
+            (3, Some(at)) => {
+                let other = table.word_at(input.u64() % geometry.blocks());
+                let value = other.map_or(0, |other| word(&image, other));
+                set(&mut image, at, value);
+            }
+            _ => set(&mut image, chunk_at, input.u64()),
+        }
+    }
+    image
+}
+
+/// Whether a chunk says, under a check that fits, that it has other words than it has: where they lie, nobody knows then.
+fn is_misled(mapping: MappingKind, image: &[u8]) -> bool {
+    let (sound, geometry) = sample(mapping);
+    let parts = |image| table_parts(geometry, move |at| word(image, at));
+    parts(image).any(|says| !parts(sound).any(|had| had == says))
+}
+
+fn judge(mapping: MappingKind, image: &[u8]) {
+    let before = check(&image, Options::default());
+    assert_eq!(before, check(&image, Options::default()));
+    let outcome = used(image.to_vec(), b"four");
+    if before.is_sound() {
+        let after = outcome.unwrap_or_else(|error| panic!("{error}: {before}"));
+        let after = check(&after, Options::default());
+        assert!(after.is_sound(), "{after}");
+        return;
+    }
+    let plan = plan_of(image);
+    if plan.refused.is_some() {
+        assert!(plan.is_empty());
+        return;
+    }
+    let mut mended = image.to_vec();
+    write(&plan, &mut mended);
+    if is_misled(mapping, image) {
+        // What is left then is that.
+        let mut left = plan.after.findings.iter();
+        assert!(left.all(|found| found.class == Class::ChunkWord));
+        return;
+    }
+    assert!(plan.mends_all(), "{}: {:?}", plan.after, plan.actions);
+    let report = strictly(&mended);
+    assert!(report.is_sound(), "{report}");
+    let outcome = used(mended, b"four");
+    assert!(outcome.is_ok(), "{outcome:?}: {:?}", plan.actions);
+}
+
+#[test]
+fn samples_use_both_zones_and_are_sound() {
+    for mapping in MAPPINGS {
+        let (image, geometry) = sample(mapping);
+        judge(mapping, image);
+        let second = geometry.data_at + FIRST_BYTES;
+        assert!(image[second as usize..].contains(&7), "{mapping:?}");
+        let table = TablePlan::of(geometry, |at| word(image, at));
+        let pieces = if mapping.has_home_lines() { 2 } else { 0 };
+        assert_eq!(table.pieces().len(), pieces, "{mapping:?}");
+    }
+}
+
+#[test]
+fn zones() {
+    vellum_fuzz::target!(CASES, |bytes| {
+        let _watchdog = Watchdog::watch(bytes);
+        let mut input = Input::new(bytes);
+        let mapping = *input.pick(&MAPPINGS);
+        judge(mapping, &changed(mapping, &mut input));
+    });
+}
