@@ -21,6 +21,20 @@ use crate::spot::{Reached, Spot, Taken, steps_of};
 use crate::threads::Trials;
 use crate::{Options, Workload};
 
+/// Workloads that show what is wrong without a step, of a site by its name, which a hundred others go through without showing it: they are tried
+/// first. Should they show it no more, it takes longer to find one.
+const CATCHERS: [(&str, &str); 9] = [
+    ("move/states", "adaptive-move-and-recycle"),
+    ("move/over", "adaptive-evolve-merge"),
+    ("move/over-durable", "adaptive-evolve-merge"),
+    ("evict/durable", "evict-close"),
+    ("recover/inherited-data", "write-over-word"),
+    ("recover/inherited-durable", "unlink-device"),
+    ("compact/next", "compact-symlink"),
+    ("compact/next-durable", "compact-symlink"),
+    ("write/after-data", "write-into-hole"),
+];
+
 /// Which mutants, on which workloads, how thoroughly.
 #[derive(Clone, Debug)]
 pub struct MutateOptions {
@@ -115,22 +129,23 @@ pub fn mutate(
     let stage = Stage::new(workloads, options, start);
     let mutants = stage.mutants();
     progress.mutants.store(mutants.len(), Ordering::Relaxed);
-    let outcomes = in_parallel(options.threads, &mutants, |mutant| {
-        let began = Instant::now();
-        let outcome = stage.try_mutant(mutant);
-        eprintln!(
-            "TIME {mutant} {:.2} {:?}",
-            began.elapsed().as_secs_f64(),
-            outcome.as_ref().map(|v| v.id.to_string())
-        );
-        progress.done.fetch_add(1, Ordering::Relaxed);
-        if outcome.is_err() {
-            progress.missed.fetch_add(1, Ordering::Relaxed);
-        }
-        outcome
+    let of_site: Vec<&[Mutant]> = mutants
+        .chunk_by(|a, b| a.spot().site == b.spot().site)
+        .collect();
+    let outcomes = in_parallel(options.threads, &of_site, |mutants| {
+        let mut catchers = stage.known_catchers(mutants);
+        let tried = mutants.iter().map(|mutant| {
+            let outcome = stage.try_mutant(mutant, &mut catchers);
+            progress.done.fetch_add(1, Ordering::Relaxed);
+            if outcome.is_err() {
+                progress.missed.fetch_add(1, Ordering::Relaxed);
+            }
+            outcome
+        });
+        tried.collect::<Vec<_>>()
     });
     let (mut caught_by, mut missed) = (Vec::new(), Vec::new());
-    for (mutant, outcome) in mutants.iter().zip(outcomes) {
+    for (mutant, outcome) in mutants.iter().zip(outcomes.into_iter().flatten()) {
         let mutant = mutant.to_string();
         match outcome {
             Ok(Violation {
@@ -199,7 +214,7 @@ struct Reach {
 }
 
 /// Where a mutant may show.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// In the explored steps.
     Steps,
@@ -207,6 +222,10 @@ enum Phase {
     Recovery,
     /// In the openings after kills in the middle of them.
     Kills,
+}
+
+impl Phase {
+    const ALL: [Self; 3] = [Self::Steps, Self::Recovery, Self::Kills];
 }
 
 impl Reach {
@@ -365,27 +384,52 @@ impl<'a> Stage<'a> {
         mutants
     }
 
+    /// Where mutants of one site are known to show.
+    fn known_catchers(&self, mutants: &[Mutant]) -> BTreeSet<(usize, Phase)> {
+        let site = mutants.first().map(|mutant| mutant.spot().site);
+        let named = |workload: &Workload| {
+            let mut of_site = CATCHERS.iter();
+            of_site.any(|(of, name)| site.map(sites::name) == Some(of) && workload.name == *name)
+        };
+        let workloads = self.workloads.iter().enumerate();
+        let workloads = workloads.filter(|(_, workload)| named(workload));
+        workloads
+            .flat_map(|(at, _)| Phase::ALL.map(|phase| (at, phase)))
+            .collect()
+    }
+
     fn is_time_up(&self) -> bool {
         let time = self.options.time;
         time.is_some_and(|time| self.start.elapsed() > time)
     }
 
-    /// Tries `mutant` on one workload after the other.
+    /// Tries `mutant` on one workload after the other, first on `catchers`, which showed another mutant of the same site; adds to them what shows it.
     ///
     /// # Errors
     /// How many did not show it.
-    fn try_mutant(&self, mutant: &Mutant) -> Result<Violation, usize> {
+    fn try_mutant(
+        &self,
+        mutant: &Mutant,
+        catchers: &mut BTreeSet<(usize, Phase)>,
+    ) -> Result<Violation, usize> {
         let spot = mutant.spot();
         let mut tried = 0;
         let mut show = |found: Option<Violation>| {
             tried += usize::from(found.is_none());
             found
         };
-        let phases = [Phase::Steps, Phase::Recovery, Phase::Kills].into_iter();
+        let phases = Phase::ALL.into_iter();
         let reaches = phases.flat_map(|phase| self.reaches.iter().map(move |of| (of, phase)));
         let reaches = reaches.filter(|(of, phase)| spot.is_among(of.of(*phase)));
-        let mut sequences = reaches.take_while(|_| !self.is_time_up());
-        let found = sequences.find_map(|(of, phase)| show(self.try_on(mutant, of.workload, phase)));
+        let mut sequences: Vec<_> = reaches.map(|(of, phase)| (of.workload, phase)).collect();
+        sequences.sort_by_key(|sequence| !catchers.contains(sequence));
+        let sequences = sequences.into_iter();
+        let mut sequences = sequences.take_while(|_| !self.is_time_up());
+        let found = sequences.find_map(|sequence| {
+            let found = show(self.try_on(mutant, sequence.0, sequence.1))?;
+            catchers.insert(sequence);
+            Some(found)
+        });
         let found = found.or_else(|| {
             let reaches = |making: &&Making| making.log.iter().any(|event| spot.is(event));
             let mut makings = self.makings.iter().filter(reaches);
@@ -471,4 +515,22 @@ fn fences_with_a_step_behind(log: &[Event]) -> Reached {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads;
+
+    #[test]
+    fn known_catchers_are_workloads_and_of_sites() {
+        let workloads = workloads();
+        for (site, name) in CATCHERS {
+            assert!(
+                sites::ALL.iter().any(|&(of, _)| sites::name(of) == site),
+                "{site}"
+            );
+            assert!(workloads.iter().any(|one| one.name == name), "{name}");
+        }
+    }
 }
