@@ -161,7 +161,7 @@ make_pool() {
         apart) media=(--data "$WORK/data.img" --data-size "$1") ;;
         grown)
             bytes="$(numfmt --from=iec "$1")"
-            media=(--data "$WORK/data.img" --data-size "$((bytes / 16))" --metadata "$((bytes / 64))")
+            media=(--data "$WORK/data.img" --data-size "$((bytes / 64))" --metadata "$((bytes / 64))")
             ;;
         split)
             media=(--data "$WORK/data.img" --data-size "$1")
@@ -170,7 +170,7 @@ make_pool() {
             ;;
     esac
     vellum mkfs "$POOL" --mapping "$MAPPING" --namespace "$NAMESPACE" "${media[@]}" --quiet
-    [[ "$MEDIUM" != grown ]] || vellum data add "$POOL" "$WORK/more.img" --size "$((bytes / 16 * 15))" --quiet
+    [[ "$MEDIUM" != grown ]] || vellum data add "$POOL" "$WORK/more.img" --size "$((bytes / 64 * 63))" --quiet
 }
 
 # begin SIZE [MOUNT OPTIONS...]: VELLUM_MOUNT_OPTIONS are added.

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use vellum::media::{MediaKind, kind_at};
-use vellum::{CreateOptions, DataOptions, GeometryError, Pool};
+use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool};
 
 use crate::args::{Making, Mapping, Media, Mkfs};
 use crate::failure::{Failure, Outcome};
@@ -276,6 +276,15 @@ fn describe(head: &[u8]) -> &'static str {
     }
 }
 
+/// What is to be said of files of more than a block, where each of them has a node of a block in the metadata.
+fn larger_files(metadata_bytes: u64, files: u64, mapping: &str) -> String {
+    if mapping != MappingKind::Radix.name() || files == 0 {
+        return String::new();
+    }
+    let each = metadata_bytes / files + 4096;
+    format!(", or {} of more than a block", metadata_bytes / each)
+}
+
 fn summary(making: &Making, information: &Information) {
     let Information {
         pool, space, media, ..
@@ -291,9 +300,10 @@ fn summary(making: &Making, information: &Information) {
         crate::units::size(space.data_bytes)
     );
     say!(
-        "  metadata  {}: about {} files",
+        "  metadata  {}: about {} files{}",
         crate::units::size(pool.metadata_bytes),
-        space.files_free
+        space.files_free,
+        larger_files(pool.metadata_bytes, space.files_free, &pool.mapping)
     );
     let picked = match (making.media, &making.data, media.kind.as_str()) {
         (Media::Auto, None, "logged") => ": an ordinary file, with a log (--media file: without)",

@@ -64,6 +64,26 @@ fn mkfs_says_what_it_made() {
     }
 }
 
+/// With radix each file of more than a block has a node of its own, which is most of what it takes of the metadata.
+#[test]
+fn mkfs_says_how_many_larger_files_there_can_be_where_that_makes_a_difference() {
+    let bench = Bench::empty();
+    let made = |mapping| {
+        let name = format!("{mapping}.img");
+        let made = bench.run(&["mkfs", &name, "--size", "16M", "--mapping", mapping]);
+        made.ok().out
+    };
+    let said = made("radix");
+    let line = said.lines().find(|line| line.contains("metadata"));
+    let numbers = line.expect("a line").split_whitespace();
+    let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
+    let [files, larger] = numbers[..] else {
+        panic!("{said}");
+    };
+    assert!(larger > 0 && 10 * larger < files, "{said}");
+    assert!(!made("extent").contains("more than a block"));
+}
+
 /// Without a word about the medium an ordinary file becomes a pool with a log, and memory what it is.
 #[test]
 fn mkfs_picks_a_medium_and_says_what_it_promises() {
