@@ -30,6 +30,8 @@ const GIVE_WAY_PART: u64 = 2;
 const GIVE_WAY_MAX: Duration = Duration::from_micros(200);
 /// Where commits take less, those who wait for one are awake when it ends.
 const AWAKE_MAX: Duration = Duration::from_micros(500);
+/// So long before that they want to be woken up: the kernel lets timers be 50 us late, and a processor that slept takes as long again to come back.
+const AWAKE_BEFORE: Duration = Duration::from_micros(150);
 /// After so long whoever sleeps looks for itself whether it was forgotten.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
@@ -233,13 +235,16 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Waits until a turn has ended, or a little less: asleep, but where commits are short awake from half of one on, because to wake up
-    /// behind its end would take as long again.
+    /// Waits until a turn has ended, or a little less: asleep, but where commits are short awake for the last part of one, because the next one's
+    /// leader would wait for whoever wakes up behind its end, or leave him behind.
     fn wait_for_turn(&self, turn: u64) {
         let of = |word| self.arena.load(word, Ordering::SeqCst);
         let took = Duration::from_nanos(of(header::COMMIT_TOOK));
         if let Some(begin) = self.now().filter(|_| took < AWAKE_MAX) {
-            self.sleep_through(turn, took / 2);
+            let asleep = took.saturating_sub(AWAKE_BEFORE);
+            if !asleep.is_zero() {
+                self.sleep_through(turn, asleep);
+            }
             while of(header::LEADER) == turn && begin.elapsed() < 2 * took {
                 self.arena.relax(u32::MAX);
             }
