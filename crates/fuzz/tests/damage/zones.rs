@@ -119,7 +119,7 @@ fn set(image: &mut [u8], at: u64, value: u64) {
 /// Puts bytes into the records of zones, in all copies of the superblock, with a check that fits or in the first copy alone.
 fn change_zones(image: &mut [u8], input: &mut Input) {
     let (mut superblock, _) = Superblock::read_from_prefix(image).expect("it has one");
-    let (at, seals) = (input.u8(), input.u8() % 4 > 0);
+    let (at, seals) = (input.u8(), !input.u8().is_multiple_of(4));
     let at = offset_of!(Superblock, zones) + usize::from(at);
     let bytes = input.bytes(8);
     superblock.as_mut_bytes()[at..at + bytes.len()].copy_from_slice(bytes);
