@@ -386,15 +386,14 @@ impl<'a> Stage<'a> {
 
     /// Where mutants of one site are known to show.
     fn known_catchers(&self, mutants: &[Mutant]) -> BTreeSet<(usize, Phase)> {
-        let site = mutants.first().map(|mutant| mutant.spot().site);
-        let named = |workload: &Workload| {
-            let mut of_site = CATCHERS.iter();
-            of_site.any(|(of, name)| site.map(sites::name) == Some(of) && workload.name == *name)
-        };
-        let workloads = self.workloads.iter().enumerate();
-        let workloads = workloads.filter(|(_, workload)| named(workload));
+        let site = mutants
+            .first()
+            .map(|mutant| sites::name(mutant.spot().site));
+        let of_site = CATCHERS.iter().filter(|(of, _)| Some(*of) == site);
+        let at = |name: &str| self.workloads.iter().position(|one| one.name == name);
+        let workloads = of_site.filter_map(|(_, name)| at(name));
         workloads
-            .flat_map(|(at, _)| Phase::ALL.map(|phase| (at, phase)))
+            .flat_map(|at| Phase::ALL.map(|phase| (at, phase)))
             .collect()
     }
 

@@ -129,10 +129,10 @@ fn change_zones(image: &mut [u8], input: &mut Input) {
     let others = [BLOCK_BYTES, superblock.replica_at];
     let others = others.into_iter().filter(|_| seals);
     for at in others.chain([0]) {
-        let copy = image.get_mut(at as usize..).into_iter();
-        copy.take(1)
-            .filter_map(|copy| copy.get_mut(..BLOCK_BYTES as usize))
-            .for_each(|copy| copy.copy_from_slice(superblock.as_bytes()));
+        let rest = image.get_mut(at as usize..);
+        if let Some(copy) = rest.and_then(|rest| rest.get_mut(..BLOCK_BYTES as usize)) {
+            copy.copy_from_slice(superblock.as_bytes());
+        }
     }
 }
 
