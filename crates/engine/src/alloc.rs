@@ -362,7 +362,7 @@ impl<M: Memories> Op<'_, M> {
 
     /// Takes what an idle thread slot holds, when the region has nothing else.
     fn steal(&self, cache: u64) -> Option<(u64, u32)> {
-        for slot in (0..self.core.geometry.thread_slots).filter(|&slot| slot != self.slot) {
+        for slot in self.core.slots_used().filter(|&slot| slot != self.slot) {
             if let Some(other) = self.core.enter_idle(slot) {
                 let word = other.own(cache);
                 if word as u32 != 0 {
@@ -403,7 +403,7 @@ impl<M: Memories> Core<M> {
     /// go on beside a close, to leave their slots for a moment.
     pub(crate) fn return_all_held(&self) {
         let mut tries = 0;
-        for slot in 0..self.geometry.thread_slots {
+        for slot in self.slots_used() {
             let op = loop {
                 match self.enter_idle(slot) {
                     Some(op) => break op,

@@ -9,6 +9,7 @@
 //! unit is the slot, leased for one operation.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -186,7 +187,12 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// Who looks at the slots in use behind a barrier, and not at this one, comes before whoever enters it: that it is in use is said before it
+    /// is entered, by a swap, or was read from one.
     fn try_enter(&self, slot: u32) -> bool {
+        if self.arena.load(header::SLOTS_USED, Ordering::Acquire) <= u64::from(slot) {
+            self.use_slot(slot);
+        }
         let epoch = self.arena.load(header::EPOCH, Ordering::Acquire);
         let at = self.slot_word(slot, field::STATE);
         let entered = self.arena.compare_exchange(at, 0, epoch << 1 | 1).is_ok();
@@ -195,6 +201,17 @@ impl<M: Memories> Core<M> {
             self.arena.barrier();
         }
         entered
+    }
+
+    #[cold]
+    fn use_slot(&self, slot: u32) {
+        self.arena
+            .fetch_max(header::SLOTS_USED, u64::from(slot) + 1);
+    }
+
+    /// The slots that were ever entered: the others are idle, and hold nothing.
+    pub(crate) fn slots_used(&self) -> Range<u32> {
+        0..self.arena.load(header::SLOTS_USED, Ordering::SeqCst) as u32
     }
 
     /// Begins an operation on an idle slot of another thread (to take what it holds).
@@ -223,7 +240,7 @@ impl<M: Memories> Core<M> {
     /// Moves the epoch on if every running operation has seen the present one; gives the epoch.
     pub(crate) fn try_advance(&self) -> u64 {
         let epoch = self.epoch();
-        for slot in 0..self.geometry.thread_slots {
+        for slot in self.slots_used() {
             let state = self
                 .arena
                 .load(self.slot_word(slot, field::STATE), Ordering::SeqCst);

@@ -47,8 +47,9 @@ struct Ring {
 }
 
 impl Ring {
-    /// What a piece holds; nothing, if it is lost: that is not to become zeros by being taken back, where the medium may have the bytes.
-    fn version(&self, pool: &dyn Persistent, piece: u64, transaction: u64) -> Option<Version> {
+    /// Makes a version of what its piece holds; not if that is lost: it is not to become zeros by being taken back, where the medium may have
+    /// the bytes.
+    fn seal(&self, pool: &dyn Persistent, version: &mut Version) -> bool {
         loop {
             let condition = pool.condition();
             if condition != 0 {
@@ -56,14 +57,13 @@ impl Ring {
                 pool.watch();
             }
             let met = faults().count;
-            let version = Version::sealed(self.seed, piece, transaction, |original| {
-                pool.read(piece, original);
-            });
+            pool.read(version.piece, &mut version.original);
             if faults().count != met {
-                return None;
+                return false;
             }
             if pool.condition() == condition {
-                return Some(version);
+                version.seal(self.seed);
+                return true;
             }
         }
     }
@@ -74,12 +74,13 @@ impl Originals for Ring {
         let first = self
             .written
             .fetch_add(pieces.len() as u64, Ordering::Relaxed);
-        for (&piece, number) in pieces.iter().zip(first..) {
+        let mut version = Version::default();
+        for (&piece, at) in pieces.iter().zip(self.plan.versions_from(first)) {
             if let Some(changed) = &self.changed {
                 changed.mark(pool, piece, PIECE_BYTES);
             }
-            if let Some(version) = self.version(pool, piece, transaction) {
-                let at = self.plan.version_at(number);
+            (version.piece, version.transaction) = (piece, transaction);
+            if self.seal(pool, &mut version) {
                 pool.write_through(disk_sites::VERSIONS_ORIGINAL, at, version.as_bytes());
             }
         }
@@ -216,8 +217,8 @@ fn sync_data(disk: &dyn Disk) -> io::Result<()> {
 /// Lets all transactions up to this one count as committed: their versions are void.
 fn say_committed<P: Persistent>(pool: &P, plan: &VersionsPlan, transaction: u64) {
     let at = plan.at + Entrance::COMMITTED;
-    pool.store(at, CommittedWord::new(transaction).0, Ordering::Release);
-    pool.flush(disk_sites::VERSIONS_COMMITTED, at, 8);
+    let word = CommittedWord::new(transaction).0;
+    pool.store_through(disk_sites::VERSIONS_COMMITTED, at, word);
     pool.fence(disk_sites::VERSIONS_COMMITTED_DURABLE);
 }
 

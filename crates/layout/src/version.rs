@@ -1,7 +1,7 @@
 //! Versions: what pieces of metadata in persistent memory held before a transaction first changed them, for pools whose data lie on
 //! another medium. A power cut takes metadata back to the last transaction that was committed, because the data of later ones may be missing.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::checksum_words;
 use crate::{BLOCK_BYTES, Geometry};
@@ -65,28 +65,20 @@ pub struct Version {
 
 const _: () = assert!(size_of::<Version>() as u64 == VERSION_BYTES);
 
+impl Default for Version {
+    fn default() -> Self {
+        Self::new_zeroed()
+    }
+}
+
 impl Version {
     /// Offset of the transaction.
     pub const TRANSACTION: u64 = std::mem::offset_of!(Self, transaction) as u64;
 
-    /// A version, sealed with the pool's hash seed, of what `read` fills in.
+    /// Seals it with the pool's hash seed, once all else is there.
     #[inline]
-    pub fn sealed(
-        seed: u64,
-        piece: u64,
-        transaction: u64,
-        read: impl FnOnce(&mut [u8; PIECE_BYTES as usize]),
-    ) -> Self {
-        let mut new = Self {
-            piece,
-            transaction,
-            check: 0,
-            reserved: [0; 5],
-            original: [0; PIECE_BYTES as usize],
-        };
-        read(&mut new.original);
-        new.check = new.expected_check(seed);
-        new
+    pub fn seal(&mut self, seed: u64) {
+        self.check = self.expected_check(seed);
     }
 
     /// Reads a version; `None` if it is not sound, as one is that a crash cut short: the piece had not been changed.
@@ -131,6 +123,13 @@ impl VersionsPlan {
         self.at + ENTRANCE_BYTES + number % self.count * VERSION_BYTES
     }
 
+    /// Those of a version and all behind it, round and round.
+    pub fn versions_from(&self, number: u64) -> impl Iterator<Item = u64> + use<> {
+        let (begin, count) = (self.at + ENTRANCE_BYTES, self.count);
+        let slots = (number % count..count).chain((0..count).cycle());
+        slots.map(move |slot| begin + slot * VERSION_BYTES)
+    }
+
     /// Whether a piece can lie there.
     pub fn is_piece(&self, at: u64) -> bool {
         at.is_multiple_of(PIECE_BYTES) && (self.first..self.end).contains(&at)
@@ -150,7 +149,13 @@ mod tests {
 
     #[test]
     fn what_was_sealed_is_read_and_nothing_else() {
-        let version = Version::sealed(7, 8192, 3, |original| *original = [5; 128]);
+        let mut version = Version {
+            piece: 8192,
+            transaction: 3,
+            original: [5; 128],
+            ..Version::default()
+        };
+        version.seal(7);
         let bytes = version.as_bytes();
         assert_eq!(Version::unseal(7, bytes), Some(version));
         assert_eq!(Version::unseal(8, bytes), None);
@@ -192,6 +197,9 @@ mod tests {
                 <= geometry.versions_at + geometry.versions_bytes
         );
         assert_eq!(plan.version_at(plan.count), plan.version_at(0));
+        let from: Vec<u64> = plan.versions_from(3 * plan.count - 2).take(4).collect();
+        let expected = [plan.count - 2, plan.count - 1, 0, 1].map(|number| plan.version_at(number));
+        assert_eq!(from, expected);
         assert!(plan.is_piece(geometry.state_at) && !plan.is_piece(geometry.versions_at));
         assert!(!plan.is_piece(0) && !plan.is_piece(geometry.state_at + 64));
     }

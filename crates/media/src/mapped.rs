@@ -460,7 +460,6 @@ impl MappedPool {
     }
 
     /// Writes into an image with ordinary stores, into other metadata past the cache, and blocks of files by a call.
-    #[cold]
     fn write_logged(&self, logged: &Logged, at: u64, data: &[u8]) {
         if self.read_only || at < logged.data_at {
             self.noting(at, data.len() as u64);

@@ -133,11 +133,18 @@ impl Pieces {
     /// Before stores to several places: what they hold is kept with one fence.
     pub(crate) fn save_all(&self, pool: &dyn Persistent, places: &[(u64, u64)]) {
         let transaction = self.running.load(Ordering::Acquire);
+        let kept = transaction << 2 | KEPT;
+        let of = |&(at, len): &(u64, u64)| self.states[self.numbers(at, len)].iter();
+        let is_kept = |state: &AtomicU64| state.load(Ordering::Acquire) == kept;
+        if !places.iter().flat_map(of).all(is_kept) {
+            self.keep_all(pool, transaction, places);
+        }
+    }
+
+    /// The same, where something of that may not have been kept yet.
+    fn keep_all(&self, pool: &dyn Persistent, transaction: u64, places: &[(u64, u64)]) {
         let numbers = || places.iter().flat_map(|&(at, len)| self.numbers(at, len));
         let is_kept = |number: usize| self.state(number) == transaction << 2 | KEPT;
-        if numbers().all(is_kept) {
-            return;
-        }
         let mut batch = Batch::new(transaction);
         for number in numbers().filter(|&number| !is_kept(number)) {
             if batch.count == BATCH {
@@ -198,9 +205,8 @@ impl Pieces {
         self.originals.keep(pool, batch.transaction, pieces);
         for piece in pieces {
             let state = &self.states[(piece / PIECE_BYTES) as usize];
-            // Nobody else changes it.
-            let (keeping, kept) = (batch.keeping(), batch.kept());
-            let _ = state.compare_exchange(keeping, kept, Ordering::Release, Ordering::Relaxed);
+            // Nobody else changes it. (A swap would wait for what was written past the cache.)
+            state.store(batch.kept(), Ordering::Release);
         }
         batch.count = 0;
     }

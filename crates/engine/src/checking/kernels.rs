@@ -16,7 +16,7 @@ use crate::mapping::{BlockNo, Flush, Found, Step};
 use crate::namespace::direct::Direct;
 use crate::namespace::indexed::Name;
 use crate::namespace::indexed::index::ValueWord;
-use crate::slots::{Op, Tally};
+use crate::slots::{Op, Tally, prefer_thread_slot};
 
 /// A file system that the model's threads use.
 #[derive(Clone)]
@@ -197,23 +197,28 @@ fn nothing_is_reused_while_an_operation_may_see_it() {
     const NAMED: u64 = field::SIZE;
     const REUSED: u64 = field::ATIME;
     const OBJECT: Cachelet = Cachelet(60);
-    for swaps in [Swaps::Plain, Swaps::Barriers] {
-        explore(5, swaps, |stage| {
-            stage.core().set(OBJECT, NAMED, 1);
-            let read = |stage: Stage| {
-                let core = stage.core();
-                let _op = core.op_begin();
-                if core.get(OBJECT, NAMED) == 1 {
-                    assert_eq!(core.get(OBJECT, REUSED), 0);
-                }
-            };
-            together!(stage, read, |stage: Stage| {
-                let core = stage.core();
-                core.set(OBJECT, NAMED, 0);
-                core.wait_for_readers();
-                core.set(OBJECT, REUSED, 1);
+    let see = |stage: Stage| {
+        let core = stage.core();
+        let _op = core.op_begin();
+        if core.get(OBJECT, NAMED) == 1 {
+            assert_eq!(core.get(OBJECT, REUSED), 0);
+        }
+    };
+    let reuse = |stage: Stage| {
+        let core = stage.core();
+        core.set(OBJECT, NAMED, 0);
+        core.wait_for_readers();
+        core.set(OBJECT, REUSED, 1);
+    };
+    // One that was in use before, and one that nobody has entered yet.
+    for slot in [0, 1] {
+        for swaps in [Swaps::Plain, Swaps::Barriers] {
+            explore(5, swaps, move |stage| {
+                stage.core().set(OBJECT, NAMED, 1);
+                prefer_thread_slot(slot);
+                together!(stage, see, reuse);
             });
-        });
+        }
     }
 }
 

@@ -333,7 +333,12 @@ fn what_is_ahead_of_its_data_is_not_converted() {
     let mut image = disk.image();
     let superblock = vellum_check::survey::superblock(&image).expect("a pool");
     let versions = VersionsPlan::of(&superblock.geometry()).expect("versions");
-    let version = vellum_layout::Version::sealed(5, versions.first, 1 << 30, |_| {});
+    let mut version = vellum_layout::Version {
+        piece: versions.first,
+        transaction: 1 << 30,
+        ..Default::default()
+    };
+    version.seal(5);
     let at = versions.version_at(7) as usize;
     image[at..at + 192].copy_from_slice(zerocopy::IntoBytes::as_bytes(&version));
     assert!(matches!(

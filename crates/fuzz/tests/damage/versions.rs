@@ -83,7 +83,13 @@ fn add_version(image: &mut [u8], input: &mut Input) {
     };
     let mut original = [input.u8(); 128];
     original[..8].copy_from_slice(&input.u64().to_le_bytes());
-    let version = Version::sealed(SEED, piece, transaction, |bytes| *bytes = original);
+    let mut version = Version {
+        piece,
+        transaction,
+        original,
+        ..Version::default()
+    };
+    version.seal(SEED);
     let at = plan.version_at(input.u64()) as usize;
     image[at..at + 192].copy_from_slice(version.as_bytes());
 }
@@ -270,7 +276,12 @@ fn a_repair_of_the_entrance_that_was_cut_is_made_again() {
 fn a_version_of_what_is_no_piece_is_given_up() {
     let mut image = left(false);
     let plan = sample().1;
-    let version = Version::sealed(SEED, plan.end + 7, 1 << 20, |_| {});
+    let mut version = Version {
+        piece: plan.end + 7,
+        transaction: 1 << 20,
+        ..Version::default()
+    };
+    version.seal(SEED);
     let at = plan.version_at(plan.count - 3) as usize;
     image[at..at + 192].copy_from_slice(version.as_bytes());
     assert!(check(&image, Options::default()).has(Class::Versions));
