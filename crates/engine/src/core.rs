@@ -135,7 +135,7 @@ pub(crate) mod header {
         NAMES_ELSEWHERE: [1] at 928,
         /// The area whose table a directory's names are just leaving, or 0.
         LEAVING: [1] at 936,
-        /// What the last commit took [ns], from its cut on.
+        /// What a commit took of late [ns], from its cut on.
         COMMIT_TOOK: [1] at 944,
         /// How many have come since the last cut and want a commit.
         COMERS: [1] at 952,

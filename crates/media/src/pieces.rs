@@ -133,10 +133,8 @@ impl Pieces {
     /// Before stores to several places: what they hold is kept with one fence.
     pub(crate) fn save_all(&self, pool: &dyn Persistent, places: &[(u64, u64)]) {
         let transaction = self.running.load(Ordering::Acquire);
-        let kept = transaction << 2 | KEPT;
-        let of = |&(at, len): &(u64, u64)| self.states[self.numbers(at, len)].iter();
-        let is_kept = |state: &AtomicU64| state.load(Ordering::Acquire) == kept;
-        if !places.iter().flat_map(of).all(is_kept) {
+        let mut numbers = places.iter().flat_map(|&(at, len)| self.numbers(at, len));
+        if !numbers.all(|number| self.state(number) == transaction << 2 | KEPT) {
             self.keep_all(pool, transaction, places);
         }
     }
@@ -380,6 +378,8 @@ mod tests {
         assert_eq!(places(&kept), [8192, 8320, 128, 4096, 4224]);
         pieces.save_all(&pool, &asked);
         pieces.save_all(&pool, &[]);
+        // Behind the pieces.
+        pieces.save_all(&pool, &[(2 << 20, 8), ((1 << 20) + 128, 256)]);
         assert_eq!(kept.calls.load(Ordering::SeqCst), 1);
         // More than are kept with one fence: each once.
         pieces.save_all(&pool, &[(128, 8), (16384, 16384)]);
