@@ -32,8 +32,10 @@ const GIVE_WAY_MAX: Duration = Duration::from_micros(200);
 const AWAKE_MAX: Duration = Duration::from_micros(500);
 /// So long before that they want to be woken up: the kernel lets timers be 50 us late, and a processor that slept takes as long again to come back.
 const AWAKE_BEFORE: Duration = Duration::from_micros(150);
-/// Of so many commits in which nobody shares, one tells what it took: a clock that is read right behind a fence waits for it, too.
+/// Of so many commits in which nobody shares, and which take less than that, one tells what it took: a clock that is read right behind a fence
+/// waits for it, too.
 const TIMED_EVERY: u64 = 16;
+const UNTIMED_BELOW: Duration = Duration::from_micros(10);
 /// After so long whoever sleeps looks for itself whether it was forgotten.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
@@ -307,8 +309,10 @@ impl<M: Memories> Core<M> {
 
     /// Whether it is found out what this commit takes. Who comes alone does not need to know, and tells now and then whoever will come.
     fn is_timed(&self, leader: &Leader<'_, M>) -> bool {
-        let company = self.arena.load(header::COMPANY, Ordering::Relaxed);
-        company > 1 || (leader.turn / 2).is_multiple_of(TIMED_EVERY)
+        let of = |word| self.arena.load(word, Ordering::Relaxed);
+        let is_short = Duration::from_nanos(of(header::COMMIT_TOOK)) < UNTIMED_BELOW;
+        let is_alone = of(header::COMPANY) <= 1;
+        !(is_short && is_alone) || (leader.turn / 2).is_multiple_of(TIMED_EVERY)
     }
 
     /// The time by which it is told how long commits take: none in simulations, which have a clock of their own, and repeat exactly.

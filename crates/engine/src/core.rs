@@ -65,7 +65,7 @@ pub(crate) mod header {
     words! {
         /// Global reclamation epoch.
         EPOCH: [1] at 0,
-        /// Thread slots below this number were entered, and none else; in the line that whoever enters one reads anyway.
+        /// No thread slot from this number on was ever entered; in the line that whoever enters one reads anyway.
         SLOTS_USED: [1] at 8,
         /// Head of the stack of cachelets with background work.
         WORK: [1] at 64,

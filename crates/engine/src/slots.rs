@@ -209,7 +209,7 @@ impl<M: Memories> Core<M> {
             .fetch_max(header::SLOTS_USED, u64::from(slot) + 1);
     }
 
-    /// The slots that were ever entered: the others are idle, and hold nothing.
+    /// The slots that may ever have been entered: the others are idle, and hold nothing.
     pub(crate) fn slots_used(&self) -> Range<u32> {
         0..self.arena.load(header::SLOTS_USED, Ordering::SeqCst) as u32
     }
