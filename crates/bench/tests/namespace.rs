@@ -207,22 +207,6 @@ fn a_tree_of_sources() {
     assert!(measure(&wrong).is_err());
 }
 
-/// The namespaces alone: a kernel's caches are not the process's.
-#[test]
-fn memory_of_names() {
-    let report = measured(&options(namespace::Figure::Memory));
-    let [figure] = &report.figures[..] else {
-        panic!("{} figures", report.figures.len());
-    };
-    assert_eq!(figure.labels(), ["300"]);
-    let value = |namespace: NamespaceKind| {
-        let point = figure.series(namespace.name())?.at("300")?;
-        Some(point.value)
-    };
-    assert!(NamespaceKind::ALL.iter().all(|one| value(*one) > Some(0.0)));
-    assert_eq!(report.targets.len(), 1);
-}
-
 #[test]
 fn the_page_and_the_parts_are_written() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
