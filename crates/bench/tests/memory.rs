@@ -1,26 +1,15 @@
 //! What names take in memory. A program of its own: what it measures is the process's, and other tests give memory back meanwhile.
 #![allow(missing_docs)]
 
+mod small;
+
 use vellum::NamespaceKind;
-use vellum_bench::namespace::{Figure, NamespaceOptions, measure};
-use vellum_bench::report::Output;
+use vellum_bench::namespace::{Figure, measure};
 
 /// The namespaces alone: a kernel's caches are not the process's.
 #[test]
 fn memory_of_names() {
-    let report = measure(&NamespaceOptions {
-        figure: vec![Figure::Memory],
-        output: Output::default(),
-        peer: Vec::new(),
-        rounds: 1,
-        files: 300,
-        children: 120,
-        threads: 2,
-        seconds: 1,
-        tree: None,
-        pool_dir: std::env::temp_dir(),
-    });
-    let report = report.expect("a report");
+    let report = measure(&small::options(Figure::Memory)).expect("a report");
     let [figure] = &report.figures[..] else {
         panic!("{} figures", report.figures.len());
     };

@@ -2,6 +2,8 @@
 //! depend on the machine.
 #![allow(missing_docs)]
 
+mod small;
+
 use std::sync::{Mutex, PoisonError};
 
 use vellum::NamespaceKind;
@@ -9,27 +11,14 @@ use vellum_bench::figure::{CountsPerOp, Figure};
 use vellum_bench::namespace::{self, NamespaceOptions, Report, main_namespace, measure};
 use vellum_bench::report::Output;
 
+use small::options;
+
 /// Counters are the process's, so that tests take turns: some compare them.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn measured(options: &NamespaceOptions) -> Report {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     measure(options).expect("a report")
-}
-
-fn options(figure: namespace::Figure) -> NamespaceOptions {
-    NamespaceOptions {
-        figure: vec![figure],
-        output: Output::default(),
-        peer: vec![std::env::temp_dir().display().to_string()],
-        rounds: 1,
-        files: 300,
-        children: 120,
-        threads: 2,
-        seconds: 1,
-        tree: None,
-        pool_dir: std::env::temp_dir(),
-    }
 }
 
 /// Every namespace, and the peer.

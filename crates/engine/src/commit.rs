@@ -287,11 +287,7 @@ impl<M: Memories> Core<M> {
         let cut = self.cut(commits);
         let (cut, settled) = cut.inspect_err(|_| commits.fail(&self.pool))?;
         drop(own);
-        let begin = if self.is_timed(&leader) {
-            self.now()
-        } else {
-            None
-        };
+        let begin = self.is_timed(&leader).then(|| self.now()).flatten();
         let done = commits.settle(&self.pool, &cut);
         match &done {
             Ok(()) => {

@@ -133,16 +133,11 @@ impl Pieces {
     /// Before stores to several places: what they hold is kept with one fence.
     pub(crate) fn save_all(&self, pool: &dyn Persistent, places: &[(u64, u64)]) {
         let transaction = self.running.load(Ordering::Acquire);
-        let mut numbers = places.iter().flat_map(|&(at, len)| self.numbers(at, len));
-        if !numbers.all(|number| self.state(number) == transaction << 2 | KEPT) {
-            self.keep_all(pool, transaction, places);
-        }
-    }
-
-    /// The same, where something of that may not have been kept yet.
-    fn keep_all(&self, pool: &dyn Persistent, transaction: u64, places: &[(u64, u64)]) {
         let numbers = || places.iter().flat_map(|&(at, len)| self.numbers(at, len));
         let is_kept = |number: usize| self.state(number) == transaction << 2 | KEPT;
+        if numbers().all(is_kept) {
+            return;
+        }
         let mut batch = Batch::new(transaction);
         for number in numbers().filter(|&number| !is_kept(number)) {
             if batch.count == BATCH {

@@ -114,7 +114,7 @@ fn prepare(workload: &ThreadWorkload, pool: &Shared) -> Result<Session<Scheduled
     Ok(session)
 }
 
-/// Enters each thread's slot once. Who is the first to do so is nothing that a crash sees, and would only be one more turn to take away.
+/// Enters each thread's slot once, the caller's own last, which it goes on with. Who is the first to do so is nothing that a crash sees, and would only be one more turn to take away.
 fn enter_slots(session: &Session<Scheduled>, threads: usize) {
     let Some(fs) = session.fs() else {
         return;

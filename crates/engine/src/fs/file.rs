@@ -170,10 +170,7 @@ impl<'a, M: Memories> Files<'a, M> {
                         return Err(Error::NoSpace("data blocks"));
                     }
                     pause(&self.core.arena, &mut tries);
-                    self.core.wait_for_readers();
-                    // It stores to the pool: no epoch is cut meanwhile.
-                    let _op = self.core.op_begin();
-                    let freed = self.mapping.reclaim(self.core);
+                    let freed = self.reclaim_unseen();
                     // What is held until a commit comes back by no waiting: who called makes one, and tries again.
                     if freed == 0 && self.core.lacks_commit() {
                         return Err(Error::NoSpace("data blocks"));
@@ -181,6 +178,14 @@ impl<'a, M: Memories> Files<'a, M> {
                 }
             }
         }
+    }
+
+    /// Makes blocks free once nobody sees them any more; gives how many. The caller is in no operation.
+    fn reclaim_unseen(&self) -> u64 {
+        self.core.wait_for_readers();
+        // It stores to the pool: no epoch is cut meanwhile.
+        let _op = self.core.op_begin();
+        self.mapping.reclaim(self.core)
     }
 
     /// Begins a change of `bytes` of a file: an operation, and the file's lock, with no view of these

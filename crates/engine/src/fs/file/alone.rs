@@ -277,8 +277,5 @@ pub fn gather_metadata(fs: &Fs<Real>) -> f64 {
 
 /// Makes blocks free that nobody uses any more. The caller has no [`MappingAlone`].
 pub fn settle<M: Memories>(fs: &Fs<M>) {
-    fs.core.wait_for_readers();
-    // A commit cuts beside no store.
-    let _op = fs.core.op_begin();
-    fs.mapping.reclaim(&fs.core);
+    fs.files().reclaim_unseen();
 }

@@ -1,0 +1,19 @@
+//! Figures of names and directories on small directories.
+
+use vellum_bench::namespace::{Figure, NamespaceOptions};
+use vellum_bench::report::Output;
+
+pub(crate) fn options(figure: Figure) -> NamespaceOptions {
+    NamespaceOptions {
+        figure: vec![figure],
+        output: Output::default(),
+        peer: vec![std::env::temp_dir().display().to_string()],
+        rounds: 1,
+        files: 300,
+        children: 120,
+        threads: 2,
+        seconds: 1,
+        tree: None,
+        pool_dir: std::env::temp_dir(),
+    }
+}
