@@ -292,12 +292,13 @@ The command returns once the directory can be used; the mount goes on in the bac
 and SIGINT end it in order, as `vellum umount DIR` does.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
-nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests, async, dirsync, sync, direct. With
-dirsync what is created, linked, removed or renamed is durable when the call returns, with sync every
-change, on all media that can promise it; with async, the default, see `vellum info`. direct is what
---direct is. Set-id bits and device files do not count unless asked for. The kernel always checks
-permission bits; root's mounts are open to everybody whom these let in, other users' to themselves
-unless allow_other.
+nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests, async, dirsync, sync, direct,
+barrier, nobarrier, commit=SECONDS. With dirsync what is created, linked, removed or renamed is durable
+when the call returns, with sync every change, on all media that can promise it; with async, the
+default, see `vellum info`. direct, nobarrier and commit=SECONDS are what --direct, --no-barrier and
+--commit-every SECONDS are. Set-id bits and device files do not count unless asked for. The kernel
+always checks permission bits; root's mounts are open to everybody whom these let in, other users' to
+themselves unless allow_other.
 
 Examples:
   vellum mount pool.img /mnt
@@ -349,6 +350,13 @@ pub(crate) struct Mount {
     /// those that have their data apart
     #[arg(long)]
     pub(crate) direct: bool,
+    /// Seconds after which what nobody synced is committed (-o commit=SECONDS), of pools that survive power cuts by committing; so much may be lost
+    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) commit_every: u32,
+    /// Do not have devices flush their caches where fsync and commits promise it (-o nobarrier): for devices whose caches survive a power
+    /// cut. With others one may take anything that was written since mounting, and the pool with it; unmounting flushes
+    #[arg(long)]
+    pub(crate) no_barrier: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
     /// This is the background process: report to the command through standard output

@@ -1,6 +1,7 @@
 //! `vellum info`: what a pool is, what it holds, and what survives what.
 
 mod commits;
+mod promise;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use vellum::media::{MediaError, MediaKind, count};
+use vellum::media::{MediaError, count};
 use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume, uuid_text};
 use vellum_fuse::{Question, mounts};
 
@@ -19,6 +20,7 @@ use crate::output::{print, print_json};
 use crate::place;
 use crate::units::{percent, size, time};
 use commits::{LogPart, VersionsPart};
+use promise::{Image, Promise, Survives};
 
 /// Names that are looked at for a file to measure by.
 const SAMPLE_NAMES: usize = 1000;
@@ -91,6 +93,18 @@ pub(crate) struct MediaPart {
     /// The data pass the kernel's page cache.
     #[serde(default)]
     pub(crate) direct: bool,
+    /// Commits do not have the caches of the devices flushed.
+    #[serde(default)]
+    pub(crate) no_barrier: bool,
+    /// What is durable when an operation returns, as mount(8) calls it.
+    #[serde(default)]
+    pub(crate) durability: String,
+    /// Seconds between commits that nobody asks for, where there are any.
+    #[serde(default)]
+    pub(crate) commit_every_s: Option<f64>,
+    /// Bytes of memory that the metadata of a pool with a log are worked on in.
+    #[serde(default)]
+    pub(crate) image_bytes: Option<u64>,
 }
 
 /// A file or device with the data of a pool.
@@ -121,14 +135,6 @@ impl DataPart {
         });
         media.collect()
     }
-}
-
-/// What is left after what, in words.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Survives {
-    pub(crate) killed_process: String,
-    pub(crate) kernel_crash: String,
-    pub(crate) power_cut: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -272,15 +278,15 @@ impl Information {
             media: MediaPart {
                 kind: media.name().into(),
                 flush: format!("{:?}", fs.isa()),
-                survives: survives(
-                    media,
-                    image_of(fs, image_dir.as_deref()),
-                    geometry.has_versions(),
-                ),
+                survives: Promise::of(fs).survives(media, Image::of(fs, image_dir.as_deref())),
                 image_dir,
                 data: data.next(),
                 added_data: data.collect(),
                 direct: fs.is_direct(),
+                no_barrier: !fs.has_barriers(),
+                durability: fs.durability().name().into(),
+                image_bytes: geometry.is_logged().then_some(superblock.log_at),
+                commit_every_s: fs.commits().then(|| fs.commit_every().as_secs_f64()),
             },
             space: SpacePart {
                 data_bytes: space.blocks * 4096,
@@ -389,70 +395,6 @@ fn sample(volume: &Volume) -> Option<(PathBuf, File)> {
     let (_, path) = largest?;
     let file = volume.open(&path).ok()?;
     Some((path, file))
-}
-
-/// Where the metadata of a pool with a log are worked on.
-#[derive(Clone, Copy, Debug)]
-enum Image<'a> {
-    /// Nobody works on them now.
-    NotYet,
-    /// In memory of the process.
-    OfProcess,
-    /// In this directory.
-    In(&'a Path),
-}
-
-fn image_of<'a>(fs: &RealFs, dir: Option<&'a Path>) -> Image<'a> {
-    match dir {
-        Some(dir) => Image::In(dir),
-        None if fs.is_read_only() => Image::NotYet,
-        None => Image::OfProcess,
-    }
-}
-
-/// What a commit promises.
-const COMMITTED: &str = "after fsync, sync or unmounting returned: everything that any thread had done before; without \
-                         them: all but the last 5 seconds and what a commit takes; the tree is always one of an instant between operations";
-
-/// What the medium promises, and nothing more. `is_split`: the data lie elsewhere, without a log.
-fn survives(media: MediaKind, image: Image<'_>, is_split: bool) -> Survives {
-    let words = |killed: &str, crash: &str, cut: &str| Survives {
-        killed_process: killed.into(),
-        kernel_crash: crash.into(),
-        power_cut: cut.into(),
-    };
-    let nothing_lost = "every operation that returned";
-    match media {
-        MediaKind::Dax if is_split => words(nothing_lost, COMMITTED, COMMITTED),
-        MediaKind::Dax => words(nothing_lost, nothing_lost, nothing_lost),
-        MediaKind::File => {
-            let written_back = "what fsync or unmounting wrote back, and perhaps newer changes in \
-                                no promised order; the pool is checked as a whole before it is \
-                                opened for writing, and refused if damaged";
-            words(nothing_lost, written_back, written_back)
-        }
-        MediaKind::Logged => {
-            let killed = match image {
-                Image::NotYet => format!(
-                    "{nothing_lost}, if /dev/shm has room for the metadata when the pool is opened"
-                ),
-                Image::In(dir) => format!("{nothing_lost}: the metadata are in {}", dir.display()),
-                Image::OfProcess => {
-                    format!("{COMMITTED}: the metadata are in memory of the process")
-                }
-            };
-            words(&killed, COMMITTED, COMMITTED)
-        }
-        MediaKind::Memory => {
-            let nothing = "nothing: the medium is ordinary memory";
-            words(
-                "every operation that returned, while the memory is kept",
-                nothing,
-                nothing,
-            )
-        }
-        MediaKind::Sim => words("simulated", "simulated", "simulated"),
-    }
 }
 
 /// Shows a pool; asks its mount if it has one.
@@ -605,6 +547,10 @@ fn text(information: &Information) -> String {
     if media.direct {
         line("", "read and written past the page cache".to_owned());
     }
+    if media.no_barrier {
+        let told = "WARNING: the caches of the devices are not flushed (--no-barrier)";
+        line("", told.to_owned());
+    }
     line(
         "metadata",
         format!(
@@ -618,6 +564,14 @@ fn text(information: &Information) -> String {
     line(
         "cache",
         format!("{} files, {} names", cache.files, cache.names),
+    );
+    let caches = format!("at most {} for caches", size(cache.arena_bytes));
+    line(
+        "memory",
+        match media.image_bytes {
+            Some(bytes) => format!("{} for the metadata, {caches}", size(bytes)),
+            None => caches,
+        },
     );
     if let Some(log) = log {
         for (key, value) in ["log", ""].into_iter().zip(log.lines()) {
@@ -657,9 +611,17 @@ fn text(information: &Information) -> String {
             } => ", read-only",
             _ => "",
         };
+        let durability = match media.durability.as_str() {
+            "" | "async" => String::new(),
+            name => format!(", {name}"),
+        };
         line(
             "mounted",
-            format!("on {} by process {}{only}", mount.dir.display(), mount.pid),
+            format!(
+                "on {} by process {}{only}{durability}",
+                mount.dir.display(),
+                mount.pid
+            ),
         );
     }
     line("medium", media.kind.clone());
@@ -678,29 +640,6 @@ fn text(information: &Information) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_promises_more_than_its_medium_holds() {
-        let told = |media, is_split| survives(media, Image::NotYet, is_split);
-        for is_split in [false, true] {
-            let memory = told(MediaKind::Memory, is_split);
-            assert!(memory.power_cut.starts_with("nothing"));
-        }
-        assert!(told(MediaKind::File, false).power_cut.contains("fsync"));
-        let split = told(MediaKind::Dax, true);
-        assert!(split.power_cut.contains("fsync") && split.killed_process.starts_with("every"));
-        let logged = |image| survives(MediaKind::Logged, image, false);
-        assert!(logged(Image::NotYet).power_cut.contains("fsync"));
-        assert!(logged(Image::OfProcess).killed_process.contains("fsync"));
-        let kept = logged(Image::In(Path::new("/dev/shm"))).killed_process;
-        assert!(
-            kept.starts_with("every operation")
-                && kept.contains("/dev/shm")
-                && !kept.contains("fsync")
-        );
-        let whole = told(MediaKind::Dax, false);
-        assert_eq!(whole.power_cut, whole.killed_process);
-    }
 
     /// The ratios are the paper's rule's, which does not decide unless it is told to.
     #[test]

@@ -28,6 +28,8 @@ use crate::place;
 const READY: &str = "ready";
 /// The option that has data pass the page cache.
 const DIRECT: &str = "direct";
+/// The option that says how often a pool commits, before its seconds.
+const COMMIT: &str = "commit=";
 
 /// Mounts.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
@@ -60,7 +62,8 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "noatime" => config.flags.no_atime = true,
             "open_requests" => config.open_requests = true,
             // What the pool is told, not the mount.
-            "async" | "dirsync" | "sync" | DIRECT => {}
+            "async" | "dirsync" | "sync" | "barrier" | "nobarrier" | DIRECT => {}
+            commit if commit.starts_with(COMMIT) => {}
             // What mount(8) and fstab add, and is so in any case.
             "defaults"
             | "default_permissions"
@@ -84,18 +87,53 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
     Ok(config)
 }
 
-/// What is durable when an operation returns; the last option that says it counts.
+/// What the options say of something; the last one that says it counts.
+fn last<T>(args: &Mount, says: impl Fn(&str) -> Option<T>) -> Option<T> {
+    args.options.iter().rev().find_map(|option| says(option))
+}
+
+/// What is durable when an operation returns.
 fn durability(args: &Mount) -> Durability {
-    let mut said = args
-        .options
-        .iter()
-        .filter_map(|option| match option.as_str() {
-            "async" => Some(Durability::Async),
-            "dirsync" => Some(Durability::Dirsync),
-            "sync" => Some(Durability::Sync),
-            _ => None,
-        });
-    said.next_back().unwrap_or_default()
+    let said = last(args, |option| match option {
+        "async" => Some(Durability::Async),
+        "dirsync" => Some(Durability::Dirsync),
+        "sync" => Some(Durability::Sync),
+        _ => None,
+    });
+    said.unwrap_or_default()
+}
+
+/// Whether commits have devices flush their caches.
+fn barriers(args: &Mount) -> bool {
+    let said = last(args, |option| match option {
+        "barrier" => Some(true),
+        "nobarrier" => Some(false),
+        _ => None,
+    });
+    said.unwrap_or(!args.no_barrier)
+}
+
+/// How often a pool commits that does; as elsewhere, `commit=0` says nothing.
+fn commit_every(args: &Mount) -> Outcome<Duration> {
+    let said = last(args, |option| {
+        option.strip_prefix(COMMIT).map(str::to_owned)
+    });
+    let seconds = match said {
+        None => args.commit_every,
+        Some(said) => {
+            let number = said.parse().map_err(|_| {
+                Failure::usage(format!(
+                    "mount option `{COMMIT}{said}`: not a number of seconds"
+                ))
+            })?;
+            if number == 0 {
+                args.commit_every
+            } else {
+                number
+            }
+        }
+    };
+    Ok(Duration::from_secs(seconds.into()))
 }
 
 /// A file system that is mounted.
@@ -114,6 +152,12 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
     let mut served = Vec::new();
     let mut made = Vec::new();
     for (path, dir, pool) in open(args, config.read_only)? {
+        if !pool.fs().has_barriers() {
+            eprintln!(
+                "vellum: warning: {}: the caches of its devices are not flushed (--no-barrier): a power cut may take anything that is written before it is unmounted, and the pool with it",
+                path.display()
+            );
+        }
         let there = match args.all {
             true => make_directory(&dir, &mut made),
             false => Ok(()),
@@ -153,6 +197,8 @@ fn open(args: &Mount, read_only: bool) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>>
             Some(dir) => ImagePlace::In(dir.clone()),
         },
         last_epoch: args.last_epoch,
+        commit_every: commit_every(args)?,
+        barriers: barriers(args),
         direct: args.direct || args.options.iter().any(|option| option == DIRECT),
         evolve_every: (args.evolve_every > 0)
             .then(|| Duration::from_secs(args.evolve_every.into())),

@@ -51,6 +51,17 @@ pub enum Durability {
     Sync,
 }
 
+impl Durability {
+    /// As the options of mount(8) call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Async => "async",
+            Self::Dirsync => "dirsync",
+            Self::Sync => "sync",
+        }
+    }
+}
+
 /// What makes durable, as one, what was done, where operations do not do so by themselves.
 pub(crate) enum Commits {
     /// The metadata are worked on in memory.

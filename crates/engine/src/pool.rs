@@ -19,7 +19,9 @@ use crate::fs::Fs;
 use crate::log::{FoundImage, ImagePlace};
 use crate::mapping_time::MappingTimer;
 use crate::medium::{self, MediumError, open_bytes};
-use crate::mount::{FormatOptions, MountOptions, Opened, attach, format, settle_image};
+use crate::mount::{
+    COMMIT_INTERVAL, FormatOptions, MountOptions, Opened, attach, format, settle_image,
+};
 use crate::volume::Volume;
 
 /// The file system of production: on mapped memory.
@@ -34,8 +36,8 @@ const EVOLVE_INTERVAL: Duration = Duration::from_secs(5);
 /// So many times as long as a directory took to be moved evolving rests before it moves another one.
 const REST_AFTER_MOVE: u32 = 8;
 
-/// How often a pool is committed, where operations do not commit by themselves, when nobody asks for it.
-const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
+/// The least time between two commits that nobody asks for.
+const COMMIT_REST: Duration = Duration::from_millis(1);
 
 /// What a new pool is to be like.
 #[derive(Clone, Debug)]
@@ -134,6 +136,13 @@ pub struct PoolOptions {
     pub evolve_every: Option<Duration>,
     /// What is durable when an operation returns.
     pub durability: Durability,
+    /// How often a pool is committed, where operations do not commit by themselves, when nobody asks for it: every five seconds by default. So much
+    /// a power cut may take, of what was not synced.
+    pub commit_every: Duration,
+    /// A commit has the caches of the devices flushed, so that it survives a power cut. Without it is faster where that is slow, and a power cut
+    /// may take anything that was written since the pool was opened, in any order, until [`Pool::close`] returns; files may hold old bytes then, and
+    /// a pool whose own bytes lack something is refused as damaged.
+    pub barriers: bool,
     /// Data that calls read and write, those of pools with a log and those on a medium of their own, pass the page cache of the kernel that the
     /// pool lies under: nothing of them is kept in memory, and every read of them waits for the medium.
     pub direct: bool,
@@ -153,6 +162,8 @@ impl Default for PoolOptions {
             mapping_timer: None,
             evolve_every: Some(EVOLVE_INTERVAL),
             durability: Durability::default(),
+            commit_every: COMMIT_INTERVAL,
+            barriers: true,
             direct: false,
         }
     }
@@ -397,6 +408,9 @@ impl Pool {
                 memory.populate();
             }
         }
+        if !options.barriers && !options.read_only {
+            memory = medium::without_barriers(memory)?;
+        }
         let mut attach_id = [0; 16];
         fill_random(&mut attach_id)?;
         let mount = MountOptions {
@@ -410,6 +424,7 @@ impl Pool {
             mapping_timer: options.mapping_timer.clone(),
             roots_large: options.evolve_every.is_some(),
             durability: options.durability,
+            commit_every: options.commit_every.max(COMMIT_REST),
         };
         let arena = |bytes| {
             let arena = MappedArena::private(bytes)?;
@@ -489,7 +504,10 @@ impl Pool {
     pub fn close_and_carry(mut self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
         self.workers.clear();
         match self.fs.take() {
-            Some(fs) => fs.close_and_carry(all, tell),
+            Some(fs) => {
+                fs.keep_barriers()?;
+                fs.close_and_carry(all, tell)
+            }
             None => Err(Error::Closed),
         }
     }
@@ -497,7 +515,10 @@ impl Pool {
     fn shut(&mut self) -> Result<()> {
         self.workers.clear();
         match self.fs.take() {
-            Some(fs) => fs.close(),
+            Some(fs) => {
+                fs.keep_barriers()?;
+                fs.close()
+            }
             None => Ok(()),
         }
     }
@@ -573,13 +594,14 @@ fn evolve(fs: &RealFs, interval: Duration, stop: &AtomicBool) {
 /// Commits a pool that commits when nobody asks for it, and keeps half of its log, if it has one, free: a piece at a time, with a rest behind
 /// each that is as long as the piece took. On other media operations commit by themselves.
 fn commit(fs: &RealFs, stop: &AtomicBool) {
+    let interval = fs.commit_every();
     fs.wake_when_half_full(std::thread::current());
     let mut committed = Instant::now();
     let mut is_warned = false;
     while !stop.load(Ordering::Relaxed) {
-        let due = COMMIT_INTERVAL.saturating_sub(committed.elapsed());
+        let due = interval.saturating_sub(committed.elapsed());
         let result = if fs.is_damaged() {
-            Ok(COMMIT_INTERVAL)
+            Ok(interval)
         } else if due.is_zero() {
             committed = Instant::now();
             if fs.has_lost_image() && !std::mem::replace(&mut is_warned, true) {
@@ -596,7 +618,7 @@ fn commit(fs: &RealFs, stop: &AtomicBool) {
         };
         let rest = result.unwrap_or_else(|error| {
             tracing::error!(%error, "the regular commit, or a checkpoint, failed");
-            COMMIT_INTERVAL
+            interval
         });
         std::thread::park_timeout(rest);
     }

@@ -13,6 +13,7 @@
 mod arena;
 mod ask;
 mod backing;
+mod barriers;
 pub mod count;
 mod data_file;
 mod direct;

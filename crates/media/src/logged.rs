@@ -3,13 +3,12 @@
 
 use crate::disk::Split;
 use crate::image::{ImageFile, SharedImage};
-use crate::mapped::fdatasync;
 use crate::memory::Persistent;
 use crate::notes::{Notes, map_bytes};
 use crate::pieces::Pieces;
 use crate::written::{Written, WrittenBlocks};
-use rustix::io::{Errno, ReadWriteFlags};
-use std::io::{self, IoSlice};
+use rustix::io::Errno;
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,21 +168,8 @@ pub(crate) fn write_all(file: BorrowedFd<'_>, at: u64, data: &[u8]) -> io::Resul
     write_by(at, data, |rest, at| rustix::io::pwrite(file, rest, at))
 }
 
-/// The same, so that a sync of these bytes alone has followed.
-pub(crate) fn write_durably(file: BorrowedFd<'_>, at: u64, data: &[u8]) -> io::Result<()> {
-    let written = write_by(at, data, |rest, at| {
-        rustix::io::pwritev2(file, &[IoSlice::new(rest)], at, ReadWriteFlags::DSYNC)
-    });
-    let why = written.as_ref().err().and_then(Errno::from_io_error);
-    if let Some(Errno::OPNOTSUPP | Errno::NOSYS) = why {
-        write_all(file, at, data)?;
-        return fdatasync(file);
-    }
-    written
-}
-
 /// Has `write` write all of `data` from `at` on, of which each call does as much as it says.
-fn write_by(
+pub(crate) fn write_by(
     at: u64,
     data: &[u8],
     write: impl Fn(&[u8], u64) -> rustix::io::Result<usize>,

@@ -5,6 +5,7 @@ mod populate;
 
 use crate::arena::memory_file;
 use crate::backing::{Backing, Existing, PoolFile};
+use crate::barriers::Barriers;
 use crate::data_file::DataFile;
 use crate::direct::Direct;
 use crate::disk::{Disk, Split};
@@ -75,6 +76,8 @@ pub struct MappedPool {
     data: Vec<DataPart>,
     /// How they are read and written, if that is past the page cache: a way for each file that has some.
     direct: Vec<Direct>,
+    /// How all of these files are synced.
+    barriers: Barriers,
     /// Once the image, or transactions, have begun.
     logged: OnceLock<Logged>,
 }
@@ -203,6 +206,7 @@ impl MappedPool {
             path: Some(path.to_owned()),
             data: Vec::new(),
             direct: Vec::new(),
+            barriers: Barriers::default(),
             logged: OnceLock::new(),
         }
         .settled())
@@ -335,6 +339,7 @@ impl MappedPool {
                     path: None,
                     data: Vec::new(),
                     direct: Vec::new(),
+                    barriers: Barriers::default(),
                     logged: OnceLock::new(),
                 };
                 pool.mapping.prefer_large_pages();
@@ -405,6 +410,7 @@ impl MappedPool {
             path: Some(backing.path),
             data: Vec::new(),
             direct: Vec::new(),
+            barriers: Barriers::default(),
             logged: OnceLock::new(),
         }
         .settled())

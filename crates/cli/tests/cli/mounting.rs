@@ -483,3 +483,54 @@ fn data_pass_the_page_cache_of_their_medium_when_asked() {
         mounted.umount();
     }
 }
+
+#[test]
+fn what_a_mount_promises_is_as_it_was_told() {
+    if !has_fuse("what_a_mount_promises_is_as_it_was_told") {
+        return;
+    }
+    let bench = Bench::empty();
+    bench
+        .run(&["mkfs", "p.img", "--size", "16M", "--media", "logged"])
+        .ok();
+    let mounted = Mounted::of(bench, &["-o", "sync,dirsync,commit=9,nobarrier,commit=2"]);
+    let run = |args: &[&str]| mounted.bench.run(args);
+    let told = |words: &[&str]| {
+        let info = run(&["info", "p.img"]).ok().out;
+        for word in words {
+            assert!(info.contains(word), "{word}: {info}");
+        }
+    };
+    told(&[
+        ", dirsync\n",
+        "WARNING",
+        "whatever fsync said (--no-barrier)",
+    ]);
+    std::fs::write(mounted.path("f"), b"flushed by unmounting").expect("written");
+    mounted.umount();
+    mounted.mount(&[
+        "--commit-every",
+        "2",
+        "-o",
+        "barrier,dirsync",
+        "--no-barrier",
+    ]);
+    told(&[
+        "all but the last 2 seconds",
+        "renames something returned: everything",
+    ]);
+    let found = std::fs::read(mounted.path("f")).expect("read");
+    assert_eq!(found, b"flushed by unmounting");
+    mounted.umount();
+    let warned = run(&["mount", "--no-barrier", "p.img", "mnt"]).ok();
+    assert!(warned.err.contains("warning: ") && warned.err.contains("power cut"));
+    mounted.umount();
+    for (bad, told) in [
+        ("commit=", "not a number of seconds"),
+        ("commit=-1", "not a number of seconds"),
+        ("barrier=2", "not known"),
+    ] {
+        run(&["mount", "-o", bad, "p.img", "mnt"]).failed(2, &[bad, told]);
+    }
+    run(&["mount", "--commit-every", "0", "p.img", "mnt"]).failed(2, &["--commit-every"]);
+}

@@ -18,6 +18,7 @@ mod path;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
 
@@ -55,6 +56,8 @@ pub struct Fs<M: Memories> {
     pub(crate) roots_large: bool,
     /// What commits before it returns.
     pub(crate) durability: Durability,
+    /// What commits by itself does so as often.
+    pub(crate) commit_every: Duration,
     /// Held by a reference of its own for as long as the file system is mounted.
     pub(crate) root: Cachelet,
 }
@@ -207,6 +210,16 @@ impl<M: Memories> Fs<M> {
         self.core.commits.is_some()
     }
 
+    /// How often a file system that commits does so by itself, if whoever has it open sees to it.
+    pub fn commit_every(&self) -> Duration {
+        self.commit_every
+    }
+
+    /// What is durable when an operation returns.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
     /// The directory in memory where a kill leaves the metadata of a logged pool, for the next process; `None` if it takes them along, or the
     /// medium has them.
     pub fn image_dir(&self) -> Option<std::path::PathBuf> {
@@ -320,6 +333,19 @@ impl Fs<Real> {
     /// Whether the data pass the kernel's page cache.
     pub fn is_direct(&self) -> bool {
         self.core.pool.is_direct()
+    }
+
+    /// Whether a commit has the caches of devices flushed.
+    pub fn has_barriers(&self) -> bool {
+        self.core.pool.has_barriers()
+    }
+
+    /// Has commits flush the caches of devices from here on, and of what was committed without.
+    ///
+    /// # Errors
+    /// What the operating system said.
+    pub(crate) fn keep_barriers(&self) -> Result<()> {
+        Ok(self.core.pool.keep_barriers()?)
     }
 
     /// Whether the copy of the metadata that the data medium carries is whole, so that the medium alone has everything; `None` if it carries none.

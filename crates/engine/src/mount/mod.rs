@@ -6,8 +6,10 @@ mod open;
 mod recover;
 
 pub use format::{DataApart, FormatOptions, format};
+pub(crate) use open::{
+    COMMIT_INTERVAL, check_at_rest, read_superblock, settle_image, superblock_in,
+};
 pub use open::{MountOptions, Opened, attach};
-pub(crate) use open::{check_at_rest, read_superblock, settle_image, superblock_in};
 
 #[cfg(test)]
 pub(crate) use open::note_chunks;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use vellum_layout::{
     BLOCK_BYTES, CarriedPlan, ChunkKind, ChunkWord, FileKind, Geometry, IdentityWord, Inode,
@@ -30,6 +31,9 @@ use crate::sites;
 use crate::slots::{GRACE, Tally};
 use crate::versions;
 
+/// How often a pool that commits does so, if nobody asks for it and nothing else is said.
+pub(crate) const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
+
 /// How to open a pool.
 #[derive(Debug)]
 pub struct MountOptions {
@@ -53,6 +57,8 @@ pub struct MountOptions {
     pub roots_large: bool,
     /// What is durable when an operation returns.
     pub durability: Durability,
+    /// How often whoever has it open commits, if nobody asks for it: for those who ask what is lost otherwise.
+    pub commit_every: Duration,
 }
 
 impl Default for MountOptions {
@@ -68,6 +74,7 @@ impl Default for MountOptions {
             mapping_timer: None,
             roots_large: false,
             durability: Durability::default(),
+            commit_every: COMMIT_INTERVAL,
         }
     }
 }
@@ -339,6 +346,7 @@ pub fn attach<M: Memories>(
         reading: Reading::new(core.pool.kind()),
         roots_large: options.roots_large,
         durability: options.durability,
+        commit_every: options.commit_every,
         core,
         namespace,
         mapping,

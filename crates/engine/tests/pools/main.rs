@@ -3,6 +3,7 @@
 
 mod apart;
 mod carried;
+mod committing;
 mod direct;
 mod experiments;
 mod kit;

@@ -1,12 +1,12 @@
 //! How the file of a mapped pool is read and written by calls, through the kernel's page cache or past it.
 
-use super::{DataPart, MappedPool, fdatasync};
+use super::{DataPart, MappedPool};
 use crate::direct::Direct;
 use crate::disk::Disk;
 use crate::first_write;
 use crate::logged::{self, Logged};
 use crate::site::Site;
-use crate::{MediaError, MediaKind, count};
+use crate::{MediaError, MediaKind};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 use std::io;
@@ -51,6 +51,31 @@ impl MappedPool {
     /// Whether blocks of files are read and written past the kernel's page cache.
     pub fn is_direct(&self) -> bool {
         !self.direct.is_empty()
+    }
+
+    /// The same pool, with syncs that leave out that devices flush their caches, until [that is kept](Self::keep_barriers): once written back is what
+    /// they promise, and a power cut takes what it likes of that.
+    #[must_use]
+    pub fn without_barriers(self) -> Self {
+        self.barriers.leave_out();
+        self
+    }
+
+    /// Whether syncs have devices flush their caches.
+    pub fn has_barriers(&self) -> bool {
+        self.barriers.are_kept()
+    }
+
+    /// Has syncs flush the caches of devices from here on, and of what was synced without.
+    ///
+    /// # Errors
+    /// What the operating system said.
+    pub fn keep_barriers(&self) -> io::Result<()> {
+        if !self.barriers.keep() {
+            return Ok(());
+        }
+        Disk::sync(self, Site::UNNAMED)?;
+        self.sync_data(Site::UNNAMED)
     }
 
     /// How `at` is reached, if that is past the page cache.
@@ -312,15 +337,13 @@ impl Disk for MappedPool {
     }
 
     fn sync(&self, _site: Site) -> io::Result<()> {
-        count::synced();
         match self.logged.get() {
             Some(logged) if logged.has_failed() => Err(Errno::IO.into()),
-            _ => fdatasync(&self.fd),
+            _ => self.barriers.sync(self.fd.as_fd()),
         }
     }
 
     fn write_durably(&self, _site: Site, at: u64, data: &[u8]) -> io::Result<()> {
-        count::synced();
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
@@ -328,7 +351,7 @@ impl Disk for MappedPool {
             return Err(Errno::IO.into());
         }
         let (file, at) = self.file_at(at);
-        logged::write_durably(file, at, data)
+        self.barriers.write_durably(file, at, data)
     }
 
     fn write_ahead(&self, at: u64, len: u64) -> io::Result<()> {
@@ -360,10 +383,8 @@ impl Disk for MappedPool {
         if self.has_failed() {
             return Err(Errno::IO.into());
         }
-        self.data().try_for_each(|file| {
-            count::synced();
-            file.sync()
-        })
+        self.data()
+            .try_for_each(|file| self.barriers.sync(file.backing.fd.as_fd()))
     }
 
     fn forget(&self, at: u64, len: u64) {

@@ -1,0 +1,207 @@
+//! What `vellum info` says of what survives what.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use vellum::media::MediaKind;
+use vellum::{Durability, RealFs};
+
+/// What is left after what, in words.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Survives {
+    pub(crate) killed_process: String,
+    pub(crate) kernel_crash: String,
+    pub(crate) power_cut: String,
+}
+
+/// Where the metadata of a pool with a log are worked on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Image<'a> {
+    /// Nobody works on them now.
+    NotYet,
+    /// In memory of the process.
+    OfProcess,
+    /// In this directory.
+    In(&'a Path),
+}
+
+impl<'a> Image<'a> {
+    pub(super) fn of(fs: &RealFs, dir: Option<&'a Path>) -> Self {
+        match dir {
+            Some(dir) => Self::In(dir),
+            None if fs.is_read_only() => Self::NotYet,
+            None => Self::OfProcess,
+        }
+    }
+}
+
+/// What is left of a pool whose commits do not wait for the caches of devices.
+const WITHOUT_BARRIERS: &str = "what the devices, and the file systems below, had written of what was in their caches, whatever fsync said (--no-barrier): \
+                                files may have old bytes, and a pool that lacks something of its own is refused as damaged";
+
+/// What a pool was told to promise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promise {
+    /// Its data lie elsewhere, and it has no log.
+    is_split: bool,
+    durability: Durability,
+    commit_every: Duration,
+    has_barriers: bool,
+}
+
+impl Promise {
+    pub(super) fn of(fs: &RealFs) -> Self {
+        Self {
+            is_split: fs.superblock().geometry().has_versions(),
+            durability: fs.durability(),
+            commit_every: fs.commit_every(),
+            has_barriers: fs.has_barriers(),
+        }
+    }
+
+    /// What a commit promises.
+    fn committed(self) -> String {
+        let (after, without) = match self.durability {
+            Durability::Async => ("fsync, sync or unmounting", true),
+            Durability::Dirsync => (
+                "fsync, sync, unmounting, or a call that creates, links, removes or renames something",
+                true,
+            ),
+            Durability::Sync => ("a call that changes something", false),
+        };
+        let mut words =
+            format!("after {after} returned: everything that any thread had done before; ");
+        if without {
+            let last = match self.commit_every.as_secs_f64() {
+                1.0 => "second".to_owned(),
+                seconds => format!("{seconds} seconds"),
+            };
+            words += &format!("without them: all but the last {last} and what a commit takes; ");
+        }
+        words + "the tree is always one of an instant between operations"
+    }
+
+    /// What a commit promises if the machine fails.
+    fn kept(self) -> String {
+        match self.has_barriers {
+            true => self.committed(),
+            false => WITHOUT_BARRIERS.into(),
+        }
+    }
+
+    /// What the medium promises, and nothing more.
+    pub(super) fn survives(self, media: MediaKind, image: Image<'_>) -> Survives {
+        let words = |killed: &str, crash: &str, cut: &str| Survives {
+            killed_process: killed.into(),
+            kernel_crash: crash.into(),
+            power_cut: cut.into(),
+        };
+        let nothing_lost = "every operation that returned";
+        match media {
+            MediaKind::Dax if self.is_split => words(nothing_lost, &self.kept(), &self.kept()),
+            MediaKind::Dax => words(nothing_lost, nothing_lost, nothing_lost),
+            MediaKind::File => {
+                let written_back = "what fsync or unmounting wrote back, and perhaps newer changes in \
+                                    no promised order; the pool is checked as a whole before it is \
+                                    opened for writing, and refused if damaged";
+                words(nothing_lost, written_back, written_back)
+            }
+            MediaKind::Logged => {
+                let killed = match image {
+                    Image::NotYet => format!(
+                        "{nothing_lost}, if /dev/shm has room for the metadata when the pool is opened"
+                    ),
+                    Image::In(dir) => {
+                        format!("{nothing_lost}: the metadata are in {}", dir.display())
+                    }
+                    Image::OfProcess => {
+                        let committed = self.committed();
+                        format!("{committed}: the metadata are in memory of the process")
+                    }
+                };
+                words(&killed, &self.kept(), &self.kept())
+            }
+            MediaKind::Memory => {
+                let nothing = "nothing: the medium is ordinary memory";
+                words(
+                    "every operation that returned, while the memory is kept",
+                    nothing,
+                    nothing,
+                )
+            }
+            MediaKind::Sim => words("simulated", "simulated", "simulated"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROMISE: Promise = Promise {
+        is_split: false,
+        durability: Durability::Async,
+        commit_every: Duration::from_secs(5),
+        has_barriers: true,
+    };
+
+    #[test]
+    fn nothing_promises_more_than_its_medium_holds() {
+        let told = |media, is_split| {
+            let promise = Promise {
+                is_split,
+                ..PROMISE
+            };
+            promise.survives(media, Image::NotYet)
+        };
+        for is_split in [false, true] {
+            let memory = told(MediaKind::Memory, is_split);
+            assert!(memory.power_cut.starts_with("nothing"));
+        }
+        assert!(told(MediaKind::File, false).power_cut.contains("fsync"));
+        let split = told(MediaKind::Dax, true);
+        assert!(split.power_cut.contains("fsync") && split.killed_process.starts_with("every"));
+        let logged = |image| PROMISE.survives(MediaKind::Logged, image);
+        assert!(logged(Image::NotYet).power_cut.contains("fsync"));
+        assert!(logged(Image::OfProcess).killed_process.contains("fsync"));
+        let kept = logged(Image::In(Path::new("/dev/shm"))).killed_process;
+        assert!(
+            kept.starts_with("every operation")
+                && kept.contains("/dev/shm")
+                && !kept.contains("fsync")
+        );
+        let whole = told(MediaKind::Dax, false);
+        assert_eq!(whole.power_cut, whole.killed_process);
+    }
+
+    /// What a commit promises is what it was told to.
+    #[test]
+    fn a_promise_follows_its_options() {
+        let cut = |promise: Promise| promise.survives(MediaKind::Logged, Image::NotYet).power_cut;
+        let every = |seconds| Promise {
+            commit_every: Duration::from_secs(seconds),
+            ..PROMISE
+        };
+        assert!(cut(PROMISE).contains("all but the last 5 seconds"));
+        assert!(cut(every(1)).contains("all but the last second and"));
+        let durable = |durability| {
+            cut(Promise {
+                durability,
+                ..PROMISE
+            })
+        };
+        assert!(durable(Durability::Dirsync).contains("or renames something returned"));
+        assert!(!durable(Durability::Sync).contains("all but"));
+        let split = Promise {
+            is_split: true,
+            has_barriers: false,
+            ..PROMISE
+        };
+        for media in [MediaKind::Logged, MediaKind::Dax] {
+            let told = split.survives(media, Image::NotYet);
+            assert!(told.power_cut.contains("--no-barrier"));
+            assert!(told.killed_process.starts_with("every operation"));
+        }
+    }
+}
