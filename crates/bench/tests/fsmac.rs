@@ -1,7 +1,10 @@
 //! The figures of pools with a log come out of one command, on few files: their shape.
 #![allow(missing_docs)]
 
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
 
 use vellum_bench::figure::Figure;
 use vellum_bench::fsmac::{self, FsmacOptions, PersonalityOptions, Report, main_fsmac, measure};
@@ -20,6 +23,9 @@ fn options(figure: fsmac::Figure) -> FsmacOptions {
         rounds: 1,
         files: 40,
         pool_bytes: 256 << 20,
+        tree_files: 2000,
+        leave: None,
+        synced: false,
         personalities: PersonalityOptions {
             workload: vec!["varmail".into()],
             threads: Some(2),
@@ -122,6 +128,30 @@ fn with_a_log_and_without() {
     assert_eq!(report.targets.len(), 8);
 }
 
+/// A process is killed that has the pool open: the program itself, called anew.
+#[test]
+fn a_pool_is_opened_however_it_was_left() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let done = Command::new(env!("CARGO_BIN_EXE_vellum-bench"))
+        .args(["fsmac", "--figure", "opening", "--tree-files", "2000"])
+        .args(["--rounds", "1", "--json", "--disk"])
+        .arg(std::env::temp_dir())
+        .output()
+        .expect("a run");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let points = report["figures"][0]["series"][0]["points"].as_array();
+    let points = points.expect("points");
+    assert_eq!(points.len(), 4);
+    assert!(
+        points
+            .iter()
+            .all(|point| point["value"].as_f64() > Some(0.0))
+    );
+    assert_eq!(report["targets"].as_array().map(Vec::len), Some(4));
+}
+
 /// Where the kernel counts requests, what was synced was written and flushed.
 #[test]
 fn the_disk_is_asked() {
@@ -144,6 +174,7 @@ fn options_that_make_no_sense_are_refused() {
     };
     assert!(wrong(|options| options.rounds = 0).contains("--rounds"));
     assert!(wrong(|options| options.files = 1).contains("--files"));
+    assert!(wrong(|options| options.tree_files = 1).contains("--tree-files"));
     assert!(wrong(|options| options.pool_bytes = 1 << 20).contains("--pool-bytes"));
     assert!(wrong(|options| options.personalities.workload = vec!["A".into()]).contains("A"));
 }

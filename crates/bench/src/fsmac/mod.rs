@@ -12,6 +12,7 @@ mod fs_mark;
 mod interval;
 mod meter;
 mod modes;
+mod opening;
 mod operations;
 mod overhead;
 mod personalities;
@@ -53,6 +54,8 @@ pub enum Figure {
     Overhead,
     /// A file larger than memory, written and read from one end to the other (superuser)
     Streaming,
+    /// Opening a pool of many files, as it was left by closing, by a kill and by a power cut
+    Opening,
 }
 
 impl Figure {
@@ -67,6 +70,7 @@ impl Figure {
             Self::FsyncInterval => interval::measure(setting),
             Self::Overhead => overhead::measure(setting),
             Self::Streaming => streaming::measure(setting),
+            Self::Opening => opening::measure(setting),
         }
     }
 }
@@ -96,6 +100,15 @@ pub struct FsmacOptions {
     /// Files that are made without `fsync` in a round; a tenth of them with it
     #[arg(long, value_name = "N", default_value_t = 5000)]
     pub files: usize,
+    /// Files of the pool that is opened
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub tree_files: usize,
+    /// Leave this pool, which has such files, as a kill does
+    #[arg(long, hide = true)]
+    pub leave: Option<PathBuf>,
+    /// With its log full of what was synced
+    #[arg(long, hide = true, requires = "leave")]
+    pub synced: bool,
     /// Bytes of a pool, and of the file under ext4
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub pool_bytes: u64,
@@ -141,6 +154,8 @@ const ABOUT: About = About {
 
 /// Files of a round, for which there is room in the least pool.
 const FILES_MAX: usize = 100_000;
+/// Files of the pool that is opened.
+const TREE_FILES_MAX: usize = 10_000_000;
 /// The least pool.
 const POOL_MIN_BYTES: u64 = 256 << 20;
 
@@ -152,6 +167,9 @@ impl FsmacOptions {
         }
         if !(10..=FILES_MAX).contains(&self.files) {
             return refuse(format!("--files must be from 10 to {FILES_MAX}"));
+        }
+        if !(10..=TREE_FILES_MAX).contains(&self.tree_files) {
+            return refuse(format!("--tree-files must be from 10 to {TREE_FILES_MAX}"));
         }
         if self.pool_bytes < POOL_MIN_BYTES {
             return refuse(format!("--pool-bytes must be at least {POOL_MIN_BYTES}"));
@@ -172,6 +190,9 @@ impl FsmacOptions {
 /// # Errors
 /// Options that make no sense, no room, no superuser, a signal.
 pub fn main_fsmac(options: &FsmacOptions) -> Result<()> {
+    if let Some(pool) = &options.leave {
+        return opening::leave(pool, options.tree_files, options.synced);
+    }
     measure(options)?.publish(&options.output)
 }
 

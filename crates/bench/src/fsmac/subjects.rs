@@ -16,7 +16,7 @@ use crate::peer::{Mounting, Peer, ext4_on};
 use crate::workloads::{KernelDir, Place};
 
 /// The pool with a log.
-const LOGGED: &str = "logged";
+pub(super) const LOGGED: &str = "logged";
 /// The same, whose data pass the cache of the disk's file system.
 const DIRECT: &str = "logged, direct";
 /// The same two, with files that lie block by block in as many places.
@@ -90,7 +90,7 @@ fn durable(durability: Durability) -> PoolOptions {
     }
 }
 
-fn dir_in(parent: &Path) -> Result<TempDir> {
+pub(super) fn dir_in(parent: &Path) -> Result<TempDir> {
     tempfile::Builder::new()
         .prefix("vellum-bench-")
         .tempdir_in(parent)

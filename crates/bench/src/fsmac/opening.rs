@@ -1,0 +1,220 @@
+//! How long a pool with a log takes to be opened: as closing leaves it, as a kill does, and as a power cut does.
+//!
+//! What is killed is a process of its own, which renames files and ends without closing anything. Of what it leaves in memory the next opening
+//! makes use; one that is told to give that up finds what a power cut leaves, the log.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::Advice;
+use rustix::process::Signal;
+use vellum::media::MediaChoice;
+use vellum::{CreateOptions, FoundImage, MappingKind, Pool, PoolOptions, Volume};
+
+use super::subjects::{LOGGED, Setting, dir_in};
+use crate::Result;
+use crate::error::{Error, doing, expect};
+use crate::figure::{Axis, Scale};
+use crate::interrupt::Interrupt;
+use crate::mapping::{Grid, Sample};
+use crate::report::Outcome;
+use crate::target::Target;
+
+/// What is opened.
+const LABELS: [&str; 4] = ["power cut", "closed", "closed, not cached", "killed"];
+/// Milliseconds that opening may take, at most, of each.
+const ASKED: [f64; 4] = [1000.0, 2000.0, 2000.0, 2000.0];
+/// Files of a directory.
+const DIR_FILES: usize = 1000;
+/// Bytes of metadata that a file takes at most, and those for directories and in the least pool.
+const METADATA_OF_FILE: u64 = 320;
+const METADATA_LEAST: u64 = 8 << 20;
+/// Room for the log, and for a few bytes of files.
+const REST_BYTES: u64 = 256 << 20;
+/// Bytes of the log that a rename takes, at most.
+const LOG_OF_RENAME: u64 = 7 * 68;
+/// Rather than this nobody commits by himself.
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// A pool whose process is to leave it.
+#[derive(Clone, Debug)]
+struct Left {
+    path: PathBuf,
+    files: usize,
+}
+
+pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
+    let files = setting.options.tree_files;
+    let dir = dir_in(&setting.options.disk)?;
+    let pool = Left {
+        path: dir.path().join("pool"),
+        files,
+    };
+    pool.make(setting.interrupt)?;
+    let mut grid = Grid::bars(
+        "opening",
+        "Opening a pool with a log",
+        "it was left by",
+        &LABELS,
+    )
+    .of(Axis::of("time until it can be used", "ms", Scale::Linear))
+    .named(vec![LOGGED.to_owned()], LOGGED, LOGGED);
+    let mut logged = 0;
+    let (none, adopted) = (FoundImage::None, FoundImage::Adopted);
+    for round in 0..=setting.options.rounds {
+        setting.interrupt.check()?;
+        logged = pool.leave(true)?;
+        let openings = [
+            pool.open(Some(none))?,
+            pool.open(None)?,
+            pool.forgotten()?.open(None)?,
+            pool.left(false)?.open(Some(adopted))?,
+        ];
+        for (label, time) in openings.into_iter().enumerate() {
+            let sample = Sample {
+                value: time.as_secs_f64() * 1e3,
+                ..Sample::default()
+            };
+            grid.add(round, 0, label, sample);
+        }
+    }
+    let asked = LABELS.iter().zip(ASKED).filter_map(|(label, asked)| {
+        let what = format!("ms to open, {label}");
+        Some(Target::at_most(what, grid.middle(LOGGED, label)?, asked))
+    });
+    let targets = asked.collect();
+    let grid = grid
+        .claim("FSMAC, 4.4: recovery works on what is in the transaction alone.")
+        .note(format!(
+            "{files} empty files in directories of {DIR_FILES}. Behind a power cut the log has records of {} MiB.",
+            logged >> 20
+        ));
+    Ok(Outcome::new(vec![grid.figure()], targets))
+}
+
+impl Left {
+    /// Makes the pool and its files.
+    fn make(&self, interrupt: &Interrupt) -> Result<()> {
+        let metadata = self.files as u64 * METADATA_OF_FILE + METADATA_LEAST;
+        let options = CreateOptions {
+            media: MediaChoice::Logged,
+            metadata_bytes: Some(metadata),
+            mapping: MappingKind::Extent,
+            ..CreateOptions::new(2 * metadata + REST_BYTES)
+        };
+        let pool = Pool::create(&self.path, &options)?;
+        let volume = pool.volume();
+        for file in 0..self.files {
+            if file % DIR_FILES == 0 {
+                interrupt.check()?;
+                volume.create_dir(dir_of(file))?;
+            }
+            volume.create(name("old", file))?;
+        }
+        drop(volume);
+        Ok(pool.close()?)
+    }
+
+    /// Has another process open the pool, rename files, and be killed; gives the bytes in the log then.
+    fn leave(&self, is_synced: bool) -> Result<u64> {
+        let program = std::env::current_exe().map_err(doing("find this program"))?;
+        let words = std::env::args_os().skip(1);
+        let mut child = Command::new(program)
+            .args(words.take_while(|word| word != "fsmac"))
+            .args(["fsmac", "--tree-files", &self.files.to_string()])
+            .args(["--leave".as_ref(), self.path.as_os_str()])
+            .args(is_synced.then_some("--synced"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(doing("start a process that is to be killed"))?;
+        let mut said = String::new();
+        if let Some(output) = child.stdout.take() {
+            let read = BufReader::new(output).read_line(&mut said);
+            read.map_err(doing("listen to a process that is to be killed"))?;
+        }
+        child.wait().map_err(doing("wait for a process"))?;
+        let bytes = said.trim().parse();
+        bytes.map_err(|_| Error::Wrong("a process was to leave a pool open, and did not".into()))
+    }
+
+    fn left(&self, is_synced: bool) -> Result<&Self> {
+        self.leave(is_synced).map(|_| self)
+    }
+
+    /// Has the kernel drop what it has cached of the pool.
+    fn forgotten(&self) -> Result<&Self> {
+        let open = std::fs::File::open(&self.path);
+        let drop = |file: std::fs::File| {
+            file.sync_all()?;
+            rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+            Ok(())
+        };
+        open.and_then(drop).map_err(doing("drop a pool's pages"))?;
+        Ok(self)
+    }
+
+    /// Opens the pool, which was closed, or left so that this comes of it, looks whether all is there, and closes it; gives the time that opening took.
+    fn open(&self, left: Option<FoundImage>) -> Result<Duration> {
+        let options = PoolOptions {
+            last_epoch: left == Some(FoundImage::None),
+            ..PoolOptions::default()
+        };
+        let begin = Instant::now();
+        let pool = Pool::open(&self.path, &options)?;
+        let time = begin.elapsed();
+        let opened = pool.opened();
+        expect("closed in order", opened.was_clean, left.is_none())?;
+        expect("what was left", opened.image, left.unwrap_or_default())?;
+        let volume = pool.volume();
+        let last = self.files - 1;
+        volume.metadata(name("old", last))?;
+        drop(volume);
+        pool.close()?;
+        Ok(time)
+    }
+}
+
+fn dir_of(file: usize) -> String {
+    format!("/{}", file / DIR_FILES)
+}
+
+fn name(kind: &str, file: usize) -> String {
+    format!("{}/{kind}-{file}", dir_of(file))
+}
+
+/// What the process does that is to be killed: opens the pool, renames as many files as fill the log, says how many bytes are in it, and is gone.
+///
+/// # Errors
+/// The pool is not one that [`Left::make`] made, or the medium failed.
+pub(super) fn leave(path: &Path, files: usize, is_synced: bool) -> Result<()> {
+    let options = PoolOptions {
+        commit_every: NEVER,
+        ..PoolOptions::default()
+    };
+    let pool = Pool::open(path, &options)?;
+    let volume = pool.volume();
+    let renames = (pool.superblock().log_bytes / LOG_OF_RENAME).min(files as u64 / 2);
+    let [old, new] = renamed(&volume)?;
+    for file in 0..renames as usize {
+        volume.rename(name(old, file), name(new, file))?;
+    }
+    if is_synced {
+        volume.sync()?;
+    }
+    let logged = pool.fs().log_counts().map_or(0, |counts| counts.used_bytes);
+    println!("{logged}");
+    std::io::stdout().flush().map_err(doing("say it"))?;
+    let killed = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    killed.map_err(doing("end this process"))
+}
+
+/// What the files are called that are renamed, and what they are to be called.
+fn renamed(volume: &Volume) -> Result<[&'static str; 2]> {
+    match volume.metadata(name("old", 0)) {
+        Ok(_) => Ok(["old", "new"]),
+        Err(vellum::Error::NotFound) => Ok(["new", "old"]),
+        Err(error) => Err(error.into()),
+    }
+}
