@@ -344,7 +344,7 @@ impl Fs<Real> {
     ///
     /// # Errors
     /// What the operating system said.
-    pub(crate) fn keep_barriers(&self) -> Result<()> {
+    pub fn keep_barriers(&self) -> Result<()> {
         Ok(self.core.pool.keep_barriers()?)
     }
 
