@@ -164,12 +164,12 @@ fn disk_of<P: Persistent>(pool: &P) -> Result<&dyn Disk> {
 }
 
 /// Keeps operations from beginning, until dropped.
-struct Gate<'a, M: Memories>(&'a Core<M>);
+pub(crate) struct Gate<'a, M: Memories>(&'a Core<M>);
 
 impl<'a, M: Memories> Gate<'a, M> {
     /// Closes the gate and waits until no operation runs. Whoever begins one and does not see the gate is seen here: both store before they
     /// look, sequentially consistent.
-    fn close(core: &'a Core<M>) -> Self {
+    pub(crate) fn close(core: &'a Core<M>) -> Self {
         core.arena.store(header::GATE, 1, Ordering::SeqCst);
         core.arena.barrier();
         let gate = Self(core);

@@ -392,6 +392,18 @@ impl Versions {
             data_syncs: AtomicU64::new(0),
         }
     }
+
+    /// Those of no pool, in which nothing is stored: for checks of what surrounds them.
+    #[cfg(test)]
+    pub(crate) fn of_nothing() -> Self {
+        let plan = VersionsPlan {
+            at: 0,
+            count: 0,
+            first: 0,
+            end: 0,
+        };
+        Self::new(plan, 0, None)
+    }
 }
 
 /// Whether nothing that was stored can be missing: the last opener for writing was of this boot, and bytes of files reached their medium, or

@@ -6,6 +6,7 @@
 //! many times more, and preemptions one more.
 
 mod cuckoo;
+mod gate;
 mod histories;
 pub(crate) mod kernels;
 mod level;
