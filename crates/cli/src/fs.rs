@@ -220,6 +220,8 @@ pub(crate) fn told(line: &Line) -> String {
 
 /// Makes a file system.
 fn add(args: &Add) -> Outcome {
+    // Whether there is a pool at all is said before anything is asked.
+    found(&args.pool)?;
     let making = &args.making;
     let place = PoolPath {
         pool: args.pool.clone(),

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
-use vellum::{PartError, Pool, PoolOptions, PoolPath, open_bytes};
+use vellum::{MediumError, PartError, Pool, PoolOptions, PoolPath, open_bytes};
 use vellum_fuse::mounts::{self, Mounted};
 
 use crate::args::{Media, Opening};
@@ -182,9 +182,10 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         }
         vellum::Error::Part(PartError::Name(_)) => Failure::usage(error.to_string()),
         // These name the pool themselves.
-        vellum::Error::Media(_) | vellum::Error::Refused { .. } | vellum::Error::Part(_) => {
-            Failure::new(error.to_string())
-        }
+        vellum::Error::Media(_)
+        | vellum::Error::Refused { .. }
+        | vellum::Error::Part(_)
+        | vellum::Error::Medium(MediumError::Unordered { .. }) => Failure::new(error.to_string()),
         error => Failure::new(format!("{place}: {error}")),
     }
 }

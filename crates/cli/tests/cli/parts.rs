@@ -188,6 +188,9 @@ fn what_cannot_be_is_refused() {
         .run(&["fs", "add", "p.img", "a"])
         .failed(2, &["how large"]);
     bench
+        .run(&["fs", "add", "missing", "a"])
+        .failed(1, &["missing: No such file"]);
+    bench
         .run(&["fs", "add", "p.img", "a", "--size", "100T"])
         .failed(1, &[]);
     bench
