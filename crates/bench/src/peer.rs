@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -23,6 +24,9 @@ pub(crate) const MEMORY_DIR: &str = "/dev/shm";
 pub(crate) fn ext4_on(dir: &Path) -> String {
     format!("{EXT4_ON}{}", dir.display())
 }
+
+/// What an ext4 on a loop device is called.
+pub(crate) const EXT4_LOOP: &str = "ext4 on loop";
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const EXT4_MAGIC: u64 = 0xEF53;
@@ -98,7 +102,7 @@ fn kind_of(dir: &Path) -> Result<&'static str> {
     let magic = rustix::fs::statfs(dir).map_err(doing(what()))?.f_type as u64;
     Ok(match magic {
         TMPFS_MAGIC => "tmpfs",
-        EXT4_MAGIC if rustix::fs::major(stat.st_dev) == LOOP_MAJOR => "ext4 on loop",
+        EXT4_MAGIC if rustix::fs::major(stat.st_dev) == LOOP_MAJOR => EXT4_LOOP,
         EXT4_MAGIC => "ext4",
         XFS_MAGIC => "xfs",
         BTRFS_MAGIC => "btrfs",
@@ -115,6 +119,8 @@ pub(crate) struct Mounting<'o> {
     pub(crate) options: &'o str,
     /// Its loop device passes the cache of the file that it is over: what ext4 itself caches is all that there is in memory.
     pub(crate) is_cached_once: bool,
+    /// Inodes that it is made with, if not as many as usual for its size.
+    pub(crate) inodes: Option<usize>,
 }
 
 impl Default for Mounting<'_> {
@@ -122,13 +128,14 @@ impl Default for Mounting<'_> {
         Self {
             options: "defaults",
             is_cached_once: false,
+            inodes: None,
         }
     }
 }
 
 /// An ext4 on a loop device over a file. Each step is undone when it is dropped, however
 /// far it came.
-struct Ext4Loop {
+pub(crate) struct Ext4Loop {
     image: PathBuf,
     device: Option<String>,
     mount: PathBuf,
@@ -136,19 +143,25 @@ struct Ext4Loop {
 }
 
 impl Ext4Loop {
-    fn new(dir: &Path, image_bytes: u64, how: Mounting<'_>) -> Result<Self> {
-        let mount = dir.join(format!("vellum-bench-ext4-{}", std::process::id()));
-        let mut ext4 = Self {
+    pub(crate) fn new(dir: &Path, image_bytes: u64, how: Mounting<'_>) -> Result<Self> {
+        let mut ext4 = Self::of(dir, "ext4");
+        ext4.make(image_bytes, how.inodes)?;
+        ext4.attach(how)?;
+        Ok(ext4)
+    }
+
+    /// Nothing yet, that is to be called so.
+    fn of(dir: &Path, name: &str) -> Self {
+        let mount = dir.join(format!("vellum-bench-{name}-{}", std::process::id()));
+        Self {
             image: mount.with_extension("img"),
             device: None,
             mount,
             is_mounted: false,
-        };
-        ext4.set_up(image_bytes, how)?;
-        Ok(ext4)
+        }
     }
 
-    fn set_up(&mut self, image_bytes: u64, how: Mounting<'_>) -> Result<()> {
+    fn make(&self, image_bytes: u64, inodes: Option<usize>) -> Result<()> {
         let image = self.image.display().to_string();
         let file = File::create_new(&self.image).map_err(doing(format!("make {image}")))?;
         // Every page is there before anything is timed.
@@ -157,38 +170,72 @@ impl Ext4Loop {
             .map_err(doing(format!("allocate {image_bytes} bytes for {image}")))?;
         drop(file);
         let at_once = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
-        tool("mkfs.ext4", &["-q", "-F", "-E", at_once, &image])?;
+        let inodes = inodes.map(|inodes| format!("-N{inodes}"));
+        let mut options = vec!["-q", "-F", "-E", at_once];
+        options.extend(inodes.as_deref());
+        options.push(&image);
+        tool("mkfs.ext4", &options).map(drop)
+    }
+
+    /// Mounts what the image has; gives the time that this took, without that for the loop device.
+    fn attach(&mut self, how: Mounting<'_>) -> Result<Duration> {
+        let image = self.image.display().to_string();
         let passing = if how.is_cached_once { "on" } else { "off" };
         let direct = format!("--direct-io={passing}");
         let device = tool("losetup", &["--find", "--show", &direct, &image])?;
         self.device = Some(device.clone());
         std::fs::create_dir(&self.mount).map_err(doing("make a mount point"))?;
         let mount = self.mount.display().to_string();
+        let begin = Instant::now();
         tool("mount", &["-t", "ext4", "-o", how.options, &device, &mount])?;
+        let time = begin.elapsed();
         self.is_mounted = true;
-        Ok(())
+        Ok(time)
     }
 
-    fn dir(&self) -> &Path {
+    /// Undoes what was attached.
+    fn detach(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_mounted) {
+            tool("umount", &[&self.mount.display().to_string()])?;
+        }
+        if let Some(device) = self.device.take() {
+            tool("losetup", &["--detach", &device])?;
+        }
+        std::fs::remove_dir(&self.mount).map_err(doing("remove a mount point"))
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
         &self.mount
+    }
+
+    /// Unmounts, does something to the image, and mounts again; gives the time that mounting took.
+    pub(crate) fn remount(
+        &mut self,
+        between: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Duration> {
+        self.detach()?;
+        between(&self.image)?;
+        self.attach(Mounting::default())
+    }
+
+    /// The time that mounting takes of what a power cut would leave now, which is what the image has.
+    pub(crate) fn mount_as_cut(&self) -> Result<Duration> {
+        let dir = self.mount.parent().unwrap_or(Path::new(""));
+        let mut cut = Self::of(dir, "ext4-cut");
+        let [from, to] = [&self.image, &cut.image].map(|image| image.display().to_string());
+        tool("cp", &[&from, &to])?;
+        cut.attach(Mounting::default())
     }
 }
 
 impl Drop for Ext4Loop {
     fn drop(&mut self) {
-        let complain = |done: Result<String>| {
-            if let Err(error) = done {
-                eprintln!("vellum bench: {error}");
-            }
-        };
-        if self.is_mounted {
-            complain(tool("umount", &[&self.mount.display().to_string()]));
-        }
-        if let Some(device) = &self.device {
-            complain(tool("losetup", &["--detach", device]));
+        if let Err(error) = self.detach()
+            && self.mount.exists()
+        {
+            eprintln!("vellum bench: {error}");
         }
         // What was never made cannot be removed.
-        let _ = std::fs::remove_dir(&self.mount);
         let _ = std::fs::remove_file(&self.image);
     }
 }
