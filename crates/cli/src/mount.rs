@@ -13,6 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -20,7 +21,7 @@ use vellum::{Durability, ImagePlace, Pool, PoolOptions, PoolPath};
 use vellum_fuse::{MountConfig, Question, Session, Stopper};
 
 use crate::areas::{Areas, Evolved};
-use crate::args::Mount;
+use crate::args::Opening;
 use crate::failure::{Failure, Outcome, status};
 use crate::info::{Information, MountPart};
 use crate::place;
@@ -30,6 +31,84 @@ const READY: &str = "ready";
 const DIRECT: &str = "direct";
 /// The option that says how often a pool commits, before its seconds.
 const COMMIT: &str = "commit=";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The command returns once the directory can be used; the mount goes on in the background. SIGTERM
+and SIGINT end it in order, as `vellum umount DIR` does.
+
+Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
+nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests, async, dirsync, sync, direct,
+barrier, nobarrier, commit=SECONDS. With dirsync what is created, linked, removed or renamed is durable
+when the call returns, with sync every change, on all media that can promise it; with async, the
+default, see `vellum info`. direct, nobarrier and commit=SECONDS are what --direct, --no-barrier and
+--commit-every SECONDS are. Set-id bits and device files do not count unless asked for. The kernel
+always checks permission bits; root's mounts are open to everybody whom these let in, other users' to
+themselves unless allow_other.
+
+Examples:
+  vellum mount pool.img /mnt
+  vellum mount -o ro pool.img /mnt
+  vellum mount pool.img:builds /mnt
+  vellum mount pool.img --all /srv/pool
+  vellum mount --foreground pool.img ~/mnt & ... ; kill %1")]
+pub(crate) struct Mount {
+    /// The pool, or POOL:NAME
+    pub(crate) pool: PathBuf,
+    /// The directory
+    pub(crate) dir: PathBuf,
+    /// Mount every file system of the pool, each on a directory of its name below DIR, which is made if there is none. One process has a pool
+    /// open for writing at a time, so that this is how several are used at once
+    #[arg(long, conflicts_with = "data")]
+    pub(crate) all: bool,
+    /// Options, see below
+    #[arg(short = 'o', value_delimiter = ',', value_name = "OPTION")]
+    pub(crate) options: Vec<String>,
+    /// Change nothing (-o ro)
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Stay in the foreground until unmounted
+    #[arg(long, short)]
+    pub(crate) foreground: bool,
+    /// Write a line to this file descriptor once the directory can be used
+    #[arg(long, value_name = "N")]
+    pub(crate) ready_fd: Option<u32>,
+    /// Threads that serve requests [default: one a CPU, at least 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// Touch every page of the pool first, so that no operation pays for it
+    #[arg(long)]
+    pub(crate) populate: bool,
+    /// Seconds between the rounds in which areas come and go, where names are kept in areas; 0: they stay as they are
+    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    pub(crate) evolve_every: u32,
+    /// Append messages of the background process to a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// Where the metadata of a pool with a log are worked on: in this directory, which has to be in memory and
+    /// outlives a kill, or `none`: in memory of the process [default: /dev/shm, or none]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) image: Option<PathBuf>,
+    /// Give up what a killed process had not synced: the pool is as of its last commit (--media logged)
+    #[arg(long)]
+    pub(crate) last_epoch: bool,
+    /// Read and write the data past the kernel's page cache of the file or device that they lie on (-o direct): of pools with a log, and of
+    /// those that have their data apart
+    #[arg(long)]
+    pub(crate) direct: bool,
+    /// Seconds after which what nobody synced is committed (-o commit=SECONDS), of pools that survive power cuts by committing; so much may be lost
+    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) commit_every: u32,
+    /// Do not have devices flush their caches where fsync and commits promise it (-o nobarrier): for devices whose caches survive a power
+    /// cut. With others one may take anything that was written since mounting, and the pool with it; unmounting flushes
+    #[arg(long)]
+    pub(crate) no_barrier: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+    /// This is the background process: report to the command through standard output
+    #[arg(long, hide = true)]
+    pub(crate) background_child: bool,
+}
 
 /// Mounts.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
