@@ -345,7 +345,13 @@ impl Fs<Real> {
     /// # Errors
     /// What the operating system said.
     pub fn keep_barriers(&self) -> Result<()> {
-        Ok(self.core.pool.keep_barriers()?)
+        let pool = &self.core.pool;
+        if !pool.keep_barriers() {
+            return Ok(());
+        }
+        // Whoever commits without them now has done so when a commit behind it returns.
+        self.sync()?;
+        Ok(pool.flush_devices()?)
     }
 
     /// Whether the copy of the metadata that the data medium carries is whole, so that the medium alone has everything; `None` if it carries none.

@@ -66,16 +66,20 @@ impl MappedPool {
         self.barriers.are_kept()
     }
 
-    /// Has syncs flush the caches of devices from here on, and of what was synced without.
+    /// Has syncs flush the caches of devices from here on; gives whether they did not. What was synced without may be in their caches still, until
+    /// all are [flushed](Self::flush_devices).
+    pub fn keep_barriers(&self) -> bool {
+        self.barriers.keep()
+    }
+
+    /// Syncs the pool's file, and all of its data media.
     ///
     /// # Errors
-    /// What the operating system said.
-    pub fn keep_barriers(&self) -> io::Result<()> {
-        if !self.barriers.keep() {
-            return Ok(());
-        }
-        Disk::sync(self, Site::UNNAMED)?;
-        self.sync_data(Site::UNNAMED)
+    /// What the operating system said, now or to a write before.
+    pub fn flush_devices(&self) -> io::Result<()> {
+        self.barriers.sync(self.fd.as_fd())?;
+        self.data()
+            .try_for_each(|file| self.barriers.sync(file.backing.fd.as_fd()))
     }
 
     /// How `at` is reached, if that is past the page cache.
