@@ -618,7 +618,7 @@ fn commit(fs: &RealFs, stop: &AtomicBool) {
         };
         let rest = result.unwrap_or_else(|error| {
             tracing::error!(%error, "the regular commit, or a checkpoint, failed");
-            interval
+            COMMIT_INTERVAL
         });
         std::thread::park_timeout(rest);
     }
