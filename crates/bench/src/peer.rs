@@ -195,11 +195,13 @@ impl Ext4Loop {
 
     /// Undoes what was attached.
     fn detach(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.is_mounted) {
+        if self.is_mounted {
             tool("umount", &[&self.mount.display().to_string()])?;
+            self.is_mounted = false;
         }
-        if let Some(device) = self.device.take() {
-            tool("losetup", &["--detach", &device])?;
+        if let Some(device) = &self.device {
+            tool("losetup", &["--detach", device])?;
+            self.device = None;
         }
         std::fs::remove_dir(&self.mount).map_err(doing("remove a mount point"))
     }
@@ -218,12 +220,16 @@ impl Ext4Loop {
         self.attach(Mounting::default())
     }
 
-    /// The time that mounting takes of what a power cut would leave now, which is what the image has.
-    pub(crate) fn mount_as_cut(&self) -> Result<Duration> {
+    /// The time that mounting takes of what a power cut would leave now, which is what the image has, once something was done to that.
+    pub(crate) fn mount_as_cut(
+        &self,
+        before: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Duration> {
         let dir = self.mount.parent().unwrap_or(Path::new(""));
         let mut cut = Self::of(dir, "ext4-cut");
         let [from, to] = [&self.image, &cut.image].map(|image| image.display().to_string());
         tool("cp", &[&from, &to])?;
+        before(&cut.image)?;
         cut.attach(Mounting::default())
     }
 }

@@ -99,8 +99,9 @@ pub(crate) struct Mount {
     /// Seconds after which what nobody synced is committed (-o commit=SECONDS), of pools that survive power cuts by committing; so much may be lost
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) commit_every: u32,
-    /// Do not have devices flush their caches where fsync and commits promise it (-o nobarrier): for devices whose caches survive a power
-    /// cut. With others one may take anything that was written since mounting, and the pool with it; unmounting flushes
+    /// Do not have devices flush their caches where fsync and commits promise it (-o nobarrier): for pools and data right on devices whose caches
+    /// survive a power cut. Elsewhere, in files too, one may take anything that was written since mounting, and the pool with it; unmounting
+    /// flushes
     #[arg(long)]
     pub(crate) no_barrier: bool,
     #[command(flatten)]

@@ -541,15 +541,6 @@ pub(crate) fn past_the_cache(pool: MappedPool) -> Result<MappedPool> {
     Ok(pool.with_direct(geometry.data_at)?)
 }
 
-/// The same pool, whose commits leave out that devices flush their caches, if it is one that commits.
-pub(crate) fn without_barriers(pool: MappedPool) -> Result<MappedPool> {
-    let geometry = read_superblock(&pool)?.geometry();
-    Ok(match geometry.is_logged() || geometry.apart.is_some() {
-        true => pool.without_barriers(),
-        false => pool,
-    })
-}
-
 /// The pool at `path` with its data behind its bytes, wherever they are.
 pub(crate) fn with_data(
     pool: MappedPool,

@@ -139,9 +139,9 @@ pub struct PoolOptions {
     /// How often a pool is committed, where operations do not commit by themselves, when nobody asks for it: every five seconds by default. So much
     /// a power cut may take, of what was not synced.
     pub commit_every: Duration,
-    /// A commit has the caches of the devices flushed, so that it survives a power cut. Without it is faster where that is slow, and a power cut
-    /// may take anything that was written since the pool was opened, in any order, until [`Pool::close`] returns; files may hold old bytes then, and
-    /// a pool whose own bytes lack something is refused as damaged.
+    /// A commit has the caches of the devices flushed, so that it survives a power cut. Without, which is faster where that is slow, a power cut may
+    /// take anything that was written since the pool was opened, in any order, until [`Pool::close`] returns, or the next opening, if the process is
+    /// killed. The pool is then as of an earlier commit, or is refused as damaged; files may have other bytes than were written to them.
     pub barriers: bool,
     /// Data that calls read and write, those of pools with a log and those on a medium of their own, pass the page cache of the kernel that the
     /// pool lies under: nothing of them is kept in memory, and every read of them waits for the medium.
@@ -408,9 +408,6 @@ impl Pool {
                 memory.populate();
             }
         }
-        if !options.barriers && !options.read_only {
-            memory = medium::without_barriers(memory)?;
-        }
         let mut attach_id = [0; 16];
         fill_random(&mut attach_id)?;
         let mount = MountOptions {
@@ -436,6 +433,10 @@ impl Pool {
         let (fs, opened) = attach::<Real>(memory, arena, mount)?;
         if options.media == MediaChoice::Logged && fs.media_kind() != MediaKind::Logged {
             return Err(Error::Unsupported("the pool has no log"));
+        }
+        if !options.barriers && fs.commits() {
+            // Behind the opening, whose own order has them.
+            fs.leave_out_barriers();
         }
         let mut workers = Vec::new();
         if !options.read_only {
@@ -592,7 +593,7 @@ fn evolve(fs: &RealFs, interval: Duration, stop: &AtomicBool) {
 }
 
 /// Commits a pool that commits when nobody asks for it, and keeps half of its log, if it has one, free: a piece at a time, with a rest behind
-/// each that is as long as the piece took. On other media operations commit by themselves.
+/// each that is as long as the piece took, or until a commit is due. On other media operations commit by themselves.
 fn commit(fs: &RealFs, stop: &AtomicBool) {
     let interval = fs.commit_every();
     fs.wake_when_half_full(std::thread::current());
@@ -612,7 +613,7 @@ fn commit(fs: &RealFs, stop: &AtomicBool) {
             fs.sync().map(|()| Duration::ZERO)
         } else if fs.is_log_half_full() {
             let begin = Instant::now();
-            fs.checkpoint().map(|_| begin.elapsed())
+            fs.checkpoint().map(|_| begin.elapsed().min(due))
         } else {
             Ok(due)
         };

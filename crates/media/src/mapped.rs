@@ -546,7 +546,10 @@ impl Persistent for MappedPool {
             count::synced();
             fdatasync(&self.fd)?;
         }
-        self.data().try_for_each(DataFile::sync)
+        self.data().try_for_each(|file| {
+            count::synced();
+            file.sync()
+        })
     }
 
     fn own_bytes(&self) -> u64 {

@@ -42,7 +42,7 @@ const LOG_OF_RENAME: usize = 140;
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// A pool whose process is to leave it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Left {
     path: PathBuf,
     files: usize,
@@ -146,17 +146,18 @@ impl Left {
             .spawn()
             .map_err(doing("start a process that is to be killed"))?;
         let mut said = String::new();
-        if let Some(output) = child.stdout.take() {
-            let read = BufReader::new(output).read_line(&mut said);
-            read.map_err(doing("listen to a process that is to be killed"))?;
-        }
+        let output = child.stdout.take().map(BufReader::new);
+        let read = output.map(|mut output| output.read_line(&mut said));
         child.wait().map_err(doing("wait for a process"))?;
+        read.transpose()
+            .map_err(doing("listen to a process that is to be killed"))?;
         let bytes = said.trim().parse();
         bytes.map_err(|_| Error::Wrong("a process was to leave a pool open, and did not".into()))
     }
 
     /// What opening takes; the pool was left with what is synced in its log.
     fn times(&self) -> Result<Times> {
+        forget(&self.path)?;
         let cut = self.open(Some(FoundImage::None))?;
         let closed = self.open(None)?;
         forget(&self.path)?;
@@ -232,7 +233,7 @@ impl Peer {
         let root = std::fs::File::open(self.ext4.dir()).map_err(doing("open the peer"))?;
         rustix::fs::syncfs(&root)?;
         drop(root);
-        let cut = self.ext4.mount_as_cut()?;
+        let cut = self.ext4.mount_as_cut(forget)?;
         let closed = self.ext4.remount(|_| Ok(()))?;
         let not_cached = self.ext4.remount(forget)?;
         Ok([Some(cut), Some(closed), Some(not_cached), None])
@@ -259,6 +260,18 @@ fn bytes_of(files: usize) -> (u64, u64) {
 /// Renames that fill a log, of no more files than half of them.
 fn renames(files: usize) -> usize {
     (LOG_BYTES / LOG_OF_RENAME).min(files / 2)
+}
+
+/// What a killed process left in memory goes with the pool.
+impl Drop for Left {
+    fn drop(&mut self) {
+        let options = PoolOptions {
+            last_epoch: true,
+            ..PoolOptions::default()
+        };
+        // A pool that was closed, or never made, has left nothing.
+        let _ = Pool::settle_image(&self.path, &options);
+    }
 }
 
 fn dir_of(file: usize) -> String {

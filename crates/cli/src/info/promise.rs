@@ -38,7 +38,7 @@ impl<'a> Image<'a> {
 
 /// What is left of a pool whose commits do not wait for the caches of devices.
 const WITHOUT_BARRIERS: &str = "what the devices, and the file systems below, had written of what was in their caches, whatever fsync said (--no-barrier): \
-                                files may have old bytes, and a pool that lacks something of its own is refused as damaged";
+                                files may have other bytes than were written to them, and the pool may be as it was before, or be refused as damaged";
 
 /// What a pool was told to promise.
 #[derive(Clone, Copy, Debug)]

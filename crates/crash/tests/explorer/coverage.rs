@@ -113,6 +113,7 @@ const ASKS: &[&str] = &[
     "Fs::isa",
     "Fs::keep_barriers",
     "Fs::knows_read_costs",
+    "Fs::leave_out_barriers",
     "Fs::list",
     "Fs::log_counts",
     "Fs::lookup",

@@ -340,18 +340,29 @@ impl Fs<Real> {
         self.core.pool.has_barriers()
     }
 
+    /// Has commits leave out from here on that the devices flush their caches.
+    pub fn leave_out_barriers(&self) {
+        self.core.pool.leave_out_barriers();
+    }
+
     /// Has commits flush the caches of devices from here on, and of what was committed without.
     ///
     /// # Errors
-    /// What the operating system said.
+    /// What the operating system said: nothing is committed any more.
     pub fn keep_barriers(&self) -> Result<()> {
-        let pool = &self.core.pool;
-        if !pool.keep_barriers() {
+        let core = &self.core;
+        if !core.pool.keep_barriers() {
             return Ok(());
         }
         // Whoever commits without them now has done so when a commit behind it returns.
-        self.sync()?;
-        Ok(pool.flush_devices()?)
+        let committed = self.sync();
+        let flushed = core.pool.sync().map_err(Error::from);
+        if let (Err(error), Some(commits)) = (&flushed, &core.commits) {
+            // As behind a commit that failed: nobody is to take over what may not have arrived.
+            commits.fail(&core.pool);
+            core.note_harm(error);
+        }
+        committed.and(flushed)
     }
 
     /// Whether the copy of the metadata that the data medium carries is whole, so that the medium alone has everything; `None` if it carries none.

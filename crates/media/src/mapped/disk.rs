@@ -53,12 +53,10 @@ impl MappedPool {
         !self.direct.is_empty()
     }
 
-    /// The same pool, with syncs that leave out that devices flush their caches, until [that is kept](Self::keep_barriers): once written back is what
-    /// they promise, and a power cut takes what it likes of that.
-    #[must_use]
-    pub fn without_barriers(self) -> Self {
+    /// Has syncs leave out from here on that devices flush their caches, until [that is kept](Self::keep_barriers): written back is what they promise
+    /// then, and a power cut takes what it likes of that.
+    pub fn leave_out_barriers(&self) {
         self.barriers.leave_out();
-        self
     }
 
     /// Whether syncs have devices flush their caches.
@@ -67,19 +65,9 @@ impl MappedPool {
     }
 
     /// Has syncs flush the caches of devices from here on; gives whether they did not. What was synced without may be in their caches still, until
-    /// all are [flushed](Self::flush_devices).
+    /// [all is synced](Persistent::sync).
     pub fn keep_barriers(&self) -> bool {
         self.barriers.keep()
-    }
-
-    /// Syncs the pool's file, and all of its data media.
-    ///
-    /// # Errors
-    /// What the operating system said, now or to a write before.
-    pub fn flush_devices(&self) -> io::Result<()> {
-        self.barriers.sync(self.fd.as_fd())?;
-        self.data()
-            .try_for_each(|file| self.barriers.sync(file.backing.fd.as_fd()))
     }
 
     /// How `at` is reached, if that is past the page cache.
