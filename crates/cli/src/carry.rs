@@ -197,9 +197,9 @@ fn refused(args: &Attach, error: &vellum::Error) -> Failure {
         vellum::Error::Medium(MediumError::CarriedDamaged { .. }) => failure.advise(
             "where its pool is: `vellum flush --all POOL` writes all of the copy anew",
         ),
-        vellum::Error::Medium(MediumError::Unordered { .. }) => failure.advise(
-            "only to try it, where a power cut may cost everything: --media memory",
-        ),
+        vellum::Error::Medium(MediumError::Unordered { .. }) => {
+            failure.advise(place::TRY_IN_MEMORY)
+        }
         vellum::Error::Media(vellum::media::MediaError::Exists { .. }) => failure.advise(
             "choose another name, or overwrite it with --force: what it holds is then lost",
         ),

@@ -141,6 +141,10 @@ pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
     })
 }
 
+/// What whoever has no persistent memory may do for all that.
+pub(crate) const TRY_IN_MEMORY: &str =
+    "only to try it, where a power cut may cost everything: --media memory";
+
 /// Why a pool could not be opened, and what to do.
 pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
     let place = pool.display();
@@ -177,8 +181,7 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
             }
         }
         vellum::Error::Unsupported(_) if is_split(pool) => {
-            Failure::new(format!("{place}: {error}"))
-                .advise("only to try it, where a power cut may cost everything: --media memory")
+            Failure::new(format!("{place}: {error}")).advise(TRY_IN_MEMORY)
         }
         vellum::Error::Part(PartError::Name(_)) => Failure::usage(error.to_string()),
         // These name the pool themselves.

@@ -503,25 +503,27 @@ impl Pool {
     /// # Errors
     /// The medium carries none: the pool is closed. As for [`Self::close`]. The medium failed: the pool is closed, and the copy is stale.
     pub fn close_and_carry(mut self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
-        self.workers.clear();
-        match self.fs.take() {
-            Some(fs) => {
-                fs.keep_barriers()?;
-                fs.close_and_carry(all, tell)
-            }
+        match self.take()? {
+            Some(fs) => fs.close_and_carry(all, tell),
             None => Err(Error::Closed),
         }
     }
 
     fn shut(&mut self) -> Result<()> {
-        self.workers.clear();
-        match self.fs.take() {
-            Some(fs) => {
-                fs.keep_barriers()?;
-                fs.close()
-            }
+        match self.take()? {
+            Some(fs) => fs.close(),
             None => Ok(()),
         }
+    }
+
+    /// The file system, to be closed, unless it was taken before: nobody works for it any more, and its commits have barriers.
+    fn take(&mut self) -> Result<Option<Arc<RealFs>>> {
+        self.workers.clear();
+        let fs = self.fs.take();
+        if let Some(fs) = &fs {
+            fs.keep_barriers()?;
+        }
+        Ok(fs)
     }
 }
 

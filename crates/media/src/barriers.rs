@@ -1,11 +1,11 @@
 //! How the files of a pool are synced: with the caches of their devices flushed, or without.
 
 use crate::count;
-use crate::logged::{write_all, write_by};
+use crate::logged::{sync_file_range, write_all, write_by};
 use crate::mapped::fdatasync;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether a sync has the devices flush their caches, which it does unless it is told otherwise.
@@ -74,19 +74,13 @@ impl Barriers {
 
 /// Has the kernel write what is dirty of `[at, at + len)`, or from `at` on if `len` is 0, and waits for it.
 fn write_back(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
-    let offset = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(Errno::INVAL));
-    let (at, len) = (offset(at)?, offset(len)?);
     let whole = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     loop {
-        // SAFETY: the call takes numbers alone, and the file is open as long as it is borrowed.
-        let done = unsafe { libc::sync_file_range(file.as_raw_fd(), at, len, whole) };
-        let error = io::Error::last_os_error();
-        match (done, error.kind()) {
-            (0, _) => return Ok(()),
-            (_, io::ErrorKind::Interrupted) => {}
-            _ => return Err(error),
+        match sync_file_range(file, at, len, whole) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
         }
     }
 }

@@ -188,10 +188,24 @@ pub(crate) fn write_by(
 
 /// Has the kernel begin to write what is dirty of `[at, at + len)`; nobody waits, and a sync tells whether it arrived.
 pub(crate) fn begin_writing(file: BorrowedFd<'_>, at: u64, len: u64) {
-    let (Ok(at), Ok(len)) = (i64::try_from(at), i64::try_from(len)) else {
-        return;
-    };
+    let _not_begun_is_fine = sync_file_range(file, at, len, libc::SYNC_FILE_RANGE_WRITE);
+}
+
+/// What the call of this name does with `[at, at + len)`, or from `at` on if `len` is 0.
+///
+/// # Errors
+/// What the operating system said.
+pub(crate) fn sync_file_range(
+    file: BorrowedFd<'_>,
+    at: u64,
+    len: u64,
+    flags: u32,
+) -> io::Result<()> {
+    let offset = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(Errno::INVAL));
+    let (at, len) = (offset(at)?, offset(len)?);
     // SAFETY: the call takes numbers alone, and the file is open as long as it is borrowed.
-    let _not_begun_is_fine =
-        unsafe { libc::sync_file_range(file.as_raw_fd(), at, len, libc::SYNC_FILE_RANGE_WRITE) };
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), at, len, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

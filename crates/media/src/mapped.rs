@@ -543,13 +543,9 @@ impl Persistent for MappedPool {
             return Ok(());
         }
         if self.kind == MediaKind::File {
-            count::synced();
-            fdatasync(&self.fd)?;
+            self.barriers.sync(self.fd.as_fd())?;
         }
-        self.data().try_for_each(|file| {
-            count::synced();
-            file.sync()
-        })
+        self.sync_media()
     }
 
     fn own_bytes(&self) -> u64 {

@@ -14,7 +14,6 @@ use vellum::media::MediaChoice;
 use vellum::{CreateOptions, FoundImage, MappingKind, Pool, PoolOptions, Volume};
 
 use super::subjects::{LOGGED, Setting, dir_in};
-
 use crate::Result;
 use crate::error::{Error, doing, expect};
 use crate::figure::{Axis, Scale};

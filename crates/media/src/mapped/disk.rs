@@ -70,6 +70,12 @@ impl MappedPool {
         self.barriers.keep()
     }
 
+    /// Syncs each data medium.
+    pub(super) fn sync_media(&self) -> io::Result<()> {
+        self.data()
+            .try_for_each(|file| self.barriers.sync(file.backing.fd.as_fd()))
+    }
+
     /// How `at` is reached, if that is past the page cache.
     #[inline(always)]
     pub(super) fn direct_at(&self, at: u64) -> Option<&Direct> {
@@ -375,8 +381,7 @@ impl Disk for MappedPool {
         if self.has_failed() {
             return Err(Errno::IO.into());
         }
-        self.data()
-            .try_for_each(|file| self.barriers.sync(file.backing.fd.as_fd()))
+        self.sync_media()
     }
 
     fn forget(&self, at: u64, len: u64) {
