@@ -3,6 +3,7 @@
 //! What is killed is a process of its own, which renames files and ends without closing anything. Of what it leaves in memory the next opening
 //! makes use; one that is told to give that up finds what a power cut leaves, the log.
 
+use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::Advice;
 use rustix::process::Signal;
 use vellum::media::MediaChoice;
-use vellum::{CreateOptions, FoundImage, MappingKind, Pool, PoolOptions, Volume};
+use vellum::{CreateOptions, FoundImage, MappingKind, Pool, PoolOptions};
 
 use super::subjects::{LOGGED, Setting, dir_in};
 use crate::Result;
@@ -22,6 +23,7 @@ use crate::mapping::{Grid, Sample};
 use crate::peer::{EXT4_LOOP, Ext4Loop, Mounting};
 use crate::report::Outcome;
 use crate::target::Target;
+use crate::workloads::{KernelDir, Place, Purpose};
 
 /// What is opened.
 const LABELS: [&str; 4] = ["power cut", "closed", "closed, not cached", "killed"];
@@ -120,15 +122,7 @@ impl Left {
             ..CreateOptions::new(bytes)
         };
         let pool = Pool::create(&self.path, &options)?;
-        let volume = pool.volume();
-        for file in 0..self.files {
-            if file % DIR_FILES == 0 {
-                interrupt.check()?;
-                volume.create_dir(dir_of(file))?;
-            }
-            volume.create(name("old", file))?;
-        }
-        drop(volume);
+        fill(&pool.volume(), self.files, interrupt)?;
         Ok(pool.close()?)
     }
 
@@ -178,10 +172,7 @@ impl Left {
         let opened = pool.opened();
         expect("closed in order", opened.was_clean, left.is_none())?;
         expect("what was left", opened.image, left.unwrap_or_default())?;
-        let volume = pool.volume();
-        let last = self.files - 1;
-        volume.metadata(name("old", last))?;
-        drop(volume);
+        pool.volume().stat(&name("old", self.files - 1))?;
         pool.close()?;
         Ok(time)
     }
@@ -191,7 +182,6 @@ impl Left {
 struct Peer {
     ext4: Ext4Loop,
     files: usize,
-    names: [&'static str; 2],
 }
 
 impl Peer {
@@ -201,37 +191,17 @@ impl Peer {
             ..Mounting::default()
         };
         let ext4 = Ext4Loop::new(&setting.options.disk, bytes_of(files).1, how)?;
-        let peer = Self {
-            ext4,
-            files,
-            names: ["old", "new"],
-        };
-        for file in 0..files {
-            if file % DIR_FILES == 0 {
-                setting.interrupt.check()?;
-                std::fs::create_dir(peer.path(&dir_of(file))).map_err(doing("fill the peer"))?;
-            }
-            let path = peer.path(&name("old", file));
-            std::fs::File::create_new(path).map_err(doing("fill the peer"))?;
-        }
-        Ok(peer)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.ext4.dir().join(name.trim_start_matches('/'))
+        fill(&KernelDir::open(ext4.dir())?, files, setting.interrupt)?;
+        Ok(Self { ext4, files })
     }
 
     /// What mounting takes; there is nothing that a kill could leave.
     fn times(&mut self) -> Result<Times> {
-        let [old, new] = self.names;
-        for file in 0..renames(self.files) {
-            let [from, to] = [old, new].map(|kind| self.path(&name(kind, file)));
-            std::fs::rename(from, to).map_err(doing("rename at the peer"))?;
-        }
-        self.names = [new, old];
-        let root = std::fs::File::open(self.ext4.dir()).map_err(doing("open the peer"))?;
-        rustix::fs::syncfs(&root)?;
-        drop(root);
+        let place = KernelDir::open(self.ext4.dir())?;
+        rename(&place, self.files)?;
+        place.sync()?;
+        // It would keep the file system mounted.
+        drop(place);
         let cut = self.ext4.mount_as_cut(forget)?;
         let closed = self.ext4.remount(|_| Ok(()))?;
         let not_cached = self.ext4.remount(forget)?;
@@ -256,9 +226,26 @@ fn bytes_of(files: usize) -> (u64, u64) {
     (metadata, 2 * metadata + REST_BYTES)
 }
 
-/// Renames that fill a log, of no more files than half of them.
-fn renames(files: usize) -> usize {
-    (LOG_BYTES / LOG_OF_RENAME).min(files / 2)
+/// Makes the files.
+fn fill(place: &impl Place, files: usize, interrupt: &Interrupt) -> Result<()> {
+    for file in 0..files {
+        if file % DIR_FILES == 0 {
+            interrupt.check()?;
+            place.make_dir(&text(dir_of(file)))?;
+        }
+        place.open(&name("old", file), Purpose::Create)?;
+    }
+    Ok(())
+}
+
+/// Renames as many files as fill a log, of no more than half of them, or gives them their names back.
+fn rename(place: &impl Place, files: usize) -> Result<()> {
+    let [from, to] = match place.stat(&name("old", 0)) {
+        Ok(_) => ["old", "new"],
+        Err(_) => ["new", "old"],
+    };
+    let mut renames = 0..(LOG_BYTES / LOG_OF_RENAME).min(files / 2);
+    renames.try_for_each(|file| place.rename(&name(from, file), &name(to, file)))
 }
 
 /// What a killed process left in memory goes with the pool.
@@ -274,11 +261,15 @@ impl Drop for Left {
 }
 
 fn dir_of(file: usize) -> String {
-    format!("/{}", file / DIR_FILES)
+    (file / DIR_FILES).to_string()
 }
 
-fn name(kind: &str, file: usize) -> String {
-    format!("{}/{kind}-{file}", dir_of(file))
+fn name(kind: &str, file: usize) -> CString {
+    text(format!("{}/{kind}-{file}", dir_of(file)))
+}
+
+fn text(name: String) -> CString {
+    CString::new(name).unwrap_or_default()
 }
 
 /// What the process does that is to be killed: opens the pool, renames as many files as fill the log, says how many bytes are in it, and is gone.
@@ -292,10 +283,7 @@ pub(super) fn leave(path: &Path, files: usize, is_synced: bool) -> Result<()> {
     };
     let pool = Pool::open(path, &options)?;
     let volume = pool.volume();
-    let [old, new] = renamed(&volume)?;
-    for file in 0..renames(files) {
-        volume.rename(name(old, file), name(new, file))?;
-    }
+    rename(&volume, files)?;
     if is_synced {
         volume.sync()?;
     }
@@ -304,13 +292,4 @@ pub(super) fn leave(path: &Path, files: usize, is_synced: bool) -> Result<()> {
     std::io::stdout().flush().map_err(doing("say it"))?;
     let killed = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
     killed.map_err(doing("end this process"))
-}
-
-/// What the files are called that are renamed, and what they are to be called.
-fn renamed(volume: &Volume) -> Result<[&'static str; 2]> {
-    match volume.metadata(name("old", 0)) {
-        Ok(_) => Ok(["old", "new"]),
-        Err(vellum::Error::NotFound) => Ok(["new", "old"]),
-        Err(error) => Err(error.into()),
-    }
 }
