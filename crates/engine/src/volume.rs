@@ -5,8 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use vellum_layout::FileKind;
@@ -114,7 +113,7 @@ impl Volume {
         let handle = self.fs.open(&self.cred, &self.fs.root(), bytes, &masked)?;
         Ok(File {
             handle,
-            position: AtomicU64::new(0),
+            position: Mutex::new(0),
         })
     }
 
@@ -385,10 +384,14 @@ impl Iterator for ReadDir {
 }
 
 /// An open file. Reads, writes and seeks share one position; `read_at` and `write_at` need none.
+///
+/// Threads that share a `File` take turns at the position, as those that share a descriptor of the kernel do: a read, a write or a seek
+/// begins where the one before ended. So every byte of the file goes to one reader, and what one call writes is not written over by the next.
 #[derive(Debug)]
 pub struct File {
     handle: Handle<Real>,
-    position: AtomicU64,
+    /// Held from where a call looks at the position to where it moves it.
+    position: Mutex<u64>,
 }
 
 impl File {
@@ -455,35 +458,40 @@ impl File {
         self.handle.attr()
     }
 
+    /// Waits for this call's turn at the position. A call that panicked has not moved it, so that it is sound.
+    fn turn(&self) -> MutexGuard<'_, u64> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn read_on(&self, out: &mut [u8]) -> io::Result<usize> {
-        let at = self.position.load(Ordering::Relaxed);
-        let len = self.handle.read_at(at, out)?;
-        self.position.store(at + len as u64, Ordering::Relaxed);
+        let mut position = self.turn();
+        let len = self.handle.read_at(*position, out)?;
+        *position += len as u64;
         Ok(len)
     }
 
     fn write_on(&self, data: &[u8]) -> io::Result<usize> {
+        let mut position = self.turn();
         let (at, len) = if self.handle.options().append {
             self.handle.append(data)?
         } else {
-            let at = self.position.load(Ordering::Relaxed);
-            (at, self.handle.write_at(at, data)?)
+            (*position, self.handle.write_at(*position, data)?)
         };
-        self.position.store(at + len as u64, Ordering::Relaxed);
+        *position = at + len as u64;
         Ok(len)
     }
 
     fn seek_to(&self, to: SeekFrom) -> io::Result<u64> {
+        let mut position = self.turn();
         let (base, offset) = match to {
             SeekFrom::Start(at) => (at, 0),
-            SeekFrom::Current(offset) => (self.position.load(Ordering::Relaxed), offset),
+            SeekFrom::Current(offset) => (*position, offset),
             SeekFrom::End(offset) => (self.attr()?.size, offset),
         };
-        let at = base
+        *position = base
             .checked_add_signed(offset)
             .ok_or(Error::Invalid("a seek to before the start of the file"))?;
-        self.position.store(at, Ordering::Relaxed);
-        Ok(at)
+        Ok(*position)
     }
 }
 
@@ -514,3 +522,43 @@ macro_rules! io_traits {
 }
 
 io_traits!(File, &File);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pool;
+
+    #[test]
+    fn calls_that_say_where_wait_for_no_turn() {
+        let pool = Pool::memory(16 << 20).expect("made");
+        let file = pool.volume().create("/f").expect("made");
+        let turn = file.turn();
+        assert_eq!(file.write_at(0, b"abc").expect("written"), 3);
+        let mut read = [0; 3];
+        assert_eq!(file.read_at(0, &mut read).expect("read"), 3);
+        assert_eq!(
+            (&read, &*file.view(0..3).expect("seen")),
+            (b"abc", &b"abc"[..])
+        );
+        file.set_len(2).expect("cut");
+        assert_eq!(file.attr().expect("told").size, 2);
+        file.sync_all().expect("synced");
+        drop(turn);
+    }
+
+    #[test]
+    fn a_call_that_panicked_leaves_the_position_to_others() {
+        let pool = Pool::memory(16 << 20).expect("made");
+        let mut file = pool.volume().create("/f").expect("made");
+        file.write_all(b"abc").expect("written");
+        std::thread::scope(|scope| {
+            let panicking = scope.spawn(|| {
+                let _turn = file.turn();
+                std::panic::resume_unwind(Box::new("in the middle of a call"));
+            });
+            panicking.join().expect_err("it panicked");
+        });
+        file.write_all(b"def").expect("written");
+        assert_eq!(pool.volume().read("/f").expect("read"), b"abcdef");
+    }
+}

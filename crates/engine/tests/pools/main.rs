@@ -10,6 +10,7 @@ mod kit;
 mod logged;
 mod opening;
 mod parts;
+mod sharing;
 mod split;
 mod views;
 mod zones;
