@@ -76,6 +76,9 @@ impl Failure {
     pub(crate) fn at(place: impl fmt::Display, error: &vellum::Error) -> Self {
         let failure = Self::new(format!("{place}: {error}"));
         match error {
+            vellum::Error::NoSpace(
+                vellum::Error::SHARED_MEMORY_FULL | vellum::Error::IMAGE_MEMORY_FULL,
+            ) => failure.advise("or work on the metadata elsewhere: vellum mount --image DIR"),
             vellum::Error::NoSpace(_) => failure.advise(
                 "remove files, or make a larger pool; one whose data have a medium of their own grows by another: vellum data add",
             ),

@@ -21,10 +21,10 @@ const ALL: u32 = u32::MAX;
 /// How many slots ahead of the one taken the next ones are prefetched.
 const AHEAD: u64 = 3;
 /// Arena mark of a chunk whose table word is being made durable.
-const TAKING: u64 = 0xFF;
+pub(crate) const TAKING: u64 = 0xFF;
 
 impl<M: Memories> Core<M> {
-    fn chunk_cell(&self, chunk: u64) -> u64 {
+    pub(crate) fn chunk_cell(&self, chunk: u64) -> u64 {
         self.map.chunks + chunk * 8
     }
 
@@ -214,7 +214,7 @@ impl<M: Memories> Core<M> {
             }
             let bytes = self.geometry.chunk_bytes;
             let begin = self.geometry.meta_at + chunk * bytes;
-            if self.pool.prepare(begin, bytes).is_err() {
+            if !self.reserve_chunk(chunk) {
                 // No memory for its image: as if there were no chunk.
                 self.arena.store(cell, free, Ordering::Release);
                 return false;
@@ -245,6 +245,7 @@ impl<M: Memories> Core<M> {
                 first,
                 Ordering::Relaxed,
             );
+            self.reserve_ahead();
             return true;
         }
         false
@@ -310,7 +311,7 @@ impl<M: Memories> Op<'_, M> {
             self.set_own(cache, 0);
             let Some((group, mask)) = self.core.refill(kind, false).or_else(|| self.steal(cache))
             else {
-                return Err(Error::NoSpace("metadata region full"));
+                return Err(self.core.no_slot());
             };
             self.set_own(cache, group << 32 | u64::from(mask));
             if find_run(mask, count).is_none() {
@@ -382,7 +383,7 @@ impl<M: Memories> Op<'_, M> {
         while self.core.arena.load(free_at, Ordering::Relaxed) < spare * GROUP {
             if !self.core.take_chunk(ChunkKind::Blocks) {
                 self.core.free_slots(slot, GROUP);
-                return Err(Error::NoSpace("metadata region full"));
+                return Err(self.core.no_slot());
             }
         }
         Ok(slot)
@@ -393,7 +394,7 @@ impl<M: Memories> Op<'_, M> {
         let (group, _) = self
             .core
             .refill(ChunkKind::Blocks, true)
-            .ok_or(Error::NoSpace("metadata region full"))?;
+            .ok_or_else(|| self.core.no_slot())?;
         Ok(group * GROUP)
     }
 }

@@ -141,6 +141,10 @@ pub(crate) mod header {
         COMERS: [1] at 952,
         /// The version of paths; see `namespace::common::changing`.
         PATHS: [1] at 960,
+        /// All chunks of metadata below this number have the memory of their image; see [`crate::image_memory`].
+        RESERVED: [1] at 1024,
+        /// 1: no memory was to be had for the next chunk when it was last asked for.
+        REFUSED: [1] at 1032,
     }
 
     /// Bytes of the first page.
@@ -278,6 +282,10 @@ impl<M: Memories> Core<M> {
     /// The error of an access at `at` that went wrong. Nothing more is written from now on.
     #[cold]
     pub(crate) fn unreadable(&self, at: u64) -> Error {
+        if let Some(log) = self.log().filter(|_| at < self.geometry.log_at) {
+            // Whoever finds the image after a kill must not take the zeros in the place of what was lost for it.
+            log.fail();
+        }
         let error = if at < self.pool.len() {
             Error::Unreadable(self.place_of(at))
         } else {

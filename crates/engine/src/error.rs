@@ -181,6 +181,12 @@ impl std::fmt::Display for Place {
 }
 
 impl Error {
+    /// The reason of [`Error::NoSpace`] where the pool has metadata left, and `/dev/shm` no memory to work on them.
+    pub const SHARED_MEMORY_FULL: &str =
+        "/dev/shm, where its metadata are worked on, is full: remove what fills it";
+    /// The same for an image in another directory.
+    pub const IMAGE_MEMORY_FULL: &str = "the directory in memory that its metadata are worked on in, which `vellum info` names, is full: remove what fills it";
+
     /// Damage of `what` at `place`.
     pub(crate) fn damaged(what: &'static str, place: Place) -> Self {
         Self::Damaged { what, place }

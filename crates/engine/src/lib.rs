@@ -25,6 +25,7 @@ pub mod disk_sites;
 mod error;
 pub mod experiments;
 mod fs;
+mod image_memory;
 mod journal;
 mod log;
 mod mapping;

@@ -136,6 +136,12 @@ pub trait SharedImage: std::fmt::Debug + Send + Sync {
 
     /// The directory where it is to be found; `None` once somebody else took its name away.
     fn found_in(&self) -> Option<PathBuf>;
+
+    /// The directory that it was made in.
+    fn dir(&self) -> &Path;
+
+    /// Bytes of memory that can still be had for it where others may take them, too; `None`: as many as the process can have.
+    fn room_bytes(&self) -> Option<u64>;
 }
 
 /// An image file of this process.
@@ -198,9 +204,8 @@ impl ImageFile {
                 io::Error::new(io::ErrorKind::Unsupported, "its directory is not in memory");
             return Err(refused(not_memory));
         }
-        let room = rustix::fs::fstatvfs(&fd).map_err(|e| refused(e.into()))?;
-        let is_bounded = room.f_blocks > 0;
-        if is_bounded && room.f_bavail.saturating_mul(room.f_frsize) < front_bytes + bytes {
+        let room = room_bytes(fd.as_fd()).map_err(&refused)?;
+        if room.is_some_and(|room| room < front_bytes + bytes) {
             return Err(refused(Errno::NOSPC.into()));
         }
         rustix::fs::ftruncate(&fd, whole).map_err(|e| refused(e.into()))?;
@@ -318,6 +323,14 @@ impl SharedImage for ImageFile {
             // One that stays belongs to nobody: the log names another, or none.
             let _ = rustix::fs::unlink(&self.path);
         }
+    }
+
+    fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn room_bytes(&self) -> Option<u64> {
+        room_bytes(self.fd.as_fd()).ok().flatten()
     }
 
     fn found_in(&self) -> Option<PathBuf> {
@@ -470,6 +483,13 @@ fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> MediaErr
         path: path.clone(),
         source,
     }
+}
+
+/// Bytes that are left in the file system of `fd`, which is memory; `None`: it has no bound of its own.
+fn room_bytes(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    let room = rustix::fs::fstatvfs(fd)?;
+    let left = room.f_bavail.saturating_mul(room.f_frsize);
+    Ok((room.f_blocks > 0).then_some(left))
 }
 
 fn allocate(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {

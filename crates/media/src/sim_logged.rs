@@ -20,7 +20,7 @@ use crate::written::{Written, WrittenBlocks};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -158,6 +158,14 @@ impl SharedImage for NamedImage {
     }
 
     fn found_in(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn dir(&self) -> &Path {
+        Path::new("")
+    }
+
+    fn room_bytes(&self) -> Option<u64> {
         None
     }
 }

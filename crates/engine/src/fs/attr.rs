@@ -344,7 +344,7 @@ impl<M: Memories> Fs<M> {
         };
         let chunk = self.core.geometry.slots_per_chunk();
         let free = |kind: u64| word(header::FREE_SLOTS + 8 * kind);
-        let (chunks, inodes) = (free(0) * chunk, free(1));
+        let (chunks, inodes) = (self.core.chunks_to_be_had() * chunk, free(1));
         let (names, in_a_block) = self.namespace.room_for_names(&self.core);
         // New chunks serve inodes and names alike.
         let most_names = names + chunks / vellum_layout::SLOTS_PER_BLOCK * in_a_block;

@@ -20,9 +20,8 @@ use super::place::{Place, Replay};
 use super::{Epoch, Log, State, lock};
 use crate::disk_sites;
 use crate::error::{self, Error, Result};
+use crate::image_memory::SHARED_DIR;
 
-/// Where images are, if nothing else is said.
-const SHARED_DIR: &str = "/dev/shm";
 /// Bytes of home that are read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 

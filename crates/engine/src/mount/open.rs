@@ -337,6 +337,7 @@ pub fn attach<M: Memories>(
     if !core.read_only {
         core.check_media()?;
     }
+    core.reserve_ahead();
     if let (Some(log), Some(disk)) = (core.log(), core.pool.disk()) {
         log.name_image(disk)?;
     }

@@ -6,6 +6,7 @@ mod carried;
 mod committing;
 mod direct;
 mod experiments;
+mod full_memory;
 mod kit;
 mod logged;
 mod opening;
