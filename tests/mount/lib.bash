@@ -19,6 +19,7 @@ declare -rA POOLS=(
     [gcc]="level direct uncached"
     [fsx]="extent-cached tree memory"
     [mmap]="extent direct file"
+    [direct-io]="extent tree file"
     [kill]="hashfs direct file"
     [kill-git]="hashfs tree file"
     [kill-stress]="hashfs adaptive file"

@@ -22,7 +22,8 @@ use vellum::{Attr, Cred, FileKind, SetAttr};
 
 use crate::ask::Desk;
 use crate::convert::{file_attr, file_type, kind_of_mode, no_file, set_time};
-use crate::server::{Answer, Seek, Server};
+use crate::server::{Answer, Seek, Server, Through};
+use crate::stale::{Stale, Written};
 
 /// How long the kernel may believe names and attributes. This mount is the only one attached, so
 /// nothing changes behind the kernel's back: as long as it likes.
@@ -33,8 +34,11 @@ pub(crate) const REQUEST_MAX_BYTES: u32 = 1 << 20;
 const BACKGROUND: u16 = 64;
 /// What the kernel is asked for, where it has it.
 ///
+/// With `ASYNC_DIO` the kernel leaves stale pages behind, which [`Stale`] has dropped. (Measured: without it there are
+/// 32 000 instead of 280 000 direct writes of 4 KiB a second, 32 at once, and 208 000 where pages have to be dropped.)
+///
 /// Not asked for: `ATOMIC_O_TRUNC` (truncation comes as a change of size, so that opening needs no
-/// request), `AUTO_INVAL_DATA` (only this mount writes), `HANDLE_KILLPRIV` (the kernel then clears
+/// request), `AUTO_INVAL_DATA` (only this mount writes, and it doesn't drop those pages in time), `HANDLE_KILLPRIV` (the kernel then clears
 /// set-id bits by a change of mode, under its own locks), locks (the kernel keeps them itself).
 /// Nor `WRITEBACK_CACHE`: a write would return before its bytes are in the pool, and be lost with
 /// this process, which is less than is promised. (Measured: 4 KiB appended to an open file 2 us
@@ -54,6 +58,15 @@ pub(crate) struct Adapter {
     pub(crate) server: Arc<Server>,
     pub(crate) open_requests: bool,
     pub(crate) desk: Desk,
+    pub(crate) stale: Stale,
+}
+
+/// The kernel tells whose locks a request respects only where it passes its page cache.
+fn through(owner: Option<LockOwner>) -> Through {
+    match owner {
+        Some(_) => Through::Direct,
+        None => Through::Cache,
+    }
 }
 
 /// Runs a handler; a panic in it has been reported when this returns.
@@ -340,16 +353,17 @@ impl fuser::Filesystem for Adapter {
         offset: u64,
         size: u32,
         flags: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         guard(|| {
             let no_atime = flags.0 & libc::O_NOATIME != 0;
+            let reply = |read: Answer<&[u8]>| match read {
+                Ok(bytes) => reply.data(bytes),
+                Err(errno) => reply.error(errno),
+            };
             self.server
-                .read(ino.0, offset, size, no_atime, |read| match read {
-                    Ok(bytes) => reply.data(bytes),
-                    Err(errno) => reply.error(errno),
-                });
+                .read(ino.0, offset, size, no_atime, through(owner), reply);
         });
     }
 
@@ -362,12 +376,23 @@ impl fuser::Filesystem for Adapter {
         data: &[u8],
         _: WriteFlags,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        guard(|| match self.server.write(ino.0, offset, data) {
-            Ok(len) => reply.written(len),
-            Err(errno) => reply.error(errno),
+        guard(|| {
+            let through = through(owner);
+            let written = Written {
+                ino,
+                offset,
+                len: data.len(),
+                answer: self.server.write(ino.0, offset, data, through),
+                reply,
+            };
+            if through == Through::Direct && self.server.may_be_cached(ino.0) {
+                self.stale.drop_then_reply(written);
+            } else {
+                written.reply();
+            }
         });
     }
 

@@ -17,6 +17,7 @@ mod convert;
 pub mod mounts;
 mod server;
 mod session;
+mod stale;
 mod table;
 
 pub use ask::{Answers, Question, ask};

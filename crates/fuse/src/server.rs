@@ -93,6 +93,15 @@ pub(crate) enum Seek {
     Hole,
 }
 
+/// How the kernel reads or writes bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Through {
+    /// Through its page cache.
+    Cache,
+    /// Past it (`O_DIRECT`).
+    Direct,
+}
+
 /// One mounted file system.
 pub(crate) struct Server {
     pub(crate) fs: Arc<RealFs>,
@@ -265,6 +274,7 @@ impl Server {
         offset: u64,
         size: u32,
         no_atime: bool,
+        through: Through,
         reply: impl FnOnce(Answer<&[u8]>) -> T,
     ) -> T {
         thread_local! {
@@ -275,14 +285,24 @@ impl Server {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            let read = self.read_into(ino, offset, &mut buffer[..size], no_atime);
+            let read = self.read_into(ino, offset, &mut buffer[..size], no_atime, through);
             reply(read.map(|len| &buffer[..len]))
         })
     }
 
-    fn read_into(&self, ino: u64, offset: u64, out: &mut [u8], no_atime: bool) -> Answer<usize> {
+    fn read_into(
+        &self,
+        ino: u64,
+        offset: u64,
+        out: &mut [u8],
+        no_atime: bool,
+        through: Through,
+    ) -> Answer<usize> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
+        if through == Through::Cache {
+            known.note_cached();
+        }
         let handle = known.handle(&self.fs, no_atime).map_err(|e| errno(&e))?;
         handle.read_at(offset, out).map_err(|e| errno(&e))
     }
@@ -295,12 +315,28 @@ impl Server {
         known.handle(&self.fs, false).map_err(|e| errno(&e))
     }
 
-    pub(crate) fn write(&self, ino: u64, offset: u64, data: &[u8]) -> Answer<u32> {
+    pub(crate) fn write(
+        &self,
+        ino: u64,
+        offset: u64,
+        data: &[u8],
+        through: Through,
+    ) -> Answer<u32> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
+        if through == Through::Cache {
+            known.note_cached();
+        }
         let handle = self.handle_to_change(&known)?;
         let len = handle.write_at(offset, data).map_err(|e| errno(&e))?;
         Ok(len as u32)
+    }
+
+    /// Whether the kernel's page cache may hold bytes of a file that a direct write, which was made, has replaced.
+    pub(crate) fn may_be_cached(&self, ino: u64) -> bool {
+        self.table
+            .get(ino)
+            .is_some_and(|known| known.may_be_cached())
     }
 
     pub(crate) fn sync(&self) -> Answer<()> {

@@ -20,6 +20,7 @@ use crate::ask::Desk;
 use crate::config::MountConfig;
 use crate::mounts;
 use crate::server::Server;
+use crate::stale::Stale;
 
 /// How long users of a mount that is to end may finish, before they are cut off.
 const GRACE: Duration = Duration::from_secs(10);
@@ -126,10 +127,12 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         });
     }
     let server = Arc::new(Server::new(fs));
+    let (stale, asked) = Stale::new();
     let adapter = Adapter {
         server: Arc::clone(&server),
         open_requests: config.open_requests,
         desk: Desk::new(config.answers.clone()),
+        stale,
     };
     let session = match mount_directly(&dir, config)? {
         Some(device) => {
@@ -142,6 +145,11 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         dir: dir.clone(),
         source,
     })?;
+    let kernel = session.notifier();
+    std::thread::Builder::new()
+        .name("vellum-stale".into())
+        .spawn(move || asked.serve(&kernel))
+        .map_err(Error::Session)?;
     let (sender, events) = channel();
     let stopper = Stopper(sender.clone());
     std::thread::Builder::new()

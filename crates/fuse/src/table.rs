@@ -6,6 +6,7 @@
 //! handles: the inode number is enough.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use vellum::media::Real;
@@ -23,6 +24,8 @@ pub(crate) struct Known {
     quiet: OnceLock<Handle<Real>>,
     /// Where the latest listing stopped. Only a hint, so listings may share it.
     position: Mutex<ListPosition>,
+    /// See [`Known::note_cached`].
+    cached: AtomicBool,
 }
 
 impl Known {
@@ -32,6 +35,7 @@ impl Known {
             handle: OnceLock::new(),
             quiet: OnceLock::new(),
             position: Mutex::default(),
+            cached: AtomicBool::new(false),
         }
     }
 
@@ -49,6 +53,21 @@ impl Known {
         };
         let opened = fs.open_node(&Cred::root(), &self.node, &options)?;
         Ok(slot.get_or_init(|| opened))
+    }
+
+    /// Notes, before bytes are read or written for the kernel's page cache, that it may hold some from here on.
+    pub(crate) fn note_cached(&self) {
+        if !self.cached.load(Ordering::Relaxed) {
+            self.cached.store(true, Ordering::Relaxed);
+        }
+        // Pairs with the one below: either those bytes are what a direct write left, or it sees the note.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether the kernel's page cache may hold bytes that a direct write has just replaced.
+    pub(crate) fn may_be_cached(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.cached.load(Ordering::Relaxed)
     }
 
     /// A copy of the listing hint.

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 
 use vellum::{CreateOptions, Cred, Pool, PoolOptions, SetAttr};
 
-use super::{Answer, Seek, Server};
+use super::{Answer, Seek, Server, Through};
 
 const ROOT: u64 = 1;
 
@@ -27,7 +27,9 @@ fn make(server: &Server, dir: u64, name: &str) -> u64 {
 }
 
 fn read(server: &Server, ino: u64) -> Answer<Vec<u8>> {
-    server.read(ino, 0, 100, false, |bytes| bytes.map(<[u8]>::to_vec))
+    server.read(ino, 0, 100, false, Through::Cache, |bytes| {
+        bytes.map(<[u8]>::to_vec)
+    })
 }
 
 /// Names after a cookie, at most `room`, and the cookie of the last.
@@ -68,7 +70,7 @@ fn an_unlinked_file_is_kept_until_it_is_forgotten() {
             .map(|attr| attr.ino),
         Some(ino)
     );
-    assert_eq!(server.write(ino, 0, b"content"), Ok(7));
+    assert_eq!(server.write(ino, 0, b"content", Through::Cache), Ok(7));
     server
         .unlink(&Cred::root(), ROOT, b"file")
         .expect("removed");
@@ -182,7 +184,9 @@ fn copies_stay_inside() {
     let pool = pool();
     let server = Server::new(pool.fs());
     let (from, to) = (make(&server, ROOT, "from"), make(&server, ROOT, "to"));
-    server.write(from, 100, b"content").expect("written");
+    server
+        .write(from, 100, b"content", Through::Cache)
+        .expect("written");
     assert_eq!(server.copy_range((from, 102), (to, 1), 1 << 30), Ok(5));
     assert_eq!(read(&server, to), Ok(b"\0ntent".to_vec()));
     assert_eq!(server.copy_range((from, 500), (to, 0), 10), Ok(0));
@@ -219,4 +223,28 @@ fn kinds_and_modes_that_do_not_exist_are_refused() {
         server.mkdir(&cred, ino, b"x", 0o755).map(drop),
         Err(fuser::Errno::ENOTDIR)
     );
+}
+
+/// Whoever writes past the kernel's page cache has it drop what it may hold, which is nothing as long as all others
+/// passed it, too.
+#[test]
+fn only_what_may_be_cached_has_to_be_dropped() {
+    use Through::{Cache, Direct};
+    let pool = pool();
+    let server = Server::new(pool.fs());
+    let read = |ino, through| {
+        let len = |bytes: Answer<&[u8]>| bytes.map(<[u8]>::len);
+        server.read(ino, 0, 100, false, through, len)
+    };
+    let direct = make(&server, ROOT, "direct");
+    server
+        .write(direct, 0, b"content", Direct)
+        .expect("written");
+    assert_eq!(read(direct, Direct), Ok(7));
+    assert!(!server.may_be_cached(direct));
+    assert_eq!(read(direct, Cache), Ok(7));
+    assert!(server.may_be_cached(direct));
+    let cached = make(&server, ROOT, "cached");
+    server.write(cached, 0, b"content", Cache).expect("written");
+    assert!(server.may_be_cached(cached));
 }
