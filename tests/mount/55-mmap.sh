@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Two processes map one file of the mount and write to it in turn, through the mapping and with pwrite: each sees at once
-# what the other did, through the mapping and with pread. The library sees it after the unmount.
+# what the other did, through the mapping and with pread. The library sees it after the unmount. On a full pool a store into a hole is reported by what
+# SEMANTICS says, and one into room that was allocated is kept.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need gcc
@@ -57,8 +58,60 @@ int main(int argc, char **argv) {
 C
 gcc -std=c11 -D_DEFAULT_SOURCE -O1 -Wall -Werror -o "$WORK/turns" "$WORK/turns.c"
 
+cat >"$WORK/full.c" <<'C'
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, PAGES = 64 };
+
+static void expect(const char *what, int outcome, int error) {
+    if (outcome == (error ? -1 : 0) && (!error || errno == error)) return;
+    fprintf(stderr, "%s: %d, %s\n", what, outcome, strerror(errno));
+    exit(1);
+}
+
+/* Stores to every page of a file as long as this, through its mapping. */
+static int store(const char *path, char **map) {
+    int fd = open(path, O_RDWR);
+    *map = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd < 0 || *map == MAP_FAILED) expect("mmap", -1, 0);
+    for (int i = 0; i < PAGES; i++) memset(*map + i * PAGE, 'x', PAGE);
+    return fd;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 6) return 2;
+    char *map;
+    int fd = store(argv[1], &map);
+    expect("msync", msync(map, PAGES * PAGE, MS_SYNC), ENOSPC);
+    expect("close after msync", close(fd), 0);
+    fd = store(argv[2], &map);
+    expect("munmap", munmap(map, PAGES * PAGE), 0);
+    expect("fsync", fsync(fd), ENOSPC);
+    expect("close after fsync", close(fd), 0);
+    fd = store(argv[3], &map);
+    expect("fdatasync", fdatasync(fd), ENOSPC);
+    fd = store(argv[4], &map);
+    expect("close", close(fd), ENOSPC);
+    fd = store(argv[5], &map);
+    expect("msync of what is allocated", msync(map, PAGES * PAGE, MS_SYNC), 0);
+    expect("close of what is allocated", close(fd), 0);
+    return 0;
+}
+C
+gcc -std=c11 -O1 -Wall -Werror -o "$WORK/full" "$WORK/full.c"
+
 sum() { sha256sum | cut -d ' ' -f 1; }
-verify() { [[ "$(sum <file)" == "$SUM" ]] || die "the file is not what was written"; }
+verify() {
+    [[ "$(sum <file)" == "$SUM" ]] || die "the file is not what was written"
+    [[ "$(tr -d x <allocated | wc -c)" -eq 0 ]] || die "what was stored to allocated room is not all there"
+}
 
 begin 64M
 # A hole: blocks come when the kernel writes pages back.
@@ -73,4 +126,12 @@ vellum umount "$MNT"
 [[ "$(vellum cat "$POOL:/file" | sum)" == "$SUM" ]] || die "the library reads something else"
 vellum mount "$POOL" "$MNT"
 cd "$MNT"
+for hole in by-msync by-fsync by-fdatasync by-close allocated; do truncate -s $((64 * 4096)) "$hole"; done
+fallocate -l $((64 * 4096)) allocated
+for size in 1M 4k; do
+    ! dd if=/dev/zero of="fill-$size" bs="$size" status=none 2>"$WORK/said" || die "the pool is never full"
+    said 'No space left' "$(<"$WORK/said")"
+done
+"$WORK/full" by-msync by-fsync by-fdatasync by-close allocated || die "a full pool isn't told"
+rm fill-*
 finish verify
