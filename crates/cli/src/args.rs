@@ -9,6 +9,7 @@ use crate::carry::{Attach, Flush};
 use crate::crash::Crash;
 use crate::data::DataMedia;
 use crate::fs::FileSystems;
+use crate::images::Prune;
 use crate::mount::Mount;
 use crate::place::Place;
 use crate::units::{parse_score, parse_size};
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Attach(Attach),
     /// Show what a pool is, what it holds, and what survives what
     Info(Info),
+    /// Remove metadata from memory whose pools are gone
+    Prune(Prune),
     /// Check a pool, without changing it
     Check(Check),
     /// Mend a damaged pool
@@ -317,10 +320,16 @@ On a mounted pool the mount is asked, so that the numbers are current.
 
 Examples:
   vellum info pool.img
-  vellum info --json pool.img | jq .space.free_bytes")]
+  vellum info --json pool.img | jq .space.free_bytes
+  vellum info --images")]
 pub(crate) struct Info {
-    /// The pool, or the directory it is mounted on
-    pub(crate) pool: PathBuf,
+    /// The pool, or the directory it is mounted on; with --images a directory in memory [default: /dev/shm]
+    #[arg(required_unless_present = "images")]
+    pub(crate) pool: Option<PathBuf>,
+    /// List the metadata of pools in memory instead: whose they are, how large and old, and whether they are in use, can be taken in by the next
+    /// opening of their pool, or are of use to nobody
+    #[arg(long)]
+    pub(crate) images: bool,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,

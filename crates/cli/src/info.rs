@@ -16,6 +16,7 @@ use vellum_fuse::{Question, mounts};
 use crate::args::Info;
 use crate::failure::{Failure, Outcome};
 use crate::fs;
+use crate::images;
 use crate::output::{print, print_json};
 use crate::place;
 use crate::units::{percent, size, time};
@@ -399,9 +400,14 @@ fn sample(volume: &Volume) -> Option<(PathBuf, File)> {
 
 /// Shows a pool; asks its mount if it has one.
 pub(crate) fn run(args: &Info) -> Outcome {
-    let information = match mount_of(&args.pool) {
+    let pool = match &args.pool {
+        pool if args.images => return images::list(pool.as_deref(), args.json),
+        Some(pool) => pool,
+        None => return Err(Failure::usage("no pool is named")),
+    };
+    let information = match mount_of(pool) {
         Some(mounted) => ask(&mounted, Question::Information)?,
-        None => look(args)?,
+        None => look(pool, args)?,
     };
     if args.json {
         print_json(&information)
@@ -445,8 +451,7 @@ pub(crate) fn ask<T: DeserializeOwned>(
     })
 }
 
-fn look(args: &Info) -> Outcome<Information> {
-    let pool = &args.pool;
+fn look(pool: &Path, args: &Info) -> Outcome<Information> {
     let open = |read_only| vellum::Pool::open(pool, &args.opening.options(read_only));
     let opened = match open(true) {
         // Such a node cannot be mapped for reading only.

@@ -17,6 +17,7 @@ mod files;
 mod fs;
 #[cfg(test)]
 mod fuzz;
+mod images;
 mod info;
 mod killed;
 mod manual;
@@ -99,6 +100,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Flush(args) => carry::flush(&args),
         Command::Attach(args) => carry::attach(&args),
         Command::Info(args) => info::run(&args),
+        Command::Prune(args) => images::prune(&args),
         Command::Ls(args) => files::ls(&args),
         Command::Stat(args) => files::stat(&args),
         Command::Cat(args) => files::cat(&args),

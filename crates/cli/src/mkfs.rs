@@ -10,6 +10,7 @@ use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool};
 
 use crate::args::{Making, Mapping, Media, Mkfs};
 use crate::failure::{Failure, Outcome};
+use crate::images;
 use crate::info::{self, Information};
 use crate::output::{print_json, say};
 use crate::place;
@@ -54,6 +55,8 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         plan.forget_data();
         plan.refused(&args.pool, &error)
     })?;
+    // Of the pool that was there, too.
+    images::sweep();
     tell(made, &args.pool, making, (args.json, args.quiet))
 }
 

@@ -23,6 +23,7 @@ use vellum_fuse::{MountConfig, Question, Session, Stopper};
 use crate::areas::{Areas, Evolved};
 use crate::args::Opening;
 use crate::failure::{Failure, Outcome, status};
+use crate::images;
 use crate::info::{Information, MountPart};
 use crate::place;
 
@@ -114,6 +115,9 @@ pub(crate) struct Mount {
 /// Mounts.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
     let config = config(args)?;
+    if !args.background_child {
+        images::sweep();
+    }
     if args.foreground {
         serve(args, config).map(|()| ExitCode::SUCCESS)
     } else {

@@ -6,13 +6,15 @@
 
 use crate::MediaError;
 use crate::backing::{fs_type, is_memory};
+use crate::handle::{self, FileHandle};
 use crate::logged::read_exact;
 use crate::mapping::{Mapping, MappingError};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES};
 use crate::notes::{Cells, bits_of, map_bytes};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +30,7 @@ const HEAD_BYTES: u64 = BLOCK_BYTES;
 /// What the image is given as a whole: so that the kernel may map it by large pages.
 const IMAGE_ALIGN: u64 = 2 << 20;
 /// Most bytes of the pool's path in the head.
-const PATH_MAX_BYTES: usize = (HEAD_BYTES - field::PATH) as usize;
+const PATH_MAX_BYTES: usize = (field::HANDLE - field::PATH) as usize;
 
 /// Offsets in the head; words are in the machine's order.
 mod field {
@@ -44,10 +46,15 @@ mod field {
     /// Told to people: the process, and the pool's path with zeros behind it.
     pub(super) const PID: u64 = 104;
     pub(super) const PATH: u64 = 128;
+    /// By which the file of the pool is found, whatever its name is; zeros: it has none.
+    pub(super) const HANDLE: u64 = super::HEAD_BYTES - crate::handle::BYTES as u64;
 }
 
 /// Why an image is not taken that knows of epochs which the log does not have.
 pub(crate) const OLDER: &str = "is of a later time than the pool's file, which was put back from a copy: remove it, and the pool is as the file has it";
+
+/// What the name of an image begins with.
+const PREFIX: &str = "vellum-";
 
 /// What failed, to be read after "cannot".
 const MAKE: &str = "make an image in memory for";
@@ -75,10 +82,7 @@ impl ImageKey<'_> {
     /// The 48 bytes that tell the image of this pool in this file under this boot from all others.
     fn bytes(&self, pool: BorrowedFd<'_>) -> io::Result<[u8; 48]> {
         let stat = rustix::fs::fstat(pool)?;
-        let (device, inode) = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::BlockDevice => (stat.st_rdev, 0),
-            _ => (stat.st_dev, stat.st_ino),
-        };
+        let (device, inode) = Key::file_of(&stat);
         let mut bytes = [0; 48];
         bytes[..16].copy_from_slice(&self.uuid);
         bytes[16..24].copy_from_slice(&device.to_ne_bytes());
@@ -97,7 +101,86 @@ impl ImageKey<'_> {
             .iter()
             .map(|b| format!("{b:02x}"))
             .collect();
-        Ok(self.dir.join(format!("vellum-{hex}")))
+        Ok(self.dir.join(format!("{PREFIX}{hex}")))
+    }
+}
+
+/// What the name of an image says.
+pub(crate) struct Key {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) device: u64,
+    /// 0: the pool is on the device itself.
+    pub(crate) inode: u64,
+    pub(crate) boot: [u8; 16],
+    bytes: [u8; 48],
+}
+
+impl Key {
+    /// The device and inode of a pool's file.
+    pub(crate) fn file_of(stat: &Stat) -> (u64, u64) {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => (stat.st_rdev, 0),
+            _ => (stat.st_dev, stat.st_ino),
+        }
+    }
+}
+
+/// What a name says, if it is that of an image.
+pub(crate) fn key_in_name(name: &OsStr) -> Option<Key> {
+    let digits = name.to_str()?.strip_prefix(PREFIX)?;
+    let mut bytes = [0; 48];
+    if digits.len() != 2 * bytes.len() || !digits.is_ascii() {
+        return None;
+    }
+    for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&digits[at..at + 2], 16).ok()?;
+    }
+    let identity = |at: usize| {
+        let mut identity = [0; 16];
+        identity.copy_from_slice(&bytes[at..at + 16]);
+        identity
+    };
+    let number = |at: usize| {
+        let mut number = [0; 8];
+        number.copy_from_slice(&bytes[at..at + 8]);
+        u64::from_ne_bytes(number)
+    };
+    Some(Key {
+        uuid: identity(0),
+        device: number(16),
+        inode: number(24),
+        boot: identity(32),
+        bytes,
+    })
+}
+
+/// What the head of an image says to people, and to whoever looks for its pool.
+pub(crate) struct Head {
+    pub(crate) pid: u32,
+    pub(crate) pool: PathBuf,
+    pub(crate) handle: Option<FileHandle>,
+}
+
+impl Head {
+    /// That of an open image, if it is one of ours with this key.
+    pub(crate) fn read(image: &OwnedFd, key: &Key) -> Option<Self> {
+        let mut head = vec![0; HEAD_BYTES as usize];
+        read_exact(image.as_fd(), 0, &mut head).ok()?;
+        let bytes = |at: u64, len: usize| &head[at as usize..at as usize + len];
+        let word = |at| bytes(at, 8).try_into().map_or(0, u64::from_ne_bytes);
+        let is_ours = word(field::MAGIC) == MAGIC
+            && word(field::VERSION) == VERSION
+            && bytes(field::KEY, key.bytes.len()) == key.bytes;
+        let path = bytes(field::PATH, PATH_MAX_BYTES);
+        let end = path.iter().position(|&byte| byte == 0);
+        let path = &path[..end.unwrap_or(path.len())];
+        let mut handle = [0; handle::BYTES];
+        handle.copy_from_slice(bytes(field::HANDLE, handle::BYTES));
+        is_ours.then(|| Self {
+            pid: u32::try_from(word(field::PID)).unwrap_or(0),
+            pool: PathBuf::from(OsStr::from_bytes(path)),
+            handle: FileHandle::from_bytes(&handle),
+        })
     }
 }
 
@@ -183,6 +266,9 @@ impl ImageFile {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let fd = rustix::fs::open(key.dir, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| io_error(MAKE, &path)(errno.into()))?;
+        // Held as long as a process works on it, for whoever wants to know.
+        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|errno| io_error(MAKE, &path)(errno.into()))?;
         let made = Self::filled(fd, key, path, bytes)?;
         let words = made.key_words(pool, pool_path, key, bytes);
         words.map_err(io_error("examine", pool_path))?;
@@ -242,6 +328,9 @@ impl ImageFile {
         self.front
             .write(field::PATH, &path[..path.len().min(PATH_MAX_BYTES)]);
         self.front.write(field::KEY, &key.bytes(pool)?);
+        if let Some(handle) = FileHandle::of(pool) {
+            self.front.write(field::HANDLE, &handle.to_bytes());
+        }
         for (at, word) in [
             (field::VERSION, VERSION),
             (field::IMAGE_BYTES, bytes),

@@ -4,6 +4,7 @@ mod asking;
 mod bench;
 mod commands;
 mod crash;
+mod images;
 mod media;
 mod mounting;
 mod moving;

@@ -176,8 +176,17 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let _ = Command::new("umount").arg("-l").arg(&self.dir).output();
+        } else if is_mounted(&self.dir) {
+            self.bench.run(&["umount", "mnt"]).ok();
         }
     }
+}
+
+/// Whether something is mounted at a path in full.
+pub(crate) fn is_mounted(dir: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+    let is_at = |line: &str| line.split(' ').nth(1) == dir.to_str();
+    mounts.lines().any(is_at)
 }
 
 /// Whether there is FUSE to test with; says so where there is none.
@@ -189,13 +198,17 @@ pub(crate) fn has_fuse(test: &str) -> bool {
     match open {
         Ok(_) => true,
         Err(error) => {
-            // Past the test harness, which swallows what passing tests print.
-            let note = format!("SKIPPED {test}: /dev/fuse cannot be used ({error})\n");
-            let _ = std::fs::OpenOptions::new()
-                .append(true)
-                .open("/dev/stderr")
-                .and_then(|mut terminal| terminal.write_all(note.as_bytes()));
+            skipped(test, &format!("/dev/fuse cannot be used ({error})"));
             false
         }
     }
+}
+
+/// Says that a test does not run, past the test harness, which swallows what passing tests print.
+pub(crate) fn skipped(test: &str, why: &str) {
+    let note = format!("SKIPPED {test}: {why}\n");
+    let _ = std::fs::OpenOptions::new()
+        .append(true)
+        .open("/dev/stderr")
+        .and_then(|mut terminal| terminal.write_all(note.as_bytes()));
 }

@@ -1,0 +1,138 @@
+//! The images that lie in a directory in memory: whose they are, and what became of their pools.
+
+use crate::MediaError;
+use crate::handle::Led;
+use crate::image::{Head, Key, key_in_name};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// An image that lies in memory.
+#[derive(Clone, Debug)]
+pub struct KeptImage {
+    /// The file.
+    pub path: PathBuf,
+    /// Identity of the file system whose metadata it has.
+    pub uuid: [u8; 16],
+    /// The process that made it; 0: not known.
+    pub pid: u32,
+    /// Where the pool was when it was opened; empty: not known.
+    pub pool: PathBuf,
+    /// Memory that it takes.
+    pub memory_bytes: u64,
+    /// When it was last given a name, or changed its length or owner.
+    pub since: SystemTime,
+    /// What became of the pool.
+    pub pool_is: PoolIs,
+}
+
+/// What became of the pool of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolIs {
+    /// Open: a process works on the image.
+    Open,
+    /// There: its next opening takes the image in. It has this name now, as far as that is known.
+    There(Option<PathBuf>),
+    /// Gone for ever: nobody will take the image in.
+    Gone,
+    /// It cannot be told.
+    Unknown(&'static str),
+}
+
+/// The images in `dir`, under the boot of this identity, in the order of their names.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn images_in(dir: &Path, boot: [u8; 16]) -> io::Result<Vec<KeptImage>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        let key = path.file_name().and_then(key_in_name);
+        if let Some(kept) = key.and_then(|key| examine(&path, &key, boot)) {
+            found.push(kept);
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+/// Removes the file of an image, unless a process works on it.
+///
+/// # Errors
+/// A process works on it, it is no image, or what the operating system said.
+pub fn remove_image(image: &KeptImage) -> Result<(), MediaError> {
+    let failed = |errno: Errno| MediaError::Io {
+        action: "remove",
+        path: image.path.clone(),
+        source: errno.into(),
+    };
+    let file = open(&image.path).map_err(failed)?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(failed)?;
+    rustix::fs::unlink(&image.path).map_err(failed)
+}
+
+fn open(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// Looks at what lies at a path with the name of an image; nothing, if it has gone meanwhile, or is no file.
+fn examine(path: &Path, key: &Key, boot: [u8; 16]) -> Option<KeptImage> {
+    let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let file = open(path);
+    let head = file.as_ref().ok().and_then(|file| Head::read(file, key));
+    let pool_is = match (&file, &head) {
+        (Err(_), _) => PoolIs::Unknown("it belongs to another user"),
+        (Ok(file), _) if is_locked(file) => PoolIs::Open,
+        (_, None) => PoolIs::Unknown("it is of another release, or damaged"),
+        _ if key.boot != boot => PoolIs::Unknown("it is of another boot of the machine"),
+        (_, Some(head)) => pool_of(key, head),
+    };
+    let since = Duration::new(
+        u64::try_from(stat.st_ctime).unwrap_or(0),
+        u32::try_from(stat.st_ctime_nsec).unwrap_or(0),
+    );
+    Some(KeptImage {
+        path: path.to_owned(),
+        uuid: key.uuid,
+        pid: head.as_ref().map_or(0, |head| head.pid),
+        pool: head.map(|head| head.pool).unwrap_or_default(),
+        memory_bytes: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
+        since: SystemTime::UNIX_EPOCH + since,
+        pool_is,
+    })
+}
+
+/// Whether a process works on it: it holds a lock, which goes with the process.
+fn is_locked(image: &OwnedFd) -> bool {
+    let lock = rustix::fs::flock(image, FlockOperation::NonBlockingLockShared);
+    lock == Err(Errno::WOULDBLOCK)
+}
+
+fn pool_of(key: &Key, head: &Head) -> PoolIs {
+    let is_at = |path: &Path| {
+        rustix::fs::stat(path).is_ok_and(|stat| Key::file_of(&stat) == (key.device, key.inode))
+    };
+    let is_device = key.inode == 0;
+    match &head.handle {
+        // A path may lead to another file that has the inode now; a handle does not.
+        Some(handle) if !is_device => match handle.follow(key.device) {
+            Led::Here(path) => return PoolIs::There(path),
+            Led::Nowhere => return PoolIs::Gone,
+            Led::Unlinked => {
+                return PoolIs::Unknown("its pool is deleted, and somebody has it open still");
+            }
+            Led::Unknown(_) if is_at(&head.pool) => {}
+            Led::Unknown(why) => return PoolIs::Unknown(why),
+        },
+        _ if is_at(&head.pool) => {}
+        _ => return PoolIs::Unknown("its pool is not where it was"),
+    }
+    PoolIs::There(Some(head.pool.clone()))
+}
