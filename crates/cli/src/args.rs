@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Mount(Mount),
     /// Unmount a pool, and wait until it is closed
     Umount(Umount),
+    /// Make durable what was done in a mount
+    Sync(Sync),
     /// Write what a pool has beside its data medium to that, so that the medium can be moved
     Flush(Flush),
     /// Make a pool of a data medium that was flushed elsewhere
@@ -312,6 +314,21 @@ pub(crate) struct Umount {
     /// What to take the medium for, with --flush
     #[arg(long, value_enum, default_value_t, requires = "flush")]
     pub(crate) media: Media,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+sync(2) and syncfs(2) do not reach a mount, because the kernel keeps them to itself: `sync` and
+`sync -f` do nothing for it. This does what fsync of any file or directory in the mount does, and first has the kernel
+write back what was stored to mapped files. When it returns, what any process had done there before
+survives what the medium survives, see `vellum info`.
+
+Examples:
+  vellum sync /mnt
+  vellum sync pool.img")]
+pub(crate) struct Sync {
+    /// The directory, or the pool that is mounted, with all its file systems, or POOL:NAME
+    pub(crate) dir: PathBuf,
 }
 
 #[derive(Debug, Args)]

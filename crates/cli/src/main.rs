@@ -29,6 +29,7 @@ mod output;
 mod place;
 mod progress;
 mod repair;
+mod sync;
 mod transfer;
 mod umount;
 mod units;
@@ -97,6 +98,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Data { what } => data::run(&what),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),
+        Command::Sync(args) => sync::run(&args),
         Command::Flush(args) => carry::flush(&args),
         Command::Attach(args) => carry::attach(&args),
         Command::Info(args) => info::run(&args),

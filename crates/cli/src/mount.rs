@@ -42,7 +42,8 @@ Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallo
 nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests, async, dirsync, sync, direct,
 barrier, nobarrier, commit=SECONDS. With dirsync what is created, linked, removed or renamed is durable
 when the call returns, with sync every change, on all media that can promise it; with async, the
-default, see `vellum info`. direct, nobarrier and commit=SECONDS are what --direct, --no-barrier and
+default, see `vellum info`. sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2)
+of any file or directory in it, do. direct, nobarrier and commit=SECONDS are what --direct, --no-barrier and
 --commit-every SECONDS are. Set-id bits and device files do not count unless asked for. The kernel
 always checks permission bits; root's mounts are open to everybody whom these let in, other users' to
 themselves unless allow_other.

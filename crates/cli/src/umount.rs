@@ -21,14 +21,7 @@ const BUSY_FOR: Duration = Duration::from_millis(500);
 
 /// Unmounts.
 pub(crate) fn run(args: &Umount) -> Outcome {
-    let dir = args.dir.display();
-    let found = find(&args.dir).map_err(|e| Failure::io(&dir, &e))?;
-    if found.is_empty() {
-        return Err(
-            Failure::new(format!("nothing of Vellum is mounted on {dir}"))
-                .advise("`mount -t fuse.vellum` lists what is mounted"),
-        );
-    }
+    let found = named(&args.dir)?;
     // Whatever becomes of one, the others go on; the first failure is given.
     let mut outcome = Ok(());
     let mut ended = Vec::new();
@@ -94,6 +87,19 @@ fn cannot(dir: &Path, error: &io::Error) -> Failure {
         )),
         _ => failure,
     }
+}
+
+/// What is mounted at a directory, or of a pool or file system; at least one.
+pub(crate) fn named(dir: &Path) -> Outcome<Vec<Mounted>> {
+    let found = find(dir).map_err(|e| Failure::io(dir.display(), &e))?;
+    if found.is_empty() {
+        let dir = dir.display();
+        return Err(
+            Failure::new(format!("nothing of Vellum is mounted on {dir}"))
+                .advise("`mount -t fuse.vellum` lists what is mounted"),
+        );
+    }
+    Ok(found)
 }
 
 /// The mount at a directory, or of a file system; those of all file systems of a pool, or of several below a directory. The directory itself is not

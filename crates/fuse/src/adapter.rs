@@ -375,17 +375,22 @@ impl fuser::Filesystem for Adapter {
         offset: u64,
         data: &[u8],
         _: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         guard(|| {
             let through = through(owner);
+            let mut answer = self.server.write(ino.0, offset, data, through);
+            // The kernel asks for the fsync by itself, but not behind asynchronous direct writes.
+            if through == Through::Direct && flags.0 & libc::O_DSYNC != 0 {
+                answer = answer.and_then(|len| self.server.sync().map(|()| len));
+            }
             let written = Written {
                 ino,
                 offset,
                 len: data.len(),
-                answer: self.server.write(ino.0, offset, data, through),
+                answer,
                 reply,
             };
             if through == Through::Direct && self.server.may_be_cached(ino.0) {

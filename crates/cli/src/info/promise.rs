@@ -40,6 +40,10 @@ impl<'a> Image<'a> {
 const WITHOUT_BARRIERS: &str = "what the devices, and the file systems below, had written of what was in their caches, whatever fsync said (--no-barrier): \
                                 files may have other bytes than were written to them, and the pool may be as it was before, or be refused as damaged";
 
+/// What makes durable what was done before, when it has returned: of a mount, of the commands, and of the library.
+const SYNCED: &str = "fsync, fdatasync or an O_SYNC write in a mount of it, `vellum sync`, unmounting, or Volume::sync, File::sync_all or Pool::close of \
+                      the library";
+
 /// What a pool was told to promise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promise {
@@ -63,12 +67,12 @@ impl Promise {
     /// What a commit promises.
     fn committed(self) -> String {
         let (after, without) = match self.durability {
-            Durability::Async => ("fsync, sync or unmounting", true),
-            Durability::Dirsync => (
-                "fsync, sync, unmounting, or a call that creates, links, removes or renames something",
-                true,
-            ),
-            Durability::Sync => ("a call that changes something", false),
+            Durability::Async => (SYNCED.to_owned(), true),
+            Durability::Dirsync => {
+                let names = "a call that creates, links, removes or renames something";
+                (format!("{names}, {SYNCED}"), true)
+            }
+            Durability::Sync => ("a call that changes something".to_owned(), false),
         };
         let mut words =
             format!("after {after} returned: everything that any thread had done before; ");
@@ -77,7 +81,9 @@ impl Promise {
                 1.0 => "second".to_owned(),
                 seconds => format!("{seconds} seconds"),
             };
-            words += &format!("without them: all but the last {last} and what a commit takes; ");
+            words += &format!(
+                "without them: all but the last {last} and what a commit takes (sync(2) and syncfs(2) do not reach a mount); "
+            );
         }
         words + "the tree is always one of an instant between operations"
     }
@@ -102,10 +108,11 @@ impl Promise {
             MediaKind::Dax if self.is_split => words(nothing_lost, &self.kept(), &self.kept()),
             MediaKind::Dax => words(nothing_lost, nothing_lost, nothing_lost),
             MediaKind::File => {
-                let written_back = "what fsync or unmounting wrote back, and perhaps newer changes in \
-                                    no promised order; the pool is checked as a whole before it is \
-                                    opened for writing, and refused if damaged";
-                words(nothing_lost, written_back, written_back)
+                let written_back = format!(
+                    "what {SYNCED} wrote back, and perhaps newer changes in no promised order (sync(2) and syncfs(2) do not reach a \
+                     mount); the pool is checked as a whole before it is opened for writing, and refused if damaged"
+                );
+                words(nothing_lost, &written_back, &written_back)
             }
             MediaKind::Logged => {
                 let killed = match image {
@@ -175,6 +182,22 @@ mod tests {
         assert_eq!(whole.power_cut, whole.killed_process);
     }
 
+    /// What is promised of a way in is what holds for it: `sync(2)` does not reach a mount.
+    #[test]
+    fn each_way_in_is_promised_what_it_has() {
+        let logged = PROMISE.survives(MediaKind::Logged, Image::NotYet);
+        let file = PROMISE.survives(MediaKind::File, Image::NotYet);
+        for promised in [logged.power_cut, logged.kernel_crash, file.power_cut] {
+            for words in [
+                "fsync, fdatasync or an O_SYNC write in a mount",
+                "Volume::sync",
+                "do not reach a mount",
+            ] {
+                assert!(promised.contains(words), "{words}: {promised}");
+            }
+        }
+    }
+
     /// What a commit promises is what it was told to.
     #[test]
     fn a_promise_follows_its_options() {
@@ -191,7 +214,7 @@ mod tests {
                 ..PROMISE
             })
         };
-        assert!(durable(Durability::Dirsync).contains("or renames something returned"));
+        assert!(durable(Durability::Dirsync).contains("or renames something"));
         assert!(!durable(Durability::Sync).contains("all but"));
         let split = Promise {
             is_split: true,

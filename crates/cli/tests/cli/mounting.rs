@@ -3,11 +3,12 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{Bench, Mounted, has_fuse, vellum};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -517,7 +518,7 @@ fn what_a_mount_promises_is_as_it_was_told() {
     ]);
     told(&[
         "all but the last 2 seconds",
-        "renames something returned: everything",
+        "creates, links, removes or renames something, fsync",
     ]);
     let found = std::fs::read(mounted.path("f")).expect("read");
     assert_eq!(found, b"flushed by unmounting");
@@ -533,4 +534,51 @@ fn what_a_mount_promises_is_as_it_was_told() {
         run(&["mount", "-o", bad, "p.img", "mnt"]).failed(2, &[bad, told]);
     }
     run(&["mount", "--commit-every", "0", "p.img", "mnt"]).failed(2, &["--commit-every"]);
+}
+
+/// What was done before survives a power cut; a copy of the pool's file alone is what that leaves.
+#[test]
+fn what_is_promised_to_make_durable_does() {
+    if !has_fuse("what_is_promised_to_make_durable_does") {
+        return;
+    }
+    let bench = Bench::empty();
+    let make = ["mkfs", "p.img", "--size", "4M", "--media", "logged"];
+    bench.run(&make).ok();
+    let mounted = Mounted::of(bench, &["--commit-every", "1000"]);
+    let run = |args: &[&str]| drop(mounted.bench.run(args).ok());
+    let open = |name: &str| File::open(mounted.path(name)).expect("opened");
+    let written_with = |flag: OFlags| {
+        let mut options = OpenOptions::new();
+        options.append(true).custom_flags(flag.bits() as i32);
+        let mut file = options.open(mounted.path("file")).expect("opened");
+        file.write_all(b"!").expect("written");
+    };
+    std::fs::create_dir(mounted.path("dir")).expect("made");
+    let ways: [(&str, &dyn Fn()); 8] = [
+        ("fsync", &|| open("file").sync_all().expect("synced")),
+        ("fdatasync", &|| open("file").sync_data().expect("synced")),
+        ("of a directory", &|| {
+            open("dir").sync_all().expect("synced")
+        }),
+        ("O_SYNC", &|| written_with(OFlags::SYNC)),
+        ("O_DSYNC", &|| written_with(OFlags::DSYNC)),
+        ("sync mnt", &|| run(&["sync", "mnt"])),
+        ("sync p.img", &|| run(&["sync", "p.img"])),
+        ("umount", &|| run(&["umount", "mnt"])),
+    ];
+    for (round, (way, make_durable)) in ways.into_iter().enumerate() {
+        let text = format!("written {round}");
+        std::fs::write(mounted.path("file"), &text).expect("written");
+        std::fs::write(mounted.path(&text), "").expect("made");
+        make_durable();
+        std::fs::copy(mounted.bench.join("p.img"), mounted.bench.join("c.img")).expect("copied");
+        let kept = mounted.bench.run(&["cat", "c.img:/file"]).ok().out;
+        assert_eq!(kept.trim_end_matches('!'), text, "{way}");
+        mounted.bench.run(&["stat", &format!("c.img:/{text}")]).ok();
+    }
+    mounted
+        .bench
+        .run(&["sync", "mnt"])
+        .failed(1, &["nothing of Vellum is mounted"]);
 }
