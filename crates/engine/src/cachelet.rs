@@ -78,7 +78,7 @@ pub(crate) mod field {
     pub(crate) const VERSION: u64 = 104;
     /// Directories: dead log words (low half), log generation (high half).
     pub(crate) const DEAD: u64 = 112;
-    /// Files: views of bytes in place; see `reading::lease`.
+    /// Files: views of bytes in place; see `lease`.
     pub(crate) const LEASES: u64 = 112;
     /// Next in the free list, the work stack or the eviction queue.
     pub(crate) const NEXT: u64 = 120;

@@ -222,6 +222,7 @@ impl<M: Memories> Core<M> {
     /// # Errors
     /// What the medium said. A pool that commits does so no more, and refuses changes.
     pub(crate) fn make_durable(&self, lease: Option<&Lease<'_, M>>) -> Result<()> {
+        self.check_use()?;
         match &self.commits {
             None => Ok(self.pool.sync()?),
             Some(commits) => self.commit(commits, lease),

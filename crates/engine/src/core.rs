@@ -8,6 +8,7 @@ use vellum_media::{Disk, Memories, Memory, Persistent};
 
 use crate::commit::Commits;
 use crate::error::{Error, Place, Result};
+use crate::lease::Leases;
 use crate::log::Log;
 use crate::namespace;
 
@@ -241,6 +242,8 @@ pub(crate) struct Core<M: Memories> {
     pub(crate) read_only: bool,
     /// Of a pool that is open for writing and whose operations are not durable by themselves.
     pub(crate) commits: Option<Commits>,
+    /// Bytes of files that somebody looks at in place.
+    pub(crate) leases: Leases,
 }
 
 impl<M: Memories> Core<M> {
@@ -344,9 +347,31 @@ impl<M: Memories> Core<M> {
         self.pool.condition() != 0 || self.arena.load(header::HARMED, Ordering::Relaxed) != 0
     }
 
+    /// Fails if this process may not use the pool, or no more. Costs no system call.
+    ///
+    /// # Errors
+    /// [`Error::Forked`], [`Error::Closed`].
+    #[inline(always)]
+    pub(crate) fn check_use(&self) -> Result<()> {
+        match self.arena.is_at_work() {
+            true => Ok(()),
+            false => Err(self.refusal()),
+        }
+    }
+
+    /// Why this process may not use the pool.
+    #[cold]
+    fn refusal(&self) -> Error {
+        match self.arena.is_of_parent() {
+            true => Error::Forked,
+            false => Error::Closed,
+        }
+    }
+
     /// Fails if nothing may be changed. What was found inside an operation holds until it ends: a
     /// close waits for it.
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_use()?;
         if self.read_only {
             Err(Error::ReadOnly)
         } else if self.is_harmed() {

@@ -107,6 +107,11 @@ pub enum Error {
         "the pool is damaged: nothing more is written until it is closed; then `vellum check` tells what it is, and `vellum repair` mends it"
     )]
     WritingOff,
+    /// This process was forked off the one that has the pool open, which alone may use it.
+    #[error(
+        "the pool was opened by the process that this one was forked off, and is used by that process alone: open pools behind the fork"
+    )]
+    Forked,
     /// The pool was closed; what was opened of it before can still be read.
     #[error("the pool is closed")]
     Closed,
@@ -214,7 +219,7 @@ impl Error {
             Self::ReadOnly | Self::WritingOff => libc::EROFS,
             Self::Unreadable(_) => libc::EIO,
             Self::Closed => libc::ESHUTDOWN,
-            Self::Busy => libc::EBUSY,
+            Self::Busy | Self::Forked => libc::EBUSY,
             Self::Deadlock => libc::EDEADLK,
             Self::First(_) => libc::EAGAIN,
             Self::Unsupported(_) => libc::EOPNOTSUPP,

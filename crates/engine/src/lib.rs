@@ -27,6 +27,7 @@ pub mod experiments;
 mod fs;
 mod image_memory;
 mod journal;
+mod lease;
 mod log;
 mod mapping;
 mod mapping_time;

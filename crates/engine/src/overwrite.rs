@@ -33,7 +33,7 @@ impl<M: Memories> Op<'_, M> {
 /// # Errors
 /// Damage on the way to a block.
 pub(crate) fn inherit<M: Memories>(core: &Core<M>, mapping: &dyn Mapping<M>) -> Result<()> {
-    let op = core.op_begin();
+    let op = core.op_begin()?;
     for slot in 0..core.geometry.thread_slots {
         let at = core.geometry.thread_slot_at(slot);
         let words = [Overwrite::FILE, Overwrite::BLOCKS].map(|field| core.word(at + field));

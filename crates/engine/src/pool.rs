@@ -179,6 +179,11 @@ impl PoolOptions {
 /// An open pool.
 ///
 /// Dropping it closes it in order; [`Pool::close`] also says whether that went well.
+///
+/// A pool belongs to the process that opened it. A child of `fork` cannot use what its parent had open, be it the pool, its volumes or its
+/// files: every call is refused with [`Error::Forked`] (`EBUSY`), changes nothing and waits for nobody, closing and dropping included, and the
+/// parent notices nothing of it. That holds where the parent has ended, too, as behind `daemon(3)`: open a pool behind the fork. Pools that the
+/// child opens itself it may use, as soon as nobody else has them.
 #[derive(Debug)]
 pub struct Pool {
     fs: Option<Arc<RealFs>>,
@@ -509,6 +514,19 @@ impl Pool {
         }
     }
 
+    /// Forgets the pool of another process, which this one was forked off; gives whether it is one.
+    fn disown(&mut self) -> bool {
+        let is_forked = matches!(
+            self.fs.as_ref().map(|fs| fs.check_use()),
+            Some(Err(Error::Forked))
+        );
+        if is_forked {
+            self.workers.drain(..).for_each(Worker::forget);
+            self.fs = None;
+        }
+        is_forked
+    }
+
     fn shut(&mut self) -> Result<()> {
         match self.take()? {
             Some(fs) => fs.close(),
@@ -518,6 +536,9 @@ impl Pool {
 
     /// The file system, to be closed, unless it was taken before: nobody works for it any more, and its commits have barriers.
     fn take(&mut self) -> Result<Option<Arc<RealFs>>> {
+        if self.disown() {
+            return Err(Error::Forked);
+        }
         self.workers.clear();
         let fs = self.fs.take();
         if let Some(fs) = &fs {
@@ -529,7 +550,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if let Err(error) = self.shut() {
+        // In a child of the process whose it is nobody is told: whoever had a hand on the log at the fork is not there.
+        if !self.disown()
+            && let Err(error) = self.shut()
+        {
             tracing::warn!(%error, "the pool could not be closed in order; the next opening recovers it");
         }
     }
@@ -543,6 +567,11 @@ struct Worker {
 }
 
 impl Worker {
+    /// Lets go of the thread of another process, which this one was forked off: here there is none.
+    fn forget(mut self) {
+        std::mem::forget(self.thread.take());
+    }
+
     fn start(name: &str, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);

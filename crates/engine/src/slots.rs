@@ -104,7 +104,23 @@ impl<M: Memories> Core<M> {
     }
 
     /// Begins an operation.
-    pub(crate) fn op_begin(&self) -> Op<'_, M> {
+    ///
+    /// # Errors
+    /// This process may not use the pool: it was forked off the one that has it open ([`Error::Forked`]), or the pool was closed
+    /// ([`Error::Closed`]).
+    #[inline]
+    pub(crate) fn op_begin(&self) -> Result<Op<'_, M>> {
+        // A child of a process has nobody who leaves a slot, or opens the gate.
+        self.check_use()?;
+        let op = self.op_step();
+        // Whoever ends the use of the pool waits for those who are in a slot by then.
+        self.check_use()?;
+        Ok(op)
+    }
+
+    /// Begins an operation that is a step of something that began before: of another operation, or of the background's work. It ends
+    /// although the pool is to be closed, and there is none in a process that may not use the pool.
+    pub(crate) fn op_step(&self) -> Op<'_, M> {
         let count = self.geometry.thread_slots;
         let mut hint = HINT.get();
         if hint == u32::MAX {
@@ -137,7 +153,7 @@ impl<M: Memories> Core<M> {
     /// # Errors
     /// Nothing may be changed.
     pub(crate) fn op_to_change(&self) -> Result<Op<'_, M>> {
-        let op = self.op_begin();
+        let op = self.op_begin()?;
         self.check_writable()?;
         Ok(op)
     }

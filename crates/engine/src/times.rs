@@ -286,12 +286,12 @@ mod tests {
     #[test]
     fn a_change_of_names_beside_one_of_permissions_survives() {
         explore(3, Swaps::Plain, |stage| {
-            let op = stage.core().op_begin();
+            let op = stage.core().op_begin().unwrap();
             let life = op.change_time(root(&stage));
             drop(op);
             let jobs: Vec<Job> = vec![
                 Box::new(move |stage| {
-                    let op = stage.core().op_begin();
+                    let op = stage.core().op_begin().unwrap();
                     op.note_names(root(&stage), life);
                     assert!(stage.core().times(root(&stage)).mtime >= life);
                 }),
@@ -314,11 +314,17 @@ mod tests {
     #[test]
     fn a_time_set_beside_a_change_of_names_survives_if_it_is_seen() {
         explore(3, Swaps::Plain, |stage| {
-            let op = stage.core().op_begin();
+            let op = stage.core().op_begin().unwrap();
             let life = op.change_time(root(&stage));
             drop(op);
             let jobs: Vec<Job> = vec![
-                Box::new(move |stage| stage.core().op_begin().note_names(root(&stage), life)),
+                Box::new(move |stage| {
+                    stage
+                        .core()
+                        .op_begin()
+                        .unwrap()
+                        .note_names(root(&stage), life)
+                }),
                 Box::new(|stage| {
                     let change = SetAttr {
                         mtime: Some(SetTime::At(-3)),
@@ -340,7 +346,13 @@ mod tests {
             let core = stage.core();
             let at = core.changed_at(root(&stage));
             let note = |ns| -> Job {
-                Box::new(move |stage: Stage| stage.core().op_begin().note_names(root(&stage), ns))
+                Box::new(move |stage: Stage| {
+                    stage
+                        .core()
+                        .op_begin()
+                        .unwrap()
+                        .note_names(root(&stage), ns)
+                })
             };
             let old = core.times(root(&stage)).mtime;
             let look: Job = Box::new(move |stage: Stage| {
@@ -354,7 +366,7 @@ mod tests {
                 ctime: ns,
             };
             assert_eq!(core.times(root(&stage)), times(at + 2));
-            let op = core.op_begin();
+            let op = core.op_begin().unwrap();
             op.begin_change(root(&stage)).show(Some(-3), at + 3);
             let apart = Times {
                 mtime: -3,

@@ -459,19 +459,23 @@ impl File {
     }
 
     /// Waits for this call's turn at the position. A call that panicked has not moved it, so that it is sound.
-    fn turn(&self) -> MutexGuard<'_, u64> {
-        self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// This process may not use the pool: of what its parent had open nobody ends his turn.
+    fn turn(&self) -> Result<MutexGuard<'_, u64>> {
+        self.handle.check_use()?;
+        Ok(self.position.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn read_on(&self, out: &mut [u8]) -> io::Result<usize> {
-        let mut position = self.turn();
+        let mut position = self.turn()?;
         let len = self.handle.read_at(*position, out)?;
         *position += len as u64;
         Ok(len)
     }
 
     fn write_on(&self, data: &[u8]) -> io::Result<usize> {
-        let mut position = self.turn();
+        let mut position = self.turn()?;
         let (at, len) = if self.handle.options().append {
             self.handle.append(data)?
         } else {
@@ -482,7 +486,7 @@ impl File {
     }
 
     fn seek_to(&self, to: SeekFrom) -> io::Result<u64> {
-        let mut position = self.turn();
+        let mut position = self.turn()?;
         let (base, offset) = match to {
             SeekFrom::Start(at) => (at, 0),
             SeekFrom::Current(offset) => (*position, offset),
@@ -532,7 +536,7 @@ mod tests {
     fn calls_that_say_where_wait_for_no_turn() {
         let pool = Pool::memory(16 << 20).expect("made");
         let file = pool.volume().create("/f").expect("made");
-        let turn = file.turn();
+        let turn = file.turn().expect("given");
         assert_eq!(file.write_at(0, b"abc").expect("written"), 3);
         let mut read = [0; 3];
         assert_eq!(file.read_at(0, &mut read).expect("read"), 3);
@@ -553,7 +557,7 @@ mod tests {
         file.write_all(b"abc").expect("written");
         std::thread::scope(|scope| {
             let panicking = scope.spawn(|| {
-                let _turn = file.turn();
+                let _turn = file.turn().expect("given");
                 std::panic::resume_unwind(Box::new("in the middle of a call"));
             });
             panicking.join().expect_err("it panicked");

@@ -1,7 +1,9 @@
 //! The arena in shared memory: volatile, sparse, mapped anywhere.
 
 use crate::MediaError;
-use crate::mapping::{Mapping, MappingError, memory_of_mapping};
+use crate::by_mapping::memory_of_mapping;
+use crate::mapping::{Mapping, MappingError};
+use crate::process::Owner;
 use rustix::fs::MemfdFlags;
 use rustix::mm::{Advice, MapFlags};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,6 +12,7 @@ use std::sync::Arc;
 /// Shared volatile memory. Pages are taken from the system when they are first written.
 pub struct MappedArena {
     mapping: Mapping,
+    owner: Owner,
     /// `None`: memory of this process alone.
     memory: Option<Arc<OwnedFd>>,
 }
@@ -77,7 +80,11 @@ impl MappedArena {
         len: u64,
     ) -> Result<Self, MediaError> {
         match mapping {
-            Ok(mapping) => Ok(Self { mapping, memory }),
+            Ok(mapping) => Ok(Self {
+                mapping,
+                owner: Owner::current(),
+                memory,
+            }),
             Err(MappingError::Full(full)) => Err(full),
             Err(MappingError::System(source)) => Err(MediaError::OutOfMemory {
                 len_bytes: len,

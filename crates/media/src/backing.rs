@@ -1,6 +1,7 @@
 //! What lies behind a pool: opening it, locking it, giving it its blocks, telling what it is.
 
 use crate::mapping::Mapping;
+use crate::process::Process;
 use crate::{MediaError, MediaKind, under_way, uses};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -33,7 +34,7 @@ pub(crate) enum Node {
 pub(crate) struct PoolFile {
     fd: OwnedFd,
     /// The process that may give the lock up: not a child that goes on without having opened anything.
-    opened_by: u32,
+    opened_by: Process,
     /// The descriptor that carries the lock, if this one does not.
     locked: Option<Arc<PoolFile>>,
 }
@@ -42,7 +43,7 @@ impl PoolFile {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self {
             fd,
-            opened_by: std::process::id(),
+            opened_by: Process::current(),
             locked: None,
         }
     }
@@ -73,7 +74,7 @@ impl AsFd for PoolFile {
 
 impl Drop for PoolFile {
     fn drop(&mut self) {
-        if self.opened_by != std::process::id() {
+        if self.opened_by != Process::current() {
             return;
         }
         // Closing the descriptor gives the locks up as well, if nobody else has it.

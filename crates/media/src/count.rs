@@ -6,8 +6,8 @@
 
 use std::cell::Cell;
 use std::ops::{AddAssign, Sub};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 /// Counts of what the file system did to its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,6 @@ impl AddAssign for Counts {
 }
 
 /// One thread's counts. Written by its owner alone, so a load and a store make an addition.
-#[derive(Default)]
 struct Block {
     lines_flushed: AtomicU64,
     fences: AtomicU64,
@@ -65,11 +64,17 @@ struct Block {
     probes: AtomicU64,
     allocations: AtomicU64,
     syncs: AtomicU64,
+    /// Whether a thread has it.
+    taken: AtomicBool,
+    /// The block that was made before; does not change once others can see this one.
+    before: AtomicPtr<Block>,
 }
 
 impl Block {
     const fn new() -> Self {
         Self {
+            taken: AtomicBool::new(true),
+            before: AtomicPtr::new(std::ptr::null_mut()),
             lines_flushed: AtomicU64::new(0),
             fences: AtomicU64::new(0),
             pool_bytes_written: AtomicU64::new(0),
@@ -91,16 +96,35 @@ impl Block {
     }
 }
 
-/// All blocks there ever were, and those whose thread has ended.
-struct Registry {
-    all: Vec<&'static Block>,
-    idle: Vec<&'static Block>,
+/// The block that was made last. No lock is taken, which another thread could hold at a fork for ever.
+static LAST: AtomicPtr<Block> = AtomicPtr::new(std::ptr::null_mut());
+
+/// All blocks there ever were.
+fn blocks() -> impl Iterator<Item = &'static Block> {
+    // SAFETY: both pointers are null, or of a block that was leaked.
+    let at = |pointer: &AtomicPtr<Block>| unsafe { pointer.load(Acquire).as_ref::<'static>() };
+    std::iter::successors(at(&LAST), move |block| at(&block.before))
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    all: Vec::new(),
-    idle: Vec::new(),
-});
+/// A block that nobody has any more.
+fn idle_block() -> Option<&'static Block> {
+    let mut blocks = blocks().filter(|block| !block.taken.load(Relaxed));
+    blocks.find(|block| !block.taken.swap(true, Acquire))
+}
+
+/// One more block.
+fn new_block() -> &'static Block {
+    let block: &'static Block = Box::leak(Box::new(Block::new()));
+    let mut last = LAST.load(Relaxed);
+    loop {
+        block.before.store(last, Relaxed);
+        let new = std::ptr::from_ref(block).cast_mut();
+        match LAST.compare_exchange_weak(last, new, AcqRel, Relaxed) {
+            Ok(_) => return block,
+            Err(now) => last = now,
+        }
+    }
+}
 
 /// Where a thread counts once its own block is gone (in other destructors of the thread).
 static LATE: Block = Block::new();
@@ -116,15 +140,9 @@ struct Guard;
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(block) = MINE.replace(Some(&LATE)) {
-            registry().idle.push(block);
+            block.taken.store(false, Release);
         }
     }
-}
-
-fn registry() -> std::sync::MutexGuard<'static, Registry> {
-    REGISTRY
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[inline(always)]
@@ -134,18 +152,11 @@ fn mine() -> &'static Block {
 
 #[cold]
 fn adopt() -> &'static Block {
-    let block = {
-        let mut registry = registry();
-        registry.idle.pop().unwrap_or_else(|| {
-            let block: &'static Block = Box::leak(Box::default());
-            registry.all.push(block);
-            block
-        })
-    };
+    let block = idle_block().unwrap_or_else(new_block);
     MINE.set(Some(block));
     if GUARD.try_with(|_| ()).is_err() {
         // The thread is ending: nobody would give the block back.
-        registry().idle.push(block);
+        block.taken.store(false, Release);
         MINE.set(Some(&LATE));
         return &LATE;
     }
@@ -206,7 +217,7 @@ pub fn allocation() {
 /// are seen at some moment of the call.
 pub fn snapshot() -> Counts {
     let mut sum = LATE.counts();
-    for block in &registry().all {
+    for block in blocks() {
         sum += block.counts();
     }
     sum
@@ -261,7 +272,7 @@ mod tests {
 
     #[test]
     fn blocks_of_ended_threads_are_used_again() {
-        let count = || registry().all.len();
+        let count = || blocks().count();
         std::thread::spawn(probe).join().expect("thread");
         let before = count();
         for _ in 0..200 {

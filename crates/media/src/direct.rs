@@ -22,6 +22,7 @@ use crate::MediaError;
 use crate::backing::{PoolFile, failed};
 use crate::logged::{read_exact, write_all};
 use crate::memory::BLOCK_BYTES;
+use crate::process::Process;
 use crate::ring::Rings;
 use crate::under_way;
 use rustix::fs::OFlags;
@@ -57,7 +58,7 @@ pub(crate) struct Direct {
     /// By which several requests are made at once.
     rings: Rings,
     /// The process whose requests hold up the next opening, if they do, so that it may write by batches.
-    held_by: Option<u32>,
+    held_by: Option<Process>,
 }
 
 impl Direct {
@@ -89,7 +90,7 @@ impl Direct {
             end,
             file_from,
             rings: Rings::new(),
-            held_by: is_held.then(std::process::id),
+            held_by: is_held.then(Process::current),
         };
         // What only some file systems say when they open a file. A block that cannot be read is none of it.
         match direct.read(from, &mut [0; BLOCK]) {
@@ -150,7 +151,7 @@ impl Direct {
 impl Drop for Direct {
     fn drop(&mut self) {
         // Not for a child that goes on without having opened anything.
-        if self.held_by == Some(std::process::id()) {
+        if self.held_by == Some(Process::current()) {
             under_way::let_go(&self.fd, self.file_from);
         }
     }

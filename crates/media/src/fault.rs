@@ -17,8 +17,7 @@ use crate::MediaError;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// How many mappings one process may have.
 const SLOTS: usize = 4096;
@@ -58,6 +57,8 @@ pub(crate) fn note(at: u64) {
 
 /// One registered mapping.
 pub(crate) struct Slot {
+    /// Whether a mapping has it, or is about to.
+    taken: AtomicBool,
     /// Odd while the slot is in use. Raised by one at every change, so that the handler can tell
     /// whether it read one mapping's values.
     version: AtomicU64,
@@ -81,12 +82,13 @@ static TABLE: [Slot; SLOTS] = [const { Slot::unused() }; SLOTS];
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// The action that SIGBUS had before ours.
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
-static REGISTERING: Mutex<()> = Mutex::new(());
-static INSTALL: Once = Once::new();
+/// Whether our action was seen to be the present one, once.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 impl Slot {
     const fn unused() -> Self {
         Self {
+            taken: AtomicBool::new(false),
             version: AtomicU64::new(0),
             start: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
@@ -163,6 +165,15 @@ impl Slot {
     /// Ends the registration; to be called before the mapping is removed.
     pub(crate) fn release(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// Takes the slot, unless it is taken.
+    fn take(&self) -> bool {
+        let (free, order) = (!self.taken.load(Ordering::Relaxed), Ordering::Acquire);
+        free && (self.taken)
+            .compare_exchange(false, true, order, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// The page that holds `address`, if it is in this slot's mapping.
@@ -226,13 +237,10 @@ fn take_slot(
     lost: *mut AtomicU64,
     shows: *mut Slot,
 ) -> Result<&'static Slot, MediaError> {
-    INSTALL.call_once(install);
-    let _one_at_a_time = REGISTERING
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let free = TABLE
-        .iter()
-        .position(|slot| slot.version.load(Ordering::Acquire) % 2 == 0);
+    if !INSTALLED.load(Ordering::Acquire) {
+        install();
+    }
+    let free = TABLE.iter().position(Slot::take);
     let index = free.ok_or(MediaError::TooManyMappings { limit: SLOTS })?;
     let slot = &TABLE[index];
     slot.start.store(start, Ordering::Relaxed);
@@ -247,20 +255,30 @@ fn take_slot(
     Ok(slot)
 }
 
-/// Makes [`on_sigbus`] the process's handler and remembers the one before.
+/// Makes [`on_sigbus`] the process's handler and remembers the one before. Threads that come at once all do it, and wait for nobody: a child
+/// of `fork` may not have the thread that was at it.
 fn install() {
     // SAFETY: a zeroed `sigaction` is a valid one (default action, empty mask); both calls get
-    // pointers to live, initialised structures. The box given to PREVIOUS is never freed, so the
-    // handler may read it at any time; it is in place before the handler can run.
+    // pointers to live, initialised structures. The box that PREVIOUS is given is never freed, so the
+    // handler may read it at any time; it is in place before the handler can run. One that was not given
+    // to it is freed here.
     unsafe {
+        let ours = on_sigbus as *const () as usize;
         let mut before: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut before);
-        PREVIOUS.store(Box::into_raw(Box::new(before)), Ordering::Release);
-        let mut ours: libc::sigaction = std::mem::zeroed();
-        ours.sa_sigaction = on_sigbus as *const () as usize;
-        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-        libc::sigaction(libc::SIGBUS, &raw const ours, ptr::null_mut());
+        if before.sa_sigaction != ours {
+            let (none, before) = (ptr::null_mut(), Box::into_raw(Box::new(before)));
+            let (done, lost) = (Ordering::Release, Ordering::Relaxed);
+            if PREVIOUS.compare_exchange(none, before, done, lost).is_err() {
+                drop(Box::from_raw(before));
+            }
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = ours;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+            libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut());
+        }
     }
+    INSTALLED.store(true, Ordering::Release);
 }
 
 extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

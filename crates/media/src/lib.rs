@@ -14,6 +14,8 @@ mod arena;
 mod ask;
 mod backing;
 mod barriers;
+mod by_mapping;
+mod child;
 pub mod count;
 mod data_file;
 mod direct;
@@ -35,6 +37,7 @@ mod notes;
 mod part;
 mod persistence;
 mod pieces;
+mod process;
 mod reserved;
 mod ring;
 mod sim;
@@ -48,6 +51,8 @@ mod written;
 
 pub use arena::MappedArena;
 pub use ask::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
+#[doc(hidden)]
+pub use child::fork;
 pub use data_file::DataFile;
 pub use disk::{Disk, Split};
 pub use error::MediaError;

@@ -6,6 +6,7 @@ mod populate;
 use crate::arena::memory_file;
 use crate::backing::{Backing, Existing, PoolFile};
 use crate::barriers::Barriers;
+use crate::by_mapping::memory_of_mapping;
 use crate::data_file::DataFile;
 use crate::direct::Direct;
 use crate::disk::{Disk, Split};
@@ -13,11 +14,12 @@ use crate::image::{self, Attach, ImageFile, ImageKey, LeftImage, SharedImage};
 use crate::isa::Isa;
 use crate::kind_at::grants_sync;
 use crate::logged::Logged;
-use crate::mapping::{Mapping, MappingError, Part, memory_of_mapping};
+use crate::mapping::{Mapping, MappingError, Part};
 use crate::memory::{BLOCK_BYTES, MediaKind, Memory, Persistent};
 use crate::notes::Notes;
 use crate::part::Room;
 use crate::pieces::{Originals, Pieces};
+use crate::process::Owner;
 use crate::site::Site;
 use crate::window::Window;
 use crate::written::Written;
@@ -64,6 +66,7 @@ pub struct OpenMode {
 /// opens it.
 pub struct MappedPool {
     mapping: Mapping,
+    owner: Owner,
     kind: MediaKind,
     read_only: bool,
     known_zero: bool,
@@ -198,6 +201,7 @@ impl MappedPool {
         let mapping = Mapping::joined(&[part], page_bytes).map_err(|e| not_mapped(e, path))?;
         Ok(Self {
             mapping,
+            owner: Owner::current(),
             kind: self.kind,
             read_only,
             known_zero: false,
@@ -331,6 +335,7 @@ impl MappedPool {
             Ok(mapping) => {
                 let pool = Self {
                     mapping,
+                    owner: Owner::current(),
                     kind: MediaKind::Memory,
                     read_only: false,
                     known_zero: true,
@@ -402,6 +407,7 @@ impl MappedPool {
         let mapping = map(&backing, sharing(read_only, is_dax))?;
         Ok(Self {
             mapping,
+            owner: Owner::current(),
             kind,
             read_only,
             known_zero: backing.known_zero,

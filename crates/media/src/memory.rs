@@ -55,6 +55,21 @@ pub trait Memory: Send + Sync + 'static {
         0
     }
 
+    /// Whether the process that calls may use the memory: it made it, rather than a process that it was forked off, and has not
+    /// [done with it](Self::end). No system call is made for it.
+    #[inline(always)]
+    fn is_at_work(&self) -> bool {
+        true
+    }
+
+    /// Whether the process that calls was forked off the one that made the memory.
+    fn is_of_parent(&self) -> bool {
+        false
+    }
+
+    /// Says that nobody is to use the memory any more, though it is there until it is dropped. Sequentially consistent.
+    fn end(&self) {}
+
     /// From now on every access to lost bytes is counted for its thread, see [`faults`](crate::faults). Accesses
     /// outside the memory are in any case.
     fn watch(&self) {}

@@ -8,6 +8,7 @@
 //! without. If the kernel refuses the first, as it does in many containers, nobody asks again. A child of `fork` has its parent's rings and leaves
 //! them alone.
 
+use crate::process::Process;
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -54,7 +55,7 @@ struct Idle {
     /// How many more may be made.
     more: usize,
     /// The process that made them.
-    made_by: u32,
+    made_by: Option<Process>,
 }
 
 impl Rings {
@@ -62,7 +63,7 @@ impl Rings {
         Self(Mutex::new(Idle {
             rings: Vec::new(),
             more: RINGS_MAX,
-            made_by: 0,
+            made_by: None,
         }))
     }
 
@@ -88,13 +89,10 @@ impl Rings {
     }
 
     fn take(&self) -> Option<IoUring> {
-        let process = std::process::id();
+        let process = Process::current();
         let mut idle = self.idle();
-        if idle.made_by != process {
-            if idle.made_by != 0 {
-                return None;
-            }
-            idle.made_by = process;
+        if *idle.made_by.get_or_insert(process) != process {
+            return None;
         }
         if let Some(ring) = idle.rings.pop() {
             return Some(ring);
@@ -345,7 +343,7 @@ mod tests {
     #[test]
     fn rings_of_another_process_are_left_alone() {
         let rings = Rings::new();
-        rings.idle().made_by = std::process::id() + 1;
+        rings.idle().made_by = Some(Process::other());
         assert!(rings.lend().is_none());
     }
 

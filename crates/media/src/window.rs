@@ -21,7 +21,6 @@ use crate::reserved::Reserved;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Areas that the kernel allows where it does not say.
@@ -57,14 +56,18 @@ unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
-/// Areas that are left to windows.
+/// Areas that are left to windows. Whoever comes first asks how many there are, and waits for nobody who does the same.
 fn areas_left() -> &'static AtomicU64 {
-    static LEFT: OnceLock<AtomicU64> = OnceLock::new();
-    LEFT.get_or_init(|| {
+    const UNASKED: u64 = u64::MAX;
+    static LEFT: AtomicU64 = AtomicU64::new(UNASKED);
+    if LEFT.load(Ordering::Relaxed) == UNASKED {
         let told = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
         let most = told.and_then(|text| text.trim().parse::<u64>().ok());
-        AtomicU64::new(most.unwrap_or(AREAS_BY_DEFAULT) / 4 * 3)
-    })
+        let most = most.unwrap_or(AREAS_BY_DEFAULT) / 4 * 3;
+        let _or_another_has =
+            LEFT.compare_exchange(UNASKED, most, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    &LEFT
 }
 
 /// Whether `at` and `len` are whole blocks inside `bytes`.

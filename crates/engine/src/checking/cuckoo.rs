@@ -31,7 +31,7 @@ impl Crowd {
             };
             (comes + 1..).filter(fits).take(4)
         };
-        let op = core.op_begin();
+        let op = core.op_begin().unwrap();
         let ids: Vec<u32> = full.into_iter().flat_map(others).collect();
         for &id in &ids {
             stage.claim(&op, id, 0);
@@ -42,14 +42,14 @@ impl Crowd {
 
     /// Puts the new file's block in, which moves the other.
     fn come(&self, stage: &Stage) {
-        let op = stage.core().op_begin();
+        let op = stage.core().op_begin().unwrap();
         stage.claim(&op, self.comes, 0);
     }
 
     /// Both are where they are looked for, each once.
     fn check(stage: &Stage, there: &[u32], gone: &[u32]) {
         let core = stage.core();
-        let op = core.op_begin();
+        let op = core.op_begin().unwrap();
         for &id in there {
             assert_eq!(stage.data(&op, id, 0), Some(id.into()), "{id}");
         }
@@ -78,7 +78,7 @@ fn an_entry_that_moves_is_found() {
         stage.together(vec![
             Box::new(move |stage: Stage| crowd.come(&stage)),
             Box::new(move |stage: Stage| {
-                let op = stage.core().op_begin();
+                let op = stage.core().op_begin().unwrap();
                 assert_eq!(stage.data(&op, moves, 0), Some(moves.into()));
             }),
         ]);
@@ -94,7 +94,7 @@ fn an_entry_that_moves_is_changed_where_it_is() {
         stage.together(vec![
             Box::new(move |stage: Stage| crowd.come(&stage)),
             Box::new(move |stage: Stage| {
-                let op = stage.core().op_begin();
+                let op = stage.core().op_begin().unwrap();
                 let mut found = [Found::Hole];
                 stage.fs.mapping.lookup(&op, moves, 0, &mut found).unwrap();
                 let block = [found[0].block().unwrap_or(BlockNo(0))];
@@ -121,7 +121,7 @@ fn an_entry_that_moves_goes_for_good() {
         stage.together(vec![
             Box::new(move |stage: Stage| crowd.come(&stage)),
             Box::new(move |stage: Stage| {
-                let op = stage.core().op_begin();
+                let op = stage.core().op_begin().unwrap();
                 let gone = stage
                     .fs
                     .mapping

@@ -32,7 +32,7 @@ fn sets_both(stage: &Stage, words: [u64; 2]) {
 fn operates(slot: u32) -> Job {
     Box::new(move |stage: Stage| {
         prefer_thread_slot(slot);
-        let _op = stage.core().op_begin();
+        let _op = stage.core().op_begin().unwrap();
         sets_both(&stage, CHANGED);
         sees_both_or_none(&stage, CUT);
     })

@@ -199,7 +199,7 @@ fn nothing_is_reused_while_an_operation_may_see_it() {
     const OBJECT: Cachelet = Cachelet(60);
     let see = |stage: Stage| {
         let core = stage.core();
-        let _op = core.op_begin();
+        let _op = core.op_step();
         if core.get(OBJECT, NAMED) == 1 {
             assert_eq!(core.get(OBJECT, REUSED), 0);
         }
@@ -233,7 +233,7 @@ fn a_free_cachelet_is_taken_once() {
         let taken = Arc::new(Mutex::new(BTreeSet::new()));
         let take = |stage: &Stage| {
             let core = stage.core();
-            core.take_cachelet(&core.op_begin()).unwrap()
+            core.take_cachelet(&core.op_step()).unwrap()
         };
         let keep = |taken: &Mutex<BTreeSet<u32>>, cachelet: Cachelet| {
             assert!(taken.lock().unwrap().insert(cachelet.0), "taken twice");
@@ -306,7 +306,7 @@ fn one_of_two_names_is_inserted() {
         let root = stage.fs.root().cachelet;
         let value = ValueWord::of_inode(7, FileKind::File);
         let insert = || {
-            let op = stage.core().op_begin();
+            let op = stage.core().op_step();
             let name = Name::new(op.core, b"n").unwrap();
             let target = TargetWord::new(7, FileKind::File);
             let entry = op
@@ -320,7 +320,7 @@ fn one_of_two_names_is_inserted() {
                 .unwrap()
                 .entry;
             move |stage: Stage| {
-                let op = stage.core().op_begin();
+                let op = stage.core().op_step();
                 let inserted = op.core.index_insert::<Direct>(&op, 1, name, entry, value);
                 let inserted = inserted.unwrap();
                 let (Ok(pair) | Err(pair)) = inserted;
@@ -471,7 +471,7 @@ fn log_words_are_claimed_once_while_the_log_grows() {
         }
         let root = stage.fs.root().cachelet;
         let claim = move |stage: Stage| {
-            let op = stage.core().op_begin();
+            let op = stage.core().op_step();
             let claim = op.log_claim::<Direct>(root).unwrap();
             assert!((14..20).contains(&claim.cookie), "{claim:?}");
             let before = op.core.pool.fetch_add(claim.at, claim.cookie);
@@ -580,7 +580,7 @@ fn a_block_that_two_hashes_point_at_is_claimed_once() {
         // The last free block of their line: one of the two is displaced.
         let [a, b, c, d, e, f, g, one, two] = stage.neighbours();
         for id in [a, b, c, d, e, f, g] {
-            stage.claim(&stage.core().op_begin(), id, 0);
+            stage.claim(&stage.core().op_step(), id, 0);
         }
         one_block_each(&stage, [one, two]);
     });
@@ -589,18 +589,18 @@ fn a_block_that_two_hashes_point_at_is_claimed_once() {
 /// Both files get a block beside each other, and it stays theirs.
 fn one_block_each(stage: &Stage, ids: [u32; 2]) {
     for id in ids {
-        assert_eq!(stage.data(&stage.core().op_begin(), id, 0), None);
+        assert_eq!(stage.data(&stage.core().op_step(), id, 0), None);
     }
     let job = |id: u32| {
         move |stage: Stage| {
-            let op = stage.core().op_begin();
+            let op = stage.core().op_step();
             stage.claim(&op, id, 0);
             assert_eq!(stage.data(&op, id, 0), Some(u64::from(id)));
         }
     };
     together!(stage, job(ids[0]), job(ids[1]));
     for id in ids {
-        let data = stage.data(&stage.core().op_begin(), id, 0);
+        let data = stage.data(&stage.core().op_step(), id, 0);
         assert_eq!(data, Some(u64::from(id)));
     }
 }
@@ -611,7 +611,7 @@ fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
         // Blocks 0 and 1 of a file are on the same chain; another is displaced from the same line.
         let [full, file, comes] = stage.neighbours();
         {
-            let op = stage.core().op_begin();
+            let op = stage.core().op_step();
             for logical in 0..8 {
                 stage.claim(&op, full, logical);
             }
@@ -622,11 +622,11 @@ fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
         together!(
             stage,
             move |stage: Stage| {
-                let op = stage.core().op_begin();
+                let op = stage.core().op_step();
                 assert_eq!(stage.data(&op, file, 0), Some(u64::from(file)));
             },
             move |stage: Stage| {
-                let op = stage.core().op_begin();
+                let op = stage.core().op_step();
                 stage
                     .fs
                     .mapping
@@ -635,7 +635,7 @@ fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
                 stage.claim(&op, comes, 0);
             }
         );
-        let op = stage.core().op_begin();
+        let op = stage.core().op_step();
         assert_eq!(stage.data(&op, comes, 0), Some(u64::from(comes)));
         assert_eq!(stage.data(&op, file, 1), None);
     });
@@ -647,16 +647,16 @@ fn single_blocks_outside_their_home_line_are_found_beside_others_that_come_and_g
         let full: [u32; 8] = stage.neighbours();
         let [stays, goes, comes] = stage.chained();
         for id in full.into_iter().chain([goes, stays]) {
-            stage.claim(&stage.core().op_begin(), id, 0);
+            stage.claim(&stage.core().op_step(), id, 0);
         }
         together!(
             stage,
             move |stage: Stage| {
-                let op = stage.core().op_begin();
+                let op = stage.core().op_step();
                 assert_eq!(stage.data(&op, stays, 0), Some(u64::from(stays)));
             },
             move |stage: Stage| {
-                let op = stage.core().op_begin();
+                let op = stage.core().op_step();
                 let mapping = &stage.fs.mapping;
                 mapping
                     .release(Flush::all(Site::UNNAMED), &op, goes, 0, 1, 1)
@@ -664,7 +664,7 @@ fn single_blocks_outside_their_home_line_are_found_beside_others_that_come_and_g
                 stage.claim(&op, comes, 0);
             }
         );
-        let op = stage.core().op_begin();
+        let op = stage.core().op_step();
         assert_eq!(stage.data(&op, comes, 0), Some(u64::from(comes)));
         assert_eq!(stage.data(&op, goes, 0), None);
     });
@@ -675,11 +675,11 @@ fn a_block_found_keeps_its_bytes_until_the_operation_ends() {
     for swaps in [Swaps::Plain, Swaps::Barriers] {
         explore(3, swaps, |stage| {
             let [old, new] = stage.neighbours();
-            stage.claim(&stage.core().op_begin(), old, 0);
+            stage.claim(&stage.core().op_step(), old, 0);
             together!(
                 stage,
                 move |stage: Stage| {
-                    let op = stage.core().op_begin();
+                    let op = stage.core().op_step();
                     let data = stage.data(&op, old, 0);
                     assert!(data.is_none_or(|data| data == u64::from(old)), "{data:?}");
                 },
@@ -688,12 +688,12 @@ fn a_block_found_keeps_its_bytes_until_the_operation_ends() {
                     stage
                         .fs
                         .mapping
-                        .release(Flush::all(Site::UNNAMED), &core.op_begin(), old, 0, 8, 1)
+                        .release(Flush::all(Site::UNNAMED), &core.op_step(), old, 0, 8, 1)
                         .unwrap();
                     core.try_advance();
                     core.try_advance();
                     stage.fs.mapping.reclaim(core);
-                    stage.claim(&core.op_begin(), new, 0);
+                    stage.claim(&core.op_step(), new, 0);
                 }
             );
         });
@@ -706,10 +706,10 @@ fn a_block_on_its_way_from_limbo_counts_as_free() {
         let core = stage.core();
         let all = stage.fs.mapping.usage(core).free;
         let [file, _] = stage.neighbours();
-        stage.claim(&core.op_begin(), file, 0);
+        stage.claim(&core.op_step(), file, 0);
         let mapping = &stage.fs.mapping;
         mapping
-            .release(Flush::all(Site::UNNAMED), &core.op_begin(), file, 0, 8, 1)
+            .release(Flush::all(Site::UNNAMED), &core.op_step(), file, 0, 8, 1)
             .unwrap();
         core.try_advance();
         core.try_advance();
@@ -771,7 +771,7 @@ fn is_root_written_back_or_marked(stage: &Stage) -> bool {
 
 /// A directory is made in the root, and the root is written back, as its recycling does.
 fn change_and_write_back(stage: Stage) {
-    let (op, root) = (stage.core().op_begin(), stage.fs.root);
+    let (op, root) = (stage.core().op_step(), stage.fs.root);
     op.note_change(root, op.change_time(root), 1);
     op.write_back([Site::UNNAMED; 2], root);
 }

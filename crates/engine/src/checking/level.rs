@@ -54,12 +54,12 @@ fn fill_homes(stage: &Stage, id: u32, levels: impl IntoIterator<Item = u32>) {
 }
 
 fn claim(stage: &Stage, id: u32) {
-    let op = stage.core().op_begin();
+    let op = stage.core().op_begin().unwrap();
     stage.claim(&op, id, 0);
 }
 
 fn release(stage: &Stage, id: u32) -> u64 {
-    let op = stage.core().op_begin();
+    let op = stage.core().op_begin().unwrap();
     let mapping = &stage.fs.mapping;
     mapping
         .release(Flush::all(Site::UNNAMED), &op, id, 0, 1, 1)
@@ -67,7 +67,7 @@ fn release(stage: &Stage, id: u32) -> u64 {
 }
 
 fn data(stage: &Stage, id: u32) -> Option<u64> {
-    let op = stage.core().op_begin();
+    let op = stage.core().op_begin().unwrap();
     stage.data(&op, id, 0)
 }
 

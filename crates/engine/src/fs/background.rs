@@ -139,6 +139,7 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// Damaged media.
     pub fn maintain(&self) -> Result<usize> {
+        self.core.check_use()?;
         match Lease::try_take(&self.core) {
             Some(_lease) => self.maintain_leased(),
             None => Ok(0),
@@ -214,7 +215,7 @@ impl<M: Memories> Fs<M> {
             self.free_contents(cachelet)?;
         }
         core.wait_for_readers();
-        let op = core.op_begin();
+        let op = core.op_step();
         for &cachelet in &doomed {
             op.count(Tally::Inodes, -1);
             core.free_slots(core.ino(cachelet), 1);
@@ -226,7 +227,7 @@ impl<M: Memories> Fs<M> {
     /// Inodes dead and their blocks in limbo, durably. In which order does not matter: nothing names
     /// the inodes any more, so that recovery frees both.
     fn kill_inodes(&self, doomed: &[Cachelet]) -> Result<()> {
-        let op = self.core.op_begin();
+        let op = self.core.op_step();
         let core = op.core;
         let inodes = doomed.iter().map(|&it| (core.inode_at(it), SLOT_BYTES));
         core.pool.about_to_store(&inodes.collect::<Vec<_>>());

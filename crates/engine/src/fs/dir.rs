@@ -408,6 +408,7 @@ impl<M: Memories> Fs<M> {
 
     fn set_root(&self, dir: &Node<M>, is_root: bool) -> Result<bool> {
         let core = &self.core;
+        core.check_use()?;
         if core.kind(dir.cachelet) != FileKind::Directory {
             return Err(Error::NotDirectory);
         }

@@ -26,6 +26,7 @@ impl<M: Memories> Fs<M> {
     /// As [`Self::evolve`].
     pub fn evolve_resting(&self, rest: &mut dyn FnMut(Duration) -> bool) -> Result<Vec<Decided>> {
         let core = &self.core;
+        core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
         let planned = {
             let _lease = Lease::take_last(core);
@@ -59,6 +60,7 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// The pool's names are not kept in areas.
     pub fn decisions(&self) -> Result<Vec<Decided>> {
+        self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
         let _lease = Lease::take(&self.core);
         Ok(areas.decisions(&self.core))
@@ -69,6 +71,7 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// The pool's names are not kept in areas; damaged media.
     pub fn areas(&self) -> Result<Vec<Area>> {
+        self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
         let _lease = Lease::take(&self.core);
         self.core.noting(areas.list(&self.core))
@@ -79,6 +82,7 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// The pool's names are not kept in areas.
     pub fn merged_areas(&self) -> Result<Vec<MergedArea>> {
+        self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
         let _lease = Lease::take(&self.core);
         Ok(areas.merged(&self.core))

@@ -40,8 +40,8 @@ use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::fs::{Cred, Fs};
+use crate::lease;
 use crate::mapping::{Flush, Found, MapId, Mapping};
-use crate::reading::lease;
 use crate::sites;
 use crate::slots::{Op, pause};
 
@@ -170,7 +170,7 @@ impl<'a, M: Memories> Files<'a, M> {
                         return Err(Error::NoSpace("data blocks"));
                     }
                     pause(&self.core.arena, &mut tries);
-                    let freed = self.reclaim_unseen();
+                    let freed = self.reclaim_unseen()?;
                     // What is held until a commit comes back by no waiting: who called makes one, and tries again.
                     if freed == 0 && self.core.lacks_commit() {
                         return Err(Error::NoSpace("data blocks"));
@@ -181,11 +181,11 @@ impl<'a, M: Memories> Files<'a, M> {
     }
 
     /// Makes blocks free once nobody sees them any more; gives how many. The caller is in no operation.
-    fn reclaim_unseen(&self) -> u64 {
+    fn reclaim_unseen(&self) -> Result<u64> {
         self.core.wait_for_readers();
         // It stores to the pool: no epoch is cut meanwhile.
-        let _op = self.core.op_begin();
-        self.mapping.reclaim(self.core)
+        let _op = self.core.op_begin()?;
+        Ok(self.mapping.reclaim(self.core))
     }
 
     /// Begins a change of `bytes` of a file: an operation, and the file's lock, with no view of these
@@ -195,6 +195,8 @@ impl<'a, M: Memories> Files<'a, M> {
         cachelet: Cachelet,
         bytes: Range<u64>,
     ) -> Result<(Op<'a, M>, LockGuard<'a, M>)> {
+        // In a child of its process nobody gives back what is lent.
+        self.core.check_use()?;
         loop {
             lease::wait(self.core, cachelet, &bytes)?;
             self.core.settle_set_ids()?;
@@ -333,7 +335,7 @@ impl<'a, M: Memories> Files<'a, M> {
             u64::MAX => {}
             known => return Ok(known),
         }
-        let op = self.core.op_begin();
+        let op = self.core.op_begin()?;
         let _lock = self.core.lock(&op, cachelet);
         let known = self.blocks_bound(cachelet);
         if known != u64::MAX {

@@ -134,7 +134,7 @@ impl<M: Memories> Fs<M> {
     /// One operation; `repeats`: once more if bytes were lost meanwhile, because then it is known which.
     fn bracket<T>(&self, run: &mut dyn FnMut(&Op<'_, M>) -> Result<T>, repeats: bool) -> Result<T> {
         loop {
-            let op = self.core.op_begin();
+            let op = self.core.op_begin()?;
             let result = run(&op);
             match op.check_media() {
                 Ok(()) => return self.core.noting(result),
@@ -142,6 +142,11 @@ impl<M: Memories> Fs<M> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Fails if this process may not use the file system: it was forked off the one that has it open, or it was closed.
+    pub(crate) fn check_use(&self) -> Result<()> {
+        self.core.check_use()
     }
 
     /// The root directory.
@@ -154,6 +159,7 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// What the medium said.
     pub fn sync(&self) -> Result<()> {
+        self.core.check_use()?;
         // Access times and link counts are flushed but not waited for by the operations.
         self.core.pool.fence(crate::sites::SYNC_DURABLE);
         self.sync_files()
@@ -173,6 +179,7 @@ impl<M: Memories> Fs<M> {
     /// What the medium said. Nothing is committed any more, and changes are refused.
     pub fn checkpoint(&self) -> Result<u64> {
         let core = &self.core;
+        core.check_use()?;
         match (core.log(), core.pool.disk()) {
             (Some(log), Some(disk)) if !log.is_over() => log
                 .checkpoint(disk)
@@ -181,22 +188,27 @@ impl<M: Memories> Fs<M> {
         }
     }
 
+    /// The log, for whoever looks at it in the process that has the pool open: in a child of it nobody gives back what locks it.
+    fn log_in_use(&self) -> Option<&Log> {
+        self.core.log().filter(|_| self.core.check_use().is_ok())
+    }
+
     /// From now on this thread, the first that says so, is unparked when more than half of the log has come to be used: it is to call
     /// [`checkpoint`](Self::checkpoint).
     pub fn wake_when_half_full(&self, keeper: std::thread::Thread) {
-        if let Some(log) = self.core.log() {
+        if let Some(log) = self.log_in_use() {
             log.wake_when_half_full(keeper);
         }
     }
 
     /// Whether more than half of the log is used, and may be taken home.
     pub fn is_log_half_full(&self) -> bool {
-        self.core.log().is_some_and(Log::is_half_full)
+        self.log_in_use().is_some_and(Log::is_half_full)
     }
 
-    /// What was done with the log since the opening; `None` if the pool has none, or is open for reading only.
+    /// What was done with the log since the opening; `None` if the pool has none, or is open for reading only, or not open for this process.
     pub fn log_counts(&self) -> Option<LogCounts> {
-        self.core.log().map(Log::counts)
+        self.log_in_use().map(Log::counts)
     }
 
     /// What was done with versions since the opening; `None` if the pool has none, or is open for reading only.
@@ -279,7 +291,7 @@ impl<M: Memories> Fs<M> {
         if let Some(known) = self.reading.costs(&self.core.arena) {
             return Some(*known);
         }
-        let op = self.core.op_begin();
+        let op = self.core.op_begin().ok()?;
         self.files().measure(&op, None, file::Cold::Read)
     }
 
@@ -292,6 +304,7 @@ impl<M: Memories> Fs<M> {
     /// Says what reading costs instead of measuring it, unless that is known already; gives what
     /// holds.
     pub fn set_read_costs(&self, costs: Costs) -> Option<Costs> {
+        self.core.check_use().ok()?;
         self.reading.learn(&self.core.arena, || Some(costs))
     }
 
@@ -351,6 +364,7 @@ impl Fs<Real> {
     /// What the operating system said: nothing is committed any more.
     pub fn keep_barriers(&self) -> Result<()> {
         let core = &self.core;
+        core.check_use()?;
         if !core.pool.keep_barriers() {
             return Ok(());
         }

@@ -68,8 +68,10 @@ impl<M: Memories> std::fmt::Debug for Node<M> {
 impl<M: Memories> Fs<M> {
     /// Gives a reference back; the last one of an unlinked file hands it to the background.
     pub(crate) fn release_ref(&self, cachelet: Cachelet) {
-        // Without references the cachelet may be evicted, but not before this operation ends.
-        let _op = self.core.op_begin();
+        // Without references the cachelet may be evicted, but not before this operation ends. Who may not use the pool has no references.
+        let Ok(_op) = self.core.op_begin() else {
+            return;
+        };
         let unlinked = self.core.has_flag(cachelet, flag::UNLINKED);
         if self.core.drop_refs(cachelet, REF_ONE) == 0
             && (unlinked || self.core.has_flag(cachelet, flag::UNLINKED))

@@ -271,6 +271,11 @@ impl<M: Memories> Handle<M> {
         self.node.fs()
     }
 
+    /// Fails if this process may not use the pool.
+    pub(crate) fn check_use(&self) -> Result<()> {
+        self.fs().core.check_use()
+    }
+
     /// Counts pages that a write touches: they make a pattern as those do that are read.
     fn count(&self, offset: u64, len: usize) {
         self.road.touch(pages_of(offset, len as u64));
@@ -294,6 +299,7 @@ impl<M: Memories> Handle<M> {
     }
 
     pub(crate) fn check_read(&self) -> Result<()> {
+        self.check_use()?;
         match self.node.kind() {
             FileKind::Directory => Err(Error::IsDirectory),
             FileKind::File if self.options.read => Ok(()),
@@ -303,6 +309,7 @@ impl<M: Memories> Handle<M> {
     }
 
     fn check_seek(&self) -> Result<()> {
+        self.check_use()?;
         match self.node.kind() {
             FileKind::Directory => Err(Error::IsDirectory),
             FileKind::File => Ok(()),
@@ -373,7 +380,7 @@ impl<M: Memories> Handle<M> {
     /// nothing is measured. Reads that lead to a measurement of their own accord read nothing for it: it waits until its sample is in memory.
     pub fn read_costs(&self) -> Option<Costs> {
         let fs = self.fs();
-        let op = fs.core.op_begin();
+        let op = fs.core.op_begin().ok()?;
         let is_file = self.node.kind() == FileKind::File;
         let file = is_file.then_some(self.node.cachelet);
         let measure = || fs.files().measure(&op, Some(file?), Cold::Read);
@@ -477,7 +484,7 @@ impl<M: Memories> Handle<M> {
 impl<M: Memories> Drop for Handle<M> {
     fn drop(&mut self) {
         let fs = self.fs();
-        if self.node.kind() == FileKind::File {
+        if fs.core.check_use().is_ok() && self.node.kind() == FileKind::File {
             self.road
                 .remember(&fs.reading, &fs.core, self.node.cachelet);
         }

@@ -14,6 +14,7 @@ use zerocopy::IntoBytes;
 use crate::cachelet::{Cachelet, field};
 use crate::core::{ArenaMap, Clock, Core};
 use crate::error::Result;
+use crate::lease::Leases;
 use crate::mapping::{MapId, Mapping, Survey, Verdict};
 use crate::mount::{for_each_file, note_chunks};
 
@@ -150,6 +151,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             clock: Clock::Counter(AtomicI64::new(1)),
             read_only: false,
             commits: None,
+            leases: Leases::default(),
         };
         core.raise_cachelet_limit(core.map.cachelet_count);
         note_chunks(&core).unwrap();
@@ -197,7 +199,10 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             .pool
             .read(self.core.geometry.slot_at(ino), inode.as_mut_bytes());
         assert!(inode.is_sound(ino));
-        let made = self.core.take_cachelet(&self.core.op_begin()).unwrap();
+        let made = self
+            .core
+            .take_cachelet(&self.core.op_begin().unwrap())
+            .unwrap();
         self.core.set(made, field::INO, ino);
         self.core.set(made, field::IDENTITY, inode.identity);
         self.core.set(made, field::SIZE, inode.size);

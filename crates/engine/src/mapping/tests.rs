@@ -27,7 +27,7 @@ pub(super) fn try_claim<T: Mapping<Simulated> + ?Sized>(
     blocks: usize,
     step: super::Step,
 ) -> crate::Result<Vec<BlockNo>> {
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let mut room = h.map.reserve(&op, blocks as u64)?;
     let mut out = vec![BlockNo(0); blocks];
     let done = h.map.claim(&op, id, first, step, &mut room, &mut out);
@@ -43,7 +43,7 @@ pub(super) fn claim_amid_loss<T: Mapping<Simulated> + ?Sized>(
     logical: u32,
     step: super::Step,
 ) -> crate::Result<()> {
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     h.core.word(h.core.geometry.pool_bytes);
     let mut room = h.map.reserve(&op, 1)?;
     let mut out = [BlockNo(0)];
@@ -69,7 +69,7 @@ pub(super) fn release<T: Mapping<Simulated> + ?Sized>(
     end: u64,
     in_use: u64,
 ) -> u64 {
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let gone = h
         .map
         .release(Flush::all(Site::UNNAMED), &op, id, first, end, in_use)
@@ -84,7 +84,7 @@ pub(super) fn find<T: Mapping<Simulated> + ?Sized>(
     first: u32,
     blocks: usize,
 ) -> Vec<Found> {
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let mut found = vec![Found::Hole; blocks];
     h.map.lookup(&op, id, first, &mut found).unwrap();
     found
@@ -169,7 +169,7 @@ pub(super) fn behave<T: Mapping<Simulated> + ?Sized>(
             }
             Step::Convert { id, logical } => {
                 if let Some(block) = find(h, id, logical, 1)[0].block() {
-                    let op = h.core.op_begin();
+                    let op = h.core.op_begin().unwrap();
                     h.map
                         .set_state(&op, id, logical, &[block], into(MapState::Mapped))
                         .unwrap();
@@ -194,7 +194,7 @@ pub(super) fn behave<T: Mapping<Simulated> + ?Sized>(
                 prop_assert_eq!(got, expected, "{} {}", id, logical);
             }
         }
-        let op = h.core.op_begin();
+        let op = h.core.op_begin().unwrap();
         let count = model.keys().filter(|key| key.0 == id).count() as u64;
         prop_assert_eq!(h.map.count(&op, id, 1 << 32).unwrap(), count);
         let data = |from: u64| {

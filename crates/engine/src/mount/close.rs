@@ -23,6 +23,7 @@ impl<M: Memories> Fs<M> {
     /// Still in use, or damage was found; the pool is then as after a crash, which loses nothing. The medium failed.
     pub fn close(&self) -> Result<()> {
         let core = &self.core;
+        core.check_use()?;
         if core.read_only {
             return Ok(());
         }
@@ -71,7 +72,7 @@ impl<M: Memories> Fs<M> {
     /// Flushed, not fenced.
     fn write_back_all(&self) -> Result<()> {
         let core = &self.core;
-        let op = core.op_begin();
+        let op = core.op_begin()?;
         let last = core.last_cachelet();
         for number in 1..=last {
             let cachelet = Cachelet(number as u32);

@@ -19,6 +19,7 @@ use crate::core::{ArenaMap, Clock, Core, header};
 use crate::error::{Error, Place, Result};
 use crate::fs::Fs;
 use crate::journal;
+use crate::lease::Leases;
 use crate::log::{self, FoundImage, ImagePlace, Loading};
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
 use crate::mapping_time::{MappingTimer, Timed};
@@ -296,6 +297,7 @@ pub fn attach<M: Memories>(
         clock: options.clock,
         read_only: options.read_only,
         commits: commits.filter(|_| !options.read_only),
+        leases: Leases::default(),
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
@@ -341,7 +343,7 @@ pub fn attach<M: Memories>(
     if let (Some(log), Some(disk)) = (core.log(), core.pool.disk()) {
         log.name_image(disk)?;
     }
-    let root = core.load_cachelet(&core.op_begin(), ROOT_SLOT)?;
+    let root = core.load_cachelet(&core.op_begin()?, ROOT_SLOT)?;
     core.add_refs(root, REF_ONE);
     let fs = Fs {
         reading: Reading::new(core.pool.kind()),

@@ -18,7 +18,6 @@
 
 mod cost;
 mod kept;
-pub(crate) mod lease;
 mod pattern;
 mod switch;
 pub(crate) mod table;

@@ -262,6 +262,7 @@ impl Request for Writing<'_, '_> {
 mod tests {
     use super::*;
     use crate::backing::PoolFile;
+    use crate::process::Process;
     use crate::ring::Rings;
     use std::fs::File;
     use std::ops::Range;
@@ -387,7 +388,7 @@ mod tests {
         };
         assert_eq!(read_only.held_by, None, "it writes nothing");
         let data = vec![1; 2 * REQUEST_BYTES];
-        for held_by in [None, Some(0)] {
+        for held_by in [None, Some(Process::other())] {
             read_only.held_by = held_by;
             let written = read_only.write_all(&[(FROM, &data)]);
             assert!(written.is_err(), "{held_by:?}");

@@ -18,8 +18,7 @@ mod sse2;
 #[cfg(target_arch = "x86_64")]
 mod string;
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// How lines are written back; the best is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,13 +171,25 @@ impl Isa {
         }
     }
 
-    /// The best this processor has, unless the environment asks for another. Found out once.
+    /// The best this processor has, unless the environment asks for another. Found out once, or by several threads at once: nobody waits
+    /// for another thread, which a child of `fork` may not have.
     pub fn chosen() -> Self {
-        static CHOSEN: OnceLock<Isa> = OnceLock::new();
-        *CHOSEN.get_or_init(|| {
-            let asked = |name| std::env::var(name).unwrap_or_default();
-            Self::choose(&asked("VELLUM_FLUSH"), &asked("VELLUM_VECTOR"))
-        })
+        static CHOSEN: [AtomicU8; 2] = [const { AtomicU8::new(0) }; 2];
+        let chosen = CHOSEN
+            .each_ref()
+            .map(|number| usize::from(number.load(Ordering::Relaxed)).checked_sub(1));
+        if let [Some(flush), Some(vector)] = chosen {
+            return Self {
+                flush: FlushVariant::ALL[flush],
+                vector: VectorVariant::ALL[vector],
+            };
+        }
+        let asked = |name| std::env::var(name).unwrap_or_default();
+        let isa = Self::choose(&asked("VELLUM_FLUSH"), &asked("VELLUM_VECTOR"));
+        for (cell, number) in CHOSEN.iter().zip([isa.flush as u8, isa.vector as u8]) {
+            cell.store(number + 1, Ordering::Relaxed);
+        }
+        isa
     }
 
     /// The variants of these names, or the best, as far as the processor has them.

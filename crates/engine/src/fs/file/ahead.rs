@@ -99,7 +99,8 @@ mod tests {
     fn is_there(fs: &Fs<Real>, file: &File, block: u64) -> bool {
         let cachelet = file.handle().node().cachelet;
         let (_, id) = MapRoot(fs.core.get(cachelet, field::ROOT)).get().unwrap();
-        fs.files().has_in_memory(&fs.core.op_begin(), id, block)
+        fs.files()
+            .has_in_memory(&fs.core.op_begin().unwrap(), id, block)
     }
 
     fn read(file: &File, block: u64) {

@@ -94,7 +94,7 @@ impl<M: Memories> Files<'_, M> {
         }
         let mut holes = 0;
         for start in (first..last).step_by(PIECE_BLOCKS) {
-            let op = self.core.op_begin();
+            let op = self.core.op_begin()?;
             let mut found = [Found::Hole; PIECE_BLOCKS];
             let found = &mut found[..(last - start).min(PIECE_BLOCKS as u64) as usize];
             let root = self.root(cachelet);

@@ -12,8 +12,8 @@ use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Handle};
+use crate::lease;
 use crate::mapping::{BlockNo, Found, MapId};
-use crate::reading::lease;
 use crate::slots::{Op, field as slot_field};
 
 /// Blocks of one claim at most.
@@ -277,5 +277,8 @@ pub fn gather_metadata(fs: &Fs<Real>) -> f64 {
 
 /// Makes blocks free that nobody uses any more. The caller has no [`MappingAlone`].
 pub fn settle<M: Memories>(fs: &Fs<M>) {
-    fs.files().reclaim_unseen();
+    if fs.core.check_use().is_ok() {
+        // Whoever closes the pool meanwhile frees them.
+        let _ = fs.files().reclaim_unseen();
+    }
 }

@@ -465,7 +465,7 @@ mod tests {
         let zone = h.core.geometry.zone_blocks * BLOCK_BYTES;
         let bytes: Vec<u8> = (0..zone).map(|i| (i / 64 % 251) as u8).collect();
         h.core.pool.write(h.core.geometry.data_at, &bytes);
-        let (files, op) = (files(&h), h.core.op_begin());
+        let (files, op) = (files(&h), h.core.op_begin().unwrap());
         let sample = Sample::of_zone(&files, SAMPLE_PIECES).unwrap();
         assert!(compare(&files, &op, &sample) > 32);
         let costs = measure(&files, &op, None, Cold::Leave).unwrap();
@@ -481,7 +481,7 @@ mod tests {
         f.allocate(file, Allocate::PunchHole, hole, BLOCK_BYTES)
             .unwrap();
         f.truncate(file, 5 * MIB - 1).unwrap();
-        let op = h.core.op_begin();
+        let op = h.core.op_begin().unwrap();
         let sample = Sample::of_file(&f, &op, file).unwrap();
         assert_eq!(sample.pieces.len(), 3);
         let stretches = 5 * MIB / BLOCK_BYTES / LONG_PAGES;
@@ -494,7 +494,8 @@ mod tests {
         let h = Harness::new(8 * MIB);
         let (file, t) = (h.make_file(9), Translation::new(true));
         let f = files(&h);
-        let measured = || measure(&f, &h.core.op_begin(), Some(file), Cold::Leave).is_some();
+        let measured =
+            || measure(&f, &h.core.op_begin().unwrap(), Some(file), Cold::Leave).is_some();
         assert!(!measured(), "empty");
         f.truncate(file, MIB).unwrap();
         assert!(!measured(), "a hole");
@@ -514,7 +515,7 @@ mod tests {
             MappingKind::Radix,
         ] {
             let (h, file) = fragmented(mapping, 6 * MIB);
-            let (files, op) = (files(&h), h.core.op_begin());
+            let (files, op) = (files(&h), h.core.op_begin().unwrap());
             let probes = |sample: &Sample| {
                 let mut out = [0; BLOCK_BYTES as usize];
                 let before = count::of_this_thread();
@@ -538,7 +539,7 @@ mod tests {
             let data = vec![1; 3 * MIB as usize];
             files(&h).write_at(file, &t, 0, &data).unwrap();
             for of in [None, Some(file)] {
-                let costs = measure(&files(&h), &h.core.op_begin(), of, Cold::Leave);
+                let costs = measure(&files(&h), &h.core.op_begin().unwrap(), of, Cold::Leave);
                 assert!(costs.is_some(), "{mapping:?}");
                 let damaged = (h.core.pool.damaged(), h.core.arena.damaged());
                 assert_eq!(damaged, (None, None), "{mapping:?}");

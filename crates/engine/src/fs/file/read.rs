@@ -34,7 +34,7 @@ impl<M: Memories> Files<'_, M> {
             return Ok(0);
         }
         loop {
-            let op = self.core.op_begin();
+            let op = self.core.op_begin()?;
             let copied = self.copy_stable(&op, cachelet, translation, roads, offset, out);
             let len = self.core.noting(copied)?;
             // A read at the end of file is a read.

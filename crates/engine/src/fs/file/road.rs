@@ -414,7 +414,7 @@ mod tests {
                 f.write_at(written, &t, mib * MIB, &data).unwrap();
                 f.write_at(ahead, &t, (7 - mib) * MIB, &data).unwrap();
             }
-            let op = h.core.op_begin();
+            let op = h.core.op_begin().unwrap();
             for (file, piece) in (0..8).map(|i| ([written, ahead][i / 4], i as u64 % 4)) {
                 let blocks = f.survey(&op, file, piece * CHUNK_BLOCKS).unwrap();
                 let layout = layout_of(&runs_of(&blocks, |_| false));

@@ -30,7 +30,7 @@ impl<M: Memories> Files<'_, M> {
     }
 
     fn seek(&self, cachelet: Cachelet, offset: u64, what: Seek) -> Result<Option<u64>> {
-        let op = self.core.op_begin();
+        let op = self.core.op_begin()?;
         let size = self.size(cachelet);
         if offset >= size {
             return Err(Error::NoData);

@@ -305,7 +305,7 @@ fn a_dead_file_gives_everything_back() {
             f.allocate(file, Allocate::KeepSize, 1 << 40, 9 * B)
                 .unwrap();
         }
-        let op = h.core.op_begin();
+        let op = h.core.op_begin().unwrap();
         f.release_all(&op, file).unwrap();
         drop(op);
         h.settle();

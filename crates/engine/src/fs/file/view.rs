@@ -11,8 +11,8 @@ use super::{Files, Translation};
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::lease::Lease;
 use crate::mapping::Found;
-use crate::reading::lease::Lease;
 use crate::reading::pages_of;
 use crate::reading::table::Pin;
 use crate::slots::Op;
@@ -71,6 +71,15 @@ impl<M: Memories> Deref for View<'_, M> {
     }
 }
 
+impl<M: Memories> Drop for View<'_, M> {
+    fn drop(&mut self) {
+        if self.core.arena.is_of_parent() {
+            // What is lent was lent to the parent, which gives it back, and whose threads may have what that takes for ever.
+            std::mem::forget(std::mem::replace(&mut self.bytes, Bytes::Copy(Vec::new())));
+        }
+    }
+}
+
 impl<M: Memories> View<'_, M> {
     /// Where the bytes lie.
     pub fn place(&self) -> ViewPlace {
@@ -110,6 +119,7 @@ impl<'f, M: Memories> Files<'f, M> {
         roads: Roads<'f>,
         range: Range<u64>,
     ) -> Result<View<'f, M>> {
+        self.core.check_use()?;
         let condition = self.core.pool.condition();
         let bytes = match self.lend(cachelet, translation, roads, &range)? {
             Some(bytes) => bytes,
@@ -157,7 +167,7 @@ impl<'f, M: Memories> Files<'f, M> {
             }
             let bytes = range.start..end;
             let lease = Lease::take(self.core, cachelet, bytes.clone());
-            let op = self.core.op_begin();
+            let op = self.core.op_begin()?;
             // From here on the bytes stay as they are and where they are, unless they went before.
             if self.size(cachelet) < end {
                 continue;

@@ -220,7 +220,7 @@ fn a_state_changed_in_the_middle_splits_a_range() {
     try_claim(&h, 5, 0, 40, unwritten).unwrap();
     for logical in [7, 9, 8, 0, 1] {
         let block = held(&h, 5, logical).place.block();
-        let op = h.core.op_begin();
+        let op = h.core.op_begin().unwrap();
         h.map
             .set_state(&op, 5, logical, &[BlockNo(block)], STEP)
             .unwrap();
@@ -355,7 +355,7 @@ fn a_count_that_arrived_before_the_state_it_belongs_to_is_cut() {
     let base = h.core.pool.image();
     h.core.pool.start_recording();
     let blocks = pair.map(|held| BlockNo(held.place.block()));
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     h.map.set_state(&op, 5, last, &blocks, STEP).unwrap();
     drop(op);
     let log = h.core.pool.take_log();
@@ -431,7 +431,7 @@ fn a_lookup_that_meets_an_unsound_entry_says_so() {
     claim(&h, 5, 0, 8);
     let spoilt = held(&h, 5, 3);
     put(&h, spoilt.at, spoilt.word.0, spoilt.place.0 ^ 1);
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let error = h.map.lookup(&op, 5, 3, &mut [Found::Hole]).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
 }
@@ -459,7 +459,7 @@ proptest! {
                     let found = find(&h, id, first, blocks);
                     let blocks: Vec<_> = found.iter().map_while(|found| found.block()).collect();
                     if !blocks.is_empty() {
-                        let op = h.core.op_begin();
+                        let op = h.core.op_begin().unwrap();
                         h.map.set_state(&op, id, first, &blocks, STEP).unwrap();
                     }
                 }

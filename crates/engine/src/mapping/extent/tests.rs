@@ -71,7 +71,7 @@ where
     ExtentTrees<P>: Mapping<Simulated>,
 {
     fn claim(&self, first: u32, blocks: usize, step: Step) -> Result<Vec<BlockNo>> {
-        let op = self.h.core.op_begin();
+        let op = self.h.core.op_begin().unwrap();
         let mut room = self.h.map.reserve(&op, blocks as u64).unwrap();
         let mut out = vec![BlockNo(0); blocks];
         let claimed = self.h.map.claim(&op, ID, first, step, &mut room, &mut out);
@@ -81,14 +81,14 @@ where
     }
 
     fn set(&self, first: u32, blocks: &[BlockNo], state: MapState) -> Result<()> {
-        let op = self.h.core.op_begin();
+        let op = self.h.core.op_begin().unwrap();
         let set = self.h.map.set_state(&op, ID, first, blocks, flushed(state));
         self.h.core.pool.fence(Site::UNNAMED);
         set
     }
 
     fn release(&self, first: u64, end: u64) -> Result<u64> {
-        let op = self.h.core.op_begin();
+        let op = self.h.core.op_begin().unwrap();
         let gone = self
             .h
             .map
@@ -103,7 +103,7 @@ where
 
     /// How many extents the file has.
     fn extents(&self) -> usize {
-        let (op, mut count) = (self.h.core.op_begin(), 0);
+        let (op, mut count) = (self.h.core.op_begin().unwrap(), 0);
         let tree = self.h.map.tree(&self.h.core, ID);
         tree.each(&op, 0, walk::LOGICAL_END, &mut |_| {
             count += 1;
@@ -130,13 +130,13 @@ where
 
     /// Takes every metadata block there is.
     fn exhaust_nodes(&self) {
-        let op = self.h.core.op_begin();
+        let op = self.h.core.op_begin().unwrap();
         while op.alloc_any_block().is_ok() {}
     }
 
     fn compare(&self, model: &Model, end: u32) {
         assert_eq!(self.find(0, end), expected(model, end));
-        let op = self.h.core.op_begin();
+        let op = self.h.core.op_begin().unwrap();
         let count = self.h.map.count(&op, ID, end.into()).unwrap();
         assert_eq!(count, model.len() as u64);
     }
@@ -555,7 +555,7 @@ fn damage_is_an_error_and_never_anothers_block() {
         let at = used[numbers.below(used.len() as u64) as usize];
         let bit = 1 << numbers.below(64);
         pool.write(at, &(word(at) ^ bit).to_le_bytes());
-        let op = file.h.core.op_begin();
+        let op = file.h.core.op_begin().unwrap();
         // Another leaf than the cursor's may be the damaged one.
         file.h.map.tree(&file.h.core, ID).note_change();
         let mut found = vec![Found::Hole; 600];

@@ -236,7 +236,7 @@ fn every_block_can_be_used_and_comes_back(placement: Placement) {
             taken.extend(claim(&h, id as u32, 0, 1, MapState::Mapped));
         }
         assert_eq!(taken.len() as u64, total);
-        let op = h.core.op_begin();
+        let op = h.core.op_begin().unwrap();
         assert!(matches!(h.map.reserve(&op, 1), Err(Error::NoSpace(_))));
         drop(op);
         for id in 1..=total {
@@ -272,7 +272,7 @@ fn a_block_that_finds_room_at_home_after_all_is_not_displaced(placement: Placeme
         }
     }
     h.settle();
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let mut from = h.map.reserve(&op, 1).unwrap();
     let word = MapWord::new(MapState::Mapped, id, 0);
     let run = h.map.run_of(id, 0);
@@ -290,7 +290,7 @@ fn a_block_that_finds_room_at_home_after_all_is_not_displaced(placement: Placeme
 fn reservations_never_exceed_what_is_free() {
     let h = Harness::new(MIB);
     let total = h.map.blocks;
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let most = h.map.reserve(&op, total - 1).unwrap();
     assert!(h.map.reserve(&op, 2).is_err());
     let last = h.map.reserve(&op, 1).unwrap();
@@ -306,7 +306,7 @@ fn limbo_waits_for_operations_that_may_read(placement: Placement) {
     let total = h.map.blocks;
     claim(&h, 1, 0, total as usize, MapState::Mapped);
     std::thread::scope(|scope| {
-        let reader = h.core.op_begin();
+        let reader = h.core.op_begin().unwrap();
         let block = {
             let mut found = [Found::Hole];
             h.map.lookup(&reader, 1, 3, &mut found).unwrap();
@@ -318,7 +318,7 @@ fn limbo_waits_for_operations_that_may_read(placement: Placement) {
                 h.core.try_advance();
                 assert_eq!(h.map.reclaim(&h.core), 0);
             }
-            let op = h.core.op_begin();
+            let op = h.core.op_begin().unwrap();
             assert!(h.map.reserve(&op, 1).is_err());
             assert_eq!(
                 h.map.usage(&h.core).free,
@@ -341,7 +341,7 @@ fn reserve_reclaims_what_is_over() {
     claim(&h, 1, 0, total as usize, MapState::Mapped);
     release(&h, 1, 0, total, total);
     h.core.try_advance();
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let room = h.map.reserve(&op, total).unwrap();
     assert_eq!(room.blocks, total);
     h.map.unreserve(&op, room);
@@ -355,7 +355,7 @@ fn an_entry_in_limbo_is_not_found(placement: Placement) {
     assert_eq!(found.iter().filter(|f| **f == Found::Hole).count(), 1);
     assert_eq!(found[2], Found::Hole);
     assert!(matches!(found[3], Found::Unwritten(_)));
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     assert_eq!(h.map.count(&op, 1, 1 << 32).unwrap(), 7);
 }
 
@@ -529,7 +529,7 @@ fn long_ranges_are_scanned_not_probed(placement: Placement) {
         claim(&h, 3, logical, 1, MapState::Mapped);
     }
     claim(&h, 4, 9, 1, MapState::Mapped);
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let before = count::of_this_thread();
     assert_eq!(h.map.count(&op, 3, 1 << 32).unwrap(), 3);
     assert_eq!(
@@ -619,7 +619,7 @@ fn what_was_saved_is_taken_back_without_a_look_at_the_table(placement: Placement
     claim(&h, 5000, 0, free, MapState::Mapped);
     check_aids(&h);
     assert_eq!(h.free(), 0);
-    assert!(h.map.reserve(&h.core.op_begin(), 1).is_err());
+    assert!(h.map.reserve(&h.core.op_begin().unwrap(), 1).is_err());
 }
 
 fn what_was_saved_is_believed_only_whole_and_after_its_own_close(placement: Placement) {
@@ -693,7 +693,7 @@ fn data_is_what_lookups_find() {
     let elsewhere = ((home + 9) % h.map.lines * 8) as u32;
     h.core.set_word(h.map.entry_at(elsewhere), word.0);
     assert_eq!(find(&h, 7, logical, 1), [Found::Hole]);
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let data = h.map.seek(&op, 7, 0, 1 << 32, Seek::Data);
     assert_eq!(data.unwrap(), None);
 }

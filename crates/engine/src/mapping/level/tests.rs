@@ -107,7 +107,7 @@ fn check_table(h: &Leveled) {
 #[test]
 fn who_does_not_get_the_lock_of_a_table_leaves_it_alone() {
     let h = pool(4 * MIB);
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let held = h.map.table.try_growth(&op);
     assert!(held.is_some());
     assert!(h.map.table.try_growth(&op).is_none());
@@ -233,7 +233,7 @@ fn what_is_changed_while_the_table_grows_is_changed_for_good() {
     }
     for logical in (1..blocks).step_by(3) {
         let block = held(&h, 5, logical * 2).place.block();
-        let op = h.core.op_begin();
+        let op = h.core.op_begin().unwrap();
         let to = MapState::Unwritten;
         let step = Step { to, ..STEP };
         let block = [BlockNo(block)];
@@ -411,7 +411,7 @@ fn a_lookup_that_meets_an_unsound_entry_says_so() {
     claim(&h, 5, 0, 8);
     let spoilt = held(&h, 5, 3);
     put(&h, spoilt.at, spoilt.word.0, spoilt.place.0 ^ 1);
-    let op = h.core.op_begin();
+    let op = h.core.op_begin().unwrap();
     let error = h.map.lookup(&op, 5, 3, &mut [Found::Hole]).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
 }
@@ -467,7 +467,7 @@ proptest! {
                     let found = find(&h, id, first, blocks);
                     let blocks: Vec<_> = found.iter().map_while(|found| found.block()).collect();
                     if !blocks.is_empty() {
-                        let op = h.core.op_begin();
+                        let op = h.core.op_begin().unwrap();
                         h.map.set_state(&op, id, first, &blocks, STEP).unwrap();
                     }
                 }

@@ -97,7 +97,7 @@ impl<M: Memories> Core<M> {
     /// The root of the area with this number, if names in the directory with inode `ino` are still in it: an area that went leaves its
     /// number to another one.
     fn key_of_root_over(&self, ino: u64, area: u32) -> Result<DirKey> {
-        let _op = self.op_begin();
+        let _op = self.op_step();
         let root = self
             .root_of_area(area)
             .filter(|&root| self.is_inode_slot(root));
@@ -122,7 +122,7 @@ impl<M: Memories> Core<M> {
         let (mut size, mut dirs) = (Size::default(), vec![ino]);
         while let Some(dir) = dirs.pop() {
             // What is removed meanwhile stays where it is as long as the lease is held.
-            let op = self.op_begin();
+            let op = self.op_step();
             let root = self.word(self.geometry.slot_at(dir) + Inode::ROOT);
             let counted = scan_log(self, dir, root, &mut |logged| {
                 let entry = logged.word.entry();
@@ -192,7 +192,7 @@ impl<'a, M: Memories> Round<'a, M> {
         for status in core.statuses() {
             core.age(&status);
         }
-        let op = core.op_begin();
+        let op = core.op_step();
         let mut reads = BTreeMap::<DirKey, u64>::new();
         for (dir, lookups) in sampled {
             if core.directory(&op, dir).is_some() {
@@ -229,7 +229,7 @@ impl<'a, M: Memories> Round<'a, M> {
         let core = self.core;
         let mut known = Vec::new();
         for status in core.statuses() {
-            let op = core.op_begin();
+            let op = core.op_step();
             let Some(dir) = core.directory(&op, status.dir) else {
                 core.forget_status(&status);
                 continue;
@@ -259,7 +259,7 @@ impl<'a, M: Memories> Round<'a, M> {
 
     /// Labels directories whose sizes are known.
     fn label(&self, known: &[Known]) {
-        let op = self.core.op_begin();
+        let op = self.core.op_step();
         for known in known {
             if let Some(slots) = known.slots {
                 op.store_label(known.entry, self.label_for(known, slots));
@@ -424,7 +424,7 @@ impl<M: Memories> Areas<M> for Adaptive {
         let root = Becomes::Root(at);
         let part = |reason| Becomes::part(reason, at, decided.average_reads);
         let set = |key: DirKey, becomes| {
-            let op = core.op_begin();
+            let op = core.op_step();
             let dir = core.directory(&op, key).ok_or(Error::NotFound)?;
             drop(op);
             // Nothing is evicted meanwhile.

@@ -89,7 +89,7 @@ fn compact<M: Memories, B: Bodies<M>>(core: &Core<M>, dir: Cachelet) -> Result<b
         return Ok(false);
     };
     core.wait_for_readers();
-    let op = core.op_begin();
+    let op = core.op_step();
     let owner = core.ino(dir);
     let live: Vec<Vec<u64>> = old.iter().map(|extent| live_words(core, extent)).collect();
     let lens: Vec<usize> = live.iter().map(Vec::len).collect();

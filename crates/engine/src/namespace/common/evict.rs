@@ -149,7 +149,7 @@ fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bo
     }
     if flags & flag::DIRTY != 0 {
         let steps = [sites::EVICT_LINKS, sites::EVICT_TIMES];
-        core.op_begin().write_back(steps, cachelet);
+        core.op_step().write_back(steps, cachelet);
     }
     let at = core.cachelet_at(cachelet, field::FLAGS);
     let quiet = flags & !flag::DIRTY;

@@ -286,7 +286,7 @@ mod tests {
                     assert!(matches!(found, Err(Error::Stale)), "{found:?}");
                 }),
                 Box::new(move |stage| {
-                    let op = stage.core().op_begin();
+                    let op = stage.core().op_begin().unwrap();
                     let again = op.alloc(ChunkKind::Inodes, 1).unwrap();
                     assert_eq!(again, ino);
                     let cachelet = op.core.take_cachelet(&op).unwrap();

@@ -32,13 +32,13 @@ impl<M: Memories, S: Entries<M>> Remembered<M> for Indexed<S> {
     fn forget(&self, core: &Core<M>, dirs: &[Cachelet], strict: bool) -> Result<Vec<u64>> {
         for &dir in dirs {
             if is_cold_directory(core, dir, strict) {
-                unindex::<M, S>(&core.op_begin(), dir)?;
+                unindex::<M, S>(&core.op_step(), dir)?;
             }
         }
         if !S::Index::is_to_forget(core) {
             return Ok(Vec::new());
         }
-        Ok(core.index_trim(&core.op_begin()))
+        Ok(core.index_trim(&core.op_step()))
     }
 
     fn free(&self, core: &Core<M>, forgotten: u64) {
@@ -83,7 +83,7 @@ fn unindex<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet) -> Result<
 /// Takes a directory's pairs out of the index, for schedules in which that happens.
 #[cfg(test)]
 pub(crate) fn forget_names<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet) {
-    unindex::<M, S>(&core.op_begin(), dir).unwrap();
+    unindex::<M, S>(&core.op_begin().unwrap(), dir).unwrap();
 }
 
 /// Removes one pair, unless an operation is at work on the name.

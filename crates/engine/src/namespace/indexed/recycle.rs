@@ -16,7 +16,7 @@ use crate::sites;
 
 /// Frees the dead entries of `dir`; compacts its log where 4 KiB of it is dead.
 pub(super) fn recycle<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet) -> Result<()> {
-    let op = core.op_begin();
+    let op = core.op_step();
     let mut dead = Vec::new();
     let mut words = Vec::new();
     let (mut live, mut latest, mut last) = (0, 0, 0);
@@ -82,7 +82,7 @@ pub(super) fn dissolve<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet
         Ok(())
     })?;
     let extents = extents(core, dir)?;
-    S::clear(&core.op_begin(), &entries);
+    S::clear(&core.op_step(), &entries);
     core.wait_for_readers();
     S::dissolved(core, dir);
     for (slot, slots) in entries {

@@ -24,7 +24,7 @@ impl<M: Memories> Remembered<M> for Tree {
         let cold = dirs
             .iter()
             .filter(|&&dir| is_cold_directory(core, dir, strict));
-        Ok(cold.flat_map(|&dir| fell(&core.op_begin(), dir)).collect())
+        Ok(cold.flat_map(|&dir| fell(&core.op_step(), dir)).collect())
     }
 
     fn free(&self, core: &Core<M>, forgotten: u64) {
@@ -48,7 +48,7 @@ fn fell<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Vec<u64> {
 /// Takes a directory's tree away, for schedules in which that happens.
 #[cfg(test)]
 pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
-    let nodes = fell(&core.op_begin(), dir);
+    let nodes = fell(&core.op_begin().unwrap(), dir);
     core.wait_for_readers();
     nodes.into_iter().for_each(|node| core.free_node(node));
 }

@@ -48,7 +48,7 @@ struct Front {
 /// Copies the log of `dir` without what it needs no longer, if that makes it shorter.
 pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     loop {
-        let op = core.op_begin();
+        let op = core.op_step();
         let names = op.names(dir)?;
         let fronts = read_fronts(core, &names)?;
         let gained = shorten(&op, &names, &fronts)?;

@@ -68,7 +68,7 @@ impl<M: Memories> Move<'_, M> {
         let core = self.core;
         let owner = core.ino(below.dir);
         let mut logged = Vec::new();
-        let op = core.op_begin();
+        let op = core.op_step();
         scan_log(core, owner, core.get(below.dir, field::ROOT), &mut |word| {
             logged.push(word);
             Ok(())

@@ -154,7 +154,7 @@ pub(super) fn find<M: Memories>(
     core: &Core<M>,
     rename: &Rename<'_>,
 ) -> Result<Vec<(Cachelet, PathIn)>> {
-    let op = core.op_begin();
+    let op = core.op_step();
     let find = |dir, name| {
         let found = op.find_target::<Adaptive>(dir, name)?;
         found.map(|(_, file)| file).ok_or(Error::NotFound)

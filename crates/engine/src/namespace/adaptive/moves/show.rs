@@ -45,7 +45,7 @@ impl<M: Memories> Move<'_, M> {
         let copies = std::mem::take(&mut self.copies);
         for part in copies.chunks(PIECE) {
             let to = part.iter().map(|copy| copy.to.slot).collect();
-            let op = core.op_begin();
+            let op = core.op_step();
             op.give_states(sites::MOVE_STATES, to, EntryState::Cold);
         }
         for of_one in copies.chunk_by(|a, b| a.dir == b.dir) {
@@ -55,14 +55,14 @@ impl<M: Memories> Move<'_, M> {
         core.wait_for_readers();
         for part in copies.chunks(PIECE) {
             let from = part.iter().map(|copy| copy.from.slot).collect();
-            let op = core.op_begin();
+            let op = core.op_step();
             op.give_states(sites::MOVE_CLEARED, from, EntryState::None);
         }
         if core.is_harmed() {
             // The next opening does it.
             return;
         }
-        let op = core.op_begin();
+        let op = core.op_step();
         core.pool.fence(sites::MOVE_DONE_DURABLE);
         core.pool
             .store_through(sites::MOVE_OVER, core.moving_at(), 0);
@@ -83,7 +83,7 @@ fn show_directory<M: Memories>(core: &Core<M>, copies: &[Copied]) {
     let _unbuilt = Unbuilt::hold(core, copies[0].dir);
     let carried = Carried::begin(core, copies[0].dir);
     for part in copies.chunks(PIECE) {
-        show(&core.op_begin(), &carried, part);
+        show(&core.op_step(), &carried, part);
     }
 }
 

@@ -25,22 +25,31 @@ const SHARDS: usize = 64;
 
 /// Bytes that are lent.
 struct Lent {
-    /// Address of the file system's core.
-    core: usize,
     file: Cachelet,
     bytes: Range<u64>,
     thread: u64,
 }
 
+/// What is lent of a file system.
+pub(crate) struct Leases([Shard; SHARDS]);
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Shard::default()))
+    }
+}
+
 /// A part of the table.
-struct Leases {
+#[derive(Default)]
+struct Lents {
     lent: Vec<Lent>,
     /// Writers that wait for one of these.
     waiting: u64,
 }
 
+#[derive(Default)]
 struct Shard {
-    leases: Mutex<Leases>,
+    leases: Mutex<Lents>,
     returned: Condvar,
 }
 
@@ -62,28 +71,16 @@ fn this_thread() -> u64 {
     }
 }
 
-static LEASES: [Shard; SHARDS] = [const {
-    Shard {
-        leases: Mutex::new(Leases {
-            lent: Vec::new(),
-            waiting: 0,
-        }),
-        returned: Condvar::new(),
-    }
-}; SHARDS];
-
-impl Shard {
-    fn of(file: Cachelet) -> &'static Self {
-        &LEASES[file.0 as usize % SHARDS]
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Leases> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+impl Leases {
+    fn shard(&self, file: Cachelet) -> &Shard {
+        &self.0[file.0 as usize % SHARDS]
     }
 }
 
-fn address<M: Memories>(core: &Core<M>) -> usize {
-    std::ptr::from_ref(core) as usize
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Lents> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Bytes of a file that nobody changes or gives up until it is dropped, in the thread that took it.
@@ -97,8 +94,7 @@ impl<'a, M: Memories> Lease<'a, M> {
     /// Lends bytes; waits for a writer that is at work on the file. The caller is in no operation and
     /// holds a reference to the file.
     pub(crate) fn take(core: &'a Core<M>, file: Cachelet, bytes: Range<u64>) -> Self {
-        Shard::of(file).lock().lent.push(Lent {
-            core: address(core),
+        core.leases.shard(file).lock().lent.push(Lent {
             file,
             bytes: bytes.clone(),
             thread: this_thread(),
@@ -116,12 +112,11 @@ impl<'a, M: Memories> Lease<'a, M> {
 
 impl<M: Memories> Drop for Lease<'_, M> {
     fn drop(&mut self) {
-        let (core, me) = (address(self.core), this_thread());
-        let shard = Shard::of(self.file);
+        let shard = self.core.leases.shard(self.file);
+        let me = this_thread();
         let mut leases = shard.lock();
-        let mine = |lent: &Lent| {
-            (lent.core, lent.file, lent.thread) == (core, self.file, me) && lent.bytes == self.bytes
-        };
+        let mine =
+            |lent: &Lent| (lent.file, lent.thread) == (self.file, me) && lent.bytes == self.bytes;
         if let Some(place) = leases.lent.iter().rposition(mine) {
             leases.lent.swap_remove(place);
         }
@@ -143,7 +138,7 @@ pub(crate) fn is_lent<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range
         core.arena.barrier();
     }
     core.get(file, field::LEASES) != 0
-        && holders(&Shard::of(file).lock().lent, address(core), file, bytes).count() > 0
+        && holders(&core.leases.shard(file).lock().lent, file, bytes).count() > 0
 }
 
 /// Waits until none of `bytes` is lent. The caller is in no operation.
@@ -160,11 +155,11 @@ pub(crate) fn wait<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u6
 
 #[cold]
 fn wait_for_return<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> Result<()> {
-    let (shard, me) = (Shard::of(file), this_thread());
+    let (shard, me) = (core.leases.shard(file), this_thread());
     let mut leases = shard.lock();
     loop {
         let mut any = false;
-        for thread in holders(&leases.lent, address(core), file, bytes) {
+        for thread in holders(&leases.lent, file, bytes) {
             if thread == me {
                 return Err(Error::Deadlock);
             }
@@ -183,13 +178,10 @@ fn wait_for_return<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u6
 /// The threads that any of `bytes` is lent to.
 fn holders<'l>(
     lent: &'l [Lent],
-    core: usize,
     file: Cachelet,
     bytes: &'l Range<u64>,
 ) -> impl Iterator<Item = u64> + 'l {
-    let of_file = lent
-        .iter()
-        .filter(move |lent| lent.core == core && lent.file == file);
+    let of_file = lent.iter().filter(move |lent| lent.file == file);
     of_file
         .filter(|lent| lent.bytes.start < bytes.end && bytes.start < lent.bytes.end)
         .map(|lent| lent.thread)

@@ -1,0 +1,381 @@
+//! What a child of `fork` finds of a pool that its parent has open: a refusal by name, whatever it calls, and nothing that the parent would notice.
+//!
+//! A program of its own, because it forks, and takes children of children for its own.
+
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use rustix::process::{Pid, WaitOptions, getpid, waitpid};
+use vellum::media::{MediaChoice, MediaError};
+use vellum::{
+    CreateOptions, Cred, Error, File, ListPosition, Node, Pool, PoolOptions, ReadDir, SetAttr,
+    Volume, media::Real,
+};
+use vellum_check::{Options, check};
+
+const POOL_BYTES: u64 = 16 << 20;
+/// After so long a child that waits for somebody is killed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Has panics of children told past all that other threads may have locked.
+fn tell_of_children() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let (parent, usual) = (std::process::id(), std::panic::take_hook());
+        std::panic::set_hook(Box::new(move |info| {
+            if std::process::id() == parent {
+                return usual(info);
+            }
+            let text = format!("in a child: {info}\n");
+            let _ = rustix::io::write(std::io::stderr(), text.as_bytes());
+        }));
+    });
+}
+
+/// Runs `run` in a child, which ends without whatever else this process would do.
+fn fork(run: impl FnOnce()) -> Pid {
+    tell_of_children();
+    let child = vellum::media::fork(PATIENCE, run).unwrap();
+    Pid::from_raw(child).unwrap()
+}
+
+/// The child ended, and nothing that it looked at was wrong.
+#[track_caller]
+fn assert_went_well(child: Pid) {
+    let (_, status) = waitpid(Some(child), WaitOptions::empty()).unwrap().unwrap();
+    assert_eq!(status.exit_status(), Some(0), "{status:?}");
+}
+
+/// Runs `run` in a child, to its end.
+#[track_caller]
+fn in_child(run: impl FnOnce()) {
+    assert_went_well(fork(run));
+}
+
+#[track_caller]
+fn assert_forked<T>(result: vellum::Result<T>) {
+    match result {
+        Err(error @ Error::Forked) => assert_eq!(error.errno(), libc::EBUSY),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was done"),
+    }
+}
+
+#[track_caller]
+fn assert_forked_io<T>(result: std::io::Result<T>) {
+    match result {
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{error}"),
+        Ok(_) => panic!("it was done"),
+    }
+}
+
+/// What a program has open.
+struct Opened {
+    pool: Pool,
+    volume: Volume,
+    file: File,
+    dir: ReadDir,
+    node: Node<Real>,
+}
+
+fn opened(pool: Pool) -> Opened {
+    let volume = pool.volume();
+    volume.write("/of-parent", &[7; 5000]).unwrap();
+    volume.create_dir("/d").unwrap();
+    volume.write("/d/f", b"f").unwrap();
+    let mut file = volume.create("/open").unwrap();
+    file.write_all(&[1; 10_000]).unwrap();
+    let fs = pool.fs();
+    Opened {
+        file,
+        dir: volume.read_dir("/d").unwrap(),
+        node: fs.lookup(&Cred::root(), &fs.root(), b"d").unwrap(),
+        volume,
+        pool,
+    }
+}
+
+/// Makes every call there is, and drops everything but the pool.
+fn assert_all_is_refused(opened: Opened) -> Pool {
+    let Opened {
+        pool,
+        volume,
+        mut file,
+        mut dir,
+        node,
+    } = opened;
+    assert_forked(volume.write("/of-child", b"x"));
+    assert_forked(volume.read("/of-parent"));
+    assert_forked(volume.metadata("/of-parent"));
+    assert_forked(volume.set_attr("/of-parent", &SetAttr::default()));
+    assert_forked(volume.create_dir_all("/a/b"));
+    assert_forked(volume.remove_file("/of-parent"));
+    assert_forked(volume.remove_dir("/d"));
+    assert_forked(volume.rename("/of-parent", "/b"));
+    assert_forked(volume.hard_link("/of-parent", "/b"));
+    assert_forked(volume.symlink("/of-parent", "/b"));
+    assert_forked(volume.read_link("/of-parent"));
+    assert_forked(volume.read_dir("/"));
+    assert_forked(volume.sync());
+    assert_forked(dir.next().expect("an answer"));
+    assert_forked_io(file.read(&mut [0; 10]));
+    assert_forked_io(file.write(b"x"));
+    assert_forked_io(file.seek(SeekFrom::Start(0)));
+    assert_forked(file.read_at(0, &mut [0; 10]));
+    assert_forked(file.write_at(0, b"x"));
+    assert_forked(file.view(0..10));
+    assert_forked(file.set_len(1));
+    assert_forked(file.sync_all());
+    assert_forked(file.attr());
+    let handle = file.handle();
+    assert_forked(handle.append(b"x"));
+    assert_forked(handle.seek_data(0));
+    assert_forked(handle.seek_hole(0));
+    assert_forked(handle.allocate(vellum::Allocate::Grow, 0, 100));
+    assert!(handle.read_costs().is_none());
+    let fs = pool.fs();
+    let list = fs.list(&node, 0, &mut ListPosition::default(), &mut |_| true);
+    assert_forked(list);
+    assert_forked(fs.node(node.ino(), node.generation()));
+    assert_forked(fs.maintain());
+    assert_forked(fs.checkpoint());
+    assert_forked(fs.evolve());
+    assert_forked(fs.split(&node));
+    assert_forked(fs.keep_barriers());
+    assert_forked(fs.close());
+    assert!(fs.log_counts().is_none() && !fs.is_log_half_full());
+    pool
+}
+
+fn options(media: MediaChoice) -> CreateOptions {
+    CreateOptions {
+        media,
+        metadata_bytes: Some(2 << 20),
+        ..CreateOptions::new(POOL_BYTES)
+    }
+}
+
+/// Goes on where a child was, ends in order, and looks at what there is.
+fn assert_parent_goes_on(opened: Opened, path: &Path) {
+    let Opened {
+        pool,
+        volume,
+        mut file,
+        dir,
+        node,
+    } = opened;
+    drop((dir, node));
+    assert!(!pool.fs().has_lost_image());
+    let busy = Pool::open(path, &PoolOptions::default());
+    assert!(matches!(busy, Err(Error::Media(MediaError::Busy { .. }))));
+    file.write_all(&[2; 10_000]).unwrap();
+    for number in 0..100 {
+        volume.write(format!("/d/{number}"), b"more").unwrap();
+    }
+    volume.remove_file("/of-parent").unwrap();
+    volume.sync().unwrap();
+    assert!(!pool.fs().is_damaged());
+    drop((file, volume));
+    pool.close().unwrap();
+    let report = check(&std::fs::read(path).unwrap(), Options::default());
+    assert_eq!((report.damage, report.residue), (0, 0), "{report}");
+    let pool = Pool::open(path, &PoolOptions::default()).unwrap();
+    assert!(pool.opened().was_clean);
+    let volume = pool.volume();
+    assert_eq!(volume.read_dir("/d").unwrap().count(), 101);
+    assert_eq!(volume.read("/open").unwrap()[10_000..], [2; 10_000]);
+    assert!(matches!(volume.metadata("/of-child"), Err(Error::NotFound)));
+}
+
+#[track_caller]
+fn assert_child_is_refused(media: MediaChoice) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let mut of_parent = Some(opened(Pool::create(&path, &options(media)).unwrap()));
+    // One that is dropped, one that is closed, and one that is left to the end of the process.
+    let ends: [fn(Pool); 3] = [
+        |pool| drop(pool),
+        |pool| assert_forked(pool.close()),
+        |pool| {
+            std::mem::forget(pool);
+            std::process::exit(0)
+        },
+    ];
+    for end in ends {
+        // What the child takes is in memory of its own.
+        in_child(|| end(assert_all_is_refused(of_parent.take().expect("a copy"))));
+    }
+    assert_parent_goes_on(of_parent.expect("as it was"), &path);
+}
+
+#[test]
+fn a_child_is_refused_in_a_file() {
+    assert_child_is_refused(MediaChoice::File);
+}
+
+#[test]
+fn a_child_is_refused_in_memory() {
+    assert_child_is_refused(MediaChoice::Memory);
+}
+
+#[test]
+fn a_child_is_refused_on_a_pool_with_a_log() {
+    assert_child_is_refused(MediaChoice::Logged);
+}
+
+#[test]
+fn a_view_that_a_child_has_is_its_parents() {
+    let of_parent = opened(Pool::memory(POOL_BYTES).unwrap());
+    let mut view = Some(of_parent.file.view(0..4096).unwrap());
+    in_child(|| {
+        let view = view.take().expect("a copy");
+        assert_eq!(*view, [1; 4096]);
+        drop(view);
+    });
+    // It is still lent.
+    assert!(matches!(
+        of_parent.file.write_at(0, b"x"),
+        Err(Error::Deadlock)
+    ));
+    drop(view);
+    of_parent.file.write_at(0, b"x").unwrap();
+}
+
+#[test]
+fn a_child_opens_pools_of_its_own_and_its_parents_once_that_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let parent = std::process::id();
+    let of_parent = opened(Pool::create(&path, &options(MediaChoice::Logged)).unwrap());
+    let (mut told, mut tells) = std::io::pipe().unwrap();
+    let (mut hears, mut says) = std::io::pipe().unwrap();
+    let child = fork(|| {
+        let own = Pool::create(dir.path().join("own"), &options(MediaChoice::Logged)).unwrap();
+        own.volume().write("/f", b"own").unwrap();
+        own.volume().sync().unwrap();
+        own.close().unwrap();
+        match Pool::open(&path, &PoolOptions::default()) {
+            Err(Error::Media(MediaError::Busy { owner_pid, .. })) => {
+                assert_eq!(owner_pid, Some(parent));
+            }
+            other => panic!("{other:?}"),
+        }
+        says.write_all(&[0]).unwrap();
+        told.read_exact(&mut [0]).unwrap();
+        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        assert!(pool.opened().was_clean);
+        pool.volume().write("/of-child", b"x").unwrap();
+        pool.close().unwrap();
+    });
+    let Opened {
+        pool,
+        volume,
+        file,
+        dir,
+        node,
+    } = of_parent;
+    drop((volume, file, dir, node));
+    hears.read_exact(&mut [0]).unwrap();
+    pool.close().unwrap();
+    tells.write_all(&[0]).unwrap();
+    assert_went_well(child);
+    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    assert_eq!(pool.volume().read("/of-child").unwrap(), b"x");
+}
+
+/// As `daemon(3)` has it: who opened the pool ends, and its child is to go on.
+#[test]
+fn a_daemon_that_opened_its_pool_before_it_forked_is_refused() {
+    // Whose parent ends becomes a child of this process.
+    rustix::process::set_child_subreaper(Some(getpid())).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for media in [MediaChoice::Logged, MediaChoice::Memory] {
+        let path = dir.path().join(format!("{media:?}"));
+        Pool::create(&path, &options(media))
+            .unwrap()
+            .close()
+            .unwrap();
+        let (mut told, mut tells) = std::io::pipe().unwrap();
+        let opener = fork(|| {
+            let mut of_opener = Some(opened(Pool::open(&path, &PoolOptions::default()).unwrap()));
+            let daemon = fork(|| drop(assert_all_is_refused(of_opener.take().expect("a copy"))));
+            tells
+                .write_all(&daemon.as_raw_nonzero().get().to_ne_bytes())
+                .unwrap();
+            std::mem::forget(of_opener);
+        });
+        let mut daemon = [0; 4];
+        told.read_exact(&mut daemon).unwrap();
+        assert_went_well(opener);
+        assert_went_well(Pid::from_raw(i32::from_ne_bytes(daemon)).unwrap());
+        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        assert!(!pool.opened().was_clean, "as behind a killed process");
+        assert_eq!(pool.volume().read("/open").unwrap(), [1; 10_000]);
+        pool.close().unwrap();
+        let report = check(&std::fs::read(&path).unwrap(), Options::default());
+        assert_eq!((report.damage, report.residue), (0, 0), "{report}");
+    }
+}
+
+/// Whatever other threads are in the middle of when a process forks: its child waits for none of them.
+#[test]
+fn a_child_waits_for_no_thread_that_it_does_not_have() {
+    const CHILDREN: u32 = 60;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let mut of_parent = Some(opened(
+        Pool::create(&path, &options(MediaChoice::Logged)).unwrap(),
+    ));
+    let shared = Arc::new(
+        of_parent
+            .as_ref()
+            .unwrap()
+            .volume
+            .create("/shared")
+            .unwrap(),
+    );
+    shared.write_at(0, &[3; 4096]).unwrap();
+    let (stop, volume) = (
+        AtomicBool::new(false),
+        of_parent.as_ref().unwrap().volume.clone(),
+    );
+    let goes_on = || !stop.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while goes_on() {
+                let mut file = &*shared;
+                file.seek(SeekFrom::Start(0)).unwrap();
+                file.write_all(&[3; 4096]).unwrap();
+                let of_nobody = Pool::memory(2 << 20).unwrap();
+                of_nobody.volume().write("/f", b"f").unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while goes_on() {
+                let view = shared.view(0..4096).unwrap();
+                assert_eq!(*view, [3; 4096]);
+                drop(view);
+                volume.write("/of-child-not", b"g").unwrap();
+                volume.sync().unwrap();
+            }
+        });
+        for _ in 0..CHILDREN {
+            in_child(|| {
+                assert_forked_io((&*shared).write(b"x"));
+                assert_forked(shared.view(0..10));
+                assert_forked(shared.write_at(0, b"x"));
+                drop(assert_all_is_refused(of_parent.take().expect("a copy")));
+                let own = Pool::memory(2 << 20).unwrap();
+                let file = own.volume().create("/f").unwrap();
+                (&file).write_all(b"own").unwrap();
+                assert_eq!(*file.view(0..3).unwrap(), *b"own");
+            });
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    drop((shared, volume));
+    assert_parent_goes_on(of_parent.expect("as it was"), &path);
+}

@@ -1,0 +1,142 @@
+//! Which process this is, told without a system call.
+//!
+//! A child of `fork` has copies of its parent's private memory, and shares what is mapped shared: what it finds open there is its parent's.
+//! So what belongs to one process remembers a number of it. The number lies in a page that the kernel gives to a child as zeros
+//! (`MADV_WIPEONFORK`), and whoever finds zero there draws the child's own.
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// A process, told from all those that it was forked off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process(u64);
+
+/// The page with this process's number; null until it is first asked for.
+static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+/// In the place of the page where the kernel has none that it wipes: always zero.
+static NO_PAGE: AtomicU64 = AtomicU64::new(0);
+/// The number of the next process in this line of descent.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Set in numbers that are those of the system.
+const OF_SYSTEM: u64 = 1 << 63;
+/// Set in the number of an [`Owner`] that has done with what it had.
+const ENDED: u64 = 1 << 62;
+
+impl Process {
+    /// The process that calls.
+    #[inline(always)]
+    pub(crate) fn current() -> Self {
+        let page = PAGE.load(Ordering::Acquire);
+        if !page.is_null() {
+            // SAFETY: what is stored there is a word that is valid until the process ends: in a page that is not unmapped, or a static.
+            let number = unsafe { &*page }.load(Ordering::Relaxed);
+            if number != 0 {
+                return Self(number);
+            }
+        }
+        Self::find_out()
+    }
+
+    /// Another process than any.
+    #[cfg(test)]
+    pub(crate) fn other() -> Self {
+        Self(0)
+    }
+
+    #[cold]
+    fn find_out() -> Self {
+        let word = word();
+        if std::ptr::eq(word, &raw const NO_PAGE) {
+            return Self(u64::from(std::process::id()) | OF_SYSTEM);
+        }
+        let drawn = NEXT.fetch_add(1, Ordering::Relaxed);
+        match word.compare_exchange(0, drawn, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Self(drawn),
+            Err(by_another_thread) => Self(by_another_thread),
+        }
+    }
+}
+
+/// Where this process's number lies. No lock is taken, which another thread could hold at a fork for ever.
+fn word() -> &'static AtomicU64 {
+    let known = PAGE.load(Ordering::Acquire);
+    let made = match known.is_null() {
+        true => wiped_page().unwrap_or((&raw const NO_PAGE).cast_mut()),
+        false => known,
+    };
+    let null = std::ptr::null_mut();
+    let kept = match PAGE.compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => made,
+        // Of a page that another thread was faster with, the second one stays unused.
+        Err(before) => before,
+    };
+    // SAFETY: a word that is valid until the process ends, as in `Process::current`.
+    unsafe { &*kept }
+}
+
+/// A page of zeros of this process alone, which its children find as zeros again. `None`: the kernel has no such pages.
+fn wiped_page() -> Option<*mut AtomicU64> {
+    let bytes = rustix::param::page_size();
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let anywhere = std::ptr::null_mut();
+    // SAFETY: the kernel chooses a free address range, so no existing memory is touched; then it is told about that range, which nobody has
+    // seen, and which is given back if it does not take that.
+    unsafe {
+        let page =
+            rustix::mm::mmap_anonymous(anywhere, bytes, protection, MapFlags::PRIVATE).ok()?;
+        if rustix::mm::madvise(page, bytes, Advice::LinuxWipeOnFork).is_err() {
+            let _ = rustix::mm::munmap(page, bytes);
+            return None;
+        }
+        Some(page.cast())
+    }
+}
+
+/// What one process has, and no child of it, until it has done with it.
+pub(crate) struct Owner(AtomicU64);
+
+impl Owner {
+    /// The process that calls.
+    pub(crate) fn current() -> Self {
+        Self(AtomicU64::new(Process::current().0))
+    }
+
+    /// Whether the process that calls has it, and has not done with it.
+    #[inline(always)]
+    pub(crate) fn is_at_work(&self) -> bool {
+        Process::current().0 == self.0.load(Ordering::SeqCst)
+    }
+
+    /// Whether the process that calls was forked off the one that has it.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        Process::current().0 != self.0.load(Ordering::SeqCst) & !ENDED
+    }
+
+    /// It has done with it.
+    pub(crate) fn end(&self) {
+        self.0.fetch_or(ENDED, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_stays_the_same() {
+        let this = Process::current();
+        let threads = std::thread::scope(|scope| {
+            let others: Vec<_> = (0..4).map(|_| scope.spawn(Process::current)).collect();
+            others
+                .into_iter()
+                .map(|other| other.join().expect("told"))
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(threads, [this; 4]);
+        let owner = Owner::current();
+        assert!(owner.is_at_work() && !owner.is_of_parent());
+        owner.end();
+        assert!(!owner.is_at_work() && !owner.is_of_parent());
+    }
+}
