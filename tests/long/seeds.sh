@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # What make test draws by one seed, by others: mappings, files, views and page tables against their models, random
-# damage, the fuzz targets without coverage.
+# damage, the fuzz targets without coverage, and the hashes of pools whose probes are counted.
 set -euo pipefail
 
 cargo test -q -p vellum -p vellum-check -p vellum-media -p vellum-fuzz --tests --no-run
+cargo test -q -p vellum-bench --test mapping --no-run
 for seed in 201 202 203 204 205 206; do
     printf 'seed %s\n' "$seed"
-    export PROPTEST_RNG_SEED="$seed" VELLUM_FUZZ_SEED="$seed"
+    export PROPTEST_RNG_SEED="$seed" VELLUM_FUZZ_SEED="$seed" VELLUM_HASH_SEED="$seed"
     cargo test -q -p vellum --lib -- behaves_as
     cargo test -q -p vellum --test fs -- reading:: damage::
     cargo test -q -p vellum --test pools -- views::
     cargo test -q -p vellum-check -p vellum-media --tests
     cargo test -q -p vellum-fuzz --test structures --test arguments
+    cargo test -q -p vellum-bench --test mapping
 done
 printf 'ok seeds\n'

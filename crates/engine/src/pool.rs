@@ -74,6 +74,11 @@ pub struct CreateOptions {
     pub overwrite: bool,
     /// Owner of the root directory.
     pub owner: (u32, u32),
+    /// Identity of the pool; by default one is drawn. No two pools may have the same.
+    pub uuid: Option<[u8; 16]>,
+    /// Seed of the hashes in the pool; by default one is drawn, so that nobody can choose names that meet. Whoever counts what a pool does names one: how
+    /// many probes a lookup takes differs from seed to seed.
+    pub hash_seed: Option<u64>,
 }
 
 /// A file or device for the data of a new pool.
@@ -107,6 +112,8 @@ impl CreateOptions {
             carries: true,
             overwrite: false,
             owner: (uid, gid),
+            uuid: None,
+            hash_seed: None,
         }
     }
 }
@@ -302,10 +309,10 @@ impl Pool {
     }
 
     fn format_options(options: &CreateOptions) -> Result<FormatOptions> {
-        let mut random = [0; 24];
-        fill_random(&mut random)?;
-        let (uuid, seed) = random.split_at(16);
-        let array = |bytes: &[u8]| bytes.try_into().map_err(|_| Error::Invalid("random bytes"));
+        let (mut uuid, mut seed) = ([0; 16], [0; 8]);
+        fill_random(&mut uuid)?;
+        fill_random(&mut seed)?;
+        let drawn = || seed_of_tests().unwrap_or(u64::from_le_bytes(seed));
         Ok(FormatOptions {
             metadata_bytes: options.metadata_bytes,
             thread_slots: options.thread_slots,
@@ -315,10 +322,8 @@ impl Pool {
             span_lines: options.span_lines,
             fragmentation: options.fragmentation,
             label: options.label.clone(),
-            uuid: uuid
-                .try_into()
-                .map_err(|_| Error::Invalid("random bytes"))?,
-            hash_seed: u64::from_le_bytes(array(seed)?),
+            uuid: options.uuid.unwrap_or(uuid),
+            hash_seed: options.hash_seed.unwrap_or_else(drawn),
             now_ns: crate::Clock::System.now(),
             owner: options.owner,
             is_logged: options.media == MediaChoice::Logged,
@@ -666,6 +671,12 @@ impl Drop for Worker {
             }
         }
     }
+}
+
+/// The seed of the hashes in pools for which none is named, where a test or the whole run of tests says so: builds that are released draw one.
+fn seed_of_tests() -> Option<u64> {
+    let named = || std::env::var("VELLUM_HASH_SEED").ok()?.parse().ok();
+    cfg!(debug_assertions).then(named).flatten()
 }
 
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {

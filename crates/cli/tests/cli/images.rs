@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use crate::support::{Bench, Mounted, has_fuse, vellum};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use crate::support::{Bench, Mounted, has_fuse, kill_and_wait, vellum};
+use rustix::process::Pid;
 use serde_json::Value;
 
 /// The line of the listing that is about this pool.
@@ -35,13 +34,7 @@ fn kill(mounted: &Mounted) {
     let said: Value = serde_json::from_str(&said).expect("JSON");
     let pid = said["mount"]["pid"].as_i64().expect("a process");
     let pid = Pid::from_raw(pid as i32).expect("a process");
-    kill_process(pid, Signal::KILL).expect("it is there");
-    // Its locks go with it.
-    let began = Instant::now();
-    while test_kill_process(pid).is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not end");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    kill_and_wait(pid);
     let done = Command::new("umount").arg("-l").arg(&mounted.dir).status();
     assert!(done.expect("umount runs").success());
 }

@@ -4,8 +4,13 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
+
+/// How long a test waits for what comes soon on a machine that has nothing else to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory of its own, with a pool in it.
 pub(crate) struct Bench {
@@ -179,6 +184,16 @@ impl Drop for Mounted {
         } else if is_mounted(&self.dir) {
             self.bench.run(&["umount", "mnt"]).ok();
         }
+    }
+}
+
+/// Kills a process, and waits until it has ended: its locks go with it.
+pub(crate) fn kill_and_wait(pid: Pid) {
+    kill_process(pid, Signal::KILL).expect("it is there");
+    let began = Instant::now();
+    while test_kill_process(pid).is_ok() {
+        assert!(began.elapsed() < PATIENCE, "it does not end");
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
