@@ -163,6 +163,8 @@ impl Drop for Server {
             Err(error) => eprintln!("vellum bench: a process that serves a mount: {error}"),
         }
         // Nothing may be mounted any more.
-        let _ = vellum_fuse::mounts::unmount(&self.dir, true);
+        if let Ok(Some(mounted)) = vellum_fuse::mounts::at(&self.dir) {
+            let _ = vellum_fuse::mounts::detach(&mounted);
+        }
     }
 }

@@ -183,7 +183,7 @@ fn has_areas(path: &Path, namespace: &str) -> Outcome {
 
 /// What the mount of a pool answers, if it has one.
 fn answered<T: DeserializeOwned>(path: &Path, question: Question) -> Outcome<Option<T>> {
-    let Some(mounted) = info::mount_of(path) else {
+    let Some(mounted) = info::mount_of(path).filter(|mounted| !mounted.is_dead()) else {
         return Ok(None);
     };
     info::ask(&mounted, question).map(Some).or_else(|failure| {
@@ -236,6 +236,7 @@ pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Areas> {
     if let Some(areas) = answered(path, Question::Areas)? {
         return Ok(areas);
     }
+    let path = &info::pool_of(path);
     let pool = open(path, opening, true)?;
     let areas = Areas::of(&pool.fs()).map_err(|error| failed(path, &error))?;
     place::close(pool, path)?;
@@ -323,6 +324,7 @@ pub(crate) fn evolve(args: &Evolve) -> Outcome {
     let evolved = match answered(path, Question::Evolve { rounds })? {
         Some(evolved) => evolved,
         None => {
+            let path = &info::pool_of(path);
             let pool = open(path, &args.opening, false)?;
             let evolved = Evolved::now(&pool.fs(), rounds).map_err(|error| failed(path, &error))?;
             place::close(pool, path)?;

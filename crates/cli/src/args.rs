@@ -298,6 +298,7 @@ Examples:
   vellum umount /mnt
   vellum umount pool.img
   vellum umount --lazy /mnt
+  vellum umount --force /mnt
   vellum umount --flush /mnt")]
 pub(crate) struct Umount {
     /// The directory, or the pool that is mounted, with all its file systems, or POOL:NAME
@@ -305,6 +306,10 @@ pub(crate) struct Umount {
     /// Take the mount from the tree of names at once; it ends when its last user has finished
     #[arg(long, short)]
     pub(crate) lazy: bool,
+    /// Cut off whoever uses it, in other mount namespaces (containers) too, and close the pool; what they have written
+    /// is in it. Of what is mounted in other namespaces alone, too
+    #[arg(long, short, conflicts_with = "lazy")]
+    pub(crate) force: bool,
     /// Then write what the pool has beside its data medium to that, as `vellum flush` does
     #[arg(long, conflicts_with = "lazy")]
     pub(crate) flush: bool,

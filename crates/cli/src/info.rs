@@ -19,6 +19,7 @@ use crate::fs;
 use crate::images;
 use crate::output::{print, print_json};
 use crate::place;
+use crate::umount;
 use crate::units::{percent, size, time};
 use commits::{LogPart, VersionsPart};
 use promise::{Image, Promise, Survives};
@@ -405,9 +406,9 @@ pub(crate) fn run(args: &Info) -> Outcome {
         Some(pool) => pool,
         None => return Err(Failure::usage("no pool is named")),
     };
-    let information = match mount_of(pool) {
-        Some(mounted) => ask(&mounted, Question::Information)?,
-        None => look(pool, args)?,
+    let information = match mount_of(pool).filter(|mounted| !mounted.is_dead()) {
+        Some(mounted) => told_by(mounted)?,
+        None => look(&pool_of(pool), args)?,
     };
     if args.json {
         print_json(&information)
@@ -416,15 +417,40 @@ pub(crate) fn run(args: &Info) -> Outcome {
     }
 }
 
-/// The mount of a pool, or at a directory.
+/// The mount at a directory, or of a pool; one that is dead only if there is no other.
 pub(crate) fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
-    let path = PoolPath::of(pool).resolved().path();
-    let mounted = if path.is_dir() {
-        mounts::at(&path)
-    } else {
-        mounts::of_pool(&path)
+    let place = PoolPath::of(pool).resolved();
+    let at = umount::resolved(pool)
+        .ok()
+        .and_then(|dir| mounts::at(&dir).ok()?);
+    if at.is_some() {
+        return at;
+    }
+    let mut mounted = mounts::of_file(&place.pool).ok()?;
+    mounted.retain(|mounted| mounted.pool == place.path());
+    let in_use = mounted.iter().rposition(|mounted| !mounted.is_dead());
+    in_use.map_or_else(|| mounted.last().cloned(), |at| mounted.get(at).cloned())
+}
+
+/// The pool that is meant, where the directory of a mount is named whose process has ended; says so.
+pub(crate) fn pool_of(named: &Path) -> PathBuf {
+    let Some(mounted) = mount_of(named).filter(mounts::Mounted::is_dead) else {
+        return named.to_owned();
     };
-    mounted.ok()?
+    let (pool, dir) = (mounted.pool.display(), mounted.dir.display());
+    eprintln!(
+        "vellum: {pool}: the process that had it mounted on {dir} has ended; `vellum umount {dir}` clears the directory, and so does mounting there"
+    );
+    mounted.pool
+}
+
+/// What a mount tells, which does not know where it has been moved.
+fn told_by(mounted: mounts::Mounted) -> Outcome<Information> {
+    let mut information: Information = ask(&mounted, Question::Information)?;
+    if let Some(mount) = &mut information.mount {
+        mount.dir = mounted.dir;
+    }
+    Ok(information)
 }
 
 /// Asks a mount.

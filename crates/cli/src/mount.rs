@@ -36,7 +36,9 @@ const COMMIT: &str = "commit=";
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The command returns once the directory can be used; the mount goes on in the background. SIGTERM
-and SIGINT end it in order, as `vellum umount DIR` does.
+and SIGINT end it in order, as `vellum umount DIR` does, wherever it has been moved: it goes from the
+tree of names, and whoever uses it still is cut off after ten seconds, or by a second signal. A mount
+on DIR whose process was killed is cleared first.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
 nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests, async, dirsync, sync, direct,
@@ -116,6 +118,9 @@ pub(crate) struct Mount {
 /// Mounts.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
     let config = config(args)?;
+    if args.foreground {
+        close_inherited(args.ready_fd);
+    }
     if !args.background_child {
         images::sweep();
     }
@@ -123,6 +128,21 @@ pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
         serve(args, config).map(|()| ExitCode::SUCCESS)
     } else {
         start_background(args)
+    }
+}
+
+/// Closes what was inherited, but for the standard streams and what was given on purpose: a mount goes on for long, and a
+/// lock or the end of a pipe that it held unknowingly would as well.
+fn close_inherited(given: Option<u32>) {
+    // Before anything is opened here, so that all of these are others'.
+    let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers = names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let inherited: Vec<i32> = numbers.collect();
+    for number in inherited {
+        if number > 2 && given.map(i64::from) != Some(number.into()) {
+            // That of the listing is closed by now.
+            let _ = nix::unistd::close(number);
+        }
     }
 }
 
@@ -374,6 +394,9 @@ fn cannot_mount(error: &vellum_fuse::Error) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
         vellum_fuse::Error::Mounted { .. } => failure.with_status(status::BUSY),
+        vellum_fuse::Error::Dead { dir, .. } => {
+            failure.advise(format!("vellum umount {}", dir.display()))
+        }
         vellum_fuse::Error::Directory { dir, source }
             if source.kind() == io::ErrorKind::NotFound =>
         {

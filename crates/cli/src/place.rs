@@ -232,7 +232,9 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
         None => "another process".into(),
     };
     let own = PoolPath::of(pool).resolved();
-    let mounted = mounts::of_file(&own.pool).unwrap_or_default();
+    let mut mounted = mounts::of_file(&own.pool).unwrap_or_default();
+    // Whose process has ended does not use it.
+    mounted.retain(|mounted| !mounted.is_dead());
     let is_own = |mounted: &&Mounted| mounted.pool == own.path();
     let found = mounted.iter().rfind(is_own).or(mounted.last());
     let failure = match found {
@@ -260,7 +262,8 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
     failure.with_status(status::BUSY)
 }
 
-fn command_of(pid: u32) -> String {
+/// The name of a process, in brackets, if it can be had.
+pub(crate) fn command_of(pid: u32) -> String {
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => format!(" ({})", name.trim()),
         Err(_) => String::new(),

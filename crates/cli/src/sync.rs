@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use vellum_fuse::mounts::Mounted;
+
 use crate::args::Sync;
 use crate::failure::{Failure, Outcome};
 use crate::umount;
@@ -12,13 +14,24 @@ use crate::umount;
 pub(crate) fn run(args: &Sync) -> Outcome {
     let mut outcome = Ok(());
     for mounted in umount::named(&args.dir)? {
-        let synced = sync(&mounted.dir).map_err(|e| Failure::io(mounted.dir.display(), &e));
-        outcome = outcome.and(synced);
+        outcome = outcome.and(sync(&mounted.dir).map_err(|error| cannot(&mounted, &error)));
     }
     outcome
 }
 
-fn sync(root: &Path) -> io::Result<()> {
+fn cannot(mounted: &Mounted, error: &io::Error) -> Failure {
+    let failure = Failure::io(mounted.dir.display(), error);
+    match mounted.is_dead() {
+        true => failure.advise(format!(
+            "the process that served it has ended: mount {} again; `vellum info` of it says what survives a killed process",
+            mounted.pool.display()
+        )),
+        false => failure,
+    }
+}
+
+/// Writes back what was stored to mapped files, and syncs a mounted file system.
+pub(crate) fn sync(root: &Path) -> io::Result<()> {
     let root = File::open(root)?;
     // What was stored to mapped files is in the kernel's pages until they are written back. Where that fails, all else is to be durable all the same.
     let written_back = rustix::fs::syncfs(&root);

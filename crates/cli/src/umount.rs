@@ -3,33 +3,64 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use vellum::media::is_in_use;
 use vellum::{Pool, PoolPath};
-use vellum_fuse::mounts::{self, Mounted};
+use vellum_fuse::mounts::{self, Device, Mounted};
 
 use crate::args::{Opening, Umount};
 use crate::carry;
-use crate::failure::{Failure, Outcome, status};
+use crate::failure::{Failure, Outcome, plain, status};
+use crate::place::command_of;
+use crate::sync::sync;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long a mount may be busy before that is said: users that are just ending take a moment.
 const BUSY_FOR: Duration = Duration::from_millis(500);
+/// How long a pool may take to be closed before it is looked whether other mount namespaces have it mounted.
+const LOOK_ELSEWHERE: Duration = Duration::from_millis(300);
+/// How long a mount that is to be ended by force may take to write back what was stored to mapped files, and to answer.
+const ANSWERED: Duration = Duration::from_secs(10);
+
+/// A mount that is to be ended.
+struct Target {
+    mounted: Mounted,
+    /// Where it is found from here.
+    root: PathBuf,
+    /// Whether it is in this mount namespace.
+    is_here: bool,
+}
+
+impl Target {
+    fn here(mounted: Mounted) -> Self {
+        Self {
+            root: mounted.dir.clone(),
+            mounted,
+            is_here: true,
+        }
+    }
+}
 
 /// Unmounts.
 pub(crate) fn run(args: &Umount) -> Outcome {
-    let found = named(&args.dir)?;
+    let found = targets(args)?;
     // Whatever becomes of one, the others go on; the first failure is given.
     let mut outcome = Ok(());
     let mut ended = Vec::new();
-    for mounted in &found {
-        let closing = Closing::of(&mounted.pool);
-        match unmount(&mounted.dir, args.lazy) {
+    for target in &found {
+        let closing = Closing::of(&target.mounted, args.force);
+        let done = match (args.force, args.lazy) {
+            (true, _) => force(target),
+            (false, true) => mounts::detach(&target.mounted),
+            (false, false) => unmount(&target.mounted),
+        };
+        match done {
             Ok(()) => ended.push(closing),
-            Err(error) => outcome = outcome.and(Err(cannot(&mounted.dir, &error))),
+            Err(error) => outcome = outcome.and(Err(cannot(&target.root, &error))),
         }
     }
     if args.lazy {
@@ -50,6 +81,39 @@ pub(crate) fn run(args: &Umount) -> Outcome {
     outcome
 }
 
+/// What is meant; with --force what is mounted in other mount namespaces alone, too.
+fn targets(args: &Umount) -> Outcome<Vec<Target>> {
+    let here = named(&args.dir);
+    if !args.force || here.is_ok() {
+        return Ok(here?.into_iter().map(Target::here).collect());
+    }
+    let dir = resolved(&args.dir).ok();
+    let place = PoolPath::of(&args.dir).resolved();
+    let is_meant = |mounted: &Mounted| {
+        let is_of_pool = PoolPath::of(&mounted.pool).pool == place.pool && place.name.is_none();
+        is_of_pool || mounted.pool == place.path() || Some(&mounted.dir) == dir.as_ref()
+    };
+    let mut found: Vec<Target> = Vec::new();
+    for other in mounts::elsewhere().unwrap_or_default() {
+        let is_known = |known: &Target| known.mounted.device == other.mounted.device;
+        if is_meant(&other.mounted) && !is_dead(&other.root()) && !found.iter().any(is_known) {
+            found.push(Target {
+                root: other.root(),
+                mounted: other.mounted,
+                is_here: false,
+            });
+        }
+    }
+    match found.is_empty() {
+        true => here.map(|_| found),
+        false => Ok(found),
+    }
+}
+
+fn is_dead(root: &Path) -> bool {
+    rustix::fs::statfs(root).err() == Some(Errno::NOTCONN)
+}
+
 /// Makes whole what the data medium carries. One that carries nothing is passed over, unless it is the only one.
 fn flush(pool: &Path, opening: &Opening, is_only: bool) -> Outcome {
     match carry::make_whole(pool, opening, false, false)? {
@@ -63,10 +127,10 @@ fn flush(pool: &Path, opening: &Opening, is_only: bool) -> Outcome {
     Ok(())
 }
 
-fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
+fn unmount(mounted: &Mounted) -> io::Result<()> {
     let began = Instant::now();
     loop {
-        match mounts::unmount(dir, lazy) {
+        match mounts::unmount(mounted) {
             Err(error)
                 if error.kind() == io::ErrorKind::ResourceBusy && began.elapsed() < BUSY_FOR =>
             {
@@ -77,12 +141,70 @@ fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
+/// Has a mount end, whoever uses it; what they stored to mapped files is written back first.
+fn force(target: &Target) -> io::Result<()> {
+    let Target { mounted, root, .. } = target;
+    let (answered, wait) = channel();
+    let of = root.clone();
+    // Whoever asks a mount whose process hangs does so, too, until it is cut off.
+    std::thread::spawn(move || answered.send((sync(&of), vellum_fuse::stop(&of))));
+    let late = || io::Error::from(io::ErrorKind::TimedOut);
+    let (written, stopped) = wait
+        .recv_timeout(ANSWERED)
+        .unwrap_or_else(|_| (Err(late()), Err(late())));
+    if let Err(error) = written.as_ref()
+        && !is_dead_error(error)
+    {
+        eprintln!(
+            "vellum: {}: what was stored to mapped files may not be written back: {}",
+            root.display(),
+            plain(error)
+        );
+    }
+    match stopped {
+        // Its process takes it from the tree of names, too, perhaps at this moment.
+        Ok(()) => {
+            mounts::detach_all(mounted.device).or_else(|_| mounts::detach_all(mounted.device))
+        }
+        // The kernel cuts off who gives no answer, who ends by that. Only root may ask it to.
+        Err(_) if target.is_here => mounts::abort(mounted).or_else(|_| mounts::detach(mounted)),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_dead_error(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::NOTCONN)
+}
+
+/// Why a file system that is unmounted here goes on: whoever has it mounted in another mount namespace.
+fn held_elsewhere(pool: &Path, device: Device) -> Option<Failure> {
+    let mut others = mounts::elsewhere().unwrap_or_default();
+    others.retain(|other| other.mounted.device == device && !is_dead(&other.root()));
+    let pids: std::collections::BTreeSet<u32> = others.iter().map(|other| other.pid).collect();
+    let first = others.first()?;
+    let more = match pids.len() - 1 {
+        0 => String::new(),
+        1 => ", and so has one of another namespace".into(),
+        more => format!(", and so have those of {more} other namespaces"),
+    };
+    let pool = pool.display();
+    let failure = Failure::new(format!(
+        "{pool} is unmounted here and still in use: process {}{} has it mounted on {} in another mount namespace{more}",
+        first.pid,
+        command_of(first.pid),
+        first.mounted.dir.display()
+    ));
+    Some(failure.with_status(status::BUSY).advise(format!(
+        "it is closed when they end or unmount it; `vellum umount --force {pool}` cuts them off"
+    )))
+}
+
 fn cannot(dir: &Path, error: &io::Error) -> Failure {
     let failure = Failure::io(dir.display(), error);
     match error.kind() {
         io::ErrorKind::ResourceBusy => failure.with_status(status::BUSY).advise(format!(
             "files there are in use, or it is somebody's directory: `fuser -vm {0}` shows by \
-             whom; `vellum umount --lazy {0}` lets them finish",
+             whom; `vellum umount --lazy {0}` lets them finish, `--force` cuts them off",
             dir.display()
         )),
         _ => failure,
@@ -142,7 +264,8 @@ fn are_of_one(mounts: &[Mounted]) -> bool {
     has_several && pools.all(|pool| pool == first)
 }
 
-fn resolved(dir: &Path) -> io::Result<PathBuf> {
+/// The path of a directory in full, without looking at what is mounted on it.
+pub(crate) fn resolved(dir: &Path) -> io::Result<PathBuf> {
     let Some(name) = dir.file_name() else {
         return dir.canonicalize();
     };
@@ -156,6 +279,9 @@ fn resolved(dir: &Path) -> io::Result<PathBuf> {
 /// A file system that is unmounted, and closed then.
 struct Closing<'p> {
     path: &'p Path,
+    device: Device,
+    /// Whether whoever uses it is cut off.
+    is_forced: bool,
     place: PoolPath,
     /// The pool's file, if it can be opened here.
     file: Option<File>,
@@ -164,12 +290,15 @@ struct Closing<'p> {
 }
 
 impl<'p> Closing<'p> {
-    fn of(path: &'p Path) -> Self {
+    fn of(mounted: &'p Mounted, is_forced: bool) -> Self {
+        let path = mounted.pool.as_path();
         let place = PoolPath::of(path);
         let file = File::open(&place.pool).ok();
         let held = |file| is_in_use(file, place.file_system()).unwrap_or(false);
         Self {
             path,
+            device: mounted.device,
+            is_forced,
             is_held: file.as_ref().is_some_and(held),
             file,
             place,
@@ -184,9 +313,7 @@ impl<'p> Closing<'p> {
             return Ok(());
         };
         let others = mounts::of_file(&self.place.pool).unwrap_or_default();
-        let is_used = |other: &Mounted| {
-            other.pool == self.path && rustix::fs::statfs(&other.dir).err() != Some(Errno::NOTCONN)
-        };
+        let is_used = |other: &Mounted| other.pool == self.path && !other.is_dead();
         if others.iter().any(is_used) {
             // It is mounted on another directory, too, by the same process or another one, and goes on being used there.
             return Ok(());
@@ -210,7 +337,14 @@ impl<'p> Closing<'p> {
     }
 
     fn wait_while(&self, is_in_use: impl Fn() -> bool, began: Instant, limit: Duration) -> Outcome {
+        let mut look = LOOK_ELSEWHERE;
         while is_in_use() {
+            if !self.is_forced && began.elapsed() >= look {
+                if let Some(failure) = held_elsewhere(self.path, self.device) {
+                    return Err(failure);
+                }
+                look = 2 * began.elapsed();
+            }
             if began.elapsed() >= limit {
                 return Err(Failure::new(format!(
                     "{} is still in use {} s after it was unmounted",
@@ -218,7 +352,10 @@ impl<'p> Closing<'p> {
                     limit.as_secs()
                 ))
                 .with_status(status::BUSY)
-                .advise("it is being written back, or somebody else has opened it since"));
+                .advise(
+                    "it is being written back, files of it are still open, somebody else has opened it since, or has it mounted in another mount \
+                     namespace",
+                ));
             }
             std::thread::sleep(LOOK_AGAIN);
         }

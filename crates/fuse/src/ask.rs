@@ -9,8 +9,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::Errno;
+use rustix::io::Errno as OsErrno;
 use vellum::media::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::session::Stopper;
 
 /// What a mount can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ struct Told {
     token: u64,
 }
 
+/// The number of what is no question: the mount is to end at once.
+const STOP: u64 = 4;
 /// Bytes of an answer that one exchange has room for.
 const PART_BYTES: usize = ASK_MOUNT_BYTES - size_of::<Told>();
 /// Answers that others' questions took the place of, before one gives up.
@@ -97,28 +102,36 @@ struct Long {
 /// Answers what comes through the root.
 pub(crate) struct Desk {
     answers: Option<Arc<Answers>>,
+    stopper: Stopper,
     long: Mutex<Long>,
 }
 
 impl Desk {
-    pub(crate) fn new(answers: Option<Arc<Answers>>) -> Self {
+    pub(crate) fn new(answers: Option<Arc<Answers>>, stopper: Stopper) -> Self {
         Self {
             answers,
+            stopper,
             long: Mutex::default(),
         }
     }
 
     /// Answers an ioctl of user `uid` on the root.
     pub(crate) fn answer(&self, number: u32, uid: u32, sent: &[u8]) -> Result<Vec<u8>, Errno> {
-        let answers = self.answers.as_deref();
-        let answers = answers.filter(|_| number == ASK_MOUNT_NUMBER);
-        let answers = answers.ok_or(Errno::ENOTTY)?;
+        if number != ASK_MOUNT_NUMBER {
+            return Err(Errno::ENOTTY);
+        }
         let (asked, _) = Asked::read_from_prefix(sent).map_err(|_| Errno::EINVAL)?;
-        let question = Question::of(&asked).ok_or(Errno::ENOTTY)?;
+        let question = Question::of(&asked);
         let serves = rustix::process::geteuid().as_raw();
-        if !question.is_for_all() && uid != 0 && uid != serves {
+        if !question.is_some_and(Question::is_for_all) && uid != 0 && uid != serves {
             return Err(Errno::EPERM);
         }
+        if asked.number == STOP {
+            self.stopper.cut_off();
+            return Ok(told(&[], 0, 0));
+        }
+        let answers = self.answers.as_deref().ok_or(Errno::ENOTTY)?;
+        let question = question.ok_or(Errno::ENOTTY)?;
         if asked.token != 0 {
             return self.more(&asked);
         }
@@ -172,6 +185,33 @@ pub fn ask(root: &Path, question: Question) -> io::Result<String> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
+/// Has the file system mounted at `root` end at once: it goes from the tree of names, and whoever uses it, in whatever
+/// mount namespace, is cut off. Its pool is closed in order after this has returned.
+///
+/// # Errors
+/// Nothing of Vellum is mounted there, it is served by a release that does not know this, or not for this user.
+pub fn stop(root: &Path) -> io::Result<()> {
+    let root = File::open(root)?;
+    let asked = Asked {
+        number: STOP,
+        ..Asked::default()
+    };
+    let mut bytes = [0; ASK_MOUNT_BYTES];
+    bytes[..size_of::<Asked>()].copy_from_slice(asked.as_bytes());
+    match ask_mount(&root, &mut bytes) {
+        // It ended before it could say so.
+        Err(error)
+            if matches!(
+                OsErrno::from_io_error(&error),
+                Some(OsErrno::NOTCONN | OsErrno::CONNABORTED)
+            ) =>
+        {
+            Ok(())
+        }
+        asked => asked.map(drop),
+    }
+}
+
 fn answer_of(root: &File, question: Question) -> io::Result<Vec<u8>> {
     let mut asked = question.asked();
     let mut text = Vec::new();
@@ -207,7 +247,8 @@ mod tests {
     }
 
     fn desk() -> Desk {
-        Desk::new(Some(Arc::new(|question| Ok(text_of(question)))))
+        let answers = Arc::new(|question| Ok(text_of(question)));
+        Desk::new(Some(answers), Stopper::unheard())
     }
 
     fn exchange(desk: &Desk, uid: u32, asked: Asked) -> Result<(Told, Vec<u8>), Errno> {
@@ -256,8 +297,13 @@ mod tests {
         let desk = desk();
         let stranger = rustix::process::geteuid().as_raw() + 1;
         assert!(exchange(&desk, stranger, Question::Information.asked()).is_ok());
-        for question in [Question::Areas, Question::Evolve { rounds: None }] {
-            let said = exchange(&desk, stranger, question.asked()).unwrap_err();
+        let stop = Asked {
+            number: STOP,
+            ..Asked::default()
+        };
+        let evolve = Question::Evolve { rounds: None }.asked();
+        for asked in [Question::Areas.asked(), evolve, stop] {
+            let said = exchange(&desk, stranger, asked).unwrap_err();
             assert_eq!(said, Errno::EPERM);
         }
     }
@@ -277,8 +323,12 @@ mod tests {
         let (number, sent) = (ASK_MOUNT_NUMBER + 1, [0; ASK_MOUNT_BYTES]);
         assert_eq!(desk.answer(number, 0, &sent).unwrap_err(), Errno::ENOTTY);
         assert_eq!(
-            Desk::new(None)
-                .answer(ASK_MOUNT_NUMBER, 0, &sent)
+            Desk::new(None, Stopper::unheard())
+                .answer(
+                    ASK_MOUNT_NUMBER,
+                    0,
+                    Question::Information.asked().as_bytes()
+                )
                 .unwrap_err(),
             Errno::ENOTTY
         );

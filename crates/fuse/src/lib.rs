@@ -7,7 +7,7 @@
 //!
 //! * [`mount`] mounts; the [`Session`] waits for the end, or brings it about.
 //! * [`mounts`] reads the kernel's table of mounts.
-//! * [`ask`](ask()) asks a mount from outside, through an ioctl on its root.
+//! * [`ask`](ask()) asks a mount from outside, through an ioctl on its root; [`stop`] has it end.
 #![forbid(unsafe_code)]
 
 mod adapter;
@@ -20,6 +20,6 @@ mod session;
 mod stale;
 mod table;
 
-pub use ask::{Answers, Question, ask};
+pub use ask::{Answers, Question, ask, stop};
 pub use config::{MountConfig, MountFlags};
 pub use session::{End, Error, Session, Stopper, mount};

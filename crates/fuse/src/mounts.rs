@@ -1,11 +1,14 @@
 //! The kernel's table of mounts: finding the mounts of Vellum, and ending them.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use vellum::PoolPath;
@@ -22,6 +25,73 @@ pub struct Mounted {
     pub pool: PathBuf,
     /// Whether it is mounted read-only.
     pub read_only: bool,
+    /// By which it is told from all others.
+    pub device: Device,
+}
+
+/// The device number of a mounted file system. All its mounts have it, wherever they are moved or copied to, and no
+/// other file system has as long as there is one of them, or its server goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    major: u32,
+    minor: u32,
+}
+
+impl Device {
+    /// Of what is at a path now; no server is asked.
+    ///
+    /// # Errors
+    /// There is nothing, or no permission to look.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Self::of(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn of(dir: impl AsFd, path: &Path, flags: AtFlags) -> io::Result<Self> {
+        let flags = flags | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let found = rustix::fs::statx(dir, path, flags, StatxFlags::empty())?;
+        Ok(Self {
+            major: found.stx_dev_major,
+            minor: found.stx_dev_minor,
+        })
+    }
+
+    fn parse(word: &[u8]) -> Option<Self> {
+        let (major, minor) = std::str::from_utf8(word).ok()?.split_once(':')?;
+        Some(Self {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+        })
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl Mounted {
+    /// Whether its server has ended without unmounting it: nothing there can be used.
+    pub fn is_dead(&self) -> bool {
+        rustix::fs::statfs(&self.dir).err() == Some(Errno::NOTCONN)
+    }
+}
+
+/// A mount in another mount namespace, and a process that has it there.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// The mount, as that process sees it.
+    pub mounted: Mounted,
+    /// The process, the first of its namespace.
+    pub pid: u32,
+}
+
+impl Elsewhere {
+    /// Where the mount is found from here.
+    pub fn root(&self) -> PathBuf {
+        let below = self.mounted.dir.strip_prefix("/").unwrap_or(Path::new(""));
+        PathBuf::from(format!("/proc/{}/root", self.pid)).join(below)
+    }
 }
 
 /// Every mount of Vellum, oldest first.
@@ -29,8 +99,37 @@ pub struct Mounted {
 /// # Errors
 /// The kernel's table cannot be read.
 pub fn list() -> io::Result<Vec<Mounted>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    list_of("self")
+}
+
+fn list_of(process: &str) -> io::Result<Vec<Mounted>> {
+    let table = std::fs::read(format!("/proc/{process}/mountinfo"))?;
     Ok(table.split(|&b| b == b'\n').filter_map(parse).collect())
+}
+
+/// Every mount of Vellum in other mount namespaces, as far as this user may look into them.
+///
+/// # Errors
+/// The processes cannot be listed.
+pub fn elsewhere() -> io::Result<Vec<Elsewhere>> {
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
+    let mut seen = vec![namespace("self")?];
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name().into_string().unwrap_or_default();
+        let Ok(pid) = name.parse() else { continue };
+        // Others' are not shown to everybody, and processes end.
+        let Ok(other) = namespace(&name) else {
+            continue;
+        };
+        if seen.contains(&other) {
+            continue;
+        }
+        let mounts = list_of(&name).unwrap_or_default().into_iter();
+        found.extend(mounts.map(|mounted| Elsewhere { mounted, pid }));
+        seen.push(other);
+    }
+    Ok(found)
 }
 
 /// The mount at a directory, the latest if there are several.
@@ -61,22 +160,72 @@ pub fn of_file(pool: &Path) -> io::Result<Vec<Mounted>> {
     Ok(list()?.into_iter().filter(is_of).collect())
 }
 
-/// Ends a mount; with `detach` at once from the tree of names, and otherwise once nobody uses it.
+/// Ends a mount, if nobody uses it.
 ///
 /// # Errors
-/// It is in use (EBUSY), nothing is mounted, no permission.
-pub fn unmount(dir: &Path, detach: bool) -> io::Result<()> {
-    let flags = if detach {
-        UnmountFlags::DETACH
-    } else {
-        UnmountFlags::empty()
-    };
-    match rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW) {
+/// It is in use (EBUSY), something else is mounted over it or it is gone, no permission.
+pub fn unmount(mounted: &Mounted) -> io::Result<()> {
+    let dir = &mounted.dir;
+    if Device::at(dir)? != mounted.device {
+        return Err(covered());
+    }
+    match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         // Only root may; fusermount3 lets the owner of a mount.
-        Err(Errno::PERM) => unmount_as_user(dir, detach),
+        Err(Errno::PERM) => unmount_as_user(dir, false),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Takes a mount from the tree of names at once, and no other that is at its path by now.
+///
+/// # Errors
+/// Something else is mounted over it or it is gone, no permission.
+pub fn detach(mounted: &Mounted) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = rustix::fs::open(&mounted.dir, flags, Mode::empty())?;
+    if Device::of(&root, Path::new(""), AtFlags::EMPTY_PATH)? != mounted.device {
+        return Err(covered());
+    }
+    // By the descriptor: what is mounted at the path meanwhile is left alone.
+    let exactly = format!("/proc/self/fd/{}", root.as_raw_fd());
+    match rustix::mount::unmount(exactly, UnmountFlags::DETACH) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => unmount_as_user(&mounted.dir, true),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Takes every mount of a file system that is in this mount namespace from the tree of names, wherever it has been moved.
+///
+/// # Errors
+/// As for [`list`] and [`detach`]; the first that fails does not keep the others.
+pub fn detach_all(device: Device) -> io::Result<()> {
+    let mut outcome = Ok(());
+    for mounted in list()?
+        .iter()
+        .rev()
+        .filter(|mounted| mounted.device == device)
+    {
+        outcome = outcome.and(detach(mounted));
+    }
+    outcome
+}
+
+/// Ends a mount by force: whoever uses it, in whatever namespace, is cut off, its server too.
+///
+/// # Errors
+/// Something else is mounted over it or it is gone, no permission: only root may.
+pub fn abort(mounted: &Mounted) -> io::Result<()> {
+    if Device::at(&mounted.dir)? != mounted.device {
+        return Err(covered());
+    }
+    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    Ok(rustix::mount::unmount(&mounted.dir, flags)?)
+}
+
+fn covered() -> io::Error {
+    io::Error::other("something else is mounted over it: unmount that first")
 }
 
 fn unmount_as_user(dir: &Path, detach: bool) -> io::Result<()> {
@@ -104,7 +253,8 @@ fn unmount_as_user(dir: &Path, detach: bool) -> io::Result<()> {
 /// options of the file system.
 fn parse(line: &[u8]) -> Option<Mounted> {
     let mut words = line.split(|&b| b == b' ');
-    let dir = path(words.nth(4)?);
+    let device = Device::parse(words.nth(2)?)?;
+    let dir = path(words.nth(1)?);
     let options = words.next()?;
     let mut words = words.skip_while(|&word| word != b"-").skip(1);
     if words.next()? != FS_TYPE.as_bytes() {
@@ -116,6 +266,7 @@ fn parse(line: &[u8]) -> Option<Mounted> {
         dir,
         pool,
         read_only,
+        device,
     })
 }
 
@@ -146,6 +297,10 @@ mod tests {
             dir: "/mnt/a b".into(),
             pool: "/srv/p\\.img".into(),
             read_only: false,
+            device: Device {
+                major: 0,
+                minor: 41,
+            },
         };
         assert_eq!(parse(line), Some(expected));
         let other = b"36 25 0:41 / /mnt ro - tmpfs none rw";

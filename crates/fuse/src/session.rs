@@ -18,7 +18,7 @@ use vellum::RealFs;
 use crate::adapter::Adapter;
 use crate::ask::Desk;
 use crate::config::MountConfig;
-use crate::mounts;
+use crate::mounts::{self, Device};
 use crate::server::Server;
 use crate::stale::Stale;
 
@@ -43,6 +43,14 @@ pub enum Error {
         dir: PathBuf,
         /// The pool.
         pool: PathBuf,
+    },
+    /// A mount is there whose process has ended, and it cannot be taken away.
+    #[error("the mount on {} is dead, its process has ended, and it cannot be cleared: {}", dir.display(), plain(source))]
+    Dead {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// No FUSE in this kernel, or no permission to use it.
     #[error(
@@ -90,6 +98,8 @@ enum Event {
 pub struct Session {
     server: Arc<Server>,
     dir: PathBuf,
+    /// By which its mounts are found, wherever they are by now.
+    device: Device,
     events: Receiver<Event>,
     stopper: Stopper,
 }
@@ -105,6 +115,18 @@ impl Stopper {
         // No receiver: it has ended.
         let _ = self.0.send(Event::Stop);
     }
+
+    /// Asks for the end at once: users are cut off.
+    pub fn cut_off(&self) {
+        self.stop();
+        self.stop();
+    }
+
+    /// One of nothing.
+    #[cfg(test)]
+    pub(crate) fn unheard() -> Self {
+        Self(channel().0)
+    }
 }
 
 /// Mounts a file system on a directory and serves it until [`Session::wait`] returns.
@@ -117,41 +139,49 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         source,
     };
     let dir = dir.canonicalize().map_err(unusable)?;
+    clear(&dir)?;
     if !dir.is_dir() {
         return Err(unusable(io::ErrorKind::NotADirectory.into()));
     }
-    if let Ok(Some(mounted)) = mounts::at(&dir) {
-        return Err(Error::Mounted {
-            dir,
-            pool: mounted.pool,
-        });
-    }
     let server = Arc::new(Server::new(fs));
+    let (sender, events) = channel();
+    let stopper = Stopper(sender.clone());
     let (stale, asked) = Stale::new();
     let adapter = Adapter {
         server: Arc::clone(&server),
         open_requests: config.open_requests,
-        desk: Desk::new(config.answers.clone()),
+        desk: Desk::new(config.answers.clone(), stopper.clone()),
         stale,
     };
-    let session = match mount_directly(&dir, config)? {
-        Some(device) => {
-            fuser::Session::from_fd(adapter, device, access(config), session_config(config))
-                .inspect_err(|_| drop(mounts::unmount(&dir, true)))
-        }
-        None => fuser::Session::new(adapter, &dir, &session_config(config)),
-    };
-    let session = session.map_err(|source| Error::Refused {
+    let refused = |source| Error::Refused {
         dir: dir.clone(),
         source,
-    })?;
+    };
+    let (session, device) = match mount_directly(&dir, config)? {
+        Some(connection) => {
+            let device = Device::at(&dir).map_err(refused)?;
+            let session = fuser::Session::from_fd(
+                adapter,
+                connection,
+                access(config),
+                session_config(config),
+            );
+            (
+                session.inspect_err(|_| drop(mounts::detach_all(device))),
+                device,
+            )
+        }
+        None => {
+            let session = fuser::Session::new(adapter, &dir, &session_config(config));
+            (session, Device::at(&dir).map_err(refused)?)
+        }
+    };
+    let session = session.map_err(refused)?;
     let kernel = session.notifier();
     std::thread::Builder::new()
         .name("vellum-stale".into())
         .spawn(move || asked.serve(&kernel))
         .map_err(Error::Session)?;
-    let (sender, events) = channel();
-    let stopper = Stopper(sender.clone());
     std::thread::Builder::new()
         .name("vellum-session".into())
         .spawn(move || {
@@ -162,9 +192,27 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     Ok(Session {
         server,
         dir,
+        device,
         events,
         stopper,
     })
+}
+
+/// Makes sure that nothing of Vellum is mounted on a directory; what is dead there is taken away.
+fn clear(dir: &Path) -> Result<(), Error> {
+    while let Ok(Some(mounted)) = mounts::at(dir) {
+        let pool = mounted.pool.clone();
+        if !mounted.is_dead() {
+            let dir = dir.to_owned();
+            return Err(Error::Mounted { dir, pool });
+        }
+        mounts::detach(&mounted).map_err(|source| Error::Dead {
+            dir: dir.to_owned(),
+            source,
+        })?;
+        tracing::warn!(dir = %dir.display(), pool = %pool.display(), "a mount whose process had ended was cleared");
+    }
+    Ok(())
 }
 
 /// Mounts by the system call, which root may; gives nothing if somebody else asks.
@@ -273,9 +321,7 @@ impl Session {
 
     /// Unmounts; gives nothing if users had to be cut off.
     fn end(&self) -> Option<io::Result<()>> {
-        if mounts::at(&self.dir).is_ok_and(|mounted| mounted.is_some())
-            && let Err(error) = mounts::unmount(&self.dir, true)
-        {
+        if let Err(error) = mounts::detach_all(self.device) {
             tracing::warn!(%error, dir = %self.dir.display(), "cannot unmount");
         }
         match self.events.recv_timeout(GRACE) {

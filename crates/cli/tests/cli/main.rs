@@ -4,6 +4,7 @@ mod asking;
 mod bench;
 mod commands;
 mod crash;
+mod ends;
 mod images;
 mod media;
 mod mounting;

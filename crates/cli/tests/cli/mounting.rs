@@ -325,7 +325,7 @@ fn a_mounted_pool_answers_and_refuses() {
 }
 
 /// A mount in the foreground, once it says that it is ready.
-fn foreground(mounted: &Mounted) -> Child {
+pub(crate) fn foreground(mounted: &Mounted) -> Child {
     let mut child = vellum()
         .args(["mount", "--foreground", "--ready-fd", "1", "p.img", "mnt"])
         .current_dir(mounted.bench.path())
@@ -343,7 +343,7 @@ fn foreground(mounted: &Mounted) -> Child {
     child
 }
 
-fn signal(child: &Child, signal: Signal) {
+pub(crate) fn signal(child: &Child, signal: Signal) {
     let pid = Pid::from_raw(child.id() as i32).expect("a process");
     kill_process(pid, signal).expect("it is there");
 }

@@ -1,0 +1,250 @@
+//! How mounts end, and what is left alone: those of others, in other mount namespaces, dead ones, descriptors.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change, mount_move};
+use rustix::process::Signal;
+
+use crate::mounting::{foreground, signal};
+use crate::support::{Bench, Mounted, has_fuse};
+
+/// Whether mounts can be made by the system call, too; says so where they cannot.
+fn can_mount(test: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("skipped {test}: not root");
+    }
+    is_root && has_fuse(test)
+}
+
+/// A bench with a pool, and a directory to mount on.
+fn unmounted() -> Mounted {
+    let bench = Bench::with_pool("4M");
+    let dir = bench.join("mnt");
+    std::fs::create_dir(&dir).expect("made");
+    Mounted { bench, dir }
+}
+
+fn is_mounted(dir: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mounts").expect("read");
+    table.contains(&format!(" {} ", dir.display()))
+}
+
+fn detach(dir: &Path) {
+    rustix::mount::unmount(dir, UnmountFlags::DETACH).expect("unmounted");
+}
+
+#[test]
+fn a_signal_ends_no_other_mount() {
+    if !can_mount("a_signal_ends_no_other_mount") {
+        return;
+    }
+    let mounted = unmounted();
+    let run = |args: &[&str]| drop(mounted.bench.run(args).ok());
+    run(&["mkfs", "other.img", "--size", "4M"]);
+    let mut child = foreground(&mounted);
+    let open = File::create(mounted.path("open")).expect("made");
+    detach(&mounted.dir);
+    run(&["mount", "other.img", "mnt"]);
+    std::fs::write(mounted.path("others"), "kept").expect("written");
+    // The second one, because of the open file.
+    signal(&child, Signal::TERM);
+    signal(&child, Signal::TERM);
+    assert!(child.wait().expect("it ends").success());
+    drop(open);
+    let kept = std::fs::read(mounted.path("others")).expect("it is mounted still");
+    assert_eq!(kept, b"kept");
+    run(&["umount", "mnt"]);
+    mounted.bench.sound();
+}
+
+#[test]
+fn a_signal_ends_a_mount_where_it_was_moved() {
+    if !can_mount("a_signal_ends_a_mount_where_it_was_moved") {
+        return;
+    }
+    let mounted = unmounted();
+    let bench = mounted.bench.path();
+    // Nothing below what is shared with other namespaces can be moved.
+    mount_bind(bench, bench).expect("mounted");
+    mount_change(bench, MountPropagationFlags::PRIVATE).expect("private");
+    let moved = mounted.bench.join("moved");
+    std::fs::create_dir(&moved).expect("made");
+    let mut child = foreground(&mounted);
+    mount_move(&mounted.dir, &moved).expect("moved");
+    let told = mounted.bench.run(&["info", "p.img"]).ok().out;
+    assert!(
+        told.contains(&format!("on {} by", moved.display())),
+        "{told}"
+    );
+    signal(&child, Signal::TERM);
+    assert!(child.wait().expect("it ends").success());
+    assert!(!is_mounted(&moved));
+    mounted.bench.sound();
+    detach(bench);
+}
+
+#[test]
+fn what_is_mounted_over_a_mount_is_left_alone() {
+    if !can_mount("what_is_mounted_over_a_mount_is_left_alone") {
+        return;
+    }
+    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
+    mount_bind(mounted.bench.path(), &mounted.dir).expect("mounted");
+    for lazy in [&["umount", "mnt"][..], &["umount", "--lazy", "mnt"]] {
+        mounted
+            .bench
+            .run(lazy)
+            .failed(1, &["something else is mounted over it"]);
+    }
+    assert!(mounted.path("p.img").exists());
+    detach(&mounted.dir);
+    mounted.umount();
+}
+
+/// Runs `vellum` with the lock held by a descriptor that it inherits; the shell's own is closed when this returns.
+fn with_a_lock(bench: &Bench, args: &str) -> Command {
+    let script = format!(
+        "exec 9>lock && flock 9 && exec {} {args}",
+        env!("CARGO_BIN_EXE_vellum")
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(bench.path());
+    command
+}
+
+#[test]
+fn a_mount_keeps_no_descriptor_that_it_was_not_given() {
+    if !has_fuse("a_mount_keeps_no_descriptor_that_it_was_not_given") {
+        return;
+    }
+    let mounted = unmounted();
+    let is_free = || {
+        let lock = File::open(mounted.bench.join("lock")).expect("a file");
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+    };
+    let status = with_a_lock(&mounted.bench, "mount p.img mnt").status();
+    assert!(status.expect("it runs").success());
+    assert!(is_free());
+    mounted.umount();
+    let mut command = with_a_lock(&mounted.bench, "mount --foreground --ready-fd 1 p.img mnt");
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut said = String::new();
+    let output = child.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut said).expect("read");
+    assert_eq!(said, "ready\n");
+    assert!(is_free());
+    mounted.umount();
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_dead_mount_is_cleared_and_its_pool_answers() {
+    if !has_fuse("a_dead_mount_is_cleared_and_its_pool_answers") {
+        return;
+    }
+    let mounted = unmounted();
+    let run = |args: &[&str]| mounted.bench.run(args);
+    let kill = |mut child: Child| {
+        child.kill().expect("killed");
+        child.wait().expect("it ends");
+    };
+    let child = foreground(&mounted);
+    std::fs::write(mounted.path("file"), "kept").expect("written");
+    kill(child);
+    for asked in ["p.img", "mnt"] {
+        let told = run(&["info", asked]).ok();
+        assert!(told.out.contains("p.img"), "{}", told.out);
+        assert!(told.err.contains("has ended"), "{}", told.err);
+        run(&["evolve", asked]).failed(1, &["has ended", "keeps no names in areas"]);
+    }
+    run(&["sync", "mnt"]).failed(1, &["has ended", "mount"]);
+    assert_eq!(run(&["cat", "p.img:/file"]).ok().out, "kept");
+    let again = run(&["mount", "p.img", "mnt"]).ok();
+    assert!(again.err.contains("cleared"), "{}", again.err);
+    assert_eq!(std::fs::read(mounted.path("file")).expect("read"), b"kept");
+    mounted.umount();
+    kill(foreground(&mounted));
+    run(&["umount", "mnt"]).ok();
+    assert!(!is_mounted(&mounted.dir));
+    kill(foreground(&mounted));
+    run(&["umount", "--force", "mnt"]).ok();
+    assert!(!is_mounted(&mounted.dir));
+}
+
+/// A process that has a mount in a mount namespace of its own, until it is dropped.
+struct Elsewhere(Child);
+
+impl Elsewhere {
+    /// With this mount of Vellum and no other: those of other tests are to be closed when they are unmounted.
+    fn of(dir: &Path) -> Self {
+        let script = r#"while read -r _ dir type _; do
+                [ "$type" != fuse.vellum ] || [ "$dir" = "$1" ] || umount -l "$dir"
+            done </proc/self/mounts
+            echo there; exec sleep 600"#;
+        let mut child = Command::new("unshare")
+            .args(["--mount", "sh", "-c", script, "sh"])
+            .arg(dir)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("unshare runs");
+        let mut said = String::new();
+        let output = child.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut said).expect("read");
+        assert_eq!(said, "there\n");
+        Self(child)
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_has_a_mount_elsewhere_is_named_and_cut_off() {
+    if !can_mount("who_has_a_mount_elsewhere_is_named_and_cut_off") {
+        return;
+    }
+    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
+    std::fs::write(mounted.path("file"), "kept").expect("written");
+    let other = Elsewhere::of(&mounted.dir);
+    let pid = other.0.id().to_string();
+    let run = |args: &[&str]| mounted.bench.run(args);
+    run(&["umount", "mnt"]).failed(
+        3,
+        &["unmounted here", &pid, "another mount namespace", "--force"],
+    );
+    let there = format!("/proc/{pid}/root{}", mounted.dir.display());
+    File::create(format!("{there}/more")).expect("made");
+    run(&["umount", "--force", "p.img"]).ok();
+    let cut_off = File::create(format!("{there}/none")).expect_err("cut off");
+    assert_eq!(cut_off.kind(), ErrorKind::NotConnected);
+    mounted.bench.sound();
+    assert_eq!(run(&["cat", "p.img:/file"]).ok().out, "kept");
+    run(&["umount", "--force", "p.img"]).failed(1, &["nothing of Vellum is mounted"]);
+}
+
+#[test]
+fn users_of_a_mount_are_cut_off_by_force() {
+    if !has_fuse("users_of_a_mount_are_cut_off_by_force") {
+        return;
+    }
+    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
+    let run = |args: &[&str]| mounted.bench.run(args);
+    let mut file = File::create(mounted.path("file")).expect("made");
+    file.write_all(b"kept").expect("written");
+    run(&["umount", "mnt"]).failed(3, &["--lazy", "--force"]);
+    run(&["umount", "--force", "mnt"]).ok();
+    assert!(file.write_all(b"lost").is_err());
+    assert!(!is_mounted(&mounted.dir));
+    mounted.bench.sound();
+    assert_eq!(run(&["cat", "p.img:/file"]).ok().out, "kept");
+}
