@@ -109,7 +109,7 @@ pub(crate) const ISSUES_MAX: usize = 20_000;
 /// Least cookie of an entry: 1 and 2 are `.` and `..`.
 pub(crate) const COOKIE_MIN: u64 = 3;
 /// Most that a directory listing can carry.
-pub(crate) const COOKIE_MAX: u64 = i64::MAX as u64;
+pub(crate) const COOKIE_MAX: u64 = (1 << 62) - 1;
 
 /// What the logs hold.
 #[derive(Debug, Default)]

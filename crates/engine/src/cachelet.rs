@@ -114,6 +114,9 @@ pub(crate) mod flag {
     pub(crate) const CONTINUOUS: u64 = 2048;
     /// Directories: names in it do not change, because it is moved, or one above it.
     pub(crate) const STILL: u64 = 4096;
+    /// Directories: a rename has replaced or exchanged a name in it, since it is known. Such a name exists
+    /// throughout, but its entry is another one: listings look for it a second time.
+    pub(crate) const REPLACED: u64 = 1 << 14;
     /// The inode names it: whoever comes by that finds this one and makes no other, until it is evicted or the file is gone.
     pub(crate) const KNOWN: u64 = 8192;
     /// Directories: counts evictions from bit 40 on. A miss in the index counts only if this and

@@ -385,16 +385,29 @@ fn position_step(
         }
         _ => {
             let whole = list(fs, dir, 0, &mut ListPosition::default());
-            let after = match input.u8() % 3 {
-                0 => input.u64(),
-                1 => input.u8().into(),
-                _ if whole.is_empty() => 0,
-                _ => input.pick(&whole).0,
+            let (after, given) = match input.u8() % 3 {
+                0 => (input.u64(), false),
+                1 => (input.u8().into(), false),
+                _ if whole.is_empty() => (0, true),
+                _ => (input.pick(&whole).0, true),
             };
-            let behind: Vec<_> = whole.into_iter().filter(|entry| entry.0 > after).collect();
             let position = &mut positions[usize::from(input.u8() % 4)];
             let mut listed = list(fs, dir, after, position);
-            assert_eq!(listed, behind, "behind {after}");
+            if given {
+                let behind: Vec<_> = whole.into_iter().filter(|entry| entry.0 > after).collect();
+                assert_eq!(listed, behind, "behind {after}");
+            } else {
+                // A position that no listing gave begins somewhere: with names of the directory, each once.
+                let mut names: Vec<_> = listed.iter().map(|entry| &entry.1).collect();
+                let all: Vec<_> = whole.iter().map(|entry| &entry.1).collect();
+                assert!(
+                    names.iter().all(|name| all.contains(name)),
+                    "behind {after}"
+                );
+                names.sort_unstable();
+                names.dedup();
+                assert_eq!(names.len(), listed.len(), "behind {after}");
+            }
             // In two calls, the second from where the first came to.
             let half = listed.split_off(listed.len() / 2);
             let last = listed.last().map_or(after, |entry| entry.0);

@@ -16,7 +16,7 @@ use crate::draft::Draft;
 /// Least cookie of an entry.
 const COOKIE_MIN: u64 = 3;
 /// Most that a listing can carry.
-pub(crate) const COOKIE_MAX: u64 = i64::MAX as u64;
+pub(crate) const COOKIE_MAX: u64 = (1 << 62) - 1;
 /// Where files go whose place is lost.
 pub(crate) const LOST_AND_FOUND: &str = "lost+found";
 

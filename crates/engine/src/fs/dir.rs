@@ -9,18 +9,12 @@ use crate::cachelet::{Cachelet, field};
 use crate::commit::Durability;
 use crate::error::{Error, First, Result};
 use crate::fs::{Access, Cred, Fs, Lease, Node, RenameFlags};
-use crate::namespace::{DirEntry, ListHint, NewInode, Removal, Rename};
+use crate::namespace::{NewInode, Removal, Rename};
 use crate::slots::{Op, Tally};
 
 const SET_GID: u16 = 0o2000;
 /// Longest symlink target, in bytes.
 const TARGET_MAX: usize = vellum_layout::TEXT_MAX;
-
-/// Where a listing stands; keep it between calls of [`Fs::list`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ListPosition {
-    hint: ListHint,
-}
 
 /// What a new file is to be like.
 #[derive(Clone, Copy)]
@@ -452,28 +446,6 @@ impl<M: Memories> Fs<M> {
             }
         }
         Ok(())
-    }
-
-    /// Lists a directory: entries with cookies above `after`, ascending, without `.` and `..`,
-    /// until `each` says false (that entry is not consumed). The name is borrowed.
-    ///
-    /// # Errors
-    /// Not a directory, damaged media. Permission to read is checked at opening.
-    pub fn list(
-        &self,
-        dir: &Node<M>,
-        after: u64,
-        position: &mut ListPosition,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()> {
-        // What was given once is not given again.
-        self.with_op_once(|op| {
-            if op.core.kind(dir.cachelet) != FileKind::Directory {
-                return Err(Error::NotDirectory);
-            }
-            self.namespace
-                .list(op, dir.cachelet, after, &mut position.hint, each)
-        })
     }
 
     /// The inode number of the directory above `dir` (its own, for the root).

@@ -12,6 +12,7 @@ mod cred;
 mod dir;
 mod evolve;
 pub(crate) mod file;
+mod list;
 mod node;
 mod open;
 mod path;
@@ -25,8 +26,8 @@ use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
 pub(crate) use background::Lease;
 pub use cred::{Access, Cred};
-pub use dir::ListPosition;
 pub use file::{Allocate, MappingAlone, View, ViewPlace, gather_metadata, settle};
+pub use list::ListPosition;
 pub use node::Node;
 pub use open::{Handle, OpenOptions, RenameFlags};
 

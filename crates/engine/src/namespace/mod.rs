@@ -23,6 +23,11 @@ use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::slots::Op;
 
+/// Cookie of the first entry ever made in a directory (1 and 2 are `.` and `..`).
+pub(crate) const FIRST_COOKIE: u64 = 3;
+/// The highest cookie: the position of an entry in a listing may add 2^62 to it, and is signed.
+pub(crate) const COOKIE_MAX: u64 = (1 << 62) - 1;
+
 /// How far a walk came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walked {
@@ -114,6 +119,25 @@ pub struct DirEntry<'a> {
     pub name: &'a [u8],
 }
 
+/// Which entries a listing is to give, by their cookies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListRange {
+    /// Those above this one,
+    pub(crate) after: u64,
+    /// and not above this one.
+    pub(crate) until: u64,
+}
+
+impl ListRange {
+    /// All entries behind a cookie.
+    pub(crate) fn behind(after: u64) -> Self {
+        Self {
+            after,
+            until: u64::MAX,
+        }
+    }
+}
+
 /// Where a listing is, so that the next call need not search. Only a hint: the cookie rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ListHint {
@@ -201,12 +225,18 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         None
     }
 
-    /// Lists entries with cookies above `after`, ascending, until `each` says false.
+    /// The last cookie that was given in a directory; one below the first, if none was.
+    ///
+    /// # Errors
+    /// Damage keeps it from being known.
+    fn last_cookie(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<u64>;
+
+    /// Lists entries with cookies in `range`, ascending, until `each` returns false.
     fn list(
         &self,
         op: &Op<'_, M>,
         dir: Cachelet,
-        after: u64,
+        range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()>;
@@ -215,7 +245,8 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: Cachelet) -> Result<Vec<u8>> {
         let child = op.core.ino(child);
         let mut found = None;
-        self.list(op, dir, 0, &mut ListHint::default(), &mut |entry| {
+        let all = ListRange::behind(0);
+        self.list(op, dir, all, &mut ListHint::default(), &mut |entry| {
             if entry.ino == child {
                 found = Some(entry.name.to_vec());
             }

@@ -1,5 +1,6 @@
-//! Listings: what exists throughout one is given exactly once, in ascending order of cookies,
-//! whatever else happens in the directory, resumed from wherever and with or without hints.
+//! Listings: what exists throughout one is given exactly once, in ascending order of positions,
+//! whatever else happens in the directory, resumed from wherever and with or without hints. What
+//! came since it began is given at most once, and only where names are replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,6 +110,7 @@ impl Listing {
         for name in &self.throughout {
             assert_eq!(times.get(name.as_str()), Some(&1), "{name}");
         }
+        assert!(times.values().all(|&times| times <= 2), "{times:?}");
     }
 }
 

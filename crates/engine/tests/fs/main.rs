@@ -9,6 +9,7 @@ mod damaged_names;
 mod durability;
 mod eviction;
 mod evolving;
+mod listing;
 mod logged_failing;
 mod lost_pages;
 mod moves;

@@ -9,7 +9,7 @@ use super::{Bodies, Body};
 use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
-use crate::namespace::{DirEntry, ListHint};
+use crate::namespace::{DirEntry, ListHint, ListRange};
 use crate::sites;
 use crate::slots::{Op, pause};
 
@@ -60,6 +60,17 @@ impl Extent {
     }
 }
 
+/// Where reading an extent ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Behind its last word.
+    OfExtent,
+    /// Before an entry beyond the range.
+    OfRange,
+    /// Before an entry that was not taken.
+    NotTaken,
+}
+
 /// A listing under way.
 struct Listing {
     dir: Cachelet,
@@ -68,6 +79,8 @@ struct Listing {
     line: Line,
     /// Cookie of the last entry given.
     last: u64,
+    /// The last cookie of the range.
+    until: u64,
     /// Cookie of the last entry met.
     last_cookie: u64,
     /// Extent and word right behind the last entry that was given, and no further: words beyond that
@@ -77,15 +90,16 @@ struct Listing {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Lists entries with cookies above `after`; stops before the entry that `each` does not take.
+    /// Lists entries with cookies in `range`; stops before the entry that `each` does not take.
     pub(crate) fn list<B: Bodies<M>>(
         &self,
         dir: Cachelet,
-        after: u64,
+        range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
         let core = self.core;
+        let ListRange { after, until } = range;
         // A listing before this one may have seen a part of a rename.
         self.await_moves(dir);
         let owner = core.ino(dir);
@@ -109,19 +123,22 @@ impl<M: Memories> Op<'_, M> {
             verify,
             line: Line::NONE,
             last: after,
+            until,
             last_cookie: 0,
             resume: (extent.slot, index),
             saw_dead: false,
         };
         let mut extents = 0;
-        let mut goes_on = self.list_extent::<B>(&mut listing, &extent, index, each)?;
-        while goes_on && let Some(next) = self.readable_extent_after(dir, &extent, owner) {
+        let mut end = self.list_extent::<B>(&mut listing, &extent, index, each)?;
+        while end == End::OfExtent
+            && let Some(next) = self.readable_extent_after(dir, &extent, owner)
+        {
             extents += 1;
             if extents > core.geometry.meta_slots() {
                 return Err(runs_in_a_circle(owner));
             }
             (extent, index) = (next, 0);
-            goes_on = self.list_extent::<B>(&mut listing, &extent, index, each)?;
+            end = self.list_extent::<B>(&mut listing, &extent, index, each)?;
         }
         *hint = ListHint {
             generation,
@@ -136,11 +153,11 @@ impl<M: Memories> Op<'_, M> {
             // Words of the log.
             self.do_without_names(dir, &error);
         }
-        if goes_on {
+        if end != End::NotTaken {
             // Behind the names that can be read.
             self.check_names(dir)?;
         }
-        if verifies_all && goes_on {
+        if verifies_all && end == End::OfExtent {
             core.raise_flag(dir, flag::VERIFIED);
         }
         if listing.saw_dead {
@@ -166,14 +183,14 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Lists what the words of `extent` from `index` on name; `false`: `each` took no more.
+    /// Lists what the words of `extent` from `index` on name.
     fn list_extent<B: Bodies<M>>(
         &self,
         listing: &mut Listing,
         extent: &Extent,
         mut index: u64,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<bool> {
+    ) -> Result<End> {
         let core = self.core;
         let dir = listing.dir;
         let mut buffer = B::Buffer::default();
@@ -217,6 +234,8 @@ impl<M: Memories> Op<'_, M> {
                 // this name another file, and one of both has to be given.
                 self.await_moves(dir);
                 listing.line = Line::NONE;
+            } else if body.cookie > listing.until {
+                return Ok(End::OfRange);
             } else if body.cookie > listing.last {
                 let kind = body
                     .target
@@ -229,14 +248,14 @@ impl<M: Memories> Op<'_, M> {
                     name: B::name(&buffer),
                 };
                 if !each(given) {
-                    return Ok(false);
+                    return Ok(End::NotTaken);
                 }
                 listing.last = body.cookie;
                 listing.resume = (extent.slot, index + 1);
             }
             index += 1;
         }
-        Ok(true)
+        Ok(End::OfExtent)
     }
 
     /// Reads the entry that a word of the log names, and notes its cookie.

@@ -7,16 +7,12 @@ use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
 use super::Bodies;
-use crate::cachelet::{Cachelet, field};
+use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
+use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 use crate::sites;
 use crate::slots::Op;
-
-/// Cookie of the first entry ever made in a directory (1 and 2 are `.` and `..`).
-pub(crate) const FIRST_COOKIE: u64 = 3;
-/// The highest cookie: those of a listing are signed.
-pub(crate) const COOKIE_MAX: u64 = i64::MAX as u64;
 
 /// Blocks that stay free for compacting logs.
 pub(crate) const SPARE_BLOCKS: u64 = 2;
@@ -329,16 +325,40 @@ impl<M: Memories> Op<'_, M> {
         if !head.is_compacted() {
             return Ok(head.base_cookie + full.kind().words());
         }
-        // Compaction leaves no room at its end, so the last word names the highest cookie.
-        let at = core.geometry.slot_at(full.extent()) + full.kind().words_at();
-        let mut highest = head.base_cookie;
-        for index in 0..full.kind().words() {
-            let entry = LogWord(core.word(at + 8 * index)).entry();
-            if entry != 0 {
-                highest = highest.max(B::cookie(core, entry)?);
-            }
+        // Compaction leaves no room at its end.
+        Ok(self.last_of_extent::<B>(full.extent(), &head)? + 1)
+    }
+
+    /// The cookie of the last entry that an extent's words name; its base cookie, or one less, if they name none.
+    fn last_of_extent<B: Bodies<M>>(&self, extent: u64, head: &LogExtentHead) -> Result<u64> {
+        let core = self.core;
+        let at = core.geometry.slot_at(extent) + head.kind().words_at();
+        let words = (0..head.kind().words()).rev();
+        let mut named = words.map(|index| (index, LogWord(core.word(at + 8 * index)).entry()));
+        match named.find(|(_, entry)| *entry != 0) {
+            // The words are in the order of the cookies.
+            Some((_, entry)) if head.is_compacted() => B::cookie(core, entry),
+            Some((index, _)) => Ok(head.base_cookie + index),
+            None if head.is_compacted() => Ok(head.base_cookie),
+            None => Ok(head.base_cookie - 1),
         }
-        Ok(highest + 1)
+    }
+
+    /// The last cookie that was given in a directory; see [`crate::namespace::Namespace::last_cookie`].
+    pub(crate) fn last_cookie<B: Bodies<M>>(&self, dir: Cachelet) -> Result<u64> {
+        let core = self.core;
+        let tail = Tail(core.get(dir, field::TAIL));
+        if core.has_flag(dir, flag::COUNTED) && tail.0 != 0 {
+            if tail.is_full() {
+                return Ok(self.log_next_base::<B>(dir, tail)? - 1);
+            }
+            let head = core.log_head(tail.extent(), core.ino(dir))?;
+            return Ok(head.base_cookie + tail.index() - 1);
+        }
+        match log_extents(core, core.ino(dir), core.get(dir, field::ROOT))?.last() {
+            Some((extent, head)) => self.last_of_extent::<B>(*extent, head),
+            None => Ok(FIRST_COOKIE - 1),
+        }
     }
 
     /// Makes `extent` the first of the directory's log, durably.

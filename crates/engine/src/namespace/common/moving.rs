@@ -69,7 +69,20 @@ impl<M: Memories> Op<'_, M> {
             }
         }
         allow(source, target)?;
+        if target.is_some() {
+            self.note_replaced(rename.to_dir);
+            if rename.exchange {
+                self.note_replaced(rename.from_dir);
+            }
+        }
         Ok(true)
+    }
+
+    /// Lets listings of `dir` know, before they can miss the old entry, that a name of it gets another one.
+    fn note_replaced(&self, dir: Cachelet) {
+        if !self.core.has_flag(dir, flag::REPLACED) {
+            self.core.raise_flag(dir, flag::REPLACED);
+        }
     }
 
     pub(crate) fn lock_renames(&self) -> RenameLock<'_, M> {

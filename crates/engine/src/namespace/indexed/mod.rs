@@ -34,8 +34,8 @@ use crate::core::Core;
 use crate::error::{Error, First, Place, Result};
 use crate::journal::Record;
 use crate::namespace::{
-    Areas, Ask, ListHint, Mender, Namespace, NewInode, PathIn, Removal, Rename, SurveyedNames,
-    Walked,
+    Areas, Ask, ListHint, ListRange, Mender, Namespace, NewInode, PathIn, Removal, Rename,
+    SurveyedNames, Walked,
 };
 use crate::slots::{Op, pause};
 use index::{Index, Pair, ValueWord};
@@ -354,18 +354,22 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         S::areas()
     }
 
+    fn last_cookie(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<u64> {
+        op.last_cookie::<S>(dir)
+    }
+
     fn list(
         &self,
         op: &Op<'_, M>,
         dir: Cachelet,
-        after: u64,
+        range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(crate::namespace::DirEntry<'_>) -> bool,
     ) -> Result<()> {
         if S::TELL_PATHS {
             op.note_read(dir);
         }
-        op.list::<S>(dir, after, hint, each)
+        op.list::<S>(dir, range, hint, each)
     }
 
     fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()> {

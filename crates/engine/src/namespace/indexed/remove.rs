@@ -8,7 +8,7 @@ use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
 use crate::cachelet::{Cachelet, flag};
 use crate::error::{Error, Result};
-use crate::namespace::{ListHint, Removal};
+use crate::namespace::{ListHint, ListRange, Removal};
 use crate::sites;
 use crate::slots::{Op, pause};
 
@@ -76,7 +76,8 @@ impl<M: Memories> Op<'_, M> {
     fn shows_a_name<S: Entries<M>>(&self, dir: Cachelet) -> Result<bool> {
         let core = self.core;
         let mut shown = false;
-        self.list::<S>(dir, 0, &mut ListHint::default(), &mut |entry| {
+        let all = ListRange::behind(0);
+        self.list::<S>(dir, all, &mut ListHint::default(), &mut |entry| {
             let found = Name::new(core, entry.name)
                 .ok()
                 .and_then(|name| S::Index::find::<S>(core, dir, name));

@@ -3,12 +3,13 @@
 use vellum_layout::{FileKind, LogPlace, NAME_MAX, RecordKind, Recorded, TargetWord, name_hash};
 use vellum_media::Memories;
 
-use super::log::{COOKIE_MAX, FIRST_COOKIE, Names};
+use super::log::Names;
 use super::radix::Leaf;
 use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::common::is_name;
+use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 use crate::slots::{Op, Tally};
 
 /// A name that came.

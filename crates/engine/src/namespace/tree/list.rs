@@ -12,8 +12,18 @@ use super::{Name, Tree};
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
-use crate::namespace::{DirEntry, ListHint};
+use crate::namespace::{DirEntry, FIRST_COOKIE, ListHint, ListRange};
 use crate::slots::{Op, pause};
+
+/// Where reading a block ends.
+enum End {
+    /// Behind its last record, or the tail.
+    OfBlock,
+    /// Before a name beyond the range.
+    OfRange,
+    /// Before a name that was not taken.
+    NotTaken,
+}
 
 /// A listing under way.
 struct Listing {
@@ -21,16 +31,27 @@ struct Listing {
     owner: LogOwner,
     /// Cookie of the last name given.
     last: u64,
+    /// The last cookie of the range.
+    until: u64,
     /// Behind the last record that was looked at, and no further: a name further on may still come.
     resume: LogPlace,
 }
 
+impl<M: Memories> Op<'_, M> {
+    /// The last cookie that was given in a directory; see [`crate::namespace::Namespace::last_cookie`].
+    pub(super) fn last_cookie_of_tree(&self, dir: Cachelet) -> Result<u64> {
+        self.ensure_tree_counted(dir)?;
+        let next = self.core.get(dir, field::NEXT_COOKIE);
+        Ok(next.max(FIRST_COOKIE) - 1)
+    }
+}
+
 impl Tree {
-    /// Lists names with cookies above `after`; stops before the one that `each` does not take.
+    /// Lists names with cookies in `range`; stops before the one that `each` does not take.
     pub(super) fn list_names<M: Memories>(
         op: &Op<'_, M>,
         dir: Cachelet,
-        after: u64,
+        range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
@@ -38,11 +59,12 @@ impl Tree {
         op.ensure_tree(dir)?;
         let generation = core.get(dir, field::DEAD) >> 32;
         let owner = core.log_owner(core.ino(dir));
-        let start = list_start(core, owner, after, hint, generation)?;
+        let start = list_start(core, owner, range.after, hint, generation)?;
         let mut listing = Listing {
             dir,
             owner,
-            last: after,
+            last: range.after,
+            until: range.until,
             resume: start,
         };
         let listed = match start {
@@ -93,8 +115,10 @@ impl Listing {
             }
             let slot = self.resume.slot();
             let block = core.read_block(slot, self.owner)?;
-            if !self.list_block(op, &block, tail, each)? {
-                return Ok(false);
+            match self.list_block(op, &block, tail, each)? {
+                End::OfBlock => {}
+                End::OfRange => return Ok(true),
+                End::NotTaken => return Ok(false),
             }
             if slot == tail.slot() {
                 if core.tail(self.dir) == tail {
@@ -119,7 +143,7 @@ impl Listing {
         block: &Block,
         tail: LogPlace,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<bool> {
+    ) -> Result<End> {
         // They were verified when the tree was built.
         let records = block.records(self.owner, tail).unsealed();
         for found in records.from(self.resume.byte()) {
@@ -128,6 +152,9 @@ impl Listing {
                 Error::damaged("record of a directory log", place)
             })?;
             let is_new = found.record.cookie > self.last;
+            if found.record.kind() == Some(RecordKind::Came) && found.record.cookie > self.until {
+                return Ok(End::OfRange);
+            }
             if found.record.kind() == Some(RecordKind::Came)
                 && is_new
                 && is_there(op, self.dir, &found)?
@@ -142,14 +169,14 @@ impl Listing {
                     name: found.name,
                 };
                 if !each(given) {
-                    return Ok(false);
+                    return Ok(End::NotTaken);
                 }
                 self.last = found.record.cookie;
             }
             let past = found.place.byte() + NameRecord::bytes_for(found.name.len());
             self.resume = LogPlace::new(found.place.slot(), past);
         }
-        Ok(true)
+        Ok(End::OfBlock)
     }
 }
 

@@ -15,13 +15,10 @@ use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::journal::Record;
+use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 use crate::sites;
 use crate::slots::{Op, pause};
 
-/// Cookie of the first name ever made in a directory (1 and 2 are `.` and `..`).
-pub(super) const FIRST_COOKIE: u64 = 3;
-/// The highest cookie: those of a listing are signed.
-pub(super) const COOKIE_MAX: u64 = i64::MAX as u64;
 /// Blocks that stay free for compacting logs.
 pub(super) const SPARE_BLOCKS: u64 = 2;
 

@@ -38,7 +38,9 @@ use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::namespace::common::inode::Named;
 use crate::namespace::common::{check_name, evict};
-use crate::namespace::{DirEntry, ListHint, Namespace, NewInode, Removal, Rename, SurveyedNames};
+use crate::namespace::{
+    DirEntry, ListHint, ListRange, Namespace, NewInode, Removal, Rename, SurveyedNames,
+};
 use crate::slots::{Op, pause};
 
 #[cfg(test)]
@@ -165,15 +167,19 @@ impl<M: Memories> Namespace<M> for Tree {
         Self::move_name(op, rename, allow)
     }
 
+    fn last_cookie(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<u64> {
+        op.last_cookie_of_tree(dir)
+    }
+
     fn list(
         &self,
         op: &Op<'_, M>,
         dir: Cachelet,
-        after: u64,
+        range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        Self::list_names(op, dir, after, hint, each)
+        Self::list_names(op, dir, range, hint, each)
     }
 
     fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()> {

@@ -1,0 +1,241 @@
+//! Listing a directory from a position that says what the listing began with.
+//!
+//! Users of a listing hold nothing but the position of the last entry they took: the kernel keeps no
+//! more of an open directory. A new name, and the new name of a rename, gets a cookie above all
+//! others, so a listing that went on to whatever is there would meet what its own user renames
+//! again and again. A position therefore carries two numbers: the cookie of the entry, and the
+//! *horizon*, the last cookie that had been given when the listing began. Entries beyond the horizon
+//! belong to no listing that began earlier.
+//!
+//! A name that a rename replaces exists throughout, yet its new entry lies beyond the horizon. In a
+//! directory where that happened a listing has a second pass, over the entries between its horizon
+//! and the last cookie given when the second pass begins. So a listing ends, whatever its user
+//! renames, and gives no name more than twice.
+
+use vellum_layout::FileKind;
+use vellum_media::Memories;
+
+use crate::cachelet::{Cachelet, flag};
+use crate::error::{Error, Result};
+use crate::fs::{Fs, Node};
+use crate::namespace::{COOKIE_MAX, DirEntry, FIRST_COOKIE, ListHint, ListRange};
+use crate::slots::Op;
+
+/// Where a listing stands; keep it between calls of [`Fs::list`]. Only a hint: the position of the
+/// entry rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListPosition {
+    hint: ListHint,
+}
+
+/// Horizons below this are exact; see [`Cursor`].
+const HORIZON_END: u64 = 1 << 31;
+/// Added to the cookie in positions without a horizon.
+const ENDLESS: u64 = HORIZON_END * HORIZON_END;
+
+/// A pass over a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// Everything up to the horizon.
+    First,
+    /// What replaced names of the first pass.
+    Second,
+}
+
+/// What a position of a listing says: behind which cookie it goes on, up to which, and in which pass.
+///
+/// As a number, with horizon `h` and cookie `c`: h² + c in the first pass, h² + h + c in the second.
+/// A cookie is at most `h`, so each number is one cursor, and numbers ascend along a listing. They
+/// stay small in small directories, for the sake of programs with 32-bit positions. From a horizon of
+/// 2^31 on the number is 2^62 + c: such a listing has no horizon, and meets names that are made meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cursor {
+    range: ListRange,
+    pass: Pass,
+}
+
+impl Cursor {
+    /// The cursor that a position is; `None`: a listing begins there.
+    fn decode(position: u64) -> Option<Self> {
+        if position >= ENDLESS {
+            return Some(Self {
+                range: ListRange::behind(position - ENDLESS),
+                pass: Pass::First,
+            });
+        }
+        let horizon = position.isqrt();
+        if horizon < FIRST_COOKIE {
+            return None;
+        }
+        let rest = position - horizon * horizon;
+        let (pass, after) = match rest.checked_sub(horizon + 1) {
+            None => (Pass::First, rest),
+            Some(less_one) => (Pass::Second, less_one + 1),
+        };
+        let until = horizon;
+        Some(Self {
+            range: ListRange { after, until },
+            pass,
+        })
+    }
+
+    /// A pass over the cookies in `range`.
+    fn new(pass: Pass, range: ListRange) -> Self {
+        let until = match range.until {
+            0..HORIZON_END => range.until,
+            _ => u64::MAX,
+        };
+        Self {
+            range: ListRange { until, ..range },
+            pass,
+        }
+    }
+
+    /// The position of the entry with this cookie.
+    fn position_of(self, cookie: u64) -> u64 {
+        let horizon = self.range.until;
+        match self.pass {
+            _ if horizon >= HORIZON_END => ENDLESS + cookie,
+            Pass::First => horizon * horizon + cookie,
+            Pass::Second => horizon * horizon + horizon + cookie,
+        }
+    }
+}
+
+impl<M: Memories> Fs<M> {
+    /// Lists a directory behind the position `after` (0: from the beginning), without `.` and `..`, until
+    /// `each` returns false; that entry is not consumed. The position of an entry is its
+    /// [`DirEntry::cookie`]; positions ascend. The name is borrowed.
+    ///
+    /// # Errors
+    /// Not a directory, damaged media. Permission to read is checked at opening.
+    pub fn list(
+        &self,
+        dir: &Node<M>,
+        after: u64,
+        position: &mut ListPosition,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        // What was given once is not given again.
+        self.with_op_once(|op| {
+            if op.core.kind(dir.cachelet) != FileKind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            self.list_from(op, dir.cachelet, after, &mut position.hint, each)
+        })
+    }
+
+    fn list_from(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        after: u64,
+        hint: &mut ListHint,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let cursor = match Cursor::decode(after) {
+            Some(cursor) => cursor,
+            None => {
+                let until = self.horizon(op, dir)?;
+                Cursor::new(Pass::First, ListRange { after: 0, until })
+            }
+        };
+        let Some(last) = self.list_pass(op, dir, cursor, hint, each)? else {
+            return Ok(());
+        };
+        if cursor.pass == Pass::Second || !op.core.has_flag(dir, flag::REPLACED) {
+            return Ok(());
+        }
+        let until = self.horizon(op, dir)?;
+        if until > cursor.range.until {
+            let range = ListRange { after: last, until };
+            self.list_pass(op, dir, Cursor::new(Pass::Second, range), hint, each)?;
+        }
+        Ok(())
+    }
+
+    /// The last cookie given by now. A damaged directory has no horizon: what can be read of it is listed.
+    fn horizon(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<u64> {
+        match self.namespace.last_cookie(op, dir) {
+            Err(Error::Damaged { .. }) => Ok(COOKIE_MAX),
+            known => known,
+        }
+    }
+
+    /// Lists the rest of a pass. Returns the cookie of the last entry before its end; `None`: `each` took no more.
+    fn list_pass(
+        &self,
+        op: &Op<'_, M>,
+        dir: Cachelet,
+        cursor: Cursor,
+        hint: &mut ListHint,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<Option<u64>> {
+        let mut last = Some(cursor.range.after);
+        self.namespace
+            .list(op, dir, cursor.range, hint, &mut |entry| {
+                let cookie = cursor.position_of(entry.cookie);
+                let takes = each(DirEntry { cookie, ..entry });
+                last = takes.then_some(entry.cookie);
+                takes
+            })?;
+        Ok(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cursor(pass: Pass, after: u64, until: u64) -> Cursor {
+        Cursor::new(pass, ListRange { after, until })
+    }
+
+    #[test]
+    fn a_position_is_one_cursor() {
+        let horizons = [3, 4, 5, 100, 65_535, 1 << 20, HORIZON_END - 1];
+        for until in horizons {
+            for after in [3, until.div_ceil(2).max(3), until] {
+                for pass in [Pass::First, Pass::Second] {
+                    let cursor = cursor(pass, after, until);
+                    let position = cursor.position_of(after);
+                    assert_eq!(Cursor::decode(position), Some(cursor), "{position}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn positions_ascend_along_a_listing() {
+        for until in [3, 9, 1000, HORIZON_END - 2] {
+            let first = cursor(Pass::First, 0, until);
+            let second = cursor(Pass::Second, until, until + 1);
+            assert!(first.position_of(3) > 2, "1 and 2 are `.` and `..`");
+            assert!(first.position_of(until) < second.position_of(3));
+            assert!(second.position_of(until + 1) < ENDLESS);
+        }
+    }
+
+    #[test]
+    fn beyond_the_last_horizon_a_position_is_a_cookie_alone() {
+        let cookies = [3, HORIZON_END, COOKIE_MAX];
+        for cookie in cookies {
+            let endless = cursor(Pass::First, 0, HORIZON_END);
+            let position = endless.position_of(cookie);
+            assert!(i64::try_from(position).is_ok(), "positions are signed");
+            let decoded = Cursor::decode(position).map(|cursor| cursor.range);
+            assert_eq!(decoded, Some(ListRange::behind(cookie)));
+        }
+    }
+
+    #[test]
+    fn a_listing_begins_where_no_entry_is() {
+        for position in 0..9 {
+            assert_eq!(Cursor::decode(position), None, "{position}");
+        }
+        // Whatever a program seeks to is some place.
+        for position in [9, 1 << 40, ENDLESS - 1, ENDLESS, u64::MAX] {
+            assert!(Cursor::decode(position).is_some(), "{position}");
+        }
+    }
+}
