@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use vellum_layout::{BLOCK_BYTES, Geometry, NamespaceKind, SLOT_BYTES};
 use vellum_media::{Disk, Memories, Memory, Persistent};
 
+use crate::access_times::AccessTimes;
 use crate::commit::Commits;
 use crate::error::{Error, Place, Result};
 use crate::lease::Leases;
@@ -240,6 +241,7 @@ pub(crate) struct Core<M: Memories> {
     pub(crate) pool_epoch: u32,
     pub(crate) clock: Clock,
     pub(crate) read_only: bool,
+    pub(crate) access_times: AccessTimes,
     /// Of a pool that is open for writing and whose operations are not durable by themselves.
     pub(crate) commits: Option<Commits>,
     /// Bytes of files that somebody looks at in place.

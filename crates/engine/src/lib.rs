@@ -13,6 +13,7 @@
 //! medium goes; `docs/SEMANTICS.md` says how far that is.
 #![deny(unsafe_code)]
 
+mod access_times;
 mod alloc;
 mod cachelet;
 mod carried;
@@ -48,6 +49,7 @@ mod zones;
 
 pub use crate::commit::Durability;
 pub use crate::core::Clock;
+pub use access_times::{AccessPolicy, AccessTimes};
 pub use carried::{AttachOptions, Carried};
 pub use error::{Error, Place, Result};
 pub use fs::{

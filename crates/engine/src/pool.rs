@@ -12,6 +12,7 @@ use vellum_media::{
     Real, kind_at,
 };
 
+use crate::access_times::AccessTimes;
 use crate::carried::{AttachOptions, Carried, attach_medium};
 use crate::commit::Durability;
 use crate::error::{Error, Result};
@@ -141,6 +142,8 @@ pub struct PoolOptions {
     pub mapping_timer: Option<Arc<MappingTimer>>,
     /// How often areas evolve, where names are kept in areas: every five seconds by default; none: never.
     pub evolve_every: Option<Duration>,
+    /// When reading moves access times: by default as *relatime* has it.
+    pub access_times: AccessTimes,
     /// What is durable when an operation returns.
     pub durability: Durability,
     /// How often a pool is committed, where operations do not commit by themselves, when nobody asks for it: every five seconds by default. So much
@@ -168,6 +171,7 @@ impl Default for PoolOptions {
             last_epoch: false,
             mapping_timer: None,
             evolve_every: Some(EVOLVE_INTERVAL),
+            access_times: AccessTimes::default(),
             durability: Durability::default(),
             commit_every: COMMIT_INTERVAL,
             barriers: true,
@@ -430,6 +434,7 @@ impl Pool {
             attach: attach_id,
             mapping_timer: options.mapping_timer.clone(),
             roots_large: options.evolve_every.is_some(),
+            access_times: options.access_times,
             durability: options.durability,
             commit_every: options.commit_every.max(COMMIT_REST),
         };

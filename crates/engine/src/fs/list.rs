@@ -121,7 +121,9 @@ impl<M: Memories> Fs<M> {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
-            self.list_from(op, dir.cachelet, after, &mut position.hint, each)
+            self.list_from(op, dir.cachelet, after, &mut position.hint, each)?;
+            op.core.touch(dir.cachelet);
+            Ok(())
         })
     }
 

@@ -218,7 +218,9 @@ impl<M: Memories> Fs<M> {
             if op.core.kind(link.cachelet) != FileKind::Symlink {
                 return Err(Error::WrongKind);
             }
-            self.read_text(op, link.cachelet)
+            let text = self.read_text(op, link.cachelet)?;
+            op.core.touch(link.cachelet);
+            Ok(text)
         })
     }
 

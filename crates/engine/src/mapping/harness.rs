@@ -11,6 +11,7 @@ use vellum_layout::{
 use vellum_media::{HeapMemory, Memory, SimPool, Simulated};
 use zerocopy::IntoBytes;
 
+use crate::access_times::AccessTimes;
 use crate::cachelet::{Cachelet, field};
 use crate::core::{ArenaMap, Clock, Core};
 use crate::error::Result;
@@ -150,6 +151,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             pool_epoch,
             clock: Clock::Counter(AtomicI64::new(1)),
             read_only: false,
+            access_times: AccessTimes::default(),
             commits: None,
             leases: Leases::default(),
         };

@@ -12,6 +12,7 @@ use vellum_layout::{
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
+use crate::access_times::AccessTimes;
 use crate::cachelet::{REF_ONE, check_inode};
 use crate::carried;
 use crate::commit::{Commits, Durability};
@@ -56,6 +57,8 @@ pub struct MountOptions {
     pub mapping_timer: Option<Arc<MappingTimer>>,
     /// Where names are kept in areas, a large directory becomes the root of one before it is renamed.
     pub roots_large: bool,
+    /// When reading moves access times.
+    pub access_times: AccessTimes,
     /// What is durable when an operation returns.
     pub durability: Durability,
     /// How often whoever has it open commits, if nobody asks for it: for those who ask what is lost otherwise.
@@ -74,6 +77,7 @@ impl Default for MountOptions {
             attach: [0; 16],
             mapping_timer: None,
             roots_large: false,
+            access_times: AccessTimes::default(),
             durability: Durability::default(),
             commit_every: COMMIT_INTERVAL,
         }
@@ -296,6 +300,7 @@ pub fn attach<M: Memories>(
         pool_epoch,
         clock: options.clock,
         read_only: options.read_only,
+        access_times: options.access_times,
         commits: commits.filter(|_| !options.read_only),
         leases: Leases::default(),
     };

@@ -1,6 +1,6 @@
 //! Reading.
 
-use vellum_layout::{BLOCK_BYTES, Inode, MapRoot, RUN_BLOCKS};
+use vellum_layout::{BLOCK_BYTES, MapRoot, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent};
 
 use super::road::{Roads, Way};
@@ -16,8 +16,6 @@ use crate::slots::{Op, pause};
 pub(super) const LOOKUP_BLOCKS: usize = 64;
 /// The same where each run of them is a call, and a request of the disk.
 const CALL_BLOCKS: usize = 256;
-/// An access time older than this is renewed by a read even if the file has not changed.
-const ATIME_STALE_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 impl<M: Memories> Files<'_, M> {
     /// Reads from `offset`; gives how many bytes, fewer than asked for only at the end of file. With
@@ -39,7 +37,7 @@ impl<M: Memories> Files<'_, M> {
             let len = self.core.noting(copied)?;
             // A read at the end of file is a read.
             if !translation.is_noatime() {
-                self.touch(cachelet);
+                self.core.touch(cachelet);
             }
             match op.check_media() {
                 Ok(()) => return Ok(len),
@@ -163,27 +161,5 @@ impl<M: Memories> Files<'_, M> {
             self.mapping.lookup(op, id, first as u32, found)?;
         }
         Ok(())
-    }
-
-    /// Renews the access time if the file changed since, or once a day (relatime). Flushed without
-    /// a fence: it is durable with whatever is fenced next.
-    pub(super) fn touch(&self, cachelet: Cachelet) {
-        let core = self.core;
-        let time = |field| core.get(cachelet, field) as i64;
-        let atime = time(field::ATIME);
-        let now = core.clock.now_coarse();
-        let fresh = atime > time(field::MTIME)
-            && atime > time(field::CTIME)
-            && now.saturating_sub(atime) < ATIME_STALE_NS;
-        // The coarse clock may lag behind the change that this read follows; the modification time
-        // says nothing of that, because somebody may have set it to any.
-        let now = now.max(time(field::CTIME).saturating_add(1));
-        if fresh || now == atime || core.check_writable().is_err() {
-            return;
-        }
-        core.set(cachelet, field::ATIME, now as u64);
-        let at = core.inode_at(cachelet) + Inode::ATIME;
-        core.set_word(at, now as u64);
-        core.pool.flush(crate::sites::READ_ATIME, at, 8);
     }
 }

@@ -191,7 +191,7 @@ impl<'f, M: Memories> Files<'f, M> {
                 return Ok(None);
             }
             if !translation.is_noatime() {
-                self.touch(cachelet);
+                self.core.touch(cachelet);
             }
             return Ok(found.map(|(bytes, pin)| match pin {
                 None => Bytes::Pool(bytes, lease),
