@@ -5,6 +5,8 @@
 //! from the mask it holds, so creation shares no line with other threads. Chunks are given a kind
 //! when slots of that kind run low.
 
+mod room;
+
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{ChunkKind, ChunkWord, SLOT_BYTES, SLOTS_PER_BLOCK};
@@ -18,6 +20,8 @@ use crate::slots::{Op, field, pause};
 /// Slots in a group.
 const GROUP: u64 = SLOTS_PER_BLOCK;
 const ALL: u32 = u32::MAX;
+/// Blocks that stay free for compacting logs.
+pub(crate) const SPARE_BLOCKS: u64 = 2;
 /// How many slots ahead of the one taken the next ones are prefetched.
 const AHEAD: u64 = 3;
 /// Arena mark of a chunk whose table word is being made durable.
@@ -179,17 +183,58 @@ impl<M: Memories> Core<M> {
     /// Whether the last free chunk is kept for entries, of which there are none yet: short texts of symlinks lie there,
     /// however names are kept.
     fn is_last_kept(&self, kind: ChunkKind) -> bool {
+        kind != ChunkKind::Entries
+            && self.free_slots_of(ChunkKind::Free) == 1
+            && !self.has_entries_chunk()
+    }
+
+    fn has_entries_chunk(&self) -> bool {
         let is_entries = |chunk| {
             let word = self.arena.load(self.chunk_cell(chunk), Ordering::Relaxed);
             word == ChunkKind::Entries as u64
         };
-        kind != ChunkKind::Entries
-            && self.arena.load(header::FREE_SLOTS, Ordering::Relaxed) == 1
-            && !(0..self.geometry.meta_chunks).any(is_entries)
+        (0..self.geometry.meta_chunks).any(is_entries)
+    }
+
+    /// Whether a chunk of `kind` would leave the logs of directories too few blocks for the names that there is
+    /// room for then: names would go, and none could come.
+    fn starves_logs(&self, kind: ChunkKind) -> bool {
+        let cost = self.name_cost();
+        if cost.entries_in.is_none() || kind != ChunkKind::Inodes && Some(kind) != cost.entries_in {
+            return false;
+        }
+        let new_names = if kind == ChunkKind::Inodes {
+            0
+        } else {
+            cost.per_chunk
+        };
+        let chunks = self.free_slots_of(ChunkKind::Free).saturating_sub(1);
+        let blocks =
+            self.free_slots_of(ChunkKind::Blocks) + chunks * self.geometry.slots_per_chunk();
+        blocks < GROUP * cost.log_blocks_for(self.free_entries(cost) + new_names)
+    }
+
+    /// Whether names can have at most one further chunk.
+    pub(crate) fn is_short_of_chunks(&self) -> bool {
+        self.free_slots_of(ChunkKind::Free) <= 1
+            || self.is_refused_memory()
+            || self
+                .name_cost()
+                .entries_in
+                .is_some_and(|kind| self.starves_logs(kind))
+    }
+
+    /// Blocks that others than logs leave free: what the logs need for the names that there is room for.
+    pub(crate) fn blocks_for_logs(&self) -> u64 {
+        let cost = self.name_cost();
+        cost.log_blocks_for(self.free_entries(cost))
     }
 
     /// Gives a free chunk a kind, durably; whether there was one.
     fn take_chunk(&self, kind: ChunkKind) -> bool {
+        if self.starves_logs(kind) {
+            return false;
+        }
         self.take_chunk_as(kind, |chunk| ChunkWord::new(chunk, kind, 0))
     }
 
@@ -311,7 +356,7 @@ impl<M: Memories> Op<'_, M> {
             self.set_own(cache, 0);
             let Some((group, mask)) = self.core.refill(kind, false).or_else(|| self.steal(cache))
             else {
-                return Err(self.core.no_slot());
+                return Err(self.core.no_slot(kind));
             };
             self.set_own(cache, group << 32 | u64::from(mask));
             if find_run(mask, count).is_none() {
@@ -383,7 +428,7 @@ impl<M: Memories> Op<'_, M> {
         while self.core.arena.load(free_at, Ordering::Relaxed) < spare * GROUP {
             if !self.core.take_chunk(ChunkKind::Blocks) {
                 self.core.free_slots(slot, GROUP);
-                return Err(self.core.no_slot());
+                return Err(self.core.no_slot(ChunkKind::Blocks));
             }
         }
         Ok(slot)
@@ -394,7 +439,7 @@ impl<M: Memories> Op<'_, M> {
         let (group, _) = self
             .core
             .refill(ChunkKind::Blocks, true)
-            .ok_or_else(|| self.core.no_slot())?;
+            .ok_or_else(|| self.core.no_slot(ChunkKind::Blocks))?;
         Ok(group * GROUP)
     }
 }

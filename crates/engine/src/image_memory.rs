@@ -101,12 +101,21 @@ impl<M: Memories> Core<M> {
         free.min(ahead.saturating_add(room / self.geometry.chunk_bytes))
     }
 
-    /// Why there is no metadata slot: there is none in the pool, or no memory for it.
-    pub(crate) fn no_slot(&self) -> Error {
-        let is_refused = self.arena.load(header::REFUSED, Ordering::Relaxed) != 0;
+    /// Whether there was no memory for the next chunk when it was last asked for.
+    pub(crate) fn is_refused_memory(&self) -> bool {
+        self.arena.load(header::REFUSED, Ordering::Relaxed) != 0
+    }
+
+    /// Why there is no metadata slot of a kind: there is none in the pool, or no memory for it.
+    pub(crate) fn no_slot(&self, kind: ChunkKind) -> Error {
         let has_free = self.arena.load(header::FREE_SLOTS, Ordering::Relaxed) > 0;
-        match self.bounded_image().filter(|_| is_refused && has_free) {
-            None => Error::NoSpace("metadata region full"),
+        let lacks_memory = self.is_refused_memory() && has_free;
+        match self.bounded_image().filter(|_| lacks_memory) {
+            None => Error::NoSpace(match kind {
+                ChunkKind::Inodes => "metadata: no inode is free",
+                ChunkKind::Entries | ChunkKind::Areas => "metadata: no room for another name",
+                _ => "metadata: no block is free",
+            }),
             Some((image, _)) if image.dir().as_os_str() == OsStr::new(SHARED_DIR) => {
                 Error::NoSpace(Error::SHARED_MEMORY_FULL)
             }

@@ -99,7 +99,7 @@ pub(crate) struct Op<'a, M: Memories> {
 }
 
 impl<M: Memories> Core<M> {
-    fn slot_word(&self, slot: u32, field: u64) -> u64 {
+    pub(crate) fn slot_word(&self, slot: u32, field: u64) -> u64 {
         self.map.slots + u64::from(slot) * ARENA_SLOT_BYTES + field
     }
 

@@ -55,7 +55,11 @@ fn a_name_is_found_while_nodes_are_taken_out() {
         let jobs: Vec<Job> = vec![
             Box::new(move |stage: Stage| assert!(stage.find(&there).is_ok())),
             Box::new(move |stage: Stage| {
-                stage.fs.namespace.recycle(stage.core(), root).unwrap();
+                stage
+                    .fs
+                    .namespace
+                    .recycle(stage.core(), root, false)
+                    .unwrap();
             }),
         ];
         stage.together(jobs);

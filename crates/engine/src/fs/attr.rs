@@ -1,5 +1,7 @@
 //! Attributes: `stat`, `chmod`, `chown`, `utimens`, `statfs`.
 
+use std::sync::atomic::Ordering;
+
 use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BYTES};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
@@ -334,22 +336,15 @@ impl<M: Memories> Fs<M> {
         self.commit_from(Durability::Sync, resized)
     }
 
-    /// Space, counted.
+    /// Space, counted. Files that were removed, and that nobody has open, count as free: what is left to do for that is
+    /// done first.
     pub fn stat_fs(&self) -> StatFs {
+        if self.core.arena.load(header::WORK, Ordering::Acquire) != 0 {
+            // Damage is told by who meets it, and the counts are what they are.
+            let _ = self.work_now();
+        }
         let usage = self.mapping.usage(&self.core);
-        let word = |at| {
-            self.core
-                .arena
-                .load(at, std::sync::atomic::Ordering::Relaxed)
-        };
-        let chunk = self.core.geometry.slots_per_chunk();
-        let free = |kind: u64| word(header::FREE_SLOTS + 8 * kind);
-        let (chunks, inodes) = (self.core.chunks_to_be_had() * chunk, free(1));
-        let (names, in_a_block) = self.namespace.room_for_names(&self.core);
-        // New chunks serve inodes and names alike.
-        let most_names = names + chunks / vellum_layout::SLOTS_PER_BLOCK * in_a_block;
-        let files_free = (chunks + inodes + names).div_ceil(2);
-        let files_free = files_free.min(chunks + inodes).min(most_names);
+        let files_free = self.core.files_possible();
         let used = self.core.total(Tally::Inodes);
         StatFs {
             blocks: usage.total,

@@ -141,9 +141,19 @@ impl<M: Memories> Fs<M> {
     pub fn maintain(&self) -> Result<usize> {
         self.core.check_use()?;
         match Lease::try_take(&self.core) {
-            Some(_lease) => self.maintain_leased(),
+            Some(_lease) => self.maintain_leased(false),
             None => Ok(0),
         }
+    }
+
+    /// Does the background work there is, waiting for whoever is at it. Outside any operation.
+    pub(crate) fn work_now(&self) -> Result<usize> {
+        // In a child of fork nobody gives the lease back.
+        self.core.check_use()?;
+        let _lease = Lease::take(&self.core);
+        // The pool may have been closed meanwhile.
+        self.core.check_use()?;
+        self.maintain_leased(false)
     }
 
     /// Makes room: waits for the lease and does all the work there is. Outside any operation.
@@ -155,10 +165,10 @@ impl<M: Memories> Fs<M> {
     pub(crate) fn reclaim_leased(&self, lease: &Lease<'_, M>) -> Result<()> {
         // The background waits for many dead entries before it reads a log; here each one counts, if
         // entries can have no further chunk, or the last one.
-        if self.core.arena.load(header::FREE_SLOTS, Ordering::Relaxed) <= 1 {
+        if self.core.is_short_of_chunks() {
             self.namespace.queue_dead(&self.core);
         }
-        while self.maintain_leased()? > 0 {}
+        while self.maintain_leased(true)? > 0 {}
         self.namespace.evict(&self.core, true)?;
         self.core.wait_for_readers();
         if self.core.commits.is_some() {
@@ -169,11 +179,11 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    fn maintain_leased(&self) -> Result<usize> {
-        self.core.noting(self.work_off())
+    fn maintain_leased(&self, urgent: bool) -> Result<usize> {
+        self.core.noting(self.work_off(urgent))
     }
 
-    fn work_off(&self) -> Result<usize> {
+    fn work_off(&self, urgent: bool) -> Result<usize> {
         let core = &self.core;
         // What is to be written may stand on what is lost.
         let harmed = core.is_harmed();
@@ -181,7 +191,7 @@ impl<M: Memories> Fs<M> {
         let mut doomed = Vec::new();
         for &cachelet in &work {
             if core.unqueue(cachelet) {
-                self.namespace.recycle(core, cachelet)?;
+                self.namespace.recycle(core, cachelet, urgent)?;
             } else {
                 doomed.push(cachelet);
             }

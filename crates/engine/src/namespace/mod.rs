@@ -258,21 +258,27 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// Makes sure that link count and times of a directory are known.
     fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()>;
 
-    /// Recycles dead entries of `dir` and compacts its log where that is due. Called by the holder
-    /// of the background lease, outside any operation.
-    fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
+    /// Recycles dead entries of `dir` and compacts its log where that is due or, if it is `urgent`, of any use. Called
+    /// by the holder of the background lease, outside any operation.
+    fn recycle(&self, core: &Core<M>, dir: Cachelet, urgent: bool) -> Result<()>;
 
-    /// Queues the recycling of every directory that is known to have dead entries, however few. Same
+    /// Queues the recycling of every directory that is known to have dead entries, or dead words in its log, however few. Same
     /// rules: under the lease a directory whose names are known keeps them, and its cachelet its own; one
     /// that is being removed meanwhile is buried as if the removal had queued it.
     fn queue_dead(&self, core: &Core<M>) {
         for number in 1..=core.last_cachelet() {
             let dir = Cachelet(number as u32);
             let is_known = core.ino(dir) != 0 && core.has_flag(dir, flag::INDEXED);
-            if is_known && core.get(dir, field::DEAD) as u32 > 0 {
+            if is_known && (core.get(dir, field::DEAD) as u32 > 0 || self.wastes_a_block(core, dir))
+            {
                 core.queue_work(dir);
             }
         }
+    }
+
+    /// Whether the log of a directory whose names are known has a block's worth of words that name nothing.
+    fn wastes_a_block(&self, _core: &Core<M>, _dir: Cachelet) -> bool {
+        false
     }
 
     /// Evicts names and cachelets that were not used lately, where they are many or it is urgent;
@@ -300,9 +306,6 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     fn replay(&self, _core: &Core<M>) -> Result<()> {
         Ok(())
     }
-
-    /// For how many names there is room without a further chunk, and in each metadata block of one.
-    fn room_for_names(&self, core: &Core<M>) -> (u64, u64);
 
     /// The checksum of the entry at pool offset `entry_at`, if it is sound: journal records that name
     /// entries as their witnesses count only with these.

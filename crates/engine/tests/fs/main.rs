@@ -1,6 +1,7 @@
 //! The file system as its adapters use it: names and directories, what is read and written, opening and closing, damage, memories and
 //! disks that fail.
 
+mod access_times;
 mod basics;
 mod closing;
 mod damage;
@@ -16,5 +17,6 @@ mod moves;
 mod namespaces;
 mod paths;
 mod reading;
+mod room;
 mod split_failing;
 mod tables;

@@ -18,7 +18,6 @@ use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
 use crate::journal::Record;
-use crate::namespace::common::log::SPARE_BLOCKS;
 use crate::namespace::{Mender, MergedArea};
 use crate::sites;
 use crate::slots::Op;
@@ -347,7 +346,7 @@ impl<M: Memories> Op<'_, M> {
         if u64::from(blocks) >= blocks_max(&core.geometry) {
             return Err(Error::NoSpace("area table full"));
         }
-        let slot = self.alloc_block(SPARE_BLOCKS)?;
+        let slot = self.alloc_block(self.core.blocks_for_logs())?;
         let mut block = [0; BLOCK_BYTES as usize];
         block[..size_of::<AreaTableHead>()]
             .copy_from_slice(AreaTableHead::new(slot, blocks).as_bytes());

@@ -45,16 +45,31 @@ impl Clearing {
     }
 }
 
-/// Compacts the log of `dir`, in which `live` words name entries, where 4 KiB of it is dead.
+/// Compacts the log of `dir`, in which `live` words name entries, where 4 KiB of it and a third of it are dead; if it
+/// is urgent, where that frees a block.
 pub(crate) fn compact_where_due<M: Memories, B: Bodies<M>>(
     core: &Core<M>,
     dir: Cachelet,
     live: u64,
+    urgent: bool,
 ) -> Result<()> {
-    if wasted_words(core, dir, live)? >= COMPACT_AT.max(live / 2) {
+    let least = if urgent {
+        PER_EXTENT as u64
+    } else {
+        COMPACT_AT.max(live / 2)
+    };
+    if wasted_words(core, dir, live)? >= least {
         while compact::<M, B>(core, dir)? {}
     }
     Ok(())
+}
+
+/// Whether there are so many words that name nothing in the log of `dir`, whose names are known.
+pub(crate) fn wastes_a_block<M: Memories>(core: &Core<M>, dir: Cachelet) -> bool {
+    let tail = Tail(core.get(dir, field::TAIL));
+    tail.0 != 0
+        && tail.kind() == LogExtentKind::Large
+        && wasted_words(core, dir, core.children(dir)).is_ok_and(|words| words >= PER_EXTENT as u64)
 }
 
 /// Log words before the tail that name nothing.

@@ -23,12 +23,12 @@ mod recycle;
 mod remove;
 mod rename;
 
-use vellum_layout::{ChunkKind, Entry, SLOTS_PER_BLOCK, TargetWord, long_name_hash};
+use vellum_layout::{ChunkKind, Entry, FileKind, TargetWord, long_name_hash};
 use vellum_media::{Memories, Site};
 
 pub(crate) use self::create::{Draft, Spot};
 use super::common::inode::Named;
-use super::common::{Bodies, check_name, evict, walk};
+use super::common::{Bodies, check_name, compact, evict, walk};
 use crate::cachelet::{Cachelet, flag};
 use crate::core::Core;
 use crate::error::{Error, First, Place, Result};
@@ -376,8 +376,12 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         op.ensure_indexed::<S>(dir)
     }
 
-    fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
-        recycle::recycle::<M, S>(core, dir)
+    fn recycle(&self, core: &Core<M>, dir: Cachelet, urgent: bool) -> Result<()> {
+        recycle::recycle::<M, S>(core, dir, urgent)
+    }
+
+    fn wastes_a_block(&self, core: &Core<M>, dir: Cachelet) -> bool {
+        core.kind(dir) == FileKind::Directory && compact::wastes_a_block(core, dir)
     }
 
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
@@ -407,11 +411,6 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
 
     fn replay(&self, core: &Core<M>) -> Result<()> {
         S::replay(core)
-    }
-
-    fn room_for_names(&self, core: &Core<M>) -> (u64, u64) {
-        let free = core.free_slots_of(S::KIND);
-        (free, SLOTS_PER_BLOCK)
     }
 
     fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32> {

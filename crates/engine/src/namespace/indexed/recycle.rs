@@ -14,8 +14,12 @@ use crate::namespace::common::compact::{Clearing, compact_where_due, extents};
 use crate::namespace::common::log::{Logged, scan_log};
 use crate::sites;
 
-/// Frees the dead entries of `dir`; compacts its log where 4 KiB of it is dead.
-pub(super) fn recycle<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet) -> Result<()> {
+/// Frees the dead entries of `dir`; compacts its log where that is due, or frees a block and is urgent.
+pub(super) fn recycle<M: Memories, S: Entries<M>>(
+    core: &Core<M>,
+    dir: Cachelet,
+    urgent: bool,
+) -> Result<()> {
     let op = core.op_step();
     let mut dead = Vec::new();
     let mut words = Vec::new();
@@ -67,7 +71,7 @@ pub(super) fn recycle<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet)
     for (slot, slots) in dead {
         core.free_slots(slot, slots);
     }
-    compact_where_due::<M, S>(core, dir, live)
+    compact_where_due::<M, S>(core, dir, live, urgent)
 }
 
 /// Frees all that a removed directory holds: its entries and its log. Its inode is durably free

@@ -3,7 +3,7 @@
 use vellum_layout::{Inode, InodeState, LinksWord, NameRecord, RecordKind, TargetWord};
 use vellum_media::{Memories, Persistent};
 
-use super::log::{Names, SPARE_BLOCKS, Told};
+use super::log::{Names, Told};
 use super::radix::{Insertion, Leaf};
 use super::{Name, Tree};
 use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field};
@@ -69,7 +69,10 @@ impl Tree {
         let mut making = Making::begin(op, dir, 0)?;
         names.check_absent(name)?;
         making.take_inode()?;
-        names.make_room(NameRecord::bytes_for(name.bytes.len()), SPARE_BLOCKS)?;
+        names.make_room(
+            NameRecord::bytes_for(name.bytes.len()),
+            core.blocks_for_logs(),
+        )?;
         making.write_text(new)?;
         let insertion = names.prepare(op, name)?;
         let now = op.change_time(dir);
@@ -114,7 +117,10 @@ impl Tree {
         let mut names = op.names(dir)?;
         let coming = Coming::begin(op, dir)?;
         names.check_absent(name)?;
-        names.make_room(NameRecord::bytes_for(name.bytes.len()), SPARE_BLOCKS)?;
+        names.make_room(
+            NameRecord::bytes_for(name.bytes.len()),
+            core.blocks_for_logs(),
+        )?;
         // Counts of names change under this lock alone.
         let change = op.begin_change(target);
         let links = match core.get(target, field::LINKS) {

@@ -19,9 +19,6 @@ use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 use crate::sites;
 use crate::slots::{Op, pause};
 
-/// Blocks that stay free for compacting logs.
-pub(super) const SPARE_BLOCKS: u64 = 2;
-
 /// Where the cachelet's word of the tail says who appends.
 const HOLDER_AT: u32 = 48;
 const PLACE: u64 = (1 << HOLDER_AT) - 1;
@@ -230,7 +227,7 @@ impl Told {
 /// directories took them in the order of their cachelets, and waits for a third only in [`crate::namespace`]'s common
 /// steps that hold none: a removal waits for creations in the directory that it removes, which wait for no names.
 pub(super) struct Names<'o, 'a, M: Memories> {
-    op: &'o Op<'a, M>,
+    pub(super) op: &'o Op<'a, M>,
     pub(super) dir: Cachelet,
     owner: LogOwner,
     tail: LogPlace,

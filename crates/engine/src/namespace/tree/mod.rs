@@ -29,7 +29,7 @@ mod recycle;
 mod remove;
 mod rename;
 
-use vellum_layout::{ChunkKind, NAME_MAX, NameRecord, SLOTS_PER_BLOCK, TargetWord, name_hash};
+use vellum_layout::{NameRecord, TargetWord, name_hash};
 use vellum_media::Memories;
 
 use self::radix::Leaf;
@@ -186,7 +186,7 @@ impl<M: Memories> Namespace<M> for Tree {
         op.ensure_tree(dir)
     }
 
-    fn recycle(&self, core: &Core<M>, dir: Cachelet) -> Result<()> {
+    fn recycle(&self, core: &Core<M>, dir: Cachelet, _urgent: bool) -> Result<()> {
         recycle::recycle(core, dir)
     }
 
@@ -200,13 +200,6 @@ impl<M: Memories> Namespace<M> for Tree {
 
     fn check_pool(&self, _: &Core<M>, _: bool) -> Result<()> {
         Ok(())
-    }
-
-    fn room_for_names(&self, core: &Core<M>) -> (u64, u64) {
-        let blocks = core.free_slots_of(ChunkKind::Blocks) / SLOTS_PER_BLOCK;
-        let longest = NameRecord::bytes_for(NAME_MAX);
-        let names = (NameRecord::LIMIT - NameRecord::FIRST) / longest;
-        (blocks.saturating_sub(log::SPARE_BLOCKS) * names, names)
     }
 
     fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32> {

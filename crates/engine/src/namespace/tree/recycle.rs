@@ -33,6 +33,10 @@ impl Kept {
     fn went(&self) -> bool {
         self.record.kind() == Some(RecordKind::Went)
     }
+
+    fn is_gone(&self) -> bool {
+        self.record.kind() == Some(RecordKind::Gone)
+    }
 }
 
 /// A block in front of that of the tail.
@@ -73,7 +77,6 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
 /// Reads the blocks in front of that of the tail.
 fn read_fronts<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<Vec<Front>> {
     let (mut fronts, mut slot) = (Vec::new(), core.log_root(names.owner().slot));
-    let last_ns = latest_at_the_end(core, names)?;
     while slot != 0 && slot != names.tail().slot() && names.tail() != LogPlace::NONE {
         let block = core.read_block(slot, names.owner())?;
         let mut front = Front {
@@ -88,9 +91,7 @@ fn read_fronts<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<
                 Error::damaged("record of a directory log", place)
             })?;
             let is_needed = match found.record.kind() {
-                Some(RecordKind::Went) => true,
-                // As long as it alone tells of the directory's last change.
-                Some(RecordKind::Gone) => found.record.ns() > last_ns,
+                Some(RecordKind::Went | RecordKind::Gone) => true,
                 _ => is_there(core, names.dir, &found),
             };
             if is_needed {
@@ -108,7 +109,24 @@ fn read_fronts<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<
             return Err(runs_in_a_circle(names.owner().slot));
         }
     }
+    let latest_ns = latest_at_the_end(core, names)?;
+    keep_latest_gone(&mut fronts, latest_ns);
     Ok(fronts)
+}
+
+/// Of names that went in place only the last one is needed, as long as no later record tells of the
+/// directory's last change.
+fn keep_latest_gone(fronts: &mut [Front], latest_ns: i64) {
+    let gone = fronts.iter().flat_map(|front| &front.kept);
+    let gone = gone.filter(|kept| kept.is_gone());
+    let last_ns = gone.map(|kept| kept.record.ns()).max();
+    let last_ns = last_ns.filter(|&ns| ns > latest_ns);
+    for front in fronts {
+        let before = front.kept.len();
+        let is_needed = |kept: &Kept| !kept.is_gone() || Some(kept.record.ns()) == last_ns;
+        front.kept.retain(is_needed);
+        front.dead += (before - front.kept.len()) as u64;
+    }
 }
 
 fn is_there<M: Memories>(core: &Core<M>, dir: Cachelet, found: &Recorded<'_>) -> bool {
@@ -134,18 +152,42 @@ fn latest_at_the_end<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> R
         .unwrap_or(0))
 }
 
+/// Records put into blocks one behind the other, as many as fit each.
+#[derive(Default)]
+struct Packing {
+    blocks: usize,
+    /// Bytes left in the last one.
+    room: u64,
+}
+
+impl Packing {
+    /// Adds a record; whether it begins another block.
+    fn add(&mut self, kept: &Kept) -> bool {
+        let bytes = NameRecord::bytes_for(kept.name.len());
+        let begins = bytes > self.room;
+        if begins {
+            self.blocks += 1;
+            self.room = NameRecord::LIMIT - NameRecord::FIRST;
+        }
+        self.room -= bytes;
+        begins
+    }
+}
+
+/// What a copy of a run of blocks that begins with `first` has to say of this one.
+fn to_copy<'f>(front: &'f Front, first: &Front) -> impl Iterator<Item = &'f Kept> {
+    let first = first.base_cookie;
+    let kept = front.kept.iter();
+    kept.filter(move |kept| !kept.went() || kept.record.cookie < first)
+}
+
 /// What a copy of these blocks has to say, split into what fits a block each.
 fn pack(run: &[Front]) -> Vec<Vec<&Kept>> {
-    let first = run.first().map_or(0, |front| front.base_cookie);
-    let all = run.iter().flat_map(|front| &front.kept);
-    let (mut blocks, mut room) = (Vec::new(), 0);
-    for kept in all.filter(|kept| !kept.went() || kept.record.cookie < first) {
-        let bytes = NameRecord::bytes_for(kept.name.len());
-        if bytes > room {
+    let (mut blocks, mut packing) = (Vec::new(), Packing::default());
+    for kept in run.iter().flat_map(|front| to_copy(front, &run[0])) {
+        if packing.add(kept) {
             blocks.push(Vec::new());
-            room = NameRecord::LIMIT - NameRecord::FIRST;
         }
-        room -= bytes;
         if let Some(block) = blocks.last_mut() {
             block.push(kept);
         }
@@ -157,9 +199,17 @@ fn pack(run: &[Front]) -> Vec<Vec<&Kept>> {
 /// can be.
 fn run_that_gains(fronts: &[Front], blocks: usize) -> Option<Range<usize>> {
     (0..fronts.len()).find_map(|start| {
-        let fits = |end: &usize| pack(&fronts[start..*end]).len() <= blocks;
-        let end = (start + 1..=fronts.len()).take_while(fits).last()?;
-        (pack(&fronts[start..end]).len() < end - start).then_some(start..end)
+        let run = &fronts[start..];
+        let mut packing = Packing::default();
+        let packed = run.iter().map(|front| {
+            to_copy(front, &run[0]).for_each(|kept| {
+                packing.add(kept);
+            });
+            packing.blocks
+        });
+        let fitting = packed.take_while(|&packed| packed <= blocks);
+        let (last, packed) = fitting.enumerate().last()?;
+        (packed <= last).then_some(start..start + last + 1)
     })
 }
 

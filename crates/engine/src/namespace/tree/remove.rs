@@ -7,7 +7,7 @@ use vellum_layout::{
 use vellum_media::{Memories, Memory};
 use zerocopy::IntoBytes;
 
-use super::log::{Draft, Names, SPARE_BLOCKS, Told};
+use super::log::{Draft, Names, Told};
 use super::radix::Leaf;
 use super::{Name, Tree};
 use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
@@ -33,9 +33,10 @@ pub(super) enum Way {
 }
 
 impl<M: Memories> Names<'_, '_, M> {
-    /// Makes room for saying that names went, in records of `bytes`; without a place for them it is said in place.
+    /// Makes room for saying that names went, in records of `bytes`; without a place for them it is said in place, and
+    /// takes no block from what copying the log needs.
     pub(super) fn make_way(&mut self, bytes: u64) -> Result<Way> {
-        match self.make_room(bytes, SPARE_BLOCKS) {
+        match self.make_room(bytes, self.op.core.blocks_for_logs()) {
             Ok(()) => Ok(Way::Appended),
             Err(Error::NoSpace(_)) => Ok(Way::InPlace),
             Err(error) => Err(error),

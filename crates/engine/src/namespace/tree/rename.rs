@@ -4,10 +4,11 @@ use vellum_layout::{FileKind, LogPlace, NameRecord};
 use vellum_media::Memories;
 
 use super::create::Coming;
-use super::log::{Names, SPARE_BLOCKS, Told};
+use super::log::{Names, Told};
 use super::radix::Leaf;
 use super::remove::{Victim, Way};
 use super::{Name, Tree};
+use crate::alloc::SPARE_BLOCKS;
 use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Result};

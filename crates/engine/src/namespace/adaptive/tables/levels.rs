@@ -16,7 +16,6 @@ use vellum_media::{LINE_BYTES, Memories, Memory, count};
 use super::Word;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::namespace::common::log::SPARE_BLOCKS;
 use crate::namespace::indexed::index::Key;
 use crate::slots::Op;
 
@@ -260,7 +259,7 @@ impl<M: Memories> Op<'_, M> {
     /// A metadata block of zeros. Not flushed: nothing durable leads there.
     fn make_block(&self) -> Result<u64> {
         let core = self.core;
-        let slot = self.alloc_block(SPARE_BLOCKS)?;
+        let slot = self.alloc_block(core.blocks_for_logs())?;
         core.pool
             .write(core.geometry.slot_at(slot), &[0; BLOCK_BYTES as usize]);
         Ok(slot)

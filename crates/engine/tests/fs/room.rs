@@ -1,0 +1,141 @@
+//! Full pools: what was promised can be made, and deleting gives room back.
+
+use vellum::{CreateOptions, Error, MappingKind, NamespaceKind, Pool, Volume};
+
+const NAMESPACES: [NamespaceKind; 3] = [
+    NamespaceKind::Direct,
+    NamespaceKind::Adaptive,
+    NamespaceKind::Tree,
+];
+/// Sizes of pools, in MiB.
+const SIZES: [u64; 4] = [1, 8, 32, 64];
+
+fn made(mib: u64, namespace: NamespaceKind, mapping: MappingKind) -> Pool {
+    let options = CreateOptions {
+        namespace,
+        mapping,
+        ..CreateOptions::new(mib << 20)
+    };
+    Pool::memory_with(&options).unwrap()
+}
+
+fn files_free(volume: &Volume) -> u64 {
+    volume.fs().stat_fs().files_free
+}
+
+/// Makes empty files until there is no room; gives how many.
+fn fill(volume: &Volume) -> u64 {
+    let mut made = 0;
+    loop {
+        match volume.create(format!("/q/f{made}")) {
+            Ok(_) => made += 1,
+            Err(Error::NoSpace(_)) => return made,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// What `statfs` says of an empty pool can be made, and of a full one nothing is left.
+#[track_caller]
+fn assert_promise(mib: u64, namespace: NamespaceKind, mapping: MappingKind) {
+    let what = format!("{mib} MiB, {namespace:?}, {mapping:?}");
+    let pool = made(mib, namespace, mapping);
+    let volume = pool.volume();
+    let promised = files_free(&volume);
+    volume.create_dir("/q").unwrap();
+    // The directory is one of them, and its log and the root's begin with an entry's room each.
+    let made = fill(&volume) + 3;
+    assert!(made >= promised, "{what}: {made} made of {promised}");
+    // Names as long as they get count for `tree`, and tables at their worst for `adaptive`.
+    let least = match namespace {
+        NamespaceKind::Direct => made - 4,
+        NamespaceKind::Adaptive => made * 4 / 5,
+        NamespaceKind::Tree => made / 3,
+    };
+    assert!(
+        promised >= least,
+        "{what}: {promised} promised, {made} made"
+    );
+    for _ in 0..3 {
+        assert!(files_free(&volume) <= 1, "{what}: none can be made");
+        assert!(volume.create("/q/more").is_err(), "{what}");
+    }
+}
+
+#[test]
+fn what_is_promised_can_be_made() {
+    for mib in SIZES {
+        for namespace in NAMESPACES {
+            assert_promise(mib, namespace, MappingKind::default());
+        }
+    }
+    for mapping in MappingKind::ALL {
+        assert_promise(8, NamespaceKind::Direct, mapping);
+    }
+}
+
+/// Each `step`th file goes, and nearly as many come.
+fn deleted_and_made_again(mib: u64, namespace: NamespaceKind, step: usize) {
+    let what = format!("{mib} MiB, {namespace:?}, one file of {step}");
+    let pool = made(mib, namespace, MappingKind::default());
+    let volume = pool.volume();
+    volume.create_dir("/q").unwrap();
+    let files = fill(&volume);
+    let mut gone = 0;
+    for number in (5..files - 5).step_by(step).take(1000) {
+        volume.remove_file(format!("/q/f{number}")).unwrap();
+        gone += 1;
+    }
+    let free = files_free(&volume);
+    assert!(free <= gone + 1, "{what}: {free} free of {gone} removed");
+    for number in 0..gone * 9 / 10 {
+        volume
+            .create(format!("/q/n{number}"))
+            .unwrap_or_else(|error| panic!("{what}: {number} of {gone}: {error}"));
+    }
+    volume.rename("/q/n0", "/q/renamed").unwrap();
+}
+
+#[test]
+fn deleting_gives_room_for_other_names() {
+    for mib in SIZES {
+        for namespace in NAMESPACES {
+            for step in [1, 7] {
+                deleted_and_made_again(mib, namespace, step);
+            }
+        }
+    }
+}
+
+/// Bytes of data in the tests of freed space.
+const DATA: usize = 8 << 20;
+
+fn blocks_free(volume: &Volume) -> u64 {
+    volume.fs().stat_fs().blocks_free
+}
+
+#[test]
+fn freed_space_is_told_when_unlink_and_truncate_return() {
+    for namespace in NAMESPACES {
+        let pool = made(32, namespace, MappingKind::default());
+        let volume = pool.volume();
+        let before = blocks_free(&volume);
+        let data = vec![1; DATA];
+        volume.write("/f", &data).unwrap();
+        assert!(blocks_free(&volume) + (DATA / 4096) as u64 <= before);
+        volume.remove_file("/f").unwrap();
+        assert_eq!(blocks_free(&volume), before, "{namespace:?}: removed");
+        volume.write("/f", &data).unwrap();
+        let file = volume.open("/f").unwrap();
+        volume.remove_file("/f").unwrap();
+        assert!(blocks_free(&volume) < before, "{namespace:?}: still open");
+        drop(file);
+        assert_eq!(blocks_free(&volume), before, "{namespace:?}: closed");
+        volume.write("/f", &data).unwrap();
+        volume.write("/f", b"").unwrap();
+        assert_eq!(blocks_free(&volume), before, "{namespace:?}: cut");
+        volume.write("/g", &data).unwrap();
+        volume.rename("/f", "/g").unwrap();
+        assert_eq!(blocks_free(&volume), before, "{namespace:?}: replaced");
+    }
+}
