@@ -17,6 +17,7 @@ mod files;
 mod fs;
 #[cfg(test)]
 mod fuzz;
+mod helper;
 mod images;
 mod info;
 mod killed;
@@ -43,7 +44,7 @@ use crate::args::{Bench, Cli, Command};
 use crate::failure::{Failure, Outcome, status};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(helper::arguments()) {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         Ok(status) => status,
         Err(failure) => {
             eprintln!("{failure}");
-            ExitCode::from(failure.status)
+            helper::exit(failure.status)
         }
     }
 }
@@ -69,7 +70,7 @@ fn misused(error: &clap::Error) -> ExitCode {
         {
             ExitCode::from(status::CHECK_USAGE)
         }
-        _ => ExitCode::from(status::USAGE),
+        _ => helper::exit(status::USAGE),
     }
 }
 

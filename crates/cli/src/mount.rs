@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +18,13 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vellum::{Durability, ImagePlace, Pool, PoolOptions, PoolPath};
-use vellum_fuse::{MountConfig, Question, Session, Stopper};
+use vellum_fuse::mounts::{self, Device};
+use vellum_fuse::{MountConfig, MountFlags, Question, Session, Stopper};
 
 use crate::areas::{Areas, Evolved};
 use crate::args::Opening;
 use crate::failure::{Failure, Outcome, status};
+use crate::helper;
 use crate::images;
 use crate::info::{Information, MountPart};
 use crate::place;
@@ -30,6 +32,8 @@ use crate::place;
 const READY: &str = "ready";
 /// The option that has data pass the page cache.
 const DIRECT: &str = "direct";
+/// The option that has a mount whose process was killed go from its directory.
+const AUTO_UNMOUNT: &str = "auto_unmount";
 /// The option that says how often a pool commits, before its seconds.
 const COMMIT: &str = "commit=";
 
@@ -41,8 +45,10 @@ tree of names, and whoever uses it still is cut off after ten seconds, or by a s
 on DIR whose process was killed is cleared first.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
-nosuid, dev, nodev, exec, noexec, atime, noatime, open_requests, async, dirsync, sync, direct,
-barrier, nobarrier, commit=SECONDS. With dirsync what is created, linked, removed or renamed is durable
+nosuid, dev, nodev, exec, noexec, atime, noatime, nosymfollow, symfollow, open_requests, async,
+dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, auto_unmount, user, users, owner, group.
+What else fstab and libfuse have (defaults, nofail, _netdev, silent, nonempty, fsname=, x-... and so
+on) is passed over. With dirsync what is created, linked, removed or renamed is durable
 when the call returns, with sync every change, on all media that can promise it; with async, the
 default, see `vellum info`. sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2)
 of any file or directory in it, do. direct, nobarrier and commit=SECONDS are what --direct, --no-barrier and
@@ -110,6 +116,16 @@ pub(crate) struct Mount {
     pub(crate) no_barrier: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    /// Pass over options for -o that are not known, as mount(8) -s
+    #[arg(long, hide = true)]
+    pub(crate) sloppy: bool,
+    /// Look at the options and do nothing else, as mount(8) -f
+    #[arg(long, hide = true)]
+    pub(crate) fake: bool,
+    /// This is the process that waits for the end of the mount's, which has the other end of its standard input, and then takes away what is
+    /// left of the mounts with these device numbers
+    #[arg(long, hide = true, value_name = "MAJOR:MINOR", value_delimiter = ',')]
+    pub(crate) watch: Vec<Device>,
     /// This is the background process: report to the command through standard output
     #[arg(long, hide = true)]
     pub(crate) background_child: bool,
@@ -118,8 +134,14 @@ pub(crate) struct Mount {
 /// Mounts.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
     let config = config(args)?;
+    if args.fake {
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.foreground {
         close_inherited(args.ready_fd);
+    }
+    if !args.watch.is_empty() {
+        return watch(&args.watch);
     }
     if !args.background_child {
         images::sweep();
@@ -146,6 +168,40 @@ fn close_inherited(given: Option<u32>) {
     }
 }
 
+/// What mount(8), fstab and libfuse add and what makes no difference here: it is so in any case, is for whoever reads
+/// fstab, or is of what there is none. The source that is shown stays the pool, by which its mounts are found.
+fn says_nothing(option: &str) -> bool {
+    const WORDS: [&str; 18] = [
+        "",
+        "defaults",
+        "default_permissions",
+        "_netdev",
+        "auto",
+        "noauto",
+        "nofail",
+        "nouser",
+        "nousers",
+        "noowner",
+        "nogroup",
+        "silent",
+        "loud",
+        "nonempty",
+        "mand",
+        "nomand",
+        "iversion",
+        "noiversion",
+    ];
+    const BEGINNINGS: [&str; 5] = ["x-", "X-", "comment=", "fsname=", "subtype="];
+    WORDS.contains(&option) || BEGINNINGS.iter().any(|begins| option.starts_with(begins))
+}
+
+/// What mount(8) does where somebody else than root may mount: no set-id bits, no device files, and perhaps no programs.
+fn restrict(flags: &mut MountFlags, no_exec: bool) {
+    flags.suid = false;
+    flags.dev = false;
+    flags.no_exec |= no_exec;
+}
+
 fn config(args: &Mount) -> Outcome<MountConfig> {
     let mut config = MountConfig {
         read_only: args.read_only,
@@ -165,19 +221,18 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "noexec" => config.flags.no_exec = true,
             "atime" | "relatime" => config.flags.no_atime = false,
             "noatime" => config.flags.no_atime = true,
+            "nosymfollow" => config.flags.no_symlinks = true,
+            "symfollow" => config.flags.no_symlinks = false,
             "open_requests" => config.open_requests = true,
+            // Who may mount it; as in mount(8) that says more, unless what follows says otherwise.
+            "user" | "users" => restrict(&mut config.flags, true),
+            "owner" | "group" => restrict(&mut config.flags, false),
+            user if user.starts_with("user=") => restrict(&mut config.flags, true),
+            AUTO_UNMOUNT => {}
             // What the pool is told, not the mount.
             "async" | "dirsync" | "sync" | "barrier" | "nobarrier" | DIRECT => {}
             commit if commit.starts_with(COMMIT) => {}
-            // What mount(8) and fstab add, and is so in any case.
-            "defaults"
-            | "default_permissions"
-            | "_netdev"
-            | "auto"
-            | "noauto"
-            | "user"
-            | "nofail"
-            | "" => {}
+            other if says_nothing(other) || args.sloppy => {}
             other => {
                 return Err(
                     Failure::usage(format!("mount option `{other}` is not known"))
@@ -279,6 +334,10 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
         }
     }
     stop_on_signals(signals, &served);
+    let _until_the_end = match last(args, |option| (option == AUTO_UNMOUNT).then_some(())) {
+        Some(()) => Some(start_watching(&served)?),
+        None => None,
+    };
     if args.background_child {
         detach();
     }
@@ -493,7 +552,7 @@ fn write_ready_fd(args: &Mount) -> io::Result<()> {
 /// Starts the background process and waits until it reports, or fails with what it said.
 fn start_background(args: &Mount) -> Outcome<ExitCode> {
     let failed = |e: io::Error| Failure::io("starting the background process", &e);
-    let mut given: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut given: Vec<OsString> = helper::arguments().into_iter().skip(1).collect();
     for flag in ["--background-child", "--foreground"] {
         given.insert(1.min(given.len()), flag.into());
     }
@@ -519,8 +578,52 @@ fn start_background(args: &Mount) -> Outcome<ExitCode> {
         Some(0) | None => Err(Failure::new(format!(
             "the background process ended: {ended}"
         ))),
-        Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(status::FAILED))),
+        Some(code) => Ok(helper::exit(u8::try_from(code).unwrap_or(status::FAILED))),
     }
+}
+
+/// Starts the process that takes dead mounts away when this one has ended, however it does; it ends when what this gives is dropped.
+fn start_watching(served: &[Served]) -> Outcome<ChildStdin> {
+    let failed =
+        |e: io::Error| Failure::io("-o auto_unmount: starting the process that watches", &e);
+    let devices: Vec<String> = served
+        .iter()
+        .map(|of| of.session.device().to_string())
+        .collect();
+    let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+        .args([
+            "mount",
+            "--foreground",
+            "--watch",
+            &devices.join(","),
+            "-",
+            "-",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let lost = || Failure::new("-o auto_unmount: the process that watches has no input");
+    child.stdin.take().ok_or_else(lost)
+}
+
+/// Waits for the end of standard input, and takes away then what is left dead of mounts.
+fn watch(devices: &[Device]) -> Outcome<ExitCode> {
+    detach();
+    io::copy(&mut io::stdin(), &mut io::sink()).map_err(|e| Failure::io("standard input", &e))?;
+    let all = mounts::list().map_err(|e| Failure::io("/proc/self/mountinfo", &e))?;
+    for mounted in all
+        .iter()
+        .rev()
+        .filter(|mounted| devices.contains(&mounted.device))
+    {
+        // A number may be another file system's by now, which is in use.
+        if mounted.is_dead() {
+            mounts::detach(mounted).map_err(|e| Failure::io(mounted.dir.display(), &e))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Makes this process one of its own: no terminal, no directory held.

@@ -36,6 +36,8 @@ pub struct MountFlags {
     pub no_exec: bool,
     /// Access times stay.
     pub no_atime: bool,
+    /// Symbolic links are not followed.
+    pub no_symlinks: bool,
 }
 
 impl Default for MountConfig {

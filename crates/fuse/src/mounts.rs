@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::num::ParseIntError;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -54,12 +56,17 @@ impl Device {
             minor: found.stx_dev_minor,
         })
     }
+}
 
-    fn parse(word: &[u8]) -> Option<Self> {
-        let (major, minor) = std::str::from_utf8(word).ok()?.split_once(':')?;
-        Some(Self {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
+impl FromStr for Device {
+    type Err = ParseIntError;
+
+    /// `MAJOR:MINOR`, as the kernel's table has it.
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        let (major, minor) = text.split_once(':').unwrap_or((text, ""));
+        Ok(Self {
+            major: major.parse()?,
+            minor: minor.parse()?,
         })
     }
 }
@@ -253,7 +260,7 @@ fn unmount_as_user(dir: &Path, detach: bool) -> io::Result<()> {
 /// options of the file system.
 fn parse(line: &[u8]) -> Option<Mounted> {
     let mut words = line.split(|&b| b == b' ');
-    let device = Device::parse(words.nth(2)?)?;
+    let device = std::str::from_utf8(words.nth(2)?).ok()?.parse().ok()?;
     let dir = path(words.nth(1)?);
     let options = words.next()?;
     let mut words = words.skip_while(|&word| word != b"-").skip(1);

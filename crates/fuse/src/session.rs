@@ -240,6 +240,7 @@ fn mount_directly(dir: &Path, config: &MountConfig) -> Result<Option<OwnedFd>, E
     flags.set(KernelFlags::NODEV, !config.flags.dev);
     flags.set(KernelFlags::NOEXEC, config.flags.no_exec);
     flags.set(KernelFlags::NOATIME, config.flags.no_atime);
+    flags.set(KernelFlags::NOSYMFOLLOW, config.flags.no_symlinks);
     let name = config.fs_name.as_str();
     match rustix::mount::mount(name, dir, mounts::FS_TYPE, flags, data.as_c_str()) {
         Ok(()) => Ok(Some(device)),
@@ -275,6 +276,9 @@ fn session_config(config: &MountConfig) -> Config {
             options.push(option);
         }
     }
+    if flags.no_symlinks {
+        options.push(MountOption::CUSTOM("nosymfollow".into()));
+    }
     let mut session = Config::default();
     session.mount_options = options;
     session.acl = access(config);
@@ -287,6 +291,11 @@ impl Session {
     /// Where it is mounted.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// By which its mounts are told from all others.
+    pub fn device(&self) -> Device {
+        self.device
     }
 
     /// A way to end it from elsewhere.

@@ -5,6 +5,7 @@ mod bench;
 mod commands;
 mod crash;
 mod ends;
+mod helper;
 mod images;
 mod media;
 mod mounting;

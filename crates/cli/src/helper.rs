@@ -1,0 +1,153 @@
+//! The command as mount(8) and fstab call it.
+//!
+//! `mount -t vellum POOL DIR -o OPTIONS` runs `mount.vellum POOL DIR [-sfnrvw] [-o OPTIONS] [-t TYPE]`, a link to this
+//! program; with `-t fuse.vellum` it runs `mount.fuse.vellum` so, or else the helper of libfuse, which runs
+//! `vellum POOL DIR -o OPTIONS`. Either is put into the words of `vellum mount` before anything else looks at it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use vellum::PoolPath;
+
+use crate::failure::status;
+
+/// Names that the program is called by as a helper.
+const NAMES: [&str; 2] = ["mount.vellum", "mount.fuse.vellum"];
+/// The options of mount(8) that a helper is not told, because they hold for whatever root mounts.
+const DEFAULTS: &str = "suid,dev";
+
+/// What mount(8) makes of the end of a helper.
+mod helper_status {
+    pub(super) const USAGE: u8 = 1;
+    pub(super) const FAILED: u8 = 32;
+}
+
+/// The command line, as it would be written by hand.
+pub(crate) fn arguments() -> Vec<OsString> {
+    translated(std::env::args_os().collect(), |word| {
+        PoolPath::of(Path::new(word)).resolved().pool.exists()
+    })
+}
+
+/// Whether this was called as a helper, which has a status of its own.
+pub(crate) fn is_helper() -> bool {
+    std::env::args_os()
+        .next()
+        .is_some_and(|name| is_name(&name))
+}
+
+/// How a helper exits, where the command would exit with this.
+pub(crate) fn exit(status: u8) -> ExitCode {
+    ExitCode::from(match (is_helper(), status) {
+        (false, status) => status,
+        (true, status::USAGE) => helper_status::USAGE,
+        (true, _) => helper_status::FAILED,
+    })
+}
+
+fn is_name(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().unwrap_or_default();
+    NAMES.iter().any(|helper| name == *helper)
+}
+
+fn translated(given: Vec<OsString>, is_pool: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
+    if given.first().is_some_and(|program| is_name(program)) {
+        return as_helper(given);
+    }
+    // What is a command is one, whatever file is called like it.
+    let is_command = |word: &OsStr| {
+        use clap::CommandFactory;
+        let command = crate::args::Cli::command();
+        word == "help"
+            || word
+                .to_str()
+                .is_some_and(|word| command.find_subcommand(word).is_some())
+    };
+    match given.get(1) {
+        Some(first) if given.len() > 2 && !is_command(first) && is_pool(first) => {
+            let mut words = given;
+            words.insert(1, "mount".into());
+            words
+        }
+        _ => given,
+    }
+}
+
+/// `mount.vellum POOL DIR [-sfnrvw] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`, in any order.
+fn as_helper(given: Vec<OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ["vellum", "mount"].map(Into::into).to_vec();
+    if rustix::process::geteuid().is_root() {
+        words.extend(["-o", DEFAULTS].map(Into::into));
+    }
+    let mut given = given.into_iter().skip(1);
+    while let Some(word) = given.next() {
+        let text = word.to_str().unwrap_or_default();
+        match text.strip_prefix('-').filter(|flags| !flags.is_empty()) {
+            Some("o") => words.extend(std::iter::once("-o".into()).chain(given.next())),
+            Some("t") => drop(given.next()),
+            Some(flags) if flags.chars().all(|flag| "sfnrvw".contains(flag)) => {
+                for flag in flags.chars() {
+                    words.extend(match flag {
+                        's' => vec!["--sloppy".into()],
+                        'f' => vec!["--fake".into()],
+                        'r' => ["-o", "ro"].map(Into::into).to_vec(),
+                        'w' => ["-o", "rw"].map(Into::into).to_vec(),
+                        // There is no table to be written but the kernel's, and nothing more to say.
+                        _ => Vec::new(),
+                    });
+                }
+            }
+            // What is not known is refused by the command, by its name.
+            _ => words.push(word),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &[&str]) -> String {
+        let given = words.iter().map(OsString::from).collect();
+        let translated = translated(given, |word| word == "p.img" || word == "ls");
+        let words: Vec<String> = translated
+            .into_iter()
+            .map(|word| word.into_string().expect("text"))
+            .collect();
+        words.join(" ").replace("-o suid,dev ", "")
+    }
+
+    #[test]
+    fn helpers_are_put_into_words_of_the_command() {
+        for name in ["/sbin/mount.vellum", "mount.fuse.vellum"] {
+            assert_eq!(said(&[name, "p", "d"]), "vellum mount p d");
+            assert_eq!(
+                said(&[name, "p", "d", "-o", "ro,noexec", "-t", "fuse.vellum", "-n"]),
+                "vellum mount p d -o ro,noexec"
+            );
+            assert_eq!(
+                said(&[name, "-sfv", "p", "d", "-r", "-w"]),
+                "vellum mount --sloppy --fake p d -o ro -o rw"
+            );
+            assert_eq!(said(&[name, "p", "d", "-N", "7"]), "vellum mount p d -N 7");
+        }
+    }
+
+    #[test]
+    fn a_pool_in_place_of_a_command_is_mounted() {
+        assert_eq!(
+            said(&["vellum", "p.img", "d", "-o", "rw,suid"]),
+            "vellum mount p.img d -o rw,suid"
+        );
+        for other in [
+            &["vellum", "ls", "p.img:/"][..],
+            &["vellum", "p.img"],
+            &["vellum"],
+        ] {
+            assert_eq!(said(other), other.join(" "));
+        }
+        assert_eq!(said(&["vellum", "none", "d"]), "vellum none d");
+    }
+}
