@@ -12,7 +12,7 @@ use crate::bytes::Bytes;
 use crate::failure::{Failure, Outcome, status};
 use crate::killed::{self, Left};
 use crate::output::say;
-use crate::progress;
+use crate::{place, progress};
 
 /// Checks a pool; the exit status is that of fsck(8).
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
@@ -57,7 +57,10 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
             );
         }
         if report.damage > missing {
-            eprintln!("`vellum repair {pool}` mends it; with --dry-run it says how");
+            match report.complete {
+                true => eprintln!("`vellum repair {pool}` mends it; with --dry-run it says how"),
+                false => eprintln!("{}", place::advice_for_incomplete(&args.pool)),
+            }
         }
     }
     Ok(ExitCode::from(

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
-use vellum::{MediumError, PartError, Pool, PoolOptions, PoolPath, open_bytes};
+use vellum::{MediumError, PartError, Pool, PoolOptions, PoolPath, SuperblockError, open_bytes};
 use vellum_fuse::mounts::{self, Mounted};
 
 use crate::args::{Media, Opening};
@@ -154,13 +154,10 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
             busy(if is_pool { pool } else { path }, *owner_pid)
         }
         vellum::Error::Superblock(why) => {
-            let mended = format!("a damaged one is mended by `vellum repair {place}`");
-            let is_pool = PoolPath::of(pool).pool == pool;
-            Failure::new(format!("{place}: {why}")).advise(match is_pool {
-                true => format!("`vellum mkfs {place} --size 4G` makes a pool; {mended}"),
-                false => mended,
-            })
+            Failure::new(format!("{place}: {why}")).advise(advice_for(pool, why))
         }
+        vellum::Error::Media(MediaError::Empty { .. }) => Failure::new(error.to_string())
+            .advise(format!("`vellum mkfs {place} --size 4G` makes a pool")),
         vellum::Error::Media(MediaError::Io {
             source,
             action,
@@ -190,6 +187,53 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         | vellum::Error::Part(_)
         | vellum::Error::Medium(MediumError::Unordered { .. }) => Failure::new(error.to_string()),
         error => Failure::new(format!("{place}: {error}")),
+    }
+}
+
+/// What to do about a superblock that is refused.
+pub(crate) fn advice_for(pool: &Path, why: &SuperblockError) -> String {
+    let place = pool.display();
+    let is_file = std::fs::metadata(pool).is_ok_and(|found| found.is_file());
+    match why {
+        SuperblockError::NotVellum => {
+            "if it was a pool, every copy of its superblock is lost, and only a copy of the pool helps".into()
+        }
+        SuperblockError::Truncated { expected, .. } if is_file => format!(
+            "put back a copy of it; or `truncate -s {expected} {place}` gives it its length again, with zeros for what is gone, and then \
+             `vellum repair {place}` mends what is left"
+        ),
+        SuperblockError::Truncated { .. } => "only a copy of all of it helps".into(),
+        SuperblockError::Version(_) | SuperblockError::Features(_) => {
+            "use the release of Vellum that made it, or a later one".into()
+        }
+        SuperblockError::ReadOnlyFeatures(_) => format!("`vellum mount -o ro {place} DIR` reads it"),
+        SuperblockError::Damaged | SuperblockError::Field(_) => {
+            format!("`vellum repair --dry-run {place}` says whether it can be mended")
+        }
+    }
+}
+
+/// What to do about damage of which not all could be looked at.
+pub(crate) fn advice_for_incomplete(pool: &Path) -> String {
+    match superblock_error(pool) {
+        Some(why) => advice_for(pool, &why),
+        None => format!(
+            "`vellum repair --dry-run {}` says what can be mended",
+            pool.display()
+        ),
+    }
+}
+
+/// Why the superblock of a pool is refused, if it is.
+pub(crate) fn superblock_error(pool: &Path) -> Option<SuperblockError> {
+    let place = PoolPath::of(pool);
+    let found = Pool::file_systems(&place.pool).and_then(|all| {
+        let own = all.into_iter().find(|fs| fs.name == place.file_system());
+        own.map_or(Ok(()), |fs| fs.superblock.map(drop))
+    });
+    match found {
+        Err(vellum::Error::Superblock(why)) => Some(why),
+        _ => None,
     }
 }
 

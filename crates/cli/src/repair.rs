@@ -283,6 +283,9 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     }
     if let Some(why) = &made.refused {
         eprintln!("vellum: {pool} cannot be repaired: {why}");
+        if let Some(error) = place::superblock_error(&args.pool) {
+            eprintln!("  {}", place::advice_for(&args.pool, &error));
+        }
         return;
     }
     if args.quiet {

@@ -117,7 +117,7 @@ pub enum Error {
     Closed,
     /// The pool is damaged and cannot be opened for writing.
     #[error(
-        "{path}: the pool is damaged ({first}); it can be read with `vellum mount -o ro`, examined with `vellum check` and mended with `vellum repair`"
+        "{path}: the pool is damaged ({first}); it can be read with `vellum mount -o ro` and examined with `vellum check`; `vellum repair` mends it, or says why it cannot"
     )]
     Refused {
         /// The pool.

@@ -143,6 +143,15 @@ impl Anchor {
         new
     }
 
+    /// What stands for an anchor where none is sound, to read what the pool `uuid` has without its log: no record is of it, and the sum of home is not
+    /// known.
+    pub fn unknown(uuid: [u8; 16]) -> Self {
+        let mut new = Self::new(uuid, 0, AnchorPoint::first(0));
+        new.flags |= Self::NO_SUM;
+        new.check = new.expected_check();
+        new
+    }
+
     /// The same with an image in shared memory.
     #[must_use]
     pub fn with_image(mut self, tag: &ImageTag) -> Self {

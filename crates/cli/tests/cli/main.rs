@@ -1,5 +1,6 @@
 //! The command line: every command, what it says, and how it exits.
 
+mod advice;
 mod asking;
 mod bench;
 mod commands;

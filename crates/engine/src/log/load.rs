@@ -159,7 +159,13 @@ pub(crate) fn load<P: Persistent>(
         }
     }
     disk.forget(geometry.log_at, geometry.log_bytes);
-    let anchor = read_anchor(disk, superblock)?;
+    let anchor = match read_anchor(disk, superblock) {
+        Err(error @ Error::Damaged { .. }) if how.read_only && !how.metadata_only => {
+            tracing::warn!(%error, "what was committed last is not known; the metadata of an earlier checkpoint are shown");
+            Anchor::unknown(superblock.uuid)
+        }
+        found => found?,
+    };
     let place = Place::new(superblock, anchor.salt);
     let mut replay = place.replay(disk, (anchor.tail, anchor.tail_at));
     let mut records = Vec::new();

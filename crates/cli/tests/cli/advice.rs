@@ -1,0 +1,233 @@
+//! What messages advise is done, as it is written: it helps, or leads to a message that says why nothing does.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Bench, Did, Mounted, done, has_fuse, is_mounted};
+use vellum_check::survey;
+
+/// Steps of advice behind advice, after which it counts as leading nowhere.
+const STEPS_MAX: usize = 5;
+/// What a message says that ends the way: nothing that the command could do helps.
+const NOTHING_HELPS: &str = "only a copy of the pool helps";
+
+/// The commands that a message advises, in their order: what is between backquotes, or a line of advice by itself, and begins with the name of a program;
+/// as the user would write it.
+fn advised(did: &Did) -> Vec<String> {
+    let said = format!("{}\n{}", did.out, did.err);
+    let quoted = said.split('`').skip(1).step_by(2);
+    let alone = did.err.lines().filter_map(|line| line.strip_prefix("  "));
+    let is_command = |text: &&str| text.starts_with("vellum ") || text.starts_with("truncate ");
+    let commands = quoted.chain(alone).filter(is_command).map(|text| {
+        let text = text.replace("4G", "16M").replace(" DIR", " mnt");
+        match &*text {
+            "vellum check" => "vellum check p.img".into(),
+            "vellum mount -o ro" => "vellum mount -o ro p.img mnt".into(),
+            // There is nobody to ask; what it overwrites need not be kept here.
+            "vellum repair" => "vellum repair --yes --no-undo p.img".into(),
+            _ => match text.strip_prefix("vellum repair ") {
+                Some(rest) if !rest.contains("--dry-run") => {
+                    format!("vellum repair --yes --no-undo {rest}")
+                }
+                _ => text,
+            },
+        }
+    });
+    commands.collect()
+}
+
+fn run(bench: &Bench, line: &str) -> Did {
+    let words: Vec<&str> = line.split(' ').collect();
+    let did = match &words[..] {
+        ["vellum", args @ ..] => bench.run(args),
+        [program, args @ ..] => {
+            let output = Command::new(program)
+                .args(args)
+                .current_dir(bench.path())
+                .output();
+            done(output.expect("it runs"))
+        }
+        [] => panic!("no command"),
+    };
+    // What comes next looks at the pool itself.
+    if is_mounted(&bench.join("mnt")) && words.get(1) == Some(&"mount") {
+        bench.run(&["umount", "mnt"]).ok();
+    }
+    did
+}
+
+/// Whether a command did what it is for; a repair says by 1 that it mended, or would.
+fn went_well(line: &str, did: &Did) -> bool {
+    let repairs = line.starts_with("vellum repair");
+    did.code == 0 || repairs && did.code == 1
+}
+
+/// Does `line`, which does not go well, and what its message advises, and so on; gives what was said last.
+#[track_caller]
+fn follow(bench: &Bench, line: &str) -> String {
+    let mut line = line.to_owned();
+    let mut trail = Vec::new();
+    for _ in 0..STEPS_MAX {
+        let did = run(bench, &line);
+        trail.push(format!("$ {line} [{}]\n{}{}", did.code, did.out, did.err));
+        let next = advised(&did);
+        if next.is_empty() {
+            return did.err;
+        }
+        // A check tells, and mends nothing.
+        let failed = next.iter().find(|step| {
+            let did = run(bench, step);
+            trail.push(format!("$ {step} [{}]\n{}{}", did.code, did.out, did.err));
+            !went_well(step, &did) && (next.len() == 1 || !step.starts_with("vellum check"))
+        });
+        match failed {
+            None => return String::new(),
+            Some(step) => line.clone_from(step),
+        }
+    }
+    panic!("leads nowhere:\n{}", trail.join("\n"));
+}
+
+/// A pool `p.img` with a file.
+fn pool(options: &[&str]) -> Bench {
+    let bench = Bench::empty();
+    std::fs::create_dir(bench.join("mnt")).expect("made");
+    let make = ["mkfs", "p.img", "--size", "16M", "--quiet"];
+    bench.run(&[&make[..], options].concat()).ok();
+    std::fs::write(bench.join("file"), "kept").expect("written");
+    bench.run(&["put", "file", "p.img:/file"]).ok();
+    bench
+}
+
+fn cut(path: &Path, len: u64) {
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    file.and_then(|file| file.set_len(len)).expect("cut");
+}
+
+#[test]
+fn a_pool_that_was_cut_short_gets_its_length_and_is_mended() {
+    for media in ["logged", "file"] {
+        for command in [
+            "vellum info p.img",
+            "vellum check p.img",
+            "vellum repair --yes p.img",
+        ] {
+            for kept in [15 << 20, 5 << 20] {
+                let bench = pool(&["--media", media]);
+                cut(&bench.join("p.img"), kept);
+                let said = follow(&bench, command);
+                assert_eq!(said, "", "{media}, {kept}: {command}");
+                bench.run(&["check", "p.img"]).ok();
+                // Zeros, where the cut went through data.
+                let read = bench.run(&["cat", "p.img:/file"]).ok().out;
+                assert!(["kept", "\0\0\0\0"].contains(&&*read), "{read:?}");
+                assert!(kept < 15 << 20 || read == "kept");
+            }
+        }
+    }
+}
+
+/// Without anchors nobody knows what was committed last: no repair, but everything that a checkpoint had brought home can be copied.
+#[test]
+fn a_pool_whose_anchors_are_lost_can_be_read() {
+    let mount = has_fuse("a_pool_whose_anchors_are_lost_can_be_read");
+    let bench = pool(&["--media", "logged"]);
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(bench.join("p.img"))
+        .expect("opened");
+    let log_at = survey::entrance(&file).expect("a superblock").log_at;
+    file.write_all_at(&[0; 8192], log_at).expect("written");
+    for command in ["vellum check p.img", "vellum mkdir p.img:/d"] {
+        let said = follow(&bench, command);
+        assert!(said.contains("mount it with -o ro"), "{command}: {said}");
+    }
+    assert_eq!(bench.run(&["cat", "p.img:/file"]).ok().out, "kept");
+    if mount {
+        bench.run(&["mount", "-o", "ro", "p.img", "mnt"]).ok();
+        let read = std::fs::read_to_string(bench.join("mnt/file"));
+        bench.run(&["umount", "mnt"]).ok();
+        assert_eq!(read.expect("read"), "kept");
+    }
+}
+
+/// Nobody is told to overwrite what is no pool, or may have been one.
+#[test]
+fn what_is_no_pool_is_left_alone() {
+    for bytes in [&b"root:x:0:0:root:/root:/bin/bash\n"[..], &[0; 1 << 21]] {
+        for command in ["info", "check", "repair --yes", "ls", "mount"] {
+            let bench = Bench::empty();
+            std::fs::create_dir(bench.join("mnt")).expect("made");
+            std::fs::write(bench.join("passwd"), bytes).expect("written");
+            let line = match command {
+                "ls" => "vellum ls passwd:/".into(),
+                "mount" => "vellum mount passwd mnt".into(),
+                _ => format!("vellum {command} passwd"),
+            };
+            let said = follow(&bench, &line);
+            assert!(said.contains(NOTHING_HELPS), "{line}: {said}");
+            assert!(!said.contains("mkfs"), "{line}: {said}");
+            assert_eq!(std::fs::read(bench.join("passwd")).expect("read"), bytes);
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_or_empty_is_made() {
+    for command in [
+        "vellum info p.img",
+        "vellum ls p.img:/",
+        "vellum mkfs p.img",
+    ] {
+        for is_there in [false, true] {
+            let bench = Bench::empty();
+            if is_there {
+                std::fs::write(bench.join("p.img"), "").expect("written");
+            }
+            assert_eq!(follow(&bench, command), "", "{command}");
+            bench.run(&["ls", "p.img:/"]).ok();
+        }
+    }
+}
+
+#[test]
+fn other_advice_does_what_it_says() {
+    let bench = pool(&["--media", "file"]);
+    for command in [
+        "vellum ls p.img:",
+        "vellum evolve p.img",
+        "vellum fs add p.img more",
+        "vellum mkfs p.img:third --size 16M",
+    ] {
+        assert_eq!(follow(&bench, command), "", "{command}");
+    }
+    // A superblock is lost.
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(bench.join("p.img"));
+    file.and_then(|file| file.write_all_at(&[0; 4096], 0))
+        .expect("written");
+    assert_eq!(follow(&bench, "vellum check p.img"), "");
+    bench.run(&["check", "p.img"]).ok();
+}
+
+#[test]
+fn whoever_has_a_pool_mounted_is_told_how_to_end_that() {
+    if !has_fuse("whoever_has_a_pool_mounted_is_told_how_to_end_that") {
+        return;
+    }
+    let mounted = Mounted::new("16M", &[]);
+    let did = mounted
+        .bench
+        .run(&["ls", "p.img:/"])
+        .failed(3, &["unmount it: vellum umount "]);
+    let (_, advice) = did
+        .err
+        .trim_end()
+        .split_once("unmount it: ")
+        .expect("advice");
+    assert_eq!(run(&mounted.bench, advice).code, 0, "{advice}");
+    mounted.bench.run(&["ls", "p.img:/"]).ok();
+}
