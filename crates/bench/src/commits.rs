@@ -99,15 +99,7 @@ pub struct Report {
 /// As for [`run`]; writing to the standard output.
 pub fn main_commits(options: &CommitsOptions) -> Result<()> {
     let report = run(options)?;
-    let mut out = std::io::stdout().lock();
-    let written = if options.json {
-        serde_json::to_writer_pretty(&mut out, &report)
-            .map_err(std::io::Error::from)
-            .and_then(|()| writeln!(out))
-    } else {
-        write!(out, "{report}")
-    };
-    written.map_err(doing("write the report"))
+    crate::report::print(options.json, &report, &report)
 }
 
 /// Measures. What is made for it is gone afterwards.

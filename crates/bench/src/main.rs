@@ -1,6 +1,7 @@
 //! `vellum-bench`: the benchmarks without the rest of the command line.
 #![forbid(unsafe_code)]
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("vellum-bench: {error}");
+            let _ = writeln!(std::io::stderr(), "vellum-bench: {error}");
             ExitCode::FAILURE
         }
     }

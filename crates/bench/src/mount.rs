@@ -159,8 +159,12 @@ impl Drop for Server {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         match child.wait() {
             Ok(status) if status.success() => return,
-            Ok(status) => eprintln!("vellum bench: a process that served a mount: {status}"),
-            Err(error) => eprintln!("vellum bench: a process that serves a mount: {error}"),
+            Ok(status) => {
+                crate::report::note(format_args!("a process that served a mount: {status}"))
+            }
+            Err(error) => {
+                crate::report::note(format_args!("a process that serves a mount: {error}"))
+            }
         }
         // Nothing may be mounted any more.
         if let Ok(Some(mounted)) = vellum_fuse::mounts::at(&self.dir) {

@@ -239,7 +239,7 @@ impl Drop for Ext4Loop {
         if let Err(error) = self.detach()
             && self.mount.exists()
         {
-            eprintln!("vellum bench: {error}");
+            crate::report::note(error);
         }
         // What was never made cannot be removed.
         let _ = std::fs::remove_file(&self.image);

@@ -11,7 +11,7 @@ use crate::args::Check;
 use crate::bytes::Bytes;
 use crate::failure::{Failure, Outcome, status};
 use crate::killed::{self, Left};
-use crate::output::say;
+use crate::output::{say, warn_line};
 use crate::{place, progress};
 
 /// Checks a pool; the exit status is that of fsck(8).
@@ -52,14 +52,14 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         let pool = args.pool.display();
         let missing = report.of(Class::FileSystem).count() as u64;
         if missing > 0 {
-            eprintln!(
+            warn_line!(
                 "`vellum fs remove --force {pool} NAME` takes a file system that is missing out of the table"
             );
         }
         if report.damage > missing {
             match report.complete {
-                true => eprintln!("`vellum repair {pool}` mends it; with --dry-run it says how"),
-                false => eprintln!("{}", place::advice_for_incomplete(&args.pool)),
+                true => warn_line!("`vellum repair {pool}` mends it; with --dry-run it says how"),
+                false => warn_line!("{}", place::advice_for_incomplete(&args.pool)),
             }
         }
     }

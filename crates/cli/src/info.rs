@@ -17,7 +17,7 @@ use crate::args::Info;
 use crate::failure::{Failure, Outcome};
 use crate::fs;
 use crate::images;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, warn_line};
 use crate::place;
 use crate::umount;
 use crate::units::{percent, size, time};
@@ -438,7 +438,7 @@ pub(crate) fn pool_of(named: &Path) -> PathBuf {
         return named.to_owned();
     };
     let (pool, dir) = (mounted.pool.display(), mounted.dir.display());
-    eprintln!(
+    warn_line!(
         "vellum: {pool}: the process that had it mounted on {dir} has ended; `vellum umount {dir}` clears the directory, and so does mounting there"
     );
     mounted.pool

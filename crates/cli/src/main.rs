@@ -3,6 +3,8 @@
 //! Each command has a module; `args` holds the command line, `place` what all of them need to get
 //! at a pool, `failure` what they say when they cannot.
 #![forbid(unsafe_code)]
+// They panic where nobody reads: `output` prints.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod areas;
 mod args;
@@ -35,6 +37,7 @@ mod transfer;
 mod umount;
 mod units;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -42,6 +45,7 @@ use clap::error::ErrorKind;
 
 use crate::args::{Bench, Cli, Command};
 use crate::failure::{Failure, Outcome, status};
+use crate::output::{print, warn_line};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(helper::arguments()) {
@@ -52,7 +56,7 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(status) => status,
         Err(failure) => {
-            eprintln!("{failure}");
+            warn_line!("{failure}");
             helper::exit(failure.status)
         }
     }
@@ -74,6 +78,12 @@ fn misused(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// Whether messages may have colours: on a terminal, unless its user wants none (no-color.org).
+fn has_colours() -> bool {
+    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !wants_none
+}
+
 fn start_logging() {
     use tracing_subscriber::filter::LevelFilter;
     let level = std::env::var("VELLUM_LOG")
@@ -81,6 +91,7 @@ fn start_logging() {
         .and_then(|text| text.parse().ok());
     tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LevelFilter::WARN))
+        .with_ansi(has_colours())
         .with_writer(std::io::stderr)
         .init();
 }
@@ -137,15 +148,9 @@ fn run(command: Command) -> Outcome<ExitCode> {
             what: Bench::Commits(options),
         } => vellum_bench::commits::main_commits(&options)
             .map_err(|error| Failure::new(error.to_string())),
-        Command::Version => {
-            println!("vellum {}", env!("CARGO_PKG_VERSION"));
-            Ok(())
-        }
+        Command::Version => print(concat!("vellum ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Man(args) => manual::pages(&args),
-        Command::Completions { shell } => {
-            manual::completions(shell);
-            Ok(())
-        }
+        Command::Completions { shell } => manual::completions(shell),
     }
     .map(|()| ExitCode::SUCCESS)
 }

@@ -7,15 +7,20 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, Man};
 use crate::failure::{Failure, Outcome};
+use crate::output::print;
 
 /// Writes the manual pages.
 pub(crate) fn pages(args: &Man) -> Outcome {
     let command = Cli::command();
     match &args.dir {
         Some(dir) => write_all(command, dir).map_err(|e| Failure::io(dir.display(), &e)),
-        None => clap_mangen::Man::new(command)
-            .render(&mut io::stdout())
-            .map_err(|e| Failure::io("standard output", &e)),
+        None => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(command)
+                .render(&mut text)
+                .map_err(|e| Failure::io("standard output", &e))?;
+            print(text)
+        }
     }
 }
 
@@ -25,6 +30,8 @@ fn write_all(command: clap::Command, dir: &Path) -> io::Result<()> {
 }
 
 /// Writes completions to standard output.
-pub(crate) fn completions(shell: clap_complete::Shell) {
-    clap_complete::generate(shell, &mut Cli::command(), "vellum", &mut io::stdout());
+pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "vellum", &mut text);
+    print(text)
 }

@@ -309,8 +309,19 @@ fn summary(making: &Making, information: &Information) {
         larger_files(pool.metadata_bytes, space.files_free, &pool.mapping)
     );
     let picked = match (making.media, &making.data, media.kind.as_str()) {
-        (Media::Auto, None, "logged") => ": an ordinary file, with a log (--media file: without)",
-        _ => "",
+        (Media::Auto, None, "logged") => {
+            let is_device = pool
+                .path
+                .metadata()
+                .is_ok_and(|found| found.file_type().is_block_device());
+            let what = if is_device {
+                "a block device"
+            } else {
+                "an ordinary file"
+            };
+            format!(": {what}, with a log (--media file: without)")
+        }
+        _ => String::new(),
     };
     say!("  medium    {}{picked}", media.kind);
     say!("  survives  a power cut: {}", media.survives.power_cut);

@@ -27,6 +27,7 @@ use crate::failure::{Failure, Outcome, status};
 use crate::helper;
 use crate::images;
 use crate::info::{Information, MountPart};
+use crate::output::warn_line;
 use crate::place;
 
 const READY: &str = "ready";
@@ -313,7 +314,7 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
     let mut made = Vec::new();
     for (path, dir, pool) in open(args, config.read_only)? {
         if !pool.fs().has_barriers() {
-            eprintln!(
+            warn_line!(
                 "vellum: warning: {}: the caches of its devices are not flushed (--no-barrier): a power cut may take anything that is written before it is unmounted, and the pool with it",
                 path.display()
             );
@@ -523,7 +524,7 @@ fn stop_on_signals(mut signals: Signals, served: &[Served]) {
 /// Tells whoever waits that the directory can be used.
 fn report_ready(args: &Mount, log: Option<File>) -> io::Result<()> {
     if args.background_child {
-        println!("{READY}");
+        writeln!(io::stdout(), "{READY}")?;
         io::stdout().flush()?;
         let nowhere = OpenOptions::new()
             .read(true)

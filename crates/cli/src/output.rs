@@ -31,6 +31,19 @@ pub(crate) fn say_line(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
+/// A line on standard error, whether or not somebody reads it.
+pub(crate) fn warn(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// [`warn`] with a format.
+macro_rules! warn_line {
+    ($($format:tt)+) => {
+        $crate::output::warn(format_args!($($format)+))
+    };
+}
+pub(crate) use warn_line;
+
 /// [`say_line`] with a format.
 macro_rules! say {
     ($($format:tt)+) => {

@@ -1,7 +1,8 @@
 //! `vellum repair`.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, IsTerminal, Write};
+use std::ffi::OsString;
+use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,7 +18,7 @@ use crate::bytes::Bytes;
 use crate::check;
 use crate::failure::{Failure, Outcome, status};
 use crate::killed::{self, Left};
-use crate::output::{print_json, say};
+use crate::output::{print, print_json, say, warn_line};
 use crate::place;
 use crate::units;
 
@@ -191,9 +192,8 @@ fn answer(
     class: Class,
 ) -> Option<Answered> {
     loop {
-        print!("Mend this ({class})? [y]es, [n]o, [a]ll: ");
         // Nowhere to say that the terminal is gone; the next read says it.
-        let _ = std::io::stdout().flush();
+        let _ = print(format!("Mend this ({class})? [y]es, [n]o, [a]ll: "));
         let line = lines.next()?.ok()?;
         match line.trim() {
             "y" | "yes" => return Some(Answered::Yes),
@@ -240,7 +240,15 @@ fn beside(pool: &Path) -> Outcome<PathBuf> {
         .collect();
     let mut name = pool.as_os_str().to_owned();
     name.push(format!(".undo-{date}Z"));
-    Ok(name.into())
+    let numbered = (2..1000).map(|number| {
+        let mut name = name.clone();
+        name.push(format!("-{number}"));
+        name
+    });
+    // Of the same second there may be one already.
+    let mut names = std::iter::once(name.clone()).chain(numbered);
+    let is_free = |name: &OsString| Path::new(name).symlink_metadata().is_err();
+    Ok(names.find(is_free).unwrap_or(name).into())
 }
 
 /// Says what was done, or would be.
@@ -282,9 +290,9 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
         }
     }
     if let Some(why) = &made.refused {
-        eprintln!("vellum: {pool} cannot be repaired: {why}");
+        warn_line!("vellum: {pool} cannot be repaired: {why}");
         if let Some(error) = place::superblock_error(&args.pool) {
-            eprintln!("  {}", place::advice_for(&args.pool, &error));
+            warn_line!("  {}", place::advice_for(&args.pool, &error));
         }
         return;
     }

@@ -15,6 +15,7 @@ use vellum_fuse::mounts::{self, Device, Mounted};
 use crate::args::{Opening, Umount};
 use crate::carry;
 use crate::failure::{Failure, Outcome, plain, status};
+use crate::output::warn_line;
 use crate::place::command_of;
 use crate::sync::sync;
 
@@ -119,7 +120,7 @@ fn flush(pool: &Path, opening: &Opening, is_only: bool) -> Outcome {
     match carry::make_whole(pool, opening, false, false)? {
         Some(carried) => carry::tell(pool, &carried),
         None if is_only => return Err(carry::carries_none(pool)),
-        None => eprintln!(
+        None => warn_line!(
             "vellum: {}: not flushed: it has no data medium that carries a copy of its metadata",
             pool.display()
         ),
@@ -155,7 +156,7 @@ fn force(target: &Target) -> io::Result<()> {
     if let Err(error) = written.as_ref()
         && !is_dead_error(error)
     {
-        eprintln!(
+        warn_line!(
             "vellum: {}: what was stored to mapped files may not be written back: {}",
             root.display(),
             plain(error)
@@ -363,7 +364,7 @@ impl<'p> Closing<'p> {
     }
 
     fn tell_not_waited(&self) {
-        eprintln!(
+        warn_line!(
             "vellum: {}: not waited for: nothing tells here when it is closed",
             self.path.display()
         );

@@ -17,7 +17,6 @@ mod threads;
 mod workload;
 mod writing;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
@@ -116,15 +115,7 @@ pub fn main_ops(options: OpsOptions) -> Result<()> {
         return serve(what, dir, options.files);
     }
     let report = run(&options)?;
-    let mut out = std::io::stdout().lock();
-    let written = if options.json {
-        serde_json::to_writer_pretty(&mut out, &report)
-            .map_err(std::io::Error::from)
-            .and_then(|()| writeln!(out))
-    } else {
-        write!(out, "{}", report.table())
-    };
-    written.map_err(doing("write the report"))
+    crate::report::print(options.json, &report, report.table())
 }
 
 /// Measures. Everything that is made for it is gone afterwards: also on errors, and on SIGINT,
@@ -154,7 +145,7 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
         Some(why) => (false, vec![format!("no rows through a mount: {why}")]),
     };
     for note in &notes {
-        eprintln!("vellum bench: {note}");
+        crate::report::note(note);
     }
     let lots = if with_mount { 2 } else { 1 };
     let progress = bar(lots * workloads.len() * (options.rounds + 1));

@@ -16,6 +16,7 @@ use crate::figure::{Figure, Point, number};
 use crate::machine::Machine;
 
 pub use output::Output;
+pub(crate) use output::{note, print};
 pub use parts::Parts;
 pub use study::Report;
 pub(crate) use study::{About, Outcome};

@@ -1,12 +1,14 @@
 //! Where a report goes: to the terminal as text or JSON, to a page, to parts of other documents.
 
 use std::fmt::Display;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::{Page, Parts};
 use crate::Result;
+use crate::error::doing;
 use crate::target::Target;
 
 /// How a report is given.
@@ -23,6 +25,29 @@ pub struct Output {
     pub plots: Option<PathBuf>,
 }
 
+/// Prints a report on standard output, as JSON or as text. That its reader went away is no failure.
+///
+/// # Errors
+/// What the operating system said.
+pub(crate) fn print(is_json: bool, report: &impl Serialize, text: impl Display) -> Result<()> {
+    let text = match is_json {
+        true => serde_json::to_string_pretty(report).unwrap_or_default() + "\n",
+        false => text.to_string(),
+    };
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(doing("write the report")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says something on standard error, whether or not somebody reads it.
+pub(crate) fn note(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "vellum bench: {line}");
+}
+
 impl Output {
     /// Prints a report, and writes what was asked for of its page.
     ///
@@ -34,14 +59,7 @@ impl Output {
         page: &Page<'_>,
         targets: &[Target],
     ) -> Result<()> {
-        if self.json {
-            println!(
-                "{}",
-                serde_json::to_string_pretty(report).unwrap_or_default()
-            );
-        } else {
-            print!("{report}");
-        }
+        print(self.json, report, report)?;
         if let Some(path) = &self.report {
             page.write(path)?;
         }

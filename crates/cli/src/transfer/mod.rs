@@ -7,6 +7,7 @@ mod progress;
 use std::fmt;
 
 use crate::failure::{Failure, Outcome};
+use crate::output::warn_line;
 
 pub(crate) use export::run as export;
 pub(crate) use import::run as import;
@@ -35,11 +36,11 @@ impl Losses {
             return Ok(());
         }
         for line in &self.lines {
-            eprintln!("vellum: {line}");
+            warn_line!("vellum: {line}");
         }
         let more = self.count - self.lines.len() as u64;
         if more > 0 {
-            eprintln!("vellum: and {more} more");
+            warn_line!("vellum: and {more} more");
         }
         Err(Failure::new(format!(
             "{} things could not be carried",

@@ -5,6 +5,7 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 
 use super::Carried;
+use crate::output::say;
 use crate::progress::ticking_bar;
 use crate::units::size;
 
@@ -42,7 +43,7 @@ impl Progress {
             return;
         }
         let seconds = self.began.elapsed().as_secs_f64();
-        println!(
+        say!(
             "{done} {} files, {} in {seconds:.1} s",
             carried.files,
             size(carried.bytes)

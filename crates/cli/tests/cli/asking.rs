@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 /// A command at a pseudo-terminal of its own, and what it has said so far.
-struct AtTerminal {
+pub(crate) struct AtTerminal {
     keyboard: File,
     child: Child,
     said: String,
@@ -19,6 +19,11 @@ struct AtTerminal {
 
 impl AtTerminal {
     fn start(bench: &Bench, args: &[&str]) -> Self {
+        Self::start_in(bench, args, &[])
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn start_in(bench: &Bench, args: &[&str], more: &[(&str, &str)]) -> Self {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&keyboard).expect("granted");
         unlockpt(&keyboard).expect("unlocked");
@@ -28,6 +33,7 @@ impl AtTerminal {
         let again = || -> OwnedFd { screen.try_clone().expect("another") };
         let mut command = vellum();
         command.args(args).current_dir(bench.path());
+        command.envs(more.iter().copied());
         command.stdin(again()).stderr(again()).stdout(again());
         let child = command.spawn().expect("vellum runs");
         Self {
@@ -62,7 +68,7 @@ impl AtTerminal {
     }
 
     /// Its exit code, and what it said last.
-    fn end(mut self) -> (i32, String) {
+    pub(crate) fn end(mut self) -> (i32, String) {
         while self.reads() {}
         let status = self.child.wait().expect("it ends");
         (status.code().expect("it was not killed"), self.said)

@@ -12,6 +12,7 @@ mod media;
 mod mounting;
 mod moving;
 mod parts;
+mod printing;
 mod scale;
 mod suites;
 mod support;

@@ -1,0 +1,132 @@
+//! What commands print: where nobody reads, and where there is no terminal.
+
+use std::os::unix::fs::FileExt;
+use std::process::Stdio;
+
+use crate::asking::AtTerminal;
+use crate::support::{Bench, done, vellum};
+use vellum_check::survey;
+
+/// A command that does not end for want of a reader would say so by 101.
+#[test]
+fn nobody_has_to_read() {
+    let bench = Bench::with_plain_pool("4M");
+    bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
+    let mut bytes = std::fs::read(bench.join("p.img")).expect("a pool");
+    bytes[100] ^= 1;
+    std::fs::write(bench.join("damaged.img"), &bytes).expect("written");
+    for args in [
+        &["completions", "bash"][..],
+        &["man"],
+        &["version"],
+        &["--help"],
+        &["nonsense"],
+        &["info", "p.img"],
+        &["info", "missing"],
+        &["info", "--images"],
+        &["ls", "-l", "p.img:/"],
+        &["stat", "p.img:/a"],
+        &["cat", "p.img:/a"],
+        &["get", "p.img:/a", "-"],
+        &["fs", "list", "p.img"],
+        &["inspect", "p.img", "superblock"],
+        &["check", "p.img"],
+        &["check", "damaged.img"],
+        &["check", "--json", "damaged.img"],
+        &["repair", "--dry-run", "damaged.img"],
+        &["repair", "--dry-run", "missing"],
+        &["crash", "list"],
+        &["export", "p.img:/", "out"],
+        &["mkfs", "new.img", "--size", "1M"],
+    ] {
+        let start = |nobody: bool| {
+            let stream = || match nobody {
+                true => {
+                    let (reader, writer) = std::io::pipe().expect("a pipe");
+                    drop(reader);
+                    Stdio::from(writer)
+                }
+                false => Stdio::null(),
+            };
+            let _ = std::fs::remove_file(bench.join("new.img"));
+            let _ = std::fs::remove_dir_all(bench.join("out"));
+            let mut command = vellum();
+            command.args(args).current_dir(bench.path());
+            let status = command.stdout(stream()).stderr(stream()).status();
+            status.expect("vellum runs").code()
+        };
+        assert_eq!(start(true), start(false), "{args:?}");
+    }
+}
+
+/// A pool whose reading logs a warning.
+fn warned_of() -> Bench {
+    let bench = Bench::with_pool("16M");
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(bench.join("p.img"))
+        .expect("opened");
+    let log_at = survey::entrance(&file).expect("a superblock").log_at;
+    file.write_all_at(&[0; 8192], log_at).expect("written");
+    bench
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    const COLOUR: char = '\x1b';
+    let bench = warned_of();
+    let args = ["ls", "p.img:/"];
+    let did = bench.run(&args).ok();
+    assert!(
+        did.err.contains("WARN") && !did.err.contains(COLOUR),
+        "{}",
+        did.err
+    );
+    for (value, has_some) in [("", true), ("1", false)] {
+        let (_, said) = AtTerminal::start_in(&bench, &args, &[("NO_COLOR", value)]).end();
+        assert!(said.contains("WARN"), "{said}");
+        assert_eq!(said.contains(COLOUR), has_some, "{said}");
+    }
+}
+
+/// What two repairs of one second overwrote is kept.
+#[test]
+fn repairs_follow_each_other_at_once() {
+    let bench = Bench::with_plain_pool("4M");
+    let mut bytes = std::fs::read(bench.join("p.img")).expect("a pool");
+    bytes[100] ^= 1;
+    for _ in 0..3 {
+        std::fs::write(bench.join("p.img"), &bytes).expect("written");
+        bench.run(&["repair", "--yes", "p.img"]).failed(1, &[]);
+    }
+    let names = std::fs::read_dir(bench.path()).expect("listed");
+    let is_undo = |name: &std::ffi::OsString| name.to_string_lossy().contains(".undo-");
+    let names = names.map(|entry| entry.expect("an entry").file_name());
+    assert_eq!(names.filter(is_undo).count(), 3);
+}
+
+/// As far as this user may have one.
+#[test]
+fn a_loop_device_is_no_ordinary_file() {
+    let bench = Bench::empty();
+    let file = std::fs::File::create(bench.join("device.img"));
+    file.and_then(|file| file.set_len(16 << 20)).expect("made");
+    let mut losetup = std::process::Command::new("losetup");
+    losetup.args(["--find", "--show", "device.img"]);
+    let found = losetup.current_dir(bench.path()).output();
+    let found = found.ok().filter(|output| output.status.success());
+    let Some(found) = found.map(done) else {
+        crate::support::skipped("a_loop_device_is_no_ordinary_file", "no loop device");
+        return;
+    };
+    let device = found.out.trim();
+    let did = bench.run(&["mkfs", device]);
+    let detached = std::process::Command::new("losetup")
+        .args(["-d", device])
+        .status();
+    assert!(detached.expect("losetup runs").success());
+    assert!(did.ok().out.contains("logged: a block device, with a log"));
+    let did = bench.run(&["mkfs", "file.img", "--size", "16M"]).ok();
+    assert!(did.out.contains("logged: an ordinary file, with a log"));
+}
