@@ -229,6 +229,17 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// Waits until nobody leads a commit.
+    pub(crate) fn wait_for_leader(&self) {
+        loop {
+            let turn = self.arena.load(header::LEADER, Ordering::SeqCst);
+            if turn.is_multiple_of(2) {
+                return;
+            }
+            self.sleep_through(turn, SLEEP_MAX);
+        }
+    }
+
     /// Leads a commit, or waits for one whose cut comes behind this call.
     fn commit(&self, commits: &Commits, lease: Option<&Lease<'_, M>>) -> Result<()> {
         // A cut that takes what was done before this call finds this epoch, or a later one: the one before it began another.
@@ -286,6 +297,8 @@ impl<M: Memories> Core<M> {
         leader: Leader<'_, M>,
         lease: Option<&Lease<'_, M>>,
     ) -> Result<()> {
+        // Whoever ends the use of the pool says so before he waits for the leader's turn to end.
+        self.check_use()?;
         self.give_way();
         let mut own = None;
         if lease.is_none() {

@@ -229,6 +229,10 @@ impl Clock {
     }
 }
 
+/// [`header::CLOSED`]: nothing may change, and nothing will have to be made durable any more.
+const REFUSING: u64 = 1;
+const CLOSED_IN_ORDER: u64 = 2;
+
 /// What every room works on.
 pub(crate) struct Core<M: Memories> {
     pub(crate) pool: M::Pool,
@@ -389,8 +393,18 @@ impl<M: Memories> Core<M> {
     pub(crate) fn refuse_changes(&self) {
         // Whoever reads on must not have to make room.
         self.raise_cachelet_limit(self.map.cachelet_count);
-        self.arena.store(header::CLOSED, 1, Ordering::SeqCst);
+        self.arena.fetch_max(header::CLOSED, REFUSING);
         self.wait_for_readers();
+    }
+
+    /// Says that all that was done is durable, and that the pool says so.
+    pub(crate) fn closed_in_order(&self) {
+        self.arena.fetch_max(header::CLOSED, CLOSED_IN_ORDER);
+    }
+
+    /// Whether all that was done was made durable by a close.
+    pub(crate) fn is_closed_in_order(&self) -> bool {
+        self.arena.load(header::CLOSED, Ordering::SeqCst) == CLOSED_IN_ORDER
     }
 
     /// Lets things change again.

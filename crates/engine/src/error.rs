@@ -112,9 +112,17 @@ pub enum Error {
         "the pool was opened by the process that this one was forked off, and is used by that process alone: open pools behind the fork"
     )]
     Forked,
-    /// The pool was closed; what was opened of it before can still be read.
+    /// The pool was closed, and what was opened of it before with it.
     #[error("the pool is closed")]
     Closed,
+    /// The pool was closed, but views of its files still show bytes in place.
+    #[error(
+        "the pool is closed; {views} views of its files are still there, and it can be opened again when they are dropped"
+    )]
+    Lent {
+        /// How many.
+        views: u64,
+    },
     /// The pool is damaged and cannot be opened for writing.
     #[error(
         "{path}: the pool is damaged ({first}); it can be read with `vellum mount -o ro` and examined with `vellum check`; `vellum repair` mends it, or says why it cannot"
@@ -218,8 +226,8 @@ impl Error {
             Self::BadHandle => libc::EBADF,
             Self::ReadOnly | Self::WritingOff => libc::EROFS,
             Self::Unreadable(_) => libc::EIO,
-            Self::Closed => libc::ESHUTDOWN,
-            Self::Busy | Self::Forked => libc::EBUSY,
+            Self::Closed => libc::EBADF,
+            Self::Busy | Self::Forked | Self::Lent { .. } => libc::EBUSY,
             Self::Deadlock => libc::EDEADLK,
             Self::First(_) => libc::EAGAIN,
             Self::Unsupported(_) => libc::EOPNOTSUPP,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use vellum_media::{Memories, Memory};
+use vellum_media::{Memories, Memory, Persistent};
 
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
@@ -31,11 +31,18 @@ struct Lent {
 }
 
 /// What is lent of a file system.
-pub(crate) struct Leases([Shard; SHARDS]);
+pub(crate) struct Leases {
+    shards: [Shard; SHARDS],
+    /// Views that lend bytes in place.
+    views: AtomicU64,
+}
 
 impl Default for Leases {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Shard::default()))
+        Self {
+            shards: std::array::from_fn(|_| Shard::default()),
+            views: AtomicU64::new(0),
+        }
     }
 }
 
@@ -73,7 +80,12 @@ fn this_thread() -> u64 {
 
 impl Leases {
     fn shard(&self, file: Cachelet) -> &Shard {
-        &self.0[file.0 as usize % SHARDS]
+        &self.shards[file.0 as usize % SHARDS]
+    }
+
+    /// How many views lend bytes in place.
+    pub(crate) fn views(&self) -> u64 {
+        self.views.load(Ordering::SeqCst)
     }
 }
 
@@ -127,6 +139,27 @@ impl<M: Memories> Drop for Lease<'_, M> {
         // A system call even if nobody waits.
         if is_awaited {
             shard.returned.notify_all();
+        }
+    }
+}
+
+/// Counts a view of bytes in place, until it is dropped. As long as there is one, nobody else opens the pool.
+pub(crate) struct Shown<'a, M: Memories>(&'a Core<M>);
+
+impl<'a, M: Memories> Shown<'a, M> {
+    /// The caller is in the operation that lends the bytes: whoever ends the use of the pool waits for that before he counts.
+    pub(crate) fn new(core: &'a Core<M>) -> Self {
+        core.leases.views.fetch_add(1, Ordering::SeqCst);
+        Self(core)
+    }
+}
+
+impl<M: Memories> Drop for Shown<'_, M> {
+    fn drop(&mut self) {
+        // Whoever ends the use of the pool says so before he counts, and so one of the two unlocks it, or both.
+        let is_last = self.0.leases.views.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && !self.0.arena.is_at_work() {
+            self.0.pool.unlock();
         }
     }
 }

@@ -189,7 +189,7 @@ impl PoolOptions {
 
 /// An open pool.
 ///
-/// Dropping it closes it in order; [`Pool::close`] also says whether that went well.
+/// Dropping it closes it in order, whoever still has volumes and files of it; [`Pool::close`] also says whether that went well.
 ///
 /// A pool belongs to the process that opened it. A child of `fork` cannot use what its parent had open, be it the pool, its volumes or its
 /// files: every call is refused with [`Error::Forked`] (`EBUSY`), changes nothing and waits for nobody, closing and dropping included, and the
@@ -502,11 +502,12 @@ impl Pool {
         self.fs().superblock().clone()
     }
 
-    /// Closes in order. Volumes and files that are still there can read, but change nothing any more
-    /// ([`Error::Closed`]).
+    /// Closes in order. Operations that run are waited for; volumes and files that are still there can do nothing any more ([`Error::Closed`]), and
+    /// the pool can be opened again at once, by this process or another.
     ///
     /// # Errors
-    /// Unlinked files are still open ([`Error::Busy`]), or the medium failed; the next opening
+    /// Views of files are there that lend bytes in place ([`Error::Lent`]): the pool is closed in order, and can be opened again when the last of them
+    /// is dropped. Unlinked files are still open ([`Error::Busy`]), or the medium failed: the pool can be opened again, and the next opening
     /// then recovers, which loses nothing that was promised.
     pub fn close(mut self) -> Result<()> {
         self.shut()
@@ -518,10 +519,8 @@ impl Pool {
     /// # Errors
     /// The medium carries none: the pool is closed. As for [`Self::close`]. The medium failed: the pool is closed, and the copy is stale.
     pub fn close_and_carry(mut self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
-        match self.take()? {
-            Some(fs) => fs.close_and_carry(all, tell),
-            None => Err(Error::Closed),
-        }
+        self.end_by(|fs| fs.close_and_carry(all, tell))
+            .unwrap_or(Err(Error::Closed))
     }
 
     /// Forgets the pool of another process, which this one was forked off; gives whether it is one.
@@ -538,33 +537,37 @@ impl Pool {
     }
 
     fn shut(&mut self) -> Result<()> {
-        match self.take()? {
-            Some(fs) => fs.close(),
-            None => Ok(()),
-        }
+        self.end_by(|fs| fs.close()).unwrap_or(Ok(()))
     }
 
-    /// The file system, to be closed, unless it was taken before: nobody works for it any more, and its commits have barriers.
-    fn take(&mut self) -> Result<Option<Arc<RealFs>>> {
+    /// Has the file system closed, when nobody works for it any more and its commits have barriers, and ends its use, whatever came of that.
+    /// `None`: that was done before.
+    fn end_by<T>(&mut self, close: impl FnOnce(&RealFs) -> Result<T>) -> Option<Result<T>> {
         if self.disown() {
-            return Err(Error::Forked);
+            return Some(Err(Error::Forked));
         }
         self.workers.clear();
-        let fs = self.fs.take();
-        if let Some(fs) = &fs {
-            fs.keep_barriers()?;
-        }
-        Ok(fs)
+        let fs = self.fs.take()?;
+        let closed = fs.keep_barriers().and_then(|()| close(&fs));
+        Some(match (closed, fs.end()) {
+            (Ok(_), views @ 1..) => Err(Error::Lent { views }),
+            (closed, _) => closed,
+        })
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         // In a child of the process whose it is nobody is told: whoever had a hand on the log at the fork is not there.
-        if !self.disown()
-            && let Err(error) = self.shut()
-        {
-            tracing::warn!(%error, "the pool could not be closed in order; the next opening recovers it");
+        if self.disown() {
+            return;
+        }
+        match self.shut() {
+            // As it says.
+            Ok(()) | Err(Error::Lent { .. }) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the pool could not be closed in order; the next opening recovers it");
+            }
         }
     }
 }

@@ -320,6 +320,15 @@ fn a_daemon_that_opened_its_pool_before_it_forked_is_refused() {
     }
 }
 
+/// Has threads stop when it is dropped.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Whatever other threads are in the middle of when a process forks: its child waits for none of them.
 #[test]
 fn a_child_waits_for_no_thread_that_it_does_not_have() {
@@ -344,6 +353,8 @@ fn a_child_waits_for_no_thread_that_it_does_not_have() {
     );
     let goes_on = || !stop.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
+        // Also when a child is found to have failed.
+        let _stops = Stops(&stop);
         scope.spawn(|| {
             while goes_on() {
                 let mut file = &*shared;
@@ -374,7 +385,6 @@ fn a_child_waits_for_no_thread_that_it_does_not_have() {
                 assert_eq!(*file.view(0..3).unwrap(), *b"own");
             });
         }
-        stop.store(true, Ordering::Relaxed);
     });
     drop((shared, volume));
     assert_parent_goes_on(of_parent.expect("as it was"), &path);

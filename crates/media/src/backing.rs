@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// File system numbers of memory, from `linux/magic.h`.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -29,14 +30,17 @@ pub(crate) enum Node {
     Dax,
 }
 
-/// The descriptor of a pool. The lock goes when this is dropped, and not only with the last duplicate:
-/// a child that another thread has just forked has one, until it runs its program.
+/// The descriptor of a pool. The lock goes when this is [released](Self::release), at the latest when it is dropped, and not only with the last
+/// duplicate: a child that another thread has just forked has one, until it runs its program.
 pub(crate) struct PoolFile {
     fd: OwnedFd,
     /// The process that may give the lock up: not a child that goes on without having opened anything.
     opened_by: Process,
     /// The descriptor that carries the lock, if this one does not.
     locked: Option<Arc<PoolFile>>,
+    /// How many use the lock that this one carries, itself among them.
+    users: AtomicUsize,
+    is_released: AtomicBool,
 }
 
 impl PoolFile {
@@ -45,17 +49,36 @@ impl PoolFile {
             fd,
             opened_by: Process::current(),
             locked: None,
+            users: AtomicUsize::new(1),
+            is_released: AtomicBool::new(false),
         }
     }
 
     /// The same file, opened once more, under the same lock. The kernel tells each opening of a file once that bytes could not be written
     /// back: of one that two pools share only one would hear of it.
     pub(crate) fn again(self: &Arc<Self>) -> Result<Self, Errno> {
-        Ok(Self {
-            fd: self.reopened(OFlags::empty())?,
-            opened_by: self.opened_by,
-            locked: Some(Arc::clone(self)),
-        })
+        let fd = self.reopened(OFlags::empty())?;
+        let carrier = self.locked.as_ref().unwrap_or(self);
+        carrier.users.fetch_add(1, Ordering::AcqRel);
+        let mut again = Self::new(fd);
+        again.opened_by = self.opened_by;
+        again.locked = Some(Arc::clone(carrier));
+        Ok(again)
+    }
+
+    /// Gives up what this has locked, and the lock on the file, unless others use it.
+    pub(crate) fn release(&self) {
+        if self.opened_by != Process::current() || self.is_released.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if self.locked.is_some() {
+            uses::release(self);
+        }
+        let carrier = self.locked.as_deref().unwrap_or(self);
+        if carrier.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            uses::release(carrier);
+            let _ = rustix::fs::flock(&carrier.fd, FlockOperation::Unlock);
+        }
     }
 
     /// The same file, opened once more, with more flags and without a lock.
@@ -74,14 +97,37 @@ impl AsFd for PoolFile {
 
 impl Drop for PoolFile {
     fn drop(&mut self) {
-        if self.opened_by != Process::current() {
-            return;
-        }
         // Closing the descriptor gives the locks up as well, if nobody else has it.
-        uses::release(self);
-        if self.locked.is_none() {
-            let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
-        }
+        self.release();
+    }
+}
+
+/// The descriptor of a pool that is open, which releases it when it is dropped, though others may need it for the lock that it carries.
+pub(crate) struct Held(Arc<PoolFile>);
+
+impl Held {
+    pub(crate) fn new(file: PoolFile) -> Self {
+        Self(Arc::new(file))
+    }
+}
+
+impl std::ops::Deref for Held {
+    type Target = Arc<PoolFile>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.fd.as_fd()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.release();
     }
 }
 

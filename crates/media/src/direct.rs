@@ -148,12 +148,19 @@ impl Direct {
     }
 }
 
-impl Drop for Direct {
-    fn drop(&mut self) {
+impl Direct {
+    /// Has the next opening wait no more: nothing is under way, and nothing will be.
+    pub(crate) fn let_go(&self) {
         // Not for a child that goes on without having opened anything.
         if self.held_by == Some(Process::current()) {
             under_way::let_go(&self.fd, self.file_from);
         }
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 

@@ -4,7 +4,7 @@ mod disk;
 mod populate;
 
 use crate::arena::memory_file;
-use crate::backing::{Backing, Existing, PoolFile};
+use crate::backing::{Backing, Existing, Held, PoolFile};
 use crate::barriers::Barriers;
 use crate::by_mapping::memory_of_mapping;
 use crate::data_file::DataFile;
@@ -70,8 +70,8 @@ pub struct MappedPool {
     kind: MediaKind,
     read_only: bool,
     known_zero: bool,
-    /// Shared by all that are mapped of one file: the lock on it goes with the last one.
-    fd: Arc<PoolFile>,
+    /// The lock on the file goes with the last one that is mapped of it.
+    fd: Held,
     /// Where the pool begins in the file.
     start: u64,
     path: Option<PathBuf>,
@@ -205,7 +205,7 @@ impl MappedPool {
             kind: self.kind,
             read_only,
             known_zero: false,
-            fd: Arc::new(fd),
+            fd: Held::new(fd),
             start,
             path: Some(path.to_owned()),
             data: Vec::new(),
@@ -339,7 +339,7 @@ impl MappedPool {
                     kind: MediaKind::Memory,
                     read_only: false,
                     known_zero: true,
-                    fd: Arc::new(PoolFile::new(fd)),
+                    fd: Held::new(PoolFile::new(fd)),
                     start: 0,
                     path: None,
                     data: Vec::new(),
@@ -411,7 +411,7 @@ impl MappedPool {
             kind,
             read_only,
             known_zero: backing.known_zero,
-            fd: Arc::new(backing.fd),
+            fd: Held::new(backing.fd),
             start: 0,
             path: Some(backing.path),
             data: Vec::new(),
@@ -542,6 +542,14 @@ impl Persistent for MappedPool {
             let bytes = (len - done).min(BLOCK_BYTES) as usize;
             self.write_logged(logged, at + done, &ZEROS[..bytes]);
         }
+    }
+
+    fn unlock(&self) {
+        self.direct.iter().for_each(Direct::let_go);
+        for data in &self.data {
+            data.file.backing.fd.release();
+        }
+        self.fd.release();
     }
 
     fn sync(&self) -> io::Result<()> {

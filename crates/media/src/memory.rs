@@ -242,6 +242,9 @@ pub trait Persistent: Memory {
     /// What the operating system said.
     fn sync(&self) -> io::Result<()>;
 
+    /// Lets others open what lies under this. The caller has [done with it](Memory::end), and everybody who used it, too.
+    fn unlock(&self) {}
+
     /// Bytes of the pool itself: those behind them, if there are any, lie on a data medium.
     fn own_bytes(&self) -> u64 {
         self.len()

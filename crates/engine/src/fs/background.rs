@@ -102,13 +102,24 @@ impl<'a, M: Memories> Lease<'a, M> {
         }
     }
 
+    /// Waits for the lease, to work on the pool.
+    ///
+    /// # Errors
+    /// This process may not use the pool, or no more: whoever ends the use of it has the lease meanwhile.
+    pub(crate) fn take_to_work(core: &'a Core<M>) -> Result<Self> {
+        core.check_use()?;
+        let lease = Self::take(core);
+        core.check_use()?;
+        Ok(lease)
+    }
+
     /// The same for what can wait: those who wait already come first, but not for ever.
-    pub(crate) fn take_last(core: &'a Core<M>) -> Self {
+    pub(crate) fn take_last(core: &'a Core<M>) -> Result<Self> {
         let mut tries = 0;
         while core.is_lease_wanted() && tries < TURNS_GIVEN {
             pause(&core.arena, &mut tries);
         }
-        Self::take(core)
+        Self::take_to_work(core)
     }
 
     /// Sleeps while somebody has the lease, or for a little.
@@ -141,24 +152,23 @@ impl<M: Memories> Fs<M> {
     pub fn maintain(&self) -> Result<usize> {
         self.core.check_use()?;
         match Lease::try_take(&self.core) {
-            Some(_lease) => self.maintain_leased(false),
+            Some(_lease) => {
+                self.core.check_use()?;
+                self.maintain_leased(false)
+            }
             None => Ok(0),
         }
     }
 
     /// Does the background work there is, waiting for whoever is at it. Outside any operation.
     pub(crate) fn work_now(&self) -> Result<usize> {
-        // In a child of fork nobody gives the lease back.
-        self.core.check_use()?;
-        let _lease = Lease::take(&self.core);
-        // The pool may have been closed meanwhile.
-        self.core.check_use()?;
+        let _lease = Lease::take_to_work(&self.core)?;
         self.maintain_leased(false)
     }
 
     /// Makes room: waits for the lease and does all the work there is. Outside any operation.
     pub(crate) fn reclaim_now(&self) -> Result<()> {
-        self.reclaim_leased(&Lease::take(&self.core))
+        self.reclaim_leased(&Lease::take_to_work(&self.core)?)
     }
 
     /// The same for whoever holds the lease.

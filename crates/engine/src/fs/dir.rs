@@ -357,7 +357,7 @@ impl<M: Memories> Fs<M> {
     /// Renames directories with what is below them; makes room and tries once more if there is none.
     fn move_whole(&self, cred: &Cred, rename: &Rename<'_>) -> Result<()> {
         let core = &self.core;
-        let lease = Lease::take(core);
+        let lease = Lease::take_to_work(core)?;
         if self.roots_large && self.root_large(rename)? {
             // It is renamed as a root.
             return Err(Error::First(First::Move));
@@ -402,11 +402,10 @@ impl<M: Memories> Fs<M> {
 
     fn set_root(&self, dir: &Node<M>, is_root: bool) -> Result<bool> {
         let core = &self.core;
-        core.check_use()?;
         if core.kind(dir.cachelet) != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        let lease = Lease::take(core);
+        let lease = Lease::take_to_work(core)?;
         let mut set = self.namespace.set_root(core, dir.cachelet, is_root);
         if let Err(Error::NoSpace(_) | Error::OutOfMemory(_)) = set {
             self.reclaim_leased(&lease)?;

@@ -26,10 +26,10 @@ impl<M: Memories> Fs<M> {
     /// As [`Self::evolve`].
     pub fn evolve_resting(&self, rest: &mut dyn FnMut(Duration) -> bool) -> Result<Vec<Decided>> {
         let core = &self.core;
-        core.check_use()?;
+        self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
         let planned = {
-            let _lease = Lease::take_last(core);
+            let _lease = Lease::take_last(core)?;
             core.noting(areas.plan(core))?
         };
         let mut decided: Vec<Decided> = Vec::new();
@@ -62,7 +62,7 @@ impl<M: Memories> Fs<M> {
     pub fn decisions(&self) -> Result<Vec<Decided>> {
         self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
-        let _lease = Lease::take(&self.core);
+        let _lease = Lease::take_to_work(&self.core)?;
         Ok(areas.decisions(&self.core))
     }
 
@@ -73,7 +73,7 @@ impl<M: Memories> Fs<M> {
     pub fn areas(&self) -> Result<Vec<Area>> {
         self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
-        let _lease = Lease::take(&self.core);
+        let _lease = Lease::take_to_work(&self.core)?;
         self.core.noting(areas.list(&self.core))
     }
 
@@ -84,7 +84,7 @@ impl<M: Memories> Fs<M> {
     pub fn merged_areas(&self) -> Result<Vec<MergedArea>> {
         self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
-        let _lease = Lease::take(&self.core);
+        let _lease = Lease::take_to_work(&self.core)?;
         Ok(areas.merged(&self.core))
     }
 }
@@ -95,7 +95,7 @@ fn carry_out<M: Memories>(
     areas: &dyn Areas<M>,
     decided: &Decided,
 ) -> Result<Outcome> {
-    let _lease = Lease::take_last(core);
+    let _lease = Lease::take_last(core)?;
     let outcome = match decided.outcome {
         Outcome::Done if core.is_lease_wanted() => Outcome::GaveWay,
         Outcome::Done => areas.carry_out(core, decided)?,

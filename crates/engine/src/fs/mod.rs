@@ -119,7 +119,11 @@ impl<M: Memories> Fs<M> {
     /// Ends a change that is durable when it returns from this durability on, outside any operation.
     pub(crate) fn commit_from<T>(&self, durability: Durability, done: Result<T>) -> Result<T> {
         if done.is_ok() && self.durability >= durability {
-            self.sync_files()?;
+            match self.sync_files() {
+                // Whoever closed the pool has made it durable.
+                Err(Error::Closed) if self.core.is_closed_in_order() => {}
+                synced => synced?,
+            }
         }
         done
     }

@@ -35,10 +35,31 @@ impl<M: Memories> Fs<M> {
         let lease = Lease::take(core);
         self.save(&lease).inspect_err(|_| core.allow_changes())?;
         self.mark_clean(&lease)?;
-        match &core.commits {
-            Some(commits) => commits.finish(&core.pool),
-            None => Ok(()),
+        if let Some(commits) = &core.commits {
+            commits.finish(&core.pool)?;
         }
+        core.closed_in_order();
+        Ok(())
+    }
+
+    /// Ends the use of the pool, closed or not, whoever still has files of it: operations that run are waited for, later ones are refused
+    /// ([`Error::Closed`]), and the pool can be opened again. Gives how many views still lend bytes in place: while there are any, nobody else opens it.
+    pub(crate) fn end(&self) -> u64 {
+        let core = &self.core;
+        core.refuse_changes();
+        // What the background has begun, or a rename of a directory with what is below it, ends in several operations.
+        let lease = Lease::take(core);
+        core.arena.end();
+        core.arena.barrier();
+        core.slots_used()
+            .for_each(|slot| core.wait_for_operation(slot));
+        drop(lease);
+        core.wait_for_leader();
+        let lent = core.leases.views();
+        if lent == 0 {
+            core.pool.unlock();
+        }
+        lent
     }
 
     /// Everything that an opening builds on, durably.

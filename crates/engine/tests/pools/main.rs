@@ -5,6 +5,7 @@ mod apart;
 mod carried;
 mod committing;
 mod direct;
+mod ending;
 mod experiments;
 mod full_memory;
 mod kit;

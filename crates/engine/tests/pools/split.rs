@@ -243,8 +243,11 @@ fn entries_and_inodes_that_were_free_take_no_versions() {
     }
     assert!(fs.version_counts().unwrap().originals - before >= NAMES);
     let path = cut(dir.path(), "cut");
-    let again = open(&path).unwrap().volume();
-    assert!(matches!(again.metadata("/new"), Err(Error::NotFound)));
+    let again = open(&path).unwrap();
+    assert!(matches!(
+        again.volume().metadata("/new"),
+        Err(Error::NotFound)
+    ));
 }
 
 /// The block of 4 KiB with the most inodes.
@@ -326,11 +329,14 @@ fn names_or_everything_are_durable_when_a_call_returns_if_that_is_asked_for() {
             let named = cut(dir.path(), "named");
             file.write_at(0, b"bytes").unwrap();
             let written = cut(dir.path(), "written");
-            let named = open(&named).unwrap().volume();
-            let has_names = named.metadata("/d/f").is_ok();
+            let named = open(&named).unwrap();
+            let has_names = named.volume().metadata("/d/f").is_ok();
             assert_eq!(has_names, durability >= Durability::Dirsync, "{media:?}");
-            let written = open(&written).unwrap().volume();
-            let has_bytes = written.read("/d/f").is_ok_and(|bytes| bytes == b"bytes");
+            let written = open(&written).unwrap();
+            let has_bytes = written
+                .volume()
+                .read("/d/f")
+                .is_ok_and(|bytes| bytes == b"bytes");
             assert_eq!(has_bytes, durability == Durability::Sync, "{media:?}");
         }
     }
@@ -354,7 +360,8 @@ fn versions_go_round() {
     }
     volume.write("/0", &[round; 9000]).unwrap();
     let path = cut(dir.path(), "cut");
-    let volume = open(&path).unwrap().volume();
+    let pool = open(&path).unwrap();
+    let volume = pool.volume();
     for number in 1..200 {
         let read = volume.read(format!("/{number}")).unwrap();
         assert_eq!(read, [round.wrapping_sub(1); 5000]);

@@ -38,7 +38,7 @@ impl MappedPool {
     fn direct_way(&self, piece: Range<u64>) -> Result<Direct, MediaError> {
         let (file, path) = match self.data_at(piece.start) {
             Some(data) => (&data.file.backing.fd, Some(data.file.path())),
-            None => (&*self.fd, self.path.as_deref()),
+            None => (&**self.fd, self.path.as_deref()),
         };
         let (_, file_at) = self.file_at(piece.start);
         let path = path.unwrap_or(Path::new(""));

@@ -11,7 +11,7 @@ use super::{Files, Translation};
 use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::lease::Lease;
+use crate::lease::{Lease, Shown};
 use crate::mapping::Found;
 use crate::reading::pages_of;
 use crate::reading::table::Pin;
@@ -50,11 +50,13 @@ enum Bytes<'f, M: Memories> {
     Pool(
         &'f [u8],
         #[expect(dead_code, reason = "held, not looked at")] Lease<'f, M>,
+        #[expect(dead_code, reason = "held, not looked at")] Shown<'f, M>,
     ),
     PageTable(
         &'f [u8],
         #[expect(dead_code, reason = "held, not looked at")] Pin<'f>,
         #[expect(dead_code, reason = "held, not looked at")] Lease<'f, M>,
+        #[expect(dead_code, reason = "held, not looked at")] Shown<'f, M>,
     ),
     Copy(Vec<u8>),
 }
@@ -194,8 +196,8 @@ impl<'f, M: Memories> Files<'f, M> {
                 self.core.touch(cachelet);
             }
             return Ok(found.map(|(bytes, pin)| match pin {
-                None => Bytes::Pool(bytes, lease),
-                Some(pin) => Bytes::PageTable(bytes, pin, lease),
+                None => Bytes::Pool(bytes, lease, Shown::new(self.core)),
+                Some(pin) => Bytes::PageTable(bytes, pin, lease, Shown::new(self.core)),
             }));
         }
     }
