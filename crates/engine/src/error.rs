@@ -252,14 +252,53 @@ impl Error {
     }
 }
 
+/// Keeps the errno ([`Error::errno`]), as programs expect of files: an error of the standard library has that or a text, not both. What is said beside it,
+/// where the pool or what it lies on is at fault, is logged.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
+        let errno = error.errno();
         match error {
-            Error::Io(error) => error,
-            other => {
-                let kind = std::io::Error::from_raw_os_error(other.errno()).kind();
-                Self::new(kind, other)
-            }
+            Error::Io(error) if error.raw_os_error() == Some(errno) => return error,
+            Error::Damaged { .. }
+            | Error::Unreadable(_)
+            | Error::WritingOff
+            | Error::Refused { .. }
+            | Error::Converting
+            | Error::Superblock(_)
+            | Error::Geometry(_)
+            | Error::Medium(_)
+            | Error::Part(_)
+            | Error::Zone(_)
+            | Error::Media(_)
+            | Error::Io(_) => tracing::warn!(%error, errno, "told by its errno alone"),
+            _ => {}
+        }
+        Self::from_raw_os_error(errno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_standard_library_keeps_the_errno() {
+        let no_errno = || std::io::Error::other("what");
+        for (error, errno) in [
+            (Error::NotFound, libc::ENOENT),
+            (Error::NoSpace("data blocks"), libc::ENOSPC),
+            (Error::Forked, libc::EBUSY),
+            (Error::Closed, libc::EBADF),
+            (Error::damaged("a name", Place::Slot(1)), libc::EUCLEAN),
+            (Error::Io(no_errno()), libc::EIO),
+            (
+                Error::Io(std::io::Error::from_raw_os_error(libc::EDQUOT)),
+                libc::EDQUOT,
+            ),
+        ] {
+            let text = error.to_string();
+            let told = std::io::Error::from(error);
+            assert_eq!(told.raw_os_error(), Some(errno), "{text}");
         }
     }
 }

@@ -199,6 +199,8 @@ impl PoolOptions {
 pub struct Pool {
     fs: Option<Arc<RealFs>>,
     opened: Opened,
+    /// The process's file mode creation mask.
+    umask: u16,
     workers: Vec<Worker>,
 }
 
@@ -475,6 +477,7 @@ impl Pool {
         Ok(Self {
             fs: Some(fs),
             opened,
+            umask: umask(),
             workers,
         })
     }
@@ -487,9 +490,9 @@ impl Pool {
         }
     }
 
-    /// The file system, by paths, as this process's user: like `std::fs`.
+    /// The file system, by paths, as this process's user, with the file mode creation mask that the process had at the opening: like `std::fs`.
     pub fn volume(&self) -> Volume {
-        Volume::new(self.fs())
+        Volume::new(self.fs(), self.umask)
     }
 
     /// How the pool was found when it was opened.
@@ -694,6 +697,16 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
             .map_err(std::io::Error::from)?;
     }
     Ok(())
+}
+
+/// The process's file mode creation mask; what is usual where it cannot be known. To ask for it by `umask(2)` is to set it, for all threads.
+fn umask() -> u16 {
+    const USUAL: u16 = 0o022;
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut told = text.lines().filter_map(|line| line.strip_prefix("Umask:"));
+    let told = told.next().map(str::trim);
+    told.and_then(|octal| u16::from_str_radix(octal, 8).ok())
+        .unwrap_or(USUAL)
 }
 
 /// The kernel's identity of this boot; zero where it cannot be known.

@@ -51,11 +51,11 @@ impl Entry {
 }
 
 impl Volume {
-    pub(crate) fn new(fs: Arc<RealFs>) -> Self {
+    pub(crate) fn new(fs: Arc<RealFs>, umask: u16) -> Self {
         Self {
             fs,
             cred: Cred::current(),
-            umask: 0o022,
+            umask,
         }
     }
 
@@ -68,7 +68,7 @@ impl Volume {
         }
     }
 
-    /// The same file system with another file mode creation mask (022 by default).
+    /// The same file system with another file mode creation mask than that which the process had when it opened the pool.
     #[must_use]
     pub fn with_umask(&self, umask: u16) -> Self {
         Self {
@@ -141,7 +141,6 @@ impl Volume {
             write: true,
             create: true,
             truncate: true,
-            mode: 0o666,
             ..OpenOptions::default()
         };
         self.open_with(path, &options)

@@ -28,8 +28,8 @@ bitflags! {
     }
 }
 
-/// How to open a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How to open a file. By default for nothing; one that is made gets the mode 0666.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
     /// For reading.
     pub read: bool,
@@ -49,8 +49,25 @@ pub struct OpenOptions {
     pub directory: bool,
     /// Leave the access time alone.
     pub no_atime: bool,
-    /// Permission bits of a new file, umask applied.
+    /// Permission bits of a new file. A [`Volume`](crate::Volume) takes those of its umask away; who uses [`Fs`] has done so.
     pub mode: u16,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read: false,
+            write: false,
+            append: false,
+            truncate: false,
+            create: false,
+            create_new: false,
+            no_follow: false,
+            directory: false,
+            no_atime: false,
+            mode: 0o666,
+        }
+    }
 }
 
 impl OpenOptions {

@@ -2,6 +2,7 @@
 //! one, and views of bytes.
 
 mod apart;
+mod as_std;
 mod carried;
 mod committing;
 mod direct;
