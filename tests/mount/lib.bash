@@ -20,6 +20,7 @@ declare -rA POOLS=(
     [fsx]="extent-cached tree memory"
     [mmap]="extent direct file"
     [direct-io]="extent tree logged"
+    [quiet]="extent direct logged"
     [kill]="hashfs direct file"
     [kill-git]="hashfs tree file"
     [kill-stress]="hashfs adaptive file"

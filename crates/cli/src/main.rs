@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
-    start_logging();
+    start_logging(&cli.command);
     match run(cli.command) {
         Ok(status) => status,
         Err(failure) => {
@@ -84,15 +84,27 @@ fn has_colours() -> bool {
     std::io::stderr().is_terminal() && !wants_none
 }
 
-fn start_logging() {
-    use tracing_subscriber::filter::LevelFilter;
+fn start_logging(command: &Command) {
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::util::SubscriberInitExt;
     let level = std::env::var("VELLUM_LOG")
         .ok()
-        .and_then(|text| text.parse().ok());
-    tracing_subscriber::fmt()
-        .with_max_level(level.unwrap_or(LevelFilter::WARN))
-        .with_ansi(has_colours())
-        .with_writer(std::io::stderr)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(LevelFilter::WARN);
+    let mut targets = Targets::new().with_default(level);
+    if level < LevelFilter::DEBUG {
+        // That nobody waits for an answer any more: a signal interrupts whoever asked, or the mount ends.
+        targets = targets.with_target("fuser::reply", LevelFilter::OFF);
+    }
+    // A mount's standard error does not stay a terminal.
+    let is_mount = matches!(command, Command::Mount(_));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(has_colours() && !is_mount)
+        .with_writer(std::io::stderr);
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(targets)
         .init();
 }
 

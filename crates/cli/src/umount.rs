@@ -97,7 +97,10 @@ fn targets(args: &Umount) -> Outcome<Vec<Target>> {
     let mut found: Vec<Target> = Vec::new();
     for other in mounts::elsewhere().unwrap_or_default() {
         let is_known = |known: &Target| known.mounted.device == other.mounted.device;
-        if is_meant(&other.mounted) && !is_dead(&other.root()) && !found.iter().any(is_known) {
+        if is_meant(&other.mounted)
+            && !mounts::is_dead(&other.root())
+            && !found.iter().any(is_known)
+        {
             found.push(Target {
                 root: other.root(),
                 mounted: other.mounted,
@@ -109,10 +112,6 @@ fn targets(args: &Umount) -> Outcome<Vec<Target>> {
         true => here.map(|_| found),
         false => Ok(found),
     }
-}
-
-fn is_dead(root: &Path) -> bool {
-    rustix::fs::statfs(root).err() == Some(Errno::NOTCONN)
 }
 
 /// Makes whole what the data medium carries. One that carries nothing is passed over, unless it is the only one.
@@ -162,11 +161,10 @@ fn force(target: &Target) -> io::Result<()> {
             plain(error)
         );
     }
+    let detach_all = || mounts::detach_all(mounted.device, &mounted.pool);
     match stopped {
         // Its process takes it from the tree of names, too, perhaps at this moment.
-        Ok(()) => {
-            mounts::detach_all(mounted.device).or_else(|_| mounts::detach_all(mounted.device))
-        }
+        Ok(()) => detach_all().or_else(|_| detach_all()),
         // The kernel cuts off who gives no answer, who ends by that. Only root may ask it to.
         Err(_) if target.is_here => mounts::abort(mounted).or_else(|_| mounts::detach(mounted)),
         Err(error) => Err(error),
@@ -180,7 +178,7 @@ fn is_dead_error(error: &io::Error) -> bool {
 /// Why a file system that is unmounted here goes on: whoever has it mounted in another mount namespace.
 fn held_elsewhere(pool: &Path, device: Device) -> Option<Failure> {
     let mut others = mounts::elsewhere().unwrap_or_default();
-    others.retain(|other| other.mounted.device == device && !is_dead(&other.root()));
+    others.retain(|other| other.mounted.device == device && !mounts::is_dead(&other.root()));
     let pids: std::collections::BTreeSet<u32> = others.iter().map(|other| other.pid).collect();
     let first = others.first()?;
     let more = match pids.len() - 1 {

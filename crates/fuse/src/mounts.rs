@@ -32,7 +32,7 @@ pub struct Mounted {
 }
 
 /// The device number of a mounted file system. All its mounts have it, wherever they are moved or copied to, and no
-/// other file system has as long as there is one of them, or its server goes on.
+/// other file system has as long as there is one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     major: u32,
@@ -80,8 +80,15 @@ impl fmt::Display for Device {
 impl Mounted {
     /// Whether its server has ended without unmounting it: nothing there can be used.
     pub fn is_dead(&self) -> bool {
-        rustix::fs::statfs(&self.dir).err() == Some(Errno::NOTCONN)
+        is_dead(&self.dir)
     }
+}
+
+/// Whether a mount is at a path whose server has ended.
+pub fn is_dead(path: &Path) -> bool {
+    // The second is what who asked is told while it ends.
+    let ended = [Errno::NOTCONN, Errno::CONNABORTED];
+    rustix::fs::statfs(path).is_err_and(|errno| ended.contains(&errno))
 }
 
 /// A mount in another mount namespace, and a process that has it there.
@@ -203,16 +210,17 @@ pub fn detach(mounted: &Mounted) -> io::Result<()> {
     }
 }
 
-/// Takes every mount of a file system that is in this mount namespace from the tree of names, wherever it has been moved.
+/// Takes every mount of a file system, of this pool, that is in this mount namespace from the tree of names, wherever it has been moved.
+/// (The number alone is another's as soon as the last mount is gone.)
 ///
 /// # Errors
 /// As for [`list`] and [`detach`]; the first that fails does not keep the others.
-pub fn detach_all(device: Device) -> io::Result<()> {
+pub fn detach_all(device: Device, pool: &Path) -> io::Result<()> {
     let mut outcome = Ok(());
     for mounted in list()?
         .iter()
         .rev()
-        .filter(|mounted| mounted.device == device)
+        .filter(|mounted| mounted.device == device && mounted.pool == pool)
     {
         outcome = outcome.and(detach(mounted));
     }

@@ -100,6 +100,7 @@ pub struct Session {
     dir: PathBuf,
     /// By which its mounts are found, wherever they are by now.
     device: Device,
+    fs_name: PathBuf,
     events: Receiver<Event>,
     stopper: Stopper,
 }
@@ -157,6 +158,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         dir: dir.clone(),
         source,
     };
+    let fs_name = PathBuf::from(&config.fs_name);
     let (session, device) = match mount_directly(&dir, config)? {
         Some(connection) => {
             let device = Device::at(&dir).map_err(refused)?;
@@ -167,7 +169,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
                 session_config(config),
             );
             (
-                session.inspect_err(|_| drop(mounts::detach_all(device))),
+                session.inspect_err(|_| drop(mounts::detach_all(device, &fs_name))),
                 device,
             )
         }
@@ -193,6 +195,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         server,
         dir,
         device,
+        fs_name,
         events,
         stopper,
     })
@@ -330,7 +333,7 @@ impl Session {
 
     /// Unmounts; gives nothing if users had to be cut off.
     fn end(&self) -> Option<io::Result<()>> {
-        if let Err(error) = mounts::detach_all(self.device) {
+        if let Err(error) = mounts::detach_all(self.device, &self.fs_name) {
             tracing::warn!(%error, dir = %self.dir.display(), "cannot unmount");
         }
         match self.events.recv_timeout(GRACE) {

@@ -166,6 +166,11 @@ fn a_dead_mount_is_cleared_and_its_pool_answers() {
     assert_eq!(run(&["cat", "p.img:/file"]).ok().out, "kept");
     let again = run(&["mount", "p.img", "mnt"]).ok();
     assert!(again.err.contains("cleared"), "{}", again.err);
+    assert!(
+        !again.err.contains('\x1b'),
+        "colours for no terminal: {}",
+        again.err
+    );
     assert_eq!(std::fs::read(mounted.path("file")).expect("read"), b"kept");
     mounted.umount();
     kill(foreground(&mounted));
