@@ -177,6 +177,12 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
                 _ => failure,
             }
         }
+        vellum::Error::Medium(MediumError::Short { path, expected, .. }) if path.is_file() => {
+            Failure::new(format!("{place}: {error}")).advise(format!(
+                "put back a copy of it; or `truncate -s {expected} {}` gives it its length again, with zeros for what is gone",
+                path.display()
+            ))
+        }
         vellum::Error::Unsupported(_) if is_split(pool) => {
             Failure::new(format!("{place}: {error}")).advise(TRY_IN_MEMORY)
         }

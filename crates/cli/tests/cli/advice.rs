@@ -93,8 +93,12 @@ fn follow(bench: &Bench, line: &str) -> String {
 fn pool(options: &[&str]) -> Bench {
     let bench = Bench::empty();
     std::fs::create_dir(bench.join("mnt")).expect("made");
-    let make = ["mkfs", "p.img", "--size", "16M", "--quiet"];
-    bench.run(&[&make[..], options].concat()).ok();
+    let size: &[&str] = match options.contains(&"--data") {
+        true => &[],
+        false => &["--size", "16M"],
+    };
+    let make = ["mkfs", "p.img", "--quiet"];
+    bench.run(&[&make[..], size, options].concat()).ok();
     std::fs::write(bench.join("file"), "kept").expect("written");
     bench.run(&["put", "file", "p.img:/file"]).ok();
     bench
@@ -125,6 +129,17 @@ fn a_pool_that_was_cut_short_gets_its_length_and_is_mended() {
                 assert!(kept < 15 << 20 || read == "kept");
             }
         }
+    }
+}
+
+#[test]
+fn data_that_were_cut_short_get_their_length() {
+    let bench = pool(&["--data", "data.img", "--data-size", "16M"]);
+    cut(&bench.join("data.img"), 8 << 20);
+    for command in ["vellum ls p.img:/", "vellum check p.img"] {
+        assert_eq!(follow(&bench, command), "", "{command}");
+        run(&bench, command).ok();
+        cut(&bench.join("data.img"), 8 << 20);
     }
 }
 
