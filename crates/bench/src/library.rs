@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vellum::media::count::{self, Counts};
+use vellum::media::{MediaChoice, MediaKind, kind_at};
 use vellum::{
     CreateOptions, Cred, Fs, Handle, ListPosition, Node, OpenOptions, Pool, PoolOptions, RealFs,
     RenameFlags, Volume,
@@ -35,6 +36,21 @@ struct Open {
     cred: Cred,
 }
 
+/// Makes a pool; where its medium is not named, one that is worked on in place: in an ordinary file it has no log.
+pub(crate) fn make_pool(path: &Path, options: &CreateOptions) -> vellum::Result<Pool> {
+    let media = match options.media {
+        MediaChoice::Auto if kind_at(path) == MediaKind::File => MediaChoice::File,
+        media => media,
+    };
+    Pool::create(
+        path,
+        &CreateOptions {
+            media,
+            ..options.clone()
+        },
+    )
+}
+
 impl Library {
     /// Makes a pool of `size_bytes` at `path`, and opens it; if `populate`, with every page of pool
     /// and arena present.
@@ -52,7 +68,7 @@ impl Library {
         made: &CreateOptions,
         options: PoolOptions,
     ) -> Result<Self> {
-        Pool::create(&path, made)?.close()?;
+        make_pool(&path, made)?.close()?;
         let mut library = Self {
             open: None,
             path,
@@ -64,7 +80,7 @@ impl Library {
 
     /// Makes a pool with `options` at `path`, for somebody else to open.
     pub(crate) fn make(path: &Path, options: &CreateOptions) -> Result<()> {
-        Ok(Pool::create(path, options)?.close()?)
+        Ok(make_pool(path, options)?.close()?)
     }
 
     /// Closes the pool in order.

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use vellum::media::{MediaKind, kind_at};
-use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool};
+use vellum::media::MediaChoice;
+use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool, media_of_new_pool};
 
 use crate::args::{Making, Mapping, Media, Mkfs};
 use crate::failure::{Failure, Outcome};
@@ -80,7 +80,7 @@ pub(crate) fn tell(
 
 /// How a pool, or a file system of one, is to be made.
 pub(crate) struct Plan {
-    media: Media,
+    media: MediaChoice,
     data: Option<DataOptions>,
 }
 
@@ -111,7 +111,7 @@ impl Plan {
             run_blocks: making.run_blocks,
             span_lines: making.span_lines,
             fragmentation: 1000 - making.layout_score,
-            media: self.media.into(),
+            media: self.media,
             data: self.data.clone(),
             carries: !making.no_copy,
             ..CreateOptions::new(size_bytes)
@@ -134,7 +134,7 @@ impl Plan {
             vellum::Error::Geometry(GeometryError::NoRoomForData { .. })
         );
         match self.media {
-            Media::Logged if is_full => failure.advise(
+            MediaChoice::Logged if is_full => failure.advise(
                 "their log takes as much again: ask for a larger --size, for less --metadata, or for a pool without a log, --media file",
             ),
             _ => failure,
@@ -142,19 +142,15 @@ impl Plan {
     }
 }
 
-/// An ordinary file survives a power cut with a log only; and data on a medium of their own need an order between the two, which a log keeps, or
-/// persistent memory, which needs none.
-fn media(making: &Making, pool: &Path) -> Outcome<Media> {
-    match (&making.data, making.media) {
-        (None, Media::Auto) if kind_at(pool) == MediaKind::File => Ok(Media::Logged),
-        (None, media) => Ok(media),
-        (Some(_), Media::Auto) if kind_at(pool) == MediaKind::Dax => Ok(Media::Dax),
-        (Some(_), Media::Auto | Media::Logged) => Ok(Media::Logged),
-        (Some(_), Media::Dax | Media::Memory) => Ok(making.media),
-        (Some(_), Media::File) => Err(Failure::usage(
+/// What the pool is to lie on.
+fn media(making: &Making, pool: &Path) -> Outcome<MediaChoice> {
+    let has_data_apart = making.data.is_some();
+    match media_of_new_pool(pool, making.media.into(), has_data_apart) {
+        MediaChoice::File if has_data_apart => Err(Failure::usage(
             "only a pool with a log, or in memory, can have its data on another file or device",
         )
         .advise("say --media logged, or leave it out; or --media dax on persistent memory")),
+        media => Ok(media),
     }
 }
 
@@ -200,11 +196,11 @@ fn admit(path: &Path, force: bool) -> Outcome<Present> {
 }
 
 /// Tables take memory on a logged pool, and room for versions where data lie apart; trees none. Who says how hashfs is to place blocks means hashfs.
-fn mapping(making: &Making, media: Media) -> Mapping {
+fn mapping(making: &Making, media: MediaChoice) -> Mapping {
     let places = making.run_blocks.is_some() || making.span_lines.is_some();
     let usual = match media {
         _ if making.data.is_some() && !places => Mapping::Extent,
-        Media::Logged if !places => Mapping::Extent,
+        MediaChoice::Logged if !places => Mapping::Extent,
         _ => Mapping::default(),
     };
     making.mapping.unwrap_or(usual)

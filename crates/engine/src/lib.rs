@@ -64,7 +64,7 @@ pub use namespace::{
     Area, Decided, DirEntry, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS,
 };
 pub use parts::{FileSystem, PartError, PoolPath, own_bytes};
-pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id};
+pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id, media_of_new_pool};
 pub use slots::prefer_thread_slot;
 pub use vellum_layout::{
     FileKind, Formed, FsNameError, GeometryError, MappingKind, MergeReason, Merged, NamespaceKind,

@@ -288,6 +288,7 @@ impl<M: Memories> Mapping<M> for Timed<M> {
 mod tests {
     use super::*;
     use crate::{CreateOptions, MappingKind, Pool, PoolOptions};
+    use vellum_media::MediaChoice;
 
     /// Draws until `count` calls were timed; gives how many calls that took.
     fn calls_for(count: u32) -> u32 {
@@ -333,6 +334,7 @@ mod tests {
             let path = dir.path().join(mapping.name());
             let options = CreateOptions {
                 mapping,
+                media: MediaChoice::File,
                 ..CreateOptions::new(16 << 20)
             };
             let made = Pool::create(&path, &options).expect("made");

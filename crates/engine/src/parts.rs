@@ -15,9 +15,7 @@ use vellum_layout::{
     BLOCK_BYTES, FS_MAX, FsNameError, FsRecord, MAIN, MediumHead, PART_ALIGN, Superblock,
     check_fs_name, uuid_text,
 };
-use vellum_media::{
-    DataFile, MappedPool, MediaChoice, MediaError, MediaKind, Memory, OpenMode, Persistent,
-};
+use vellum_media::{DataFile, MappedPool, MediaChoice, MediaError, Memory, OpenMode, Persistent};
 use zerocopy::IntoBytes;
 
 use crate::disk_sites;
@@ -501,6 +499,7 @@ impl Container {
     /// Makes the file system, then has the table say so.
     fn add(&self, name: &str, options: &CreateOptions) -> Result<MappedPool> {
         let path = self.place(name).path();
+        let options = &options.settled(&self.pool);
         if let Some(data) = &options.data {
             self.refuse_own_medium(&data.path)?;
         }
@@ -513,11 +512,7 @@ impl Container {
             let memory = self.whole.new_part(at, bytes, &path)?;
             Ok(memory.taken_for(options.media)?)
         };
-        let is_file = match options.media {
-            MediaChoice::Auto => self.whole.kind() == MediaKind::File,
-            media => media == MediaChoice::File,
-        };
-        let made = Pool::make(&path, options, is_file, take);
+        let made = Pool::make(&path, options, take);
         let Some((at, bytes)) = taken else {
             return Ok(made?.0);
         };

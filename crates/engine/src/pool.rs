@@ -62,8 +62,8 @@ pub struct CreateOptions {
     pub span_lines: Option<u16>,
     /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
     pub fragmentation: u16,
-    /// What the pool lies on. In a file that is neither persistent memory nor tmpfs only [`MediaChoice::Logged`], which `vellum mkfs` picks
-    /// there, keeps order through a power cut.
+    /// What the pool lies on. By default what keeps order through a power cut there ([`media_of_new_pool`]): a log in a file or device that is neither
+    /// persistent memory nor tmpfs. One without a log is made there by [`MediaChoice::File`].
     pub media: MediaChoice,
     /// The data are to lie on another file or device. The pool, which has to be a logged one or to lie in persistent memory, is then as large as it
     /// has to be, if its size is 0.
@@ -82,6 +82,19 @@ pub struct CreateOptions {
     pub hash_seed: Option<u64>,
 }
 
+/// What a new pool in `pool`, a file or device that may not be there yet, is taken to lie on if nothing else is asked for: the best that survives a power
+/// cut there. An ordinary file does so with a log only; and data on a medium of their own need an order between the two, which a log keeps, or persistent
+/// memory, which needs none. What is asked for stays as it is.
+pub fn media_of_new_pool(pool: &Path, asked: MediaChoice, has_data_apart: bool) -> MediaChoice {
+    let kind = || kind_at(pool);
+    match (asked, has_data_apart) {
+        (MediaChoice::Auto, false) if kind() == MediaKind::File => MediaChoice::Logged,
+        (MediaChoice::Auto, true) if kind() == MediaKind::Dax => MediaChoice::Dax,
+        (MediaChoice::Auto, true) => MediaChoice::Logged,
+        (asked, _) => asked,
+    }
+}
+
 /// A file or device for the data of a new pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataOptions {
@@ -94,6 +107,14 @@ pub struct DataOptions {
 }
 
 impl CreateOptions {
+    /// The same, with what a new pool in the file or device `pool` lies on.
+    pub(crate) fn settled(&self, pool: &Path) -> Self {
+        Self {
+            media: media_of_new_pool(pool, self.media, self.data.is_some()),
+            ..self.clone()
+        }
+    }
+
     /// Defaults for a pool of `size_bytes`, owned by the caller.
     pub fn new(size_bytes: u64) -> Self {
         let uid = rustix::process::geteuid().as_raw();
@@ -216,31 +237,27 @@ impl Pool {
             let path = path.to_owned();
             return Err(MediaError::Exists { path }.into());
         }
-        let is_file = match options.media {
-            MediaChoice::Auto => options.data.is_some() && kind_at(path) == MediaKind::File,
-            media => media == MediaChoice::File,
-        };
+        let options = &options.settled(path);
         let make = if options.overwrite {
             MappedPool::overwrite
         } else {
             MappedPool::create
         };
         let make = |bytes| Ok(make(path, bytes, options.media)?);
-        let (memory, _) = Self::make(path, options, is_file, make)?;
+        let (memory, _) = Self::make(path, options, make)?;
         Self::start(memory, &PoolOptions::default())
     }
 
     /// Makes a pool in the bytes that `take` gives, so many as it is told, and the medium of its data, if it is to have one; `path` is how the pool is
-    /// called, and `is_file` whether it lies in an ordinary file.
+    /// called. The options are [settled](CreateOptions::settled).
     pub(crate) fn make(
         path: &Path,
         options: &CreateOptions,
-        is_file: bool,
         take: impl FnOnce(u64) -> Result<MappedPool>,
     ) -> Result<(MappedPool, Superblock)> {
         let format_options = Self::format_options(options)?;
         if let Some(data) = &options.data {
-            if is_file {
+            if options.media == MediaChoice::File {
                 let path = path.to_owned();
                 return Err(MediumError::Unordered { path }.into());
             }

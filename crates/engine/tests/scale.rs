@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use vellum::media::{HeapMemory, Real, SimPool, Simulated, count};
+use vellum::media::{HeapMemory, MediaChoice, Real, SimPool, Simulated, count};
 use vellum::{
     Clock, CreateOptions, Cred, Error, FormatOptions, Fs, ListPosition, MountOptions, Node,
     OpenOptions, Pool, PoolOptions, RealFs, RenameFlags, attach, format,
@@ -54,6 +54,7 @@ impl Home {
     fn create(&self, metadata_bytes: u64) -> Pool {
         let mut options = CreateOptions::new(2 * metadata_bytes + (16 << 20));
         options.metadata_bytes = Some(metadata_bytes);
+        options.media = MediaChoice::File;
         Pool::create(&self.path, &options).expect("a pool")
     }
 

@@ -7,10 +7,19 @@ use std::io;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use vellum::media::MediaChoice;
 use vellum::{CreateOptions, Error, Pool, PoolOptions};
 use vellum_fuse::{End, MountConfig, Session};
 
 const POOL_BYTES: u64 = 1 << 20;
+
+/// A pool in an ordinary file, without a log: what lies there is mapped.
+fn in_a_file() -> CreateOptions {
+    CreateOptions {
+        media: MediaChoice::File,
+        ..CreateOptions::new(POOL_BYTES)
+    }
+}
 
 fn has_fuse() -> bool {
     let device = File::options().read(true).write(true).open("/dev/fuse");
@@ -22,7 +31,7 @@ fn has_fuse() -> bool {
 
 /// A pool with forty files in two directories.
 fn sample(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let pool = Pool::create(path, &CreateOptions::new(POOL_BYTES)).unwrap();
+    let pool = Pool::create(path, &in_a_file()).unwrap();
     let volume = pool.volume();
     let mut files = BTreeMap::new();
     for dir in ["one", "two"] {
@@ -115,7 +124,7 @@ fn a_listing_shows_names_whose_files_are_lost() {
     let dir = tempfile::tempdir().unwrap();
     let (path, mnt) = (dir.path().join("pool"), dir.path().join("mnt"));
     std::fs::create_dir(&mnt).unwrap();
-    let pool = Pool::create(&path, &CreateOptions::new(POOL_BYTES)).unwrap();
+    let pool = Pool::create(&path, &in_a_file()).unwrap();
     let volume = pool.volume();
     for i in 0..FILES {
         volume.write(format!("/file-{i}"), b"content").unwrap();

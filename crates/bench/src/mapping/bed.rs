@@ -8,6 +8,8 @@ use vellum::media::Real;
 use vellum::reading::Rule;
 use vellum::{CreateOptions, File, MappingKind, OpenOptions, Pool, PoolOptions};
 
+use crate::library::make_pool;
+
 use super::MappingOptions;
 use crate::Result;
 use crate::error::{doing, expect};
@@ -181,7 +183,7 @@ impl Subject {
             .tempdir_in(pool_dir);
         let dir = made.map_err(doing("making a directory"))?;
         let path = dir.path().join("pool");
-        Pool::create(&path, create)?.close()?;
+        make_pool(&path, create)?.close()?;
         // On large pages, where the kernel has them, and all there before anything is timed.
         let opening = PoolOptions {
             populate: true,

@@ -15,6 +15,8 @@ use vellum::media::{BLOCK_BYTES, MappedPool, MediaChoice, Memory, Persistent, Wi
 use vellum::reading::{Costs, Rule};
 use vellum::{File, OpenOptions, Pool, PoolOptions};
 
+use crate::library::make_pool;
+
 use super::openings::{self, Opening};
 use super::report::{Laid, Row, Side};
 use super::{Figure, ReadingOptions};
@@ -118,7 +120,7 @@ impl<'a> Bed<'a> {
         let (pool_dir, peer) = (dir(&options.pool_dir)?, dir(&options.peer)?);
         let path = pool_dir.path().join("pool");
         let bytes = (options.file_bytes * POOL_PART).next_multiple_of(64 << 20);
-        Pool::create(&path, &variant.create(bytes))?.close()?;
+        make_pool(&path, &variant.create(bytes))?.close()?;
         let opening = PoolOptions {
             populate: true,
             ..PoolOptions::default()

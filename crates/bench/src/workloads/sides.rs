@@ -9,6 +9,8 @@ use vellum::media::MediaChoice;
 use vellum::reading::Rule;
 use vellum::{CreateOptions, MappingTime, MappingTimer, Pool, PoolOptions, Volume};
 
+use crate::library::make_pool;
+
 use super::personality::Done;
 use super::place::KernelDir;
 use super::rows::{Rounds, WorkloadRow};
@@ -99,7 +101,7 @@ impl Side {
             media: subject.media,
             ..subject.variant.create(bytes)
         };
-        Pool::create(&path, &create)?.close()?;
+        make_pool(&path, &create)?.close()?;
         let timer = MappingTimer::new();
         let options = PoolOptions {
             populate: true,

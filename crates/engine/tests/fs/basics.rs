@@ -2,6 +2,7 @@
 
 use std::io::{Read, Seek, SeekFrom, Write};
 
+use vellum::media::MediaChoice;
 use vellum::{
     Allocate, CreateOptions, Cred, Error, Fs, ListPosition, MappingKind, Node, OpenOptions, Pool,
     PoolOptions, media::Real,
@@ -9,6 +10,14 @@ use vellum::{
 
 fn pool() -> Pool {
     Pool::memory(8 << 20).unwrap()
+}
+
+/// A pool in an ordinary file, without a log.
+fn in_a_file() -> CreateOptions {
+    CreateOptions {
+        media: MediaChoice::File,
+        ..CreateOptions::new(8 << 20)
+    }
 }
 
 #[test]
@@ -111,7 +120,7 @@ fn symlinks_hold_the_longest_path_there_is() {
     let path = dir.path().join("pool");
     let target = |len: usize| format!("{}f", "/".repeat(len - 1));
     let lengths = [2, 127, 128, 129, 4079, 4080, 4095];
-    let pool = Pool::create(&path, &CreateOptions::new(8 << 20)).unwrap();
+    let pool = Pool::create(&path, &in_a_file()).unwrap();
     let volume = pool.volume();
     volume.write("/f", b"here").unwrap();
     for len in lengths {
@@ -139,7 +148,7 @@ fn symlinks_hold_the_longest_path_there_is() {
 fn a_pool_in_a_file_is_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let pool = Pool::create(&path, &CreateOptions::new(8 << 20)).unwrap();
+    let pool = Pool::create(&path, &in_a_file()).unwrap();
     let volume = pool.volume();
     for d in 0..20 {
         volume.create_dir(format!("/d{d}")).unwrap();

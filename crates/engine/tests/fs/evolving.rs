@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use vellum::media::{MappedArena, MappedPool, Memory, Persistent, Real, Site};
+use vellum::media::{MappedArena, MappedPool, MediaChoice, Memory, Persistent, Real, Site};
 use vellum::{
     Area, Clock, CreateOptions, Cred, Decided, Error, Evolution, FileKind, FormatOptions, Fs,
     Label, ListPosition, MergeReason, Merged, MergedArea, MountOptions, NamespaceKind, Node,
@@ -477,6 +477,7 @@ fn a_pool_evolves_by_itself() {
     let path = dir.path().join("pool");
     let options = CreateOptions {
         namespace: NamespaceKind::Adaptive,
+        media: MediaChoice::File,
         ..CreateOptions::new(64 << 20)
     };
     Pool::create(&path, &options).unwrap().close().unwrap();

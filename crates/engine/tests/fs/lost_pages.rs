@@ -33,6 +33,7 @@ impl Sample {
 fn sample() -> Sample {
     let dir = tempfile::tempdir().unwrap();
     let options = CreateOptions {
+        media: MediaChoice::File,
         metadata_bytes: Some(256 << 10),
         ..CreateOptions::new(POOL_BYTES)
     };

@@ -21,7 +21,7 @@ fn made(dir: &tempfile::TempDir) -> Vec<PathBuf> {
     let each = [
         logged,
         apart("d1", MediaChoice::Logged),
-        apart("d2", MediaChoice::Auto),
+        apart("d2", MediaChoice::Memory),
     ];
     let paths = each.iter().enumerate().map(|(number, options)| {
         let path = dir.path().join(format!("pool{number}"));

@@ -52,7 +52,7 @@ impl Dirs {
         let bytes = if kind == Kind::Logged { DATA_BYTES } else { 0 };
         let options = CreateOptions {
             media: match kind {
-                Kind::Split => MediaChoice::Auto,
+                Kind::Split => MediaChoice::Memory,
                 _ => MediaChoice::Logged,
             },
             mapping: MappingKind::Extent,

@@ -190,7 +190,10 @@ fn the_lock_on_a_pool_goes_with_the_last_of_its_file_systems() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir, MediaChoice::Memory);
     pool.close().unwrap();
-    let options = CreateOptions::new(4 << 20);
+    let options = CreateOptions {
+        media: MediaChoice::Memory,
+        ..CreateOptions::new(4 << 20)
+    };
     let added = Pool::add_file_system(&path, "more", &options).unwrap();
     added.close().unwrap();
     let all = Pool::open_all(&path, &PoolOptions::default()).unwrap();

@@ -1,6 +1,7 @@
 //! The mapping of a file by itself: what is inserted is found and is the file's, what is removed is not.
 
 use vellum::experiments::{MappingAlone, settle};
+use vellum::media::MediaChoice;
 use vellum::{CreateOptions, Error, File, MappingKind, OpenOptions, Pool, PoolOptions, ViewPlace};
 
 const BLOCK: u64 = 4096;
@@ -25,6 +26,7 @@ fn blocks_come_and_go_on_every_mapping() {
     for mapping in MappingKind::ALL {
         let path = dir.path().join(mapping.name());
         let options = CreateOptions {
+            media: MediaChoice::File,
             mapping,
             ..CreateOptions::new(8 << 20)
         };
@@ -91,6 +93,7 @@ fn only_the_size_can_be_filled() {
 #[test]
 fn an_insertion_without_room_for_nodes_leaves_nothing() {
     let options = CreateOptions {
+        media: MediaChoice::File,
         mapping: MappingKind::Extent,
         fragmentation: 1000,
         metadata_bytes: Some(1 << 20),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use vellum::media::MediaChoice;
 use vellum::{CreateOptions, DataOptions, Error, MappingKind, Pool, PoolOptions};
 
 pub(crate) const DATA_BYTES: u64 = 16 << 20;
@@ -12,6 +13,7 @@ pub(crate) fn in_memory() -> tempfile::TempDir {
 
 pub(crate) fn options(data: PathBuf) -> CreateOptions {
     CreateOptions {
+        media: MediaChoice::Memory,
         mapping: MappingKind::Extent,
         data: Some(DataOptions {
             path: data,

@@ -3,11 +3,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use vellum::{CreateOptions, Error, Pool, PoolOptions};
+use vellum::media::{MediaChoice, MediaKind, kind_at};
+use vellum::{CreateOptions, DataOptions, Error, Pool, PoolOptions};
 use vellum_layout::{PoolState, Superblock, SuperblockError};
 use zerocopy::IntoBytes;
 
 const BLOCK: usize = 4096;
+
+/// A pool in an ordinary file, without a log.
+fn in_a_file() -> CreateOptions {
+    CreateOptions {
+        media: MediaChoice::File,
+        ..CreateOptions::new(8 << 20)
+    }
+}
 
 struct Image {
     _dir: tempfile::TempDir,
@@ -18,7 +27,7 @@ struct Image {
 fn image() -> Image {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let pool = Pool::create(&path, &CreateOptions::new(8 << 20)).unwrap();
+    let pool = Pool::create(&path, &in_a_file()).unwrap();
     pool.volume().write("/f", b"kept").unwrap();
     pool.close().unwrap();
     Image { _dir: dir, path }
@@ -162,7 +171,7 @@ fn a_file_knows_that_it_is_open_before_anything_changes() {
 fn crashed() -> Image {
     let dir = tempfile::tempdir().unwrap();
     let open = dir.path().join("open");
-    let pool = Pool::create(&open, &CreateOptions::new(8 << 20)).unwrap();
+    let pool = Pool::create(&open, &in_a_file()).unwrap();
     let volume = pool.volume();
     volume.write("/f", b"kept").unwrap();
     volume.create_dir("/d").unwrap();
@@ -218,4 +227,50 @@ fn a_damaged_pool_is_refused_for_writing_and_can_be_read() {
     let image = crashed();
     image.assert_reads(true);
     image.assert_reads(false);
+}
+
+/// What nobody names keeps order through a power cut where an ordinary file does not do so by itself; what is named is made.
+#[test]
+fn a_new_pool_lies_on_what_survives_most_there() {
+    let (on_disk, in_memory) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir_in("/dev/shm").unwrap(),
+    );
+    let usual = match kind_at(&on_disk.path().join("pool")) {
+        MediaKind::File => MediaKind::Logged,
+        other => other,
+    };
+    let auto = MediaChoice::Auto;
+    for (dir, name, media, kind) in [
+        (&on_disk, "usual", auto, usual),
+        (&on_disk, "file", MediaChoice::File, MediaKind::File),
+        (&on_disk, "logged", MediaChoice::Logged, MediaKind::Logged),
+        (&in_memory, "usual", auto, MediaKind::Memory),
+        (&in_memory, "logged", MediaChoice::Logged, MediaKind::Logged),
+    ] {
+        let path = dir.path().join(name);
+        let options = CreateOptions {
+            media,
+            ..CreateOptions::new(8 << 20)
+        };
+        let pool = Pool::create(&path, &options).unwrap();
+        assert_eq!(pool.fs().media_kind(), kind, "{name}");
+        let added = || {
+            pool.close().unwrap();
+            Pool::add_file_system(&path, "more", &options).unwrap()
+        };
+        assert_eq!(added().fs().media_kind(), kind, "{name}");
+    }
+    for dir in [&on_disk, &in_memory] {
+        let options = CreateOptions {
+            data: Some(DataOptions {
+                path: dir.path().join("data"),
+                size_bytes: 8 << 20,
+                overwrite: false,
+            }),
+            ..CreateOptions::new(0)
+        };
+        let pool = Pool::create(dir.path().join("apart"), &options).unwrap();
+        assert_eq!(pool.fs().media_kind(), MediaKind::Logged);
+    }
 }

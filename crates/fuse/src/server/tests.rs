@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use vellum::media::MediaChoice;
 use vellum::{CreateOptions, Cred, Pool, PoolOptions, SetAttr};
 
 use super::{Answer, Seek, Server, Through};
@@ -144,7 +145,11 @@ fn a_listing_goes_on_where_it_stopped() {
 fn a_listing_with_attributes_goes_on_behind_a_lost_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("pool");
-    let pool = Pool::create(&path, &CreateOptions::new(1 << 20)).expect("a pool");
+    let options = CreateOptions {
+        media: MediaChoice::File,
+        ..CreateOptions::new(1 << 20)
+    };
+    let pool = Pool::create(&path, &options).expect("a pool");
     let volume = pool.volume();
     let made: Vec<String> = (0..40).map(|index| format!("file-{index}")).collect();
     for name in &made {
