@@ -14,6 +14,8 @@ use vellum_model::Op;
 /// What the engine lets out that leads to no pool: plain values, another name of a type, a crate.
 const PLAIN: &[&str] = &[
     "Access",
+    "AccessPolicy",
+    "AccessTimes",
     "Allocate",
     "Area",
     "AttachOptions",

@@ -14,6 +14,7 @@ use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
 use super::states;
+use crate::alloc::SPARE_BLOCKS;
 use crate::cachelet::Cachelet;
 use crate::core::Core;
 use crate::error::{Error, Place, Result};
@@ -346,7 +347,7 @@ impl<M: Memories> Op<'_, M> {
         if u64::from(blocks) >= blocks_max(&core.geometry) {
             return Err(Error::NoSpace("area table full"));
         }
-        let slot = self.alloc_block(self.core.blocks_for_logs())?;
+        let slot = self.alloc_block(SPARE_BLOCKS)?;
         let mut block = [0; BLOCK_BYTES as usize];
         block[..size_of::<AreaTableHead>()]
             .copy_from_slice(AreaTableHead::new(slot, blocks).as_bytes());

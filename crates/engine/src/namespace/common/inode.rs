@@ -7,6 +7,7 @@ use vellum_layout::{
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
+use crate::alloc::SPARE_BLOCKS;
 use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
 #[cfg(doc)]
 use crate::core::Core;
@@ -143,7 +144,7 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let (home, count) = text_home(new.target.len());
         let slot = match home {
-            ChunkKind::Blocks => self.alloc_block(core.blocks_for_logs())?,
+            ChunkKind::Blocks => self.alloc_block(SPARE_BLOCKS)?,
             _ => self.alloc(home, count)?,
         };
         let at = core.geometry.slot_at(slot);
