@@ -17,7 +17,7 @@ use clap::Args;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vellum::{Durability, ImagePlace, Pool, PoolOptions, PoolPath};
+use vellum::{AccessPolicy, Durability, ImagePlace, Pool, PoolOptions, PoolPath};
 use vellum_fuse::mounts::{self, Device};
 use vellum_fuse::{MountConfig, MountFlags, Question, Session, Stopper};
 
@@ -46,8 +46,8 @@ tree of names, and whoever uses it still is cut off after ten seconds, or by a s
 on DIR whose process was killed is cleared first.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
-nosuid, dev, nodev, exec, noexec, atime, noatime, nosymfollow, symfollow, open_requests, async,
-dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, auto_unmount, user, users, owner, group.
+nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, nolazytime,
+nosymfollow, symfollow, open_requests, async, dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, auto_unmount, user, users, owner, group.
 What else fstab and libfuse have (defaults, nofail, _netdev, silent, nonempty, fsname=, x-... and so
 on) is passed over. With dirsync what is created, linked, removed or renamed is durable
 when the call returns, with sync every change, on all media that can promise it; with async, the
@@ -220,8 +220,15 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "nodev" => config.flags.dev = false,
             "exec" => config.flags.no_exec = false,
             "noexec" => config.flags.no_exec = true,
-            "atime" | "relatime" => config.flags.no_atime = false,
-            "noatime" => config.flags.no_atime = true,
+            "atime" | "relatime" | "norelatime" | "nostrictatime" => {
+                config.flags.access_times.policy = AccessPolicy::Relative;
+            }
+            "strictatime" => config.flags.access_times.policy = AccessPolicy::Strict,
+            "noatime" => config.flags.access_times.policy = AccessPolicy::Never,
+            "diratime" => config.flags.access_times.of_directories = true,
+            "nodiratime" => config.flags.access_times.of_directories = false,
+            "lazytime" => config.flags.lazy_times = true,
+            "nolazytime" => config.flags.lazy_times = false,
             "nosymfollow" => config.flags.no_symlinks = true,
             "symfollow" => config.flags.no_symlinks = false,
             "open_requests" => config.open_requests = true,
@@ -312,7 +319,7 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| Failure::io("catching signals", &e))?;
     let mut served = Vec::new();
     let mut made = Vec::new();
-    for (path, dir, pool) in open(args, config.read_only)? {
+    for (path, dir, pool) in open(args, &config)? {
         if !pool.fs().has_barriers() {
             warn_line!(
                 "vellum: warning: {}: the caches of its devices are not flushed (--no-barrier): a power cut may take anything that is written before it is unmounted, and the pool with it",
@@ -350,11 +357,12 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
 }
 
 /// Opens what is to be mounted: with the path of each file system, and the directory for it.
-fn open(args: &Mount, read_only: bool) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>> {
+fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>> {
     let place = PoolPath::of(&args.pool).resolved();
     let path = place.path();
     let options = PoolOptions {
         populate: args.populate,
+        access_times: config.flags.access_times,
         durability: durability(args),
         image: match &args.image {
             None => ImagePlace::Shared,
@@ -367,7 +375,7 @@ fn open(args: &Mount, read_only: bool) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>>
         direct: args.direct || args.options.iter().any(|option| option == DIRECT),
         evolve_every: (args.evolve_every > 0)
             .then(|| Duration::from_secs(args.evolve_every.into())),
-        ..args.opening.options(read_only)
+        ..args.opening.options(config.read_only)
     };
     if !args.all {
         let pool = place::open_with(&path, &options)?;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use vellum::AccessTimes;
+
 use crate::ask::Answers;
 
 /// How to mount.
@@ -34,8 +36,10 @@ pub struct MountFlags {
     pub dev: bool,
     /// Programs cannot be run.
     pub no_exec: bool,
-    /// Access times stay.
-    pub no_atime: bool,
+    /// When reading moves access times; the pool is told, too.
+    pub access_times: AccessTimes,
+    /// Times may be written later than they change.
+    pub lazy_times: bool,
     /// Symbolic links are not followed.
     pub no_symlinks: bool,
 }

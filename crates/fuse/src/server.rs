@@ -11,7 +11,7 @@ use fuser::Errno;
 use vellum::media::Real;
 use vellum::{
     Allocate, Attr, Cred, DirEntry, Error, FileKind, Handle, Node, RealFs, RenameFlags, SetAttr,
-    StatFs,
+    SetTime, StatFs,
 };
 
 use crate::convert::errno;
@@ -178,8 +178,15 @@ impl Server {
     pub(crate) fn set_attr(&self, ino: u64, set: &SetAttr) -> Answer<Attr> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
+        let mut set = *set;
+        if set == SetAttr::default() {
+            // So the kernel asks for a new change time, and nothing else (`chown(path, -1, -1)`): to set
+            // the access time to what it is brings that, and loses no change of others.
+            let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
+            set.atime = Some(SetTime::At(attr.atime_ns));
+        }
         self.fs
-            .set_attr(&Cred::root(), &known.node, set)
+            .set_attr(&Cred::root(), &known.node, &set)
             .map_err(|e| errno(&e))
     }
 

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountFlags as KernelFlags;
 use thiserror::Error;
-use vellum::RealFs;
+use vellum::{AccessPolicy, AccessTimes, RealFs};
 
 use crate::adapter::Adapter;
 use crate::ask::Desk;
@@ -242,7 +242,14 @@ fn mount_directly(dir: &Path, config: &MountConfig) -> Result<Option<OwnedFd>, E
     flags.set(KernelFlags::NOSUID, !config.flags.suid);
     flags.set(KernelFlags::NODEV, !config.flags.dev);
     flags.set(KernelFlags::NOEXEC, config.flags.no_exec);
-    flags.set(KernelFlags::NOATIME, config.flags.no_atime);
+    let AccessTimes {
+        policy,
+        of_directories,
+    } = config.flags.access_times;
+    flags.set(KernelFlags::NOATIME, policy == AccessPolicy::Never);
+    flags.set(KernelFlags::STRICTATIME, policy == AccessPolicy::Strict);
+    flags.set(KernelFlags::NODIRATIME, !of_directories);
+    flags.set(KernelFlags::LAZYTIME, config.flags.lazy_times);
     flags.set(KernelFlags::NOSYMFOLLOW, config.flags.no_symlinks);
     let name = config.fs_name.as_str();
     match rustix::mount::mount(name, dir, mounts::FS_TYPE, flags, data.as_c_str()) {
@@ -268,12 +275,13 @@ fn session_config(config: &MountConfig) -> Config {
         MountOption::DefaultPermissions,
     ];
     let flags = config.flags;
+    let is_quiet = flags.access_times.policy == AccessPolicy::Never;
     for (wanted, option) in [
         (config.read_only, MountOption::RO),
         (flags.suid, MountOption::Suid),
         (flags.dev, MountOption::Dev),
         (flags.no_exec, MountOption::NoExec),
-        (flags.no_atime, MountOption::NoAtime),
+        (is_quiet, MountOption::NoAtime),
     ] {
         if wanted {
             options.push(option);

@@ -8,6 +8,7 @@ mod crash;
 mod ends;
 mod helper;
 mod images;
+mod kernel;
 mod media;
 mod mounting;
 mod moving;
