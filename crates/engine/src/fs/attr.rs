@@ -90,6 +90,8 @@ pub struct StatFs {
     pub files: u64,
     /// Inodes that can still be made.
     pub files_free: u64,
+    /// Tells this file system from others, on any machine: made of its UUID, as ext4 makes `f_fsid`.
+    pub fs_id: u64,
 }
 
 impl<M: Memories> Fs<M> {
@@ -346,11 +348,14 @@ impl<M: Memories> Fs<M> {
         let usage = self.mapping.usage(&self.core);
         let files_free = self.core.files_possible();
         let used = self.core.total(Tally::Inodes);
+        let uuid = u128::from_le_bytes(self.superblock.uuid);
+        let (low, high) = (uuid as u64, (uuid >> 64) as u64);
         StatFs {
             blocks: usage.total,
             blocks_free: usage.free,
             files: used + files_free,
             files_free,
+            fs_id: low ^ high,
         }
     }
 }
