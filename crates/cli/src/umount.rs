@@ -268,7 +268,8 @@ pub(crate) fn resolved(dir: &Path) -> io::Result<PathBuf> {
     let Some(name) = dir.file_name() else {
         return dir.canonicalize();
     };
-    if dir.is_symlink() {
+    // Not by its attributes, for which a mount would be asked whose process may hang.
+    if std::fs::read_link(dir).is_ok() {
         return dir.canonicalize();
     }
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
