@@ -149,8 +149,11 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Fails if this process may not use the file system: it was forked off the one that has it open, or it was closed.
-    pub(crate) fn check_use(&self) -> Result<()> {
+    /// Looks whether this process may still use the file system, without a system call.
+    ///
+    /// # Errors
+    /// It was forked off the one that has it open ([`Error::Forked`]), or the pool was closed ([`Error::Closed`]).
+    pub fn check_use(&self) -> Result<()> {
         self.core.check_use()
     }
 

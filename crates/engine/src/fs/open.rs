@@ -288,8 +288,11 @@ impl<M: Memories> Handle<M> {
         self.node.fs()
     }
 
-    /// Fails if this process may not use the pool.
-    pub(crate) fn check_use(&self) -> Result<()> {
+    /// Looks whether this process may still use the file, without a system call.
+    ///
+    /// # Errors
+    /// [`Error::Forked`], [`Error::Closed`].
+    pub fn check_use(&self) -> Result<()> {
         self.fs().core.check_use()
     }
 

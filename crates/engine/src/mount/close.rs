@@ -44,7 +44,7 @@ impl<M: Memories> Fs<M> {
 
     /// Ends the use of the pool, closed or not, whoever still has files of it: operations that run are waited for, later ones are refused
     /// ([`Error::Closed`]), and the pool can be opened again. Gives how many views still lend bytes in place: while there are any, nobody else opens it.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         let core = &self.core;
         core.refuse_changes();
         // What the background has begun, or a rename of a directory with what is below it, ends in several operations.
