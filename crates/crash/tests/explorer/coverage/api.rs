@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 /// What Rust does by these traits looks at nothing but the value itself.
 const PLAIN_TRAITS: [&str; 6] = ["Clone", "Copy", "Debug", "Default", "Deref", "From"];
 
-/// Who may use a file system, and the end of that use: neither stores anything in the pool.
-const STORE_NOTHING: [&str; 2] = ["check_use", "end"];
-
 /// A function of the engine.
 struct Function {
     /// `Volume::read`, `File as Write::write`, `attach`.
@@ -92,7 +89,6 @@ impl Engine {
     fn way(&self, call: &Call, path: &str) -> Option<String> {
         let called = |name: &str| self.functions.iter().find(|function| function.name == name);
         let found = match call.receiver.as_str() {
-            _ if STORE_NOTHING.contains(&call.name.as_str()) => None,
             "fs" => called(&format!("Fs::{}", call.name)),
             "handle" => called(&format!("Handle::{}", call.name)),
             "" if self.exported.contains(&call.name) => called(&call.name),
