@@ -122,6 +122,11 @@ impl Reader<'_> {
 
     fn add(&mut self, path: Vec<u8>, node: &Node<Explored>) -> Result<()> {
         let attr = self.fs.attr(node)?;
+        // Reading a link moves its access time, so its first name told what that was.
+        let told = match attr.kind {
+            FileKind::Symlink if attr.nlink > 1 => self.tree.times_of(attr.ino),
+            _ => None,
+        };
         let body = match attr.kind {
             FileKind::Directory => SnapshotBody::Dir,
             FileKind::Symlink => SnapshotBody::Symlink(self.fs.read_link(node)?),
@@ -131,11 +136,11 @@ impl Reader<'_> {
                 device: attr.device,
             },
         };
-        let times = Times {
+        let times = told.unwrap_or(Times {
             atime: attr.atime_ns,
             mtime: attr.mtime_ns,
             ctime: attr.ctime_ns,
-        };
+        });
         let snapshot = NodeSnapshot {
             body,
             mode: u32::from(attr.mode),
