@@ -19,9 +19,9 @@ use crate::spot::{Reached, Spot, steps_of};
 
 /// Schedules of each workload that a missing step is looked for in.
 const SCHEDULES: Bounds = Bounds {
-    once: 40,
-    twice: 10,
-    often: 10,
+    once: 48,
+    twice: 40,
+    often: 40,
 };
 
 /// Every workload of threads, run when it is first needed.
