@@ -23,6 +23,7 @@ macro_rules! memory_of_mapping {
                 self.owner.is_at_work()
             }
 
+            #[inline(always)]
             fn is_of_parent(&self) -> bool {
                 self.owner.is_of_parent()
             }

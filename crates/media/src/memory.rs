@@ -63,6 +63,7 @@ pub trait Memory: Send + Sync + 'static {
     }
 
     /// Whether the process that calls was forked off the one that made the memory.
+    #[inline(always)]
     fn is_of_parent(&self) -> bool {
         false
     }

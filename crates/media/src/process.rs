@@ -12,8 +12,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u64);
 
-/// The page with this process's number; null until it is first asked for.
-static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+/// The page with this process's number; a word that is always zero until it is first asked for.
+static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NOT_ASKED).cast_mut());
+static NOT_ASKED: AtomicU64 = AtomicU64::new(0);
 /// In the place of the page where the kernel has none that it wipes: always zero.
 static NO_PAGE: AtomicU64 = AtomicU64::new(0);
 /// The number of the next process in this line of descent.
@@ -27,15 +28,10 @@ impl Process {
     /// The process that calls.
     #[inline(always)]
     pub(crate) fn current() -> Self {
-        let page = PAGE.load(Ordering::Acquire);
-        if !page.is_null() {
-            // SAFETY: what is stored there is a word that is valid until the process ends: in a page that is not unmapped, or a static.
-            let number = unsafe { &*page }.load(Ordering::Relaxed);
-            if number != 0 {
-                return Self(number);
-            }
+        match known_number() {
+            0 => Self::find_out(),
+            number => Self(number),
         }
-        Self::find_out()
     }
 
     /// Another process than any.
@@ -58,20 +54,27 @@ impl Process {
     }
 }
 
+/// The number of the process that calls; 0: it has to be found out.
+#[inline(always)]
+fn known_number() -> u64 {
+    // SAFETY: what is stored there is a word that is valid until the process ends: in a page that is not unmapped, or a static.
+    unsafe { &*PAGE.load(Ordering::Acquire) }.load(Ordering::Relaxed)
+}
+
 /// Where this process's number lies. No lock is taken, which another thread could hold at a fork for ever.
 fn word() -> &'static AtomicU64 {
     let known = PAGE.load(Ordering::Acquire);
-    let made = match known.is_null() {
+    let not_asked = (&raw const NOT_ASKED).cast_mut();
+    let made = match known == not_asked {
         true => wiped_page().unwrap_or((&raw const NO_PAGE).cast_mut()),
         false => known,
     };
-    let null = std::ptr::null_mut();
-    let kept = match PAGE.compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire) {
+    let kept = match PAGE.compare_exchange(not_asked, made, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => made,
         // Of a page that another thread was faster with, the second one stays unused.
         Err(before) => before,
     };
-    // SAFETY: a word that is valid until the process ends, as in `Process::current`.
+    // SAFETY: a word that is valid until the process ends, as in `known_number`.
     unsafe { &*kept }
 }
 
@@ -93,6 +96,13 @@ fn wiped_page() -> Option<*mut AtomicU64> {
     }
 }
 
+/// Whether the process that calls has this number, where it was not known.
+#[cold]
+#[inline(never)]
+fn found_out_to_be(owner: u64) -> bool {
+    Process::current().0 == owner
+}
+
 /// What one process has, and no child of it, until it has done with it.
 pub(crate) struct Owner(AtomicU64);
 
@@ -105,11 +115,20 @@ impl Owner {
     /// Whether the process that calls has it, and has not done with it.
     #[inline(always)]
     pub(crate) fn is_at_work(&self) -> bool {
-        Process::current().0 == self.0.load(Ordering::SeqCst)
+        let owner = self.0.load(Ordering::SeqCst);
+        // Nobody's number is zero.
+        known_number() == owner || found_out_to_be(owner)
     }
 
     /// Whether the process that calls was forked off the one that has it.
+    #[inline(always)]
     pub(crate) fn is_of_parent(&self) -> bool {
+        !self.is_at_work() && self.is_of_another()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_of_another(&self) -> bool {
         Process::current().0 != self.0.load(Ordering::SeqCst) & !ENDED
     }
 
