@@ -349,6 +349,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Whether damage was found.
+    #[inline]
     pub(crate) fn is_harmed(&self) -> bool {
         self.pool.condition() != 0 || self.arena.load(header::HARMED, Ordering::Relaxed) != 0
     }
@@ -376,16 +377,35 @@ impl<M: Memories> Core<M> {
 
     /// Fails if nothing may be changed. What was found inside an operation holds until it ends: a
     /// close waits for it.
+    #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_use()?;
+        self.check_changeable()
+    }
+
+    /// The same inside an operation, which begins only where the pool may be used.
+    #[inline]
+    pub(crate) fn check_changeable(&self) -> Result<()> {
+        if self.read_only || self.is_harmed() || self.is_closed() {
+            return Err(self.refusal_to_write());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.arena.load(header::CLOSED, Ordering::Acquire) != 0
+    }
+
+    /// Why nothing may be changed.
+    #[cold]
+    fn refusal_to_write(&self) -> Error {
         if self.read_only {
-            Err(Error::ReadOnly)
+            Error::ReadOnly
         } else if self.is_harmed() {
-            Err(Error::WritingOff)
-        } else if self.arena.load(header::CLOSED, Ordering::Acquire) != 0 {
-            Err(Error::Closed)
+            Error::WritingOff
         } else {
-            Ok(())
+            Error::Closed
         }
     }
 

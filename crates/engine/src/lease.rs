@@ -177,7 +177,7 @@ pub(crate) fn is_lent<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range
 /// Waits until none of `bytes` is lent. The caller is in no operation.
 ///
 /// # Errors
-/// [`Error::Deadlock`] if some are lent to the calling thread.
+/// [`Error::Deadlock`] if some are lent to the calling thread; this process may not use the pool.
 #[inline]
 pub(crate) fn wait<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> Result<()> {
     match core.get(file, field::LEASES) {
@@ -188,6 +188,8 @@ pub(crate) fn wait<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u6
 
 #[cold]
 fn wait_for_return<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> Result<()> {
+    // In a child of its process nobody gives back what is lent.
+    core.check_use()?;
     let (shard, me) = (core.leases.shard(file), this_thread());
     let mut leases = shard.lock();
     loop {

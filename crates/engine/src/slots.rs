@@ -108,7 +108,7 @@ impl<M: Memories> Core<M> {
     /// # Errors
     /// This process may not use the pool: it was forked off the one that has it open ([`Error::Forked`]), or the pool was closed
     /// ([`Error::Closed`]).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn op_begin(&self) -> Result<Op<'_, M>> {
         // A child of a process has nobody who leaves a slot, or opens the gate.
         self.check_use()?;
@@ -120,31 +120,61 @@ impl<M: Memories> Core<M> {
 
     /// Begins an operation that is a step of something that began before: of another operation, or of the background's work. It ends
     /// although the pool is to be closed, and there is none in a process that may not use the pool.
+    #[inline]
     pub(crate) fn op_step(&self) -> Op<'_, M> {
-        let count = self.geometry.thread_slots;
-        let mut hint = HINT.get();
-        if hint == u32::MAX {
-            hint = NEXT_HINT.fetch_add(1, Ordering::Relaxed);
-            HINT.set(hint);
+        self.begun(self.enter())
+    }
+
+    /// Enters a slot, once no epoch is being cut.
+    #[inline(always)]
+    fn enter(&self) -> u32 {
+        let slot = self.preferred_slot();
+        if !self.try_enter(slot) {
+            return self.enter_beside(slot, 1);
         }
-        let mut slot = hint % count;
-        let mut tried = 0u32;
-        loop {
-            if self.try_enter(slot) {
-                if self.is_gated() {
-                    self.leave_and_wait(slot);
-                    continue;
-                }
-                if tried > 0 {
-                    HINT.set(slot);
-                }
-                return self.begun(slot);
+        if self.is_gated() {
+            self.leave_and_wait(slot);
+            return self.enter_beside(slot, 0);
+        }
+        slot
+    }
+
+    /// The slot that this thread tries first.
+    #[inline(always)]
+    fn preferred_slot(&self) -> u32 {
+        let count = self.geometry.thread_slots;
+        match HINT.get() {
+            hint if hint < count => hint,
+            u32::MAX => {
+                let hint = NEXT_HINT.fetch_add(1, Ordering::Relaxed);
+                HINT.set(hint);
+                hint % count
             }
-            slot = (slot + 1) % count;
-            tried += 1;
-            if tried.is_multiple_of(count) {
+            hint => hint % count,
+        }
+    }
+
+    /// Enters a slot, once no epoch is being cut: of those from `first` on, of which the first `tried` were in use.
+    #[cold]
+    fn enter_beside(&self, first: u32, mut tried: u32) -> u32 {
+        let count = self.geometry.thread_slots;
+        loop {
+            if tried > 0 && tried.is_multiple_of(count) {
                 self.arena.relax(u32::MAX);
             }
+            let slot = (first + tried % count) % count;
+            if !self.try_enter(slot) {
+                tried += 1;
+                continue;
+            }
+            if self.is_gated() {
+                self.leave_and_wait(slot);
+                continue;
+            }
+            if tried > 0 {
+                HINT.set(slot);
+            }
+            return slot;
         }
     }
 
@@ -152,9 +182,10 @@ impl<M: Memories> Core<M> {
     ///
     /// # Errors
     /// Nothing may be changed.
+    #[inline]
     pub(crate) fn op_to_change(&self) -> Result<Op<'_, M>> {
         let op = self.op_begin()?;
-        self.check_writable()?;
+        self.check_changeable()?;
         Ok(op)
     }
 
@@ -190,6 +221,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    #[inline(always)]
     fn begun(&self, slot: u32) -> Op<'_, M> {
         let condition = self.pool.condition();
         if condition != 0 {
@@ -205,6 +237,7 @@ impl<M: Memories> Core<M> {
 
     /// Who looks at the slots in use behind a barrier, and not at this one, comes before whoever enters it: that it is in use is said before it
     /// is entered, by a swap, or was read from one.
+    #[inline(always)]
     fn try_enter(&self, slot: u32) -> bool {
         if self.arena.load(header::SLOTS_USED, Ordering::Acquire) <= u64::from(slot) {
             self.use_slot(slot);

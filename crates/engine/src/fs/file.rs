@@ -195,8 +195,6 @@ impl<'a, M: Memories> Files<'a, M> {
         cachelet: Cachelet,
         bytes: Range<u64>,
     ) -> Result<(Op<'a, M>, LockGuard<'a, M>)> {
-        // In a child of its process nobody gives back what is lent.
-        self.core.check_use()?;
         loop {
             lease::wait(self.core, cachelet, &bytes)?;
             self.core.settle_set_ids()?;

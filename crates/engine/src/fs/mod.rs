@@ -75,7 +75,7 @@ impl<M: Memories> Fs<M> {
     /// Runs a modifying operation in a bracket.
     fn with_room<T>(&self, mut run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
         self.with_op_once(|op| {
-            op.core.check_writable()?;
+            op.core.check_changeable()?;
             run(op)
         })
     }
@@ -117,15 +117,21 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Ends a change that is durable when it returns from this durability on, outside any operation.
+    #[inline]
     pub(crate) fn commit_from<T>(&self, durability: Durability, done: Result<T>) -> Result<T> {
-        if done.is_ok() && self.durability >= durability {
-            match self.sync_files() {
-                // Whoever closed the pool has made it durable.
-                Err(Error::Closed) if self.core.is_closed_in_order() => {}
-                synced => synced?,
-            }
+        if self.durability >= durability && done.is_ok() {
+            self.commit_change()?;
         }
         done
+    }
+
+    #[inline(never)]
+    fn commit_change(&self) -> Result<()> {
+        match self.sync_files() {
+            // Whoever closed the pool has made it durable.
+            Err(Error::Closed) if self.core.is_closed_in_order() => Ok(()),
+            synced => synced,
+        }
     }
 
     /// Waits, outside any operation, until no directory is moved with what is below it.

@@ -318,6 +318,7 @@ impl<M: Memories> Handle<M> {
         self.road.page_table()
     }
 
+    #[inline]
     pub(crate) fn check_read(&self) -> Result<()> {
         self.check_use()?;
         match self.node.kind() {
@@ -337,6 +338,7 @@ impl<M: Memories> Handle<M> {
         }
     }
 
+    #[inline]
     pub(crate) fn check_write(&self) -> Result<()> {
         if !(self.options.write || self.options.append) {
             return Err(Error::BadHandle);
