@@ -50,15 +50,16 @@ impl AccessTimes {
 }
 
 impl<M: Memories> Core<M> {
-    /// Moves the access time of what was just read, as the policy says. Flushed without a fence: it
+    /// Moves the access time of what was just read, of this kind, as the policy says. Flushed without a fence: it
     /// is durable with whatever is fenced next.
-    pub(crate) fn touch(&self, file: Cachelet) {
-        let policy = self.access_times.policy_of(self.kind(file));
+    #[inline]
+    pub(crate) fn touch(&self, file: Cachelet, kind: FileKind) {
+        let policy = self.access_times.policy_of(kind);
         if policy == AccessPolicy::Never {
             return;
         }
         let atime = self.get(file, field::ATIME) as i64;
-        let times = self.times(file);
+        let times = self.times_of(file, kind);
         let now = self.clock.now_coarse();
         let is_fresh = policy == AccessPolicy::Relative
             && atime > times.mtime
@@ -67,7 +68,14 @@ impl<M: Memories> Core<M> {
         // The coarse clock may lag behind the change that this read follows; the modification time
         // says nothing of that, because somebody may have set it to any.
         let now = now.max(times.ctime.saturating_add(1));
-        if is_fresh || now == atime || self.check_writable().is_err() {
+        if !is_fresh && now != atime {
+            self.move_access_time(file, now);
+        }
+    }
+
+    #[inline(never)]
+    fn move_access_time(&self, file: Cachelet, now: i64) {
+        if self.check_changeable().is_err() {
             return;
         }
         self.set(file, field::ATIME, now as u64);

@@ -121,12 +121,24 @@ impl<M: Memories> Core<M> {
     }
 
     /// Both times.
+    #[inline]
     pub(crate) fn times(&self, file: Cachelet) -> Times {
-        if self.kind(file) != FileKind::Directory {
-            let [mtime, ctime] = [field::MTIME, field::CTIME].map(|time| self.get(file, time));
-            let (mtime, ctime) = (mtime as i64, ctime as i64);
-            return Times { mtime, ctime };
+        self.times_of(file, self.kind(file))
+    }
+
+    /// The same for whoever knows what it is.
+    #[inline(always)]
+    pub(crate) fn times_of(&self, file: Cachelet, kind: FileKind) -> Times {
+        if kind == FileKind::Directory {
+            return self.times_of_directory(file);
         }
+        Times {
+            mtime: self.get(file, field::MTIME) as i64,
+            ctime: self.get(file, field::CTIME) as i64,
+        }
+    }
+
+    fn times_of_directory(&self, file: Cachelet) -> Times {
         let mut changed = self.change_word(file);
         loop {
             let apart = self.get(file, field::MTIME) as i64;
@@ -206,7 +218,7 @@ impl<'a, M: Memories> Op<'a, M> {
         let before = if is_dir {
             core.close_times(file)
         } else {
-            core.times(file)
+            core.times_of(file, FileKind::File)
         };
         Change {
             core,

@@ -122,7 +122,7 @@ impl<M: Memories> Fs<M> {
                 return Err(Error::NotDirectory);
             }
             self.list_from(op, dir.cachelet, after, &mut position.hint, each)?;
-            op.core.touch(dir.cachelet);
+            op.core.touch(dir.cachelet, FileKind::Directory);
             Ok(())
         })
     }

@@ -219,7 +219,7 @@ impl<M: Memories> Fs<M> {
                 return Err(Error::WrongKind);
             }
             let text = self.read_text(op, link.cachelet)?;
-            op.core.touch(link.cachelet);
+            op.core.touch(link.cachelet, FileKind::Symlink);
             Ok(text)
         })
     }

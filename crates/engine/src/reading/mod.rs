@@ -118,6 +118,7 @@ impl Reading {
     }
 
     /// Whether the costs, which are not known, are to be measured now by a file of `size` bytes.
+    #[inline]
     fn is_due<A: Memory>(&self, arena: &A, size: u64) -> bool {
         let wanted = match size {
             0..CHUNK_BYTES => MEASURE_SMALL_PAGES,

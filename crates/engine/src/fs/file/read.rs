@@ -1,6 +1,6 @@
 //! Reading.
 
-use vellum_layout::{BLOCK_BYTES, MapRoot, RUN_BLOCKS};
+use vellum_layout::{BLOCK_BYTES, FileKind, MapRoot, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent};
 
 use super::road::{Roads, Way};
@@ -37,7 +37,7 @@ impl<M: Memories> Files<'_, M> {
             let len = self.core.noting(copied)?;
             // A read at the end of file is a read.
             if !translation.is_noatime() {
-                self.core.touch(cachelet);
+                self.core.touch(cachelet, FileKind::File);
             }
             match op.check_media() {
                 Ok(()) => return Ok(len),

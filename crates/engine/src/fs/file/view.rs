@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
-use vellum_layout::{BLOCK_BYTES, MapRoot, RUN_BLOCKS};
+use vellum_layout::{BLOCK_BYTES, FileKind, MapRoot, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent, Window};
 
 use super::road::{Roads, Way};
@@ -193,7 +193,7 @@ impl<'f, M: Memories> Files<'f, M> {
                 return Ok(None);
             }
             if !translation.is_noatime() {
-                self.core.touch(cachelet);
+                self.core.touch(cachelet, FileKind::File);
             }
             return Ok(found.map(|(bytes, pin)| match pin {
                 None => Bytes::Pool(bytes, lease, Shown::new(self.core)),
@@ -261,6 +261,7 @@ impl<'f, M: Memories> Files<'f, M> {
 }
 
 /// Bytes of the pool that are lent.
+#[inline]
 #[expect(unsafe_code, reason = "the lease keeps writers away")]
 fn pool_bytes<'f, M: Memories>(
     core: &'f Core<M>,

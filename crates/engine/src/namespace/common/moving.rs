@@ -101,8 +101,11 @@ impl<M: Memories> Op<'_, M> {
     /// The time of a change in both directories. The clock is asked once: it takes as long as a
     /// lookup.
     pub(crate) fn both_times(&self, rename: &Rename<'_>) -> i64 {
-        let dirs = [rename.from_dir, rename.to_dir];
-        self.time_after(dirs.map(|dir| self.core.changed_at(dir)))
+        let changed = [
+            self.core.changed_at(rename.from_dir),
+            self.core.changed_at(rename.to_dir),
+        ];
+        self.time_after(changed)
     }
 
     /// How many directories (one or none) leave a directory for another with `file`.
