@@ -123,6 +123,7 @@ impl PathEntryHead {
     }
 
     /// The same whatever the checksum says: what was verified before, or whose generations are not known yet. The path ends in a name.
+    #[inline]
     pub fn decode_unsealed(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = Self::read_from_prefix(bytes).ok()?;
         let path = rest.get(..usize::from(head.path_len))?;

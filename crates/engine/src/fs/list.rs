@@ -58,10 +58,7 @@ impl Cursor {
     /// The cursor that a position is; `None`: a listing begins there.
     fn decode(position: u64) -> Option<Self> {
         if position >= ENDLESS {
-            return Some(Self {
-                range: ListRange::behind(position - ENDLESS),
-                pass: Pass::First,
-            });
+            return Some(Self::new(Pass::First, position - ENDLESS, u64::MAX));
         }
         let horizon = position.isqrt();
         if horizon < FIRST_COOKIE {
@@ -72,33 +69,22 @@ impl Cursor {
             None => (Pass::First, rest),
             Some(less_one) => (Pass::Second, less_one + 1),
         };
-        let until = horizon;
-        Some(Self {
-            range: ListRange { after, until },
-            pass,
-        })
+        Some(Self::new(pass, after, horizon))
     }
 
-    /// A pass over the cookies in `range`.
-    fn new(pass: Pass, range: ListRange) -> Self {
-        let until = match range.until {
-            0..HORIZON_END => range.until,
-            _ => u64::MAX,
+    /// A pass over the cookies above `after` and not above `until`.
+    fn new(pass: Pass, after: u64, until: u64) -> Self {
+        let (until, offset) = match (until, pass) {
+            (HORIZON_END.., _) => (u64::MAX, ENDLESS),
+            (horizon, Pass::First) => (horizon, horizon * horizon),
+            (horizon, Pass::Second) => (horizon, horizon * horizon + horizon),
         };
-        Self {
-            range: ListRange { until, ..range },
-            pass,
-        }
-    }
-
-    /// The position of the entry with this cookie.
-    fn position_of(self, cookie: u64) -> u64 {
-        let horizon = self.range.until;
-        match self.pass {
-            _ if horizon >= HORIZON_END => ENDLESS + cookie,
-            Pass::First => horizon * horizon + cookie,
-            Pass::Second => horizon * horizon + horizon + cookie,
-        }
+        let range = ListRange {
+            after,
+            until,
+            offset,
+        };
+        Self { range, pass }
     }
 }
 
@@ -139,10 +125,10 @@ impl<M: Memories> Fs<M> {
             Some(cursor) => cursor,
             None => {
                 let until = self.horizon(op, dir)?;
-                Cursor::new(Pass::First, ListRange { after: 0, until })
+                Cursor::new(Pass::First, 0, until)
             }
         };
-        let Some(last) = self.list_pass(op, dir, cursor, hint, each)? else {
+        let Some(last) = self.namespace.list(op, dir, cursor.range, hint, each)? else {
             return Ok(());
         };
         if cursor.pass == Pass::Second || !op.core.has_flag(dir, flag::REPLACED) {
@@ -150,8 +136,8 @@ impl<M: Memories> Fs<M> {
         }
         let until = self.horizon(op, dir)?;
         if until > cursor.range.until {
-            let range = ListRange { after: last, until };
-            self.list_pass(op, dir, Cursor::new(Pass::Second, range), hint, each)?;
+            let second = Cursor::new(Pass::Second, last, until);
+            self.namespace.list(op, dir, second.range, hint, each)?;
         }
         Ok(())
     }
@@ -163,34 +149,17 @@ impl<M: Memories> Fs<M> {
             known => known,
         }
     }
-
-    /// Lists the rest of a pass. Returns the cookie of the last entry before its end; `None`: `each` took no more.
-    fn list_pass(
-        &self,
-        op: &Op<'_, M>,
-        dir: Cachelet,
-        cursor: Cursor,
-        hint: &mut ListHint,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<Option<u64>> {
-        let mut last = Some(cursor.range.after);
-        self.namespace
-            .list(op, dir, cursor.range, hint, &mut |entry| {
-                let cookie = cursor.position_of(entry.cookie);
-                let takes = each(DirEntry { cookie, ..entry });
-                last = takes.then_some(entry.cookie);
-                takes
-            })?;
-        Ok(last)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cursor(pass: Pass, after: u64, until: u64) -> Cursor {
-        Cursor::new(pass, ListRange { after, until })
+    impl Cursor {
+        /// The position of the entry with this cookie.
+        fn position_of(self, cookie: u64) -> u64 {
+            self.range.offset + cookie
+        }
     }
 
     #[test]
@@ -199,7 +168,7 @@ mod tests {
         for until in horizons {
             for after in [3, until.div_ceil(2).max(3), until] {
                 for pass in [Pass::First, Pass::Second] {
-                    let cursor = cursor(pass, after, until);
+                    let cursor = Cursor::new(pass, after, until);
                     let position = cursor.position_of(after);
                     assert_eq!(Cursor::decode(position), Some(cursor), "{position}");
                 }
@@ -210,8 +179,8 @@ mod tests {
     #[test]
     fn positions_ascend_along_a_listing() {
         for until in [3, 9, 1000, HORIZON_END - 2] {
-            let first = cursor(Pass::First, 0, until);
-            let second = cursor(Pass::Second, until, until + 1);
+            let first = Cursor::new(Pass::First, 0, until);
+            let second = Cursor::new(Pass::Second, until, until + 1);
             assert!(first.position_of(3) > 2, "1 and 2 are `.` and `..`");
             assert!(first.position_of(until) < second.position_of(3));
             assert!(second.position_of(until + 1) < ENDLESS);
@@ -222,11 +191,15 @@ mod tests {
     fn beyond_the_last_horizon_a_position_is_a_cookie_alone() {
         let cookies = [3, HORIZON_END, COOKIE_MAX];
         for cookie in cookies {
-            let endless = cursor(Pass::First, 0, HORIZON_END);
+            let endless = Cursor::new(Pass::First, 0, HORIZON_END);
             let position = endless.position_of(cookie);
             assert!(i64::try_from(position).is_ok(), "positions are signed");
             let decoded = Cursor::decode(position).map(|cursor| cursor.range);
-            assert_eq!(decoded, Some(ListRange::behind(cookie)));
+            let range = ListRange {
+                offset: ENDLESS,
+                ..ListRange::behind(cookie)
+            };
+            assert_eq!(decoded, Some(range));
         }
     }
 

@@ -126,6 +126,8 @@ pub(crate) struct ListRange {
     pub(crate) after: u64,
     /// and not above this one.
     pub(crate) until: u64,
+    /// What is added to the cookies of entries that are given.
+    pub(crate) offset: u64,
 }
 
 impl ListRange {
@@ -134,6 +136,7 @@ impl ListRange {
         Self {
             after,
             until: u64::MAX,
+            offset: 0,
         }
     }
 }
@@ -231,7 +234,8 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// Damage keeps it from being known.
     fn last_cookie(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<u64>;
 
-    /// Lists entries with cookies in `range`, ascending, until `each` returns false.
+    /// Lists entries with cookies in `range`, ascending, until `each` returns false. Gives the cookie of the last
+    /// entry of the range, that before it if there is none; `None`: `each` took no more.
     fn list(
         &self,
         op: &Op<'_, M>,
@@ -239,7 +243,7 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()>;
+    ) -> Result<Option<u64>>;
 
     /// The name of `child` in `dir` (for `getcwd`).
     fn name_of(&self, op: &Op<'_, M>, dir: Cachelet, child: Cachelet) -> Result<Vec<u8>> {

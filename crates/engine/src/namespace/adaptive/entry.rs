@@ -66,6 +66,7 @@ impl PathBuffer {
     }
 
     /// Head and path of what was read last.
+    #[inline(always)]
     pub(super) fn decoded(&self) -> Option<(PathEntryHead, &[u8])> {
         PathEntryHead::decode_unsealed(&self.bytes)
     }

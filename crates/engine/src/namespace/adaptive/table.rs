@@ -92,6 +92,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Pool offset of the line of an area, if the table is so long.
+    #[inline]
     fn area_line_at(&self, number: u32) -> Option<u64> {
         let (block, line) = (
             u64::from(number) / AREA_TABLE_LINES,
@@ -108,6 +109,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// An area in the life that its line tells, whether that is over or not.
+    #[inline]
     pub(super) fn area_life(&self, number: u32) -> Option<AreaLife> {
         let at = self.area_line_at(number)?;
         Some(AreaLife {

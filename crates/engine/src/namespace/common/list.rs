@@ -79,8 +79,7 @@ struct Listing {
     line: Line,
     /// Cookie of the last entry given.
     last: u64,
-    /// The last cookie of the range.
-    until: u64,
+    range: ListRange,
     /// Cookie of the last entry met.
     last_cookie: u64,
     /// Extent and word right behind the last entry that was given, and no further: words beyond that
@@ -90,16 +89,17 @@ struct Listing {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Lists entries with cookies in `range`; stops before the entry that `each` does not take.
+    /// Lists entries with cookies in `range`; stops before the entry that `each` does not take. Gives what
+    /// [`crate::namespace::Namespace::list`] does.
     pub(crate) fn list<B: Bodies<M>>(
         &self,
         dir: Cachelet,
         range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let core = self.core;
-        let ListRange { after, until } = range;
+        let after = range.after;
         // A listing before this one may have seen a part of a rename.
         self.await_moves(dir);
         let owner = core.ino(dir);
@@ -107,7 +107,7 @@ impl<M: Memories> Op<'_, M> {
         let flags = core.get(dir, field::FLAGS);
         if flags & flag::UNLINKED != 0 {
             // It was empty when it was removed; what its log still leads to is dead.
-            return self.check_names(dir);
+            return self.check_names(dir).map(|()| Some(after));
         }
         let verify = flags & (flag::INDEXED | flag::VERIFIED) == 0 || flags & flag::UNSURE != 0;
         let verifies_all = verify && (after == 0 || hint.cookie == after && hint.verified);
@@ -116,14 +116,14 @@ impl<M: Memories> Op<'_, M> {
             self.do_without_names(dir, &error);
         }
         let Some((mut extent, mut index)) = self.list_start(dir, after, hint, generation)? else {
-            return self.check_names(dir);
+            return self.check_names(dir).map(|()| Some(after));
         };
         let mut listing = Listing {
             dir,
             verify,
             line: Line::NONE,
             last: after,
-            until,
+            range,
             last_cookie: 0,
             resume: (extent.slot, index),
             saw_dead: false,
@@ -164,7 +164,7 @@ impl<M: Memories> Op<'_, M> {
             // Absence was reported on the strength of these words.
             core.pool.fence(sites::LIST_DEAD_DURABLE);
         }
-        Ok(())
+        Ok((end != End::NotTaken).then_some(listing.last))
     }
 
     /// The next extent of a log; none, and the directory marked, if it cannot be read.
@@ -234,7 +234,7 @@ impl<M: Memories> Op<'_, M> {
                 // this name another file, and one of both has to be given.
                 self.await_moves(dir);
                 listing.line = Line::NONE;
-            } else if body.cookie > listing.until {
+            } else if body.cookie > listing.range.until {
                 return Ok(End::OfRange);
             } else if body.cookie > listing.last {
                 let kind = body
@@ -243,7 +243,7 @@ impl<M: Memories> Op<'_, M> {
                     .ok_or_else(|| Error::damaged("entry kind", Place::Slot(entry)))?;
                 let given = DirEntry {
                     ino: body.target.ino(),
-                    cookie: body.cookie,
+                    cookie: listing.range.offset + body.cookie,
                     kind,
                     name: B::name(&buffer),
                 };
@@ -295,8 +295,8 @@ impl<M: Memories> Op<'_, M> {
         let at = at - at % LINE_BYTES;
         let words = core.pool.load_line(at);
         let of_head = (extent.words_at.saturating_sub(at) / 8) as usize;
-        let entries = words.map(|word| LogWord(word).entry());
-        let is_there = |&cell: &usize| entries[cell] != 0 && B::is_there(core, entries[cell]);
+        let entry = |cell: usize| LogWord(words[cell]).entry();
+        let is_there = |&cell: &usize| entry(cell) != 0 && B::is_there(core, entry(cell));
         let there = (of_head..8)
             .filter(is_there)
             .fold(0, |there, cell| there | 1 << cell);
@@ -304,7 +304,7 @@ impl<M: Memories> Op<'_, M> {
         if B::ARE_TRUTH && core.is_being_made_in(dir) {
             core.pool.flush(sites::LIST_WORDS, at, LINE_BYTES);
             let flushed = (0..8).filter(|cell| there >> cell & 1 == 1);
-            flushed.for_each(|cell| B::flush_there(core, entries[cell]));
+            flushed.for_each(|cell| B::flush_there(core, entry(cell)));
             core.pool.fence(sites::LIST_WORDS_DURABLE);
         }
         let next = at + LINE_BYTES;

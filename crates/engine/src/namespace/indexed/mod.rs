@@ -365,7 +365,7 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(crate::namespace::DirEntry<'_>) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         if S::TELL_PATHS {
             op.note_read(dir);
         }

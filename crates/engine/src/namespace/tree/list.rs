@@ -31,8 +31,7 @@ struct Listing {
     owner: LogOwner,
     /// Cookie of the last name given.
     last: u64,
-    /// The last cookie of the range.
-    until: u64,
+    range: ListRange,
     /// Behind the last record that was looked at, and no further: a name further on may still come.
     resume: LogPlace,
 }
@@ -47,14 +46,15 @@ impl<M: Memories> Op<'_, M> {
 }
 
 impl Tree {
-    /// Lists names with cookies in `range`; stops before the one that `each` does not take.
+    /// Lists names with cookies in `range`; stops before the one that `each` does not take. Gives what
+    /// [`crate::namespace::Namespace::list`] does.
     pub(super) fn list_names<M: Memories>(
         op: &Op<'_, M>,
         dir: Cachelet,
         range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let core = op.core;
         op.ensure_tree(dir)?;
         let generation = core.get(dir, field::DEAD) >> 32;
@@ -64,7 +64,7 @@ impl Tree {
             dir,
             owner,
             last: range.after,
-            until: range.until,
+            range,
             resume: start,
         };
         let listed = match start {
@@ -94,7 +94,7 @@ impl Tree {
             // Behind the names that can be read.
             op.check_names(dir)?;
         }
-        Ok(())
+        Ok(goes_on.then_some(listing.last))
     }
 }
 
@@ -152,7 +152,9 @@ impl Listing {
                 Error::damaged("record of a directory log", place)
             })?;
             let is_new = found.record.cookie > self.last;
-            if found.record.kind() == Some(RecordKind::Came) && found.record.cookie > self.until {
+            if found.record.kind() == Some(RecordKind::Came)
+                && found.record.cookie > self.range.until
+            {
                 return Ok(End::OfRange);
             }
             if found.record.kind() == Some(RecordKind::Came)
@@ -161,10 +163,12 @@ impl Listing {
             {
                 let target = TargetWord(found.record.target);
                 let place = Place::Slot(found.place.slot());
-                let kind = target.kind().ok_or(Error::damaged("entry kind", place))?;
+                let kind = target
+                    .kind()
+                    .ok_or_else(|| Error::damaged("entry kind", place))?;
                 let given = DirEntry {
                     ino: target.ino(),
-                    cookie: found.record.cookie,
+                    cookie: self.range.offset + found.record.cookie,
                     kind,
                     name: found.name,
                 };

@@ -178,7 +178,7 @@ impl<M: Memories> Namespace<M> for Tree {
         range: ListRange,
         hint: &mut ListHint,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         Self::list_names(op, dir, range, hint, each)
     }
 

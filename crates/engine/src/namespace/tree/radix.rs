@@ -112,6 +112,7 @@ impl<M: Memories> Core<M> {
         u64::from(hash >> (4 * (level % LEVELS))) % WAYS
     }
 
+    #[inline(always)]
     fn radix_reach(&self, top: u64, name: Name<'_>) -> Reached {
         let (mut node, mut level, mut cell) = (top, 0, None);
         while node != 0 {
@@ -130,11 +131,13 @@ impl<M: Memories> Core<M> {
     }
 
     /// Finds the leaf of a name, busy or not, and where it stands.
+    #[inline]
     pub(super) fn radix_find(&self, dir: Cachelet, name: Name<'_>) -> Option<(u64, Leaf)> {
         self.radix_find_under(self.radix_top(dir), name)
     }
 
     /// The same under the topmost node `top`.
+    #[inline]
     pub(super) fn radix_find_under(&self, top: u64, name: Name<'_>) -> Option<(u64, Leaf)> {
         let reached = self.radix_reach(top, name);
         let (at, _) = reached.cell?;
@@ -143,6 +146,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Whether the record at `place` is of this name.
+    #[inline(always)]
     fn record_is_of(&self, place: LogPlace, name: Name<'_>) -> bool {
         let at = self.record_at(place);
         self.word(at + NameRecord::NAME_WORD) >> 32 == u64::from(name.hash)
