@@ -20,6 +20,7 @@ const BLOCKS_MAX: usize = 257;
 
 impl<M: Memories> Op<'_, M> {
     /// Notes which blocks this operation is about to overwrite.
+    #[inline]
     pub(crate) fn note_overwrite(&self, overwrite: Overwrite) {
         let at = self.core.geometry.thread_slot_at(self.slot);
         let [file, blocks] = overwrite.words();

@@ -128,6 +128,7 @@ fn prefetch<M: Memories>(core: &Core<M>, at: u64) {
 
 /// Copies bytes past the cache into those blocks of a range that `block_of` gives, by their places in
 /// `found`, beginning `skip` bytes into the first. Durable at the next fence.
+#[inline]
 pub(crate) fn write<M: Memories>(
     site: Site,
     core: &Core<M>,

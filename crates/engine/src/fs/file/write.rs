@@ -65,9 +65,26 @@ struct Span {
     offset: u64,
     len: u64,
     size: u64,
+    /// Blocks that are written.
+    blocks: usize,
+    /// How many of them begin inside the size.
+    inside: usize,
 }
 
 impl Span {
+    fn new(offset: u64, len: u64, size: u64) -> Self {
+        let first = offset / BLOCK_BYTES;
+        let blocks = (offset + len).div_ceil(BLOCK_BYTES) - first;
+        let inside = size.div_ceil(BLOCK_BYTES).saturating_sub(first);
+        Self {
+            offset,
+            len,
+            size,
+            blocks: blocks as usize,
+            inside: inside.min(blocks) as usize,
+        }
+    }
+
     fn end(&self) -> u64 {
         self.offset + self.len
     }
@@ -77,16 +94,6 @@ impl Span {
         self.offset / BLOCK_BYTES
     }
 
-    fn blocks(&self) -> usize {
-        (self.end().div_ceil(BLOCK_BYTES) - self.first()) as usize
-    }
-
-    /// How many of the blocks begin inside the size.
-    fn inside(&self) -> usize {
-        let end = self.size.div_ceil(BLOCK_BYTES);
-        end.saturating_sub(self.first()).min(self.blocks() as u64) as usize
-    }
-
     fn grows(&self) -> bool {
         self.end() > self.size
     }
@@ -94,7 +101,7 @@ impl Span {
     /// A block of the file's that held bytes before, if `found`, what its place `at` maps to, is one.
     fn old_block(&self, at: usize, found: Found) -> Option<BlockNo> {
         match found {
-            Found::Mapped(block) if at < self.inside() => Some(block),
+            Found::Mapped(block) if at < self.inside => Some(block),
             _ => None,
         }
     }
@@ -181,17 +188,13 @@ impl<M: Memories> Files<'_, M> {
             return Err(Error::TooLarge.into());
         }
         let len = room.min(data.len() as u64);
-        let span = Span {
-            offset,
-            len,
-            size: self.size(cachelet),
-        };
+        let span = Span::new(offset, len, self.size(cachelet));
         let data = &data[..len as usize];
-        let put = if span.blocks() <= FEW_BLOCKS {
-            let found = &mut [Found::Hole; FEW_BLOCKS][..span.blocks()];
+        let put = if span.blocks <= FEW_BLOCKS {
+            let found = &mut [Found::Hole; FEW_BLOCKS][..span.blocks];
             self.put_span(op, cachelet, translation, span, data, found)
         } else {
-            let found = &mut [Found::Hole; PIECE_BLOCKS][..span.blocks()];
+            let found = &mut [Found::Hole; PIECE_BLOCKS][..span.blocks];
             self.put_span(op, cachelet, translation, span, data, found)
         };
         match put {
@@ -214,7 +217,7 @@ impl<M: Memories> Files<'_, M> {
         let known = if root.is_beyond() {
             found.len()
         } else {
-            span.inside()
+            span.inside
         };
         if known > 0 && root.old != 0 {
             let version = self.core.get(cachelet, field::VERSION);
@@ -241,7 +244,7 @@ impl<M: Memories> Files<'_, M> {
             });
         if let Err(error) = written {
             // Nothing may stay MAPPED where the size can move over it.
-            let (beyond, end) = (span.first() + span.inside() as u64, span.blocks() as u64);
+            let (beyond, end) = (span.first() + span.inside as u64, span.blocks as u64);
             self.give_up_durably(LIMBO, op, cachelet, root.id, beyond, span.first() + end)?;
             return Err(error.into());
         }
@@ -255,7 +258,7 @@ impl<M: Memories> Files<'_, M> {
                 id: root.id,
                 ends_only: false,
                 first: span.first() as u32,
-                last: (span.first() + span.inside() as u64 - 1) as u32,
+                last: (span.first() + span.inside as u64 - 1) as u32,
             });
         }
         let fills = fills(found);
@@ -290,8 +293,8 @@ impl<M: Memories> Files<'_, M> {
         self.raise_blocks(cachelet, root, holes);
         let mut failed = None;
         let mut claimed = [0u64; PIECE_BLOCKS.div_ceil(64)];
-        let (inside, beyond) = found.split_at_mut(span.inside());
-        let parts = [(0, inside, CLAIM_HOLE), (span.inside(), beyond, CLAIM_END)];
+        let (inside, beyond) = found.split_at_mut(span.inside);
+        let parts = [(0, inside, CLAIM_HOLE), (span.inside, beyond, CLAIM_END)];
         'parts: for (base, part, step) in parts {
             let mut next = 0;
             while let Some((start, len)) = next_holes(part, next) {
@@ -332,7 +335,7 @@ impl<M: Memories> Files<'_, M> {
 
     /// Preallocated blocks beyond the size become MAPPED before the size covers them.
     fn map_beyond(&self, op: &Op<'_, M>, id: MapId, span: Span, found: &mut [Found]) -> Result<()> {
-        let (first, beyond) = (span.first(), span.inside());
+        let (first, beyond) = (span.first(), span.inside);
         self.map_unwritten(op, id, first, beyond, found, PREALLOCATED)?;
         for found in &mut found[beyond..] {
             if let Found::Unwritten(block) = *found {
