@@ -34,7 +34,7 @@ deny: ## Check the dependencies' licences, sources, versions and advisories
 	cargo deny check
 
 bench: ## Measure: counters first, then times
-	cargo run --release --bin vellum -- bench
+	cargo run --release --bin vellum-bench -- ops
 
 docs: ## Build the API's documentation in target/doc; warnings are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

@@ -4,9 +4,9 @@
 set -euo pipefail
 
 case "${1%/*}" in
-    1) chosen=(repair::structures) ;;
-    2) chosen=(repair::cuts) ;;
-    *) chosen=(repair:: --skip repair::structures --skip repair::cuts) ;;
+    1) chosen=(damage::repair::structures) ;;
+    2) chosen=(damage::repair::cuts) ;;
+    *) chosen=(damage::repair:: --skip repair::structures --skip repair::cuts) ;;
 esac
-VELLUM_CASES=10000 cargo test -q -p vellum-fuzz --test damage -- "${chosen[@]}"
+VELLUM_CASES=10000 cargo test -q -p vellum-fuzz --test fuzz -- "${chosen[@]}"
 printf 'ok repair %s\n' "$1"

@@ -12,7 +12,7 @@ for seed in 201 202 203 204 205 206; do
     cargo test -q -p vellum --test fs -- reading:: damage::
     cargo test -q -p vellum --test pools -- views::
     cargo test -q -p vellum-check -p vellum-media --tests
-    cargo test -q -p vellum-fuzz --test structures --test arguments
+    cargo test -q -p vellum-fuzz --test fuzz -- structures:: arguments::
     cargo test -q -p vellum-bench --test mapping
 done
 printf 'ok seeds\n'

@@ -1,55 +1,66 @@
-//! `vellum-bench`: the benchmarks without the rest of the command line.
+//! `vellum-bench`, which `vellum bench` runs: measures Vellum beside other file systems.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use vellum_bench::commits::{CommitsOptions, main_commits};
 use vellum_bench::fsmac::{FsmacOptions, main_fsmac};
 use vellum_bench::mapping::{MappingOptions, main_mapping};
 use vellum_bench::namespace::{NamespaceOptions, main_namespace};
 use vellum_bench::ops::{OpsOptions, main_ops};
 use vellum_bench::reading::{ReadingOptions, main_reading};
+use vellum_terminal::manual::Manual;
+use vellum_terminal::output::warn_line;
+use vellum_terminal::{Failure, Outcome};
 
-/// Measures Vellum beside other file systems.
+/// Measure Vellum beside other file systems.
 #[derive(Debug, Parser)]
-#[command(version)]
-struct Arguments {
+#[command(name = "vellum-bench", bin_name = "vellum bench", version)]
+struct Cli {
     #[command(subcommand)]
-    what: What,
+    what: Bench,
 }
 
+/// What to measure.
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Single operations: counts and times beside their budgets.
+enum Bench {
+    /// Single operations: counts and times beside their budgets
     Ops(OpsOptions),
-    /// File mapping by itself, every mapping beside the others (HashFS).
+    /// File mapping by itself, every mapping beside the others (HashFS)
     Mapping(MappingOptions),
-    /// Names and directories, every namespace beside the others (ADAM).
+    /// Names and directories, every namespace beside the others (ADAM)
     Namespace(NamespaceOptions),
-    /// Reading by search and by page table (AFPT).
+    /// Reading by search and by page table (AFPT)
     Reading(ReadingOptions),
-    /// Metadata in memory, data on a disk (FSMAC).
+    /// Metadata in memory, data on a disk: pools with a log beside ext4 (FSMAC)
     Fsmac(FsmacOptions),
-    /// Commits of logged pools, beside `fsync` of the file system under them.
+    /// Commits of logged pools, beside fsync of the file system under them
     Commits(CommitsOptions),
+    #[command(flatten)]
+    Manual(Manual),
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().what {
-        What::Ops(options) => main_ops(options),
-        What::Mapping(options) => main_mapping(&options),
-        What::Namespace(options) => main_namespace(&options),
-        What::Reading(options) => main_reading(&options),
-        What::Fsmac(options) => main_fsmac(&options),
-        What::Commits(options) => main_commits(&options),
-    };
-    match done {
+    match run(Cli::parse().what) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "vellum-bench: {error}");
-            ExitCode::FAILURE
+        Err(failure) => {
+            warn_line!("{failure}");
+            ExitCode::from(failure.status)
         }
     }
+}
+
+fn run(what: Bench) -> Outcome {
+    let measured = match what {
+        Bench::Ops(options) => main_ops(options),
+        Bench::Mapping(options) => main_mapping(&options),
+        Bench::Namespace(options) => main_namespace(&options),
+        Bench::Reading(options) => main_reading(&options),
+        Bench::Fsmac(options) => main_fsmac(&options),
+        Bench::Commits(options) => main_commits(&options),
+        Bench::Manual(manual) => return manual.write(Cli::command(), "vellum-bench"),
+    };
+    measured.map_err(|error| Failure::new(error.to_string()))
 }

@@ -10,11 +10,11 @@ use vellum::{
     RENAMED_ROUNDS, RealFs,
 };
 use vellum_fuse::Question;
+use vellum_terminal::output::{print, print_json};
+use vellum_terminal::{Failure, Outcome};
 
 use crate::args::{Evolve, Inspect, Opening, Structure};
-use crate::failure::{Failure, Outcome};
 use crate::info::{self, Information};
-use crate::output::{print, print_json};
 use crate::place;
 use crate::units;
 

@@ -1,12 +1,13 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use vellum::{MappingKind, NamespaceKind};
+use vellum_terminal::manual::Manual;
 
 use crate::carry::{Attach, Flush};
-use crate::crash::Crash;
 use crate::data::DataMedia;
 use crate::fs::FileSystems;
 use crate::images::Prune;
@@ -79,12 +80,9 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Draw the areas of a pool
     Map(Map),
-    /// Explore what a power cut may leave of every operation
-    Crash {
-        /// What to do
-        #[command(subcommand)]
-        what: Crash,
-    },
+    /// Explore what a power cut may leave of every operation (vellum-crash)
+    #[command(disable_help_flag = true)]
+    Crash(Further),
     /// List a directory in a pool
     Ls(Ls),
     /// Show the attributes of a file in a pool
@@ -105,40 +103,25 @@ pub(crate) enum Command {
     Import(Import),
     /// Copy a directory tree out of a pool
     Export(Export),
-    /// Measure Vellum beside other file systems
-    Bench {
-        /// What to measure
-        #[command(subcommand)]
-        what: Bench,
-    },
+    /// Measure Vellum beside other file systems (vellum-bench)
+    #[command(disable_help_flag = true)]
+    Bench(Further),
     /// Show the version
     Version,
-    /// Write the manual pages
-    #[command(hide = true)]
-    Man(Man),
-    /// Write completions for a shell
-    #[command(hide = true)]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
+    #[command(flatten)]
+    Manual(Manual),
 }
 
-/// What to measure.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    /// Single operations: counts and times beside their budgets
-    Ops(vellum_bench::ops::OpsOptions),
-    /// File mapping by itself, every mapping beside the others (HashFS)
-    Mapping(vellum_bench::mapping::MappingOptions),
-    /// Names and directories, every namespace beside the others (ADAM)
-    Namespace(vellum_bench::namespace::NamespaceOptions),
-    /// Reading by search and by page table (AFPT)
-    Reading(vellum_bench::reading::ReadingOptions),
-    /// Metadata in memory, data on a disk: pools with a log beside ext4 (FSMAC)
-    Fsmac(vellum_bench::fsmac::FsmacOptions),
-    /// Commits of logged pools, beside fsync of the file system under them
-    Commits(vellum_bench::commits::CommitsOptions),
+/// The arguments of a command that is a program of its own.
+#[derive(Debug, Args)]
+pub(crate) struct Further {
+    /// What the program is to do; see its --help
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// What to take the medium for.
@@ -736,14 +719,6 @@ pub(crate) struct Export {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Man {
-    /// Write a page for every command to this directory, instead of the main page to standard
-    /// output
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
 }
 
 fn parse_mode(text: &str) -> Result<u16, String> {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use vellum::media::{DataPart, lock_to_read};
 use vellum::{PoolPath, find_data, own_bytes};
 use vellum_check::{Image, survey};
+use vellum_terminal::{Failure, Outcome};
 
-use crate::failure::{Failure, Outcome};
 use crate::place;
 
 /// A pool, or a file system of one, locked against writers for as long as it is open, as is the medium of its data. Others of the same pool may be

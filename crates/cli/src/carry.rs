@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use vellum::{AttachOptions, Carried, MediumError, Pool};
+use vellum_terminal::output::{print_json, say};
+use vellum_terminal::{Failure, Outcome};
 
 use crate::args::{Media, Opening};
 use crate::check;
-use crate::failure::{Failure, Outcome};
-use crate::output::{print_json, say};
 use crate::place;
 use crate::units::size;
 

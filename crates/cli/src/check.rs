@@ -6,13 +6,13 @@ use indicatif::ProgressBar;
 use vellum::PoolPath;
 use vellum_check::{Class, Image, Options, Stage};
 use vellum_repair::Written;
+use vellum_terminal::output::{say, warn_line};
+use vellum_terminal::{Failure, Outcome, progress, status};
 
 use crate::args::Check;
 use crate::bytes::Bytes;
-use crate::failure::{Failure, Outcome, status};
 use crate::killed::{self, Left};
-use crate::output::{say, warn_line};
-use crate::{place, progress};
+use crate::place;
 
 /// Checks a pool; the exit status is that of fsck(8).
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {

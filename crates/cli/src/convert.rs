@@ -5,11 +5,11 @@ use vellum::NamespaceKind;
 use vellum::media::MappedPool;
 use vellum_check::MemoryImage;
 use vellum_repair::{Conversion, ConvertError, convert, finish_conversion, plan_conversion};
+use vellum_terminal::output::{print_json, say};
+use vellum_terminal::{Failure, Outcome};
 
 use crate::args::Convert;
 use crate::check;
-use crate::failure::{Failure, Outcome};
-use crate::output::{print_json, say};
 use crate::place;
 
 /// What `--json` writes.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum::{Pool, PoolPath, uuid_text};
+use vellum_terminal::Outcome;
+use vellum_terminal::output::{print_json, say};
 
 use crate::args::Opening;
-use crate::failure::Outcome;
 use crate::mkfs;
-use crate::output::{print_json, say};
 use crate::place;
 use crate::units::{parse_size, size};
 

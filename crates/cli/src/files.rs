@@ -13,10 +13,10 @@ use vellum::media::Real;
 use vellum::{
     Attr, Cred, Error, FileKind, Handle, Node, OpenOptions, Pool, RealFs, RenameFlags, Volume,
 };
+use vellum_terminal::output::{print, print_json};
+use vellum_terminal::{Failure, Outcome};
 
 use crate::args::{Cat, Get, Ls, Mkdir, Mv, Opening, Put, Rm, Stat};
-use crate::failure::{Failure, Outcome};
-use crate::output::{print, print_json};
 use crate::place::{self, Place};
 use crate::units::time;
 

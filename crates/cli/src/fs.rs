@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum::media::MediaError;
 use vellum::{FileSystem, PartError, Pool, PoolPath, uuid_text};
+use vellum_terminal::output::{print_json, say};
+use vellum_terminal::{Failure, Outcome, plain};
 
 use crate::args::{Making, Opening};
-use crate::failure::{Failure, Outcome, plain};
 use crate::mkfs::{self, Plan};
-use crate::output::{print_json, say};
 use crate::place;
 use crate::units::size;
 

@@ -9,8 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use vellum::PoolPath;
-
-use crate::failure::status;
+use vellum_terminal::status;
 
 /// Names that the program is called by as a helper.
 const NAMES: [&str; 2] = ["mount.vellum", "mount.fuse.vellum"];

@@ -7,9 +7,9 @@ use clap::Args;
 use serde::Serialize;
 use vellum::media::{KeptImage, PoolIs, images_in, remove_image};
 use vellum::{Pool, boot_id, uuid_text};
+use vellum_terminal::output::{print, print_json, say};
+use vellum_terminal::{Failure, Outcome, status};
 
-use crate::failure::{Failure, Outcome, status};
-use crate::output::{print, print_json, say};
 use crate::units::size;
 
 /// Where images are, if nothing else is said.

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use vellum::media::{MediaError, count};
 use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume, uuid_text};
 use vellum_fuse::{Question, mounts};
+use vellum_terminal::output::{print, print_json, warn_line};
+use vellum_terminal::{Failure, Outcome};
 
 use crate::args::Info;
-use crate::failure::{Failure, Outcome};
 use crate::fs;
 use crate::images;
-use crate::output::{print, print_json, warn_line};
 use crate::place;
 use crate::umount;
 use crate::units::{percent, size, time};

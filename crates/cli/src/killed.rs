@@ -9,10 +9,10 @@ use std::path::Path;
 use vellum::media::{ImageKey, LeftImage, left_image};
 use vellum::{Pool, PoolOptions, boot_id};
 use vellum_check::{Line, survey};
+use vellum_terminal::{Failure, Outcome};
 
 use crate::args::Opening;
 use crate::bytes::Bytes;
-use crate::failure::{Failure, Outcome};
 use crate::place;
 
 /// What is there of the pool, which is locked.

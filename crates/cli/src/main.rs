@@ -1,7 +1,7 @@
 //! The command `vellum`: makes, mounts, checks and looks into pools.
 //!
 //! Each command has a module; `args` holds the command line, `place` what all of them need to get
-//! at a pool, `failure` what they say when they cannot.
+//! at a pool.
 #![forbid(unsafe_code)]
 // They panic where nobody reads: `output` prints.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -12,25 +12,20 @@ mod bytes;
 mod carry;
 mod check;
 mod convert;
-mod crash;
 mod data;
-mod failure;
 mod files;
 mod fs;
+mod further;
 #[cfg(test)]
 mod fuzz;
 mod helper;
 mod images;
 mod info;
 mod killed;
-mod manual;
 mod map;
 mod mkfs;
 mod mount;
-mod mutate;
-mod output;
 mod place;
-mod progress;
 mod repair;
 mod sync;
 mod transfer;
@@ -40,12 +35,12 @@ mod units;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use vellum_terminal::output::{print, warn_line};
+use vellum_terminal::{Outcome, status};
 
-use crate::args::{Bench, Cli, Command};
-use crate::failure::{Failure, Outcome, status};
-use crate::output::{print, warn_line};
+use crate::args::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(helper::arguments()) {
@@ -112,7 +107,8 @@ fn run(command: Command) -> Outcome<ExitCode> {
     match command {
         Command::Check(args) => return check::run(&args),
         Command::Repair(args) => return repair::run(&args),
-        Command::Crash { what } => return crash::run(&what),
+        Command::Crash(args) => return Err(further::run("vellum-crash", &args)),
+        Command::Bench(args) => return Err(further::run("vellum-bench", &args)),
         Command::Convert(args) => convert::run(&args),
         Command::Evolve(args) => areas::evolve(&args),
         Command::Inspect(args) => areas::inspect(&args),
@@ -137,32 +133,8 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Mv(args) => files::mv(&args),
         Command::Import(args) => transfer::import(&args),
         Command::Export(args) => transfer::export(&args),
-        Command::Bench {
-            what: Bench::Ops(options),
-        } => vellum_bench::ops::main_ops(options).map_err(|error| Failure::new(error.to_string())),
-        Command::Bench {
-            what: Bench::Mapping(options),
-        } => vellum_bench::mapping::main_mapping(&options)
-            .map_err(|error| Failure::new(error.to_string())),
-        Command::Bench {
-            what: Bench::Namespace(options),
-        } => vellum_bench::namespace::main_namespace(&options)
-            .map_err(|error| Failure::new(error.to_string())),
-        Command::Bench {
-            what: Bench::Reading(options),
-        } => vellum_bench::reading::main_reading(&options)
-            .map_err(|error| Failure::new(error.to_string())),
-        Command::Bench {
-            what: Bench::Fsmac(options),
-        } => vellum_bench::fsmac::main_fsmac(&options)
-            .map_err(|error| Failure::new(error.to_string())),
-        Command::Bench {
-            what: Bench::Commits(options),
-        } => vellum_bench::commits::main_commits(&options)
-            .map_err(|error| Failure::new(error.to_string())),
         Command::Version => print(concat!("vellum ", env!("CARGO_PKG_VERSION"), "\n")),
-        Command::Man(args) => manual::pages(&args),
-        Command::Completions { shell } => manual::completions(shell),
+        Command::Manual(manual) => manual.write(Cli::command(), "vellum"),
     }
     .map(|()| ExitCode::SUCCESS)
 }

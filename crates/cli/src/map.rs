@@ -1,10 +1,10 @@
 //! `vellum map`: areas as boxes in boxes.
 
 use std::fmt::Write;
+use vellum_terminal::{Failure, Outcome};
 
 use crate::areas::{self, Areas, Gone, Shown};
 use crate::args::Map;
-use crate::failure::{Failure, Outcome};
 
 /// Pixels of the picture, and of what is around and above what is in a box.
 const WIDTH: f64 = 1200.0;

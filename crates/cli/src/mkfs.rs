@@ -7,12 +7,12 @@ use std::path::Path;
 
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool, media_of_new_pool};
+use vellum_terminal::output::{print_json, say};
+use vellum_terminal::{Failure, Outcome};
 
 use crate::args::{Making, Mapping, Media, Mkfs};
-use crate::failure::{Failure, Outcome};
 use crate::images;
 use crate::info::{self, Information};
-use crate::output::{print_json, say};
 use crate::place;
 
 /// Bytes at the start of a device that tell whether something is on it.

@@ -20,14 +20,14 @@ use signal_hook::iterator::Signals;
 use vellum::{AccessPolicy, Durability, ImagePlace, Pool, PoolOptions, PoolPath};
 use vellum_fuse::mounts::{self, Device};
 use vellum_fuse::{MountConfig, MountFlags, Question, Session, Stopper};
+use vellum_terminal::output::warn_line;
+use vellum_terminal::{Failure, Outcome, status};
 
 use crate::areas::{Areas, Evolved};
 use crate::args::Opening;
-use crate::failure::{Failure, Outcome, status};
 use crate::helper;
 use crate::images;
 use crate::info::{Information, MountPart};
-use crate::output::warn_line;
 use crate::place;
 
 const READY: &str = "ready";

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
 use vellum::{MediumError, PartError, Pool, PoolOptions, PoolPath, SuperblockError, open_bytes};
 use vellum_fuse::mounts::{self, Mounted};
+use vellum_terminal::{Failure, Outcome, plain, status};
 
 use crate::args::{Media, Opening};
-use crate::failure::{Failure, Outcome, plain, status};
 use crate::killed;
 
 /// A path in a pool.

@@ -12,13 +12,13 @@ use vellum::{Pool, PoolPath};
 use vellum_check::{Class, Image, MemoryImage, Report, Severity};
 use vellum_repair::undo::{self, Undo};
 use vellum_repair::{Action, LostBytes, Options, Plan, apply_watched, plan};
+use vellum_terminal::output::{print, print_json, say, warn_line};
+use vellum_terminal::{Failure, Outcome, status};
 
 use crate::args::Repair;
 use crate::bytes::Bytes;
 use crate::check;
-use crate::failure::{Failure, Outcome, status};
 use crate::killed::{self, Left};
-use crate::output::{print, print_json, say, warn_line};
 use crate::place;
 use crate::units;
 

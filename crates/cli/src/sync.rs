@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 
 use vellum_fuse::mounts::Mounted;
+use vellum_terminal::{Failure, Outcome};
 
 use crate::args::Sync;
-use crate::failure::{Failure, Outcome};
 use crate::umount;
 
 /// Syncs each mount that is named; the first failure is given.

@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use vellum::media::is_in_use;
 use vellum::{Pool, PoolPath};
 use vellum_fuse::mounts::{self, Device, Mounted};
+use vellum_terminal::output::warn_line;
+use vellum_terminal::{Failure, Outcome, plain, status};
 
 use crate::args::{Opening, Umount};
 use crate::carry;
-use crate::failure::{Failure, Outcome, plain, status};
-use crate::output::warn_line;
 use crate::place::command_of;
 use crate::sync::sync;
 

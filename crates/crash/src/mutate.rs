@@ -45,6 +45,9 @@ pub struct MutateOptions {
     pub states_per_point: usize,
     /// Recoveries of a workload whose crashes are explored.
     pub nested_recoveries: usize,
+    /// Of one in so many workloads, the recoveries are looked at for steps to leave out. Of the others they are looked at for
+    /// a mutant that nothing else catches.
+    pub one_look_in: usize,
     /// Threads.
     pub threads: usize,
     /// After this time no workload is recorded any more, and no mutant tried on a further one.
@@ -57,6 +60,7 @@ impl Default for MutateOptions {
             only: Vec::new(),
             states_per_point: 128,
             nested_recoveries: 64,
+            one_look_in: 1,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             time: None,
         }
@@ -205,11 +209,20 @@ struct Reach {
     events: usize,
     /// What the explored steps go through.
     steps: Reached,
-    /// What recoveries after crashes of the explored steps do.
+    /// Fences of them behind which a step follows.
+    followed: Reached,
+    /// What comes after crashes of them, if that was looked at.
+    after: OnceLock<After>,
+}
+
+/// What comes after crashes of a workload.
+#[derive(Default)]
+struct After {
+    /// What recoveries do.
     recovery: Reached,
     /// What the processes do that come after a kill.
     kills: Reached,
-    /// Fences behind which a step follows, in any of them.
+    /// Fences of recoveries behind which a step follows.
     followed: Reached,
 }
 
@@ -229,17 +242,26 @@ impl Phase {
 }
 
 impl Reach {
-    fn of(&self, phase: Phase) -> &Reached {
+    /// Whether a step is taken in a phase, as far as that is known.
+    fn has(&self, spot: &Spot, phase: Phase) -> bool {
+        let after = self.after.get();
         match phase {
-            Phase::Steps => &self.steps,
-            Phase::Recovery => &self.recovery,
-            Phase::Kills => &self.kills,
+            Phase::Steps => spot.is_among(&self.steps),
+            Phase::Recovery => after.is_some_and(|after| spot.is_among(&after.recovery)),
+            Phase::Kills => after.is_some_and(|after| spot.is_among(&after.kills)),
         }
     }
 
     fn all(&self) -> impl Iterator<Item = Taken> {
-        let all = [&self.steps, &self.recovery, &self.kills].into_iter();
-        all.flatten().copied()
+        let after = self.after.get().into_iter();
+        let after = after.flat_map(|after| after.recovery.iter().chain(&after.kills));
+        self.steps.iter().chain(after).copied()
+    }
+
+    fn followed(&self) -> impl Iterator<Item = Taken> {
+        let after = self.after.get().into_iter();
+        let after = after.flat_map(|after| &after.followed);
+        self.followed.iter().chain(after).copied()
     }
 }
 
@@ -273,6 +295,10 @@ impl<'a> Stage<'a> {
         let mut reaches = in_parallel(options.threads, &all, |&at| stage.reach(at));
         reaches.sort_by_key(|reach| (reach.events, reach.workload));
         stage.reaches = reaches;
+        let looked: Vec<&Reach> = stage.reaches.iter().step_by(options.one_look_in).collect();
+        in_parallel(options.threads, &looked, |reach| {
+            stage.after(reach);
+        });
         let all: Vec<usize> = (0..stage.trials.len()).collect();
         let beside = in_parallel(options.threads, &all, |&at| {
             let in_time = !stage.is_time_up();
@@ -292,15 +318,14 @@ impl<'a> Stage<'a> {
         self.recorded[workload].get_or_init(record).clone()
     }
 
-    /// Explores a workload as it is, a little, and looks which steps its logs go through. Without time there are none.
+    /// Looks which steps a workload takes. Without time there are none.
     fn reach(&self, workload: usize) -> Reach {
         let mut reach = Reach {
             workload,
             events: 0,
             steps: Reached::new(),
-            recovery: Reached::new(),
-            kills: Reached::new(),
             followed: Reached::new(),
+            after: OnceLock::new(),
         };
         if self.is_time_up() {
             return reach;
@@ -311,16 +336,31 @@ impl<'a> Stage<'a> {
         let log = recorded.explored_log();
         reach.events = log.len();
         reach.steps = steps_of(log).collect();
-        let recovery = Mutex::new(Reached::new());
-        let followed = Mutex::new(Reached::new());
-        let watch = |seen: &[Event]| {
-            let mut followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
-            followed.extend(fences_with_a_step_behind(seen));
-            if seen.len() != log.len() || seen != log {
-                let mut recovery = recovery.lock().unwrap_or_else(PoisonError::into_inner);
-                recovery.extend(steps_of(seen));
+        reach.followed = fences_with_a_step_behind(log);
+        reach
+    }
+
+    /// Explores a workload as it is, a little, and looks which steps are taken after its crashes. Without time there are none.
+    fn after<'r>(&self, reach: &'r Reach) -> &'r After {
+        reach.after.get_or_init(|| {
+            if self.is_time_up() {
+                return After::default();
             }
-            seen.to_vec()
+            let recorded = record(&self.workloads[reach.workload]);
+            recorded.map_or_else(|_| After::default(), |recorded| self.look_after(&recorded))
+        })
+    }
+
+    fn look_after(&self, recorded: &Recorded) -> After {
+        let log = recorded.explored_log();
+        let seen = Mutex::new(After::default());
+        let watch = |events: &[Event]| {
+            if events != log {
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.followed.extend(fences_with_a_step_behind(events));
+                seen.recovery.extend(steps_of(events));
+            }
+            events.to_vec()
         };
         let options = Options {
             states_per_point: 16,
@@ -329,26 +369,23 @@ impl<'a> Stage<'a> {
             ..Options::default()
         };
         let (change, progress) = (Change::By(&watch), Progress::default());
-        explore_recorded(&recorded, Mode::X86, change, &options, &progress);
-        reach.kills = steps_after_kills(&recorded);
-        reach.recovery = recovery
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        reach.followed = followed
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        reach
+        explore_recorded(recorded, Mode::X86, change, &options, &progress);
+        let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        After {
+            kills: steps_after_kills(recorded),
+            ..seen
+        }
     }
 
     /// Fences with a step behind in some log.
     fn followed(&self) -> Reached {
         let makings = self.makings.iter();
         let made = makings.flat_map(|making| fences_with_a_step_behind(&making.log));
-        let reached = self.reaches.iter().flat_map(|reach| &reach.followed);
+        let reached = self.reaches.iter().flat_map(Reach::followed);
         let beside = (0..self.trials.len()).take_while(|_| !self.is_time_up());
         let beside = beside.flat_map(|at| self.trials.logs(at));
         let beside = beside.flat_map(fences_with_a_step_behind);
-        reached.copied().chain(made).chain(beside).collect()
+        reached.chain(made).chain(beside).collect()
     }
 
     /// Every step without, every fence with its two steps swapped where it has any, every order turned round. A site that
@@ -417,9 +454,11 @@ impl<'a> Stage<'a> {
             tried += usize::from(found.is_none());
             found
         };
+        let unknown = self.reaches.iter().filter(|of| of.after.get().is_none());
+        let unknown: Vec<&Reach> = unknown.collect();
         let phases = Phase::ALL.into_iter();
         let reaches = phases.flat_map(|phase| self.reaches.iter().map(move |of| (of, phase)));
-        let reaches = reaches.filter(|(of, phase)| spot.is_among(of.of(*phase)));
+        let reaches = reaches.filter(|(of, phase)| of.has(spot, *phase));
         let mut sequences: Vec<_> = reaches.map(|(of, phase)| (of.workload, phase)).collect();
         sequences.sort_by_key(|sequence| !catchers.contains(sequence));
         let sequences = sequences.into_iter();
@@ -444,8 +483,17 @@ impl<'a> Stage<'a> {
         if self.is_time_up() {
             return Err(tried);
         }
-        let beside = self.trials.find(mutant, self.options.states_per_point);
-        beside.map_err(|beside| tried + beside)
+        let beside = match self.trials.find(mutant, self.options.states_per_point) {
+            Ok(violation) => return Ok(violation),
+            Err(beside) => beside,
+        };
+        let after = unknown.into_iter().flat_map(|of| {
+            self.after(of);
+            [Phase::Recovery, Phase::Kills].map(|phase| (of, phase))
+        });
+        let mut after = after.filter(|(of, phase)| of.has(spot, *phase));
+        let found = after.find_map(|(of, phase)| self.try_on(mutant, of.workload, phase));
+        found.ok_or(tried + beside)
     }
 
     /// How a mutant's logs are explored in order to see what becomes of one `phase`.

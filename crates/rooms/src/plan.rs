@@ -43,6 +43,7 @@ const ROOMS: &[Room] = &[
             "vellum-model",
             "vellum-layout",
             "vellum-media",
+            "vellum-terminal",
         ],
     },
     Room {
@@ -77,13 +78,20 @@ const ROOMS: &[Room] = &[
             "vellum-fuse",
             "vellum-check",
             "vellum-repair",
-            "vellum-crash",
-            "vellum-bench",
+            "vellum-terminal",
         ],
     },
     Room {
         package: "vellum-bench",
-        may_use: &["vellum", "vellum-fuse"],
+        may_use: &["vellum", "vellum-fuse", "vellum-terminal"],
+    },
+    Room {
+        package: "vellum-terminal",
+        may_use: &["vellum"],
+    },
+    Room {
+        package: "vellum-testing",
+        may_use: &[],
     },
     Room {
         package: "vellum-rooms",
@@ -93,6 +101,7 @@ const ROOMS: &[Room] = &[
 
 /// What every crate's tests may use besides, and itself under other features.
 const TESTS_MAY_USE: &[&str] = &[
+    "vellum-testing",
     "vellum-model",
     "vellum-check",
     "vellum-repair",

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
 use vellum::media::Real;
 use vellum::{Attr, Cred, Error, FileKind, ListPosition, Node, OpenOptions, RealFs};
+use vellum_terminal::progress::is_wanted;
+use vellum_terminal::{Failure, Outcome, plain};
 
 use super::progress::Progress;
 use super::{Carried, Losses};
 use crate::args::Export;
-use crate::failure::{Failure, Outcome, plain};
 use crate::files::PIECE_BYTES;
 use crate::place;
-use crate::progress::is_wanted;
 
 /// Copies a tree out of a pool.
 pub(crate) fn run(args: &Export) -> Outcome {

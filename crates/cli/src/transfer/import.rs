@@ -12,14 +12,14 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use vellum::media::Real;
 use vellum::{Cred, Error, FileKind, Handle, Node, OpenOptions, RealFs, SetAttr, SetTime};
+use vellum_terminal::progress::is_wanted;
+use vellum_terminal::{Failure, Outcome, plain};
 
 use super::progress::Progress;
 use super::{Carried, Losses};
 use crate::args::Import;
-use crate::failure::{Failure, Outcome, plain};
 use crate::files::{PIECE_BYTES, write_all};
 use crate::place;
-use crate::progress::is_wanted;
 
 /// Copies a tree into a pool.
 pub(crate) fn run(args: &Import) -> Outcome {

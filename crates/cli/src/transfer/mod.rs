@@ -5,9 +5,8 @@ mod import;
 mod progress;
 
 use std::fmt;
-
-use crate::failure::{Failure, Outcome};
-use crate::output::warn_line;
+use vellum_terminal::output::warn_line;
+use vellum_terminal::{Failure, Outcome};
 
 pub(crate) use export::run as export;
 pub(crate) use import::run as import;

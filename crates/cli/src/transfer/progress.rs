@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use indicatif::ProgressBar;
+use vellum_terminal::output::say;
+use vellum_terminal::progress::ticking_bar;
 
 use super::Carried;
-use crate::output::say;
-use crate::progress::ticking_bar;
 use crate::units::size;
 
 /// Shows how far a transfer is.

@@ -2,10 +2,9 @@
 
 mod advice;
 mod asking;
-mod bench;
 mod commands;
-mod crash;
 mod ends;
+mod further;
 mod helper;
 mod images;
 mod kernel;

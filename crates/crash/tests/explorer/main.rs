@@ -1,10 +1,10 @@
-//! The crash explorer: that no operation is left out, how it chooses and repeats crashes, and what it found once.
+//! The crash explorer: that no operation is left out, how it chooses and repeats crashes, what it found once, and its command, which
+//! `make test` has explore what is not explored here.
 
+mod command;
 mod coverage;
 mod document;
-mod pairs;
 mod regressions;
 mod replay;
-mod single_operations;
 mod strategies;
 mod threads;

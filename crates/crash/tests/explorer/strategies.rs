@@ -80,3 +80,16 @@ fn every_background_worker_is_crashed() {
         assert!(of.count() > 0 && missed.is_empty(), "{worker}: {missed:?}");
     }
 }
+
+/// Crashes of the first operation are explored with that operation alone.
+#[test]
+fn a_pair_has_fewer_crash_points_than_its_operations() {
+    let points = |name: &str| {
+        let workload = find(name).expect("a pair");
+        let report = run_workloads(&[workload], &Options::default());
+        assert_eq!(report.totals().violations, 0, "{report}");
+        report.totals().points
+    };
+    let (first, pair) = (points("seq2/mkdir:d/e"), points("seq2/mkdir:d/e+sync"));
+    assert!(0 < pair && pair < first, "{pair} {first}");
+}

@@ -17,9 +17,9 @@ const STEPS: [&str; 7] = [
 ];
 
 /// A file that the engine ships, without its comments and tests.
-struct Source {
+pub(super) struct Source {
     path: String,
-    text: String,
+    pub(super) text: String,
     passed_on: Vec<Function>,
 }
 
@@ -38,11 +38,16 @@ struct Call<'a> {
     of_pool: bool,
 }
 
-/// The places, as mutants call them: those that take steps, or call functions that take them in their stead.
-pub(super) fn in_source() -> BTreeSet<String> {
+/// What the engine ships.
+pub(super) fn sources() -> Vec<Source> {
     let mut files = Vec::new();
     list(Path::new(ENGINE), &mut files);
-    let sources: Vec<Source> = files.iter().filter_map(|file| read(file)).collect();
+    files.iter().filter_map(|file| read(file)).collect()
+}
+
+/// The places, as mutants call them: those that take steps, or call functions that take them in their stead.
+pub(super) fn in_source() -> BTreeSet<String> {
+    let sources = sources();
     let mut takers = BTreeSet::new();
     let is_step = |call: &Call<'_>, takers: &BTreeSet<&str>| {
         takers.contains(call.name) || call.of_pool && STEPS.contains(&call.name)

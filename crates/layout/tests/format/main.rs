@@ -5,6 +5,7 @@ use std::mem::offset_of;
 
 use vellum_layout::*;
 
+mod decode;
 mod words;
 
 const FORMAT: &str = include_str!("../../../../docs/FORMAT.md");

@@ -664,7 +664,7 @@ fn every_class_has_a_test() {
         include_str!("logged.rs"),
         include_str!("level.rs"),
         include_str!("unreadable.rs"),
-        include_str!("../../../fuzz/tests/damage/versions.rs"),
+        include_str!("../../../fuzz/tests/fuzz/damage/versions.rs"),
     ]
     .concat();
     for class in Class::ALL.iter().filter(|class| !refused.contains(class)) {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
+pub(crate) use vellum_testing::Did;
 
 /// How long a test waits for what comes soon on a machine that has nothing else to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -15,36 +16,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// A directory of its own, with a pool in it.
 pub(crate) struct Bench {
     dir: TempDir,
-}
-
-/// What a command did.
-pub(crate) struct Did {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Did {
-    /// It went well.
-    #[track_caller]
-    pub(crate) fn ok(self) -> Self {
-        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
-        self
-    }
-
-    /// It failed with this status, and said all of these words.
-    #[track_caller]
-    pub(crate) fn failed(self, code: i32, words: &[&str]) -> Self {
-        assert_eq!(
-            self.code, code,
-            "stdout: {}\nstderr: {}",
-            self.out, self.err
-        );
-        for word in words {
-            assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
-        }
-        self
-    }
 }
 
 /// The command, not started.
@@ -56,16 +27,12 @@ pub(crate) fn vellum() -> Command {
 
 /// What it did, of what it left.
 pub(crate) fn done(output: Output) -> Did {
-    Did {
-        code: output.status.code().expect("it was not killed"),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
-        err: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    output.into()
 }
 
 /// Runs the command.
 pub(crate) fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Did {
-    done(vellum().args(args).output().expect("vellum runs"))
+    vellum().args(args).output().expect("vellum runs").into()
 }
 
 impl Bench {
@@ -103,13 +70,9 @@ impl Bench {
 
     /// Runs the command here.
     pub(crate) fn run(&self, args: &[&str]) -> Did {
-        done(
-            vellum()
-                .args(args)
-                .current_dir(self.path())
-                .output()
-                .expect("vellum runs"),
-        )
+        let mut command = vellum();
+        command.args(args).current_dir(self.path());
+        command.output().expect("vellum runs").into()
     }
 
     /// Runs the command here with something on its standard input.
@@ -128,7 +91,7 @@ impl Bench {
             .expect("a pipe")
             .write_all(input)
             .expect("it reads");
-        done(child.wait_with_output().expect("it ends"))
+        child.wait_with_output().expect("it ends").into()
     }
 
     /// The pool is sound and was closed in order.

@@ -7,7 +7,5 @@ mod namespaces;
 mod records;
 mod regressions;
 mod repair;
-#[path = "../../../repair/tests/support/mod.rs"]
-mod support;
 mod versions;
 mod zones;

@@ -9,12 +9,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 const TICK: Duration = Duration::from_millis(200);
 
 /// Whether anybody would see a bar.
-pub(crate) fn is_wanted(quiet: bool) -> bool {
+pub fn is_wanted(quiet: bool) -> bool {
     !quiet && std::io::stderr().is_terminal()
 }
 
 /// A bar in the form of `template`; hidden where nobody looks.
-pub(crate) fn bar(quiet: bool, template: &str) -> ProgressBar {
+pub fn bar(quiet: bool, template: &str) -> ProgressBar {
     if !is_wanted(quiet) {
         return ProgressBar::hidden();
     }
@@ -26,7 +26,7 @@ pub(crate) fn bar(quiet: bool, template: &str) -> ProgressBar {
 }
 
 /// The same, which moves while nothing is counted.
-pub(crate) fn ticking_bar(quiet: bool, template: &str) -> ProgressBar {
+pub fn ticking_bar(quiet: bool, template: &str) -> ProgressBar {
     let bar = bar(quiet, template);
     if !bar.is_hidden() {
         bar.enable_steady_tick(TICK);
@@ -35,7 +35,7 @@ pub(crate) fn ticking_bar(quiet: bool, template: &str) -> ProgressBar {
 }
 
 /// Does `work` while a thread of its own tells `bar` now and then how far it is; then the bar goes.
-pub(crate) fn watched<T>(
+pub fn watched<T>(
     bar: &ProgressBar,
     tell: impl Fn(&ProgressBar) + Send,
     work: impl FnOnce() -> T,

@@ -1,37 +1,20 @@
-//! `vellum crash`: what a power cut may leave of every operation.
+//! `vellum crash run`, `sum`, `replay` and `list`: what a power cut may leave of every operation.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use vellum_crash::{
     Budget, MAKINGS, Mode, Part, Progress, ReplayError, Step, Summary, all_thread_workloads,
     all_workloads, run_all,
 };
-
-use crate::failure::{Failure, Outcome, verdict};
-use crate::output::{print, print_json};
-use crate::progress;
-
-/// What to do with crashes.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Crash {
-    /// Explore the crashes of workloads
-    Run(Run),
-    /// Add up reports: of the parts of a run, say
-    Sum(Sum),
-    /// Repeat one crash
-    Replay(Replay),
-    /// List the workloads
-    List(List),
-    /// Leave out each flush and fence in turn: does anybody notice?
-    Mutate(crate::mutate::Mutate),
-}
+use vellum_terminal::output::{print, print_json};
+use vellum_terminal::{Failure, Outcome, progress, verdict};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -178,18 +161,7 @@ fn parse_part(text: &str) -> Result<Part, String> {
     }
 }
 
-/// Does what the command says.
-pub(crate) fn run(what: &Crash) -> Outcome<ExitCode> {
-    match what {
-        Crash::Run(args) => explore(args),
-        Crash::Sum(args) => sum(args),
-        Crash::Replay(args) => replay(args),
-        Crash::List(args) => list(args).map(|()| ExitCode::SUCCESS),
-        Crash::Mutate(args) => crate::mutate::run(args),
-    }
-}
-
-fn explore(args: &Run) -> Outcome<ExitCode> {
+pub(crate) fn explore(args: &Run) -> Outcome<ExitCode> {
     let mut options = args.budget.options();
     options.only.clone_from(&args.names);
     options.seed = args.seed;
@@ -230,7 +202,7 @@ fn explore(args: &Run) -> Outcome<ExitCode> {
     show_summary(&summary, args.json)
 }
 
-fn sum(args: &Sum) -> Outcome<ExitCode> {
+pub(crate) fn sum(args: &Sum) -> Outcome<ExitCode> {
     let mut all = Summary::default();
     for file in &args.files {
         let text = std::fs::read_to_string(file).map_err(|e| Failure::io(file.display(), &e))?;
@@ -287,7 +259,7 @@ fn show(bar: &ProgressBar, progress: &Progress) {
     bar.set_message(message);
 }
 
-fn replay(args: &Replay) -> Outcome<ExitCode> {
+pub(crate) fn replay(args: &Replay) -> Outcome<ExitCode> {
     let replay = vellum_crash::replay(&args.id).map_err(|error| match error {
         ReplayError::Record(_) | ReplayError::Making(_) => Failure::new(error.to_string()),
         _ => Failure::usage(error.to_string()),
@@ -334,7 +306,7 @@ impl Listed {
     }
 }
 
-fn list(args: &List) -> Outcome {
+pub(crate) fn list(args: &List) -> Outcome {
     let sequences = all_workloads().into_iter();
     let sequences = sequences.map(|of| Listed::of(of.name, &of.setup, &[of.explored]));
     let threads = all_thread_workloads().into_iter();

@@ -5,10 +5,12 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+pub use crate::{say, warn_line};
+
 use crate::failure::{Failure, Outcome};
 
 /// What a command is asked for.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> Outcome {
+pub fn print(text: impl AsRef<[u8]>) -> Outcome {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -19,7 +21,7 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> Outcome {
 }
 
 /// The same for programs.
-pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
+pub fn print_json(value: &impl Serialize) -> Outcome {
     let mut text =
         serde_json::to_vec_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
     text.push(b'\n');
@@ -27,27 +29,27 @@ pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
 }
 
 /// A line about what is done, which is done whether or not somebody reads it.
-pub(crate) fn say_line(line: fmt::Arguments<'_>) {
+pub fn say_line(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// A line on standard error, whether or not somebody reads it.
-pub(crate) fn warn(line: fmt::Arguments<'_>) {
+pub fn warn(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// [`warn`] with a format.
+#[macro_export]
 macro_rules! warn_line {
     ($($format:tt)+) => {
         $crate::output::warn(format_args!($($format)+))
     };
 }
-pub(crate) use warn_line;
 
 /// [`say_line`] with a format.
+#[macro_export]
 macro_rules! say {
     ($($format:tt)+) => {
         $crate::output::say_line(format_args!($($format)+))
     };
 }
-pub(crate) use say;

@@ -1,7 +1,21 @@
 //! `vellum crash`: what it prints, and how it exits.
 
-use crate::support::{Bench, run};
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::Value;
+use vellum_crash::{Counts, Options, Report};
+use vellum_testing::Did;
+
+fn run(args: &[&str]) -> Did {
+    run_in(Path::new("."), args)
+}
+
+fn run_in(dir: &Path, args: &[&str]) -> Did {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum-crash"));
+    command.args(args).current_dir(dir);
+    command.output().expect("it runs").into()
+}
 
 fn json(args: &[&str]) -> Value {
     let out = run(args).ok().out;
@@ -21,13 +35,7 @@ const COUNTS: [&str; 8] = [
 
 #[test]
 fn totals_are_the_sums_of_the_operations() {
-    let report = json(&[
-        "crash",
-        "run",
-        "create-second",
-        "rename-over-file",
-        "--json",
-    ]);
+    let report = json(&["run", "create-second", "rename-over-file", "--json"]);
     let operations = report["operations"].as_array().expect("a list");
     let names: Vec<_> = operations
         .iter()
@@ -46,7 +54,7 @@ fn totals_are_the_sums_of_the_operations() {
         let total = of(&report["totals"]);
         assert!((sum - total).abs() < 1e-6, "{count}: {sum}, in all {total}");
     }
-    let listed = json(&["crash", "list", "--json"]);
+    let listed = json(&["list", "--json"]);
     let name = |workload: &Value| workload["name"].as_str().expect("a name").to_owned();
     let names = listed.as_array().expect("a list").iter().map(name);
     let chosen =
@@ -66,7 +74,7 @@ fn totals_are_the_sums_of_the_operations() {
 #[test]
 fn two_runs_count_the_same() {
     let run = || {
-        let mut report = json(&["crash", "run", "append-first", "--mode", "x86", "--json"]);
+        let mut report = json(&["run", "append-first", "--mode", "x86", "--json"]);
         let totals = report["totals"].as_object_mut().expect("an object");
         totals.remove("seconds");
         report["totals"].clone()
@@ -77,7 +85,7 @@ fn two_runs_count_the_same() {
 #[test]
 fn parts_and_modes_are_parts() {
     // Two workloads have such a name.
-    let args = ["crash", "run", "create-first", "--json"];
+    let args = ["run", "create-first", "--json"];
     let distinct = |more: &[&str]| {
         let report = json(&[&args[..], more].concat());
         report["totals"]["distinct"].as_u64().expect("a number")
@@ -90,21 +98,13 @@ fn parts_and_modes_are_parts() {
 
 #[test]
 fn reports_of_parts_add_up_to_that_of_the_whole() {
-    let bench = Bench::empty();
-    let args = [
-        "crash",
-        "run",
-        "rename-over",
-        "--mode",
-        "eadr",
-        "--json",
-        "--part",
-    ];
-    let report = |part| bench.run(&[&args[..], &[part]].concat()).ok().out;
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = ["run", "rename-over", "--mode", "eadr", "--json", "--part"];
+    let report = |part| run_in(dir.path(), &[&args[..], &[part]].concat()).ok().out;
     for (file, part) in [("1.json", "1/2"), ("2.json", "2/2")] {
-        std::fs::write(bench.join(file), report(part)).expect("a file is written");
+        std::fs::write(dir.path().join(file), report(part)).expect("a file is written");
     }
-    let sum = bench.run(&["crash", "sum", "1.json", "2.json", "--json"]);
+    let sum = run_in(dir.path(), &["sum", "1.json", "2.json", "--json"]);
     let told = |text: &str| -> (Vec<Value>, [Value; 2]) {
         let report: Value = serde_json::from_str(text).expect("it is JSON");
         let operations = report["operations"].as_array().expect("a list");
@@ -120,32 +120,20 @@ fn reports_of_parts_add_up_to_that_of_the_whole() {
     let sum = told(&sum.ok().out);
     assert_eq!(sum, told(&report("1/1")));
     let images = sum.0.last().expect("totals")["distinct"].to_string();
-    let least = |images: &str| bench.run(&["crash", "sum", "1.json", "2.json", "--least", images]);
+    let least = |images: &str| run_in(dir.path(), &["sum", "1.json", "2.json", "--least", images]);
     least(&images).ok();
     least("1000000").failed(1, &[&images, "1000000"]);
     assert_eq!(sum.1[1]["memory"].to_string(), images);
-    let on_disks = [
-        "crash",
-        "sum",
-        "1.json",
-        "--least",
-        "0",
-        "--least-on-disks",
-        "1",
-    ];
-    bench
-        .run(&on_disks)
-        .failed(1, &["0 different images on disks"]);
-    std::fs::write(bench.join("3.json"), "{}}").expect("a file is written");
-    let failed = bench.run(&["crash", "sum", "1.json", "3.json"]);
+    let on_disks = ["sum", "1.json", "--least", "0", "--least-on-disks", "1"];
+    run_in(dir.path(), &on_disks).failed(1, &["0 different images on disks"]);
+    std::fs::write(dir.path().join("3.json"), "{}}").expect("a file is written");
+    let failed = run_in(dir.path(), &["sum", "1.json", "3.json"]);
     failed.failed(1, &["3.json"]);
 }
 
 #[test]
 fn a_table_says_what_was_done() {
-    let out = run(["crash", "run", "chmod-root", "--mode", "x86"])
-        .ok()
-        .out;
+    let out = run(&["run", "chmod-root", "--mode", "x86"]).ok().out;
     for word in [
         "operation",
         "chmod",
@@ -155,7 +143,7 @@ fn a_table_says_what_was_done() {
     ] {
         assert!(out.contains(word), "{word}: {out}");
     }
-    let out = run(["crash", "run", "chmod-root", "--mode", "x86", "--verbose"])
+    let out = run(&["run", "chmod-root", "--mode", "x86", "--verbose"])
         .ok()
         .out;
     assert!(out.contains("x86 chmod-root: "), "{out}");
@@ -163,7 +151,7 @@ fn a_table_says_what_was_done() {
 
 #[test]
 fn workloads_are_listed() {
-    let listed = json(&["crash", "list", "--json"]);
+    let listed = json(&["list", "--json"]);
     let listed = listed.as_array().expect("a list");
     assert!(listed.len() > 1000);
     let second = listed
@@ -175,44 +163,40 @@ fn workloads_are_listed() {
         second["threads"],
         serde_json::json!([["create g 600 exclusive"]])
     );
-    let out = run(["crash", "list"]).ok().out;
+    let out = run(&["list"]).ok().out;
     assert!(out.contains("create-second: create g 600 exclusive\n"));
 }
 
 #[test]
 fn a_crash_is_repeated_and_its_image_is_a_pool() {
-    let bench = Bench::empty();
-    let args = [
-        "crash",
-        "replay",
-        "x86:create-second@1:",
-        "--image",
-        "crashed.img",
-    ];
-    let out = bench.run(&args).ok().out;
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = ["replay", "x86:create-second@1:", "--image", "crashed.img"];
+    let out = run_in(dir.path(), &args).ok().out;
     assert!(out.contains("nothing is wrong"), "{out}");
-    bench.run(&["check", "crashed.img"]).ok();
+    let image = std::fs::read(dir.path().join("crashed.img")).expect("an image");
+    let report = vellum_check::check(&image, vellum_check::Options::default());
+    assert!(report.is_sound(), "{report}");
 }
 
 #[test]
 fn pools_being_made_are_crashed() {
-    let report = json(&["crash", "run", "mkfs/in-zeros", "--states", "16", "--json"]);
+    let report = json(&["run", "mkfs/in-zeros", "--states", "16", "--json"]);
     let operations = report["operations"].as_array().expect("a list");
     assert_eq!(operations.len(), 1, "{report}");
     assert_eq!(operations[0]["operation"], "mkfs");
     assert_eq!(report["totals"]["violations"], 0);
     assert_eq!(report["totals"]["meanings"], 4, "no pool or a pool, twice");
-    let listed = json(&["crash", "list", "--json"]);
+    let listed = json(&["list", "--json"]);
     let listed = listed.as_array().expect("a list");
     let names = listed.iter().filter_map(|of| of["name"].as_str());
     assert_eq!(names.filter(|name| name.starts_with("mkfs/")).count(), 7);
-    let out = run(["crash", "replay", "x86:mkfs/over-noise@9:"]).ok().out;
+    let out = run(&["replay", "x86:mkfs/over-noise@9:"]).ok().out;
     assert!(out.contains("the pool was being made"), "{out}");
 }
 
 #[test]
 fn mutants_are_counted() {
-    let caught = json(&["crash", "mutate", "--site", "remove/life", "--json"]);
+    let caught = json(&["mutate", "--site", "remove/life", "--json"]);
     assert_eq!(caught["sites"], vellum::sites::ALL.len());
     let mutants = caught["mutants"].as_u64().expect("a number");
     assert!((2..6).contains(&mutants), "{caught}");
@@ -224,14 +208,32 @@ fn mutants_are_counted() {
         .iter()
         .map(|of| of["id"].as_str().expect("an identifier"))
     {
-        run(["crash", "replay", id]).failed(1, &[]);
+        run(&["replay", id]).failed(1, &[]);
     }
+}
+
+#[test]
+fn reports_survive_json() {
+    let options = Options {
+        only: vec!["create-first".into()],
+        ..Options::default()
+    };
+    let report = vellum_crash::run(&options);
+    let text = serde_json::to_string(&report).unwrap();
+    let back: Report = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.workloads.len(), report.workloads.len());
+    // The last bit of a sum of seconds may differ.
+    let counted = |report: &Report| Counts {
+        seconds: 0.0,
+        ..report.totals()
+    };
+    assert_eq!(counted(&back), counted(&report));
 }
 
 /// Without time everything is left out, and named.
 #[test]
 fn what_is_left_out_is_named() {
-    let args = ["crash", "run", "rename", "exchange", "--budget", "0"];
+    let args = ["run", "rename", "exchange", "--budget", "0"];
     let report = json(&[&args[..], &["--json"]].concat());
     let left_out = &report["left_out"];
     assert!(left_out["workloads"].as_u64() > Some(10), "{left_out}");
@@ -244,35 +246,34 @@ fn what_is_left_out_is_named() {
     for words in ["the time was up", "rename", "exchange"] {
         assert!(out.contains(words), "{words}: {out}");
     }
-    let bench = Bench::empty();
-    std::fs::write(bench.join("cut.json"), report.to_string()).expect("written");
-    let sum = bench.run(&["crash", "sum", "cut.json", "--least", "0"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("cut.json"), report.to_string()).expect("written");
+    let sum = run_in(dir.path(), &["sum", "cut.json", "--least", "0"]);
     sum.failed(1, &["left out"]);
 }
 
 /// What there was no time for is missed.
 #[test]
 fn a_mutant_that_is_missed_is_a_failure() {
-    let args = ["crash", "mutate", "--site", "remove/life-durable"];
-    let out = run([&args[..], &["--budget", "0"]].concat());
+    let args = ["mutate", "--site", "remove/life-durable"];
+    let out = run(&[&args[..], &["--budget", "0"]].concat());
     let out = out.failed(1, &[]).out;
     assert!(out.contains("missed omit:remove/life-durable"), "{out}");
-    let args = ["crash", "mutate", "--site", "no/such-site", "--budget", "0"];
-    run(args).failed(2, &["no site has such a name"]);
+    let args = ["mutate", "--site", "no/such-site", "--budget", "0"];
+    run(&args).failed(2, &["no site has such a name"]);
 }
 
 #[test]
 fn misuse_is_told() {
-    run(["crash", "run"]).failed(2, &["--all"]);
-    run(["crash", "run", "no-such-thing"]).failed(2, &["no workload", "vellum crash list"]);
-    run(["crash", "run", "--all", "--part", "3/2"]).failed(2, &["`3/2` is no part"]);
-    run(["crash", "run", "--all", "--budget", "huge"]).failed(2, &["`huge` is no budget"]);
-    run(["crash", "run", "--all", "--mode", "arm"])
-        .failed(2, &["x86", "lazy", "eadr", "kill", "lies"]);
-    run(["crash", "replay", "nonsense"]).failed(2, &["does not name a crash"]);
-    run(["crash", "replay", "x86:rename@999999:"]).failed(2, &["no such crash"]);
+    run(&["run"]).failed(2, &["--all"]);
+    run(&["run", "no-such-thing"]).failed(2, &["no workload", "vellum crash list"]);
+    run(&["run", "--all", "--part", "3/2"]).failed(2, &["`3/2` is no part"]);
+    run(&["run", "--all", "--budget", "huge"]).failed(2, &["`huge` is no budget"]);
+    run(&["run", "--all", "--mode", "arm"]).failed(2, &["x86", "lazy", "eadr", "kill", "lies"]);
+    run(&["replay", "nonsense"]).failed(2, &["does not name a crash"]);
+    run(&["replay", "x86:rename@999999:"]).failed(2, &["no such crash"]);
     for command in ["run", "sum", "replay", "list", "mutate"] {
-        let help = run(["crash", command, "--help"]).ok().out;
+        let help = run(&[command, "--help"]).ok().out;
         assert!(help.contains("Examples:"), "{command}: {help}");
     }
 }
@@ -282,8 +283,8 @@ fn misuse_is_told() {
 fn a_reader_may_have_enough() {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
-    let mut listing = Command::new(env!("CARGO_BIN_EXE_vellum"))
-        .args(["crash", "list", "--json"])
+    let mut listing = Command::new(env!("CARGO_BIN_EXE_vellum-crash"))
+        .args(["list", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -1,10 +1,19 @@
 //! The benchmarks as commands.
 
-use crate::support::Bench;
+use std::path::Path;
+use std::process::Command;
+
+use vellum_testing::Did;
+
+fn run(dir: &Path, args: &[&str]) -> Did {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum-bench"));
+    command.args(args).current_dir(dir);
+    command.output().expect("it runs").into()
+}
 
 #[test]
 fn bench_mapping_prints_json() {
-    let bench = Bench::empty();
+    let dir = tempfile::tempdir().expect("a directory");
     let small = [
         "--rounds",
         "1",
@@ -16,7 +25,6 @@ fn bench_mapping_prints_json() {
         "50",
     ];
     let asked = [
-        "bench",
         "mapping",
         "--figure",
         "locality",
@@ -24,30 +32,27 @@ fn bench_mapping_prints_json() {
         "--pool-dir",
         ".",
     ];
-    let report = parsed(&bench.run(&[&asked[..], &small].concat()).ok().out);
+    let report = parsed(&run(dir.path(), &[&asked[..], &small].concat()).ok().out);
     assert_eq!(report["machine"]["rounds"], 1);
     assert_eq!(report["figures"][0]["name"], "locality-lookup");
     assert_eq!(report["figures"][1]["series"][0]["name"], "hashfs");
     let point = &report["figures"][1]["series"][0]["points"][1];
     assert_eq!(point["counts"]["fences"], 1.0);
-    bench
-        .run(&["bench", "mapping", "--layout-score", "2"])
+    run(dir.path(), &["mapping", "--layout-score", "2"])
         .failed(1, &["--layout-score must be from 0 to 1"]);
-    bench
-        .run(&["bench", "mapping", "--figure", "nothing"])
+    run(dir.path(), &["mapping", "--figure", "nothing"])
         .failed(2, &["fragmentation", "page-cache"]);
 }
 
 #[test]
 fn bench_reading_replays_a_trace_writes_a_page_and_names_what_is_wrong() {
-    let bench = Bench::empty();
+    let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(
-        bench.join("t.csv"),
+        dir.path().join("t.csv"),
         "1,hm,0,Read,4096,512,1\n2,hm,0,Write,0,4096,1\n",
     )
     .expect("written");
     let asked = [
-        "bench",
         "reading",
         "--figure",
         "traces",
@@ -67,7 +72,7 @@ fn bench_reading_replays_a_trace_writes_a_page_and_names_what_is_wrong() {
         "--file-bytes",
         "4194304",
     ];
-    let report = parsed(&bench.run(&asked).ok().out);
+    let report = parsed(&run(dir.path(), &asked).ok().out);
     let rows = report["workloads"].as_array().expect("rows");
     assert_eq!(rows.len(), 5, "four rules and a peer");
     for row in rows {
@@ -75,27 +80,28 @@ fn bench_reading_replays_a_trace_writes_a_page_and_names_what_is_wrong() {
         assert_eq!(row["operations"], 2);
         assert!(row["ops_per_second"].is_number() && row["over_peer"].is_number());
     }
-    let page = std::fs::read_to_string(bench.join("page.html")).expect("a page");
+    let page = std::fs::read_to_string(dir.path().join("page.html")).expect("a page");
     assert_eq!(page.matches("<svg").count(), 2);
-    let plots = std::fs::read_dir(bench.join("plots")).expect("plots");
+    let plots = std::fs::read_dir(dir.path().join("plots")).expect("plots");
     assert_eq!(plots.count(), 2 * 2 + 2, "plots, tables, targets, machine");
-    std::fs::write(bench.join("t.csv"), "1,hm,0,Read,4096,512,1\nrubbish\n").expect("written");
-    bench
-        .run(&asked)
-        .failed(1, &["t.csv, line 2", "1 fields instead of 7"]);
-    bench
-        .run(&[
-            "bench",
+    std::fs::write(
+        dir.path().join("t.csv"),
+        "1,hm,0,Read,4096,512,1\nrubbish\n",
+    )
+    .expect("written");
+    run(dir.path(), &asked).failed(1, &["t.csv, line 2", "1 fields instead of 7"]);
+    run(
+        dir.path(),
+        &[
             "reading",
             "--figure",
             "filebench",
             "--workload",
             "none.toml",
-        ])
-        .failed(1, &["none.toml"]);
-    bench
-        .run(&["bench", "reading", "--mapping", "b-tree"])
-        .failed(2, &["extent-cached", "all"]);
+        ],
+    )
+    .failed(1, &["none.toml"]);
+    run(dir.path(), &["reading", "--mapping", "b-tree"]).failed(2, &["extent-cached", "all"]);
 }
 
 fn parsed(text: &str) -> serde_json::Value {

@@ -6,10 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::ProgressBar;
 use vellum_crash::{MutateOptions, MutationProgress, MutationReport, mutate, workloads};
-
-use crate::failure::{Failure, Outcome, verdict};
-use crate::output::{print_json, say};
-use crate::progress;
+use vellum_terminal::output::{print_json, say};
+use vellum_terminal::{Failure, Outcome, progress, verdict};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

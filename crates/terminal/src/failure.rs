@@ -5,24 +5,24 @@ use std::io;
 use std::process::ExitCode;
 
 /// The outcome of a command.
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub type Outcome<T = ()> = Result<T, Failure>;
 
 /// Exit statuses. `check` and `repair` have those of fsck(8) instead.
-pub(crate) mod status {
+pub mod status {
     /// Something failed.
-    pub(crate) const FAILED: u8 = 1;
+    pub const FAILED: u8 = 1;
     /// The command was used wrongly.
-    pub(crate) const USAGE: u8 = 2;
+    pub const USAGE: u8 = 2;
     /// The pool or the mount is in use.
-    pub(crate) const BUSY: u8 = 3;
+    pub const BUSY: u8 = 3;
     /// `check` and `repair`: it could not be carried out.
-    pub(crate) const CHECK_OPERATION: u8 = 8;
+    pub const CHECK_OPERATION: u8 = 8;
     /// `check` and `repair`: used wrongly.
-    pub(crate) const CHECK_USAGE: u8 = 16;
+    pub const CHECK_USAGE: u8 = 16;
 }
 
 /// The exit status of a command that looked whether everything is in order.
-pub(crate) fn verdict(in_order: bool) -> ExitCode {
+pub fn verdict(in_order: bool) -> ExitCode {
     if in_order {
         ExitCode::SUCCESS
     } else {
@@ -32,15 +32,17 @@ pub(crate) fn verdict(in_order: bool) -> ExitCode {
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     message: String,
     /// What can be done about it.
     advice: Option<String>,
-    pub(crate) status: u8,
+    /// The exit status.
+    pub status: u8,
 }
 
 impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// Something failed.
+    pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             advice: None,
@@ -48,32 +50,35 @@ impl Failure {
         }
     }
 
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    /// The command was used wrongly.
+    pub fn usage(message: impl Into<String>) -> Self {
         Self {
             status: status::USAGE,
             ..Self::new(message)
         }
     }
 
+    /// With what can be done about it.
     #[must_use]
-    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
+    /// With another exit status.
     #[must_use]
-    pub(crate) fn with_status(mut self, status: u8) -> Self {
+    pub fn with_status(mut self, status: u8) -> Self {
         self.status = status;
         self
     }
 
     /// A failure of the operating system, at a place.
-    pub(crate) fn io(place: impl fmt::Display, error: &io::Error) -> Self {
+    pub fn io(place: impl fmt::Display, error: &io::Error) -> Self {
         Self::new(format!("{place}: {}", plain(error)))
     }
 
     /// A failure of the engine, at a place.
-    pub(crate) fn at(place: impl fmt::Display, error: &vellum::Error) -> Self {
+    pub fn at(place: impl fmt::Display, error: &vellum::Error) -> Self {
         let failure = Self::new(format!("{place}: {error}"));
         match error {
             vellum::Error::NoSpace(
@@ -89,7 +94,7 @@ impl Failure {
 }
 
 /// The words for an error, without the number that `std` adds.
-pub(crate) fn plain(error: &io::Error) -> String {
+pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {
         Some(at) => text[..at].to_owned(),

@@ -1,0 +1,45 @@
+//! `vellum crash` and `vellum bench` are programs of their own.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use vellum_testing::Did;
+
+/// Runs a copy of vellum in `dir`, which has nothing else on its PATH.
+fn run_in(dir: &Path, args: &[&str]) -> Did {
+    let mut command = Command::new(dir.join("vellum"));
+    command.args(args).env("PATH", dir.join("path"));
+    command.output().expect("it runs").into()
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(path, Permissions::from_mode(0o755)).expect("executable");
+}
+
+#[test]
+fn a_command_that_is_a_program_is_found_beside_vellum_or_on_path() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    fs::copy(env!("CARGO_BIN_EXE_vellum"), dir.join("vellum")).expect("copied");
+    fs::create_dir(dir.join("path")).expect("made");
+    for (command, program) in [("crash", "vellum-crash"), ("bench", "vellum-bench")] {
+        let words = [program, "is not installed", "cargo build --release --bin"];
+        run_in(dir, &[command, "run"]).failed(1, &words);
+
+        script(&dir.join("path").join(program), "echo path \"$@\"");
+        let out = run_in(dir, &[command, "run", "--all", "-q"]).ok().out;
+        assert_eq!(out, "path run --all -q\n");
+
+        script(&dir.join(program), "echo beside \"$@\"; exit 7");
+        let did = run_in(dir, &[command, "--help", "--", "a b"]);
+        assert_eq!((did.code, did.out.as_str()), (7, "beside --help -- a b\n"));
+    }
+    // Whatever else vellum says of them.
+    let help = run_in(dir, &["--help"]).ok().out;
+    for said in ["crash ", "bench ", "vellum-crash", "vellum-bench"] {
+        assert!(help.contains(said), "{said}: {help}");
+    }
+}

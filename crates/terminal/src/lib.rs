@@ -1,0 +1,11 @@
+//! What `vellum`, `vellum-bench` and `vellum-crash` have in common: how they fail, what they print, how far they are, and their manual pages.
+#![forbid(unsafe_code)]
+// They panic where nobody reads: `output` prints.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod failure;
+pub mod manual;
+pub mod output;
+pub mod progress;
+
+pub use failure::{Failure, Outcome, plain, status, verdict};

@@ -1,0 +1,54 @@
+//! What the tests of several crates share: what a program did, and what was expected of it; a slice of many cases.
+#![forbid(unsafe_code)]
+
+mod slice;
+
+use std::process::Output;
+
+pub use slice::{is_whole, slice};
+
+/// What a program did.
+#[derive(Debug)]
+pub struct Did {
+    /// Its exit status.
+    pub code: i32,
+    /// What it wrote to its standard output.
+    pub out: String,
+    /// What it wrote to its standard error.
+    pub err: String,
+}
+
+impl From<Output> for Did {
+    /// # Panics
+    /// If a signal ended it.
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("no signal ended it"),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Did {
+    /// Asserts that it went well.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
+        self
+    }
+
+    /// Asserts that it failed with status `code`, and that its standard error has each of `words`.
+    #[track_caller]
+    pub fn failed(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(
+            self.code, code,
+            "stdout: {}\nstderr: {}",
+            self.out, self.err
+        );
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
+        }
+        self
+    }
+}

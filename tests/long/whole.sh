@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Every case of the tests of which make test tries a slice.
+set -euo pipefail
+
+VELLUM_WHOLE=1 cargo test -q -p vellum-fuzz --test fuzz
+VELLUM_WHOLE=1 cargo test -q -p vellum-cli --test cli
+printf 'ok whole\n'
