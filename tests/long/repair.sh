@@ -8,5 +8,5 @@ case "${1%/*}" in
     2) chosen=(damage::repair::cuts) ;;
     *) chosen=(damage::repair:: --skip repair::structures --skip repair::cuts) ;;
 esac
-VELLUM_CASES=10000 cargo test -q -p vellum-fuzz --test fuzz -- "${chosen[@]}"
+VELLUM_WHOLE=1 VELLUM_CASES=10000 cargo test -q -p vellum-fuzz --test fuzz -- "${chosen[@]}"
 printf 'ok repair %s\n' "$1"

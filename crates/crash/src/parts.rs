@@ -6,6 +6,8 @@ use vellum::{FormatOptions, disk_sites, format};
 use vellum_check::{Class, Finding, Left, Options, Report, Severity, check_killed};
 use vellum_layout::{BLOCK_BYTES, FsRecord, PART_ALIGN, Superblock};
 use vellum_media::{CrashPoints, Event, Op};
+use vellum_testing::{own_source, slice};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::memories::{Explored, Shared, image_after};
 use crate::mkfs::{noise, old_pool};
@@ -280,14 +282,19 @@ fn a_power_cut_leaves_a_table_that_says_what_is_there() {
 #[test]
 fn each_step_is_needed() {
     let (adding, removing) = (Change::adding(), Change::removing());
-    for (change, site) in [
+    let source = own_source!();
+    let steps = [
         (&adding, disk_sites::PARTS_TABLE),
         (&adding, disk_sites::PARTS_TABLE_DURABLE),
         (&removing, disk_sites::PARTS_TABLE),
         (&removing, disk_sites::PARTS_TABLE_DURABLE),
         (&removing, disk_sites::PARTS_WIPE),
         (&removing, disk_sites::PARTS_WIPE_DURABLE),
-    ] {
+    ];
+    let key = |(change, site): &(&Change, _)| {
+        format!("{} {} {source}", change.log.len(), disk_sites::name(*site))
+    };
+    for (change, site) in slice(3, steps, key) {
         let is_caught = change.explore(&change.without(site)).is_err();
         assert!(is_caught, "without {}", disk_sites::name(site));
     }
@@ -320,19 +327,23 @@ fn a_change_that_was_cut_short_can_be_made_again() {
     let adding = Change::adding();
     let first = adding.log.iter().position(is_of_table).unwrap();
     let mut points = CrashPoints::new(adding.base.clone(), &adding.log);
-    let mut again = 0;
+    let mut cut = Vec::new();
     while let Some(point) = points.next_point() {
         let done = point.events_done();
         if !is_before_a_fence(&adding.log, done) || done < first {
             continue;
         }
-        for state in point.states(12, 7) {
-            let repeated = adding.again(point.image(&state));
-            repeated.explore(&repeated.log).unwrap();
-            again += 1;
-        }
+        let states = point.states(12, 7).into_iter();
+        cut.extend(states.map(|state| (done, point.image(&state))));
     }
-    assert!(again > 12);
+    assert!(cut.len() > 12);
+    let source = own_source!();
+    for (_, image) in slice(3, cut, |(done, image)| {
+        format!("{done} {} {source}", xxh3_64(image))
+    }) {
+        let repeated = adding.again(image);
+        repeated.explore(&repeated.log).unwrap();
+    }
 }
 
 /// Without what comes before the table is written, a copy that one crash has torn is the only one that is left in front of the next.

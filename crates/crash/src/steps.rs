@@ -6,7 +6,7 @@ use vellum_media::{CrashPoints, Event, Op, Site};
 
 use crate::closed::{live_map, state_line};
 use crate::memories::{Explored, Shared, image_after};
-use crate::mkfs::{Making, makings};
+use crate::mkfs::{MAKINGS, Making, makings};
 use crate::record::{Recorded, record};
 use crate::session::{CLOCK_AFTER, Result, mount};
 use crate::tree::{Tree, read_tree};
@@ -33,9 +33,9 @@ pub fn persistent_steps(name: &str) -> Option<Steps> {
         Some((name, step)) => (name, step.parse().ok()?),
         None => (name, 1),
     };
-    let mut makings = makings().ok()?.into_iter();
-    if let Some(making) = makings.find(|making| making.name == name) {
-        return of_making(&making);
+    if MAKINGS.iter().any(|&(making, _)| making == name) {
+        let mut makings = makings().ok()?.into_iter();
+        return of_making(&makings.find(|making| making.name == name)?);
     }
     let recorded = record(&crate::find(name)?).ok()?;
     of_recorded(&recorded, step)

@@ -62,9 +62,9 @@ mod tests {
     use vellum_media::{Event, Op};
 
     use super::*;
+    use crate::Budget;
     use crate::threads::ready::Ready;
     use crate::threads::search::Found;
-    use crate::{Bounds, Budget, Options, Progress, run_these_threads};
 
     /// Two calls of sync that one record answers, and nothing that a crash leaves is wrong.
     #[test]
@@ -84,25 +84,5 @@ mod tests {
         let searched = ready.search().all(&bounds, 1, &mut look);
         searched.expect("runs");
         assert!(shared > 0);
-    }
-
-    #[test]
-    fn threads_on_logged_pools_lose_nothing_that_was_synced() {
-        let options = Options {
-            states_per_point: 8,
-            nested_states: 4,
-            schedules: Bounds {
-                once: 20,
-                twice: 4,
-                often: 4,
-            },
-            ..Budget::Short.options()
-        };
-        let progress = Progress::default();
-        let all = Ground::ON_DISKS.map(logged).concat();
-        let report = run_these_threads(&all, &options, &progress);
-        let summary = report.summary();
-        assert_eq!(summary.totals.violations, 0, "{report}");
-        assert!(summary.totals.distinct > 500, "{report}");
     }
 }

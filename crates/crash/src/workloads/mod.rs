@@ -29,6 +29,8 @@ pub use sample::sampled;
 pub use single::single_operations;
 pub use triples::triples;
 
+use std::sync::OnceLock;
+
 use vellum::{MappingKind, NamespaceKind};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -42,6 +44,16 @@ const FILE: &str = "create f 644 -";
 /// every file mapping, but where the pool is exactly filled, for which the others have sequences of
 /// their own. [`pairs`], [`triples`] and [`random`] ones are apart.
 pub fn workloads() -> Vec<Workload> {
+    catalog().to_vec()
+}
+
+/// The same, made once.
+fn catalog() -> &'static [Workload] {
+    static ALL: OnceLock<Vec<Workload>> = OnceLock::new();
+    ALL.get_or_init(all)
+}
+
+fn all() -> Vec<Workload> {
     let mut all = single_operations();
     all.extend(chosen::pairs());
     all.extend(sites::workloads());
@@ -112,10 +124,12 @@ pub(crate) fn named_otherwise(workloads: &[Workload]) -> Vec<Workload> {
 }
 
 fn find_whole(name: &str) -> Option<Workload> {
-    let elsewhere = MappingKind::ALL.into_iter().find_map(|mapping| {
-        let name = name.strip_prefix(mapping.name())?.strip_prefix('-')?;
-        Some(find_generated(name)?.on(mapping))
-    });
+    let elsewhere = || {
+        MappingKind::ALL.into_iter().find_map(|mapping| {
+            let name = name.strip_prefix(mapping.name())?.strip_prefix('-')?;
+            Some(find_generated(name)?.on(mapping))
+        })
+    };
     let named_otherwise = || {
         NamespaceKind::ALL.into_iter().find_map(|namespace| {
             let name = name.strip_prefix(namespace.name())?.strip_prefix('-')?;
@@ -129,13 +143,15 @@ fn find_whole(name: &str) -> Option<Workload> {
         logged::on(ground).into_iter().find(is_it)
     };
     let grown = || logged::grown().into_iter().find(is_it);
-    elsewhere
+    let of_catalog = catalog().iter().find(|workload| is_it(workload));
+    of_catalog
+        .cloned()
+        .or_else(elsewhere)
         .or_else(|| evolved::find(name))
         .or_else(named_otherwise)
         .or_else(logged)
         .or_else(grown)
         .or_else(|| find_generated(name))
-        .or_else(|| workloads().into_iter().find(is_it))
 }
 
 fn find_generated(name: &str) -> Option<Workload> {

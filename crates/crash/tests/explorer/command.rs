@@ -35,7 +35,14 @@ const COUNTS: [&str; 8] = [
 
 #[test]
 fn totals_are_the_sums_of_the_operations() {
-    let report = json(&["run", "create-second", "rename-over-file", "--json"]);
+    let report = json(&[
+        "run",
+        "create-second",
+        "rename-over-file",
+        "--states",
+        "16",
+        "--json",
+    ]);
     let operations = report["operations"].as_array().expect("a list");
     let names: Vec<_> = operations
         .iter()
@@ -74,7 +81,15 @@ fn totals_are_the_sums_of_the_operations() {
 #[test]
 fn two_runs_count_the_same() {
     let run = || {
-        let mut report = json(&["run", "append-first", "--mode", "x86", "--json"]);
+        let mut report = json(&[
+            "run",
+            "append-first",
+            "--mode",
+            "x86",
+            "--states",
+            "16",
+            "--json",
+        ]);
         let totals = report["totals"].as_object_mut().expect("an object");
         totals.remove("seconds");
         report["totals"].clone()
@@ -85,7 +100,7 @@ fn two_runs_count_the_same() {
 #[test]
 fn parts_and_modes_are_parts() {
     // Two workloads have such a name.
-    let args = ["run", "create-first", "--json"];
+    let args = ["run", "create-first", "--states", "16", "--json"];
     let distinct = |more: &[&str]| {
         let report = json(&[&args[..], more].concat());
         report["totals"]["distinct"].as_u64().expect("a number")
@@ -99,7 +114,16 @@ fn parts_and_modes_are_parts() {
 #[test]
 fn reports_of_parts_add_up_to_that_of_the_whole() {
     let dir = tempfile::tempdir().expect("a directory");
-    let args = ["run", "rename-over", "--mode", "eadr", "--json", "--part"];
+    let args = [
+        "run",
+        "rename-over",
+        "--states",
+        "16",
+        "--mode",
+        "eadr",
+        "--json",
+        "--part",
+    ];
     let report = |part| run_in(dir.path(), &[&args[..], &[part]].concat()).ok().out;
     for (file, part) in [("1.json", "1/2"), ("2.json", "2/2")] {
         std::fs::write(dir.path().join(file), report(part)).expect("a file is written");
@@ -196,7 +220,7 @@ fn pools_being_made_are_crashed() {
 
 #[test]
 fn mutants_are_counted() {
-    let caught = json(&["mutate", "--site", "remove/life", "--json"]);
+    let caught = json(&["mutate", "--quick", "--site", "remove/life", "--json"]);
     assert_eq!(caught["sites"], vellum::sites::ALL.len());
     let mutants = caught["mutants"].as_u64().expect("a number");
     assert!((2..6).contains(&mutants), "{caught}");
@@ -242,7 +266,7 @@ fn what_is_left_out_is_named() {
         assert!(left_out["operations"][operation].as_u64() > Some(1));
         assert!(unexplored.contains(&operation.into()), "{left_out}");
     }
-    let out = run(args).ok().out;
+    let out = run(&args).ok().out;
     for words in ["the time was up", "rename", "exchange"] {
         assert!(out.contains(words), "{words}: {out}");
     }

@@ -9,6 +9,9 @@ use vellum_crash::{MutateOptions, MutationProgress, MutationReport, mutate, work
 use vellum_terminal::output::{print_json, say};
 use vellum_terminal::{Failure, Outcome, progress, verdict};
 
+/// Of so many workloads `--quick` looks at the recoveries of one.
+const QUICK_ONE_IN: usize = 12;
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Every flush, fence, and store past the cache has a site: a name, such as create/log-word, in the
@@ -24,7 +27,7 @@ Exit status:
 
 Examples:
   vellum crash mutate
-  vellum crash mutate --site create/ --site journal/
+  vellum crash mutate --quick --site create/ --site journal/
   vellum crash mutate --site mapping/extent/
   vellum crash mutate --json | jq .missed")]
 pub(crate) struct Mutate {
@@ -34,6 +37,9 @@ pub(crate) struct Mutate {
     /// States tried at a crash point that has more
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) states: usize,
+    /// Of one workload in twelve, look for steps that only recoveries take; without it of every workload, which takes a minute
+    #[arg(long)]
+    pub(crate) quick: bool,
     /// Try nothing new after this time: what is not caught by then is missed
     #[arg(long, value_name = "SECONDS")]
     pub(crate) budget: Option<u64>,
@@ -56,6 +62,7 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
     let mut options = MutateOptions {
         only: args.site.clone(),
         states_per_point: args.states,
+        one_look_in: if args.quick { QUICK_ONE_IN } else { 1 },
         time: args.budget.map(Duration::from_secs),
         ..MutateOptions::default()
     };
