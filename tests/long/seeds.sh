@@ -4,7 +4,7 @@
 set -euo pipefail
 
 cargo test -q -p vellum -p vellum-check -p vellum-media -p vellum-fuzz --tests --no-run
-cargo test -q -p vellum-bench --test mapping --no-run
+cargo test -q -p vellum-bench --test figures --no-run
 for seed in 201 202 203 204 205 206; do
     printf 'seed %s\n' "$seed"
     export PROPTEST_RNG_SEED="$seed" VELLUM_FUZZ_SEED="$seed" VELLUM_HASH_SEED="$seed"
@@ -13,6 +13,6 @@ for seed in 201 202 203 204 205 206; do
     cargo test -q -p vellum --test pools -- views::
     cargo test -q -p vellum-check -p vellum-media --tests
     cargo test -q -p vellum-fuzz --test fuzz -- structures:: arguments::
-    cargo test -q -p vellum-bench --test mapping
+    cargo test -q -p vellum-bench --test figures -- mapping::
 done
 printf 'ok seeds\n'

@@ -1,17 +1,13 @@
 //! The figures of pools with a log come out of one command, on few files: their shape.
-#![allow(missing_docs)]
 
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
-
 use vellum_bench::figure::Figure;
 use vellum_bench::fsmac::{self, FsmacOptions, PersonalityOptions, Report, main_fsmac, measure};
 use vellum_bench::report::Output;
 
-/// Each makes pools of its own: not all of them at once.
-static TURN: Mutex<()> = Mutex::new(());
+use crate::turn;
 
 fn options(figure: fsmac::Figure) -> FsmacOptions {
     FsmacOptions {
@@ -36,7 +32,7 @@ fn options(figure: fsmac::Figure) -> FsmacOptions {
 }
 
 fn measured(figure: fsmac::Figure) -> Report {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let report = measure(&options(figure)).expect("a report");
     for figure in &report.figures {
         assert!(!figure.claim.is_empty(), "{}", figure.name);
@@ -131,7 +127,7 @@ fn with_a_log_and_without() {
 /// A process is killed that has the pool open: the program itself, called anew.
 #[test]
 fn a_pool_is_opened_however_it_was_left() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let done = Command::new(env!("CARGO_BIN_EXE_vellum-bench"))
         .args(["fsmac", "--figure", "opening", "--tree-files", "2000"])
         .args(["--rounds", "1", "--json", "--disk"])

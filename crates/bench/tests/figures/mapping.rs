@@ -1,6 +1,5 @@
 //! The figures of file mapping come out of one command, on small files: their shape, and counts that do
 //! not depend on the machine.
-#![allow(missing_docs)]
 
 use vellum::MappingKind;
 use vellum_bench::figure::{CountsPerOp, Figure};

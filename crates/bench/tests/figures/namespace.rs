@@ -1,23 +1,16 @@
 //! The figures of names and directories come out of one command, on small directories: their shape, and counts that do not
 //! depend on the machine.
-#![allow(missing_docs)]
-
-mod small;
-
-use std::sync::{Mutex, PoisonError};
 
 use vellum::NamespaceKind;
 use vellum_bench::figure::{CountsPerOp, Figure};
 use vellum_bench::namespace::{self, NamespaceOptions, Report, main_namespace, measure};
 use vellum_bench::report::Output;
 
-use small::options;
-
-/// Counters are the process's, so that tests take turns: some compare them.
-static TURN: Mutex<()> = Mutex::new(());
+use crate::small::options;
+use crate::turn;
 
 fn measured(options: &NamespaceOptions) -> Report {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     measure(options).expect("a report")
 }
 
@@ -198,7 +191,7 @@ fn a_tree_of_sources() {
 
 #[test]
 fn the_page_and_the_parts_are_written() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let dir = tempfile::tempdir().expect("a directory");
     let options = NamespaceOptions {
         output: Output {

@@ -1,5 +1,4 @@
 //! The figures of reading come out of one command, on small files.
-#![allow(missing_docs)]
 
 use std::path::Path;
 

@@ -1,0 +1,19 @@
+//! The figures of each benchmark, on small files: their shape, and counts that do not depend on the machine; and the command.
+#![allow(missing_docs)]
+
+mod command;
+mod fsmac;
+mod mapping;
+mod mount;
+mod namespace;
+mod reading;
+#[path = "../small/mod.rs"]
+mod small;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One at a time of those tests that keep all processors busy, or count what the process does.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
