@@ -18,7 +18,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vellum::{AccessPolicy, Durability, ImagePlace, Pool, PoolOptions, PoolPath};
-use vellum_fuse::mounts::{self, Device};
+use vellum_fuse::mounts::{self, Below, Device};
 use vellum_fuse::{MountConfig, MountFlags, Question, Session, Stopper};
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, status};
@@ -42,8 +42,9 @@ const COMMIT: &str = "commit=";
 #[command(after_help = "\
 The command returns once the directory can be used; the mount goes on in the background. SIGTERM
 and SIGINT end it in order, as `vellum umount DIR` does, wherever it has been moved: it goes from the
-tree of names, and whoever uses it still is cut off after ten seconds, or by a second signal. A mount
-on DIR whose process was killed is cleared first.
+tree of names, and whoever uses it still is cut off after ten seconds, or by a second signal. While
+something else is mounted below it, it stays where it is. A mount on DIR whose process was killed is
+cleared first, if nothing is mounted below it.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
 nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, nolazytime,
@@ -462,9 +463,13 @@ fn cannot_mount(error: &vellum_fuse::Error) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
         vellum_fuse::Error::Mounted { .. } => failure.with_status(status::BUSY),
-        vellum_fuse::Error::Dead { dir, .. } => {
-            failure.advise(format!("vellum umount {}", dir.display()))
-        }
+        vellum_fuse::Error::Dead { dir, source } => match Below::of(source) {
+            Some(below) => failure.with_status(status::BUSY).advise(format!(
+                "take that off first, nothing else is taken away with it: {}",
+                below.commands()
+            )),
+            None => failure.advise(format!("vellum umount {}", dir.display())),
+        },
         vellum_fuse::Error::Directory { dir, source }
             if source.kind() == io::ErrorKind::NotFound =>
         {

@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use vellum::media::is_in_use;
 use vellum::{Pool, PoolPath};
-use vellum_fuse::mounts::{self, Device, Mounted};
+use vellum_fuse::mounts::{self, Below, Device, Mounted};
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, plain, status};
 
@@ -52,7 +52,8 @@ pub(crate) fn run(args: &Umount) -> Outcome {
     // Whatever becomes of one, the others go on; the first failure is given.
     let mut outcome = Ok(());
     let mut ended = Vec::new();
-    for target in &found {
+    // The latest first: it may be below another one.
+    for target in found.iter().rev() {
         let closing = Closing::of(&target.mounted, args.force);
         let done = match (args.force, args.lazy) {
             (true, _) => force(target),
@@ -67,6 +68,7 @@ pub(crate) fn run(args: &Umount) -> Outcome {
     if args.lazy {
         return outcome;
     }
+    ended.reverse();
     for closing in &ended {
         outcome = outcome.and(closing.wait(Duration::from_secs(args.timeout)));
     }
@@ -144,6 +146,9 @@ fn unmount(mounted: &Mounted) -> io::Result<()> {
 /// Has a mount end, whoever uses it; what they stored to mapped files is written back first.
 fn force(target: &Target) -> io::Result<()> {
     let Target { mounted, root, .. } = target;
+    if target.is_here {
+        mounts::nothing_below(mounted)?;
+    }
     let (answered, wait) = channel();
     let of = root.clone();
     // Whoever asks a mount whose process hangs does so, too, until it is cut off.
@@ -200,6 +205,11 @@ fn held_elsewhere(pool: &Path, device: Device) -> Option<Failure> {
 
 fn cannot(dir: &Path, error: &io::Error) -> Failure {
     let failure = Failure::io(dir.display(), error);
+    if let Some(below) = Below::of(error) {
+        return failure
+            .with_status(status::BUSY)
+            .advise(format!("take that off first: {}", below.commands()));
+    }
     match error.kind() {
         io::ErrorKind::ResourceBusy => failure.with_status(status::BUSY).advise(format!(
             "files there are in use, or it is somebody's directory: `fuser -vm {0}` shows by \

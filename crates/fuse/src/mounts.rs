@@ -29,6 +29,81 @@ pub struct Mounted {
     pub read_only: bool,
     /// By which it is told from all others.
     pub device: Device,
+    /// The kernel's number of this mount.
+    id: u64,
+}
+
+/// What is mounted below a mount, in its mount namespace: nobody may take it away with that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Below {
+    /// In the order in which they can be unmounted.
+    mounts: Vec<Other>,
+}
+
+/// A mount of whatever type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Other {
+    dir: PathBuf,
+    fs_type: String,
+}
+
+impl Below {
+    /// What is below a mount by the kernel's table, which names the parent of each; gives nothing
+    /// if nothing is.
+    fn find(id: u64, table: &[u8]) -> Option<Self> {
+        let lines = table.split(|&b| b == b'\n');
+        let all: Vec<Line<'_>> = lines.filter_map(Line::of).collect();
+        let mut found: Vec<&Line<'_>> = Vec::new();
+        let mut parent = Some(id);
+        let mut next = 0;
+        while let Some(of) = parent {
+            found.extend(all.iter().filter(|line| line.parent == of && line.id != of));
+            parent = found.get(next).map(|line| line.id);
+            next += 1;
+        }
+        let other = |line: &Line<'_>| Other {
+            dir: path(line.dir),
+            fs_type: String::from_utf8_lossy(line.fs_type).into_owned(),
+        };
+        // What lies deeper comes first.
+        let mounts: Vec<_> = found.into_iter().rev().map(other).collect();
+        (!mounts.is_empty()).then_some(Self { mounts })
+    }
+
+    /// The one that an error is about.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+
+    /// The commands that take it off.
+    pub fn commands(&self) -> String {
+        let command = |other: &Other| {
+            let program = match other.fs_type.as_str() {
+                FS_TYPE => "vellum umount",
+                _ => "umount",
+            };
+            format!("`{program} {}`", other.dir.display())
+        };
+        let commands: Vec<_> = self.mounts.iter().map(command).collect();
+        commands.join(", ")
+    }
+}
+
+impl fmt::Display for Below {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |other: &Other| format!("{} ({})", other.dir.display(), other.fs_type);
+        let names: Vec<_> = self.mounts.iter().map(named).collect();
+        let are = if names.len() == 1 { "is" } else { "are" };
+        write!(f, "{} {are} mounted below it", names.join(", "))
+    }
+}
+
+impl std::error::Error for Below {}
+
+impl From<Below> for io::Error {
+    fn from(below: Below) -> Self {
+        Self::new(io::ErrorKind::ResourceBusy, below)
+    }
 }
 
 /// The device number of a mounted file system. All its mounts have it, wherever they are moved or copied to, and no
@@ -117,8 +192,12 @@ pub fn list() -> io::Result<Vec<Mounted>> {
 }
 
 fn list_of(process: &str) -> io::Result<Vec<Mounted>> {
-    let table = std::fs::read(format!("/proc/{process}/mountinfo"))?;
+    let table = table_of(process)?;
     Ok(table.split(|&b| b == b'\n').filter_map(parse).collect())
+}
+
+fn table_of(process: &str) -> io::Result<Vec<u8>> {
+    std::fs::read(format!("/proc/{process}/mountinfo"))
 }
 
 /// Every mount of Vellum in other mount namespaces, as far as this user may look into them.
@@ -174,33 +253,53 @@ pub fn of_file(pool: &Path) -> io::Result<Vec<Mounted>> {
     Ok(list()?.into_iter().filter(is_of).collect())
 }
 
+/// Makes sure that nothing is mounted below a mount of this mount namespace.
+///
+/// # Errors
+/// Something is: [`Below`]. As for [`list`].
+pub fn nothing_below(mounted: &Mounted) -> io::Result<()> {
+    match Below::find(mounted.id, &table_of("self")?) {
+        Some(below) => Err(below.into()),
+        None => Ok(()),
+    }
+}
+
 /// Ends a mount, if nobody uses it.
 ///
 /// # Errors
-/// It is in use (EBUSY), something else is mounted over it or it is gone, no permission.
+/// It is in use (EBUSY; [`Below`] if something is mounted below it), something else is mounted over
+/// it or it is gone, no permission.
 pub fn unmount(mounted: &Mounted) -> io::Result<()> {
     let dir = &mounted.dir;
     if Device::at(dir)? != mounted.device {
         return Err(covered());
     }
-    match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
+    let done = match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         // Only root may; fusermount3 lets the owner of a mount.
         Err(Errno::PERM) => unmount_as_user(dir, false),
         Err(errno) => Err(errno.into()),
+    };
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            nothing_below(mounted).and(Err(error))
+        }
+        done => done,
     }
 }
 
 /// Takes a mount from the tree of names at once, and no other that is at its path by now.
 ///
 /// # Errors
-/// Something else is mounted over it or it is gone, no permission.
+/// Something else is mounted over it or below it ([`Below`]), or it is gone, no permission.
 pub fn detach(mounted: &Mounted) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root = rustix::fs::open(&mounted.dir, flags, Mode::empty())?;
     if Device::of(&root, Path::new(""), AtFlags::EMPTY_PATH)? != mounted.device {
         return Err(covered());
     }
+    // The kernel would take that along.
+    nothing_below(mounted)?;
     // By the descriptor: what is mounted at the path meanwhile is left alone.
     let exactly = format!("/proc/self/fd/{}", root.as_raw_fd());
     match rustix::mount::unmount(exactly, UnmountFlags::DETACH) {
@@ -230,11 +329,13 @@ pub fn detach_all(device: Device, pool: &Path) -> io::Result<()> {
 /// Ends a mount by force: whoever uses it, in whatever namespace, is cut off, its server too.
 ///
 /// # Errors
-/// Something else is mounted over it or it is gone, no permission: only root may.
+/// Something else is mounted over it or below it ([`Below`]), or it is gone, no permission: only
+/// root may.
 pub fn abort(mounted: &Mounted) -> io::Result<()> {
     if Device::at(&mounted.dir)? != mounted.device {
         return Err(covered());
     }
+    nothing_below(mounted)?;
     let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
     Ok(rustix::mount::unmount(&mounted.dir, flags)?)
 }
@@ -264,24 +365,50 @@ fn unmount_as_user(dir: &Path, detach: bool) -> io::Result<()> {
     Err(io::Error::new(kind, said))
 }
 
-/// A line: number, parent, device, root, directory, options, further fields, `-`, type, source,
-/// options of the file system.
-fn parse(line: &[u8]) -> Option<Mounted> {
-    let mut words = line.split(|&b| b == b' ');
-    let device = std::str::from_utf8(words.nth(2)?).ok()?.parse().ok()?;
-    let dir = path(words.nth(1)?);
-    let options = words.next()?;
-    let mut words = words.skip_while(|&word| word != b"-").skip(1);
-    if words.next()? != FS_TYPE.as_bytes() {
-        return None;
+/// A line of the kernel's table: number, parent, device, root, directory, options, further fields,
+/// `-`, type, source, options of the file system.
+struct Line<'t> {
+    id: u64,
+    parent: u64,
+    device: Device,
+    dir: &'t [u8],
+    options: &'t [u8],
+    fs_type: &'t [u8],
+    source: &'t [u8],
+}
+
+impl<'t> Line<'t> {
+    fn of(line: &'t [u8]) -> Option<Self> {
+        let text = |word| std::str::from_utf8(word).ok();
+        let mut words = line.split(|&b| b == b' ');
+        let id = text(words.next()?)?.parse().ok()?;
+        let parent = text(words.next()?)?.parse().ok()?;
+        let device = text(words.next()?)?.parse().ok()?;
+        let dir = words.nth(1)?;
+        let options = words.next()?;
+        let mut words = words.skip_while(|&word| word != b"-").skip(1);
+        Some(Self {
+            id,
+            parent,
+            device,
+            dir,
+            options,
+            fs_type: words.next()?,
+            source: words.next()?,
+        })
     }
-    let pool = path(words.next()?);
-    let read_only = options.split(|&b| b == b',').any(|option| option == b"ro");
+}
+
+/// The mount of a line, if it is one of ours.
+fn parse(line: &[u8]) -> Option<Mounted> {
+    let line = Line::of(line).filter(|line| line.fs_type == FS_TYPE.as_bytes())?;
+    let mut options = line.options.split(|&b| b == b',');
     Some(Mounted {
-        dir,
-        pool,
-        read_only,
-        device,
+        dir: path(line.dir),
+        pool: path(line.source),
+        read_only: options.any(|option| option == b"ro"),
+        device: line.device,
+        id: line.id,
     })
 }
 
@@ -316,6 +443,7 @@ mod tests {
                 major: 0,
                 minor: 41,
             },
+            id: 36,
         };
         assert_eq!(parse(line), Some(expected));
         let other = b"36 25 0:41 / /mnt ro - tmpfs none rw";
@@ -323,5 +451,28 @@ mod tests {
         assert_eq!(parse(b""), None);
         let line = b"36 25 0:41 / /mnt ro,nodev - fuse.vellum /p rw";
         assert!(parse(line).is_some_and(|mounted| mounted.read_only));
+    }
+
+    #[test]
+    fn what_is_below_a_mount_can_be_unmounted_in_the_order_it_is_told_in() {
+        let table = b"\
+            36 25 0:41 / /m rw shared:9 - fuse.vellum /p.img rw\n\
+            38 37 0:43 / /m/a/b rw - fuse.vellum /q.img rw\n\
+            37 36 0:42 / /m/a\\040c rw - tmpfs none rw\n\
+            39 25 0:44 / /n rw - tmpfs none rw\n\
+            1 1 0:2 / / rw - rootfs none rw\n";
+        let below = Below::find(36, table).expect("two");
+        assert_eq!(
+            below.to_string(),
+            "/m/a/b (fuse.vellum), /m/a c (tmpfs) are mounted below it"
+        );
+        assert_eq!(below.commands(), "`vellum umount /m/a/b`, `umount /m/a c`");
+        for nothing in [38, 39, 1] {
+            assert_eq!(Below::find(nothing, table), None);
+        }
+        let error = io::Error::from(below.clone());
+        assert_eq!(Below::of(&error), Some(&below));
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(Below::of(&io::ErrorKind::ResourceBusy.into()), None);
     }
 }

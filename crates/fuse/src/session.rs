@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{Config, MountOption, SessionACL};
 use rustix::fs::{Mode, OFlags};
@@ -18,12 +18,15 @@ use vellum::{AccessPolicy, AccessTimes, RealFs};
 use crate::adapter::Adapter;
 use crate::ask::Desk;
 use crate::config::MountConfig;
-use crate::mounts::{self, Device};
+use crate::mounts::{self, Below, Device};
 use crate::server::Server;
 use crate::stale::Stale;
 
 /// How long users of a mount that is to end may finish, before they are cut off.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long until it is looked again whether something is still mounted below a mount that is to
+/// end.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Why a directory could not be mounted on.
 #[derive(Debug, Error)]
@@ -339,16 +342,37 @@ impl Session {
         }
     }
 
-    /// Unmounts; gives nothing if users had to be cut off.
+    /// Unmounts; gives nothing if users had to be cut off. While something is mounted below, the
+    /// mount stays where it is, as with umount(8); in the end it stays there, dead.
     fn end(&self) -> Option<io::Result<()>> {
-        if let Err(error) = mounts::detach_all(self.device, &self.fs_name) {
-            tracing::warn!(%error, dir = %self.dir.display(), "cannot unmount");
-        }
-        match self.events.recv_timeout(GRACE) {
-            Ok(Event::Over(result)) => Some(result),
-            Ok(Event::Stop) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                tracing::warn!(dir = %self.dir.display(), "files are still in use: cut off");
-                None
+        let until = Instant::now() + GRACE;
+        let mut is_told = false;
+        loop {
+            let unmounted = mounts::detach_all(self.device, &self.fs_name);
+            let below = unmounted.as_ref().err().and_then(Below::of);
+            if let Err(error) = &unmounted
+                && !is_told
+            {
+                tracing::warn!(%error, dir = %self.dir.display(), "cannot unmount");
+                is_told = true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let pause = if below.is_some() {
+                left.min(LOOK_AGAIN)
+            } else {
+                left
+            };
+            match self.events.recv_timeout(pause) {
+                Ok(Event::Over(result)) => return Some(result),
+                Err(RecvTimeoutError::Timeout) if pause < left => {}
+                Ok(Event::Stop) | Err(_) => {
+                    let left = match below {
+                        Some(below) => format!("cut off, and left where it is: {below}"),
+                        None => "files are still in use: cut off".to_owned(),
+                    };
+                    tracing::warn!(dir = %self.dir.display(), "{left}");
+                    return None;
+                }
             }
         }
     }

@@ -2,15 +2,17 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change, mount_move};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_move,
+};
 use rustix::process::Signal;
 
 use crate::mounting::{foreground, signal};
-use crate::support::{Bench, Mounted, has_fuse};
+use crate::support::{Bench, Mounted, has_fuse, vellum};
 
 /// Whether mounts can be made by the system call, too; says so where they cannot.
 fn can_mount(test: &str) -> bool {
@@ -51,9 +53,9 @@ fn a_signal_ends_no_other_mount() {
     detach(&mounted.dir);
     run(&["mount", "other.img", "mnt"]);
     std::fs::write(mounted.path("others"), "kept").expect("written");
-    // The second one, because of the open file.
+    // The second one, because of the open file; of another kind, as two of one may be taken for one.
     signal(&child, Signal::TERM);
-    signal(&child, Signal::TERM);
+    signal(&child, Signal::INT);
     assert!(child.wait().expect("it ends").success());
     drop(open);
     let kept = std::fs::read(mounted.path("others")).expect("it is mounted still");
@@ -104,6 +106,119 @@ fn what_is_mounted_over_a_mount_is_left_alone() {
     assert!(mounted.path("p.img").exists());
     detach(&mounted.dir);
     mounted.umount();
+}
+
+/// A process that serves a mount in the foreground and tells what happens, with what another file
+/// system has that is mounted on `below` in it.
+struct Under {
+    mounted: Mounted,
+    child: Child,
+    said: BufReader<std::process::ChildStderr>,
+    below: PathBuf,
+}
+
+impl Under {
+    fn new() -> Self {
+        let mounted = unmounted();
+        let mut child = vellum()
+            .args(["mount", "--foreground", "--ready-fd", "1", "p.img", "mnt"])
+            .current_dir(mounted.bench.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("vellum runs");
+        let mut ready = String::new();
+        let output = child.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut ready).expect("read");
+        assert_eq!(ready, "ready\n");
+        let below = mounted.path("below");
+        std::fs::create_dir(&below).expect("made");
+        mount("none", &below, "tmpfs", MountFlags::empty(), None).expect("mounted");
+        std::fs::write(below.join("data"), "precious").expect("written");
+        let said = BufReader::new(child.stderr.take().expect("a pipe"));
+        Self {
+            mounted,
+            child,
+            said,
+            below,
+        }
+    }
+
+    fn is_kept(&self) {
+        let kept = std::fs::read(self.below.join("data")).expect("it is mounted still");
+        assert_eq!(kept, b"precious");
+        assert!(is_mounted(&self.mounted.dir));
+    }
+
+    /// The next line that it says names what is mounted below.
+    fn is_named(&mut self) {
+        let mut line = String::new();
+        self.said.read_line(&mut line).expect("read");
+        assert!(line.contains("/below (tmpfs) is mounted below"), "{line}");
+    }
+}
+
+impl Drop for Under {
+    fn drop(&mut self) {
+        // In a test that fails these are there.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = rustix::mount::unmount(&self.below, UnmountFlags::DETACH);
+        let _ = rustix::mount::unmount(&self.mounted.dir, UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_mount_stays_where_something_else_is_mounted_below_it() {
+    if !can_mount("a_mount_stays_where_something_else_is_mounted_below_it") {
+        return;
+    }
+    let mut under = Under::new();
+    let umount = format!("`umount {}`", under.below.display());
+    for how in [&[][..], &["--lazy"], &["--force"]] {
+        let told = under.mounted.bench.run(&[&["umount", "mnt"], how].concat());
+        let told = told.failed(3, &["/below (tmpfs) is mounted below it", &umount]);
+        assert!(!told.err.contains("fuser"), "{}", told.err);
+        under.is_kept();
+    }
+    signal(&under.child, Signal::TERM);
+    under.is_named();
+    under.is_kept();
+    // It waits for that.
+    rustix::mount::unmount(&under.below, UnmountFlags::empty()).expect("unmounted");
+    assert!(under.child.wait().expect("it ends").success());
+    assert!(!is_mounted(&under.mounted.dir));
+    under.mounted.bench.sound();
+}
+
+#[test]
+fn a_dead_mount_stays_where_something_else_is_mounted_below_it() {
+    if !can_mount("a_dead_mount_stays_where_something_else_is_mounted_below_it") {
+        return;
+    }
+    let mut under = Under::new();
+    // Different ones, as two of a kind may be taken for one; the second ends the waiting.
+    signal(&under.child, Signal::TERM);
+    signal(&under.child, Signal::INT);
+    assert!(under.child.wait().expect("it ends").success());
+    under.is_named();
+    under.is_named();
+    let umount = format!("`umount {}`", under.below.display());
+    let names = ["/below (tmpfs) is mounted below it", &umount];
+    for how in [
+        &["mount", "p.img", "mnt"][..],
+        &["umount", "mnt"],
+        &["umount", "--lazy", "mnt"],
+        &["umount", "--force", "mnt"],
+    ] {
+        under.mounted.bench.run(how).failed(3, &names);
+        under.is_kept();
+    }
+    under.mounted.bench.sound();
+    rustix::mount::unmount(&under.below, UnmountFlags::empty()).expect("unmounted");
+    let again = under.mounted.bench.run(&["mount", "p.img", "mnt"]).ok();
+    assert!(again.err.contains("cleared"), "{}", again.err);
+    under.mounted.umount();
 }
 
 /// Runs `vellum` with the lock held by a descriptor that it inherits; the shell's own is closed when this returns.
