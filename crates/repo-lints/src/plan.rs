@@ -5,37 +5,37 @@ use serde_json::Value;
 use std::path::Path;
 
 /// A crate of the workspace, and the crates of ours that it may depend on.
-struct Room {
+struct Crate {
     package: &'static str,
     may_use: &'static [&'static str],
 }
 
-const ROOMS: &[Room] = &[
-    Room {
+const CRATES: &[Crate] = &[
+    Crate {
         package: "vellum-media",
         may_use: &[],
     },
-    Room {
+    Crate {
         package: "vellum-layout",
         may_use: &["vellum-media"],
     },
-    Room {
+    Crate {
         package: "vellum",
         may_use: &["vellum-layout", "vellum-media"],
     },
-    Room {
+    Crate {
         package: "vellum-model",
         may_use: &[],
     },
-    Room {
+    Crate {
         package: "vellum-check",
         may_use: &["vellum-layout", "vellum-media"],
     },
-    Room {
+    Crate {
         package: "vellum-repair",
         may_use: &["vellum-check", "vellum-layout", "vellum-media"],
     },
-    Room {
+    Crate {
         package: "vellum-crash",
         may_use: &[
             "vellum",
@@ -46,31 +46,15 @@ const ROOMS: &[Room] = &[
             "vellum-terminal",
         ],
     },
-    Room {
+    Crate {
         package: "vellum-fuzz",
         may_use: &["vellum", "vellum-check", "vellum-layout", "vellum-media"],
     },
-    Room {
+    Crate {
         package: "vellum-fuse",
         may_use: &["vellum"],
     },
-    Room {
-        package: "vellum-capi",
-        may_use: &["vellum"],
-    },
-    Room {
-        package: "vellum-preload",
-        may_use: &["vellum"],
-    },
-    Room {
-        package: "vellum-python",
-        may_use: &["vellum"],
-    },
-    Room {
-        package: "vellum-ext",
-        may_use: &["vellum", "vellum-media"],
-    },
-    Room {
+    Crate {
         package: "vellum-cli",
         may_use: &[
             "vellum",
@@ -81,20 +65,20 @@ const ROOMS: &[Room] = &[
             "vellum-terminal",
         ],
     },
-    Room {
+    Crate {
         package: "vellum-bench",
         may_use: &["vellum", "vellum-fuse", "vellum-terminal"],
     },
-    Room {
+    Crate {
         package: "vellum-terminal",
         may_use: &["vellum"],
     },
-    Room {
+    Crate {
         package: "vellum-testing",
         may_use: &[],
     },
-    Room {
-        package: "vellum-rooms",
+    Crate {
+        package: "vellum-repo-lints",
         may_use: &[],
     },
 ];
@@ -108,11 +92,11 @@ const TESTS_MAY_USE: &[&str] = &[
     "vellum-crash",
 ];
 
-const RULE: &str = "rooms";
+const RULE: &str = "plan";
 
 /// Compares the output of `cargo metadata --no-deps` with the plan. `read` gives the text of a
 /// manifest, to find the line of an arrow in.
-pub fn check_rooms(metadata: &Value, root: &Path, read: impl Fn(&Path) -> String) -> Vec<Finding> {
+pub fn check_crates(metadata: &Value, root: &Path, read: impl Fn(&Path) -> String) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in array(metadata, "packages") {
         let name = text(package, "name");
@@ -132,11 +116,11 @@ pub fn check_rooms(metadata: &Value, root: &Path, read: impl Fn(&Path) -> String
                 message,
             });
         };
-        let Some(room) = ROOMS.iter().find(|room| room.package == name) else {
+        let Some(known) = CRATES.iter().find(|known| known.package == name) else {
             report(
                 name,
                 format!(
-                    "`{name}` isn't in the plan: give it a row in crates/rooms/src/plan.rs and a \
+                    "`{name}` isn't in the plan: give it a row in crates/repo-lints/src/plan.rs and a \
                      decision record"
                 ),
             );
@@ -145,9 +129,9 @@ pub fn check_rooms(metadata: &Value, root: &Path, read: impl Fn(&Path) -> String
         for dependency in array(package, "dependencies") {
             let target = text(dependency, "name");
             let in_tests = dependency["kind"] == "dev";
-            if is_ours(dependency) && !allowed(room, target, in_tests) {
+            if is_ours(dependency) && !allowed(known, target, in_tests) {
                 let kind = if in_tests { "the tests of " } else { "" };
-                let may_use = room.may_use.join(", ");
+                let may_use = known.may_use.join(", ");
                 let may_use = if may_use.is_empty() {
                     "none of ours"
                 } else {
@@ -165,9 +149,9 @@ pub fn check_rooms(metadata: &Value, root: &Path, read: impl Fn(&Path) -> String
     findings
 }
 
-fn allowed(room: &Room, target: &str, in_tests: bool) -> bool {
-    let for_tests = in_tests && (TESTS_MAY_USE.contains(&target) || target == room.package);
-    room.may_use.contains(&target) || for_tests
+fn allowed(known: &Crate, target: &str, in_tests: bool) -> bool {
+    let for_tests = in_tests && (TESTS_MAY_USE.contains(&target) || target == known.package);
+    known.may_use.contains(&target) || for_tests
 }
 
 /// A dependency by path is ours whatever its name, and a crate of our name is ours wherever it
@@ -214,7 +198,7 @@ mod tests {
         }]});
         let manifest =
             format!("[package]\nname = \"{from}\"\n[dependencies]\n{to}.workspace = true");
-        check_rooms(&metadata, Path::new("/repo"), |_| manifest.clone())
+        check_crates(&metadata, Path::new("/repo"), |_| manifest.clone())
     }
 
     #[test]
@@ -254,7 +238,7 @@ mod tests {
         let findings = arrow("vellum-media", "vellum", None);
         assert_eq!(
             findings[0].to_string(),
-            "crates/vellum-media/Cargo.toml:4: rooms: `vellum-media` may not depend on `vellum`; \
+            "crates/vellum-media/Cargo.toml:4: plan: `vellum-media` may not depend on `vellum`; \
              `vellum-media` may use: none of ours"
         );
     }
@@ -267,11 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_names_its_own_rooms_only() {
-        for room in ROOMS {
-            for target in room.may_use {
+    fn the_plan_names_its_own_crates_only() {
+        for known in CRATES {
+            for target in known.may_use {
                 assert!(
-                    ROOMS.iter().any(|other| other.package == *target),
+                    CRATES.iter().any(|other| other.package == *target),
                     "{target}"
                 );
             }

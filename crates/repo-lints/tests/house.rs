@@ -1,7 +1,7 @@
 //! Applies the house rules to this repository.
 
 use std::{env, fs, path::Path, process::Command};
-use vellum_rooms::{
+use vellum_repo_lints::{
     Finding, documents, list_files, plan, read_sources, repository_root, sites, style,
 };
 
@@ -32,7 +32,7 @@ fn dependencies_follow_the_plan() {
     assert!(output.status.success(), "cargo metadata: {errors}");
     let metadata = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-    assert_kept(plan::check_rooms(&metadata, &root, read));
+    assert_kept(plan::check_crates(&metadata, &root, read));
 }
 
 #[test]

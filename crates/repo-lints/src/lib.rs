@@ -1,6 +1,6 @@
 //! Rules that the compiler doesn't hold, for a test to hold.
 //!
-//! [`plan`] compares the crates' dependencies with the plan of the rooms, [`style`] reads the Rust
+//! [`plan`] compares the crates' dependencies with the plan, [`style`] reads the Rust
 //! sources, [`sites`] the engine's list of persistent steps, and [`documents`] the Markdown files.
 //! Each rule is a function from text to [`Finding`]s; `tests/house.rs` applies them all to this
 //! repository.
@@ -55,7 +55,7 @@ pub fn repository_root() -> PathBuf {
     crate_root
         .ancestors()
         .nth(2)
-        .expect("crates/rooms lies two levels below the root")
+        .expect("crates/repo-lints lies two levels below the root")
         .to_owned()
 }
 
