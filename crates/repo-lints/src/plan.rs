@@ -205,7 +205,7 @@ mod tests {
     fn arrows_point_down() {
         assert_eq!(arrow("vellum-layout", "vellum-media", None), []);
         assert_eq!(arrow("vellum", "vellum-layout", None), []);
-        assert_eq!(arrow("vellum-cli", "vellum-crash", None), []);
+        assert_eq!(arrow("vellum-cli", "vellum-repair", None), []);
         for (from, to) in [
             ("vellum-media", "vellum-layout"),
             ("vellum-layout", "vellum"),
@@ -213,6 +213,7 @@ mod tests {
             ("vellum-model", "vellum-media"),
             ("vellum-fuse", "vellum-layout"),
             ("vellum-bench", "vellum-check"),
+            ("vellum-cli", "vellum-crash"),
             ("vellum", "vellum-check"),
         ] {
             assert_eq!(arrow(from, to, None).len(), 1, "{from} -> {to}");
