@@ -2,7 +2,7 @@ SHELL := /bin/bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long ready fmt lint deny bench docs clean
+.PHONY: help demo install test test-long ready fmt lint deny bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -10,6 +10,11 @@ help: ## Show this list
 demo: ## See Vellum at work: installs what is missing, builds, and shows it
 	@scripts/install demo
 	@scripts/demo
+
+PREFIX ?= /usr/local
+install: ## Install the programs, their manual pages and completions, and the helpers of mount(8): make install PREFIX=/usr
+	@scripts/install demo
+	@scripts/install-programs "$(PREFIX)"
 
 test: ## Run every test, those through a mount too
 	@scripts/install test

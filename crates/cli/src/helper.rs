@@ -1,18 +1,24 @@
-//! The command as mount(8) and fstab call it.
+//! The command as mount(8), fstab, mkfs(8) and fsck(8) call it.
 //!
 //! `mount -t vellum POOL DIR -o OPTIONS` runs `mount.vellum POOL DIR [-sfnrvw] [-o OPTIONS] [-t TYPE]`, a link to this
 //! program; with `-t fuse.vellum` it runs `mount.fuse.vellum` so, or else the helper of libfuse, which runs
 //! `vellum POOL DIR -o OPTIONS`. Either is put into the words of `vellum mount` before anything else looks at it.
+//! `mkfs.vellum` is `vellum mkfs`. `fsck.vellum` is `vellum check`, and `vellum repair --yes` with -a, -p or -y.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use vellum::PoolPath;
 use vellum_terminal::status;
 
-/// Names that the program is called by as a helper.
-const NAMES: [&str; 2] = ["mount.vellum", "mount.fuse.vellum"];
+/// Names that the program is called by as a helper of mount(8).
+const MOUNT_NAMES: [&str; 2] = ["mount.vellum", "mount.fuse.vellum"];
+/// By mkfs(8).
+const MKFS_NAME: &str = "mkfs.vellum";
+/// By fsck(8).
+const FSCK_NAME: &str = "fsck.vellum";
 /// The options of mount(8) that a helper is not told, because they hold for whatever root mounts.
 const DEFAULTS: &str = "suid,dev";
 
@@ -29,30 +35,42 @@ pub(crate) fn arguments() -> Vec<OsString> {
     })
 }
 
-/// Whether this was called as a helper, which has a status of its own.
-pub(crate) fn is_helper() -> bool {
-    std::env::args_os()
-        .next()
-        .is_some_and(|name| is_name(&name))
+/// Whether this was called by mount(8), whose helpers have statuses of their own.
+pub(crate) fn is_of_mount() -> bool {
+    MOUNT_NAMES.contains(&program_name(std::env::args_os().next()).as_str())
+}
+
+/// Whether this was called by fsck(8).
+pub(crate) fn is_of_fsck() -> bool {
+    program_name(std::env::args_os().next()) == FSCK_NAME
 }
 
 /// How a helper exits, where the command would exit with this.
 pub(crate) fn exit(status: u8) -> ExitCode {
-    ExitCode::from(match (is_helper(), status) {
+    ExitCode::from(match (is_of_mount(), status) {
         (false, status) => status,
         (true, status::USAGE) => helper_status::USAGE,
         (true, _) => helper_status::FAILED,
     })
 }
 
-fn is_name(program: &OsStr) -> bool {
-    let name = Path::new(program).file_name().unwrap_or_default();
-    NAMES.iter().any(|helper| name == *helper)
+/// What a program was called by, without its folder.
+fn program_name(program: Option<impl AsRef<OsStr>>) -> String {
+    let name = program
+        .as_ref()
+        .map(|program| Path::new(program).file_name());
+    name.flatten()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn translated(given: Vec<OsString>, is_pool: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
-    if given.first().is_some_and(|program| is_name(program)) {
-        return as_helper(given);
+    match program_name(given.first()).as_str() {
+        MKFS_NAME => return words_after(&["vellum", "mkfs"], given.into_iter().skip(1)),
+        FSCK_NAME => return as_fsck(given),
+        name if MOUNT_NAMES.contains(&name) => return as_mount(given),
+        _ => {}
     }
     // What is a command is one, whatever file is called like it.
     let is_command = |word: &OsStr| {
@@ -73,8 +91,41 @@ fn translated(given: Vec<OsString>, is_pool: impl Fn(&OsStr) -> bool) -> Vec<OsS
     }
 }
 
+fn words_after(first: &[&str], given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    first.iter().map(Into::into).chain(given).collect()
+}
+
+/// `fsck.vellum [-apynfrvVC] POOL`, in any order: what nobody asked to be mended is only checked.
+fn as_fsck(given: Vec<OsString>) -> Vec<OsString> {
+    let mut mends = false;
+    let mut rest = Vec::new();
+    for word in given.into_iter().skip(1) {
+        let text = word.to_str().unwrap_or_default();
+        match text.strip_prefix('-').filter(|flags| !flags.is_empty()) {
+            // Progress is shown on a terminal, whichever descriptor is named for it.
+            Some(flags) if flags.starts_with('C') => {}
+            Some(flags) if flags.chars().all(|flag| "apynfrvV".contains(flag)) => {
+                mends |= flags.contains(['a', 'p', 'y']);
+            }
+            // What is not known is refused by the command, by its name.
+            _ => rest.push(word),
+        }
+    }
+    let is_device = |path: &OsString| {
+        let kind = std::fs::metadata(path).map(|metadata| metadata.file_type());
+        kind.is_ok_and(|kind| kind.is_block_device())
+    };
+    let first: &[&str] = match (mends, rest.iter().any(is_device)) {
+        (false, _) => &["vellum", "check"],
+        (true, false) => &["vellum", "repair", "--yes"],
+        // Beside a device there is no place for what is overwritten.
+        (true, true) => &["vellum", "repair", "--yes", "--no-undo"],
+    };
+    words_after(first, rest.into_iter())
+}
+
 /// `mount.vellum POOL DIR [-sfnrvw] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`, in any order.
-fn as_helper(given: Vec<OsString>) -> Vec<OsString> {
+fn as_mount(given: Vec<OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["vellum", "mount"].map(Into::into).to_vec();
     if rustix::process::geteuid().is_root() {
         words.extend(["-o", DEFAULTS].map(Into::into));
@@ -131,6 +182,23 @@ mod tests {
                 "vellum mount --sloppy --fake p d -o ro -o rw"
             );
             assert_eq!(said(&[name, "p", "d", "-N", "7"]), "vellum mount p d -N 7");
+        }
+    }
+
+    #[test]
+    fn mkfs_and_fsck_are_commands() {
+        for (given, words) in [
+            (
+                &["mkfs.vellum", "p", "--size", "1G"][..],
+                "vellum mkfs p --size 1G",
+            ),
+            (&["/sbin/fsck.vellum", "p"], "vellum check p"),
+            (&["fsck.vellum", "-nf", "-C0", "p"], "vellum check p"),
+            (&["fsck.vellum", "-a", "p"], "vellum repair --yes p"),
+            (&["fsck.vellum", "p", "-fy"], "vellum repair --yes p"),
+            (&["fsck.vellum", "-x", "p"], "vellum check -x p"),
+        ] {
+            assert_eq!(said(given), words);
         }
     }
 

@@ -63,6 +63,7 @@ fn misused(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ if helper::is_of_fsck() => ExitCode::from(status::CHECK_USAGE),
         _ if std::env::args_os()
             .nth(1)
             .is_some_and(|command| command == "check" || command == "repair") =>
