@@ -2,5 +2,5 @@
 # Fuzzing of superblock, journals and mapping table, and of everything at once; with coverage to guide it.
 set -euo pipefail
 
-scripts/fuzz -t 85 superblock journal mapping everything
+scripts/fuzz -t 85 structures::superblock structures::journal structures::mapping structures::everything
 printf 'ok fuzz-blocks\n'

@@ -3,5 +3,5 @@
 set -euo pipefail
 
 VELLUM_WHOLE=1 cargo test -q -p vellum-fuzz --test fuzz
-VELLUM_WHOLE=1 cargo test -q -p vellum-cli --test cli
+VELLUM_WHOLE=1 cargo test -q -p vellum-crash --lib --test explorer
 printf 'ok whole\n'
