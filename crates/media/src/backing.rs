@@ -1,5 +1,6 @@
 //! What lies behind a pool: opening it, locking it, giving it its blocks, telling what it is.
 
+use crate::holders::Locked;
 use crate::mapping::Mapping;
 use crate::process::Process;
 use crate::{MediaError, MediaKind, under_way, uses};
@@ -255,7 +256,8 @@ impl Backing {
         match lock.take(&fd) {
             Ok(true) => {}
             Ok(false) => {
-                let owner_pid = lock_owner(stat.st_dev, stat.st_ino);
+                let (device, inode) = (stat.st_dev, stat.st_ino);
+                let owner_pid = Locked { device, inode }.holders().first().copied();
                 return Err(MediaError::Busy {
                     path: path.to_owned(),
                     owner_pid,
@@ -484,60 +486,5 @@ fn dax_attribute(device: u64, name: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
-    }
-}
-
-/// The process that holds a `flock` on the file, as far as `/proc/locks` tells.
-fn lock_owner(device: u64, inode: u64) -> Option<u32> {
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| owner_in(line, device, inode))
-}
-
-/// The owner in a line such as `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`, if it is about
-/// this file. Waiting locks have `->` after the number.
-fn owner_in(line: &str, device: u64, inode: u64) -> Option<u32> {
-    let mut words = line.split_whitespace().skip(1);
-    if words.next()? != "FLOCK" {
-        return None;
-    }
-    let pid = words.nth(2)?.parse::<i64>().ok()?;
-    let mut file = words.next()?.split(':');
-    let major = u32::from_str_radix(file.next()?, 16).ok()?;
-    let minor = u32::from_str_radix(file.next()?, 16).ok()?;
-    let same = (major, minor) == (rustix::fs::major(device), rustix::fs::minor(device))
-        && file.next()?.parse() == Ok(inode);
-    // The kernel shows 0 or -1 for owners in other process namespaces.
-    same.then(|| u32::try_from(pid).ok().filter(|&pid| pid > 0))
-        .flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lock_lines() {
-        let device = rustix::fs::makedev(8, 0x1f);
-        let line = "1: FLOCK  ADVISORY  WRITE 1234 08:1f:5678 0 EOF";
-        assert_eq!(owner_in(line, device, 5678), Some(1234));
-        assert_eq!(owner_in(line, device, 5679), None);
-        assert_eq!(owner_in(line, device + 1, 5678), None);
-        assert_eq!(
-            owner_in(
-                "1: -> FLOCK ADVISORY WRITE 7 08:1f:5678 0 EOF",
-                device,
-                5678
-            ),
-            None
-        );
-        assert_eq!(
-            owner_in("1: POSIX ADVISORY WRITE 7 08:1f:5678 0 EOF", device, 5678),
-            None
-        );
-        assert_eq!(
-            owner_in("2: FLOCK ADVISORY READ 0 08:1f:5678 0 EOF", device, 5678),
-            None
-        );
-        assert_eq!(owner_in("", device, 5678), None);
     }
 }

@@ -3,16 +3,19 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::holders::has_ended;
+
 /// Why a pool or an arena could not be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MediaError {
     /// Somebody else has the pool open.
-    #[error("{} is in use{}: close it there first", path.display(), owner(*owner_pid))]
+    #[error("{} is in use{}", path.display(), owner(*owner_pid))]
     Busy {
         /// The pool.
         path: PathBuf,
-        /// The process that holds the lock, when the kernel tells.
+        /// The process that holds the lock, when the kernel tells; one that has ended where a child
+        /// of it, which cannot be told, goes on with it.
         owner_pid: Option<u32>,
     },
     /// A new pool was asked for and the file is there already.
@@ -146,6 +149,47 @@ impl MediaError {
     }
 }
 
+/// By whom, and what to do.
 fn owner(pid: Option<u32>) -> String {
-    pid.map_or_else(String::new, |pid| format!(" by process {pid}"))
+    let there = "close it there first";
+    match pid {
+        None => format!(": {there}"),
+        Some(pid) if pid == std::process::id() => " by this process itself: close it first, with \
+            what is left of it, such as views and open files, which keep it until they are dropped"
+            .into(),
+        Some(pid) if has_ended(pid) => {
+            format!(" by a child of process {pid}, which has ended: {there}")
+        }
+        Some(pid) => format!(" by process {pid}: {there}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_a_pool_and_what_to_do() {
+        let told = |owner_pid| {
+            let path = PathBuf::from("p");
+            MediaError::Busy { path, owner_pid }.to_string()
+        };
+        assert_eq!(told(None), "p is in use: close it there first");
+        assert_eq!(
+            told(Some(1)),
+            "p is in use by process 1: close it there first"
+        );
+        assert_eq!(
+            told(Some(u32::MAX)),
+            format!(
+                "p is in use by a child of process {}, which has ended: close it there first",
+                u32::MAX
+            )
+        );
+        let own = told(Some(std::process::id()));
+        assert!(
+            own.contains("by this process itself") && !own.contains("there"),
+            "{own}"
+        );
+    }
 }
