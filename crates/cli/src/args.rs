@@ -290,7 +290,8 @@ pub(crate) struct Umount {
     #[arg(long, short)]
     pub(crate) lazy: bool,
     /// Cut off whoever uses it, in other mount namespaces (containers) too, and close the pool; what they have written
-    /// is in it. Of what is mounted in other namespaces alone, too
+    /// is in it. Of what is mounted in other namespaces alone, too; and, by its POOL, of what is
+    /// mounted nowhere any more while files of it are open
     #[arg(long, short, conflicts_with = "lazy")]
     pub(crate) force: bool,
     /// Then write what the pool has beside its data medium to that, as `vellum flush` does
@@ -315,7 +316,8 @@ Examples:
   vellum sync /mnt
   vellum sync pool.img")]
 pub(crate) struct Sync {
-    /// The directory, or the pool that is mounted, with all its file systems, or POOL:NAME
+    /// The directory, or a path in it, or the pool that is mounted, with all its file systems, or
+    /// POOL:NAME
     pub(crate) dir: PathBuf,
 }
 

@@ -27,6 +27,7 @@ mod mkfs;
 mod mount;
 mod place;
 mod repair;
+mod served;
 mod sync;
 mod transfer;
 mod umount;

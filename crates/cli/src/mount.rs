@@ -29,6 +29,7 @@ use crate::helper;
 use crate::images;
 use crate::info::{Information, MountPart};
 use crate::place;
+use crate::served;
 
 const READY: &str = "ready";
 /// The option that has data pass the page cache.
@@ -527,7 +528,7 @@ fn stop_on_signals(mut signals: Signals, served: &[Served]) {
         }
     };
     if let Err(error) = std::thread::Builder::new()
-        .name("vellum-signals".into())
+        .name(served::ENDS_ON_SIGNALS.into())
         .spawn(watch)
     {
         tracing::warn!(%error, "signals are not watched: end the mount with `vellum umount`");

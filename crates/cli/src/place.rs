@@ -7,13 +7,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode};
+use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode, has_ended};
 use vellum::{MediumError, PartError, Pool, PoolOptions, PoolPath, SuperblockError, open_bytes};
 use vellum_fuse::mounts::{self, Mounted};
 use vellum_terminal::{Failure, Outcome, plain, status};
 
 use crate::args::{Media, Opening};
 use crate::killed;
+use crate::served;
 
 /// A path in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -278,7 +279,8 @@ pub(crate) fn refuse_part(path: &Path) -> Outcome {
 pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
     let place = pool.display();
     let owner = match owner {
-        Some(pid) => format!("process {pid}{}", command_of(pid)),
+        Some(pid) if has_ended(pid) => format!("a child of process {pid}, which has ended,"),
+        Some(pid) => process(pid),
         None => "another process".into(),
     };
     let own = PoolPath::of(pool).resolved();
@@ -306,17 +308,23 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
              meanwhile (check, info, ls, cat, export)",
             own.pool.display()
         )),
-        None => Failure::new(format!("{place} is in use (EBUSY) by {owner}"))
+        None => match served::unseen(pool) {
+            Some(failure) => failure,
+            None => Failure::new(format!(
+                "{place} is in use (EBUSY) by {}",
+                owner.trim_end_matches(',')
+            ))
             .advise("a pool has one user at a time: close it there first"),
+        },
     };
     failure.with_status(status::BUSY)
 }
 
-/// The name of a process, in brackets, if it can be had.
-pub(crate) fn command_of(pid: u32) -> String {
+/// A process, with its name if that can be had.
+pub(crate) fn process(pid: u32) -> String {
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
-        Ok(name) => format!(" ({})", name.trim()),
-        Err(_) => String::new(),
+        Ok(name) => format!("process {pid} ({})", name.trim()),
+        Err(_) => format!("process {pid}"),
     }
 }
 

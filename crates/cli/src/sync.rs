@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use vellum_fuse::mounts::Mounted;
+use vellum_fuse::mounts::{self, Mounted};
 use vellum_terminal::{Failure, Outcome};
 
 use crate::args::Sync;
@@ -13,10 +13,18 @@ use crate::umount;
 /// Syncs each mount that is named; the first failure is given.
 pub(crate) fn run(args: &Sync) -> Outcome {
     let mut outcome = Ok(());
-    for mounted in umount::named(&args.dir)? {
+    for mounted in named(&args.dir)? {
         outcome = outcome.and(sync(&mounted.dir).map_err(|error| cannot(&mounted, &error)));
     }
     outcome
+}
+
+/// What is named, or else the mount that a path leads into.
+fn named(path: &Path) -> Outcome<Vec<Mounted>> {
+    umount::named(path).or_else(|failure| match mounts::around(path) {
+        Ok(Some(mounted)) => Ok(vec![mounted]),
+        _ => Err(failure),
+    })
 }
 
 fn cannot(mounted: &Mounted, error: &io::Error) -> Failure {

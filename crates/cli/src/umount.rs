@@ -10,13 +10,14 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use vellum::media::is_in_use;
 use vellum::{Pool, PoolPath};
-use vellum_fuse::mounts::{self, Below, Device, Mounted};
+use vellum_fuse::mounts::{self, Below, Device, Elsewhere, Mounted};
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, plain, status};
 
 use crate::args::{Opening, Umount};
 use crate::carry;
-use crate::place::command_of;
+use crate::place::process;
+use crate::served;
 use crate::sync::sync;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -44,11 +45,22 @@ impl Target {
             is_here: true,
         }
     }
+
+    fn elsewhere(other: Elsewhere) -> Self {
+        Self {
+            root: other.root(),
+            mounted: other.mounted,
+            is_here: false,
+        }
+    }
 }
 
 /// Unmounts.
 pub(crate) fn run(args: &Umount) -> Outcome {
-    let found = targets(args)?;
+    let found = match targets(args) {
+        Ok(found) => found,
+        Err(failure) => return end_unseen(args, failure),
+    };
     // Whatever becomes of one, the others go on; the first failure is given.
     let mut outcome = Ok(());
     let mut ended = Vec::new();
@@ -73,10 +85,7 @@ pub(crate) fn run(args: &Umount) -> Outcome {
         outcome = outcome.and(closing.wait(Duration::from_secs(args.timeout)));
     }
     if args.flush {
-        let opening = Opening {
-            media: args.media,
-            data: Vec::new(),
-        };
+        let opening = args.opening();
         for closing in ended {
             outcome = outcome.and(flush(closing.path, &opening, found.len() == 1));
         }
@@ -92,27 +101,90 @@ fn targets(args: &Umount) -> Outcome<Vec<Target>> {
     }
     let dir = resolved(&args.dir).ok();
     let place = PoolPath::of(&args.dir).resolved();
-    let is_meant = |mounted: &Mounted| {
-        let is_of_pool = PoolPath::of(&mounted.pool).pool == place.pool && place.name.is_none();
-        is_of_pool || mounted.pool == place.path() || Some(&mounted.dir) == dir.as_ref()
+    let servers = served::servers(&args.dir).into_iter();
+    let devices: Vec<Device> = servers.flat_map(|server| server.devices).collect();
+    let is_of_pool = |mounted: &Mounted| match &place.name {
+        None => PoolPath::of(&mounted.pool).pool == place.pool || devices.contains(&mounted.device),
+        Some(_) => mounted.pool == place.path(),
     };
-    let mut found: Vec<Target> = Vec::new();
+    let is_at_dir = |mounted: &Mounted| Some(&mounted.dir) == dir.as_ref();
+    let of_pool = elsewhere(is_of_pool);
+    if !of_pool.is_empty() {
+        return Ok(of_pool.into_iter().map(Target::elsewhere).collect());
+    }
+    let at_dir = elsewhere(is_at_dir);
+    match at_dir.len() {
+        0 => here.map(|_| Vec::new()),
+        1 => Ok(at_dir.into_iter().map(Target::elsewhere).collect()),
+        _ => Err(several(&args.dir, &at_dir)),
+    }
+}
+
+/// One mount of each file system that is meant, of those in other mount namespaces.
+fn elsewhere(is_meant: impl Fn(&Mounted) -> bool) -> Vec<Elsewhere> {
+    let mut found: Vec<Elsewhere> = Vec::new();
     for other in mounts::elsewhere().unwrap_or_default() {
-        let is_known = |known: &Target| known.mounted.device == other.mounted.device;
+        let is_known = |known: &Elsewhere| known.mounted.device == other.mounted.device;
         if is_meant(&other.mounted)
-            && !mounts::is_dead(&other.root())
             && !found.iter().any(is_known)
+            && !mounts::is_dead(&other.root())
         {
-            found.push(Target {
-                root: other.root(),
-                mounted: other.mounted,
-                is_here: false,
-            });
+            found.push(other);
         }
     }
-    match found.is_empty() {
-        true => here.map(|_| found),
-        false => Ok(found),
+    found
+}
+
+/// Different file systems are mounted at a directory, and none of them here: which is meant?
+fn several(dir: &Path, found: &[Elsewhere]) -> Failure {
+    let one = |other: &Elsewhere| {
+        format!(
+            "{} (by {})",
+            other.mounted.pool.display(),
+            process(other.pid)
+        )
+    };
+    let all: Vec<String> = found.iter().map(one).collect();
+    Failure::new(format!(
+        "nothing of Vellum is mounted on {}, and in other mount namespaces {} different ones are: {}",
+        dir.display(),
+        found.len(),
+        all.join(", ")
+    ))
+    .with_status(status::BUSY)
+    .advise(format!(
+        "name the one that is meant: vellum umount --force {}",
+        found[0].mounted.pool.display()
+    ))
+}
+
+/// Ends what no mount namespace shows, if that is asked for and it is served; else that failed.
+fn end_unseen(args: &Umount, failure: Failure) -> Outcome {
+    let servers = match args.force {
+        true => served::servers(&args.dir),
+        false => Vec::new(),
+    };
+    if servers.is_empty() {
+        return Err(failure);
+    }
+    served::end(&args.dir, &servers, Duration::from_secs(args.timeout))?;
+    match args.flush {
+        true => flush(
+            &PoolPath::of(&args.dir).resolved().path(),
+            &args.opening(),
+            true,
+        ),
+        false => Ok(()),
+    }
+}
+
+impl Umount {
+    /// How the pool is opened to be flushed.
+    fn opening(&self) -> Opening {
+        Opening {
+            media: self.media,
+            data: Vec::new(),
+        }
     }
 }
 
@@ -180,27 +252,15 @@ fn is_dead_error(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::NOTCONN)
 }
 
-/// Why a file system that is unmounted here goes on: whoever has it mounted in another mount namespace.
-fn held_elsewhere(pool: &Path, device: Device) -> Option<Failure> {
-    let mut others = mounts::elsewhere().unwrap_or_default();
-    others.retain(|other| other.mounted.device == device && !mounts::is_dead(&other.root()));
-    let pids: std::collections::BTreeSet<u32> = others.iter().map(|other| other.pid).collect();
-    let first = others.first()?;
-    let more = match pids.len() - 1 {
-        0 => String::new(),
-        1 => ", and so has one of another namespace".into(),
-        more => format!(", and so have those of {more} other namespaces"),
-    };
-    let pool = pool.display();
-    let failure = Failure::new(format!(
-        "{pool} is unmounted here and still in use: process {}{} has it mounted on {} in another mount namespace{more}",
-        first.pid,
-        command_of(first.pid),
-        first.mounted.dir.display()
-    ));
-    Some(failure.with_status(status::BUSY).advise(format!(
-        "it is closed when they end or unmount it; `vellum umount --force {pool}` cuts them off"
-    )))
+/// That a file system goes on which is unmounted here, and why.
+fn still_in_use(pool: &Path, why: &str) -> Failure {
+    let told = format!(
+        "{} is unmounted here and still in use: {why}",
+        pool.display()
+    );
+    Failure::new(told)
+        .with_status(status::BUSY)
+        .advise(served::advice(pool))
 }
 
 fn cannot(dir: &Path, error: &io::Error) -> Failure {
@@ -224,6 +284,9 @@ fn cannot(dir: &Path, error: &io::Error) -> Failure {
 pub(crate) fn named(dir: &Path) -> Outcome<Vec<Mounted>> {
     let found = find(dir).map_err(|e| Failure::io(dir.display(), &e))?;
     if found.is_empty() {
+        if let Some(failure) = served::unseen(dir) {
+            return Err(failure);
+        }
         let dir = dir.display();
         return Err(
             Failure::new(format!("nothing of Vellum is mounted on {dir}"))
@@ -350,12 +413,15 @@ impl<'p> Closing<'p> {
         let mut look = LOOK_ELSEWHERE;
         while is_in_use() {
             if !self.is_forced && began.elapsed() >= look {
-                if let Some(failure) = held_elsewhere(self.path, self.device) {
-                    return Err(failure);
+                if let Some(why) = served::mounted_elsewhere(&[self.device]) {
+                    return Err(still_in_use(self.path, &why));
                 }
                 look = 2 * began.elapsed();
             }
             if began.elapsed() >= limit {
+                if let Some(why) = served::why(&[self.device]) {
+                    return Err(still_in_use(self.path, &why));
+                }
                 return Err(Failure::new(format!(
                     "{} is still in use {} s after it was unmounted",
                     self.path.display(),
@@ -363,8 +429,8 @@ impl<'p> Closing<'p> {
                 ))
                 .with_status(status::BUSY)
                 .advise(
-                    "it is being written back, files of it are still open, somebody else has opened it since, or has it mounted in another mount \
-                     namespace",
+                    "it is being written back, somebody else has opened it since, or who uses it \
+                     cannot be seen from here",
                 ));
             }
             std::thread::sleep(LOOK_AGAIN);

@@ -17,6 +17,9 @@ use vellum::PoolPath;
 
 /// The type that the kernel's table shows.
 pub const FS_TYPE: &str = "fuse.vellum";
+/// How the name of a thread that serves a mount begins; its device follows. The kernel keeps 15
+/// bytes of a name, which is just enough.
+const SERVES: &str = "fuse-";
 
 /// A mounted pool, or file system of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,12 +228,91 @@ pub fn elsewhere() -> io::Result<Vec<Elsewhere>> {
     Ok(found)
 }
 
+/// What the thread that serves a mount is called: where no mount namespace shows the mount any
+/// more, this is how others know whose process it is, and what it serves.
+pub(crate) fn thread_that_serves(device: Device) -> String {
+    format!("{SERVES}{device}")
+}
+
+/// The file systems that a process serves.
+pub fn served_by(pid: u32) -> Vec<Device> {
+    let names = threads_of(pid).into_iter();
+    let devices = names.filter_map(|name| name.strip_prefix(SERVES)?.parse().ok());
+    devices.collect()
+}
+
+/// The names of the threads of a process.
+pub fn threads_of(pid: u32) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let name = |thread: io::Result<std::fs::DirEntry>| {
+        let name = std::fs::read_to_string(thread.ok()?.path().join("comm")).ok()?;
+        Some(name.trim_end().to_owned())
+    };
+    threads.into_iter().flatten().filter_map(name).collect()
+}
+
+/// A process that uses files of a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The process.
+    pub pid: u32,
+    /// The links in `/proc` that lead to these files, with the file system of each.
+    pub links: Vec<(Device, PathBuf)>,
+}
+
+/// The processes, beside the one that asks, that use files of these file systems, in whatever mount
+/// namespace, as far as this user may look. No server is asked.
+pub fn users(devices: &[Device]) -> Vec<User> {
+    let own = std::process::id();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten();
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let user = |pid: u32| {
+        let links = links_to(devices, pid);
+        (pid != own && !links.is_empty()).then_some(User { pid, links })
+    };
+    pids.filter_map(user).collect()
+}
+
+fn links_to(devices: &[Device], pid: u32) -> Vec<(Device, PathBuf)> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let open = std::fs::read_dir(process.join("fd")).into_iter().flatten();
+    let open = open.filter_map(|entry| Some(entry.ok()?.path()));
+    let open = open.chain(["cwd", "root"].map(|name| process.join(name)));
+    let open = open.filter_map(|link| Some((Device::of(CWD, &link, AtFlags::empty()).ok()?, link)));
+    let maps = std::fs::read_to_string(process.join("maps")).unwrap_or_default();
+    let mapped = maps.lines().filter_map(|line| {
+        // Addresses, permissions, offset, device, inode, path.
+        let mut words = line.split(' ');
+        let range = words.next()?;
+        let (major, minor) = words.nth(2)?.split_once(':')?;
+        let number = |digits| u32::from_str_radix(digits, 16).ok();
+        let device = Device {
+            major: number(major)?,
+            minor: number(minor)?,
+        };
+        Some((device, process.join("map_files").join(range)))
+    });
+    let is_meant = |(device, _): &(Device, PathBuf)| devices.contains(device);
+    open.chain(mapped).filter(is_meant).collect()
+}
+
 /// The mount at a directory, the latest if there are several.
 ///
 /// # Errors
 /// As for [`list`].
 pub fn at(dir: &Path) -> io::Result<Option<Mounted>> {
     Ok(list()?.into_iter().rev().find(|mounted| mounted.dir == dir))
+}
+
+/// The mount that a path leads into, of this mount namespace.
+///
+/// # Errors
+/// There is nothing at the path. As for [`list`].
+pub fn around(path: &Path) -> io::Result<Option<Mounted>> {
+    let path = path.canonicalize()?;
+    let device = Device::at(&path)?;
+    let is_around = |mounted: &Mounted| mounted.device == device && path.starts_with(&mounted.dir);
+    Ok(list()?.into_iter().rev().find(is_around))
 }
 
 /// The mount of a pool, by its path in full.

@@ -56,10 +56,7 @@ pub enum Error {
         source: io::Error,
     },
     /// No FUSE in this kernel, or no permission to use it.
-    #[error(
-        "cannot open /dev/fuse ({}): the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)",
-        plain(.0)
-    )]
+    #[error("cannot open /dev/fuse ({}): {}", plain(.0), what_it_needs(.0))]
     Device(io::Error),
     /// The kernel refused the mount.
     #[error("the kernel refuses to mount on {}: {}", dir.display(), plain(source))]
@@ -78,6 +75,21 @@ pub enum Error {
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error ").next().unwrap_or(&text).to_owned()
+}
+
+/// What there has to be, where `/dev/fuse` cannot be opened for this reason.
+fn what_it_needs(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::ACCESS) => {
+            "this user has no right to it: root can give it (`ls -l /dev/fuse` shows who has it)"
+        }
+        Some(Errno::PERM) => {
+            "a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
+        }
+        _ => {
+            "the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
+        }
+    }
 }
 
 /// How a mount ended.
@@ -188,7 +200,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         .spawn(move || asked.serve(&kernel))
         .map_err(Error::Session)?;
     std::thread::Builder::new()
-        .name("vellum-session".into())
+        .name(mounts::thread_that_serves(device))
         .spawn(move || {
             // Nobody may be waiting any more.
             let _ = sender.send(Event::Over(session.run()));
@@ -374,6 +386,25 @@ impl Session {
                     return None;
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_open_the_device_is_told_so_and_of_no_module() {
+        let told = |errno: Errno| Error::Device(errno.into()).to_string();
+        let denied = told(Errno::ACCESS);
+        assert!(denied.contains("no right"), "{denied}");
+        assert!(told(Errno::PERM).contains("--device"));
+        for denied in [denied, told(Errno::PERM)] {
+            assert!(!denied.contains("modprobe"), "{denied}");
+        }
+        for missing in [Errno::NOENT, Errno::NODEV, Errno::NXIO] {
+            assert!(told(missing).contains("modprobe fuse"));
         }
     }
 }

@@ -12,7 +12,7 @@ use rustix::mount::{
 use rustix::process::Signal;
 
 use crate::mounting::{foreground, signal};
-use crate::support::{Bench, Mounted, has_fuse, vellum};
+use crate::support::{ALONE, Bench, Mounted, done, has_fuse, namespaces, vellum};
 
 /// Whether mounts can be made by the system call, too; says so where they cannot.
 fn can_mount(test: &str) -> bool {
@@ -296,32 +296,35 @@ fn a_dead_mount_is_cleared_and_its_pool_answers() {
     assert!(!is_mounted(&mounted.dir));
 }
 
-/// A process that has a mount in a mount namespace of its own, until it is dropped.
-struct Elsewhere(Child);
+/// A process that has something, until it is dropped.
+struct Process(Child);
 
-impl Elsewhere {
-    /// With this mount of Vellum and no other: those of other tests are to be closed when they are unmounted.
-    fn of(dir: &Path) -> Self {
-        let script = r#"while read -r _ dir type _; do
-                [ "$type" != fuse.vellum ] || [ "$dir" = "$1" ] || umount -l "$dir"
-            done </proc/self/mounts
-            echo there; exec sleep 600"#;
-        let mut child = Command::new("unshare")
-            .args(["--mount", "sh", "-c", script, "sh"])
-            .arg(dir)
+impl Process {
+    /// Waits until it says `there`.
+    fn start(command: &mut Command) -> Self {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("unshare runs");
+            .expect("it runs");
         let mut said = String::new();
         let output = child.stdout.take().expect("a pipe");
         BufReader::new(output).read_line(&mut said).expect("read");
         assert_eq!(said, "there\n");
         Self(child)
     }
+
+    /// In a mount namespace of its own, with this mount of Vellum and no other. Runs a script then,
+    /// for which `$1` is the mount.
+    fn elsewhere(dir: &Path, script: &str, more: &[&str]) -> Self {
+        let script = format!("{ALONE} {script} echo there && exec sleep 600");
+        let mut command = Command::new("unshare");
+        let command = command.args(["--mount", "sh", "-c", &script, "sh"]);
+        Self::start(command.arg(dir).args(more))
+    }
 }
 
-impl Drop for Elsewhere {
+impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -333,9 +336,10 @@ fn who_has_a_mount_elsewhere_is_named_and_cut_off() {
     if !can_mount("who_has_a_mount_elsewhere_is_named_and_cut_off") {
         return;
     }
+    let _alone = namespaces();
     let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
     std::fs::write(mounted.path("file"), "kept").expect("written");
-    let other = Elsewhere::of(&mounted.dir);
+    let other = Process::elsewhere(&mounted.dir, "", &[]);
     let pid = other.0.id().to_string();
     let run = |args: &[&str]| mounted.bench.run(args);
     run(&["umount", "mnt"]).failed(
@@ -367,4 +371,146 @@ fn users_of_a_mount_are_cut_off_by_force() {
     assert!(!is_mounted(&mounted.dir));
     mounted.bench.sound();
     assert_eq!(run(&["cat", "p.img:/file"]).ok().out, "kept");
+}
+
+/// Two pools on one directory, each in a mount namespace of its own, and neither here.
+#[test]
+fn force_by_directory_ends_none_of_several_pools_elsewhere() {
+    if !can_mount("force_by_directory_ends_none_of_several_pools_elsewhere") {
+        return;
+    }
+    let _alone = namespaces();
+    let bench = Bench::empty();
+    std::fs::create_dir(bench.join("mnt")).expect("made");
+    let run = |args: &[&str]| bench.run(args);
+    let elsewhere: Vec<Process> = ["a.img", "b.img"]
+        .into_iter()
+        .map(|pool| {
+            run(&["mkfs", pool, "--size", "4M", "--quiet"]).ok();
+            let script = r#"cd "$1/.." && "$2" mount "$3" mnt &&"#;
+            let vellum = env!("CARGO_BIN_EXE_vellum");
+            Process::elsewhere(&bench.join("mnt"), script, &[vellum, pool])
+        })
+        .collect();
+    let is_served = |of: &Process| {
+        let table = std::fs::read_to_string(format!("/proc/{}/mounts", of.0.id()));
+        let at = format!(" {} fuse.vellum ", bench.join("mnt").display());
+        table.is_ok_and(|table| table.contains(&at))
+    };
+    let [pid, other] = [0, 1].map(|one: usize| elsewhere[one].0.id().to_string());
+    run(&["umount", "--force", "mnt"]).failed(3, &["a.img", "b.img", &pid, &other]);
+    assert!(elsewhere.iter().all(is_served));
+    // By its name, one is meant.
+    run(&["umount", "--force", "a.img"]).ok();
+    assert!(!is_served(&elsewhere[0]) && is_served(&elsewhere[1]));
+    // And the directory is now that of one alone.
+    run(&["umount", "--force", "mnt"]).ok();
+    assert!(!is_served(&elsewhere[1]));
+    for pool in ["a.img", "b.img"] {
+        run(&["check", "--strict", pool]).ok();
+    }
+}
+
+#[test]
+fn a_pool_that_is_served_and_not_mounted_says_why_and_ends_by_force() {
+    if !can_mount("a_pool_that_is_served_and_not_mounted_says_why_and_ends_by_force") {
+        return;
+    }
+    let _alone = namespaces();
+    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
+    let run = |args: &[&str]| mounted.bench.run(args);
+    let all_say = |words: &[&str]| {
+        for how in [
+            &["umount", "p.img"][..],
+            &["info", "p.img"],
+            &["mount", "p.img", "mnt"],
+            &["mount", "-o", "ro", "p.img", "mnt"],
+        ] {
+            let told = run(how).failed(3, words);
+            assert!(!told.err.contains("close it there"), "{}", told.err);
+        }
+        // Whose exit status is that of fsck(8).
+        run(&["check", "p.img"]).failed(8, words);
+    };
+    let force = format!(
+        "`vellum umount --force {}`",
+        mounted.bench.join("p.img").display()
+    );
+    // Another mount namespace has it.
+    std::fs::write(mounted.path("file"), "kept").expect("written");
+    let other = Process::elsewhere(&mounted.dir, "", &[]);
+    let pid = format!("process {} (sleep) has it mounted on", other.0.id());
+    run(&["umount", "mnt"]).failed(3, &["unmounted here", &pid]);
+    all_say(&["(vellum) serves a mount of it", &pid, &force]);
+    run(&["umount", "--force", "p.img"]).ok();
+    drop(other);
+    // A file is open, and mapped, after a lazy end.
+    mounted.mount(&[]);
+    let script = r#"exec 3>>"$1" && echo more >&3 && echo there && exec sleep 600"#;
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", script, "sh"]).arg(mounted.path("file"));
+    let user = Process::start(command);
+    run(&["umount", "--lazy", "mnt"]).ok();
+    let pid = format!("process {} (sleep) has files of it open", user.0.id());
+    all_say(&["(vellum) serves a mount of it", &pid, &force]);
+    run(&["umount", "--force", "p.img"]).ok();
+    mounted.bench.sound();
+    assert_eq!(run(&["cat", "p.img:/file"]).ok().out, "keptmore\n");
+    run(&["umount", "--force", "p.img"]).failed(1, &["nothing of Vellum is mounted"]);
+}
+
+#[test]
+fn a_descriptor_in_another_namespace_is_named_and_cut_off() {
+    if !can_mount("a_descriptor_in_another_namespace_is_named_and_cut_off") {
+        return;
+    }
+    let _alone = namespaces();
+    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
+    let script = r#"exec 3<"$1" && umount -l "$1" &&"#;
+    let user = Process::elsewhere(&mounted.dir, script, &[]);
+    let pid = format!("process {} (sleep) has files of it open", user.0.id());
+    let run = |args: &[&str]| mounted.bench.run(args);
+    run(&["umount", "--timeout", "1", "mnt"]).failed(3, &["unmounted here", &pid, "--force"]);
+    run(&["umount", "p.img"]).failed(3, &["(vellum) serves a mount of it", &pid, "--force"]);
+    run(&["umount", "--force", "p.img"]).ok();
+    mounted.bench.sound();
+}
+
+#[test]
+fn a_path_in_a_mount_is_enough_to_sync_it() {
+    if !has_fuse("a_path_in_a_mount_is_enough_to_sync_it") {
+        return;
+    }
+    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
+    std::fs::create_dir(mounted.path("sub")).expect("made");
+    std::fs::write(mounted.path("sub/file"), "x").expect("written");
+    for path in ["mnt", "mnt/sub", "mnt/sub/file"] {
+        mounted.bench.run(&["sync", path]).ok();
+    }
+    let mut within = vellum();
+    within.args(["sync", "."]).current_dir(mounted.path("sub"));
+    done(within.output().expect("vellum runs")).ok();
+    mounted
+        .bench
+        .run(&["sync", "."])
+        .failed(1, &["nothing of Vellum"]);
+    mounted
+        .bench
+        .run(&["umount", "mnt/sub"])
+        .failed(1, &["nothing of Vellum"]);
+    mounted.umount();
+}
+
+#[test]
+fn who_inherited_the_lock_on_a_pool_is_named() {
+    let bench = Bench::with_pool("4M");
+    // The lock is taken by a process that ends then.
+    let script = r#"exec 9<>"$1" && flock 9 && echo there && exec sleep 600"#;
+    let mut command = Command::new("sh");
+    let holder = Process::start(command.args(["-c", script, "sh"]).arg(bench.join("p.img")));
+    let named = format!("in use (EBUSY) by process {} (sleep)", holder.0.id());
+    bench.run(&["info", "p.img"]).failed(3, &[&named]);
+    bench
+        .run(&["umount", "p.img"])
+        .failed(1, &["nothing of Vellum"]);
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Bench, Mounted, has_fuse, kill_and_wait, vellum};
+use crate::support::{ALONE, Bench, Mounted, has_fuse, kill_and_wait, namespaces, vellum};
 use rustix::process::Pid;
 use serde_json::Value;
 
@@ -133,11 +133,13 @@ fn what_is_left_of_a_pool_that_cannot_be_reached_stays() {
         pid=$(\"$VELLUM\" info --json mnt | sed -n 's/^ *\"pid\": \\([0-9]*\\).*/\\1/p' | tail -n 1)
         kill -9 \"$pid\"
         while kill -0 \"$pid\" 2>/dev/null; do sleep 0.01; done";
+    let alone = namespaces();
     let output = Command::new("unshare")
-        .args(["--mount", "bash", "-c", script])
+        .args(["--mount", "bash", "-c", &format!("{ALONE}{script}")])
         .env("VELLUM", vellum().get_program())
         .current_dir(bench.path())
         .output();
+    drop(alone);
     match output.map(|output| output.status.code()) {
         Ok(Some(0)) => {}
         refused => {

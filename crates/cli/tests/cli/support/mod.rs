@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -165,6 +166,20 @@ pub(crate) fn is_mounted(dir: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
     let is_at = |line: &str| line.split(' ').nth(1) == dir.to_str();
     mounts.lines().any(is_at)
+}
+
+/// For a shell in a mount namespace of its own: takes off the mounts of Vellum there, but for the
+/// one on `$1`. Those of other tests are to be closed when they are unmounted.
+pub(crate) const ALONE: &str = r#"while read -r _ dir type _; do
+        [ "$type" != fuse.vellum ] || [ "$dir" = "$1" ] || umount -l "$dir"
+    done </proc/self/mounts
+"#;
+
+/// Held by tests that make mount namespaces, or say who has what in which: one has the mounts of
+/// all tests at first.
+pub(crate) fn namespaces() -> MutexGuard<'static, ()> {
+    static NAMESPACES: Mutex<()> = Mutex::new(());
+    NAMESPACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether there is FUSE to test with; says so where there is none.

@@ -1,0 +1,196 @@
+//! Pools that a mount's process goes on serving while nothing of them is mounted here: because of a
+//! mount in another mount namespace, or of files that are still open.
+
+use std::collections::BTreeSet;
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use vellum::PoolPath;
+use vellum::media::{is_in_use, lock_holders};
+use vellum_fuse::mounts::{self, Device};
+use vellum_terminal::output::warn_line;
+use vellum_terminal::{Failure, Outcome, plain, status};
+
+use crate::place::process;
+use crate::sync::sync;
+
+/// The thread of `vellum mount` that ends mounts on signals; no other program that serves one has
+/// it.
+pub(crate) const ENDS_ON_SIGNALS: &str = "vellum-signals";
+/// How long users of a mount may take to have written back what they stored to mapped files.
+const WRITTEN_BACK: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A process that serves mounts of a pool.
+pub(crate) struct Server {
+    pid: u32,
+    pub(crate) devices: Vec<Device>,
+}
+
+/// The processes that serve mounts of what is named: a pool, or a file system of one.
+pub(crate) fn servers(named: &Path) -> Vec<Server> {
+    let place = PoolPath::of(named).resolved();
+    let server = |pid| {
+        let devices = mounts::served_by(pid);
+        (!devices.is_empty()).then_some(Server { pid, devices })
+    };
+    let holders = lock_holders(&place.pool).into_iter();
+    let servers: Vec<_> = holders.filter_map(server).collect();
+    if servers.is_empty() || place.name.is_none() {
+        return servers;
+    }
+    // Others of the pool may be open alone.
+    let file = File::open(&place.pool).ok();
+    let is_open = file.is_none_or(|file| is_in_use(&file, place.file_system()).unwrap_or(true));
+    if is_open { servers } else { Vec::new() }
+}
+
+/// That a mount's process serves what is named, which is mounted nowhere that can be seen here.
+pub(crate) fn unseen(named: &Path) -> Option<Failure> {
+    let server = servers(named).into_iter().next()?;
+    let pool = PoolPath::of(named).resolved().path();
+    let why = why(&server.devices).unwrap_or("who uses it cannot be seen from here".into());
+    let failure = Failure::new(format!(
+        "{} is in use (EBUSY): {} serves a mount of it that is not here: {why}",
+        named.display(),
+        process(server.pid),
+    ));
+    Some(failure.with_status(status::BUSY).advise(advice(&pool)))
+}
+
+/// What can be done about users that keep a pool open which is not mounted here any more.
+pub(crate) fn advice(pool: &Path) -> String {
+    format!(
+        "it is closed when they end or unmount it; `vellum umount --force {}` cuts them off",
+        pool.display()
+    )
+}
+
+/// Why file systems that are not mounted here go on, as far as it can be seen.
+pub(crate) fn why(devices: &[Device]) -> Option<String> {
+    mounted_elsewhere(devices).or_else(|| used(devices))
+}
+
+/// Who has file systems mounted in another mount namespace.
+pub(crate) fn mounted_elsewhere(devices: &[Device]) -> Option<String> {
+    let mut others = mounts::elsewhere().unwrap_or_default();
+    others.retain(|other| devices.contains(&other.mounted.device));
+    others.retain(|other| !mounts::is_dead(&other.root()));
+    let pids: BTreeSet<u32> = others.iter().map(|other| other.pid).collect();
+    let first = others.first()?;
+    let more = match pids.len() - 1 {
+        0 => String::new(),
+        1 => ", and one more namespace has it".into(),
+        more => format!(", and {more} more namespaces have it"),
+    };
+    Some(format!(
+        "{} has it mounted on {} in another mount namespace{more}",
+        process(first.pid),
+        first.mounted.dir.display()
+    ))
+}
+
+/// Who uses files of file systems.
+pub(crate) fn used(devices: &[Device]) -> Option<String> {
+    let users = mounts::users(devices);
+    let first = users.first()?;
+    let (others, have) = match users.len() - 1 {
+        0 => (String::new(), "has"),
+        1 => (" and one more process".into(), "have"),
+        more => (format!(" and {more} more processes"), "have"),
+    };
+    Some(format!(
+        "{}{others} {have} files of it open",
+        process(first.pid)
+    ))
+}
+
+/// Ends these processes, whoever uses what they serve, and waits until they have closed it.
+pub(crate) fn end(named: &Path, servers: &[Server], limit: Duration) -> Outcome {
+    for server in servers {
+        server.end(named, limit)?;
+    }
+    Ok(())
+}
+
+impl Server {
+    fn end(&self, named: &Path, limit: Duration) -> Outcome {
+        let who = process(self.pid);
+        let failed = |error: io::Error| Failure::io(format!("ending {who}"), &error);
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| failed(errno.into()))?;
+        // From here on the number is of no other process, if it was not before.
+        if !servers(named).iter().any(|server| server.pid == self.pid) {
+            return Ok(());
+        }
+        let threads = mounts::threads_of(self.pid);
+        if !threads.iter().any(|name| name == ENDS_ON_SIGNALS) {
+            return Err(Failure::new(format!(
+                "{} is served by {who}, which is no `vellum mount`",
+                named.display()
+            ))
+            .with_status(status::BUSY)
+            .advise("close it there"));
+        }
+        let is_written_back = self.write_back();
+        let send = |signal| pidfd_send_signal(&pidfd, signal);
+        send(Signal::TERM).map_err(|errno| failed(errno.into()))?;
+        // The second one cuts off at once whom the first one lets finish; it is of another kind, as
+        // two of one may be taken for one. That it has ended by then is as good.
+        if is_written_back {
+            let _ = send(Signal::INT);
+        }
+        let began = Instant::now();
+        let pool = PoolPath::of(named).resolved().pool;
+        while lock_holders(&pool).contains(&self.pid) {
+            if began.elapsed() >= limit {
+                return Err(Failure::new(format!(
+                    "{} is still in use {} s after {who} was told to end",
+                    named.display(),
+                    limit.as_secs()
+                ))
+                .with_status(status::BUSY)
+                .advise("it is being written back, or that process hangs"));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Has written back what users stored to mapped files, through what they have open; gives
+    /// whether anything was, and nothing failed.
+    fn write_back(&self) -> bool {
+        let users = mounts::users(&self.devices);
+        let links: Vec<_> = users.into_iter().flat_map(|user| user.links).collect();
+        let (answered, wait) = channel();
+        // Where the server hangs nobody answers.
+        std::thread::spawn(move || {
+            let mut written = Vec::new();
+            let mut is_failed = false;
+            for (device, link) in links {
+                let is_fit = |found: Metadata| found.is_file() || found.is_dir();
+                if written.contains(&device) || !std::fs::metadata(&link).is_ok_and(is_fit) {
+                    continue;
+                }
+                match sync(&link) {
+                    Ok(()) => written.push(device),
+                    Err(error) => {
+                        is_failed = true;
+                        warn_line!(
+                            "vellum: {}: what was stored to mapped files may not be written back: {}",
+                            link.display(),
+                            plain(&error)
+                        );
+                    }
+                }
+            }
+            answered.send(!written.is_empty() && !is_failed)
+        });
+        wait.recv_timeout(WRITTEN_BACK).unwrap_or(false)
+    }
+}
