@@ -465,10 +465,9 @@ fn cannot_mount(error: &vellum_fuse::Error) -> Failure {
     match error {
         vellum_fuse::Error::Mounted { .. } => failure.with_status(status::BUSY),
         vellum_fuse::Error::Dead { dir, source } => match Below::of(source) {
-            Some(below) => failure.with_status(status::BUSY).advise(format!(
-                "take that off first, nothing else is taken away with it: {}",
-                below.commands()
-            )),
+            Some(below) => failure
+                .with_status(status::BUSY)
+                .advise(format!("take that off first: {}", below.commands())),
             None => failure.advise(format!("vellum umount {}", dir.display())),
         },
         vellum_fuse::Error::Directory { dir, source }

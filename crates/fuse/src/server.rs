@@ -124,7 +124,8 @@ impl Server {
     fn enter(&self) -> Answer<RwLockReadGuard<'_, bool>> {
         let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
         if *closed {
-            Err(Errno::ENODEV)
+            // As the kernel answers soon, when the process has ended.
+            Err(Errno::ENOTCONN)
         } else {
             Ok(closed)
         }

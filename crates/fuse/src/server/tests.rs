@@ -205,8 +205,8 @@ fn a_closed_server_answers_nothing() {
     let server = Server::new(pool.fs());
     let ino = make(&server, ROOT, "file");
     server.close();
-    assert_eq!(read(&server, ino), Err(fuser::Errno::ENODEV));
-    assert_eq!(server.stat_fs().map(drop), Err(fuser::Errno::ENODEV));
+    assert_eq!(read(&server, ino), Err(fuser::Errno::ENOTCONN));
+    assert_eq!(server.stat_fs().map(drop), Err(fuser::Errno::ENOTCONN));
     server.forget(ino, 1);
 }
 
